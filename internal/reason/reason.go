@@ -1,0 +1,96 @@
+package reason
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reasons of a waiting or failed container, as Kubernetes spells them in
+// ContainerStateWaiting.Reason.
+const (
+	PodInitializing            = "PodInitializing"
+	ContainerCreating          = "ContainerCreating"
+	CrashLoopBackOff           = "CrashLoopBackOff"
+	ErrImagePull               = "ErrImagePull"
+	ImagePullBackOff           = "ImagePullBackOff"
+	ErrImageNeverPull          = "ErrImageNeverPull"
+	ImageInspectError          = "ImageInspectError"
+	InvalidImageName           = "InvalidImageName"
+	RegistryUnavailable        = "RegistryUnavailable"
+	SignatureValidationFailed  = "SignatureValidationFailed"
+	CreateContainerConfigError = "CreateContainerConfigError"
+	PreCreateHookError         = "PreCreateHookError"
+	CreateContainerError       = "CreateContainerError"
+	PreStartHookError          = "PreStartHookError"
+	RunContainerError          = "RunContainerError"
+	PostStartHookError         = "PostStartHookError"
+)
+
+// Reasons of an event, as Kubernetes spells them.
+const (
+	Created                = "Created"
+	Started                = "Started"
+	Failed                 = "Failed"
+	Killing                = "Killing"
+	BackOff                = "BackOff"
+	Pulling                = "Pulling"
+	Pulled                 = "Pulled"
+	InspectFailed          = "InspectFailed"
+	FailedMount            = "FailedMount"
+	FailedSync             = "FailedSync"
+	FailedValidation       = "FailedValidation"
+	FailedCreatePodSandBox = "FailedCreatePodSandBox"
+	SandboxChanged         = "SandboxChanged"
+	FailedKillPod          = "FailedKillPod"
+	FailedPostStartHook    = "FailedPostStartHook"
+	FailedPreStopHook      = "FailedPreStopHook"
+	NetworkNotReady        = "NetworkNotReady"
+	FailedPodCgroup        = "FailedCreatePodContainer"
+)
+
+// Error is a failure with the reason shown to users. Error() is "reason: cause",
+// Message() the cause alone, which is what status and events show beside the reason.
+type Error struct {
+	Reason string
+	Err    error
+}
+
+// New makes an Error from a format, which may use %w.
+func New(reason, format string, args ...any) *Error {
+	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
+}
+
+// Wrap gives err a reason. A nil err stays nil.
+func Wrap(reason string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Reason: reason, Err: err}
+}
+
+func (e *Error) Error() string { return e.Reason + ": " + e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Message is the cause without the reason.
+func (e *Error) Message() string { return e.Err.Error() }
+
+// Of returns the outermost reason in err's chain, or "" when there is none.
+func Of(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Reason
+	}
+	return ""
+}
+
+// Message returns what is shown beside Of(err): the cause of the outermost
+// reason, or err's own text when it carries none. A nil err gives "".
+func Message(err error) string {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Message()
+	}
+	return err.Error()
+}
