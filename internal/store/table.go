@@ -1,0 +1,124 @@
+package store
+
+import (
+	"iter"
+	"maps"
+	"sync"
+)
+
+// Table maps keys to values that are never changed once they were put. It is
+// safe for concurrent use; the zero value is not ready, see New.
+type Table[K comparable, V any] struct {
+	mu       sync.Mutex
+	rows     map[K]V
+	shared   bool // a snapshot holds rows: copy before the next write
+	revision uint64
+	all      map[*Watcher[K, V]]struct{}
+	byKey    map[K]map[*Watcher[K, V]]struct{}
+}
+
+// New returns an empty table at revision 0.
+func New[K comparable, V any]() *Table[K, V] {
+	return &Table[K, V]{
+		rows:  map[K]V{},
+		all:   map[*Watcher[K, V]]struct{}{},
+		byKey: map[K]map[*Watcher[K, V]]struct{}{},
+	}
+}
+
+// Put sets the value of a key and returns the table's new revision. Every Put
+// is a change, also of an equal value: a writer that wants silence compares first.
+func (t *Table[K, V]) Put(key K, value V) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.own()
+	t.rows[key] = value
+	return t.tell(Change[K, V]{Key: key, Value: value})
+}
+
+// Delete removes a key and returns the table's revision, which is a new one
+// only if the key was there.
+func (t *Table[K, V]) Delete(key K) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last, ok := t.rows[key]
+	if !ok {
+		return t.revision
+	}
+	t.own()
+	delete(t.rows, key)
+	return t.tell(Change[K, V]{Key: key, Value: last, Deleted: true})
+}
+
+// Get returns the value of a key.
+func (t *Table[K, V]) Get(key K) (V, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, ok := t.rows[key]
+	return v, ok
+}
+
+// Len is the number of rows.
+func (t *Table[K, V]) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.rows)
+}
+
+// Revision counts the changes so far.
+func (t *Table[K, V]) Revision() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.revision
+}
+
+// Snapshot returns the table as it is now. It costs nothing until the next
+// write, which then copies the rows once however many snapshots were taken.
+func (t *Table[K, V]) Snapshot() Snapshot[K, V] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.shared = true
+	return Snapshot[K, V]{rows: t.rows, revision: t.revision}
+}
+
+// own makes rows writable: a snapshot keeps the map it was given.
+func (t *Table[K, V]) own() {
+	if t.shared {
+		t.rows = maps.Clone(t.rows)
+		t.shared = false
+	}
+}
+
+// tell numbers a change and hands it to the watchers that asked for its key.
+func (t *Table[K, V]) tell(c Change[K, V]) uint64 {
+	t.revision++
+	c.Revision = t.revision
+	for w := range t.all {
+		w.add(c)
+	}
+	for w := range t.byKey[c.Key] {
+		w.add(c)
+	}
+	return t.revision
+}
+
+// Snapshot is a table at one revision. It is immutable and may be shared.
+type Snapshot[K comparable, V any] struct {
+	rows     map[K]V
+	revision uint64
+}
+
+// Get returns the value that a key had.
+func (s Snapshot[K, V]) Get(key K) (V, bool) {
+	v, ok := s.rows[key]
+	return v, ok
+}
+
+// Len is the number of rows.
+func (s Snapshot[K, V]) Len() int { return len(s.rows) }
+
+// Revision is that of the table when the snapshot was taken.
+func (s Snapshot[K, V]) Revision() uint64 { return s.revision }
+
+// All yields the rows in no particular order.
+func (s Snapshot[K, V]) All() iter.Seq2[K, V] { return maps.All(s.rows) }
