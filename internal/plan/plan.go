@@ -13,6 +13,12 @@ type Input struct {
 	Pod      *corev1.Pod
 	Observed *pod.Observed // nil: nothing known of the pod in the runtime
 	Probes   map[string]Probes
+	// Hash is the wanted value of the container hash by container name. A
+	// container that carries another one is replaced.
+	Hash map[string]string
+	// Started is when the pod was first seen on this node, the begin of
+	// activeDeadlineSeconds.
+	Started time.Time
 	// MaxBackoff bounds the crash delay. Range 1 s to 300 s, 0 means 300 s
 	// (KEP-4603, crashLoopBackOff.maxContainerRestartPeriod).
 	MaxBackoff time.Duration
@@ -45,11 +51,14 @@ const (
 	// SandboxNone: nothing is to run in this pod any more.
 	SandboxNone SandboxOp = iota
 	SandboxKeep
-	// SandboxCreate makes one after all that runs of the pod was stopped.
+	// SandboxDrain: a new one is needed, and containers of the old one still
+	// run; they are killed first.
+	SandboxDrain
+	// SandboxCreate: stop what Stop lists and make a new one. Nothing runs.
 	SandboxCreate
 )
 
-func (o SandboxOp) String() string { return [...]string{"none", "keep", "create"}[o] }
+func (o SandboxOp) String() string { return [...]string{"none", "keep", "drain", "create"}[o] }
 
 // Sandbox is the decision about the pod sandbox.
 type Sandbox struct {
@@ -110,12 +119,18 @@ type Plan struct {
 	Kill    []Kill
 	Start   []Start
 	Waiting []Waiting
-	// Remove lists dead containers in the way of a start: init containers that run again.
+	// Remove lists dead containers that are to go before anything starts: ones
+	// that were created and never started, and all of them when a restart rule
+	// said so, the one that triggered it last.
 	Remove []string
 	// Done says that the pod ended by itself: Succeeded or Failed, nothing of it is to run.
 	Done bool
 	// Failed tells the two apart.
 	Failed bool
+	// DeadlineExceeded says that activeDeadlineSeconds is over.
+	DeadlineExceeded bool
+	// RestartingAll says that a restart rule asked for all containers to begin anew.
+	RestartingAll bool
 	// LookAgain is the next moment at which the plan changes by itself; zero for never.
 	LookAgain time.Time
 }

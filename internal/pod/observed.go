@@ -112,3 +112,11 @@ func (o *Observed) Running() bool {
 	}
 	return false
 }
+
+// ContainersOf lists the containers, none for a nil Observed.
+func (o *Observed) ContainersOf() []ContainerStatus {
+	if o == nil {
+		return nil
+	}
+	return o.Containers
+}

@@ -8,31 +8,35 @@ import (
 	"github.com/berth-run/berth/internal/pod"
 )
 
-// Phase says when a step's Setup runs again.
+// Phase says when and how a step's Setup runs.
 type Phase int
 
 const (
-	// Prepare steps are set up once per revision of the pod, and undone only
-	// when nothing of the pod runs.
+	// Prepare steps run side by side, each as a task of its own, until they
+	// have succeeded for this revision of the pod. They are undone only when
+	// nothing of the pod runs.
 	Prepare Phase = iota
-	// Act steps carry out the plan: they are called at each pass.
+	// Act steps carry out the plan. They are called at each pass, one after the
+	// other, and must not block: what takes time is a task.
 	Act
 )
+
+func (p Phase) String() string { return [...]string{"prepare", "act"}[p] }
 
 // Step is one part of a pod's life on this node. It is a value, so that the
 // list of steps can be read, timed, traced and printed.
 type Step struct {
 	Name  string
 	Phase Phase
-	// After names the steps whose Setup must have succeeded before this one
-	// starts. Teardown goes the other way round.
+	// After names the Prepare steps whose Setup must have succeeded before this
+	// one starts. Teardown goes the other way round.
 	After []string
 	// Setup brings the node to what the pod wants. It is idempotent: it is
 	// called again after a change and after a failure. Its context ends when
 	// the pod is to stop.
 	Setup func(context.Context, *Run) error
 	// Teardown undoes Setup. It works even if Setup never ran, or ran in an
-	// earlier process. nil when there is nothing to undo.
+	// earlier process. It may block. nil when there is nothing to undo.
 	Teardown func(context.Context, *Run) error
 }
 
@@ -40,7 +44,7 @@ type Step struct {
 type Run struct {
 	Pod      *pod.Pod
 	Observed *pod.Observed
-	// Plan is computed from Pod and Observed; empty during teardown.
+	// Plan is computed from Pod and Observed; empty during Prepare and teardown.
 	Plan plan.Plan
 	// Stop is set during teardown.
 	Stop *pod.Stop

@@ -3,44 +3,76 @@ package worker
 import (
 	"context"
 	"sync"
+	"time"
+)
+
+// Delays between tries of a task that failed without saying when to try again.
+const (
+	retryFirst = 500 * time.Millisecond
+	retryMax   = 10 * time.Second
 )
 
 // Tasks are the child goroutines of one pod, by key: at most one at a time for
-// a key. When one ends the pod is looked at again.
+// a key. When one ends the pod is looked at again. A key whose task failed is
+// held until its next try is due.
 //
-// A task is for what must not hold up the rest of the pod: the start of one
-// container, the stop of another.
+// A task is for what must not hold up the rest of the pod: the mounts, the
+// sandbox, the start of one container, the stop of another.
 type Tasks struct {
+	now   func() time.Time
 	ended func(key string, err error)
 
 	mu      sync.Mutex
 	running map[string]context.CancelFunc
+	held    map[string]hold
 	wg      sync.WaitGroup
 }
 
-func newTasks(ended func(key string, err error)) *Tasks {
-	return &Tasks{ended: ended, running: map[string]context.CancelFunc{}}
+type hold struct {
+	until    time.Time
+	failures int
+	err      error
 }
 
-// Go runs f in a goroutine unless a task with this key runs already, which it
-// reports by false. f's context is ctx, ended early by Cancel(key).
+func newTasks(now func() time.Time, ended func(key string, err error)) *Tasks {
+	return &Tasks{now: now, ended: ended, running: map[string]context.CancelFunc{}, held: map[string]hold{}}
+}
+
+// Go runs f in a goroutine. It does nothing and returns false while a task with
+// this key runs or is held back after a failure. f's context is ctx, ended
+// early by Cancel(key).
 func (t *Tasks) Go(ctx context.Context, key string, f func(context.Context) error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, busy := t.running[key]; busy {
+	if _, busy := t.running[key]; busy || t.now().Before(t.held[key].until) {
 		return false
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	t.running[key] = cancel
 	t.wg.Go(func() {
+		defer cancel()
 		err := f(ctx)
-		cancel()
-		t.mu.Lock()
-		delete(t.running, key)
-		t.mu.Unlock()
-		t.ended(key, err)
+		t.end(key, err, ctx.Err() != nil)
 	})
 	return true
+}
+
+func (t *Tasks) end(key string, err error, interrupted bool) {
+	t.mu.Lock()
+	delete(t.running, key)
+	if err == nil || interrupted {
+		delete(t.held, key)
+	} else {
+		h := hold{failures: t.held[key].failures + 1, err: err}
+		if at, ok := retryTime(err); ok {
+			h.until = at
+		} else {
+			h.until = t.now().Add(min(retryFirst<<min(h.failures-1, 10), retryMax))
+		}
+		t.held[key] = h
+	}
+	t.mu.Unlock()
+	t.ended(key, err)
 }
 
 // Running says whether a task with this key runs.
@@ -62,3 +94,43 @@ func (t *Tasks) Cancel(key string) {
 
 // Wait returns when no task runs.
 func (t *Tasks) Wait() { t.wg.Wait() }
+
+// release forgets all failures: what they depended on has changed.
+func (t *Tasks) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.held)
+}
+
+// nextTry is when the first held task may run again; zero when none is held.
+func (t *Tasks) nextTry() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var next time.Time
+	now := t.now()
+	for _, h := range t.held {
+		if h.until.After(now) {
+			next = earliest(next, h.until)
+		}
+	}
+	return next
+}
+
+// failures are the errors of held tasks by key.
+func (t *Tasks) failures() map[string]error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	errs := make(map[string]error, len(t.held))
+	for key, h := range t.held {
+		errs[key] = h.err
+	}
+	return errs
+}
+
+// earliest is the earlier of two times, where zero means never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,449 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
+)
+
+// Crash backoff, as the kubelet's: the first crash restarts at once, then 10 s
+// doubling to the maximum; a run of 10 min starts the count anew.
+const (
+	backoffFirst   = 10 * time.Second
+	backoffMax     = 300 * time.Second
+	backoffResetAt = 600 * time.Second
+)
+
+// Compute decides what to do for one pod.
+func Compute(in Input) Plan {
+	c := computation{Input: in}
+	if c.MaxBackoff <= 0 {
+		c.MaxBackoff = backoffMax
+	}
+	c.deadline()
+	c.sandbox()
+	switch {
+	case c.plan.DeadlineExceeded:
+		c.plan.Sandbox = Sandbox{Op: SandboxNone}
+	case c.done():
+		c.plan.Done = true
+		c.plan.Sandbox = Sandbox{Op: SandboxNone}
+	case c.plan.Sandbox.Op == SandboxDrain:
+		c.drain()
+	case c.restartAll():
+	default:
+		c.ephemeral()
+		if c.init() {
+			c.apps()
+		}
+	}
+	return c.plan
+}
+
+type computation struct {
+	Input
+	plan Plan
+}
+
+func (c *computation) deadline() {
+	d := c.Pod.Spec.ActiveDeadlineSeconds
+	if d == nil || c.Started.IsZero() {
+		return
+	}
+	end := c.Started.Add(time.Duration(*d) * time.Second)
+	if !c.Now.Before(end) {
+		c.plan.DeadlineExceeded = true
+		return
+	}
+	c.lookAgain(end)
+}
+
+// sandbox applies the rule that a pod lives in exactly one ready sandbox of the
+// right network mode that has an address.
+func (c *computation) sandbox() {
+	why, ready := "", []string(nil)
+	var boxes []pod.SandboxStatus
+	if c.Observed != nil {
+		boxes = c.Observed.Sandboxes
+	}
+	for _, s := range boxes {
+		if s.Ready {
+			ready = append(ready, s.ID)
+		}
+	}
+	switch {
+	case len(boxes) == 0:
+		c.plan.Sandbox = Sandbox{Op: SandboxCreate}
+		return
+	case len(ready) > 1:
+		why = fmt.Sprintf("%d sandboxes are ready, one is wanted", len(ready))
+	case !boxes[0].Ready:
+		why = "the sandbox is not ready"
+	case boxes[0].HostNetwork != pod.HostNetwork(c.Pod):
+		why = "the network mode changed"
+	case !boxes[0].HostNetwork && len(boxes[0].IPs) == 0:
+		why = "the sandbox has no address"
+	default:
+		c.plan.Sandbox = Sandbox{Op: SandboxKeep, ID: boxes[0].ID, Attempt: boxes[0].Attempt}
+		return
+	}
+	c.plan.Sandbox = Sandbox{Op: SandboxCreate, Attempt: boxes[0].Attempt + 1, Stop: ready, Why: why}
+	for _, s := range c.Observed.Containers {
+		if alive(s) {
+			c.plan.Sandbox.Op = SandboxDrain
+		}
+	}
+}
+
+// drain kills everything that runs, because the sandbox is to be replaced.
+func (c *computation) drain() {
+	for _, s := range c.Observed.Containers {
+		if alive(s) {
+			c.plan.Kill = append(c.plan.Kill, Kill{ID: s.ID, Name: s.Name, Reason: KillSandboxGone,
+				Why: "Pod sandbox changed, it will be killed and re-created."})
+		}
+	}
+}
+
+// done says whether the pod has ended by itself, and sets Failed.
+func (c *computation) done() bool {
+	if len(c.Observed.ContainersOf()) == 0 || c.restartAllSource() != nil {
+		return false
+	}
+	for _, k := range pod.Containers(c.Pod) {
+		s, ok := c.current(k)
+		if k.Kind != pod.Init || !ok || s.State != pod.StateExited || s.ExitCode == 0 || c.changed(s) {
+			continue
+		}
+		if !c.restarts(k, s) && !c.appSeen() {
+			c.plan.Failed = true
+			return true
+		}
+	}
+	failed := false
+	for _, k := range pod.Containers(c.Pod) {
+		if k.Kind != pod.App {
+			continue
+		}
+		s, ok := c.newest(k.Name)
+		if !ok || s.State != pod.StateExited || c.changed(s) || c.restarts(k, s) {
+			return false
+		}
+		failed = failed || s.ExitCode != 0
+	}
+	c.plan.Failed = failed
+	return true
+}
+
+// restartAll carries on a restart of all containers that a rule asked for. It
+// is read off the dead container that triggered it, which is removed last.
+func (c *computation) restartAll() bool {
+	source := c.restartAllSource()
+	if source == nil {
+		return false
+	}
+	c.plan.RestartingAll = true
+	none := int64(0)
+	var dead []string
+	for _, s := range c.Observed.Containers {
+		switch {
+		case alive(s):
+			c.plan.Kill = append(c.plan.Kill, Kill{ID: s.ID, Name: s.Name, Reason: KillRestartAll, Grace: &none,
+				Why: fmt.Sprintf("Container %s asked for a restart of all containers", source.Name)})
+		case s.ID != source.ID:
+			dead = append(dead, s.ID)
+		}
+	}
+	if len(c.plan.Kill) == 0 {
+		c.plan.Remove = append(dead, source.ID)
+	}
+	return true
+}
+
+func (c *computation) restartAllSource() *pod.ContainerStatus {
+	for _, k := range pod.Containers(c.Pod) {
+		s, ok := c.current(k)
+		if ok && s.State == pod.StateExited && !c.changed(s) && ruleFor(k.Container, s.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers {
+			return &s
+		}
+	}
+	return nil
+}
+
+// ephemeral starts each ephemeral container once.
+func (c *computation) ephemeral() {
+	for _, k := range pod.Containers(c.Pod) {
+		if k.Kind != pod.Ephemeral {
+			continue
+		}
+		s, ok := c.newest(k.Name)
+		switch {
+		case !ok:
+			c.start(k, pod.ContainerStatus{}, 0)
+		case s.State == pod.StateCreated:
+			c.replaceUnstarted(k, s)
+		}
+	}
+}
+
+// init brings init containers and sidecars on, in order, and says whether the
+// app containers may start.
+func (c *computation) init() bool {
+	initialized := c.appSeen()
+	ready := true // everything before this one is satisfied
+	for _, k := range pod.Containers(c.Pod) {
+		switch {
+		case k.Kind == pod.Sidecar && (ready || initialized):
+			ready = c.sidecar(k) && ready
+		case k.Kind == pod.Init && ready && !initialized:
+			ready = c.initContainer(k)
+		case k.Kind == pod.Init || k.Kind == pod.Sidecar:
+			if !initialized {
+				c.wait(k.Name, reason.PodInitializing, "", time.Time{})
+			}
+		}
+	}
+	if !ready && !initialized {
+		for _, k := range pod.Containers(c.Pod) {
+			if k.Kind == pod.App {
+				c.wait(k.Name, reason.PodInitializing, "", time.Time{})
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// initContainer says whether k has completed, and otherwise plans its run.
+func (c *computation) initContainer(k pod.Container) bool {
+	s, ok := c.current(k)
+	switch {
+	case !ok:
+		last, _ := c.newest(k.Name)
+		c.start(k, last, 0)
+	case s.State == pod.StateExited && s.ExitCode == 0 && !c.changed(s):
+		return true
+	case s.State == pod.StateRunning && !c.unhealthy(k, s):
+	default:
+		c.renew(k, s)
+	}
+	return false
+}
+
+// sidecar says whether k has started (its startup probe has succeeded, if it
+// has one), and otherwise plans its run.
+func (c *computation) sidecar(k pod.Container) bool {
+	s, ok := c.current(k)
+	if !ok {
+		last, _ := c.newest(k.Name)
+		c.start(k, last, 0)
+		return false
+	}
+	if s.State == pod.StateRunning && !c.changed(s) && !c.unhealthy(k, s) {
+		return k.StartupProbe == nil || c.Probes[s.ID].Startup == Success
+	}
+	c.renew(k, s)
+	return false
+}
+
+func (c *computation) apps() {
+	for _, k := range pod.Containers(c.Pod) {
+		if k.Kind != pod.App {
+			continue
+		}
+		s, ok := c.newest(k.Name)
+		switch {
+		case !ok:
+			c.start(k, pod.ContainerStatus{}, 0)
+		case s.State == pod.StateExited && s.SandboxID != c.plan.Sandbox.ID && (c.changed(s) || c.restarts(k, s)):
+			c.start(k, s, 0) // it went with its sandbox: no crash to back off from
+		case s.State == pod.StateRunning && !c.changed(s) && !c.unhealthy(k, s):
+		default:
+			c.renew(k, s)
+		}
+	}
+}
+
+// renew plans what a container needs that is neither well nor absent.
+func (c *computation) renew(k pod.Container, s pod.ContainerStatus) {
+	switch s.State {
+	case pod.StateCreated:
+		c.replaceUnstarted(k, s)
+	case pod.StateExited:
+		c.restart(k, s)
+	case pod.StateUnknown:
+		c.plan.Kill = append(c.plan.Kill, Kill{ID: s.ID, Name: s.Name, Reason: KillSpecChanged,
+			Why: fmt.Sprintf("Container %s is in an unknown state, it will be restarted", s.Name)})
+	case pod.StateRunning:
+		c.kill(k, s)
+	}
+}
+
+func (c *computation) kill(k pod.Container, s pod.ContainerStatus) {
+	kill := Kill{ID: s.ID, Name: s.Name}
+	probes := c.Probes[s.ID]
+	switch {
+	case c.changed(s):
+		kill.Reason = KillSpecChanged
+		kill.Why = fmt.Sprintf("Container %s definition changed, will be restarted", k.Name)
+	case probes.Startup == Failure:
+		kill.Reason, kill.Grace = KillStartup, probes.Grace
+		kill.Why = fmt.Sprintf("Container %s failed startup probe, will be restarted", k.Name)
+	default:
+		kill.Reason, kill.Grace = KillLiveness, probes.Grace
+		kill.Why = fmt.Sprintf("Container %s failed liveness probe, will be restarted", k.Name)
+	}
+	c.plan.Kill = append(c.plan.Kill, kill)
+}
+
+// replaceUnstarted removes a container that was created and never started: the
+// agent that made it ended in between, and nobody knows whether its
+// preparations are complete.
+func (c *computation) replaceUnstarted(k pod.Container, s pod.ContainerStatus) {
+	c.plan.Remove = append(c.plan.Remove, s.ID)
+	c.plan.Start = append(c.plan.Start, Start{Container: k, RestartCount: s.RestartCount, Backoff: s.Backoff})
+}
+
+// restart plans the next run of an exited container, now or after its backoff.
+func (c *computation) restart(k pod.Container, s pod.ContainerStatus) {
+	if c.changed(s) {
+		c.start(k, s, 0)
+		return
+	}
+	if !c.restarts(k, s) {
+		return
+	}
+	delay := c.crashDelay(s)
+	if until := s.FinishedAt.Add(delay); c.Now.Before(until) {
+		c.wait(k.Name, reason.CrashLoopBackOff, fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
+			delay, k.Name, c.Pod.Name, c.Pod.Namespace, c.Pod.UID), until)
+		return
+	}
+	c.start(k, s, delay)
+}
+
+// crashDelay is how long after its end a container may start again.
+func (c *computation) crashDelay(s pod.ContainerStatus) time.Duration {
+	ran := s.FinishedAt.Sub(s.StartedAt)
+	switch {
+	case s.RestartCount == 0, !s.StartedAt.IsZero() && ran >= backoffResetAt:
+		return 0
+	case s.Backoff == 0:
+		return min(backoffFirst, c.MaxBackoff)
+	default:
+		return min(2*s.Backoff, c.MaxBackoff)
+	}
+}
+
+// start plans a run of k after last, which is the zero value for the first run.
+func (c *computation) start(k pod.Container, last pod.ContainerStatus, backoff time.Duration) {
+	count := 0
+	if last.ID != "" {
+		count = last.RestartCount + 1
+	}
+	c.plan.Start = append(c.plan.Start, Start{Container: k, RestartCount: count, Backoff: backoff})
+}
+
+func (c *computation) wait(name, why, message string, until time.Time) {
+	c.plan.Waiting = append(c.plan.Waiting, Waiting{Name: name, Reason: why, Message: message, Until: until})
+	c.lookAgain(until)
+}
+
+func (c *computation) lookAgain(at time.Time) {
+	if !at.IsZero() && (c.plan.LookAgain.IsZero() || at.Before(c.plan.LookAgain)) {
+		c.plan.LookAgain = at
+	}
+}
+
+// newest returns the last instance of a container in any sandbox.
+func (c *computation) newest(name string) (pod.ContainerStatus, bool) {
+	return c.Observed.Container(name)
+}
+
+// current returns the last instance in the kept sandbox. While there is none,
+// that is in the newest sandbox: its containers tell how the pod ended.
+func (c *computation) current(k pod.Container) (pod.ContainerStatus, bool) {
+	if c.Observed == nil || len(c.Observed.Sandboxes) == 0 {
+		return c.newest(k.Name)
+	}
+	s, ok := c.newest(k.Name)
+	if !ok || s.SandboxID != c.Observed.Sandboxes[0].ID {
+		return pod.ContainerStatus{}, false
+	}
+	return s, true
+}
+
+// appSeen says whether an app container was made in the current sandbox: then
+// the init containers have all been through, whether they are still known or not.
+func (c *computation) appSeen() bool {
+	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool {
+		if k.Kind != pod.App {
+			return false
+		}
+		_, ok := c.current(k)
+		return ok
+	})
+}
+
+// changed says whether a container was made from another spec. One without a
+// hash was not made by an agent that writes it; it is left alone.
+func (c *computation) changed(s pod.ContainerStatus) bool {
+	want := c.Hash[s.Name]
+	return want != "" && s.Hash != "" && want != s.Hash
+}
+
+func (c *computation) unhealthy(k pod.Container, s pod.ContainerStatus) bool {
+	if c.changed(s) {
+		return k.Kind != pod.Init
+	}
+	p := c.Probes[s.ID]
+	return p.Startup == Failure || p.Liveness == Failure
+}
+
+// restarts says whether an exited container is to run again (KEP-5307: its
+// rules first, then its own policy, then the pod's).
+func (c *computation) restarts(k pod.Container, s pod.ContainerStatus) bool {
+	if k.Kind == pod.Ephemeral {
+		return false
+	}
+	if k.Kind == pod.Sidecar {
+		return true
+	}
+	if ruleFor(k.Container, s.ExitCode) != "" {
+		return true
+	}
+	policy := string(c.Pod.Spec.RestartPolicy)
+	if k.RestartPolicy != nil {
+		policy = string(*k.RestartPolicy)
+	}
+	switch corev1.RestartPolicy(policy) {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return s.ExitCode != 0
+	}
+	return k.Kind == pod.App || s.ExitCode != 0
+}
+
+// ruleFor returns the action of the first restart rule that matches, or "".
+func ruleFor(k *corev1.Container, code int32) corev1.ContainerRestartRuleAction {
+	for _, r := range k.RestartPolicyRules {
+		if r.ExitCodes == nil {
+			continue
+		}
+		in := slices.Contains(r.ExitCodes.Values, code)
+		if in == (r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+			return r.Action
+		}
+	}
+	return ""
+}
+
+func alive(s pod.ContainerStatus) bool {
+	return s.State == pod.StateRunning || s.State == pod.StateUnknown
+}
