@@ -1,0 +1,53 @@
+#!/bin/sh
+# Builds the programs that the embedded runtime carries (runc, CNI plugins, pause) and puts them,
+# compressed, where go:embed finds them: internal/runtime/assets. Their versions are tools/go.mod's.
+#
+# A build is kept in $BERTH_CACHE (default ~/.cache/berth) by everything that goes into it, so that
+# only a change of those builds again.
+set -eu
+
+cd "$(dirname "$0")/.."
+out=internal/runtime/assets
+cni=github.com/containernetworking/plugins/plugins
+
+key=$({
+	cat tools/go.mod tools/go.sum internal/runtime/pause/pause.c hack/assets.sh
+	go version
+	gcc -dumpfullversion -dumpmachine
+	dpkg-query -W libseccomp-dev 2>/dev/null || true
+} | sha256sum | cut -c1-16)
+
+[ "$(cat $out/stamp 2>/dev/null)" != "$key" ] || exit 0
+
+cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}/assets
+if [ ! -e "$cache/$key/stamp" ]; then
+	echo "assets: building runc, CNI plugins and pause (once; kept in $cache)"
+	mkdir -p "$cache"
+	build=$(mktemp -d "$cache/build.XXXXXX")
+	trap 'rm -rf "$build"' EXIT
+	trap 'exit 1' HUP INT TERM
+
+	CGO_ENABLED=1 go build -C tools -trimpath -tags 'netgo osusergo seccomp' \
+		-ldflags '-s -w -linkmode external -extldflags "-static"' -o "$build/runc" github.com/opencontainers/runc
+	for plugin in main/bridge ipam/host-local meta/portmap; do
+		CGO_ENABLED=0 go build -C tools -trimpath -ldflags '-s -w' -o "$build/${plugin#*/}" "$cni/$plugin"
+	done
+	gcc -Os -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-asynchronous-unwind-tables \
+		-static -nostdlib -s -Wl,--build-id=none -Wl,-z,noseparate-code \
+		-o "$build/pause" internal/runtime/pause/pause.c
+
+	(
+		cd "$build"
+		sums=$(sha256sum -- *)
+		zstd -q --rm -19 -T0 -- *
+		echo "$sums" >SHA256SUMS
+		echo "$key" >stamp
+	)
+	rm -rf "${cache:?}/$key"
+	mv "$build" "$cache/$key"
+	chmod 755 "$cache/$key"
+fi
+
+rm -f $out/*.zst $out/SHA256SUMS $out/stamp
+cp "$cache/$key"/*.zst "$cache/$key/SHA256SUMS" $out/
+cp "$cache/$key/stamp" $out/stamp

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Installs, from Debian's packages, what building and testing Berth needs besides Go.
+# Nothing happens when all of it is there. No service is started.
+set -eu
+
+packages="
+ca-certificates
+gcc
+git
+iptables
+libc6-dev
+libseccomp-dev
+make
+nftables
+zstd
+"
+# The external runtime that the test scripts run against; it brings its own runc.
+packages="$packages containerd"
+
+missing=
+for package in $packages; do
+	status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=
+	[ "$status" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+	echo "setup: run as root, or install these packages:$missing" >&2
+	exit 1
+fi
+
+# policy-rc.d is Debian's way to say that a package's service must not start. An existing one stays.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+	trap 'rm -f "$policy"' EXIT
+	trap 'exit 1' HUP INT TERM
+fi
+
+echo "setup: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+if ! { apt-get update && apt-get install -y --no-install-recommends $missing; } >"$log" 2>&1; then
+	cat "$log" >&2
+	rm -f "$log"
+	echo "setup: apt-get failed, see above" >&2
+	exit 1
+fi
+rm -f "$log"

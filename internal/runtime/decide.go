@@ -1,0 +1,231 @@
+package runtime
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	srvconfig "github.com/containerd/containerd/v2/cmd/containerd/server/config"
+)
+
+const (
+	defaultCNIConfDir = "/etc/cni/net.d"
+	defaultBridge     = "berth0"
+	// handler is the name of the only runtime handler (RuntimeClass handler in Kubernetes).
+	handler = "runc"
+	// maxState keeps the shims' sockets, State/s/SHA256, within the 107 bytes of a unix socket's path.
+	maxState = 107 - len("/s/") - 64
+	// maxBridge is the kernel's limit for the name of a network device (IFNAMSIZ less the final zero).
+	maxBridge = 15
+)
+
+// layout says where things are below the two directories.
+type layout struct{ root, state string }
+
+func (l layout) bin() string       { return filepath.Join(l.root, "bin") }
+func (l layout) cniBin() string    { return filepath.Join(l.bin(), "cni") }
+func (l layout) cniConf() string   { return filepath.Join(l.root, "cni") }
+func (l layout) lock() string      { return filepath.Join(l.root, "runtime.lock") }
+func (l layout) addresses() string { return filepath.Join(l.state, "ipam") }
+
+// program is the path by which an installed program is called.
+func (l layout) program(name string) string {
+	for _, plugin := range cniPlugins {
+		if name == plugin {
+			return filepath.Join(l.cniBin(), name)
+		}
+	}
+	return filepath.Join(l.bin(), name)
+}
+
+// withDefaults fills what the user left out.
+func withDefaults(c Config) Config {
+	if c.CNIConfDir == "" {
+		c.CNIConfDir = defaultCNIConfDir
+	}
+	if c.Bridge == "" {
+		c.Bridge = defaultBridge
+	}
+	if len(c.PodCIDRs) == 0 {
+		c.PodCIDRs = []netip.Prefix{
+			netip.MustParsePrefix("10.201.0.0/16"),
+			// A unique local range (RFC 4193) of Berth's own.
+			netip.MustParsePrefix("fd62:6572:7468::/64"),
+		}
+	}
+	return c
+}
+
+// validate finds what cannot work.
+func validate(c Config) error {
+	for name, dir := range map[string]string{"root": c.Root, "state": c.State} {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("runtime %s directory %q is not an absolute path", name, dir)
+		}
+	}
+	if filepath.Clean(c.Root) == filepath.Clean(c.State) {
+		return fmt.Errorf("runtime root and state are the same directory %q", c.Root)
+	}
+	if len(c.State) > maxState {
+		return fmt.Errorf("runtime state directory %q is longer than %d bytes: sockets below it would exceed the kernel's limit", c.State, maxState)
+	}
+	if len(c.Bridge) > maxBridge || strings.ContainsAny(c.Bridge, "/ :") {
+		return fmt.Errorf("bridge name %q is not a device name of at most %d bytes", c.Bridge, maxBridge)
+	}
+	var v4, v6 int
+	for _, cidr := range c.PodCIDRs {
+		switch {
+		case !cidr.IsValid():
+			return fmt.Errorf("pod CIDR %s is not valid", cidr)
+		case cidr != cidr.Masked():
+			return fmt.Errorf("pod CIDR %s has host bits set, use %s", cidr, cidr.Masked())
+		case cidr.Addr().Is4():
+			v4++
+		default:
+			v6++
+		}
+	}
+	if v4 > 1 || v6 > 1 {
+		return fmt.Errorf("pod CIDRs %v: at most one IPv4 and one IPv6 range", c.PodCIDRs)
+	}
+	return nil
+}
+
+// host is what the decisions need to know about the machine.
+type host struct {
+	ipv6        bool   // IPv6 is present and not disabled
+	overlay     bool   // overlayfs works on the root directory
+	lowerOOM    bool   // CAP_SYS_RESOURCE: oom_score_adj may be lowered
+	filter      string // "nftables" or "iptables", empty when there is neither
+	foreignCNI  bool   // the machine has a CNI configuration of its own
+	systemdInit bool   // systemd runs
+}
+
+// snapshotter is the containerd snapshotter for this machine.
+func (h host) snapshotter() string {
+	if h.overlay {
+		return "overlayfs"
+	}
+	return "native"
+}
+
+// podCIDRs is the ranges of the families that the machine has.
+func podCIDRs(cidrs []netip.Prefix, ipv6 bool) []netip.Prefix {
+	var usable []netip.Prefix
+	for _, cidr := range cidrs {
+		if ipv6 || cidr.Addr().Is4() {
+			usable = append(usable, cidr)
+		}
+	}
+	return usable
+}
+
+// networkConfig is the CNI configuration list of the built-in network: a bridge with addresses from
+// the node's own ranges, masquerading to the outside, and host ports. Addresses in use are kept in
+// the state directory, since none outlives a reboot.
+// https://github.com/containernetworking/cni/blob/spec-v1.1.0/SPEC.md
+func networkConfig(c Config, h host) map[string]any {
+	var ranges, routes []any
+	for _, cidr := range podCIDRs(c.PodCIDRs, h.ipv6) {
+		everywhere := "0.0.0.0/0"
+		if cidr.Addr().Is6() {
+			everywhere = "::/0"
+		}
+		ranges = append(ranges, []any{map[string]any{"subnet": cidr.String()}})
+		routes = append(routes, map[string]any{"dst": everywhere})
+	}
+	return map[string]any{
+		"cniVersion": "1.0.0",
+		"name":       c.Bridge,
+		"plugins": []any{
+			map[string]any{
+				"type":          "bridge",
+				"bridge":        c.Bridge,
+				"isGateway":     true,
+				"ipMasq":        true,
+				"ipMasqBackend": h.filter,
+				"hairpinMode":   true,
+				"ipam": map[string]any{
+					"type":    "host-local",
+					"dataDir": layout{c.Root, c.State}.addresses(),
+					"ranges":  ranges,
+					"routes":  routes,
+				},
+			},
+			map[string]any{
+				"type":         "portmap",
+				"backend":      h.filter,
+				"snat":         true,
+				"capabilities": map[string]any{"portMappings": true},
+			},
+		},
+	}
+}
+
+// serverConfig is containerd's configuration. Keys are those of containerd's TOML file, version 4.
+func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
+	l := layout{c.Root, c.State}
+	cniConf := l.cniConf()
+	if h.foreignCNI {
+		cniConf = c.CNIConfDir
+	}
+	snapshotter := h.snapshotter()
+	return &srvconfig.Config{
+		Version: 4,
+		Root:    l.root,
+		State:   l.state,
+		RequiredPlugins: []string{
+			"io.containerd.grpc.v1.cri",
+			"io.containerd.server.v1.ttrpc",
+			inProcessURI,
+		},
+		Plugins: map[string]any{
+			"io.containerd.server.v1.ttrpc": map[string]any{"address": filepath.Join(l.state, "ttrpc.sock")},
+			// Nobody listens there: shims take it as the name of their containerd.
+			"io.containerd.server.v1.grpc":  map[string]any{"address": filepath.Join(l.state, "grpc.sock")},
+			"io.containerd.shim.v1.manager": map[string]any{"socket_dir": filepath.Join(l.state, "s")},
+			"io.containerd.gc.v1.scheduler": map[string]any{"startup_delay": "5s"},
+			"io.containerd.cri.v1.images": map[string]any{
+				"snapshotter":   snapshotter,
+				"pinned_images": map[string]any{"sandbox": pauseImage},
+				// Seconds between walks over all snapshots to measure their size.
+				"stats_collect_period": 60,
+			},
+			"io.containerd.transfer.v1.local": map[string]any{
+				"unpack_config": []any{map[string]any{"platform": "linux", "snapshotter": snapshotter}},
+			},
+			"io.containerd.grpc.v1.cri": map[string]any{
+				"disable_tcp_service":   true,
+				"stream_server_address": "127.0.0.1",
+				"stream_server_port":    "0",
+			},
+			"io.containerd.cri.v1.runtime": map[string]any{
+				"restrict_oom_score_adj":              !h.lowerOOM,
+				"tolerate_missing_hugetlb_controller": true,
+				"netns_mounts_under_state_dir":        true,
+				// The collector for UsageNanoCores asks every shim every second by default. Whoever wants a
+				// rate computes it from the cumulative counters.
+				"stats_collect_period": "8760h",
+				"containerd": map[string]any{
+					"default_runtime_name": handler,
+					"runtimes": map[string]any{handler: map[string]any{
+						"runtime_type":             "io.containerd.runc.v2",
+						"runtime_path":             l.program(shimName),
+						"sandboxer":                "podsandbox",
+						"disable_pause_image_pull": true,
+						"options": map[string]any{
+							"BinaryName":    l.program("runc"),
+							"SystemdCgroup": c.SystemdCgroup,
+						},
+					}},
+				},
+				"cni": map[string]any{
+					"bin_dirs":              []string{l.cniBin(), "/opt/cni/bin"},
+					"conf_dir":              cniConf,
+					"use_internal_loopback": true,
+				},
+			},
+		},
+	}
+}

@@ -1,0 +1,26 @@
+// Package runtime is the embedded container runtime: containerd with its CRI plugin as a library in
+// our own process, served over in-memory gRPC.
+//
+// It owns everything below [Config].Root and [Config].State: images, snapshots, container metadata,
+// the programs it carries (runc, the CNI plugins, pause, the shim), and, unless the machine has a CNI
+// configuration of its own, the pod network and its bridge. Nothing else writes there. It knows the
+// CRI and nothing of pods; its only readers are CRI clients, by [Runtime.Conn] in this process or by
+// [Runtime.Serve] on a unix socket.
+//
+// Processes:
+//
+//	berth (this package) --exec--> shim, one per pod --exec--> runc --> containers
+//	      ^                             |
+//	      +---- exits, OOMs (ttrpc) ----+
+//
+// A shim is the same binary under the name containerd-shim-runc-v2 ([ShimMain]). Shims and containers
+// outlive this process: a Run on the same directories finds them again.
+//
+// # What is stock and what is ours
+//
+// Ours are the programs' installation, the pause image, the network's configuration and the way in.
+// Stock containerd are the sandbox controller ("podsandbox": a pause container per pod), the shim's
+// task service and the CNI plugins. Each is named in one place, to be replaced there: the sandboxer
+// and the shim in [serverConfig], the linked plugins in plugins.go, the task service in [ShimMain],
+// the network in [networkConfig].
+package runtime

@@ -1,0 +1,185 @@
+package runtime
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	goruntime "runtime"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images/archive"
+	"github.com/containerd/containerd/v2/pkg/archive/compression"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+)
+
+// Image is one name of an image in the store.
+type Image struct {
+	Name   string // as the CRI lists it: docker.io/library/busybox:1.36
+	Digest string // of the manifest or index the name stands for
+	Size   int64  // bytes of compressed content
+}
+
+// Import loads the images of a docker-archive or OCI layout tar, plain or compressed, and unpacks
+// them. When it returns the CRI lists them. An image without a name in the archive is kept under its
+// digest. It waits until the runtime is ready.
+func (r *Runtime) Import(ctx context.Context, content io.Reader) ([]Image, error) {
+	server, err := r.server(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("import images: %w", err)
+	}
+	plain, err := compression.DecompressStream(content)
+	if err != nil {
+		return nil, fmt.Errorf("import images: %w", err)
+	}
+	defer plain.Close()
+	images, err := server.importImages(namespaces.WithNamespace(ctx, criNamespace), plain)
+	if err != nil {
+		return nil, fmt.Errorf("import images: %w", err)
+	}
+	return images, nil
+}
+
+// importImages is Import without the wait and the compression.
+func (s *server) importImages(ctx context.Context, content io.Reader) ([]Image, error) {
+	// containerd stages an archive's files under their names: two archives at once would meet there.
+	s.importing.Lock()
+	defer s.importing.Unlock()
+	records, err := s.client.Import(ctx, content,
+		containerd.WithImageRefTranslator(fullName),
+		containerd.WithDigestRef(archive.DigestTranslator("localhost/imported")),
+		containerd.WithSkipDigestRef(func(name string) bool { return name != "" }))
+	if err != nil {
+		return nil, err
+	}
+	if len(records) == 0 {
+		return nil, errors.New("the archive holds no image for this platform")
+	}
+	imported := make([]Image, 0, len(records))
+	for _, record := range records {
+		image := containerd.NewImage(s.client, record)
+		if err := image.Unpack(ctx, s.snapshotter); err != nil {
+			return nil, fmt.Errorf("unpack %s: %w", record.Name, err)
+		}
+		size, err := image.Size(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("measure %s: %w", record.Name, err)
+		}
+		// The CRI would see the new image by an event, later.
+		if err := s.images.UpdateImage(ctx, record.Name); err != nil {
+			return nil, fmt.Errorf("list %s: %w", record.Name, err)
+		}
+		imported = append(imported, Image{Name: record.Name, Digest: record.Target.Digest.String(), Size: size})
+	}
+	return imported, nil
+}
+
+// fullName completes an image name of an OCI layout, which may be a mere tag: that names nothing.
+func fullName(name string) string {
+	translated := archive.AddRefPrefix("-")(name)
+	if translated != name {
+		return ""
+	}
+	named, err := reference.ParseDockerRef(name)
+	if err != nil {
+		return ""
+	}
+	return named.String()
+}
+
+// pauseImageName names the image of a pause program after its content.
+func pauseImageName(p program) string {
+	return "localhost/berth-pause:" + p.sum[:keyLength]
+}
+
+// ensurePause makes the pause image if it is not in the store.
+func (s *server) ensurePause(ctx context.Context, pause program) error {
+	ctx = namespaces.WithNamespace(ctx, criNamespace)
+	name := pauseImageName(pause)
+	image, err := s.client.GetImage(ctx, name)
+	if err == nil {
+		unpacked, err := image.IsUnpacked(ctx, s.snapshotter)
+		if err == nil && unpacked {
+			return nil
+		}
+	} else if !errdefs.IsNotFound(err) {
+		return fmt.Errorf("look up pause image: %w", err)
+	}
+	content, err := pause.open()
+	if err != nil {
+		return fmt.Errorf("read pause program: %w", err)
+	}
+	defer content.Close()
+	binary, err := io.ReadAll(content)
+	if err != nil {
+		return fmt.Errorf("read pause program: %w", err)
+	}
+	tarball, err := pauseArchive(name, binary)
+	if err != nil {
+		return fmt.Errorf("make pause image: %w", err)
+	}
+	if _, err := s.importImages(ctx, bytes.NewReader(tarball)); err != nil {
+		return fmt.Errorf("import pause image: %w", err)
+	}
+	return nil
+}
+
+// pauseArchive is a docker-archive with one image: the binary as /pause. The same binary gives the
+// same bytes.
+func pauseArchive(name string, binary []byte) ([]byte, error) {
+	layer, err := tarOf(tarFile{"pause", 0o755, binary})
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(layer)
+	config, err := json.Marshal(map[string]any{
+		"architecture": goruntime.GOARCH,
+		"os":           "linux",
+		"config":       map[string]any{"Entrypoint": []string{"/pause"}, "User": "65535:65535"},
+		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := json.Marshal([]any{map[string]any{
+		"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return tarOf(
+		tarFile{"layer.tar", 0o644, layer},
+		tarFile{"config.json", 0o644, config},
+		tarFile{"manifest.json", 0o644, manifest})
+}
+
+type tarFile struct {
+	name    string
+	mode    int64
+	content []byte
+}
+
+func tarOf(files ...tarFile) ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, file := range files {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: file.name, Mode: file.mode, Size: int64(len(file.content))}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(file.content); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}

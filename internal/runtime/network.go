@@ -1,0 +1,132 @@
+package runtime
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
+)
+
+// inspectHost looks at the machine. The root directory must exist.
+func inspectHost(c Config) (host, error) {
+	foreign, err := hasCNIConfig(c.CNIConfDir)
+	if err != nil {
+		return host{}, err
+	}
+	lower, err := mayLowerOOMScore()
+	if err != nil {
+		return host{}, err
+	}
+	return host{
+		ipv6:        ipv6Enabled(),
+		overlay:     overlayutils.Supported(c.Root) == nil,
+		lowerOOM:    lower,
+		filter:      packetFilter(),
+		foreignCNI:  foreign,
+		systemdInit: exists("/run/systemd/system"),
+	}, nil
+}
+
+// hasCNIConfig reports whether dir holds a file that the CRI plugin would load.
+func hasCNIConfig(dir string) (bool, error) {
+	for _, pattern := range []string{"*.conf", "*.conflist", "*.json"} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return false, fmt.Errorf("look for CNI configuration in %q: %w", dir, err)
+		}
+		if len(files) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// mayLowerOOMScore reports CAP_SYS_RESOURCE, see proc_pid_oom_score_adj(5).
+func mayLowerOOMScore() (bool, error) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false, fmt.Errorf("read own capabilities: %w", err)
+	}
+	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0, nil
+}
+
+// ipv6Enabled reports whether new devices get IPv6.
+func ipv6Enabled() bool {
+	disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+	return err == nil && strings.TrimSpace(string(disabled)) == "0"
+}
+
+// packetFilter is the first tool for masquerading and host ports that works here. nftables is first:
+// it sets up a pod with one command where iptables takes a dozen.
+func packetFilter() string {
+	if exec.Command("nft", "list", "tables").Run() == nil {
+		return "nftables"
+	}
+	if exec.Command("iptables", "-w", "-t", "nat", "-S").Run() == nil {
+		return "iptables"
+	}
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// prepareNetwork writes the built-in network's configuration, or says why there is none.
+func (r *Runtime) prepareNetwork(h host) error {
+	if h.foreignCNI {
+		r.config.Log.Info("pod network is the machine's own CNI configuration", "dir", r.config.CNIConfDir)
+		return nil
+	}
+	if h.filter == "" {
+		return errors.New("set up pod network: neither nft nor iptables works here: install the package nftables or iptables")
+	}
+	usable := podCIDRs(r.config.PodCIDRs, h.ipv6)
+	if len(usable) == 0 {
+		return fmt.Errorf("set up pod network: IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", r.config.PodCIDRs)
+	}
+	if len(usable) < len(r.config.PodCIDRs) {
+		r.config.Log.Info("IPv6 is disabled on this machine: pods get IPv4 only", "podCIDRs", usable)
+	}
+	text, err := json.MarshalIndent(networkConfig(r.config, h), "", "  ")
+	if err != nil {
+		return fmt.Errorf("set up pod network: %w", err)
+	}
+	dir := r.layout().cniConf()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("set up pod network: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "10-berth.conflist"), text, 0o644); err != nil {
+		return fmt.Errorf("set up pod network: %w", err)
+	}
+	return nil
+}
+
+// RemoveNetwork removes the bridge of the built-in network. Call it only when no pod is left; the
+// next pod makes it anew.
+func (r *Runtime) RemoveNetwork() error {
+	link, err := netlink.LinkByName(r.config.Bridge)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove bridge %q: %w", r.config.Bridge, err)
+	}
+	if link.Type() != "bridge" {
+		return fmt.Errorf("remove bridge %q: it is a %s", r.config.Bridge, link.Type())
+	}
+	if err := netlink.LinkDel(link); err != nil {
+		return fmt.Errorf("remove bridge %q: %w", r.config.Bridge, err)
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package runtime
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+)
+
+// The programs that hack/assets.sh builds: NAME.zst, and the SHA-256 of each in SHA256SUMS.
+//
+//go:embed assets
+var assets embed.FS
+
+const (
+	selfPath = "/proc/self/exe" // the running program even when its file was replaced or removed
+	// keyLength is how much of a hash goes into a file's name.
+	keyLength = 12
+)
+
+// cniPlugins are the embedded programs that CNI calls by their names.
+var cniPlugins = [...]string{"bridge", "host-local", "portmap"}
+
+// program is one embedded executable.
+type program struct {
+	name string
+	sum  string // SHA-256 of the executable, in hexadecimal
+}
+
+// file is the name under which the program is installed: it tells the content.
+func (p program) file() string { return p.name + "-" + p.sum[:keyLength] }
+
+// open returns the executable's content.
+func (p program) open() (io.ReadCloser, error) {
+	packed, err := assets.ReadFile("assets/" + p.name + ".zst")
+	if err != nil {
+		return nil, err
+	}
+	decoder, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	return decoder.IOReadCloser(), nil
+}
+
+// errNoPrograms is what a build without `make assets` ends with.
+var errNoPrograms = errors.New("this build carries no runc and no CNI plugins: run `make assets`, then build again")
+
+// embeddedPrograms lists the programs in this build by name.
+func embeddedPrograms() (map[string]program, error) {
+	sums, err := assets.ReadFile("assets/SHA256SUMS")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoPrograms
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseSums(string(sums))
+}
+
+// parseSums reads the output of sha256sum.
+func parseSums(text string) (map[string]program, error) {
+	programs := map[string]program{}
+	for line := range strings.Lines(text) {
+		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
+		if !ok || len(sum) != 2*sha256.Size {
+			return nil, fmt.Errorf("read embedded checksums: malformed line %q", line)
+		}
+		programs[name] = program{name: name, sum: sum}
+	}
+	return programs, nil
+}
+
+// installPrograms puts runc, the CNI plugins and this binary as the shim into the bin directory,
+// where shims and containers of an earlier run may still use older ones. A file is named by its
+// content and never changed; the name without the content part is a link, replaced atomically.
+func installPrograms(l layout, programs map[string]program) error {
+	if err := os.MkdirAll(l.cniBin(), 0o755); err != nil {
+		return err
+	}
+	links := map[string]string{} // link to the file it names
+	for _, name := range append([]string{"runc"}, cniPlugins[:]...) {
+		p, ok := programs[name]
+		if !ok {
+			return fmt.Errorf("install %s: %w", name, errNoPrograms)
+		}
+		if err := installProgram(l.bin(), p); err != nil {
+			return fmt.Errorf("install %s: %w", name, err)
+		}
+		links[l.program(name)] = p.file()
+		if slices.Contains(cniPlugins[:], name) {
+			links[l.program(name)] = filepath.Join("..", p.file())
+		}
+	}
+	self, err := installSelf(l.bin())
+	if err != nil {
+		return fmt.Errorf("install shim: %w", err)
+	}
+	links[l.program(shimName)] = self
+	keep := map[string]bool{}
+	for link, target := range links {
+		if err := replaceLink(target, link); err != nil {
+			return fmt.Errorf("install %s: %w", filepath.Base(link), err)
+		}
+		keep[filepath.Base(target)] = true
+	}
+	return removeStale(l.bin(), keep)
+}
+
+// installProgram writes an embedded program unless it is there.
+func installProgram(dir string, p program) error {
+	target := filepath.Join(dir, p.file())
+	if _, err := os.Stat(target); err == nil {
+		return nil
+	}
+	content, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	return writeExecutable(target, content, p.sum)
+}
+
+// installSelf makes the running binary available under a name that stays when the binary is
+// upgraded, and returns that name: a hard link where possible, otherwise a copy.
+func installSelf(dir string) (string, error) {
+	key, err := buildKey(selfPath)
+	if err != nil {
+		return "", err
+	}
+	name := "shim-" + key
+	target := filepath.Join(dir, name)
+	if have, err := buildKey(target); err == nil && have == key {
+		return name, nil
+	}
+	tmp := target + ".tmp"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if err := unix.Linkat(unix.AT_FDCWD, selfPath, unix.AT_FDCWD, tmp, unix.AT_SYMLINK_FOLLOW); err == nil {
+		return name, os.Rename(tmp, target)
+	}
+	self, err := os.Open(selfPath)
+	if err != nil {
+		return "", err
+	}
+	defer self.Close()
+	return name, writeExecutable(target, self, "")
+}
+
+// writeExecutable writes the file in one step as seen from outside. A sum that is not empty must be
+// the content's.
+func writeExecutable(target string, content io.Reader, sum string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(target), filepath.Base(target)+".tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	defer tmp.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(tmp, hash), content); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(hash.Sum(nil)); sum != "" && got != sum {
+		return fmt.Errorf("checksum is %s, not %s", got, sum)
+	}
+	if err := errors.Join(tmp.Chmod(0o755), tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), target)
+}
+
+// replaceLink makes link a symbolic link to target, atomically.
+func replaceLink(target, link string) error {
+	if have, err := os.Readlink(link); err == nil && have == target {
+		return nil
+	}
+	tmp := link + ".tmp"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, tmp); err != nil {
+		return err
+	}
+	return os.Rename(tmp, link)
+}
+
+// removeStale removes the files in dir that are neither kept nor executed by any process, such as
+// the shim of the version before last.
+func removeStale(dir string, keep map[string]bool) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var used map[string]bool
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if !entry.Type().IsRegular() || keep[entry.Name()] {
+			continue
+		}
+		if used == nil {
+			used = executedFiles()
+		}
+		if used[path] {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// executedFiles is the set of files that processes run from.
+func executedFiles() map[string]bool {
+	links, _ := filepath.Glob("/proc/[0-9]*/exe")
+	used := map[string]bool{}
+	for _, link := range links {
+		if path, err := os.Readlink(link); err == nil {
+			used[path] = true
+		}
+	}
+	return used
+}
+
+// buildKey identifies the content of a Go executable: by the build ID that the linker made of it, or
+// by all of the content when there is none.
+func buildKey(path string) (string, error) {
+	// Below this a build ID was set by hand, and is not unique.
+	const fullBuildID = 64
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if id := goBuildID(file); len(id) >= fullBuildID {
+		hash.Write(id)
+	} else if _, err := io.Copy(hash, bufio.NewReader(file)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:keyLength], nil
+}
+
+// goBuildID reads the note that the Go linker writes, or nil.
+func goBuildID(r io.ReaderAt) []byte {
+	binary, err := elf.NewFile(r)
+	if err != nil {
+		return nil
+	}
+	section := binary.Section(".note.go.buildid")
+	if section == nil {
+		return nil
+	}
+	note, err := section.Data()
+	if err != nil {
+		return nil
+	}
+	return note
+}

@@ -1,0 +1,257 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/containerd/containerd/v2/defaults"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// Config says where a runtime lives and what its network is.
+type Config struct {
+	// Root holds what outlives a reboot: images, snapshots, container metadata. Absolute.
+	Root string
+	// State holds what does not: sockets, mounts, addresses in use. Absolute, at most 40 bytes, since
+	// unix sockets lie below it; normally on a tmpfs.
+	State string
+	// CNIConfDir is used instead of the built-in network if it holds any CNI configuration when the
+	// runtime starts. Default /etc/cni/net.d.
+	CNIConfDir string
+	// PodCIDRs are the ranges of pod addresses in the built-in network, at most one IPv4 and one IPv6.
+	// Default one of each, private.
+	PodCIDRs []netip.Prefix
+	// Bridge is the bridge device of the built-in network, and its CNI name. Default berth0.
+	Bridge string
+	// SystemdCgroup makes runc ask systemd for cgroups; cgroup parents are slices then.
+	SystemdCgroup bool
+	// Log is never nil.
+	Log *slog.Logger
+}
+
+// Runtime is a containerd in this process. A process can run one, once.
+type Runtime struct {
+	config Config
+
+	// ready is closed when up is set or err is.
+	ready chan struct{}
+	once  sync.Once
+	up    *server
+	conn  *grpc.ClientConn
+	err   error
+}
+
+// New allocates a runtime; Run starts it.
+func New(config Config) *Runtime {
+	return &Runtime{config: withDefaults(config), ready: make(chan struct{})}
+}
+
+func (r *Runtime) layout() layout { return layout{r.config.Root, r.config.State} }
+
+// Run serves until ctx ends, then detaches: containers and shims live on, and a Run on the same
+// directories, by this or a newer binary, finds them. It returns nil then, and an error if containerd
+// could not start or failed.
+func (r *Runtime) Run(ctx context.Context) error {
+	err := r.run(ctx)
+	if err != nil {
+		err = fmt.Errorf("run embedded runtime: %w", err)
+	}
+	ended := err
+	if ended == nil {
+		ended = errors.New("embedded runtime has ended")
+	}
+	r.settle(nil, nil, ended)
+	return err
+}
+
+// settle tells those who wait how the start went. The first call counts.
+func (r *Runtime) settle(up *server, conn *grpc.ClientConn, err error) {
+	r.once.Do(func() {
+		r.up, r.conn, r.err = up, conn, err
+		close(r.ready)
+	})
+}
+
+func (r *Runtime) run(ctx context.Context) error {
+	if err := validate(r.config); err != nil {
+		return err
+	}
+	programs, err := embeddedPrograms()
+	if err != nil {
+		return err
+	}
+	unlock, err := r.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h, err := r.prepare(programs)
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	forwardLogs(r.config.Log.With("component", "containerd"), func() {
+		select {
+		case failed <- errors.New("containerd failed, see its last error in the log"):
+		default:
+		}
+	})
+	config := serverConfig(r.config, h, pauseImageName(programs["pause"]))
+	up, err := startServer(context.WithoutCancel(ctx), config, h.snapshotter(), failed)
+	if err != nil {
+		return err
+	}
+	defer up.stop()
+	if err := up.ensurePause(ctx, programs["pause"]); err != nil {
+		return err
+	}
+	return r.serve(ctx, up, failed)
+}
+
+// serve opens the in-memory connection and holds it until ctx or containerd ends.
+func (r *Runtime) serve(ctx context.Context, up *server, failed <-chan error) error {
+	const buffer = 256 << 10
+	listener := bufconn.Listen(buffer)
+	server, err := up.newGRPC()
+	if err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("passthrough:///embedded",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
+			grpc.MaxCallSendMsgSize(defaults.DefaultMaxSendMsgSize)))
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	r.settle(up, conn, nil)
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	closing := conn.Close()
+	stopGRPC(server)
+	return errors.Join(err, closing, <-served)
+}
+
+// lock keeps other processes from the root directory.
+func (r *Runtime) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(r.config.Root, 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(r.layout().lock(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock %q: another process runs a runtime there: %w", r.config.Root, err)
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+// prepare gets the directories ready for containerd.
+func (r *Runtime) prepare(programs map[string]program) (host, error) {
+	h, err := inspectHost(r.config)
+	if err != nil {
+		return host{}, err
+	}
+	if r.config.SystemdCgroup && !h.systemdInit {
+		return host{}, errors.New("the systemd cgroup driver is configured, but systemd does not run here: use cgroupfs")
+	}
+	if !h.overlay {
+		r.config.Log.Warn("overlayfs does not work here: every container gets a full copy of its image", "dir", r.config.Root)
+	}
+	if !h.lowerOOM {
+		r.config.Log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own")
+	}
+	if err := installPrograms(r.layout(), programs); err != nil {
+		return host{}, err
+	}
+	return h, r.prepareNetwork(h)
+}
+
+// server waits until the runtime is ready or has failed.
+func (r *Runtime) server(ctx context.Context) (*server, error) {
+	select {
+	case <-r.ready:
+		return r.up, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for embedded runtime: %w", context.Cause(ctx))
+	}
+}
+
+// Conn is the CRI over an in-memory connection. It waits until the runtime is ready. Calls need no
+// namespace; the connection ends with Run.
+func (r *Runtime) Conn(ctx context.Context) (*grpc.ClientConn, error) {
+	if _, err := r.server(ctx); err != nil {
+		return nil, err
+	}
+	return r.conn, nil
+}
+
+// Serve serves the CRI to other processes until ctx ends, as crictl wants it. It waits until the
+// runtime is ready, and closes the listener.
+func (r *Runtime) Serve(ctx context.Context, listener net.Listener) error {
+	up, err := r.server(ctx)
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	server, err := up.newGRPC()
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	stop := context.AfterFunc(ctx, server.Stop)
+	defer stop()
+	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve CRI on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// Listen opens unix://PATH for Serve, for root only. A socket left by a process that is gone is
+// replaced.
+func Listen(address string) (net.Listener, error) {
+	path, ok := strings.CutPrefix(address, "unix://")
+	if !ok || !strings.HasPrefix(path, "/") {
+		return nil, fmt.Errorf("listen on %q: want unix:///PATH", address)
+	}
+	if conn, err := net.Dial("unix", path); err == nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("listen on %q: another process serves there", address)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("listen on %q: the file is there and is no socket", address)
+	case err == nil:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("listen on %q: %w", address, err)
+		}
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %q: %w", address, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		_ = listener.Close()
+		return nil, fmt.Errorf("listen on %q: %w", address, err)
+	}
+	return listener, nil
+}

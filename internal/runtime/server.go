@@ -1,0 +1,138 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	ctrserver "github.com/containerd/containerd/v2/cmd/containerd/server"
+	srvconfig "github.com/containerd/containerd/v2/cmd/containerd/server/config"
+	"github.com/containerd/containerd/v2/defaults"
+	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/plugin"
+	"github.com/containerd/plugin/registry"
+	"google.golang.org/grpc"
+)
+
+const (
+	inProcessID  = "berth"
+	inProcessURI = "io.containerd.server.v1." + inProcessID
+	// criNamespace is where the CRI plugin keeps its images and containers.
+	criNamespace = "k8s.io"
+	// stopPatience is how long calls in flight may take once their callers are gone.
+	stopPatience = 2 * time.Second
+)
+
+// server is the running containerd. It is the plugin that hands out, from inside, what we need of
+// the others.
+type server struct {
+	containerd *ctrserver.Server
+	client     *containerd.Client // in memory, namespace of the CRI
+	cri        interface{ Register(*grpc.Server) error }
+	images     interface {
+		UpdateImage(ctx context.Context, name string) error
+	}
+	snapshotter string
+	importing   sync.Mutex
+}
+
+// startServer starts containerd and waits until its CRI answers. It ends early when ctx ends or on
+// an error in failed, which is where containerd's fatal ones go.
+func startServer(ctx context.Context, config *srvconfig.Config, snapshotter string, failed <-chan error) (*server, error) {
+	s := &server{snapshotter: snapshotter}
+	if err := s.register(); err != nil {
+		return nil, err
+	}
+	if err := ctrserver.CreateTopLevelDirectories(config); err != nil {
+		return nil, err
+	}
+	running, err := ctrserver.New(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	s.containerd = running
+	if err := running.Start(ctx); err != nil {
+		return nil, err
+	}
+	ready := make(chan struct{})
+	go func() {
+		defer close(ready)
+		running.Wait()
+	}()
+	select {
+	case <-ready:
+		return s, nil
+	case err := <-failed:
+		return nil, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// register makes s a plugin of the server to come. The registry is the process's, and so there is
+// one server per process.
+func (s *server) register() (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("a runtime has run in this process already: containerd allows one per process")
+		}
+	}()
+	registry.Register(&plugin.Registration{
+		Type:     plugins.ServerPlugin,
+		ID:       inProcessID,
+		Requires: []plugin.Type{plugins.GRPCPlugin, plugins.CRIServicePlugin},
+		InitFn:   s.connect,
+	})
+	return nil
+}
+
+// connect takes the CRI service, the image list and a client from the plugins that are up.
+func (s *server) connect(ic *plugin.InitContext) (any, error) {
+	cri, err := ic.GetByID(plugins.GRPCPlugin, "cri")
+	if err != nil {
+		return nil, err
+	}
+	images, err := ic.GetByID(plugins.CRIServicePlugin, "images")
+	if err != nil {
+		return nil, err
+	}
+	var isCRI, isImages bool
+	s.cri, isCRI = cri.(interface{ Register(*grpc.Server) error })
+	s.images, isImages = images.(interface {
+		UpdateImage(ctx context.Context, name string) error
+	})
+	if !isCRI || !isImages {
+		return nil, fmt.Errorf("containerd's CRI plugins have unexpected types %T and %T", cri, images)
+	}
+	s.client, err = containerd.New("", containerd.WithDefaultNamespace(criNamespace), containerd.WithInMemoryServices(ic))
+	return s, err
+}
+
+// Start is called by containerd's server; there is nothing to listen on.
+func (*server) Start(context.Context) error { return nil }
+
+// newGRPC makes a gRPC server with the CRI's services.
+func (s *server) newGRPC() (*grpc.Server, error) {
+	server := grpc.NewServer(
+		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
+		grpc.MaxSendMsgSize(defaults.DefaultMaxSendMsgSize))
+	if err := s.cri.Register(server); err != nil {
+		return nil, fmt.Errorf("register CRI services: %w", err)
+	}
+	return server, nil
+}
+
+// stopGRPC ends a gRPC server: at once if its callers are gone.
+func stopGRPC(server *grpc.Server) {
+	impatient := time.AfterFunc(stopPatience, server.Stop)
+	defer impatient.Stop()
+	server.GracefulStop()
+}
+
+// stop closes containerd. Containers and their shims are left as they are.
+func (s *server) stop() {
+	s.containerd.Stop()
+}

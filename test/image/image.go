@@ -1,0 +1,88 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+const workload = "github.com/berth-run/berth/test/workload"
+
+// Build compiles the workload with the go command and writes an image of it to a docker-archive in
+// dir, under the given name (such as "example.com/workload:1"). It returns the archive's path. The
+// workload is the image's entrypoint, /workload; arguments choose what it does.
+func Build(ctx context.Context, dir, imageName string) (path string, err error) {
+	tag, err := name.NewTag(imageName)
+	if err != nil {
+		return "", fmt.Errorf("build image: %w", err)
+	}
+	binary := filepath.Join(dir, "workload")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, workload)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build image %s: go build: %w\n%s", tag, err, out)
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		return "", fmt.Errorf("build image %s: %w", tag, err)
+	}
+	built, err := pack(content)
+	if err != nil {
+		return "", fmt.Errorf("build image %s: %w", tag, err)
+	}
+	path = filepath.Join(dir, "workload.tar")
+	if err := tarball.WriteToFile(path, tag, built); err != nil {
+		return "", fmt.Errorf("build image %s: %w", tag, err)
+	}
+	return path, nil
+}
+
+// pack makes an image of one layer: the program and the directories that it and its volumes expect.
+func pack(program []byte) (v1.Image, error) {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	entries := []tar.Header{
+		{Typeflag: tar.TypeDir, Name: "etc", Mode: 0o755},
+		{Typeflag: tar.TypeDir, Name: "tmp", Mode: 0o1777},
+		{Typeflag: tar.TypeReg, Name: "workload", Mode: 0o755, Size: int64(len(program))},
+	}
+	for i := range entries {
+		if err := w.WriteHeader(&entries[i]); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := w.Write(program); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	files, err := tarball.LayerFromReader(&layer)
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.AppendLayers(empty.Image, files)
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.Architecture, config.OS = runtime.GOARCH, "linux"
+	config.Config.Entrypoint = []string{"/workload"}
+	config.Config.Env = []string{"PATH=/"}
+	return mutate.ConfigFile(image, config)
+}

@@ -1,0 +1,409 @@
+// Command workload is what runs in the containers of tests, benchmarks and the example: one small
+// static program instead of an image with a shell.
+//
+// Its first argument chooses what it does; usage lists the choices. Several may follow each other,
+// separated by the argument "then", as in `workload print ready then sleep`.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
+
+  print LINE...             print each line to stdout
+  error LINE...             print each line to stderr
+  sleep [CODE]              until SIGTERM or SIGINT, then exit with CODE (default 0)
+  stubborn                  sleep and ignore SIGTERM
+  wait DURATION             wait (2s, 100ms)
+  exit CODE [DURATION]      exit with CODE, after DURATION
+  true | false              exit with 0 or 1
+  serve [ADDRESS]           HTTP until SIGTERM: / tells host name and addresses, /healthz the health,
+                            POST /healthz?ok=false changes it (default :8080)
+  get URL                   print the body of URL; exit with 1 unless the status is 2xx
+  stamp [FILE]              write the time at main's first instruction, in ns of CLOCK_REALTIME, to
+                            FILE or stdout
+  log LINES_PER_SECOND BYTES [COUNT]
+                            print lines of that length at that rate, until SIGTERM or COUNT lines
+  env [NAME...]             print the environment, or the values of some variables
+  cat FILE...               print files
+  write FILE TEXT...        write the texts as lines to a file
+  append FILE TEXT...       append the texts as lines to a file
+  ls DIR...                 list directories, one entry with its mode per line
+  stat FILE...              print mode, owner and size of files
+  id                        print uid, gid and groups
+  fork N                    start N children that sleep; do not wait for them
+  exists FILE...            exit with 1 unless all exist
+  eat BYTES                 use that much memory
+`
+
+func main() {
+	started := time.Now()
+	for _, action := range split(os.Args[1:]) {
+		if err := do(action, started); err != nil {
+			fmt.Fprintln(os.Stderr, "workload:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// split cuts the arguments at every "then".
+func split(args []string) [][]string {
+	var actions [][]string
+	for {
+		at := slices.Index(args, "then")
+		if at < 0 {
+			return append(actions, args)
+		}
+		actions, args = append(actions, args[:at]), args[at+1:]
+	}
+}
+
+var errUsage = errors.New(usage)
+
+// do runs one action; some do not return.
+func do(action []string, started time.Time) error {
+	if len(action) == 0 {
+		return errUsage
+	}
+	args := action[1:]
+	switch action[0] {
+	case "print":
+		return printLines(os.Stdout, args)
+	case "error":
+		return printLines(os.Stderr, args)
+	case "sleep":
+		return sleep(args)
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		select {}
+	case "wait":
+		return wait(args)
+	case "exit":
+		return exit(args)
+	case "true":
+		os.Exit(0)
+	case "false":
+		os.Exit(1)
+	case "serve":
+		return serve(args)
+	case "get":
+		return each(args, get)
+	case "stamp":
+		return stamp(args, started)
+	case "log":
+		return logLines(args)
+	case "env":
+		return environment(args)
+	case "cat":
+		return each(args, cat)
+	case "write":
+		return write(args, os.O_TRUNC)
+	case "append":
+		return write(args, os.O_APPEND)
+	case "ls":
+		return each(args, list)
+	case "stat":
+		return each(args, stat)
+	case "id":
+		return id()
+	case "fork":
+		return fork(args)
+	case "exists":
+		return each(args, func(path string) error {
+			_, err := os.Stat(path)
+			return err
+		})
+	case "eat":
+		return eat(args)
+	}
+	return fmt.Errorf("unknown action %q\n%s", action[0], usage)
+}
+
+func printLines(to io.Writer, lines []string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(to, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func each(args []string, f func(string) error) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	for _, arg := range args {
+		if err := f(arg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number is the argument at a place, or a default.
+func number(args []string, at, otherwise int) (int, error) {
+	if len(args) <= at {
+		return otherwise, nil
+	}
+	return strconv.Atoi(args[at])
+}
+
+// stopped receives the signals that end a container.
+func stopped() <-chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	return signals
+}
+
+func sleep(args []string) error {
+	code, err := number(args, 0, 0)
+	if err != nil {
+		return err
+	}
+	<-stopped()
+	os.Exit(code)
+	return nil
+}
+
+func wait(args []string) error {
+	if len(args) != 1 {
+		return errUsage
+	}
+	length, err := time.ParseDuration(args[0])
+	if err != nil {
+		return err
+	}
+	time.Sleep(length)
+	return nil
+}
+
+func exit(args []string) error {
+	code, err := number(args, 0, 0)
+	if err != nil {
+		return err
+	}
+	if len(args) > 1 {
+		if err := wait(args[1:]); err != nil {
+			return err
+		}
+	}
+	os.Exit(code)
+	return nil
+}
+
+func serve(args []string) error {
+	address := ":8080"
+	if len(args) > 0 {
+		address = args[0]
+	}
+	var sick atomic.Bool
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", describe)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if sick.Load() {
+			http.Error(w, "sick", http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("POST /healthz", func(_ http.ResponseWriter, r *http.Request) {
+		sick.Store(r.FormValue("ok") == "false")
+	})
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	go func() {
+		<-stopped()
+		os.Exit(0)
+	}()
+	return http.Serve(listener, mux)
+}
+
+// describe answers with what tells one pod from another.
+func describe(w http.ResponseWriter, r *http.Request) {
+	host, _ := os.Hostname()
+	fmt.Fprintln(w, "host", host)
+	fmt.Fprintln(w, "client", r.RemoteAddr)
+	addresses, _ := net.InterfaceAddrs()
+	for _, address := range addresses {
+		fmt.Fprintln(w, "address", address)
+	}
+}
+
+func get(url string) error {
+	response, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(os.Stdout, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode/100 != 2 {
+		return errors.New(response.Status)
+	}
+	return nil
+}
+
+func stamp(args []string, started time.Time) error {
+	text := fmt.Sprintln(started.UnixNano())
+	if len(args) == 0 {
+		_, err := io.WriteString(os.Stdout, text)
+		return err
+	}
+	return os.WriteFile(args[0], []byte(text), 0o644)
+}
+
+func logLines(args []string) error {
+	if len(args) < 2 {
+		return errUsage
+	}
+	rate, err1 := number(args, 0, 1)
+	length, err2 := number(args, 1, 80)
+	count, err3 := number(args, 2, -1)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	if rate < 1 || length < 1 {
+		return errUsage
+	}
+	out := bufio.NewWriter(os.Stdout)
+	signals := stopped()
+	// Ten bursts a second keep the rate with few system calls.
+	const bursts = 10
+	tick := time.NewTicker(time.Second / bursts)
+	defer tick.Stop()
+	for line, due := 0, 0; ; {
+		select {
+		case <-signals:
+			return nil
+		case <-tick.C:
+		}
+		for due += rate; due >= bursts; due -= bursts {
+			if line == count {
+				return out.Flush()
+			}
+			text := fmt.Sprintf("%0*d", length, line)
+			fmt.Fprintln(out, text[len(text)-length:])
+			line++
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+	}
+}
+
+func environment(names []string) error {
+	if len(names) == 0 {
+		return printLines(os.Stdout, os.Environ())
+	}
+	for _, name := range names {
+		fmt.Println(os.Getenv(name))
+	}
+	return nil
+}
+
+func cat(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.Copy(os.Stdout, file)
+	return err
+}
+
+func write(args []string, mode int) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	file, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|mode, 0o644)
+	if err != nil {
+		return err
+	}
+	return errors.Join(printLines(file, args[1:]), file.Close())
+}
+
+func list(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Println(info.Mode(), entry.Name())
+	}
+	return nil
+}
+
+func stat(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fmt.Errorf("%s: no owner", path)
+	}
+	fmt.Println(info.Mode(), owner.Uid, owner.Gid, info.Size(), filepath.Base(path))
+	return nil
+}
+
+func id() error {
+	groups, err := os.Getgroups()
+	if err != nil {
+		return err
+	}
+	slices.Sort(groups)
+	fmt.Println("uid", os.Getuid(), "gid", os.Getgid(), "groups", strings.Trim(fmt.Sprint(groups), "[]"))
+	return nil
+}
+
+func fork(args []string) error {
+	children, err := number(args, 0, 1)
+	if err != nil {
+		return err
+	}
+	for range children {
+		child := exec.Command("/proc/self/exe", "sleep")
+		if err := child.Start(); err != nil {
+			return err
+		}
+		fmt.Println("child", child.Process.Pid)
+	}
+	return nil
+}
+
+// eat touches every page so that the memory counts.
+func eat(args []string) error {
+	size, err := number(args, 0, 0)
+	if err != nil {
+		return err
+	}
+	memory := make([]byte, size)
+	for at := 0; at < size; at += os.Getpagesize() {
+		memory[at] = 1
+	}
+	fmt.Println("ate", len(memory))
+	return nil
+}
