@@ -1,0 +1,130 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// DamagedError is a file that could not be used and was moved aside.
+type DamagedError struct {
+	// Path of the file.
+	Path string
+	// Moved is where it is now; empty when moving it failed too.
+	Moved string
+	// Err says what is wrong with it.
+	Err error
+}
+
+func (e *DamagedError) Error() string {
+	if e.Moved == "" {
+		return fmt.Sprintf("state file %s %v", e.Path, e.Err)
+	}
+	return fmt.Sprintf("state file %s %v; it is kept as %s", e.Path, e.Err, filepath.Base(e.Moved))
+}
+
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// IsDiskFull says whether err comes from a disk, or a quota, that has no room left.
+func IsDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// Save makes v the content of the file at path, whose directory exists. When it
+// fails the file is what it was before. The mode is 0600.
+func Save[T any](path string, f Format, v T) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode state file %s: %w", path, err)
+	}
+	if err := replace(path, seal(f.Version, data)); err != nil {
+		return fmt.Errorf("save state file %s: %w", path, err)
+	}
+	return nil
+}
+
+// Load returns the content of the file at path. The error is fs.ErrNotExist for
+// a file that is not there, a *DamagedError for one that was moved aside because
+// it is damaged or from a newer program (the caller goes on with the zero value
+// and tells somebody), and anything else when it could not be read.
+func Load[T any](path string, f Format) (T, error) {
+	var v, none T
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return none, fmt.Errorf("load state file: %w", err)
+	}
+	data, err := f.open(content)
+	if err == nil {
+		if err = json.Unmarshal(data, &v); err == nil {
+			return v, nil
+		}
+		err = fmt.Errorf("has data of another shape: %w", err)
+	}
+	return none, moveAside(path, err)
+}
+
+// moveAside renames a file that cannot be used, so that the next save does not
+// overwrite it, and returns what is to be said of it.
+func moveAside(path string, why error) error {
+	suffix := "corrupt"
+	if newer, ok := errors.AsType[*newerError](why); ok {
+		suffix = fmt.Sprintf("version-%d", newer.found)
+	}
+	to := fmt.Sprintf("%s.%s-%s", path, suffix, time.Now().UTC().Format("20060102T150405.000000000Z"))
+	if err := os.Rename(path, to); err != nil {
+		return &DamagedError{Path: path, Err: fmt.Errorf("%w; moving it aside failed too: %w", why, err)}
+	}
+	return &DamagedError{Path: path, Moved: to, Err: why}
+}
+
+// replace writes content to a temporary file of a fixed name, so that a crash
+// leaves at most one behind, which the next save overwrites.
+func replace(path string, content []byte) error {
+	tmp := path + tmpSuffix
+	if err := writeSynced(tmp, content); err != nil {
+		_ = os.Remove(tmp) // gives its room back on a full disk; the write's error is the one to tell
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		_ = os.Remove(tmp)
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func writeSynced(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncDir makes a rename or removal in dir survive a power cut.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// remove deletes a file durably; one that is not there is fine.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
