@@ -61,7 +61,7 @@ type ContainerStatus struct {
 	Image      string // as the runtime names it
 	ImageID    string // resolved: digest or id
 	// Hash, RestartCount and the rest are read back from the annotations that
-	// the container was created with (PEERS: io.kubernetes.container.*).
+	// the container was created with (io.kubernetes.container.*).
 	Hash                   string
 	RestartCount           int
 	TerminationMessagePath string

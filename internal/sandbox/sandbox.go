@@ -1,0 +1,222 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/plan"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// names gives what a pod is called inside and where it writes.
+type names interface {
+	Hostname(p *corev1.Pod) (string, error)
+	DNS(p *corev1.Pod) (*runtimeapi.DNSConfig, error)
+	LogDir(p *corev1.Pod) string
+}
+
+// cgroups gives the parent of the sandbox's cgroup, in the runtime's spelling.
+type cgroups interface {
+	Parent(p *corev1.Pod) string
+}
+
+// observer reads a pod's state again.
+type observer interface {
+	Refresh(ctx context.Context, uid types.UID) error
+}
+
+// Options of Sandboxes.
+type Options struct {
+	Runtime  runtimeapi.RuntimeServiceClient
+	Events   events
+	Names    names
+	Cgroups  cgroups
+	Observer observer
+	// Limit bounds how much of the node is made at the same time; see Gate.
+	Limit Gate
+}
+
+// Gate bounds the number of expensive runtime calls under way. Enter waits for
+// a place and returns how to give it back.
+type Gate interface {
+	Enter(ctx context.Context) (leave func(), err error)
+}
+
+// Info is the sandbox that a pod's containers are created in.
+type Info struct {
+	ID     string
+	Config *runtimeapi.PodSandboxConfig
+	IPs    []string
+}
+
+// Sandboxes makes and ends the sandboxes of a node.
+type Sandboxes struct {
+	opts Options
+
+	mu    sync.Mutex
+	known map[types.UID]Info
+}
+
+// New makes a Sandboxes that knows of none.
+func New(o Options) *Sandboxes {
+	return &Sandboxes{opts: o, known: map[types.UID]Info{}}
+}
+
+// Sandbox returns the sandbox that the pod is to use.
+func (s *Sandboxes) Sandbox(uid types.UID) (Info, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info, ok := s.known[uid]
+	return info, ok
+}
+
+// Step is the sandbox's place in a pod's life.
+func (s *Sandboxes) Step() worker.Step {
+	return worker.Step{
+		Name: "sandbox", Phase: worker.Act, After: []string{"poddir", "cgroup"},
+		Setup: s.setup, Teardown: s.teardown,
+	}
+}
+
+func (s *Sandboxes) setup(ctx context.Context, r *worker.Run) error {
+	switch r.Plan.Sandbox.Op {
+	case plan.SandboxKeep:
+		return s.keep(r)
+	case plan.SandboxCreate:
+		s.forget(r.Pod.UID)
+		r.Tasks.Go(ctx, "sandbox", func(ctx context.Context) error { return s.create(ctx, r) })
+	default:
+		s.forget(r.Pod.UID)
+	}
+	return nil
+}
+
+// keep makes a sandbox of the runtime known to the containers, also one that an
+// earlier process made.
+func (s *Sandboxes) keep(r *worker.Run) error {
+	if info, ok := s.Sandbox(r.Pod.UID); ok && info.ID == r.Plan.Sandbox.ID {
+		return nil
+	}
+	config, err := s.render(r.Pod.Pod, r.Plan.Sandbox.Attempt)
+	if err != nil {
+		return err
+	}
+	box, _ := r.Observed.Sandbox()
+	s.mu.Lock()
+	s.known[r.Pod.UID] = Info{ID: box.ID, Config: config, IPs: box.IPs}
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *Sandboxes) render(p *corev1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
+	hostname, err := s.opts.Names.Hostname(p)
+	if err != nil {
+		return nil, fmt.Errorf("name the pod's host: %w", err)
+	}
+	dns, err := s.opts.Names.DNS(p)
+	if err != nil {
+		return nil, fmt.Errorf("configure DNS: %w", err)
+	}
+	return Render(p, Given{
+		Attempt: attempt, Hostname: hostname, DNS: dns,
+		LogDir: s.opts.Names.LogDir(p), CgroupParent: s.opts.Cgroups.Parent(p),
+	})
+}
+
+// create makes a new sandbox in the place of those that are not to be kept. It
+// ends only when the observed state shows the result.
+func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
+	ctx, span := timeline.Start(ctx, "sandbox")
+	defer func() { timeline.End(span, err) }()
+	p := r.Pod.Pod
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			err = reason.Wrap(reason.FailedCreatePodSandBox, err)
+			s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedCreatePodSandBox,
+				"Failed to create pod sandbox: %s", reason.Message(err))
+		}
+		err = errors.Join(err, s.opts.Observer.Refresh(context.WithoutCancel(ctx), p.UID))
+	}()
+	if why := r.Plan.Sandbox.Why; why != "" {
+		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeNormal, reason.SandboxChanged,
+			"Pod sandbox changed, it will be killed and re-created: %s.", why)
+	}
+	for _, id := range r.Plan.Sandbox.Stop {
+		if err := s.stop(ctx, id); err != nil {
+			return err
+		}
+	}
+	config, err := s.render(p, r.Plan.Sandbox.Attempt)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+		return fmt.Errorf("make log directory: %w", err)
+	}
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_, err = s.opts.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	return err
+}
+
+func (s *Sandboxes) enter(ctx context.Context) (func(), error) {
+	defer timeline.Wait(ctx, "a free place to start in")()
+	return s.opts.Limit.Enter(ctx)
+}
+
+func (s *Sandboxes) stop(ctx context.Context, id string) error {
+	_, err := s.opts.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	if err != nil && !cri.IsNotFound(err) {
+		return fmt.Errorf("stop sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+// teardown stops all sandboxes of the pod, and removes them, with the dead
+// containers in them, when the pod itself goes. Those of a pod that ended by
+// itself stay: they tell its exit codes.
+func (s *Sandboxes) teardown(ctx context.Context, r *worker.Run) error {
+	s.forget(r.Pod.UID)
+	if r.Observed == nil {
+		return nil
+	}
+	for _, box := range r.Observed.Sandboxes {
+		// A sandbox that is not ready may still hold its network.
+		if err := s.stop(ctx, box.ID); err != nil {
+			s.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, reason.FailedKillPod, "error killing pod: %v", err)
+			return err
+		}
+		if !r.Stop.Remove {
+			continue
+		}
+		_, err := s.opts.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: box.ID})
+		if err != nil && !cri.IsNotFound(err) {
+			return fmt.Errorf("remove sandbox %s: %w", box.ID, err)
+		}
+	}
+	return s.opts.Observer.Refresh(ctx, r.Pod.UID)
+}
+
+func (s *Sandboxes) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, uid)
+}
