@@ -1,0 +1,169 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	// DefaultTimeout is the kubelet's runtimeRequestTimeout.
+	DefaultTimeout = 2 * time.Minute
+
+	// maxMessage is the kubelet's limit of one answer: a list of all containers
+	// of a full node does not fit gRPC's default of 4 MiB.
+	maxMessage = 16 << 20
+)
+
+// Client is a CRI v1 runtime and image service over one connection. Its calls
+// go through the stack in intercept.go, so a failed one is always an *Error.
+// It reconnects by itself: a call made while the runtime is away fails at once
+// with an error for which IsUnavailable holds.
+type Client struct {
+	Runtime runtimeapi.RuntimeServiceClient
+	Images  runtimeapi.ImageServiceClient
+
+	endpoint string
+	conn     *grpc.ClientConn
+	trouble  chan struct{} // holds a token when a call was lost; Monitor takes it
+}
+
+// Options are what a Client needs from its surroundings. The zero value works.
+type Options struct {
+	// Timeout is the base of every call's deadline (the kubelet's
+	// runtimeRequestTimeout); 0 is DefaultTimeout. See limit for the table.
+	Timeout time.Duration
+	// Log gets one debug record per call; nil discards them.
+	Log *slog.Logger
+	// Registerer gets the kubelet_runtime_operations_* metrics; nil keeps them
+	// unregistered. Clients that share one share the series.
+	Registerer prometheus.Registerer
+}
+
+// New makes a client of the runtime at endpoint, "unix:///path/to.sock". It does
+// no I/O: the first call connects. Use Verify to learn whether one is there.
+func New(endpoint string, o Options) (*Client, error) {
+	path, err := socketPath(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	return NewFromDialer(endpoint, func(ctx context.Context, _ string) (net.Conn, error) {
+		return d.DialContext(ctx, "unix", path)
+	}, o)
+}
+
+// Dial is New followed by Verify.
+func Dial(ctx context.Context, endpoint string, o Options) (*Client, error) {
+	c, err := New(endpoint, o)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Verify(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// NewFromDialer makes a client whose connections come from dial, for a runtime
+// served in memory. endpoint is only its name in errors.
+func NewFromDialer(endpoint string, dial func(context.Context, string) (net.Conn, error), o Options) (*Client, error) {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{endpoint: endpoint, trouble: make(chan struct{}, 1)}
+	c.conn, err = grpc.NewClient("passthrough:///cri", append(c.intercept(o, m),
+		grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		// A runtime that restarts is back within seconds: never wait longer
+		// than one second before looking again.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("make CRI client of %s: %w", endpoint, err)
+	}
+	c.Runtime = runtimeapi.NewRuntimeServiceClient(c.conn)
+	c.Images = runtimeapi.NewImageServiceClient(c.conn)
+	return c, nil
+}
+
+// Endpoint is the name of the runtime in errors: its address when it has one.
+func (c *Client) Endpoint() string { return c.endpoint }
+
+// Close ends the connection and every call on it. The runtime is not touched.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Verify asks the runtime for its version, and says what to do when there is
+// none to answer or it does not serve CRI v1.
+func (c *Client) Verify(ctx context.Context) (*runtimeapi.VersionResponse, error) {
+	v, err := c.Runtime.Version(ctx, &runtimeapi.VersionRequest{})
+	switch {
+	case err == nil:
+		return v, nil
+	case IsUnimplemented(err):
+		return nil, fmt.Errorf("use container runtime at %s: it does not serve CRI v1: enable its CRI plugin or update it: %w", c.endpoint, err)
+	case !IsUnavailable(err):
+		return nil, fmt.Errorf("use container runtime at %s: %w", c.endpoint, err)
+	}
+	return nil, fmt.Errorf("use container runtime: %w: %s", err, c.hint())
+}
+
+// hint tells how to get from an unreachable runtime to a reachable one. gRPC
+// reports dial errors as text, so the socket is looked at again.
+func (c *Client) hint() string {
+	path, err := socketPath(c.endpoint)
+	if err != nil {
+		return "it is part of this process: see its log"
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("%s does not exist: start the runtime or correct containerRuntimeEndpoint", path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Sprintf("%s may not be read by this user: run as root", path)
+	case err == nil && info.Mode().Type() != fs.ModeSocket:
+		return fmt.Sprintf("%s is not a socket: correct containerRuntimeEndpoint", path)
+	}
+	return "the socket is there but nobody answers on it: restart the runtime"
+}
+
+// socketPath takes the path out of a unix endpoint.
+func socketPath(endpoint string) (string, error) {
+	scheme, path, ok := strings.Cut(endpoint, "://")
+	switch {
+	case endpoint == "":
+		return "", errors.New("container runtime endpoint is empty: write unix:///path/to/runtime.sock")
+	case !ok && filepath.IsAbs(endpoint):
+		return "", fmt.Errorf("container runtime endpoint %q has no scheme: write unix://%s", endpoint, endpoint)
+	case !ok || scheme != "unix":
+		return "", fmt.Errorf("container runtime endpoint %q is not supported: write unix:///path/to/runtime.sock", endpoint)
+	case !filepath.IsAbs(path):
+		return "", fmt.Errorf("container runtime endpoint %q needs an absolute path: write unix:///path/to/runtime.sock", endpoint)
+	}
+	return path, nil
+}

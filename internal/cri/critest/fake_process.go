@@ -1,0 +1,291 @@
+package critest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// forever is the wait of a process that ends only by a signal.
+const forever time.Duration = -1
+
+// logPeriod is the time between two bursts of lines of the log action.
+const logPeriod = 100 * time.Millisecond
+
+// process is the test workload (test/workload), interpreted: it does what the
+// program would do as far as it can be seen through CRI. Files exist only below
+// mounts, where they are real.
+type process struct {
+	actions [][]string
+	config  *runtimeapi.ContainerConfig
+	stdout  io.Writer
+	stderr  io.Writer
+
+	termCode    int32 // exit code after SIGTERM
+	ignoresTerm bool
+	lines, due  int // progress of the log action
+}
+
+// newProcess finds the program that argv starts; an empty argv[0] is the image's
+// entrypoint. Only the workload exists.
+func newProcess(argv []string, config *runtimeapi.ContainerConfig, stdout, stderr io.Writer) (*process, error) {
+	if p := argv[0]; p != "/workload" && p != "workload" {
+		return nil, fmt.Errorf("exec: %q: stat %s: no such file or directory", p, p)
+	}
+	p := &process{
+		config: config, stdout: stdout, stderr: stderr,
+		termCode: 2, // of a Go program that has PID 1 and does not catch SIGTERM
+	}
+	for args := argv[1:]; ; {
+		at := slices.Index(args, "then")
+		if at < 0 {
+			p.actions = append(p.actions, args)
+			return p, nil
+		}
+		p.actions, args = append(p.actions, args[:at]), args[at+1:]
+	}
+}
+
+// advance acts until something takes time. It returns how long that is, or that
+// the process has ended and its exit code. To be called again when the time is over.
+func (p *process) advance() (wait time.Duration, ended bool, code int32) {
+	for len(p.actions) > 0 {
+		action := p.actions[0]
+		wait, more, err := p.act(action)
+		if !more {
+			p.actions = p.actions[1:]
+		}
+		var exit exitError
+		switch {
+		case errors.As(err, &exit):
+			return 0, true, int32(exit)
+		case err != nil:
+			fmt.Fprintln(p.stderr, "workload:", err)
+			return 0, true, 1
+		case wait != 0:
+			return wait, false, 0
+		}
+	}
+	return 0, true, 0
+}
+
+// exitError ends the process with a code.
+type exitError int32
+
+func (e exitError) Error() string { return "exit " + strconv.Itoa(int(e)) }
+
+// act does one action, or its next part if it returned more before.
+func (p *process) act(action []string) (wait time.Duration, more bool, err error) {
+	if len(action) == 0 {
+		return 0, false, errors.New("usage: workload ACTION [ARG...] [then ACTION [ARG...]]...")
+	}
+	args := action[1:]
+	switch action[0] {
+	case "print":
+		return 0, false, printLines(p.stdout, args)
+	case "error":
+		return 0, false, printLines(p.stderr, args)
+	case "sleep":
+		p.termCode = int32(number(args, 0, 0))
+		return forever, true, nil
+	case "serve":
+		p.termCode = 0
+		return forever, true, nil
+	case "stubborn":
+		p.ignoresTerm = true
+		return forever, true, nil
+	case "wait":
+		wait, err = time.ParseDuration(args[0])
+		return wait, false, err
+	case "exit":
+		if len(args) > 1 {
+			p.actions = slices.Insert(p.actions, 1, []string{"wait", args[1]}, []string{"exit", args[0]})
+			return 0, false, nil
+		}
+		return 0, false, exitError(number(args, 0, 0))
+	case "true":
+		return 0, false, exitError(0)
+	case "false":
+		return 0, false, exitError(1)
+	case "log":
+		more, err = p.logLines(args)
+		return logPeriod, more, err
+	}
+	return 0, false, p.actOnFiles(action[0], args)
+}
+
+func (p *process) actOnFiles(verb string, args []string) error {
+	switch verb {
+	case "env":
+		for _, name := range args {
+			fmt.Fprintln(p.stdout, p.getenv(name))
+		}
+		return nil
+	case "write":
+		return p.write(args, os.O_TRUNC)
+	case "append":
+		return p.write(args, os.O_APPEND)
+	case "cat", "exists":
+		for _, name := range args {
+			file, _, err := p.hostPath(name)
+			if err != nil {
+				return err
+			}
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if verb == "cat" {
+				_, _ = p.stdout.Write(content)
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("action %q is not known to the fake runtime", verb)
+}
+
+func (p *process) logLines(args []string) (more bool, err error) {
+	p.termCode = 0
+	rate, length, count := number(args, 0, 1), number(args, 1, 80), number(args, 2, -1)
+	for p.due += rate; p.due >= int(time.Second/logPeriod); p.due -= int(time.Second / logPeriod) {
+		if p.lines == count {
+			return false, nil
+		}
+		fmt.Fprintf(p.stdout, "%0*d\n", length, p.lines)
+		p.lines++
+	}
+	return true, nil
+}
+
+func (p *process) getenv(name string) string {
+	for _, kv := range p.config.Envs {
+		if kv.Key == name {
+			return string(kv.Value)
+		}
+	}
+	return ""
+}
+
+// hostPath is where a file of the container is on the host.
+func (p *process) hostPath(name string) (file string, readonly bool, err error) {
+	if !path.IsAbs(name) {
+		name = path.Join("/", p.config.WorkingDir, name)
+	}
+	for _, m := range p.config.Mounts {
+		if below, ok := strings.CutPrefix(name, strings.TrimSuffix(m.ContainerPath, "/")+"/"); ok {
+			return filepath.Join(m.HostPath, below), m.Readonly, nil
+		}
+	}
+	return "", false, fmt.Errorf("open %s: no such file or directory", name)
+}
+
+func (p *process) write(args []string, mode int) error {
+	name, readonly, err := p.hostPath(args[0])
+	if err != nil {
+		return err
+	}
+	if readonly {
+		return fmt.Errorf("open %s: read-only file system", args[0])
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|mode, 0o644)
+	if err != nil {
+		return err
+	}
+	return errors.Join(printLines(file, args[1:]), file.Close())
+}
+
+// finish runs a process to its end and reports whether ctx lasted until then.
+func (p *process) finish(ctx context.Context) (code int32, ok bool) {
+	for {
+		wait, ended, code := p.advance()
+		switch {
+		case ended:
+			return code, true
+		case wait == forever:
+			<-ctx.Done()
+			return 0, false
+		case !sleep(ctx, wait):
+			return 0, false
+		}
+	}
+}
+
+func printLines(to io.Writer, lines []string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(to, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number is the argument at a place, or a default where there is none.
+func number(args []string, at, otherwise int) int {
+	if at < len(args) {
+		if n, err := strconv.Atoi(args[at]); err == nil {
+			return n
+		}
+	}
+	return otherwise
+}
+
+// logFile is a container's log in CRI format. A nil one takes and drops everything.
+type logFile struct {
+	path string
+	file *os.File
+}
+
+func newLogFile(dir, name string) *logFile { return &logFile{path: filepath.Join(dir, name)} }
+
+func (l *logFile) open() error {
+	if l == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
+		return fmt.Errorf("open container log: %w", err)
+	}
+	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		return fmt.Errorf("open container log: %w", err)
+	}
+	l.file = file
+	return nil
+}
+
+func (l *logFile) close() {
+	if l != nil && l.file != nil {
+		_ = l.file.Close()
+		l.file = nil
+	}
+}
+
+// stream is the writer of one stream. It gets whole lines.
+func (l *logFile) stream(name runtimeapi.LogStreamType) io.Writer {
+	return writerFunc(func(p []byte) (int, error) {
+		if l == nil || l.file == nil {
+			return len(p), nil
+		}
+		for line := range bytes.Lines(p) {
+			_, err := fmt.Fprintf(l.file, "%s %s %s %s", time.Now().UTC().Format(time.RFC3339Nano), name, runtimeapi.LogTagFull, line)
+			if err != nil {
+				return 0, err
+			}
+		}
+		return len(p), nil
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

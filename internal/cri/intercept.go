@@ -1,0 +1,223 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// intercept is every concern of a call, outermost first. Those above bound see
+// *Error and the time the caller waited; check, below it, turns a useless
+// success into a failure for all of them.
+func (c *Client) intercept(o Options, m *metrics) []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(
+			traceCall,
+			logCall(o.Log),
+			m.countCall,
+			c.reportTrouble,
+			c.boundCall(o.Timeout),
+			checkCall,
+		),
+		// Streams are few and long: their end is logged by who reads them.
+		grpc.WithChainStreamInterceptor(
+			c.boundStream(o.Timeout),
+		),
+	}
+}
+
+// traceCall makes a span of the call, with the provider of the span in ctx, and
+// hands it on to the runtime (W3C trace context) so that its spans nest in it.
+func traceCall(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() {
+		return next(ctx, method, req, reply, cc, opts...)
+	}
+	ctx, span := parent.TracerProvider().Tracer("github.com/berth-run/berth/internal/cri").Start(ctx,
+		"cri/"+callName(method), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes(req)...))
+	defer span.End()
+	header := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, header)
+	for k, v := range header {
+		ctx = metadata.AppendToOutgoingContext(ctx, k, v)
+	}
+	err := next(ctx, method, req, reply, cc, opts...)
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	if s, ok := reply.(*runtimeapi.RunPodSandboxResponse); ok && err == nil {
+		span.SetAttributes(attribute.String("cri.sandbox.id", s.PodSandboxId))
+	}
+	if s, ok := reply.(*runtimeapi.CreateContainerResponse); ok && err == nil {
+		span.SetAttributes(attribute.String("container.id", s.ContainerId))
+	}
+	return err
+}
+
+// attributes name what a request is about, in OpenTelemetry's words where there are some.
+func attributes(req any) []attribute.KeyValue {
+	var as []attribute.KeyValue
+	add := func(key, value string) {
+		if value != "" {
+			as = append(as, attribute.String(key, value))
+		}
+	}
+	if r, ok := req.(interface{ GetPodSandboxId() string }); ok {
+		add("cri.sandbox.id", r.GetPodSandboxId())
+	}
+	if r, ok := req.(interface{ GetContainerId() string }); ok {
+		add("container.id", r.GetContainerId())
+	}
+	if r, ok := req.(interface{ GetImage() *runtimeapi.ImageSpec }); ok {
+		add("container.image.name", r.GetImage().GetImage())
+	}
+	if r, ok := req.(*runtimeapi.CreateContainerRequest); ok {
+		add("k8s.container.name", r.GetConfig().GetMetadata().GetName())
+		add("container.image.name", r.GetConfig().GetImage().GetImage())
+	}
+	return as
+}
+
+func logCall(log *slog.Logger) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if !log.Enabled(ctx, slog.LevelDebug) {
+			return next(ctx, method, req, reply, cc, opts...)
+		}
+		start := time.Now()
+		err := next(ctx, method, req, reply, cc, opts...)
+		args := []slog.Attr{slog.String("call", callName(method)), slog.Duration("took", time.Since(start))}
+		for _, a := range attributes(req) {
+			args = append(args, slog.String(string(a.Key), a.Value.AsString()))
+		}
+		if err != nil {
+			args = append(args, slog.String("error", err.Error()))
+		}
+		log.LogAttrs(ctx, slog.LevelDebug, "runtime call", args...)
+		return err
+	}
+}
+
+// reportTrouble wakes the Monitor when a call was lost, so that a runtime that
+// dies is noticed at once although Status is asked rarely.
+func (c *Client) reportTrouble(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := next(ctx, method, req, reply, cc, opts...)
+	// Status is the Monitor's own question: its loss must not make it ask again.
+	if _, own := req.(*runtimeapi.StatusRequest); !own {
+		c.noteLost(err)
+	}
+	return err
+}
+
+func (c *Client) noteLost(err error) {
+	if !IsUnavailable(err) && !IsHung(err) {
+		return
+	}
+	select {
+	case c.trouble <- struct{}{}:
+	default:
+	}
+}
+
+// boundCall gives the call its deadline and makes an *Error of its failure.
+func (c *Client) boundCall(timeout time.Duration) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		most := limit(req, timeout)
+		callCtx, start := ctx, time.Now()
+		if most > 0 {
+			var cancel context.CancelFunc
+			callCtx, cancel = context.WithTimeout(ctx, most)
+			defer cancel()
+		}
+		err := next(callCtx, method, req, reply, cc, opts...)
+		return c.describe(ctx, method, most, time.Since(start), err)
+	}
+}
+
+// describe makes an *Error. The runtime may report the deadline a moment before
+// our own timer fires: what counts is that the time is over.
+func (c *Client) describe(ctx context.Context, method string, most, took time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &Error{Call: callName(method), Endpoint: c.endpoint, Err: err}
+	switch status.Code(err) {
+	case grpccodes.Canceled, grpccodes.DeadlineExceeded:
+		e.ctxErr = ctx.Err()
+		if e.ctxErr == nil && most > 0 && took >= most-most/100 {
+			e.Limit = most
+		}
+	}
+	return e
+}
+
+func checkCall(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if err := next(ctx, method, req, reply, cc, opts...); err != nil {
+		return err
+	}
+	return checkAnswer(reply)
+}
+
+// boundStream does for a stream what boundCall and reportTrouble do for a call.
+// The deadline spans the whole stream (KEP-5825 for the streaming lists). The
+// request is sent only after the stream is made, hence the pass over method.
+func (c *Client) boundStream(timeout time.Duration) grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		s := &stream{c: c, method: method, caller: ctx, start: time.Now(), most: timeout}
+		if method == runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
+			s.most = limit(&runtimeapi.GetEventsRequest{}, timeout)
+		}
+		var streamCtx context.Context
+		if s.most > 0 {
+			streamCtx, s.cancel = context.WithTimeout(ctx, s.most)
+		} else {
+			streamCtx, s.cancel = context.WithCancel(ctx)
+		}
+		var err error
+		if s.ClientStream, err = next(streamCtx, desc, cc, method, opts...); err != nil {
+			return nil, s.end(err)
+		}
+		return s, nil
+	}
+}
+
+// stream ends its context with its last message, as gRPC asks of a client.
+type stream struct {
+	grpc.ClientStream
+	c      *Client
+	method string
+	caller context.Context
+	cancel context.CancelFunc
+	start  time.Time
+	most   time.Duration
+}
+
+// RecvMsg returns io.EOF at a regular end and an *Error otherwise.
+func (s *stream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err == nil {
+		return nil
+	}
+	return s.end(err)
+}
+
+func (s *stream) end(err error) error {
+	s.cancel()
+	if errors.Is(err, io.EOF) {
+		return err
+	}
+	err = s.c.describe(s.caller, s.method, s.most, time.Since(s.start), err)
+	s.c.noteLost(err)
+	return err
+}

@@ -1,0 +1,77 @@
+package cri
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Monitor keeps the Health of one runtime. It asks for Status every 30 s while
+// all is well, at once when any call of the client is lost, and every few
+// seconds until the runtime is ready again.
+type Monitor struct {
+	client  *Client
+	log     *slog.Logger
+	observe func(Health)
+	health  atomic.Pointer[Health]
+}
+
+// NewMonitor makes the monitor of client's runtime; there may be one per Client.
+// observe, if not nil, is called from Run after every look: also while nothing
+// but the age of a failure changes, since a Condition depends on it.
+func NewMonitor(client *Client, log *slog.Logger, observe func(Health)) *Monitor {
+	if observe == nil {
+		observe = func(Health) {}
+	}
+	m := &Monitor{client: client, log: log, observe: observe}
+	m.health.Store(&Health{})
+	return m
+}
+
+// Health is the result of the last look.
+func (m *Monitor) Health() Health { return *m.health.Load() }
+
+// Run looks until ctx ends, and returns its error.
+func (m *Monitor) Run(ctx context.Context) error {
+	for {
+		h, err := m.look(ctx)
+		if err != nil {
+			return err
+		}
+		timer := time.NewTimer(h.wait(time.Now()))
+		// While the runtime fails, lost calls are no news.
+		trouble := m.client.trouble
+		if h.Err != nil {
+			trouble = nil
+		}
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-trouble:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+func (m *Monitor) look(ctx context.Context) (Health, error) {
+	status, err := m.client.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	if ctx.Err() != nil {
+		return Health{}, ctx.Err()
+	}
+	before := m.Health()
+	h := before.Observe(time.Now(), status, err)
+	m.health.Store(&h)
+	switch {
+	case h.Err != nil && before.Err == nil:
+		m.log.Warn("runtime does not answer", "endpoint", m.client.Endpoint(), "error", h.Err)
+	case h.Err == nil && before.Err != nil:
+		m.log.Info("runtime answers again", "endpoint", m.client.Endpoint(), "after", h.Answered.Sub(before.FailingSince))
+	}
+	m.observe(h)
+	return h, nil
+}
