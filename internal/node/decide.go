@@ -1,0 +1,197 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Reserved is what pods may not use, in the words of KubeletConfiguration.
+type Reserved struct {
+	// Kube and System are kubeReserved and systemReserved.
+	Kube, System corev1.ResourceList
+	// EvictionHard is by signal: a quantity or a percentage of the capacity.
+	// Of all signals memory.available and nodefs.available count here.
+	EvictionHard map[string]string
+}
+
+// Capacity is what was counted on the machine.
+type Capacity struct {
+	CPUs         int
+	MemoryBytes  int64
+	StorageBytes int64
+	// HugePages is the number of pages by page size in bytes.
+	HugePages map[int64]int64
+	Pods      int64
+}
+
+// Resources is the capacity in the API's words.
+func (c Capacity) Resources() corev1.ResourceList {
+	list := corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewMilliQuantity(int64(c.CPUs)*1000, resource.DecimalSI),
+		corev1.ResourceMemory:           *resource.NewQuantity(c.MemoryBytes, resource.BinarySI),
+		corev1.ResourceEphemeralStorage: *resource.NewQuantity(c.StorageBytes, resource.BinarySI),
+		corev1.ResourcePods:             *resource.NewQuantity(c.Pods, resource.DecimalSI),
+	}
+	for size, count := range c.HugePages {
+		list[HugePages(size)] = *resource.NewQuantity(size*count, resource.BinarySI)
+	}
+	return list
+}
+
+// HugePages is the resource name of huge pages of that size in bytes, e.g.
+// hugepages-2Mi.
+func HugePages(size int64) corev1.ResourceName {
+	return corev1.ResourceName(corev1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String())
+}
+
+func maxPods(limit, perCore int32, cpus int) int64 {
+	if perCore <= 0 {
+		return int64(limit)
+	}
+	return min(int64(limit), int64(perCore)*int64(cpus))
+}
+
+// afterReserved: allocatable is capacity - kubeReserved - systemReserved - hard eviction
+// thresholds, never below 0, and without the memory that lies in huge pages.
+// usable leaves the thresholds in.
+func afterReserved(capacity corev1.ResourceList, r Reserved) (allocatable, usable corev1.ResourceList, err error) {
+	thresholds, err := evictionReserve(capacity, r.EvictionHard)
+	if err != nil {
+		return nil, nil, err
+	}
+	usable = without(without(capacity, r.Kube), r.System)
+	allocatable = without(usable, thresholds)
+	huge := corev1.ResourceList{}
+	for name, q := range capacity {
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			sum := huge[corev1.ResourceMemory]
+			sum.Add(q)
+			huge[corev1.ResourceMemory] = sum
+		}
+	}
+	return without(allocatable, huge), usable, nil
+}
+
+// without subtracts what list has too; nothing goes below 0.
+func without(list, taken corev1.ResourceList) corev1.ResourceList {
+	rest := make(corev1.ResourceList, len(list))
+	for name, q := range list {
+		q = q.DeepCopy()
+		if t, ok := taken[name]; ok {
+			q.Sub(t)
+		}
+		if q.Sign() < 0 {
+			q = *resource.NewQuantity(0, q.Format)
+		}
+		rest[name] = q
+	}
+	return rest
+}
+
+func evictionReserve(capacity corev1.ResourceList, hard map[string]string) (corev1.ResourceList, error) {
+	reserve := corev1.ResourceList{}
+	for signal, name := range map[string]corev1.ResourceName{
+		"memory.available": corev1.ResourceMemory,
+		"nodefs.available": corev1.ResourceEphemeralStorage,
+	} {
+		text, ok := hard[signal]
+		if !ok {
+			continue
+		}
+		total := capacity[name]
+		q, err := threshold(text, total.Value())
+		if err != nil {
+			return nil, fmt.Errorf("read evictionHard %s: %w", signal, err)
+		}
+		reserve[name] = q
+	}
+	return reserve, nil
+}
+
+// threshold reads a quantity, or a percentage of total.
+func threshold(text string, total int64) (resource.Quantity, error) {
+	percent, ok := strings.CutSuffix(text, "%")
+	if !ok {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return resource.Quantity{}, fmt.Errorf("%q is neither a quantity nor a percentage: %w", text, err)
+		}
+		return q, nil
+	}
+	p, err := strconv.ParseFloat(percent, 64)
+	if err != nil || p < 0 || p > 100 {
+		return resource.Quantity{}, fmt.Errorf("%q is not a percentage between 0%% and 100%%", text)
+	}
+	return *resource.NewQuantity(int64(float64(total)*p/100), resource.BinarySI), nil
+}
+
+// labels are those every node has, and the ones asked for.
+func labels(name string, asked map[string]string) map[string]string {
+	all := map[string]string{
+		corev1.LabelHostname:             name,
+		corev1.LabelOSStable:             runtime.GOOS,
+		corev1.LabelArchStable:           runtime.GOARCH,
+		"beta." + corev1.LabelOSStable:   runtime.GOOS,
+		"beta." + corev1.LabelArchStable: runtime.GOARCH,
+	}
+	maps.Copy(all, asked)
+	return all
+}
+
+type memory struct{ total, swap int64 }
+
+// parseMemory reads /proc/meminfo, proc_meminfo(5). The result is in bytes.
+func parseMemory(text string) (memory, error) {
+	kib := map[string]int64{}
+	for line := range strings.Lines(text) {
+		name, rest, _ := strings.Cut(line, ":")
+		if f := strings.Fields(rest); len(f) == 2 && f[1] == "kB" {
+			if n, err := strconv.ParseInt(f[0], 10, 64); err == nil {
+				kib[name] = n
+			}
+		}
+	}
+	total, ok := kib["MemTotal"]
+	if !ok {
+		return memory{}, errors.New("it has no MemTotal")
+	}
+	return memory{total: total << 10, swap: kib["SwapTotal"] << 10}, nil
+}
+
+// parseCPUs counts a list of the form 0-3,8,10-11, cpulist in cpuset(7).
+func parseCPUs(list string) (int, error) {
+	count := 0
+	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		a, err := strconv.Atoi(first)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a list of CPUs", list)
+		}
+		b, err := strconv.Atoi(last)
+		if err != nil || b < a {
+			return 0, fmt.Errorf("%q is not a list of CPUs", list)
+		}
+		count += b - a + 1
+	}
+	return count, nil
+}
+
+// osImage is PRETTY_NAME of os-release(5).
+func osImage(text string) string {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
+			return strings.Trim(value, `"'`)
+		}
+	}
+	return "Linux"
+}

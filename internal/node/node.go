@@ -1,0 +1,176 @@
+package node
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Config says how the machine is to be seen. The zero value is a machine under
+// its own name without reservations, on which no pod fits: set MaxPods.
+type Config struct {
+	// Name of the node. Default: the host's name in lower case.
+	Name string
+	// IPs are the addresses asked for with --node-ip, at most one of each
+	// family; an unspecified address stands for the default one of its family.
+	// Default: the address that reaches the default route.
+	IPs []netip.Addr
+	// Labels are added to those of the operating system.
+	Labels map[string]string
+	// MaxPods is the number of pods the node takes.
+	MaxPods int32
+	// PodsPerCore bounds MaxPods by the number of CPUs. 0: it does not.
+	PodsPerCore int32
+	Reserved    Reserved
+	// Dir is on the file system whose size is the ephemeral-storage of the node.
+	Dir string
+	// Host is where proc, sys and etc are looked for. Default: /.
+	Host string
+	// Log is told what was missing and what was taken instead.
+	Log *slog.Logger
+}
+
+// Facts are what is known of the machine. They are a snapshot.
+type Facts struct {
+	Name string
+	// Capacity is what the machine has.
+	Capacity corev1.ResourceList
+	// Allocatable is what the requests of all pods together may reach.
+	Allocatable corev1.ResourceList
+	// Usable is Capacity without the reservations, eviction thresholds
+	// included in it: the bound of the cgroup that holds all pods.
+	Usable corev1.ResourceList
+	Labels map[string]string
+	Info   corev1.NodeSystemInfo
+	// IPs has the primary address first; it is never empty.
+	IPs []netip.Addr
+}
+
+// Addresses are the node's addresses as the Node object lists them.
+func (f Facts) Addresses() []corev1.NodeAddress {
+	all := make([]corev1.NodeAddress, 0, len(f.IPs)+1)
+	for _, ip := range f.IPs {
+		all = append(all, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip.String()})
+	}
+	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: f.Name})
+}
+
+// Read looks at the machine. It fails when what it cannot do without is
+// missing: the size of the memory, the name, an address that was asked for.
+func Read(c Config) (Facts, error) {
+	m := machine{root: filepath.Join("/", c.Host)}
+	memory, err := parseMemory(m.text("proc/meminfo"))
+	if err != nil {
+		return Facts{}, fmt.Errorf("read %s: %w", m.path("proc/meminfo"), err)
+	}
+	name := strings.ToLower(strings.TrimSpace(c.Name))
+	if name == "" {
+		if name = strings.ToLower(m.text("proc/sys/kernel/hostname")); name == "" {
+			return Facts{}, fmt.Errorf("read %s: no host name; set one with --hostname-override", m.path("proc/sys/kernel/hostname"))
+		}
+	}
+	storage, err := fileSystemSize(c.Dir)
+	if err != nil {
+		return Facts{}, err
+	}
+	cpus, err := parseCPUs(m.text("sys/devices/system/cpu/online"))
+	if err != nil {
+		cpus = runtime.NumCPU()
+		c.Log.Warn("The CPUs online are not known: counting those of this process", "cpus", cpus, "err", err)
+	}
+	ips, err := nodeIPs(c.IPs, c.Log)
+	if err != nil {
+		return Facts{}, err
+	}
+
+	capacity := Capacity{
+		CPUs: cpus, MemoryBytes: memory.total, StorageBytes: storage, HugePages: m.hugePages(),
+		Pods: maxPods(c.MaxPods, c.PodsPerCore, cpus),
+	}.Resources()
+	allocatable, usable, err := afterReserved(capacity, c.Reserved)
+	if err != nil {
+		return Facts{}, err
+	}
+	return Facts{
+		Name: name, IPs: ips,
+		Capacity: capacity, Allocatable: allocatable, Usable: usable,
+		Labels: labels(name, c.Labels),
+		Info:   m.info(memory.swap),
+	}, nil
+}
+
+// machine reads below a root, so that a test can bring its own.
+type machine struct{ root string }
+
+func (m machine) path(name string) string { return filepath.Join(m.root, name) }
+
+// text is a small file without the space around it, "" when it is not there.
+func (m machine) text(name string) string {
+	b, err := os.ReadFile(m.path(name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (m machine) info(swap int64) corev1.NodeSystemInfo {
+	id := m.text("etc/machine-id")
+	if id == "" {
+		id = m.text("var/lib/dbus/machine-id")
+	}
+	uuid := m.text("sys/class/dmi/id/product_uuid")
+	if uuid == "" {
+		uuid = id
+	}
+	info := corev1.NodeSystemInfo{
+		MachineID:       id,
+		SystemUUID:      uuid,
+		BootID:          m.text("proc/sys/kernel/random/boot_id"),
+		KernelVersion:   m.text("proc/sys/kernel/osrelease"),
+		OSImage:         osImage(m.text("etc/os-release")),
+		OperatingSystem: runtime.GOOS,
+		Architecture:    runtime.GOARCH,
+	}
+	if swap > 0 {
+		info.Swap = &corev1.NodeSwapStatus{Capacity: &swap}
+	}
+	return info
+}
+
+// hugePages is the number of pre-allocated huge pages by page size in bytes. A
+// size that the kernel has is there also when it has no page of it.
+func (m machine) hugePages() map[int64]int64 {
+	entries, err := os.ReadDir(m.path("sys/kernel/mm/hugepages"))
+	if err != nil {
+		return nil // built without huge pages
+	}
+	pages := map[int64]int64{}
+	for _, e := range entries {
+		kib, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), "kB"), "hugepages-")
+		size, err := strconv.ParseInt(kib, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		count, err := strconv.ParseInt(m.text(filepath.Join("sys/kernel/mm/hugepages", e.Name(), "nr_hugepages")), 10, 64)
+		if err == nil {
+			pages[size<<10] = count
+		}
+	}
+	return pages
+}
+
+func fileSystemSize(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("read size of the file system at %s: %w", dir, err)
+	}
+	return int64(st.Blocks) * st.Frsize, nil
+}
