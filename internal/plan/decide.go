@@ -92,7 +92,11 @@ func (c *computation) sandbox() {
 		c.plan.Sandbox = Sandbox{Op: SandboxKeep, ID: boxes[0].ID, Attempt: boxes[0].Attempt}
 		return
 	}
-	c.plan.Sandbox = Sandbox{Op: SandboxCreate, Attempt: boxes[0].Attempt + 1, Stop: ready, Why: why}
+	stop := ready
+	if !boxes[0].Ready { // it may still hold its network
+		stop = append(stop, boxes[0].ID)
+	}
+	c.plan.Sandbox = Sandbox{Op: SandboxCreate, Attempt: boxes[0].Attempt + 1, Stop: stop, Why: why}
 	for _, s := range c.Observed.Containers {
 		if alive(s) {
 			c.plan.Sandbox.Op = SandboxDrain

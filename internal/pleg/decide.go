@@ -127,6 +127,10 @@ func containerStatus(sandboxID string, s *runtimeapi.ContainerStatus) pod.Contai
 	if image == "" {
 		image = s.GetImage().GetImage()
 	}
+	var grace *int64
+	if g, err := strconv.ParseInt(a[pod.AnnotationTerminationGrace], 10, 64); err == nil {
+		grace = &g
+	}
 	return pod.ContainerStatus{
 		ID:                     s.Id,
 		SandboxID:              sandboxID,
@@ -146,6 +150,8 @@ func containerStatus(sandboxID string, s *runtimeapi.ContainerStatus) pod.Contai
 		TerminationFromLogs:    a[pod.AnnotationTerminationMessagePolicy] == "FallbackToLogsOnError",
 		Backoff:                backoff,
 		LogPath:                s.LogPath,
+		TerminationGrace:       grace,
+		PreStop:                a[pod.AnnotationPreStopHandler],
 	}
 }
 

@@ -69,6 +69,11 @@ type ContainerStatus struct {
 	// Backoff is the crash delay that preceded this start; zero for a first start.
 	Backoff time.Duration
 	LogPath string
+	// TerminationGrace and PreStop are what the pod's spec said, for when
+	// nobody knows the spec any more: seconds, nil if not written; and the
+	// handler as JSON.
+	TerminationGrace *int64
+	PreStop          string
 }
 
 // Sandbox returns the newest ready sandbox.
