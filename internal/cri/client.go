@@ -15,7 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -37,7 +39,7 @@ type Client struct {
 	Images  runtimeapi.ImageServiceClient
 
 	endpoint string
-	conn     *grpc.ClientConn
+	close    func() error
 	trouble  chan struct{} // holds a token when a call was lost; Monitor takes it
 }
 
@@ -78,21 +80,10 @@ func Dial(ctx context.Context, endpoint string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// NewFromDialer makes a client whose connections come from dial, for a runtime
-// served in memory. endpoint is only its name in errors.
+// NewFromDialer makes a client whose connections come from dial. endpoint is
+// only its name in errors.
 func NewFromDialer(endpoint string, dial func(context.Context, string) (net.Conn, error), o Options) (*Client, error) {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	m, err := newMetrics(o.Registerer)
-	if err != nil {
-		return nil, err
-	}
-	c := &Client{endpoint: endpoint, trouble: make(chan struct{}, 1)}
-	c.conn, err = grpc.NewClient("passthrough:///cri", append(c.intercept(o, m),
+	conn, err := grpc.NewClient("passthrough:///cri",
 		grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
@@ -103,20 +94,44 @@ func NewFromDialer(endpoint string, dial func(context.Context, string) (net.Conn
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-	)...)
+	)
 	if err != nil {
 		return nil, fmt.Errorf("make CRI client of %s: %w", endpoint, err)
 	}
-	c.Runtime = runtimeapi.NewRuntimeServiceClient(c.conn)
-	c.Images = runtimeapi.NewImageServiceClient(c.conn)
+	c, err := NewFromConn(endpoint, conn, o)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	c.close = conn.Close
+	return c, nil
+}
+
+// NewFromConn makes a client on a connection that stays its maker's, such as the
+// in-memory one of the embedded runtime. endpoint is only its name in errors.
+func NewFromConn(endpoint string, conn grpc.ClientConnInterface, o Options) (*Client, error) {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{endpoint: endpoint, close: func() error { return nil }, trouble: make(chan struct{}, 1)}
+	stacked := c.intercept(conn, o, m)
+	c.Runtime = runtimeapi.NewRuntimeServiceClient(stacked)
+	c.Images = runtimeapi.NewImageServiceClient(stacked)
 	return c, nil
 }
 
 // Endpoint is the name of the runtime in errors: its address when it has one.
 func (c *Client) Endpoint() string { return c.endpoint }
 
-// Close ends the connection and every call on it. The runtime is not touched.
-func (c *Client) Close() error { return c.conn.Close() }
+// Close ends the connection, if the client made it, and every call on it. The
+// runtime is not touched.
+func (c *Client) Close() error { return c.close() }
 
 // Verify asks the runtime for its version, and says what to do when there is
 // none to answer or it does not serve CRI v1.
@@ -126,19 +141,19 @@ func (c *Client) Verify(ctx context.Context) (*runtimeapi.VersionResponse, error
 	case err == nil:
 		return v, nil
 	case IsUnimplemented(err):
-		return nil, fmt.Errorf("use container runtime at %s: it does not serve CRI v1: enable its CRI plugin or update it: %w", c.endpoint, err)
-	case !IsUnavailable(err):
-		return nil, fmt.Errorf("use container runtime at %s: %w", c.endpoint, err)
+		return nil, fmt.Errorf("use container runtime: %w: it does not serve CRI v1: enable its CRI plugin or update it", err)
+	case IsUnavailable(err):
+		err = &Error{Call: "Version", Endpoint: c.endpoint, Err: status.Error(codes.Unavailable, c.hint(err))}
 	}
-	return nil, fmt.Errorf("use container runtime: %w: %s", err, c.hint())
+	return nil, fmt.Errorf("use container runtime: %w", err)
 }
 
 // hint tells how to get from an unreachable runtime to a reachable one. gRPC
 // reports dial errors as text, so the socket is looked at again.
-func (c *Client) hint() string {
+func (c *Client) hint(unavailable error) string {
 	path, err := socketPath(c.endpoint)
 	if err != nil {
-		return "it is part of this process: see its log"
+		return status.Convert(unavailable).Message() // served in memory
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -149,7 +164,7 @@ func (c *Client) hint() string {
 	case err == nil && info.Mode().Type() != fs.ModeSocket:
 		return fmt.Sprintf("%s is not a socket: correct containerRuntimeEndpoint", path)
 	}
-	return "the socket is there but nobody answers on it: restart the runtime"
+	return fmt.Sprintf("the socket is there but nobody answers on it: restart the runtime (%s)", status.Convert(unavailable).Message())
 }
 
 // socketPath takes the path out of a unix endpoint.

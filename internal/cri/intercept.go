@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -21,21 +22,58 @@ import (
 // intercept is every concern of a call, outermost first. Those above bound see
 // *Error and the time the caller waited; check, below it, turns a useless
 // success into a failure for all of them.
-func (c *Client) intercept(o Options, m *metrics) []grpc.DialOption {
-	return []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(
+func (c *Client) intercept(conn grpc.ClientConnInterface, o Options, m *metrics) *intercepted {
+	return &intercepted{
+		conn: conn,
+		calls: []grpc.UnaryClientInterceptor{
 			traceCall,
 			logCall(o.Log),
 			m.countCall,
 			c.reportTrouble,
 			c.boundCall(o.Timeout),
 			checkCall,
-		),
+		},
 		// Streams are few and long: their end is logged by who reads them.
-		grpc.WithChainStreamInterceptor(
+		streams: []grpc.StreamClientInterceptor{
 			c.boundStream(o.Timeout),
-		),
+		},
 	}
+}
+
+// intercepted is a connection with interceptors. Unlike gRPC's own dial options
+// it can be laid over a connection that somebody else made.
+type intercepted struct {
+	conn    grpc.ClientConnInterface
+	calls   []grpc.UnaryClientInterceptor
+	streams []grpc.StreamClientInterceptor
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (i *intercepted) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+	next := func(ctx context.Context, method string, req, reply any, _ *grpc.ClientConn, opts ...grpc.CallOption) error {
+		return i.conn.Invoke(ctx, method, req, reply, opts...)
+	}
+	for _, wrap := range slices.Backward(i.calls) {
+		inner := next
+		next = func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, opts ...grpc.CallOption) error {
+			return wrap(ctx, method, req, reply, cc, inner, opts...)
+		}
+	}
+	return next(ctx, method, req, reply, nil, opts...)
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (i *intercepted) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	next := func(ctx context.Context, desc *grpc.StreamDesc, _ *grpc.ClientConn, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		return i.conn.NewStream(ctx, desc, method, opts...)
+	}
+	for _, wrap := range slices.Backward(i.streams) {
+		inner := next
+		next = func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return wrap(ctx, desc, cc, method, inner, opts...)
+		}
+	}
+	return next(ctx, desc, nil, method, opts...)
 }
 
 // traceCall makes a span of the call, with the provider of the span in ctx, and

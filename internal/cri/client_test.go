@@ -1,0 +1,318 @@
+package cri_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/cri/critest"
+)
+
+func runSandbox(ctx context.Context, c *cri.Client, name string) (*runtimeapi.RunPodSandboxResponse, error) {
+	return c.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "ns", Uid: name},
+	}})
+}
+
+func TestEndpoint(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"":                      `container runtime endpoint is empty: write unix:///path/to/runtime.sock`,
+		"/run/c.sock":           `container runtime endpoint "/run/c.sock" has no scheme: write unix:///run/c.sock`,
+		"tcp://127.0.0.1:2375":  `container runtime endpoint "tcp://127.0.0.1:2375" is not supported: write unix:///path/to/runtime.sock`,
+		"unix://run/c.sock":     `container runtime endpoint "unix://run/c.sock" needs an absolute path: write unix:///path/to/runtime.sock`,
+		"npipe:////./pipe/cri":  `container runtime endpoint "npipe:////./pipe/cri" is not supported: write unix:///path/to/runtime.sock`,
+		"unix:///run/nobody.is": "",
+	} {
+		got := ""
+		c, err := cri.New(endpoint, cri.Options{})
+		if err != nil {
+			got = err.Error()
+		} else if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if got != want {
+			t.Errorf("endpoint %q: %q, want %q", endpoint, got, want)
+		}
+	}
+}
+
+func TestDialTellsWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stale := filepath.Join(dir, "stale.sock")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := serve(t, filepath.Join(dir, "other.sock"), grpc.NewServer())
+	for _, test := range []struct{ path, want string }{
+		{filepath.Join(dir, "absent.sock"), "absent.sock does not exist: start the runtime or correct containerRuntimeEndpoint"},
+		{file, "file is not a socket: correct containerRuntimeEndpoint"},
+		{stale, "the socket is there but nobody answers on it: restart the runtime"},
+		{other, "it does not serve CRI v1: enable its CRI plugin or update it"},
+	} {
+		_, err := cri.Dial(t.Context(), "unix://"+test.path, cri.Options{})
+		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.path) {
+			t.Errorf("dial %s: %v, want %q", test.path, err, test.want)
+		}
+	}
+}
+
+// serve listens on a unix socket until the test ends.
+func serve(t *testing.T, path string, s *grpc.Server) string {
+	t.Helper()
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- s.Serve(listener) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+func TestCallErrors(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		fault critest.Fault
+		want  string
+		is    func(error) bool
+	}{
+		{"hang", critest.Fault{Hang: true}, "RunPodSandbox: no answer from runtime at fake within 2m0s", cri.IsHung},
+		{"empty id", critest.Fault{Answer: func(any) any { return &runtimeapi.RunPodSandboxResponse{} }},
+			"RunPodSandbox: runtime at fake answered success without PodSandboxId", func(err error) bool { return !cri.IsNotFound(err) }},
+		{"not found", critest.Fault{Err: status.Error(codes.NotFound, "no such image")}, "RunPodSandbox: no such image", cri.IsNotFound},
+		{"unimplemented", critest.Unimplemented(""), "RunPodSandbox: not implemented by runtime at fake", cri.IsUnimplemented},
+		{"plain", critest.Fault{Err: errors.New("no space left on device")}, "RunPodSandbox: no space left on device",
+			func(err error) bool { return status.Code(err) == codes.Unknown }},
+		{"runtime's own deadline", critest.Fault{Err: status.Error(codes.DeadlineExceeded, "shim is slow")}, "RunPodSandbox: shim is slow",
+			func(err error) bool { return cri.IsDeadline(err) && !cri.IsHung(err) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := critest.NewFake(t)
+				c := f.Client(cri.Options{Timeout: time.Minute})
+				test.fault.Method = "RunPodSandbox"
+				f.Inject(test.fault)
+				_, err := runSandbox(t.Context(), c, "p")
+				if err == nil || err.Error() != test.want {
+					t.Fatalf("error %v, want %q", err, test.want)
+				}
+				if !test.is(err) {
+					t.Errorf("error has code %s", status.Code(err))
+				}
+			})
+		})
+	}
+}
+
+func TestCallersContextEndsTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := critest.NewFake(t)
+		c := f.Client(cri.Options{})
+		f.Inject(critest.Fault{Method: "RunPodSandbox", Hang: true})
+
+		canceled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		_, err := runSandbox(canceled, c, "p")
+		if !errors.Is(err, context.Canceled) || err.Error() != "RunPodSandbox: context canceled" {
+			t.Errorf("canceled: %v", err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = runSandbox(short, c, "p")
+		if !errors.Is(err, context.DeadlineExceeded) || cri.IsHung(err) {
+			t.Errorf("caller's deadline: %v", err)
+		}
+	})
+}
+
+func TestReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := critest.NewFake(t)
+		c := f.Client(cri.Options{})
+		if _, err := c.Verify(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.Down()
+		synctest.Wait()
+		if _, err := runSandbox(t.Context(), c, "p"); !cri.IsUnavailable(err) {
+			t.Fatalf("runtime is down: %v", err)
+		}
+		time.Sleep(time.Hour)
+		f.Up()
+		time.Sleep(1200 * time.Millisecond) // the longest backoff with its jitter
+		if _, err := runSandbox(t.Context(), c, "p"); err != nil {
+			t.Errorf("runtime is back: %v", err)
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	f := critest.NewFake(t)
+	for _, name := range []string{"a", "b"} { // two clients share the series
+		c := f.Client(cri.Options{Registerer: reg})
+		for range 2 { // the second has a name that is taken
+			_, err := runSandbox(t.Context(), c, name)
+			var failed *cri.Error
+			if err != nil && !errors.As(err, &failed) {
+				t.Errorf("%T is not an *Error", err)
+			}
+		}
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			name := family.GetName() + " " + m.GetLabel()[0].GetName() + "=" + m.GetLabel()[0].GetValue()
+			got[name] = m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	want := map[string]float64{
+		"kubelet_runtime_operations_total operation_type=run_podsandbox":            4,
+		"kubelet_runtime_operations_errors_total operation_type=run_podsandbox":     2,
+		"kubelet_runtime_operations_duration_seconds operation_type=run_podsandbox": 4,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
+	c := critest.NewFake(t).Client(cri.Options{})
+	if _, err := c.Verify(t.Context()); err != nil { // without a span in its context
+		t.Fatal(err)
+	}
+	ctx, parent := tracer.Start(t.Context(), "sandbox")
+	sandbox, err := runSandbox(ctx, c, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: sandbox.PodSandboxId,
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: "app"}, Image: &runtimeapi.ImageSpec{Image: "absent"},
+		},
+	})
+	if !cri.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	parent.End()
+
+	type span struct {
+		Name, Parent, Error string
+		Attributes          map[attribute.Key]string
+	}
+	var got []span
+	for _, s := range recorder.Ended() {
+		as := map[attribute.Key]string{}
+		for _, a := range s.Attributes() {
+			as[a.Key] = a.Value.AsString()
+		}
+		p := ""
+		if s.Parent().SpanID() == parent.SpanContext().SpanID() {
+			p = "sandbox"
+		}
+		got = append(got, span{s.Name(), p, s.Status().Description, as})
+	}
+	want := []span{
+		{"cri/RunPodSandbox", "sandbox", "", map[attribute.Key]string{"cri.sandbox.id": "sandbox-1"}},
+		{"cri/CreateContainer", "sandbox", `CreateContainer: image "absent": not found`, map[attribute.Key]string{
+			"cri.sandbox.id": "sandbox-1", "k8s.container.name": "app", "container.image.name": "absent"}},
+		{"sandbox", "", "", map[attribute.Key]string{}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMonitor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := critest.NewFake(t)
+		c := f.Client(cri.Options{})
+		looks := 0
+		m := cri.NewMonitor(c, slog.New(slog.DiscardHandler), func(cri.Health) { looks++ })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx) }()
+		runtime := func() cri.Condition {
+			synctest.Wait()
+			return m.Health().Runtime(time.Now())
+		}
+
+		if got := runtime(); !got.Ready {
+			t.Errorf("at first: %+v", got)
+		}
+		time.Sleep(time.Hour)
+		if synctest.Wait(); looks != 121 {
+			t.Errorf("%d looks in a calm hour", looks)
+		}
+
+		// A lost call is noticed between two looks, and a short absence forgiven.
+		f.Down()
+		time.Sleep(time.Second)
+		if _, err := runSandbox(ctx, c, "p"); !cri.IsUnavailable(err) {
+			t.Fatalf("runtime is down: %v", err)
+		}
+		if got := runtime(); !got.Ready || m.Health().Err == nil {
+			t.Errorf("after a lost call: %+v, %v", got, m.Health().Err)
+		}
+		time.Sleep(31 * time.Second)
+		if got := runtime(); got.Ready || got.Reason != "RuntimeNotAnswering" {
+			t.Errorf("after a long absence: %+v", got)
+		}
+		f.Up()
+		time.Sleep(6 * time.Second)
+		if got := runtime(); !got.Ready || m.Health().Err != nil {
+			t.Errorf("after its return: %+v, %v", got, m.Health().Err)
+		}
+
+		f.SetNetwork(false, "NetworkPluginNotReady", "no CNI configuration")
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if got := m.Health().Network(time.Now()); got.Reason != "NetworkPluginNotReady" {
+			t.Errorf("without a network: %+v", got)
+		}
+
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
+	})
+}
