@@ -18,21 +18,47 @@ const (
 )
 
 // Run brings the pod through its life and returns nil when nothing of it is
-// left. When ctx ends it detaches: it returns ctx's error as soon as the calls
-// under way have ended, and leaves on the node what is there.
+// left. A pod that ended by itself stays, with what tells how, until a Stop asks
+// for its removal. When ctx ends Run detaches: it returns ctx's error as soon as
+// the calls under way have ended, and leaves on the node what is there.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.sync(ctx); err != nil {
 		return err
 	}
-	w.enter(Terminating)
-	if err := w.until(ctx, w.terminate); err != nil {
-		return err
+	for {
+		w.enter(Terminating)
+		if err := w.until(ctx, w.terminate); err != nil {
+			return err
+		}
+		w.enter(Cleaning)
+		removed := w.removing()
+		if err := w.until(ctx, w.clean); err != nil {
+			return err
+		}
+		w.enter(Terminated)
+		if removed {
+			return nil
+		}
+		if err := w.awaitRemoval(ctx); err != nil {
+			return err
+		}
 	}
-	w.enter(Cleaning)
-	if err := w.until(ctx, w.clean); err != nil {
-		return err
+}
+
+func (w *Worker) removing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stop.Remove
+}
+
+func (w *Worker) awaitRemoval(ctx context.Context) error {
+	for !w.removing() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.wake:
+		}
 	}
-	w.enter(Terminated)
 	return nil
 }
 

@@ -1,0 +1,13 @@
+// Package fleet decides which pods live on this node: it takes the desired
+// pods through admission, gives each admitted one a worker, and ends what is no
+// longer wanted or was never known.
+//
+// It owns the set of pods (members) and the order in which they are admitted;
+// one goroutine changes it. Facts about a single pod are the worker's.
+//
+//	desired --> pending --admit--> working --worker ended--> gone
+//	               |  ^                ^
+//	          reject  changed          | orphan: seen in the runtime, wanted by nobody
+//	               v  |                |
+//	             rejected           observed
+package fleet

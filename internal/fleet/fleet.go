@@ -1,0 +1,145 @@
+package fleet
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/store"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// Options of a Fleet.
+type Options struct {
+	Desired  *store.Table[types.UID, *pod.Pod]
+	Observed *store.Table[types.UID, *pod.Observed]
+	// DesiredSynced and ObservedSynced are closed when the tables have held
+	// everything once. Nothing is admitted before the second, and nothing
+	// unknown is ended before both.
+	DesiredSynced, ObservedSynced <-chan struct{}
+	// Leftovers lists pods that have something on this node's disk or in its
+	// cgroups, running or not.
+	Leftovers func() ([]types.UID, error)
+	// Admit decides on one pod beside those that hold resources now.
+	Admit func(p *pod.Pod, others []Other) Verdict
+	// Worker is what all workers share. Passed is the fleet's and set by it.
+	Worker worker.Options
+	// Changed is told when anything about a pod's place or state has changed.
+	// It is called from many goroutines.
+	Changed func(types.UID)
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Other is a pod that holds resources of the node.
+type Other struct {
+	Pod *pod.Pod
+	// Terminating: what it holds will be free soon.
+	Terminating bool
+}
+
+// Verdict is an admission's answer. The zero value means not yet, without a
+// time limit.
+type Verdict struct {
+	Admit bool
+	// Reason and Message of a rejection; of what is waited for otherwise.
+	Reason, Message string
+	Reject          bool
+	// Again is when to ask once more, if nothing changes before; zero for never.
+	Again time.Time
+}
+
+// Member is a pod of the fleet at one moment.
+type Member struct {
+	Pod     *pod.Pod
+	Verdict Verdict
+	// Working says that a worker has it; State is valid then.
+	Working bool
+	State   worker.State
+	// Orphan says that nobody wants the pod and it is only being ended.
+	Orphan bool
+}
+
+type member struct {
+	pod     *pod.Pod
+	verdict Verdict
+	worker  *worker.Worker
+	orphan  bool
+}
+
+// Fleet is the set of this node's pods.
+type Fleet struct {
+	opts Options
+	kick chan struct{} // something about admission may have changed
+
+	mu      sync.Mutex
+	members map[types.UID]*member
+	ended   []types.UID
+	wg      sync.WaitGroup
+}
+
+// New makes an empty fleet.
+func New(o Options) *Fleet {
+	f := &Fleet{opts: o, kick: make(chan struct{}, 1), members: map[types.UID]*member{}}
+	f.opts.Worker.Passed = f.passed
+	return f
+}
+
+// Member returns a pod of the fleet.
+func (f *Fleet) Member(uid types.UID) (Member, bool) {
+	f.mu.Lock()
+	m, ok := f.members[uid]
+	var view Member
+	var w *worker.Worker
+	if ok {
+		view = Member{Pod: m.pod, Verdict: m.verdict, Working: m.worker != nil, Orphan: m.orphan}
+		w = m.worker
+	}
+	f.mu.Unlock()
+	if w != nil {
+		view.State = w.State()
+	}
+	return view, ok
+}
+
+// Stop ends a pod, if the fleet has it and it runs.
+func (f *Fleet) Stop(uid types.UID, s pod.Stop) {
+	if w := f.worker(uid); w != nil {
+		w.Stop(s)
+	}
+}
+
+// Wake has a pod looked at again: something its plan depends on has changed.
+func (f *Fleet) Wake(uid types.UID) {
+	if w := f.worker(uid); w != nil {
+		w.Wake()
+	}
+}
+
+// Reconsider has the pods that wait for admission looked at again.
+func (f *Fleet) Reconsider() {
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (f *Fleet) worker(uid types.UID) *worker.Worker {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.members[uid]; m != nil {
+		return m.worker
+	}
+	return nil
+}
+
+// passed is every worker's report that its pod was looked at.
+func (f *Fleet) passed(uid types.UID) {
+	f.opts.Changed(uid)
+	if m, ok := f.Member(uid); ok && m.State.Stage >= worker.Terminating {
+		f.Reconsider() // what it holds may be free
+	}
+}

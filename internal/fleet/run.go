@@ -1,0 +1,218 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/store"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// Run keeps the fleet until ctx ends. Then all workers detach; it returns when
+// they have.
+func (f *Fleet) Run(ctx context.Context) error {
+	defer f.wg.Wait()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.opts.ObservedSynced:
+	}
+	desired, observed := f.opts.Desired.Watch(), f.opts.Observed.Watch()
+	defer desired.Stop()
+	defer observed.Stop()
+	again := time.NewTimer(0)
+	defer again.Stop()
+	desiredSynced, synced := f.opts.DesiredSynced, false
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-desired.C():
+			f.desire(desired.Changes())
+		case <-observed.C():
+			for _, c := range observed.Changes() {
+				f.Wake(c.Key)
+				if synced && !c.Deleted {
+					f.adopt(ctx, c.Value)
+				}
+			}
+		case <-desiredSynced:
+			desiredSynced, synced = nil, true
+			f.desire(desired.Changes()) // what was wanted before this moment is no orphan
+			f.sweep(ctx)
+		case <-f.kick:
+		case <-again.C:
+		}
+		f.bury()
+		if next := f.admit(ctx); !next.IsZero() {
+			again.Reset(max(0, next.Sub(f.opts.Now())))
+		}
+	}
+}
+
+// desire takes over what the sources want now.
+func (f *Fleet) desire(changes []store.Change[types.UID, *pod.Pod]) {
+	for _, c := range changes {
+		f.mu.Lock()
+		m := f.members[c.Key]
+		var w *worker.Worker
+		switch {
+		case m == nil && c.Deleted:
+			f.mu.Unlock()
+			continue
+		case m == nil:
+			f.members[c.Key] = &member{pod: c.Value}
+		case c.Deleted && m.worker == nil:
+			delete(f.members, c.Key)
+		case c.Deleted:
+			w = m.worker
+		default:
+			m.pod, w = c.Value, m.worker
+			m.verdict = Verdict{Admit: w != nil} // a rejected pod is tried again when its manifest changes
+		}
+		f.mu.Unlock()
+		switch {
+		case w != nil && c.Deleted:
+			w.Stop(pod.Stop{Reason: "Deleted", Message: "the pod is no longer wanted", Remove: true, At: f.opts.Now()})
+		case w != nil:
+			w.Update(c.Value)
+		}
+		f.opts.Changed(c.Key)
+	}
+}
+
+// admit asks for each waiting pod whether it may run, oldest first, and returns
+// when to ask again.
+func (f *Fleet) admit(ctx context.Context) time.Time {
+	var next time.Time
+	for _, m := range f.waiting() {
+		v := f.opts.Admit(m.pod, f.others())
+		f.mu.Lock()
+		same := m.verdict == v
+		m.verdict = v
+		f.mu.Unlock()
+		switch {
+		case v.Admit:
+			f.work(ctx, m)
+		case !v.Reject && !v.Again.IsZero() && (next.IsZero() || v.Again.Before(next)):
+			next = v.Again
+		}
+		if !same {
+			f.opts.Changed(m.pod.UID)
+		}
+	}
+	return next
+}
+
+// waiting lists the pods without an answer: first those that run already, so
+// that a restart of the agent takes no place away from them, then by age.
+func (f *Fleet) waiting() []*member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []*member
+	for _, m := range f.members {
+		if m.worker == nil && !m.verdict.Reject {
+			list = append(list, m)
+		}
+	}
+	slices.SortFunc(list, func(a, b *member) int {
+		_, runsA := f.opts.Observed.Get(a.pod.UID)
+		_, runsB := f.opts.Observed.Get(b.pod.UID)
+		return compare(a.pod, runsA, b.pod, runsB)
+	})
+	return list
+}
+
+// others lists the pods that hold something. One that has ended holds nothing.
+func (f *Fleet) others() []Other {
+	f.mu.Lock()
+	workers := make([]*worker.Worker, 0, len(f.members))
+	for _, m := range f.members {
+		if m.worker != nil {
+			workers = append(workers, m.worker)
+		}
+	}
+	f.mu.Unlock()
+	others := make([]Other, 0, len(workers))
+	for _, w := range workers {
+		if s := w.State(); s.Stage != worker.Terminated || s.Stop.Remove {
+			others = append(others, Other{Pod: s.Pod, Terminating: s.Stop != nil})
+		}
+	}
+	return others
+}
+
+// work gives m a worker.
+func (f *Fleet) work(ctx context.Context, m *member) {
+	w := worker.New(f.opts.Worker, m.pod)
+	f.mu.Lock()
+	m.worker = w
+	f.mu.Unlock()
+	if m.orphan {
+		w.Stop(pod.Stop{Reason: "Deleted", Message: "nobody knows the pod", Remove: true, At: f.opts.Now()})
+	}
+	uid := m.pod.UID
+	f.wg.Go(func() {
+		if w.Run(ctx) != nil {
+			return // detached
+		}
+		f.mu.Lock()
+		f.ended = append(f.ended, uid)
+		f.mu.Unlock()
+		f.Reconsider()
+	})
+}
+
+// bury drops the pods of which nothing is left. One that came back in the
+// meantime begins anew.
+func (f *Fleet) bury() {
+	f.mu.Lock()
+	ended := f.ended
+	f.ended = nil
+	for _, uid := range ended {
+		delete(f.members, uid)
+	}
+	f.mu.Unlock()
+	for _, uid := range ended {
+		if p, wanted := f.opts.Desired.Get(uid); wanted {
+			f.mu.Lock()
+			f.members[uid] = &member{pod: p}
+			f.mu.Unlock()
+		}
+		f.opts.Changed(uid)
+	}
+}
+
+// sweep finds what runs, or lies around, for pods that nobody wants.
+func (f *Fleet) sweep(ctx context.Context) {
+	for _, o := range f.opts.Observed.Snapshot().All() {
+		f.adopt(ctx, o)
+	}
+	left, err := f.opts.Leftovers()
+	if err != nil {
+		f.opts.Log.Warn("look for leftovers of earlier pods", "err", err)
+	}
+	for _, uid := range left {
+		f.adopt(ctx, &pod.Observed{UID: uid, Name: string(uid)})
+	}
+}
+
+// adopt ends a pod that the runtime shows and nobody wants, with the grace that
+// is written on it.
+func (f *Fleet) adopt(ctx context.Context, o *pod.Observed) {
+	f.mu.Lock()
+	if f.members[o.UID] != nil {
+		f.mu.Unlock()
+		return
+	}
+	m := &member{pod: pod.Orphan(o), orphan: true, verdict: Verdict{Admit: true}}
+	f.members[o.UID] = m
+	f.mu.Unlock()
+	f.opts.Log.Info("ending a pod that nobody wants", "pod", pod.FullName(m.pod.Pod), "uid", o.UID)
+	f.work(ctx, m)
+	f.opts.Changed(o.UID)
+}
