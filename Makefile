@@ -1,0 +1,64 @@
+# make help lists the targets. Both "make run" and "make test" install what they
+# need from Debian's packages (hack/setup.sh) and do nothing twice.
+
+GO      ?= go
+BIN     := bin/berth
+IMAGE   := example.com/workload:1
+GOFLAGS += -trimpath
+LINT    := bin/golangci-lint
+SRC     := $(shell find cmd internal -name '*.go' -o -name '*.c' 2>/dev/null)
+# Packages that have no part of the runtime linked in: quick to build with -race.
+RACE    := $(shell $(GO) list ./internal/... 2>/dev/null | grep -v -e /internal/runtime -e /internal/cli -e /internal/agent)
+
+.PHONY: help setup assets build image run test check lint unit race script bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+setup: ## install what building and testing needs (Debian packages)
+	@sh hack/setup.sh
+
+assets: setup ## build what the binary carries: runc, CNI plugins, pause
+	@sh hack/assets.sh
+
+$(BIN): $(SRC) go.mod go.sum | assets
+	@mkdir -p bin
+	$(GO) build $(GOFLAGS) -ldflags '-s -w' -o $@ ./cmd/berth
+
+build: assets $(BIN) ## build bin/berth
+
+bin/workload.tar: $(wildcard test/workload/*.go test/image/*.go)
+	@$(GO) run ./test/mkimage bin $(IMAGE) >/dev/null
+
+image: bin/workload.tar ## build the example's image
+
+run: build image ## run the example pod until it is Ready; show its timeline, logs and clean end
+	@sh example/run.sh
+
+test: setup assets check unit race script ## everything that CI runs
+
+check: lint ## formatting, vet, linters, the shape of the code
+	$(GO) vet ./...
+	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets)'
+
+$(LINT): tools/go.mod tools/go.sum
+	@mkdir -p bin
+	cd tools && $(GO) build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+lint: assets $(LINT)
+	$(LINT) run ./...
+
+unit: assets ## tests of the packages, and one conformance suite on every runtime
+	$(GO) test -p 2 ./internal/... ./cmd/...
+
+race: assets ## the same with the race detector, without the runtime's packages
+	CGO_ENABLED=1 $(GO) test -race -p 2 $(RACE)
+
+script: build image ## end to end: the scripts in test/script on the real runtimes
+	$(GO) test -count=1 -timeout 30m ./test/ -run TestScript
+
+bench: build image ## measure; writes bench/RESULTS.md and bench/results.json
+	$(GO) run ./bench
+
+clean: ## remove what was built
+	rm -rf bin internal/runtime/assets/*.zst

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Runs the example pod in the foreground on a root of its own until it is Ready,
+# shows its timeline and its logs, and ends it as Ctrl-C would.
+set -eu
+cd "$(dirname "$0")/.."
+
+root=$(mktemp -d /tmp/berth-run.XXXXXX)
+clean() {
+	bin/berth runtime clean --root-dir "$root" >/dev/null 2>&1 || true
+	rm -rf "$root"
+}
+trap clean EXIT
+bin/berth run --root-dir "$root" --image-archive bin/workload.tar --exit-when-ready example/pod.yaml
