@@ -1,0 +1,258 @@
+package podstatus
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/berth-run/berth/internal/plan"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// Compute gives the status of one pod. The result shares parts with the input:
+// neither is changed afterwards.
+func Compute(in Input) corev1.PodStatus {
+	c := &computation{Input: in, old: in.Previous}
+	if c.old.Phase == "" {
+		c.old = in.Pod.Status
+	}
+	if c.Plan == nil {
+		c.Plan = &plan.Plan{}
+	}
+	c.begin()
+	if r := in.Refused; r != nil && r.Final {
+		c.s.Phase, c.s.Reason, c.s.Message = corev1.PodFailed, r.Reason, "Pod was rejected: "+r.Message
+		return c.s
+	}
+	c.addresses()
+	c.resources()
+	c.s.InitContainerStatuses = c.containers(c.old.InitContainerStatuses, pod.Init, pod.Sidecar)
+	c.s.ContainerStatuses = byName(c.containers(c.old.ContainerStatuses, pod.App))
+	c.s.EphemeralContainerStatuses = byName(c.containers(c.old.EphemeralContainerStatuses, pod.Ephemeral))
+	if in.Terminated {
+		c.closeLost()
+	}
+	coming := c.phase()
+	c.conditions(coming)
+	return c.s
+}
+
+type computation struct {
+	Input
+	old corev1.PodStatus
+	s   corev1.PodStatus
+}
+
+// begin sets what does not depend on the runtime.
+func (c *computation) begin() {
+	given := &c.Pod.Status
+	c.s = corev1.PodStatus{
+		ObservedGeneration:          c.Pod.Generation,
+		QOSClass:                    cmp.Or(c.QOS, given.QOSClass),
+		StartTime:                   c.old.StartTime,
+		NominatedNodeName:           given.NominatedNodeName,
+		ResourceClaimStatuses:       given.ResourceClaimStatuses,
+		ExtendedResourceClaimStatus: given.ExtendedResourceClaimStatus,
+	}
+	if c.s.StartTime.IsZero() {
+		c.s.StartTime = new(stamp(c.Now))
+	}
+}
+
+// addresses sets the pod's and the host's. A pod whose sandbox has ended keeps
+// the address it had; one on the host network has the host's and keeps them.
+func (c *computation) addresses() {
+	for _, ip := range c.Node.HostIPs {
+		c.s.HostIPs = append(c.s.HostIPs, corev1.HostIP{IP: ip})
+	}
+	if len(c.s.HostIPs) > 0 {
+		c.s.HostIP = c.s.HostIPs[0].IP
+	}
+	c.s.PodIPs = c.old.PodIPs
+	box, ready := c.Observed.Sandbox()
+	switch {
+	case pod.HostNetwork(c.Pod.Pod):
+		if len(c.s.PodIPs) == 0 {
+			c.s.PodIPs = podIPs(c.Node.HostIPs)
+		}
+		if len(c.s.PodIPs) == 1 && len(c.Node.HostIPs) == 2 && family(c.s.PodIPs[0].IP) != family(c.Node.HostIPs[1]) {
+			c.s.PodIPs = append(slices.Clone(c.s.PodIPs), corev1.PodIP{IP: c.Node.HostIPs[1]})
+		}
+	case ready:
+		c.s.PodIPs = podIPs(preferred(box.IPs, c.Node.HostIPs))
+	}
+	if len(c.s.PodIPs) > 0 {
+		c.s.PodIP = c.s.PodIPs[0].IP
+	}
+}
+
+func podIPs(ips []string) (all []corev1.PodIP) {
+	for _, ip := range ips {
+		all = append(all, corev1.PodIP{IP: ip})
+	}
+	return all
+}
+
+// preferred takes the first address of each family, that of the host's primary
+// address first.
+func preferred(ips, host []string) (chosen []string) {
+	first := 4
+	if len(host) > 0 && family(host[0]) != 0 {
+		first = family(host[0])
+	}
+	for _, want := range []int{first, 10 - first} {
+		if i := slices.IndexFunc(ips, func(ip string) bool { return family(ip) == want }); i >= 0 {
+			chosen = append(chosen, netip.MustParseAddr(ips[i]).Unmap().String())
+		}
+	}
+	return chosen
+}
+
+// family is 4 or 6, or 0 for what is not an address.
+func family(ip string) int {
+	a, err := netip.ParseAddr(ip)
+	switch {
+	case err != nil:
+		return 0
+	case a.Unmap().Is4():
+		return 4
+	}
+	return 6
+}
+
+// resources sets the pod-level ones (KEP-5419).
+func (c *computation) resources() {
+	effective := corev1.ResourceRequirements{}
+	if c.Pod.Spec.Resources != nil {
+		effective.Claims = c.Pod.Spec.Resources.Claims
+	}
+	effective.Requests = resourcehelper.PodRequests(c.Pod.Pod, resourcehelper.PodResourcesOptions{})
+	effective.Limits = resourcehelper.PodLimits(c.Pod.Pod, resourcehelper.PodResourcesOptions{})
+	c.s.Resources, c.s.AllocatedResources = &effective, effective.Requests
+}
+
+// phase sets phase, reason and message. It returns the phase that the pod is
+// bound to have: a final one is shown only when nothing runs any more.
+func (c *computation) phase() corev1.PodPhase {
+	if final(c.old.Phase) {
+		c.s.Phase, c.s.Reason, c.s.Message = c.old.Phase, c.old.Reason, c.old.Message
+		return c.s.Phase
+	}
+	coming, over := c.livePhase(), c.Terminated
+	switch {
+	case c.Stop != nil && failsPod(c.Stop.Reason):
+		if c.Terminated || c.Stop.Reason == stopDeadline {
+			coming = judged(c.Stop.Reason != stopShutdown || !c.succeeded())
+		}
+	case c.Plan.Done:
+		coming, over = judged(c.Plan.Failed), over || !c.alive()
+	case c.Terminated:
+		coming = judged(!c.succeeded())
+	}
+	switch {
+	case final(coming) && !over:
+		c.s.Phase = c.livePhase()
+	case final(coming) && c.Stop != nil && failsPod(c.Stop.Reason):
+		c.s.Phase, c.s.Reason, c.s.Message = coming, c.Stop.Reason, c.Stop.Message
+	case !final(coming) && c.Refused != nil:
+		c.s.Phase, c.s.Reason, c.s.Message = coming, c.Refused.Reason, c.Refused.Message
+	default:
+		c.s.Phase = coming
+	}
+	return coming
+}
+
+// Reasons of a stop (pod.Stop) that this package tells apart.
+const (
+	stopDeleted   = "Deleted"
+	stopCompleted = "Completed"
+	stopDeadline  = "DeadlineExceeded"
+	stopShutdown  = "Terminated"
+)
+
+// failsPod says whether a stop makes the pod Failed whatever its containers say.
+func failsPod(reason string) bool { return reason != stopDeleted && reason != stopCompleted }
+
+func judged(failed bool) corev1.PodPhase {
+	if failed {
+		return corev1.PodFailed
+	}
+	return corev1.PodSucceeded
+}
+
+func final(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
+
+// livePhase is Running once the init containers are through and every container
+// has run, even when all of them wait for their restart; else Pending.
+func (c *computation) livePhase() corev1.PodPhase {
+	initialized := c.appInSandbox()
+	for i, k := range c.specs(pod.Init, pod.Sidecar) {
+		s := &c.s.InitContainerStatuses[i]
+		fresh := s.State.Terminated == nil && s.LastTerminationState.Terminated == nil
+		switch {
+		case k.Kind == pod.Init && (fresh || s.State.Running != nil):
+			return corev1.PodPending
+		case k.Kind == pod.Sidecar && s.State.Waiting != nil && fresh:
+			return corev1.PodPending
+		case k.Kind == pod.Sidecar && s.State.Running != nil && !isTrue(s.Started) && !initialized:
+			return corev1.PodPending
+		}
+	}
+	for i := range c.s.ContainerStatuses {
+		s := &c.s.ContainerStatuses[i]
+		if s.State.Waiting != nil && s.LastTerminationState.Terminated == nil {
+			return corev1.PodPending
+		}
+	}
+	return corev1.PodRunning
+}
+
+// succeeded says whether every app container has ended well.
+func (c *computation) succeeded() bool {
+	return !slices.ContainsFunc(c.s.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Terminated == nil || s.State.Terminated.ExitCode != 0
+	})
+}
+
+// alive says whether a container of the pod still runs.
+func (c *computation) alive() bool {
+	return slices.ContainsFunc(c.Observed.ContainersOf(), func(s pod.ContainerStatus) bool {
+		return s.State == pod.StateRunning || s.State == pod.StateUnknown
+	})
+}
+
+// appInSandbox says whether an app container was made in the present sandbox:
+// then the pod has been initialized.
+func (c *computation) appInSandbox() bool {
+	box, ok := c.Observed.Sandbox()
+	return ok && slices.ContainsFunc(c.Observed.Containers, func(s pod.ContainerStatus) bool {
+		return s.SandboxID == box.ID && slices.ContainsFunc(c.Pod.Spec.Containers, func(k corev1.Container) bool { return k.Name == s.Name })
+	})
+}
+
+// stopping says that nothing of the pod starts any more.
+func (c *computation) stopping() bool { return c.Stop != nil || c.Pod.DeletionTimestamp != nil }
+
+func (c *computation) specs(kinds ...pod.Kind) []pod.Container {
+	return slices.DeleteFunc(pod.Containers(c.Pod.Pod), func(k pod.Container) bool { return !slices.Contains(kinds, k.Kind) })
+}
+
+func byName(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	slices.SortFunc(all, func(a, b corev1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// stamp is a time as the API keeps it: in whole seconds.
+func stamp(t time.Time) metav1.Time {
+	if t.IsZero() {
+		return metav1.Time{}
+	}
+	return metav1.NewTime(t.UTC().Truncate(time.Second))
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }

@@ -1,0 +1,69 @@
+package podstatus
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// Bounds of one termination message, those of the Kubernetes API documentation.
+const (
+	maxFileMessage = 4096
+	maxLogMessage  = 2048
+	maxLogLines    = 80
+)
+
+// logs reads container logs.
+type logs interface {
+	// Tail returns the text of the last lines of a log in the CRI format: at
+	// most that many lines and bytes, the newest.
+	Tail(path string, lines, bytes int) ([]byte, error)
+}
+
+// terminationMessage reads what an exited container left: its file at path,
+// which may be "", or the end of its log where it asked for that.
+func terminationMessage(run pod.ContainerStatus, path string, l logs) string {
+	if path != "" {
+		data, err := readEnd(path, maxFileMessage)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Sprintf("Error on reading termination log %s: %v", path, err)
+		case len(data) > 0:
+			return string(data)
+		}
+	}
+	// A container that could not even be started has no log of its own.
+	if !run.TerminationFromLogs || run.ExitCode == 0 || run.Reason == "ContainerCannotRun" || run.LogPath == "" || l == nil {
+		return ""
+	}
+	data, err := l.Tail(run.LogPath, maxLogLines, maxLogMessage)
+	if err != nil {
+		return fmt.Sprintf("Error on reading termination message from logs: %v", err)
+	}
+	return string(data)
+}
+
+// readEnd returns the last n bytes of a file. The container could write to it,
+// so nothing but a plain file is opened.
+func readEnd(path string, n int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
+}

@@ -1,0 +1,111 @@
+package podstatus
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/checkpoint"
+)
+
+// Load reads the statuses that an earlier agent kept. It is called once, before
+// the first Update. What could be read counts also when there is an error.
+func (s *Statuses) Load() error {
+	if s.files == nil {
+		return nil
+	}
+	all, err := s.files.LoadAll()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, status := range all {
+		s.saved[types.UID(uid)] = status
+	}
+	if err != nil {
+		return fmt.Errorf("load pod statuses: %w", err)
+	}
+	return nil
+}
+
+// Retain forgets what Load has read of pods that are not wanted any more.
+func (s *Statuses) Retain(wanted func(types.UID) bool) {
+	s.mu.Lock()
+	gone := maps.Clone(s.saved)
+	s.mu.Unlock()
+	for uid := range gone {
+		if !wanted(uid) {
+			s.Forget(uid)
+		}
+	}
+}
+
+// Run writes the statuses to disk, some time after they changed and once more
+// when ctx ends. A write that fails is tried again with the next change or after
+// the delay; a full disk is told once.
+func (s *Statuses) Run(ctx context.Context) error {
+	if s.files == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			s.flush(&failing)
+			return ctx.Err()
+		case <-s.wake:
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(s.opts.Delay):
+		}
+		s.flush(&failing)
+	}
+}
+
+// touch marks a pod whose file is out of date.
+func (s *Statuses) touch(uid types.UID) {
+	if s.files == nil {
+		return
+	}
+	s.mu.Lock()
+	s.dirty[uid] = struct{}{}
+	s.mu.Unlock()
+	s.awake()
+}
+
+func (s *Statuses) awake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// flush brings the files to the rows. failing remembers that the last one failed.
+func (s *Statuses) flush(failing *bool) {
+	s.mu.Lock()
+	dirty := s.dirty
+	s.dirty = map[types.UID]struct{}{}
+	s.mu.Unlock()
+	failed := 0
+	var last error
+	for uid := range dirty {
+		var err error
+		if status, ok := s.table.Get(uid); ok {
+			err = s.files.Save(string(uid), status)
+		} else {
+			err = s.files.Delete(string(uid))
+		}
+		if err != nil {
+			failed, last = failed+1, err
+			s.touch(uid)
+		}
+	}
+	if failed > 0 && !*failing {
+		s.opts.Log.Error("keep pod statuses; they are written when there is room again",
+			"pods", failed, "disk full", checkpoint.IsDiskFull(last), "err", last)
+	}
+	*failing = failed > 0
+}

@@ -1,0 +1,146 @@
+package podstatus
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/checkpoint"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/store"
+)
+
+// Options of Statuses.
+type Options struct {
+	// Dir keeps the statuses, one file a pod, so that times, restart counts and
+	// final phases outlive the agent. Empty: they are kept in memory only.
+	Dir string
+	// Delay is how long changes are gathered before they are written. Default 2 s.
+	Delay time.Duration
+	// MessagePath is the file on the host that a run of a container has as its
+	// termination log; "" when it has none.
+	MessagePath func(uid types.UID, container string, restartCount int) string
+	// Logs reads the end of a container's log. nil: no message is taken from there.
+	Logs logs
+	Log  *slog.Logger
+}
+
+// Statuses is the writer of the status table. Its methods may be called from any
+// goroutine.
+type Statuses struct {
+	opts  Options
+	table *store.Table[types.UID, corev1.PodStatus]
+	files *checkpoint.Dir[corev1.PodStatus] // nil: nothing is kept
+	wake  chan struct{}
+
+	mu    sync.Mutex
+	pods  map[types.UID]*entry
+	saved map[types.UID]corev1.PodStatus // read by Load, not asked for yet
+	dirty map[types.UID]struct{}         // differs from its file
+}
+
+// entry is what is known of one pod besides its row.
+type entry struct {
+	mu       sync.Mutex        // one computation at a time
+	messages map[string]string // by id of a container that has exited
+}
+
+// New returns Statuses with an empty table.
+func New(o Options) *Statuses {
+	if o.Delay <= 0 {
+		o.Delay = 2 * time.Second
+	}
+	s := &Statuses{
+		opts: o, table: store.New[types.UID, corev1.PodStatus](), wake: make(chan struct{}, 1),
+		pods: map[types.UID]*entry{}, saved: map[types.UID]corev1.PodStatus{}, dirty: map[types.UID]struct{}{},
+	}
+	if o.Dir != "" {
+		s.files = checkpoint.NewDir[corev1.PodStatus](o.Dir, checkpoint.Format{Version: 1})
+	}
+	return s
+}
+
+// Table is the status table, for reading.
+func (s *Statuses) Table() *store.Table[types.UID, corev1.PodStatus] { return s.table }
+
+// Get returns a pod's last status.
+func (s *Statuses) Get(uid types.UID) (corev1.PodStatus, bool) { return s.table.Get(uid) }
+
+// Update computes a pod's status and writes it if it changed. Previous and
+// Messages of the input are filled in; in a pod's first Update Previous is the
+// one kept by an earlier agent, if there is one.
+func (s *Statuses) Update(in Input) (status corev1.PodStatus, changed bool) {
+	uid := in.Pod.UID
+	e := s.entry(uid)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was, known := s.table.Get(uid)
+	if !known {
+		s.mu.Lock()
+		was = s.saved[uid]
+		delete(s.saved, uid)
+		s.mu.Unlock()
+	}
+	in.Previous = was
+	in.Messages = s.readMessages(e, uid, in.Observed)
+	status = Compute(in)
+	if known && equality.Semantic.DeepEqual(was, status) {
+		return was, false
+	}
+	s.table.Put(uid, status)
+	s.touch(uid)
+	return status, true
+}
+
+// Forget drops a pod that is gone for good, its file included.
+func (s *Statuses) Forget(uid types.UID) {
+	e := s.entry(uid)
+	e.mu.Lock() // a computation under way ends first
+	s.table.Delete(uid)
+	s.mu.Lock()
+	delete(s.pods, uid)
+	delete(s.saved, uid)
+	s.mu.Unlock()
+	e.mu.Unlock()
+	s.touch(uid)
+}
+
+func (s *Statuses) entry(uid types.UID) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.pods[uid]
+	if e == nil {
+		e = &entry{}
+		s.pods[uid] = e
+	}
+	return e
+}
+
+// readMessages gives the termination messages of the exited containers. Each is
+// read once: the first time that its end is seen.
+func (s *Statuses) readMessages(e *entry, uid types.UID, o *pod.Observed) map[string]string {
+	var now map[string]string
+	for _, run := range o.ContainersOf() {
+		if run.State != pod.StateExited {
+			continue
+		}
+		message, read := e.messages[run.ID]
+		if !read {
+			path := ""
+			if s.opts.MessagePath != nil && run.TerminationMessagePath != "" {
+				path = s.opts.MessagePath(uid, run.Name, run.RestartCount)
+			}
+			message = terminationMessage(run, path, s.opts.Logs)
+		}
+		if now == nil {
+			now = map[string]string{}
+		}
+		now[run.ID] = message
+	}
+	e.messages = now
+	return now
+}
