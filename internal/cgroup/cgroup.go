@@ -1,0 +1,212 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// classes are the levels that pods stand in.
+var classes = [...]corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort}
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// Config of Cgroups.
+type Config struct {
+	// Driver is what the runtime says it uses (CRI RuntimeConfig).
+	Driver Driver
+	// Root is the cgroup below which kubepods stands, a path as cgroupfs spells
+	// it. Default /.
+	Root string
+	// Options hold for every pod.
+	Options Options
+	// Usable bounds the CPU and the memory of all pods together. What is not in
+	// it is not bounded.
+	Usable corev1.ResourceList
+	// Pods are the admitted ones; what they request sets the share of the CPU
+	// that Burstable pods get together.
+	Pods   func() []*corev1.Pod
+	Events events
+	Log    *slog.Logger
+}
+
+// Cgroups makes and removes the cgroups above containers.
+type Cgroups struct {
+	cfg     Config
+	root    Name
+	changed chan struct{} // wakes Run
+
+	mu     sync.Mutex
+	tree   *tree
+	made   bool   // this process has set the levels' limits
+	shares uint64 // of the Burstable level
+}
+
+// New makes a Cgroups. The host is looked at when the first pod comes.
+func New(c Config) *Cgroups {
+	return &Cgroups{cfg: c, root: parseName(c.Root), changed: make(chan struct{}, 1)}
+}
+
+// Step is the cgroups' place in a pod's life.
+func (c *Cgroups) Step() worker.Step {
+	return worker.Step{
+		Name: "cgroup", Phase: worker.Prepare,
+		Setup: func(_ context.Context, r *worker.Run) error { return c.setup(r.Pod.Pod) },
+		Teardown: func(ctx context.Context, r *worker.Run) error {
+			return c.Remove(ctx, r.Pod.UID)
+		},
+	}
+}
+
+// Parent is the cgroup parent of the pod's sandbox as the CRI takes it: a path,
+// of slices with the systemd driver.
+func (c *Cgroups) Parent(p *corev1.Pod) string {
+	name, err := podName(c.root, QOS(p), p.UID)
+	if err != nil {
+		return "" // Setup has failed with this error
+	}
+	if c.cfg.Driver == Systemd {
+		slice, err := name.Systemd()
+		if err != nil {
+			return ""
+		}
+		return slice
+	}
+	return name.Cgroupfs()
+}
+
+func (c *Cgroups) setup(p *corev1.Pod) error {
+	if err := c.ensure(p); err != nil {
+		c.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedPodCgroup,
+			"unable to ensure pod container exists: %v", err)
+		return reason.Wrap(reason.FailedPodCgroup, err)
+	}
+	return nil
+}
+
+func (c *Cgroups) ensure(p *corev1.Pod) error {
+	class := QOS(p)
+	name, err := podName(c.root, class, p.UID)
+	if err != nil {
+		return err
+	}
+	t, err := c.levels(class)
+	if err != nil {
+		return err
+	}
+	if err := t.apply(name, ForPod(p, c.cfg.Options)); err != nil {
+		return err
+	}
+	c.notify(class)
+	return nil
+}
+
+// levels makes what stands above a pod of that class. It costs a few system
+// calls when it is there already.
+func (c *Cgroups) levels(class corev1.PodQOSClass) (*tree, error) {
+	t, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made && t.complete(level(c.root, class)) {
+		return t, nil
+	}
+	c.shares = burstableShares(c.cfg.Pods())
+	for _, l := range []struct {
+		class  corev1.PodQOSClass
+		limits Limits
+	}{
+		{corev1.PodQOSGuaranteed, nodeLimits(c.cfg.Usable)},
+		{corev1.PodQOSBurstable, Limits{Shares: c.shares}},
+		{corev1.PodQOSBestEffort, Limits{Shares: minShares}},
+	} {
+		if err := t.apply(level(c.root, l.class), l.limits); err != nil {
+			return nil, err
+		}
+	}
+	c.made = true
+	return t, nil
+}
+
+func (c *Cgroups) open() (*tree, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tree == nil {
+		t, err := openTree(c.cfg.Driver, c.cfg.Log)
+		if err != nil {
+			return nil, err
+		}
+		c.tree = t
+	}
+	return c.tree, nil
+}
+
+// Remove ends what still runs in the cgroup of a pod, of whatever class it was,
+// and removes it. A pod that has none is no error.
+func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
+	t, err := c.open()
+	if err != nil {
+		return err
+	}
+	for _, class := range classes {
+		name, err := podName(c.root, class, uid)
+		if err != nil {
+			return err
+		}
+		if !t.exists(name) {
+			continue
+		}
+		if err := t.kill(ctx, name); err != nil {
+			return fmt.Errorf("empty the pod's cgroup: %w", err)
+		}
+		if err := t.remove(name); err != nil {
+			return err
+		}
+		c.notify(class)
+	}
+	return nil
+}
+
+// Orphans lists the pods that have a cgroup and are not known.
+func (c *Cgroups) Orphans(known func(types.UID) bool) ([]types.UID, error) {
+	t, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	var orphans []types.UID
+	var errs []error
+	for _, class := range classes {
+		children, err := t.children(level(c.root, class))
+		errs = append(errs, err)
+		for _, dir := range children {
+			if uid, ok := podUID(path.Base(dir), c.cfg.Driver); ok && !known(uid) {
+				orphans = append(orphans, uid)
+			}
+		}
+	}
+	return orphans, errors.Join(errs...)
+}
+
+func (c *Cgroups) notify(class corev1.PodQOSClass) {
+	if class != corev1.PodQOSBurstable {
+		return
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,196 @@
+package cgroup
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// Bounds of cpu.shares, Documentation/admin-guide/cgroup-v1 of the kernel.
+const (
+	minShares = 2
+	maxShares = 262144
+)
+
+// minQuota is the smallest cpu.cfs_quota_us that the kernel takes.
+const minQuota = 1000
+
+// Options are what the node says about all its pods.
+type Options struct {
+	// CFSQuota turns CPU limits into a quota. Without it they have no effect.
+	CFSQuota bool
+	// CFSPeriod is the quota's period, 1 ms to 1 s. Default 100 ms.
+	CFSPeriod time.Duration
+	// PidsLimit is the most processes and threads of a pod; 0 and less: no bound.
+	PidsLimit int64
+}
+
+// Limits of one cgroup. A zero field is left as the kernel made it.
+type Limits struct {
+	// Shares is the CPU time relative to siblings, 2 to 262144.
+	Shares uint64
+	// Quota is the CPU time in µs per Period; -1 is no bound.
+	Quota int64
+	// Period in µs.
+	Period uint64
+	// Memory in bytes.
+	Memory int64
+	// Pids is the number of processes and threads.
+	Pids int64
+	// HugePages is bytes by page size in bytes. nil sets nothing; otherwise a
+	// size that is missing gets none.
+	HugePages map[int64]int64
+}
+
+// ForPod decides the limits of a pod's cgroup.
+//
+// Shares follow the requests, quota and memory the limits, of the pod as a
+// whole: KEP-753 for init containers and sidecars, KEP-2837 for pod-level
+// resources, overhead included. A Burstable pod is bounded only where each of
+// its containers is, or the pod itself.
+func ForPod(p *corev1.Pod, o Options) Limits {
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
+	l := Limits{Shares: minShares, Pids: max(0, o.PidsLimit), HugePages: map[int64]int64{}}
+	for name, q := range requests {
+		if size, ok := hugePageSize(name); ok {
+			l.HugePages[size] = q.Value()
+		}
+	}
+	class := QOS(p)
+	if class == corev1.PodQOSBestEffort {
+		return l
+	}
+	l.Shares = shares(requests.Cpu().MilliValue())
+	if class == corev1.PodQOSGuaranteed || bounded(p, corev1.ResourceCPU) {
+		period := o.CFSPeriod
+		if period == 0 {
+			period = 100 * time.Millisecond
+		}
+		l.Period = uint64(period.Microseconds())
+		l.Quota = -1
+		if o.CFSQuota {
+			l.Quota = max(minQuota, limits.Cpu().MilliValue()*period.Microseconds()/1000)
+		}
+	}
+	if class == corev1.PodQOSGuaranteed || bounded(p, corev1.ResourceMemory) {
+		l.Memory = limits.Memory().Value()
+	}
+	return l
+}
+
+// bounded says whether the pod has a limit for a resource: its own, or one on
+// each of its containers.
+func bounded(p *corev1.Pod, name corev1.ResourceName) bool {
+	if p.Spec.Resources != nil {
+		if q := p.Spec.Resources.Limits[name]; !q.IsZero() {
+			return true
+		}
+	}
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range list {
+			if q := list[i].Resources.Limits[name]; q.IsZero() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// shares turns CPU in thousandths into cpu.shares: 1024 for one CPU.
+func shares(milli int64) uint64 {
+	return uint64(min(max(milli*1024/1000, minShares), maxShares))
+}
+
+// hugePageSize is the page size in bytes of a resource such as hugepages-2Mi.
+func hugePageSize(name corev1.ResourceName) (int64, bool) {
+	prefix := corev1.ResourceHugePagesPrefix
+	if len(name) <= len(prefix) || string(name[:len(prefix)]) != prefix {
+		return 0, false
+	}
+	q, err := resource.ParseQuantity(string(name[len(prefix):]))
+	return q.Value(), err == nil
+}
+
+// QOS is the pod's quality-of-service class. Pod-level resources, when set,
+// decide alone (KEP-2837); otherwise all containers but ephemeral ones do.
+func QOS(p *corev1.Pod) corev1.PodQOSClass {
+	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
+	guaranteed := true
+	add := func(r corev1.ResourceRequirements) {
+		sumUp(requests, r.Requests)
+		if sumUp(limits, r.Limits) < 2 {
+			guaranteed = false
+		}
+	}
+	if p.Spec.Resources != nil {
+		sumUp(requests, p.Spec.Resources.Requests)
+		if len(p.Spec.Resources.Limits) > 0 && sumUp(limits, p.Spec.Resources.Limits) < 2 {
+			guaranteed = false
+		}
+	} else {
+		for i := range p.Spec.Containers {
+			add(p.Spec.Containers[i].Resources)
+		}
+		for i := range p.Spec.InitContainers {
+			add(p.Spec.InitContainers[i].Resources)
+		}
+	}
+	if len(requests) == 0 && len(limits) == 0 {
+		return corev1.PodQOSBestEffort
+	}
+	if !guaranteed || len(requests) != len(limits) {
+		return corev1.PodQOSBurstable
+	}
+	for name, q := range requests {
+		if limit, ok := limits[name]; !ok || limit.Cmp(q) != 0 {
+			return corev1.PodQOSBurstable
+		}
+	}
+	return corev1.PodQOSGuaranteed
+}
+
+// sumUp adds the CPU and memory of list to total and returns how many of the
+// two it had.
+func sumUp(total, list corev1.ResourceList) int {
+	had := 0
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		q, ok := list[name]
+		if !ok || q.Sign() <= 0 {
+			continue
+		}
+		had++
+		sum := total[name]
+		sum.Add(q)
+		total[name] = sum
+	}
+	return had
+}
+
+// burstableShares are the shares of the cgroup of all Burstable pods: what they
+// request together. Pods that ended ask for nothing.
+func burstableShares(pods []*corev1.Pod) uint64 {
+	var milli int64
+	for _, p := range pods {
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		if !ended && QOS(p) == corev1.PodQOSBurstable {
+			requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+			milli += requests.Cpu().MilliValue()
+		}
+	}
+	return shares(milli)
+}
+
+// nodeLimits bound the cgroup of all pods by what the node gives them.
+func nodeLimits(usable corev1.ResourceList) Limits {
+	var l Limits
+	if q, ok := usable[corev1.ResourceCPU]; ok {
+		l.Shares = shares(q.MilliValue())
+	}
+	if q, ok := usable[corev1.ResourceMemory]; ok {
+		l.Memory = q.Value()
+	}
+	return l
+}

@@ -1,0 +1,279 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/cgroups"
+	cgfs "github.com/opencontainers/cgroups/fs"
+	"github.com/opencontainers/cgroups/fs2"
+	"github.com/opencontainers/cgroups/manager"
+	"golang.org/x/sys/unix"
+)
+
+// Driver says who makes the cgroups: the agent, by writing to the file system,
+// or systemd, asked over D-Bus. It has to be the runtime's own.
+type Driver string
+
+const (
+	Cgroupfs Driver = "cgroupfs"
+	Systemd  Driver = "systemd"
+)
+
+// unifiedMount is where cgroup version 2 is mounted, on a host that has
+// nothing else.
+const unifiedMount = "/sys/fs/cgroup"
+
+// tree is the cgroup file system of this host.
+type tree struct {
+	driver  Driver
+	unified bool // version 2 only
+	// roots are the mount points by controller; on version 2 there is one, "".
+	roots       map[string]string
+	controllers map[string]bool
+}
+
+// openTree finds out what the host has.
+func openTree(driver Driver, log *slog.Logger) (*tree, error) {
+	t := &tree{driver: driver, unified: cgroups.IsCgroup2UnifiedMode(), controllers: map[string]bool{}}
+	if t.unified {
+		t.roots = map[string]string{"": unifiedMount}
+		available, err := cgroups.ReadFile(unifiedMount, "cgroup.controllers")
+		if err != nil {
+			return nil, fmt.Errorf("read the controllers of cgroup version 2: %w", err)
+		}
+		for c := range strings.FieldsSeq(available) {
+			t.controllers[c] = true
+		}
+	} else {
+		m, err := cgfs.NewManager(&cgroups.Cgroup{Path: "/", Resources: &cgroups.Resources{SkipDevices: true}}, nil)
+		if err != nil {
+			return nil, fmt.Errorf("find the mounts of cgroup version 1: %w", err)
+		}
+		t.roots = m.GetPaths()
+		for c, dir := range t.roots {
+			if err := unix.Access(dir, unix.W_OK); err != nil {
+				log.Warn("This cgroup controller cannot be written to: it is left out", "controller", c, "directory", dir, "err", err)
+				delete(t.roots, c)
+				continue
+			}
+			t.controllers[c] = true
+		}
+		if len(t.roots) == 0 {
+			return nil, errors.New("no cgroup controller is mounted that can be written to")
+		}
+	}
+	for _, c := range []string{"cpu", "memory", "pids", "hugetlb"} {
+		if !t.controllers[c] {
+			log.Warn("The host lacks a cgroup controller: its limits are not set for pods", "controller", c)
+		}
+	}
+	return t, nil
+}
+
+// paths are the directories of a cgroup, by controller.
+func (t *tree) paths(n Name) (map[string]string, error) {
+	below := n.Cgroupfs()
+	if t.driver == Systemd {
+		var err error
+		if below, err = n.Systemd(); err != nil {
+			return nil, fmt.Errorf("name the slice: %w", err)
+		}
+	}
+	p := make(map[string]string, len(t.roots))
+	for c, root := range t.roots {
+		p[c] = filepath.Join(root, below)
+	}
+	return p, nil
+}
+
+func (t *tree) manager(n Name, r *cgroups.Resources) (cgroups.Manager, error) {
+	paths, err := t.paths(n)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case t.driver == Systemd:
+		slice, err := n.Systemd()
+		if err != nil {
+			return nil, fmt.Errorf("name the slice: %w", err)
+		}
+		parent := path.Base(path.Dir(slice))
+		if parent == "/" {
+			parent = "-.slice"
+		}
+		return manager.NewWithPaths(&cgroups.Cgroup{Name: path.Base(slice), Parent: parent, Systemd: true, Resources: r}, paths)
+	case t.unified:
+		return fs2.NewManager(&cgroups.Cgroup{Path: n.Cgroupfs(), Resources: r}, paths[""])
+	}
+	return cgfs.NewManager(&cgroups.Cgroup{Path: n.Cgroupfs(), Resources: r}, paths)
+}
+
+// exists says whether the cgroup is there, in any controller.
+func (t *tree) exists(n Name) bool {
+	paths, err := t.paths(n)
+	if err != nil {
+		return false
+	}
+	for _, dir := range paths {
+		if unix.Access(dir, unix.F_OK) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// complete says whether the cgroup is there, in all controllers that apply makes
+// it in: in devices nothing is set for a pod.
+func (t *tree) complete(n Name) bool {
+	paths, err := t.paths(n)
+	if err != nil {
+		return false
+	}
+	for controller, dir := range paths {
+		if controller != "devices" && unix.Access(dir, unix.F_OK) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// apply makes the cgroup if it is not there, and sets its limits.
+func (t *tree) apply(n Name, l Limits) error {
+	m, err := t.manager(n, t.resources(l))
+	if err != nil {
+		return fmt.Errorf("open cgroup %s: %w", n.Cgroupfs(), err)
+	}
+	if err := m.Apply(-1); err != nil {
+		return fmt.Errorf("make cgroup %s: %w", n.Cgroupfs(), err)
+	}
+	return t.set(n, l)
+}
+
+// set changes limits of a cgroup that is there.
+func (t *tree) set(n Name, l Limits) error {
+	r := t.resources(l)
+	m, err := t.manager(n, r)
+	if err != nil {
+		return fmt.Errorf("open cgroup %s: %w", n.Cgroupfs(), err)
+	}
+	if err := m.Set(r); err != nil {
+		return fmt.Errorf("set limits of cgroup %s: %w", n.Cgroupfs(), err)
+	}
+	return nil
+}
+
+// resources are the limits in the library's words, for the controllers the host
+// has.
+func (t *tree) resources(l Limits) *cgroups.Resources {
+	r := &cgroups.Resources{SkipDevices: true, SkipFreezeOnSet: true}
+	if t.controllers["cpu"] {
+		r.CpuQuota, r.CpuPeriod = l.Quota, l.Period
+		if t.unified {
+			r.CpuWeight = cgroups.ConvertCPUSharesToCgroupV2Value(l.Shares)
+		} else {
+			r.CpuShares = l.Shares
+		}
+	}
+	if t.controllers["memory"] {
+		r.Memory = l.Memory
+	}
+	if t.controllers["pids"] && l.Pids > 0 {
+		r.PidsLimit = &l.Pids
+	}
+	if t.controllers["hugetlb"] && l.HugePages != nil {
+		r.HugetlbLimit = hugePages(l.HugePages, cgroups.HugePageSizes())
+	}
+	return r
+}
+
+// hugePages bounds every page size of the host, named as hugetlb names them.
+func hugePages(limits map[int64]int64, host []string) []*cgroups.HugepageLimit {
+	byName := map[string]int64{}
+	for size, limit := range limits {
+		byName[hugetlbSize(size)] = limit
+	}
+	all := make([]*cgroups.HugepageLimit, 0, len(host))
+	for _, name := range slices.Sorted(slices.Values(host)) {
+		all = append(all, &cgroups.HugepageLimit{Pagesize: name, Limit: uint64(byName[name])})
+	}
+	return all
+}
+
+// hugetlbSize is a page size as in hugetlb.2MB.max.
+func hugetlbSize(size int64) string {
+	for _, u := range []struct {
+		shift int
+		unit  string
+	}{{30, "GB"}, {20, "MB"}} {
+		if size>>u.shift > 0 {
+			return fmt.Sprintf("%d%s", size>>u.shift, u.unit)
+		}
+	}
+	return fmt.Sprintf("%dKB", size>>10)
+}
+
+// remove destroys a cgroup in which nothing runs.
+func (t *tree) remove(n Name) error {
+	m, err := t.manager(n, t.resources(Limits{}))
+	if err != nil {
+		return fmt.Errorf("open cgroup %s: %w", n.Cgroupfs(), err)
+	}
+	if err := m.Destroy(); err != nil {
+		return fmt.Errorf("remove cgroup %s: %w", n.Cgroupfs(), err)
+	}
+	return nil
+}
+
+// pids are the processes in a cgroup and below it.
+func (t *tree) pids(n Name) ([]int, error) {
+	paths, err := t.paths(n)
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]bool{}
+	for _, dir := range paths {
+		pids, err := cgroups.GetAllPids(dir)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list processes of cgroup %s: %w", dir, err)
+		}
+		for _, pid := range pids {
+			if pid > 0 { // 0: of another PID namespace
+				found[pid] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// children are the names of the directories below a cgroup, in any controller.
+func (t *tree) children(n Name) ([]string, error) {
+	paths, err := t.paths(n)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for _, dir := range paths {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("list cgroups: %w", err)
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				found[e.Name()] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
