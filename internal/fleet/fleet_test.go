@@ -1,0 +1,183 @@
+package fleet
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/plan"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/store"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// node has room for one pod at a time.
+type node struct {
+	fleet         *Fleet
+	desired       *store.Table[types.UID, *pod.Pod]
+	observed      *store.Table[types.UID, *pod.Observed]
+	desiredSynced chan struct{}
+	mu            sync.Mutex
+	log           []string
+}
+
+func (n *node) say(what string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.log = append(n.log, what)
+}
+
+func (n *node) said() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.log)
+}
+
+func (n *node) admit(p *pod.Pod, others []Other) Verdict {
+	switch {
+	case p.Labels["bad"] != "":
+		return Verdict{Reject: true, Reason: "NodeAffinity", Message: "never here"}
+	case len(others) > 0:
+		return Verdict{Reason: "waiting for " + others[0].Pod.Name}
+	}
+	return Verdict{Admit: true}
+}
+
+func run(t *testing.T, body func(*testing.T, *node)) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{desired: store.New[types.UID, *pod.Pod](), observed: store.New[types.UID, *pod.Observed](), desiredSynced: make(chan struct{})}
+		synced := make(chan struct{})
+		close(synced)
+		slow := worker.Step{Name: "step",
+			Setup: func(_ context.Context, r *worker.Run) error { n.say("+" + r.Pod.Name); return nil },
+			Teardown: func(_ context.Context, r *worker.Run) error {
+				time.Sleep(time.Second)
+				n.say("-" + r.Pod.Name)
+				n.observed.Delete(r.Pod.UID)
+				return nil
+			}}
+		act := slow
+		act.Name, act.Phase, act.Setup = "act", worker.Act, nil
+		n.fleet = New(Options{
+			Desired: n.desired, Observed: n.observed, DesiredSynced: n.desiredSynced, ObservedSynced: synced,
+			Leftovers: func() ([]types.UID, error) { return []types.UID{"left"}, nil },
+			Admit:     n.admit, Changed: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Worker: worker.Options{
+				Steps:    []worker.Step{slow, act},
+				Observed: func(uid types.UID) *pod.Observed { o, _ := n.observed.Get(uid); return o },
+				Refresh:  func(context.Context, types.UID) error { return nil },
+				Probes:   func(types.UID) map[string]plan.Probes { return nil },
+				Hash:     func(*corev1.Pod) map[string]string { return nil },
+				Trace:    func(ctx context.Context, _ types.UID) context.Context { return ctx },
+				Now:      time.Now, Log: slog.New(slog.DiscardHandler),
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- n.fleet.Run(ctx) }()
+		body(t, n)
+		cancel()
+		<-done
+	})
+}
+
+func (n *node) want(name string, labels map[string]string) {
+	n.desired.Put(types.UID(name), &pod.Pod{Seen: time.Now(), Pod: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: labels}}})
+	synctest.Wait()
+	time.Sleep(time.Millisecond) // the next pod is younger
+}
+
+func (n *node) verdict(name string) Verdict {
+	m, _ := n.fleet.Member(types.UID(name))
+	return m.Verdict
+}
+
+func TestNotYetUntilTheOtherHasEnded(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.want("a", nil)
+		n.want("b", nil)
+		if diff := cmp.Diff(Verdict{Reason: "waiting for a"}, n.verdict("b")); diff != "" {
+			t.Errorf("b's verdict (-want +got):\n%s", diff)
+		}
+		n.desired.Delete("a")
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"+a", "-a", "-a", "+b"}, n.said()); diff != "" {
+			t.Errorf("the node's life (-want +got):\n%s", diff)
+		}
+		if _, ok := n.fleet.Member("a"); ok {
+			t.Error("a is still a member")
+		}
+	})
+}
+
+func TestRejectedUntilItsManifestChanges(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.want("a", map[string]string{"bad": "yes"})
+		if diff := cmp.Diff(Verdict{Reject: true, Reason: "NodeAffinity", Message: "never here"}, n.verdict("a")); diff != "" {
+			t.Errorf("verdict (-want +got):\n%s", diff)
+		}
+		n.want("a", nil)
+		if !n.verdict("a").Admit {
+			t.Error("the mended pod was not admitted")
+		}
+	})
+}
+
+func TestOrderOfAdmission(t *testing.T) {
+	at := func(name string, minute int, priority int32) *pod.Pod {
+		return &pod.Pod{Seen: time.Unix(int64(60*minute), 0), Pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Priority: &priority}}}
+	}
+	pods := []*pod.Pod{at("young", 3, 0), at("old-b", 1, 0), at("old-a", 1, 0), at("important", 5, 1000), at("runs", 9, 0)}
+	slices.SortFunc(pods, func(a, b *pod.Pod) int { return compare(a, a.Name == "runs", b, b.Name == "runs") })
+	var names []string
+	for _, p := range pods {
+		names = append(names, p.Name)
+	}
+	if diff := cmp.Diff([]string{"runs", "important", "old-a", "old-b", "young"}, names); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+// What the runtime shows and nobody wants is ended, but only once all sources
+// have been heard.
+func TestOrphansEndWhenTheSourcesAreKnown(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.observed.Put("lost", &pod.Observed{UID: "lost", Name: "lost"})
+		time.Sleep(time.Minute)
+		if _, ok := n.fleet.Member("lost"); ok {
+			t.Fatal("ended before the sources were read")
+		}
+		close(n.desiredSynced)
+		time.Sleep(time.Minute)
+		said := n.said()
+		slices.Sort(said)
+		if diff := cmp.Diff([]string{"-left", "-left", "-lost", "-lost"}, said); diff != "" {
+			t.Errorf("the node's life (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A pod that is wanted again while it ends begins anew when nothing of it is left.
+func TestWantedAgainWhileItEnds(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.want("a", nil)
+		n.desired.Delete("a")
+		synctest.Wait()
+		n.want("a", nil)
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"+a", "-a", "-a", "+a"}, n.said()); diff != "" {
+			t.Errorf("the node's life (-want +got):\n%s", diff)
+		}
+	})
+}
