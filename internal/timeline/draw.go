@@ -1,0 +1,363 @@
+package timeline
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// DrawOptions configure Draw.
+type DrawOptions struct {
+	// Color marks kinds and failures with ANSI colors.
+	Color bool
+	// Depth is how many levels below the root are drawn; 0 draws all. A row whose
+	// children are left out says how many there are.
+	Depth int
+}
+
+// shortWait is how long a wait must be to get a row: what was there already was not waited for.
+const shortWait = 500 * time.Microsecond
+
+// The columns besides name and bar.
+const (
+	timeWidth = 8                   // of a start and of a duration
+	gaps      = 2 + 2*timeWidth + 2 // mark, times and the spaces between them
+	minBar    = 10
+	minName   = 12
+)
+
+// row is one span as it is drawn.
+type row struct {
+	span   *Span
+	level  int
+	label  string
+	hidden int    // spans below it that are left out
+	err    string // to be said below the row
+}
+
+// Draw writes a timeline as a waterfall of width columns (at least 40): one row
+// per span with its start, its duration and a bar to scale. Errors are those of w.
+func Draw(w io.Writer, t Timeline, width int, o DrawOptions) error {
+	width = max(width, 40)
+	out := bufio.NewWriter(w)
+	fmt.Fprintln(out, clip(headline(&t), width))
+	fmt.Fprintf(out, "%s\n\n", clip(fmt.Sprintf("%s, %s, uid %s", printable(t.What),
+		t.Start.UTC().Format("2006-01-02 15:04:05.000 MST"), printable(string(t.UID))), width))
+
+	c := canvas{out: out, color: o.Color, width: width, from: t.Start, to: end(&t)}
+	rows := rows(&t, o.Depth)
+	c.layout(rows)
+	c.axis()
+	for _, r := range rows {
+		c.row(r)
+	}
+	if t.Dropped > 0 {
+		fmt.Fprintf(out, "%d earlier spans are left out\n", t.Dropped)
+	}
+	return out.Flush()
+}
+
+// headline says what became of the pod.
+func headline(t *Timeline) string {
+	took := short(end(t).Sub(t.Start))
+	state := ""
+	switch t.State() {
+	case StateReady:
+		state = "ready after " + took
+	case StateFailed:
+		state = fmt.Sprintf("failed after %s: %s", took, printable(cmp.Or(t.Reason, t.Err)))
+	case StateOpen:
+		state = "not ready yet, " + took + " so far"
+	case StateInterrupted:
+		state = "interrupted after " + took + " by the agent's end"
+	}
+	return fmt.Sprintf("Pod %s/%s: %s", printable(t.Namespace), printable(t.Name), state)
+}
+
+// end is the right edge of the drawing.
+func end(t *Timeline) time.Time {
+	if t.End.IsZero() {
+		return t.Read
+	}
+	return t.End
+}
+
+// rows puts the spans in the order of the tree.
+func rows(t *Timeline, depth int) []row {
+	if len(t.Spans) == 0 {
+		return nil
+	}
+	root := &t.Spans[0]
+	known := map[string]bool{}
+	for i := range t.Spans {
+		known[t.Spans[i].ID] = true
+	}
+	children := map[string][]*Span{}
+	for i := range t.Spans[1:] {
+		s := &t.Spans[1+i]
+		if s.Kind == KindWait && !s.End.IsZero() && s.End.Sub(s.Start) < shortWait {
+			continue
+		}
+		parent := s.Parent
+		if !known[parent] {
+			parent = root.ID // what was between was dropped
+		}
+		children[parent] = append(children[parent], s)
+	}
+	var all []row
+	var walk func(s *Span, level int)
+	walk = func(s *Span, level int) {
+		below := children[s.ID]
+		slices.SortStableFunc(below, func(a, b *Span) int { return cmp.Compare(a.Start.UnixNano(), b.Start.UnixNano()) })
+		r := row{span: s, level: level, label: label(s), err: ownError(s, below)}
+		if depth > 0 && level >= depth {
+			r.hidden = count(below, children)
+			r.err = problem(s)
+			all = append(all, r)
+			return
+		}
+		all = append(all, r)
+		for _, child := range below {
+			walk(child, level+1)
+		}
+	}
+	walk(root, 0)
+	return all
+}
+
+// count is how many spans there are in the trees below.
+func count(below []*Span, children map[string][]*Span) int {
+	n := len(below)
+	for _, s := range below {
+		n += count(children[s.ID], children)
+	}
+	return n
+}
+
+func label(s *Span) string {
+	name := printable(s.Name)
+	if s.Kind == KindWait {
+		return "waited for " + name
+	}
+	return name
+}
+
+// ownError is what a span's error says beyond the one below it: an error is
+// wrapped on its way up, and read where it began.
+func ownError(s *Span, below []*Span) string {
+	for _, child := range below {
+		if child.Err == "" || !strings.Contains(s.Err, child.Err) {
+			continue
+		}
+		if child.Reason == "" {
+			return s.Reason
+		}
+		return ""
+	}
+	return problem(s)
+}
+
+func problem(s *Span) string {
+	if s.Reason == "" || s.Err == "" {
+		return s.Reason + s.Err
+	}
+	return s.Reason + ": " + s.Err
+}
+
+// canvas draws rows.
+type canvas struct {
+	out      *bufio.Writer
+	color    bool
+	width    int
+	name     int // width of the names
+	bar      int // width of the bars, 0 for none
+	from, to time.Time
+}
+
+// layout shares the width between names and bars.
+func (c *canvas) layout(rows []row) {
+	longest := minName
+	for _, r := range rows {
+		longest = max(longest, utf8.RuneCountInString(r.text()))
+	}
+	c.name = min(longest, max(minName, c.width*9/20))
+	c.bar = c.width - c.name - gaps - 1
+	if c.bar < minBar {
+		c.name, c.bar = min(longest, c.width-gaps), 0
+	}
+}
+
+// text is the row's name column.
+func (r row) text() string {
+	text := strings.Repeat("  ", r.level) + r.label
+	if r.hidden > 0 {
+		text += fmt.Sprintf(" (+%d)", r.hidden)
+	}
+	return text
+}
+
+// axis draws the ends of the scale above the bars.
+func (c *canvas) axis() {
+	total := short(c.to.Sub(c.from))
+	head := fmt.Sprintf("%s   %*s %*s", pad("", c.name), timeWidth, "start", timeWidth, "took")
+	if c.bar > 0 {
+		head += " 0" + fmt.Sprintf("%*s", c.bar-1, total)
+	}
+	fmt.Fprintln(c.out, head)
+}
+
+func (c *canvas) row(r row) {
+	s := r.span
+	mark := " "
+	if s.Err != "" || s.Reason != "" {
+		mark = "✗"
+	}
+	stop, took := s.End, ""
+	if stop.IsZero() {
+		stop = c.to
+		took = short(stop.Sub(s.Start)) + "+"
+	} else {
+		took = short(stop.Sub(s.Start))
+	}
+	text := fmt.Sprintf("%s %s %*s %*s", pad(clip(r.text(), c.name), c.name), c.paint(s, mark),
+		timeWidth, short(s.Start.Sub(c.from)), timeWidth, took)
+	if c.bar > 0 {
+		indent, blocks := bar(s.Start.Sub(c.from), stop.Sub(c.from), c.to.Sub(c.from), c.bar, filling(s))
+		text += " " + strings.Repeat(" ", indent) + c.paint(s, blocks)
+	}
+	fmt.Fprintln(c.out, strings.TrimRight(text, " "))
+	if r.err != "" {
+		indent := strings.Repeat("  ", r.level+1)
+		for _, line := range wrap(printable(r.err), max(c.width-len(indent), minName)) {
+			fmt.Fprintln(c.out, indent+c.paint(s, line))
+		}
+	}
+}
+
+// paint colors a text by what the span is.
+func (c *canvas) paint(s *Span, text string) string {
+	if !c.color || strings.TrimSpace(text) == "" {
+		return text
+	}
+	code := "32" // green
+	switch {
+	case s.Err != "" || s.Reason != "":
+		code = "31" // red
+	case s.Kind == KindWait:
+		code = "90" // gray
+	case s.Kind == KindCRI:
+		code = "36" // cyan
+	case s.Kind == KindImage:
+		code = "35" // magenta
+	case s.Kind == KindHook:
+		code = "34" // blue
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// filling is the character of a whole cell: solid work, light waits, medium for what
+// has not ended.
+func filling(s *Span) string {
+	switch {
+	case s.Kind == KindWait:
+		return "░"
+	case s.End.IsZero():
+		return "▒"
+	}
+	return "█"
+}
+
+// bar is a bar of width cells for the time from..to of total: the empty cells before it, and
+// its blocks, at least one. Its end is exact to an eighth of a cell where it is
+// solid; one that goes on beyond total ends with an arrow.
+func bar(from, to, total time.Duration, width int, fill string) (indent int, blocks string) {
+	eighths := func(d time.Duration) int {
+		if total <= 0 {
+			return 0
+		}
+		return int(float64(min(max(d, 0), total)) / float64(total) * float64(8*width))
+	}
+	indent = min(eighths(from)/8, width-1)
+	length := max(eighths(to)-8*indent, 1)
+	if fill == "█" {
+		blocks = strings.Repeat(fill, length/8)
+		if rest := length % 8; rest > 0 {
+			blocks += string([]rune("▏▎▍▌▋▊▉")[rest-1])
+		}
+	} else {
+		blocks = strings.Repeat(fill, (length+7)/8)
+	}
+	if to > total {
+		blocks = strings.Repeat(fill, width-indent-1) + "▶"
+	}
+	return indent, blocks
+}
+
+// short writes a duration in at most timeWidth characters.
+func short(d time.Duration) string {
+	ms := float64(d) / float64(time.Millisecond)
+	switch {
+	case d < 0:
+		return "0 ms"
+	case ms < 1:
+		return fmt.Sprintf("%.2f ms", ms)
+	case ms < 10:
+		return fmt.Sprintf("%.1f ms", ms)
+	case ms < 1000:
+		return fmt.Sprintf("%.0f ms", ms)
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// printable makes a text safe for a terminal and for one line.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+}
+
+// wrap breaks a text into lines of up to width columns, between words where it can.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := []rune{}
+	for word := range strings.FieldsSeq(text) {
+		next := []rune(word)
+		if len(line) > 0 && len(line)+1+len(next) > width {
+			lines = append(lines, string(line))
+			line = line[:0]
+		}
+		if len(line) > 0 {
+			line = append(line, ' ')
+		}
+		for line = append(line, next...); len(line) > width; line = line[width:] {
+			lines = append(lines, string(line[:width]))
+		}
+	}
+	return append(lines, string(line))
+}
+
+// clip cuts a text to width columns.
+func clip(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:max(width-1, 0)]) + "…"
+}
+
+// pad fills a text up to width columns.
+func pad(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
+}
