@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -164,21 +165,34 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// exporter notes the sizes of batches; it fails or hangs when told to.
+// exporter notes the sizes of batches. It fails the first ones, or hangs.
 type exporter struct {
+	fail int
+	hang bool
+	down bool
+
+	mu      sync.Mutex
 	batches []int
-	err     error
-	hang    bool
-	down    bool
+}
+
+func (e *exporter) sizes() []int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.batches)
 }
 
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.batches = append(e.batches, len(spans))
-	if e.hang {
+	switch {
+	case e.hang:
 		<-ctx.Done()
 		return ctx.Err()
+	case len(e.batches) <= e.fail:
+		return errors.New("unavailable")
 	}
-	return e.err
+	return nil
 }
 
 func (e *exporter) Shutdown(context.Context) error {
@@ -208,8 +222,8 @@ func TestBatches(t *testing.T) {
 			synctest.Wait()
 		}
 		send(3)
-		if e.batches != nil {
-			t.Errorf("exported at once: %v", e.batches)
+		if sizes := e.sizes(); sizes != nil {
+			t.Errorf("exported at once: %v", sizes)
 		}
 		time.Sleep(batchDelay)
 		synctest.Wait()
@@ -225,7 +239,7 @@ func TestBatches(t *testing.T) {
 		if err := b.ForceFlush(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff([]int{3, batchSize, 2, 4}, e.batches); diff != "" {
+		if diff := cmp.Diff([]int{3, batchSize, 2, 4}, e.sizes()); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -234,15 +248,11 @@ func TestBatches(t *testing.T) {
 func TestCollectorFailsAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said logs
-		e := exporter{err: errors.New("unavailable")}
-		b := startBatcher(&e, said.logger())
-		for range 3 {
+		b := startBatcher(&exporter{fail: 3}, said.logger())
+		for range 4 {
 			b.OnEnd(sampledSpans(1)[0])
 			time.Sleep(time.Minute)
 		}
-		e.err = nil
-		b.OnEnd(sampledSpans(1)[0])
-		time.Sleep(time.Minute)
 		if err := b.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
