@@ -1,0 +1,324 @@
+package render
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-run/berth/internal/pod"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestConfig(t *testing.T) {
+	lowest := int64(-500)
+	// Each case is the container "app" of testdata/NAME.yaml.
+	cases := map[string]func(*Input){
+		"minimal":       func(*Input) {},
+		"env":           func(*Input) {},
+		"resource-refs": func(in *Input) { in.QOS = corev1.PodQOSBurstable },
+		"burstable": func(in *Input) {
+			in.QOS = corev1.PodQOSBurstable
+			in.Node.CFSQuota, in.Node.SwapController = true, true
+			in.Node.HugePages = []string{"2MB", "1GB"}
+		},
+		"guaranteed-v2": func(in *Input) {
+			in.QOS = corev1.PodQOSGuaranteed
+			in.Node.CgroupV2, in.Node.GroupOOMKill, in.Node.SwapController = true, true, true
+			in.Node.CFSQuota, in.Node.CFSPeriod = true, 50*time.Millisecond
+			in.Node.MinOOMScoreAdj = &lowest
+		},
+		"limited-swap": func(in *Input) {
+			in.QOS = corev1.PodQOSBurstable
+			in.Node.CgroupV2, in.Node.SwapController, in.Node.LimitedSwap = true, true, true
+			in.Node.SwapCapacity = 4 << 30
+		},
+		"sidecar":   func(in *Input) { in.QOS = corev1.PodQOSBurstable },
+		"pod-level": func(in *Input) { in.QOS, in.Node.CFSQuota = corev1.PodQOSBurstable, true },
+		"ephemeral": func(in *Input) { in.TargetID = "container-7" },
+		"host":      func(*Input) {},
+		"restricted": func(in *Input) {
+			in.Image.Uid = &runtimeapi.Int64Value{Value: 0}
+			in.Node.MaskedPaths = []string{"/sys/devices/system/cpu/cpu0/thermal_throttle"}
+		},
+		"profiles":           func(*Input) {},
+		"annotated-apparmor": func(in *Input) { in.Image.Uid, in.Image.Username = nil, "nobody" },
+		"mounts": func(in *Input) {
+			in.Volumes = []Volume{
+				{HostPath: "/pods/6b1e/volumes/data", Relabel: true}, {HostPath: "/srv/conf"},
+				{HostPath: "/srv/conf", ReadOnly: true}, {HostPath: "/srv/shared"},
+			}
+			in.HostsFile, in.TerminationLog = "/pods/6b1e/etc-hosts", "/pods/6b1e/containers/app/0"
+			in.Node.RecursiveReadOnly, in.Node.SELinux = true, true
+			in.Userns = &runtimeapi.UserNamespace{
+				Mode: runtimeapi.NamespaceMode_POD,
+				Uids: []*runtimeapi.IDMapping{{HostId: 65536, Length: 65536}},
+				Gids: []*runtimeapi.IDMapping{{HostId: 131072, Length: 65536}},
+			}
+		},
+		"lifecycle": func(in *Input) { in.RestartCount, in.Backoff = 3, 40*time.Second },
+	}
+	for name, edit := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := input(t, name)
+			edit(&in)
+			got, err := Config(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, filepath.Join("testdata", name+".golden"), got)
+		})
+	}
+}
+
+func input(t *testing.T, name string) Input {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(raw, p); err != nil {
+		t.Fatal(err)
+	}
+	c, ok := pod.FindContainer(p, "app")
+	if !ok {
+		t.Fatalf("%s.yaml has no container app", name)
+	}
+	return Input{
+		Pod: p, Container: c, QOS: corev1.PodQOSBestEffort,
+		Image:  &runtimeapi.Image{Id: "sha256:8b1e", Uid: &runtimeapi.Int64Value{Value: 65534}},
+		PodIPs: []string{"10.88.0.5", "fd00::5"},
+		Node: Node{
+			MemoryCapacity: 8 << 30,
+			Allocatable: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("3500m"), corev1.ResourceMemory: resource.MustParse("7Gi"),
+				corev1.ResourceEphemeralStorage: resource.MustParse("20Gi"),
+			},
+			HostIPs:     []string{"192.0.2.1", "2001:db8::1"},
+			SeccompRoot: "/var/lib/berth/seccomp",
+		},
+	}
+}
+
+// golden compares a configuration with a file, as YAML and with its variables
+// in clear.
+func golden(t *testing.T, file string, config *runtimeapi.ContainerConfig) {
+	t.Helper()
+	raw, err := protojson.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := map[string]any{}
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		t.Fatal(err)
+	}
+	if envs, ok := tree["envs"].([]any); ok {
+		for i, e := range envs {
+			kv := e.(map[string]any)
+			value, _ := kv["value"].(string)
+			text, err := base64.StdEncoding.DecodeString(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			envs[i] = kv["key"].(string) + "=" + string(text)
+		}
+	}
+	got, err := yaml.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v: run go test -update and read what it wrote", err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestConfigRefuses(t *testing.T) {
+	yes, no := true, false
+	root, user, tooLarge := int64(0), int64(7), int64(1<<40)
+	env := func(from corev1.EnvVarSource) func(*Input) {
+		return func(in *Input) { in.Container.Env = []corev1.EnvVar{{Name: "X", ValueFrom: &from}} }
+	}
+	field := func(path string) func(*Input) {
+		return env(corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}})
+	}
+	mount := func(m corev1.VolumeMount) func(*Input) {
+		m.Name, m.MountPath = "data", "/data"
+		return func(in *Input) {
+			in.Container.VolumeMounts, in.Volumes = []corev1.VolumeMount{m}, []Volume{{HostPath: "/srv"}}
+		}
+	}
+	security := func(sc corev1.SecurityContext) func(*Input) {
+		return func(in *Input) { in.Container.SecurityContext = &sc }
+	}
+	nonRoot := func(sc corev1.SecurityContext, image runtimeapi.Image) func(*Input) {
+		sc.RunAsNonRoot = &yes
+		return func(in *Input) { in.Container.SecurityContext, in.Image = &sc, &image }
+	}
+	enabled, bidirectional, odd := corev1.RecursiveReadOnlyEnabled, corev1.MountPropagationBidirectional, corev1.MountPropagationMode("Odd")
+	oddMode, oddGroups, signal := corev1.RecursiveReadOnlyMode("Odd"), corev1.SupplementalGroupsPolicy("Odd"), corev1.Signal("SIGODD")
+	climbing := "../../etc/passwd"
+	cases := []struct {
+		want string
+		edit func(*Input)
+	}{
+		{`container "app" has volumeDevices: block volumes`, func(in *Input) { in.Container.VolumeDevices = []corev1.VolumeDevice{{Name: "disk"}} }},
+		{`container "app" has the unknown stopSignal "SIGODD"`, func(in *Input) { in.Container.Lifecycle = &corev1.Lifecycle{StopSignal: &signal} }},
+		{`envFrom names ConfigMap "c"`, func(in *Input) {
+			in.Container.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}
+		}},
+		{`envFrom names Secret "s"`, func(in *Input) {
+			in.Container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
+		}},
+		{`environment variable "X": names ConfigMap "c"`, env(corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}})},
+		{`environment variable "X": names Secret "s"`, env(corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}})},
+		{`environment variable "X": names file "f" of volume "v"`, env(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{Path: "f", VolumeName: "v"}})},
+		{`environment variable "X": valueFrom names no source`, env(corev1.EnvVarSource{})},
+		{`unsupported fieldPath: metadata.labels`, field("metadata.labels")},
+		{`fieldPath "spec.x['y']" does not support subscript`, field("spec.x['y']")},
+		{`invalid key subscript in metadata.labels['a b']`, field("metadata.labels['a b']")},
+		{`unsupported pod version: v2`, env(corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v2", FieldPath: "metadata.name"}})},
+		{`unsupported container resource: limits.gpu`, env(corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.gpu"}})},
+		{`container gone not found`, env(corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: "gone", Resource: "limits.cpu"}})},
+		{`volume mount "data" has the invalid mountPropagation "Odd"`, mount(corev1.VolumeMount{MountPropagation: &odd})},
+		{`volume "data" requested recursive read-only mode, but it is not read-only`, mount(corev1.VolumeMount{RecursiveReadOnly: &enabled})},
+		{`but it is not compatible with propagation "Bidirectional"`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled, MountPropagation: &bidirectional})},
+		{`but it is not supported by the runtime`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled})},
+		{`unknown recursive read-only mode "Odd"`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &oddMode})},
+		{`container's runAsUser breaks non-root policy (pod: "web_default(6b1e)", container: app)`, nonRoot(corev1.SecurityContext{RunAsUser: &root}, runtimeapi.Image{})},
+		{`container has runAsNonRoot and image will run as root (pod: "web_default(6b1e)", container: app)`, nonRoot(corev1.SecurityContext{}, runtimeapi.Image{})},
+		{`image has non-numeric user (www), cannot verify user is non-root`, nonRoot(corev1.SecurityContext{}, runtimeapi.Image{Username: "www"})},
+		{`image has an invalid user id (1099511627776)`, nonRoot(corev1.SecurityContext{}, runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: tooLarge}})},
+		{`unknown seccomp profile type "Odd"`, security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Odd"}})},
+		{`localhostProfile must be set`, security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost}})},
+		{`localhostProfile "../../etc/passwd" must be a path below /var/lib/berth/seccomp`, security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &climbing}})},
+		{`missing localhost apparmor profile name`, security(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost}})},
+		{`unknown apparmor profile type: "Odd"`, security(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Odd"}})},
+		{`unsupported supplementalGroupsPolicy: Odd`, func(in *Input) {
+			in.Pod.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: &oddGroups}
+		}},
+		{"", nonRoot(corev1.SecurityContext{RunAsUser: &user}, runtimeapi.Image{})},
+		{"", security(corev1.SecurityContext{RunAsNonRoot: &no, RunAsUser: &root})},
+	}
+	for _, c := range cases {
+		in := input(t, "minimal")
+		c.edit(&in)
+		_, err := Config(in)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestSubPaths(t *testing.T) {
+	cases := []struct {
+		mount corev1.VolumeMount
+		want  string
+		fails string
+	}{
+		{corev1.VolumeMount{}, "", ""},
+		{corev1.VolumeMount{SubPath: "a/b"}, "a/b", ""},
+		{corev1.VolumeMount{SubPath: "$(POD)"}, "$(POD)", ""},
+		{corev1.VolumeMount{SubPathExpr: "logs/$(POD)/$$(x)"}, "logs/web/$(x)", ""},
+		{corev1.VolumeMount{SubPathExpr: "$(B)/$(A)/$(B)"}, "", "missing value for A, B"},
+		{corev1.VolumeMount{SubPathExpr: "$(EMPTY)"}, "", "missing value for EMPTY"},
+		{corev1.VolumeMount{SubPathExpr: "/$(POD)"}, "", `subPath "/web" of volume mount "data" must not be an absolute path`},
+		{corev1.VolumeMount{SubPath: "a/../../b"}, "", `subPath "a/../../b" of volume mount "data" must not contain '..'`},
+		{corev1.VolumeMount{SubPath: "a..b"}, "a..b", ""},
+	}
+	for _, c := range cases {
+		in := input(t, "minimal")
+		in.Container.Env = []corev1.EnvVar{
+			{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}, {Name: "EMPTY"},
+		}
+		c.mount.Name = "data"
+		in.Container.VolumeMounts = []corev1.VolumeMount{c.mount}
+		got, err := SubPaths(in)
+		switch {
+		case c.fails != "":
+			if err == nil || err.Error() != c.fails {
+				t.Errorf("%+v: error %v, want %q", c.mount, err, c.fails)
+			}
+		case err != nil || got[0] != c.want:
+			t.Errorf("%+v: %q, %v, want %q", c.mount, got, err, c.want)
+		}
+	}
+}
+
+func TestWantsHosts(t *testing.T) {
+	own := []corev1.VolumeMount{{MountPath: "/etc/hosts"}}
+	cases := []struct {
+		host   bool
+		mounts []corev1.VolumeMount
+		ips    []string
+		want   bool
+	}{
+		{ips: []string{"10.0.0.1"}, want: true},
+		{host: true, want: true},
+		{want: false},
+		{host: true, mounts: own, want: false},
+	}
+	for _, c := range cases {
+		p := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: c.host}}
+		if got := WantsHosts(p, pod.Container{Container: &corev1.Container{VolumeMounts: c.mounts}}, c.ips); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// The kubelet's own test keeps this value since v1.31.
+func TestHash(t *testing.T) {
+	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "test_container", Image: "foo/image:v1", Command: []string{"/bin/testcmd"}},
+	}}}
+	if diff := cmp.Diff(map[string]string{"test_container": "8e45cbd0"}, Hashes(p)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestShares(t *testing.T) {
+	for milli, want := range map[int64]int64{0: 2, 1: 2, 250: 256, 1000: 1024, 1 << 40: 262144} {
+		if got := shares(milli); got != want {
+			t.Errorf("shares(%d) = %d, want %d", milli, got, want)
+		}
+	}
+	for milli, want := range map[int64]int64{0: 0, 1: 1000, 250: 25000, 2000: 200000} {
+		if got := quota(milli, 100000); got != want {
+			t.Errorf("quota(%d) = %d, want %d", milli, got, want)
+		}
+	}
+}
+
+func FuzzExpand(f *testing.F) {
+	for _, s := range []string{"", "$", "$$", "$(A)", "$$(A)", "$(B", "x$(A)y$(B)$", "$($(A))"} {
+		f.Add(s)
+	}
+	unknown := func(string) (string, bool) { return "", false }
+	f.Fuzz(func(t *testing.T, s string) {
+		got := expand(s, unknown)
+		if !strings.Contains(s, "$$") && got != s || len(got) > len(s) {
+			t.Errorf("%q became %q", s, got)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package render
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/pod"
+)
+
+const (
+	minShares = 2
+	maxShares = 262144
+
+	defaultPeriod = 100 * time.Millisecond
+	minQuota      = int64(time.Millisecond / time.Microsecond)
+)
+
+func resources(in Input) *runtimeapi.LinuxContainerResources {
+	c, node := in.Container, in.Node
+	cpuLimit := limitOf(in, corev1.ResourceCPU)
+	request, requested := c.Resources.Requests[corev1.ResourceCPU]
+	if !requested {
+		request = cpuLimit
+	}
+	memory := limitOf(in, corev1.ResourceMemory)
+	r := &runtimeapi.LinuxContainerResources{
+		CpuShares:          shares(request.MilliValue()),
+		MemoryLimitInBytes: memory.Value(),
+		OomScoreAdj:        oomScoreAdj(in),
+		HugepageLimits:     hugePageLimits(in),
+	}
+	if node.CFSQuota {
+		period := node.CFSPeriod
+		if period == 0 {
+			period = defaultPeriod
+		}
+		r.CpuPeriod = period.Microseconds()
+		r.CpuQuota = quota(cpuLimit.MilliValue(), r.CpuPeriod)
+	}
+	unified := map[string]string{}
+	if node.CgroupV2 && node.GroupOOMKill {
+		unified["memory.oom.group"] = "1"
+	}
+	switch {
+	case !node.SwapController:
+	case node.CgroupV2:
+		unified["memory.swap.max"] = strconv.FormatInt(swap(in), 10)
+	default:
+		// Memory and swap together: none besides the memory.
+		r.MemorySwapLimitInBytes = r.MemoryLimitInBytes
+	}
+	if len(unified) > 0 {
+		r.Unified = unified
+	}
+	return r
+}
+
+// limitOf is the container's limit, else that of the pod (KEP-2837).
+func limitOf(in Input, name corev1.ResourceName) resource.Quantity {
+	q := in.Container.Resources.Limits[name]
+	if q.IsZero() && in.Pod.Spec.Resources != nil {
+		return in.Pod.Spec.Resources.Limits[name]
+	}
+	return q
+}
+
+// shares is the weight of CPU time for a request in thousandths of a CPU.
+func shares(milli int64) int64 {
+	return max(minShares, min(milli*1024/1000, maxShares))
+}
+
+// quota is the CPU time in microseconds per period; 0 is no limit.
+func quota(milli, period int64) int64 {
+	if milli == 0 {
+		return 0
+	}
+	return max(minQuota, milli*period/1000)
+}
+
+// swap is how much of the node's swap a container may use on cgroup v2
+// (KEP-2400): none, or its share of the node's memory applied to the swap.
+func swap(in Input) int64 {
+	requests, limits := in.Container.Resources.Requests, in.Container.Resources.Limits
+	request, limit := requests.Memory(), limits.Memory()
+	if !in.Node.LimitedSwap || in.Node.MemoryCapacity <= 0 || in.QOS != corev1.PodQOSBurstable || critical(in.Pod) ||
+		request.Cmp(*limit) == 0 || request.Value() > in.Node.MemoryCapacity {
+		return 0
+	}
+	return int64(float64(request.Value()) / float64(in.Node.MemoryCapacity) * float64(in.Node.SwapCapacity))
+}
+
+const (
+	nodeCritical    = "system-node-critical"
+	clusterCritical = "system-cluster-critical"
+	criticalFrom    = 2_000_000_000
+)
+
+// critical pods are static ones and those of the system's priority classes.
+func critical(p *corev1.Pod) bool {
+	switch pod.Source(p.Annotations[pod.AnnotationConfigSource]) {
+	case pod.SourceFile, pod.SourceURL:
+		return true
+	}
+	return p.Spec.PriorityClassName == nodeCritical || p.Spec.PriorityClassName == clusterCritical ||
+		p.Spec.Priority != nil && *p.Spec.Priority >= criticalFrom
+}
+
+const (
+	oomGuaranteed = -997
+	oomBestEffort = 1000
+)
+
+// oomScoreAdj is the kubelet's: who uses more memory than it asked for goes
+// first, and nobody Burstable before a BestEffort or after a Guaranteed
+// container. It is never lower than what the runtime can set.
+func oomScoreAdj(in Input) int64 {
+	adj := oomWanted(in)
+	if lowest := in.Node.MinOOMScoreAdj; lowest != nil {
+		adj = max(adj, *lowest)
+	}
+	return adj
+}
+
+func oomWanted(in Input) int64 {
+	switch {
+	case in.Pod.Spec.PriorityClassName == nodeCritical, in.QOS == corev1.PodQOSGuaranteed:
+		return oomGuaranteed
+	case in.QOS == corev1.PodQOSBestEffort, in.Node.MemoryCapacity <= 0:
+		return oomBestEffort
+	}
+	request := in.Container.Resources.Requests.Memory().Value()
+	if in.Container.Kind == pod.Sidecar {
+		// It lives at least as long as the smallest app container.
+		smallest := in.Pod.Spec.Containers[0].Resources.Requests.Memory().Value()
+		for _, c := range in.Pod.Spec.Containers[1:] {
+			smallest = min(smallest, c.Resources.Requests.Memory().Value())
+		}
+		request = max(request, smallest)
+	}
+	request += unassigned(in.Pod)
+	return max(1000+oomGuaranteed, min(1000-1000*request/in.Node.MemoryCapacity, oomBestEffort-1))
+}
+
+// unassigned is each container's part of the memory that the pod requests
+// beyond what its containers do (KEP-2837).
+func unassigned(p *corev1.Pod) int64 {
+	if !resourcehelper.IsPodLevelRequestsSet(p) || p.Spec.Resources.Requests.Memory().IsZero() {
+		return 0
+	}
+	containers := resourcehelper.AggregateContainerRequests(p, resourcehelper.PodResourcesOptions{})
+	rest := p.Spec.Resources.Requests.Memory().Value() - containers.Memory().Value()
+	return rest / int64(len(p.Spec.Containers)+len(p.Spec.InitContainers))
+}
+
+// hugePageLimits limits every page size of the machine: to what the container,
+// else the pod, asks for, else to none.
+func hugePageLimits(in Input) []*runtimeapi.HugepageLimit {
+	var list []*runtimeapi.HugepageLimit
+	for _, size := range in.Node.HugePages {
+		list = append(list, &runtimeapi.HugepageLimit{PageSize: size})
+	}
+	apply := func(limits corev1.ResourceList) {
+		for name, q := range limits {
+			size, ok := pageSize(name)
+			for _, l := range list {
+				if ok && l.PageSize == size {
+					l.Limit = uint64(q.Value())
+				}
+			}
+		}
+	}
+	if in.Pod.Spec.Resources != nil {
+		apply(in.Pod.Spec.Resources.Limits)
+	}
+	apply(in.Container.Resources.Limits)
+	return list
+}
+
+// pageSize turns hugepages-2Mi into the hugetlb controller's 2MB.
+func pageSize(name corev1.ResourceName) (string, bool) {
+	text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
+	if !ok {
+		return "", false
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return "", false
+	}
+	size, units := q.Value(), []string{"B", "KB", "MB", "GB", "TB", "PB"}
+	for len(units) > 1 && size != 0 && size%1024 == 0 {
+		size, units = size/1024, units[1:]
+	}
+	return fmt.Sprintf("%d%s", size, units[0]), true
+}
