@@ -1,0 +1,52 @@
+package image
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// Step pulls what a pod's containers need, all at once and ahead of their
+// starts. No other step waits for it: a container waits for its own image.
+func (s *Images) Step() worker.Step {
+	return worker.Step{Name: "image", Phase: worker.Prepare, Setup: s.setup, Teardown: s.teardown}
+}
+
+// setup succeeds also when a pull fails: the container's start says so, with
+// its reason, and tries again.
+func (s *Images) setup(ctx context.Context, r *worker.Run) error {
+	var pulls sync.WaitGroup
+	defer pulls.Wait()
+	for _, c := range pod.Containers(r.Pod.Pod) {
+		if seen, ok := r.Observed.Container(c.Name); ok && same(seen.Image, c.Image) {
+			continue // it has started before: a restart asks for itself
+		}
+		a := &ahead{spec: c.Image, done: make(chan struct{})}
+		s.mu.Lock()
+		s.podState(r.Pod.UID).ahead[c.Name] = a
+		s.mu.Unlock()
+		pulls.Go(func() { s.pullAhead(ctx, r.Pod.Pod, c, a) })
+	}
+	return ctx.Err()
+}
+
+// pullAhead only pulls. What the image needs otherwise is for Ensure to tell,
+// at the moment when it matters.
+func (s *Images) pullAhead(ctx context.Context, p *corev1.Pod, c pod.Container, a *ahead) {
+	defer close(a.done)
+	n, _, todo, err := s.look(ctx, p, c)
+	if err != nil || todo != fetch {
+		return
+	}
+	a.image, a.err = s.pullFor(ctx, p, c, n)
+	a.at = s.now()
+}
+
+func (s *Images) teardown(_ context.Context, r *worker.Run) error {
+	s.Forget(r.Pod.UID)
+	return nil
+}
