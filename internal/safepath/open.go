@@ -1,0 +1,143 @@
+package safepath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrEscape says that a path leads out of the directory it has to stay in: by
+// "..", by an absolute link, or by a link such as those of /proc/PID/fd.
+var ErrEscape = errors.New("the path leads out of its directory")
+
+// openTries bounds how often openat2 is called again when the kernel could not
+// rule out that a rename moved ".." outside (EAGAIN).
+const openTries = 128
+
+// Name refuses a text that is not the name of one directory entry.
+func Name(s string) error {
+	if s == "" || s == "." || s == ".." || strings.ContainsAny(s, "/\x00") {
+		return fmt.Errorf("%q cannot be the name of a file", s)
+	}
+	return nil
+}
+
+// Clean refuses a path that is absolute or has "..", and returns it without
+// what means nothing. "" and "." are the directory itself.
+func Clean(rel string) (string, error) {
+	if filepath.IsAbs(rel) {
+		return "", fmt.Errorf("%q is not a relative path", rel)
+	}
+	for part := range strings.SplitSeq(rel, "/") {
+		if part == ".." {
+			return "", fmt.Errorf("%q must not contain \"..\"", rel)
+		}
+	}
+	return path.Clean(rel), nil
+}
+
+// Host opens a path of the host for reference (O_PATH). Symbolic links are
+// followed, but not those by which /proc shows another process's files.
+func Host(name string) (*os.File, error) {
+	return openat2(unix.AT_FDCWD, name, unix.O_PATH, unix.RESOLVE_NO_MAGICLINKS)
+}
+
+// Open opens rel below dir for reference (O_PATH). Symbolic links are followed
+// as long as they stay below dir.
+func Open(dir *os.File, rel string) (*os.File, error) {
+	rel, err := Clean(rel)
+	if err != nil {
+		return nil, err
+	}
+	return openBeneath(dir, rel, unix.O_PATH)
+}
+
+func openBeneath(dir *os.File, rel string, flags uint64) (*os.File, error) {
+	return openat2(int(dir.Fd()), rel, flags, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS)
+}
+
+func openat2(dir int, name string, flags, resolve uint64) (*os.File, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve}
+	var err error
+	for range openTries {
+		var fd int
+		if fd, err = unix.Openat2(dir, name, &how); err == nil {
+			return os.NewFile(uintptr(fd), name), nil
+		}
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, unix.EXDEV) && resolve&unix.RESOLVE_NO_XDEV == 0,
+		errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW == 0:
+		err = fmt.Errorf("%w (%w)", ErrEscape, err)
+	case errors.Is(err, unix.ENOSYS):
+		err = fmt.Errorf("openat2 needs Linux 5.6: %w", err)
+	}
+	return nil, &os.PathError{Op: "open", Path: name, Err: err}
+}
+
+// MkdirAll opens rel below dir as Open does, and makes the directories that are
+// missing, with that mode whatever the umask is. A directory that inherits the
+// group of the one around it keeps doing so.
+func MkdirAll(dir *os.File, rel string, mode os.FileMode) (*os.File, error) {
+	rel, err := Clean(rel)
+	if err != nil {
+		return nil, err
+	}
+	at, err := Open(dir, rel)
+	if err == nil || !errors.Is(err, unix.ENOENT) {
+		return at, err
+	}
+	parts := strings.Split(rel, "/")
+	at, err = Open(dir, ".")
+	for i := 0; i < len(parts) && err == nil; i++ {
+		var next *os.File
+		next, err = step(dir, at, parts[:i+1], mode)
+		at.Close()
+		at = next
+	}
+	return at, err
+}
+
+// step opens the last of parts, which is in the directory at; the way to it is
+// always walked from dir, so that a link in it may point anywhere below dir.
+func step(dir, at *os.File, parts []string, mode os.FileMode) (*os.File, error) {
+	rel, name := path.Join(parts...), parts[len(parts)-1]
+	f, err := Open(dir, rel)
+	if err == nil || !errors.Is(err, unix.ENOENT) {
+		return f, err
+	}
+	err = unix.Mkdirat(int(at.Fd()), name, uint32(mode.Perm()))
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		// Made meanwhile, or a link to nothing: opening it tells.
+	case err != nil:
+		return nil, &os.PathError{Op: "mkdir", Path: rel, Err: err}
+	default:
+		if err := chmodNew(at, name, mode); err != nil {
+			return nil, &os.PathError{Op: "chmod", Path: rel, Err: err}
+		}
+	}
+	return Open(dir, rel)
+}
+
+func chmodNew(at *os.File, name string, mode os.FileMode) error {
+	f, err := openat2(int(at.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	return unix.Fchmod(int(f.Fd()), uint32(mode.Perm())|st.Mode&unix.S_ISGID)
+}

@@ -1,0 +1,190 @@
+package safepath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// RemoveAll removes a file or a directory with all that is in it. It follows no
+// link and enters no mount: a mount point below is an error, with everything
+// beside it removed. That nothing is there is no error.
+//
+// The directory around name has to be one that no container can write to.
+//
+// However deep the tree is, four files are open: a directory that is not empty
+// is moved up next to its parent before it is emptied.
+func RemoveAll(ctx context.Context, name string) error {
+	parent, err := os.Open(filepath.Dir(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	base := filepath.Base(name)
+	err = unlink(parent, base)
+	if !errors.Is(err, unix.ENOTEMPTY) {
+		return wrap("remove", name, err)
+	}
+	top, err := openDir(parent, base)
+	if err != nil {
+		return wrap("remove", name, err)
+	}
+	defer top.Close()
+	r := removal{top: top}
+	if err := r.run(ctx); err != nil {
+		return wrap("remove", name, err)
+	}
+	return wrap("remove", name, unlink(parent, base))
+}
+
+// removal empties one directory.
+type removal struct {
+	top    *os.File
+	lifted int
+}
+
+func (r *removal) run(ctx context.Context) error {
+	for {
+		progress, lifted, failed := false, r.lifted, failures{}
+		err := each(ctx, r.top, func(name string) {
+			err := r.entry(ctx, name)
+			failed.add(err)
+			progress = progress || err == nil
+		})
+		if err != nil {
+			return err
+		}
+		if !progress && r.lifted == lifted {
+			return failed.err()
+		}
+	}
+}
+
+// entry removes one entry of the top directory, or moves what is in it up.
+func (r *removal) entry(ctx context.Context, name string) error {
+	err := unlink(r.top, name)
+	if !errors.Is(err, unix.ENOTEMPTY) {
+		return wrap("remove", name, err)
+	}
+	dir, err := openDir(r.top, name)
+	if err != nil {
+		return wrap("open", name, err)
+	}
+	defer dir.Close()
+	var failed failures
+	err = each(ctx, dir, func(child string) {
+		err := unlink(dir, child)
+		if errors.Is(err, unix.ENOTEMPTY) {
+			err = r.lift(dir, child)
+		}
+		failed.add(wrap("remove", filepath.Join(name, child), err))
+	})
+	if err := errors.Join(err, failed.err()); err != nil {
+		return err
+	}
+	if err := unlink(r.top, name); err != nil && !errors.Is(err, unix.ENOTEMPTY) { // more than one round of names
+		return wrap("remove", name, err)
+	}
+	return nil
+}
+
+// failures keeps the first few errors: there may be one for every file.
+type failures struct {
+	first []error
+	count int
+}
+
+func (f *failures) add(err error) {
+	if err == nil {
+		return
+	}
+	if f.count++; len(f.first) < 3 {
+		f.first = append(f.first, err)
+	}
+}
+
+func (f *failures) err() error {
+	err := errors.Join(f.first...)
+	if more := f.count - len(f.first); more > 0 {
+		err = fmt.Errorf("%w (and %d more)", err, more)
+	}
+	return err
+}
+
+// lift moves a directory up under a name that is free.
+func (r *removal) lift(dir *os.File, child string) error {
+	for {
+		r.lifted++
+		err := unix.Renameat2(int(dir.Fd()), child, int(r.top.Fd()), ".removed-"+strconv.Itoa(r.lifted), unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+}
+
+// each calls f with the names in a directory as it is now. Names that come
+// while it runs may be missed.
+func each(ctx context.Context, dir *os.File, f func(name string)) error {
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	for {
+		names, err := dir.Readdirnames(512)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			f(name)
+		}
+	}
+}
+
+// unlink removes a file or an empty directory; ENOTEMPTY says that it is a
+// directory with something in it.
+func unlink(dir *os.File, name string) error {
+	err := unix.Unlinkat(int(dir.Fd()), name, 0)
+	if errors.Is(err, unix.EISDIR) {
+		err = unix.Unlinkat(int(dir.Fd()), name, unix.AT_REMOVEDIR)
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.EEXIST): // what some file systems say instead
+		return unix.ENOTEMPTY
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("something is mounted on it: %w", err)
+	}
+	return err
+}
+
+// openDir opens a directory entry that is no link and no mount point.
+func openDir(dir *os.File, name string) (*os.File, error) {
+	f, err := openat2(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
+	if errors.Is(err, unix.EXDEV) {
+		return nil, fmt.Errorf("something is mounted on it: %w", unix.EBUSY)
+	}
+	return f, err
+}
+
+func wrap(verb, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", verb, name, err)
+}

@@ -1,0 +1,138 @@
+package safepath
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestRemoveAll(t *testing.T) {
+	_, inside, outside := volume(t)
+	link(t, outside, filepath.Join(inside, "link"))
+	for i := range 600 { // more than one round of names
+		if err := os.MkdirAll(filepath.Join(inside, "many", strconv.Itoa(i), "x"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(inside, ".removed-1"), nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := RemoveAll(t.Context(), inside); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Lstat(inside); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	untouched(t, outside)
+	for _, name := range []string{filepath.Join(outside, "secret"), filepath.Join(outside, "none", "below")} {
+		if err := RemoveAll(t.Context(), name); err != nil {
+			t.Errorf("remove %s: %v", name, err)
+		}
+	}
+}
+
+func TestRemoveAllOfLink(t *testing.T) {
+	_, inside, outside := volume(t)
+	link(t, outside, filepath.Join(inside, "link"))
+	if err := RemoveAll(t.Context(), filepath.Join(inside, "link")); err != nil {
+		t.Fatal(err)
+	}
+	untouched(t, outside)
+}
+
+// TestRemoveAllDeep removes a tree that is deeper than paths are long and files
+// can be open.
+func TestRemoveAllDeep(t *testing.T) {
+	dir, inside, _ := volume(t)
+	at := int(dir.Fd())
+	for range 2500 {
+		if err := unix.Mkdirat(at, "d", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(at, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at != int(dir.Fd()) {
+			unix.Close(at)
+		}
+		at = next
+	}
+	unix.Close(at)
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+	if err := RemoveAll(t.Context(), inside); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRemoveAllStopsAtMounts(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	_, inside, outside := volume(t)
+	at := filepath.Join(inside, "a/b/mounted")
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(inside, "a/beside"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(outside, at, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	mounted := true
+	defer func() {
+		if mounted {
+			_ = unix.Unmount(at, unix.MNT_DETACH)
+		}
+	}()
+	if err := RemoveAll(t.Context(), at); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("the mount point itself: %v, want EBUSY", err)
+	}
+	untouched(t, outside)
+	err := RemoveAll(t.Context(), inside)
+	if !errors.Is(err, unix.EBUSY) {
+		t.Errorf("got %v, want EBUSY", err)
+	}
+	untouched(t, outside)
+	if _, err := os.Lstat(filepath.Join(inside, "a/beside")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was beside the mount: %v", err)
+	}
+	// The mount point was moved with its directory: find it again to undo it.
+	matches, _ := filepath.Glob(filepath.Join(inside, "*", "mounted"))
+	matches = append(matches, at)
+	for _, m := range matches {
+		if unix.Unmount(m, 0) == nil {
+			mounted = false
+		}
+	}
+	if err := RemoveAll(t.Context(), inside); err != nil {
+		t.Errorf("after unmounting: %v", err)
+	}
+}
+
+func TestRemoveAllEnds(t *testing.T) {
+	_, inside, _ := volume(t)
+	if err := os.MkdirAll(filepath.Join(inside, "a/b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := RemoveAll(ctx, inside); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want it to stop with its context", err)
+	}
+}

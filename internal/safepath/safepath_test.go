@@ -1,0 +1,217 @@
+package safepath
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// volume is a directory with an outside next to it that must stay as it is.
+func volume(t *testing.T) (dir *os.File, inside, outside string) {
+	t.Helper()
+	base := t.TempDir()
+	inside, outside = filepath.Join(base, "volume"), filepath.Join(base, "outside")
+	for _, d := range []string{inside, outside} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open(inside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dir.Close() })
+	return dir, inside, outside
+}
+
+func link(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// place is where a file really is.
+func place(t *testing.T, f *os.File) string {
+	t.Helper()
+	p, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// untouched fails when the outside got something.
+func untouched(t *testing.T, outside string) {
+	t.Helper()
+	entries, err := os.ReadDir(outside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 1 || entries[0].Name() != "secret" {
+		t.Errorf("the outside was written to: %v", entries)
+	}
+}
+
+func TestOpenAndMkdirAllStayInside(t *testing.T) {
+	dir, inside, outside := volume(t)
+	link(t, outside, filepath.Join(inside, "absolute"))
+	link(t, "../outside", filepath.Join(inside, "up"))
+	link(t, "/proc/self/root/etc", filepath.Join(inside, "proc"))
+	link(t, "/proc/self/fd/"+strconv.Itoa(int(dir.Fd())), filepath.Join(inside, "magic"))
+	link(t, "up", filepath.Join(inside, "twice"))
+	link(t, "loop", filepath.Join(inside, "loop"))
+	link(t, "nowhere/at/all", filepath.Join(inside, "dangling"))
+	for _, rel := range []string{
+		"absolute", "absolute/secret", "absolute/new", "up", "up/secret", "up/new/deep", "proc/passwd", "magic", "magic/x", "twice/secret", "loop", "dangling/x",
+		"..", "../outside/secret", "a/../../outside", "/etc/passwd", "/",
+	} {
+		if f, err := Open(dir, rel); err == nil {
+			t.Errorf("Open(%q) arrived at %s", rel, place(t, f))
+			f.Close()
+		}
+		if f, err := MkdirAll(dir, rel, 0o755); err == nil {
+			t.Errorf("MkdirAll(%q) arrived at %s", rel, place(t, f))
+			f.Close()
+		}
+	}
+	untouched(t, outside)
+	for _, rel := range []string{"absolute/secret", "up/secret", "twice"} {
+		if _, err := Open(dir, rel); !errors.Is(err, ErrEscape) {
+			t.Errorf("Open(%q) = %v, want ErrEscape", rel, err)
+		}
+	}
+}
+
+func TestMkdirAll(t *testing.T) {
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	dir, inside, _ := volume(t)
+	if err := os.MkdirAll(filepath.Join(inside, "real/deep"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link(t, "real/deep", filepath.Join(inside, "alias"))
+	if err := os.Chmod(filepath.Join(inside, "real"), 0o755|os.ModeSetgid); err != nil {
+		t.Fatal(err)
+	}
+	for rel, want := range map[string]string{
+		"": "", ".": "", "a": "a", "a/b/c": "a/b/c", "./a//b/.": "a/b",
+		"alias": "real/deep", "alias/../x": "", "alias/new/er": "real/deep/new/er", "real/group": "real/group",
+	} {
+		f, err := MkdirAll(dir, rel, 0o770)
+		if strings.Contains(rel, "..") {
+			if err == nil {
+				t.Errorf("MkdirAll(%q) succeeded", rel)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("MkdirAll(%q) = %v", rel, err)
+			continue
+		}
+		if got := place(t, f); got != filepath.Join(inside, want) {
+			t.Errorf("MkdirAll(%q) = %s, want %s", rel, got, want)
+		}
+		f.Close()
+	}
+	for name, want := range map[string]os.FileMode{"a/b/c": 0o770, "real/deep/new": 0o770, "real/group": 0o770 | os.ModeSetgid, "real/deep": 0o700} {
+		info, err := os.Stat(filepath.Join(inside, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode() &^ os.ModeDir; got != want {
+			t.Errorf("mode of %s = %v, want %v", name, got, want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(inside, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := MkdirAll(dir, "file/x", 0o755); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("below a file: %v, %v, want ENOTDIR", f, err)
+	}
+}
+
+func TestHost(t *testing.T) {
+	_, inside, outside := volume(t)
+	link(t, outside, filepath.Join(inside, "link"))
+	f, err := Host(filepath.Join(inside, "link/secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got := place(t, f); got != filepath.Join(outside, "secret") {
+		t.Errorf("got %s", got)
+	}
+	link(t, "/proc/self/root", filepath.Join(inside, "magic"))
+	if _, err := Host(filepath.Join(inside, "magic/etc")); !errors.Is(err, ErrEscape) {
+		t.Errorf("through /proc: %v, want ErrEscape", err)
+	}
+}
+
+// TestSwappedWhileWalking has a directory of the volume turn into a link to the
+// outside and back, as fast as another thread can.
+func TestSwappedWhileWalking(t *testing.T) {
+	dir, inside, outside := volume(t)
+	if err := os.MkdirAll(filepath.Join(inside, "d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link(t, outside, filepath.Join(inside, "evil"))
+	ctx, stop := context.WithCancel(t.Context())
+	swaps := make(chan int)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			_ = unix.Renameat2(int(dir.Fd()), "d", int(dir.Fd()), "evil", unix.RENAME_EXCHANGE)
+		}
+		swaps <- n
+	}()
+	arrived, refused := 0, 0
+	for i := range 20_000 {
+		f, err := MkdirAll(dir, "d/sub"+strconv.Itoa(i%50)+"/x", 0o755)
+		if err != nil {
+			refused++
+			continue
+		}
+		arrived++
+		if got := place(t, f); !strings.HasPrefix(got, inside+"/") {
+			t.Fatalf("arrived at %s", got)
+		}
+		f.Close()
+	}
+	stop()
+	t.Logf("%d swaps, %d times arrived, %d times refused", <-swaps, arrived, refused)
+	if arrived == 0 || refused == 0 {
+		t.Error("nothing was raced")
+	}
+	untouched(t, outside)
+}
+
+func TestNames(t *testing.T) {
+	for name, ok := range map[string]bool{"a": true, "a..b": true, "...": true, "": false, ".": false, "..": false, "a/b": false, "a\x00": false} {
+		if err := Name(name); (err == nil) != ok {
+			t.Errorf("Name(%q) = %v", name, err)
+		}
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	for _, s := range []string{"", "a/b", "../x", "a/../../b", "/etc", "a//./b/", "..a/b.."} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := Clean(s)
+		if err == nil && !filepath.IsLocal(got) {
+			t.Errorf("Clean(%q) = %q, which is not local", s, got)
+		}
+	})
+}
