@@ -157,6 +157,38 @@ func TestCallersContextEndsTheCall(t *testing.T) {
 	})
 }
 
+func TestStreamsHaveOneDeadlineExceptEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := critest.NewFake(t)
+		c := f.Client(cri.Options{Timeout: time.Minute})
+		f.Inject(critest.Fault{Method: "StreamContainers", Hang: true})
+		list, err := c.Runtime.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := list.Recv(); !cri.IsHung(err) {
+			t.Errorf("hanging list: %v", err)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		events, err := c.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Hour, func() { _, _ = runSandbox(t.Context(), c, "p") })
+		if event, err := events.Recv(); err != nil {
+			t.Errorf("after a quiet hour: %s, %v", event, err)
+		}
+		cancel()
+		for err == nil {
+			_, err = events.Recv()
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("after its end by the caller: %v", err)
+		}
+	})
+}
+
 func TestReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := critest.NewFake(t)

@@ -19,89 +19,95 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// intercept is every concern of a call, outermost first. Those above bound see
-// *Error and the time the caller waited; check, below it, turns a useless
-// success into a failure for all of them.
-func (c *Client) intercept(conn grpc.ClientConnInterface, o Options, m *metrics) *intercepted {
-	return &intercepted{
-		conn: conn,
-		calls: []grpc.UnaryClientInterceptor{
-			traceCall,
-			logCall(o.Log),
-			m.countCall,
-			c.reportTrouble,
-			c.boundCall(o.Timeout),
-			checkCall,
-		},
-		// Streams are few and long: their end is logged by who reads them.
-		streams: []grpc.StreamClientInterceptor{
-			c.boundStream(o.Timeout),
-		},
+// A call makes one unary CRI call, a concern wraps calls: it is gRPC's unary
+// interceptor in a form that also fits a connection that somebody else made.
+type (
+	call    func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error
+	concern func(next call) call
+)
+
+// intercept is every concern of a call, outermost first. Those above boundCall
+// see *Error and the time the caller waited; checkCall, below it, turns a
+// useless success into a failure for all of them. Streams are few and long:
+// their end is logged by who reads them.
+func (c *Client) intercept(conn grpc.ClientConnInterface, o Options, m *metrics) grpc.ClientConnInterface {
+	next := call(conn.Invoke)
+	for _, wrap := range slices.Backward([]concern{
+		traceCall,
+		logCall(o.Log),
+		m.countCall,
+		c.reportTrouble,
+		c.boundCall(o.Timeout),
+		checkCall,
+	}) {
+		next = wrap(next)
 	}
+	return &intercepted{ClientConnInterface: conn, client: c, invoke: next, timeout: o.Timeout}
 }
 
-// intercepted is a connection with interceptors. Unlike gRPC's own dial options
-// it can be laid over a connection that somebody else made.
+// intercepted is a connection under the stack.
 type intercepted struct {
-	conn    grpc.ClientConnInterface
-	calls   []grpc.UnaryClientInterceptor
-	streams []grpc.StreamClientInterceptor
+	grpc.ClientConnInterface
+	client  *Client
+	invoke  call
+	timeout time.Duration
 }
 
 // Invoke implements grpc.ClientConnInterface.
 func (i *intercepted) Invoke(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
-	next := func(ctx context.Context, method string, req, reply any, _ *grpc.ClientConn, opts ...grpc.CallOption) error {
-		return i.conn.Invoke(ctx, method, req, reply, opts...)
-	}
-	for _, wrap := range slices.Backward(i.calls) {
-		inner := next
-		next = func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, opts ...grpc.CallOption) error {
-			return wrap(ctx, method, req, reply, cc, inner, opts...)
-		}
-	}
-	return next(ctx, method, req, reply, nil, opts...)
+	return i.invoke(ctx, method, req, reply, opts...)
 }
 
-// NewStream implements grpc.ClientConnInterface.
+// NewStream implements grpc.ClientConnInterface. It does for a stream what
+// boundCall and reportTrouble do for a call. The deadline spans the whole stream
+// (KEP-5825 for the streaming lists); only events have none. The request is sent
+// after the stream is made, so it cannot be asked.
 func (i *intercepted) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	next := func(ctx context.Context, desc *grpc.StreamDesc, _ *grpc.ClientConn, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		return i.conn.NewStream(ctx, desc, method, opts...)
+	s := &stream{client: i.client, method: method, caller: ctx, start: time.Now(), most: i.timeout}
+	if method == runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
+		s.most = limit(&runtimeapi.GetEventsRequest{}, i.timeout)
 	}
-	for _, wrap := range slices.Backward(i.streams) {
-		inner := next
-		next = func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			return wrap(ctx, desc, cc, method, inner, opts...)
-		}
+	var streamCtx context.Context
+	if s.most > 0 {
+		streamCtx, s.cancel = context.WithTimeout(ctx, s.most)
+	} else {
+		streamCtx, s.cancel = context.WithCancel(ctx)
 	}
-	return next(ctx, desc, nil, method, opts...)
+	var err error
+	if s.ClientStream, err = i.ClientConnInterface.NewStream(streamCtx, desc, method, opts...); err != nil {
+		return nil, s.end(err)
+	}
+	return s, nil
 }
 
 // traceCall makes a span of the call, with the provider of the span in ctx, and
 // hands it on to the runtime (W3C trace context) so that its spans nest in it.
-func traceCall(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	parent := trace.SpanFromContext(ctx)
-	if !parent.IsRecording() {
-		return next(ctx, method, req, reply, cc, opts...)
+func traceCall(next call) call {
+	return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+		parent := trace.SpanFromContext(ctx)
+		if !parent.IsRecording() {
+			return next(ctx, method, req, reply, opts...)
+		}
+		ctx, span := parent.TracerProvider().Tracer("github.com/berth-run/berth/internal/cri").Start(ctx,
+			"cri/"+callName(method), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes(req)...))
+		defer span.End()
+		header := propagation.MapCarrier{}
+		propagation.TraceContext{}.Inject(ctx, header)
+		for k, v := range header {
+			ctx = metadata.AppendToOutgoingContext(ctx, k, v)
+		}
+		err := next(ctx, method, req, reply, opts...)
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		if s, ok := reply.(*runtimeapi.RunPodSandboxResponse); ok && err == nil {
+			span.SetAttributes(attribute.String("cri.sandbox.id", s.PodSandboxId))
+		}
+		if s, ok := reply.(*runtimeapi.CreateContainerResponse); ok && err == nil {
+			span.SetAttributes(attribute.String("container.id", s.ContainerId))
+		}
+		return err
 	}
-	ctx, span := parent.TracerProvider().Tracer("github.com/berth-run/berth/internal/cri").Start(ctx,
-		"cri/"+callName(method), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes(req)...))
-	defer span.End()
-	header := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, header)
-	for k, v := range header {
-		ctx = metadata.AppendToOutgoingContext(ctx, k, v)
-	}
-	err := next(ctx, method, req, reply, cc, opts...)
-	if err != nil {
-		span.SetStatus(codes.Error, err.Error())
-	}
-	if s, ok := reply.(*runtimeapi.RunPodSandboxResponse); ok && err == nil {
-		span.SetAttributes(attribute.String("cri.sandbox.id", s.PodSandboxId))
-	}
-	if s, ok := reply.(*runtimeapi.CreateContainerResponse); ok && err == nil {
-		span.SetAttributes(attribute.String("container.id", s.ContainerId))
-	}
-	return err
 }
 
 // attributes name what a request is about, in OpenTelemetry's words where there are some.
@@ -128,34 +134,38 @@ func attributes(req any) []attribute.KeyValue {
 	return as
 }
 
-func logCall(log *slog.Logger) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		if !log.Enabled(ctx, slog.LevelDebug) {
-			return next(ctx, method, req, reply, cc, opts...)
+func logCall(log *slog.Logger) concern {
+	return func(next call) call {
+		return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+			if !log.Enabled(ctx, slog.LevelDebug) {
+				return next(ctx, method, req, reply, opts...)
+			}
+			start := time.Now()
+			err := next(ctx, method, req, reply, opts...)
+			args := []slog.Attr{slog.String("call", callName(method)), slog.Duration("took", time.Since(start))}
+			for _, a := range attributes(req) {
+				args = append(args, slog.String(string(a.Key), a.Value.AsString()))
+			}
+			if err != nil {
+				args = append(args, slog.String("error", err.Error()))
+			}
+			log.LogAttrs(ctx, slog.LevelDebug, "runtime call", args...)
+			return err
 		}
-		start := time.Now()
-		err := next(ctx, method, req, reply, cc, opts...)
-		args := []slog.Attr{slog.String("call", callName(method)), slog.Duration("took", time.Since(start))}
-		for _, a := range attributes(req) {
-			args = append(args, slog.String(string(a.Key), a.Value.AsString()))
-		}
-		if err != nil {
-			args = append(args, slog.String("error", err.Error()))
-		}
-		log.LogAttrs(ctx, slog.LevelDebug, "runtime call", args...)
-		return err
 	}
 }
 
 // reportTrouble wakes the Monitor when a call was lost, so that a runtime that
 // dies is noticed at once although Status is asked rarely.
-func (c *Client) reportTrouble(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := next(ctx, method, req, reply, cc, opts...)
-	// Status is the Monitor's own question: its loss must not make it ask again.
-	if _, own := req.(*runtimeapi.StatusRequest); !own {
-		c.noteLost(err)
+func (c *Client) reportTrouble(next call) call {
+	return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+		err := next(ctx, method, req, reply, opts...)
+		// Status is the Monitor's own question: its loss must not make it ask again.
+		if _, own := req.(*runtimeapi.StatusRequest); !own {
+			c.noteLost(err)
+		}
+		return err
 	}
-	return err
 }
 
 func (c *Client) noteLost(err error) {
@@ -169,17 +179,19 @@ func (c *Client) noteLost(err error) {
 }
 
 // boundCall gives the call its deadline and makes an *Error of its failure.
-func (c *Client) boundCall(timeout time.Duration) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		most := limit(req, timeout)
-		callCtx, start := ctx, time.Now()
-		if most > 0 {
-			var cancel context.CancelFunc
-			callCtx, cancel = context.WithTimeout(ctx, most)
-			defer cancel()
+func (c *Client) boundCall(timeout time.Duration) concern {
+	return func(next call) call {
+		return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+			most := limit(req, timeout)
+			callCtx, start := ctx, time.Now()
+			if most > 0 {
+				var cancel context.CancelFunc
+				callCtx, cancel = context.WithTimeout(ctx, most)
+				defer cancel()
+			}
+			err := next(callCtx, method, req, reply, opts...)
+			return c.describe(ctx, method, most, time.Since(start), err)
 		}
-		err := next(callCtx, method, req, reply, cc, opts...)
-		return c.describe(ctx, method, most, time.Since(start), err)
 	}
 }
 
@@ -200,45 +212,32 @@ func (c *Client) describe(ctx context.Context, method string, most, took time.Du
 	return e
 }
 
-func checkCall(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if err := next(ctx, method, req, reply, cc, opts...); err != nil {
-		return err
-	}
-	return checkAnswer(reply)
-}
-
-// boundStream does for a stream what boundCall and reportTrouble do for a call.
-// The deadline spans the whole stream (KEP-5825 for the streaming lists). The
-// request is sent only after the stream is made, hence the pass over method.
-func (c *Client) boundStream(timeout time.Duration) grpc.StreamClientInterceptor {
-	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		s := &stream{c: c, method: method, caller: ctx, start: time.Now(), most: timeout}
-		if method == runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
-			s.most = limit(&runtimeapi.GetEventsRequest{}, timeout)
+func checkCall(next call) call {
+	return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+		if err := next(ctx, method, req, reply, opts...); err != nil {
+			return err
 		}
-		var streamCtx context.Context
-		if s.most > 0 {
-			streamCtx, s.cancel = context.WithTimeout(ctx, s.most)
-		} else {
-			streamCtx, s.cancel = context.WithCancel(ctx)
-		}
-		var err error
-		if s.ClientStream, err = next(streamCtx, desc, cc, method, opts...); err != nil {
-			return nil, s.end(err)
-		}
-		return s, nil
+		return checkAnswer(reply)
 	}
 }
 
 // stream ends its context with its last message, as gRPC asks of a client.
 type stream struct {
 	grpc.ClientStream
-	c      *Client
+	client *Client
 	method string
 	caller context.Context
 	cancel context.CancelFunc
 	start  time.Time
 	most   time.Duration
+}
+
+// SendMsg sends the request; the call is over if that fails.
+func (s *stream) SendMsg(m any) error {
+	if err := s.ClientStream.SendMsg(m); err != nil {
+		return s.end(err)
+	}
+	return nil
 }
 
 // RecvMsg returns io.EOF at a regular end and an *Error otherwise.
@@ -255,7 +254,7 @@ func (s *stream) end(err error) error {
 	if errors.Is(err, io.EOF) {
 		return err
 	}
-	err = s.c.describe(s.caller, s.method, s.most, time.Since(s.start), err)
-	s.c.noteLost(err)
+	err = s.client.describe(s.caller, s.method, s.most, time.Since(s.start), err)
+	s.client.noteLost(err)
 	return err
 }

@@ -55,14 +55,16 @@ func register[C prometheus.Collector](reg prometheus.Registerer, c *C) error {
 	return err
 }
 
-func (m *metrics) countCall(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	start := time.Now()
-	err := next(ctx, method, req, reply, cc, opts...)
-	op := operation(callName(method))
-	m.total.WithLabelValues(op).Inc()
-	m.duration.WithLabelValues(op).Observe(time.Since(start).Seconds())
-	if err != nil {
-		m.failed.WithLabelValues(op).Inc()
+func (m *metrics) countCall(next call) call {
+	return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+		start := time.Now()
+		err := next(ctx, method, req, reply, opts...)
+		op := operation(callName(method))
+		m.total.WithLabelValues(op).Inc()
+		m.duration.WithLabelValues(op).Observe(time.Since(start).Seconds())
+		if err != nil {
+			m.failed.WithLabelValues(op).Inc()
+		}
+		return err
 	}
-	return err
 }

@@ -1,0 +1,297 @@
+package critest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri"
+)
+
+// Env is a runtime under test, and what it can do.
+type Env struct {
+	Client *cri.Client
+	// Image is the reference of the test workload (test/image), present.
+	Image string
+	// Logs is an existing absolute directory for container logs.
+	Logs string
+	// CgroupParent is given to every sandbox; "" is the runtime's default.
+	CgroupParent string
+	// Processes tells that containers are processes of this machine: their
+	// network, cgroups and users are tested too. The fake has none.
+	Processes bool
+	// Events tells that the runtime has GetContainerEvents.
+	Events bool
+}
+
+// patience is how long the suite waits for what a runtime does by itself.
+const patience = 30 * time.Second
+
+// Suite is what every runtime must do. newRuntime is called once; what it starts
+// it ends by t.Cleanup, when nothing of the suite is left in the runtime.
+func Suite(t *testing.T, newRuntime func(t *testing.T) Env) {
+	env := newRuntime(t)
+	for _, part := range []struct {
+		name string
+		test func(*testing.T, Env)
+	}{
+		{"Version", testVersion},
+		{"Sandbox/Lifecycle", testSandboxLifecycle},
+		{"Sandbox/Attempts", testSandboxAttempts},
+		{"Sandbox/NameIsTakenOnce", testSandboxNameIsTakenOnce},
+		{"Sandbox/Filters", testSandboxFilters},
+		{"Sandbox/Unknown", testSandboxUnknown},
+		{"Sandbox/HostNetwork", testSandboxHostNetwork},
+		{"Sandbox/StopEndsContainers", testSandboxStopEndsContainers},
+		{"Sandbox/RemoveRemovesContainers", testSandboxRemoveRemovesContainers},
+		{"Container/Lifecycle", testContainerLifecycle},
+		{"Container/ExitCodes", testContainerExitCodes},
+		{"Container/StartError", testContainerStartError},
+		{"Container/Attempts", testContainerAttempts},
+		{"Container/NameIsTakenOnce", testContainerNameIsTakenOnce},
+		{"Container/Filters", testContainerFilters},
+		{"Container/Unknown", testContainerUnknown},
+		{"Container/Log", testContainerLog},
+		{"Container/ReopenLog", testContainerReopenLog},
+		{"Container/EnvAndWorkingDir", testContainerEnvAndWorkingDir},
+		{"Container/Mounts", testContainerMounts},
+		{"Container/UpdateResources", testContainerUpdateResources},
+		{"Stop/Graceful", testStopGraceful},
+		{"Stop/KillsAfterGrace", testStopKillsAfterGrace},
+		{"Stop/WithoutGrace", testStopWithoutGrace},
+		{"Exec/Output", testExecOutput},
+		{"Exec/Errors", testExecErrors},
+		{"Exec/Timeout", testExecTimeout},
+		{"Image/Status", testImageStatus},
+		{"Image/Unknown", testImageUnknown},
+		{"Events", testEvents},
+		{"Parallel", testParallel},
+		{"Process/Network", testProcessNetwork},
+		{"Process/User", testProcessUser},
+		{"Process/RootFilesystem", testProcessRootFilesystem},
+		{"Process/PodFiles", testProcessPodFiles},
+		{"Process/OOM", testProcessOOM},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			t.Parallel()
+			if !env.Events && part.name == "Events" {
+				t.Skip("the runtime has no container events")
+			}
+			if !env.Processes && strings.HasPrefix(part.name, "Process/") {
+				t.Skip("the runtime has no processes")
+			}
+			part.test(t, env)
+		})
+	}
+}
+
+// pod is a sandbox of one test.
+type pod struct {
+	Env
+	id     string
+	config *runtimeapi.PodSandboxConfig
+}
+
+// podConfig is a sandbox that belongs to t: its uid and a label tell it from
+// every other.
+func (e Env) podConfig(t *testing.T, name string) *runtimeapi.PodSandboxConfig {
+	uid := strings.ReplaceAll(t.Name(), "/", "-") + "-" + name
+	return &runtimeapi.PodSandboxConfig{
+		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "critest", Uid: uid},
+		Hostname:     name,
+		LogDirectory: filepath.Join(e.Logs, uid),
+		Labels:       map[string]string{"test": uid},
+		Linux:        &runtimeapi.LinuxPodSandboxConfig{CgroupParent: e.CgroupParent},
+	}
+}
+
+// runPod runs a sandbox, changed by edit, and removes it at the end of the test.
+func (e Env) runPod(t *testing.T, name string, edit ...func(*runtimeapi.PodSandboxConfig)) *pod {
+	t.Helper()
+	config := e.podConfig(t, name)
+	for _, f := range edit {
+		f(config)
+	}
+	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := e.Client.Runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pod{Env: e, id: resp.PodSandboxId, config: config}
+	t.Cleanup(func() {
+		p.stop(t)
+		p.remove(t)
+	})
+	return p
+}
+
+// stop and remove work after the test's own context has ended, too.
+func (p *pod) stop(t *testing.T) {
+	t.Helper()
+	_, err := p.Client.Runtime.StopPodSandbox(context.WithoutCancel(t.Context()), &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id})
+	if err != nil && !cri.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+func (p *pod) remove(t *testing.T) {
+	t.Helper()
+	_, err := p.Client.Runtime.RemovePodSandbox(context.WithoutCancel(t.Context()), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func (p *pod) status(t *testing.T) *runtimeapi.PodSandboxStatus {
+	t.Helper()
+	resp, err := p.Client.Runtime.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Status
+}
+
+// containerConfig is a container of the workload with the kubelet's defaults.
+func (p *pod) containerConfig(name string, args ...string) *runtimeapi.ContainerConfig {
+	return &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: name},
+		Image:    &runtimeapi.ImageSpec{Image: p.Image},
+		Args:     args,
+		LogPath:  name + ".log",
+		Labels:   map[string]string{"test": p.config.Labels["test"]},
+		Linux:    &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{}},
+	}
+}
+
+func (p *pod) tryCreate(t *testing.T, config *runtimeapi.ContainerConfig) (*runtimeapi.CreateContainerResponse, error) {
+	return p.Client.Runtime.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{
+		PodSandboxId: p.id, Config: config, SandboxConfig: p.config,
+	})
+}
+
+func (p *pod) create(t *testing.T, config *runtimeapi.ContainerConfig) (id string) {
+	t.Helper()
+	resp, err := p.tryCreate(t, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.ContainerId
+}
+
+// run creates and starts a container.
+func (p *pod) run(t *testing.T, config *runtimeapi.ContainerConfig) (id string) {
+	t.Helper()
+	id = p.create(t, config)
+	if _, err := p.Client.Runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// runReady starts a container whose actions follow after it has printed that it
+// runs, and waits for that: signals then meet the program rather than its loader.
+func (p *pod) runReady(t *testing.T, name string, actions ...string) (id string) {
+	t.Helper()
+	config := p.containerConfig(name, append([]string{"print", "ready", "then"}, actions...)...)
+	id = p.run(t, config)
+	p.awaitLine(t, config, "ready")
+	return id
+}
+
+func (e Env) container(t *testing.T, id string) *runtimeapi.ContainerStatus {
+	t.Helper()
+	resp, err := e.Client.Runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Status
+}
+
+// exited waits for the end of a container.
+func (e Env) exited(t *testing.T, id string) (status *runtimeapi.ContainerStatus) {
+	t.Helper()
+	eventually(t, "container exits", func() bool {
+		status = e.container(t, id)
+		return status.State == runtimeapi.ContainerState_CONTAINER_EXITED
+	})
+	return status
+}
+
+func (e Env) stopContainer(t *testing.T, id string, grace int64) {
+	t.Helper()
+	_, err := e.Client.Runtime.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: grace})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exec runs an action of the workload in a container.
+func (e Env) exec(t *testing.T, id string, action ...string) *runtimeapi.ExecSyncResponse {
+	t.Helper()
+	resp, err := e.Client.Runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
+		ContainerId: id, Cmd: append([]string{"/workload"}, action...), Timeout: int64(patience / time.Second),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// logLine is one record of a container's log.
+type logLine struct{ Stream, Tag, Text string }
+
+// log reads a container's log, which must be in the CRI format:
+// RFC3339NANO STREAM TAG TEXT.
+func (p *pod) log(t *testing.T, config *runtimeapi.ContainerConfig) []logLine {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(p.config.LogDirectory, config.LogPath))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []logLine
+	for line := range strings.Lines(string(content)) {
+		line, whole := strings.CutSuffix(line, "\n")
+		if !whole {
+			break // it is being written
+		}
+		at, rest, _ := strings.Cut(line, " ")
+		stream, rest, _ := strings.Cut(rest, " ")
+		tag, text, ok := strings.Cut(rest, " ")
+		if _, err := time.Parse(time.RFC3339Nano, at); err != nil || !ok {
+			t.Fatalf("log line %q is not in CRI format", line)
+		}
+		lines = append(lines, logLine{stream, tag, text})
+	}
+	return lines
+}
+
+func (p *pod) awaitLine(t *testing.T, config *runtimeapi.ContainerConfig, text string) {
+	t.Helper()
+	eventually(t, "container prints "+text, func() bool {
+		for _, line := range p.log(t, config) {
+			if line.Text == text {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// eventually waits for what the runtime does in its own time.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+		sleep(t.Context(), 5*time.Millisecond)
+	}
+}

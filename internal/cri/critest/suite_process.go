@@ -1,0 +1,223 @@
+package critest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri"
+)
+
+func testStopGraceful(t *testing.T, env Env) {
+	p := env.runPod(t, "graceful")
+	id := p.runReady(t, "c", "sleep", "5")
+	start := time.Now()
+	env.stopContainer(t, id, 60)
+	if took := time.Since(start); took > patience {
+		t.Errorf("took %s", took)
+	}
+	if got := env.exited(t, id); got.ExitCode != 5 {
+		t.Errorf("exit code %d", got.ExitCode)
+	}
+}
+
+func testStopKillsAfterGrace(t *testing.T, env Env) {
+	p := env.runPod(t, "stubborn")
+	id := p.runReady(t, "c", "stubborn")
+	start := time.Now()
+	env.stopContainer(t, id, 1)
+	if took := time.Since(start); took < time.Second || took > patience {
+		t.Errorf("took %s", took)
+	}
+	if got := env.exited(t, id); got.ExitCode != killed || got.Reason != "Error" {
+		t.Errorf("exit code %d, reason %q", got.ExitCode, got.Reason)
+	}
+}
+
+func testStopWithoutGrace(t *testing.T, env Env) {
+	p := env.runPod(t, "now")
+	id := p.runReady(t, "c", "sleep", "5")
+	env.stopContainer(t, id, 0)
+	if got := env.exited(t, id); got.ExitCode != killed {
+		t.Errorf("exit code %d", got.ExitCode)
+	}
+}
+
+func testExecOutput(t *testing.T, env Env) {
+	p := env.runPod(t, "exec")
+	id := p.runReady(t, "c", "sleep")
+	got := env.exec(t, id, "print", "to stdout", "then", "error", "to stderr", "then", "exit", "7")
+	want := &runtimeapi.ExecSyncResponse{Stdout: []byte("to stdout\n"), Stderr: []byte("to stderr\n"), ExitCode: 7}
+	if string(got.Stdout) != string(want.Stdout) || string(got.Stderr) != string(want.Stderr) || got.ExitCode != want.ExitCode {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func testExecErrors(t *testing.T, env Env) {
+	p := env.runPod(t, "exec")
+	id := p.runReady(t, "c", "sleep")
+	request := &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"/does-not-exist"}, Timeout: 10}
+	if resp, err := env.Client.Runtime.ExecSync(t.Context(), request); err == nil && resp.ExitCode < 126 {
+		t.Errorf("program that does not exist: %s", resp)
+	}
+	env.stopContainer(t, id, 10)
+	request.Cmd = []string{"/workload", "true"}
+	if resp, err := env.Client.Runtime.ExecSync(t.Context(), request); err == nil {
+		t.Errorf("exec in a container that has ended: %s", resp)
+	}
+}
+
+func testExecTimeout(t *testing.T, env Env) {
+	p := env.runPod(t, "exec")
+	id := p.runReady(t, "c", "sleep")
+	token := "exec-" + id
+	start := time.Now()
+	_, err := env.Client.Runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
+		ContainerId: id, Cmd: []string{"/workload", "print", token, "then", "stubborn"}, Timeout: 1,
+	})
+	if took := time.Since(start); !cri.IsDeadline(err) || took < time.Second || took > patience {
+		t.Errorf("after %s: %v", took, err)
+	}
+	if env.Processes {
+		eventually(t, "the command that timed out is killed", func() bool { return !running(t, token) })
+	}
+	if got := env.exec(t, id, "true"); got.ExitCode != 0 {
+		t.Errorf("the container suffers: %s", got)
+	}
+}
+
+// running reports whether a process of this machine has an argument.
+func running(t *testing.T, arg string) bool {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if line, err := os.ReadFile(file); err == nil && strings.Contains("\x00"+string(line), "\x00"+arg+"\x00") {
+			return true
+		}
+	}
+	return false
+}
+
+// Pods are made and removed at the same time, and none disturbs another.
+func testParallel(t *testing.T, env Env) {
+	const pods = 10
+	ips := make([]string, pods)
+	var wg sync.WaitGroup
+	for i := range pods {
+		wg.Go(func() {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				p := env.runPod(t, "parallel")
+				ips[i] = p.status(t).Network.GetIp()
+				config := p.containerConfig("c", "print", fmt.Sprint(i), "then", "exit", fmt.Sprint(i))
+				if got := env.exited(t, p.run(t, config)); got.ExitCode != int32(i) {
+					t.Errorf("exit code %d", got.ExitCode)
+				}
+				if diff := cmp.Diff([]logLine{{"stdout", "F", fmt.Sprint(i)}}, p.log(t, config)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+	wg.Wait()
+	seen := map[string]bool{}
+	for i, ip := range ips {
+		if ip == "" || seen[ip] {
+			t.Errorf("pod %d has address %q", i, ip)
+		}
+		seen[ip] = true
+	}
+}
+
+func testProcessNetwork(t *testing.T, env Env) {
+	p, other := env.runPod(t, "server"), env.runPod(t, "client")
+	config := p.containerConfig("server", "print", "ready", "then", "serve", ":8080")
+	p.run(t, config)
+	url := "http://" + p.status(t).Network.Ip + ":8080/"
+
+	var body []byte
+	eventually(t, "the host reaches the pod", func() bool {
+		resp, err := http.Get(url)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		body, err = io.ReadAll(resp.Body)
+		return err == nil
+	})
+	if !strings.Contains(string(body), "host server\n") {
+		t.Errorf("host name in the pod: %s", body)
+	}
+	neighbour := p.runReady(t, "neighbour", "sleep")
+	if got := env.exec(t, neighbour, "get", "http://127.0.0.1:8080/"); got.ExitCode != 0 {
+		t.Errorf("loopback is not shared by the pod's containers: %s", got)
+	}
+	stranger := other.runReady(t, "stranger", "sleep")
+	if got := env.exec(t, stranger, "get", url); got.ExitCode != 0 {
+		t.Errorf("another pod does not reach it: %s", got)
+	}
+	if got := env.exec(t, stranger, "get", "http://127.0.0.1:8080/"); got.ExitCode == 0 {
+		t.Error("loopback is shared between pods")
+	}
+}
+
+func testProcessUser(t *testing.T, env Env) {
+	p := env.runPod(t, "user")
+	config := p.containerConfig("c", "id")
+	config.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{
+		RunAsUser: &runtimeapi.Int64Value{Value: 1000}, RunAsGroup: &runtimeapi.Int64Value{Value: 1001},
+		SupplementalGroups: []int64{1002}, NoNewPrivs: true,
+	}
+	env.exited(t, p.run(t, config))
+	got := p.log(t, config)
+	if len(got) != 1 || !strings.HasPrefix(got[0].Text, "uid 1000 gid 1001 ") || !strings.Contains(got[0].Text+" ", " 1002 ") {
+		t.Errorf("identity %s", got)
+	}
+}
+
+func testProcessRootFilesystem(t *testing.T, env Env) {
+	p := env.runPod(t, "root")
+	for name, readonly := range map[string]bool{"writable": false, "readonly": true} {
+		config := p.containerConfig(name, "write", "/tmp/file", "text")
+		config.Linux.SecurityContext.ReadonlyRootfs = readonly
+		if got := env.exited(t, p.run(t, config)); (got.ExitCode != 0) != readonly {
+			t.Errorf("%s: exit code %d", name, got.ExitCode)
+		}
+	}
+}
+
+func testProcessPodFiles(t *testing.T, env Env) {
+	p := env.runPod(t, "files", func(c *runtimeapi.PodSandboxConfig) {
+		c.DnsConfig = &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"svc.test"}, Options: []string{"ndots:5"}}
+	})
+	config := p.containerConfig("c", "cat", "/etc/resolv.conf", "/etc/hostname")
+	env.exited(t, p.run(t, config))
+	var got []string
+	for _, line := range p.log(t, config) {
+		got = append(got, line.Text)
+	}
+	want := []string{"search svc.test", "nameserver 192.0.2.53", "options ndots:5", "files"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func testProcessOOM(t *testing.T, env Env) {
+	p := env.runPod(t, "oom")
+	config := p.containerConfig("c", "eat", fmt.Sprint(256<<20))
+	config.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 32 << 20, MemorySwapLimitInBytes: 32 << 20}
+	if got := env.exited(t, p.run(t, config)); got.ExitCode != killed || got.Reason != "OOMKilled" {
+		t.Errorf("exit code %d, reason %q", got.ExitCode, got.Reason)
+	}
+}
