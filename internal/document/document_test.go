@@ -64,7 +64,11 @@ func TestFaults(t *testing.T) {
 			`line 10: spec.containers[1].tty: wants true or false, got "yes"`,
 		}},
 		{"number out of range", "spec: {priority: 3000000000}", []string{"line 2: spec.priority: wants a whole number (int32), got 3000000000"}},
-		{"unquoted text", "metadata:\n  labels:\n    version: 1.10", []string{"line 4: metadata.labels.version: wants text, got 1.10: put it in quotes"}},
+		{"unquoted text", "metadata:\n  labels:\n    version: 1.10\n    on: yes\n    port: 80", []string{
+			"line 4: metadata.labels.version: wants text, got 1.10, which YAML reads as 1.1: put it in quotes",
+			"line 5: metadata.labels.on: wants text, got yes, which YAML reads as true: put it in quotes",
+			"line 6: metadata.labels.port: wants text, got 80: put it in quotes",
+		}},
 		{"quantity", "spec:\n  containers:\n  - resources:\n      limits: {memory: 1Gb}", []string{`line 5: spec.containers[0].resources.limits.memory: "1Gb" is not a quantity such as 500m, 2, 64Mi or 10Gi`}},
 		{"time", "metadata: {creationTimestamp: soon}", []string{`line 2: metadata.creationTimestamp: "soon": parsing time "soon" as "2006-01-02T15:04:05Z07:00": cannot parse "soon" as "2006"`}},
 		{"given twice", "spec:\n  nodeName: a\n  priority: 1\n  nodeName: b", []string{"line 5: spec.nodeName: is given twice, first in line 3"}},

@@ -222,11 +222,15 @@ func (w *walk) leaf(node *yaml.Node, t reflect.Type, path string) {
 		w.fault(node, path, "%s: %s", data, strings.TrimPrefix(err.Error(), "json: "))
 		return
 	}
-	hint := ""
-	if t.Kind() == reflect.String && node.Kind == yaml.ScalarNode {
-		hint = ": put it in quotes"
+	if t.Kind() != reflect.String || node.Kind != yaml.ScalarNode {
+		w.fault(node, path, "wants %s, got %s", wanted(t), got(node))
+		return
 	}
-	w.fault(node, path, "wants %s, got %s%s", wanted(t), got(node), hint)
+	read := ""
+	if string(data) != node.Value {
+		read = fmt.Sprintf(", which YAML reads as %s", data)
+	}
+	w.fault(node, path, "wants text, got %s%s: put it in quotes", shorten(node.Value), read)
 }
 
 func wanted(t reflect.Type) string {
