@@ -12,10 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-)
 
-// killed is the exit code of a process that got SIGKILL.
-const killed = 137
+	"github.com/berth-run/berth/internal/cri/critest/script"
+)
 
 // runtimeServer is the fake's CRI runtime service. Streaming of exec, attach and
 // ports, statistics and checkpoints answer Unimplemented.
@@ -170,7 +169,7 @@ func (r *runtimeServer) StartContainer(_ context.Context, req *runtimeapi.StartC
 	if len(c.config.Command) == 0 {
 		argv = slices.Insert(argv, 0, "/workload") // the image's entrypoint
 	}
-	p, err := newProcess(argv, c.config, c.log.stream(runtimeapi.Stdout), c.log.stream(runtimeapi.Stderr))
+	p, err := script.New(argv, c.config, c.log.stream(runtimeapi.Stdout), c.log.stream(runtimeapi.Stderr))
 	if err == nil {
 		err = c.log.open()
 	}
@@ -191,8 +190,8 @@ func (r *runtimeServer) StopContainer(ctx context.Context, req *runtimeapi.StopC
 		r.mu.Unlock()
 		return &runtimeapi.StopContainerResponse{}, nil
 	}
-	if req.Timeout > 0 && !c.process.ignoresTerm {
-		r.exit(c, c.process.termCode, "")
+	if req.Timeout > 0 && !c.process.IgnoresTerm {
+		r.exit(c, c.process.TermCode, "")
 	}
 	exited := c.exited
 	r.mu.Unlock()
@@ -320,7 +319,7 @@ func (r *runtimeServer) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRe
 		return nil, fmt.Errorf("container %s is not running", req.ContainerId)
 	}
 	var stdout, stderr bytes.Buffer
-	p, err := newProcess(req.Cmd, config, &stdout, &stderr)
+	p, err := script.New(req.Cmd, config, &stdout, &stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +328,7 @@ func (r *runtimeServer) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRe
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(req.Timeout)*time.Second)
 		defer cancel()
 	}
-	code, ok := p.finish(ctx)
+	code, ok := p.Finish(ctx)
 	if !ok {
 		return nil, status.Errorf(codes.DeadlineExceeded, "command %q timed out", req.Cmd)
 	}

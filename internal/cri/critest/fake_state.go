@@ -6,6 +6,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri/critest/script"
 )
 
 // sandbox and container are the fake's records, guarded by Fake.mu.
@@ -30,7 +32,7 @@ type container struct {
 	reason  string
 	message string
 
-	process *process
+	process *script.Process
 	timer   *time.Timer   // until the process acts again
 	exited  chan struct{} // closed when the container has exited
 	log     *logFile
@@ -68,7 +70,7 @@ func (f *Fake) nextID(kind string) string {
 }
 
 // start runs the main process.
-func (f *Fake) start(c *container, p *process) {
+func (f *Fake) start(c *container, p *script.Process) {
 	c.state = runtimeapi.ContainerState_CONTAINER_RUNNING
 	c.started = time.Now().UnixNano()
 	c.process, c.exited = p, make(chan struct{})
@@ -79,7 +81,7 @@ func (f *Fake) start(c *container, p *process) {
 
 // later lets the process go on after some time.
 func (f *Fake) later(c *container, wait time.Duration) {
-	if wait == forever {
+	if wait == script.Forever {
 		return
 	}
 	c.timer = time.AfterFunc(wait, func() {
@@ -88,7 +90,7 @@ func (f *Fake) later(c *container, wait time.Duration) {
 		if c.state != runtimeapi.ContainerState_CONTAINER_RUNNING || f.closed {
 			return
 		}
-		wait, ended, code := c.process.advance()
+		wait, ended, code := c.process.Advance()
 		if ended {
 			f.exit(c, code, "")
 			return

@@ -25,9 +25,14 @@ type Env struct {
 	// Processes tells that containers are processes of this machine: their
 	// network, cgroups and users are tested too. The fake has none.
 	Processes bool
+	// HostPorts tells that the pod network forwards ports of the machine.
+	HostPorts bool
 	// Events tells that the runtime has GetContainerEvents.
 	Events bool
 }
+
+// killed is the exit code of a process that got SIGKILL.
+const killed = 137
 
 // patience is how long the suite waits for what a runtime does by itself.
 const patience = 30 * time.Second
@@ -72,6 +77,7 @@ func Suite(t *testing.T, newRuntime func(t *testing.T) Env) {
 		{"Events", testEvents},
 		{"Parallel", testParallel},
 		{"Process/Network", testProcessNetwork},
+		{"Process/HostPort", testProcessHostPort},
 		{"Process/User", testProcessUser},
 		{"Process/RootFilesystem", testProcessRootFilesystem},
 		{"Process/PodFiles", testProcessPodFiles},
@@ -81,6 +87,9 @@ func Suite(t *testing.T, newRuntime func(t *testing.T) Env) {
 			t.Parallel()
 			if !env.Events && part.name == "Events" {
 				t.Skip("the runtime has no container events")
+			}
+			if !env.HostPorts && part.name == "Process/HostPort" {
+				t.Skip("the pod network has no host ports")
 			}
 			if !env.Processes && strings.HasPrefix(part.name, "Process/") {
 				t.Skip("the runtime has no processes")
@@ -292,6 +301,6 @@ func eventually(t *testing.T, what string, condition func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %s", patience, what)
 		}
-		sleep(t.Context(), 5*time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -3,6 +3,7 @@ package critest
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -146,17 +147,8 @@ func testProcessNetwork(t *testing.T, env Env) {
 	p.run(t, config)
 	url := "http://" + p.status(t).Network.Ip + ":8080/"
 
-	var body []byte
-	eventually(t, "the host reaches the pod", func() bool {
-		resp, err := http.Get(url)
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		body, err = io.ReadAll(resp.Body)
-		return err == nil
-	})
-	if !strings.Contains(string(body), "host server\n") {
+	body := fetch(t, url)
+	if !strings.Contains(body, "host server\n") {
 		t.Errorf("host name in the pod: %s", body)
 	}
 	neighbour := p.runReady(t, "neighbour", "sleep")
@@ -169,6 +161,48 @@ func testProcessNetwork(t *testing.T, env Env) {
 	}
 	if got := env.exec(t, stranger, "get", "http://127.0.0.1:8080/"); got.ExitCode == 0 {
 		t.Error("loopback is shared between pods")
+	}
+}
+
+// fetch gets a page of a pod from the machine as soon as it is served.
+func fetch(t *testing.T, url string) (body string) {
+	t.Helper()
+	// One connection per try: none may outlive the pod.
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	eventually(t, "the machine reaches "+url, func() bool {
+		resp, err := client.Get(url)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		content, err := io.ReadAll(resp.Body)
+		body = string(content)
+		return err == nil
+	})
+	return body
+}
+
+func testProcessHostPort(t *testing.T, env Env) {
+	free, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := free.Addr().(*net.TCPAddr).Port
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := env.runPod(t, "hostport", func(c *runtimeapi.PodSandboxConfig) {
+		c.PortMappings = []*runtimeapi.PortMapping{{Protocol: runtimeapi.Protocol_TCP, HostPort: int32(port), ContainerPort: 8080}}
+	})
+	p.run(t, p.containerConfig("server", "serve", ":8080"))
+	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
+	if body := fetch(t, url); !strings.Contains(body, "host hostport\n") {
+		t.Errorf("another pod answers: %s", body)
+	}
+	p.stop(t)
+	if conn, err := net.DialTimeout("tcp4", free.Addr().String(), time.Second); err == nil {
+		_ = conn.Close()
+		t.Error("the port is still forwarded after the pod's stop")
 	}
 }
 

@@ -1,7 +1,6 @@
-package critest
+package script
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,35 +16,36 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// forever is the wait of a process that ends only by a signal.
-const forever time.Duration = -1
+// Forever is the wait of a process that ends only by a signal.
+const Forever time.Duration = -1
 
 // logPeriod is the time between two bursts of lines of the log action.
 const logPeriod = 100 * time.Millisecond
 
-// process is the test workload (test/workload), interpreted: it does what the
-// program would do as far as it can be seen through CRI. Files exist only below
-// mounts, where they are real.
-type process struct {
+// Process is one run of the workload. It is not safe for concurrent use.
+type Process struct {
+	// TermCode is the exit code that SIGTERM leads to now.
+	TermCode int32
+	// IgnoresTerm tells that SIGTERM has no effect now.
+	IgnoresTerm bool
+
 	actions [][]string
 	config  *runtimeapi.ContainerConfig
 	stdout  io.Writer
 	stderr  io.Writer
 
-	termCode    int32 // exit code after SIGTERM
-	ignoresTerm bool
-	lines, due  int // progress of the log action
+	lines, due int // progress of the log action
 }
 
-// newProcess finds the program that argv starts; an empty argv[0] is the image's
-// entrypoint. Only the workload exists.
-func newProcess(argv []string, config *runtimeapi.ContainerConfig, stdout, stderr io.Writer) (*process, error) {
+// New makes the process that argv starts in a container of that config. Only the
+// workload, /workload, exists there.
+func New(argv []string, config *runtimeapi.ContainerConfig, stdout, stderr io.Writer) (*Process, error) {
 	if p := argv[0]; p != "/workload" && p != "workload" {
 		return nil, fmt.Errorf("exec: %q: stat %s: no such file or directory", p, p)
 	}
-	p := &process{
+	p := &Process{
 		config: config, stdout: stdout, stderr: stderr,
-		termCode: 2, // of a Go program that has PID 1 and does not catch SIGTERM
+		TermCode: 2, // of a Go program that has PID 1 and does not catch SIGTERM
 	}
 	for args := argv[1:]; ; {
 		at := slices.Index(args, "then")
@@ -57,9 +57,9 @@ func newProcess(argv []string, config *runtimeapi.ContainerConfig, stdout, stder
 	}
 }
 
-// advance acts until something takes time. It returns how long that is, or that
+// Advance acts until something takes time. It returns how long that is, or that
 // the process has ended and its exit code. To be called again when the time is over.
-func (p *process) advance() (wait time.Duration, ended bool, code int32) {
+func (p *Process) Advance() (wait time.Duration, ended bool, code int32) {
 	for len(p.actions) > 0 {
 		action := p.actions[0]
 		wait, more, err := p.act(action)
@@ -86,8 +86,9 @@ type exitError int32
 func (e exitError) Error() string { return "exit " + strconv.Itoa(int(e)) }
 
 // act does one action, or its next part if it returned more before.
-func (p *process) act(action []string) (wait time.Duration, more bool, err error) {
-	if len(action) == 0 {
+func (p *Process) act(action []string) (wait time.Duration, more bool, err error) {
+	takesArgs := []string{"wait", "write", "append", "cat", "exists"}
+	if len(action) == 0 || len(action) == 1 && slices.Contains(takesArgs, action[0]) {
 		return 0, false, errors.New("usage: workload ACTION [ARG...] [then ACTION [ARG...]]...")
 	}
 	args := action[1:]
@@ -97,14 +98,14 @@ func (p *process) act(action []string) (wait time.Duration, more bool, err error
 	case "error":
 		return 0, false, printLines(p.stderr, args)
 	case "sleep":
-		p.termCode = int32(number(args, 0, 0))
-		return forever, true, nil
+		p.TermCode = int32(number(args, 0, 0))
+		return Forever, true, nil
 	case "serve":
-		p.termCode = 0
-		return forever, true, nil
+		p.TermCode = 0
+		return Forever, true, nil
 	case "stubborn":
-		p.ignoresTerm = true
-		return forever, true, nil
+		p.IgnoresTerm = true
+		return Forever, true, nil
 	case "wait":
 		wait, err = time.ParseDuration(args[0])
 		return wait, false, err
@@ -125,7 +126,7 @@ func (p *process) act(action []string) (wait time.Duration, more bool, err error
 	return 0, false, p.actOnFiles(action[0], args)
 }
 
-func (p *process) actOnFiles(verb string, args []string) error {
+func (p *Process) actOnFiles(verb string, args []string) error {
 	switch verb {
 	case "env":
 		for _, name := range args {
@@ -152,11 +153,11 @@ func (p *process) actOnFiles(verb string, args []string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("action %q is not known to the fake runtime", verb)
+	return fmt.Errorf("action %q is not interpreted", verb)
 }
 
-func (p *process) logLines(args []string) (more bool, err error) {
-	p.termCode = 0
+func (p *Process) logLines(args []string) (more bool, err error) {
+	p.TermCode = 0
 	rate, length, count := number(args, 0, 1), number(args, 1, 80), number(args, 2, -1)
 	for p.due += rate; p.due >= int(time.Second/logPeriod); p.due -= int(time.Second / logPeriod) {
 		if p.lines == count {
@@ -168,7 +169,7 @@ func (p *process) logLines(args []string) (more bool, err error) {
 	return true, nil
 }
 
-func (p *process) getenv(name string) string {
+func (p *Process) getenv(name string) string {
 	for _, kv := range p.config.Envs {
 		if kv.Key == name {
 			return string(kv.Value)
@@ -178,7 +179,7 @@ func (p *process) getenv(name string) string {
 }
 
 // hostPath is where a file of the container is on the host.
-func (p *process) hostPath(name string) (file string, readonly bool, err error) {
+func (p *Process) hostPath(name string) (file string, readonly bool, err error) {
 	if !path.IsAbs(name) {
 		name = path.Join("/", p.config.WorkingDir, name)
 	}
@@ -190,7 +191,7 @@ func (p *process) hostPath(name string) (file string, readonly bool, err error) 
 	return "", false, fmt.Errorf("open %s: no such file or directory", name)
 }
 
-func (p *process) write(args []string, mode int) error {
+func (p *Process) write(args []string, mode int) error {
 	name, readonly, err := p.hostPath(args[0])
 	if err != nil {
 		return err
@@ -205,18 +206,23 @@ func (p *process) write(args []string, mode int) error {
 	return errors.Join(printLines(file, args[1:]), file.Close())
 }
 
-// finish runs a process to its end and reports whether ctx lasted until then.
-func (p *process) finish(ctx context.Context) (code int32, ok bool) {
+// Finish runs the process to its end and reports whether ctx lasted until then.
+func (p *Process) Finish(ctx context.Context) (code int32, ok bool) {
 	for {
-		wait, ended, code := p.advance()
+		wait, ended, code := p.Advance()
 		switch {
 		case ended:
 			return code, true
-		case wait == forever:
+		case wait == Forever:
 			<-ctx.Done()
 			return 0, false
-		case !sleep(ctx, wait):
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
 			return 0, false
+		case <-timer.C:
 		}
 	}
 }
@@ -239,53 +245,3 @@ func number(args []string, at, otherwise int) int {
 	}
 	return otherwise
 }
-
-// logFile is a container's log in CRI format. A nil one takes and drops everything.
-type logFile struct {
-	path string
-	file *os.File
-}
-
-func newLogFile(dir, name string) *logFile { return &logFile{path: filepath.Join(dir, name)} }
-
-func (l *logFile) open() error {
-	if l == nil {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
-		return fmt.Errorf("open container log: %w", err)
-	}
-	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
-	if err != nil {
-		return fmt.Errorf("open container log: %w", err)
-	}
-	l.file = file
-	return nil
-}
-
-func (l *logFile) close() {
-	if l != nil && l.file != nil {
-		_ = l.file.Close()
-		l.file = nil
-	}
-}
-
-// stream is the writer of one stream. It gets whole lines.
-func (l *logFile) stream(name runtimeapi.LogStreamType) io.Writer {
-	return writerFunc(func(p []byte) (int, error) {
-		if l == nil || l.file == nil {
-			return len(p), nil
-		}
-		for line := range bytes.Lines(p) {
-			_, err := fmt.Fprintf(l.file, "%s %s %s %s", time.Now().UTC().Format(time.RFC3339Nano), name, runtimeapi.LogTagFull, line)
-			if err != nil {
-				return 0, err
-			}
-		}
-		return len(p), nil
-	})
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
