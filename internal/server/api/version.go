@@ -1,0 +1,47 @@
+package api
+
+import (
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+// Kubernetes is the release whose behaviour Berth follows.
+const Kubernetes = "1.36"
+
+const containerdModule = "github.com/containerd/containerd/v2"
+
+// BuildVersion reads the version of the running binary from what the Go
+// toolchain stamped into it. Runc is not known to it.
+func BuildVersion() Version {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return Version{Version: "unknown", Go: runtime.Version(), Kubernetes: Kubernetes}
+	}
+	return version(info)
+}
+
+func version(info *debug.BuildInfo) Version {
+	v := Version{Version: info.Main.Version, Go: info.GoVersion, Kubernetes: Kubernetes}
+	if v.Version == "" {
+		v.Version = "(devel)"
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		case "vcs.time":
+			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
+				v.BuiltAt = &t
+			}
+		}
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == containerdModule {
+			v.Containerd = dep.Version
+		}
+	}
+	return v
+}

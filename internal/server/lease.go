@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+// leases binds pods to connections. A foreground command holds one, so that its
+// pods end with it however it ends; when the agent ends first, nothing is
+// deleted, because its pods are not kept (ApplyOptions.Keep) and the next agent
+// ends them.
+type leases struct {
+	mu   sync.Mutex
+	held map[string]map[types.NamespacedName]types.UID // by lease
+}
+
+func newLeases() *leases {
+	return &leases{held: map[string]map[types.NamespacedName]types.UID{}}
+}
+
+func (l *leases) open() string {
+	id := rand.Text()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[id] = map[types.NamespacedName]types.UID{}
+	return id
+}
+
+func (l *leases) exists(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[id] != nil
+}
+
+// close ends a lease and returns its pods.
+func (l *leases) close(id string) map[types.NamespacedName]types.UID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pods := l.held[id]
+	delete(l.held, id)
+	return pods
+}
+
+// bind gives pods to a lease, or with an empty id takes them from any. It is
+// false when the lease has ended.
+func (l *leases) bind(id string, pods []api.ApplyResult) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range pods {
+		for _, bound := range l.held {
+			delete(bound, p.Key())
+		}
+		if bound := l.held[id]; bound != nil {
+			bound[p.Key()] = p.UID
+		}
+	}
+	return id == "" || l.held[id] != nil
+}
+
+func noLease(id string) error {
+	return Next(apierrors.NewConflict(podsResource, "", fmt.Errorf("lease %q is not held", id)),
+		"open one with POST /berth/v1/leases and keep its connection open")
+}
+
+// applyUnder applies manifests and binds the pods to the lease, if there is one.
+func (s *Server) applyUnder(r *http.Request, lease string, data []byte, opts ApplyOptions) ([]api.ApplyResult, error) {
+	if lease != "" && !s.leases.exists(lease) {
+		return nil, noLease(lease)
+	}
+	results, err := s.Applier.Apply(r.Context(), data, opts)
+	if err != nil || opts.DryRun {
+		return results, err
+	}
+	if !s.leases.bind(lease, results) {
+		pods := map[types.NamespacedName]types.UID{}
+		for _, p := range results {
+			pods[p.Key()] = p.UID
+		}
+		s.deleteAll(r.Context(), pods)
+		return nil, noLease(lease)
+	}
+	return results, nil
+}
+
+// holdLease answers with the lease's id at once and keeps the answer open.
+func (s *Server) holdLease(w http.ResponseWriter, r *http.Request) error {
+	id := s.leases.open()
+	writeJSON(w, http.StatusOK, api.Lease{TypeMeta: api.Type("Lease"), ID: id})
+	if err := http.NewResponseController(w).Flush(); err == nil {
+		<-r.Context().Done()
+	}
+	pods := s.leases.close(id)
+	if context.Cause(r.Context()) != errStopping {
+		s.deleteAll(r.Context(), pods)
+	}
+	return nil
+}
+
+// deleteAll ends pods for a client that is gone.
+func (s *Server) deleteAll(ctx context.Context, pods map[types.NamespacedName]types.UID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	for key, uid := range pods {
+		_, err := s.Applier.Delete(ctx, key, DeleteOptions{UID: uid})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			s.Log.Error("a pod stays although its lease ended", "pod", key, "err", err)
+		}
+	}
+}

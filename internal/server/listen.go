@@ -1,0 +1,122 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketPath is sun_path of struct sockaddr_un without its final zero (unix(7)).
+const maxSocketPath = 107
+
+// ErrSocketInUse says that another process answers on the socket.
+var ErrSocketInUse = errors.New("another agent listens on it")
+
+// Listen makes the socket at path with mode 0600 and returns its listener.
+//
+// The socket is bound in a private directory beside path and moved in place
+// when its mode is right, so that there is no moment at which another user can
+// connect. A socket that a dead process left behind is replaced; one that is
+// answered gives ErrSocketInUse; a file that is no socket is left alone.
+func Listen(path string) (net.Listener, error) {
+	fail := func(err error) (net.Listener, error) {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fail(err)
+	}
+	unlock, err := lockDir(dir)
+	if err != nil {
+		return fail(err)
+	}
+	defer unlock()
+	if err := checkFree(path); err != nil {
+		return fail(err)
+	}
+	private, err := os.MkdirTemp(dir, ".s")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(private)
+	tmp := filepath.Join(private, "s")
+	if len(path) > maxSocketPath || len(tmp) > maxSocketPath {
+		return fail(fmt.Errorf("a socket's path has at most %d bytes; choose a shorter one with --socket", maxSocketPath-len("/.s0123456789/s")))
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: tmp, Net: "unix"})
+	if err != nil {
+		return fail(err)
+	}
+	l.SetUnlinkOnClose(false) // it would remove tmp
+	err = os.Chmod(tmp, 0o600)
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		l.Close()
+		return fail(err)
+	}
+	return newListener(l, path)
+}
+
+// lockDir keeps two agents from taking the same socket at the same moment.
+func lockDir(dir string) (func(), error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return func() { d.Close() }, nil
+}
+
+// checkFree says why path cannot be taken, if so.
+func checkFree(path string) error {
+	st, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case st.Mode().Type() != os.ModeSocket:
+		return errors.New("a file that is not a socket is in the way; remove it or choose another path with --socket")
+	}
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err == nil {
+		c.Close()
+		return fmt.Errorf("%w; stop it first or give this one another --root-dir", ErrSocketInUse)
+	}
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil // its process is dead
+	}
+	return err
+}
+
+// listener removes its socket when it closes, unless another took the place.
+type listener struct {
+	*net.UnixListener
+	path string
+	made os.FileInfo
+}
+
+func newListener(l *net.UnixListener, path string) (net.Listener, error) {
+	made, err := os.Lstat(path)
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &listener{UnixListener: l, path: path, made: made}, nil
+}
+
+func (l *listener) Close() error {
+	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.made) {
+		_ = os.Remove(l.path) // a socket left behind is replaced by the next agent
+	}
+	return l.UnixListener.Close()
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/timeline"
+)
+
+func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
+	if err := s.Node.Healthy(r.Context()); err != nil {
+		return Next(apierrors.NewServiceUnavailable(err.Error()), `see "berth get problems" and the agent's log`)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, err := io.WriteString(w, "ok\n")
+	return err
+}
+
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
+	promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	return nil
+}
+
+func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
+	st := s.Node.Status(r.Context())
+	st.TypeMeta = api.Type("Status")
+	writeJSON(w, http.StatusOK, st)
+	return nil
+}
+
+func (s *Server) podTimeline(w http.ResponseWriter, r *http.Request) error {
+	line, ok := s.Timelines.Find(r.PathValue("namespace"), r.PathValue("name"))
+	if !ok {
+		return Next(apierrors.NewNotFound(podsResource, key(r).String()),
+			"the last starts are kept; \"berth trace\" lists them")
+	}
+	writeJSON(w, http.StatusOK, line)
+	return nil
+}
+
+func (s *Server) listTimelines(w http.ResponseWriter, _ *http.Request) error {
+	writeJSON(w, http.StatusOK, api.TimelineList{TypeMeta: api.Type("TimelineList"), Items: append([]timeline.Timeline{}, s.Timelines.List()...)})
+	return nil
+}
+
+func (s *Server) listImages(w http.ResponseWriter, r *http.Request) error {
+	images, err := s.Images.List(r.Context())
+	if err != nil {
+		return fmt.Errorf("list images: %w", err)
+	}
+	writeJSON(w, http.StatusOK, imageList(images))
+	return nil
+}
+
+func (s *Server) loadImages(w http.ResponseWriter, r *http.Request) error {
+	images, err := s.Images.Load(r.Context(), r.Body)
+	if err != nil {
+		return fmt.Errorf("load image archive: %w", err)
+	}
+	writeJSON(w, http.StatusOK, imageList(images))
+	return nil
+}
+
+func imageList(images []api.Image) api.ImageList {
+	return api.ImageList{TypeMeta: api.Type("ImageList"), Items: append([]api.Image{}, images...)}
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func parseQuery(r *http.Request) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, BadRequest(fmt.Sprintf("malformed query: %v", err), "")
+	}
+	return q, nil
+}
+
+// query reads parameters and keeps the first error, so that a handler asks once.
+type query struct {
+	url.Values
+	err error
+}
+
+func queryOf(r *http.Request) *query { return &query{Values: r.URL.Query()} }
+
+func (q *query) bad(name, want string) {
+	if q.err == nil {
+		q.err = BadRequest(fmt.Sprintf("query parameter %s=%q is not %s", name, q.Get(name), want), "")
+	}
+}
+
+// flag reads a boolean: absent is fallback, "name" without a value is true.
+func (q *query) flag(name string, fallback bool) bool {
+	if !q.Has(name) {
+		return fallback
+	}
+	if q.Get(name) == "" {
+		return true
+	}
+	b, err := strconv.ParseBool(q.Get(name))
+	if err != nil {
+		q.bad(name, "true or false")
+	}
+	return b
+}
+
+// number reads an integer of at least least; nil when absent.
+func (q *query) number(name string, least int64) *int64 {
+	if !q.Has(name) {
+		return nil
+	}
+	n, err := strconv.ParseInt(q.Get(name), 10, 64)
+	if err != nil || n < least {
+		q.bad(name, fmt.Sprintf("a number of at least %d", least))
+		return nil
+	}
+	return &n
+}
+
+// time reads a time of RFC 3339; nil when absent.
+func (q *query) time(name string) *metav1.Time {
+	if !q.Has(name) {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, q.Get(name))
+	if err != nil {
+		q.bad(name, "a time like 2006-01-02T15:04:05Z")
+		return nil
+	}
+	return &metav1.Time{Time: t}
+}

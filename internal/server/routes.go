@@ -1,0 +1,135 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+// handler answers one request. An error it returns becomes the answer, unless
+// it has begun one.
+type handler func(http.ResponseWriter, *http.Request) error
+
+type route struct {
+	method, path string
+	// query lists every parameter the route knows; others are an error.
+	query  string
+	doc    string
+	handle handler
+}
+
+const (
+	listQuery = "labelSelector fieldSelector resourceVersion resourceVersionMatch limit continue " +
+		"watch allowWatchBookmarks sendInitialEvents timeoutSeconds timeout"
+	applyQuery = "namespace origin keep lease dryRun"
+	logQuery   = "container follow previous sinceSeconds sinceTime timestamps tailLines limitBytes stream"
+	execQuery  = "container command stdin stdout stderr tty"
+)
+
+// routes is the whole API.
+func (s *Server) routes() []route {
+	const pods = "/api/v1/namespaces/{namespace}/pods"
+	return []route{
+		{"GET", "/{$}", "", "list these routes", s.listRoutes},
+		{"GET", "/healthz", "", "200 when the agent works", s.healthz},
+		{"GET", "/metrics", "", "metrics in the Prometheus text format", s.metrics},
+
+		{"GET", "/api/v1/pods", listQuery, "list or watch the pods of all namespaces", s.listPods},
+		{"GET", pods, listQuery, "list or watch the pods of a namespace", s.listPods},
+		{"GET", pods + "/{name}", "resourceVersion", "get a pod", s.getPod},
+		{"DELETE", pods + "/{name}", "gracePeriodSeconds", "end a pod within its grace", s.deletePod},
+		{"GET", pods + "/{name}/log", logQuery, "read or follow a container's log", s.podLog},
+		{"GET", pods + "/{name}/exec", execQuery, "prepare a command in a container: answers the URL of its streams", s.podExec},
+		{"POST", pods + "/{name}/exec", execQuery, "as GET", s.podExec},
+		{"GET", "/api/v1/events", listQuery, "list or watch the events of all namespaces", s.listEvents},
+		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace", s.listEvents},
+
+		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods from manifests, JSON or YAML: all or none", s.applyPods},
+		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", s.podTimeline},
+		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", s.listTimelines},
+		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", s.status},
+		{"GET", "/berth/v1/images", "", "list the images of the runtime", s.listImages},
+		{"POST", "/berth/v1/images", "", "load an image archive (tar)", s.loadImages},
+		{"POST", "/berth/v1/leases", "", "hold a lease: pods applied with it are deleted when this connection closes", s.holdLease},
+	}
+}
+
+// Handler serves the API, without a socket.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	var methods []string
+	for _, rt := range s.routes() {
+		mux.Handle(rt.method+" "+rt.path, answer(rt))
+		if !slices.Contains(methods, rt.method) {
+			methods = append(methods, rt.method)
+		}
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(mux, methods, w, r) })
+	return mux
+}
+
+func answer(rt route) http.Handler {
+	known := strings.Fields(rt.query)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := checkQuery(r, known)
+		if err == nil {
+			err = rt.handle(w, r)
+		}
+		if err != nil && r.Context().Err() == nil {
+			writeError(w, err)
+		}
+	})
+}
+
+func checkQuery(r *http.Request, known []string) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	for name := range r.URL.Query() {
+		if !slices.Contains(known, name) {
+			return BadRequest(fmt.Sprintf("unknown query parameter %q", name),
+				"this route knows: "+strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// noRoute answers a path that is not in the table, or not with this method.
+func noRoute(mux *http.ServeMux, methods []string, w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, m := range methods {
+		try := r.Clone(r.Context())
+		try.Method = m
+		if _, pattern := mux.Handler(try); pattern != "/" {
+			allowed = append(allowed, m)
+		}
+	}
+	if len(allowed) == 0 {
+		writeError(w, Next(&apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+			Message: "the agent has no route " + r.URL.Path,
+		}}, "GET / lists the routes"))
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	writeError(w, &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
+		Message: fmt.Sprintf("%s is not allowed on %s; allowed: %s", r.Method, r.URL.Path, strings.Join(allowed, ", ")),
+	}})
+}
+
+func (s *Server) listRoutes(w http.ResponseWriter, _ *http.Request) error {
+	list := api.RouteList{TypeMeta: api.Type("RouteList")}
+	for _, rt := range s.routes() {
+		path := strings.TrimSuffix(rt.path, "{$}")
+		list.Items = append(list.Items, api.Route{Method: rt.method, Path: path, Query: strings.Fields(rt.query), Doc: rt.doc})
+	}
+	writeJSON(w, http.StatusOK, list)
+	return nil
+}
