@@ -1,0 +1,19 @@
+// Command berth runs Kubernetes Pods on one machine: the agent, the embedded
+// container runtime, and the commands that speak to them.
+package main
+
+import (
+	"os"
+
+	"github.com/berth-run/berth/internal/cli"
+	"github.com/berth-run/berth/internal/runtime"
+)
+
+func main() {
+	// This binary is also the shim of its containers: the runtime executes it
+	// for that, and must not get an agent.
+	if runtime.ShimMain(os.Args) {
+		return
+	}
+	os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

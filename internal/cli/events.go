@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/cli/printer"
+	"github.com/berth-run/berth/internal/client"
+)
+
+// eventFlags are the flags of commands that list events.
+type eventFlags struct {
+	listFlags
+	of string // pod/NAME
+}
+
+func (a *app) eventsCommand() *cobra.Command {
+	var f eventFlags
+	cmd := &cobra.Command{
+		Use:     "events",
+		Short:   "List what happened to pods, or follow it with -w",
+		Example: "  berth events --for pod/web -w",
+		Args:    usage(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listEvents(cmd, &f) },
+	}
+	f.addAll(cmd)
+	f.output.add(cmd, "json", "yaml", "wide", "name")
+	cmd.Flags().StringVar(&f.of, "for", "", "events of one pod: pod/NAME")
+	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field selector, such as type=Warning")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on with every event")
+	mark(cmd.RegisterFlagCompletionFunc("for", a.completePod(&f.scope)))
+	return cmd
+}
+
+// eventPrinter shows events in the chosen format.
+type eventPrinter struct {
+	w     io.Writer
+	f     *eventFlags
+	table printer.Events
+}
+
+func (ep eventPrinter) print(e *corev1.Event) error {
+	switch {
+	case ep.f.structured():
+		return ep.f.object(ep.w, e)
+	case ep.f.format == "name":
+		_, err := fmt.Fprintf(ep.w, "event/%s\n", e.Name)
+		return err
+	}
+	ep.table.Add(e, time.Now())
+	return nil
+}
+
+func (f *eventFlags) selection() (client.Select, error) {
+	sel := f.listFlags.selection()
+	if f.of == "" {
+		return sel, nil
+	}
+	key, err := f.pod(f.of)
+	if err != nil {
+		return sel, err
+	}
+	sel.Fields = eventsOf(key.Name) + and(sel.Fields)
+	return sel, nil
+}
+
+func and(selector string) string {
+	if selector == "" {
+		return ""
+	}
+	return "," + selector
+}
+
+// eventsOf is the field selector of a pod's events.
+func eventsOf(pod string) string { return "involvedObject.kind=Pod,involvedObject.name=" + pod }
+
+func (a *app) listEvents(cmd *cobra.Command, f *eventFlags) error {
+	sel, err := f.selection()
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	ep := eventPrinter{w, f, printer.NewEvents(w, printer.Options{Wide: f.wide(), Namespaces: f.all})}
+	if f.watch {
+		return show(a.client().WatchEvents(cmd.Context(), sel), ep.print, ep.table.Flush)
+	}
+	list, err := a.client().Events(cmd.Context(), sel)
+	if err != nil {
+		return err
+	}
+	if f.structured() {
+		return f.object(w, list)
+	}
+	for i := range list.Items {
+		if err := ep.print(&list.Items[i]); err != nil {
+			return err
+		}
+	}
+	if len(list.Items) == 0 {
+		nothing(cmd, "events", f.selected())
+	}
+	return ep.table.Flush()
+}

@@ -1,0 +1,236 @@
+package follow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
+)
+
+// progress says what became different of a pod, one line each. was is nil for
+// a pod that is seen the first time.
+func progress(was, is *corev1.Pod) []string {
+	if was == nil {
+		was = &corev1.Pod{}
+	}
+	var lines []string
+	for _, c := range pod.Containers(is) {
+		before, _ := status(was, c.Name)
+		now, _ := status(is, c.Name)
+		if line := containerProgress(before, now); line != "" {
+			lines = append(lines, label(c)+" "+line)
+		}
+	}
+	if line := conditionProgress(was, is, corev1.PodScheduled); line != "" {
+		lines = append(lines, "waiting: "+line)
+	}
+	if !ready(was) && ready(is) {
+		lines = append(lines, "ready")
+	}
+	if ready(was) && !ready(is) && is.DeletionTimestamp == nil && !ended(is) {
+		lines = append(lines, "not ready: "+conditionMessage(is, corev1.PodReady))
+	}
+	if was.Status.Phase != is.Status.Phase && ended(is) {
+		lines = append(lines, strings.ToLower(string(is.Status.Phase))+because(is.Status.Reason, is.Status.Message))
+	}
+	if was.DeletionTimestamp == nil && is.DeletionTimestamp != nil && !ended(is) {
+		grace := "its grace"
+		if s := is.DeletionGracePeriodSeconds; s != nil {
+			grace = (time.Duration(*s) * time.Second).String()
+		}
+		lines = append(lines, "stopping within "+grace)
+	}
+	return lines
+}
+
+func label(c pod.Container) string { return c.Kind.String() + " " + c.Name }
+
+func because(why, message string) string {
+	switch {
+	case why == "" && message == "":
+		return ""
+	case message == "":
+		return ": " + why
+	case why == "":
+		return ": " + message
+	}
+	return ": " + why + ": " + message
+}
+
+// containerProgress is what is new of one container; waits that every start
+// passes through are not worth a line.
+func containerProgress(was, is corev1.ContainerStatus) string {
+	switch {
+	case is.State.Waiting != nil:
+		w := is.State.Waiting
+		if w.Reason == "" || w.Reason == reason.PodInitializing || w.Reason == reason.ContainerCreating {
+			return ""
+		}
+		if was.State.Waiting != nil && was.State.Waiting.Reason == w.Reason {
+			return ""
+		}
+		return "waits" + because(w.Reason, w.Message)
+	case is.ContainerID == was.ContainerID && (was.State.Terminated != nil || is.State.Terminated == nil):
+		return ""
+	case is.State.Running != nil && is.RestartCount > 0:
+		return fmt.Sprintf("started again (restart %d)", is.RestartCount)
+	case is.State.Running != nil:
+		return "started"
+	case is.State.Terminated != nil:
+		t := is.State.Terminated
+		line := fmt.Sprintf("ended with exit code %d", t.ExitCode)
+		if t.Reason != "" && t.Reason != "Completed" && t.Reason != "Error" {
+			line += because(t.Reason, t.Message)
+		}
+		return line
+	}
+	return ""
+}
+
+// conditionProgress is the message of a condition that is newly false.
+func conditionProgress(was, is *corev1.Pod, kind corev1.PodConditionType) string {
+	now := condition(is, kind)
+	before := condition(was, kind)
+	if now.Status != corev1.ConditionFalse || now.Reason == before.Reason && now.Message == before.Message {
+		return ""
+	}
+	return strings.TrimPrefix(because(now.Reason, now.Message), ": ")
+}
+
+func conditionMessage(p *corev1.Pod, kind corev1.PodConditionType) string {
+	c := condition(p, kind)
+	if c.Message != "" {
+		return c.Message
+	}
+	return c.Reason
+}
+
+func condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
+	for _, c := range p.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+func ready(p *corev1.Pod) bool {
+	return condition(p, corev1.PodReady).Status == corev1.ConditionTrue
+}
+
+// ended says that a pod has run its course.
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+func status(p *corev1.Pod, name string) (corev1.ContainerStatus, bool) {
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
+		for _, c := range list {
+			if c.Name == name {
+				return c, true
+			}
+		}
+	}
+	return corev1.ContainerStatus{}, false
+}
+
+// unready says what a pod waits for, for the message of a time that is over.
+func unready(p *corev1.Pod) string {
+	var waits []string
+	for _, c := range pod.Containers(p) {
+		if st, _ := status(p, c.Name); st.State.Waiting != nil && st.State.Waiting.Reason != "" {
+			waits = append(waits, c.Name+because(st.State.Waiting.Reason, st.State.Waiting.Message))
+		}
+	}
+	if len(waits) == 0 {
+		if message := conditionMessage(p, corev1.PodReady); message != "" {
+			waits = append(waits, message)
+		}
+	}
+	if len(waits) == 0 {
+		return pod.FullName(p)
+	}
+	return pod.FullName(p) + " (" + strings.Join(waits, "; ") + ")"
+}
+
+// ExitStatus is what pods that are over amount to: 0 when every container ended
+// with 0; the exit code of the one container that did not; 1 otherwise.
+// Sidecars and ephemeral containers do not count, as they do not for a pod's phase.
+func ExitStatus(pods []*corev1.Pod) int {
+	clean := len(pods) > 0
+	var failures []int
+	for _, p := range pods {
+		codes, complete := exitCodes(p)
+		clean = clean && (p.Status.Phase == corev1.PodSucceeded || complete && p.Status.Phase != corev1.PodFailed)
+		failures = append(failures, slices.DeleteFunc(codes, func(code int) bool { return code == 0 })...)
+	}
+	switch {
+	case len(failures) == 1:
+		return max(failures[0]&0xff, 1)
+	case len(failures) == 0 && clean:
+		return 0
+	}
+	return 1
+}
+
+// exitCodes are those of the containers that count. complete is false when one
+// of them has none: it never ran, or its end was not seen.
+func exitCodes(p *corev1.Pod) (codes []int, complete bool) {
+	complete = true
+	for _, c := range pod.Containers(p) {
+		if c.Kind != pod.App && c.Kind != pod.Init {
+			continue
+		}
+		st, _ := status(p, c.Name)
+		switch {
+		case st.State.Terminated != nil:
+			codes = append(codes, int(st.State.Terminated.ExitCode))
+		case st.State.Waiting != nil && st.LastTerminationState.Terminated != nil: // it was to be restarted
+			codes = append(codes, int(st.LastTerminationState.Terminated.ExitCode))
+		default:
+			complete = false
+		}
+	}
+	return codes, complete
+}
+
+// instances are the runs of a container whose log is to be shown, oldest first:
+// the one before the present one and the present one, as far as they are known.
+func instances(st corev1.ContainerStatus) []instance {
+	var all []instance
+	if last := st.LastTerminationState.Terminated; last != nil && last.ContainerID != "" {
+		all = append(all, instance{id: last.ContainerID, previous: true})
+	}
+	if st.ContainerID != "" && (st.State.Running != nil || st.State.Terminated != nil) {
+		all = append(all, instance{id: st.ContainerID})
+	}
+	if st.State.Waiting != nil && len(all) == 1 {
+		all[0].previous = false // until the next start it is the one whose log is read
+	}
+	return all
+}
+
+// instance is one run of a container.
+type instance struct {
+	id string
+	// previous says that the log is asked for as that of the previous instance.
+	previous bool
+}
+
+// eventLine is how an event is shown as progress; "" for those that the pod's
+// status tells as well.
+func eventLine(e *corev1.Event) string {
+	switch e.Reason {
+	case reason.Created, reason.Started, reason.Killing, reason.BackOff:
+		return ""
+	}
+	if e.Type == corev1.EventTypeNormal && e.Reason != reason.Pulling && e.Reason != reason.Pulled {
+		return ""
+	}
+	return strings.TrimPrefix(because(e.Reason, e.Message), ": ")
+}

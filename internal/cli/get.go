@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/berth-run/berth/internal/cli/printer"
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+// listFlags are the flags of commands that list.
+type listFlags struct {
+	scope
+	output
+	labels, fields string
+	watch          bool
+}
+
+func (a *app) getCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "get pods|events|images|problems",
+		Short:   "List what the agent has",
+		Example: "  berth get pods -A -o wide",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownResource(args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(a.getPodsCommand(), a.getEventsCommand(), a.getImagesCommand("images"), a.getProblemsCommand())
+	return cmd
+}
+
+func (a *app) getPodsCommand() *cobra.Command {
+	var f listFlags
+	cmd := &cobra.Command{
+		Use:     "pods [NAME]",
+		Aliases: []string{"pod", "po"},
+		Short:   "List pods, or follow their changes with -w",
+		Example: "  berth get pods -w",
+		Args:    usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.listPods(cmd, &f)
+			}
+			return a.getPod(cmd, &f, args[0])
+		},
+	}
+	f.addAll(cmd)
+	f.output.add(cmd, "json", "yaml", "wide", "name")
+	cmd.Flags().StringVarP(&f.labels, "selector", "l", "", "label selector, such as app=web")
+	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field selector, such as status.phase=Running")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on with every change")
+	cmd.ValidArgsFunction = a.completePod(&f.scope)
+	return cmd
+}
+
+// podPrinter shows pods in the chosen format.
+type podPrinter struct {
+	w     io.Writer
+	f     *listFlags
+	table printer.Pods
+}
+
+func newPodPrinter(w io.Writer, f *listFlags) podPrinter {
+	return podPrinter{w, f, printer.NewPods(w, printer.Options{Wide: f.wide(), Namespaces: f.all})}
+}
+
+func (pp podPrinter) print(p *corev1.Pod) error {
+	switch {
+	case pp.f.structured():
+		return pp.f.object(pp.w, p)
+	case pp.f.format == "name":
+		_, err := fmt.Fprintf(pp.w, "pod/%s\n", p.Name)
+		return err
+	}
+	pp.table.Add(p, time.Now())
+	return nil
+}
+
+func (a *app) getPod(cmd *cobra.Command, f *listFlags, arg string) error {
+	key, err := f.pod(arg)
+	if err != nil {
+		return err
+	}
+	if f.all {
+		return client.Next(fmt.Errorf("a pod is named within one namespace"), "leave out -A, or the name")
+	}
+	if f.watch {
+		f.fields = "metadata.name=" + key.Name
+		return a.watchPods(cmd, f)
+	}
+	p, err := a.client().Pod(cmd.Context(), key)
+	if err != nil {
+		return err
+	}
+	pp := newPodPrinter(cmd.OutOrStdout(), f)
+	if err := pp.print(p); err != nil {
+		return err
+	}
+	return pp.table.Flush()
+}
+
+func (f *listFlags) selection() client.Select {
+	return client.Select{Namespace: f.selected(), Labels: f.labels, Fields: f.fields}
+}
+
+func (a *app) listPods(cmd *cobra.Command, f *listFlags) error {
+	if f.watch {
+		return a.watchPods(cmd, f)
+	}
+	list, err := a.client().Pods(cmd.Context(), f.selection())
+	if err != nil {
+		return err
+	}
+	if f.structured() {
+		return f.object(cmd.OutOrStdout(), list)
+	}
+	pp := newPodPrinter(cmd.OutOrStdout(), f)
+	for i := range list.Items {
+		if err := pp.print(&list.Items[i]); err != nil {
+			return err
+		}
+	}
+	if len(list.Items) == 0 {
+		nothing(cmd, "pods", f.selected())
+	}
+	return pp.table.Flush()
+}
+
+// nothing says that a list is empty, where it is not in the way of a pipe.
+func nothing(cmd *cobra.Command, what, namespace string) {
+	if namespace == "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "No %s found\n", what)
+		return
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "No %s found in namespace %s\n", what, namespace)
+}
+
+func (a *app) watchPods(cmd *cobra.Command, f *listFlags) error {
+	pp := newPodPrinter(cmd.OutOrStdout(), f)
+	return show(a.client().WatchPods(cmd.Context(), f.selection()), pp.print, pp.table.Flush)
+}
+
+// show writes what a watch yields: what was there at once, then each change.
+func show[T any](changes iter.Seq2[client.Change[T], error], one func(T) error, flush func() error) error {
+	listed := false
+	for c, err := range changes {
+		if err != nil {
+			return err
+		}
+		if c.Type == watch.Bookmark {
+			listed = true
+		} else if err := one(c.Object); err != nil {
+			return err
+		}
+		if listed {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+func (a *app) getEventsCommand() *cobra.Command {
+	cmd := a.eventsCommand()
+	cmd.Aliases = []string{"event", "ev"}
+	cmd.Example = "  berth get events -w"
+	return cmd
+}
+
+func (a *app) getImagesCommand(use string) *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:     use,
+		Short:   "List the images of the runtime",
+		Example: "  berth image ls -o wide",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			images, err := a.client().Images(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if out.structured() {
+				return out.object(cmd.OutOrStdout(), api.ImageList{TypeMeta: api.Type("ImageList"), Items: images})
+			}
+			if len(images) == 0 {
+				nothing(cmd, "images", "")
+			}
+			return printer.Images(cmd.OutOrStdout(), images, printer.Options{Wide: out.wide()})
+		},
+	}
+	out.add(cmd, "json", "yaml", "wide")
+	return cmd
+}
+
+func (a *app) getProblemsCommand() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:     "problems",
+		Aliases: []string{"problem"},
+		Short:   "List what keeps the agent or its pods from working: bad manifests, bad conditions",
+		Example: "  berth get problems",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			st, err := a.client().Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if out.structured() {
+				return out.object(cmd.OutOrStdout(), st)
+			}
+			problems := append(conditionProblems(st.Conditions), st.Problems...)
+			if len(problems) == 0 {
+				nothing(cmd, "problems", "")
+			}
+			return printer.Problems(cmd.OutOrStdout(), problems, time.Now())
+		},
+	}
+	out.add(cmd, "json", "yaml")
+	return cmd
+}
+
+// conditionProblems are the node's conditions that are not as they should be:
+// Ready not true, or another one not false (core/v1 NodeCondition).
+func conditionProblems(conditions []corev1.NodeCondition) []api.Problem {
+	var all []api.Problem
+	for _, c := range conditions {
+		good := corev1.ConditionFalse
+		if c.Type == corev1.NodeReady {
+			good = corev1.ConditionTrue
+		}
+		if c.Status != good {
+			all = append(all, api.Problem{Source: "node", Origin: string(c.Type), Message: c.Message, Since: metav1.Time(c.LastTransitionTime)})
+		}
+	}
+	return all
+}

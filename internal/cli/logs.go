@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-run/berth/internal/cli/follow"
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// annotationDefaultContainer names the container that commands mean when they
+// name none (well-known annotation of Kubernetes).
+const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
+
+type logFlags struct {
+	scope
+	container  string
+	all        bool
+	prefix     bool
+	follow     bool
+	previous   bool
+	timestamps bool
+	tail       int64
+	limit      int64
+	since      time.Duration
+	sinceTime  string
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var f logFlags
+	cmd := &cobra.Command{
+		Use:     "logs POD [-c CONTAINER]",
+		Short:   "Show the log of a container, or follow it with -f",
+		Example: "  berth logs web -f --tail 20",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.logs(cmd, &f, args[0]) },
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&f.container, "container", "c", "", "container; default: the pod's default or first one")
+	flags.BoolVar(&f.all, "all-containers", false, "all containers of the pod, init containers first")
+	flags.BoolVar(&f.prefix, "prefix", false, "begin each line with its pod and container")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what is written until the container ends")
+	flags.BoolVarP(&f.previous, "previous", "p", false, "the instance before the last restart")
+	flags.BoolVar(&f.timestamps, "timestamps", false, "begin each line with the time it was written")
+	flags.Int64Var(&f.tail, "tail", -1, "only so many lines from the end; -1: all")
+	flags.Int64Var(&f.limit, "limit-bytes", 0, "at most so many bytes; 0: all")
+	flags.DurationVar(&f.since, "since", 0, "only what is not older than this, such as 5s or 10m")
+	flags.StringVar(&f.sinceTime, "since-time", "", "only what is not older than this time (RFC 3339)")
+	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
+	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
+	cmd.ValidArgsFunction = a.completePod(&f.scope)
+	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
+	return cmd
+}
+
+// options are what the flags ask of one container's log.
+func (f *logFlags) options() (corev1.PodLogOptions, error) {
+	o := corev1.PodLogOptions{Follow: f.follow, Previous: f.previous, Timestamps: f.timestamps}
+	if f.tail >= 0 {
+		o.TailLines = &f.tail
+	}
+	if f.limit > 0 {
+		o.LimitBytes = &f.limit
+	}
+	if f.since > 0 {
+		seconds := int64((f.since + time.Second - 1) / time.Second)
+		o.SinceSeconds = &seconds
+	}
+	if f.sinceTime != "" {
+		t, err := time.Parse(time.RFC3339Nano, f.sinceTime)
+		if err != nil {
+			return o, client.Next(fmt.Errorf("--since-time %q is not a time", f.sinceTime), "write it like 2006-01-02T15:04:05Z")
+		}
+		o.SinceTime = &metav1.Time{Time: t}
+	}
+	return o, nil
+}
+
+func (a *app) logs(cmd *cobra.Command, f *logFlags, arg string) error {
+	key, err := f.pod(arg)
+	if err != nil {
+		return err
+	}
+	opts, err := f.options()
+	if err != nil {
+		return err
+	}
+	c := a.client()
+	p, err := c.Pod(cmd.Context(), key)
+	if err != nil {
+		return err
+	}
+	lines := follow.NewLines(cmd.OutOrStdout())
+	if !f.all {
+		opts.Container = cmp.Or(f.container, defaultContainer(cmd.ErrOrStderr(), p))
+		return copyLog(cmd.Context(), c, key, opts, f.writer(lines, p, opts.Container))
+	}
+	if !f.follow {
+		return eachLog(cmd.Context(), c, p, f, opts, lines)
+	}
+	group, ctx := errgroup.WithContext(cmd.Context())
+	for _, container := range pod.Containers(p) {
+		opts := opts
+		opts.Container = container.Name
+		group.Go(func() error { return copyLog(ctx, c, key, opts, f.writer(lines, p, opts.Container)) })
+	}
+	return group.Wait()
+}
+
+// eachLog shows the containers' logs one after the other. One that has none
+// does not keep the others from being shown.
+func eachLog(ctx context.Context, c *client.Client, p *corev1.Pod, f *logFlags, opts corev1.PodLogOptions, lines *follow.Lines) error {
+	var errs []error
+	for _, container := range pod.Containers(p) {
+		opts.Container = container.Name
+		key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+		errs = append(errs, copyLog(ctx, c, key, opts, f.writer(lines, p, container.Name)))
+	}
+	return errors.Join(errs...)
+}
+
+type writeCloser interface {
+	io.Writer
+	io.Closer
+}
+
+func (f *logFlags) writer(lines *follow.Lines, p *corev1.Pod, container string) writeCloser {
+	if f.prefix {
+		return lines.Prefixed(fmt.Sprintf("[pod/%s/%s] ", p.Name, container))
+	}
+	return lines.Prefixed("")
+}
+
+func copyLog(ctx context.Context, c *client.Client, key types.NamespacedName, opts corev1.PodLogOptions, w writeCloser) error {
+	return errors.Join(c.Logs(ctx, key, opts, w), w.Close())
+}
+
+// defaultContainer is the one meant when none is named: the annotated one, else
+// the first. It says which when there are several.
+func defaultContainer(stderr io.Writer, p *corev1.Pod) string {
+	if name := p.Annotations[annotationDefaultContainer]; name != "" {
+		if _, ok := pod.FindContainer(p, name); ok {
+			return name
+		}
+	}
+	if len(p.Spec.Containers) == 0 {
+		return ""
+	}
+	name := p.Spec.Containers[0].Name
+	if len(p.Spec.Containers) > 1 {
+		var names []string
+		for _, c := range p.Spec.Containers {
+			names = append(names, c.Name)
+		}
+		fmt.Fprintf(stderr, "Defaulted to container %s of %v\n", name, names)
+	}
+	return name
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-run/berth/internal/client"
+)
+
+// output is the flag -o.
+type output struct {
+	format string
+	known  []string
+}
+
+func (o *output) add(cmd *cobra.Command, known ...string) {
+	o.known = known
+	cmd.Flags().VarP(o, "output", "o", "output format: "+strings.Join(known, ", "))
+	mark(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+func (o *output) String() string { return o.format }
+
+// Set is called with what the user typed.
+func (o *output) Set(format string) error {
+	if !slices.Contains(o.known, format) {
+		return fmt.Errorf("want one of %s", strings.Join(o.known, ", "))
+	}
+	o.format = format
+	return nil
+}
+
+// Type is shown in the help.
+func (o *output) Type() string { return "format" }
+
+func (o *output) wide() bool { return o.format == "wide" }
+
+// structured says whether whole objects are wanted.
+func (o *output) structured() bool { return o.format == "json" || o.format == "yaml" }
+
+// object writes v as JSON or YAML; several make a stream.
+func (o *output) object(w io.Writer, v any) error {
+	if o.format == "yaml" {
+		data, err := yaml.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append([]byte("---\n"), data...))
+		return err
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func unknownResource(name string) error {
+	return client.Next(fmt.Errorf("the agent has no resource %q", name), "it has pods, events, images and problems")
+}

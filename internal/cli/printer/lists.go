@@ -1,0 +1,164 @@
+package printer
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+// Options say which columns a table has.
+type Options struct {
+	Wide bool
+	// Namespaces adds a column with the namespace.
+	Namespaces bool
+}
+
+// columns prepends the namespace where it is wanted and cuts off what is wide.
+func (o Options) columns(namespace string, narrow, wide []string) []string {
+	var all []string
+	if o.Namespaces {
+		all = append(all, namespace)
+	}
+	all = append(all, narrow...)
+	if o.Wide {
+		all = append(all, wide...)
+	}
+	return all
+}
+
+// Pods is a table of pods.
+type Pods struct {
+	*Table
+	opts Options
+}
+
+// NewPods returns a table of pods.
+func NewPods(w io.Writer, o Options) Pods {
+	return Pods{NewTable(w, o.columns("NAMESPACE", []string{"NAME", "READY", "STATUS", "RESTARTS", "AGE"}, []string{"IP", "NODE"})...), o}
+}
+
+// Add adds a pod's row.
+func (t Pods) Add(p *corev1.Pod, now time.Time) {
+	s := summarize(p)
+	restarts := fmt.Sprint(s.restarts)
+	if s.restarts > 0 && !s.lastRestart.IsZero() {
+		restarts += " (" + duration.HumanDuration(now.Sub(s.lastRestart)) + " ago)"
+	}
+	t.Row(t.opts.columns(p.Namespace,
+		[]string{p.Name, fmt.Sprintf("%d/%d", s.ready, s.total), s.status, restarts, age(Created(p), now)},
+		[]string{cmp.Or(p.Status.PodIP, "<none>"), cmp.Or(p.Spec.NodeName, "<none>")})...)
+}
+
+// Created is when a pod came to be: as its object says, else when it was taken up.
+func Created(p *corev1.Pod) metav1.Time {
+	if p.CreationTimestamp.IsZero() && p.Status.StartTime != nil {
+		return *p.Status.StartTime
+	}
+	return p.CreationTimestamp
+}
+
+func age(t metav1.Time, now time.Time) string {
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(now.Sub(t.Time))
+}
+
+// Events is a table of events.
+type Events struct {
+	*Table
+	opts Options
+}
+
+// NewEvents returns a table of events.
+func NewEvents(w io.Writer, o Options) Events {
+	return Events{NewTable(w, o.columns("NAMESPACE", []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"},
+		[]string{"SUBOBJECT", "FIRST SEEN", "COUNT", "NAME"})...), o}
+}
+
+// Add adds an event's row.
+func (t Events) Add(e *corev1.Event, now time.Time) {
+	ref := e.InvolvedObject
+	t.Row(t.opts.columns(e.Namespace,
+		[]string{seen(e, now), e.Type, e.Reason, strings.ToLower(ref.Kind) + "/" + ref.Name, e.Message},
+		[]string{cmp.Or(ref.FieldPath, "<none>"), age(e.FirstTimestamp, now), fmt.Sprint(e.Count), e.Name})...)
+}
+
+// seen is "10s", or "10s (x3 over 5m)" for a repeat.
+func seen(e *corev1.Event, now time.Time) string {
+	last := age(e.LastTimestamp, now)
+	if e.Count > 1 {
+		return fmt.Sprintf("%s (x%d over %s)", last, e.Count, age(e.FirstTimestamp, now))
+	}
+	return last
+}
+
+// Images writes a table of images, one row for each name.
+func Images(w io.Writer, images []api.Image, o Options) error {
+	t := NewTable(w, o.columns("", []string{"IMAGE", "IMAGE ID", "SIZE"}, []string{"PINNED", "DIGEST"})...)
+	for _, i := range images {
+		digest := "<none>"
+		if len(i.Digests) > 0 {
+			_, digest, _ = strings.Cut(i.Digests[0], "@")
+		}
+		names := i.Tags
+		if len(names) == 0 {
+			names = []string{"<none>"}
+			if len(i.Digests) > 0 {
+				names = i.Digests
+			}
+		}
+		for _, name := range names {
+			t.Row(o.columns("", []string{name, ShortID(i.ID), Bytes(i.Size)}, []string{fmt.Sprint(i.Pinned), digest})...)
+		}
+	}
+	return t.Flush()
+}
+
+// ShortID is an image or container id as far as a person needs it.
+func ShortID(id string) string {
+	if _, hex, ok := strings.Cut(id, ":"); ok {
+		id = hex
+	}
+	return id[:min(len(id), 13)]
+}
+
+// Bytes is a size in decimal units: 812B, 1.4MB.
+func Bytes(n uint64) string {
+	if n < 1000 {
+		return fmt.Sprintf("%dB", n)
+	}
+	size, unit := float64(n), ""
+	for _, unit = range []string{"kB", "MB", "GB", "TB"} {
+		size /= 1000
+		if size < 1000 {
+			break
+		}
+	}
+	return fmt.Sprintf("%.1f%s", size, unit)
+}
+
+// Problems writes a table of what users have to mend.
+func Problems(w io.Writer, problems []api.Problem, now time.Time) error {
+	t := NewTable(w, "SOURCE", "ORIGIN", "SINCE", "PROBLEM")
+	for _, p := range problems {
+		origin := p.Origin
+		if p.Line > 0 {
+			origin += fmt.Sprintf(":%d", p.Line)
+		}
+		message := p.Message
+		if p.Field != "" {
+			message = p.Field + ": " + message
+		}
+		t.Row(p.Source, origin, age(p.Since, now), message)
+	}
+	return t.Flush()
+}

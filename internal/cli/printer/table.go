@@ -1,0 +1,62 @@
+package printer
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Table writes rows under aligned columns. Rows may be added after a Flush: the
+// columns keep the widths they have and only grow, so that a table which goes on
+// stays readable.
+type Table struct {
+	w      io.Writer
+	header []string
+	widths []int
+	rows   [][]string
+	begun  bool
+}
+
+// gap is the least distance between two columns.
+const gap = 3
+
+// NewTable returns a table with these columns. Nothing is written without a row.
+func NewTable(w io.Writer, columns ...string) *Table {
+	return &Table{w: w, header: columns, widths: make([]int, len(columns))}
+}
+
+// Row adds a row. Line breaks in cells are shown as spaces.
+func (t *Table) Row(cells ...string) {
+	for i := range cells {
+		cells[i] = strings.TrimRight(strings.ReplaceAll(cells[i], "\n", " "), " ")
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// Flush writes the rows that were added since the last one.
+func (t *Table) Flush() error {
+	if len(t.rows) == 0 {
+		return nil
+	}
+	rows := t.rows
+	if !t.begun {
+		rows = append([][]string{t.header}, rows...)
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var out strings.Builder
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			line += fmt.Sprintf("%-*s", t.widths[i]+gap, cell)
+		}
+		out.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	t.rows, t.begun = nil, true
+	_, err := io.WriteString(t.w, out.String())
+	return err
+}

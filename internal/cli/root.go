@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+// app is what the subcommands share: the flags that all have.
+type app struct {
+	root   string
+	socket string
+}
+
+// Main runs a command line, without the program's name, and returns the exit
+// status: 0, 1 for an error, or the one a container ended with (run, exec).
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	cmd := newRoot()
+	cmd.SetArgs(args)
+	cmd.SetIn(stdin)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.Execute()
+	if err == nil {
+		return 0
+	}
+	if exit, ok := errors.AsType[*exitError](err); ok && exit.err == nil {
+		return exit.code
+	}
+	printError(stderr, err)
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.code
+	}
+	return 1
+}
+
+// exitError ends the program with a status, and says why when err is set.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err != nil {
+		return e.err.Error()
+	}
+	return fmt.Sprintf("exit status %d", e.code)
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// printError says what went wrong, every cause of it, and what to do.
+func printError(w io.Writer, err error) {
+	fmt.Fprintf(w, "error: %v\n", err)
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, c := range status.Status().Details.Causes {
+			if c.Type != api.CauseNextStep && !strings.Contains(err.Error(), c.Message) {
+				fmt.Fprintf(w, "  %s: %s\n", c.Field, c.Message)
+			}
+		}
+	}
+	if next := client.NextStep(err); next != "" {
+		fmt.Fprintf(w, "next: %s\n", next)
+	}
+}
+
+func newRoot() *cobra.Command {
+	a := &app{}
+	cmd := &cobra.Command{
+		Use:           "berth",
+		Short:         "Run Kubernetes Pods on this machine, with nothing else installed",
+		Example:       "  berth run web.yaml          run a pod in the foreground\n  berth get pods -A           list the pods of this machine's agent",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVar(&a.root, "root-dir", api.DefaultRoot, "directory of the agent's state")
+	cmd.PersistentFlags().StringVar(&a.socket, "socket", "", "the agent's socket (default "+api.DefaultSocket+", or berth.sock in another --root-dir)")
+	mark(cmd.MarkPersistentFlagDirname("root-dir"))
+	mark(cmd.MarkPersistentFlagFilename("socket"))
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return client.Next(err, fmt.Sprintf("see %q", cmd.CommandPath()+" --help"))
+	})
+	cmd.AddCommand(
+		a.runCommand(), a.applyCommand(), a.deleteCommand(),
+		a.getCommand(), a.describeCommand(), a.logsCommand(), a.execCommand(), a.eventsCommand(), a.traceCommand(),
+		a.imageCommand(),
+		a.agentCommand(), a.runtimeCommand(), a.versionCommand(),
+	)
+	return cmd
+}
+
+// mark panics on what only a wrong name in this package can cause.
+func mark(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// socketPath is where the agent listens.
+func (a *app) socketPath() string {
+	if a.socket != "" {
+		return a.socket
+	}
+	return api.Socket(a.root)
+}
+
+func (a *app) client() *client.Client { return client.New(a.socketPath()) }
+
+// usage turns a wrong number of arguments into an error with the way out.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return client.Next(err, "usage: "+cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// scope is the namespace flag of a command.
+type scope struct {
+	namespace string
+	all       bool
+}
+
+func (s *scope) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&s.namespace, "namespace", "n", "default", "namespace")
+}
+
+func (s *scope) addAll(cmd *cobra.Command) {
+	s.add(cmd)
+	cmd.Flags().BoolVarP(&s.all, "all-namespaces", "A", false, "all namespaces")
+	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
+}
+
+// selected is the namespace to ask for; empty: all.
+func (s *scope) selected() string {
+	if s.all {
+		return ""
+	}
+	return s.namespace
+}
+
+// explicit is the namespace when the user gave one.
+func (s *scope) explicit(cmd *cobra.Command) string {
+	if cmd.Flags().Changed("namespace") {
+		return s.namespace
+	}
+	return ""
+}
+
+// pod is the pod that an argument names: NAME or pod/NAME.
+func (s *scope) pod(arg string) (types.NamespacedName, error) {
+	kind, name, typed := strings.Cut(arg, "/")
+	if !typed {
+		name = arg
+	} else if !isPods(kind) {
+		return types.NamespacedName{}, client.Next(fmt.Errorf("%q is not a pod", arg), "write NAME or pod/NAME")
+	}
+	if name == "" {
+		return types.NamespacedName{}, client.Next(fmt.Errorf("%q names no pod", arg), "write NAME or pod/NAME")
+	}
+	return types.NamespacedName{Namespace: s.namespace, Name: name}, nil
+}
+
+func isPods(kind string) bool { return kind == "pod" || kind == "pods" || kind == "po" }
+
+// manifest is a file of manifests.
+type manifest struct {
+	origin string
+	data   []byte
+}
+
+// readManifests reads files; "-" is standard input.
+func readManifests(cmd *cobra.Command, files []string) ([]manifest, error) {
+	var all []manifest
+	for _, name := range files {
+		data, err := readManifest(cmd.InOrStdin(), name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, manifest{name, data})
+	}
+	return all, nil
+}
+
+func readManifest(stdin io.Reader, name string) ([]byte, error) {
+	from := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, client.Next(fmt.Errorf("read manifest: %w", err), `give the path of a file with pods, or - for standard input`)
+		}
+		defer f.Close()
+		if st, err := f.Stat(); err == nil && st.IsDir() {
+			return nil, client.Next(fmt.Errorf("read manifest: %s is a directory", name),
+				"name its files, or let an agent watch it: staticPodPath in the configuration")
+		}
+		from = f
+	}
+	data, err := io.ReadAll(io.LimitReader(from, api.MaxManifest+1))
+	if err != nil {
+		return nil, fmt.Errorf("read manifest %s: %w", name, err)
+	}
+	if len(data) > api.MaxManifest {
+		return nil, client.Next(fmt.Errorf("read manifest %s: it is over %d MiB", name, api.MaxManifest>>20), "split it into several files")
+	}
+	return data, nil
+}

@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth/internal/cli/follow"
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/timeline"
+)
+
+// exitAbandoned is the status after three interrupts, as a shell's for SIGINT.
+const exitAbandoned = 130
+
+type runFlags struct {
+	scope
+	agent   agentOptions
+	log     logFlagSet
+	detach  bool
+	noLogs  bool
+	timeout time.Duration
+	images  []string
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run FILE|- ...",
+		Short: "Run pods in the foreground, from their start to their end",
+		Long: `Run the pods of manifests, JSON or YAML, and show what they wait for, how they came up, and their logs.
+
+With no agent on this root the command is the agent for as long as it runs; else it hands the pods to the
+running one and follows. The pods end with the command, also when it is killed. An interrupt (Ctrl-C) stops
+them within their grace, a second one kills them, a third one leaves without waiting. With --detach the pods
+stay with the running agent, as after "berth apply".
+
+The exit status is 0 when every container ended with 0, the exit code of the one container that did not, and
+1 otherwise: several failed, a pod was rejected, or it was not ready within --timeout.`,
+		Example: "  berth run --image-archive web.tar web.yaml",
+		Args:    usage(cobra.MinimumNArgs(1)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
+	}
+	f.add(cmd)
+	f.agent.addConfig(cmd)
+	f.log.add(cmd, slog.LevelWarn)
+	flags := cmd.Flags()
+	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the pods with the running agent")
+	flags.BoolVar(&f.noLogs, "no-logs", false, "do not show the containers' logs")
+	flags.DurationVar(&f.timeout, "timeout", 0, "stop the pods when they are not ready, or done, within this time; 0: never")
+	flags.StringArrayVar(&f.images, "image-archive", nil, "load this image archive first; may be repeated")
+	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
+	mark(cmd.MarkFlagFilename("image-archive", "tar"))
+	return cmd
+}
+
+func (a *app) run(cmd *cobra.Command, f *runFlags, files []string) error {
+	manifests, err := readManifests(cmd, files)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+	interrupts := make(chan os.Signal, 3)
+	signal.Notify(interrupts, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(interrupts)
+
+	leave, err := a.findAgent(ctx, cancel, cmd.ErrOrStderr(), f, interrupts)
+	if err != nil {
+		return err
+	}
+	err = a.runPods(ctx, cmd, f, manifests, interrupts)
+	if errors.Is(err, follow.ErrAbandoned) {
+		return &exitError{exitAbandoned, err}
+	}
+	if left := leave(); left != nil {
+		err = errors.Join(err, left)
+	}
+	return err
+}
+
+// findAgent makes sure that there is an agent: the running one, or one within
+// this process that leave ends.
+func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, stderr io.Writer, f *runFlags, interrupts <-chan os.Signal) (leave func() error, err error) {
+	c := a.client()
+	_, err = c.Status(ctx)
+	switch {
+	case err == nil:
+		if flag := f.agent.configFlag(); flag != "" {
+			return nil, client.Next(fmt.Errorf("%s is for an agent of its own, but one runs at %s", flag, c.Socket()),
+				"leave it out, or choose another --root-dir")
+		}
+		return func() error { return nil }, nil
+	case !errors.Is(err, client.ErrNoAgent):
+		return nil, err
+	case f.detach:
+		return nil, client.Next(fmt.Errorf("--detach leaves pods with a running agent: %w", err), `start one with "berth agent", or leave out --detach`)
+	}
+	if os.Geteuid() != 0 {
+		return nil, client.Next(errors.New("running pods needs root"), "run this command as root")
+	}
+	o := f.agent
+	o.root, o.socket = a.root, a.socketPath()
+	if o.log, err = f.log.logger(stderr); err != nil {
+		return nil, err
+	}
+	return embed(ctx, cancel, o, interrupts)
+}
+
+// configFlag is the flag that an agent of its own would need; "" without any.
+func (o *agentOptions) configFlag() string {
+	switch {
+	case o.configFile != "":
+		return "--config"
+	case o.configDir != "":
+		return "--config-dir"
+	}
+	return ""
+}
+
+// embed runs an agent in this process and returns when its socket is open. If
+// it fails later, cancel gets the cause.
+func embed(ctx context.Context, cancel context.CancelCauseFunc, o agentOptions, interrupts <-chan os.Signal) (leave func() error, err error) {
+	agent, err := newAgent(o)
+	if err != nil {
+		return nil, err
+	}
+	agentCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() {
+		err := agent.Run(agentCtx)
+		if agentCtx.Err() == nil { // nobody asked it to end
+			if err == nil {
+				err = errors.New("for no reason it gave")
+			}
+			cancel(fmt.Errorf("the agent of this command ended: %w", err))
+			err = nil
+		}
+		ended <- err
+	}()
+	leave = func() error { stop(); return <-ended }
+	select {
+	case <-agent.Ready():
+		return leave, nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case sig := <-interrupts:
+		err = &exitError{exitAbandoned, fmt.Errorf("%s while the agent was starting", sig)}
+	}
+	return nil, errors.Join(err, leave())
+}
+
+// runPods hands the pods to the agent and follows them, or leaves them there.
+func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, manifests []manifest, interrupts <-chan os.Signal) error {
+	c := a.client()
+	for _, archive := range f.images {
+		if err := loadImage(ctx, cmd, c, archive); err != nil {
+			return err
+		}
+	}
+	opts := client.Apply{Namespace: f.explicit(cmd)}
+	if !f.detach {
+		lease, err := c.Hold(ctx)
+		if err != nil {
+			return err
+		}
+		defer lease.Close()
+		opts.Lease = lease.ID
+	}
+	var pods []api.ApplyResult
+	for _, m := range manifests {
+		opts.Origin = m.origin
+		results, err := c.Apply(ctx, m.data, opts)
+		if err != nil {
+			return err
+		}
+		pods = append(pods, results...)
+	}
+	if f.detach {
+		return printResults(cmd, pods, "", false)
+	}
+	width, color := screen(cmd.ErrOrStderr())
+	last, err := follow.Run(ctx, follow.Options{
+		Client: c, Pods: pods, Logs: !f.noLogs, Timeout: f.timeout, Interrupts: interrupts,
+		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Now: time.Now,
+		Draw: func(w io.Writer, line *timeline.Timeline) error {
+			return timeline.Draw(w, *line, width, timeline.DrawOptions{Color: color})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if status := follow.ExitStatus(last); status != 0 {
+		return &exitError{code: status}
+	}
+	return nil
+}

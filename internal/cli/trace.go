@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/berth-run/berth/internal/cli/printer"
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/timeline"
+)
+
+// plainWidth is the width of a waterfall that goes to no terminal.
+const plainWidth = 120
+
+type traceFlags struct {
+	scope
+	output
+	depth int
+}
+
+func (a *app) traceCommand() *cobra.Command {
+	var f traceFlags
+	cmd := &cobra.Command{
+		Use:   "trace [POD]",
+		Short: "Draw how a pod came up: every step, call and wait; or list what is recorded",
+		Long: "Draw the last start of a pod as a waterfall: admission, every step, every call to the runtime, and what\n" +
+			"each waited for. Without a pod, list the recorded starts.",
+		Example: "  berth trace web --depth 1",
+		Args:    usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.listTimelines(cmd, &f.output)
+			}
+			return a.trace(cmd, &f, args[0])
+		},
+	}
+	f.scope.add(cmd)
+	f.output.add(cmd, "json", "yaml")
+	cmd.Flags().IntVar(&f.depth, "depth", 0, "levels to draw; 0: all")
+	cmd.ValidArgsFunction = a.completePod(&f.scope)
+	return cmd
+}
+
+func (a *app) trace(cmd *cobra.Command, f *traceFlags, arg string) error {
+	key, err := f.pod(arg)
+	if err != nil {
+		return err
+	}
+	if f.depth < 0 {
+		return client.Next(fmt.Errorf("--depth %d is negative", f.depth), "give a number of levels, or 0 for all")
+	}
+	line, err := a.client().Timeline(cmd.Context(), key)
+	if err != nil {
+		return err
+	}
+	if f.structured() {
+		return f.object(cmd.OutOrStdout(), line)
+	}
+	width, color := screen(cmd.OutOrStdout())
+	return timeline.Draw(cmd.OutOrStdout(), *line, width, timeline.DrawOptions{Color: color, Depth: f.depth})
+}
+
+// screen says how wide what is written to is, and whether it shows colors
+// (no-color.org).
+func screen(w io.Writer) (width int, color bool) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return plainWidth, false
+	}
+	color = os.Getenv("NO_COLOR") == ""
+	if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+		return columns, color
+	}
+	return plainWidth, color
+}
+
+func (a *app) listTimelines(cmd *cobra.Command, out *output) error {
+	lines, err := a.client().Timelines(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if out.structured() {
+		return out.object(cmd.OutOrStdout(), api.TimelineList{TypeMeta: api.Type("TimelineList"), Items: lines})
+	}
+	if len(lines) == 0 {
+		nothing(cmd, "recorded starts", "")
+	}
+	t := printer.NewTable(cmd.OutOrStdout(), "NAMESPACE", "POD", "STATE", "TOOK", "AGE", "PROBLEM")
+	now := time.Now()
+	for _, l := range lines {
+		took := "-"
+		if !l.End.IsZero() {
+			took = l.End.Sub(l.Start).Round(time.Millisecond).String()
+		}
+		t.Row(l.Namespace, l.Name, string(l.State()), took, duration.HumanDuration(now.Sub(l.Start)), l.Err)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+func (a *app) versionCommand() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Tell the version of this program and of what is in it",
+		Example: "  berth version -o json",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := api.BuildVersion()
+			if out.structured() {
+				return out.object(cmd.OutOrStdout(), v)
+			}
+			commit := cmp.Or(v.Commit, "unknown")
+			if v.Modified {
+				commit += " (modified)"
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth %s\ncommit %s\ncontainerd %s\nrunc %s\nkubernetes behaviour %s\n%s\n",
+				v.Version, commit, cmp.Or(v.Containerd, "unknown"), cmp.Or(v.Runc, "unknown"), v.Kubernetes, v.Go)
+			return err
+		},
+	}
+	out.add(cmd, "json", "yaml")
+	return cmd
+}
