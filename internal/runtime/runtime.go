@@ -101,14 +101,14 @@ func (r *Runtime) run(ctx context.Context) error {
 		return err
 	}
 	failed := make(chan error, 1)
-	forwardLogs(r.config.Log.With("component", "containerd"), func() {
+	forwardLogs(ctx, r.config.Log.With("component", "containerd"), func() {
 		select {
 		case failed <- errors.New("containerd failed, see its last error in the log"):
 		default:
 		}
 	})
 	config := serverConfig(r.config, h, pauseImageName(programs["pause"]))
-	up, err := startServer(context.WithoutCancel(ctx), config, h.snapshotter(), failed)
+	up, err := startServer(ctx, config, h.snapshotter(), failed)
 	if err != nil {
 		return err
 	}

@@ -4,117 +4,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/netip"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/runtime"
-	"github.com/berth-run/berth/test/image"
 )
 
-const (
-	imageName = "berth.test/workload:1"
-	// serveEnv makes the test binary a runtime of its own that serves a socket: see child.
-	serveEnv = "BERTH_TEST_SERVE"
-	patience = 20 * time.Second
-)
-
-// The test binary is also the shim, and the process that the restart test kills.
-func TestMain(m *testing.M) {
-	if runtime.ShimMain(os.Args) {
-		return
-	}
-	if dir := os.Getenv(serveEnv); dir != "" {
-		if err := serve(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// testConfig keeps the runtimes of this test apart from others on the machine.
-func testConfig(dir string) runtime.Config {
-	return runtime.Config{
-		Root:       filepath.Join(dir, "root"),
-		State:      filepath.Join(dir, "state"),
-		CNIConfDir: filepath.Join(dir, "net.d"),
-		Bridge:     "berthrt0",
-		PodCIDRs:   []netip.Prefix{netip.MustParsePrefix("10.202.0.0/24"), netip.MustParsePrefix("fd62:6572:7468:202::/64")},
-		Log:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	}
-}
-
-func socket(dir string) string { return "unix://" + filepath.Join(dir, "cri.sock") }
-
-// serve is the child: a runtime on dir until it is killed.
-func serve(dir string) error {
-	r := runtime.New(testConfig(dir))
-	listener, err := runtime.Listen(socket(dir))
-	if err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(context.Background()) }()
-	return errors.Join(r.Serve(context.Background(), listener), <-ended)
-}
-
-// scratch is a directory with a path short enough for sockets. What runtimes leave there is removed.
-func scratch(t *testing.T) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("containers need root")
-	}
-	dir, err := os.MkdirTemp("/tmp", "rt")
+// A process has one runtime: the tests of a running one share it.
+func TestRuntime(t *testing.T) {
+	dir := scratch(t)
+	r := start(t, testConfig(dir))
+	conn, err := r.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		sweep(t, dir)
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
+	c := newClient(t, conn, dir)
+	images := importArchive(t, r)
+	if len(images) != 1 || images[0].Name != imageName {
+		t.Fatalf("imported %v, want one image %s", images, imageName)
+	}
+	t.Run("Images", func(t *testing.T) { testImages(t, c, images[0]) })
+	t.Run("Container", func(t *testing.T) { testContainer(t, c) })
+	t.Run("Stop", func(t *testing.T) { testStop(t, c) })
+	t.Run("Exec", func(t *testing.T) { testExec(t, c) })
+	t.Run("Events", func(t *testing.T) { testEvents(t, c) })
+	t.Run("Network", func(t *testing.T) { testNetwork(t, c) })
+	t.Run("SharedProcesses", func(t *testing.T) { testSharedProcesses(t, c) })
+	t.Run("Socket", func(t *testing.T) { testSocket(t, r, dir) })
+	t.Run("Second", func(t *testing.T) { testSecond(t) })
 }
 
-// sweep ends the processes that run from dir and removes the mounts below it: after a test that
-// cleaned up there are none.
-func sweep(t *testing.T, dir string) {
-	t.Helper()
-	links, _ := filepath.Glob("/proc/[0-9]*/exe")
-	for _, link := range links {
-		if target, _ := os.Readlink(link); strings.HasPrefix(target, dir+"/") {
-			var pid int
-			if _, err := fmt.Sscanf(link, "/proc/%d/exe", &pid); err == nil {
-				t.Errorf("process %d was left running %s", pid, target)
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-		}
-	}
-	mounts, err := os.ReadFile("/proc/mounts")
-	if err != nil {
-		t.Error(err)
-	}
-	for line := range strings.Lines(string(mounts)) {
-		if at := strings.Fields(line)[1]; strings.HasPrefix(at, dir+"/") {
-			t.Errorf("mount %s was left", at)
-			_ = unix.Unmount(at, unix.MNT_DETACH)
-		}
-	}
-}
-
-// start runs a runtime in this process until the test ends.
+// start runs a runtime in this process until the test ends, and leaves no network behind.
 func start(t *testing.T, config runtime.Config) *runtime.Runtime {
 	t.Helper()
 	r := runtime.New(config)
@@ -122,137 +54,17 @@ func start(t *testing.T, config runtime.Config) *runtime.Runtime {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	t.Cleanup(func() {
+		removed := r.RemoveNetwork()
 		stop()
-		if err := <-ended; err != nil {
+		if err := errors.Join(removed, <-ended); err != nil {
 			t.Error(err)
 		}
 	})
 	return r
 }
 
-// archive builds the image once per test.
-func archive(t *testing.T) string {
+func importArchive(t *testing.T, r *runtime.Runtime) []runtime.Image {
 	t.Helper()
-	path, err := image.Build(t.Context(), t.TempDir(), imageName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// client is the CRI with the few calls that the tests repeat.
-type client struct {
-	cri.RuntimeServiceClient
-	images cri.ImageServiceClient
-	logs   string // directory of container logs
-}
-
-func newClient(t *testing.T, conn grpc.ClientConnInterface, dir string) *client {
-	t.Helper()
-	c := &client{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn), filepath.Join(dir, "logs")}
-	t.Cleanup(func() { c.removeAll(t) })
-	return c
-}
-
-// sandbox runs a pod sandbox.
-func (c *client) sandbox(t *testing.T, name string, ports ...*cri.PortMapping) (id string, config *cri.PodSandboxConfig) {
-	t.Helper()
-	config = &cri.PodSandboxConfig{
-		Metadata:     &cri.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name},
-		Hostname:     name,
-		LogDirectory: c.logs,
-		PortMappings: ports,
-		Linux:        &cri.LinuxPodSandboxConfig{CgroupParent: "/berthrt/" + name},
-	}
-	response, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.PodSandboxId, config
-}
-
-// container creates and starts a container.
-func (c *client) container(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, name string, args ...string) string {
-	t.Helper()
-	created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
-		PodSandboxId:  sandbox,
-		SandboxConfig: pod,
-		Config: &cri.ContainerConfig{
-			Metadata: &cri.ContainerMetadata{Name: name},
-			Image:    &cri.ImageSpec{Image: imageName},
-			Args:     args,
-			LogPath:  name + ".log",
-			Linux:    &cri.LinuxContainerConfig{},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
-		t.Fatal(err)
-	}
-	return created.ContainerId
-}
-
-// eventually polls until the condition holds.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// status is a container's status.
-func (c *client) status(t *testing.T, id string) *cri.ContainerStatus {
-	t.Helper()
-	response, err := c.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.Status
-}
-
-// exited waits until a container has, and returns its exit code.
-func (c *client) exited(t *testing.T, id string) int32 {
-	t.Helper()
-	eventually(t, "container exits", func() bool {
-		return c.status(t, id).State == cri.ContainerState_CONTAINER_EXITED
-	})
-	return c.status(t, id).ExitCode
-}
-
-// removeAll leaves no sandbox behind.
-func (c *client) removeAll(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	list, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	for _, sandbox := range list.Items {
-		_, stopped := c.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandbox.Id})
-		_, removed := c.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: sandbox.Id})
-		if err := errors.Join(stopped, removed); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestPod(t *testing.T) {
-	dir := scratch(t)
-	r := start(t, testConfig(dir))
-	t0 := time.Now()
-	conn, err := r.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Log("ready after", time.Since(t0))
-	c := newClient(t, conn, dir)
 	file, err := os.Open(archive(t))
 	if err != nil {
 		t.Fatal(err)
@@ -262,24 +74,250 @@ func TestPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(images)
-	for i := range 3 {
-		t0 = time.Now()
-		name := fmt.Sprint("p", i)
-		id, pod := c.sandbox(t, name)
-		t1 := time.Now()
-		ctr := c.container(t, id, pod, "main"+name, "print", "hello", "then", "exit", "7")
-		t.Log("sandbox", t1.Sub(t0), "container", time.Since(t1))
-		if code := c.exited(t, ctr); code != 7 {
-			t.Errorf("exit code %d", code)
+	return images
+}
+
+// The CRI lists an imported image at once, and pause as pinned.
+func testImages(t *testing.T, c *client, imported runtime.Image) {
+	list, err := c.images.ListImages(t.Context(), &cri.ListImagesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := map[string]bool{}
+	for _, image := range list.Images {
+		for _, name := range image.RepoTags {
+			name, _, _ = strings.Cut(name, ":")
+			pinned[name] = image.Pinned
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "logs", "mainp0.log"))
-	t.Log(string(text), err)
-	out, _ := exec.Command("sh", "-c", "cat "+dir+"/root/cni/*; ls -lR "+dir+"/root/bin; nft list ruleset | head -50").CombinedOutput()
-	t.Log(string(out))
-	resp, err := c.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{})
-	t.Log(resp, err)
-	st, err := c.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: resp.Items[0].Id})
-	t.Log(st, err)
+	want := map[string]bool{"berth.test/workload": false, "localhost/berth-pause": true}
+	if diff := cmp.Diff(want, pinned); diff != "" {
+		t.Errorf("images by name, pinned or not (-want +got):\n%s", diff)
+	}
+	if imported.Size == 0 || !strings.HasPrefix(imported.Digest, "sha256:") {
+		t.Errorf("imported image has digest %q and %d bytes", imported.Digest, imported.Size)
+	}
+}
+
+func testContainer(t *testing.T, c *client) {
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("log")})
+	container := c.container(t, id, pod, "speaker", "print", "hello", "then", "error", "oops", "then", "exit", "7")
+	if code := c.exitCode(t, container); code != 7 {
+		t.Errorf("exit code %d, want 7", code)
+	}
+	var lines []string
+	for line := range strings.Lines(readFile(filepath.Join(c.logs, "speaker.log"))) {
+		_, rest, _ := strings.Cut(line, " ") // past the time
+		lines = append(lines, rest)
+	}
+	if diff := cmp.Diff([]string{"stdout F hello\n", "stderr F oops\n"}, lines); diff != "" {
+		t.Errorf("log file (-want +got):\n%s", diff)
+	}
+}
+
+// A graceful stop ends a container by SIGTERM, an ungraceful one by SIGKILL.
+func testStop(t *testing.T, c *client) {
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("stop")})
+	for name, test := range map[string]struct {
+		grace int64
+		args  []string
+		want  int32
+	}{
+		"obedient": {30, []string{"print", "up", "then", "sleep", "3"}, 3},
+		"stubborn": {0, []string{"stubborn"}, 137},
+	} {
+		container := c.container(t, id, pod, name, test.args...)
+		if test.grace > 0 { // the handler must be there before the signal
+			eventually(t, "container speaks", func() bool {
+				return strings.Contains(readFile(filepath.Join(c.logs, name+".log")), "up")
+			})
+		}
+		if _, err := c.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: container, Timeout: test.grace}); err != nil {
+			t.Fatal(err)
+		}
+		if code := c.exitCode(t, container); code != test.want {
+			t.Errorf("%s: exit code %d, want %d", name, code, test.want)
+		}
+	}
+}
+
+func testExec(t *testing.T, c *client) {
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("exec")})
+	container := c.container(t, id, pod, "main", "sleep")
+	response, err := c.ExecSync(t.Context(), &cri.ExecSyncRequest{
+		ContainerId: container,
+		Cmd:         []string{"/workload", "print", "in here", "then", "exit", "4"},
+		Timeout:     10,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(response.Stdout); got != "in here\n" || response.ExitCode != 4 {
+		t.Errorf("exec printed %q and exited with %d", got, response.ExitCode)
+	}
+	// Streams go over a URL of a server on loopback.
+	exec, err := c.Exec(t.Context(), &cri.ExecRequest{ContainerId: container, Cmd: []string{"/workload", "true"}, Stdout: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if address, err := url.Parse(exec.Url); err != nil || address.Hostname() != "127.0.0.1" {
+		t.Errorf("exec streams at %q, want a URL on 127.0.0.1 (%v)", exec.Url, err)
+	}
+}
+
+func testEvents(t *testing.T, c *client) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stream, err := c.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("events")})
+	container := c.container(t, id, pod, "brief", "true")
+	want := []cri.ContainerEventType{
+		cri.ContainerEventType_CONTAINER_CREATED_EVENT,
+		cri.ContainerEventType_CONTAINER_STARTED_EVENT,
+		cri.ContainerEventType_CONTAINER_STOPPED_EVENT,
+	}
+	var got []cri.ContainerEventType
+	for len(got) < len(want) {
+		event, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("after %v: %v", got, err)
+		}
+		if event.ContainerId == container {
+			got = append(got, event.ContainerEventType)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events of a container (-want +got):\n%s", diff)
+	}
+}
+
+// A pod has an address of each family, others and the host reach it there, and at its host port.
+func testNetwork(t *testing.T, c *client) {
+	const hostPort = 28080
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{
+		Metadata:     meta("server"),
+		PortMappings: []*cri.PortMapping{{Protocol: cri.Protocol_TCP, ContainerPort: 8080, HostPort: hostPort}},
+	})
+	c.container(t, id, pod, "server", "serve")
+	status, err := c.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := status.Status.Network
+	if !strings.HasPrefix(network.Ip, "10.202.0.") || len(network.AdditionalIps) != 1 ||
+		!strings.HasPrefix(network.AdditionalIps[0].Ip, "fd62:6572:7468:202::") {
+		t.Fatalf("addresses of the pod: %v", network)
+	}
+	v4 := "http://" + net.JoinHostPort(network.Ip, "8080") + "/"
+	v6 := "http://" + net.JoinHostPort(network.AdditionalIps[0].Ip, "8080") + "/"
+	for _, address := range []string{v4, v6, fmt.Sprintf("http://127.0.0.1:%d/", hostPort)} {
+		eventually(t, address+" answers as the pod", func() bool { return strings.Contains(get(address), "host server\n") })
+	}
+	other, otherPod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("client")})
+	if code := c.exitCode(t, c.container(t, other, otherPod, "client", "get", v4, v6)); code != 0 {
+		t.Errorf("a pod cannot reach another: client exited with %d", code)
+	}
+}
+
+// get is the body at an address, or nothing.
+func get(address string) string {
+	response, err := http.Get(address)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return ""
+	}
+	return string(body)
+}
+
+// With a shared PID namespace, pause is PID 1 and reaps what containers leave.
+func testSharedProcesses(t *testing.T, c *client) {
+	namespaces := &cri.NamespaceOption{Pid: cri.NamespaceMode_POD}
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{
+		Metadata: meta("shared"),
+		Linux:    &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces}},
+	})
+	watcher := c.container(t, id, pod, "watcher", "sleep")
+	c.exitCode(t, c.container(t, id, pod, "parent", "fork", "3"))
+	eventually(t, "only pause, watcher and the exec are left", func() bool {
+		response, err := c.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: watcher, Cmd: []string{"/workload", "ls", "/proc"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var processes int
+		for name := range strings.FieldsSeq(string(response.Stdout)) {
+			if _, err := strconv.Atoi(name); err == nil {
+				processes++
+			}
+		}
+		return processes == 3
+	})
+	began := time.Now()
+	if _, err := c.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+		t.Fatal(err)
+	}
+	// The CRI plugin gives a sandbox that ignores SIGTERM longer than this.
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("stopping the sandbox took %s: pause does not end on a signal", took)
+	}
+}
+
+// The same CRI is served on a socket, to root alone.
+func testSocket(t *testing.T, r *runtime.Runtime, dir string) {
+	listener, err := runtime.Listen(socket(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Serve(ctx, listener) }()
+	info, err := os.Stat(strings.TrimPrefix(socket(dir), "unix://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o600 {
+		t.Errorf("socket has mode %o, want 600", got)
+	}
+	if _, err := runtime.Listen(socket(dir)); err == nil {
+		t.Error("a socket in use was taken over")
+	}
+	version, err := cri.NewRuntimeServiceClient(dial(t, dir)).Version(ctx, &cri.VersionRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version.RuntimeName != "containerd" || version.RuntimeApiVersion != "v1" {
+		t.Errorf("version over the socket: %v", version)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func testSecond(t *testing.T) {
+	second := runtime.New(testConfig(scratch(t)))
+	err := second.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "one per process") {
+		t.Errorf("a second runtime in one process: %v", err)
+	}
+	if _, err := second.Conn(t.Context()); err == nil {
+		t.Error("a runtime that failed gave a connection")
+	}
+}
+
+// dial connects to the runtime that serves a socket in dir.
+func dial(t *testing.T, dir string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(socket(dir), insecureCredentials())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }

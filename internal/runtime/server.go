@@ -30,6 +30,7 @@ const (
 // the others.
 type server struct {
 	containerd *ctrserver.Server
+	end        context.CancelFunc // ends containerd's background work
 	client     *containerd.Client // in memory, namespace of the CRI
 	cri        interface{ Register(*grpc.Server) error }
 	images     interface {
@@ -39,8 +40,9 @@ type server struct {
 	importing   sync.Mutex
 }
 
-// startServer starts containerd and waits until its CRI answers. It ends early when ctx ends or on
-// an error in failed, which is where containerd's fatal ones go.
+// startServer starts containerd and waits until its CRI answers. It gives up when ctx ends or at an
+// error in failed, which is where containerd's fatal ones go. The server itself lives until stop: its
+// callers end first.
 func startServer(ctx context.Context, config *srvconfig.Config, snapshotter string, failed <-chan error) (*server, error) {
 	s := &server{snapshotter: snapshotter}
 	if err := s.register(); err != nil {
@@ -49,26 +51,37 @@ func startServer(ctx context.Context, config *srvconfig.Config, snapshotter stri
 	if err := ctrserver.CreateTopLevelDirectories(config); err != nil {
 		return nil, err
 	}
-	running, err := ctrserver.New(ctx, config)
-	if err != nil {
+	alive, end := context.WithCancel(context.WithoutCancel(ctx))
+	s.end = end
+	var err error
+	if s.containerd, err = ctrserver.New(alive, config); err != nil {
+		end()
 		return nil, err
 	}
-	s.containerd = running
-	if err := running.Start(ctx); err != nil {
+	if err := s.awaitStart(ctx, alive, failed); err != nil {
+		s.stop()
 		return nil, err
+	}
+	return s, nil
+}
+
+// awaitStart starts what containerd's plugins serve and waits until they are ready.
+func (s *server) awaitStart(ctx, alive context.Context, failed <-chan error) error {
+	if err := s.containerd.Start(alive); err != nil {
+		return err
 	}
 	ready := make(chan struct{})
 	go func() {
 		defer close(ready)
-		running.Wait()
+		s.containerd.Wait()
 	}()
 	select {
 	case <-ready:
-		return s, nil
+		return nil
 	case err := <-failed:
-		return nil, err
+		return err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
@@ -132,7 +145,9 @@ func stopGRPC(server *grpc.Server) {
 	server.GracefulStop()
 }
 
-// stop closes containerd. Containers and their shims are left as they are.
+// stop closes containerd, its background work first. Containers and their shims are left as they
+// are.
 func (s *server) stop() {
+	s.end()
 	s.containerd.Stop()
 }

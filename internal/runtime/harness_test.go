@@ -1,0 +1,289 @@
+package runtime_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/runtime"
+	"github.com/berth-run/berth/test/image"
+)
+
+const (
+	imageName = "berth.test/workload:1"
+	// serveEnv makes the test binary a runtime that serves a socket in the directory it names.
+	serveEnv = "BERTH_TEST_SERVE"
+	patience = 20 * time.Second
+	// cgroup is the parent of all pods here.
+	cgroup = "berthrt"
+)
+
+// The test binary is also the shim, and the runtime that TestRestart kills.
+func TestMain(m *testing.M) {
+	if runtime.ShimMain(os.Args) {
+		return
+	}
+	if dir := os.Getenv(serveEnv); dir != "" {
+		if err := serve(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// testConfig keeps the runtimes of these tests apart from others on the machine.
+func testConfig(dir string) runtime.Config {
+	return runtime.Config{
+		Root:       filepath.Join(dir, "root"),
+		State:      filepath.Join(dir, "state"),
+		CNIConfDir: filepath.Join(dir, "net.d"),
+		Bridge:     "berthrt0",
+		PodCIDRs:   []netip.Prefix{netip.MustParsePrefix("10.202.0.0/24"), netip.MustParsePrefix("fd62:6572:7468:202::/64")},
+		Log:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+}
+
+func socket(dir string) string { return "unix://" + filepath.Join(dir, "cri.sock") }
+
+func insecureCredentials() grpc.DialOption {
+	return grpc.WithTransportCredentials(insecure.NewCredentials())
+}
+
+// serve is a runtime on dir until it is killed. It loads the image that lies there.
+func serve(dir string) error {
+	r := runtime.New(testConfig(dir))
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(context.Background()) }()
+	content, err := os.ReadFile(filepath.Join(dir, "workload.tar"))
+	if err != nil {
+		return err
+	}
+	if _, err := r.Import(context.Background(), bytes.NewReader(content)); err != nil {
+		return errors.Join(err, <-ended)
+	}
+	listener, err := runtime.Listen(socket(dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Serve(context.Background(), listener), <-ended)
+}
+
+// scratch is a directory with a path short enough for sockets. Nothing must be left in use there
+// when the test ends.
+func scratch(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("containers need root")
+	}
+	dir, err := os.MkdirTemp("/tmp", "rt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		sweep(t, dir)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// sweep removes what a failed test may leave: shims, containers, mounts and cgroups.
+func sweep(t *testing.T, dir string) {
+	t.Helper()
+	eventually(t, "shims are gone", func() bool { return len(running(dir)) == 0 })
+	for pid := range running(dir) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	for _, path := range slices.Backward(podCgroups()) {
+		for pid := range strings.FieldsSeq(readFile(path + "/cgroup.procs")) {
+			if pid, err := strconv.Atoi(pid); err == nil {
+				t.Errorf("process %d was left in %s", pid, path)
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		_ = unix.Rmdir(path) // pod cgroups are the CRI client's to remove
+	}
+	for line := range strings.Lines(readFile("/proc/mounts")) {
+		if at := strings.Fields(line)[1]; strings.HasPrefix(at, dir+"/") {
+			t.Errorf("mount %s was left", at)
+			_ = unix.Unmount(at, unix.MNT_DETACH)
+		}
+	}
+}
+
+// podCgroups is the cgroups of these tests' pods, parents first.
+func podCgroups() []string {
+	var paths []string
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && strings.Contains(path, "/"+cgroup) {
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	return paths
+}
+
+func readFile(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// running is the processes whose programs lie below dir.
+func running(dir string) map[int]string {
+	processes := map[int]string{}
+	links, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, link := range links {
+		var pid int
+		program, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(program, dir+"/") {
+			continue
+		}
+		if _, err := fmt.Sscanf(link, "/proc/%d/exe", &pid); err == nil {
+			processes[pid] = program
+		}
+	}
+	return processes
+}
+
+// archive builds the test image.
+func archive(t *testing.T) string {
+	t.Helper()
+	path, err := image.Build(t.Context(), t.TempDir(), imageName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Errorf("not within %s: %s", patience, what)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// client is the CRI with the few calls that the tests repeat.
+type client struct {
+	cri.RuntimeServiceClient
+	images cri.ImageServiceClient
+	logs   string // directory of container logs
+}
+
+// newClient makes a client; sandboxes that exist at the test's end are removed.
+func newClient(t *testing.T, conn grpc.ClientConnInterface, dir string) *client {
+	t.Helper()
+	c := &client{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn), filepath.Join(dir, "logs")}
+	t.Cleanup(func() { c.removeAll(t) })
+	return c
+}
+
+func meta(name string) *cri.PodSandboxMetadata {
+	return &cri.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name}
+}
+
+// sandbox runs a pod sandbox and completes its config.
+func (c *client) sandbox(t *testing.T, config *cri.PodSandboxConfig) (id string, pod *cri.PodSandboxConfig) {
+	t.Helper()
+	config.Hostname = config.Metadata.Name
+	config.LogDirectory = c.logs
+	if config.Linux == nil {
+		config.Linux = &cri.LinuxPodSandboxConfig{}
+	}
+	config.Linux.CgroupParent = "/" + cgroup + "/" + config.Metadata.Uid
+	response, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.PodSandboxId, config
+}
+
+// container creates and starts a container.
+func (c *client) container(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, name string, args ...string) string {
+	t.Helper()
+	created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
+		PodSandboxId:  sandbox,
+		SandboxConfig: pod,
+		Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: name},
+			Image:    &cri.ImageSpec{Image: imageName},
+			Args:     args,
+			LogPath:  name + ".log",
+			Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+				NamespaceOptions: pod.Linux.SecurityContext.GetNamespaceOptions(),
+			}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
+		t.Fatal(err)
+	}
+	return created.ContainerId
+}
+
+// status is a container's status.
+func (c *client) status(t *testing.T, id string) *cri.ContainerStatus {
+	t.Helper()
+	response, err := c.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.Status
+}
+
+// exitCode waits until a container has exited.
+func (c *client) exitCode(t *testing.T, id string) int32 {
+	t.Helper()
+	eventually(t, "container exits", func() bool {
+		return c.status(t, id).State == cri.ContainerState_CONTAINER_EXITED
+	})
+	return c.status(t, id).ExitCode
+}
+
+// removeAll leaves no sandbox behind.
+func (c *client) removeAll(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	list, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, sandbox := range list.Items {
+		_, stopped := c.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandbox.Id})
+		_, removed := c.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: sandbox.Id})
+		if err := errors.Join(stopped, removed); err != nil {
+			t.Error(err)
+		}
+	}
+}

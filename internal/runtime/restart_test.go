@@ -1,0 +1,161 @@
+package runtime_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/runtime"
+	"github.com/berth-run/berth/test/image"
+)
+
+// The agent is killed and its binary replaced: containers run on, and the next one finds them, with
+// the exit of one that ended in between.
+func TestRestart(t *testing.T) {
+	dir := scratch(t)
+	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "berth")
+	copySelf(t, binary, false)
+	agent := serveChild(t, dir, binary)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("restart")})
+	staying := c.container(t, id, pod, "staying", "sleep")
+	leaving := c.container(t, id, pod, "leaving", "sleep", "5")
+	pids := map[string]int{staying: c.pid(t, staying), leaving: c.pid(t, leaving)}
+
+	kill(t, agent)
+	if err := os.Remove(binary); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(pids[leaving], unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	copySelf(t, binary, true)
+	agent = serveChild(t, dir, binary)
+
+	if code := c.exitCode(t, leaving); code != 5 {
+		t.Errorf("exit code of a container that ended while no agent ran: %d, want 5", code)
+	}
+	if status := c.status(t, staying); status.State != cri.ContainerState_CONTAINER_RUNNING || c.pid(t, staying) != pids[staying] {
+		t.Errorf("container after the restart: %v, pid %d, had %d", status, c.pid(t, staying), pids[staying])
+	}
+	if _, err := c.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: staying, Cmd: []string{"/workload", "true"}}); err != nil {
+		t.Error(err)
+	}
+	// New pods have the new shim while the old pod keeps its own.
+	c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("upgraded")})
+	if got := shims(t, dir); got != 2 {
+		t.Errorf("%d versions of the shim are installed, want 2", got)
+	}
+	c.removeAll(t)
+	eventually(t, "old shim ends", func() bool { return len(running(dir)) == 0 })
+
+	kill(t, agent)
+	agent = serveChild(t, dir, binary)
+	if got := shims(t, dir); got != 1 {
+		t.Errorf("%d versions of the shim are installed after the last user of one is gone, want 1", got)
+	}
+	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A second process on the same root is refused.
+func TestLock(t *testing.T) {
+	dir := scratch(t)
+	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
+		t.Fatal(err)
+	}
+	first := serveChild(t, dir, "/proc/self/exe")
+	t.Cleanup(func() { kill(t, first) })
+	out, err := child(dir, "/proc/self/exe").CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte("another process runs a runtime there")) {
+		t.Errorf("a second runtime on the same root ended with %v:\n%s", err, out)
+	}
+}
+
+// child is the command for a runtime of its own, see serve.
+func child(dir, binary string) *exec.Cmd {
+	command := exec.Command(binary)
+	command.Env = append(os.Environ(), serveEnv+"="+dir)
+	return command
+}
+
+// serveChild starts a runtime in another process and waits until it answers.
+func serveChild(t *testing.T, dir, binary string) *exec.Cmd {
+	t.Helper()
+	command := child(dir, binary)
+	command.Stderr = os.Stderr
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	version := cri.NewRuntimeServiceClient(dial(t, dir))
+	eventually(t, "runtime serves", func() bool {
+		_, err := version.Version(t.Context(), &cri.VersionRequest{})
+		return err == nil
+	})
+	return command
+}
+
+// kill ends a process as a crash would.
+func kill(t *testing.T, command *exec.Cmd) {
+	t.Helper()
+	if err := command.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = command.Wait() // it was killed
+}
+
+// copySelf copies the test binary; altered, it counts as another build.
+func copySelf(t *testing.T, path string, altered bool) {
+	t.Helper()
+	content, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if altered {
+		binary, err := elf.NewFile(bytes.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		note := binary.Section(".note.go.buildid")
+		content[note.Offset+note.Size-2] ^= 1
+	}
+	if err := os.WriteFile(path, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shims counts the installed versions of the shim.
+func shims(t *testing.T, dir string) int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "root", "bin", "shim-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+// pid is the process ID of a container on the host.
+func (c *client) pid(t *testing.T, id string) int {
+	t.Helper()
+	response, err := c.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info struct{ Pid int }
+	if err := json.Unmarshal([]byte(response.Info["info"]), &info); err != nil {
+		t.Fatal(err)
+	}
+	return info.Pid
+}
