@@ -214,6 +214,16 @@ func (p *pod) runReady(t *testing.T, name string, actions ...string) (id string)
 	return id
 }
 
+// runStubborn starts a container that ignores SIGTERM. The log action catches it
+// before it prints, so there is no moment left when it would end the program.
+func (p *pod) runStubborn(t *testing.T, name string) (id string) {
+	t.Helper()
+	config := p.containerConfig(name, "log", "100", "1", "1", "then", "stubborn")
+	id = p.run(t, config)
+	p.awaitLine(t, config, "0")
+	return id
+}
+
 func (e Env) container(t *testing.T, id string) *runtimeapi.ContainerStatus {
 	t.Helper()
 	resp, err := e.Client.Runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})

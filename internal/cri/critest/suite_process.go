@@ -33,7 +33,7 @@ func testStopGraceful(t *testing.T, env Env) {
 
 func testStopKillsAfterGrace(t *testing.T, env Env) {
 	p := env.runPod(t, "stubborn")
-	id := p.runReady(t, "c", "stubborn")
+	id := p.runStubborn(t, "c")
 	start := time.Now()
 	env.stopContainer(t, id, 1)
 	if took := time.Since(start); took < time.Second || took > patience {
@@ -83,7 +83,7 @@ func testExecTimeout(t *testing.T, env Env) {
 	token := "exec-" + id
 	start := time.Now()
 	_, err := env.Client.Runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
-		ContainerId: id, Cmd: []string{"/workload", "print", token, "then", "stubborn"}, Timeout: 1,
+		ContainerId: id, Cmd: []string{"/workload", "print", token, "then", "wait", "1h"}, Timeout: 1,
 	})
 	if took := time.Since(start); !cri.IsDeadline(err) || took < time.Second || took > patience {
 		t.Errorf("after %s: %v", took, err)

@@ -199,7 +199,7 @@ func testSandboxHostNetwork(t *testing.T, env Env) {
 
 func testSandboxStopEndsContainers(t *testing.T, env Env) {
 	p := env.runPod(t, "ends")
-	id := p.runReady(t, "c", "stubborn")
+	id := p.runStubborn(t, "c")
 	p.stop(t)
 	if got := env.exited(t, id); got.ExitCode != killed {
 		t.Errorf("exit code %d", got.ExitCode)
@@ -208,7 +208,7 @@ func testSandboxStopEndsContainers(t *testing.T, env Env) {
 
 func testSandboxRemoveRemovesContainers(t *testing.T, env Env) {
 	p := env.runPod(t, "goes")
-	id := p.runReady(t, "c", "stubborn")
+	id := p.runStubborn(t, "c")
 	p.stop(t)
 	p.remove(t)
 	_, err := env.Client.Runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})

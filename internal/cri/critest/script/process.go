@@ -120,8 +120,10 @@ func (p *Process) act(action []string) (wait time.Duration, more bool, err error
 	case "false":
 		return 0, false, exitError(1)
 	case "log":
-		more, err = p.logLines(args)
-		return logPeriod, more, err
+		if p.logLines(args) {
+			return logPeriod, true, nil
+		}
+		return 0, false, nil
 	}
 	return 0, false, p.actOnFiles(action[0], args)
 }
@@ -156,17 +158,18 @@ func (p *Process) actOnFiles(verb string, args []string) error {
 	return fmt.Errorf("action %q is not interpreted", verb)
 }
 
-func (p *Process) logLines(args []string) (more bool, err error) {
+// logLines prints one burst and reports whether there will be more.
+func (p *Process) logLines(args []string) (more bool) {
 	p.TermCode = 0
+	const bursts = int(time.Second / logPeriod) // in a second
 	rate, length, count := number(args, 0, 1), number(args, 1, 80), number(args, 2, -1)
-	for p.due += rate; p.due >= int(time.Second/logPeriod); p.due -= int(time.Second / logPeriod) {
-		if p.lines == count {
-			return false, nil
-		}
+	for p.due += rate; p.due >= bursts; p.due -= bursts {
 		fmt.Fprintf(p.stdout, "%0*d\n", length, p.lines)
-		p.lines++
+		if p.lines++; p.lines == count {
+			return false
+		}
 	}
-	return true, nil
+	return true
 }
 
 func (p *Process) getenv(name string) string {

@@ -37,7 +37,7 @@ func TestProcess(t *testing.T) {
 		"cat file then write new x":         {Out: "content\n", Term: 2},
 		"write /ro/no x":                    {Code: 1, Errors: "workload: open /ro/no: read-only file system\n", Term: 2},
 		"exists /etc/passwd":                {Code: 1, Errors: "workload: open /etc/passwd: no such file or directory\n", Term: 2},
-		"log 20 3 3":                        {Waits: []time.Duration{logPeriod, logPeriod}, Out: "000\n001\n002\n", Term: 0},
+		"log 20 3 3":                        {Waits: []time.Duration{logPeriod}, Out: "000\n001\n002\n", Term: 0},
 		"wait":                              {Code: 1, Errors: "workload: usage: workload ACTION [ARG...] [then ACTION [ARG...]]...\n", Term: 2},
 		"juggle":                            {Code: 1, Errors: "workload: action \"juggle\" is not interpreted\n", Term: 2},
 	} {
