@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podstatus"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/server"
+	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// board shows users the pods of the node: it has each pod's status computed when
+// something about it changed, and is the only writer of the table that the local
+// API serves.
+type board struct {
+	fleet    *fleet.Fleet
+	statuses *podstatus.Statuses
+	timeline *timeline.Recorder
+	pods     *server.Pods
+	// input fills in what the steps know of a pod.
+	input func(fleet.Member, *podstatus.Input)
+
+	mu    sync.Mutex
+	shown map[types.UID]shown
+}
+
+// shown is what the row of a pod was made from.
+type shown struct {
+	pod      *pod.Pod
+	deleting bool
+}
+
+// update brings the row of a pod up to date.
+func (b *board) update(uid types.UID) {
+	m, ok := b.fleet.Member(uid)
+	if !ok {
+		b.remove(uid)
+		return
+	}
+	in := podstatus.Input{Pod: m.Pod}
+	if m.Working {
+		in.Stop, in.Plan = m.State.Stop, &m.State.Plan
+		in.Terminated = m.State.Stage >= worker.Cleaning
+	} else if !m.Verdict.Admit {
+		in.Refused = &podstatus.Refusal{Reason: m.Verdict.Reason, Message: m.Verdict.Message, Final: m.Verdict.Reject}
+	}
+	b.input(m, &in)
+	status, changed := b.statuses.Update(in)
+	b.finish(uid, status)
+	if m.Orphan {
+		return // nobody asked for it, nobody is shown it
+	}
+	deleting := in.Stop != nil && in.Stop.Remove
+	now := shown{m.Pod, deleting}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !changed && b.shown[uid] == now {
+		return
+	}
+	key := m.Pod.Key()
+	if row, taken := b.pods.Get(key); taken && row.UID != uid && b.current(row.UID) {
+		return // the name is shown for its predecessor until that is gone
+	}
+	b.shown[uid] = now
+	b.pods.Put(key, view(m.Pod.Pod, status, in.Stop))
+}
+
+func (b *board) current(uid types.UID) bool {
+	_, ok := b.fleet.Member(uid)
+	return ok
+}
+
+// view is a pod with its status, and with the marks of a deletion under way.
+func view(p *corev1.Pod, status corev1.PodStatus, stop *pod.Stop) *corev1.Pod {
+	row := *p
+	row.Status = status
+	if stop != nil && stop.Remove && row.DeletionTimestamp == nil {
+		row.DeletionTimestamp = &metav1.Time{Time: stop.At}
+		grace := row.Spec.TerminationGracePeriodSeconds
+		if stop.Grace != nil {
+			grace = new(int64(stop.Grace.Seconds()))
+		}
+		row.DeletionGracePeriodSeconds = grace
+	}
+	return &row
+}
+
+// remove forgets a pod that is gone for good and lets a successor of its name
+// be shown.
+func (b *board) remove(uid types.UID) {
+	b.timeline.Finish(uid, reason.New("Deleted", "the pod was removed before it was ready"))
+	b.statuses.Forget(uid)
+	b.mu.Lock()
+	was, known := b.shown[uid]
+	delete(b.shown, uid)
+	if known {
+		if row, ok := b.pods.Get(was.pod.Key()); ok && row.UID == uid {
+			b.pods.Delete(was.pod.Key())
+		}
+	}
+	b.mu.Unlock()
+}
+
+// finish closes the pod's timeline at its first readiness, or at its end.
+func (b *board) finish(uid types.UID, s corev1.PodStatus) {
+	switch {
+	case s.Phase == corev1.PodFailed:
+		why := s.Reason
+		if why == "" {
+			why = "Failed"
+		}
+		b.timeline.Finish(uid, reason.New(why, "%s", s.Message))
+	case s.Phase == corev1.PodSucceeded, ready(s):
+		b.timeline.Finish(uid, nil)
+	}
+}
+
+func ready(s corev1.PodStatus) bool {
+	for _, c := range s.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cgroup"
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/runtime"
+)
+
+// engine is the container runtime in use: the one in this process, or one
+// behind a socket.
+type engine struct {
+	embedded *runtime.Runtime // nil for an external one
+	client   *cri.Client
+	version  *runtimeapi.VersionResponse
+	driver   cgroup.Driver
+}
+
+// startEngine starts or connects to the runtime and waits until it answers.
+func startEngine(ctx context.Context, group *errgroup.Group, c *config.Config, reg prometheus.Registerer, log *slog.Logger) (*engine, error) {
+	e := &engine{}
+	opts := cri.Options{Timeout: c.RuntimeRequestTimeout, Log: log, Registerer: reg}
+	if c.ContainerRuntimeEndpoint == "" {
+		e.embedded = runtime.New(RuntimeConfig(c, log))
+		group.Go(func() error { return e.embedded.Run(ctx) })
+		conn, err := e.embedded.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if e.client, err = cri.NewFromConn("the embedded runtime", conn, opts); err != nil {
+			return nil, err
+		}
+		if c.CRIListen != "" {
+			listener, err := runtime.Listen(c.CRIListen)
+			if err != nil {
+				return nil, err
+			}
+			group.Go(func() error { return e.embedded.Serve(ctx, listener) })
+		}
+	} else {
+		if c.CRIListen != "" {
+			return nil, fmt.Errorf("--cri-listen serves the embedded runtime, but containerRuntimeEndpoint is %s; drop one of them", c.ContainerRuntimeEndpoint)
+		}
+		var err error
+		if e.client, err = cri.New(c.ContainerRuntimeEndpoint, opts); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.await(ctx, log); err != nil {
+		return nil, err
+	}
+	e.driver = cgroupDriver(ctx, e.client, c, log)
+	return e, nil
+}
+
+// await asks until the runtime answers. An external one may come up later than
+// the agent.
+func (e *engine) await(ctx context.Context, log *slog.Logger) (err error) {
+	for delay := 100 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
+		if e.version, err = e.client.Verify(ctx); err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		log.Warn("waiting for the container runtime", "err", err, "again in", delay)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(delay):
+		}
+	}
+}
+
+// cgroupDriver is the one the runtime says, else the configured one: runtimes
+// older than CRI's RuntimeConfig do not say.
+func cgroupDriver(ctx context.Context, client *cri.Client, c *config.Config, log *slog.Logger) cgroup.Driver {
+	r, err := client.Runtime.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
+	if err != nil {
+		if !cri.IsUnimplemented(err) {
+			log.Warn("ask the runtime for its cgroup driver", "err", err, "used instead", c.CgroupDriver)
+		}
+		return cgroup.Driver(c.CgroupDriver)
+	}
+	if r.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD {
+		return "systemd"
+	}
+	return "cgroupfs"
+}
+
+// RuntimeConfig is the embedded runtime of an agent's configuration. Each root
+// has directories, a bridge and so a network of its own.
+func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
+	rc := runtime.Config{
+		Root:          filepath.Join(c.RootDir, "runtime"),
+		State:         filepath.Join(c.RunDir, "runtime"),
+		PodCIDRs:      c.PodCIDRs,
+		SystemdCgroup: c.CgroupDriver == "systemd",
+		Log:           log.With("part", "runtime"),
+	}
+	if c.RootDir != config.DefaultRootDir {
+		sum := sha256.Sum256([]byte(c.RootDir))
+		rc.Bridge = "berth-" + hex.EncodeToString(sum[:4])
+	}
+	return rc
+}
+
+// hostIPs are addresses as status spells them.
+func hostIPs(ips []netip.Addr) []string {
+	text := make([]string, len(ips))
+	for i, ip := range ips {
+		text[i] = ip.String()
+	}
+	return text
+}
+
+// shortName is the runtime's name in container ids, such as containerd.
+func (e *engine) shortName() string {
+	name, _, _ := strings.Cut(e.version.GetRuntimeName(), " ")
+	return name
+}

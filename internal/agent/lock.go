@@ -1,0 +1,46 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrLocked says that another agent works on this root directory.
+var ErrLocked = errors.New("another agent works on this root directory")
+
+// lockRoot makes sure that one agent at a time works on a root. The lock goes
+// with the process, however it ends.
+func lockRoot(root string) (unlock func() error, err error) {
+	path := filepath.Join(root, "lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock root directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		text, readErr := os.ReadFile(path)
+		pid := strings.TrimSpace(string(text))
+		if readErr != nil || pid == "" {
+			pid = "unknown"
+		}
+		return nil, fmt.Errorf("lock %s: %w (pid %s); stop it, or choose another --root-dir", path, ErrLocked, pid)
+	}
+	if err := errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
+		return nil, errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close())
+	}
+	return f.Close, nil
+}
+
+func writeAt(f *os.File, text string) error {
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
+}

@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"github.com/berth-run/berth/internal/cgroup"
+	"github.com/berth-run/berth/internal/container"
+	"github.com/berth-run/berth/internal/image"
+	"github.com/berth-run/berth/internal/poddir"
+	"github.com/berth-run/berth/internal/probe"
+	"github.com/berth-run/berth/internal/sandbox"
+	"github.com/berth-run/berth/internal/volume"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// steps are the parts of this node that a pod's life is made of.
+type steps struct {
+	dirs       *poddir.Dirs
+	cgroups    *cgroup.Cgroups
+	images     *image.Images
+	volumes    *volume.Volumes
+	sandboxes  *sandbox.Sandboxes
+	containers *container.Containers
+	probes     *probe.Probes
+}
+
+// list is a pod's life, top to bottom. Each step names what it waits for, so
+// that independent work overlaps; ending a pod goes back up.
+func (s steps) list() []worker.Step {
+	return []worker.Step{
+		s.dirs.Step(),       // its directories
+		s.cgroups.Step(),    // its cgroup
+		s.images.Step(),     // all its images at once; nothing waits here, each container waits for its own
+		s.volumes.Step(),    // its volumes
+		s.sandboxes.Step(),  // its sandbox and network
+		s.containers.Step(), // its containers: stopped, removed and started as the plan says
+		s.probes.Step(),     // the probes of those that run
+	}
+}
+
+// Steps lists the steps for printing.
+func Steps() []worker.Step {
+	return steps{
+		dirs: &poddir.Dirs{}, cgroups: &cgroup.Cgroups{}, images: &image.Images{}, volumes: &volume.Volumes{},
+		sandboxes: &sandbox.Sandboxes{}, containers: &container.Containers{}, probes: &probe.Probes{},
+	}.list()
+}

@@ -1,0 +1,363 @@
+package test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// patience bounds every wait of a script. It is long because machines are busy;
+// nothing takes it when all is well.
+const patience = 90 * time.Second
+
+// The scripts run on each runtime. Each has an agent on a root of its own:
+//
+//	agent start|stop|kill       the daemon (log in agent.log); stop is SIGTERM
+//	berth ARGS...               the command, on the script's root
+//	await POD CONDITION         Ready, Running, Succeeded, Failed, Gone, NotReady, or a reason
+//	                            that the pod or a container shows
+//	await-event POD REASON [TEXT]
+//	containers FILE             the runtime's containers, id, name, state, one per line
+//	manifest NAME               moves the script's file NAME to the manifest directory in one rename
+//	signal NAME SIGNAL          to a background command
+//
+// $ROOT is the root directory, $IMAGE the workload's image, present from the
+// start, $RUNTIME the name of the runtime. [embedded] and [containerd] are conditions.
+func TestScript(t *testing.T) {
+	bin, err := filepath.Abs("../bin/berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := filepath.Abs("../bin/workload.tar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{bin, archive} {
+		if _, err := os.Stat(path); err != nil {
+			t.Fatalf("%v: run make build image", err)
+		}
+	}
+	for _, runtime := range []string{"embedded", "containerd"} {
+		t.Run(runtime, func(t *testing.T) {
+			h := &harness{bin: bin, archive: archive, runtime: runtime}
+			if runtime == "containerd" {
+				h.containerd(t)
+			}
+			testscript.Run(t, testscript.Params{
+				Dir: "script", Setup: h.setup, RequireExplicitExec: true, RequireUniqueNames: true,
+				Condition: func(c string) (bool, error) { return c == runtime, nil },
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"agent": h.agent, "berth": h.berth, "await": h.await, "await-event": h.awaitEvent,
+					"containers": h.containers, "manifest": h.manifest,
+				},
+			})
+		})
+	}
+}
+
+type harness struct {
+	bin, archive, runtime string
+	endpoint              string // of the external runtime
+	number                atomic.Int32
+}
+
+// daemon is the agent process of one script.
+type daemon struct{ cmd *exec.Cmd }
+
+type daemonKey struct{}
+
+// setup gives a script its root directory and takes all of it away at the end,
+// whatever the script did.
+func (h *harness) setup(env *testscript.Env) error {
+	root, err := os.MkdirTemp("", "b") // short: unix sockets lie below it
+	if err != nil {
+		return err
+	}
+	n := h.number.Add(1)
+	if h.runtime == "embedded" {
+		n += 100
+	}
+	config := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+podLogsDir: %[1]s/logs
+podCIDR: "10.203.%[2]d.0/24,fd00:b:%[2]d::/64"
+cgroupRoot: /berth-test-%[2]d
+containerRuntimeEndpoint: %[3]q
+evictionHard: {memory.available: 50Mi}
+`, root, n, h.endpoint)
+	if err := os.WriteFile(filepath.Join(root, "config.yaml"), []byte(config), 0o644); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(root, "manifests"), 0o755); err != nil {
+		return err
+	}
+	d := &daemon{}
+	env.Values[daemonKey{}] = d
+	env.Defer(func() {
+		d.end(syscall.SIGKILL)
+		out, err := exec.Command(h.bin, "reset", "--root-dir", root, "--config", filepath.Join(root, "config.yaml")).CombinedOutput()
+		if err != nil {
+			env.T().Log(string(out))
+			env.T().FailNow()
+		}
+	})
+	env.Setenv("ROOT", root)
+	env.Setenv("IMAGE", "example.com/workload:1")
+	env.Setenv("ARCHIVE", h.archive)
+	env.Setenv("RUNTIME", h.runtime)
+	env.Setenv("HOME", env.WorkDir)
+	env.Setenv("PATH", filepath.Dir(h.bin)+":"+env.Getenv("PATH"))
+	return nil
+}
+
+func rootOf(ts *testscript.TestScript) string { return ts.Getenv("ROOT") }
+
+func clientOf(ts *testscript.TestScript) *client.Client {
+	return client.New(filepath.Join(rootOf(ts), "berth.sock"))
+}
+
+func (h *harness) agent(ts *testscript.TestScript, neg bool, args []string) {
+	d := ts.Value(daemonKey{}).(*daemon)
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: agent start|stop|kill [FLAG...]")
+	}
+	switch args[0] {
+	case "start":
+		log, err := os.OpenFile(ts.MkAbs("agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		ts.Check(err)
+		defer log.Close()
+		root := rootOf(ts)
+		flags := []string{"agent", "--root-dir", root, "--config", filepath.Join(root, "config.yaml")}
+		if h.runtime == "embedded" {
+			flags = append(flags, "--cri-listen", "unix://"+filepath.Join(root, "cri.sock"))
+		}
+		d.cmd = exec.Command(h.bin, append(flags, args[1:]...)...)
+		d.cmd.Stdout, d.cmd.Stderr = log, log
+		ts.Check(d.cmd.Start())
+		h.healthy(ts)
+		if _, err := os.Stat(filepath.Join(root, "loaded")); err != nil {
+			ts.Check(ts.Exec(h.bin, "--root-dir", root, "image", "load", h.archive))
+			ts.Check(os.WriteFile(filepath.Join(root, "loaded"), nil, 0o644))
+		}
+	case "stop":
+		ts.Check(d.end(syscall.SIGTERM))
+	case "kill":
+		_ = d.end(syscall.SIGKILL)
+	default:
+		ts.Fatalf("agent %s: unknown", args[0])
+	}
+}
+
+// healthy waits until the agent's API answers.
+func (h *harness) healthy(ts *testscript.TestScript) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		err := clientOf(ts).Healthy(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			ts.Logf("%s", ts.ReadFile("agent.log"))
+			ts.Fatalf("the agent did not come up: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// end stops the daemon with a signal and waits for its end.
+func (d *daemon) end(s syscall.Signal) error {
+	if d.cmd == nil {
+		return nil
+	}
+	if err := d.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	err := d.cmd.Wait()
+	d.cmd = nil
+	return err
+}
+
+func (h *harness) berth(ts *testscript.TestScript, neg bool, args []string) {
+	err := ts.Exec(h.bin, append([]string{"--root-dir", rootOf(ts)}, args...)...)
+	switch {
+	case err != nil && !neg:
+		ts.Fatalf("berth %s: %v", strings.Join(args, " "), err)
+	case err == nil && neg:
+		ts.Fatalf("berth %s succeeded", strings.Join(args, " "))
+	}
+}
+
+func key(name string) types.NamespacedName {
+	namespace, name, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, name = "default", namespace
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func (h *harness) await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await POD CONDITION")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	k := key(args[0])
+	last := "never seen"
+	for change, err := range clientOf(ts).WatchPods(ctx, client.Select{Namespace: k.Namespace, Name: k.Name}) {
+		if err != nil {
+			break
+		}
+		if args[1] == "Gone" {
+			if change.Deleted || change.Synced && change.Object == nil && last == "never seen" {
+				return
+			}
+		}
+		if p := change.Object; p != nil && !change.Deleted {
+			if shows(p, args[1]) {
+				return
+			}
+			last = describe(p)
+		}
+	}
+	ts.Logf("%s", ts.ReadFile("agent.log"))
+	ts.Fatalf("%s is not %s: %s", args[0], args[1], last)
+}
+
+// shows says whether a pod is in a phase or condition, or shows a reason.
+func shows(p *corev1.Pod, what string) bool {
+	if string(p.Status.Phase) == what || p.Status.Reason == what {
+		return true
+	}
+	for _, c := range p.Status.Conditions {
+		switch {
+		case c.Type == corev1.PodReady && what == "NotReady":
+			return c.Status != corev1.ConditionTrue
+		case string(c.Type) == what:
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+		if w := c.State.Waiting; w != nil && w.Reason == what {
+			return true
+		}
+		if e := c.State.Terminated; e != nil && e.Reason == what {
+			return true
+		}
+		if n, ok := strings.CutPrefix(what, "restarts="); ok && n == strconv.Itoa(int(c.RestartCount)) {
+			return true
+		}
+	}
+	return false
+}
+
+func describe(p *corev1.Pod) string {
+	text := fmt.Sprintf("phase %s %s %s", p.Status.Phase, p.Status.Reason, p.Status.Message)
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		text += fmt.Sprintf("; %s %+v", c.Name, c.State)
+	}
+	return text
+}
+
+func (h *harness) awaitEvent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: await-event POD REASON [TEXT]")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	k := key(args[0])
+	var seen []string
+	for change, err := range clientOf(ts).WatchEvents(ctx, client.Select{Namespace: k.Namespace}) {
+		if err != nil {
+			break
+		}
+		e := change.Object
+		if e == nil || e.InvolvedObject.Name != k.Name {
+			continue
+		}
+		if e.Reason == args[1] && (len(args) == 2 || strings.Contains(e.Message, args[2]) || e.InvolvedObject.FieldPath == args[2]) {
+			return
+		}
+		seen = append(seen, e.Reason+": "+e.Message)
+	}
+	ts.Fatalf("no event %v of %s; seen:\n%s", args[1:], args[0], strings.Join(seen, "\n"))
+}
+
+// containers asks the runtime itself.
+func (h *harness) containers(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: containers FILE")
+	}
+	socket := filepath.Join(rootOf(ts), "cri.sock")
+	if h.endpoint != "" {
+		socket = strings.TrimPrefix(h.endpoint, "unix://")
+	}
+	conn, err := grpc.NewClient("passthrough:///runtime", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}))
+	ts.Check(err)
+	defer conn.Close()
+	all, err := runtimeapi.NewRuntimeServiceClient(conn).ListContainers(context.Background(), &runtimeapi.ListContainersRequest{})
+	ts.Check(err)
+	slices.SortFunc(all.Containers, func(a, b *runtimeapi.Container) int { return cmp.Compare(a.Id, b.Id) })
+	var text strings.Builder
+	for _, c := range all.Containers {
+		fmt.Fprintln(&text, c.Id[:12], c.Labels[pod.LabelPodName], c.Metadata.Name, c.Metadata.Attempt, c.State)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text.String()), 0o644))
+}
+
+func (h *harness) manifest(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: manifest FILE")
+	}
+	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
+		if slices.Contains([]string{"ROOT", "IMAGE", "WORK"}, name) {
+			return ts.Getenv(name)
+		}
+		return "$" + name
+	})
+	dir := filepath.Join(rootOf(ts), "manifests")
+	tmp := filepath.Join(dir, ".new")
+	ts.Check(os.WriteFile(tmp, []byte(text), 0o644))
+	ts.Check(os.Rename(tmp, filepath.Join(dir, filepath.Base(args[0]))))
+}
+
+// containerd starts Debian's containerd on directories of its own.
+func (h *harness) containerd(t *testing.T) {
+	t.Helper()
+	path, err := exec.LookPath("containerd")
+	if err != nil {
+		t.Fatalf("%v: run make setup", err)
+	}
+	dir, err := os.MkdirTemp("", "bc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.endpoint = "unix://" + filepath.Join(dir, "c.sock")
+	startContainerd(t, path, dir, h.bin)
+}
