@@ -17,7 +17,9 @@ import (
 )
 
 // classes are the levels that pods stand in.
-var classes = [...]corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort}
+func classes() []corev1.PodQOSClass {
+	return []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort}
+}
 
 type events interface {
 	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
@@ -162,7 +164,7 @@ func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
 	if err != nil {
 		return err
 	}
-	for _, class := range classes {
+	for _, class := range classes() {
 		name, err := podName(c.root, class, uid)
 		if err != nil {
 			return err
@@ -189,7 +191,7 @@ func (c *Cgroups) Orphans(known func(types.UID) bool) ([]types.UID, error) {
 	}
 	var orphans []types.UID
 	var errs []error
-	for _, class := range classes {
+	for _, class := range classes() {
 		children, err := t.children(level(c.root, class))
 		errs = append(errs, err)
 		for _, dir := range children {

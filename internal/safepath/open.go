@@ -91,26 +91,43 @@ func MkdirAll(dir *os.File, rel string, mode os.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := Open(dir, rel)
+	return mkdirAll(func(rel string) (*os.File, error) { return Open(dir, rel) }, rel, mode)
+}
+
+// HostMkdirAll opens an absolute path of the host as Host does, and makes the
+// directories that are missing.
+func HostMkdirAll(name string, mode os.FileMode) (*os.File, error) {
+	rel, err := filepath.Rel("/", name)
+	if err != nil {
+		return nil, err
+	}
+	return mkdirAll(func(rel string) (*os.File, error) { return Host("/" + rel) }, rel, mode)
+}
+
+// walk opens a path from where the walk began: a link on the way may point
+// anywhere that open allows.
+type walk func(rel string) (*os.File, error)
+
+func mkdirAll(open walk, rel string, mode os.FileMode) (*os.File, error) {
+	at, err := open(rel)
 	if err == nil || !errors.Is(err, unix.ENOENT) {
 		return at, err
 	}
 	parts := strings.Split(rel, "/")
-	at, err = Open(dir, ".")
+	at, err = open(".")
 	for i := 0; i < len(parts) && err == nil; i++ {
 		var next *os.File
-		next, err = step(dir, at, parts[:i+1], mode)
+		next, err = step(open, at, parts[:i+1], mode)
 		at.Close()
 		at = next
 	}
 	return at, err
 }
 
-// step opens the last of parts, which is in the directory at; the way to it is
-// always walked from dir, so that a link in it may point anywhere below dir.
-func step(dir, at *os.File, parts []string, mode os.FileMode) (*os.File, error) {
+// step opens the last of parts, which is in the directory at.
+func step(open walk, at *os.File, parts []string, mode os.FileMode) (*os.File, error) {
 	rel, name := path.Join(parts...), parts[len(parts)-1]
-	f, err := Open(dir, rel)
+	f, err := open(rel)
 	if err == nil || !errors.Is(err, unix.ENOENT) {
 		return f, err
 	}
@@ -125,7 +142,25 @@ func step(dir, at *os.File, parts []string, mode os.FileMode) (*os.File, error) 
 			return nil, &os.PathError{Op: "chmod", Path: rel, Err: err}
 		}
 	}
-	return Open(dir, rel)
+	return open(rel)
+}
+
+// HostCreate makes an empty file of the host with that mode if nothing of that
+// name is there. The directory around it has to exist.
+func HostCreate(name string, mode os.FileMode) error {
+	dir, err := Host(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(name), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode.Perm()))
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "create", Path: name, Err: err}
+	}
+	return unix.Close(fd)
 }
 
 func chmodNew(at *os.File, name string, mode os.FileMode) error {

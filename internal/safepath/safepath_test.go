@@ -158,6 +158,34 @@ func TestHost(t *testing.T) {
 	}
 }
 
+func TestHostMkdirAllAndCreate(t *testing.T) {
+	_, inside, outside := volume(t)
+	link(t, outside, filepath.Join(inside, "link")) // an absolute link, as /var/run is
+	f, err := HostMkdirAll(filepath.Join(inside, "link/a/b"), 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got := place(t, f); got != filepath.Join(outside, "a/b") {
+		t.Errorf("got %s", got)
+	}
+	for range 2 {
+		if err := HostCreate(filepath.Join(inside, "link/a/b/file"), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	if info, err := os.Lstat(filepath.Join(outside, "a/b/file")); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("the file: %v, %v", info, err)
+	}
+	if err := HostCreate(filepath.Join(inside, "none/file"), 0o644); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("in a directory that is not there: %v", err)
+	}
+	link(t, "/proc/self/root", filepath.Join(inside, "magic"))
+	if _, err := HostMkdirAll(filepath.Join(inside, "magic", outside, "x"), 0o755); !errors.Is(err, ErrEscape) {
+		t.Errorf("through /proc: %v, want ErrEscape", err)
+	}
+}
+
 // TestSwappedWhileWalking has a directory of the volume turn into a link to the
 // outside and back, as fast as another thread can.
 func TestSwappedWhileWalking(t *testing.T) {

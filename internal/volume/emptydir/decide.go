@@ -1,0 +1,76 @@
+package emptydir
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// tmpfsSize is the size of a volume in memory, in bytes: the smallest of its
+// sizeLimit, the pod's memory limit and what pods may have of the node; 0 is no
+// bound for each of them (KEP-1967).
+func tmpfsSize(sizeLimit *resource.Quantity, podLimit, allocatable int64) int64 {
+	limits := []int64{podLimit, allocatable}
+	if sizeLimit != nil {
+		limits = append(limits, sizeLimit.Value())
+	}
+	size := int64(0)
+	for _, l := range limits {
+		if l > 0 && (size == 0 || l < size) {
+			size = l
+		}
+	}
+	return size
+}
+
+// pageSize is the size in bytes of the huge pages of a volume with that medium:
+// the one it names, which a container has to request, or the only one that
+// containers request.
+func pageSize(p *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
+	requested := map[int64]bool{}
+	for _, c := range pod.Containers(p) {
+		for name := range c.Resources.Requests {
+			if text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); ok {
+				q, err := resource.ParseQuantity(text)
+				if err != nil {
+					return 0, fmt.Errorf("container %q requests %s: %q is not a page size: %w", c.Name, name, text, err)
+				}
+				requested[q.Value()] = true
+			}
+		}
+	}
+	if text, ok := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix)); ok {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return 0, fmt.Errorf("medium %s: %q is not a page size: %w", medium, text, err)
+		}
+		if !requested[q.Value()] {
+			return 0, fmt.Errorf("medium %s: hugePages storage requested, but there is no resource request for huge pages of that size", medium)
+		}
+		return q.Value(), nil
+	}
+	switch len(requested) {
+	case 0:
+		return 0, errors.New("medium HugePages: hugePages storage requested, but there is no resource request for huge pages")
+	case 1:
+		for size := range requested {
+			return size, nil
+		}
+	}
+	return 0, errors.New("medium HugePages: can't be used if container requests multiple huge page sizes; name one, as in HugePages-2Mi")
+}
+
+// mode is the volume's mode in the words of chmod(1). The group that a pod asks
+// for may write, and new files are the group's.
+func mode(base uint32, fsGroup *int64) uint32 {
+	if fsGroup == nil {
+		return base
+	}
+	const setgid = 0o2000
+	return base | setgid | 0o770
+}

@@ -1,0 +1,91 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// Unmount unmounts everything at or below path, last mount first. That nothing
+// is mounted or there is no error. A mount in use is an error that names the
+// processes that hold it.
+func Unmount(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find mounts below %s: %w", path, err)
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(real))
+	if err != nil {
+		return fmt.Errorf("read the mount table: %w", err)
+	}
+	for _, m := range slices.Backward(mounts) {
+		err := unix.Unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW)
+		switch {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
+			// Gone meanwhile.
+		case errors.Is(err, unix.EBUSY):
+			return fmt.Errorf("unmount %s: %w%s", m.Mountpoint, err, heldBy(m.ID))
+		case err != nil:
+			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
+		}
+	}
+	return nil
+}
+
+func heldBy(mountID int) string {
+	holders := holders("/proc", uint64(mountID))
+	if len(holders) == 0 {
+		return ": no process of this mount namespace holds it; it may be exported, or swap"
+	}
+	return ": held by " + strings.Join(holders, ", ")
+}
+
+// Mounted says whether path is a mount point of a file system of that type, as
+// statfs(2) numbers them.
+func Mounted(path string, fsType int64) (bool, error) {
+	mounted, err := mountinfo.Mounted(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || !mounted {
+		return false, err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return false, &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	if int64(st.Type) != fsType {
+		return false, fmt.Errorf("a file system of another type (%#x) is mounted on %s", st.Type, path)
+	}
+	return true, nil
+}
+
+// bind mounts what source holds on target, which is there and of the same sort.
+// It goes by file descriptor: no path is looked up again.
+func bind(source *os.File, target string, readOnly bool) error {
+	tree, err := unix.OpenTree(int(source.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return &os.PathError{Op: "open_tree", Path: source.Name(), Err: err}
+	}
+	defer unix.Close(tree)
+	if readOnly {
+		// The runtime mounts read-only too: a kernel before 5.12 loses nothing.
+		err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+		if err != nil && !errors.Is(err, unix.ENOSYS) {
+			return &os.PathError{Op: "mount_setattr", Path: source.Name(), Err: err}
+		}
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "move_mount", Path: target, Err: err}
+	}
+	return nil
+}

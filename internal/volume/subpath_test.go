@@ -1,0 +1,196 @@
+package volume_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/safepath"
+	"github.com/berth-run/berth/internal/volume"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// data is a pod with one emptyDir, mounted, and a directory outside of it with
+// a secret.
+func data(t *testing.T) (v *volume.Volumes, r *worker.Run, path, outside string) {
+	t.Helper()
+	v, _, _ = node(t)
+	r = run(emptyDir("data", ""))
+	if err := v.Step().Setup(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	path, _ = v.Path("u1", "data")
+	outside = t.TempDir()
+	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return v, r, path, outside
+}
+
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+func TestSubPath(t *testing.T) {
+	v, r, path, _ := data(t)
+	write(t, filepath.Join(path, "real/conf"), "one")
+	if err := os.Symlink("real", filepath.Join(path, "alias")); err != nil {
+		t.Fatal(err)
+	}
+	for sub, file := range map[string]string{"real": "conf", "alias": "conf", "real/conf": "", "alias/conf": "", "./real//": "conf"} {
+		for range 2 {
+			got, err := v.SubPath(t.Context(), r.Pod.Pod, "app", 0, path, sub, false)
+			if err != nil {
+				t.Errorf("%s: %v", sub, err)
+				continue
+			}
+			if want := filepath.Join(filepath.Dir(path), "../../volume-subpaths/data/app/0"); got != want {
+				t.Errorf("%s: %s, want %s", sub, got, want)
+			}
+			if content := read(t, filepath.Join(got, file)); content != "one" {
+				t.Errorf("%s: content %q", sub, content)
+			}
+		}
+	}
+	// Only the last bind is there: each took the place of the one before.
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(table), "volume-subpaths/data/app/0"); n != 1 {
+		t.Errorf("%d mounts at the same place", n)
+	}
+	if err := v.Step().Teardown(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(filepath.Join(filepath.Dir(path), "../../volume-subpaths")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("volume-subpaths is still there: %v", err)
+	}
+}
+
+func TestSubPathMakesWhatIsMissing(t *testing.T) {
+	v, r, path, _ := data(t)
+	got, err := v.SubPath(t.Context(), r.Pod.Pod, "app", 0, path, "new/deep", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(got, "file"), "x")
+	if content := read(t, filepath.Join(path, "new/deep/file")); content != "x" {
+		t.Errorf("content %q", content)
+	}
+	if info, err := os.Stat(filepath.Join(path, "new")); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("mode %v, %v, want the volume's", info.Mode(), err)
+	}
+}
+
+func TestSubPathReplaced(t *testing.T) {
+	v, r, path, _ := data(t)
+	write(t, filepath.Join(path, "d/file"), "old")
+	if _, err := v.SubPath(t.Context(), r.Pod.Pod, "app", 0, path, "d", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(path, "d")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(path, "d/file"), "new")
+	got, err := v.SubPath(t.Context(), r.Pod.Pod, "app", 0, path, "d", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content := read(t, filepath.Join(got, "file")); content != "new" {
+		t.Errorf("content %q, want the new directory's", content)
+	}
+	if err := os.WriteFile(filepath.Join(got, "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("write to a read-only mount: %v", err)
+	}
+}
+
+func TestSubPathStaysInside(t *testing.T) {
+	v, r, path, outside := data(t)
+	rel, err := filepath.Rel(path, outside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{
+		"absolute": outside, "relative": rel, "file": filepath.Join(outside, "secret"), "proc": "/proc/self/root",
+		"fd": "/proc/self/fd", "self": path, "dangling": "nowhere", "loop": "loop",
+	} {
+		if err := os.Symlink(target, filepath.Join(path, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, sub := range []string{
+		"absolute", "absolute/secret", "absolute/new", "relative", "relative/secret", "relative/new/deep", "file", "proc/etc", "fd/0", "self", "dangling", "dangling/x", "loop",
+		"..", "../data", "a/../../x", outside, "/",
+	} {
+		if got, err := v.SubPath(t.Context(), r.Pod.Pod, "app", 0, path, sub, false); err == nil {
+			t.Errorf("%s: bound on %s", sub, got)
+		}
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 {
+		t.Errorf("the outside was written to: %v, %v", entries, err)
+	}
+	if _, err := v.SubPath(t.Context(), r.Pod.Pod, "app", 0, path, "absolute", false); !errors.Is(err, safepath.ErrEscape) {
+		t.Errorf("got %v, want ErrEscape", err)
+	}
+	if _, err := v.SubPath(t.Context(), r.Pod.Pod, "app", 1, path, "x", false); err == nil || !strings.Contains(err.Error(), "no volume mount 1") {
+		t.Errorf("a mount that is not there: %v", err)
+	}
+}
+
+// TestSubPathSwapped has a directory of the volume turn into a link to the
+// outside and back while it is bound.
+func TestSubPathSwapped(t *testing.T) {
+	v, r, path, outside := data(t)
+	write(t, filepath.Join(path, "d/secret"), "harmless")
+	if err := os.Symlink(outside, filepath.Join(path, "evil")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	swapped := make(chan int)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(path, "d"), unix.AT_FDCWD, filepath.Join(path, "evil"), unix.RENAME_EXCHANGE)
+		}
+		swapped <- n
+	}()
+	bound, refused := 0, 0
+	for i := range 2000 {
+		got, err := v.SubPath(t.Context(), r.Pod.Pod, "app", 0, path, "d/s"+strconv.Itoa(i%3), false)
+		if err != nil {
+			refused++
+			continue
+		}
+		bound++
+		if err := os.WriteFile(filepath.Join(got, "mark"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	t.Logf("%d swaps, %d bound, %d refused", <-swapped, bound, refused)
+	if bound == 0 || refused == 0 {
+		t.Error("nothing was raced")
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 {
+		t.Errorf("the outside was written to: %v, %v", entries, err)
+	}
+}
