@@ -1,0 +1,35 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri"
+)
+
+// askExec runs a command in a container: exit status 0 is success. A command that
+// does not end in time has failed; a runtime that does not answer says nothing of
+// the container.
+func (p *Probes) askExec(ctx context.Context, id string, command []string, timeout time.Duration) answer {
+	resp, err := p.opts.CRI.ExecSync(ctx, &runtimeapi.ExecSyncRequest{
+		ContainerId: id, Cmd: command, Timeout: int64(timeout / time.Second),
+	})
+	switch {
+	case err != nil && cri.IsDeadline(err) && !cri.IsHung(err):
+		return failed("command timed out: %q timed out after %s", strings.Join(command, " "), timeout)
+	case err != nil:
+		return answer{result: unknown, err: fmt.Errorf("run command in container: %w", err)}
+	}
+	output := string(head(resp.Stdout, maxOutput))
+	output += string(head(resp.Stderr, maxOutput-len(output)))
+	if resp.ExitCode != 0 {
+		return answer{result: failure, output: output}
+	}
+	return answer{result: success, output: output}
+}
+
+func head(b []byte, n int) []byte { return b[:min(len(b), n)] }

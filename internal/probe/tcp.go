@@ -1,0 +1,18 @@
+package probe
+
+import (
+	"context"
+	"time"
+)
+
+// askTCP opens a connection and closes it.
+func askTCP(ctx context.Context, addr string, timeout time.Duration) answer {
+	d := dialer()
+	d.Timeout = timeout
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return failed("%s", err)
+	}
+	_ = conn.Close() // it was open, that was the question
+	return answer{result: success}
+}
