@@ -16,8 +16,9 @@ func owned(t corev1.PodConditionType) bool {
 	case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers,
 		corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // conditions sets them all. phase is the one that the pod is bound to have.
@@ -139,6 +140,7 @@ func (c *computation) containersReady(phase corev1.PodPhase) (ready bool, why, m
 		return false, podCompleted, ""
 	case corev1.PodFailed:
 		return false, podFailed, ""
+	default:
 	}
 	var unready []string
 	for i, k := range c.specs(pod.Init, pod.Sidecar) {

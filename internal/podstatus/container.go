@@ -276,10 +276,14 @@ func lostState(why, message string) corev1.ContainerState {
 }
 
 // terminated describes an exited container. Its termination message follows what
-// the runtime says, cut to the container's share of the pod's bytes.
+// the runtime says, cut to the container's share of the pod's bytes. A message
+// once reported stays: what it was read from may be gone.
 func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerStateTerminated {
+	id := c.Node.Runtime + "://" + run.ID
 	message := run.Message
-	if own := c.Messages[run.ID]; own != "" {
+	if was := reported(&c.old, id); was != nil {
+		message = was.Message
+	} else if own := c.Messages[run.ID]; own != "" {
 		if message != "" {
 			message += ": "
 		}
@@ -289,9 +293,22 @@ func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerState
 	share := maxPodMessages / max(1, len(spec.Containers)+len(spec.InitContainers)+len(spec.EphemeralContainers))
 	return &corev1.ContainerStateTerminated{
 		ExitCode: run.ExitCode, Reason: run.Reason, Message: cut(message, share),
-		StartedAt: stamp(run.StartedAt), FinishedAt: stamp(run.FinishedAt),
-		ContainerID: c.Node.Runtime + "://" + run.ID,
+		StartedAt: stamp(run.StartedAt), FinishedAt: stamp(run.FinishedAt), ContainerID: id,
 	}
+}
+
+// reported is the end of a container as a status tells it; nil when it does not.
+func reported(s *corev1.PodStatus, id string) *corev1.ContainerStateTerminated {
+	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range list {
+			for _, end := range []*corev1.ContainerStateTerminated{list[i].State.Terminated, list[i].LastTerminationState.Terminated} {
+				if end != nil && end.ContainerID == id {
+					return end
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // cut shortens s to at most n bytes of valid UTF-8, which the API requires.

@@ -73,29 +73,35 @@ func (c *computation) addresses() {
 	if len(c.s.HostIPs) > 0 {
 		c.s.HostIP = c.s.HostIPs[0].IP
 	}
-	c.s.PodIPs = c.old.PodIPs
-	box, ready := c.Observed.Sandbox()
-	switch {
-	case pod.HostNetwork(c.Pod.Pod):
-		if len(c.s.PodIPs) == 0 {
-			c.s.PodIPs = podIPs(c.Node.HostIPs)
+	was, ips := c.old.PodIPs, PodIPs(c.Pod.Pod, c.Observed, c.Node.HostIPs)
+	switch _, ready := c.Observed.Sandbox(); {
+	case pod.HostNetwork(c.Pod.Pod) && len(was) > 0:
+		c.s.PodIPs = slices.Clone(was)
+		if len(was) == 1 && len(ips) == 2 && family(was[0].IP) != family(ips[1]) {
+			c.s.PodIPs = append(c.s.PodIPs, corev1.PodIP{IP: ips[1]})
 		}
-		if len(c.s.PodIPs) == 1 && len(c.Node.HostIPs) == 2 && family(c.s.PodIPs[0].IP) != family(c.Node.HostIPs[1]) {
-			c.s.PodIPs = append(slices.Clone(c.s.PodIPs), corev1.PodIP{IP: c.Node.HostIPs[1]})
+	case pod.HostNetwork(c.Pod.Pod) || ready:
+		for _, ip := range ips {
+			c.s.PodIPs = append(c.s.PodIPs, corev1.PodIP{IP: ip})
 		}
-	case ready:
-		c.s.PodIPs = podIPs(preferred(box.IPs, c.Node.HostIPs))
+	default:
+		c.s.PodIPs = was
 	}
 	if len(c.s.PodIPs) > 0 {
 		c.s.PodIP = c.s.PodIPs[0].IP
 	}
 }
 
-func podIPs(ips []string) (all []corev1.PodIP) {
-	for _, ip := range ips {
-		all = append(all, corev1.PodIP{IP: ip})
+// PodIPs are a pod's addresses now: at most one of each family, that of the
+// host's primary address first. None without a ready sandbox.
+func PodIPs(p *corev1.Pod, o *pod.Observed, hostIPs []string) []string {
+	if pod.HostNetwork(p) {
+		return hostIPs
 	}
-	return all
+	if box, ok := o.Sandbox(); ok {
+		return preferred(box.IPs, hostIPs)
+	}
+	return nil
 }
 
 // preferred takes the first address of each family, that of the host's primary

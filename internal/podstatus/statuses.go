@@ -86,7 +86,7 @@ func (s *Statuses) Update(in Input) (status corev1.PodStatus, changed bool) {
 		s.mu.Unlock()
 	}
 	in.Previous = was
-	in.Messages = s.readMessages(e, uid, in.Observed)
+	in.Messages = s.readMessages(e, &in)
 	status = Compute(in)
 	if known && equality.Semantic.DeepEqual(was, status) {
 		return was, false
@@ -120,19 +120,19 @@ func (s *Statuses) entry(uid types.UID) *entry {
 	return e
 }
 
-// readMessages gives the termination messages of the exited containers. Each is
-// read once: the first time that its end is seen.
-func (s *Statuses) readMessages(e *entry, uid types.UID, o *pod.Observed) map[string]string {
+// readMessages gives the termination messages of the containers whose end was not
+// reported yet. Each is read once: the first time that its end is seen.
+func (s *Statuses) readMessages(e *entry, in *Input) map[string]string {
 	var now map[string]string
-	for _, run := range o.ContainersOf() {
-		if run.State != pod.StateExited {
+	for _, run := range in.Observed.ContainersOf() {
+		if run.State != pod.StateExited || reported(&in.Previous, in.Node.Runtime+"://"+run.ID) != nil {
 			continue
 		}
 		message, read := e.messages[run.ID]
 		if !read {
 			path := ""
 			if s.opts.MessagePath != nil && run.TerminationMessagePath != "" {
-				path = s.opts.MessagePath(uid, run.Name, run.RestartCount)
+				path = s.opts.MessagePath(in.Pod.UID, run.Name, run.RestartCount)
 			}
 			message = terminationMessage(run, path, s.opts.Logs)
 		}

@@ -125,8 +125,8 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 func TestStatusesOutliveTheAgent(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		agent := func(f func(*Statuses)) {
-			s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		agent := func(l *fakeLogs, f func(*Statuses)) {
+			s := New(Options{Dir: dir, Logs: l, Log: slog.New(slog.DiscardHandler)})
 			if err := s.Load(); err != nil {
 				t.Fatal(err)
 			}
@@ -139,15 +139,17 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 				t.Errorf("Run: %v", err)
 			}
 		}
-		in := Input{Pod: newPod(nil, "app"), Observed: observed(running("app", "a1")), Node: node, Now: t0}
+		crashed := exited("app", "a1", 1)
+		crashed.TerminationFromLogs, crashed.LogPath = true, "0.log"
+		in := Input{Pod: newPod(nil, "app"), Observed: observed(crashed), Node: node, Now: t0}
 		other := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u2" }, "app"), Node: node, Now: t0}
 		var first corev1.PodStatus
-		agent(func(s *Statuses) {
+		agent(&fakeLogs{text: "boom"}, func(s *Statuses) {
 			first, _ = s.Update(in)
 			s.Update(other)
 		})
 		in.Now = now // an agent later
-		agent(func(s *Statuses) {
+		agent(&fakeLogs{err: errors.New("the log was removed")}, func(s *Statuses) {
 			s.Retain(func(uid types.UID) bool { return uid == "u1" })
 			second, _ := s.Update(in)
 			if diff := cmp.Diff(first, second); diff != "" {

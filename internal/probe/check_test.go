@@ -184,14 +184,14 @@ func listen(t *testing.T) net.Listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
 
 // closed is an address where nobody listens.
 func closed(t *testing.T) string {
 	l := listen(t)
-	l.Close()
+	_ = l.Close()
 	return l.Addr().String()
 }
 
@@ -218,13 +218,13 @@ func TestGRPC(t *testing.T) {
 	serve := func(register func(*grpc.Server)) string {
 		l, s := listen(t), grpc.NewServer()
 		register(s)
-		go s.Serve(l)
+		go func() { _ = s.Serve(l) }() // ends with the test, by Stop
 		t.Cleanup(s.Stop)
 		return l.Addr().String()
 	}
-	real := grpchealth.NewServer()
-	real.SetServingStatus("down", health.HealthCheckResponse_NOT_SERVING)
-	good := serve(func(s *grpc.Server) { health.RegisterHealthServer(s, real) })
+	known := grpchealth.NewServer()
+	known.SetServingStatus("down", health.HealthCheckResponse_NOT_SERVING)
+	good := serve(func(s *grpc.Server) { health.RegisterHealthServer(s, known) })
 	bare := serve(func(*grpc.Server) {})
 	slow := serve(func(s *grpc.Server) { health.RegisterHealthServer(s, broken{code: codes.DeadlineExceeded}) })
 	sick := serve(func(s *grpc.Server) { health.RegisterHealthServer(s, broken{code: codes.Internal}) })

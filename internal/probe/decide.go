@@ -12,6 +12,7 @@ import (
 // Kind of a probe.
 type Kind int
 
+// The kinds that Kubernetes has.
 const (
 	Startup Kind = iota
 	Readiness

@@ -34,7 +34,7 @@ func askGRPC(ctx context.Context, addr, service string, timeout time.Duration) a
 	if err != nil {
 		return failed("error: failed to connect service at %q: %s", addr, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := connect(ctx, conn); err != nil {
 		if cause := refused.Load(); cause != nil {
 			err = *cause

@@ -34,10 +34,10 @@ func askHTTP(transport http.RoundTripper, req *http.Request, timeout time.Durati
 	switch {
 	case err != nil:
 		return answer{result: failure, err: err}
-	case res.StatusCode < 200 || res.StatusCode >= 400:
+	case res.StatusCode < http.StatusOK || res.StatusCode >= http.StatusBadRequest:
 		// The body is not shown: it may hold what is not for the readers of events.
 		return failed("HTTP probe failed with statuscode: %d", res.StatusCode)
-	case res.StatusCode >= 300:
+	case res.StatusCode >= http.StatusMultipleChoices:
 		return answer{result: warning, output: "Probe terminated redirects, Response body: " + string(body)}
 	}
 	return answer{result: success, output: string(body)}
