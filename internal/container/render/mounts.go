@@ -72,14 +72,13 @@ func mounts(in Input) ([]*runtimeapi.Mount, error) {
 		if err != nil {
 			return nil, err
 		}
-		v := in.Volumes[i]
 		list = append(list, &runtimeapi.Mount{
-			HostPath:          v.HostPath,
+			HostPath:          in.Volumes[i],
 			ContainerPath:     absolute(m.MountPath),
-			Readonly:          m.ReadOnly || v.ReadOnly,
+			Readonly:          m.ReadOnly,
 			RecursiveReadOnly: recursive,
 			Propagation:       propagation,
-			SelinuxRelabel:    v.Relabel && in.Node.SELinux,
+			SelinuxRelabel:    in.Node.SELinux && managed(in.Pod, m.Name),
 		})
 	}
 	if in.HostsFile != "" {
@@ -94,6 +93,12 @@ func mounts(in Input) ([]*runtimeapi.Mount, error) {
 		m.UidMappings, m.GidMappings = in.Userns.GetUids(), in.Userns.GetGids()
 	}
 	return list, nil
+}
+
+// managed says that the content of a volume is the pod's own, so that it may be
+// given the pod's SELinux label. What is on the host is not.
+func managed(p *corev1.Pod, volume string) bool {
+	return !slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume && v.HostPath != nil })
 }
 
 func absolute(path string) string {

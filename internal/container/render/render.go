@@ -2,7 +2,6 @@ package render
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podlog"
 )
 
 // Input is everything that a container's configuration depends on.
@@ -27,21 +27,13 @@ type Input struct {
 	TargetID string
 	// Userns are the mappings of the pod's sandbox; nil on the host's user namespace.
 	Userns *runtimeapi.UserNamespace
-	// Volumes are in the order of the container's volumeMounts.
-	Volumes []Volume
+	// Volumes are the paths on the host of what the container's volumeMounts
+	// show, in their order.
+	Volumes []string
 	// HostsFile and TerminationLog are files on the host; "" for none.
 	HostsFile      string
 	TerminationLog string
 	Node           Node
-}
-
-// Volume is where a volume mount of the container is found on the host.
-type Volume struct {
-	HostPath string
-	// ReadOnly volumes are mounted so whatever the mount says.
-	ReadOnly bool
-	// Relabel asks the runtime to give the files the container's SELinux label.
-	Relabel bool
 }
 
 // Node is what a configuration depends on besides the pod.
@@ -119,7 +111,7 @@ func Config(in Input) (*runtimeapi.ContainerConfig, error) {
 		Mounts:      mounts,
 		Labels:      labels(in),
 		Annotations: annotations,
-		LogPath:     LogPath(c.Name, in.RestartCount),
+		LogPath:     podlog.File(c.Name, in.RestartCount),
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,
@@ -129,11 +121,6 @@ func Config(in Input) (*runtimeapi.ContainerConfig, error) {
 			SecurityContext: security,
 		},
 	}, nil
-}
-
-// LogPath is a container's log file below its pod's log directory.
-func LogPath(name string, restartCount int) string {
-	return filepath.Join(name, fmt.Sprintf("%d.log", restartCount))
 }
 
 func stopSignal(c pod.Container) (runtimeapi.Signal, error) {

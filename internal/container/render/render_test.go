@@ -56,10 +56,7 @@ func TestConfig(t *testing.T) {
 		"profiles":           func(*Input) {},
 		"annotated-apparmor": func(in *Input) { in.Image.Uid, in.Image.Username = nil, "nobody" },
 		"mounts": func(in *Input) {
-			in.Volumes = []Volume{
-				{HostPath: "/pods/6b1e/volumes/data", Relabel: true}, {HostPath: "/srv/conf"},
-				{HostPath: "/srv/conf", ReadOnly: true}, {HostPath: "/srv/shared"},
-			}
+			in.Volumes = []string{"/pods/6b1e/volumes/data", "/srv/conf", "/srv/conf", "/pods/6b1e/volume-subpaths/shared/app/3"}
 			in.HostsFile, in.TerminationLog = "/pods/6b1e/etc-hosts", "/pods/6b1e/containers/app/0"
 			in.Node.RecursiveReadOnly, in.Node.SELinux = true, true
 			in.Userns = &runtimeapi.UserNamespace{
@@ -166,15 +163,15 @@ func TestConfigRefuses(t *testing.T) {
 	mount := func(m corev1.VolumeMount) func(*Input) {
 		m.Name, m.MountPath = "data", "/data"
 		return func(in *Input) {
-			in.Container.VolumeMounts, in.Volumes = []corev1.VolumeMount{m}, []Volume{{HostPath: "/srv"}}
+			in.Container.VolumeMounts, in.Volumes = []corev1.VolumeMount{m}, []string{"/srv"}
 		}
 	}
 	security := func(sc corev1.SecurityContext) func(*Input) {
 		return func(in *Input) { in.Container.SecurityContext = &sc }
 	}
-	nonRoot := func(sc corev1.SecurityContext, image runtimeapi.Image) func(*Input) {
+	nonRoot := func(sc corev1.SecurityContext, image *runtimeapi.Image) func(*Input) {
 		sc.RunAsNonRoot = &yes
-		return func(in *Input) { in.Container.SecurityContext, in.Image = &sc, &image }
+		return func(in *Input) { in.Container.SecurityContext, in.Image = &sc, image }
 	}
 	enabled, bidirectional, odd := corev1.RecursiveReadOnlyEnabled, corev1.MountPropagationBidirectional, corev1.MountPropagationMode("Odd")
 	oddMode, oddGroups, signal := corev1.RecursiveReadOnlyMode("Odd"), corev1.SupplementalGroupsPolicy("Odd"), corev1.Signal("SIGODD")
@@ -206,10 +203,10 @@ func TestConfigRefuses(t *testing.T) {
 		{`but it is not compatible with propagation "Bidirectional"`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled, MountPropagation: &bidirectional})},
 		{`but it is not supported by the runtime`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled})},
 		{`unknown recursive read-only mode "Odd"`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &oddMode})},
-		{`container's runAsUser breaks non-root policy (pod: "web_default(6b1e)", container: app)`, nonRoot(corev1.SecurityContext{RunAsUser: &root}, runtimeapi.Image{})},
-		{`container has runAsNonRoot and image will run as root (pod: "web_default(6b1e)", container: app)`, nonRoot(corev1.SecurityContext{}, runtimeapi.Image{})},
-		{`image has non-numeric user (www), cannot verify user is non-root`, nonRoot(corev1.SecurityContext{}, runtimeapi.Image{Username: "www"})},
-		{`image has an invalid user id (1099511627776)`, nonRoot(corev1.SecurityContext{}, runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: tooLarge}})},
+		{`container's runAsUser breaks non-root policy (pod: "web_default(6b1e)", container: app)`, nonRoot(corev1.SecurityContext{RunAsUser: &root}, &runtimeapi.Image{})},
+		{`container has runAsNonRoot and image will run as root (pod: "web_default(6b1e)", container: app)`, nonRoot(corev1.SecurityContext{}, &runtimeapi.Image{})},
+		{`image has non-numeric user (www), cannot verify user is non-root`, nonRoot(corev1.SecurityContext{}, &runtimeapi.Image{Username: "www"})},
+		{`image has an invalid user id (1099511627776)`, nonRoot(corev1.SecurityContext{}, &runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: tooLarge}})},
 		{`unknown seccomp profile type "Odd"`, security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Odd"}})},
 		{`localhostProfile must be set`, security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost}})},
 		{`localhostProfile "../../etc/passwd" must be a path below /var/lib/berth/seccomp`, security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &climbing}})},
@@ -218,7 +215,7 @@ func TestConfigRefuses(t *testing.T) {
 		{`unsupported supplementalGroupsPolicy: Odd`, func(in *Input) {
 			in.Pod.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: &oddGroups}
 		}},
-		{"", nonRoot(corev1.SecurityContext{RunAsUser: &user}, runtimeapi.Image{})},
+		{"", nonRoot(corev1.SecurityContext{RunAsUser: &user}, &runtimeapi.Image{})},
 		{"", security(corev1.SecurityContext{RunAsNonRoot: &no, RunAsUser: &root})},
 	}
 	for _, c := range cases {
