@@ -1,6 +1,7 @@
 package podstatus
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podlog"
 )
 
 // Bounds of one termination message, those of the Kubernetes API documentation.
@@ -19,16 +21,9 @@ const (
 	maxLogLines    = 80
 )
 
-// logs reads container logs.
-type logs interface {
-	// Tail returns the text of the last lines of a log in the CRI format: at
-	// most that many lines and bytes, the newest.
-	Tail(path string, lines, bytes int) ([]byte, error)
-}
-
 // terminationMessage reads what an exited container left: its file at path,
 // which may be "", or the end of its log where it asked for that.
-func terminationMessage(run pod.ContainerStatus, path string, l logs) string {
+func terminationMessage(run pod.ContainerStatus, path string) string {
 	if path != "" {
 		data, err := readEnd(path, maxFileMessage)
 		switch {
@@ -40,14 +35,23 @@ func terminationMessage(run pod.ContainerStatus, path string, l logs) string {
 		}
 	}
 	// A container that could not even be started has no log of its own.
-	if !run.TerminationFromLogs || run.ExitCode == 0 || run.Reason == "ContainerCannotRun" || run.LogPath == "" || l == nil {
+	if !run.TerminationFromLogs || run.ExitCode == 0 || run.Reason == "ContainerCannotRun" || run.LogPath == "" {
 		return ""
 	}
-	data, err := l.Tail(run.LogPath, maxLogLines, maxLogMessage)
-	if err != nil {
+	var end lastBytes
+	if err := podlog.Read(context.Background(), run.LogPath, podlog.Options{Tail: new(int64(maxLogLines))}, &end); err != nil {
 		return fmt.Sprintf("Error on reading termination message from logs: %v", err)
 	}
-	return string(data)
+	return string(end)
+}
+
+// lastBytes keeps the end of what is written to it.
+type lastBytes []byte
+
+func (l *lastBytes) Write(p []byte) (int, error) {
+	all := append(*l, p...)
+	*l = all[max(0, len(all)-maxLogMessage):]
+	return len(p), nil
 }
 
 // readEnd returns the last n bytes of a file. The container could write to it,

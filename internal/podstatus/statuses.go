@@ -24,9 +24,7 @@ type Options struct {
 	// MessagePath is the file on the host that a run of a container has as its
 	// termination log; "" when it has none.
 	MessagePath func(uid types.UID, container string, restartCount int) string
-	// Logs reads the end of a container's log. nil: no message is taken from there.
-	Logs logs
-	Log  *slog.Logger
+	Log         *slog.Logger
 }
 
 // Statuses is the writer of the status table. Its methods may be called from any
@@ -134,7 +132,7 @@ func (s *Statuses) readMessages(e *entry, in *Input) map[string]string {
 			if s.opts.MessagePath != nil && run.TerminationMessagePath != "" {
 				path = s.opts.MessagePath(in.Pod.UID, run.Name, run.RestartCount)
 			}
-			message = terminationMessage(run, path, s.opts.Logs)
+			message = terminationMessage(run, path)
 		}
 		if now == nil {
 			now = map[string]string{}

@@ -19,16 +19,18 @@ import (
 	"github.com/berth-run/berth/internal/pod"
 )
 
-// fakeLogs answers every Tail and counts.
-type fakeLogs struct {
-	text  string
-	err   error
-	calls int
-}
-
-func (f *fakeLogs) Tail(_ string, lines, bytes int) ([]byte, error) {
-	f.calls++
-	return []byte(f.text[max(0, len(f.text)-bytes):]), f.err
+// writeLog writes a container's log of these lines and returns its path.
+func writeLog(t *testing.T, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "0.log")
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString("2026-03-01T12:00:00.000000000Z stderr F " + line + "\n")
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestTerminationMessage(t *testing.T) {
@@ -45,33 +47,35 @@ func TestTerminationMessage(t *testing.T) {
 	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
-	fromLogs := pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1, LogPath: "0.log"}
-	worked := fromLogs
-	worked.ExitCode = 0
+	var many []string
+	for i := range 100 {
+		many = append(many, strconv.Itoa(i))
+	}
+	fromLog := func(code int32, lines ...string) pod.ContainerStatus {
+		return pod.ContainerStatus{TerminationFromLogs: true, ExitCode: code, LogPath: writeLog(t, lines...)}
+	}
 	tests := []struct {
 		name string
 		run  pod.ContainerStatus
 		path string
-		logs *fakeLogs
 		want string
 	}{
-		{"the end of the file", pod.ContainerStatus{ExitCode: 1}, file, &fakeLogs{text: "log"}, strings.Repeat("x", 4093) + "end"},
-		{"no file", pod.ContainerStatus{ExitCode: 1}, filepath.Join(dir, "none"), &fakeLogs{text: "log"}, ""},
-		{"file before log", fromLogs, file, &fakeLogs{text: "log"}, strings.Repeat("x", 4093) + "end"},
-		{"log when the file is empty", fromLogs, empty, &fakeLogs{text: strings.Repeat("y", 3000)}, strings.Repeat("y", 2048)},
-		{"log when there is no file", fromLogs, "", &fakeLogs{text: "log"}, "log"},
-		{"no log after success", worked, empty, &fakeLogs{text: "log"}, ""},
-		{"log cannot be read", fromLogs, "", &fakeLogs{err: errors.New("gone")}, "Error on reading termination message from logs: gone"},
-		{"not a plain file", pod.ContainerStatus{}, link, nil, "Error on reading termination log " + link + ": open " + link + ": too many levels of symbolic links"},
-		{"a directory", pod.ContainerStatus{}, dir, nil, "Error on reading termination log " + dir + ": " + dir + " is not a regular file"},
+		{"the end of the file", pod.ContainerStatus{ExitCode: 1}, file, strings.Repeat("x", 4093) + "end"},
+		{"no file", pod.ContainerStatus{ExitCode: 1}, filepath.Join(dir, "none"), ""},
+		{"file before log", fromLog(1, "log"), file, strings.Repeat("x", 4093) + "end"},
+		{"log when the file is empty", fromLog(1, "one", "two"), empty, "one\ntwo\n"},
+		{"last lines of the log", fromLog(1, many...), "", strings.Join(many[20:], "\n") + "\n"},
+		{"last bytes of the log", fromLog(1, strings.Repeat("y", 3000)), "", strings.Repeat("y", 2047) + "\n"},
+		{"no log after success", fromLog(0, "log"), empty, ""},
+		{"no log of what could not be started", pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1}, "", ""},
+		{"log cannot be read", pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1, LogPath: dir + "/no.log"}, "",
+			"Error on reading termination message from logs: open log: open " + dir + "/no.log: file does not exist"},
+		{"not a plain file", pod.ContainerStatus{}, link, "Error on reading termination log " + link + ": open " + link + ": too many levels of symbolic links"},
+		{"a directory", pod.ContainerStatus{}, dir, "Error on reading termination log " + dir + ": " + dir + " is not a regular file"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var l logs
-			if tt.logs != nil {
-				l = tt.logs
-			}
-			if diff := cmp.Diff(tt.want, terminationMessage(tt.run, tt.path, l)); diff != "" {
+			if diff := cmp.Diff(tt.want, terminationMessage(tt.run, tt.path)); diff != "" {
 				t.Errorf("message (-want +got):\n%s", diff)
 			}
 		})
@@ -92,25 +96,24 @@ func TestMessagesShareThePodsBytes(t *testing.T) {
 }
 
 func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
-	l := &fakeLogs{text: "boom"}
 	asked := []string{}
-	s := New(Options{Logs: l, MessagePath: func(uid types.UID, name string, count int) string {
+	s := New(Options{MessagePath: func(uid types.UID, name string, count int) string {
 		asked = append(asked, string(uid)+"/"+name+"/"+strconv.Itoa(count))
 		return filepath.Join(t.TempDir(), "none")
 	}})
 	run := exited("app", "a1", 1)
-	run.TerminationFromLogs, run.TerminationMessagePath, run.LogPath, run.RestartCount = true, "/dev/termination-log", "0.log", 2
+	run.TerminationFromLogs, run.TerminationMessagePath, run.LogPath, run.RestartCount = true, "/dev/termination-log", writeLog(t, "boom"), 2
 	in := Input{Pod: newPod(nil, "app"), Observed: observed(run), Node: node, Now: now}
 	first, changed := s.Update(in)
-	if got := first.ContainerStatuses[0].State.Terminated.Message; !changed || got != "boom" {
+	if got := first.ContainerStatuses[0].State.Terminated.Message; !changed || got != "boom\n" {
 		t.Fatalf("first update: changed %v, message %q", changed, got)
 	}
 	in.Now = now.Add(time.Minute)
 	if _, changed := s.Update(in); changed || s.Table().Revision() != 1 {
 		t.Errorf("an equal status was written again (revision %d)", s.Table().Revision())
 	}
-	if diff := cmp.Diff([]string{"u1/app/2"}, asked); diff != "" || l.calls != 1 {
-		t.Errorf("message read %d times (-want +got):\n%s", l.calls, diff)
+	if diff := cmp.Diff([]string{"u1/app/2"}, asked); diff != "" {
+		t.Errorf("messages read (-want +got):\n%s", diff)
 	}
 	in.Observed = observed(restarted(running("app", "a2"), 3))
 	if _, changed := s.Update(in); !changed {
@@ -125,8 +128,8 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 func TestStatusesOutliveTheAgent(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		agent := func(l *fakeLogs, f func(*Statuses)) {
-			s := New(Options{Dir: dir, Logs: l, Log: slog.New(slog.DiscardHandler)})
+		agent := func(f func(*Statuses)) {
+			s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 			if err := s.Load(); err != nil {
 				t.Fatal(err)
 			}
@@ -140,16 +143,19 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 			}
 		}
 		crashed := exited("app", "a1", 1)
-		crashed.TerminationFromLogs, crashed.LogPath = true, "0.log"
+		crashed.TerminationFromLogs, crashed.LogPath = true, writeLog(t, "boom")
 		in := Input{Pod: newPod(nil, "app"), Observed: observed(crashed), Node: node, Now: t0}
 		other := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u2" }, "app"), Node: node, Now: t0}
 		var first corev1.PodStatus
-		agent(&fakeLogs{text: "boom"}, func(s *Statuses) {
+		agent(func(s *Statuses) {
 			first, _ = s.Update(in)
 			s.Update(other)
 		})
-		in.Now = now // an agent later
-		agent(&fakeLogs{err: errors.New("the log was removed")}, func(s *Statuses) {
+		in.Now = now // an agent later, and the log is gone
+		if err := os.Remove(crashed.LogPath); err != nil {
+			t.Fatal(err)
+		}
+		agent(func(s *Statuses) {
 			s.Retain(func(uid types.UID) bool { return uid == "u1" })
 			second, _ := s.Update(in)
 			if diff := cmp.Diff(first, second); diff != "" {
