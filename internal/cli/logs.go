@@ -67,8 +67,8 @@ func (a *app) logsCommand() *cobra.Command {
 }
 
 // options are what the flags ask of one container's log.
-func (f *logFlags) options() (corev1.PodLogOptions, error) {
-	o := corev1.PodLogOptions{Follow: f.follow, Previous: f.previous, Timestamps: f.timestamps}
+func (f *logFlags) options() (client.LogOptions, error) {
+	o := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Follow: f.follow, Previous: f.previous, Timestamps: f.timestamps}}
 	if f.tail >= 0 {
 		o.TailLines = &f.tail
 	}
@@ -122,7 +122,7 @@ func (a *app) logs(cmd *cobra.Command, f *logFlags, arg string) error {
 
 // eachLog shows the containers' logs one after the other. One that has none
 // does not keep the others from being shown.
-func eachLog(ctx context.Context, c *client.Client, p *corev1.Pod, f *logFlags, opts corev1.PodLogOptions, lines *follow.Lines) error {
+func eachLog(ctx context.Context, c *client.Client, p *corev1.Pod, f *logFlags, opts client.LogOptions, lines *follow.Lines) error {
 	var errs []error
 	for _, container := range pod.Containers(p) {
 		opts.Container = container.Name
@@ -144,7 +144,7 @@ func (f *logFlags) writer(lines *follow.Lines, p *corev1.Pod, container string) 
 	return lines.Prefixed("")
 }
 
-func copyLog(ctx context.Context, c *client.Client, key types.NamespacedName, opts corev1.PodLogOptions, w writeCloser) error {
+func copyLog(ctx context.Context, c *client.Client, key types.NamespacedName, opts client.LogOptions, w writeCloser) error {
 	return errors.Join(c.Logs(ctx, key, opts, w), w.Close())
 }
 

@@ -172,8 +172,16 @@ func (c *Client) Delete(ctx context.Context, key types.NamespacedName, uid types
 	return out, c.call(ctx, http.MethodDelete, podPath(key), nil, body, out)
 }
 
+// LogOptions choose a container's log and what of it.
+type LogOptions struct {
+	corev1.PodLogOptions
+	// Instance is the restart count of the instance whose log it is; nil: the
+	// present one, or with Previous the one before.
+	Instance *int
+}
+
 // Logs copies a container's log to w. With opts.Follow it ends when the container does, or ctx.
-func (c *Client) Logs(ctx context.Context, key types.NamespacedName, opts corev1.PodLogOptions, w io.Writer) error {
+func (c *Client) Logs(ctx context.Context, key types.NamespacedName, opts LogOptions, w io.Writer) error {
 	resp, err := c.send(ctx, http.MethodGet, podPath(key)+"/log", logQuery(opts), nil)
 	if err != nil {
 		return err
@@ -191,8 +199,11 @@ func (c *Client) Logs(ctx context.Context, key types.NamespacedName, opts corev1
 	return nil
 }
 
-func logQuery(o corev1.PodLogOptions) url.Values {
+func logQuery(o LogOptions) url.Values {
 	q := url.Values{}
+	if o.Instance != nil {
+		q.Set(api.ParamInstance, strconv.Itoa(*o.Instance))
+	}
 	set(q, "container", o.Container)
 	for name, on := range map[string]bool{"follow": o.Follow, "previous": o.Previous, "timestamps": o.Timestamps} {
 		if on {

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podlog"
 	"github.com/berth-run/berth/internal/store"
 )
 
@@ -177,6 +180,58 @@ func containerStatus(p *corev1.Pod, name string) (corev1.ContainerStatus, bool) 
 		}
 	}
 	return corev1.ContainerStatus{}, false
+}
+
+// chooseInstance is the restart count of the instance whose log is meant, or
+// why there is none, in the words of the Kubernetes API. asked is the instance
+// that the request names, if it does.
+func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, asked *int64) (int, error) {
+	st, _ := containerStatus(p, opts.Container)
+	newest := int(st.RestartCount)
+	ran := st.State.Running != nil || st.State.Terminated != nil
+	ranBefore := st.LastTerminationState.Terminated != nil
+	switch {
+	case asked != nil && *asked <= int64(newest) && (ran || ranBefore):
+		return int(*asked), nil
+	case asked != nil && (ran || ranBefore):
+		return 0, BadRequest(fmt.Sprintf("container %q in pod %q has no instance %d", opts.Container, p.Name, *asked),
+			fmt.Sprintf("the newest is %d", newest))
+	case opts.Previous && !ranBefore:
+		return 0, BadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", opts.Container, p.Name),
+			"it has not been restarted; leave out --previous")
+	case opts.Previous && ran:
+		return max(newest-1, 0), nil
+	case ran || ranBefore:
+		return newest, nil // while a container waits for its restart, the last one is also the previous one
+	}
+	why := "its pod is " + strings.ToLower(cmp.Or(string(p.Status.Phase), "not started"))
+	if w := st.State.Waiting; w != nil && w.Reason != "" {
+		why = w.Reason
+	}
+	return 0, BadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: %s", opts.Container, p.Name, why),
+		fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
+}
+
+// instanceEnded says whether a container's n-th instance runs no more.
+func instanceEnded(p *corev1.Pod, container string, n int) bool {
+	st, _ := containerStatus(p, container)
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+		int(st.RestartCount) > n || int(st.RestartCount) == n && st.State.Running == nil
+}
+
+// readOptions are a request's options as podlog takes them.
+func readOptions(o *corev1.PodLogOptions, now time.Time) podlog.Options {
+	r := podlog.Options{Tail: o.TailLines, LimitBytes: o.LimitBytes, Timestamps: o.Timestamps, Follow: o.Follow}
+	switch {
+	case o.SinceTime != nil:
+		r.Since = o.SinceTime.Time
+	case o.SinceSeconds != nil:
+		r.Since = now.Add(-time.Duration(*o.SinceSeconds) * time.Second)
+	}
+	if o.Stream != nil && *o.Stream != corev1.LogStreamAll {
+		r.Stream = podlog.Stream(strings.ToLower(*o.Stream))
+	}
+	return r
 }
 
 // typed returns a pod as it is sent: with kind, apiVersion and resourceVersion,

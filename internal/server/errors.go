@@ -28,6 +28,11 @@ func NotFound(key types.NamespacedName) error {
 		`list the pods of this node with "berth get pods -A"`)
 }
 
+// failure is an error with an answer of its own.
+func failure(code int32, why metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why, Message: message}}
+}
+
 // BadRequest says what is wrong with a request.
 func BadRequest(message, next string) error {
 	return Next(apierrors.NewBadRequest(message), next)

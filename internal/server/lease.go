@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/server/api"
@@ -67,7 +68,7 @@ func (l *leases) bind(id string, pods []api.ApplyResult) bool {
 }
 
 func noLease(id string) error {
-	return Next(apierrors.NewConflict(podsResource, "", fmt.Errorf("lease %q is not held", id)),
+	return Next(failure(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("lease %q is not held", id)),
 		"open one with POST /berth/v1/leases and keep its connection open")
 }
 

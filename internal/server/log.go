@@ -1,19 +1,28 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"net/http"
+	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podlog"
 	"github.com/berth-run/berth/internal/server/api"
 )
 
 func (s *Server) podLog(w http.ResponseWriter, r *http.Request) error {
-	opts, err := logOptions(r)
+	opts, n, err := logOptions(r)
 	if err != nil {
 		return err
 	}
@@ -26,11 +35,28 @@ func (s *Server) podLog(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	opts.Container = c.Name
-	if err := checkLog(p, opts); err != nil {
+	instance, err := chooseInstance(p, opts, n)
+	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(r.Context())
+	var followers sync.WaitGroup
+	defer followers.Wait()
+	defer cancel()
+	read := readOptions(opts, time.Now())
+	read.Log = s.Log
+	if opts.Follow {
+		ended := make(chan struct{})
+		read.Ended = ended
+		followers.Go(func() { s.waitEnd(ctx, p, c.Name, instance); close(ended) })
+	}
 	out := &logWriter{w: w}
-	err = s.Logs.Logs(r.Context(), p, opts, out)
+	dir := podlog.PodDir(s.LogDir, p.Namespace, p.Name, p.UID)
+	err = podlog.Read(ctx, filepath.Join(dir, podlog.File(c.Name, instance)), read, out)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = Next(apierrors.NewNotFound(schema.GroupResource{Resource: "log"}, fmt.Sprintf("%s/%s/%d", pod.FullName(p), c.Name, instance)),
+			"logs of earlier instances are removed with their containers")
+	}
 	if err == nil || r.Context().Err() != nil {
 		out.begin()
 		return nil
@@ -42,9 +68,27 @@ func (s *Server) podLog(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func logOptions(r *http.Request) (*corev1.PodLogOptions, error) {
+// waitEnd returns when a container's n-th instance has ended, or ctx.
+func (s *Server) waitEnd(ctx context.Context, p *corev1.Pod, container string, n int) {
+	watcher := s.Pods.WatchKey(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+	defer watcher.Stop()
+	for {
+		changes, err := watcher.Next(ctx)
+		if err != nil {
+			return
+		}
+		for _, c := range changes {
+			if c.Deleted || c.Value.UID != p.UID || instanceEnded(c.Value, container, n) {
+				return
+			}
+		}
+	}
+}
+
+func logOptions(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, err error) {
 	q := queryOf(r)
-	opts := &corev1.PodLogOptions{
+	instance = q.number(api.ParamInstance, 0)
+	opts = &corev1.PodLogOptions{
 		Container:    q.Get("container"),
 		Follow:       q.flag("follow", false),
 		Previous:     q.flag("previous", false),
@@ -61,31 +105,14 @@ func logOptions(r *http.Request) (*corev1.PodLogOptions, error) {
 	default:
 		q.bad("stream", "All, Stdout or Stderr")
 	}
-	if opts.SinceSeconds != nil && opts.SinceTime != nil && q.err == nil {
+	switch {
+	case q.err != nil:
+	case opts.SinceSeconds != nil && opts.SinceTime != nil:
 		q.err = BadRequest("sinceSeconds and sinceTime exclude each other", "give one of them")
+	case opts.Previous && instance != nil:
+		q.err = BadRequest("previous and instance exclude each other", "give one of them")
 	}
-	return opts, q.err
-}
-
-// checkLog says why a container has no log to read, in the words of the Kubernetes API.
-func checkLog(p *corev1.Pod, opts *corev1.PodLogOptions) error {
-	st, _ := containerStatus(p, opts.Container)
-	describe := fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace)
-	if opts.Previous {
-		if st.LastTerminationState.Terminated == nil {
-			return BadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", opts.Container, p.Name),
-				"it has not been restarted; leave out --previous")
-		}
-		return nil
-	}
-	if st.State.Running != nil || st.State.Terminated != nil || st.LastTerminationState.Terminated != nil {
-		return nil
-	}
-	why := "its pod is " + strings.ToLower(string(p.Status.Phase))
-	if w := st.State.Waiting; w != nil && w.Reason != "" {
-		why = w.Reason
-	}
-	return BadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: %s", opts.Container, p.Name, why), describe)
+	return opts, instance, q.err
 }
 
 // logWriter sends each piece at once, and notes whether the answer has begun.
@@ -110,8 +137,6 @@ func (l *logWriter) Write(data []byte) (int, error) {
 	}
 	return n, err
 }
-
-var _ io.Writer = (*logWriter)(nil)
 
 func (s *Server) podExec(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -82,7 +81,8 @@ func (s *Server) applyPods(w http.ResponseWriter, r *http.Request) error {
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxManifest))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return Next(apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s: manifests are limited to %d MiB", opts.Origin, api.MaxManifest>>20)),
+		return Next(failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			fmt.Sprintf("%s: manifests are limited to %d MiB", opts.Origin, api.MaxManifest>>20)),
 			"apply fewer pods at a time")
 	}
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/server/api"
@@ -28,7 +27,7 @@ const (
 	listQuery = "labelSelector fieldSelector resourceVersion resourceVersionMatch limit continue " +
 		"watch allowWatchBookmarks sendInitialEvents timeoutSeconds timeout"
 	applyQuery = "namespace origin keep lease dryRun"
-	logQuery   = "container follow previous sinceSeconds sinceTime timestamps tailLines limitBytes stream"
+	logQuery   = "container instance follow previous sinceSeconds sinceTime timestamps tailLines limitBytes stream"
 	execQuery  = "container command stdin stdout stderr tty"
 )
 
@@ -111,17 +110,12 @@ func noRoute(mux *http.ServeMux, methods []string, w http.ResponseWriter, r *htt
 		}
 	}
 	if len(allowed) == 0 {
-		writeError(w, Next(&apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-			Message: "the agent has no route " + r.URL.Path,
-		}}, "GET / lists the routes"))
+		writeError(w, Next(failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the agent has no route "+r.URL.Path), "GET / lists the routes"))
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	writeError(w, &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
-		Message: fmt.Sprintf("%s is not allowed on %s; allowed: %s", r.Method, r.URL.Path, strings.Join(allowed, ", ")),
-	}})
+	writeError(w, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		fmt.Sprintf("%s is not allowed on %s; allowed: %s", r.Method, r.URL.Path, strings.Join(allowed, ", "))))
 }
 
 func (s *Server) listRoutes(w http.ResponseWriter, _ *http.Request) error {

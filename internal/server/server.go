@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/podlog"
 	"github.com/berth-run/berth/internal/server/api"
 	"github.com/berth-run/berth/internal/store"
 	"github.com/berth-run/berth/internal/timeline"
@@ -65,12 +67,6 @@ type DeleteOptions struct {
 	Grace *time.Duration
 }
 
-// Logs reads container logs. opts.Container is one of the pod's. The stream
-// ends with ctx, with the log, or, when it follows, with the container.
-type Logs interface {
-	Logs(ctx context.Context, p *corev1.Pod, opts *corev1.PodLogOptions, w io.Writer) error
-}
-
 // Timelines has the recorded starts of pods (timeline.Recorder).
 type Timelines interface {
 	// Find returns the latest timeline of a pod of that name.
@@ -101,19 +97,20 @@ type Node interface {
 	Healthy(ctx context.Context) error
 }
 
-// Options are the parts that the server speaks for. All are required.
+// Options are the parts that the server speaks for. All are required unless they say otherwise.
 type Options struct {
 	// Socket is the path of the unix socket; its directory is made if missing.
 	Socket    string
 	Pods      *Pods
 	Events    Events
 	Applier   Applier
-	Logs      Logs
 	Timelines Timelines
 	Images    Images
 	Exec      Exec
 	Node      Node
 	Metrics   prometheus.Gatherer
+	// LogDir holds the pods' log directories. Default: podlog.DefaultDir.
+	LogDir string
 	// Started is when this process did. It makes resource versions grow over restarts.
 	Started time.Time
 	Log     *slog.Logger
@@ -128,6 +125,7 @@ type Server struct {
 
 // New returns a server that Run starts.
 func New(o Options) *Server {
+	o.LogDir = cmp.Or(o.LogDir, podlog.DefaultDir)
 	return &Server{Options: o, leases: newLeases(), ready: make(chan struct{})}
 }
 

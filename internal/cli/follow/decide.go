@@ -199,27 +199,9 @@ func exitCodes(p *corev1.Pod) (codes []int, complete bool) {
 	return codes, complete
 }
 
-// instances are the runs of a container whose log is to be shown, oldest first:
-// the one before the present one and the present one, as far as they are known.
-func instances(st corev1.ContainerStatus) []instance {
-	var all []instance
-	if last := st.LastTerminationState.Terminated; last != nil && last.ContainerID != "" {
-		all = append(all, instance{id: last.ContainerID, previous: true})
-	}
-	if st.ContainerID != "" && (st.State.Running != nil || st.State.Terminated != nil) {
-		all = append(all, instance{id: st.ContainerID})
-	}
-	if st.State.Waiting != nil && len(all) == 1 {
-		all[0].previous = false // until the next start it is the one whose log is read
-	}
-	return all
-}
-
-// instance is one run of a container.
-type instance struct {
-	id string
-	// previous says that the log is asked for as that of the previous instance.
-	previous bool
+// ran says whether a container has an instance that was started.
+func ran(st corev1.ContainerStatus) bool {
+	return st.State.Running != nil || st.State.Terminated != nil || st.LastTerminationState.Terminated != nil
 }
 
 // eventLine is how an event is shown as progress; "" for those that the pod's

@@ -28,6 +28,8 @@ const (
 	ParamKeep = "keep"
 	// ParamLease binds the applied pods to a held lease. It implies keep=false.
 	ParamLease = "lease"
+	// ParamInstance chooses a log by the restart count of the container's instance.
+	ParamInstance = "instance"
 )
 
 // TrailerError is the HTTP trailer of a log stream that broke off: the cause.

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func TestListen(t *testing.T) {
+	path := filepath.Join(shortDir(t), "run", "berth.sock")
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Lstat(path)
+	if err != nil || st.Mode() != os.ModeSocket|0o600 {
+		t.Fatalf("socket has mode %v (%v), want 0600", st.Mode(), err)
+	}
+	if _, err := Listen(path); !errors.Is(err, ErrSocketInUse) {
+		t.Errorf("a second agent: %v, want %v", err, ErrSocketInUse)
+	}
+	if c, err := net.Dial("unix", path); err != nil {
+		t.Errorf("connect: %v", err)
+	} else {
+		c.Close()
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+func TestListenReplacesWhatADeadAgentLeft(t *testing.T) {
+	path := filepath.Join(shortDir(t), "berth.sock")
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	dead.Close()
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if c, err := net.Dial("unix", path); err != nil {
+		t.Errorf("connect: %v", err)
+	} else {
+		c.Close()
+	}
+}
+
+func TestListenerLeavesTheSocketOfTheNext(t *testing.T) {
+	path := filepath.Join(shortDir(t), "berth.sock")
+	first, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	first.Close()
+	if c, err := net.Dial("unix", path); err != nil {
+		t.Errorf("connect to the second: %v", err)
+	} else {
+		c.Close()
+	}
+}
+
+func TestListenRefuses(t *testing.T) {
+	dir := shortDir(t)
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		file: "not a socket is in the way",
+		filepath.Join(dir, strings.Repeat("x", 100)): "a socket's path has at most",
+		filepath.Join(file, "berth.sock"):            "not a directory",
+	} {
+		if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	if data, err := os.ReadFile(file); string(data) != "kept" {
+		t.Errorf("the file is now %q (%v)", data, err)
+	}
+}
