@@ -1,0 +1,12 @@
+// Package poddir owns a pod's directory on the node, and what is decided by
+// pod and host alone: names, /etc/hosts and DNS.
+//
+//	<root>/pods/<uid>/volumes            step volume writes below it
+//	<root>/pods/<uid>/plugins            kept for the kubelet's layout
+//	<root>/pods/<uid>/containers/<name>  one termination log for each instance
+//	<root>/pods/<uid>/etc-hosts          shared by the pod's containers
+//	<logs>/<namespace>_<name>_<uid>      logs; the runtime writes, podlog reads
+//
+// The layout is the kubelet's. The directory goes with the pod's teardown, the
+// logs stay until RemoveLogs: a pod that ended can still be asked for them.
+package poddir
