@@ -90,24 +90,31 @@ func (p *Probes) record() record {
 		p.saved = nil
 	}
 	r := record{}
-	for uid, states := range p.saved {
-		r[uid] = states
+	for uid, ids := range p.saved {
+		for id, states := range ids {
+			for kind, s := range states {
+				r.set(uid, id, kind, s)
+			}
+		}
 	}
 	for uid, e := range p.pods {
 		for id, t := range e.targets {
 			for _, j := range t.jobs {
-				if j == nil {
-					continue
+				if j != nil {
+					r.set(uid, id, j.kind.lower(), j.state)
 				}
-				if r[uid] == nil {
-					r[uid] = map[string]map[string]State{}
-				}
-				if r[uid][id] == nil {
-					r[uid][id] = map[string]State{}
-				}
-				r[uid][id][j.kind.lower()] = j.state
 			}
 		}
 	}
 	return r
+}
+
+func (r record) set(uid types.UID, id, kind string, s State) {
+	if r[uid] == nil {
+		r[uid] = map[string]map[string]State{}
+	}
+	if r[uid][id] == nil {
+		r[uid][id] = map[string]State{}
+	}
+	r[uid][id][kind] = s
 }

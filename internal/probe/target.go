@@ -96,7 +96,6 @@ func (p *Probes) sync(ctx context.Context, desired *pod.Pod, o *pod.Observed, st
 			p.drop(e, id)
 		}
 	}
-	delete(p.saved, e.uid)
 	p.release(e)
 }
 
@@ -151,6 +150,7 @@ func (p *Probes) newJob(ctx context.Context, t *target, k Kind, spec *corev1.Pro
 	j := &job{target: t, kind: k, probe: spec, settings: settingsOf(spec), place: -1}
 	now := p.opts.Now()
 	if was, ok := p.saved[t.pod.uid][t.id][k.lower()]; ok {
+		delete(p.saved[t.pod.uid][t.id], k.lower()) // from here on the job has it
 		j.state = was
 		if !was.Due.IsZero() {
 			j.state.Due = resumed(was.Due, j.settings.period, now)
