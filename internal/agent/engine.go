@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -33,8 +34,8 @@ type engine struct {
 // startEngine starts or connects to the runtime and waits until it answers.
 func startEngine(ctx context.Context, group *errgroup.Group, c *config.Config, reg prometheus.Registerer, log *slog.Logger) (*engine, error) {
 	e := &engine{}
-	opts := cri.Options{Timeout: c.RuntimeRequestTimeout, Log: log, Registerer: reg}
-	if c.ContainerRuntimeEndpoint == "" {
+	opts := cri.Options{Timeout: c.Runtime.RequestTimeout, Log: log, Registerer: reg}
+	if c.Runtime.Endpoint == "" {
 		e.embedded = runtime.New(RuntimeConfig(c, log))
 		group.Go(func() error { return e.embedded.Run(ctx) })
 		conn, err := e.embedded.Conn(ctx)
@@ -53,10 +54,10 @@ func startEngine(ctx context.Context, group *errgroup.Group, c *config.Config, r
 		}
 	} else {
 		if c.CRIListen != "" {
-			return nil, fmt.Errorf("--cri-listen serves the embedded runtime, but containerRuntimeEndpoint is %s; drop one of them", c.ContainerRuntimeEndpoint)
+			return nil, fmt.Errorf("--cri-listen serves the embedded runtime, but containerRuntimeEndpoint is %s; drop one of them", c.Runtime.Endpoint)
 		}
 		var err error
-		if e.client, err = cri.New(c.ContainerRuntimeEndpoint, opts); err != nil {
+		if e.client, err = cri.New(c.Runtime.Endpoint, opts); err != nil {
 			return nil, err
 		}
 	}
@@ -92,9 +93,9 @@ func cgroupDriver(ctx context.Context, client *cri.Client, c *config.Config, log
 	r, err := client.Runtime.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
 	if err != nil {
 		if !cri.IsUnimplemented(err) {
-			log.Warn("ask the runtime for its cgroup driver", "err", err, "used instead", c.CgroupDriver)
+			log.Warn("ask the runtime for its cgroup driver", "err", err, "used instead", c.Runtime.CgroupDriver)
 		}
-		return cgroup.Driver(c.CgroupDriver)
+		return cgroup.Driver(c.Runtime.CgroupDriver)
 	}
 	if r.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD {
 		return "systemd"
@@ -108,8 +109,8 @@ func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 	rc := runtime.Config{
 		Root:          filepath.Join(c.RootDir, "runtime"),
 		State:         filepath.Join(c.RunDir, "runtime"),
-		PodCIDRs:      c.PodCIDRs,
-		SystemdCgroup: c.CgroupDriver == "systemd",
+		PodCIDRs:      c.Runtime.PodCIDRs,
+		SystemdCgroup: c.Runtime.CgroupDriver == "systemd",
 		Log:           log.With("part", "runtime"),
 	}
 	if c.RootDir != config.DefaultRootDir {
@@ -132,4 +133,24 @@ func hostIPs(ips []netip.Addr) []string {
 func (e *engine) shortName() string {
 	name, _, _ := strings.Cut(e.version.GetRuntimeName(), " ")
 	return name
+}
+
+// splitID takes a container id of a status apart: containerd://0123.
+func splitID(s string) (runtime, id string) {
+	runtime, id, _ = strings.Cut(s, "://")
+	return runtime, id
+}
+
+// load imports an image archive and returns the names that it brought.
+func (e *engine) load(ctx context.Context, archive io.Reader) ([]string, error) {
+	load := func() ([]runtime.Image, error) { return runtime.ImportInto(ctx, e.client.Endpoint(), archive) }
+	if e.embedded != nil {
+		load = func() ([]runtime.Image, error) { return e.embedded.Import(ctx, archive) }
+	}
+	loaded, err := load()
+	names := make([]string, len(loaded))
+	for i, l := range loaded {
+		names[i] = l.Name
+	}
+	return names, err
 }

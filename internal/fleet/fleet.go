@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/pod"
@@ -142,4 +143,14 @@ func (f *Fleet) passed(uid types.UID) {
 	if m, ok := f.Member(uid); ok && m.State.Stage >= worker.Terminating {
 		f.Reconsider() // what it holds may be free
 	}
+}
+
+// Pods are the pods that hold resources of the node.
+func (f *Fleet) Pods() []*corev1.Pod {
+	others := f.others()
+	pods := make([]*corev1.Pod, len(others))
+	for i, o := range others {
+		pods[i] = o.Pod.Pod
+	}
+	return pods
 }

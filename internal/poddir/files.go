@@ -80,7 +80,7 @@ func (d *Dirs) TerminationLog(p *corev1.Pod, container string, restartCount int)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fail(err)
 	}
-	path = filepath.Join(dir, fmt.Sprintf("%08x", uint32(restartCount)))
+	path = filepath.Join(dir, messageFile(restartCount))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NOFOLLOW, 0o666)
 	if err != nil {
 		return fail(err)

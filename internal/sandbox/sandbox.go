@@ -57,11 +57,11 @@ type Gate interface {
 	Enter(ctx context.Context) (leave func(), err error)
 }
 
-// Info is the sandbox that a pod's containers are created in.
-type Info struct {
-	ID     string
-	Config *runtimeapi.PodSandboxConfig
-	IPs    []string
+// info is the sandbox that a pod's containers are created in.
+type info struct {
+	id     string
+	config *runtimeapi.PodSandboxConfig
+	ips    []string
 }
 
 // Sandboxes makes and ends the sandboxes of a node.
@@ -69,20 +69,21 @@ type Sandboxes struct {
 	opts Options
 
 	mu    sync.Mutex
-	known map[types.UID]Info
+	known map[types.UID]info
 }
 
 // New makes a Sandboxes that knows of none.
 func New(o Options) *Sandboxes {
-	return &Sandboxes{opts: o, known: map[types.UID]Info{}}
+	return &Sandboxes{opts: o, known: map[types.UID]info{}}
 }
 
-// Sandbox returns the sandbox that the pod is to use.
-func (s *Sandboxes) Sandbox(uid types.UID) (Info, bool) {
+// Sandbox returns the sandbox that the pod's containers are to be created in:
+// its id, its configuration and its addresses, the primary one first.
+func (s *Sandboxes) Sandbox(uid types.UID) (id string, config *runtimeapi.PodSandboxConfig, ips []string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	info, ok := s.known[uid]
-	return info, ok
+	i, ok := s.known[uid]
+	return i.id, i.config, i.ips, ok
 }
 
 // Step is the sandbox's place in a pod's life.
@@ -109,7 +110,7 @@ func (s *Sandboxes) setup(ctx context.Context, r *worker.Run) error {
 // keep makes a sandbox of the runtime known to the containers, also one that an
 // earlier process made.
 func (s *Sandboxes) keep(r *worker.Run) error {
-	if info, ok := s.Sandbox(r.Pod.UID); ok && info.ID == r.Plan.Sandbox.ID {
+	if id, _, _, ok := s.Sandbox(r.Pod.UID); ok && id == r.Plan.Sandbox.ID {
 		return nil
 	}
 	config, err := s.render(r.Pod.Pod, r.Plan.Sandbox.Attempt)
@@ -118,7 +119,7 @@ func (s *Sandboxes) keep(r *worker.Run) error {
 	}
 	box, _ := r.Observed.Sandbox()
 	s.mu.Lock()
-	s.known[r.Pod.UID] = Info{ID: box.ID, Config: config, IPs: box.IPs}
+	s.known[r.Pod.UID] = info{id: box.ID, config: config, ips: box.IPs}
 	s.mu.Unlock()
 	return nil
 }

@@ -1,0 +1,176 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/pleg"
+	"github.com/berth-run/berth/internal/podstatus"
+	"github.com/berth-run/berth/internal/server"
+	"github.com/berth-run/berth/internal/source"
+	"github.com/berth-run/berth/internal/timeline"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// Options of an Agent.
+type Options struct {
+	Config *config.Config
+	// Version of this binary, for traces and the status.
+	Version string
+	Log     *slog.Logger
+}
+
+// Agent is the node agent. New allocates it, Run is its life.
+type Agent struct {
+	config  *config.Config
+	version string
+	log     *slog.Logger
+	began   time.Time
+	ready   chan struct{}
+	metrics *prometheus.Registry
+
+	events   *event.Recorder
+	timeline *timeline.Recorder
+	tracer   *sdktrace.TracerProvider
+	sources  *source.Sources
+
+	facts    node.Facts
+	engine   *engine
+	monitor  *cri.Monitor
+	pleg     *pleg.PLEG
+	steps    steps
+	statuses *podstatus.Statuses
+	fleet    *fleet.Fleet
+	board    *board
+	server   *server.Server
+}
+
+// New makes an agent. Nothing is read, opened or started before Run.
+func New(o Options) *Agent {
+	c := o.Config
+	a := &Agent{
+		config: c, version: o.Version, log: o.Log, ready: make(chan struct{}), metrics: prometheus.NewRegistry(),
+		events:   event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Host: c.NodeName, Log: o.Log}),
+		timeline: timeline.NewRecorder(timeline.RecorderOptions{Dir: filepath.Join(c.RootDir, "timelines"), Log: o.Log}),
+	}
+	a.sources = source.New(source.Options{
+		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Period: c.Sources.FileCheckFrequency,
+		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
+		Applied: filepath.Join(c.RootDir, "applied"), Report: problems{a.events}, Log: o.Log,
+	})
+	return a
+}
+
+// Ready is closed when the local API is open.
+func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// Run is the agent's life: it ends with ctx, or with the first part that fails.
+// Containers run on.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	a.began = time.Now()
+	c := a.config
+	for _, dir := range []string{c.RootDir, c.RunDir, filepath.Join(c.RootDir, "pods")} {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return fmt.Errorf("make directory: %w", err)
+		}
+	}
+	unlock, err := lockRoot(c.RootDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	// What records outlives what is recorded.
+	recorders, stopRecorders := context.WithCancel(context.WithoutCancel(ctx))
+	var recording errgroup.Group
+	recording.Go(func() error { return a.events.Run(recorders) })
+	recording.Go(func() error { return a.timeline.Run(recorders) })
+	defer func() {
+		stopRecorders()
+		err = errors.Join(err, ended(recording.Wait()))
+	}()
+	group, ctx := errgroup.WithContext(ctx)
+	if err := a.build(ctx, group); err != nil {
+		return errors.Join(err, a.because(group))
+	}
+	a.start(ctx, group)
+	return ended(group.Wait())
+}
+
+// because waits for what runs already and adds why it failed, if it did: that is
+// the cause of a failed start.
+func (a *Agent) because(group *errgroup.Group) error {
+	group.Go(func() error { return context.Canceled }) // ends the others
+	return ended(group.Wait())
+}
+
+// ended drops the error of a context that was meant to end.
+func ended(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// build makes the parts that need to know the machine and the runtime.
+func (a *Agent) build(ctx context.Context, group *errgroup.Group) error {
+	var err error
+	if a.facts, err = node.Read(a.nodeConfig()); err != nil {
+		return fmt.Errorf("look at the machine: %w", err)
+	}
+	var shutdown func(context.Context) error
+	a.tracer, shutdown, err = timeline.Provider(ctx, timeline.ProviderOptions{
+		Recorder: a.timeline, OTLP: a.otlp(), Version: a.version, Host: a.config.NodeName, Log: a.log,
+	})
+	if err != nil {
+		return fmt.Errorf("set up tracing: %w", err)
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if err := shutdown(last); err != nil {
+			a.log.Warn("export the last spans", "err", err)
+		}
+		return nil
+	})
+	if a.engine, err = startEngine(ctx, group, a.config, a.metrics, a.log); err != nil {
+		return fmt.Errorf("start the container runtime: %w", err)
+	}
+	a.monitor = cri.NewMonitor(a.engine.client, a.log, nil)
+	a.pleg = pleg.New(pleg.Options{Runtime: a.engine.client.Runtime, Now: time.Now, Log: a.log})
+	if err := a.buildSteps(); err != nil {
+		return err
+	}
+	return a.buildFleet()
+}
+
+// start runs everything that goes on until the end.
+func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
+	for _, run := range []func(context.Context) error{
+		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.fleet.Run, a.server.Run,
+	} {
+		group.Go(func() error { return run(ctx) })
+	}
+	group.Go(func() error {
+		select {
+		case <-a.server.Ready():
+			close(a.ready)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+}

@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/server"
+	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/source"
+	"github.com/berth-run/berth/internal/source/manifest"
+)
+
+func (a *Agent) serverOptions() server.Options {
+	return server.Options{
+		Socket: a.config.Socket, Pods: a.board.pods, Events: a.events, Applier: applier{a}, Timelines: a.timeline,
+		Images: images{a.engine}, Exec: execs{a.engine}, Node: nodeState{a}, Metrics: a.metrics,
+		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
+	}
+}
+
+// problems tells of manifests that were not taken.
+type problems struct{ events *event.Recorder }
+
+// SourceProblem records an event on the pod, if the manifest told which.
+func (p problems) SourceProblem(problem source.Problem) {
+	if problem.Pod.Name == "" {
+		return
+	}
+	p.events.Event(corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: problem.Pod.Namespace, Name: problem.Pod.Name},
+		corev1.EventTypeWarning, reason.FailedValidation, "%s: %v", problem.Origin, problem.Err)
+}
+
+// applier is how the local API changes what pods are wanted.
+type applier struct{ a *Agent }
+
+// Apply implements server.Applier.
+func (x applier) Apply(ctx context.Context, data []byte, o server.ApplyOptions) ([]api.ApplyResult, error) {
+	objects, err := manifest.Decode(data, o.Origin)
+	if err != nil {
+		return nil, server.BadRequest(err.Error(), "correct the manifest; nothing was changed")
+	}
+	for _, object := range objects {
+		switch given := object.Pod.Namespace; {
+		case o.Namespace == "" || given == o.Namespace:
+		case given == "":
+			object.Pod.Namespace = o.Namespace
+		default:
+			return nil, server.BadRequest(fmt.Sprintf("pod %s/%s is not of namespace %s", given, object.Pod.Name, o.Namespace), "drop the flag or the field")
+		}
+		if o.CreateOnly {
+			key := types.NamespacedName{Namespace: object.Pod.Namespace, Name: object.Pod.Name}
+			if _, there := x.a.board.pods.Get(key); there {
+				return nil, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, key.String())
+			}
+		}
+	}
+	local := x.a.sources.Local
+	take := local.Apply
+	switch {
+	case o.DryRun:
+		take = local.Apply
+	case !o.Keep:
+		take = local.Run
+	}
+	applied, err := take(ctx, objects...)
+	if err != nil {
+		return nil, applyError(err)
+	}
+	results := make([]api.ApplyResult, len(applied))
+	for i, p := range applied {
+		results[i] = api.ApplyResult{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, Action: actions[p.Result]}
+	}
+	return results, nil
+}
+
+var actions = map[source.Result]api.Action{
+	source.Created: api.Created, source.Unchanged: api.Unchanged, source.Configured: api.Configured, source.Replaced: api.Configured,
+}
+
+// applyError gives what a source refused its place in the API's errors.
+func applyError(err error) error {
+	switch {
+	case errors.Is(err, source.ErrTaken):
+		return server.Next(&apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: err.Error()}}, "nothing was changed")
+	case reason.Of(err) == reason.FailedValidation:
+		return server.BadRequest(err.Error(), "correct the manifest; nothing was changed")
+	}
+	return err
+}
+
+// Delete implements server.Applier.
+func (x applier) Delete(ctx context.Context, key types.NamespacedName, o server.DeleteOptions) (*corev1.Pod, error) {
+	row, ok := x.a.board.pods.Get(key)
+	if !ok {
+		return nil, server.NotFound(key)
+	}
+	if o.UID != "" && o.UID != row.UID {
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, key.String(), fmt.Errorf("its UID is %s, not %s", row.UID, o.UID))
+	}
+	if row.DeletionTimestamp == nil {
+		// The manifest goes first: a pod that ends while it is wanted comes back.
+		_, err := x.a.sources.Local.Delete(ctx, key)
+		switch {
+		case errors.Is(err, source.ErrTaken):
+			return nil, server.BadRequest(err.Error(), "remove its manifest there")
+		case err != nil && !errors.Is(err, source.ErrNotFound):
+			return nil, err
+		}
+	}
+	x.a.fleet.Stop(row.UID, pod.Stop{Reason: "Deleted", Message: "deleted over the API", Grace: o.Grace, Remove: true, At: time.Now()})
+	if now, ok := x.a.board.pods.Get(key); ok && now.UID == row.UID {
+		return now, nil
+	}
+	return row, nil
+}
+
+// images is the runtime's image store for the local API.
+type images struct{ e *engine }
+
+// Load implements server.Images.
+func (x images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error) {
+	names, err := x.e.load(ctx, archive)
+	if err != nil {
+		return nil, err
+	}
+	all, err := x.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(i api.Image) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(i.Tags, n) || slices.Contains(i.Digests, n) })
+	}), nil
+}
+
+// List implements server.Images.
+func (x images) List(ctx context.Context) ([]api.Image, error) {
+	r, err := x.e.client.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]api.Image, len(r.Images))
+	for i, m := range r.Images {
+		all[i] = api.Image{ID: m.Id, Tags: m.RepoTags, Digests: m.RepoDigests, Size: m.Size, Pinned: m.Pinned}
+	}
+	return all, nil
+}
+
+// execs prepares commands in containers.
+type execs struct{ e *engine }
+
+// ExecURL implements server.Exec.
+func (x execs) ExecURL(ctx context.Context, p *corev1.Pod, o *corev1.PodExecOptions) (string, error) {
+	id := ""
+	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses) {
+		if s.Name == o.Container {
+			_, id = splitID(s.ContainerID)
+		}
+	}
+	r, err := x.e.client.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
+		ContainerId: id, Cmd: o.Command, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY})
+	if err != nil {
+		return "", err
+	}
+	return r.Url, nil
+}
+
+// nodeState is what the local API tells of the agent itself.
+type nodeState struct{ a *Agent }
+
+// Status implements server.Node.
+func (x nodeState) Status(context.Context) api.Status {
+	a, now := x.a, time.Now()
+	s := api.Status{
+		TypeMeta: api.Type("Status"), Node: a.config.NodeName, Root: a.config.RootDir, PID: os.Getpid(), StartedAt: metav1.NewTime(a.began),
+		Version: api.BuildVersion(),
+		Runtime: api.Runtime{Name: a.engine.version.RuntimeName, Version: a.engine.version.RuntimeVersion, Endpoint: a.config.Runtime.Endpoint},
+	}
+	health := a.monitor.Health()
+	runtime, network := health.Runtime(now), health.Network(now)
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "AgentReady", Message: "the agent can run pods"}
+	switch {
+	case !runtime.Ready:
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, runtime.Reason, runtime.Message
+	case !network.Ready:
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, network.Reason, network.Message
+	}
+	s.Conditions = []corev1.NodeCondition{ready}
+	for _, p := range a.sources.Problems.Snapshot().All() {
+		s.Problems = append(s.Problems, api.Problem{Origin: p.Origin, Message: p.Err.Error(), Since: metav1.NewTime(p.Since)})
+	}
+	slices.SortFunc(s.Problems, func(p, q api.Problem) int { return p.Since.Compare(q.Since.Time) })
+	return s
+}
+
+// Healthy implements server.Node: the agent works. A runtime that is down is its
+// business to survive, no reason to restart it.
+func (x nodeState) Healthy(context.Context) error { return nil }

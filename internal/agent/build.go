@@ -1,0 +1,207 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/cgroup"
+	"github.com/berth-run/berth/internal/container"
+	"github.com/berth-run/berth/internal/container/render"
+	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/hook"
+	"github.com/berth-run/berth/internal/image"
+	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/poddir"
+	"github.com/berth-run/berth/internal/podstatus"
+	"github.com/berth-run/berth/internal/probe"
+	"github.com/berth-run/berth/internal/sandbox"
+	"github.com/berth-run/berth/internal/server"
+	"github.com/berth-run/berth/internal/store"
+	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/volume"
+	"github.com/berth-run/berth/internal/volume/emptydir"
+	"github.com/berth-run/berth/internal/volume/hostpath"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// startsAtOnce bounds the sandboxes and containers that the runtime makes at the
+// same time. More only wait for each other in the kernel (bench/README.md).
+const startsAtOnce = 8
+
+// legacyLogDir is where log collectors look for links to container logs.
+const legacyLogDir = "/var/log/containers"
+
+func (a *Agent) nodeConfig() node.Config {
+	c := a.config
+	return node.Config{
+		Name: c.NodeName, IPs: c.NodeIPs, Labels: c.NodeLabels,
+		MaxPods: c.Node.MaxPods, PodsPerCore: c.Node.PodsPerCore,
+		Reserved: node.Reserved{Kube: c.Node.KubeReserved, System: c.Node.SystemReserved, EvictionHard: c.Node.EvictionHard},
+		Dir:      c.RootDir, Log: a.log,
+	}
+}
+
+func (a *Agent) otlp() *timeline.OTLP {
+	if t := a.config.Tracing; t != nil {
+		return &timeline.OTLP{Endpoint: t.Endpoint, SamplingRatePerMillion: t.SamplingRatePerMillion}
+	}
+	return nil
+}
+
+// buildSteps makes the parts that a pod's steps belong to.
+func (a *Agent) buildSteps() error {
+	c := a.config
+	s := &a.steps
+	s.dirs = poddir.New(poddir.Config{
+		Root: c.RootDir, Logs: c.Pods.LogsDir, ResolvConf: c.Pods.ResolvConf, Events: a.events,
+		Resolver: poddir.Resolver{ClusterDNS: c.Pods.ClusterDNS, ClusterDomain: c.Pods.ClusterDomain, Standalone: true, NodeIPs: a.facts.IPs},
+	})
+	s.cgroups = cgroup.New(cgroup.Config{
+		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: a.facts.Usable, Events: a.events, Log: a.log, Pods: a.admitted,
+		Options: cgroup.Options{CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit},
+	})
+	s.images = image.New(image.Options{
+		Client: a.engine.client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Now: time.Now, Log: a.log,
+	})
+	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Kinds: []volume.Kind{
+		emptydir.Kind{
+			Allocatable: a.facts.Allocatable.Memory().Value(),
+			MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
+		},
+		hostpath.Kind{},
+	}})
+	places := make(sandbox.Places, startsAtOnce)
+	s.sandboxes = sandbox.New(sandbox.Options{
+		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places,
+	})
+	renderNode := a.renderNode()
+	s.containers = container.New(container.Options{
+		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
+		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})},
+		Observer:  a.pleg, Events: a.events, Limit: places, QOS: cgroup.QOS,
+		Node:         func() render.Node { return renderNode },
+		LegacyLogDir: a.legacyLogDir(), Log: a.log,
+	})
+	host := hostIPs(a.facts.IPs)
+	var err error
+	s.probes, err = probe.New(probe.Options{
+		CRI: a.engine.client.Runtime, Events: a.events, Observed: a.pleg.Observed, Expand: render.ExpandCommand,
+		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
+			if ips := podstatus.PodIPs(p, o, host); len(ips) > 0 {
+				return ips[0]
+			}
+			return ""
+		},
+		Starting: s.containers.Starting, Changed: a.verdictChanged, Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	return s.probes.Load()
+}
+
+// legacyLogDir is given links only by an agent whose logs are where collectors
+// expect them.
+func (a *Agent) legacyLogDir() string {
+	if a.config.Pods.LogsDir == "/var/log/pods" {
+		return legacyLogDir
+	}
+	return ""
+}
+
+func (a *Agent) renderNode() render.Node {
+	c := a.config.Pods
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	v2 := err == nil
+	n := render.Node{
+		CgroupV2:       v2,
+		MemoryCapacity: a.facts.Capacity.Memory().Value(),
+		Allocatable:    a.facts.Allocatable,
+		HostIPs:        hostIPs(a.facts.IPs),
+		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
+		LimitedSwap:    c.LimitedSwap,
+		GroupOOMKill:   v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
+		SeccompDefault: c.SeccompDefault,
+		SeccompRoot:    filepath.Join(a.config.RootDir, "seccomp"),
+	}
+	if swap := a.facts.Info.Swap; swap != nil && swap.Capacity != nil {
+		n.SwapCapacity = *swap.Capacity
+	}
+	return n
+}
+
+// admitted are the pods whose requests count.
+func (a *Agent) admitted() []*corev1.Pod {
+	if a.fleet == nil {
+		return nil
+	}
+	return a.fleet.Pods()
+}
+
+// verdictChanged has what depends on a probe's verdict looked at: the pod's
+// status at once, and its plan.
+func (a *Agent) verdictChanged(uid types.UID) {
+	a.board.update(uid)
+	a.fleet.Wake(uid)
+}
+
+// buildFleet makes the parts that hold all pods.
+func (a *Agent) buildFleet() error {
+	c := a.config
+	a.statuses = podstatus.New(podstatus.Options{
+		Dir: filepath.Join(c.RootDir, "status"), MessagePath: a.steps.dirs.MessagePath, Log: a.log,
+	})
+	if err := a.statuses.Load(); err != nil {
+		return err
+	}
+	gate := &gatekeeper{
+		recorder: a.timeline, provider: a.tracer, decide: a.decideAdmission, spans: map[types.UID]trace.Span{},
+		known: func(uid types.UID) bool { return a.pleg.Observed(uid) != nil },
+	}
+	a.fleet = fleet.New(fleet.Options{
+		Desired: a.sources.Desired, Observed: a.pleg.Table(),
+		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
+		Leftovers: a.leftovers, Admit: gate.admit, Changed: func(uid types.UID) { a.board.update(uid) },
+		Now: time.Now, Log: a.log,
+		Worker: worker.Options{
+			Steps: a.steps.list(), Observed: a.pleg.Observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan,
+			Hash: render.Hashes, MaxBackoff: c.Pods.MaxRestartBackoff, Trace: a.timeline.Context, Now: time.Now, Log: a.log,
+		},
+	})
+	a.board = &board{
+		fleet: a.fleet, statuses: a.statuses, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
+		input: a.statusInput, shown: map[types.UID]shown{},
+	}
+	a.server = server.New(a.serverOptions())
+	return nil
+}
+
+// leftovers are the pods that have directories or cgroups here.
+func (a *Agent) leftovers() ([]types.UID, error) {
+	none := func(types.UID) bool { return false }
+	dirs, err := a.steps.dirs.Orphans(none)
+	groups, err2 := a.steps.cgroups.Orphans(none)
+	return append(dirs, groups...), errors.Join(err, err2)
+}
+
+// statusInput adds what the steps know to what a status is computed from.
+func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
+	uid := m.Pod.UID
+	in.Observed = a.pleg.Observed(uid)
+	in.Waiting = func(name string) (string, string, bool) { return a.steps.containers.Waiting(uid, name) }
+	in.Starting = func(name string) bool { return a.steps.containers.Starting(uid, name) }
+	in.Probes = map[string]podstatus.Probes{}
+	for id, r := range a.steps.probes.Ready(uid) {
+		in.Probes[id] = podstatus.Probes(r)
+	}
+	in.QOS = cgroup.QOS(m.Pod.Pod)
+	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs)}
+	in.Now = time.Now()
+}

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"net/http"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// DefaultRootDir is where an agent keeps its state unless --root-dir says
+// otherwise.
+const DefaultRootDir = "/var/lib/berth"
+
+// Flags are the settings that KubeletConfiguration does not have. Zero values
+// stand for the defaults.
+type Flags struct {
+	// ConfigFile and ConfigDir hold the KubeletConfiguration and its drop-ins.
+	ConfigFile, ConfigDir string
+	// RootDir holds what outlives a reboot. Default DefaultRootDir.
+	RootDir string
+	// RunDir holds sockets and mounts. Default /run/berth, or RootDir/run for
+	// another root than the default.
+	RunDir string
+	// HostnameOverride is the node's name. Default: the host's, in lower case.
+	HostnameOverride string
+	// NodeIPs are the node's addresses, at most one of each family.
+	NodeIPs []netip.Addr
+	// NodeLabels are added to the node's own.
+	NodeLabels map[string]string
+	// Socket of the local API. Default berth.sock in /run/berth, or in another root.
+	Socket string
+	// CRIListen serves the embedded runtime there too: unix:///path.
+	CRIListen string
+}
+
+// Config is everything an agent is told. It is complete, valid, and never
+// changed: Load is its only maker.
+type Config struct {
+	Flags
+	NodeName string
+
+	Sources Sources
+	Runtime Runtime
+	Node    Node
+	Pods    Pods
+	Tracing *Tracing // nil: no export
+}
+
+// Sources say where pods come from.
+type Sources struct {
+	StaticPodPath      string // default RootDir/manifests
+	StaticPodURL       string
+	StaticPodURLHeader http.Header
+	FileCheckFrequency time.Duration // default 20 s
+	HTTPCheckFrequency time.Duration // default 20 s
+}
+
+// Runtime says what runs containers.
+type Runtime struct {
+	// Endpoint is unix:///path; empty: the embedded runtime.
+	Endpoint string
+	// RequestTimeout is the base of every CRI call's deadline. Default 2 min.
+	RequestTimeout time.Duration
+	// PodCIDRs are the address ranges of the embedded runtime's network, at
+	// most one of each family. Empty: the runtime's own.
+	PodCIDRs []netip.Prefix
+	// CgroupDriver is used when the runtime does not say: cgroupfs (default) or systemd.
+	CgroupDriver string
+	// ParallelPulls bounds image pulls at the same time: 1 is
+	// serializeImagePulls, 0 no bound.
+	ParallelPulls int
+}
+
+// Node says what the machine gives to pods.
+type Node struct {
+	MaxPods     int32 // default 110
+	PodsPerCore int32
+	// KubeReserved, SystemReserved and EvictionHard are taken off what pods may
+	// request. EvictionHard is by signal: a quantity or a percentage.
+	KubeReserved   corev1.ResourceList
+	SystemReserved corev1.ResourceList
+	EvictionHard   map[string]string
+	CgroupRoot     string // default /
+}
+
+// Pods says how pods are run.
+type Pods struct {
+	LogsDir           string // default /var/log/pods
+	ClusterDNS        []netip.Addr
+	ClusterDomain     string
+	ResolvConf        string // default /etc/resolv.conf
+	CPUCFSQuota       bool
+	CPUCFSQuotaPeriod time.Duration
+	PidsLimit         int64 // -1: none
+	SeccompDefault    bool
+	// MaxRestartBackoff is crashLoopBackOff.maxContainerRestartPeriod. Default 300 s.
+	MaxRestartBackoff time.Duration
+	// SingleProcessOOMKill as configured; nil: false on cgroup v2.
+	SingleProcessOOMKill *bool
+	// LimitedSwap is memorySwap.swapBehavior LimitedSwap.
+	LimitedSwap bool
+	// AllowedUnsafeSysctls are names and prefixes that end in *.
+	AllowedUnsafeSysctls []string
+}
+
+// Tracing is the OTLP export of spans.
+type Tracing struct {
+	Endpoint               string
+	SamplingRatePerMillion int32
+}
