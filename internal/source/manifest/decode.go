@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-run/berth/internal/document"
 )
@@ -22,8 +23,25 @@ type Object struct {
 	Canonical []byte
 	// Origin is where the text was read: a path, a URL, "-".
 	Origin string
-	// Line is where the pod begins in it, from 1.
-	Line int
+	// Document and Line are where the pod begins in it, both from 1.
+	Document, Line int
+}
+
+// Fail says what is wrong with an object that was decoded, but cannot be used.
+func (o Object) Fail(err error) *Error {
+	return &Error{Origin: o.Origin, Document: o.Document, Line: o.Line, Pod: nameOf(o.Pod.Name, o.Pod.Namespace), Err: fmt.Errorf("line %d: %w", o.Line, err)}
+}
+
+// Invalid is what Validate found, as one error; nil for nothing.
+func Invalid(list field.ErrorList) error {
+	if len(list) == 0 {
+		return nil
+	}
+	all := make([]string, len(list))
+	for i := range list {
+		all[i] = list[i].Error()
+	}
+	return errors.New(strings.Join(all, "; "))
 }
 
 // Error is what is wrong with one document of a manifest.
@@ -183,7 +201,7 @@ func (r *reader) list(data []byte, h head) {
 
 // pod reads one pod, which is the document or the part of it at path.
 func (r *reader) pod(data []byte, h head, path ...any) {
-	name := nameOf(h.Metadata)
+	name := nameIn(h.Metadata)
 	if err := checkKind(h); err != nil {
 		r.fail("", err, append(path, "kind")...)
 		return
@@ -199,7 +217,7 @@ func (r *reader) pod(data []byte, h head, path ...any) {
 		return
 	}
 	pod.APIVersion, pod.Kind = "v1", "Pod"
-	r.objects = append(r.objects, Object{Pod: pod, Canonical: canonical, Origin: r.origin, Line: r.line(path)})
+	r.objects = append(r.objects, Object{Pod: pod, Canonical: canonical, Origin: r.origin, Document: r.doc.Index, Line: r.line(path)})
 }
 
 // line avoids parsing the document again for the common case of one pod.
@@ -228,19 +246,26 @@ func checkKind(h head) error {
 	}
 }
 
-// nameOf is namespace/name as written, for messages about a pod that cannot be decoded.
-func nameOf(metadata json.RawMessage) string {
+// nameIn is namespace/name as written, for messages about a pod that cannot be decoded.
+func nameIn(metadata json.RawMessage) string {
 	var m struct {
 		Name      string `json:"name"`
 		Namespace string `json:"namespace"`
 	}
-	if json.Unmarshal(metadata, &m) != nil || m.Name == "" {
+	if json.Unmarshal(metadata, &m) != nil {
 		return ""
 	}
-	if m.Namespace == "" {
-		m.Namespace = corev1.NamespaceDefault
+	return nameOf(m.Name, m.Namespace)
+}
+
+func nameOf(name, namespace string) string {
+	if name == "" {
+		return ""
 	}
-	return m.Namespace + "/" + m.Name
+	if namespace == "" {
+		namespace = corev1.NamespaceDefault
+	}
+	return namespace + "/" + name
 }
 
 // canonicalize sorts the keys and drops the space. Numbers keep their digits.

@@ -1,0 +1,190 @@
+package source
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/source/manifest"
+)
+
+// annotationMirror marks the API server's copy of a static pod; a manifest that
+// was exported from there carries it.
+const annotationMirror = "kubernetes.io/config.mirror"
+
+// static completes a pod of a file or URL the way the kubelet does: it gets a
+// UID from its content and place, the node's name behind its own, and, from a
+// file, a toleration that keeps it when the node is in trouble. It takes o over.
+func static(o manifest.Object, from pod.Source, node string) (*pod.Pod, error) {
+	p := o.Pod
+	strip(p)
+	if p.UID == "" {
+		place := []string{"url:" + o.Origin}
+		if from == pod.SourceFile {
+			place = []string{"host:" + node, "file:" + o.Origin}
+		}
+		p.UID = types.UID(contentHash(o.Canonical, place...))
+	}
+	if p.Name != "" {
+		p.Name += "-" + strings.ToLower(node)
+	}
+	if from == pod.SourceFile {
+		tolerateNoExecute(p)
+	}
+	return complete(o, from, node, string(p.UID))
+}
+
+// local completes a pod that was handed in: it keeps its name. Its UID is the
+// manifest's, or empty: Local knows whether the pod is there already.
+func local(o manifest.Object, node string) (*pod.Pod, error) {
+	strip(o.Pod)
+	if name := o.Pod.Spec.NodeName; name != "" && name != node {
+		return nil, invalid(o, fmt.Errorf("spec.nodeName: Invalid value: %q: this node is %q", name, node))
+	}
+	return complete(o, pod.SourceLocal, node, contentHash(o.Canonical))
+}
+
+// complete is what all sources have in common.
+func complete(o manifest.Object, from pod.Source, node, hash string) (*pod.Pod, error) {
+	p := o.Pod
+	if p.Namespace == "" {
+		p.Namespace = metav1.NamespaceDefault
+	}
+	p.Spec.NodeName = node
+	annotate(p, pod.AnnotationConfigHash, hash)
+	annotate(p, pod.AnnotationConfigSource, string(from))
+	manifest.Default(p)
+	p.Status.Phase = corev1.PodPending
+	if err := manifest.Invalid(manifest.Validate(p)); err != nil {
+		return nil, invalid(o, err)
+	}
+	return &pod.Pod{Pod: p, Source: from, Origin: o.Origin}, nil
+}
+
+func invalid(o manifest.Object, err error) error {
+	return reason.Wrap(reason.FailedValidation, o.Fail(err))
+}
+
+// strip drops what an object carries that was exported from an API server and
+// that the API server itself drops on creation.
+func strip(p *corev1.Pod) {
+	p.ResourceVersion, p.Generation, p.SelfLink = "", 0, ""
+	p.CreationTimestamp, p.DeletionTimestamp, p.DeletionGracePeriodSeconds = metav1.Time{}, nil, nil
+	p.ManagedFields, p.OwnerReferences, p.Finalizers = nil, nil, nil
+	for _, key := range []string{pod.AnnotationConfigHash, pod.AnnotationConfigSource, pod.AnnotationConfigSeen, annotationMirror} {
+		delete(p.Annotations, key)
+	}
+}
+
+func annotate(p *corev1.Pod, key, value string) {
+	if p.Annotations == nil {
+		p.Annotations = map[string]string{}
+	}
+	p.Annotations[key] = value
+}
+
+func tolerateNoExecute(p *corev1.Pod) {
+	all := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	if !slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, all) }) {
+		p.Spec.Tolerations = append(p.Spec.Tolerations, all)
+	}
+}
+
+// contentHash is FNV-1a with 128 bits in hex, as the kubelet makes the UIDs of
+// static pods. The text is what was written, not the completed pod: an upgrade
+// that knows another default does not restart every pod.
+func contentHash(canonical []byte, place ...string) string {
+	h := fnv.New128a()
+	h.Write(canonical)
+	for _, p := range place {
+		h.Write([]byte(p))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// keep decides which pods a manifest stands for. A manifest without faults
+// stands for those in it. One with faults may be half written: what an earlier
+// version of it gave stays, unless a good document replaces it.
+func keep(last, good []*pod.Pod, faulty bool) []*pod.Pod {
+	if !faulty {
+		return good
+	}
+	all := slices.Clone(good)
+	for _, p := range last {
+		if !slices.ContainsFunc(good, func(g *pod.Pod) bool { return g.Key() == p.Key() }) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// claim is a pod that some origin wants, with its place in the order of claims.
+type claim struct {
+	pod   *pod.Pod
+	order uint64 // when its origin first wanted this name
+	index int    // within its origin
+}
+
+// resolve gives each name and each UID to the first who claimed it. The others
+// are problems until the first is gone. Winners are in the order of their claims.
+func resolve(claims []claim) ([]*pod.Pod, []Problem) {
+	slices.SortFunc(claims, func(a, b claim) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.index, b.index))
+	})
+	byName := map[types.NamespacedName]*pod.Pod{}
+	byUID := map[types.UID]*pod.Pod{}
+	var winners []*pod.Pod
+	var problems []Problem
+	for _, c := range claims {
+		if first, taken := byName[c.pod.Key()]; taken {
+			problems = append(problems, refuse(c.pod, "%s: pod %s is wanted already by %s: rename it, or remove one of the two", c.pod.Origin, c.pod.Key(), first.Origin))
+			continue
+		}
+		if first, taken := byUID[c.pod.UID]; taken {
+			problems = append(problems, refuse(c.pod, "%s: pod %s has the UID %s of pod %s (%s): remove metadata.uid", c.pod.Origin, c.pod.Key(), c.pod.UID, first.Key(), first.Origin))
+			continue
+		}
+		byName[c.pod.Key()] = c.pod
+		byUID[c.pod.UID] = c.pod
+		winners = append(winners, c.pod)
+	}
+	return winners, problems
+}
+
+func refuse(p *pod.Pod, format string, args ...any) Problem {
+	return Problem{Origin: p.Origin, Pod: p.Key(), Err: reason.New(reason.FailedValidation, format, args...)}
+}
+
+// inPlace says whether a running pod can become another without being replaced:
+// only what the API server lets change in a pod differs (labels, annotations,
+// images, deadline, tolerations).
+func inPlace(was, now *corev1.Pod) bool {
+	old := was.Spec.DeepCopy()
+	old.ActiveDeadlineSeconds = now.Spec.ActiveDeadlineSeconds
+	old.Tolerations = now.Spec.Tolerations
+	takeImages(old.InitContainers, now.Spec.InitContainers)
+	takeImages(old.Containers, now.Spec.Containers)
+	return equality.Semantic.DeepEqual(old, &now.Spec)
+}
+
+// takeImages also takes the pull policy, whose default follows the image's tag.
+func takeImages(old, now []corev1.Container) {
+	for i := range min(len(old), len(now)) {
+		old[i].Image, old[i].ImagePullPolicy = now[i].Image, now[i].ImagePullPolicy
+	}
+}
+
+// same says whether two pods with the same UID are the same in everything else.
+func same(a, b *pod.Pod) bool {
+	return a.Source == b.Source && a.Origin == b.Origin && a.Ephemeral == b.Ephemeral && equality.Semantic.DeepEqual(a.Pod, b.Pod)
+}

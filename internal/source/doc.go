@@ -1,0 +1,18 @@
+// Package source says which pods are wanted on this node: it reads manifests
+// from a directory or file, from a URL, and from the agent's own API, and is the
+// only writer of the table of desired pods.
+//
+//	directory (inotify, relist) --+
+//	URL (poll) -------------------+--> merge --> Desired  (pods, by UID)
+//	Local (berth apply, run) -----+         +--> Problems (what was not taken, and why)
+//
+// A pod stands in Desired as it is to run: complete, valid, with its UID. An
+// edit of a manifest that has no UID of its own is another UID: the old pod ends
+// and a new one starts. Values in the tables are never changed.
+//
+// What cannot be read does not count against what could be read before: a pod
+// stays until its manifest is removed, or is replaced by a good one without it.
+//
+// Nothing may be concluded from a pod's absence before Synced: until then some
+// source may not have been heard.
+package source

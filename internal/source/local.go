@@ -1,0 +1,287 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/berth-run/berth/internal/checkpoint"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/source/manifest"
+)
+
+// Errors of Local, to be told apart with errors.Is.
+var (
+	// ErrNotFound: there is no such pod.
+	ErrNotFound = errors.New("not found")
+	// ErrTaken: the name belongs to a pod that this call may not touch.
+	ErrTaken = errors.New("name is taken")
+)
+
+// Origins of local pods.
+const (
+	originApply = "berth apply"
+	originRun   = "berth run"
+	// originLocal is the place of all local pods in the merge.
+	originLocal = "local"
+)
+
+// Result says what became of an applied pod.
+type Result string
+
+const (
+	Created   Result = "created"
+	Unchanged Result = "unchanged"
+	// Configured: the pod goes on under its UID with another spec.
+	Configured Result = "configured"
+	// Replaced: a pod with another UID takes its place.
+	Replaced Result = "replaced"
+)
+
+// Applied is a pod that was handed in, as it is wanted now.
+type Applied struct {
+	Pod    *pod.Pod
+	Result Result
+}
+
+// Local holds the pods that are handed in over the agent's API. Those of
+// "berth apply" are kept on disk, one file each, before they are wanted, so that
+// they come back after a restart; those of a foreground "berth run" are not.
+type Local struct {
+	node   string
+	merge  *merge
+	disk   *checkpoint.Dir[record]
+	log    *slog.Logger
+	loaded chan struct{}
+
+	mu   sync.Mutex
+	pods map[types.NamespacedName]*pod.Pod
+	// damaged are records that could not be read; broken are those, by name, that
+	// could be read but not used. Both are problems of originLocal.
+	damaged []Problem
+	broken  map[types.NamespacedName]Problem
+}
+
+// record is a pod on disk, version 1.
+type record struct {
+	Seen time.Time   `json:"seen"`
+	Pod  *corev1.Pod `json:"pod"`
+}
+
+func newLocal(o Options, m *merge) *Local {
+	return &Local{
+		node:   o.NodeName,
+		merge:  m,
+		disk:   checkpoint.NewDir[record](o.Applied, checkpoint.Format{Version: 1}),
+		log:    o.Log,
+		loaded: make(chan struct{}),
+		pods:   map[types.NamespacedName]*pod.Pod{},
+		broken: map[types.NamespacedName]Problem{},
+	}
+}
+
+// load brings back what was applied earlier. A record that is damaged, or that
+// this version finds wrong, is a problem and not an error.
+func (l *Local) load(now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	records, err := l.disk.LoadAll()
+	for _, err := range split(err) {
+		if _, damaged := errors.AsType[*checkpoint.DamagedError](err); !damaged {
+			return err
+		}
+		l.damaged = append(l.damaged, Problem{Origin: originApply, Err: err})
+	}
+	for key, r := range records {
+		p, err := l.restore(r)
+		if err != nil {
+			l.broken[parseName(key)] = Problem{Origin: originApply, Pod: parseName(key), Err: err}
+			continue
+		}
+		l.pods[p.Key()] = p
+	}
+	l.pass(now)
+	close(l.loaded)
+	return nil
+}
+
+func (l *Local) restore(r record) (*pod.Pod, error) {
+	if r.Pod == nil || r.Pod.UID == "" {
+		return nil, errors.New("restore applied pod: the record has no pod with a UID: apply it again")
+	}
+	r.Pod.Spec.NodeName = l.node // the host may have been renamed
+	manifest.Default(r.Pod)
+	r.Pod.Status.Phase = corev1.PodPending
+	if err := manifest.Invalid(manifest.Validate(r.Pod)); err != nil {
+		return nil, reason.New(reason.FailedValidation, "restore applied pod %s: %w: apply it again", pod.FullName(r.Pod), err)
+	}
+	return &pod.Pod{Pod: r.Pod, Source: pod.SourceLocal, Origin: originApply, Seen: r.Seen}, nil
+}
+
+// Apply makes the objects' pods wanted, and keeps them on disk. The same
+// manifest again changes nothing; one that changes what may change in a running
+// pod keeps its UID; any other replaces the pod by one with a new UID. Objects
+// are taken over.
+//
+// Nothing is done when one of the objects is wrong. When saving fails half way,
+// what was applied until then is returned with the error.
+func (l *Local) Apply(ctx context.Context, objects ...manifest.Object) ([]Applied, error) {
+	return l.take(ctx, objects, originApply)
+}
+
+// Run makes the objects' pods wanted until they are deleted or the agent ends.
+// A name that is in use is an error, also for the same manifest.
+func (l *Local) Run(ctx context.Context, objects ...manifest.Object) ([]Applied, error) {
+	return l.take(ctx, objects, originRun)
+}
+
+func (l *Local) take(ctx context.Context, objects []manifest.Object, origin string) ([]Applied, error) {
+	select {
+	case <-l.loaded:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	wanted, err := l.check(objects, origin)
+	if err != nil {
+		return nil, err
+	}
+	var done []Applied
+	defer func() { l.pass(now) }()
+	for _, p := range wanted {
+		a := l.decide(p, now)
+		if a.Result != Unchanged && origin == originApply {
+			if err := l.disk.Save(p.Key().String(), record{Seen: a.Pod.Seen, Pod: a.Pod.Pod}); err != nil {
+				return done, fmt.Errorf("keep pod %s: %w", p.Key(), err)
+			}
+		}
+		l.pods[p.Key()] = a.Pod
+		delete(l.broken, p.Key())
+		done = append(done, a)
+	}
+	return done, nil
+}
+
+// check completes all objects and says of each why it cannot be taken.
+func (l *Local) check(objects []manifest.Object, origin string) ([]*pod.Pod, error) {
+	var wanted []*pod.Pod
+	var errs []error
+	names := map[types.NamespacedName]bool{}
+	for _, o := range objects {
+		p, err := local(o, l.node)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		p.Origin, p.Ephemeral = origin, origin == originRun
+		if names[p.Key()] {
+			err = invalid(o, fmt.Errorf("the manifest has a pod %s already", p.Key()))
+		} else {
+			err = l.taken(p)
+		}
+		names[p.Key()] = true
+		wanted, errs = append(wanted, p), append(errs, err)
+	}
+	return wanted, errors.Join(errs...)
+}
+
+// taken refuses a name, or a UID, that belongs to somebody else.
+func (l *Local) taken(p *pod.Pod) error {
+	if other, ok := l.merge.owner(p.Key()); ok && other.Source != pod.SourceLocal {
+		return fmt.Errorf("pod %s comes from %s already: %w", p.Key(), other.Origin, ErrTaken)
+	}
+	if other, ok := l.merge.desired.Get(p.UID); ok && p.UID != "" && other.Key() != p.Key() {
+		return fmt.Errorf("pod %s has the UID of pod %s, remove metadata.uid: %w", p.Key(), other.Key(), ErrTaken)
+	}
+	if was := l.pods[p.Key()]; was != nil && (was.Ephemeral || p.Ephemeral) {
+		return fmt.Errorf("pod %s is there already (%s), delete it first or choose another name: %w", p.Key(), was.Origin, ErrTaken)
+	}
+	return nil
+}
+
+// decide gives a pod its UID and says what becomes of one that has its name.
+func (l *Local) decide(p *pod.Pod, now time.Time) Applied {
+	was := l.pods[p.Key()]
+	a := Applied{Pod: p, Result: Created}
+	if was != nil {
+		given := p.UID != ""
+		switch {
+		case was.Annotations[pod.AnnotationConfigHash] == p.Annotations[pod.AnnotationConfigHash]:
+			return Applied{Pod: was, Result: Unchanged}
+		case given && p.UID == was.UID, !given && inPlace(was.Pod, p.Pod):
+			a.Result = Configured
+			p.UID, p.CreationTimestamp, p.Seen = was.UID, was.CreationTimestamp, was.Seen
+			return a
+		}
+		a.Result = Replaced
+	}
+	if p.UID == "" {
+		p.UID = uuid.NewUUID()
+	}
+	p.CreationTimestamp, p.Seen = metav1.NewTime(now).Rfc3339Copy(), now
+	return a
+}
+
+// Delete makes a local pod unwanted, on disk first. How it is to end is said by
+// a pod.Stop before. The pod is nil when only a record that could not be used
+// was removed. The error is ErrNotFound, or ErrTaken for a pod whose
+// manifest is in a file or at a URL.
+func (l *Local) Delete(ctx context.Context, name types.NamespacedName) (*pod.Pod, error) {
+	select {
+	case <-l.loaded:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.pods[name]
+	if _, broken := l.broken[name]; p == nil && !broken {
+		if other, ok := l.merge.owner(name); ok {
+			return nil, fmt.Errorf("pod %s comes from %s, remove it there: %w", name, other.Origin, ErrTaken)
+		}
+		return nil, fmt.Errorf("pod %s: %w", name, ErrNotFound)
+	}
+	if p == nil || !p.Ephemeral {
+		if err := l.disk.Delete(name.String()); err != nil {
+			return nil, fmt.Errorf("delete pod %s: %w", name, err)
+		}
+	}
+	delete(l.pods, name)
+	delete(l.broken, name)
+	l.pass(time.Now())
+	return p, nil
+}
+
+// pass hands all local pods to the merge, the oldest first.
+func (l *Local) pass(now time.Time) {
+	pods := slices.SortedFunc(maps.Values(l.pods), func(a, b *pod.Pod) int {
+		return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.Key().String(), b.Key().String()))
+	})
+	problems := slices.AppendSeq(slices.Clone(l.damaged), maps.Values(l.broken))
+	l.merge.put(originLocal, pods, problems, now)
+}
+
+// split takes a joined error apart.
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}

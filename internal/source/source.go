@@ -1,0 +1,111 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/store"
+)
+
+// Options say where pods come from.
+type Options struct {
+	// NodeName is put into every pod and behind the names of static pods.
+	NodeName string
+	// Path is the directory of manifests, or one manifest; empty: none.
+	Path string
+	// Period between two full checks of Path; more than 0 (fileCheckFrequency).
+	Period time.Duration
+	// URL of a manifest; empty: none.
+	URL string
+	// URLHeader is sent with each request.
+	URLHeader http.Header
+	// URLPeriod between two requests; more than 0 (httpCheckFrequency).
+	URLPeriod time.Duration
+	// Applied is the directory in which pods of "berth apply" are kept.
+	Applied string
+	Log     *slog.Logger
+	// Report is told of each problem once.
+	Report reporter
+}
+
+// Sources are all the places that pods come from. Make it with New, then Run it.
+type Sources struct {
+	// Desired are the pods that are to run, by UID.
+	Desired *store.Table[types.UID, *pod.Pod]
+	// Problems are the manifests, or parts of them, that could not be taken.
+	Problems *store.Table[ProblemKey, Problem]
+	// Local takes pods from the agent's API.
+	Local *Local
+
+	runners []runner
+	synced  *latch
+}
+
+// runner reads one place until ctx ends; it calls seen once it has been read.
+type runner func(ctx context.Context, seen func()) error
+
+// New returns sources that do nothing until Run.
+func New(o Options) *Sources {
+	m := newMerge(o)
+	s := &Sources{Desired: m.desired, Problems: m.problems, Local: newLocal(o, m)}
+	if o.Path != "" {
+		s.runners = append(s.runners, newDir(o, m).run)
+	}
+	if o.URL != "" {
+		s.runners = append(s.runners, newURL(o, m).run)
+	}
+	s.synced = newLatch(1 + len(s.runners))
+	return s
+}
+
+// Run reads all sources until ctx ends, and returns when nothing of it runs any
+// more. Pods that were applied earlier come first: a name that they have is not
+// given to a manifest. An error other than ctx's means that these could not be
+// read, and that nothing may be concluded from the tables.
+func (s *Sources) Run(ctx context.Context) error {
+	if err := s.Local.load(time.Now()); err != nil {
+		return fmt.Errorf("load applied pods: %w", err)
+	}
+	s.synced.lift()
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range s.runners {
+		seen := sync.OnceFunc(s.synced.lift)
+		group.Go(func() error { return run(ctx, seen) })
+	}
+	group.Go(func() error { // also when there is neither a path nor a URL
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	return group.Wait()
+}
+
+// Synced is closed once every source has been read: the directory listed, the
+// URL served. Before that, a pod that is not desired may just not be known yet.
+func (s *Sources) Synced() <-chan struct{} { return s.synced.open }
+
+// latch opens when it was lifted as often as it has bolts.
+type latch struct {
+	open chan struct{}
+
+	mu    sync.Mutex
+	bolts int
+}
+
+func newLatch(bolts int) *latch { return &latch{open: make(chan struct{}), bolts: bolts} }
+
+func (l *latch) lift() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bolts--
+	if l.bolts == 0 {
+		close(l.open)
+	}
+}
