@@ -2,11 +2,14 @@ package agent
 
 import (
 	"context"
+	"os"
 	"sync"
 
 	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/admission"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
@@ -57,6 +60,28 @@ func (g *gatekeeper) span(p *pod.Pod) trace.Span {
 	return span
 }
 
+// decideAdmission asks the rules about one pod.
 func (a *Agent) decideAdmission(p *pod.Pod, others []fleet.Other) fleet.Verdict {
-	return fleet.Verdict{Admit: true}
+	in := a.admissionInput(p.Pod)
+	for _, o := range others {
+		info := admission.PodInfo{Pod: o.Pod.Pod, Terminating: o.Terminating}
+		in.Admitted = append(in.Admitted, info)
+	}
+	answer, _ := admission.Admit(in)
+	v := fleet.Verdict{Reason: answer.Reason, Message: answer.Message, Again: answer.Until}
+	switch answer.Verdict {
+	case admission.Admitted:
+		return fleet.Verdict{Admit: true}
+	case admission.Rejected:
+		v.Reject, v.Message = true, answer.StatusMessage()
+	}
+	return v
+}
+
+func (a *Agent) admissionInput(p *corev1.Pod) admission.In {
+	_, err := os.Stat("/sys/kernel/security/apparmor")
+	return admission.In{Pod: p, Node: a.facts, Config: admission.Config{
+		Standalone: true, UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: err == nil,
+		SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
+	}}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -81,7 +82,10 @@ func (a *Agent) buildSteps() error {
 	s.sandboxes = sandbox.New(sandbox.Options{
 		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places,
 	})
-	renderNode := a.renderNode()
+	renderNode, err := a.renderNode()
+	if err != nil {
+		return fmt.Errorf("look at the machine: %w", err)
+	}
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
 		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})},
@@ -90,7 +94,6 @@ func (a *Agent) buildSteps() error {
 		LegacyLogDir: a.legacyLogDir(), Log: a.log,
 	})
 	host := hostIPs(a.facts.IPs)
-	var err error
 	s.probes, err = probe.New(probe.Options{
 		CRI: a.engine.client.Runtime, Events: a.events, Observed: a.pleg.Observed, Expand: render.ExpandCommand,
 		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
@@ -116,25 +119,29 @@ func (a *Agent) legacyLogDir() string {
 	return ""
 }
 
-func (a *Agent) renderNode() render.Node {
+func (a *Agent) renderNode() (n render.Node, err error) {
 	c := a.config.Pods
-	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	v2 := err == nil
-	n := render.Node{
+	_, statErr := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	v2 := statErr == nil
+	n = render.Node{
 		CgroupV2:       v2,
 		MemoryCapacity: a.facts.Capacity.Memory().Value(),
 		Allocatable:    a.facts.Allocatable,
 		HostIPs:        hostIPs(a.facts.IPs),
 		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
-		LimitedSwap:    c.LimitedSwap,
-		GroupOOMKill:   v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
-		SeccompDefault: c.SeccompDefault,
-		SeccompRoot:    filepath.Join(a.config.RootDir, "seccomp"),
+		LimitedSwap:       c.LimitedSwap,
+		GroupOOMKill:      v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
+		SeccompDefault:    c.SeccompDefault,
+		RecursiveReadOnly: a.engine.handler.GetRecursiveReadOnlyMounts(),
+		SeccompRoot:       filepath.Join(a.config.RootDir, "seccomp"),
 	}
 	if swap := a.facts.Info.Swap; swap != nil && swap.Capacity != nil {
 		n.SwapCapacity = *swap.Capacity
 	}
-	return n
+	if a.engine.embedded == nil { // the embedded runtime clamps by itself
+		n.MinOOMScoreAdj, err = lowestOOMScoreAdj(a.log)
+	}
+	return n, err
 }
 
 // admitted are the pods whose requests count.
@@ -202,6 +209,6 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 		in.Probes[id] = podstatus.Probes(r)
 	}
 	in.QOS = cgroup.QOS(m.Pod.Pod)
-	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs)}
+	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handler.GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()
 }

@@ -29,6 +29,9 @@ type engine struct {
 	client   *cri.Client
 	version  *runtimeapi.VersionResponse
 	driver   cgroup.Driver
+	// features and handler are what the runtime says it can do.
+	features *runtimeapi.RuntimeFeatures
+	handler  *runtimeapi.RuntimeHandlerFeatures
 }
 
 // startEngine starts or connects to the runtime and waits until it answers.
@@ -65,7 +68,7 @@ func startEngine(ctx context.Context, group *errgroup.Group, c *config.Config, r
 		return nil, err
 	}
 	e.driver = cgroupDriver(ctx, e.client, c, log)
-	return e, nil
+	return e, e.askFeatures(ctx)
 }
 
 // await asks until the runtime answers. An external one may come up later than
@@ -85,6 +88,20 @@ func (e *engine) await(ctx context.Context, log *slog.Logger) (err error) {
 		case <-time.After(delay):
 		}
 	}
+}
+
+func (e *engine) askFeatures(ctx context.Context) error {
+	r, err := e.client.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	if err != nil {
+		return fmt.Errorf("ask the runtime what it can do: %w", err)
+	}
+	e.features = r.GetFeatures()
+	for _, h := range r.GetRuntimeHandlers() {
+		if h.GetName() == "" {
+			e.handler = h.GetFeatures()
+		}
+	}
+	return nil
 }
 
 // cgroupDriver is the one the runtime says, else the configured one: runtimes
