@@ -141,10 +141,7 @@ func (s *Containers) kill(ctx context.Context, r *worker.Run, k plan.Kill) error
 	if k.Grace != nil {
 		grace = time.Duration(*k.Grace) * time.Second
 	}
-	v, err := s.victim(ctx, r, k.ID, k.Name)
-	if err != nil {
-		return err
-	}
+	v := s.victim(r, k.ID, k.Name)
 	v.why = k.Why
 	v.shorten(time.Now().Add(grace))
 	if err := s.stop(ctx, v); err != nil {
@@ -163,10 +160,7 @@ func (s *Containers) teardown(ctx context.Context, r *worker.Run) error {
 	victims := make([]*victim, len(turns))
 	ended := map[string]chan struct{}{}
 	for i, t := range turns {
-		v, err := s.victim(ctx, r, t.id, t.name)
-		if err != nil {
-			return s.cannotEnd(ctx, r, err)
-		}
+		v := s.victim(r, t.id, t.name)
 		v.shorten(time.Now().Add(r.Grace()))
 		victims[i], ended[t.id] = v, make(chan struct{})
 	}
@@ -189,7 +183,10 @@ func (s *Containers) teardown(ctx context.Context, r *worker.Run) error {
 	close(all)
 	watch.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return s.cannotEnd(ctx, r, err)
+		if ctx.Err() == nil {
+			s.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, reason.FailedKillPod, "error killing pod: %v", err)
+		}
+		return err
 	}
 	return s.opts.Observer.Refresh(ctx, r.Pod.UID)
 }
@@ -208,11 +205,4 @@ func shortenAll(r *worker.Run, victims []*victim, done <-chan struct{}) {
 			}
 		}
 	}
-}
-
-func (s *Containers) cannotEnd(ctx context.Context, r *worker.Run, err error) error {
-	if ctx.Err() == nil {
-		s.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, reason.FailedKillPod, "error killing pod: %v", err)
-	}
-	return err
 }

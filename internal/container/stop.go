@@ -2,8 +2,6 @@ package container
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"math"
 	"sync"
 	"time"
@@ -114,36 +112,16 @@ func (s *Containers) endingOf(uid types.UID, id string) (e *ending) {
 }
 
 // victim gathers what the stop of a container needs. One that the spec does not
-// have is known from the annotations that it was created with.
-func (s *Containers) victim(ctx context.Context, r *worker.Run, id, name string) (*victim, error) {
+// have is known from what is written on it.
+func (s *Containers) victim(r *worker.Run, id, name string) *victim {
 	v := &victim{ending: s.endingOf(r.Pod.UID, id), pod: r.Pod.Pod, id: id}
 	box, _ := r.Observed.Sandbox()
 	v.ips = s.podIPs(v.pod, box.IPs)
 	var ok bool
-	if v.c, ok = pod.FindContainer(v.pod, name); ok {
-		return v, nil
+	if v.c, ok = pod.FindContainer(v.pod, name); !ok {
+		v.c, _ = pod.FindContainer(pod.Orphan(r.Observed).Pod, name)
 	}
-	resp, err := s.opts.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
-	if err != nil && !cri.IsNotFound(err) {
-		return nil, fmt.Errorf("look up container %q: %w", name, err)
-	}
-	v.c = pod.Container{Container: fromAnnotations(name, resp.GetStatus().GetAnnotations())}
-	return v, nil
-}
-
-// fromAnnotations restores as much of a container's spec as its stop needs.
-// What cannot be read was not written by an agent, and is left out.
-func fromAnnotations(name string, annotations map[string]string) *corev1.Container {
-	c := &corev1.Container{Name: name}
-	handler := &corev1.LifecycleHandler{}
-	if json.Unmarshal([]byte(annotations[pod.AnnotationPreStopHandler]), handler) == nil {
-		c.Lifecycle = &corev1.Lifecycle{PreStop: handler}
-	}
-	var ports []corev1.ContainerPort
-	if json.Unmarshal([]byte(annotations[pod.AnnotationPorts]), &ports) == nil {
-		c.Ports = ports
-	}
-	return c
+	return v
 }
 
 // stop ends one container: preStop, its turn, the stop signal, and the kill
