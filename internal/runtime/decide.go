@@ -59,9 +59,9 @@ func withDefaults(c Config) Config {
 
 // validate finds what cannot work.
 func validate(c Config) error {
-	for name, dir := range map[string]string{"root": c.Root, "state": c.State} {
-		if !filepath.IsAbs(dir) {
-			return fmt.Errorf("runtime %s directory %q is not an absolute path", name, dir)
+	for _, dir := range []struct{ name, path string }{{"root", c.Root}, {"state", c.State}} {
+		if !filepath.IsAbs(dir.path) {
+			return fmt.Errorf("runtime %s directory %q is not an absolute path", dir.name, dir.path)
 		}
 	}
 	if filepath.Clean(c.Root) == filepath.Clean(c.State) {

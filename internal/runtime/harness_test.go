@@ -106,28 +106,43 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// sweep removes what a failed test may leave: shims, containers, mounts and cgroups.
+// sweep checks that nothing is left, and removes what a failed test leaves.
 func sweep(t *testing.T, dir string) {
 	t.Helper()
 	eventually(t, "shims are gone", func() bool { return len(running(dir)) == 0 })
-	for pid := range running(dir) {
+	for _, left := range destroy(dir) {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// destroy ends all that runtimes run in dir, as the machine's end would, and tells what it was. Pod
+// cgroups, which are the CRI client's to remove, do not count.
+func destroy(dir string) []string {
+	var found []string
+	end := func(pid int, where string) {
+		found = append(found, fmt.Sprintf("process %d of %s", pid, where))
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	for _, path := range slices.Backward(podCgroups()) {
+	for pid, program := range running(dir) {
+		end(pid, program)
+	}
+	for _, path := range podCgroups() {
 		for pid := range strings.FieldsSeq(readFile(path + "/cgroup.procs")) {
 			if pid, err := strconv.Atoi(pid); err == nil {
-				t.Errorf("process %d was left in %s", pid, path)
-				_ = unix.Kill(pid, unix.SIGKILL)
+				end(pid, path)
 			}
 		}
-		_ = unix.Rmdir(path) // pod cgroups are the CRI client's to remove
 	}
 	for line := range strings.Lines(readFile("/proc/mounts")) {
 		if at := strings.Fields(line)[1]; strings.HasPrefix(at, dir+"/") {
-			t.Errorf("mount %s was left", at)
+			found = append(found, "mount "+at)
 			_ = unix.Unmount(at, unix.MNT_DETACH)
 		}
 	}
+	for _, path := range slices.Backward(podCgroups()) {
+		_ = unix.Rmdir(path)
+	}
+	return found
 }
 
 // podCgroups is the cgroups of these tests' pods, parents first.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +17,8 @@ import (
 	"github.com/berth-run/berth/internal/runtime"
 	"github.com/berth-run/berth/test/image"
 )
+
+const selfPath = "/proc/self/exe"
 
 // The agent is killed and its binary replaced: containers run on, and the next one finds them, with
 // the exit of one that ended in between.
@@ -70,15 +74,123 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// The machine goes down and comes up: what ran is known as ended and can be removed, and pods start.
+func TestReboot(t *testing.T) {
+	dir := scratch(t)
+	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
+		t.Fatal(err)
+	}
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("before")})
+	container := c.container(t, id, pod, "main", "sleep")
+
+	kill(t, agent)
+	if found := destroy(dir); len(found) == 0 {
+		t.Error("nothing ran before the reboot")
+	}
+	removeRules(t, testConfig(dir).Bridge)
+	if err := os.RemoveAll(testConfig(dir).State); err != nil {
+		t.Fatal(err)
+	}
+	agent = serveChild(t, dir, selfPath)
+
+	status, err := c.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Status.State != cri.PodSandboxState_SANDBOX_NOTREADY {
+		t.Errorf("sandbox after the reboot is %s", status.Status.State)
+	}
+	if code := c.exitCode(t, container); code != 255 {
+		t.Errorf("exit code that nobody knows is %d, want 255", code)
+	}
+	id, pod = c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("after")})
+	if code := c.exitCode(t, c.container(t, id, pod, "after", "true")); code != 0 {
+		t.Errorf("exit code of a container after the reboot: %d", code)
+	}
+	c.removeAll(t)
+	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where overlayfs cannot be used, here because the root is on one, containers have copies.
+func TestNoOverlay(t *testing.T) {
+	dir := scratch(t)
+	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"root", "upper", "work"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root := filepath.Join(dir, "root")
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", t.TempDir(), filepath.Join(dir, "upper"), filepath.Join(dir, "work"))
+	if err := unix.Mount("overlay", root, "overlay", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(root, 0) })
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("copy")})
+	if code := c.exitCode(t, c.container(t, id, pod, "main", "write", "/file", "text", "then", "cat", "/file")); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := os.Stat(filepath.Join(root, "io.containerd.snapshotter.v1.native", "snapshots", "1")); err != nil {
+		t.Error(err)
+	}
+	c.removeAll(t)
+	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The machine's own CNI configuration comes before the built-in network.
+func TestForeignNetwork(t *testing.T) {
+	dir := scratch(t)
+	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
+		t.Fatal(err)
+	}
+	config := testConfig(dir)
+	if err := os.Mkdir(config.CNIConfDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const list = `{"cniVersion": "1.0.0", "name": "foreign", "plugins": [{
+		"type": "bridge", "bridge": "berthrt0", "isGateway": true,
+		"ipam": {"type": "host-local", "dataDir": "%s/ipam", "ranges": [[{"subnet": "10.202.9.0/24"}]]}}]}`
+	if err := os.WriteFile(filepath.Join(config.CNIConfDir, "10-foreign.conflist"), fmt.Appendf(nil, list, dir), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, _ := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("foreign")})
+	status, err := c.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := status.Status.Network.Ip; !strings.HasPrefix(got, "10.202.9.") {
+		t.Errorf("pod has address %s, want one of the foreign network", got)
+	}
+	c.removeAll(t)
+	if err := runtime.New(config).RemoveNetwork(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A second process on the same root is refused.
 func TestLock(t *testing.T) {
 	dir := scratch(t)
 	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
 		t.Fatal(err)
 	}
-	first := serveChild(t, dir, "/proc/self/exe")
+	first := serveChild(t, dir, selfPath)
 	t.Cleanup(func() { kill(t, first) })
-	out, err := child(dir, "/proc/self/exe").CombinedOutput()
+	out, err := child(dir, selfPath).CombinedOutput()
 	if err == nil || !bytes.Contains(out, []byte("another process runs a runtime there")) {
 		t.Errorf("a second runtime on the same root ended with %v:\n%s", err, out)
 	}
@@ -107,6 +219,25 @@ func serveChild(t *testing.T, dir, binary string) *exec.Cmd {
 	return command
 }
 
+// removeRules removes a network's masquerading rules.
+func removeRules(t *testing.T, network string) {
+	t.Helper()
+	chain := []string{"inet", "cni_plugins_masquerade", "masq_checks"}
+	rules, err := exec.Command("nft", append([]string{"-a", "list", "chain"}, chain...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rule := range strings.Lines(string(rules)) {
+		if !strings.Contains(rule, "net: "+network+",") {
+			continue
+		}
+		_, handle, _ := strings.Cut(strings.TrimSpace(rule), "# handle ")
+		if out, err := exec.Command("nft", append(append([]string{"delete", "rule"}, chain...), "handle", handle)...).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+}
+
 // kill ends a process as a crash would.
 func kill(t *testing.T, command *exec.Cmd) {
 	t.Helper()
@@ -119,7 +250,7 @@ func kill(t *testing.T, command *exec.Cmd) {
 // copySelf copies the test binary; altered, it counts as another build.
 func copySelf(t *testing.T, path string, altered bool) {
 	t.Helper()
-	content, err := os.ReadFile("/proc/self/exe")
+	content, err := os.ReadFile(selfPath)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func TestRuntime(t *testing.T) {
 	t.Run("Network", func(t *testing.T) { testNetwork(t, c) })
 	t.Run("SharedProcesses", func(t *testing.T) { testSharedProcesses(t, c) })
 	t.Run("Socket", func(t *testing.T) { testSocket(t, r, dir) })
-	t.Run("Second", func(t *testing.T) { testSecond(t) })
+	t.Run("Second", func(t *testing.T) { testSecond(t, dir) })
 }
 
 // start runs a runtime in this process until the test ends, and leaves no network behind.
@@ -110,7 +111,8 @@ func testContainer(t *testing.T, c *client) {
 		_, rest, _ := strings.Cut(line, " ") // past the time
 		lines = append(lines, rest)
 	}
-	if diff := cmp.Diff([]string{"stdout F hello\n", "stderr F oops\n"}, lines); diff != "" {
+	slices.Sort(lines) // the two streams have no order between them
+	if diff := cmp.Diff([]string{"stderr F oops\n", "stdout F hello\n"}, lines); diff != "" {
 		t.Errorf("log file (-want +got):\n%s", diff)
 	}
 }
@@ -300,8 +302,8 @@ func testSocket(t *testing.T, r *runtime.Runtime, dir string) {
 	}
 }
 
-func testSecond(t *testing.T) {
-	second := runtime.New(testConfig(scratch(t)))
+func testSecond(t *testing.T, dir string) {
+	second := runtime.New(testConfig(filepath.Join(dir, "second")))
 	err := second.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "one per process") {
 		t.Errorf("a second runtime in one process: %v", err)

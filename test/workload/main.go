@@ -91,7 +91,9 @@ func do(action []string, started time.Time) error {
 		return sleep(args)
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
-		select {}
+		for {
+			time.Sleep(time.Hour)
+		}
 	case "wait":
 		return wait(args)
 	case "exit":

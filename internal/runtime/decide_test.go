@@ -1,0 +1,93 @@
+package runtime
+
+import (
+	"encoding/json"
+	"flag"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// example is a complete configuration.
+func example() Config {
+	return withDefaults(Config{Root: "/var/lib/berth", State: "/run/berth", Log: slog.New(slog.DiscardHandler)})
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+func TestValidate(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Config)
+		want   string // part of the error, empty when there is none
+	}{
+		"defaults":       {func(*Config) {}, ""},
+		"one family":     {func(c *Config) { c.PodCIDRs = prefixes("10.0.0.0/24") }, ""},
+		"longest state":  {func(c *Config) { c.State = "/" + strings.Repeat("s", 38) }, ""},
+		"relative root":  {func(c *Config) { c.Root = "berth" }, `root directory "berth" is not an absolute path`},
+		"no state":       {func(c *Config) { c.State = "" }, `state directory "" is not an absolute path`},
+		"same directory": {func(c *Config) { c.State = c.Root + "/" }, "same directory"},
+		"long state":     {func(c *Config) { c.State = "/" + strings.Repeat("s", 40) }, "longer than 40 bytes"},
+		"long bridge":    {func(c *Config) { c.Bridge = strings.Repeat("b", 16) }, "bridge name"},
+		"odd bridge":     {func(c *Config) { c.Bridge = "a/b" }, "bridge name"},
+		"host bits":      {func(c *Config) { c.PodCIDRs = prefixes("10.1.2.3/16") }, "host bits set, use 10.1.0.0/16"},
+		"two of a kind":  {func(c *Config) { c.PodCIDRs = prefixes("10.0.0.0/24", "10.1.0.0/24") }, "at most one IPv4"},
+		"zero prefix":    {func(c *Config) { c.PodCIDRs = []netip.Prefix{{}} }, "not valid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := example()
+			test.change(&config)
+			err := validate(config)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestNetworkConfig(t *testing.T) {
+	golden(t, "network-dual.json", networkConfig(example(), host{ipv6: true, filter: "nftables"}))
+	golden(t, "network-ipv4.json", networkConfig(example(), host{filter: "iptables"}))
+}
+
+func TestServerConfig(t *testing.T) {
+	golden(t, "server.json", serverConfig(example(), host{overlay: true, lowerOOM: true}, "localhost/pause:1").Plugins)
+	bounded := example()
+	bounded.SystemdCgroup = true
+	golden(t, "server-bounded.json", serverConfig(bounded, host{foreignCNI: true}, "localhost/pause:1").Plugins)
+}
+
+var update = flag.Bool("update", false, "rewrite the files in testdata")
+
+// golden compares a value with a file of its JSON.
+func golden(t *testing.T, name string, value any) {
+	t.Helper()
+	got, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}

@@ -1,0 +1,150 @@
+package runtime
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseSums(t *testing.T) {
+	sum := strings.Repeat("ab", 32)
+	got, err := parseSums(sum + "  runc\n" + sum + "  pause\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"pause-abababababab", "runc-abababababab"}
+	var files []string
+	for _, p := range got {
+		files = append(files, p.file())
+	}
+	slices.Sort(files)
+	if diff := cmp.Diff(want, files); diff != "" {
+		t.Errorf("installed names (-want +got):\n%s", diff)
+	}
+	for _, bad := range []string{"runc\n", "12  runc\n", sum + " runc\n"} {
+		if _, err := parseSums(bad); err == nil {
+			t.Errorf("no error for %q", bad)
+		}
+	}
+}
+
+// Programs are installed once, and found again.
+func TestInstallPrograms(t *testing.T) {
+	programs, err := embeddedPrograms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := layout{root: t.TempDir()}
+	stale := filepath.Join(l.bin(), "runc-0123456789ab")
+	for range 2 {
+		if err := installPrograms(l, programs); err != nil {
+			t.Fatal(err)
+		}
+		for name := range maps.Keys(programs) {
+			if name == "pause" {
+				continue
+			}
+			if info, err := os.Stat(l.program(name)); err != nil || info.Mode().Perm()&0o111 == 0 {
+				t.Errorf("%s is not executable: %v", l.program(name), err)
+			}
+		}
+		if _, err := os.Stat(stale); err == nil {
+			t.Errorf("%s is still there", stale)
+		}
+		if err := os.WriteFile(stale, nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(l.program("runc"), "--version").CombinedOutput(); err != nil || !bytes.Contains(out, []byte("libseccomp")) {
+		t.Errorf("runc has no seccomp: %v\n%s", err, out)
+	}
+	delete(programs, "bridge")
+	if err := installPrograms(l, programs); err == nil || !strings.Contains(err.Error(), "make assets") {
+		t.Errorf("a build without a program: %v", err)
+	}
+}
+
+func TestWriteExecutable(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeExecutable(filepath.Join(dir, "program"), strings.NewReader("text"), strings.Repeat("0", 64)); err == nil {
+		t.Error("content with another checksum was accepted")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left %v (%v)", left, err)
+	}
+}
+
+// Another build has another key, and so has a copy without a build ID but with other content.
+func TestBuildKey(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	keys := map[string]bool{}
+	for _, content := range []string{"a", "b"} {
+		if err := os.WriteFile(text, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		key, err := buildKey(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[key] = true
+	}
+	self, err := buildKey(selfPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys[self] = true
+	if len(keys) != 3 {
+		t.Errorf("keys %v, want 3 different ones", keys)
+	}
+}
+
+// pause ends with 0 when told to.
+func TestPause(t *testing.T) {
+	programs, err := embeddedPrograms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "pause")
+	content, err := programs["pause"].open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	if err := writeExecutable(path, content, programs["pause"].sum); err != nil {
+		t.Fatal(err)
+	}
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		command := exec.Command(path)
+		// As PID 1 it has no default dispositions to fall back on.
+		command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+		if err := command.Start(); err != nil {
+			t.Skip(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- command.Wait() }()
+		// Before it waits for signals they are lost on it, as on any PID 1.
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for waiting := true; waiting; {
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Errorf("%s: %v", signal, err)
+				}
+				waiting = false
+			case <-tick.C:
+				_ = command.Process.Signal(signal)
+			}
+		}
+	}
+}
