@@ -190,6 +190,24 @@ func TestDamagedJournal(t *testing.T) {
 	}
 }
 
+func FuzzParseLine(f *testing.F) {
+	f.Add([]byte(`{"seq":1,"rev":2,"ref":{"kind":"Pod"},"reason":"Started","message":"m","count":3,"first":"2026-03-01T12:00:00Z","last":"2026-03-01T12:00:00Z"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, ok := parseLine(text)
+		if !ok {
+			return
+		}
+		var again bytes.Buffer
+		if err := writeLines(&again, []content{c}); err != nil {
+			return // a year that JSON cannot hold
+		}
+		d, ok := parseLine(again.Bytes())
+		if diff := cmp.Diff(c, d, cmp.AllowUnexported(content{}, group{}, groupKey{})); !ok || diff != "" {
+			t.Fatalf("%q: %v %s", again.String(), ok, diff)
+		}
+	})
+}
+
 func TestJournalStaysSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

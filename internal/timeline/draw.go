@@ -30,6 +30,7 @@ const (
 	gaps      = 2 + 2*timeWidth + 2 // mark, times and the spaces between them
 	minBar    = 10
 	minName   = 12
+	maxIndent = 2 * 10 // deeper levels are drawn like the tenth
 )
 
 // row is one span as it is drawn.
@@ -94,18 +95,23 @@ func rows(t *Timeline, depth int) []row {
 		return nil
 	}
 	root := &t.Spans[0]
-	known := map[string]bool{}
+	known := map[string]*Span{}
 	for i := range t.Spans {
-		known[t.Spans[i].ID] = true
+		if s := &t.Spans[i]; known[s.ID] == nil {
+			known[s.ID] = s
+		}
 	}
 	children := map[string][]*Span{}
 	for i := range t.Spans[1:] {
 		s := &t.Spans[1+i]
+		if known[s.ID] != s {
+			continue // a damaged file: an id is there twice
+		}
 		if s.Kind == KindWait && !s.End.IsZero() && s.End.Sub(s.Start) < shortWait {
 			continue
 		}
 		parent := s.Parent
-		if !known[parent] {
+		if known[parent] == nil {
 			parent = root.ID // what was between was dropped
 		}
 		children[parent] = append(children[parent], s)
@@ -193,9 +199,11 @@ func (c *canvas) layout(rows []row) {
 	}
 }
 
+func (r row) indent() string { return strings.Repeat(" ", min(2*r.level, maxIndent)) }
+
 // text is the row's name column.
 func (r row) text() string {
-	text := strings.Repeat("  ", r.level) + r.label
+	text := r.indent() + r.label
 	if r.hidden > 0 {
 		text += fmt.Sprintf(" (+%d)", r.hidden)
 	}
@@ -233,7 +241,7 @@ func (c *canvas) row(r row) {
 	}
 	fmt.Fprintln(c.out, strings.TrimRight(text, " "))
 	if r.err != "" {
-		indent := strings.Repeat("  ", r.level+1)
+		indent := r.indent() + "  "
 		for _, line := range wrap(printable(r.err), max(c.width-len(indent), minName)) {
 			fmt.Fprintln(c.out, indent+c.paint(s, line))
 		}
@@ -299,7 +307,7 @@ func bar(from, to, total time.Duration, width int, fill string) (indent int, blo
 	return indent, blocks
 }
 
-// short writes a duration in at most timeWidth characters.
+// short writes a duration in fewer than timeWidth characters.
 func short(d time.Duration) string {
 	ms := float64(d) / float64(time.Millisecond)
 	switch {
@@ -315,8 +323,14 @@ func short(d time.Duration) string {
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	case d < time.Hour:
 		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 100*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 	}
-	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	days := int(d.Hours()) / 24
+	if days < 1000 {
+		return fmt.Sprintf("%dd%02dh", days, int(d.Hours())%24)
+	}
+	return fmt.Sprintf("%dd", days)
 }
 
 // printable makes a text safe for a terminal and for one line.

@@ -2,11 +2,16 @@ package timeline
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -124,6 +129,35 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+// FuzzDraw: no timeline, however damaged its file, breaks the terminal.
+func FuzzDraw(f *testing.F) {
+	for _, line := range []Timeline{readyPod(), brokenPod(), openPod(true)} {
+		text, err := json.Marshal(line)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, 80)
+	}
+	f.Add([]byte(`{"spans":[{"id":"1"},{"id":"1","parent":"1"},{"id":"2","parent":"3"},{"id":"3","parent":"2"}]}`), 0)
+	f.Fuzz(func(t *testing.T, text []byte, width int) {
+		width = min(width, 500)
+		var line Timeline
+		if json.Unmarshal(text, &line) != nil {
+			return
+		}
+		var got strings.Builder
+		if err := Draw(&got, line, width, DrawOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for row := range strings.Lines(got.String()) {
+			row = strings.TrimSuffix(row, "\n")
+			if n := utf8.RuneCountInString(row); n > max(width, 40) || strings.ContainsFunc(row, unicode.IsControl) {
+				t.Fatalf("a row of %d columns, for %d: %q", n, width, row)
+			}
+		}
+	})
+}
+
 func TestBar(t *testing.T) {
 	tests := []struct {
 		name            string
@@ -186,6 +220,8 @@ func TestShort(t *testing.T) {
 		{99 * time.Second, "99.0 s"},
 		{125 * time.Second, "2m05s"},
 		{26*time.Hour + 5*time.Minute, "26h05m"},
+		{13104 * time.Hour, "546d00h"},
+		{math.MaxInt64, "106751d"},
 	}
 	for _, tt := range tests {
 		if got := short(tt.d); got != tt.want {

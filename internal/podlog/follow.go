@@ -1,0 +1,148 @@
+package podlog
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// follow reads until the container has ended and all it wrote is read.
+func (r *reader) follow(ctx context.Context) (err error) {
+	if r.curWD, err = r.events.add(r.cur.f); err != nil {
+		return err
+	}
+	opened := true // this is the first look at cur
+	for {
+		// What is known before a pass holds at its end: whatever was written by then was read.
+		began := time.Now()
+		p := progress{Ended: r.ended(), Closed: r.cur.gzip || r.overtaken || r.events.isClosed(r.curWD)}
+		again, err := r.pass(ctx)
+		if err != nil {
+			return err
+		}
+		if again {
+			continue
+		}
+		if again, err = r.lookOut(&p, opened); err != nil {
+			return err
+		}
+		opened = false
+		if again {
+			continue
+		}
+		v, wait := decide(p, r.due, began, time.Now(), r.grace)
+		switch {
+		case v != leave:
+			err = r.wait(ctx, v, wait)
+		case r.next == nil:
+			return r.torn()
+		default:
+			err = r.turnFollowing()
+			opened = true
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// pass reads what is in cur and passes it on. again: the file was emptied
+// meanwhile and begins anew.
+func (r *reader) pass(ctx context.Context) (again bool, err error) {
+	if err := r.drain(ctx); err != nil {
+		return false, err
+	}
+	if again, err = r.cur.truncated(); again || err != nil {
+		return again, err
+	}
+	return false, r.out.Flush()
+}
+
+// lookOut looks for the next file, completes p with what is known of it, and
+// notes since when cur is due. again: that one was rotated too, so nobody writes
+// to cur any more, and one more pass reads all of it.
+func (r *reader) lookOut(p *progress, opened bool) (again bool, err error) {
+	if r.next == nil && r.events.takeNames() {
+		if err := r.lookAhead(); err != nil {
+			return false, err
+		}
+		if r.next != nil {
+			if r.nextWD, err = r.events.add(r.next.f); err != nil {
+				return false, err
+			}
+			if r.overtaken = r.next.f.Name() != r.path; r.overtaken {
+				return true, nil
+			}
+		}
+	}
+	if r.next != nil {
+		info, err := r.next.f.Stat()
+		if err != nil {
+			return false, err
+		}
+		p.Next, p.Filled = true, info.Size() > 0
+	}
+	switch {
+	case !p.due():
+		r.due = time.Time{}
+	case r.due.IsZero() && opened && !p.Ended:
+		r.due, err = changed(r.cur.f) // rotated before it was opened: renamed then
+	case r.due.IsZero():
+		r.due = time.Now()
+	}
+	return false, err
+}
+
+// changed is when a file was last written to or renamed.
+func changed(f *os.File) (time.Time, error) {
+	var s unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &s); err != nil {
+		return time.Time{}, fmt.Errorf("stat log %s: %w", f.Name(), err)
+	}
+	return time.Unix(s.Ctim.Unix()), nil
+}
+
+// turnFollowing goes on with the next file.
+func (r *reader) turnFollowing() error {
+	r.events.remove(r.curWD)
+	r.curWD, r.due, r.overtaken = r.nextWD, time.Time{}, false
+	r.events.putNames() // of files after it
+	return r.turn()
+}
+
+// ended says whether the container has ended.
+func (r *reader) ended() bool {
+	select {
+	case <-r.Ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns when something happened to the files, the container ended, or it
+// lingered long enough.
+func (r *reader) wait(ctx context.Context, v verdict, linger time.Duration) error {
+	var over <-chan time.Time
+	if v != stay {
+		t := time.NewTimer(linger)
+		defer t.Stop()
+		over = t.C
+	}
+	ended := r.Ended
+	if r.ended() {
+		ended = nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.events.wake:
+		return r.events.failed()
+	case <-over:
+	case <-ended:
+	}
+	return nil
+}

@@ -1,0 +1,389 @@
+package podlog
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"time"
+)
+
+// timeFormat is that of kubectl logs --timestamps: RFC 3339 with all nine digits.
+const timeFormat = "2006-01-02T15:04:05.000000000Z07:00"
+
+// Options say what of a log is read. The zero value reads all of it.
+type Options struct {
+	// Stream is the only one that is read. Empty: both.
+	Stream Stream
+	// Tail is how many of the last lines are read, 0 or more. nil: all.
+	Tail *int64
+	// Since is the time before which lines are left out. Zero: none are.
+	Since time.Time
+	// LimitBytes ends the output after so many bytes, 1 or more. nil: no limit.
+	LimitBytes *int64
+	// Timestamps puts the time and a space before each line.
+	Timestamps bool
+	// Follow goes on with what is written after the reading began.
+	Follow bool
+	// Ended is closed when the container has ended; following ends when all it
+	// wrote is read. nil: following ends with the context.
+	Ended <-chan struct{}
+	// Log receives what could not be read. Default: nothing is said.
+	Log *slog.Logger
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Tail != nil && *o.Tail < 0:
+		return fmt.Errorf("read log: tail %d is negative", *o.Tail)
+	case o.LimitBytes != nil && *o.LimitBytes < 1:
+		return fmt.Errorf("read log: limit of %d bytes is less than 1", *o.LimitBytes)
+	case o.Stream != "" && o.Stream != Stdout && o.Stream != Stderr:
+		return fmt.Errorf("read log: stream %q is neither stdout nor stderr", o.Stream)
+	}
+	return nil
+}
+
+// Read writes the lines of the log at path, "<pod log directory>/<container>/<n>.log", to w.
+// It begins with the rotated files of the log that are still there. Lines that are
+// written in parts come whole, up to 1 MiB; longer ones in pieces. Lines that
+// cannot be parsed are left out. What is there is written to w at once before Read waits
+// for more. It returns ctx's error when ctx ends first, one that is
+// fs.ErrNotExist when there is no such log, and w's error.
+func Read(ctx context.Context, path string, o Options, w io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	return newReader(path, o, w).read(ctx)
+}
+
+// newReader prepares a Read.
+func newReader(path string, o Options, w io.Writer) *reader {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	// Docker's logs stand elsewhere, and are rotated there.
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	return &reader{Options: o, path: path, out: bufio.NewWriterSize(limit(w, o.LimitBytes), 32<<10), grace: writerGrace}
+}
+
+// reader is one Read.
+type reader struct {
+	Options
+	path string
+	out  *bufio.Writer
+
+	cur  *file
+	next *file // read when cur is done
+
+	events *watcher // nil unless following
+	curWD  int32    // the watches of the files
+	nextWD int32
+	due    time.Time // since when cur is, or zero
+	grace  time.Duration
+	// overtaken: the file after cur was rotated too.
+	overtaken bool
+
+	join    joiner
+	skip    int       // lines before the first wanted one
+	last    time.Time // of the last entry
+	damaged int
+}
+
+func (r *reader) read(ctx context.Context) error {
+	err := r.files(ctx)
+	if flush := r.out.Flush(); err == nil {
+		err = flush
+	}
+	if r.damaged > 0 {
+		r.Log.Warn("skipped log lines that cannot be parsed", "path", r.path, "lines", r.damaged)
+	}
+	if errors.Is(err, errLimit) {
+		return nil
+	}
+	return err
+}
+
+// files reads one file after the other.
+func (r *reader) files(ctx context.Context) (err error) {
+	if r.Follow {
+		// Before the first look at the files, so that nothing happens between the two.
+		if r.events, err = watch(filepath.Dir(r.path)); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.events.close()) }()
+	}
+	if err := r.begin(); err != nil {
+		return err
+	}
+	defer func() {
+		r.damaged += r.cur.damaged
+		err = errors.Join(err, r.cur.close())
+		if r.next != nil {
+			err = errors.Join(err, r.next.close())
+		}
+	}()
+	if r.Follow {
+		err = r.follow(ctx)
+	} else {
+		err = r.once(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range r.join.rest() {
+		if err := r.emit(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin opens the file in which the wanted lines begin.
+func (r *reader) begin() error {
+	var skipped error
+	err := steady(r.path, func(files []generation) (err error) {
+		if r.cur != nil {
+			err = r.cur.close()
+			r.cur = nil
+		}
+		if err != nil {
+			return err
+		}
+		if r.Tail != nil {
+			skipped, err = r.beginTail(files)
+		} else {
+			skipped, err = r.beginAll(files)
+		}
+		return err
+	})
+	r.unreadable(skipped)
+	if err == nil && r.cur == nil {
+		err = &fs.PathError{Op: "open", Path: r.path, Err: fs.ErrNotExist}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case r.cur != nil:
+		err = errors.Join(err, r.cur.close())
+	}
+	return fmt.Errorf("open log: %w", err)
+}
+
+// beginAll opens the oldest file that may have lines since Since.
+func (r *reader) beginAll(files []generation) (skipped, err error) {
+	for len(files) > 1 && files[0].info.ModTime().Before(r.Since) {
+		files = files[1:]
+	}
+	r.cur, skipped, err = openFirst(files)
+	return skipped, err
+}
+
+// beginTail goes back from the newest file until there are enough lines.
+func (r *reader) beginTail(files []generation) (skipped, err error) {
+	want := int(min(*r.Tail, 1<<31))
+	for i := len(files) - 1; i >= 0; i-- {
+		l, at, found, err := r.lookBack(files[i].path, want)
+		if err != nil && i < len(files)-1 && !errors.Is(err, fs.ErrNotExist) {
+			skipped = fmt.Errorf("%s: %w", files[i].path, err)
+			r.cur, _, err = openFirst(files[i+1:])
+			return skipped, err
+		}
+		if err != nil {
+			return nil, err
+		}
+		if found < want && i > 0 {
+			want -= found
+			if err := l.close(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		r.cur, r.skip = l, at.skip
+		if l.gzip {
+			return nil, nil
+		}
+		return nil, l.seek(at.offset)
+	}
+	return nil, nil
+}
+
+// lookBack opens a file and finds its last lines.
+func (r *reader) lookBack(name string, want int) (l *file, at start, found int, err error) {
+	if l, err = openFile(name); err != nil {
+		return nil, start{}, 0, err
+	}
+	if !l.gzip {
+		at, found, err = lastLines(l.f, l.info.Size(), want, r.Stream, tailBlock)
+	} else {
+		found, err = countLines(l.lines, r.Stream)
+		at.skip = max(0, found-want)
+	}
+	if err != nil {
+		return nil, start{}, 0, errors.Join(err, l.close())
+	}
+	if l.gzip { // it can only be read again from its beginning
+		if err := l.close(); err != nil {
+			return nil, start{}, 0, err
+		}
+		l, err = openFile(name)
+	}
+	return l, at, found, err
+}
+
+// once reads up to what is the end of the log now.
+func (r *reader) once(ctx context.Context) error {
+	for {
+		if err := r.drain(ctx); err != nil {
+			return err
+		}
+		if err := r.lookAhead(); err != nil {
+			return err
+		}
+		if r.next == nil {
+			return r.torn()
+		}
+		if err := r.turn(); err != nil {
+			return err
+		}
+	}
+}
+
+// lookAhead opens the file after cur, if there is one.
+func (r *reader) lookAhead() error {
+	var skipped error
+	err := steady(r.path, func(files []generation) (err error) {
+		if r.next != nil {
+			err = r.next.close()
+			r.next = nil
+		}
+		if err == nil {
+			r.next, skipped, err = openFirst(after(r.path, r.cur, r.last, files))
+		}
+		return err
+	})
+	r.unreadable(skipped)
+	return err
+}
+
+// turn goes on with the next file.
+func (r *reader) turn() error {
+	if err := r.torn(); err != nil {
+		return err
+	}
+	if err := r.cur.close(); err != nil {
+		return err
+	}
+	r.damaged += r.cur.damaged
+	r.cur, r.next = r.next, nil
+	return nil
+}
+
+// torn takes the end of a file that will get no newline any more.
+func (r *reader) torn() error {
+	if rest := r.cur.rest(); len(rest) > 0 {
+		return r.take(rest)
+	}
+	return nil
+}
+
+// drain reads all that is in cur.
+func (r *reader) drain(ctx context.Context) error {
+	for n := 0; ; n++ {
+		if n%256 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		line, err := r.cur.lines.next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil && r.cur.gzip: // the rest of it is lost, the files after it are not
+			r.unreadable(fmt.Errorf("%s: %w", r.cur.f.Name(), err))
+			return nil
+		case err != nil:
+			return fmt.Errorf("read log: %w", err)
+		}
+		if err := r.take(line); err != nil {
+			return err
+		}
+	}
+}
+
+// take reads one line of a file.
+func (r *reader) take(line []byte) error {
+	e, err := Parse(line)
+	if err != nil {
+		r.damaged++
+		return nil
+	}
+	r.last = e.Time
+	if r.Stream != "" && e.Stream != r.Stream {
+		return nil
+	}
+	if p, ok := r.join.add(e); ok {
+		return r.emit(p)
+	}
+	return nil
+}
+
+// emit writes a line of the container's, if it is wanted.
+func (r *reader) emit(p piece) error {
+	if r.skip > 0 {
+		if !p.Partial {
+			r.skip--
+		}
+		return nil
+	}
+	if p.Time.Before(r.Since) {
+		return nil
+	}
+	if r.Timestamps && !p.continued {
+		stamp := p.Time.AppendFormat(r.out.AvailableBuffer(), timeFormat)
+		if _, err := r.out.Write(append(stamp, ' ')); err != nil {
+			return err
+		}
+	}
+	if _, err := r.out.Write(p.Content); err != nil {
+		return err
+	}
+	if p.Partial {
+		return nil
+	}
+	return r.out.WriteByte('\n')
+}
+
+func (r *reader) unreadable(err error) {
+	if err != nil {
+		r.Log.Warn("skipped log files that cannot be read", "path", r.path, "err", err)
+	}
+}
+
+// errLimit ends a Read that has written all it may.
+var errLimit = errors.New("limit reached")
+
+// limit lets so many bytes through to w; nil: all.
+func limit(w io.Writer, bytes *int64) io.Writer {
+	if bytes == nil {
+		return w
+	}
+	return &limited{w: w, left: *bytes}
+}
+
+type limited struct {
+	w    io.Writer
+	left int64
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	n, err := l.w.Write(p[:min(int64(len(p)), l.left)])
+	if l.left -= int64(n); err == nil && l.left == 0 {
+		err = errLimit
+	}
+	return n, err
+}
