@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// Reset ends everything that an agent left on this machine under its root
+// directory, at once and without grace: pods, volumes, cgroups, the embedded
+// runtime with its images and network, and the directory itself. It fails while
+// an agent works there. What can be undone is undone also when some of it fails.
+func (a *Agent) Reset(ctx context.Context) error {
+	root := a.config.RootDir
+	if _, err := os.Stat(root); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	unlock, err := lockRoot(root)
+	if err != nil {
+		return err
+	}
+	err = a.resetPods(ctx)
+	if a.engine != nil && a.engine.embedded != nil {
+		err = errors.Join(err, a.engine.embedded.RemoveNetwork())
+	}
+	err = errors.Join(err, unlock())
+	for _, dir := range []string{a.config.RunDir, root} {
+		err = errors.Join(err, unmountBelow(dir))
+	}
+	if err != nil {
+		return err // nothing is deleted through a mount that stayed
+	}
+	return errors.Join(os.RemoveAll(a.config.RunDir), os.RemoveAll(root))
+}
+
+// resetPods runs the runtime for as long as it takes to end all pods.
+func (a *Agent) resetPods(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	defer func() {
+		cancel()
+		err = errors.Join(err, ended(group.Wait()))
+	}()
+	if err := a.build(ctx, group); err != nil {
+		return err
+	}
+	ours, err := a.leftovers()
+	if err != nil {
+		return err
+	}
+	client := a.engine.client.Runtime
+	boxes, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	for _, box := range boxes.Items {
+		uid := types.UID(box.Labels[pod.LabelPodUID])
+		if a.engine.embedded == nil && !slices.Contains(ours, uid) {
+			continue // somebody else's pod in an external runtime
+		}
+		ours = append(ours, uid)
+		_, stopErr := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: box.Id})
+		_, removeErr := client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: box.Id})
+		for _, e := range []error{stopErr, removeErr} {
+			if e != nil && !cri.IsNotFound(e) {
+				err = errors.Join(err, fmt.Errorf("end sandbox %s: %w", box.Id, e))
+			}
+		}
+	}
+	slices.Sort(ours)
+	for _, uid := range slices.Compact(ours) {
+		err = errors.Join(err, a.steps.volumes.Remove(ctx, uid), a.steps.cgroups.Remove(ctx, uid), a.steps.dirs.Remove(ctx, uid), a.steps.dirs.RemoveLogs(ctx, uid))
+	}
+	return errors.Join(err, a.steps.cgroups.RemoveLevels())
+}
+
+// unmountBelow unmounts what is mounted in a directory, the innermost first.
+func unmountBelow(dir string) error {
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.Mountpoint != dir && !strings.HasPrefix(m.Mountpoint, filepath.Clean(dir)+"/"), false
+	})
+	for _, m := range slices.Backward(mounts) {
+		if e := unix.Unmount(m.Mountpoint, unix.MNT_DETACH); e != nil && !errors.Is(e, unix.EINVAL) {
+			err = errors.Join(err, fmt.Errorf("unmount %s: %w", m.Mountpoint, e))
+		}
+	}
+	return err
+}
