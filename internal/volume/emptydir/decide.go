@@ -65,12 +65,18 @@ func pageSize(p *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	return 0, errors.New("medium HugePages: can't be used if container requests multiple huge page sizes; name one, as in HugePages-2Mi")
 }
 
-// mode is the volume's mode in the words of chmod(1). The group that a pod asks
-// for may write, and new files are the group's.
-func mode(base uint32, fsGroup *int64) uint32 {
-	if fsGroup == nil {
-		return base
+// mode is the volume's mode in the words of chmod(1): the one asked for, else
+// base. The group that a pod asks for may write, and new files are the group's.
+func mode(base uint32, asked *int32, fsGroup *int64) (uint32, error) {
+	const setgid, most = 0o2000, 0o1777
+	if asked != nil {
+		if *asked < 0 || *asked > most {
+			return 0, fmt.Errorf("mode %#o is not between 0 and %#o", *asked, most)
+		}
+		base = uint32(*asked)
 	}
-	const setgid = 0o2000
-	return base | setgid | 0o770
+	if fsGroup != nil {
+		base |= setgid | 0o770
+	}
+	return base, nil
 }

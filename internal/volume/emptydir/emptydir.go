@@ -42,14 +42,21 @@ func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 		fsGroup = s.FSGroup
 	}
 	source := r.Volume.EmptyDir
-	var err error
+	base := uint32(0o777)
+	if source.Medium == corev1.StorageMediumMemory {
+		base = 0o1777 // as the kernel makes a tmpfs
+	}
+	mode, err := mode(base, source.Mode, fsGroup)
+	if err != nil {
+		return "", err
+	}
 	switch {
 	case source.Medium == corev1.StorageMediumDefault:
-		err = directory(r.Target, fsGroup)
+		err = directory(r.Target, mode, fsGroup)
 	case source.Medium == corev1.StorageMediumMemory:
-		err = tmpfs(r.Target, tmpfsSize(source.SizeLimit, k.MemoryLimit(r.Pod), k.Allocatable), fsGroup)
+		err = tmpfs(r.Target, tmpfsSize(source.SizeLimit, k.MemoryLimit(r.Pod), k.Allocatable), mode, fsGroup)
 	case strings.HasPrefix(string(source.Medium), string(corev1.StorageMediumHugePages)):
-		err = k.hugetlbfs(r, fsGroup)
+		err = k.hugetlbfs(r, mode, fsGroup)
 	default:
 		err = fmt.Errorf("emptyDir has the unknown medium %q", source.Medium)
 	}
@@ -65,7 +72,7 @@ func (Kind) Unpublish(ctx context.Context, target string) error {
 }
 
 // directory makes the volume under another name first.
-func directory(target string, fsGroup *int64) error {
+func directory(target string, mode uint32, fsGroup *int64) error {
 	if info, err := os.Lstat(target); err == nil && info.IsDir() {
 		return nil
 	}
@@ -78,21 +85,21 @@ func directory(target string, fsGroup *int64) error {
 			return err
 		}
 	}
-	if err := unix.Chmod(unfinished, mode(0o777, fsGroup)); err != nil {
+	if err := unix.Chmod(unfinished, mode); err != nil {
 		return &os.PathError{Op: "chmod", Path: unfinished, Err: err}
 	}
 	return os.Rename(unfinished, target)
 }
 
-func tmpfs(target string, size int64, fsGroup *int64) error {
+func tmpfs(target string, size int64, mode uint32, fsGroup *int64) error {
 	options := []option{{"noswap", "", true}}
 	if size > 0 {
 		options = append(options, option{"size", strconv.FormatInt(size, 10), false})
 	}
-	return mount(target, "tmpfs", unix.TMPFS_MAGIC, mode(0o1777, fsGroup), withGroup(options, fsGroup))
+	return mount(target, "tmpfs", unix.TMPFS_MAGIC, mode, withGroup(options, fsGroup))
 }
 
-func (k Kind) hugetlbfs(r volume.Request, fsGroup *int64) error {
+func (k Kind) hugetlbfs(r volume.Request, mode uint32, fsGroup *int64) error {
 	source := r.Volume.EmptyDir
 	size, err := pageSize(r.Pod, source.Medium)
 	if err != nil {
@@ -105,7 +112,7 @@ func (k Kind) hugetlbfs(r volume.Request, fsGroup *int64) error {
 	if l := source.SizeLimit; l != nil && l.Value() > 0 {
 		options = append(options, option{"size", strconv.FormatInt(l.Value(), 10), false})
 	}
-	return mount(r.Target, "hugetlbfs", unix.HUGETLBFS_MAGIC, mode(0o777, fsGroup), withGroup(options, fsGroup))
+	return mount(r.Target, "hugetlbfs", unix.HUGETLBFS_MAGIC, mode, withGroup(options, fsGroup))
 }
 
 // hasPages fails when the host has no huge pages of that size to give.

@@ -70,6 +70,9 @@ func TestPublish(t *testing.T) {
 	}{
 		"disk":                {corev1.EmptyDirVolumeSource{}, nil, look{os.ModeDir | 0o777, 0}, 0},
 		"disk of a group":     {corev1.EmptyDirVolumeSource{}, new(group), look{os.ModeDir | os.ModeSetgid | 0o777, uint32(group)}, 0},
+		"disk of a mode":      {corev1.EmptyDirVolumeSource{Mode: new(int32(0o700))}, nil, look{os.ModeDir | 0o700, 0}, 0},
+		"a mode and a group":  {corev1.EmptyDirVolumeSource{Mode: new(int32(0o1705))}, new(group), look{os.ModeDir | os.ModeSetgid | os.ModeSticky | 0o775, uint32(group)}, 0},
+		"memory of a mode":    {corev1.EmptyDirVolumeSource{Medium: "Memory", Mode: new(int32(0o755))}, nil, look{os.ModeDir | 0o755, 0}, 8 << 20},
 		"memory":              {corev1.EmptyDirVolumeSource{Medium: "Memory"}, nil, look{os.ModeDir | os.ModeSticky | 0o777, 0}, 8 << 20},
 		"memory with a limit": {corev1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: new(resource.MustParse("1Mi"))}, nil, look{os.ModeDir | os.ModeSticky | 0o777, 0}, 1 << 20},
 		"memory of a group":   {corev1.EmptyDirVolumeSource{Medium: "Memory"}, new(group), look{os.ModeDir | os.ModeSticky | os.ModeSetgid | 0o777, uint32(group)}, 8 << 20},
@@ -189,6 +192,10 @@ func TestRefuses(t *testing.T) {
 	r := request(t, k, corev1.EmptyDirVolumeSource{Medium: "Floppy"}, nil)
 	if _, err := k.Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), "Floppy") {
 		t.Errorf("unknown medium: %v", err)
+	}
+	r = request(t, k, corev1.EmptyDirVolumeSource{Mode: new(int32(0o2777))}, nil)
+	if _, err := k.Publish(t.Context(), r); err == nil || err.Error() != "mode 02777 is not between 0 and 01777" {
+		t.Errorf("a mode that is too much: %v", err)
 	}
 	r = request(t, k, corev1.EmptyDirVolumeSource{Medium: "Memory"}, nil)
 	if err := mount(r.Target, "ramfs", 0x858458f6, 0o755, nil); err != nil {

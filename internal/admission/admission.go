@@ -1,0 +1,126 @@
+package admission
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/node"
+)
+
+// Verdict is the kind of an answer.
+type Verdict int
+
+const (
+	Admitted Verdict = iota
+	NotYet
+	Rejected
+)
+
+func (v Verdict) String() string { return [...]string{"admitted", "not yet", "rejected"}[v] }
+
+// Answer of a rule, or of all of them. The zero value admits.
+type Answer struct {
+	Verdict Verdict
+	// Reason is Kubernetes' word for what speaks against the pod, e.g. OutOfcpu.
+	Reason string
+	// Message says it in a sentence; with NotYet, what is waited for.
+	Message string
+	// Until is when what is waited for is over at the latest; zero: not known.
+	Until time.Time
+}
+
+// StatusMessage is the message as the status of a rejected pod shows it.
+func (a Answer) StatusMessage() string { return "Pod was rejected: " + a.Message }
+
+func reject(reason, format string, args ...any) Answer {
+	return Answer{Verdict: Rejected, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// In is everything that admission depends on. Nothing in it is changed.
+type In struct {
+	Pod  *corev1.Pod
+	Node node.Facts
+	// Admitted are the pods that hold resources of the node. The pod itself, if
+	// it is among them, is not counted against it.
+	Admitted []PodInfo
+	Config   Config
+}
+
+// PodInfo is a pod that holds resources.
+type PodInfo struct {
+	Pod *corev1.Pod
+	// Terminating: what it holds will be free.
+	Terminating bool
+	// EndsBy is when a terminating pod is gone at the latest; zero: not known.
+	EndsBy time.Time
+}
+
+// others are the admitted pods but the one asked about.
+func (in In) others() []PodInfo {
+	all := make([]PodInfo, 0, len(in.Admitted))
+	for _, o := range in.Admitted {
+		if o.Pod.UID != in.Pod.UID {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// Config is what the agent's configuration and its runtime say.
+type Config struct {
+	// Standalone agents have no control plane.
+	Standalone bool
+	// UnsafeSysctls are allowedUnsafeSysctls: names, or prefixes that end in *.
+	UnsafeSysctls []string
+	// AppArmor says that the host enforces it.
+	AppArmor bool
+	// SupplementalGroupsPolicy says that the runtime supports Strict (KEP-3619).
+	SupplementalGroupsPolicy bool
+}
+
+// Rule is one thing that a pod has to comply with.
+type Rule struct {
+	Name  string
+	Check func(In) Answer
+}
+
+// Rules are asked in this order: what only another manifest can cure comes
+// before what the node lacks.
+func Rules() []Rule {
+	return []Rule{
+		{"os", checkOS},
+		{"fields", checkFields},
+		{"sysctls", checkSysctls},
+		{"apparmor", checkAppArmor},
+		{"supplementalGroups", checkGroupsPolicy},
+		{"nodeName", checkNodeName},
+		{"nodeAffinity", checkNodeAffinity},
+		{"name", checkName},
+		{"hostPorts", checkHostPorts},
+		{"resources", checkResources},
+	}
+}
+
+// Trace is what one rule said.
+type Trace struct {
+	Rule   string
+	Answer Answer
+}
+
+// Admit asks all rules. The first rejection is the answer, else the first
+// "not yet": there is no use in waiting for a pod that is rejected then.
+func Admit(in In) (Answer, []Trace) {
+	rules := Rules()
+	traces := make([]Trace, len(rules))
+	answer := Answer{}
+	for i, r := range rules {
+		a := r.Check(in)
+		traces[i] = Trace{r.Name, a}
+		if a.Verdict > answer.Verdict {
+			answer = a
+		}
+	}
+	return answer, traces
+}

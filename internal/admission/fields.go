@@ -1,0 +1,381 @@
+package admission
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Status says what becomes of a field of a pod's spec.
+type Status int
+
+const (
+	// Works: it has the effect that Kubernetes gives it. What is below a field
+	// that works has entries of its own.
+	Works Status = iota
+	// Whole: it works, with all that is below it.
+	Whole
+	// Scheduled: it speaks to a scheduler or another controller, before or
+	// beside the node, and is accepted with all that is below it.
+	Scheduled
+	// Joined: it needs a control plane. A standalone agent refuses it.
+	Joined
+	// Refused: a pod that sets it is rejected.
+	Refused
+)
+
+func (s Status) String() string {
+	return [...]string{"works", "works", "scheduler", "joined", "refused"}[s]
+}
+
+// Field is the classification of one field.
+type Field struct {
+	// Path is type and field as the API spells it, e.g. PodSpec.runtimeClassName.
+	Path   string
+	Status Status
+	// Why it is refused, or what is to be known.
+	Why string
+	// when limits the refusal to some values; owner points to the type. nil: any.
+	when func(owner any) bool
+}
+
+func where[T any](f func(*T) bool) func(any) bool {
+	return func(owner any) bool {
+		t, ok := owner.(*T)
+		return ok && f(t)
+	}
+}
+
+// Reasons that several fields share.
+const (
+	noObjects  = "ConfigMaps and Secrets are not served by this version"
+	noClaims   = "dynamic resource allocation is not supported by this version"
+	newer      = "newer than the Kubernetes version that is followed"
+	noCloud    = "Kubernetes serves it by a CSI driver, and those are not supported by this version"
+	removed    = "Kubernetes has removed this kind of volume"
+	notMounted = "this kind of volume is not mounted by this version"
+	windows    = "it is for Windows nodes"
+)
+
+// Fields classifies every field of a pod's spec that a manifest can set.
+func Fields() []Field {
+	var all []Field
+	for _, list := range [][]Field{podFields(), containerFields(), handlerFields(), volumeFields(), securityFields()} {
+		all = append(all, list...)
+	}
+	return all
+}
+
+func podFields() []Field {
+	return []Field{
+		{Path: "PodSpec.volumes"},
+		{Path: "PodSpec.initContainers"},
+		{Path: "PodSpec.containers"},
+		{Path: "PodSpec.ephemeralContainers"},
+		{Path: "PodSpec.restartPolicy"},
+		{Path: "PodSpec.terminationGracePeriodSeconds"},
+		{Path: "PodSpec.activeDeadlineSeconds"},
+		{Path: "PodSpec.dnsPolicy"},
+		{Path: "PodSpec.nodeSelector"},
+		{Path: "PodSpec.serviceAccountName", Status: Joined, Why: "service accounts belong to a control plane"},
+		{Path: "PodSpec.serviceAccount", Status: Joined, Why: "service accounts belong to a control plane"},
+		{Path: "PodSpec.automountServiceAccountToken", Status: Joined, Why: "service accounts belong to a control plane; false is accepted",
+			when: where(func(s *corev1.PodSpec) bool { return *s.AutomountServiceAccountToken })},
+		{Path: "PodSpec.nodeName"},
+		{Path: "PodSpec.hostNetwork"},
+		{Path: "PodSpec.hostPID"},
+		{Path: "PodSpec.hostIPC"},
+		{Path: "PodSpec.shareProcessNamespace"},
+		{Path: "PodSpec.securityContext"},
+		{Path: "PodSpec.imagePullSecrets", Status: Refused, Why: noObjects},
+		{Path: "PodSpec.hostname"},
+		{Path: "PodSpec.subdomain"},
+		{Path: "PodSpec.affinity"},
+		{Path: "PodSpec.schedulerName", Status: Scheduled},
+		{Path: "PodSpec.tolerations", Status: Whole},
+		{Path: "PodSpec.hostAliases", Status: Whole},
+		{Path: "PodSpec.priorityClassName", Status: Scheduled},
+		{Path: "PodSpec.priority"},
+		{Path: "PodSpec.dnsConfig", Status: Whole},
+		{Path: "PodSpec.readinessGates", Status: Refused, Why: "nobody on this node sets the conditions: the pod would never be ready"},
+		{Path: "PodSpec.runtimeClassName", Status: Refused, Why: "RuntimeClasses are not served by this version"},
+		{Path: "PodSpec.enableServiceLinks", Why: "without a control plane there are no services to link to"},
+		{Path: "PodSpec.preemptionPolicy", Status: Scheduled},
+		{Path: "PodSpec.overhead"},
+		{Path: "PodSpec.topologySpreadConstraints", Status: Scheduled},
+		{Path: "PodSpec.setHostnameAsFQDN"},
+		{Path: "PodSpec.os", Status: Whole},
+		{Path: "PodSpec.hostUsers", Status: Refused, Why: "user namespaces (hostUsers: false) are not supported by this version",
+			when: where(func(s *corev1.PodSpec) bool { return !*s.HostUsers })},
+		{Path: "PodSpec.schedulingGates", Status: Refused, Why: "a gated pod is not to run yet: remove the gates"},
+		{Path: "PodSpec.resourceClaims", Status: Refused, Why: noClaims},
+		{Path: "PodSpec.resources"},
+		{Path: "PodSpec.hostnameOverride"},
+		{Path: "PodSpec.schedulingGroup", Status: Scheduled},
+		{Path: "PodSpec.evictionResponders", Status: Refused, Why: newer},
+
+		{Path: "Affinity.nodeAffinity", Status: Whole},
+		{Path: "Affinity.podAffinity", Status: Scheduled},
+		{Path: "Affinity.podAntiAffinity", Status: Scheduled},
+
+		{Path: "ResourceRequirements.limits"},
+		{Path: "ResourceRequirements.requests"},
+		{Path: "ResourceRequirements.claims", Status: Refused, Why: noClaims},
+	}
+}
+
+// containerFields are also those of ephemeral containers.
+func containerFields() []Field {
+	return []Field{
+		{Path: "Container.name"},
+		{Path: "Container.image"},
+		{Path: "Container.command"},
+		{Path: "Container.args"},
+		{Path: "Container.workingDir"},
+		{Path: "Container.ports", Status: Whole},
+		{Path: "Container.envFrom", Status: Refused, Why: noObjects},
+		{Path: "Container.env"},
+		{Path: "Container.resources"},
+		{Path: "Container.resizePolicy", Status: Whole, Why: "it says how a resize in place is done"},
+		{Path: "Container.restartPolicy"},
+		{Path: "Container.restartPolicyRules", Status: Whole},
+		{Path: "Container.volumeMounts"},
+		{Path: "Container.volumeDevices", Status: Refused, Why: "block volumes are not supported by this version"},
+		{Path: "Container.livenessProbe"},
+		{Path: "Container.readinessProbe"},
+		{Path: "Container.startupProbe"},
+		{Path: "Container.lifecycle"},
+		{Path: "Container.terminationMessagePath"},
+		{Path: "Container.terminationMessagePolicy"},
+		{Path: "Container.imagePullPolicy"},
+		{Path: "Container.securityContext"},
+		{Path: "Container.stdin"},
+		{Path: "Container.stdinOnce"},
+		{Path: "Container.tty"},
+		{Path: "EphemeralContainer.targetContainerName"},
+
+		{Path: "EnvVar.name"},
+		{Path: "EnvVar.value"},
+		{Path: "EnvVar.valueFrom"},
+		{Path: "EnvVarSource.fieldRef", Status: Whole},
+		{Path: "EnvVarSource.resourceFieldRef", Status: Whole},
+		{Path: "EnvVarSource.configMapKeyRef", Status: Refused, Why: noObjects},
+		{Path: "EnvVarSource.secretKeyRef", Status: Refused, Why: noObjects},
+		{Path: "EnvVarSource.fileKeyRef", Status: Refused, Why: "environment files are not supported by this version"},
+
+		{Path: "VolumeMount.name"},
+		{Path: "VolumeMount.readOnly"},
+		{Path: "VolumeMount.recursiveReadOnly"},
+		{Path: "VolumeMount.mountPath"},
+		{Path: "VolumeMount.subPath"},
+		{Path: "VolumeMount.mountPropagation"},
+		{Path: "VolumeMount.subPathExpr"},
+		{Path: "VolumeMount.bindMountOptions", Status: Refused, Why: newer},
+	}
+}
+
+// handlerFields are those of probes and lifecycle handlers.
+func handlerFields() []Field {
+	return []Field{
+		{Path: "Probe.exec", Status: Whole},
+		{Path: "Probe.httpGet"},
+		{Path: "Probe.tcpSocket", Status: Whole},
+		{Path: "Probe.grpc"},
+		{Path: "Probe.initialDelaySeconds"},
+		{Path: "Probe.timeoutSeconds"},
+		{Path: "Probe.periodSeconds"},
+		{Path: "Probe.successThreshold"},
+		{Path: "Probe.failureThreshold"},
+		{Path: "Probe.terminationGracePeriodSeconds"},
+
+		{Path: "HTTPGetAction.path"},
+		{Path: "HTTPGetAction.port", Status: Whole},
+		{Path: "HTTPGetAction.host"},
+		{Path: "HTTPGetAction.scheme"},
+		{Path: "HTTPGetAction.httpHeaders", Status: Whole},
+		{Path: "HTTPGetAction.protocol", Status: Refused, Why: "HTTP/2 is " + newer,
+			when: where(func(a *corev1.HTTPGetAction) bool { return *a.Protocol != corev1.HTTPProtocolHTTP1 })},
+		{Path: "GRPCAction.port"},
+		{Path: "GRPCAction.service"},
+		{Path: "GRPCAction.mode", Status: Refused, Why: "TLS is " + newer,
+			when: where(func(a *corev1.GRPCAction) bool { return *a.Mode != corev1.GRPCProbeModePlaintext })},
+
+		{Path: "Lifecycle.postStart"},
+		{Path: "Lifecycle.preStop"},
+		{Path: "Lifecycle.stopSignal"},
+		{Path: "LifecycleHandler.exec", Status: Whole},
+		{Path: "LifecycleHandler.httpGet"},
+		{Path: "LifecycleHandler.tcpSocket", Status: Whole},
+		{Path: "LifecycleHandler.sleep", Status: Whole},
+	}
+}
+
+func volumeFields() []Field {
+	return []Field{
+		{Path: "Volume.name"},
+		{Path: "Volume.hostPath", Status: Whole},
+		{Path: "Volume.emptyDir"},
+		{Path: "EmptyDirVolumeSource.medium"},
+		{Path: "EmptyDirVolumeSource.sizeLimit", Status: Refused, Why: "on disk nothing bounds the volume in this version; it is bounded with medium Memory",
+			when: where(func(e *corev1.EmptyDirVolumeSource) bool {
+				return e.Medium == corev1.StorageMediumDefault && !e.SizeLimit.IsZero()
+			})},
+		{Path: "EmptyDirVolumeSource.mode"},
+		{Path: "Volume.configMap", Status: Refused, Why: noObjects},
+		{Path: "Volume.secret", Status: Refused, Why: noObjects},
+		{Path: "Volume.projected", Status: Refused, Why: noObjects},
+		{Path: "Volume.downwardAPI", Status: Refused, Why: notMounted},
+		{Path: "Volume.persistentVolumeClaim", Status: Refused, Why: notMounted},
+		{Path: "Volume.ephemeral", Status: Refused, Why: notMounted},
+		{Path: "Volume.csi", Status: Refused, Why: notMounted},
+		{Path: "Volume.nfs", Status: Refused, Why: notMounted},
+		{Path: "Volume.iscsi", Status: Refused, Why: notMounted},
+		{Path: "Volume.fc", Status: Refused, Why: notMounted},
+		{Path: "Volume.flexVolume", Status: Refused, Why: notMounted},
+		{Path: "Volume.image", Status: Refused, Why: notMounted},
+		{Path: "Volume.gitRepo", Status: Refused, Why: "Kubernetes has turned this kind of volume off; clone in an init container"},
+		{Path: "Volume.gcePersistentDisk", Status: Refused, Why: noCloud},
+		{Path: "Volume.awsElasticBlockStore", Status: Refused, Why: noCloud},
+		{Path: "Volume.azureFile", Status: Refused, Why: noCloud},
+		{Path: "Volume.azureDisk", Status: Refused, Why: noCloud},
+		{Path: "Volume.cinder", Status: Refused, Why: noCloud},
+		{Path: "Volume.vsphereVolume", Status: Refused, Why: noCloud},
+		{Path: "Volume.portworxVolume", Status: Refused, Why: noCloud},
+		{Path: "Volume.glusterfs", Status: Refused, Why: removed},
+		{Path: "Volume.rbd", Status: Refused, Why: removed},
+		{Path: "Volume.cephfs", Status: Refused, Why: removed},
+		{Path: "Volume.flocker", Status: Refused, Why: removed},
+		{Path: "Volume.quobyte", Status: Refused, Why: removed},
+		{Path: "Volume.photonPersistentDisk", Status: Refused, Why: removed},
+		{Path: "Volume.scaleIO", Status: Refused, Why: removed},
+		{Path: "Volume.storageos", Status: Refused, Why: removed},
+	}
+}
+
+func securityFields() []Field {
+	return []Field{
+		{Path: "PodSecurityContext.seLinuxOptions", Status: Whole},
+		{Path: "PodSecurityContext.windowsOptions", Status: Refused, Why: windows},
+		{Path: "PodSecurityContext.runAsUser"},
+		{Path: "PodSecurityContext.runAsGroup"},
+		{Path: "PodSecurityContext.runAsNonRoot"},
+		{Path: "PodSecurityContext.supplementalGroups"},
+		{Path: "PodSecurityContext.supplementalGroupsPolicy"},
+		{Path: "PodSecurityContext.fsGroup"},
+		{Path: "PodSecurityContext.sysctls", Status: Whole},
+		{Path: "PodSecurityContext.fsGroupChangePolicy", Why: "it has no effect on emptyDir and hostPath"},
+		{Path: "PodSecurityContext.seccompProfile", Status: Whole},
+		{Path: "PodSecurityContext.appArmorProfile", Status: Whole},
+		{Path: "PodSecurityContext.seLinuxChangePolicy", Why: "the runtime labels the files of volumes one by one"},
+
+		{Path: "SecurityContext.capabilities", Status: Whole},
+		{Path: "SecurityContext.privileged"},
+		{Path: "SecurityContext.seLinuxOptions", Status: Whole},
+		{Path: "SecurityContext.windowsOptions", Status: Refused, Why: windows},
+		{Path: "SecurityContext.runAsUser"},
+		{Path: "SecurityContext.runAsGroup"},
+		{Path: "SecurityContext.runAsNonRoot"},
+		{Path: "SecurityContext.readOnlyRootFilesystem"},
+		{Path: "SecurityContext.allowPrivilegeEscalation"},
+		{Path: "SecurityContext.procMount"},
+		{Path: "SecurityContext.seccompProfile", Status: Whole},
+		{Path: "SecurityContext.appArmorProfile", Status: Whole},
+	}
+}
+
+// checkFields rejects a pod that sets what is refused, so that no field is
+// silently ignored.
+func checkFields(in In) Answer {
+	w := walker{standalone: in.Config.Standalone, fields: map[string]Field{}}
+	for _, f := range Fields() {
+		w.fields[f.Path] = f
+	}
+	w.walk(reflect.ValueOf(&in.Pod.Spec).Elem(), "PodSpec", "spec")
+	if len(w.refused) == 0 {
+		return Answer{}
+	}
+	return reject(UnsupportedField, "%s", strings.Join(w.refused, "; "))
+}
+
+// walker goes through the fields that are set.
+type walker struct {
+	standalone bool
+	fields     map[string]Field
+	refused    []string
+}
+
+// walk looks at the fields of a struct. name is its type, as in Field.Path.
+func (w *walker) walk(v reflect.Value, name, path string) {
+	for i := range v.NumField() {
+		value, field := v.Field(i), v.Type().Field(i)
+		if isUnset(value) {
+			continue
+		}
+		json := jsonName(field)
+		if json == "" { // embedded
+			w.walk(value, embeddedName(name, field.Name), path)
+			continue
+		}
+		at := path + "." + json
+		f, known := w.fields[name+"."+json]
+		switch {
+		case !known:
+			w.refuse(at, "this version does not know the field")
+		case f.Status == Refused, f.Status == Joined && w.standalone:
+			if f.when == nil || f.when(v.Addr().Interface()) {
+				w.refuse(at, f.Why)
+			}
+		case f.Status == Works:
+			w.descend(value, at)
+		}
+	}
+}
+
+func (w *walker) refuse(path, why string) {
+	w.refused = append(w.refused, fmt.Sprintf("%s: %s", path, why))
+}
+
+// descend goes on below a field, where there is something.
+func (w *walker) descend(v reflect.Value, path string) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		w.descend(v.Elem(), path)
+	case reflect.Slice:
+		for i := range v.Len() {
+			w.descend(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		}
+	case reflect.Struct:
+		if isAPI(v.Type()) {
+			w.walk(v, v.Type().Name(), path)
+		}
+	}
+}
+
+func isUnset(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	}
+	return v.IsZero()
+}
+
+// isAPI tells the types of the API from those it uses as values, such as
+// quantities.
+func isAPI(t reflect.Type) bool { return t.PkgPath() == reflect.TypeFor[corev1.Pod]().PkgPath() }
+
+// embeddedName is the type that an embedded struct's fields are listed under:
+// the one they are in, but those that containers of all kinds share.
+func embeddedName(in, embedded string) string {
+	if embedded == "EphemeralContainerCommon" {
+		return "Container"
+	}
+	return in
+}
+
+// jsonName is a field's name in a manifest; "" for an embedded one.
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}

@@ -1,0 +1,184 @@
+package admission
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestEveryFieldIsClassified walks the API's types: a field that a new version
+// of it brings fails here until somebody says what becomes of it.
+func TestEveryFieldIsClassified(t *testing.T) {
+	table := map[string]Field{}
+	for _, f := range Fields() {
+		if _, twice := table[f.Path]; twice {
+			t.Errorf("%s is there twice", f.Path)
+		}
+		if (f.Status == Refused || f.Status == Joined) && f.Why == "" {
+			t.Errorf("%s is refused and does not say why", f.Path)
+		}
+		table[f.Path] = f
+	}
+	seen := map[string]bool{}
+	var look func(typ reflect.Type, name string)
+	look = func(typ reflect.Type, name string) {
+		for i := range typ.NumField() {
+			field := typ.Field(i)
+			json := jsonName(field)
+			if json == "" {
+				look(field.Type, embeddedName(name, field.Name))
+				continue
+			}
+			path := name + "." + json
+			f, ok := table[path]
+			if !ok {
+				t.Errorf("%s (%s) is not classified", path, field.Type)
+				continue
+			}
+			if seen[path] {
+				continue
+			}
+			seen[path] = true
+			below := field.Type
+			for below.Kind() == reflect.Slice || below.Kind() == reflect.Pointer {
+				below = below.Elem()
+			}
+			if f.Status == Works && below.Kind() == reflect.Struct && isAPI(below) {
+				look(below, below.Name())
+			}
+			if f.when != nil && below.Kind() == reflect.Struct && isAPI(below) {
+				t.Errorf("%s is refused for some values only, but what is below it is never looked at", path)
+			}
+		}
+	}
+	look(reflect.TypeFor[corev1.PodSpec](), "PodSpec")
+	for path := range table {
+		if !seen[path] {
+			t.Errorf("%s is classified, but the API has no such field in a pod", path)
+		}
+	}
+}
+
+// spec reads a pod's spec in YAML.
+func spec(t testing.TB, text string) *corev1.Pod {
+	t.Helper()
+	p := &corev1.Pod{}
+	p.Namespace, p.Name, p.UID = "default", "app", "app"
+	if err := yaml.UnmarshalStrict([]byte(text), &p.Spec); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return p
+}
+
+func TestFields(t *testing.T) {
+	tests := map[string]struct {
+		spec string
+		want []string // paths that are refused
+	}{
+		"a usual pod": {`
+containers:
+- name: app
+  image: app:1
+  env: [{name: A, value: b}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]
+  ports: [{containerPort: 80, hostPort: 8080}]
+  resources: {requests: {cpu: 1}, limits: {memory: 1Gi}}
+  volumeMounts: [{name: data, mountPath: /data, subPath: x}]
+  livenessProbe: {httpGet: {port: 80, protocol: HTTP1}, periodSeconds: 3}
+  readinessProbe: {grpc: {port: 81, mode: Plaintext}}
+  lifecycle: {preStop: {sleep: {seconds: 1}}, stopSignal: SIGUSR1}
+  securityContext: {runAsUser: 1, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
+volumes: [{name: data, emptyDir: {medium: Memory, sizeLimit: 1Mi}}, {name: host, hostPath: {path: /etc, type: Directory}}, {name: plain, emptyDir: {sizeLimit: 0}}]
+automountServiceAccountToken: false
+hostUsers: true
+enableServiceLinks: true
+affinity: {podAffinity: {}, nodeAffinity: {}}
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]
+securityContext: {fsGroup: 1, sysctls: [{name: net.ipv4.tcp_syncookies, value: "1"}]}
+`, nil},
+		"objects": {`
+containers:
+- name: app
+  envFrom: [{configMapRef: {name: c}}]
+  env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: B, valueFrom: {configMapKeyRef: {name: c, key: k}}}, {name: C, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]
+initContainers: [{name: first, envFrom: [{secretRef: {name: s}}]}]
+ephemeralContainers: [{name: debug, targetContainerName: app, envFrom: [{secretRef: {name: s}}]}]
+imagePullSecrets: [{name: registry}]
+volumes: [{name: c, configMap: {name: c}}, {name: s, secret: {}}, {name: p, projected: {}}, {name: d, downwardAPI: {}}, {name: v, persistentVolumeClaim: {claimName: v}}, {name: g, glusterfs: {endpoints: e, path: p}}]
+`, []string{
+			"spec.volumes[0].configMap", "spec.volumes[1].secret", "spec.volumes[2].projected", "spec.volumes[3].downwardAPI", "spec.volumes[4].persistentVolumeClaim", "spec.volumes[5].glusterfs",
+			"spec.initContainers[0].envFrom",
+			"spec.containers[0].envFrom", "spec.containers[0].env[0].valueFrom.secretKeyRef", "spec.containers[0].env[1].valueFrom.configMapKeyRef", "spec.containers[0].env[2].valueFrom.fileKeyRef",
+			"spec.ephemeralContainers[0].envFrom",
+			"spec.imagePullSecrets",
+		}},
+		"the rest": {`
+containers:
+- name: app
+  volumeDevices: [{name: d, devicePath: /dev/x}]
+  volumeMounts: [{name: data, mountPath: /data, bindMountOptions: [noexec]}]
+  resources: {claims: [{name: gpu}]}
+  livenessProbe: {httpGet: {port: 80, protocol: HTTP2}}
+  readinessProbe: {grpc: {port: 81, mode: TLS}}
+  lifecycle: {postStart: {httpGet: {port: 80, protocol: HTTP2}}}
+  securityContext: {windowsOptions: {}}
+volumes: [{name: data, emptyDir: {sizeLimit: 1Gi}}]
+serviceAccountName: default
+automountServiceAccountToken: true
+hostUsers: false
+readinessGates: [{conditionType: lb}]
+runtimeClassName: gvisor
+schedulingGates: [{name: wait}]
+resourceClaims: [{name: gpu}]
+`, []string{
+			"spec.volumes[0].emptyDir.sizeLimit",
+			"spec.containers[0].resources.claims", "spec.containers[0].volumeMounts[0].bindMountOptions", "spec.containers[0].volumeDevices",
+			"spec.containers[0].livenessProbe.httpGet.protocol", "spec.containers[0].readinessProbe.grpc.mode", "spec.containers[0].lifecycle.postStart.httpGet.protocol",
+			"spec.containers[0].securityContext.windowsOptions",
+			"spec.serviceAccountName", "spec.automountServiceAccountToken", "spec.readinessGates", "spec.runtimeClassName",
+			"spec.hostUsers", "spec.schedulingGates", "spec.resourceClaims",
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := checkFields(In{Pod: spec(t, test.spec), Config: Config{Standalone: true}})
+			var refused []string
+			for part := range strings.SplitSeq(got.Message, "; spec.") {
+				if path, _, ok := strings.Cut(part, ": "); ok {
+					refused = append(refused, "spec."+strings.TrimPrefix(path, "spec."))
+				}
+			}
+			if d := cmp.Diff(test.want, refused); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+			if rejected := got.Verdict == Rejected && got.Reason == UnsupportedField; rejected != (len(test.want) > 0) {
+				t.Errorf("answer %+v", got)
+			}
+		})
+	}
+}
+
+func TestFieldsOfAJoinedNode(t *testing.T) {
+	p := spec(t, "serviceAccountName: default\nautomountServiceAccountToken: true")
+	if got := checkFields(In{Pod: p}); got != (Answer{}) {
+		t.Errorf("got %+v", got)
+	}
+	want := Answer{Verdict: Rejected, Reason: UnsupportedField, Message: "spec.serviceAccountName: service accounts belong to a control plane; " +
+		"spec.automountServiceAccountToken: service accounts belong to a control plane; false is accepted"}
+	if d := cmp.Diff(want, checkFields(In{Pod: p, Config: Config{Standalone: true}})); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// BenchmarkFields is what each admission pays for the walk.
+func BenchmarkFields(b *testing.B) {
+	p := spec(b, "containers: [{name: app, env: [{name: A, value: b}], ports: [{containerPort: 80}]}, {name: b}]\nvolumes: [{name: data, emptyDir: {}}]")
+	for b.Loop() {
+		if a := checkFields(In{Pod: p}); a.Verdict != Admitted {
+			b.Fatal(a)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/node"
+)
+
+func list(pairs ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+func facts() node.Facts {
+	return node.Facts{
+		Name: "here", Labels: map[string]string{"kubernetes.io/os": "linux", "zone": "a"},
+		Allocatable: list("cpu", "2", "memory", "1Gi", "ephemeral-storage", "10Gi", "pods", "3", "hugepages-2Mi", "4Mi", "example.com/dongle", "1"),
+		Info:        corev1.NodeSystemInfo{KernelVersion: "6.1.0-31-amd64"},
+	}
+}
+
+// other is an admitted pod of that name.
+func other(t testing.TB, name, text string) PodInfo {
+	p := spec(t, text)
+	p.Name, p.UID = name, types.UID(name)
+	return PodInfo{Pod: p}
+}
+
+func ending(o PodInfo, by time.Time) PodInfo {
+	o.Terminating, o.EndsBy = true, by
+	return o
+}
+
+// ruleTest asks one rule about one pod.
+type ruleTest struct {
+	spec     string
+	admitted []PodInfo
+	config   Config
+	want     Answer
+}
+
+func testRule(t *testing.T, name string, tests map[string]ruleTest) {
+	t.Helper()
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			in := In{Pod: spec(t, test.spec), Node: facts(), Admitted: test.admitted, Config: test.config}
+			for _, r := range Rules() {
+				if r.Name != name {
+					continue
+				}
+				if d := cmp.Diff(test.want, r.Check(in)); d != "" {
+					t.Errorf("(-want +got):\n%s", d)
+				}
+				return
+			}
+			t.Fatalf("there is no rule %q", name)
+		})
+	}
+}
+
+func TestOS(t *testing.T) {
+	testRule(t, "os", map[string]ruleTest{
+		"none asked": {spec: "{}"},
+		"linux":      {spec: "{os: {name: linux}, nodeSelector: {kubernetes.io/os: linux}}"},
+		"the selector": {spec: "nodeSelector: {kubernetes.io/os: windows}",
+			want: reject(PodOSSelectorNodeLabelDoesNotMatch, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")},
+		"the field": {spec: "os: {name: windows}",
+			want: reject(PodOSNotSupported, "Failed to admit pod as the OS field doesn't match node OS")},
+	})
+}
+
+func TestNodeName(t *testing.T) {
+	testRule(t, "nodeName", map[string]ruleTest{
+		"none":      {spec: "{}"},
+		"this":      {spec: "nodeName: here"},
+		"elsewhere": {spec: "nodeName: there", want: reject(NodeName, "Predicate NodeName failed: node(s) didn't match the requested node name (here is not there)")},
+	})
+}
+
+func TestNodeAffinity(t *testing.T) {
+	no := reject(NodeAffinity, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
+	required := func(expression string) string {
+		return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [" + expression + "]}}}"
+	}
+	testRule(t, "nodeAffinity", map[string]ruleTest{
+		"none":                    {spec: "{}"},
+		"selector":                {spec: "nodeSelector: {zone: a}"},
+		"another selector":        {spec: "nodeSelector: {zone: b}", want: no},
+		"a label that is not":     {spec: "nodeSelector: {rack: '1'}", want: no},
+		"required":                {spec: required("{matchExpressions: [{key: zone, operator: In, values: [a, b]}]}")},
+		"required, one of two":    {spec: required("{matchExpressions: [{key: zone, operator: In, values: [c]}]}, {matchFields: [{key: metadata.name, operator: In, values: [here]}]}")},
+		"required, not met":       {spec: required("{matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}"), want: no},
+		"required, nonsense":      {spec: required("{matchExpressions: [{key: zone, operator: Near, values: [a]}]}"), want: reject(NodeAffinity, "Predicate NodeAffinity failed: the pod's node affinity cannot be read: nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: \"Near\": supported values: \"In\", \"NotIn\", \"Exists\", \"DoesNotExist\", \"Gt\", \"Lt\"")},
+		"preferred does not bind": {spec: "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: zone, operator: In, values: [b]}]}}]}}"},
+	})
+}
+
+func TestName(t *testing.T) {
+	at := time.Unix(1000, 0)
+	same := func() PodInfo {
+		o := other(t, "app", "{}")
+		o.Pod.UID = "older"
+		return o
+	}
+	elsewhere := same()
+	elsewhere.Pod.Namespace = "prod"
+	testRule(t, "name", map[string]ruleTest{
+		"alone":                     {spec: "{}"},
+		"itself":                    {spec: "{}", admitted: []PodInfo{other(t, "app", "{}")}},
+		"in another namespace":      {spec: "{}", admitted: []PodInfo{elsewhere}},
+		"the one before, ending":    {spec: "{}", admitted: []PodInfo{ending(same(), at)}, want: Answer{Verdict: NotYet, Reason: SameName, Until: at, Message: "waiting for pod default/app to end: older has the same name"}},
+		"the one before, not ended": {spec: "{}", admitted: []PodInfo{same()}, want: Answer{Verdict: NotYet, Reason: SameName, Message: "waiting for pod default/app to end: older has the same name"}},
+	})
+}
+
+func port(text string) string {
+	return "containers: [{name: c, ports: [{containerPort: 1, " + text + "}]}]"
+}
+
+func TestHostPorts(t *testing.T) {
+	const taken = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports "
+	web := []PodInfo{other(t, "web", port("hostPort: 80, protocol: TCP"))}
+	local := []PodInfo{other(t, "web", port("hostPort: 80, hostIP: 127.0.0.1"))}
+	testRule(t, "hostPorts", map[string]ruleTest{
+		"no host port":          {spec: port("protocol: TCP"), admitted: web},
+		"another port":          {spec: port("hostPort: 81"), admitted: web},
+		"another protocol":      {spec: port("hostPort: 80, protocol: UDP"), admitted: web},
+		"the same":              {spec: port("hostPort: 80"), admitted: web, want: reject(NodePorts, taken+"(80/TCP is used by pod default/web)")},
+		"one address of all":    {spec: port("hostPort: 80, hostIP: 127.0.0.1"), admitted: web, want: reject(NodePorts, taken+"(127.0.0.1:80/TCP is used by pod default/web)")},
+		"all addresses and one": {spec: port("hostPort: 80, hostIP: 0.0.0.0"), admitted: local, want: reject(NodePorts, taken+"(80/TCP is used by pod default/web)")},
+		"all addresses of IPv6": {spec: port("hostPort: 80, hostIP: '::'"), admitted: local, want: reject(NodePorts, taken+"(80/TCP is used by pod default/web)")},
+		"the same address":      {spec: port("hostPort: 80, hostIP: '::ffff:127.0.0.1'"), admitted: local, want: reject(NodePorts, taken+"(127.0.0.1:80/TCP is used by pod default/web)")},
+		"another address":       {spec: port("hostPort: 80, hostIP: 192.0.2.1"), admitted: local},
+		"its own":               {spec: port("hostPort: 80"), admitted: []PodInfo{other(t, "app", port("hostPort: 80"))}},
+		"an init container's":   {spec: "initContainers: [{name: c, ports: [{containerPort: 1, hostPort: 80}]}]", admitted: web, want: reject(NodePorts, taken+"(80/TCP is used by pod default/web)")},
+		"of a pod that ends":    {spec: port("hostPort: 80"), admitted: []PodInfo{ending(web[0], time.Unix(7, 0))}, want: Answer{Verdict: NotYet, Reason: NodePorts, Until: time.Unix(7, 0), Message: "waiting for pod default/web to end: host port 80/TCP"}},
+		"of one that ends and of one that does not": {spec: port("hostPort: 80"), admitted: []PodInfo{ending(local[0], time.Time{}), other(t, "db", port("hostPort: 80, hostIP: 192.0.2.1"))}, want: reject(NodePorts, taken+"(80/TCP is used by pod default/db)")},
+	})
+}
+
+func requests(text string) string {
+	return "containers: [{name: c, resources: {requests: {" + text + "}}}]"
+}
+
+func TestResources(t *testing.T) {
+	at := time.Unix(60, 0)
+	one := other(t, "one", requests("cpu: 1500m, memory: 512Mi"))
+	out := func(name, requested, used, capacity string) Answer {
+		return reject("OutOf"+name, "Node didn't have enough resource: %s, requested: %s, used: %s, capacity: %s", name, requested, used, capacity)
+	}
+	testRule(t, "resources", map[string]ruleTest{
+		"nothing asked":      {spec: "{}", admitted: []PodInfo{one}},
+		"all that is left":   {spec: requests("cpu: 500m, memory: 512Mi"), admitted: []PodInfo{one}},
+		"CPU":                {spec: requests("cpu: 501m"), admitted: []PodInfo{one}, want: out("cpu", "501", "1500", "2000")},
+		"memory":             {spec: requests("memory: 513Mi"), admitted: []PodInfo{one}, want: out("memory", "537919488", "536870912", "1073741824")},
+		"both: the first":    {spec: requests("memory: 2Gi, cpu: 3"), want: out("cpu", "3000", "0", "2000")},
+		"storage":            {spec: requests("ephemeral-storage: 11Gi"), want: out("ephemeral-storage", "11811160064", "0", "10737418240")},
+		"huge pages":         {spec: requests("hugepages-2Mi: 6Mi"), want: out("hugepages-2Mi", "6291456", "0", "4194304")},
+		"huge pages of none": {spec: requests("hugepages-1Gi: 1Gi"), want: out("hugepages-1Gi", "1073741824", "0", "0")},
+		"a device":           {spec: requests("example.com/dongle: 1")},
+		"two devices":        {spec: requests("example.com/dongle: 2"), want: out("example.com/dongle", "2", "0", "1")},
+		"an unknown device":  {spec: requests("nvidia.com/gpu: 1"), want: out("nvidia.com/gpu", "1", "0", "0")},
+		"the fourth pod": {spec: "{}", admitted: []PodInfo{other(t, "one", "{}"), other(t, "two", "{}"), other(t, "three", "{}")},
+			want: out("pods", "1", "3", "3")},
+		"itself is not counted":               {spec: requests("cpu: 2"), admitted: []PodInfo{other(t, "app", requests("cpu: 2"))}},
+		"an init container beside the others": {spec: "initContainers: [{name: i, resources: {requests: {cpu: 3}}}]\n" + requests("cpu: 1"), want: out("cpu", "3000", "0", "2000")},
+		"a sidecar adds":                      {spec: "initContainers: [{name: i, restartPolicy: Always, resources: {requests: {cpu: 1500m}}}]\n" + requests("cpu: 1"), want: out("cpu", "2500", "0", "2000")},
+		"overhead adds":                       {spec: "overhead: {cpu: 1500m}\n" + requests("cpu: 1"), want: out("cpu", "2500", "0", "2000")},
+		"pod-level":                           {spec: "resources: {requests: {cpu: 3}}\n" + requests("cpu: 1"), want: out("cpu", "3000", "0", "2000")},
+		"held by a pod that ends": {spec: requests("cpu: 1"), admitted: []PodInfo{ending(one, at)},
+			want: Answer{Verdict: NotYet, Reason: "OutOfcpu", Until: at, Message: "waiting for pod default/one to end: Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000"}},
+		"held by two, one of which holds something else": {spec: requests("cpu: 1"), admitted: []PodInfo{ending(one, at), ending(other(t, "two", requests("memory: 1Mi")), at)},
+			want: Answer{Verdict: NotYet, Reason: "OutOfcpu", Until: at, Message: "waiting for pod default/one to end: Node didn't have enough resource: cpu, requested: 1000, used: 1500, capacity: 2000"}},
+		"two missing, until the last ends": {spec: requests("cpu: 2, memory: 1Gi"), admitted: []PodInfo{ending(one, at), ending(other(t, "two", requests("cpu: 100m")), at.Add(time.Second))},
+			want: Answer{Verdict: NotYet, Reason: "OutOfcpu", Until: at.Add(time.Second), Message: "waiting for pods default/one, default/two to end: " +
+				"Node didn't have enough resource: cpu, requested: 2000, used: 1600, capacity: 2000; Node didn't have enough resource: memory, requested: 1073741824, used: 536870912, capacity: 1073741824"}},
+		"more than what will be free": {spec: requests("cpu: 1"), admitted: []PodInfo{ending(other(t, "two", requests("cpu: 200m")), at), one}, want: out("cpu", "1000", "1700", "2000")},
+		"a place that will be free": {spec: "{}", admitted: []PodInfo{other(t, "one", "{}"), other(t, "two", "{}"), ending(other(t, "three", "{}"), time.Time{})},
+			want: Answer{Verdict: NotYet, Reason: "OutOfpods", Message: "waiting for pod default/three to end: Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"}},
+	})
+}
+
+func sysctl(name string) string {
+	return "securityContext: {sysctls: [{name: " + name + ", value: '1'}]}"
+}
+
+func TestSysctls(t *testing.T) {
+	no := func(why string) Answer { return reject(SysctlForbidden, "forbidden sysctl: %s", why) }
+	unsafe := Config{UnsafeSysctls: []string{"kernel.msg*", "net.core.somaxconn", "vm.swappiness", "net/ipv4/conf/eth0.1/forwarding"}}
+	testRule(t, "sysctls", map[string]ruleTest{
+		"none":                        {spec: "{}"},
+		"safe":                        {spec: sysctl("net.ipv4.ip_local_port_range")},
+		"safe, with slashes":          {spec: sysctl("net/ipv4/tcp_rmem")},
+		"safe, on the host's network": {spec: "hostNetwork: true\n" + sysctl("net.ipv4.tcp_syncookies"), want: no(`"net.ipv4.tcp_syncookies" not allowed with host net enabled`)},
+		"safe, with the host's IPC":   {spec: "hostIPC: true\n" + sysctl("kernel.shm_rmid_forced"), want: no(`"kernel.shm_rmid_forced" not allowed with host ipc enabled`)},
+		"unsafe":                      {spec: sysctl("kernel.msgmax"), want: no(`"kernel.msgmax" not allowlisted`)},
+		"unsafe, allowed":             {spec: sysctl("kernel.msgmax"), config: unsafe},
+		"unsafe, allowed by name":     {spec: sysctl("net.core.somaxconn"), config: unsafe},
+		"unsafe, a longer name":       {spec: sysctl("net.core.somaxconn2"), config: unsafe, want: no(`"net.core.somaxconn2" not allowlisted`)},
+		"of a VLAN":                   {spec: sysctl("net/ipv4/conf/eth0.1/forwarding"), config: unsafe},
+		"allowed, but the host's":     {spec: sysctl("vm.swappiness"), config: unsafe, want: no(`"vm.swappiness" is not known to be namespaced`)},
+	})
+	old := In{Pod: spec(t, sysctl("net.ipv4.tcp_rmem")), Node: facts()}
+	old.Node.Info.KernelVersion = "4.9.337"
+	if d := cmp.Diff(no(`"net.ipv4.tcp_rmem" not allowlisted: it needs Linux 4.15`), checkSysctls(old)); d != "" {
+		t.Errorf("an old kernel (-want +got):\n%s", d)
+	}
+}
+
+func TestAppArmor(t *testing.T) {
+	const profile = "securityContext: {appArmorProfile: {type: RuntimeDefault}}"
+	no := reject(AppArmor, `Cannot enforce AppArmor: AppArmor is not enabled on the host (container "c" asks for a profile)`)
+	testRule(t, "apparmor", map[string]ruleTest{
+		"none":                  {spec: "containers: [{name: c}]"},
+		"the pod's":             {spec: profile + "\ncontainers: [{name: c}]", want: no},
+		"a container's":         {spec: "containers: [{name: c, " + profile + "}]", want: no},
+		"unconfined":            {spec: profile + "\ncontainers: [{name: c, securityContext: {appArmorProfile: {type: Unconfined}}}]"},
+		"on a host that has it": {spec: profile + "\ncontainers: [{name: c}]", config: Config{AppArmor: true}},
+	})
+	p := spec(t, "containers: [{name: c}]")
+	p.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/c": "localhost/mine"}
+	if d := cmp.Diff(no, checkAppArmor(In{Pod: p})); d != "" {
+		t.Errorf("by annotation (-want +got):\n%s", d)
+	}
+}
+
+func TestGroupsPolicy(t *testing.T) {
+	testRule(t, "supplementalGroups", map[string]ruleTest{
+		"none":      {spec: "{}"},
+		"merge":     {spec: "securityContext: {supplementalGroupsPolicy: Merge}"},
+		"strict":    {spec: "securityContext: {supplementalGroupsPolicy: Strict}", want: reject(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=Strict is not supported in this node")},
+		"supported": {spec: "securityContext: {supplementalGroupsPolicy: Strict}", config: Config{SupplementalGroupsPolicy: true}},
+	})
+}
