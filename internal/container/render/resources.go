@@ -190,12 +190,14 @@ func pageSize(name corev1.ResourceName) (string, bool) {
 		return "", false
 	}
 	q, err := resource.ParseQuantity(text)
-	if err != nil {
-		return "", false
+	return PageSize(q.Value()), err == nil
+}
+
+// PageSize spells a size in bytes as the hugetlb controller does.
+func PageSize(bytes int64) string {
+	units := []string{"B", "KB", "MB", "GB", "TB", "PB"}
+	for len(units) > 1 && bytes != 0 && bytes%1024 == 0 {
+		bytes, units = bytes/1024, units[1:]
 	}
-	size, units := q.Value(), []string{"B", "KB", "MB", "GB", "TB", "PB"}
-	for len(units) > 1 && size != 0 && size%1024 == 0 {
-		size, units = size/1024, units[1:]
-	}
-	return fmt.Sprintf("%d%s", size, units[0]), true
+	return fmt.Sprintf("%d%s", bytes, units[0])
 }
