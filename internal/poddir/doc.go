@@ -7,6 +7,6 @@
 //	<root>/pods/<uid>/etc-hosts          shared by the pod's containers
 //	<logs>/<namespace>_<name>_<uid>      logs; the runtime writes, podlog reads
 //
-// The layout is the kubelet's. The directory goes with the pod's teardown, the
-// logs stay until RemoveLogs: a pod that ended can still be asked for them.
+// The layout is the kubelet's. The directory goes with the pod's teardown; the
+// logs go when the pod itself does: one that ended can still be asked for them.
 package poddir

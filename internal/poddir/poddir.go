@@ -59,7 +59,7 @@ func New(c Config) *Dirs {
 func (d *Dirs) Step() worker.Step {
 	return worker.Step{
 		Name: "poddir", Phase: worker.Prepare,
-		Setup:    func(_ context.Context, r *worker.Run) error { return d.setup(r.Pod.Pod) },
+		Setup: func(_ context.Context, r *worker.Run) error { return d.setup(r.Pod.Pod) },
 		Teardown: func(ctx context.Context, r *worker.Run) error {
 			if err := d.Remove(ctx, r.Pod.UID); err != nil || !r.Stop.Remove {
 				return err // the logs of a pod that ended by itself stay as long as it is shown

@@ -32,7 +32,9 @@ func node(t *testing.T) (*Dirs, string) {
 	return New(Config{Root: root, Logs: filepath.Join(root, "logs"), HostsFile: filepath.Join(root, "host-hosts")}), root
 }
 
-func run(p *corev1.Pod) *worker.Run { return &worker.Run{Pod: &pod.Pod{Pod: p}} }
+func run(p *corev1.Pod) *worker.Run {
+	return &worker.Run{Pod: &pod.Pod{Pod: p}, Stop: &pod.Stop{Reason: "Completed"}}
+}
 
 // modes are the files and directories below a directory.
 func modes(t *testing.T, root string) map[string]os.FileMode {
@@ -81,7 +83,9 @@ func TestLife(t *testing.T) {
 	if d := cmp.Diff(map[string]os.FileMode{"pods": dir(0o750), "logs": dir(0o755), "logs/ns_web_u1": dir(0o755)}, modes(t, root)); d != "" {
 		t.Errorf("after teardown (-want +got):\n%s", d)
 	}
-	if err := d.RemoveLogs(t.Context(), "u1"); err != nil {
+	gone := run(p)
+	gone.Stop.Remove = true
+	if err := d.Step().Teardown(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
 	if entries, _ := os.ReadDir(filepath.Join(root, "logs")); len(entries) > 0 {
