@@ -3,11 +3,20 @@ package cli
 import (
 	"errors"
 	"io"
+	"log/slog"
+
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/runtime"
 )
 
-// newAgent is the one place where the commands make an agent.
-func newAgent(agentOptions) (agentProcess, error) {
+// newAgent makes the agent of this process.
+func newAgent(config.Flags, *slog.Logger) (agentProcess, error) {
 	return nil, errors.New("this build has no agent")
+}
+
+// runtimeConfig is the embedded runtime of an agent with these flags.
+func runtimeConfig(config.Flags, *slog.Logger) (runtime.Config, error) {
+	return runtime.Config{}, errors.New("this build has no agent")
 }
 
 // printSteps lists the steps of a pod's life.

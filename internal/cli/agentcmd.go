@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/config"
 )
 
 // agentProcess is an agent that can run in this process.
@@ -24,16 +27,6 @@ type agentProcess interface {
 	Run(ctx context.Context) error
 	// Ready is closed when the agent's socket is open.
 	Ready() <-chan struct{}
-}
-
-// agentOptions are what the command line says of an agent.
-type agentOptions struct {
-	configFile string
-	configDir  string
-	root       string
-	socket     string
-	criListen  string
-	log        *slog.Logger
 }
 
 // logFlagSet chooses how the process logs.
@@ -61,17 +54,59 @@ func (l *logFlagSet) logger(w io.Writer) (*slog.Logger, error) {
 	return nil, client.Next(fmt.Errorf("--log-format %q is unknown", l.format), "want text or json")
 }
 
-// configFlags are the flags of a command that makes an agent.
-func (o *agentOptions) addConfig(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.configFile, "config", "", "KubeletConfiguration file")
-	cmd.Flags().StringVar(&o.configDir, "config-dir", "", "directory of .conf files that are merged over --config, in order of their names")
+// addConfig adds the flags of a command that makes an agent to set f.
+func addConfig(cmd *cobra.Command, f *config.Flags) {
+	cmd.Flags().StringVar(&f.ConfigFile, "config", "", "KubeletConfiguration file")
+	cmd.Flags().StringVar(&f.ConfigDir, "config-dir", "", "directory of .conf files that are merged over --config, in order of their names")
 	mark(cmd.MarkFlagFilename("config", "yaml", "yml", "json"))
 	mark(cmd.MarkFlagDirname("config-dir"))
 }
 
+// addNode adds the flags of the daemon alone.
+func addNode(cmd *cobra.Command, f *config.Flags) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.RunDir, "run-dir", "", "directory of sockets and mounts (default /run/berth, or run in another --root-dir)")
+	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's name; default: the host's")
+	flags.TextVar((*addresses)(&f.NodeIPs), "node-ip", addresses(nil), "the node's address, or two of different families, with a comma between")
+	flags.StringToStringVar(&f.NodeLabels, "node-labels", nil, "labels of the node: key=value, with commas between")
+	flags.StringVar(&f.CRIListen, "cri-listen", "", "serve the embedded runtime's CRI here too, for crictl: unix://PATH")
+	mark(cmd.MarkFlagDirname("run-dir"))
+}
+
+// addresses is a flag of IP addresses.
+type addresses []netip.Addr
+
+// MarshalText is what the flag is set to.
+func (a addresses) MarshalText() ([]byte, error) {
+	var all []string
+	for _, ip := range a {
+		all = append(all, ip.String())
+	}
+	return []byte(strings.Join(all, ",")), nil
+}
+
+// UnmarshalText sets the flag.
+func (a *addresses) UnmarshalText(text []byte) error {
+	*a = nil
+	for one := range strings.SplitSeq(string(text), ",") {
+		ip, err := netip.ParseAddr(strings.TrimSpace(one))
+		if err != nil {
+			return err
+		}
+		*a = append(*a, ip)
+	}
+	return nil
+}
+
+// flags are the settings of an agent on the root of the command line.
+func (a *app) flags(f config.Flags) config.Flags {
+	f.RootDir, f.Socket = a.root, a.socketPath()
+	return f
+}
+
 func (a *app) agentCommand() *cobra.Command {
 	var (
-		o     agentOptions
+		f     config.Flags
 		l     logFlagSet
 		steps bool
 	)
@@ -86,17 +121,16 @@ func (a *app) agentCommand() *cobra.Command {
 			if steps {
 				return printSteps(cmd.OutOrStdout())
 			}
-			var err error
-			if o.log, err = l.logger(cmd.ErrOrStderr()); err != nil {
+			log, err := l.logger(cmd.ErrOrStderr())
+			if err != nil {
 				return err
 			}
-			o.root, o.socket = a.root, a.socketPath()
-			return runAgent(cmd.Context(), o)
+			return runAgent(cmd.Context(), a.flags(f), log)
 		},
 	}
-	o.addConfig(cmd)
+	addConfig(cmd, &f)
+	addNode(cmd, &f)
 	l.add(cmd, slog.LevelInfo)
-	cmd.Flags().StringVar(&o.criListen, "cri-listen", "", "serve the embedded runtime's CRI here too, for crictl: unix://PATH")
 	cmd.Flags().BoolVar(&steps, "print-steps", false, "print the steps of a pod's life and exit")
 	return cmd
 }
@@ -105,12 +139,12 @@ func (a *app) agentCommand() *cobra.Command {
 var errForced = errors.New("ended at once by a second signal")
 
 // runAgent is the daemon's life.
-func runAgent(ctx context.Context, o agentOptions) error {
-	agent, err := newAgent(o)
+func runAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
+	agent, err := newAgent(f, log)
 	if err != nil {
 		return err
 	}
-	ctx, forced, stop := onSignals(ctx, o.log)
+	ctx, forced, stop := onSignals(ctx, log)
 	defer stop()
 	return until(forced, func() error {
 		group, ctx := errgroup.WithContext(ctx)
@@ -118,7 +152,7 @@ func runAgent(ctx context.Context, o agentOptions) error {
 		group.Go(func() error {
 			select {
 			case <-agent.Ready():
-				return notify(ctx, client.New(o.socket), o.log)
+				return notify(ctx, client.New(f.Socket), log)
 			case <-ctx.Done():
 				return nil
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/server/api"
 	"github.com/berth-run/berth/internal/timeline"
 )
@@ -24,7 +25,7 @@ const exitAbandoned = 130
 
 type runFlags struct {
 	scope
-	agent   agentOptions
+	agent   config.Flags
 	log     logFlagSet
 	detach  bool
 	noLogs  bool
@@ -51,7 +52,7 @@ The exit status is 0 when every container ended with 0, the exit code of the one
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
 	}
 	f.add(cmd)
-	f.agent.addConfig(cmd)
+	addConfig(cmd, &f.agent)
 	f.log.add(cmd, slog.LevelWarn)
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the pods with the running agent")
@@ -95,7 +96,7 @@ func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, std
 	_, err = c.Status(ctx)
 	switch {
 	case err == nil:
-		if flag := f.agent.configFlag(); flag != "" {
+		if flag := configFlag(&f.agent); flag != "" {
 			return nil, client.Next(fmt.Errorf("%s is for an agent of its own, but one runs at %s", flag, c.Socket()),
 				"leave it out, or choose another --root-dir")
 		}
@@ -108,32 +109,31 @@ func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, std
 	if os.Geteuid() != 0 {
 		return nil, client.Next(errors.New("running pods needs root"), "run this command as root")
 	}
-	o := f.agent
-	o.root, o.socket = a.root, a.socketPath()
-	if o.log, err = f.log.logger(stderr); err != nil {
+	log, err := f.log.logger(stderr)
+	if err != nil {
 		return nil, err
 	}
-	return embed(ctx, cancel, o, interrupts)
+	agent, err := newAgent(a.flags(f.agent), log)
+	if err != nil {
+		return nil, err
+	}
+	return embed(ctx, cancel, agent, interrupts)
 }
 
 // configFlag is the flag that an agent of its own would need; "" without any.
-func (o *agentOptions) configFlag() string {
+func configFlag(f *config.Flags) string {
 	switch {
-	case o.configFile != "":
+	case f.ConfigFile != "":
 		return "--config"
-	case o.configDir != "":
+	case f.ConfigDir != "":
 		return "--config-dir"
 	}
 	return ""
 }
 
-// embed runs an agent in this process and returns when its socket is open. If
+// embed runs the agent in this process and returns when its socket is open. If
 // it fails later, cancel gets the cause.
-func embed(ctx context.Context, cancel context.CancelCauseFunc, o agentOptions, interrupts <-chan os.Signal) (leave func() error, err error) {
-	agent, err := newAgent(o)
-	if err != nil {
-		return nil, err
-	}
+func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProcess, interrupts <-chan os.Signal) (leave func() error, err error) {
 	agentCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {

@@ -2,17 +2,17 @@ package cli
 
 import (
 	"log/slog"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/runtime"
-	"github.com/berth-run/berth/internal/server/api"
 )
 
 func (a *app) runtimeCommand() *cobra.Command {
 	var (
+		f      config.Flags
 		listen string
 		l      logFlagSet
 	)
@@ -28,17 +28,18 @@ func (a *app) runtimeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.serveRuntime(cmd, listen, log)
+			return serveRuntime(cmd, a.flags(f), listen, log)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "where to serve the CRI: unix://PATH")
 	mark(cmd.MarkFlagRequired("listen"))
+	addConfig(cmd, &f)
 	l.add(cmd, slog.LevelInfo)
 	return cmd
 }
 
-func (a *app) serveRuntime(cmd *cobra.Command, listen string, log *slog.Logger) error {
-	root, err := filepath.Abs(a.root)
+func serveRuntime(cmd *cobra.Command, f config.Flags, listen string, log *slog.Logger) error {
+	rc, err := runtimeConfig(f, log)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (a *app) serveRuntime(cmd *cobra.Command, listen string, log *slog.Logger) 
 	}
 	ctx, forced, stop := onSignals(cmd.Context(), log)
 	defer stop()
-	r := runtime.New(runtime.Config{Root: api.RuntimeRoot(root), State: api.RuntimeState(root), Log: log})
+	r := runtime.New(rc)
 	return until(forced, func() error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return r.Run(ctx) })

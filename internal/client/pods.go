@@ -97,7 +97,9 @@ func watchPath[T any](ctx context.Context, c *Client, path string, sel Select) i
 		q.Set("allowWatchBookmarks", "true")
 		resp, err := c.send(ctx, http.MethodGet, path, q, nil)
 		if err != nil {
-			yield(Change[T]{}, err)
+			if ctx.Err() == nil {
+				yield(Change[T]{}, err)
+			}
 			return
 		}
 		defer resp.Body.Close()

@@ -105,7 +105,9 @@ func Run(ctx context.Context, o Options) ([]*corev1.Pod, error) {
 		}
 	}
 	cancel()
-	err = errors.Join(err, group.Wait())
+	if other := group.Wait(); err == nil {
+		err = other
+	}
 	var last []*corev1.Pod
 	for _, t := range s.pods {
 		if t.pod != nil {

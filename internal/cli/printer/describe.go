@@ -24,7 +24,7 @@ const width = 18
 
 func (d *describer) line(depth int, label, format string, args ...any) {
 	value := fmt.Sprintf(format, args...)
-	d.out.WriteString(strings.TrimRight(fmt.Sprintf("%*s%-*s%s", 2*depth, "", width, label+":", value), " ") + "\n")
+	d.out.WriteString(strings.TrimRight(fmt.Sprintf("%*s%-*s %s", 2*depth, "", width-1, label+":", value), " ") + "\n")
 }
 
 func (d *describer) head(depth int, label string) {

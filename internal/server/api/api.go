@@ -42,9 +42,12 @@ const MaxManifest = 10 << 20
 type Action string
 
 const (
-	Created    Action = "created"
+	Created   Action = "created"
+	Unchanged Action = "unchanged"
+	// Configured: the pod goes on under its UID with another spec.
 	Configured Action = "configured"
-	Unchanged  Action = "unchanged"
+	// Replaced: a pod with another UID takes its place.
+	Replaced Action = "replaced"
 )
 
 // ApplyResult is the outcome for one pod of an apply.

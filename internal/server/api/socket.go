@@ -17,16 +17,3 @@ func Socket(root string) string {
 	}
 	return filepath.Join(root, "berth.sock")
 }
-
-// RuntimeRoot is where the embedded runtime of an agent on root keeps images,
-// snapshots and containers.
-func RuntimeRoot(root string) string { return filepath.Join(root, "runtime") }
-
-// RuntimeState is where it keeps its sockets and mounts: on a tmpfs for
-// DefaultRoot, within any other root.
-func RuntimeState(root string) string {
-	if filepath.Clean(root) == DefaultRoot {
-		return "/run/berth/runtime"
-	}
-	return filepath.Join(root, "run")
-}

@@ -114,7 +114,6 @@ func (a *Agent) Stop() error {
 	a.stop()
 	err := <-a.done
 	a.done <- nil
-	a.Client.Close()
 	return err
 }
 
