@@ -50,7 +50,7 @@ type handler struct {
 func (h handler) run(ctx context.Context, name string, l *corev1.LifecycleHandler) (err error) {
 	ctx, span := timeline.Start(ctx, name, timeline.KindHook.Attr())
 	defer func() { timeline.End(span, err) }()
-	kind := ""
+	var kind string
 	switch {
 	case l.Exec != nil:
 		kind, err = fmt.Sprintf("Exec lifecycle hook (%v)", l.Exec.Command), h.exec(ctx, l.Exec.Command)

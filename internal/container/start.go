@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -306,12 +307,17 @@ func (l *launch) start(ctx context.Context) error {
 // container runs with or without it.
 func (l *launch) linkLog(context.Context) error {
 	dir := l.s.opts.LegacyLogDir
-	log := filepath.Join(l.sandbox.GetLogDirectory(), l.config.LogPath)
-	if _, err := os.Lstat(log); dir == "" || err != nil {
-		return nil // the runtime logs elsewhere
+	if dir == "" {
+		return nil
 	}
-	link := podlog.LegacyLink(dir, l.pod.Namespace, l.pod.Name, l.want.Name, l.id)
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Symlink(log, link)); err != nil {
+	log := filepath.Join(l.sandbox.GetLogDirectory(), l.config.LogPath)
+	_, err := os.Lstat(log)
+	if err == nil {
+		link := podlog.LegacyLink(dir, l.pod.Namespace, l.pod.Name, l.want.Name, l.id)
+		err = errors.Join(os.MkdirAll(dir, 0o755), os.Symlink(log, link))
+	}
+	// A runtime that logs elsewhere has no file to link to.
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.s.opts.Log.Warn("link container log", "pod", pod.FullName(l.pod), "container", l.want.Name, "err", err)
 	}
 	return nil

@@ -109,6 +109,8 @@ func (s *Images) Ensure(ctx context.Context, p *corev1.Pod, c pod.Container) (*r
 	}
 	ref := event.ContainerRef(p, c)
 	switch todo {
+	case fetch:
+		return s.pullFor(ctx, p, c, n)
 	case use:
 		s.events.Event(ref, corev1.EventTypeNormal, reason.Pulled, "Container image %q already present on machine", c.Image)
 		return image, nil
@@ -116,12 +118,11 @@ func (s *Images) Ensure(ctx context.Context, p *corev1.Pod, c pod.Container) (*r
 		err := reason.New(reason.ErrImageNeverPull, "Container image %q is not present with pull policy of Never", c.Image)
 		s.events.Event(ref, corev1.EventTypeWarning, reason.ErrImageNeverPull, "%s", err.Message())
 		return nil, err
-	case wait:
+	default: // wait
 		b := s.backoff(p.UID, c.Image)
 		s.events.Event(ref, corev1.EventTypeNormal, reason.BackOff, "Back-off pulling image %q", c.Image)
 		return nil, worker.RetryAt(b.until(), reason.New(reason.ImagePullBackOff, "Back-off pulling image %q: %s", c.Image, b.message))
 	}
-	return s.pullFor(ctx, p, c, n)
 }
 
 // look finds out what the image of a container needs.

@@ -213,8 +213,11 @@ func TestFailureOfASharedPullCountsOnce(t *testing.T) {
 		n.fake.Inject(critest.Fault{Method: "PullImage", Delay: time.Second, Err: errors.New("no")})
 		p := podOf("p", remote, corev1.PullIfNotPresent)
 		ended := waiting(t.Context(), n, p, p)
-		<-ended
-		<-ended
+		for range 2 {
+			if err := <-ended; reason.Of(err) != reason.ErrImagePull {
+				t.Error(err)
+			}
+		}
 		if got := n.backoff(p.UID, remote).delay; got != backoffFirst {
 			t.Errorf("delay %v after one failure", got)
 		}
@@ -280,7 +283,9 @@ func TestPullEndsWithItsLastPod(t *testing.T) {
 
 		begin := time.Now()
 		leaveSecond()
-		<-two
+		if err := <-two; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 		<-ended
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("it took %v to end", took)

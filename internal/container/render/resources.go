@@ -104,11 +104,8 @@ const (
 
 // critical pods are static ones and those of the system's priority classes.
 func critical(p *corev1.Pod) bool {
-	switch pod.Source(p.Annotations[pod.AnnotationConfigSource]) {
-	case pod.SourceFile, pod.SourceURL:
-		return true
-	}
-	return p.Spec.PriorityClassName == nodeCritical || p.Spec.PriorityClassName == clusterCritical ||
+	source := pod.Source(p.Annotations[pod.AnnotationConfigSource])
+	return source == pod.SourceFile || source == pod.SourceURL || p.Spec.PriorityClassName == nodeCritical || p.Spec.PriorityClassName == clusterCritical ||
 		p.Spec.Priority != nil && *p.Spec.Priority >= criticalFrom
 }
 

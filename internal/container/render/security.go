@@ -168,23 +168,25 @@ func appArmor(in Input, podSC *corev1.PodSecurityContext, sc *corev1.SecurityCon
 		return nil
 	}
 	out.Apparmor = &runtimeapi.SecurityProfile{}
+	var older string
 	switch p.Type {
 	case corev1.AppArmorProfileTypeRuntimeDefault:
 		out.Apparmor.ProfileType = runtimeapi.SecurityProfile_RuntimeDefault
-		out.ApparmorProfile = corev1.DeprecatedAppArmorBetaProfileRuntimeDefault
+		older = corev1.DeprecatedAppArmorBetaProfileRuntimeDefault
 	case corev1.AppArmorProfileTypeUnconfined:
 		out.Apparmor.ProfileType = runtimeapi.SecurityProfile_Unconfined
-		out.ApparmorProfile = corev1.DeprecatedAppArmorBetaProfileNameUnconfined
+		older = corev1.DeprecatedAppArmorBetaProfileNameUnconfined
 	case corev1.AppArmorProfileTypeLocalhost:
 		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
 			return fmt.Errorf("missing localhost apparmor profile name")
 		}
 		out.Apparmor.ProfileType = runtimeapi.SecurityProfile_Localhost
 		out.Apparmor.LocalhostRef = *p.LocalhostProfile
-		out.ApparmorProfile = corev1.DeprecatedAppArmorBetaProfileNamePrefix + *p.LocalhostProfile
+		older = corev1.DeprecatedAppArmorBetaProfileNamePrefix + *p.LocalhostProfile
 	default:
 		return fmt.Errorf("unknown apparmor profile type: %q", p.Type)
 	}
+	out.ApparmorProfile = older //nolint:staticcheck // the only one that runtimes before CRI 0.20 read
 	return nil
 }
 
