@@ -47,7 +47,7 @@ func (t *tree) killOnce(n Name, pids []int) error {
 	var held []unix.PollFd
 	defer func() {
 		for _, h := range held {
-			unix.Close(int(h.Fd))
+			_ = unix.Close(int(h.Fd))
 		}
 	}()
 	number := map[int32]int{}

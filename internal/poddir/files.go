@@ -49,7 +49,7 @@ func replaceFile(path, content string, mode os.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // in vain once it is renamed
+	defer func() { _ = os.Remove(f.Name()) }() // in vain once it is renamed
 	_, err = f.WriteString(content)
 	if err == nil {
 		err = f.Chmod(mode)

@@ -106,7 +106,7 @@ func TestRefusesToRemoveWhatIsMounted(t *testing.T) {
 	if err := errors.Join(os.Mkdir(at, 0o755), unix.Mount("tmpfs", at, "tmpfs", 0, "size=4k")); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Unmount(at, unix.MNT_DETACH)
+	defer func() { _ = unix.Unmount(at, unix.MNT_DETACH) }()
 	err := d.Step().Teardown(t.Context(), run(p))
 	if want := "remove the pod's directory: still mounted in it: " + at + " (tmpfs)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -61,11 +61,11 @@ func TestRemoveAllDeep(t *testing.T) {
 			t.Fatal(err)
 		}
 		if at != int(dir.Fd()) {
-			unix.Close(at)
+			_ = unix.Close(at)
 		}
 		at = next
 	}
-	unix.Close(at)
+	_ = unix.Close(at)
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestRemoveAllDeep(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &was) }()
 	if err := RemoveAll(t.Context(), inside); err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func bind(source *os.File, target string, readOnly bool) error {
 	if err != nil {
 		return &os.PathError{Op: "open_tree", Path: source.Name(), Err: err}
 	}
-	defer unix.Close(tree)
+	defer func() { _ = unix.Close(tree) }()
 	if readOnly {
 		// The runtime mounts read-only too: a kernel before 5.12 loses nothing.
 		err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})

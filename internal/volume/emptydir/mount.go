@@ -32,7 +32,7 @@ func mount(target, fsType string, magic int64, mode uint32, options []option) er
 	if err != nil {
 		return fmt.Errorf("open file system %s: %w", fsType, err)
 	}
-	defer unix.Close(fs)
+	defer func() { _ = unix.Close(fs) }()
 	for _, o := range options {
 		var err error
 		if o.value == "" {
@@ -51,7 +51,7 @@ func mount(target, fsType string, magic int64, mode uint32, options []option) er
 	if err != nil {
 		return fmt.Errorf("mount %s: %w%s", fsType, err, complaint(fs))
 	}
-	defer unix.Close(made)
+	defer func() { _ = unix.Close(made) }()
 	if err := unix.Fchmodat(made, ".", mode, 0); err != nil { // as an option, hugetlbfs drops the setgid bit
 		return fmt.Errorf("chmod the new %s: %w", fsType, err)
 	}
