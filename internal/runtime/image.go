@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	goruntime "runtime"
+	"strings"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images/archive"
@@ -52,7 +53,46 @@ func (s *server) importImages(ctx context.Context, content io.Reader) ([]Image, 
 	// containerd stages an archive's files under their names: two archives at once would meet there.
 	s.importing.Lock()
 	defer s.importing.Unlock()
-	records, err := s.client.Import(ctx, content,
+	imported, err := load(ctx, s.client, content, s.snapshotter)
+	if err != nil {
+		return nil, err
+	}
+	for _, image := range imported {
+		// The CRI would see the new image by an event, later.
+		if err := s.images.UpdateImage(ctx, image.Name); err != nil {
+			return nil, fmt.Errorf("list %s: %w", image.Name, err)
+		}
+	}
+	return imported, nil
+}
+
+// ImportInto is Import for a containerd of its own process, at endpoint unix:///PATH. The CRI has no
+// call for it, so that other runtimes cannot be given an archive.
+func ImportInto(ctx context.Context, endpoint string, content io.Reader) ([]Image, error) {
+	images, err := importInto(ctx, endpoint, content)
+	if err != nil {
+		return nil, fmt.Errorf("import images into the runtime at %s, which must be a containerd: %w", endpoint, err)
+	}
+	return images, nil
+}
+
+func importInto(ctx context.Context, endpoint string, content io.Reader) (_ []Image, err error) {
+	client, err := containerd.New(strings.TrimPrefix(endpoint, "unix://"), containerd.WithDefaultNamespace(criNamespace))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	plain, err := compression.DecompressStream(content)
+	if err != nil {
+		return nil, err
+	}
+	defer plain.Close()
+	return load(ctx, client, plain, "")
+}
+
+// load imports an archive and unpacks it for a snapshotter, by default the server's.
+func load(ctx context.Context, client *containerd.Client, content io.Reader, snapshotter string) ([]Image, error) {
+	records, err := client.Import(ctx, content,
 		containerd.WithImageRefTranslator(fullName),
 		containerd.WithDigestRef(archive.DigestTranslator("localhost/imported")),
 		containerd.WithSkipDigestRef(func(name string) bool { return name != "" }))
@@ -62,23 +102,19 @@ func (s *server) importImages(ctx context.Context, content io.Reader) ([]Image, 
 	if len(records) == 0 {
 		return nil, errors.New("the archive holds no image for this platform")
 	}
-	imported := make([]Image, 0, len(records))
+	loaded := make([]Image, 0, len(records))
 	for _, record := range records {
-		image := containerd.NewImage(s.client, record)
-		if err := image.Unpack(ctx, s.snapshotter); err != nil {
+		image := containerd.NewImage(client, record)
+		if err := image.Unpack(ctx, snapshotter); err != nil {
 			return nil, fmt.Errorf("unpack %s: %w", record.Name, err)
 		}
 		size, err := image.Size(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("measure %s: %w", record.Name, err)
 		}
-		// The CRI would see the new image by an event, later.
-		if err := s.images.UpdateImage(ctx, record.Name); err != nil {
-			return nil, fmt.Errorf("list %s: %w", record.Name, err)
-		}
-		imported = append(imported, Image{Name: record.Name, Digest: record.Target.Digest.String(), Size: size})
+		loaded = append(loaded, Image{Name: record.Name, Digest: record.Target.Digest.String(), Size: size})
 	}
-	return imported, nil
+	return loaded, nil
 }
 
 // fullName completes an image name of an OCI layout, which may be a mere tag: that names nothing.

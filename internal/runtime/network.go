@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 )
 
 // inspectHost looks at the machine. The root directory must exist.
-func inspectHost(c Config) (host, error) {
+func inspectHost(ctx context.Context, c Config) (host, error) {
 	foreign, err := hasCNIConfig(c.CNIConfDir)
 	if err != nil {
 		return host{}, err
@@ -29,7 +30,7 @@ func inspectHost(c Config) (host, error) {
 		ipv6:        ipv6Enabled(),
 		overlay:     overlayutils.Supported(c.Root) == nil,
 		lowerOOM:    lower,
-		filter:      packetFilter(),
+		filter:      packetFilter(ctx),
 		foreignCNI:  foreign,
 		systemdInit: exists("/run/systemd/system"),
 	}, nil
@@ -67,11 +68,11 @@ func ipv6Enabled() bool {
 
 // packetFilter is the first tool for masquerading and host ports that works here. Bringing a pod up
 // takes as long with either; nftables takes it down faster.
-func packetFilter() string {
-	if exec.Command("nft", "list", "tables").Run() == nil {
+func packetFilter(ctx context.Context) string {
+	if exec.CommandContext(ctx, "nft", "list", "tables").Run() == nil {
 		return "nftables"
 	}
-	if exec.Command("iptables", "-w", "-t", "nat", "-S").Run() == nil {
+	if exec.CommandContext(ctx, "iptables", "-w", "-t", "nat", "-S").Run() == nil {
 		return "iptables"
 	}
 	return ""

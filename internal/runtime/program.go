@@ -168,7 +168,7 @@ func writeExecutable(target string, content io.Reader, sum string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name())
+	defer func() { _ = os.Remove(tmp.Name()) }() // no longer there on success
 	defer tmp.Close()
 	hash := sha256.New()
 	if _, err := io.Copy(io.MultiWriter(tmp, hash), content); err != nil {

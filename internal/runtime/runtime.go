@@ -96,7 +96,7 @@ func (r *Runtime) run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	h, err := r.prepare(programs)
+	h, err := r.prepare(ctx, programs)
 	if err != nil {
 		return err
 	}
@@ -165,8 +165,8 @@ func (r *Runtime) lock() (unlock func(), err error) {
 }
 
 // prepare gets the directories ready for containerd.
-func (r *Runtime) prepare(programs map[string]program) (host, error) {
-	h, err := inspectHost(r.config)
+func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (host, error) {
+	h, err := inspectHost(ctx, r.config)
 	if err != nil {
 		return host{}, err
 	}
@@ -232,7 +232,8 @@ func Listen(address string) (net.Listener, error) {
 	if !ok || !strings.HasPrefix(path, "/") {
 		return nil, fmt.Errorf("listen on %q: want unix:///PATH", address)
 	}
-	if conn, err := net.Dial("unix", path); err == nil {
+	at := &net.UnixAddr{Name: path, Net: "unix"}
+	if conn, err := net.DialUnix("unix", nil, at); err == nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("listen on %q: another process serves there", address)
 	}
@@ -245,7 +246,7 @@ func Listen(address string) (net.Listener, error) {
 			return nil, fmt.Errorf("listen on %q: %w", address, err)
 		}
 	}
-	listener, err := net.Listen("unix", path)
+	listener, err := net.ListenUnix("unix", at)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %q: %w", address, err)
 	}

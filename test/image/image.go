@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,7 +69,9 @@ func pack(program []byte) (v1.Image, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	files, err := tarball.LayerFromReader(&layer)
+	files, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(layer.Bytes())), nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +75,7 @@ func split(args []string) [][]string {
 	}
 }
 
-var errUsage = errors.New(usage)
+var errUsage = errors.New("wrong arguments\n" + strings.TrimSpace(usage))
 
 // do runs one action; some do not return.
 func do(action []string, started time.Time) error {
@@ -227,7 +228,8 @@ func serve(args []string) error {
 	mux.HandleFunc("POST /healthz", func(_ http.ResponseWriter, r *http.Request) {
 		sick.Store(r.FormValue("ok") == "false")
 	})
-	listener, err := net.Listen("tcp", address)
+	var config net.ListenConfig
+	listener, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return err
 	}
@@ -250,7 +252,11 @@ func describe(w http.ResponseWriter, r *http.Request) {
 }
 
 func get(url string) error {
-	response, err := http.Get(url)
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}
@@ -387,7 +393,7 @@ func fork(args []string) error {
 		return err
 	}
 	for range children {
-		child := exec.Command("/proc/self/exe", "sleep")
+		child := exec.CommandContext(context.Background(), "/proc/self/exe", "sleep")
 		if err := child.Start(); err != nil {
 			return err
 		}
