@@ -1,0 +1,432 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kubelet/config/v1beta1"
+)
+
+// Defaults of Kubernetes 1.36, except as the fields of Config say.
+const (
+	defaultCheckPeriod    = 20 * time.Second
+	defaultRequestTimeout = 2 * time.Minute
+	defaultMaxPods        = 110
+	defaultPodLogs        = "/var/log/pods"
+	defaultResolvConf     = "/etc/resolv.conf"
+	defaultCFSPeriod      = 100 * time.Millisecond
+	defaultRestartPeriod  = 300 * time.Second
+	defaultOTLP           = "localhost:4317"
+
+	// maxSocketPath is sun_path without its final zero (unix(7)).
+	maxSocketPath = 107
+)
+
+// host is what Load found out about the machine.
+type host struct {
+	name     string
+	swap     bool // some is in use
+	cgroupV1 bool
+}
+
+// builder makes a Config and collects everything wrong on the way.
+type builder struct {
+	kc   *v1beta1.KubeletConfiguration
+	errs field.ErrorList
+}
+
+func (b *builder) invalid(path string, value any, format string, args ...any) {
+	b.errs = append(b.errs, field.Invalid(field.NewPath(path), value, fmt.Sprintf(format, args...)))
+}
+
+func (b *builder) add(errs field.ErrorList) { b.errs = append(b.errs, errs...) }
+
+// rules adds what a rule of k8s.io/apimachinery says of a value.
+func (b *builder) rules(path string, value any, messages []string) {
+	for _, m := range messages {
+		b.invalid(path, value, "%s", m)
+	}
+}
+
+func (b *builder) within(path string, value, low, high int64) {
+	if value < low || value > high {
+		b.invalid(path, value, "must be between %d and %d", low, high)
+	}
+}
+
+// duration is a field's value, or its default when it is not set.
+func (b *builder) duration(path string, d metav1.Duration, byDefault time.Duration) time.Duration {
+	if d.Duration < 0 {
+		b.invalid(path, d.Duration.String(), "must be more than 0s; 0s stands for the default, %s", byDefault)
+	}
+	return cmp.Or(d.Duration, byDefault)
+}
+
+func (b *builder) absolute(path, value string) {
+	if value != "" && !filepath.IsAbs(value) {
+		b.invalid(path, value, "must be an absolute path")
+	}
+}
+
+// socket wants unix:///path, short enough for the kernel.
+func (b *builder) socket(path, value string) {
+	file, ok := strings.CutPrefix(value, "unix://")
+	if !ok || !filepath.IsAbs(file) {
+		b.invalid(path, value, "must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock")
+		return
+	}
+	b.socketPath(path, file)
+}
+
+func (b *builder) socketPath(path, file string) {
+	if len(file) > maxSocketPath {
+		b.invalid(path, file, "must be at most %d bytes long, is %d: choose a shorter path", maxSocketPath, len(file))
+	}
+}
+
+// build fills in defaults and checks everything. The Config is of no use when
+// there are errors.
+func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.ErrorList) {
+	b := &builder{kc: kc}
+	c := &Config{Flags: b.flags(f)}
+	c.NodeName = b.nodeName(f, h)
+	c.Sources = b.sources(c.RootDir)
+	c.Runtime = b.runtime()
+	c.Node = b.node()
+	c.Pods = b.pods()
+	c.Tracing = b.tracing()
+	b.machine(h)
+	if kc.RunOnce {
+		b.invalid("runOnce", true, `is not there any more; "berth run" runs pods and ends with them`)
+	}
+	return c, b.errs
+}
+
+func (b *builder) flags(f Flags) Flags {
+	f.RootDir = filepath.Clean(cmp.Or(f.RootDir, DefaultRootDir))
+	runDir := filepath.Join(f.RootDir, "run")
+	socket := filepath.Join(f.RootDir, "berth.sock")
+	if f.RootDir == DefaultRootDir {
+		runDir, socket = "/run/berth", "/run/berth/berth.sock"
+	}
+	f.RunDir, f.Socket = cmp.Or(f.RunDir, runDir), cmp.Or(f.Socket, socket)
+	b.absolute("--root-dir", f.RootDir)
+	b.absolute("--run-dir", f.RunDir)
+	b.absolute("--socket", f.Socket)
+	b.socketPath("--socket", f.Socket)
+	if f.CRIListen != "" {
+		b.socket("--cri-listen", f.CRIListen)
+	}
+	b.add(metavalidation.ValidateLabels(f.NodeLabels, field.NewPath("--node-labels")))
+	for i, ip := range f.NodeIPs {
+		if !ip.IsValid() || ip.IsUnspecified() || ip.IsMulticast() {
+			b.invalid("--node-ip", ip.String(), "must be an address of this machine")
+		}
+		if slices.ContainsFunc(f.NodeIPs[:i], func(other netip.Addr) bool { return other.Is4() == ip.Is4() }) {
+			b.invalid("--node-ip", ip.String(), "must be the only one of its family")
+		}
+	}
+	f.NodeLabels, f.NodeIPs = maps.Clone(f.NodeLabels), slices.Clone(f.NodeIPs)
+	return f
+}
+
+// nodeName is made as the kubelet makes it.
+func (b *builder) nodeName(f Flags, h host) string {
+	name := strings.ToLower(strings.TrimSpace(cmp.Or(f.HostnameOverride, h.name)))
+	for _, m := range validation.IsDNS1123Subdomain(name) {
+		if f.HostnameOverride == "" {
+			m = "the host's name cannot be the node's, set --hostname-override: " + m
+		}
+		b.invalid("--hostname-override", name, "%s", m)
+	}
+	return name
+}
+
+func (b *builder) sources(root string) Sources {
+	kc := b.kc
+	s := Sources{
+		StaticPodPath:      cmp.Or(kc.StaticPodPath, filepath.Join(root, "manifests")),
+		StaticPodURL:       kc.StaticPodURL,
+		FileCheckFrequency: b.duration("fileCheckFrequency", kc.FileCheckFrequency, defaultCheckPeriod),
+		HTTPCheckFrequency: b.duration("httpCheckFrequency", kc.HTTPCheckFrequency, defaultCheckPeriod),
+	}
+	b.absolute("staticPodPath", s.StaticPodPath)
+	if s.StaticPodURL != "" {
+		if u, err := url.Parse(s.StaticPodURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			b.invalid("staticPodURL", s.StaticPodURL, "must be an http or https URL")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(kc.StaticPodURLHeader)) {
+		b.rules("staticPodURLHeader", name, validation.IsHTTPHeaderName(name))
+		if s.StaticPodURLHeader == nil {
+			s.StaticPodURLHeader = http.Header{}
+		}
+		s.StaticPodURLHeader[http.CanonicalHeaderKey(name)] = slices.Clone(kc.StaticPodURLHeader[name])
+	}
+	return s
+}
+
+func (b *builder) runtime() Runtime {
+	kc := b.kc
+	r := Runtime{
+		Endpoint:       kc.ContainerRuntimeEndpoint,
+		RequestTimeout: b.duration("runtimeRequestTimeout", kc.RuntimeRequestTimeout, defaultRequestTimeout),
+		PodCIDRs:       b.podCIDRs(),
+		CgroupDriver:   cmp.Or(kc.CgroupDriver, "cgroupfs"),
+		ParallelPulls:  b.parallelPulls(),
+	}
+	if r.Endpoint != "" {
+		b.socket("containerRuntimeEndpoint", r.Endpoint)
+	}
+	if r.CgroupDriver != "cgroupfs" && r.CgroupDriver != "systemd" {
+		b.add(field.ErrorList{field.NotSupported(field.NewPath("cgroupDriver"), r.CgroupDriver, []string{"cgroupfs", "systemd"})})
+	}
+	return r
+}
+
+// parallelPulls is serializeImagePulls and maxParallelImagePulls in one number.
+// Pulls are serial by default, unless a maximum of more than 1 is set.
+func (b *builder) parallelPulls() int {
+	most, serial := b.kc.MaxParallelImagePulls, b.kc.SerializeImagePulls
+	switch {
+	case most != nil && *most < 1:
+		b.invalid("maxParallelImagePulls", *most, "must be at least 1")
+	case most != nil && *most > 1 && serial != nil && *serial:
+		b.invalid("maxParallelImagePulls", *most, "must be 1, or left out, with serializeImagePulls: true")
+	case most != nil && (*most > 1 || serial != nil && !*serial):
+		return int(*most)
+	case serial != nil && !*serial:
+		return 0
+	}
+	return 1
+}
+
+func (b *builder) podCIDRs() []netip.Prefix {
+	var all []netip.Prefix
+	for text := range strings.SplitSeq(b.kc.PodCIDR, ",") {
+		text = strings.TrimSpace(text)
+		if text == "" && b.kc.PodCIDR == "" {
+			return nil
+		}
+		p, err := netip.ParsePrefix(text)
+		switch {
+		case err != nil:
+			b.invalid("podCIDR", text, "must be a range such as 10.85.0.0/16 or 10.85.0.0/16,fd00:85::/64")
+		case p != p.Masked():
+			b.invalid("podCIDR", text, "must be the first address of the range, %s", p.Masked())
+		case slices.ContainsFunc(all, func(other netip.Prefix) bool { return other.Addr().Is4() == p.Addr().Is4() }):
+			b.invalid("podCIDR", text, "must be the only range of its family")
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func (b *builder) node() Node {
+	kc := b.kc
+	n := Node{
+		MaxPods:        cmp.Or(kc.MaxPods, defaultMaxPods),
+		PodsPerCore:    kc.PodsPerCore,
+		KubeReserved:   b.reserved("kubeReserved", kc.KubeReserved),
+		SystemReserved: b.reserved("systemReserved", kc.SystemReserved),
+		EvictionHard:   b.evictionHard(),
+		CgroupRoot:     cmp.Or(kc.CgroupRoot, "/"),
+	}
+	if n.MaxPods < 0 {
+		b.invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default, %d", defaultMaxPods)
+	}
+	if n.PodsPerCore < 0 {
+		b.invalid("podsPerCore", n.PodsPerCore, "must not be negative; 0 sets no bound")
+	}
+	b.absolute("cgroupRoot", n.CgroupRoot)
+	return n
+}
+
+func (b *builder) reserved(path string, amounts map[string]string) corev1.ResourceList {
+	allowed := []string{"cpu", "memory", "ephemeral-storage", "pid"}
+	list := corev1.ResourceList{}
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		key := field.NewPath(path).Key(name)
+		q, err := resource.ParseQuantity(amounts[name])
+		switch {
+		case !slices.Contains(allowed, name):
+			b.add(field.ErrorList{field.NotSupported(field.NewPath(path), name, allowed)})
+		case err != nil || q.Sign() < 0:
+			b.add(field.ErrorList{field.Invalid(key, amounts[name], "must be a quantity of at least 0, such as 500m or 1Gi")})
+		default:
+			list[corev1.ResourceName(name)] = q
+		}
+	}
+	return list
+}
+
+// evictionHard are the thresholds by signal. Once one is set the others are not
+// those of the default, unless mergeDefaultEvictionSettings says so.
+func (b *builder) evictionHard() map[string]string {
+	byDefault := map[string]string{
+		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%",
+	}
+	known := []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
+		"containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available"}
+	for _, signal := range slices.Sorted(maps.Keys(b.kc.EvictionHard)) {
+		value := b.kc.EvictionHard[signal]
+		if !slices.Contains(known, signal) {
+			b.add(field.ErrorList{field.NotSupported(field.NewPath("evictionHard"), signal, known)})
+		} else if !isThreshold(value) {
+			b.add(field.ErrorList{field.Invalid(field.NewPath("evictionHard").Key(signal), value, "must be a quantity of at least 0 or a percentage between 0% and 100%")})
+		}
+	}
+	if len(b.kc.EvictionHard) == 0 {
+		return byDefault
+	}
+	all := map[string]string{}
+	if merge := b.kc.MergeDefaultEvictionSettings; merge != nil && *merge {
+		all = byDefault
+	}
+	maps.Copy(all, b.kc.EvictionHard)
+	return all
+}
+
+func isThreshold(text string) bool {
+	if percent, ok := strings.CutSuffix(text, "%"); ok {
+		p, err := strconv.ParseFloat(percent, 64)
+		return err == nil && p >= 0 && p <= 100
+	}
+	q, err := resource.ParseQuantity(text)
+	return err == nil && q.Sign() >= 0
+}
+
+func (b *builder) pods() Pods {
+	kc := b.kc
+	p := Pods{
+		LogsDir:              filepath.Clean(cmp.Or(kc.PodLogsDir, defaultPodLogs)),
+		ClusterDNS:           b.clusterDNS(),
+		ClusterDomain:        kc.ClusterDomain,
+		ResolvConf:           or(kc.ResolverConfig, defaultResolvConf),
+		CPUCFSQuota:          or(kc.CPUCFSQuota, true),
+		CPUCFSQuotaPeriod:    or(kc.CPUCFSQuotaPeriod, metav1.Duration{Duration: defaultCFSPeriod}).Duration,
+		PidsLimit:            or(kc.PodPidsLimit, -1),
+		SeccompDefault:       or(kc.SeccompDefault, false),
+		MaxRestartBackoff:    or(kc.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{Duration: defaultRestartPeriod}).Duration,
+		SingleProcessOOMKill: kc.SingleProcessOOMKill,
+		AllowedUnsafeSysctls: b.unsafeSysctls(),
+	}
+	b.absolute("podLogsDir", p.LogsDir)
+	b.absolute("resolvConf", p.ResolvConf)
+	if p.ClusterDomain != "" {
+		b.rules("clusterDomain", p.ClusterDomain, validation.IsDNS1123Subdomain(strings.TrimSuffix(p.ClusterDomain, ".")))
+	}
+	if d := p.CPUCFSQuotaPeriod; d < time.Millisecond || d > time.Second {
+		b.invalid("cpuCFSQuotaPeriod", d.String(), "must be between 1ms and 1s")
+	}
+	if p.PidsLimit < -1 {
+		b.invalid("podPidsLimit", p.PidsLimit, "must be at least -1, which sets no limit")
+	}
+	if d := p.MaxRestartBackoff; d < time.Second || d > defaultRestartPeriod {
+		b.invalid("crashLoopBackOff.maxContainerRestartPeriod", d.String(), "must be between 1s and 300s")
+	}
+	switch kc.MemorySwap.SwapBehavior {
+	case "", "NoSwap":
+	case "LimitedSwap":
+		p.LimitedSwap = true
+	default:
+		b.add(field.ErrorList{field.NotSupported(field.NewPath("memorySwap.swapBehavior"), kc.MemorySwap.SwapBehavior, []string{"NoSwap", "LimitedSwap"})})
+	}
+	return p
+}
+
+func (b *builder) clusterDNS() []netip.Addr {
+	var all []netip.Addr
+	for i, text := range b.kc.ClusterDNS {
+		ip, err := netip.ParseAddr(text)
+		if err != nil {
+			b.invalid(fmt.Sprintf("clusterDNS[%d]", i), text, "must be an IP address")
+			continue
+		}
+		all = append(all, ip)
+	}
+	return all
+}
+
+// unsafeSysctls wants names, or prefixes that end in *, of sysctls that a pod's
+// namespaces have.
+func (b *builder) unsafeSysctls() []string {
+	groups := []string{"kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.", "net."}
+	for i, name := range b.kc.AllowedUnsafeSysctls {
+		if !slices.ContainsFunc(groups, func(g string) bool { return strings.HasPrefix(name, g) }) || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			b.invalid(fmt.Sprintf("allowedUnsafeSysctls[%d]", i), name, "must be kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.* or a part of these; * can only be at the end")
+		}
+	}
+	return slices.Clone(b.kc.AllowedUnsafeSysctls)
+}
+
+func (b *builder) tracing() *Tracing {
+	t := b.kc.Tracing
+	if t == nil {
+		return nil
+	}
+	b.within("tracing.samplingRatePerMillion", int64(or(t.SamplingRatePerMillion, 0)), 0, 1_000_000)
+	return &Tracing{Endpoint: or(t.Endpoint, defaultOTLP), SamplingRatePerMillion: or(t.SamplingRatePerMillion, 0)}
+}
+
+// machine refuses a machine that the configuration does not want. Unlike the
+// kubelet an agent takes swap and cgroup v1 as they come unless it is told not to.
+func (b *builder) machine(h host) {
+	if or(b.kc.FailSwapOn, false) && h.swap {
+		b.invalid("failSwapOn", true, "swap is on: turn it off (swapoff -a), or set failSwapOn: false")
+	}
+	if or(b.kc.FailCgroupV1, false) && h.cgroupV1 {
+		b.invalid("failCgroupV1", true, "this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, or set failCgroupV1: false")
+	}
+}
+
+// or is what p points to, or the default.
+func or[T any](p *T, byDefault T) T {
+	if p == nil {
+		return byDefault
+	}
+	return *p
+}
+
+// warnings says of every field that is set, by the file it is set in, what is
+// not done about it.
+func warnings(kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warning {
+	var all []Warning
+	some, none := partly(), notActedOn()
+	for _, path := range slices.Sorted(maps.Keys(origin)) {
+		if path == "featureGates" {
+			for _, gate := range slices.Sorted(maps.Keys(kc.FeatureGates)) {
+				all = append(all, Warning{Origin: origin[path], Field: "featureGates." + gate, Text: "there is no such gate here; it changes nothing"})
+			}
+			continue
+		}
+		if text, ok := some[path]; ok {
+			all = append(all, Warning{Origin: origin[path], Field: path, Text: text})
+		}
+		if text, ok := none[path]; ok {
+			all = append(all, Warning{Origin: origin[path], Field: path, Text: "is not acted on: " + text})
+		}
+	}
+	if t := kc.Tracing; t != nil && or(t.SamplingRatePerMillion, 0) == 0 {
+		all = append(all, Warning{
+			Origin: cmp.Or(origin["tracing.endpoint"], origin["tracing.samplingRatePerMillion"]), Field: "tracing.samplingRatePerMillion",
+			Text: "is 0: no trace is exported; 1000000 exports all",
+		})
+	}
+	return all
+}

@@ -1,0 +1,171 @@
+package config
+
+// honoured are the fields of KubeletConfiguration that are acted on.
+func honoured() []string {
+	return []string{
+		"allowedUnsafeSysctls",
+		"cgroupDriver",
+		"cgroupRoot",
+		"clusterDNS",
+		"clusterDomain",
+		"containerRuntimeEndpoint",
+		"cpuCFSQuota",
+		"cpuCFSQuotaPeriod",
+		"crashLoopBackOff.maxContainerRestartPeriod",
+		"evictionHard", // see partly
+		"failCgroupV1",
+		"failSwapOn",
+		"fileCheckFrequency",
+		"httpCheckFrequency",
+		"kubeReserved",
+		"maxParallelImagePulls",
+		"maxPods",
+		"memorySwap.swapBehavior",
+		"mergeDefaultEvictionSettings",
+		"podCIDR",
+		"podLogsDir",
+		"podPidsLimit",
+		"podsPerCore",
+		"resolvConf",
+		"runOnce", // refused, as by the kubelet
+		"runtimeRequestTimeout",
+		"seccompDefault",
+		"serializeImagePulls",
+		"singleProcessOOMKill",
+		"staticPodPath",
+		"staticPodURL",
+		"staticPodURLHeader",
+		"systemReserved",
+		"tracing.endpoint",
+		"tracing.samplingRatePerMillion",
+	}
+}
+
+// partly are honoured fields that do less here than in the kubelet.
+func partly() map[string]string {
+	return map[string]string{
+		"evictionHard": "memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
+	}
+}
+
+// notActedOn are the other fields, with what is the case instead where that is
+// of use to somebody who set one.
+func notActedOn() map[string]string {
+	const (
+		noServer    = "there is no HTTPS server; commands use the agent's socket"
+		noCluster   = "there is no API server to talk to"
+		noEviction  = "nothing is evicted"
+		noAllocator = "CPUs, memory and devices are not pinned"
+		noImageGC   = "images are not removed by themselves"
+		noRotation  = "the runtime rotates no logs"
+		noShutdown  = "a shutdown of the machine is not delayed"
+		noEffect    = "it has no effect in any kubelet of this version either"
+		flags       = "use --log-format and --log-level"
+	)
+	return map[string]string{
+		"address":                                    noServer,
+		"authentication.anonymous.enabled":           noServer,
+		"authentication.webhook.cacheTTL":            noServer,
+		"authentication.webhook.enabled":             noServer,
+		"authentication.x509.clientCAFile":           noServer,
+		"authorization.mode":                         noServer,
+		"authorization.webhook.cacheAuthorizedTTL":   noServer,
+		"authorization.webhook.cacheUnauthorizedTTL": noServer,
+		"cgroupsPerQOS":                              "pods are always in cgroups by their QoS class",
+		"configMapAndSecretChangeDetectionStrategy":  noCluster,
+		"containerLogMaxFiles":                       noRotation,
+		"containerLogMaxSize":                        noRotation,
+		"containerLogMaxWorkers":                     noRotation,
+		"containerLogMonitorInterval":                noRotation,
+		"contentType":                                noCluster,
+		"cpuManagerPolicy":                           noAllocator,
+		"cpuManagerPolicyOptions":                    noAllocator,
+		"cpuManagerReconcilePeriod":                  noAllocator,
+		"defaultPodSysctls":                          "sysctls are those in the pod",
+		"enableContentionProfiling":                  noServer,
+		"enableControllerAttachDetach":               noCluster,
+		"enableDebugFlagsHandler":                    noServer,
+		"enableDebuggingHandlers":                    noServer,
+		"enableProfilingHandler":                     noServer,
+		"enableServer":                               noServer,
+		"enableSystemLogHandler":                     noServer,
+		"enableSystemLogQuery":                       noServer,
+		"enforceNodeAllocatable":                     "pods are bounded together by what is allocatable, nothing else is",
+		"eventBurst":                                 noCluster,
+		"eventRecordQPS":                             noCluster,
+		"evictionMaxPodGracePeriod":                  noEviction,
+		"evictionMinimumReclaim":                     noEviction,
+		"evictionPressureTransitionPeriod":           noEviction,
+		"evictionSoft":                               noEviction,
+		"evictionSoftGracePeriod":                    noEviction,
+		"featureGates":                               "",
+		"hairpinMode":                                noEffect,
+		"healthzBindAddress":                         noServer,
+		"healthzPort":                                noServer,
+		"imageGCHighThresholdPercent":                noImageGC,
+		"imageGCLowThresholdPercent":                 noImageGC,
+		"imageMaximumGCAge":                          noImageGC,
+		"imageMinimumGCAge":                          noImageGC,
+		"imagePullCredentialsVerificationPolicy":     "images that are present may be used by every pod",
+		"imageServiceEndpoint":                       "images are pulled through containerRuntimeEndpoint",
+		"iptablesDropBit":                            noEffect,
+		"iptablesMasqueradeBit":                      noEffect,
+		"kernelMemcgNotification":                    noEviction,
+		"kubeAPIBurst":                               noCluster,
+		"kubeAPIQPS":                                 noCluster,
+		"kubeReservedCgroup":                         "what is reserved is not enforced on other cgroups",
+		"kubeletCgroups":                             "the service manager decides on the agent's cgroup",
+		"localStorageCapacityIsolation":              "ephemeral storage is counted and not enforced",
+		"logging.flushFrequency":                     flags,
+		"logging.format":                             flags,
+		"logging.options.json.infoBufferSize":        flags,
+		"logging.options.json.splitStream":           flags,
+		"logging.options.text.infoBufferSize":        flags,
+		"logging.options.text.splitStream":           flags,
+		"logging.verbosity":                          flags,
+		"logging.vmodule":                            flags,
+		"makeIPTablesUtilChains":                     "no chains are made",
+		"maxOpenFiles":                               "the service manager decides (LimitNOFILE=)",
+		"memoryManagerPolicy":                        noAllocator,
+		"memoryReservationPolicy":                    "memory.min and memory.low are not set",
+		"memoryThrottlingFactor":                     "memory.high is not set",
+		"nodeLeaseDurationSeconds":                   noCluster,
+		"nodeStatusMaxImages":                        noCluster,
+		"nodeStatusReportFrequency":                  noCluster,
+		"nodeStatusUpdateFrequency":                  noCluster,
+		"oomScoreAdj":                                "the service manager decides (OOMScoreAdjust=)",
+		"port":                                       noServer,
+		"preloadedImagesVerificationAllowlist":       "images that are present may be used by every pod",
+		"protectKernelDefaults":                      "kernel settings are left alone",
+		"providerID":                                 noCluster,
+		"qosReserved":                                "no memory is reserved by QoS class",
+		"readOnlyPort":                               noServer,
+		"registerNode":                               noCluster,
+		"registerWithTaints":                         noCluster,
+		"registryBurst":                              "pulls are bounded by maxParallelImagePulls",
+		"registryPullQPS":                            "pulls are bounded by maxParallelImagePulls",
+		"reservedMemory":                             noAllocator,
+		"reservedSystemCPUs":                         noAllocator,
+		"rotateCertificates":                         noCluster,
+		"serverTLSBootstrap":                         noCluster,
+		"showHiddenMetricsForVersion":                "no metrics are hidden",
+		"shutdownGracePeriod":                        noShutdown,
+		"shutdownGracePeriodByPodPriority":           noShutdown,
+		"shutdownGracePeriodCriticalPods":            noShutdown,
+		"streamingConnectionIdleTimeout":             noEffect,
+		"syncFrequency":                              "a pod is looked at when something of it changes",
+		"systemCgroups":                              "other processes are left where they are",
+		"systemReservedCgroup":                       "what is reserved is not enforced on other cgroups",
+		"tlsCertFile":                                noServer,
+		"tlsCipherSuites":                            noServer,
+		"tlsCurvePreferences":                        noServer,
+		"tlsMinVersion":                              noServer,
+		"tlsPrivateKeyFile":                          noServer,
+		"topologyManagerPolicy":                      noAllocator,
+		"topologyManagerPolicyOptions":               noAllocator,
+		"topologyManagerScope":                       noAllocator,
+		"userNamespaces.idsPerPod":                   "the runtime maps 65536 ids for each pod",
+		"volumePluginDir":                            "there are no volume plugins",
+		"volumeStatsAggPeriod":                       "volumes are not measured",
+	}
+}

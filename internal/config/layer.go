@@ -1,0 +1,161 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"k8s.io/kubelet/config/v1beta1"
+
+	"github.com/berth-run/berth/internal/document"
+)
+
+const configKind = "KubeletConfiguration"
+
+// layer is one configuration file.
+type layer struct {
+	name string
+	data map[string]any
+}
+
+// parseLayer reads one file strictly.
+func parseLayer(name string, text []byte) (layer, error) {
+	docs := document.Split(text)
+	if len(docs) != 1 {
+		return layer{}, fmt.Errorf("%s: wants one document of kind %s, has %d", name, configKind, len(docs))
+	}
+	data, err := docs[0].JSON()
+	if err != nil {
+		return layer{}, fmt.Errorf("%s: %w", name, err)
+	}
+	var kc v1beta1.KubeletConfiguration
+	if err := docs[0].Decode(data, &kc); err != nil {
+		return layer{}, fmt.Errorf("%s: %w", name, err)
+	}
+	if kc.APIVersion != v1beta1.SchemeGroupVersion.String() || kc.Kind != configKind {
+		return layer{}, fmt.Errorf("%s: wants apiVersion %s and kind %s, has %q and %q", name, v1beta1.SchemeGroupVersion, configKind, kc.APIVersion, kc.Kind)
+	}
+	l := layer{name: name}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&l.data); err != nil {
+		return layer{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return l, nil
+}
+
+// mergeLayers lays each file over the ones before it (JSON merge patch, RFC
+// 7396) and says which file each field that is set comes from.
+func mergeLayers(layers []layer) (*v1beta1.KubeletConfiguration, map[string]string, error) {
+	merged := map[string]any{}
+	origin := map[string]string{}
+	kc := &v1beta1.KubeletConfiguration{}
+	for _, l := range layers {
+		patch(merged, l.data)
+		one, err := decode(l.data)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", l.name, err)
+		}
+		for _, path := range setFields(one) {
+			origin[path] = l.name
+		}
+	}
+	kc, err := decode(merged)
+	if err != nil {
+		return nil, nil, fmt.Errorf("merge configuration files: %w", err)
+	}
+	set := map[string]bool{}
+	for _, path := range setFields(kc) {
+		set[path] = true
+	}
+	maps.DeleteFunc(origin, func(path, _ string) bool { return !set[path] })
+	return kc, origin, nil
+}
+
+// patch merges values into an object; null removes.
+func patch(object, values map[string]any) {
+	for key, value := range values {
+		switch value := value.(type) {
+		case nil:
+			delete(object, key)
+		case map[string]any:
+			inner, ok := object[key].(map[string]any)
+			if !ok {
+				inner = map[string]any{}
+			}
+			patch(inner, value)
+			object[key] = inner
+		default:
+			object[key] = value
+		}
+	}
+}
+
+func decode(data map[string]any) (*v1beta1.KubeletConfiguration, error) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil, err
+	}
+	kc := &v1beta1.KubeletConfiguration{}
+	return kc, json.Unmarshal(text, kc)
+}
+
+// setFields lists the paths of the fields that are not at their zero value,
+// which in this API means "not set".
+func setFields(kc *v1beta1.KubeletConfiguration) []string {
+	var set []string
+	eachField(reflect.ValueOf(kc).Elem(), "", func(path string, v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Map, reflect.Slice:
+			if v.Len() > 0 {
+				set = append(set, path)
+			}
+		default:
+			if !v.IsZero() {
+				set = append(set, path)
+			}
+		}
+	})
+	return set
+}
+
+// eachField visits the fields of a configuration that hold a value of their
+// own; groups of fields are gone into. A group that is nil is visited as if it were empty.
+func eachField(v reflect.Value, path string, visit func(path string, v reflect.Value)) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		field := v.Field(i)
+		if field.Kind() == reflect.Pointer && field.Type().Elem().Kind() == reflect.Struct && isGroup(field.Type().Elem()) {
+			if field.IsNil() {
+				field = reflect.New(field.Type().Elem())
+			}
+			field = field.Elem()
+		}
+		switch {
+		case f.Anonymous && name == "":
+			if f.Name != "TypeMeta" {
+				eachField(field, path, visit)
+			}
+		case isGroup(field.Type()):
+			eachField(field, join(path, name), visit)
+		default:
+			visit(join(path, name), field)
+		}
+	}
+}
+
+// isGroup says whether a type is fields under a common name and not a value.
+func isGroup(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}

@@ -1,0 +1,155 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kubelet/config/v1beta1"
+
+	"github.com/berth-run/berth/internal/document"
+)
+
+// Warning is something in the configuration that is not wrong, and that does
+// not do what it says either. The caller tells it.
+type Warning struct {
+	// Origin is the file.
+	Origin string
+	// Field is its path, such as logging.format; empty when it is about the file.
+	Field string
+	Text  string
+}
+
+func (w Warning) String() string {
+	parts := make([]string, 0, 3)
+	for _, part := range []string{w.Origin, w.Field, w.Text} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Load reads the files that the flags name and makes the agent's configuration.
+// The error joins everything that is wrong: for each the file, the field, its
+// value and what is allowed. Warnings are given also with an error.
+func Load(f Flags) (*Config, []Warning, error) {
+	layers, skipped, err := readLayers(f)
+	if err != nil {
+		return nil, skipped, err
+	}
+	kc, origin, err := mergeLayers(layers)
+	if err != nil {
+		return nil, skipped, err
+	}
+	all := append(skipped, warnings(kc, origin)...)
+	for _, dir := range []*string{&f.RootDir, &f.RunDir, &f.Socket} {
+		if *dir, err = absolute(*dir); err != nil {
+			return nil, all, fmt.Errorf("read flags: %w", err)
+		}
+	}
+	h, err := readHost(kc)
+	if err != nil {
+		return nil, all, err
+	}
+	c, errs := build(f, kc, h)
+	if len(errs) > 0 {
+		return nil, all, located(errs, origin)
+	}
+	return c, all, nil
+}
+
+// absolute is a path given on the command line, seen from where it was given.
+func absolute(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	return filepath.Abs(path)
+}
+
+// located puts the file before each error of a field.
+func located(errs field.ErrorList, origin map[string]string) error {
+	var all []error
+	for _, e := range errs {
+		name, _, _ := strings.Cut(e.Field, "[")
+		if file := origin[name]; file != "" {
+			all = append(all, fmt.Errorf("%s: %w", file, e))
+			continue
+		}
+		all = append(all, e)
+	}
+	return errors.Join(all...)
+}
+
+// readLayers reads the file, then the .conf files of the directory and of those
+// below it, in the order of their paths.
+func readLayers(f Flags) ([]layer, []Warning, error) {
+	var layers []layer
+	var skipped []Warning
+	var errs []error
+	read := func(path string) {
+		l, err := readLayer(path)
+		layers, errs = append(layers, l), append(errs, err)
+	}
+	if f.ConfigFile != "" {
+		read(f.ConfigFile)
+	}
+	if f.ConfigDir != "" {
+		errs = append(errs, filepath.WalkDir(f.ConfigDir, func(path string, e fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return fmt.Errorf("read configuration directory: %w", err)
+			case e.IsDir():
+			case filepath.Ext(path) == ".conf":
+				read(path)
+			default:
+				skipped = append(skipped, Warning{Origin: path, Text: "is not read: only .conf files are"})
+			}
+			return nil
+		}))
+	}
+	return layers, skipped, errors.Join(errs...)
+}
+
+func readLayer(path string) (layer, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return layer{}, fmt.Errorf("read configuration: %w", err)
+	}
+	defer file.Close()
+	text, err := document.ReadAll(file)
+	if err != nil {
+		return layer{}, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	return parseLayer(path, text)
+}
+
+// readHost looks at what the configuration asks for, and at nothing else.
+func readHost(kc *v1beta1.KubeletConfiguration) (host, error) {
+	var h host
+	var err error
+	if h.name, err = os.Hostname(); err != nil {
+		return h, fmt.Errorf("read the host's name: %w", err)
+	}
+	if or(kc.FailSwapOn, false) {
+		swaps, err := os.ReadFile("/proc/swaps")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // absent: a kernel without swap
+			return h, fmt.Errorf("look for swap (failSwapOn): %w", err)
+		}
+		h.swap = bytes.Count(bytes.TrimSpace(swaps), []byte("\n")) > 0 // a head line, then one each
+	}
+	if or(kc.FailCgroupV1, false) {
+		var s unix.Statfs_t
+		if err := unix.Statfs("/sys/fs/cgroup", &s); err != nil {
+			return h, fmt.Errorf("look for cgroup v1 (failCgroupV1): statfs /sys/fs/cgroup: %w", err)
+		}
+		h.cgroupV1 = s.Type != unix.CGROUP2_SUPER_MAGIC
+	}
+	return h, nil
+}
