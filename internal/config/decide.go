@@ -99,7 +99,7 @@ func (b *builder) socketPath(path, file string) {
 	}
 }
 
-// build fills in defaults and checks everything. The Config is of no use when
+// build fills in defaults and checks everything. Paths of flags are absolute. The Config is of no use when
 // there are errors.
 func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.ErrorList) {
 	b := &builder{kc: kc}
@@ -125,9 +125,6 @@ func (b *builder) flags(f Flags) Flags {
 		runDir, socket = "/run/berth", "/run/berth/berth.sock"
 	}
 	f.RunDir, f.Socket = cmp.Or(f.RunDir, runDir), cmp.Or(f.Socket, socket)
-	b.absolute("--root-dir", f.RootDir)
-	b.absolute("--run-dir", f.RunDir)
-	b.absolute("--socket", f.Socket)
 	b.socketPath("--socket", f.Socket)
 	if f.CRIListen != "" {
 		b.socket("--cri-listen", f.CRIListen)

@@ -1,0 +1,420 @@
+package config
+
+import (
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/kubelet/config/v1beta1"
+)
+
+const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+// compare knows the types that keep their fields to themselves.
+func compare() cmp.Options {
+	return cmp.Options{
+		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+		cmp.Comparer(func(a, b resource.Quantity) bool { return a.Equal(b) }),
+	}
+}
+
+// defaults is the Config of no file and no flags.
+func defaults() *Config {
+	return &Config{
+		Flags:    Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock"},
+		NodeName: "host-1",
+		Sources:  Sources{StaticPodPath: "/var/lib/berth/manifests", FileCheckFrequency: 20 * time.Second, HTTPCheckFrequency: 20 * time.Second},
+		Runtime:  Runtime{RequestTimeout: 2 * time.Minute, CgroupDriver: "cgroupfs", ParallelPulls: 1},
+		Node: Node{
+			MaxPods: 110, CgroupRoot: "/", KubeReserved: corev1.ResourceList{}, SystemReserved: corev1.ResourceList{},
+			EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%"},
+		},
+		Pods: Pods{
+			LogsDir: "/var/log/pods", ResolvConf: "/etc/resolv.conf", CPUCFSQuota: true, CPUCFSQuotaPeriod: 100 * time.Millisecond,
+			PidsLimit: -1, MaxRestartBackoff: 300 * time.Second,
+		},
+	}
+}
+
+// parse makes the configuration of a file's text on a machine.
+func parse(t *testing.T, text string) (*v1beta1.KubeletConfiguration, map[string]string) {
+	t.Helper()
+	l, err := parseLayer("f.yaml", []byte(header+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kc, origin, err := mergeLayers([]layer{l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kc, origin
+}
+
+func TestBuild(t *testing.T) {
+	tests := []struct {
+		name, text string
+		flags      Flags
+		want       func(*Config) // changes the defaults
+	}{
+		{name: "defaults", want: func(*Config) {}},
+		{
+			name:  "flags",
+			flags: Flags{RootDir: "/srv/b/", HostnameOverride: " Node-A ", NodeLabels: map[string]string{"a": "b"}, CRIListen: "unix:///run/cri.sock", NodeIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}},
+			want: func(c *Config) {
+				c.RootDir, c.RunDir, c.Socket = "/srv/b", "/srv/b/run", "/srv/b/berth.sock"
+				c.HostnameOverride, c.NodeName = " Node-A ", "node-a"
+				c.NodeLabels, c.CRIListen = map[string]string{"a": "b"}, "unix:///run/cri.sock"
+				c.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
+				c.Sources.StaticPodPath = "/srv/b/manifests"
+			},
+		},
+		{
+			name: "sources",
+			text: "staticPodPath: /m\nstaticPodURL: https://x/m.yaml\nstaticPodURLHeader: {x-a: [b]}\nfileCheckFrequency: 3s\nhttpCheckFrequency: 0s\n",
+			want: func(c *Config) {
+				c.Sources = Sources{StaticPodPath: "/m", StaticPodURL: "https://x/m.yaml", StaticPodURLHeader: http.Header{"X-A": {"b"}}, FileCheckFrequency: 3 * time.Second, HTTPCheckFrequency: 20 * time.Second}
+			},
+		},
+		{
+			name: "runtime",
+			text: "containerRuntimeEndpoint: unix:///run/c.sock\nruntimeRequestTimeout: 10s\ncgroupDriver: systemd\nmaxParallelImagePulls: 4\npodCIDR: 10.9.0.0/16, fd00:9::/64\n",
+			want: func(c *Config) {
+				c.Runtime = Runtime{Endpoint: "unix:///run/c.sock", RequestTimeout: 10 * time.Second, CgroupDriver: "systemd", ParallelPulls: 4, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16"), netip.MustParsePrefix("fd00:9::/64")}}
+			},
+		},
+		{name: "no bound of pulls", text: "serializeImagePulls: false\n", want: func(c *Config) { c.Runtime.ParallelPulls = 0 }},
+		{name: "serial pulls said twice", text: "serializeImagePulls: true\nmaxParallelImagePulls: 1\n", want: func(c *Config) { c.Runtime.ParallelPulls = 1 }},
+		{
+			name: "node",
+			text: "maxPods: 7\npodsPerCore: 2\ncgroupRoot: /berth\nkubeReserved: {cpu: 100m}\nsystemReserved: {memory: 1Gi, pid: '100'}\nevictionHard: {memory.available: 5%}\n",
+			want: func(c *Config) {
+				c.Node = Node{MaxPods: 7, PodsPerCore: 2, CgroupRoot: "/berth", KubeReserved: corev1.ResourceList{"cpu": resource.MustParse("100m")},
+					SystemReserved: corev1.ResourceList{"memory": resource.MustParse("1Gi"), "pid": resource.MustParse("100")}, EvictionHard: map[string]string{"memory.available": "5%"}}
+			},
+		},
+		{name: "thresholds over the defaults", text: "mergeDefaultEvictionSettings: true\nevictionHard: {memory.available: 5%}\n", want: func(c *Config) { c.Node.EvictionHard["memory.available"] = "5%" }},
+		{
+			name: "pods",
+			text: "podLogsDir: /logs/\nclusterDNS: [10.0.0.10]\nclusterDomain: cluster.local\nresolvConf: ''\ncpuCFSQuota: false\ncpuCFSQuotaPeriod: 1ms\npodPidsLimit: 64\nseccompDefault: true\n" +
+				"crashLoopBackOff: {maxContainerRestartPeriod: 1s}\nsingleProcessOOMKill: false\nmemorySwap: {swapBehavior: LimitedSwap}\nallowedUnsafeSysctls: [net.*, kernel.sem]\n",
+			want: func(c *Config) {
+				c.Pods = Pods{LogsDir: "/logs", ClusterDNS: []netip.Addr{netip.MustParseAddr("10.0.0.10")}, ClusterDomain: "cluster.local", CPUCFSQuotaPeriod: time.Millisecond, PidsLimit: 64,
+					SeccompDefault: true, MaxRestartBackoff: time.Second, SingleProcessOOMKill: new(bool), LimitedSwap: true, AllowedUnsafeSysctls: []string{"net.*", "kernel.sem"}}
+			},
+		},
+		{name: "tracing", text: "tracing: {}\n", want: func(c *Config) { c.Tracing = &Tracing{Endpoint: "localhost:4317"} }},
+		{name: "tracing all", text: "tracing: {endpoint: 'c:1', samplingRatePerMillion: 1000000}\n", want: func(c *Config) { c.Tracing = &Tracing{Endpoint: "c:1", SamplingRatePerMillion: 1000000} }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			kc, _ := parse(t, tt.text)
+			got, errs := build(tt.flags, kc, host{name: "Host-1", swap: true, cgroupV1: true})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			want := defaults()
+			tt.want(want)
+			if diff := cmp.Diff(want, got, compare()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestInvalid(t *testing.T) {
+	tests := []struct {
+		name, text string
+		flags      Flags
+		host       string
+		want       []string
+	}{
+		{name: "flags", flags: Flags{NodeLabels: map[string]string{"a b": "c"}, CRIListen: "tcp://x", NodeIPs: []netip.Addr{netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("10.0.0.1")}}, want: []string{
+			`--cri-listen: Invalid value: "tcp://x": must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock`,
+			`--node-labels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+			`--node-ip: Invalid value: "0.0.0.0": must be an address of this machine`,
+			`--node-ip: Invalid value: "10.0.0.1": must be the only one of its family`,
+		}},
+		{name: "a path too long for a socket", flags: Flags{RootDir: "/" + strings.Repeat("r", 100)}, want: []string{
+			`--socket: Invalid value: "/` + strings.Repeat("r", 100) + `/berth.sock": must be at most 107 bytes long, is 112: choose a shorter path`,
+		}},
+		{name: "host name", host: "my_host", want: []string{
+			`--hostname-override: Invalid value: "my_host": the host's name cannot be the node's, set --hostname-override: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+		}},
+		{name: "sources", text: "staticPodPath: m\nstaticPodURL: ftp://x\nfileCheckFrequency: -1s\nstaticPodURLHeader: {'a b': [c]}\n", want: []string{
+			`f.yaml: fileCheckFrequency: Invalid value: "-1s": must be more than 0s; 0s stands for the default, 20s`,
+			`f.yaml: staticPodPath: Invalid value: "m": must be an absolute path`,
+			`f.yaml: staticPodURL: Invalid value: "ftp://x": must be an http or https URL`,
+			`f.yaml: staticPodURLHeader: Invalid value: "a b": a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')`,
+		}},
+		{name: "runtime", text: "containerRuntimeEndpoint: tcp://x\ncgroupDriver: x\nserializeImagePulls: true\nmaxParallelImagePulls: 2\npodCIDR: 10.0.0.1/16,10.1.0.0/16,x\n", want: []string{
+			`f.yaml: podCIDR: Invalid value: "10.0.0.1/16": must be the first address of the range, 10.0.0.0/16`,
+			`f.yaml: podCIDR: Invalid value: "10.1.0.0/16": must be the only range of its family`,
+			`f.yaml: podCIDR: Invalid value: "x": must be a range such as 10.85.0.0/16 or 10.85.0.0/16,fd00:85::/64`,
+			`f.yaml: maxParallelImagePulls: Invalid value: 2: must be 1, or left out, with serializeImagePulls: true`,
+			`f.yaml: containerRuntimeEndpoint: Invalid value: "tcp://x": must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock`,
+			`f.yaml: cgroupDriver: Unsupported value: "x": supported values: "cgroupfs", "systemd"`,
+		}},
+		{name: "node", text: "maxPods: -1\npodsPerCore: -1\ncgroupRoot: x\nkubeReserved: {gpu: '1', cpu: '-1'}\nsystemReserved: {memory: 1Gb}\nevictionHard: {memory.free: '1', nodefs.available: 101%, memory.available: x}\n", want: []string{
+			`f.yaml: kubeReserved[cpu]: Invalid value: "-1": must be a quantity of at least 0, such as 500m or 1Gi`,
+			`f.yaml: kubeReserved: Unsupported value: "gpu": supported values: "cpu", "memory", "ephemeral-storage", "pid"`,
+			`f.yaml: systemReserved[memory]: Invalid value: "1Gb": must be a quantity of at least 0, such as 500m or 1Gi`,
+			`f.yaml: evictionHard[memory.available]: Invalid value: "x": must be a quantity of at least 0 or a percentage between 0% and 100%`,
+			`f.yaml: evictionHard: Unsupported value: "memory.free": supported values: "memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available"`,
+			`f.yaml: evictionHard[nodefs.available]: Invalid value: "101%": must be a quantity of at least 0 or a percentage between 0% and 100%`,
+			`f.yaml: maxPods: Invalid value: -1: must not be negative; 0 stands for the default, 110`,
+			`f.yaml: podsPerCore: Invalid value: -1: must not be negative; 0 sets no bound`,
+			`f.yaml: cgroupRoot: Invalid value: "x": must be an absolute path`,
+		}},
+		{name: "pods", text: "podLogsDir: l\nresolvConf: r\nclusterDNS: [x]\nclusterDomain: A b\ncpuCFSQuotaPeriod: 2s\npodPidsLimit: -2\ncrashLoopBackOff: {maxContainerRestartPeriod: 301s}\nmemorySwap: {swapBehavior: All}\nallowedUnsafeSysctls: [vm.swappiness]\n", want: []string{
+			`f.yaml: clusterDNS[0]: Invalid value: "x": must be an IP address`,
+			`f.yaml: allowedUnsafeSysctls[0]: Invalid value: "vm.swappiness": must be kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.* or a part of these; * can only be at the end`,
+			`f.yaml: podLogsDir: Invalid value: "l": must be an absolute path`,
+			`f.yaml: resolvConf: Invalid value: "r": must be an absolute path`,
+			`f.yaml: clusterDomain: Invalid value: "A b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+			`f.yaml: cpuCFSQuotaPeriod: Invalid value: "2s": must be between 1ms and 1s`,
+			`f.yaml: podPidsLimit: Invalid value: -2: must be at least -1, which sets no limit`,
+			`f.yaml: crashLoopBackOff.maxContainerRestartPeriod: Invalid value: "5m1s": must be between 1s and 300s`,
+			`f.yaml: memorySwap.swapBehavior: Unsupported value: "All": supported values: "NoSwap", "LimitedSwap"`,
+		}},
+		{name: "machine and the rest", text: "tracing: {samplingRatePerMillion: 1000001}\nfailSwapOn: true\nfailCgroupV1: true\nrunOnce: true\nmaxParallelImagePulls: 0\n", want: []string{
+			`f.yaml: maxParallelImagePulls: Invalid value: 0: must be at least 1`,
+			`f.yaml: tracing.samplingRatePerMillion: Invalid value: 1000001: must be between 0 and 1000000`,
+			`f.yaml: failSwapOn: Invalid value: true: swap is on: turn it off (swapoff -a), or set failSwapOn: false`,
+			`f.yaml: failCgroupV1: Invalid value: true: this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, or set failCgroupV1: false`,
+			`f.yaml: runOnce: Invalid value: true: is not there any more; "berth run" runs pods and ends with them`,
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			kc, origin := parse(t, tt.text)
+			if tt.host == "" {
+				tt.host = "host"
+			}
+			_, errs := build(tt.flags, kc, host{name: tt.host, swap: true, cgroupV1: true})
+			if diff := cmp.Diff(tt.want, lines(located(errs, origin))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+func TestParseLayer(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"good", header + "maxPods: 3\n", ""},
+		{"JSON", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","logging":{"flushFrequency":5000000000}}`, ""},
+		{"nothing", "# nothing\n", "f: wants one document of kind KubeletConfiguration, has 0"},
+		{"two documents", header + "---\n" + header, "f: wants one document of kind KubeletConfiguration, has 2"},
+		{"another kind", "apiVersion: v1\nkind: Pod\n", `f: wants apiVersion kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration, has "v1" and "Pod"`},
+		{"no kind", "maxPods: 3\n", `f: wants apiVersion kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration, has "" and ""`},
+		{"unknown field", header + "authentication:\n  x509: {clientCaFile: /x}\n", `f: line 4: authentication.x509.clientCaFile: unknown field, did you mean "clientCAFile"?`},
+		{"wrong types", header + "maxPods: many\nsyncFrequency: 10\nstaticPodURLHeader: {a: b}\n", `f: line 3: maxPods: wants a whole number (int32), got "many"; line 4: syncFrequency: 10: cannot unmarshal number into Go value of type string; line 5: staticPodURLHeader.a: wants a list, got "b"`},
+		{"duration", header + "syncFrequency: 10x\n", `f: line 3: syncFrequency: "10x": time: unknown unit "x" in duration "10x"`},
+		{"given twice", header + "maxPods: 1\nmaxPods: 2\n", "f: line 4: maxPods: is given twice, first in line 3"},
+		{"syntax", header + "maxPods: [\n", "f: line 3: did not find expected node content"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := parseLayer("f", []byte(tt.text))
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// Every field of the API is either acted on or said not to be, and no other is.
+func TestEveryFieldIsClassified(t *testing.T) {
+	var api []string
+	eachField(reflect.ValueOf(v1beta1.KubeletConfiguration{}), "", func(path string, _ reflect.Value) { api = append(api, path) })
+	slices.Sort(api)
+	classified := honoured()
+	for path := range notActedOn() {
+		classified = append(classified, path)
+	}
+	slices.Sort(classified)
+	if diff := cmp.Diff(api, classified); diff != "" {
+		t.Errorf("fields of the API against fields.go (-api +fields.go):\n%s", diff)
+	}
+	for path := range partly() {
+		if !slices.Contains(honoured(), path) {
+			t.Errorf("%s is in partly and not in honoured", path)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	kc, origin := parse(t, `
+maxPods: 3
+evictionHard: {memory.available: 5%}
+enableServer: false
+rotateCertificates: false
+cpuManagerReconcilePeriod: 0s
+clusterDNS: []
+logging: {format: json, flushFrequency: 0, verbosity: 0}
+authentication: {anonymous: {enabled: false}}
+featureGates: {B: true, A: false}
+tracing: {endpoint: "c:1"}
+`)
+	var got []string
+	for _, w := range warnings(kc, origin) {
+		got = append(got, w.String())
+	}
+	want := []string{
+		"f.yaml: authentication.anonymous.enabled: is not acted on: there is no HTTPS server; commands use the agent's socket",
+		"f.yaml: enableServer: is not acted on: there is no HTTPS server; commands use the agent's socket",
+		"f.yaml: evictionHard: memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
+		"f.yaml: featureGates.A: there is no such gate here; it changes nothing",
+		"f.yaml: featureGates.B: there is no such gate here; it changes nothing",
+		"f.yaml: logging.format: is not acted on: use --log-format and --log-level",
+		"f.yaml: tracing.samplingRatePerMillion: is 0: no trace is exported; 1000000 exports all",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	base := in("base.yaml", header+"maxPods: 1\npodsPerCore: 1\nclusterDNS: [10.0.0.1, 10.0.0.2]\nfeatureGates: {A: true}\nkubeReserved: {cpu: 100m, memory: 1Gi}\n")
+	drops := filepath.Join(dir, "conf.d")
+	in("conf.d/20-b.conf", header+"maxPods: 3\nclusterDNS: [10.0.0.9]\nfeatureGates: {B: true}\nkubeReserved: {cpu: null, memory: 2Gi}\n")
+	in("conf.d/10-a.conf", header+"maxPods: 2\nclusterDomain: a\n")
+	skipped := in("conf.d/README", "not a configuration")
+	in("conf.d/sub/30-c.conf", header+"clusterDomain: c\nfailSwapOn: false\n")
+
+	c, warnings, err := Load(Flags{ConfigFile: base, ConfigDir: drops, RootDir: "/srv/berth", HostnameOverride: "node"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		Name          string
+		MaxPods       int32
+		PodsPerCore   int32
+		ClusterDomain string
+		ClusterDNS    []netip.Addr
+		KubeReserved  corev1.ResourceList
+	}
+	want := result{"node", 3, 1, "c", []netip.Addr{netip.MustParseAddr("10.0.0.9")}, corev1.ResourceList{"memory": resource.MustParse("2Gi")}}
+	got := result{c.NodeName, c.Node.MaxPods, c.Node.PodsPerCore, c.Pods.ClusterDomain, c.Pods.ClusterDNS, c.Node.KubeReserved}
+	if diff := cmp.Diff(want, got, compare()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	last := filepath.Join(drops, "20-b.conf")
+	wantWarnings := []Warning{
+		{Origin: skipped, Text: "is not read: only .conf files are"},
+		{Origin: last, Field: "featureGates.A", Text: "there is no such gate here; it changes nothing"},
+		{Origin: last, Field: "featureGates.B", Text: "there is no such gate here; it changes nothing"},
+	}
+	if diff := cmp.Diff(wantWarnings, warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+
+	// All files are judged, and what is wrong is put where it was said last.
+	bad := in("conf.d/40-bad.conf", "kind: KubeletConfiguration\n")
+	worse := in("conf.d/50-worse.conf", header+"x: y\n")
+	_, _, err = Load(Flags{ConfigFile: base, ConfigDir: drops})
+	if diff := cmp.Diff([]string{
+		bad + `: wants apiVersion kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration, has "" and "KubeletConfiguration"`,
+		worse + ": line 3: x: unknown field",
+	}, lines(err)); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+	in("conf.d/40-bad.conf", header+"maxPods: -1\n")
+	in("conf.d/50-worse.conf", header+"podsPerCore: -1\n")
+	_, _, err = Load(Flags{ConfigFile: base, ConfigDir: drops, HostnameOverride: "node"})
+	if diff := cmp.Diff([]string{
+		bad + ": maxPods: Invalid value: -1: must not be negative; 0 stands for the default, 110",
+		worse + ": podsPerCore: Invalid value: -1: must not be negative; 0 sets no bound",
+	}, lines(err)); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadWithoutFiles(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, warnings, err := Load(Flags{RootDir: "state", HostnameOverride: "node"})
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("error %v, warnings %v", err, warnings)
+	}
+	if want := filepath.Join(here, "state"); c.RootDir != want || c.RunDir != want+"/run" || c.Socket != want+"/berth.sock" {
+		t.Errorf("root %s, run %s, socket %s", c.RootDir, c.RunDir, c.Socket)
+	}
+	for _, f := range []Flags{{ConfigFile: "none.yaml"}, {ConfigDir: "none.d"}} {
+		if _, _, err := Load(f); !os.IsNotExist(unwrap(err)) {
+			t.Errorf("%+v: %v", f, err)
+		}
+	}
+}
+
+// unwrap goes down to the error of the operating system.
+func unwrap(err error) error {
+	for {
+		switch e := err.(type) {
+		case interface{ Unwrap() []error }:
+			err = e.Unwrap()[0]
+		case interface{ Unwrap() error }:
+			if e.Unwrap() == nil {
+				return err
+			}
+			err = e.Unwrap()
+		default:
+			return err
+		}
+	}
+}
+
+// Whatever is read makes a Config or says why not.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(header + "maxPods: 1\nevictionHard: {memory.available: 5%}\ntracing: {}\npodCIDR: ',,'\n"))
+	f.Add([]byte(header + "logging: {flushFrequency: 5s, vmodule: [{filePattern: a, verbosity: 1}], options: {json: {infoBufferSize: 1Ki}}}\n"))
+	f.Add([]byte(header + "kubeReserved: {cpu: 1e99}\nstaticPodURL: 'http://%'\nshutdownGracePeriodByPodPriority: [{priority: 1}]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l, err := parseLayer("f", text)
+		if err != nil {
+			return
+		}
+		kc, origin, err := mergeLayers([]layer{l, l})
+		if err != nil {
+			t.Fatalf("a file that was read cannot be merged: %v", err)
+		}
+		warnings(kc, origin)
+		if _, errs := build(Flags{}, kc, host{name: "host"}); len(errs) > 0 {
+			_ = located(errs, origin).Error()
+		}
+	})
+}
