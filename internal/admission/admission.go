@@ -12,6 +12,7 @@ import (
 // Verdict is the kind of an answer.
 type Verdict int
 
+// The verdicts, the later the stronger.
 const (
 	Admitted Verdict = iota
 	NotYet

@@ -12,17 +12,17 @@ import (
 type Status int
 
 const (
-	// Works: it has the effect that Kubernetes gives it. What is below a field
-	// that works has entries of its own.
+	// Works has the effect that Kubernetes gives it. What is below a field that
+	// works has entries of its own.
 	Works Status = iota
-	// Whole: it works, with all that is below it.
+	// Whole works, with all that is below it.
 	Whole
-	// Scheduled: it speaks to a scheduler or another controller, before or
-	// beside the node, and is accepted with all that is below it.
+	// Scheduled speaks to a scheduler or another controller, before or beside
+	// the node, and is accepted with all that is below it.
 	Scheduled
-	// Joined: it needs a control plane. A standalone agent refuses it.
+	// Joined needs a control plane. A standalone agent refuses it.
 	Joined
-	// Refused: a pod that sets it is rejected.
+	// Refused rejects the pod that sets it.
 	Refused
 )
 
@@ -339,23 +339,20 @@ func (w *walker) refuse(path, why string) {
 
 // descend goes on below a field, where there is something.
 func (w *walker) descend(v reflect.Value, path string) {
-	switch v.Kind() {
-	case reflect.Pointer:
+	switch k := v.Kind(); {
+	case k == reflect.Pointer:
 		w.descend(v.Elem(), path)
-	case reflect.Slice:
+	case k == reflect.Slice:
 		for i := range v.Len() {
 			w.descend(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
 		}
-	case reflect.Struct:
-		if isAPI(v.Type()) {
-			w.walk(v, v.Type().Name(), path)
-		}
+	case k == reflect.Struct && isAPI(v.Type()):
+		w.walk(v, v.Type().Name(), path)
 	}
 }
 
 func isUnset(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.Slice, reflect.Map:
+	if k := v.Kind(); k == reflect.Slice || k == reflect.Map {
 		return v.Len() == 0
 	}
 	return v.IsZero()

@@ -189,6 +189,7 @@ func TestNames(t *testing.T) {
 				p.Spec = apps(container(list("cpu", "1", "memory", "1Mi"), list("cpu", "1", "memory", "1Mi")))
 			case corev1.PodQOSBurstable:
 				p.Spec = apps(container(list("cpu", "1"), nil))
+			case corev1.PodQOSBestEffort:
 			}
 			got := New(Config{Driver: driver, Root: test.root}).Parent(p)
 			if got != want {

@@ -23,6 +23,7 @@ import (
 // or systemd, asked over D-Bus. It has to be the runtime's own.
 type Driver string
 
+// The drivers, as CRI and KubeletConfiguration name them.
 const (
 	Cgroupfs Driver = "cgroupfs"
 	Systemd  Driver = "systemd"

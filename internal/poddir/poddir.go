@@ -110,14 +110,14 @@ func (d *Dirs) Remove(ctx context.Context, uid types.UID) error {
 	if err != nil {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("remove the pod's directory: %w", err)
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(real))
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(resolved))
 	if err != nil {
 		return fmt.Errorf("read the mount table: %w", err)
 	}
@@ -128,7 +128,7 @@ func (d *Dirs) Remove(ctx context.Context, uid types.UID) error {
 		}
 		return fmt.Errorf("remove the pod's directory: still mounted in it: %s", strings.Join(points, ", "))
 	}
-	return safepath.RemoveAll(ctx, real)
+	return safepath.RemoveAll(ctx, resolved)
 }
 
 // RemoveLogs removes the logs of a pod, of whatever name it was.

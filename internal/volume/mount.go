@@ -16,14 +16,14 @@ import (
 // is mounted or there is no error. A mount in use is an error that names the
 // processes that hold it.
 func Unmount(path string) error {
-	real, err := filepath.EvalSymlinks(path)
+	resolved, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("find mounts below %s: %w", path, err)
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(real))
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(resolved))
 	if err != nil {
 		return fmt.Errorf("read the mount table: %w", err)
 	}
@@ -63,7 +63,7 @@ func Mounted(path string, fsType int64) (bool, error) {
 	if err := unix.Statfs(path, &st); err != nil {
 		return false, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
-	if int64(st.Type) != fsType {
+	if int64(st.Type) != fsType { //nolint:unconvert // 32 bits wide on some machines
 		return false, fmt.Errorf("a file system of another type (%#x) is mounted on %s", st.Type, path)
 	}
 	return true, nil

@@ -40,7 +40,7 @@ func mount(target, fsType string, magic int64, mode uint32, options []option) er
 		} else {
 			err = unix.FsconfigSetString(fs, o.name, o.value)
 		}
-		if err != nil && !(o.optional && errors.Is(err, unix.EINVAL)) {
+		if err != nil && (!o.optional || !errors.Is(err, unix.EINVAL)) {
 			return fmt.Errorf("set %s=%s on %s: %w%s", o.name, o.value, fsType, err, complaint(fs))
 		}
 	}

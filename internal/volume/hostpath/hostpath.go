@@ -59,8 +59,9 @@ func sort(kind corev1.HostPathType) (is func(fs.FileMode) bool, noun string, err
 		return func(m fs.FileMode) bool { return m&fs.ModeCharDevice != 0 }, "a character device", nil
 	case corev1.HostPathBlockDev:
 		return func(m fs.FileMode) bool { return m&fs.ModeDevice != 0 && m&fs.ModeCharDevice == 0 }, "a block device", nil
+	default:
+		return nil, "", fmt.Errorf("%q is an invalid volume type", kind)
 	}
-	return nil, "", fmt.Errorf("%q is an invalid volume type", kind)
 }
 
 // check looks at what the path leads to by file descriptor. A path through the
@@ -97,10 +98,10 @@ func check(path string, kind corev1.HostPathType) error {
 }
 
 func open(path string, kind corev1.HostPathType) (*os.File, error) {
-	switch kind {
-	case corev1.HostPathDirectoryOrCreate:
+	if kind == corev1.HostPathDirectoryOrCreate {
 		return safepath.HostMkdirAll(path, 0o755)
-	case corev1.HostPathFileOrCreate:
+	}
+	if kind == corev1.HostPathFileOrCreate {
 		if err := safepath.HostCreate(path, 0o644); err != nil {
 			return nil, err
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/berth-run/berth/internal/volume"
 )
 
-func publish(path string, kind corev1.HostPathType) (string, error) {
+func publish(t *testing.T, path string, kind corev1.HostPathType) (string, error) {
 	source := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}
-	return Kind{}.Publish(nil, volume.Request{Volume: &corev1.Volume{VolumeSource: source}})
+	return Kind{}.Publish(t.Context(), volume.Request{Volume: &corev1.Volume{VolumeSource: source}})
 }
 
 func TestTypes(t *testing.T) {
@@ -23,7 +23,7 @@ func TestTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer socket.Close()
+	defer func() { _ = socket.Close() }()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestTypes(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(string(test.kind)+" "+filepath.Base(test.path), func(t *testing.T) {
-			got, err := publish(test.path, test.kind)
+			got, err := publish(t, test.path, test.kind)
 			switch {
 			case test.err == "" && (err != nil || got != test.path):
 				t.Errorf("got %s, %v", got, err)
@@ -88,7 +88,7 @@ func TestMakesWhatIsMissing(t *testing.T) {
 	} {
 		path := filepath.Join(dir, test.name)
 		for range 2 {
-			if got, err := publish(path+"/", test.kind); err != nil || got != path {
+			if got, err := publish(t, path+"/", test.kind); err != nil || got != path {
 				t.Fatalf("%s: %s, %v", test.kind, got, err)
 			}
 		}
