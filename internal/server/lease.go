@@ -8,11 +8,13 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/store"
 )
 
 // leases binds pods to connections. A foreground command holds one, so that its
@@ -77,7 +79,12 @@ func (s *Server) applyUnder(r *http.Request, lease string, data []byte, opts App
 	if lease != "" && !s.leases.exists(lease) {
 		return nil, noLease(lease)
 	}
+	watcher := s.Pods.Watch() // from before, so that no pod comes and goes unseen
+	defer watcher.Stop()
 	results, err := s.Applier.Apply(r.Context(), data, opts)
+	if apierrors.IsAlreadyExists(err) {
+		err = Next(err, `delete it first, or change it with "berth apply"`)
+	}
 	if err != nil || opts.DryRun {
 		return results, err
 	}
@@ -89,7 +96,36 @@ func (s *Server) applyUnder(r *http.Request, lease string, data []byte, opts App
 		s.deleteAll(r.Context(), pods)
 		return nil, noLease(lease)
 	}
+	if lease != "" {
+		s.awaitPods(r.Context(), watcher, results)
+	}
 	return results, nil
+}
+
+// showTime is how long a pod may take to be shown once it is wanted.
+const showTime = 10 * time.Second
+
+// awaitPods returns when the pods stood in the table, even if no more: whoever
+// watches from now on may take a pod that is not there for one that is gone.
+func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.NamespacedName, *corev1.Pod], pods []api.ApplyResult) {
+	ctx, cancel := context.WithTimeout(ctx, showTime)
+	defer cancel()
+	missing := map[types.UID]bool{}
+	for _, p := range pods {
+		missing[p.UID] = true
+	}
+	for len(missing) > 0 {
+		changes, err := w.Next(ctx)
+		if err != nil {
+			s.Log.Warn("applied pods are not shown yet", "pods", len(missing), "err", err)
+			return
+		}
+		for _, c := range changes {
+			if c.Value != nil {
+				delete(missing, c.Value.UID)
+			}
+		}
+	}
 }
 
 // holdLease answers with the lease's id at once and keeps the answer open.

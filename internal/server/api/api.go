@@ -44,10 +44,8 @@ type Action string
 const (
 	Created   Action = "created"
 	Unchanged Action = "unchanged"
-	// Configured: the pod goes on under its UID with another spec.
+	// Configured says that the pod has another spec now, under its UID or a new one.
 	Configured Action = "configured"
-	// Replaced: a pod with another UID takes its place.
-	Replaced Action = "replaced"
 )
 
 // ApplyResult is the outcome for one pod of an apply.
@@ -132,13 +130,9 @@ type Runtime struct {
 
 // Problem is something outside the agent that keeps a pod from it.
 type Problem struct {
-	// Source is where pods come from: file, http, local.
-	Source string `json:"source"`
-	// Origin is the path or the URL.
+	// Origin is where pods come from: a path, a URL, or "berth apply".
 	Origin string `json:"origin"`
-	// Line within the origin, from 1; 0 when unknown.
-	Line    int         `json:"line,omitempty"`
-	Field   string      `json:"field,omitempty"`
+	// Message names line and field where they are known.
 	Message string      `json:"message"`
 	Since   metav1.Time `json:"since"`
 }

@@ -9,20 +9,23 @@ import (
 // Kubernetes is the release whose behaviour Berth follows.
 const Kubernetes = "1.36"
 
+// Runc is the release of runc that the embedded runtime carries (tools/go.mod).
+const Runc = "1.5.2"
+
 const containerdModule = "github.com/containerd/containerd/v2"
 
 // BuildVersion reads the version of the running binary from what the Go
-// toolchain stamped into it. Runc is not known to it.
+// toolchain stamped into it.
 func BuildVersion() Version {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return Version{Version: "unknown", Go: runtime.Version(), Kubernetes: Kubernetes}
+		return Version{Version: "unknown", Go: runtime.Version(), Runc: Runc, Kubernetes: Kubernetes}
 	}
 	return version(info)
 }
 
 func version(info *debug.BuildInfo) Version {
-	v := Version{Version: info.Main.Version, Go: info.GoVersion, Kubernetes: Kubernetes}
+	v := Version{Version: info.Main.Version, Go: info.GoVersion, Runc: Runc, Kubernetes: Kubernetes}
 	if v.Version == "" {
 		v.Version = "(devel)"
 	}
