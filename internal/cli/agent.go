@@ -1,25 +1,71 @@
 package cli
 
 import (
-	"errors"
+	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
+	"github.com/berth-run/berth/internal/agent"
+	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/runtime"
+	"github.com/berth-run/berth/internal/server/api"
 )
 
+// loadConfig reads the configuration and tells of what it says in vain.
+func loadConfig(f config.Flags, log *slog.Logger) (*config.Config, error) {
+	c, warnings, err := config.Load(f)
+	for _, w := range warnings {
+		log.Warn("configuration: " + w.String())
+	}
+	return c, err
+}
+
+func makeAgent(f config.Flags, log *slog.Logger) (*agent.Agent, error) {
+	c, err := loadConfig(f, log)
+	if err != nil {
+		return nil, err
+	}
+	return agent.New(agent.Options{Config: c, Version: api.BuildVersion().Version, Log: log}), nil
+}
+
 // newAgent makes the agent of this process.
-func newAgent(config.Flags, *slog.Logger) (agentProcess, error) {
-	return nil, errors.New("this build has no agent")
+func newAgent(f config.Flags, log *slog.Logger) (agentProcess, error) {
+	return makeAgent(f, log)
+}
+
+// resetAgent takes away all that agents left on a root.
+func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
+	a, err := makeAgent(f, log)
+	if err != nil {
+		return err
+	}
+	return a.Reset(ctx)
 }
 
 // runtimeConfig is the embedded runtime of an agent with these flags.
-func runtimeConfig(config.Flags, *slog.Logger) (runtime.Config, error) {
-	return runtime.Config{}, errors.New("this build has no agent")
+func runtimeConfig(f config.Flags, log *slog.Logger) (runtime.Config, error) {
+	c, err := loadConfig(f, log)
+	if err != nil {
+		return runtime.Config{}, err
+	}
+	return agent.RuntimeConfig(c, log), nil
 }
 
 // printSteps lists the steps of a pod's life.
-func printSteps(io.Writer) error {
-	return errors.New("this build has no agent")
+func printSteps(w io.Writer) error {
+	t := printer.NewTable(w, "STEP", "AFTER", "SETS UP", "TEARS DOWN")
+	for _, s := range agent.Steps() {
+		t.Row(s.Name, orNone(strings.Join(s.After, " ")), fmt.Sprint(s.Setup != nil), fmt.Sprint(s.Teardown != nil))
+	}
+	return t.Flush()
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
 }

@@ -37,8 +37,8 @@ type logFlagSet struct {
 
 func (l *logFlagSet) add(cmd *cobra.Command, level slog.Level) {
 	l.level = level
-	cmd.Flags().StringVar(&l.format, "log-format", "text", "format of the log on standard error: text, json")
-	cmd.Flags().TextVar(&l.level, "log-level", level, "least level that is logged: debug, info, warn, error")
+	cmd.Flags().StringVar(&l.format, "log-format", "text", "`format` of the log on standard error: text, json")
+	cmd.Flags().TextVar(&l.level, "log-level", level, "least `level` that is logged: debug, info, warn, error")
 	mark(cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp)))
 	mark(cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)))
 }
@@ -56,8 +56,8 @@ func (l *logFlagSet) logger(w io.Writer) (*slog.Logger, error) {
 
 // addConfig adds the flags of a command that makes an agent to set f.
 func addConfig(cmd *cobra.Command, f *config.Flags) {
-	cmd.Flags().StringVar(&f.ConfigFile, "config", "", "KubeletConfiguration file")
-	cmd.Flags().StringVar(&f.ConfigDir, "config-dir", "", "directory of .conf files that are merged over --config, in order of their names")
+	cmd.Flags().StringVar(&f.ConfigFile, "config", "", "KubeletConfiguration `file`")
+	cmd.Flags().StringVar(&f.ConfigDir, "config-dir", "", "`directory` of .conf files that are merged over --config, in order of their names")
 	mark(cmd.MarkFlagFilename("config", "yaml", "yml", "json"))
 	mark(cmd.MarkFlagDirname("config-dir"))
 }
@@ -65,11 +65,11 @@ func addConfig(cmd *cobra.Command, f *config.Flags) {
 // addNode adds the flags of the daemon alone.
 func addNode(cmd *cobra.Command, f *config.Flags) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.RunDir, "run-dir", "", "directory of sockets and mounts (default /run/berth, or run in another --root-dir)")
-	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's name; default: the host's")
-	flags.TextVar((*addresses)(&f.NodeIPs), "node-ip", addresses(nil), "the node's address, or two of different families, with a comma between")
-	flags.StringToStringVar(&f.NodeLabels, "node-labels", nil, "labels of the node: key=value, with commas between")
-	flags.StringVar(&f.CRIListen, "cri-listen", "", "serve the embedded runtime's CRI here too, for crictl: unix://PATH")
+	flags.StringVar(&f.RunDir, "run-dir", "", "`directory` of sockets and mounts (default /run/berth, or run in another --root-dir)")
+	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's `name`; default: the host's")
+	flags.TextVar((*addresses)(&f.NodeIPs), "node-ip", addresses(nil), "the node's `address`, or two of different families, with a comma between")
+	flags.StringToStringVar(&f.NodeLabels, "node-labels", nil, "`labels` of the node: key=value, with commas between")
+	flags.StringVar(&f.CRIListen, "cri-listen", "", "serve the embedded runtime's CRI here too, for crictl: `unix://PATH`")
 	mark(cmd.MarkFlagDirname("run-dir"))
 }
 
@@ -123,6 +123,9 @@ func (a *app) agentCommand() *cobra.Command {
 			}
 			log, err := l.logger(cmd.ErrOrStderr())
 			if err != nil {
+				return err
+			}
+			if err := needRoot(); err != nil {
 				return err
 			}
 			return runAgent(cmd.Context(), a.flags(f), log)

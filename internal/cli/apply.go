@@ -47,7 +47,7 @@ func (a *app) applyCommand() *cobra.Command {
 	}
 	s.add(cmd)
 	out.add(cmd, "name")
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file of manifests, - for standard input; may be repeated")
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "`file` of manifests, - for standard input; may be repeated")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the manifests and change nothing")
 	mark(cmd.MarkFlagRequired("filename"))
 	mark(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))

@@ -39,8 +39,8 @@ func (a *app) deleteCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file of manifests whose pods to delete, - for standard input; may be repeated")
-	cmd.Flags().IntVar(&f.grace, "grace-period", -1, "seconds the containers get to end; -1: the pod's own, 0: kill them at once")
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "`file` of manifests whose pods to delete, - for standard input; may be repeated")
+	cmd.Flags().IntVar(&f.grace, "grace-period", -1, "`seconds` the containers get to end; -1: the pod's own, 0: kill them at once")
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until the pods are gone")
 	cmd.Flags().BoolVar(&f.missing, "ignore-not-found", false, "a pod that does not exist is no error")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait, such as 30s; 0: for ever")
@@ -51,14 +51,15 @@ func (a *app) deleteCommand() *cobra.Command {
 
 // pods are the pods that the command line names.
 func (f *deleteFlags) pods(cmd *cobra.Command, c *client.Client, args []string) ([]types.NamespacedName, error) {
-	if (len(args) == 0) == (len(f.files) == 0) {
+	names := podArguments(args)
+	if (len(names) == 0) == (len(f.files) == 0) {
 		return nil, client.Next(errors.New("name the pods to delete"), "usage: "+cmd.UseLine())
 	}
 	if f.grace < -1 {
 		return nil, client.Next(fmt.Errorf("--grace-period %d is negative", f.grace), "give seconds, or -1 for the pod's own")
 	}
 	var keys []types.NamespacedName
-	for _, name := range podArguments(args) {
+	for _, name := range names {
 		key, err := f.pod(name)
 		if err != nil {
 			return nil, err
@@ -126,7 +127,7 @@ func waitGone(ctx context.Context, c *client.Client, going map[types.UID]bool) e
 		if err != nil {
 			return err
 		}
-		update(there, change)
+		note(there, change)
 		listed = listed || change.Type == watch.Bookmark
 		if listed && !anyOf(going, there) {
 			return nil
@@ -135,7 +136,7 @@ func waitGone(ctx context.Context, c *client.Client, going map[types.UID]bool) e
 	return context.Cause(ctx)
 }
 
-func update(there map[types.UID]bool, c client.Change[*corev1.Pod]) {
+func note(there map[types.UID]bool, c client.Change[*corev1.Pod]) {
 	switch c.Type {
 	case watch.Added:
 		there[c.Object.UID] = true

@@ -29,8 +29,8 @@ func (a *app) eventsCommand() *cobra.Command {
 	}
 	f.addAll(cmd)
 	f.output.add(cmd, "json", "yaml", "wide", "name")
-	cmd.Flags().StringVar(&f.of, "for", "", "events of one pod: pod/NAME")
-	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field selector, such as type=Warning")
+	cmd.Flags().StringVar(&f.of, "for", "", "events of one pod: `pod/NAME`")
+	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field `selector`, such as type=Warning")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on with every event")
 	mark(cmd.RegisterFlagCompletionFunc("for", a.completePod(&f.scope)))
 	return cmd

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +32,7 @@ func (a *app) execCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.exec(cmd, &f, args) },
 	}
 	f.add(cmd)
-	cmd.Flags().StringVarP(&f.container, "container", "c", "", "container; default: the pod's default or first one")
+	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container`; default: the pod's default or first one")
 	cmd.Flags().BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the command")
 	cmd.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command a terminal")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
@@ -56,7 +55,7 @@ func (a *app) exec(cmd *cobra.Command, f *execFlags, args []string) error {
 		if err != nil {
 			return err
 		}
-		container = cmp.Or(container, defaultContainer(cmd.ErrOrStderr(), p))
+		container = defaultContainer(cmd.ErrOrStderr(), p)
 	}
 	streams := client.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
 	if f.stdin {

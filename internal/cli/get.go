@@ -58,8 +58,8 @@ func (a *app) getPodsCommand() *cobra.Command {
 	}
 	f.addAll(cmd)
 	f.output.add(cmd, "json", "yaml", "wide", "name")
-	cmd.Flags().StringVarP(&f.labels, "selector", "l", "", "label selector, such as app=web")
-	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field selector, such as status.phase=Running")
+	cmd.Flags().StringVarP(&f.labels, "selector", "l", "", "label `selector`, such as app=web")
+	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field `selector`, such as status.phase=Running")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on with every change")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
 	return cmd
@@ -242,7 +242,7 @@ func conditionProblems(conditions []corev1.NodeCondition) []api.Problem {
 			good = corev1.ConditionTrue
 		}
 		if c.Status != good {
-			all = append(all, api.Problem{Source: "node", Origin: string(c.Type), Message: c.Message, Since: metav1.Time(c.LastTransitionTime)})
+			all = append(all, api.Problem{Origin: "condition " + string(c.Type), Message: c.Message, Since: metav1.Time(c.LastTransitionTime)})
 		}
 	}
 	return all

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,16 +48,16 @@ func (a *app) logsCommand() *cobra.Command {
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.container, "container", "c", "", "container; default: the pod's default or first one")
+	flags.StringVarP(&f.container, "container", "c", "", "`container`; default: the pod's default or first one")
 	flags.BoolVar(&f.all, "all-containers", false, "all containers of the pod, init containers first")
 	flags.BoolVar(&f.prefix, "prefix", false, "begin each line with its pod and container")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what is written until the container ends")
 	flags.BoolVarP(&f.previous, "previous", "p", false, "the instance before the last restart")
 	flags.BoolVar(&f.timestamps, "timestamps", false, "begin each line with the time it was written")
-	flags.Int64Var(&f.tail, "tail", -1, "only so many lines from the end; -1: all")
-	flags.Int64Var(&f.limit, "limit-bytes", 0, "at most so many bytes; 0: all")
+	flags.Int64Var(&f.tail, "tail", -1, "only so many `lines` from the end; -1: all")
+	flags.Int64Var(&f.limit, "limit-bytes", 0, "at most so many `bytes`; 0: all")
 	flags.DurationVar(&f.since, "since", 0, "only what is not older than this, such as 5s or 10m")
-	flags.StringVar(&f.sinceTime, "since-time", "", "only what is not older than this time (RFC 3339)")
+	flags.StringVar(&f.sinceTime, "since-time", "", "only what is not older than this `time` (RFC 3339)")
 	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
 	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
@@ -105,7 +104,9 @@ func (a *app) logs(cmd *cobra.Command, f *logFlags, arg string) error {
 	}
 	lines := follow.NewLines(cmd.OutOrStdout())
 	if !f.all {
-		opts.Container = cmp.Or(f.container, defaultContainer(cmd.ErrOrStderr(), p))
+		if opts.Container = f.container; opts.Container == "" {
+			opts.Container = defaultContainer(cmd.ErrOrStderr(), p)
+		}
 		return copyLog(cmd.Context(), c, key, opts, f.writer(lines, p, opts.Container))
 	}
 	if !f.follow {

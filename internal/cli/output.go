@@ -21,7 +21,7 @@ type output struct {
 
 func (o *output) add(cmd *cobra.Command, known ...string) {
 	o.known = known
-	cmd.Flags().VarP(o, "output", "o", "output format: "+strings.Join(known, ", "))
+	cmd.Flags().VarP(o, "output", "o", "output `format`: "+strings.Join(known, ", "))
 	mark(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)))
 }
 

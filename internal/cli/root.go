@@ -29,9 +29,12 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd.SetIn(stdin)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
-	err := cmd.Execute()
+	ran, err := cmd.ExecuteC()
 	if err == nil {
 		return 0
+	}
+	if client.NextStep(err) == "" && isUsage(err) {
+		err = client.Next(err, fmt.Sprintf("see %q", ran.CommandPath()+" --help"))
 	}
 	if exit, ok := errors.AsType[*exitError](err); ok && exit.err == nil {
 		return exit.code
@@ -41,6 +44,17 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exit.code
 	}
 	return 1
+}
+
+// isUsage recognises the errors of the command line that cobra makes after the
+// flags are parsed; it has no types for them.
+func isUsage(err error) bool {
+	for _, prefix := range []string{"required flag(s)", "unknown command", "if any flags in the group"} {
+		if strings.HasPrefix(err.Error(), prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // exitError ends the program with a status, and says why when err is set.
@@ -85,8 +99,8 @@ func newRoot() *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&a.root, "root-dir", api.DefaultRoot, "directory of the agent's state")
-	cmd.PersistentFlags().StringVar(&a.socket, "socket", "", "the agent's socket (default "+api.DefaultSocket+", or berth.sock in another --root-dir)")
+	cmd.PersistentFlags().StringVar(&a.root, "root-dir", api.DefaultRoot, "`directory` of the agent's state")
+	cmd.PersistentFlags().StringVar(&a.socket, "socket", "", "the agent's `socket` (default "+api.DefaultSocket+", or berth.sock in another --root-dir)")
 	mark(cmd.MarkPersistentFlagDirname("root-dir"))
 	mark(cmd.MarkPersistentFlagFilename("socket"))
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -96,7 +110,7 @@ func newRoot() *cobra.Command {
 		a.runCommand(), a.applyCommand(), a.deleteCommand(),
 		a.getCommand(), a.describeCommand(), a.logsCommand(), a.execCommand(), a.eventsCommand(), a.traceCommand(),
 		a.imageCommand(),
-		a.agentCommand(), a.runtimeCommand(), a.versionCommand(),
+		a.agentCommand(), a.runtimeCommand(), a.resetCommand(), a.versionCommand(),
 	)
 	return cmd
 }
@@ -135,7 +149,7 @@ type scope struct {
 }
 
 func (s *scope) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&s.namespace, "namespace", "n", "default", "namespace")
+	cmd.Flags().StringVarP(&s.namespace, "namespace", "n", "default", "`namespace`")
 }
 
 func (s *scope) addAll(cmd *cobra.Command) {

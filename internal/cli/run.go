@@ -58,7 +58,7 @@ The exit status is 0 when every container ended with 0, the exit code of the one
 	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the pods with the running agent")
 	flags.BoolVar(&f.noLogs, "no-logs", false, "do not show the containers' logs")
 	flags.DurationVar(&f.timeout, "timeout", 0, "stop the pods when they are not ready, or done, within this time; 0: never")
-	flags.StringArrayVar(&f.images, "image-archive", nil, "load this image archive first; may be repeated")
+	flags.StringArrayVar(&f.images, "image-archive", nil, "load this image archive `file` first; may be repeated")
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
 	mark(cmd.MarkFlagFilename("image-archive", "tar"))
 	return cmd
@@ -106,8 +106,8 @@ func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, std
 	case f.detach:
 		return nil, client.Next(fmt.Errorf("--detach leaves pods with a running agent: %w", err), `start one with "berth agent", or leave out --detach`)
 	}
-	if os.Geteuid() != 0 {
-		return nil, client.Next(errors.New("running pods needs root"), "run this command as root")
+	if err := needRoot(); err != nil {
+		return nil, err
 	}
 	log, err := f.log.logger(stderr)
 	if err != nil {

@@ -28,10 +28,13 @@ func (a *app) runtimeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := needRoot(); err != nil {
+				return err
+			}
 			return serveRuntime(cmd, a.flags(f), listen, log)
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", "", "where to serve the CRI: unix://PATH")
+	cmd.Flags().StringVar(&listen, "listen", "", "where to serve the CRI: `unix://PATH`")
 	mark(cmd.MarkFlagRequired("listen"))
 	addConfig(cmd, &f)
 	l.add(cmd, slog.LevelInfo)

@@ -43,7 +43,7 @@ func (a *app) traceCommand() *cobra.Command {
 	}
 	f.scope.add(cmd)
 	f.output.add(cmd, "json", "yaml")
-	cmd.Flags().IntVar(&f.depth, "depth", 0, "levels to draw; 0: all")
+	cmd.Flags().IntVar(&f.depth, "depth", 0, "`levels` to draw; 0: all")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
 	return cmd
 }

@@ -26,7 +26,7 @@ func (a *app) versionCommand() *cobra.Command {
 				commit += " (modified)"
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth %s\ncommit %s\ncontainerd %s\nrunc %s\nkubernetes behaviour %s\n%s\n",
-				v.Version, commit, cmp.Or(v.Containerd, "unknown"), cmp.Or(v.Runc, "unknown"), v.Kubernetes, v.Go)
+				v.Version, commit, cmp.Or(v.Containerd, "unknown"), v.Runc, v.Kubernetes, v.Go)
 			return err
 		},
 	}

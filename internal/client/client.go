@@ -48,9 +48,11 @@ func (c *Client) Socket() string { return c.socket }
 // ErrNoAgent says that nothing listens on the socket.
 var ErrNoAgent = errors.New("no agent runs on this root")
 
-// connectError explains why there is no connection.
-func (c *Client) connectError(err error) error {
-	prefix := "connect to the agent at " + c.socket
+func (c *Client) connectError(err error) error { return Explain(c.socket, err) }
+
+// Explain says why there is no connection to the agent at socket, or no more.
+func Explain(socket string, err error) error {
+	prefix := "connect to the agent at " + socket
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return Next(fmt.Errorf("%s: %w", prefix, ErrNoAgent), `start one with "berth agent", or run the pods in the foreground with "berth run"`)

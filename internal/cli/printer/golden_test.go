@@ -106,8 +106,8 @@ func TestImagesAndProblems(t *testing.T) {
 	golden(t, "images.txt", func(w io.Writer) error { return Images(w, images, Options{}) })
 	golden(t, "images-wide.txt", func(w io.Writer) error { return Images(w, images, Options{Wide: true}) })
 	problems := []api.Problem{
-		{Source: "file", Origin: "/etc/berth/manifests/web.yaml", Line: 7, Field: "spec.containers[0].imgae", Message: "unknown field", Since: at(0)},
-		{Source: "http", Origin: "http://example.test/pods", Message: "connection refused", Since: at(-time.Hour)},
+		{Origin: "/etc/berth/manifests/web.yaml", Message: "line 7: spec.containers[0].imgae: unknown field", Since: at(0)},
+		{Origin: "http://example.test/pods", Message: "connection refused", Since: at(-time.Hour)},
 	}
 	golden(t, "problems.txt", func(w io.Writer) error { return Problems(w, problems, t0.Add(time.Minute)) })
 	golden(t, "problems-none.txt", func(w io.Writer) error { return Problems(w, nil, t0) })

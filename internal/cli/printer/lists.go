@@ -148,17 +148,9 @@ func Bytes(n uint64) string {
 
 // Problems writes a table of what users have to mend.
 func Problems(w io.Writer, problems []api.Problem, now time.Time) error {
-	t := NewTable(w, "SOURCE", "ORIGIN", "SINCE", "PROBLEM")
+	t := NewTable(w, "ORIGIN", "SINCE", "PROBLEM")
 	for _, p := range problems {
-		origin := p.Origin
-		if p.Line > 0 {
-			origin += fmt.Sprintf(":%d", p.Line)
-		}
-		message := p.Message
-		if p.Field != "" {
-			message = p.Field + ": " + message
-		}
-		t.Row(p.Source, origin, age(p.Since, now), message)
+		t.Row(p.Origin, age(p.Since, now), p.Message)
 	}
 	return t.Flush()
 }
