@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/netip"
+	"net/textproto"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -171,9 +171,9 @@ func (b *builder) sources(root string) Sources {
 	for _, name := range slices.Sorted(maps.Keys(kc.StaticPodURLHeader)) {
 		b.rules("staticPodURLHeader", name, validation.IsHTTPHeaderName(name))
 		if s.StaticPodURLHeader == nil {
-			s.StaticPodURLHeader = http.Header{}
+			s.StaticPodURLHeader = map[string][]string{}
 		}
-		s.StaticPodURLHeader[http.CanonicalHeaderKey(name)] = slices.Clone(kc.StaticPodURLHeader[name])
+		s.StaticPodURLHeader[textproto.CanonicalMIMEHeaderKey(name)] = slices.Clone(kc.StaticPodURLHeader[name])
 	}
 	return s
 }
@@ -189,6 +189,9 @@ func (b *builder) runtime() Runtime {
 	}
 	if r.Endpoint != "" {
 		b.socket("containerRuntimeEndpoint", r.Endpoint)
+	}
+	if e := kc.ImageServiceEndpoint; e != "" && e != r.Endpoint {
+		b.invalid("imageServiceEndpoint", e, "must be containerRuntimeEndpoint (%q), or left out: images are pulled by what runs them", r.Endpoint)
 	}
 	if r.CgroupDriver != "cgroupfs" && r.CgroupDriver != "systemd" {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath("cgroupDriver"), r.CgroupDriver, []string{"cgroupfs", "systemd"})})
@@ -251,6 +254,9 @@ func (b *builder) node() Node {
 		b.invalid("podsPerCore", n.PodsPerCore, "must not be negative; 0 sets no bound")
 	}
 	b.absolute("cgroupRoot", n.CgroupRoot)
+	if !or(kc.CgroupsPerQOS, true) {
+		b.invalid("cgroupsPerQOS", false, "must be true: pods are always in cgroups by their QoS class")
+	}
 	return n
 }
 
@@ -404,7 +410,12 @@ func or[T any](p *T, byDefault T) T {
 // not done about it.
 func warnings(kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warning {
 	var all []Warning
-	some, none := partly(), notActedOn()
+	some, none := partly(), map[string]string{}
+	for text, paths := range notActedOn() {
+		for _, path := range paths {
+			none[path] = text
+		}
+	}
 	for _, path := range slices.Sorted(maps.Keys(origin)) {
 		if path == "featureGates" {
 			for _, gate := range slices.Sorted(maps.Keys(kc.FeatureGates)) {

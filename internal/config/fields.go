@@ -6,6 +6,7 @@ func honoured() []string {
 		"allowedUnsafeSysctls",
 		"cgroupDriver",
 		"cgroupRoot",
+		"cgroupsPerQOS", // only true
 		"clusterDNS",
 		"clusterDomain",
 		"containerRuntimeEndpoint",
@@ -15,8 +16,10 @@ func honoured() []string {
 		"evictionHard", // see partly
 		"failCgroupV1",
 		"failSwapOn",
+		"featureGates", // each is told to be unknown
 		"fileCheckFrequency",
 		"httpCheckFrequency",
+		"imageServiceEndpoint", // only that of the runtime
 		"kubeReserved",
 		"maxParallelImagePulls",
 		"maxPods",
@@ -48,124 +51,71 @@ func partly() map[string]string {
 	}
 }
 
-// notActedOn are the other fields, with what is the case instead where that is
-// of use to somebody who set one.
-func notActedOn() map[string]string {
-	const (
-		noServer    = "there is no HTTPS server; commands use the agent's socket"
-		noCluster   = "there is no API server to talk to"
-		noEviction  = "nothing is evicted"
-		noAllocator = "CPUs, memory and devices are not pinned"
-		noImageGC   = "images are not removed by themselves"
-		noRotation  = "the runtime rotates no logs"
-		noShutdown  = "a shutdown of the machine is not delayed"
-		noEffect    = "it has no effect in any kubelet of this version either"
-		flags       = "use --log-format and --log-level"
-	)
-	return map[string]string{
-		"address":                                    noServer,
-		"authentication.anonymous.enabled":           noServer,
-		"authentication.webhook.cacheTTL":            noServer,
-		"authentication.webhook.enabled":             noServer,
-		"authentication.x509.clientCAFile":           noServer,
-		"authorization.mode":                         noServer,
-		"authorization.webhook.cacheAuthorizedTTL":   noServer,
-		"authorization.webhook.cacheUnauthorizedTTL": noServer,
-		"cgroupsPerQOS":                              "pods are always in cgroups by their QoS class",
-		"configMapAndSecretChangeDetectionStrategy":  noCluster,
-		"containerLogMaxFiles":                       noRotation,
-		"containerLogMaxSize":                        noRotation,
-		"containerLogMaxWorkers":                     noRotation,
-		"containerLogMonitorInterval":                noRotation,
-		"contentType":                                noCluster,
-		"cpuManagerPolicy":                           noAllocator,
-		"cpuManagerPolicyOptions":                    noAllocator,
-		"cpuManagerReconcilePeriod":                  noAllocator,
-		"defaultPodSysctls":                          "sysctls are those in the pod",
-		"enableContentionProfiling":                  noServer,
-		"enableControllerAttachDetach":               noCluster,
-		"enableDebugFlagsHandler":                    noServer,
-		"enableDebuggingHandlers":                    noServer,
-		"enableProfilingHandler":                     noServer,
-		"enableServer":                               noServer,
-		"enableSystemLogHandler":                     noServer,
-		"enableSystemLogQuery":                       noServer,
-		"enforceNodeAllocatable":                     "pods are bounded together by what is allocatable, nothing else is",
-		"eventBurst":                                 noCluster,
-		"eventRecordQPS":                             noCluster,
-		"evictionMaxPodGracePeriod":                  noEviction,
-		"evictionMinimumReclaim":                     noEviction,
-		"evictionPressureTransitionPeriod":           noEviction,
-		"evictionSoft":                               noEviction,
-		"evictionSoftGracePeriod":                    noEviction,
-		"featureGates":                               "",
-		"hairpinMode":                                noEffect,
-		"healthzBindAddress":                         noServer,
-		"healthzPort":                                noServer,
-		"imageGCHighThresholdPercent":                noImageGC,
-		"imageGCLowThresholdPercent":                 noImageGC,
-		"imageMaximumGCAge":                          noImageGC,
-		"imageMinimumGCAge":                          noImageGC,
-		"imagePullCredentialsVerificationPolicy":     "images that are present may be used by every pod",
-		"imageServiceEndpoint":                       "images are pulled through containerRuntimeEndpoint",
-		"iptablesDropBit":                            noEffect,
-		"iptablesMasqueradeBit":                      noEffect,
-		"kernelMemcgNotification":                    noEviction,
-		"kubeAPIBurst":                               noCluster,
-		"kubeAPIQPS":                                 noCluster,
-		"kubeReservedCgroup":                         "what is reserved is not enforced on other cgroups",
-		"kubeletCgroups":                             "the service manager decides on the agent's cgroup",
-		"localStorageCapacityIsolation":              "ephemeral storage is counted and not enforced",
-		"logging.flushFrequency":                     flags,
-		"logging.format":                             flags,
-		"logging.options.json.infoBufferSize":        flags,
-		"logging.options.json.splitStream":           flags,
-		"logging.options.text.infoBufferSize":        flags,
-		"logging.options.text.splitStream":           flags,
-		"logging.verbosity":                          flags,
-		"logging.vmodule":                            flags,
-		"makeIPTablesUtilChains":                     "no chains are made",
-		"maxOpenFiles":                               "the service manager decides (LimitNOFILE=)",
-		"memoryManagerPolicy":                        noAllocator,
-		"memoryReservationPolicy":                    "memory.min and memory.low are not set",
-		"memoryThrottlingFactor":                     "memory.high is not set",
-		"nodeLeaseDurationSeconds":                   noCluster,
-		"nodeStatusMaxImages":                        noCluster,
-		"nodeStatusReportFrequency":                  noCluster,
-		"nodeStatusUpdateFrequency":                  noCluster,
-		"oomScoreAdj":                                "the service manager decides (OOMScoreAdjust=)",
-		"port":                                       noServer,
-		"preloadedImagesVerificationAllowlist":       "images that are present may be used by every pod",
-		"protectKernelDefaults":                      "kernel settings are left alone",
-		"providerID":                                 noCluster,
-		"qosReserved":                                "no memory is reserved by QoS class",
-		"readOnlyPort":                               noServer,
-		"registerNode":                               noCluster,
-		"registerWithTaints":                         noCluster,
-		"registryBurst":                              "pulls are bounded by maxParallelImagePulls",
-		"registryPullQPS":                            "pulls are bounded by maxParallelImagePulls",
-		"reservedMemory":                             noAllocator,
-		"reservedSystemCPUs":                         noAllocator,
-		"rotateCertificates":                         noCluster,
-		"serverTLSBootstrap":                         noCluster,
-		"showHiddenMetricsForVersion":                "no metrics are hidden",
-		"shutdownGracePeriod":                        noShutdown,
-		"shutdownGracePeriodByPodPriority":           noShutdown,
-		"shutdownGracePeriodCriticalPods":            noShutdown,
-		"streamingConnectionIdleTimeout":             noEffect,
-		"syncFrequency":                              "a pod is looked at when something of it changes",
-		"systemCgroups":                              "other processes are left where they are",
-		"systemReservedCgroup":                       "what is reserved is not enforced on other cgroups",
-		"tlsCertFile":                                noServer,
-		"tlsCipherSuites":                            noServer,
-		"tlsCurvePreferences":                        noServer,
-		"tlsMinVersion":                              noServer,
-		"tlsPrivateKeyFile":                          noServer,
-		"topologyManagerPolicy":                      noAllocator,
-		"topologyManagerPolicyOptions":               noAllocator,
-		"topologyManagerScope":                       noAllocator,
-		"userNamespaces.idsPerPod":                   "the runtime maps 65536 ids for each pod",
-		"volumePluginDir":                            "there are no volume plugins",
-		"volumeStatsAggPeriod":                       "volumes are not measured",
+// notActedOn are the other fields, under what is the case instead.
+func notActedOn() map[string][]string {
+	return map[string][]string{
+		"there is no HTTPS server; commands use the agent's socket": {
+			"address", "authentication.anonymous.enabled", "authentication.webhook.cacheTTL", "authentication.webhook.enabled",
+			"authentication.x509.clientCAFile", "authorization.mode", "authorization.webhook.cacheAuthorizedTTL",
+			"authorization.webhook.cacheUnauthorizedTTL", "enableContentionProfiling", "enableDebugFlagsHandler",
+			"enableDebuggingHandlers", "enableProfilingHandler", "enableServer", "enableSystemLogHandler", "enableSystemLogQuery",
+			"healthzBindAddress", "healthzPort", "port", "readOnlyPort", "tlsCertFile", "tlsCipherSuites", "tlsCurvePreferences",
+			"tlsMinVersion", "tlsPrivateKeyFile",
+		},
+		"there is no API server to talk to": {
+			"configMapAndSecretChangeDetectionStrategy", "contentType", "enableControllerAttachDetach", "eventBurst", "eventRecordQPS",
+			"kubeAPIBurst", "kubeAPIQPS", "nodeLeaseDurationSeconds", "nodeStatusMaxImages", "nodeStatusReportFrequency",
+			"nodeStatusUpdateFrequency", "providerID", "registerNode", "registerWithTaints", "rotateCertificates", "serverTLSBootstrap",
+		},
+		"the runtime rotates no logs": {
+			"containerLogMaxFiles", "containerLogMaxSize", "containerLogMaxWorkers", "containerLogMonitorInterval",
+		},
+		"CPUs, memory and devices are not pinned": {
+			"cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "memoryManagerPolicy", "reservedMemory",
+			"reservedSystemCPUs", "topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope",
+		},
+		"sysctls are those in the pod":                                      {"defaultPodSysctls"},
+		"pods are bounded together by what is allocatable, nothing else is": {"enforceNodeAllocatable"},
+		"nothing is evicted": {
+			"evictionMaxPodGracePeriod", "evictionMinimumReclaim", "evictionPressureTransitionPeriod", "evictionSoft",
+			"evictionSoftGracePeriod", "kernelMemcgNotification",
+		},
+		"it has no effect in any kubelet of this version either": {
+			"hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit", "streamingConnectionIdleTimeout",
+		},
+		"images are not removed by themselves": {
+			"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMaximumGCAge", "imageMinimumGCAge",
+		},
+		"images that are present may be used by every pod": {
+			"imagePullCredentialsVerificationPolicy", "preloadedImagesVerificationAllowlist",
+		},
+		"what is reserved is not enforced on other cgroups": {
+			"kubeReservedCgroup", "systemReservedCgroup",
+		},
+		"the service manager decides on the agent's cgroup": {"kubeletCgroups"},
+		"ephemeral storage is counted and not enforced":     {"localStorageCapacityIsolation"},
+		"use --log-format and --log-level": {
+			"logging.flushFrequency", "logging.format", "logging.options.json.infoBufferSize", "logging.options.json.splitStream",
+			"logging.options.text.infoBufferSize", "logging.options.text.splitStream", "logging.verbosity", "logging.vmodule",
+		},
+		"no chains are made":                            {"makeIPTablesUtilChains"},
+		"the service manager decides (LimitNOFILE=)":    {"maxOpenFiles"},
+		"memory.min and memory.low are not set":         {"memoryReservationPolicy"},
+		"memory.high is not set":                        {"memoryThrottlingFactor"},
+		"the service manager decides (OOMScoreAdjust=)": {"oomScoreAdj"},
+		"kernel settings are left alone":                {"protectKernelDefaults"},
+		"no memory is reserved by QoS class":            {"qosReserved"},
+		"pulls are bounded by maxParallelImagePulls": {
+			"registryBurst", "registryPullQPS",
+		},
+		"no metrics are hidden": {"showHiddenMetricsForVersion"},
+		"a shutdown of the machine is not delayed": {
+			"shutdownGracePeriod", "shutdownGracePeriodByPodPriority", "shutdownGracePeriodCriticalPods",
+		},
+		"a pod is looked at when something of it changes": {"syncFrequency"},
+		"other processes are left where they are":         {"systemCgroups"},
+		"the runtime maps 65536 ids for each pod":         {"userNamespaces.idsPerPod"},
+		"there are no volume plugins":                     {"volumePluginDir"},
+		"volumes are not measured":                        {"volumeStatsAggPeriod"},
 	}
 }

@@ -52,7 +52,6 @@ func parseLayer(name string, text []byte) (layer, error) {
 func mergeLayers(layers []layer) (*v1beta1.KubeletConfiguration, map[string]string, error) {
 	merged := map[string]any{}
 	origin := map[string]string{}
-	kc := &v1beta1.KubeletConfiguration{}
 	for _, l := range layers {
 		patch(merged, l.data)
 		one, err := decode(l.data)

@@ -40,15 +40,15 @@ func (w Warning) String() string {
 // The error joins everything that is wrong: for each the file, the field, its
 // value and what is allowed. Warnings are given also with an error.
 func Load(f Flags) (*Config, []Warning, error) {
-	layers, skipped, err := readLayers(f)
+	layers, all, err := readLayers(f)
 	if err != nil {
-		return nil, skipped, err
+		return nil, all, err
 	}
 	kc, origin, err := mergeLayers(layers)
 	if err != nil {
-		return nil, skipped, err
+		return nil, all, err
 	}
-	all := append(skipped, warnings(kc, origin)...)
+	all = append(all, warnings(kc, origin)...)
 	for _, dir := range []*string{&f.RootDir, &f.RunDir, &f.Socket} {
 		if *dir, err = absolute(*dir); err != nil {
 			return nil, all, fmt.Errorf("read flags: %w", err)

@@ -119,8 +119,8 @@ func isJSON(text []byte) bool {
 }
 
 func jsonSyntax(d Document, text []byte) (Fault, bool) {
-	var any json.RawMessage
-	syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &any))
+	var whatever json.RawMessage
+	syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &whatever))
 	if !ok {
 		return Fault{}, false
 	}

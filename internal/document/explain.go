@@ -138,6 +138,7 @@ func (w *walk) untyped(node *yaml.Node, t reflect.Type, path string) {
 		for i, item := range node.Content {
 			w.value(item, t, at(path, i))
 		}
+	default: // any scalar will do
 	}
 }
 
@@ -254,11 +255,12 @@ func got(node *yaml.Node) string {
 		return "an object"
 	case yaml.SequenceNode:
 		return "a list"
+	default:
+		if node.Tag == "!!str" {
+			return fmt.Sprintf("%q", shorten(node.Value))
+		}
+		return shorten(node.Value)
 	}
-	if node.Tag == "!!str" {
-		return fmt.Sprintf("%q", shorten(node.Value))
-	}
-	return shorten(node.Value)
 }
 
 // shorten keeps a message readable when a value is a whole file.

@@ -78,7 +78,7 @@ func invalid(o manifest.Object, err error) error {
 // strip drops what an object carries that was exported from an API server and
 // that the API server itself drops on creation.
 func strip(p *corev1.Pod) {
-	p.ResourceVersion, p.Generation, p.SelfLink = "", 0, ""
+	p.ResourceVersion, p.Generation = "", 0
 	p.CreationTimestamp, p.DeletionTimestamp, p.DeletionGracePeriodSeconds = metav1.Time{}, nil, nil
 	p.ManagedFields, p.OwnerReferences, p.Finalizers = nil, nil, nil
 	for _, key := range []string{pod.AnnotationConfigHash, pod.AnnotationConfigSource, pod.AnnotationConfigSeen, annotationMirror} {

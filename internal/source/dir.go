@@ -386,7 +386,7 @@ func (d *dir) look(path string, now time.Time) {
 	f.gone = time.Time{}
 	if err != nil {
 		f.read = false
-		d.pass(path, f, []Problem{{Origin: path, Err: fmt.Errorf("read manifest %s: %w", path, cause(err))}}, now)
+		d.pass(path, f, []Problem{{Origin: path, Err: fmt.Errorf("read manifest %s: %w", path, err)}}, now)
 		return
 	}
 	sum := sha256.Sum256(text)
@@ -446,12 +446,4 @@ func (d *dir) read(path string) ([]byte, error) {
 	default:
 		return nil, fs.ErrNotExist // of a directory or file that was here before
 	}
-}
-
-// cause is an error without the path that the message has already.
-func cause(err error) error {
-	if p, ok := errors.AsType[*fs.PathError](err); ok && p == err {
-		return p.Err
-	}
-	return err
 }

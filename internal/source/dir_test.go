@@ -203,8 +203,8 @@ func TestDirWhatIsNotRead(t *testing.T) {
 	r := start(t, Options{Path: dir})
 	r.awaitSynced()
 	r.await([]string{webPod},
-		"read manifest "+in("absolute.yaml")+": is a symbolic link to "+outside+": only relative links that stay within "+dir+" are followed (openat absolute.yaml: path escapes from parent)",
-		"read manifest "+in("escape.yaml")+": is a symbolic link to ../"+filepath.Base(filepath.Dir(outside))+"/outside.yaml: only relative links that stay within "+dir+" are followed (openat escape.yaml: path escapes from parent)",
+		"read manifest "+in("absolute.yaml")+": is a symbolic link to "+outside+": only relative links that stay within "+dir+" are followed (path escapes from parent)",
+		"read manifest "+in("escape.yaml")+": is a symbolic link to ../"+filepath.Base(filepath.Dir(outside))+"/outside.yaml: only relative links that stay within "+dir+" are followed (path escapes from parent)",
 		"read manifest "+in("dangling.yaml")+": is a symbolic link to nowhere, which does not exist",
 		"read manifest "+in("pipe.yaml")+": is a named pipe, only regular files are read",
 		"read manifest "+in("large.yaml")+": is larger than 10 MiB",
@@ -260,15 +260,15 @@ func TestDirAppearsLater(t *testing.T) {
 
 func TestDirSingleFile(t *testing.T) {
 	top := t.TempDir()
-	path, real := filepath.Join(top, "pod.yaml"), filepath.Join(top, "real.yaml")
+	path, target := filepath.Join(top, "pod.yaml"), filepath.Join(top, "real.yaml")
 	r := start(t, Options{Path: path})
 	r.awaitSynced()
 	write(t, path, manifestOf("web", "a"))
-	write(t, real, manifestOf("db", "b"))
+	write(t, target, manifestOf("db", "b"))
 	r.await([]string{webPod})
 	must(t, os.Remove(path))
 	r.await(nil)
-	must(t, os.Symlink(real, path)) // the operator's own link may lead anywhere
+	must(t, os.Symlink(target, path)) // the operator's own link may lead anywhere
 	r.await([]string{dbPod})
 	must(t, os.Remove(path))
 	must(t, os.Mkdir(path, 0o755))

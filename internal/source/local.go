@@ -41,13 +41,12 @@ const (
 // Result says what became of an applied pod.
 type Result string
 
+// What can become of an applied pod.
 const (
-	Created   Result = "created"
-	Unchanged Result = "unchanged"
-	// Configured: the pod goes on under its UID with another spec.
-	Configured Result = "configured"
-	// Replaced: a pod with another UID takes its place.
-	Replaced Result = "replaced"
+	Created    Result = "created"
+	Unchanged  Result = "unchanged"
+	Configured Result = "configured" // it goes on under its UID with another spec
+	Replaced   Result = "replaced"   // one with another UID takes its place
 )
 
 // Applied is a pod that was handed in, as it is wanted now.

@@ -31,11 +31,11 @@ func readIn(dir, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // only read from
 	// O_NONBLOCK: opening a named pipe must not wait for its writer.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, linkError(root, name, err)
+		return nil, linkError(root, name, bare(err))
 	}
 	return readFile(f)
 }
@@ -44,9 +44,17 @@ func readIn(dir, name string) ([]byte, error) {
 func readAt(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
+		return nil, bare(err)
 	}
 	return readFile(f)
+}
+
+// bare is an error without the path: the message that it goes into has it already.
+func bare(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
 }
 
 func readFile(f *os.File) ([]byte, error) {
