@@ -93,28 +93,37 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	// What records outlives what is recorded.
-	recorders, stopRecorders := context.WithCancel(context.WithoutCancel(ctx))
-	var recording errgroup.Group
-	recording.Go(func() error { return a.events.Run(recorders) })
-	recording.Go(func() error { return a.timeline.Run(recorders) })
-	defer func() {
-		stopRecorders()
-		err = errors.Join(err, ended(recording.Wait()))
-	}()
+	// What others stand on outlives them: the records, and the runtime, which
+	// still serves the calls that are under way.
+	launch, stop := foundation(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() { err = errors.Join(err, stop()) }()
+	launch(a.events.Run, cancel)
+	launch(a.timeline.Run, cancel)
 	group, ctx := errgroup.WithContext(ctx)
-	if err := a.build(ctx, group); err != nil {
-		return errors.Join(err, a.because(group))
+	if err := a.build(ctx, func(run func(context.Context) error) { launch(run, cancel) }); err != nil {
+		return ended(err)
 	}
 	a.start(ctx, group)
 	return ended(group.Wait())
 }
 
-// because waits for what runs already and adds why it failed, if it did: that is
-// the cause of a failed start.
-func (a *Agent) because(group *errgroup.Group) error {
-	group.Go(func() error { return context.Canceled }) // ends the others
-	return ended(group.Wait())
+// foundation runs what is to end last. launch starts a part of it, and calls
+// failed if that ends by itself; stop ends all of it and returns why a part
+// failed.
+func foundation(ctx context.Context) (launch func(run func(context.Context) error, failed func()), stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	launch = func(run func(context.Context) error, failed func()) {
+		group.Go(func() error {
+			defer failed()
+			return run(ctx)
+		})
+	}
+	return launch, func() error {
+		cancel()
+		return ended(group.Wait())
+	}
 }
 
 // ended drops the error of a context that was meant to end.
@@ -125,8 +134,9 @@ func ended(err error) error {
 	return err
 }
 
-// build makes the parts that need to know the machine and the runtime.
-func (a *Agent) build(ctx context.Context, group *errgroup.Group) error {
+// build makes the parts that need to know the machine and the runtime. What
+// they stand on is launched.
+func (a *Agent) build(ctx context.Context, launch func(func(context.Context) error)) error {
 	var err error
 	if a.facts, err = node.Read(a.nodeConfig()); err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
@@ -138,7 +148,7 @@ func (a *Agent) build(ctx context.Context, group *errgroup.Group) error {
 	if err != nil {
 		return fmt.Errorf("set up tracing: %w", err)
 	}
-	group.Go(func() error {
+	launch(func(ctx context.Context) error {
 		<-ctx.Done()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
@@ -147,7 +157,7 @@ func (a *Agent) build(ctx context.Context, group *errgroup.Group) error {
 		}
 		return nil
 	})
-	if a.engine, err = startEngine(ctx, group, a.config, a.metrics, a.log); err != nil {
+	if a.engine, err = startEngine(ctx, launch, a.config, a.metrics, a.log); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)
 	}
 	a.monitor = cri.NewMonitor(a.engine.client, a.log, nil)

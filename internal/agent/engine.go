@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cgroup"
@@ -35,12 +34,12 @@ type engine struct {
 }
 
 // startEngine starts or connects to the runtime and waits until it answers.
-func startEngine(ctx context.Context, group *errgroup.Group, c *config.Config, reg prometheus.Registerer, log *slog.Logger) (*engine, error) {
+func startEngine(ctx context.Context, launch func(func(context.Context) error), c *config.Config, reg prometheus.Registerer, log *slog.Logger) (*engine, error) {
 	e := &engine{}
 	opts := cri.Options{Timeout: c.Runtime.RequestTimeout, Log: log, Registerer: reg}
 	if c.Runtime.Endpoint == "" {
 		e.embedded = runtime.New(RuntimeConfig(c, log))
-		group.Go(func() error { return e.embedded.Run(ctx) })
+		launch(e.embedded.Run)
 		conn, err := e.embedded.Conn(ctx)
 		if err != nil {
 			return nil, err
@@ -53,7 +52,7 @@ func startEngine(ctx context.Context, group *errgroup.Group, c *config.Config, r
 			if err != nil {
 				return nil, err
 			}
-			group.Go(func() error { return e.embedded.Serve(ctx, listener) })
+			launch(func(ctx context.Context) error { return e.embedded.Serve(ctx, listener) })
 		}
 	} else {
 		if c.CRIListen != "" {

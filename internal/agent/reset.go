@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -48,13 +47,11 @@ func (a *Agent) Reset(ctx context.Context) error {
 
 // resetPods runs the runtime for as long as it takes to end all pods.
 func (a *Agent) resetPods(ctx context.Context) (err error) {
+	launch, stop := foundation(ctx)
+	defer func() { err = errors.Join(err, stop()) }()
 	ctx, cancel := context.WithCancel(ctx)
-	group, ctx := errgroup.WithContext(ctx)
-	defer func() {
-		cancel()
-		err = errors.Join(err, ended(group.Wait()))
-	}()
-	if err := a.build(ctx, group); err != nil {
+	defer cancel()
+	if err := a.build(ctx, func(run func(context.Context) error) { launch(run, cancel) }); err != nil {
 		return err
 	}
 	ours, err := a.leftovers()

@@ -144,7 +144,7 @@ func (r *Runtime) serve(ctx context.Context, up *server, failed <-chan error) er
 	case err = <-failed:
 	}
 	closing := conn.Close()
-	stopGRPC(server)
+	server.end()
 	return errors.Join(err, closing, <-served)
 }
 
@@ -217,7 +217,7 @@ func (r *Runtime) Serve(ctx context.Context, listener net.Listener) error {
 		_ = listener.Close()
 		return err
 	}
-	stop := context.AfterFunc(ctx, server.Stop)
+	stop := context.AfterFunc(ctx, server.end)
 	defer stop()
 	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve CRI on %s: %w", listener.Addr(), err)

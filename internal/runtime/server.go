@@ -127,22 +127,40 @@ func (s *server) connect(ic *plugin.InitContext) (any, error) {
 // Start is called by containerd's server; there is nothing to listen on.
 func (*server) Start(context.Context) error { return nil }
 
-// newGRPC makes a gRPC server with the CRI's services.
-func (s *server) newGRPC() (*grpc.Server, error) {
-	server := grpc.NewServer(
-		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
-		grpc.MaxSendMsgSize(defaults.DefaultMaxSendMsgSize))
-	if err := s.cri.Register(server); err != nil {
-		return nil, fmt.Errorf("register CRI services: %w", err)
-	}
-	return server, nil
+// service is a gRPC server with the CRI's services that can be ended without
+// waiting for streams: containerd's GetContainerEvents does not notice that its
+// caller has gone, and would hold a graceful stop for ever.
+type service struct {
+	*grpc.Server
+	calls *sync.WaitGroup // unary ones under way
 }
 
-// stopGRPC ends a gRPC server: at once if its callers are gone.
-func stopGRPC(server *grpc.Server) {
-	impatient := time.AfterFunc(stopPatience, server.Stop)
-	defer impatient.Stop()
-	server.GracefulStop()
+func (s *server) newGRPC() (service, error) {
+	calls := &sync.WaitGroup{}
+	server := grpc.NewServer(
+		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
+		grpc.MaxSendMsgSize(defaults.DefaultMaxSendMsgSize),
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			calls.Add(1)
+			defer calls.Done()
+			return handle(ctx, req)
+		}))
+	if err := s.cri.Register(server); err != nil {
+		return service{}, fmt.Errorf("register CRI services: %w", err)
+	}
+	return service{server, calls}, nil
+}
+
+// end closes the connections, which cancels the calls under way, and gives these
+// stopPatience to clean up after themselves.
+func (s service) end() {
+	s.Stop()
+	done := make(chan struct{})
+	go func() { s.calls.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(stopPatience):
+	}
 }
 
 // stop closes containerd, its background work first. Containers and their shims are left as they
