@@ -57,8 +57,8 @@ type piece struct {
 // it is the plan's.
 func (l *launch) pieces() []piece {
 	return []piece{
-		{"pull wait", timeline.KindWait, reason.ErrImagePull, l.pull},
-		{"turn", timeline.KindWait, reason.CreateContainerError, l.awaitTurn},
+		{"its image", timeline.KindWait, reason.ErrImagePull, l.pull},
+		{"its turn", timeline.KindWait, reason.CreateContainerError, l.awaitTurn},
 		{"render", timeline.KindStep, reason.CreateContainerConfigError, l.render},
 		{"PreCreate", timeline.KindStep, reason.PreCreateHookError, l.preCreate},
 		{"create", timeline.KindStep, reason.CreateContainerError, l.create},
