@@ -43,9 +43,8 @@ if [ ! -e "$cache/$key/stamp" ]; then
 		echo "$sums" >SHA256SUMS
 		echo "$key" >stamp
 	)
-	rm -rf "${cache:?}/$key"
-	mv "$build" "$cache/$key"
-	chmod 755 "$cache/$key"
+	# Another build of the same may have been faster.
+	mv -T "$build" "$cache/$key" 2>/dev/null || [ -e "$cache/$key/stamp" ]
 fi
 
 rm -f $out/*.zst $out/SHA256SUMS $out/stamp

@@ -1,6 +1,8 @@
 package runtime_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +39,7 @@ func TestRuntime(t *testing.T) {
 		t.Fatalf("imported %v, want one image %s", images, imageName)
 	}
 	t.Run("Images", func(t *testing.T) { testImages(t, c, images[0]) })
+	t.Run("Import", func(t *testing.T) { testImport(t, r, images) })
 	t.Run("Container", func(t *testing.T) { testContainer(t, c) })
 	t.Run("Stop", func(t *testing.T) { testStop(t, c) })
 	t.Run("Exec", func(t *testing.T) { testExec(t, c) })
@@ -97,6 +100,28 @@ func testImages(t *testing.T, c *client, imported runtime.Image) {
 	}
 	if imported.Size == 0 || !strings.HasPrefix(imported.Digest, "sha256:") {
 		t.Errorf("imported image has digest %q and %d bytes", imported.Digest, imported.Size)
+	}
+}
+
+// A compressed archive is the same, and what is no archive is refused.
+func testImport(t *testing.T, r *runtime.Runtime, want []runtime.Image) {
+	var compressed bytes.Buffer
+	w := gzip.NewWriter(&compressed)
+	if _, err := io.WriteString(w, readFile(archive(t))); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Import(t.Context(), &compressed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("imported from a compressed archive (-want +got):\n%s", diff)
+	}
+	if _, err := r.Import(t.Context(), strings.NewReader("no archive")); err == nil {
+		t.Error("a text was imported")
 	}
 }
 
