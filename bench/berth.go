@@ -13,6 +13,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/berth-run/berth/internal/client"
 )
@@ -72,7 +73,7 @@ func (b *berthSide) ready(ctx context.Context) error {
 }
 
 func (b *berthSide) end() error {
-	return endProcess(b.cmd, "reset", "--root-dir", b.root, "--config", filepath.Join(b.root, "config.yaml"))
+	return endProcess(b.cmd, "reset", "--yes", "--root-dir", b.root, "--config", filepath.Join(b.root, "config.yaml"))
 }
 
 // endProcess ends a side's process and has everything below its root removed.
@@ -133,28 +134,26 @@ func (b *berthSide) remove(ctx context.Context, prefix string, pods int) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	left := map[string]bool{}
+	left, listed := map[string]bool{}, false
 	for change, err := range b.client.WatchPods(ctx, client.Select{Namespace: "default"}) {
 		if err != nil {
 			return fmt.Errorf("wait for the end of %s: %w", prefix, err)
 		}
-		if p := change.Object; p != nil && strings.HasPrefix(p.Name, prefix+"-") {
-			left[p.Name] = !change.Deleted
+		switch change.Type {
+		case watch.Bookmark:
+			listed = true
+		case watch.Deleted:
+			delete(left, change.Object.Name)
+		default:
+			if strings.HasPrefix(change.Object.Name, prefix+"-") {
+				left[change.Object.Name] = true
+			}
 		}
-		if change.Synced && !anyLeft(left) {
+		if listed && len(left) == 0 {
 			return clearStamps(b.stamps)
 		}
 	}
 	return ctx.Err()
-}
-
-func anyLeft(left map[string]bool) bool {
-	for _, there := range left {
-		if there {
-			return true
-		}
-	}
-	return false
 }
 
 func clearStamps(dir string) error {

@@ -76,7 +76,7 @@ func (f *floorSide) ready(ctx context.Context) error {
 }
 
 func (f *floorSide) end() error {
-	return endProcess(f.cmd, "reset", "--root-dir", f.root)
+	return endProcess(f.cmd, "reset", "--yes", "--root-dir", f.root)
 }
 
 func (f *floorSide) start(ctx context.Context, prefix string, pods, containers, concurrency int) (time.Duration, error) {
@@ -138,7 +138,7 @@ func (f *floorSide) prepare(name string, containers int) (prepared, error) {
 		c.TerminationMessagePath = corev1.TerminationMessagePathDefault
 		config, err := render.Config(render.Input{
 			Pod: p, QOS: corev1.PodQOSBestEffort, Container: c, Image: &runtimeapi.Image{Id: image}, PodIPs: []string{"10.0.0.1"},
-			Volumes: []render.Volume{{HostPath: f.stamps}}, HostsFile: hosts, TerminationLog: message,
+			Volumes: []string{f.stamps}, HostsFile: hosts, TerminationLog: message,
 			Node: render.Node{MemoryCapacity: 1 << 34, CFSQuota: true},
 		})
 		if err != nil {

@@ -18,14 +18,17 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/test/containerd"
 )
 
 // patience bounds every wait of a script. It is long because machines are busy;
@@ -40,8 +43,11 @@ const patience = 90 * time.Second
 //	                            that the pod or a container shows
 //	await-event POD REASON [TEXT]
 //	containers FILE             the runtime's containers, id, name, state, one per line
+//	await-ended POD             the runtime has no container of it any more
 //	manifest NAME               moves the script's file NAME to the manifest directory in one rename
-//	signal NAME SIGNAL          to a background command
+//	await-problem FILE [TEXT]   a manifest's fault is told
+//	runtime kill|start|freeze|thaw
+//	                            the external runtime
 //
 // $ROOT is the root directory, $IMAGE the workload's image, present from the
 // start, $RUNTIME the name of the runtime. [embedded] and [containerd] are conditions.
@@ -70,7 +76,7 @@ func TestScript(t *testing.T) {
 				Condition: func(c string) (bool, error) { return c == runtime, nil },
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"agent": h.agent, "berth": h.berth, "await": h.await, "await-event": h.awaitEvent,
-					"containers": h.containers, "manifest": h.manifest,
+					"containers": h.containers, "manifest": h.manifest, "runtime": h.external, "await-ended": h.awaitEnded, "await-problem": h.awaitProblem,
 				},
 			})
 		})
@@ -80,6 +86,7 @@ func TestScript(t *testing.T) {
 type harness struct {
 	bin, archive, runtime string
 	endpoint              string // of the external runtime
+	daemon                *containerd.Daemon
 	number                atomic.Int32
 }
 
@@ -117,7 +124,7 @@ evictionHard: {memory.available: 50Mi}
 	env.Values[daemonKey{}] = d
 	env.Defer(func() {
 		d.end(syscall.SIGKILL)
-		out, err := exec.Command(h.bin, "reset", "--root-dir", root, "--config", filepath.Join(root, "config.yaml")).CombinedOutput()
+		out, err := exec.Command(h.bin, "reset", "--yes", "--root-dir", root, "--config", filepath.Join(root, "config.yaml")).CombinedOutput()
 		if err != nil {
 			env.T().Log(string(out))
 			env.T().FailNow()
@@ -149,7 +156,7 @@ func (h *harness) agent(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		defer log.Close()
 		root := rootOf(ts)
-		flags := []string{"agent", "--root-dir", root, "--config", filepath.Join(root, "config.yaml")}
+		flags := []string{"agent", "--root-dir", root, "--hostname-override", "node1", "--config", filepath.Join(root, "config.yaml")}
 		if h.runtime == "embedded" {
 			flags = append(flags, "--cri-listen", "unix://"+filepath.Join(root, "cri.sock"))
 		}
@@ -229,18 +236,15 @@ func (h *harness) await(ts *testscript.TestScript, neg bool, args []string) {
 	last := "never seen"
 	for change, err := range clientOf(ts).WatchPods(ctx, client.Select{Namespace: k.Namespace, Name: k.Name}) {
 		if err != nil {
+			last += ": " + err.Error()
 			break
 		}
-		if args[1] == "Gone" {
-			if change.Deleted || change.Synced && change.Object == nil && last == "never seen" {
-				return
-			}
-		}
-		if p := change.Object; p != nil && !change.Deleted {
-			if shows(p, args[1]) {
-				return
-			}
-			last = describe(p)
+		gone := change.Type == watch.Deleted || change.Type == watch.Bookmark && last == "never seen"
+		switch {
+		case gone && args[1] == "Gone", change.Type == watch.Added && shows(change.Object, args[1]), change.Type == watch.Modified && shows(change.Object, args[1]):
+			return
+		case change.Type == watch.Added, change.Type == watch.Modified:
+			last = describe(change.Object)
 		}
 	}
 	ts.Logf("%s", ts.ReadFile("agent.log"))
@@ -295,7 +299,7 @@ func (h *harness) awaitEvent(ts *testscript.TestScript, neg bool, args []string)
 			break
 		}
 		e := change.Object
-		if e == nil || e.InvolvedObject.Name != k.Name {
+		if change.Type == watch.Bookmark || e.InvolvedObject.Name != k.Name {
 			continue
 		}
 		if e.Reason == args[1] && (len(args) == 2 || strings.Contains(e.Message, args[2]) || e.InvolvedObject.FieldPath == args[2]) {
@@ -311,6 +315,27 @@ func (h *harness) containers(ts *testscript.TestScript, neg bool, args []string)
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: containers FILE")
 	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(h.list(ts), "")), 0o644))
+}
+
+// awaitEnded waits until the runtime has nothing of a pod any more.
+func (h *harness) awaitEnded(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await-ended POD")
+	}
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		left := slices.DeleteFunc(h.list(ts), func(line string) bool { return !strings.Contains(line, " "+args[0]+" ") })
+		if len(left) == 0 {
+			return
+		}
+		if time.Since(begin) > patience {
+			ts.Fatalf("still there:\n%s", strings.Join(left, ""))
+		}
+	}
+}
+
+// list is a line for each container of the runtime that belongs to this script.
+func (h *harness) list(ts *testscript.TestScript) []string {
 	socket := filepath.Join(rootOf(ts), "cri.sock")
 	if h.endpoint != "" {
 		socket = strings.TrimPrefix(h.endpoint, "unix://")
@@ -324,11 +349,11 @@ func (h *harness) containers(ts *testscript.TestScript, neg bool, args []string)
 	all, err := runtimeapi.NewRuntimeServiceClient(conn).ListContainers(context.Background(), &runtimeapi.ListContainersRequest{})
 	ts.Check(err)
 	slices.SortFunc(all.Containers, func(a, b *runtimeapi.Container) int { return cmp.Compare(a.Id, b.Id) })
-	var text strings.Builder
-	for _, c := range all.Containers {
-		fmt.Fprintln(&text, c.Id[:12], c.Labels[pod.LabelPodName], c.Metadata.Name, c.Metadata.Attempt, c.State)
+	lines := make([]string, len(all.Containers))
+	for i, c := range all.Containers {
+		lines[i] = fmt.Sprintln(c.Id[:12], c.Labels[pod.LabelPodName], c.Metadata.Name, c.Metadata.Attempt, c.State)
 	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text.String()), 0o644))
+	return lines
 }
 
 func (h *harness) manifest(ts *testscript.TestScript, neg bool, args []string) {
@@ -347,17 +372,65 @@ func (h *harness) manifest(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Rename(tmp, filepath.Join(dir, filepath.Base(args[0]))))
 }
 
-// containerd starts Debian's containerd on directories of its own.
+// containerd starts the machine's own containerd for all scripts of a run.
 func (h *harness) containerd(t *testing.T) {
 	t.Helper()
-	path, err := exec.LookPath("containerd")
-	if err != nil {
-		t.Fatalf("%v: run make setup", err)
-	}
 	dir, err := os.MkdirTemp("", "bc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.endpoint = "unix://" + filepath.Join(dir, "c.sock")
-	startContainerd(t, path, dir, h.bin)
+	h.daemon, err = containerd.New(t.Context(), containerd.Options{
+		Dir: dir, Tools: "../tools", Workload: h.archive, Bridge: "berth-tests", Subnet: "10.204.1.0/24",
+	})
+	if err != nil {
+		t.Fatalf("start containerd: %v (make setup installs it)", err)
+	}
+	h.endpoint = h.daemon.Endpoint()
+	t.Cleanup(func() {
+		if err := h.daemon.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// external stops and starts the external runtime.
+func (h *harness) external(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 || h.daemon == nil {
+		ts.Fatalf("usage: runtime kill|start|freeze|thaw, with an external runtime")
+	}
+	switch args[0] {
+	case "kill":
+		ts.Check(h.daemon.Stop(unix.SIGKILL))
+	case "start":
+		ts.Check(h.daemon.Start(context.Background()))
+	case "freeze":
+		ts.Check(h.daemon.Signal(unix.SIGSTOP))
+	case "thaw":
+		ts.Check(h.daemon.Signal(unix.SIGCONT))
+	default:
+		ts.Fatalf("runtime %s: unknown", args[0])
+	}
+}
+
+// awaitProblem waits until a manifest's fault is told.
+func (h *harness) awaitProblem(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 || len(args) > 2 {
+		ts.Fatalf("usage: await-problem FILE [TEXT]")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		status, err := clientOf(ts).Status(ctx)
+		ts.Check(err)
+		for _, p := range status.Problems {
+			if filepath.Base(p.Origin) == args[0] && (len(args) == 1 || strings.Contains(p.Message, args[1])) {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			ts.Fatalf("no problem %v; there are %+v", args, status.Problems)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }

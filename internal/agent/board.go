@@ -54,8 +54,8 @@ func (b *board) update(uid types.UID) {
 	b.input(m, &in)
 	status, changed := b.statuses.Update(in)
 	b.finish(uid, status)
-	if m.Orphan {
-		return // nobody asked for it, nobody is shown it
+	if m.Pod.Namespace == "" {
+		return // leftovers of a pod whose name is not known
 	}
 	deleting := in.Stop != nil && in.Stop.Remove
 	now := shown{m.Pod, deleting}

@@ -1,0 +1,194 @@
+// Package containerd runs the machine's own containerd for tests, on directories
+// and with a network of its own.
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const pause = "berth.test/pause:1"
+
+// configText is for containerd 1.6 (version 2 of the file), which has no network
+// of its own and pulls its pause image unless it is told another.
+const configText = `version = 2
+root = %[1]q
+state = %[2]q
+[grpc]
+  address = %[3]q
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "` + pause + `"
+  stream_server_port = "0"
+  restrict_oom_score_adj = true
+  tolerate_missing_hugetlb_controller = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %[4]q
+    conf_dir = %[5]q
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+`
+
+const networkText = `{
+  "cniVersion": "1.0.0", "name": "tests",
+  "plugins": [{
+    "type": "bridge", "bridge": %[1]q, "isGateway": true, "hairpinMode": true,
+    "ipam": {"type": "host-local", "dataDir": %[2]q, "ranges": [[{"subnet": %[3]q}]], "routes": [{"dst": "0.0.0.0/0"}]}
+  }, {"type": "portmap", "capabilities": {"portMappings": true}}]
+}`
+
+// Options of a Daemon.
+type Options struct {
+	// Dir holds everything; short, because unix sockets lie below it.
+	Dir string
+	// Tools is the directory of the module that the CNI plugins are built from.
+	Tools string
+	// Workload is the archive of the workload image; it is loaded, and its
+	// program is what holds sandboxes.
+	Workload string
+	// Bridge and Subnet are the network's.
+	Bridge, Subnet string
+}
+
+// Daemon is a running containerd.
+type Daemon struct {
+	opts Options
+	cmd  *exec.Cmd
+}
+
+// New prepares a containerd and starts it.
+func New(ctx context.Context, o Options) (*Daemon, error) {
+	d := &Daemon{opts: o}
+	at := func(name string) string { return filepath.Join(o.Dir, name) }
+	if err := errors.Join(
+		write(at("config.toml"), configText, at("root"), at("state"), at("c.sock"), at("cni"), at("net.d")),
+		write(at("net.d/10-tests.conflist"), networkText, o.Bridge, at("ipam"), o.Subnet),
+		buildPlugins(ctx, o.Tools, at("cni")),
+		buildPause(o.Workload, at("pause.tar")),
+	); err != nil {
+		return nil, err
+	}
+	if err := d.Start(ctx); err != nil {
+		return nil, err
+	}
+	for _, archive := range []string{o.Workload, at("pause.tar")} {
+		if err := d.ctr(ctx, "images", "import", archive); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+	}
+	return d, nil
+}
+
+// Endpoint is where the daemon serves its CRI.
+func (d *Daemon) Endpoint() string { return "unix://" + filepath.Join(d.opts.Dir, "c.sock") }
+
+// Start starts the daemon and waits until it answers.
+func (d *Daemon) Start(ctx context.Context) error {
+	d.cmd = exec.Command("containerd", "--log-level", "error", "--config", filepath.Join(d.opts.Dir, "config.toml"))
+	log, err := os.OpenFile(filepath.Join(d.opts.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	if err := d.cmd.Start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		err := d.ctr(ctx, "version")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, d.Stop(unix.SIGKILL))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the daemon with a signal; its containers run on.
+func (d *Daemon) Stop(signal unix.Signal) error {
+	if d.cmd == nil {
+		return nil
+	}
+	err := d.cmd.Process.Signal(signal)
+	_ = d.cmd.Wait() // it was told to end
+	d.cmd = nil
+	return err
+}
+
+// Signal sends the daemon a signal, such as SIGSTOP.
+func (d *Daemon) Signal(signal unix.Signal) error { return d.cmd.Process.Signal(signal) }
+
+// Close ends the daemon and removes its network and directory. Its containers
+// must be gone.
+func (d *Daemon) Close() error {
+	err := d.Stop(unix.SIGTERM)
+	if link, linkErr := netlink.LinkByName(d.opts.Bridge); linkErr == nil {
+		err = errors.Join(err, netlink.LinkDel(link))
+	}
+	return errors.Join(err, os.RemoveAll(d.opts.Dir))
+}
+
+func (d *Daemon) ctr(ctx context.Context, args ...string) error {
+	args = append([]string{"--address", filepath.Join(d.opts.Dir, "c.sock"), "--namespace", "k8s.io"}, args...)
+	return run(exec.CommandContext(ctx, "ctr", args...))
+}
+
+func run(cmd *exec.Cmd) error {
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return nil
+}
+
+func write(path, format string, args ...any) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, fmt.Appendf(nil, format, args...), 0o644)
+}
+
+// buildPlugins makes the CNI plugins that the configuration names, and loopback,
+// which containerd 1.6 runs for every pod.
+func buildPlugins(ctx context.Context, tools, dir string) error {
+	const plugins = "github.com/containernetworking/plugins/plugins/"
+	return run(exec.CommandContext(ctx, "go", "build", "-C", tools, "-o", dir+"/",
+		plugins+"main/bridge", plugins+"main/loopback", plugins+"ipam/host-local", plugins+"meta/portmap"))
+}
+
+// buildPause makes an image that sleeps out of the workload's.
+func buildPause(archive, path string) error {
+	image, err := tarball.ImageFromPath(archive, nil)
+	if err != nil {
+		return err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return err
+	}
+	config = config.DeepCopy()
+	config.Config.Cmd = []string{"sleep"}
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		return err
+	}
+	tag, err := name.NewTag(pause)
+	if err != nil {
+		return err
+	}
+	return tarball.WriteToFile(path, tag, image)
+}
