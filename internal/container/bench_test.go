@@ -192,7 +192,7 @@ func (b *bench) stop(ctx context.Context, grace time.Duration) error {
 	b.tasks.interrupt()
 	b.refresh()
 	r := b.run()
-	r.Plan, r.Stop = plan.Plan{}, &pod.Stop{Reason: "Deleted", Grace: &grace}
+	r.Plan, r.Stop = plan.Plan{}, &pod.Stop{Reason: "Deleted", Grace: &grace, Remove: true}
 	return b.Step().Teardown(ctx, r)
 }
 
@@ -348,7 +348,20 @@ func execHandler(actions ...string) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: append([]string{"/workload"}, actions...)}}
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+// links names the containers that have a link to their log.
+func (b *bench) links() []string {
+	b.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(b.dir, "containers"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if _, err := os.Stat(filepath.Join(b.dir, "containers", e.Name())); err != nil {
+			b.t.Error(err)
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(e.Name(), "web_default_"), "-container-")
+		names = append(names, name)
+	}
+	return names
 }

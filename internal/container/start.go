@@ -56,7 +56,7 @@ type piece struct {
 // pieces is the life of one container start, in order. The crash backoff before
 // it is the plan's.
 func (l *launch) pieces() []piece {
-	return []piece{
+	pieces := []piece{
 		{"its image", timeline.KindWait, reason.ErrImagePull, l.pull},
 		{"its turn", timeline.KindWait, reason.CreateContainerError, l.awaitTurn},
 		{"render", timeline.KindStep, reason.CreateContainerConfigError, l.render},
@@ -65,8 +65,11 @@ func (l *launch) pieces() []piece {
 		{"PreStart", timeline.KindStep, reason.PreStartHookError, l.preStart},
 		{"start", timeline.KindStep, reason.RunContainerError, l.start},
 		{"log link", timeline.KindStep, "", l.linkLog},
-		{"postStart", timeline.KindStep, reason.PostStartHookError, l.postStart},
 	}
+	if l.hasPostStart() {
+		pieces = append(pieces, piece{"postStart", timeline.KindStep, reason.PostStartHookError, l.postStart})
+	}
+	return pieces
 }
 
 // run goes through the pieces. When it returns, the observed state shows what
@@ -256,7 +259,7 @@ func (l *launch) create(ctx context.Context) error {
 	}
 	l.leave = leave
 	for _, id := range l.replaces {
-		if err := l.s.removeOne(ctx, id); err != nil {
+		if err := l.s.removeOne(ctx, l.pod, l.want.Name, id); err != nil {
 			return err
 		}
 	}
@@ -282,7 +285,7 @@ func (l *launch) preStart(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			left := l.s.removeOne(ctx, l.id)
+			left := l.s.removeOne(ctx, l.pod, l.want.Name, l.id)
 			l.ended = left == nil
 			return errors.Join(err, left)
 		}
@@ -306,15 +309,14 @@ func (l *launch) start(ctx context.Context) error {
 // linkLog makes the link by which older log collectors find the log. The
 // container runs with or without it.
 func (l *launch) linkLog(context.Context) error {
-	dir := l.s.opts.LegacyLogDir
-	if dir == "" {
+	link := l.s.logLink(l.pod, l.want.Name, l.id)
+	if link == "" {
 		return nil
 	}
 	log := filepath.Join(l.sandbox.GetLogDirectory(), l.config.LogPath)
 	_, err := os.Lstat(log)
 	if err == nil {
-		link := podlog.LegacyLink(dir, l.pod.Namespace, l.pod.Name, l.want.Name, l.id)
-		err = errors.Join(os.MkdirAll(dir, 0o755), os.Symlink(log, link))
+		err = errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(log, link))
 	}
 	// A runtime that logs elsewhere has no file to link to.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -323,12 +325,27 @@ func (l *launch) linkLog(context.Context) error {
 	return nil
 }
 
+// logLink is the link to a container's log, "" for none.
+func (s *Containers) logLink(p *corev1.Pod, name, id string) string {
+	if s.opts.LegacyLogDir == "" {
+		return ""
+	}
+	return podlog.LegacyLink(s.opts.LegacyLogDir, p.Namespace, p.Name, name, id)
+}
+
+func (s *Containers) unlinkLog(p *corev1.Pod, name, id string) {
+	link := s.logLink(p, name, id)
+	if link == "" {
+		return
+	}
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.opts.Log.Warn("remove the link to a container's log", "pod", pod.FullName(p), "container", name, "err", err)
+	}
+}
+
 // postStart runs the container's handler, without a time limit as Kubernetes
 // has it, and ends the container when it fails.
 func (l *launch) postStart(ctx context.Context) error {
-	if !l.hasPostStart() {
-		return nil
-	}
 	// The handler may take long: the container is to be seen meanwhile.
 	if err := l.s.changed(ctx, l.pod.UID, l.want.Name, l.effect(nil)); err != nil {
 		l.s.opts.Log.Warn("read the state of a started container", "pod", pod.FullName(l.pod), "err", err)

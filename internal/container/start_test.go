@@ -52,8 +52,11 @@ func TestStart(t *testing.T) {
 			t.Error(diff)
 		}
 		link := filepath.Join(b.dir, "containers", "web_default_app-"+b.newest("app").ID+".log")
-		if to, err := os.Readlink(link); err != nil || to != filepath.Join(b.config.LogDirectory, "app", "0.log") || !exists(link) {
+		if to, err := os.Readlink(link); err != nil || to != filepath.Join(b.config.LogDirectory, "app", "0.log") {
 			t.Errorf("log link to %q, %v", to, err)
+		}
+		if diff := cmp.Diff([]string{"app", "init", "second"}, b.links()); diff != "" {
+			t.Errorf("log links: %s", diff)
 		}
 		checkConfig(t, b)
 		if why, _, ok := b.Waiting(b.pod.UID, "app"); ok || b.Starting(b.pod.UID, "app") {
@@ -410,8 +413,8 @@ func TestRestartOfAllRemovesTheSourceLast(t *testing.T) {
 		if calls := b.calls(); !cmp.Equal(want, calls[len(calls)-3:]) {
 			t.Errorf("calls %v", calls)
 		}
-		if got := b.states(); len(got) != 0 {
-			t.Errorf("left %v", got)
+		if got := b.states(); len(got) != 0 || b.links() != nil {
+			t.Errorf("left %v with log links %v", got, b.links())
 		}
 	})
 }

@@ -57,7 +57,7 @@ func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) erro
 		}
 	}
 	if len(removed) > 0 {
-		tasks.Go(ctx, "containers/remove", func(ctx context.Context) error { return s.remove(ctx, r.Pod.Pod, removed) })
+		tasks.Go(ctx, "containers/remove", func(ctx context.Context) error { return s.remove(ctx, r, removed) })
 	}
 	if len(r.Plan.Start) == 0 {
 		return nil
@@ -113,25 +113,26 @@ func nameOf(o *pod.Observed, id string) string {
 }
 
 // remove removes dead containers one after the other.
-func (s *Containers) remove(ctx context.Context, p *corev1.Pod, ids []string) error {
+func (s *Containers) remove(ctx context.Context, r *worker.Run, ids []string) error {
 	var err error
 	for _, id := range ids {
-		if err = s.removeOne(ctx, id); err != nil {
+		if err = s.removeOne(ctx, r.Pod.Pod, nameOf(r.Observed, id), id); err != nil {
 			break
 		}
 	}
 	refresh, cancel := settled(ctx)
 	defer cancel()
-	return errors.Join(err, s.opts.Observer.Refresh(refresh, p.UID))
+	return errors.Join(err, s.opts.Observer.Refresh(refresh, r.Pod.UID))
 }
 
-func (s *Containers) removeOne(ctx context.Context, id string) error {
+func (s *Containers) removeOne(ctx context.Context, p *corev1.Pod, name, id string) error {
 	ctx, cancel := settled(ctx)
 	defer cancel()
 	_, err := s.opts.Runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
 	if err != nil && !cri.IsNotFound(err) {
 		return fmt.Errorf("remove container %s: %w", id, err)
 	}
+	s.unlinkLog(p, name, id)
 	return nil
 }
 
@@ -150,13 +151,25 @@ func (s *Containers) kill(ctx context.Context, r *worker.Run, k plan.Kill) error
 	return s.changed(ctx, r.Pod.UID, k.Name, effect{id: k.ID, state: pod.StateExited})
 }
 
-// teardown stops whatever runs of the pod. Each call carries on where an
-// interrupted or failed one was: a grace does not begin anew.
+// teardown stops whatever runs of the pod. The dead containers go with their
+// sandbox; what was made beside them goes here.
 func (s *Containers) teardown(ctx context.Context, r *worker.Run) error {
-	turns := stopOrder(r.Pod.Pod, r.Observed)
-	if len(turns) == 0 {
-		return nil
+	if turns := stopOrder(r.Pod.Pod, r.Observed); len(turns) > 0 {
+		if err := s.stopAll(ctx, r, turns); err != nil {
+			return err
+		}
 	}
+	if r.Stop.Remove {
+		for _, c := range r.Observed.ContainersOf() {
+			s.unlinkLog(r.Pod.Pod, c.Name, c.ID)
+		}
+	}
+	return nil
+}
+
+// stopAll stops containers in their order. Each call carries on where an
+// interrupted or failed one was: a grace does not begin anew.
+func (s *Containers) stopAll(ctx context.Context, r *worker.Run, turns []turn) error {
 	victims := make([]*victim, len(turns))
 	ended := map[string]chan struct{}{}
 	for i, t := range turns {

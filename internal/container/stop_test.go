@@ -101,6 +101,9 @@ func TestTeardownOrder(t *testing.T) {
 				t.Errorf("%s is %s", name, state)
 			}
 		}
+		if b.links() != nil {
+			t.Errorf("log links of a removed pod: %v", b.links())
+		}
 	})
 }
 
