@@ -1,10 +1,9 @@
 // Package container starts and stops the containers of a pod.
 //
 // It owns the life of one container start (start.go reads top to bottom), the
-// order in which the containers of a pod are created and ended, the links to
-// their logs for older collectors, the lifecycle
-// handlers of the spec, and the internal lifecycle on which allocators and the
-// operator's hooks hang. What is to start and to stop is plan's decision; what
+// order in which the containers of a pod are created and ended, the lifecycle
+// handlers of the spec, the internal lifecycle on which allocators and the
+// operator's hooks hang, and the links to logs for older collectors. What is to start and to stop is plan's decision; what
 // the containers then do is pleg's to see.
 //
 // It is the only caller of CreateContainer, StartContainer, StopContainer and
