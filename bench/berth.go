@@ -13,7 +13,6 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/berth-run/berth/internal/client"
 )
@@ -139,15 +138,13 @@ func (b *berthSide) remove(ctx context.Context, prefix string, pods int) error {
 		if err != nil {
 			return fmt.Errorf("wait for the end of %s: %w", prefix, err)
 		}
-		switch change.Type {
-		case watch.Bookmark:
+		switch {
+		case change.Synced:
 			listed = true
-		case watch.Deleted:
+		case change.Deleted:
 			delete(left, change.Object.Name)
-		default:
-			if strings.HasPrefix(change.Object.Name, prefix+"-") {
-				left[change.Object.Name] = true
-			}
+		case strings.HasPrefix(change.Object.Name, prefix+"-"):
+			left[change.Object.Name] = true
 		}
 		if listed && len(left) == 0 {
 			return clearStamps(b.stamps)

@@ -23,7 +23,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/client"
@@ -239,11 +238,14 @@ func (h *harness) await(ts *testscript.TestScript, neg bool, args []string) {
 			last += ": " + err.Error()
 			break
 		}
-		gone := change.Type == watch.Deleted || change.Type == watch.Bookmark && last == "never seen"
 		switch {
-		case gone && args[1] == "Gone", change.Type == watch.Added && shows(change.Object, args[1]), change.Type == watch.Modified && shows(change.Object, args[1]):
+		case change.Deleted, change.Synced:
+			if args[1] == "Gone" && (change.Deleted || last == "never seen") {
+				return
+			}
+		case shows(change.Object, args[1]):
 			return
-		case change.Type == watch.Added, change.Type == watch.Modified:
+		default:
 			last = describe(change.Object)
 		}
 	}
@@ -299,7 +301,7 @@ func (h *harness) awaitEvent(ts *testscript.TestScript, neg bool, args []string)
 			break
 		}
 		e := change.Object
-		if change.Type == watch.Bookmark || e.InvolvedObject.Name != k.Name {
+		if change.Synced || e.InvolvedObject.Name != k.Name {
 			continue
 		}
 		if e.Reason == args[1] && (len(args) == 2 || strings.Contains(e.Message, args[2]) || e.InvolvedObject.FieldPath == args[2]) {
