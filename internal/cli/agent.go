@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -56,16 +55,9 @@ func runtimeConfig(f config.Flags, log *slog.Logger) (runtime.Config, error) {
 
 // printSteps lists the steps of a pod's life.
 func printSteps(w io.Writer) error {
-	t := printer.NewTable(w, "STEP", "AFTER", "SETS UP", "TEARS DOWN")
+	t := printer.NewTable(w, "STEP", "PHASE", "AFTER")
 	for _, s := range agent.Steps() {
-		t.Row(s.Name, orNone(strings.Join(s.After, " ")), fmt.Sprint(s.Setup != nil), fmt.Sprint(s.Teardown != nil))
+		t.Row(s.Name, s.Phase.String(), strings.Join(s.After, ", "))
 	}
 	return t.Flush()
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -7,11 +7,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/server/servertest"
 )
 
@@ -114,7 +117,7 @@ func systemd(t *testing.T) *net.UnixConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { _ = c.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
 	return c
 }
@@ -140,7 +143,7 @@ func TestNotify(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	log := &record{text: make(chan string, 100)}
 	done := make(chan error, 1)
-	go func() { done <- notify(ctx, a.Client, slog.New(slog.NewTextHandler(log, nil))) }()
+	go func() { done <- notify(ctx, client.New(a.Socket), slog.New(slog.NewTextHandler(log, nil))) }()
 	if got := hear(t, c); got != "READY=1" {
 		t.Errorf("heard %s", got)
 	}
@@ -173,4 +176,20 @@ func (r *record) Write(p []byte) (int, error) {
 	default:
 	}
 	return len(p), nil
+}
+
+// The example has no fault, and no field that does nothing, also with every
+// line that is commented out.
+func TestExampleConfiguration(t *testing.T) {
+	text, err := os.ReadFile("../../packaging/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := regexp.MustCompile(`(?m)^# ([a-zA-Z]+: )`).ReplaceAllString(string(text), "$1")
+	for name, text := range map[string]string{"as it is": string(text), "in full": full} {
+		_, warnings, err := config.Load(config.Flags{ConfigFile: file(t, "config.yaml", text)})
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v, %v", name, err, warnings)
+		}
+	}
 }

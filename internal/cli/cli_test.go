@@ -172,7 +172,7 @@ func TestGetWatch(t *testing.T) {
 	out, w := io.Pipe()
 	status := make(chan int, 1)
 	go func() {
-		defer w.Close()
+		defer func() { _ = w.Close() }()
 		status <- Main([]string{"--socket", a.Socket, "get", "pods", "-w"}, nil, w, io.Discard)
 	}()
 	lines := bufio.NewScanner(out)
@@ -198,7 +198,7 @@ func TestGetWatch(t *testing.T) {
 func TestApply(t *testing.T) {
 	a := servertest.Start(t)
 	two := file(t, "two.yaml", "metadata: {name: a}\n---\nmetadata: {name: b}\n")
-	bad := file(t, "bad.yaml", "metadata: {nmae: c}\n")
+	bad := file(t, "bad.yaml", "metadata: {title: c}\n")
 	tests := []struct {
 		args []string
 		in   string
@@ -209,7 +209,7 @@ func TestApply(t *testing.T) {
 		{args: []string{"-f", "-", "-n", "far", "-o", "name"}, in: "metadata: {name: c}", want: result{Out: "pod/c\n"}},
 		{args: []string{"-f", bad, "-f", two}, want: result{
 			Out: "pod/a configured\npod/b configured\n", Status: 1,
-			Err: "error: " + bad + ": line 1: metadata.nmae: unknown field\nnext: correct the manifest\n",
+			Err: "error: " + bad + ": line 1: metadata.title: unknown field\nnext: correct the manifest\n",
 		}},
 		{args: nil, want: result{Err: "error: required flag(s) \"filename\" not set\nnext: see \"berth apply --help\"\n", Status: 1}},
 		{args: []string{"-f", filepath.Dir(two)}, want: result{Status: 1,

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/berth-run/berth/internal/client"
 )
@@ -127,22 +125,19 @@ func waitGone(ctx context.Context, c *client.Client, going map[types.UID]bool) e
 		if err != nil {
 			return err
 		}
-		note(there, change)
-		listed = listed || change.Type == watch.Bookmark
+		switch {
+		case change.Synced:
+			listed = true
+		case change.Deleted:
+			delete(there, change.Object.UID)
+		default:
+			there[change.Object.UID] = true
+		}
 		if listed && !anyOf(going, there) {
 			return nil
 		}
 	}
 	return context.Cause(ctx)
-}
-
-func note(there map[types.UID]bool, c client.Change[*corev1.Pod]) {
-	switch c.Type {
-	case watch.Added:
-		there[c.Object.UID] = true
-	case watch.Deleted:
-		delete(there, c.Object.UID)
-	}
 }
 
 func anyOf(a, b map[types.UID]bool) bool {

@@ -8,8 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/client"
@@ -97,8 +95,7 @@ func (a *app) getPod(cmd *cobra.Command, f *listFlags, arg string) error {
 		return client.Next(fmt.Errorf("a pod is named within one namespace"), "leave out -A, or the name")
 	}
 	if f.watch {
-		f.fields = "metadata.name=" + key.Name
-		return a.watchPods(cmd, f)
+		return a.watchPods(cmd, f, key.Name)
 	}
 	p, err := a.client().Pod(cmd.Context(), key)
 	if err != nil {
@@ -117,7 +114,7 @@ func (f *listFlags) selection() client.Select {
 
 func (a *app) listPods(cmd *cobra.Command, f *listFlags) error {
 	if f.watch {
-		return a.watchPods(cmd, f)
+		return a.watchPods(cmd, f, "")
 	}
 	list, err := a.client().Pods(cmd.Context(), f.selection())
 	if err != nil {
@@ -147,19 +144,22 @@ func nothing(cmd *cobra.Command, what, namespace string) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "No %s found in namespace %s\n", what, namespace)
 }
 
-func (a *app) watchPods(cmd *cobra.Command, f *listFlags) error {
+// watchPods goes on with every change, of the pod of that name if there is one.
+func (a *app) watchPods(cmd *cobra.Command, f *listFlags, name string) error {
 	pp := newPodPrinter(cmd.OutOrStdout(), f)
-	return show(a.client().WatchPods(cmd.Context(), f.selection()), pp.print, pp.table.Flush)
+	sel := f.selection()
+	sel.Name = name
+	return show(a.client().WatchPods(cmd.Context(), sel), pp.print, pp.table.Flush)
 }
 
 // show writes what a watch yields: what was there at once, then each change.
-func show[T any](changes iter.Seq2[client.Change[T], error], one func(T) error, flush func() error) error {
+func show[T any](changes iter.Seq2[client.Change[T], error], one func(*T) error, flush func() error) error {
 	listed := false
 	for c, err := range changes {
 		if err != nil {
 			return err
 		}
-		if c.Type == watch.Bookmark {
+		if c.Synced {
 			listed = true
 		} else if err := one(c.Object); err != nil {
 			return err
@@ -242,7 +242,7 @@ func conditionProblems(conditions []corev1.NodeCondition) []api.Problem {
 			good = corev1.ConditionTrue
 		}
 		if c.Status != good {
-			all = append(all, api.Problem{Origin: "condition " + string(c.Type), Message: c.Message, Since: metav1.Time(c.LastTransitionTime)})
+			all = append(all, api.Problem{Origin: "condition " + string(c.Type), Message: c.Message, Since: c.LastTransitionTime})
 		}
 	}
 	return all

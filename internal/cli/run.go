@@ -30,6 +30,7 @@ type runFlags struct {
 	detach  bool
 	noLogs  bool
 	timeout time.Duration
+	ready   bool
 	images  []string
 }
 
@@ -58,8 +59,11 @@ The exit status is 0 when every container ended with 0, the exit code of the one
 	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the pods with the running agent")
 	flags.BoolVar(&f.noLogs, "no-logs", false, "do not show the containers' logs")
 	flags.DurationVar(&f.timeout, "timeout", 0, "stop the pods when they are not ready, or done, within this time; 0: never")
+	flags.BoolVar(&f.ready, "exit-when-ready", false, "stop the pods once all of them were ready")
 	flags.StringArrayVar(&f.images, "image-archive", nil, "load this image archive `file` first; may be repeated")
-	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
+	for _, foreground := range []string{"timeout", "no-logs", "exit-when-ready"} {
+		cmd.MarkFlagsMutuallyExclusive("detach", foreground)
+	}
 	mark(cmd.MarkFlagFilename("image-archive", "tar"))
 	return cmd
 }
@@ -190,7 +194,7 @@ func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, mani
 	}
 	width, color := screen(cmd.ErrOrStderr())
 	last, err := follow.Run(ctx, follow.Options{
-		Client: c, Pods: pods, Logs: !f.noLogs, Timeout: f.timeout, Interrupts: interrupts,
+		Client: c, Pods: pods, Logs: !f.noLogs, Timeout: f.timeout, UntilReady: f.ready, Interrupts: interrupts,
 		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Now: time.Now,
 		Draw: func(w io.Writer, line *timeline.Timeline) error {
 			return timeline.Draw(w, *line, width, timeline.DrawOptions{Color: color})

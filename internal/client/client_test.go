@@ -37,15 +37,15 @@ func listen(t *testing.T, h http.HandlerFunc) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := &http.Server{Handler: h}
-	go srv.Serve(l)
-	t.Cleanup(func() { srv.Close() })
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close() })
 	return path
 }
 
@@ -57,7 +57,7 @@ func TestNoConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false)
-	l.Close()
+	_ = l.Close()
 	const start = `start one with "berth agent", or run the pods in the foreground with "berth run"`
 	aborted := listen(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	for name, tt := range map[string]struct {
@@ -93,7 +93,7 @@ func TestAnswerOfSomethingElse(t *testing.T) {
 	if err := client.New(path).Healthy(t.Context()); err == nil || err.Error() != "agent answered 418 I'm a teapot: teapot" {
 		t.Errorf("%v", err)
 	}
-	path = listen(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) })
+	path = listen(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
 	if _, err := client.New(path).Pods(t.Context(), client.Select{}); err == nil || !strings.HasPrefix(err.Error(), "read the agent's answer to GET /api/v1/pods: ") {
 		t.Errorf("%v", err)
 	}
@@ -101,7 +101,7 @@ func TestAnswerOfSomethingElse(t *testing.T) {
 
 func TestErrorsKeepTheirKind(t *testing.T) {
 	a := servertest.Start(t)
-	_, err := a.Client.Pod(t.Context(), web)
+	_, err := client.New(a.Socket).Pod(t.Context(), web)
 	if !apierrors.IsNotFound(err) || client.NextStep(err) == "" {
 		t.Errorf("%v -> %s", err, client.NextStep(err))
 	}
@@ -111,8 +111,9 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	a := servertest.Start(t)
 	running(a)
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	seen := 0
-	for c, err := range a.Client.WatchPods(ctx, client.Select{Namespace: "default"}) {
+	for c, err := range client.New(a.Socket).WatchPods(ctx, client.Select{Namespace: "default"}) {
 		if err != nil || c.Object.Name != "web" {
 			t.Fatalf("%v %v", c, err)
 		}
@@ -120,7 +121,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		cancel()
 		break
 	}
-	for c, err := range a.Client.WatchPods(ctx, client.Select{}) {
+	for c, err := range client.New(a.Socket).WatchPods(ctx, client.Select{}) {
 		t.Errorf("after the end of ctx: %v %v", c, err)
 	}
 	if seen != 1 {
@@ -130,8 +131,10 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 
 func TestLogThatBreaksOff(t *testing.T) {
 	path := listen(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Write([]byte("one\n"))
-		http.NewResponseController(w).Flush()
+		_, err := w.Write([]byte("one\n"))
+		if err = errors.Join(err, http.NewResponseController(w).Flush()); err != nil {
+			t.Error(err)
+		}
 		w.Header().Set(http.TrailerPrefix+"Berth-Error", "disk is gone")
 	})
 	var out bytes.Buffer
@@ -146,10 +149,10 @@ func TestDelete(t *testing.T) {
 	a := servertest.Start(t)
 	p := running(a)
 	grace := 3 * time.Second
-	if _, err := a.Client.Delete(t.Context(), web, "other", nil); !apierrors.IsConflict(err) {
+	if _, err := client.New(a.Socket).Delete(t.Context(), web, "other", nil); !apierrors.IsConflict(err) {
 		t.Errorf("another UID: %v", err)
 	}
-	if _, err := a.Client.Delete(t.Context(), web, p.UID, &grace); err != nil {
+	if _, err := client.New(a.Socket).Delete(t.Context(), web, p.UID, &grace); err != nil {
 		t.Error(err)
 	}
 	if d := a.Deleted(); len(d) != 1 || *d[0].Grace != grace {
@@ -168,7 +171,7 @@ func TestExec(t *testing.T) {
 	run := func(tty bool, s client.Streams, command ...string) (string, string, error) {
 		var out, stderr bytes.Buffer
 		s.Out, s.Err = &out, &stderr
-		err := a.Client.Exec(t.Context(), web, "app", command, tty, s)
+		err := client.New(a.Socket).Exec(t.Context(), web, "app", command, tty, s)
 		return out.String(), stderr.String(), err
 	}
 	if out, _, err := run(false, client.Streams{}, "echo", "one two", "three"); out != "one two\nthree\n" || err != nil {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,14 +26,22 @@ import (
 // Select chooses what a list or a watch shows. Empty fields choose everything.
 type Select struct {
 	Namespace string
+	Name      string
 	Labels    string // a Kubernetes label selector
 	Fields    string // a Kubernetes field selector
 }
 
 func (s Select) query() url.Values {
+	var all []string
+	if s.Name != "" {
+		all = append(all, "metadata.name="+s.Name)
+	}
+	if s.Fields != "" {
+		all = append(all, s.Fields)
+	}
 	q := url.Values{}
 	set(q, "labelSelector", s.Labels)
-	set(q, "fieldSelector", s.Fields)
+	set(q, "fieldSelector", strings.Join(all, ","))
 	return q
 }
 
@@ -66,17 +75,21 @@ func (c *Client) Pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod
 	return out, c.call(ctx, http.MethodGet, podPath(key), nil, nil, out)
 }
 
-// Change is one event of a watch. A Bookmark stands after all that was there
-// when the watch began; its object is empty.
+// Change is what a watch tells of one object.
 type Change[T any] struct {
-	Type   watch.EventType
-	Object T
+	// Object as it is now or, when it is gone, as it was last. nil when Synced.
+	Object *T
+	// New says that the object is told of for the first time.
+	New     bool
+	Deleted bool
+	// Synced says that all that was there when the watch began has been told.
+	Synced bool
 }
 
-// WatchPods yields the pods that are there, a bookmark, then every change, until
+// WatchPods yields the pods that are there, then Synced, then every change, until
 // ctx ends, which ends the sequence, or the agent does, which yields an error.
-func (c *Client) WatchPods(ctx context.Context, sel Select) iter.Seq2[Change[*corev1.Pod], error] {
-	return watchPath[*corev1.Pod](ctx, c, list(sel.Namespace, "pods"), sel)
+func (c *Client) WatchPods(ctx context.Context, sel Select) iter.Seq2[Change[corev1.Pod], error] {
+	return watchPath[corev1.Pod](ctx, c, list(sel.Namespace, "pods"), sel)
 }
 
 // Events lists events, the one that happened last at the end.
@@ -86,8 +99,8 @@ func (c *Client) Events(ctx context.Context, sel Select) (*corev1.EventList, err
 }
 
 // WatchEvents yields events as WatchPods does pods.
-func (c *Client) WatchEvents(ctx context.Context, sel Select) iter.Seq2[Change[*corev1.Event], error] {
-	return watchPath[*corev1.Event](ctx, c, list(sel.Namespace, "events"), sel)
+func (c *Client) WatchEvents(ctx context.Context, sel Select) iter.Seq2[Change[corev1.Event], error] {
+	return watchPath[corev1.Event](ctx, c, list(sel.Namespace, "events"), sel)
 }
 
 func watchPath[T any](ctx context.Context, c *Client, path string, sel Select) iter.Seq2[Change[T], error] {
@@ -106,7 +119,7 @@ func watchPath[T any](ctx context.Context, c *Client, path string, sel Select) i
 		for dec := json.NewDecoder(resp.Body); ; {
 			var line struct {
 				Type   watch.EventType `json:"type"`
-				Object T               `json:"object"`
+				Object *T              `json:"object"`
 			}
 			err := dec.Decode(&line)
 			switch {
@@ -115,7 +128,12 @@ func watchPath[T any](ctx context.Context, c *Client, path string, sel Select) i
 			case err != nil:
 				yield(Change[T]{}, c.connectError(ended(err)))
 				return
-			case !yield(Change[T](line), nil):
+			}
+			change := Change[T]{Synced: true}
+			if line.Type != watch.Bookmark {
+				change = Change[T]{Object: line.Object, New: line.Type == watch.Added, Deleted: line.Type == watch.Deleted}
+			}
+			if !yield(change, nil) {
 				return
 			}
 		}
@@ -262,7 +280,7 @@ type Lease struct {
 }
 
 // Close ends the lease.
-func (l *Lease) Close() error { return l.body.Close() }
+func (l *Lease) Close() { _ = l.body.Close() } // a connection that is broken is closed too
 
 // Hold opens a lease. It ends with ctx, with Close, or with this process.
 func (c *Client) Hold(ctx context.Context) (*Lease, error) {

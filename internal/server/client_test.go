@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"io"
 	"net"
 	"testing"
 	"time"
@@ -15,15 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/server/servertest"
 )
-
-var selectAll = client.Select{}
-
-func applyUnder(lease io.Closer) client.Apply {
-	return client.Apply{Lease: lease.(*client.Lease).ID}
-}
 
 // What knows the Kubernetes API knows pods, logs and events of the agent.
 func TestKubernetesClient(t *testing.T) {

@@ -169,24 +169,24 @@ func containerNames(p *corev1.Pod) string {
 	return strings.Join(names, ", ")
 }
 
-// containerStatus finds the status of a container of any kind.
-func containerStatus(p *corev1.Pod, name string) (corev1.ContainerStatus, bool) {
+// containerStatus is that of a container of any kind; zero when there is none yet.
+func containerStatus(p *corev1.Pod, name string) corev1.ContainerStatus {
 	st := &p.Status
 	for _, list := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
 		for _, c := range list {
 			if c.Name == name {
-				return c, true
+				return c
 			}
 		}
 	}
-	return corev1.ContainerStatus{}, false
+	return corev1.ContainerStatus{}
 }
 
 // chooseInstance is the restart count of the instance whose log is meant, or
 // why there is none, in the words of the Kubernetes API. asked is the instance
 // that the request names, if it does.
 func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, asked *int64) (int, error) {
-	st, _ := containerStatus(p, opts.Container)
+	st := containerStatus(p, opts.Container)
 	newest := int(st.RestartCount)
 	ran := st.State.Running != nil || st.State.Terminated != nil
 	ranBefore := st.LastTerminationState.Terminated != nil
@@ -214,7 +214,7 @@ func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, asked *int64) (in
 
 // instanceEnded says whether a container's n-th instance runs no more.
 func instanceEnded(p *corev1.Pod, container string, n int) bool {
-	st, _ := containerStatus(p, container)
+	st := containerStatus(p, container)
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
 		int(st.RestartCount) > n || int(st.RestartCount) == n && st.State.Running == nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -136,7 +137,7 @@ func (s *Server) holdLease(w http.ResponseWriter, r *http.Request) error {
 		<-r.Context().Done()
 	}
 	pods := s.leases.close(id)
-	if context.Cause(r.Context()) != errStopping {
+	if !errors.Is(context.Cause(r.Context()), errStopping) {
 		s.deleteAll(r.Context(), pods)
 	}
 	return nil

@@ -42,7 +42,7 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return fail(err)
 	}
-	defer os.RemoveAll(private)
+	defer func() { _ = os.RemoveAll(private) }() // an empty directory, if it stays
 	tmp := filepath.Join(private, "s")
 	if len(path) > maxSocketPath || len(tmp) > maxSocketPath {
 		return fail(fmt.Errorf("a socket's path has at most %d bytes; choose a shorter one with --socket", maxSocketPath-len("/.s0123456789/s")))
@@ -57,7 +57,7 @@ func Listen(path string) (net.Listener, error) {
 		err = os.Rename(tmp, path)
 	}
 	if err != nil {
-		l.Close()
+		_ = l.Close()
 		return fail(err)
 	}
 	return newListener(l, path)
@@ -89,7 +89,7 @@ func checkFree(path string) error {
 	}
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err == nil {
-		c.Close()
+		_ = c.Close()
 		return fmt.Errorf("%w; stop it first or give this one another --root-dir", ErrSocketInUse)
 	}
 	if errors.Is(err, unix.ECONNREFUSED) {
@@ -108,7 +108,7 @@ type listener struct {
 func newListener(l *net.UnixListener, path string) (net.Listener, error) {
 	made, err := os.Lstat(path)
 	if err != nil {
-		l.Close()
+		_ = l.Close()
 		return nil, err
 	}
 	return &listener{UnixListener: l, path: path, made: made}, nil

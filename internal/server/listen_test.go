@@ -15,7 +15,7 @@ func shortDir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
 
@@ -35,7 +35,7 @@ func TestListen(t *testing.T) {
 	if c, err := net.Dial("unix", path); err != nil {
 		t.Errorf("connect: %v", err)
 	} else {
-		c.Close()
+		_ = c.Close()
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
@@ -53,16 +53,16 @@ func TestListenReplacesWhatADeadAgentLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead.SetUnlinkOnClose(false)
-	dead.Close()
+	_ = dead.Close()
 	l, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	if c, err := net.Dial("unix", path); err != nil {
 		t.Errorf("connect: %v", err)
 	} else {
-		c.Close()
+		_ = c.Close()
 	}
 }
 
@@ -79,12 +79,12 @@ func TestListenerLeavesTheSocketOfTheNext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer second.Close()
-	first.Close()
+	defer func() { _ = second.Close() }()
+	_ = first.Close()
 	if c, err := net.Dial("unix", path); err != nil {
 		t.Errorf("connect to the second: %v", err)
 	} else {
-		c.Close()
+		_ = c.Close()
 	}
 }
 

@@ -164,7 +164,7 @@ func (s *Server) podExec(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	opts.Container = c.Name
-	if st, _ := containerStatus(p, c.Name); st.State.Running == nil {
+	if st := containerStatus(p, c.Name); st.State.Running == nil {
 		return BadRequest(fmt.Sprintf("container %q of pod %s is not running", c.Name, pod.FullName(p)),
 			fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
 	}

@@ -171,7 +171,10 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
 	err := srv.Shutdown(last)
-	<-failed
+	served := <-failed // http.ErrServerClosed, at once
+	if !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = srv.Close()
 	}

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/server/api"
@@ -141,7 +142,7 @@ type lines struct {
 
 func watchLines(t *testing.T, a *servertest.Agent, path string) *lines {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://berth"+path, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://berth"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +266,7 @@ func TestWatchCoalesces(t *testing.T) {
 func TestWatchGoesOnFromAList(t *testing.T) {
 	a := servertest.Start(t)
 	a.Put(servertest.Pod("a", "app"))
-	list, err := a.Client.Pods(t.Context(), selectAll)
+	list, err := client.New(a.Socket).Pods(t.Context(), client.Select{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,13 +436,13 @@ func TestFollowedLogEndsWithItsContainer(t *testing.T) {
 }
 
 // leased opens a lease and applies a pod under it.
-func leased(t *testing.T, a *servertest.Agent, name string) io.Closer {
+func leased(t *testing.T, a *servertest.Agent, name string) *client.Lease {
 	t.Helper()
-	lease, err := a.Client.Hold(t.Context())
+	lease, err := client.New(a.Socket).Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Client.Apply(t.Context(), []byte("metadata: {name: "+name+"}"), applyUnder(lease)); err != nil {
+	if _, err := client.New(a.Socket).Apply(t.Context(), []byte("metadata: {name: "+name+"}"), client.Apply{Lease: lease.ID}); err != nil {
 		t.Fatal(err)
 	}
 	return lease
@@ -475,13 +476,13 @@ func TestLeaseAndApplyOfTheSamePod(t *testing.T) {
 	if name := <-deleted; name != "other" {
 		t.Errorf("deleted %s", name)
 	}
-	_, err := a.Client.Hold(t.Context())
+	_, err := client.New(a.Socket).Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	lease = leased(t, a, "third")
 	defer lease.Close()
-	_, err = a.Client.Apply(t.Context(), []byte("metadata: {name: web}"), applyUnder(lease))
+	_, err = client.New(a.Socket).Apply(t.Context(), []byte("metadata: {name: web}"), client.Apply{Lease: lease.ID})
 	if err == nil || err.Error() != `pods "web" already exists` {
 		t.Errorf("a pod that is there, under a lease: %v", err)
 	}
@@ -530,7 +531,7 @@ func TestNodeRoutes(t *testing.T) {
 func TestRoutesAreDocumented(t *testing.T) {
 	const file = "../../docs/local-api.md"
 	answer := httptest.NewRecorder()
-	server.New(server.Options{}).Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/", nil))
+	server.New(server.Options{}).Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
 	var list api.RouteList
 	if err := json.Unmarshal(answer.Body.Bytes(), &list); err != nil {
 		t.Fatal(err)

@@ -20,9 +20,7 @@ func progress(was, is *corev1.Pod) []string {
 	}
 	var lines []string
 	for _, c := range pod.Containers(is) {
-		before, _ := status(was, c.Name)
-		now, _ := status(is, c.Name)
-		if line := containerProgress(before, now); line != "" {
+		if line := containerProgress(status(was, c.Name), status(is, c.Name)); line != "" {
 			lines = append(lines, label(c)+" "+line)
 		}
 	}
@@ -128,22 +126,23 @@ func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-func status(p *corev1.Pod, name string) (corev1.ContainerStatus, bool) {
+// status is that of a container of any kind; zero when there is none yet.
+func status(p *corev1.Pod, name string) corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
 		for _, c := range list {
 			if c.Name == name {
-				return c, true
+				return c
 			}
 		}
 	}
-	return corev1.ContainerStatus{}, false
+	return corev1.ContainerStatus{}
 }
 
 // unready says what a pod waits for, for the message of a time that is over.
 func unready(p *corev1.Pod) string {
 	var waits []string
 	for _, c := range pod.Containers(p) {
-		if st, _ := status(p, c.Name); st.State.Waiting != nil && st.State.Waiting.Reason != "" {
+		if st := status(p, c.Name); st.State.Waiting != nil && st.State.Waiting.Reason != "" {
 			waits = append(waits, c.Name+because(st.State.Waiting.Reason, st.State.Waiting.Message))
 		}
 	}
@@ -186,7 +185,7 @@ func exitCodes(p *corev1.Pod) (codes []int, complete bool) {
 		if c.Kind != pod.App && c.Kind != pod.Init {
 			continue
 		}
-		st, _ := status(p, c.Name)
+		st := status(p, c.Name)
 		switch {
 		case st.State.Terminated != nil:
 			codes = append(codes, int(st.State.Terminated.ExitCode))

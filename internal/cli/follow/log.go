@@ -20,7 +20,7 @@ type logTrack struct {
 // those that came and went between two looks.
 func (s *session) followLogs(t *track) {
 	for _, c := range pod.Containers(t.pod) {
-		st, _ := status(t.pod, c.Name)
+		st := status(t.pod, c.Name)
 		if !ran(st) {
 			continue
 		}

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/server/api"
@@ -34,6 +33,8 @@ type Options struct {
 	Logs bool
 	// Timeout is how long the pods get to be ready or to end; 0 for ever.
 	Timeout time.Duration
+	// UntilReady stops the pods once all of them were ready, or have ended.
+	UntilReady bool
 	// Interrupts ask for the end: the first within the pods' grace, the second
 	// at once, the third without waiting for it.
 	Interrupts <-chan os.Signal
@@ -61,9 +62,10 @@ type session struct {
 	byUID    map[types.UID]*track
 	progress *Lines
 	logs     *Lines
-	changes  chan client.Change[*corev1.Pod]
+	changes  chan client.Change[corev1.Pod]
 	events   chan *corev1.Event
-	failure  error // why the pods were stopped, if not by the user
+	up       chan *track // pods whose start is over and shown
+	failure  error       // why the pods were stopped, if not by the user
 }
 
 // track is one pod that is followed.
@@ -72,6 +74,7 @@ type track struct {
 	uid      types.UID
 	pod      *corev1.Pod // as last seen
 	settled  bool        // it was ready, or ended: its start is over
+	shown    bool        // and its timeline is drawn
 	deleting bool
 	gone     bool
 	logs     map[string]*logTrack // by container
@@ -88,8 +91,9 @@ func Run(ctx context.Context, o Options) ([]*corev1.Pod, error) {
 		byUID:    map[types.UID]*track{},
 		progress: NewLines(o.Err),
 		logs:     NewLines(o.Out),
-		changes:  make(chan client.Change[*corev1.Pod]),
+		changes:  make(chan client.Change[corev1.Pod]),
 		events:   make(chan *corev1.Event),
+		up:       make(chan *track),
 	}
 	for _, p := range o.Pods {
 		t := &track{key: p.Key(), uid: p.UID, logs: map[string]*logTrack{}}
@@ -135,8 +139,8 @@ func (s *session) watchEvents() error {
 		if err != nil {
 			return err
 		}
-		if c.Type != watch.Added {
-			continue // a repeat, or the bookmark
+		if !c.New {
+			continue // a repeat
 		}
 		select {
 		case s.events <- c.Object:
@@ -162,6 +166,12 @@ func (s *session) loop() error {
 			if t := s.byUID[e.InvolvedObject.UID]; t != nil {
 				s.say(t, eventLine(e))
 			}
+		case t := <-s.up:
+			t.shown = true
+			if s.UntilReady && s.all(func(t *track) bool { return t.shown || t.gone }) {
+				s.print("all are up; stopping the pods within their grace")
+				s.stop(nil)
+			}
 		case <-s.Interrupts:
 			if asked++; asked > 2 {
 				return ErrAbandoned
@@ -186,8 +196,8 @@ func (s *session) all(is func(*track) bool) bool {
 }
 
 // changed takes one line of the watch.
-func (s *session) changed(c client.Change[*corev1.Pod]) {
-	if c.Type == watch.Bookmark {
+func (s *session) changed(c client.Change[corev1.Pod]) {
+	if c.Synced {
 		for _, t := range s.pods {
 			t.gone = t.gone || t.pod == nil // all that is there was told before
 		}
@@ -206,10 +216,17 @@ func (s *session) changed(c client.Change[*corev1.Pod]) {
 	}
 	if !t.settled && (ready(t.pod) || ended(t.pod)) {
 		t.settled = true
-		s.group.Go(func() error { s.drawTimeline(t.key, t.uid); return nil })
+		s.group.Go(func() error {
+			s.drawTimeline(t.key, t.uid)
+			select {
+			case s.up <- t:
+			case <-s.ctx.Done():
+			}
+			return nil
+		})
 	}
 	switch {
-	case c.Type == watch.Deleted:
+	case c.Deleted:
 		t.gone = true
 		if !t.deleting {
 			s.say(t, "was deleted")

@@ -64,14 +64,17 @@ func (s *screen) String() string {
 // run follows pods that are there.
 func run(t *testing.T, a *servertest.Agent, timeout time.Duration, pods ...*corev1.Pod) *watched {
 	t.Helper()
+	return start(t, a, follow.Options{Timeout: timeout}, pods...)
+}
+
+func start(t *testing.T, a *servertest.Agent, o follow.Options, pods ...*corev1.Pod) *watched {
+	t.Helper()
 	w := &watched{Agent: a, t: t, interrupts: make(chan os.Signal, 3), out: newScreen(), err: newScreen(), done: make(chan error, 1)}
-	o := follow.Options{
-		Client: a.Client, Logs: true, Timeout: timeout, Interrupts: w.interrupts, Out: w.out, Err: w.err,
-		Now: func() time.Time { return time.Unix(0, 0) },
-		Draw: func(w io.Writer, line *timeline.Timeline) error {
-			_, err := io.WriteString(w, "timeline of "+line.Name+": "+string(line.State())+"\n")
-			return err
-		},
+	o.Client, o.Logs, o.Interrupts, o.Out, o.Err = client.New(a.Socket), true, w.interrupts, w.out, w.err
+	o.Now = func() time.Time { return time.Unix(0, 0) }
+	o.Draw = func(w io.Writer, line *timeline.Timeline) error {
+		_, err := io.WriteString(w, "timeline of "+line.Name+": "+string(line.State())+"\n")
+		return err
 	}
 	for _, p := range pods {
 		o.Pods = append(o.Pods, api.ApplyResult{Namespace: p.Namespace, Name: p.Name, UID: p.UID})
@@ -223,6 +226,24 @@ func TestInterruptWithACleanEnd(t *testing.T) {
 	}
 	if got := follow.ExitStatus(w.last); got != 0 {
 		t.Errorf("exit status %d", got)
+	}
+}
+
+func TestUntilReady(t *testing.T) {
+	a := servertest.Start(t)
+	one, two := running(a, "one", "app"), a.Put(servertest.Pod("two", "app"))
+	w := start(t, a, follow.Options{UntilReady: true}, one, two)
+	w.shows(w.err, "one: ready")
+	if d := a.Deleted(); len(d) > 0 {
+		t.Errorf("deleted too early: %v", d)
+	}
+	a.Change(types.NamespacedName{Namespace: "default", Name: "two"}, servertest.Run)
+	if err := <-w.done; err != nil {
+		t.Error(err)
+	}
+	w.shows(w.err, "all are up")
+	if got := follow.ExitStatus(w.last); got != 0 || len(a.Deleted()) != 2 {
+		t.Errorf("exit status %d, deleted %v", got, a.Deleted())
 	}
 }
 

@@ -32,16 +32,16 @@ func (d *describer) head(depth int, label string) {
 }
 
 // list writes a label with one value a line, the first beside it.
-func (d *describer) list(depth int, label string, values []string) {
+func (d *describer) list(label string, values []string) {
 	if len(values) == 0 {
-		d.line(depth, label, "<none>")
+		d.line(0, label, "<none>")
 	}
 	for i, v := range values {
 		if i == 0 {
-			d.line(depth, label, "%s", v)
+			d.line(0, label, "%s", v)
 			continue
 		}
-		fmt.Fprintf(&d.out, "%*s%-*s%s\n", 2*depth, "", width, "", v)
+		fmt.Fprintf(&d.out, "%-*s%s\n", width, "", v)
 	}
 }
 
@@ -76,8 +76,8 @@ func (d *describer) meta(p *corev1.Pod) {
 	if p.Status.StartTime != nil {
 		d.line(0, "Start Time", "%s", p.Status.StartTime.Format(time.RFC1123Z))
 	}
-	d.list(0, "Labels", pairs(p.Labels, "="))
-	d.list(0, "Annotations", pairs(p.Annotations, ": "))
+	d.list("Labels", pairs(p.Labels, "="))
+	d.list("Annotations", pairs(p.Annotations, ": "))
 	status := string(p.Status.Phase)
 	if p.DeletionTimestamp != nil {
 		status = "Terminating (since " + p.DeletionTimestamp.Format(time.RFC1123Z) + ")"
@@ -390,12 +390,12 @@ func volumeKind(v corev1.VolumeSource) string {
 
 func (d *describer) scheduling(p *corev1.Pod) {
 	d.line(0, "QoS Class", "%s", cmp.Or(string(p.Status.QOSClass), "<unknown>"))
-	d.list(0, "Node-Selectors", pairs(p.Spec.NodeSelector, "="))
+	d.list("Node-Selectors", pairs(p.Spec.NodeSelector, "="))
 	var tolerations []string
 	for _, t := range p.Spec.Tolerations {
 		tolerations = append(tolerations, toleration(t))
 	}
-	d.list(0, "Tolerations", tolerations)
+	d.list("Tolerations", tolerations)
 }
 
 func toleration(t corev1.Toleration) string {

@@ -41,6 +41,7 @@ const MaxManifest = 10 << 20
 // Action is what an apply did to one pod.
 type Action string
 
+// What an apply does to a pod.
 const (
 	Created   Action = "created"
 	Unchanged Action = "unchanged"

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/document"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/podlog"
@@ -34,7 +33,6 @@ import (
 // Agent is the local API with pods of the test's making.
 type Agent struct {
 	Socket string
-	Client *client.Client
 	Pods   *server.Pods
 	Events *event.Recorder
 	// LogDir is where WriteLog writes.
@@ -71,7 +69,7 @@ func Start(t testing.TB) *Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return StartAt(t, filepath.Join(dir, "berth.sock"))
 }
 
@@ -80,7 +78,6 @@ func StartAt(t testing.TB, socket string) *Agent {
 	t.Helper()
 	a := &Agent{
 		Socket: socket,
-		Client: client.New(socket),
 		Pods:   store.New[types.NamespacedName, *corev1.Pod](),
 		Events: event.New(event.Options{Host: "node"}),
 		LogDir: t.TempDir(),
