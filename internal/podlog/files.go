@@ -20,7 +20,8 @@ type file struct {
 	f    *os.File
 	info fs.FileInfo // as it was when opened: says which file it is
 	*lines
-	gzip bool
+	gzip   bool
+	broken bool // compressed, and not to its end
 }
 
 // openFile opens a file of a log at its beginning.
@@ -178,15 +179,15 @@ func openFirst(files []generation) (l *file, skipped, err error) {
 	return nil, skipped, nil
 }
 
-// after returns the files of the log at path that come after l. last is the time of
-// the last entry that was read: it tells where to go on when l is no longer there,
-// deleted or compressed.
-func after(path string, l *file, last time.Time, files []generation) []generation {
-	for i, g := range files {
-		if os.SameFile(g.info, l.info) {
-			return files[i+1:]
-		}
-	}
+// position is where l stands among the files of a log, or -1 when it was deleted
+// or compressed.
+func position(files []generation, l *file) int {
+	return slices.IndexFunc(files, func(g generation) bool { return os.SameFile(g.info, l.info) })
+}
+
+// newerThan returns the files of the log at path that begin after last, the time
+// of the last entry of a file that is no longer there.
+func newerThan(last time.Time, path string, files []generation) []generation {
 	for i, g := range files {
 		if g.path == path || beginsAfter(g.path, last) {
 			return files[i:]

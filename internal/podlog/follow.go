@@ -36,7 +36,7 @@ func (r *reader) follow(ctx context.Context) (err error) {
 		v, wait := decide(p, r.due, began, time.Now(), r.grace)
 		switch {
 		case v != leave:
-			err = r.wait(ctx, v, wait)
+			err = r.wait(ctx, p, v, wait)
 		case r.next == nil:
 			return r.torn()
 		default:
@@ -62,20 +62,12 @@ func (r *reader) pass(ctx context.Context) (again bool, err error) {
 }
 
 // lookOut looks for the next file, completes p with what is known of it, and
-// notes since when cur is due. again: that one was rotated too, so nobody writes
-// to cur any more, and one more pass reads all of it.
+// notes since when cur is due. again: nobody writes to cur any more, and one more pass
+// reads all of it.
 func (r *reader) lookOut(p *progress, opened bool) (again bool, err error) {
-	if r.next == nil && r.events.takeNames() {
-		if err := r.lookAhead(); err != nil {
-			return false, err
-		}
-		if r.next != nil {
-			if r.nextWD, err = r.events.add(r.next.f); err != nil {
-				return false, err
-			}
-			if r.overtaken = r.next.f.Name() != r.path; r.overtaken {
-				return true, nil
-			}
+	if !r.overtaken && r.events.takeNames() {
+		if again, err = r.lookAround(); again || err != nil {
+			return again, err
 		}
 	}
 	if r.next != nil {
@@ -96,6 +88,25 @@ func (r *reader) lookOut(p *progress, opened bool) (again bool, err error) {
 	return false, err
 }
 
+// lookAround finds the file after cur, and whether that one was rotated too. again: one more
+// pass reads all of cur.
+func (r *reader) lookAround() (again bool, err error) {
+	if r.next != nil { // an empty file may be rotated before it has shown anything
+		newest, err := os.Stat(r.path)
+		r.overtaken = err != nil || !os.SameFile(newest, r.next.info)
+		return r.overtaken, nil
+	}
+	if again, err = r.lookAhead(); again {
+		r.events.putNames()
+	}
+	if again || err != nil || r.next == nil {
+		return again, err
+	}
+	r.overtaken = r.next.f.Name() != r.path
+	r.nextWD, err = r.events.add(r.next.f)
+	return r.overtaken, err
+}
+
 // changed is when a file was last written to or renamed.
 func changed(f *os.File) (time.Time, error) {
 	var s unix.Stat_t
@@ -108,7 +119,7 @@ func changed(f *os.File) (time.Time, error) {
 // turnFollowing goes on with the next file.
 func (r *reader) turnFollowing() error {
 	r.events.remove(r.curWD)
-	r.curWD, r.due, r.overtaken = r.nextWD, time.Time{}, false
+	r.curWD, r.due = r.nextWD, time.Time{}
 	r.events.putNames() // of files after it
 	return r.turn()
 }
@@ -123,9 +134,9 @@ func (r *reader) ended() bool {
 	}
 }
 
-// wait returns when something happened to the files, the container ended, or it
-// lingered long enough.
-func (r *reader) wait(ctx context.Context, v verdict, linger time.Duration) error {
+// wait returns when something happened to the files, the container ended after p
+// was known, or it lingered long enough.
+func (r *reader) wait(ctx context.Context, p progress, v verdict, linger time.Duration) error {
 	var over <-chan time.Time
 	if v != stay {
 		t := time.NewTimer(linger)
@@ -133,7 +144,7 @@ func (r *reader) wait(ctx context.Context, v verdict, linger time.Duration) erro
 		over = t.C
 	}
 	ended := r.Ended
-	if r.ended() {
+	if p.Ended {
 		ended = nil
 	}
 	select {

@@ -235,6 +235,15 @@ func TestFollowRotation(t *testing.T) {
 			l.rotate()
 			l.write(lineRange(10, 30))
 		}},
+		{"empty files that are not closed", writerGrace, func(l *log) {
+			for range 3 {
+				old := l.file
+				l.t.Cleanup(func() { old.Close() })
+				l.rename()
+				l.file = l.create()
+			}
+			l.write(lineRange(10, 30))
+		}},
 		{"compressed behind the reader", writerGrace, func(l *log) {
 			l.write(lineRange(10, 12))
 			first := l.rotate()
@@ -295,6 +304,67 @@ func TestFollowWriterThatDoesNotClose(t *testing.T) {
 	f.until(outRange(0, 2))
 	close(f.ended)
 	f.end(outRange(0, 2), nil)
+}
+
+// writerFunc is called with what is read, before the reader looks for what is next.
+type writerFunc func(string)
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f(string(p))
+	return len(p), nil
+}
+
+// What happens between the end of a file and the look for the next one is not missed.
+func TestFollowBetweenReadingAndLooking(t *testing.T) {
+	tests := []struct {
+		name    string
+		happens func(l *log)
+		want    string
+	}{
+		{"the end of the container", func(*log) {}, outRange(0, 1)},
+		{"a rotation", func(l *log) {
+			l.write(line(1))
+			l.rotate()
+			l.write(line(2))
+		}, outRange(0, 3)},
+		{"two rotations and a compression", func(l *log) {
+			l.write(line(1))
+			first := l.rotate()
+			l.write(line(2))
+			l.rotate()
+			l.compress(first)
+			l.write(line(3))
+		}, outRange(0, 4)},
+		{"two rotations and a deletion", func(l *log) {
+			l.write(line(1))
+			first := l.rotate()
+			l.write(line(2))
+			l.rotate()
+			l.check(os.Remove(first))
+			l.write(line(3))
+		}, outRange(0, 4)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLog(t)
+			l.write(line(0))
+			var got strings.Builder
+			ended := make(chan struct{})
+			w := writerFunc(func(text string) {
+				if got.Len() == 0 {
+					tt.happens(l)
+					close(ended)
+				}
+				got.WriteString(text)
+			})
+			if err := Read(t.Context(), l.path, Options{Follow: true, Ended: ended}, w); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got.String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
 }
 
 // What was deleted before it was read is lost; nothing else is, and nothing comes twice.

@@ -81,14 +81,15 @@ type reader struct {
 
 	cur  *file
 	next *file // read when cur is done
+	gone bool  // cur was deleted or compressed, and was read to its end since
+	// overtaken: the file after cur was rotated too.
+	overtaken bool
 
 	events *watcher // nil unless following
 	curWD  int32    // the watches of the files
 	nextWD int32
 	due    time.Time // since when cur is, or zero
 	grace  time.Duration
-	// overtaken: the file after cur was rotated too.
-	overtaken bool
 
 	join    joiner
 	skip    int       // lines before the first wanted one
@@ -243,11 +244,17 @@ func (r *reader) once(ctx context.Context) error {
 		if err := r.drain(ctx); err != nil {
 			return err
 		}
-		if err := r.lookAhead(); err != nil {
+		again, err := r.lookAhead()
+		switch {
+		case err != nil:
 			return err
-		}
-		if r.next == nil {
+		case again:
+			continue
+		case r.next == nil:
 			return r.torn()
+		}
+		if err := r.drain(ctx); err != nil { // what came before the next file did
+			return err
 		}
 		if err := r.turn(); err != nil {
 			return err
@@ -255,21 +262,32 @@ func (r *reader) once(ctx context.Context) error {
 	}
 }
 
-// lookAhead opens the file after cur, if there is one.
-func (r *reader) lookAhead() error {
+// lookAhead opens the file after cur, if there is one. again: cur was deleted or
+// compressed; what it got until then is to be read before the next one can be told from
+// its copy.
+func (r *reader) lookAhead() (again bool, err error) {
 	var skipped error
-	err := steady(r.path, func(files []generation) (err error) {
+	err = steady(r.path, func(files []generation) (err error) {
 		if r.next != nil {
 			err = r.next.close()
 			r.next = nil
 		}
-		if err == nil {
-			r.next, skipped, err = openFirst(after(r.path, r.cur, r.last, files))
+		if err != nil {
+			return err
 		}
+		at := position(files, r.cur)
+		if again = at < 0 && !r.gone; again {
+			return nil
+		}
+		if files = files[at+1:]; r.gone {
+			files = newerThan(r.last, r.path, files)
+		}
+		r.next, skipped, err = openFirst(files)
 		return err
 	})
+	r.gone = r.gone || again
 	r.unreadable(skipped)
-	return err
+	return again, err
 }
 
 // turn goes on with the next file.
@@ -282,6 +300,7 @@ func (r *reader) turn() error {
 	}
 	r.damaged += r.cur.damaged
 	r.cur, r.next = r.next, nil
+	r.gone, r.overtaken = false, false
 	return nil
 }
 
@@ -295,7 +314,7 @@ func (r *reader) torn() error {
 
 // drain reads all that is in cur.
 func (r *reader) drain(ctx context.Context) error {
-	for n := 0; ; n++ {
+	for n := 0; !r.cur.broken; n++ {
 		if n%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -305,14 +324,16 @@ func (r *reader) drain(ctx context.Context) error {
 			return nil
 		case err != nil && r.cur.gzip: // the rest of it is lost, the files after it are not
 			r.unreadable(fmt.Errorf("%s: %w", r.cur.f.Name(), err))
-			return nil
+			r.cur.broken = true
 		case err != nil:
 			return fmt.Errorf("read log: %w", err)
-		}
-		if err := r.take(line); err != nil {
-			return err
+		default:
+			if err := r.take(line); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // take reads one line of a file.
