@@ -104,7 +104,7 @@ func (a *app) flags(f config.Flags) config.Flags {
 	return f
 }
 
-func (a *app) agentCommand() *cobra.Command {
+func agentCommand(a *app) *cobra.Command {
 	var (
 		f     config.Flags
 		l     logFlagSet

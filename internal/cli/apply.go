@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/server/api"
 )
 
-func (a *app) applyCommand() *cobra.Command {
+func applyCommand(a *app) *cobra.Command {
 	var (
 		s      scope
 		files  []string

@@ -22,7 +22,7 @@ type deleteFlags struct {
 	timeout time.Duration
 }
 
-func (a *app) deleteCommand() *cobra.Command {
+func deleteCommand(a *app) *cobra.Command {
 	var f deleteFlags
 	cmd := &cobra.Command{
 		Use:     "delete pod NAME... | -f FILE",

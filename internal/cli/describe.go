@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/client"
 )
 
-func (a *app) describeCommand() *cobra.Command {
+func describeCommand(a *app) *cobra.Command {
 	var s scope
 	run := func(cmd *cobra.Command, name string) error {
 		key, err := s.pod(name)

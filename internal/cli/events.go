@@ -18,7 +18,7 @@ type eventFlags struct {
 	of string // pod/NAME
 }
 
-func (a *app) eventsCommand() *cobra.Command {
+func eventsCommand(a *app) *cobra.Command {
 	var f eventFlags
 	cmd := &cobra.Command{
 		Use:     "events",

@@ -23,7 +23,7 @@ type execFlags struct {
 	tty       bool
 }
 
-func (a *app) execCommand() *cobra.Command {
+func execCommand(a *app) *cobra.Command {
 	var f execFlags
 	cmd := &cobra.Command{
 		Use:     "exec POD [-c CONTAINER] [-i] [-t] -- COMMAND...",

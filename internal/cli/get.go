@@ -22,7 +22,7 @@ type listFlags struct {
 	watch          bool
 }
 
-func (a *app) getCommand() *cobra.Command {
+func getCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "get pods|events|images|problems",
 		Short:   "List what the agent has",
@@ -35,11 +35,11 @@ func (a *app) getCommand() *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(a.getPodsCommand(), a.getEventsCommand(), a.getImagesCommand("images"), a.getProblemsCommand())
+	cmd.AddCommand(getPodsCommand(a), getEventsCommand(a), getImagesCommand(a, "images"), getProblemsCommand(a))
 	return cmd
 }
 
-func (a *app) getPodsCommand() *cobra.Command {
+func getPodsCommand(a *app) *cobra.Command {
 	var f listFlags
 	cmd := &cobra.Command{
 		Use:     "pods [NAME]",
@@ -173,14 +173,14 @@ func show[T any](changes iter.Seq2[client.Change[T], error], one func(*T) error,
 	return flush()
 }
 
-func (a *app) getEventsCommand() *cobra.Command {
-	cmd := a.eventsCommand()
+func getEventsCommand(a *app) *cobra.Command {
+	cmd := eventsCommand(a)
 	cmd.Aliases = []string{"event", "ev"}
 	cmd.Example = "  berth get events -w"
 	return cmd
 }
 
-func (a *app) getImagesCommand(use string) *cobra.Command {
+func getImagesCommand(a *app, use string) *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:     use,
@@ -205,7 +205,7 @@ func (a *app) getImagesCommand(use string) *cobra.Command {
 	return cmd
 }
 
-func (a *app) getProblemsCommand() *cobra.Command {
+func getProblemsCommand(a *app) *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:     "problems",

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/internal/client"
 )
 
-func (a *app) imageCommand() *cobra.Command {
+func imageCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "image",
 		Short:   "Load and list images",
@@ -22,13 +22,13 @@ func (a *app) imageCommand() *cobra.Command {
 		Args:    usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	ls := a.getImagesCommand("ls")
+	ls := getImagesCommand(a, "ls")
 	ls.Aliases = []string{"list"}
-	cmd.AddCommand(a.imageLoadCommand(), ls)
+	cmd.AddCommand(imageLoadCommand(a), ls)
 	return cmd
 }
 
-func (a *app) imageLoadCommand() *cobra.Command {
+func imageLoadCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "load FILE|-",
 		Short:   "Load an image archive: an OCI layout or what docker save writes, as a tar file",

@@ -37,7 +37,7 @@ type logFlags struct {
 	sinceTime  string
 }
 
-func (a *app) logsCommand() *cobra.Command {
+func logsCommand(a *app) *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
 		Use:     "logs POD [-c CONTAINER]",

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-func (a *app) resetCommand() *cobra.Command {
+func resetCommand(a *app) *cobra.Command {
 	var (
 		f   config.Flags
 		l   logFlagSet

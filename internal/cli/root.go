@@ -107,10 +107,10 @@ func newRoot() *cobra.Command {
 		return client.Next(err, fmt.Sprintf("see %q", cmd.CommandPath()+" --help"))
 	})
 	cmd.AddCommand(
-		a.runCommand(), a.applyCommand(), a.deleteCommand(),
-		a.getCommand(), a.describeCommand(), a.logsCommand(), a.execCommand(), a.eventsCommand(), a.traceCommand(),
-		a.imageCommand(),
-		a.agentCommand(), a.runtimeCommand(), a.resetCommand(), a.versionCommand(),
+		runCommand(a), applyCommand(a), deleteCommand(a),
+		getCommand(a), describeCommand(a), logsCommand(a), execCommand(a), eventsCommand(a), traceCommand(a),
+		imageCommand(a),
+		agentCommand(a), runtimeCommand(a), resetCommand(a), versionCommand(a),
 	)
 	return cmd
 }

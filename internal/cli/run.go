@@ -34,7 +34,7 @@ type runFlags struct {
 	images  []string
 }
 
-func (a *app) runCommand() *cobra.Command {
+func runCommand(a *app) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run FILE|- ...",

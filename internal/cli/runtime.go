@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime"
 )
 
-func (a *app) runtimeCommand() *cobra.Command {
+func runtimeCommand(a *app) *cobra.Command {
 	var (
 		f      config.Flags
 		listen string

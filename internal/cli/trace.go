@@ -25,7 +25,7 @@ type traceFlags struct {
 	depth int
 }
 
-func (a *app) traceCommand() *cobra.Command {
+func traceCommand(a *app) *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
 		Use:   "trace [POD]",

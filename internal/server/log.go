@@ -21,7 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/server/api"
 )
 
-func (s *Server) podLog(w http.ResponseWriter, r *http.Request) error {
+func (s podRoutes) podLog(w http.ResponseWriter, r *http.Request) error {
 	opts, n, err := logOptions(r)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *Server) podLog(w http.ResponseWriter, r *http.Request) error {
 }
 
 // waitEnd returns when a container's n-th instance has ended, or ctx.
-func (s *Server) waitEnd(ctx context.Context, p *corev1.Pod, container string, n int) {
+func (s podRoutes) waitEnd(ctx context.Context, p *corev1.Pod, container string, n int) {
 	watcher := s.Pods.WatchKey(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 	defer watcher.Stop()
 	for {
@@ -138,7 +138,7 @@ func (l *logWriter) Write(data []byte) (int, error) {
 	return n, err
 }
 
-func (s *Server) podExec(w http.ResponseWriter, r *http.Request) error {
+func (s podRoutes) podExec(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	opts := &corev1.PodExecOptions{
 		Container: q.Get("container"),

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/timeline"
 )
 
-func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
+func (s nodeRoutes) healthz(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Node.Healthy(r.Context()); err != nil {
 		return Next(apierrors.NewServiceUnavailable(err.Error()), `see "berth get problems" and the agent's log`)
 	}
@@ -22,19 +22,19 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
+func (s nodeRoutes) metrics(w http.ResponseWriter, r *http.Request) error {
 	promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 	return nil
 }
 
-func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
+func (s nodeRoutes) status(w http.ResponseWriter, r *http.Request) error {
 	st := s.Node.Status(r.Context())
 	st.TypeMeta = api.Type("Status")
 	writeJSON(w, http.StatusOK, st)
 	return nil
 }
 
-func (s *Server) podTimeline(w http.ResponseWriter, r *http.Request) error {
+func (s nodeRoutes) podTimeline(w http.ResponseWriter, r *http.Request) error {
 	line, ok := s.Timelines.Find(r.PathValue("namespace"), r.PathValue("name"))
 	if !ok {
 		return Next(apierrors.NewNotFound(podsResource, key(r).String()),
@@ -44,12 +44,12 @@ func (s *Server) podTimeline(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) listTimelines(w http.ResponseWriter, _ *http.Request) error {
+func (s nodeRoutes) listTimelines(w http.ResponseWriter, _ *http.Request) error {
 	writeJSON(w, http.StatusOK, api.TimelineList{TypeMeta: api.Type("TimelineList"), Items: append([]timeline.Timeline{}, s.Timelines.List()...)})
 	return nil
 }
 
-func (s *Server) listImages(w http.ResponseWriter, r *http.Request) error {
+func (s nodeRoutes) listImages(w http.ResponseWriter, r *http.Request) error {
 	images, err := s.Images.List(r.Context())
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
@@ -58,7 +58,7 @@ func (s *Server) listImages(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) loadImages(w http.ResponseWriter, r *http.Request) error {
+func (s nodeRoutes) loadImages(w http.ResponseWriter, r *http.Request) error {
 	images, err := s.Images.Load(r.Context(), r.Body)
 	if err != nil {
 		return fmt.Errorf("load image archive: %w", err)

@@ -28,7 +28,7 @@ func key(r *http.Request) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 }
 
-func (s *Server) listPods(w http.ResponseWriter, r *http.Request) error {
+func (s podRoutes) listPods(w http.ResponseWriter, r *http.Request) error {
 	opts, err := listOptionsOf(r, podFields(&corev1.Pod{}))
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (s *Server) listPods(w http.ResponseWriter, r *http.Request) error {
 }
 
 // pod is the one a request names, with the revision it was read at.
-func (s *Server) pod(r *http.Request) (*corev1.Pod, uint64, error) {
+func (s podRoutes) pod(r *http.Request) (*corev1.Pod, uint64, error) {
 	snapshot := s.Pods.Snapshot()
 	p, ok := snapshot.Get(key(r))
 	if !ok {
@@ -65,7 +65,7 @@ func (s *Server) pod(r *http.Request) (*corev1.Pod, uint64, error) {
 	return p, snapshot.Revision(), nil
 }
 
-func (s *Server) getPod(w http.ResponseWriter, r *http.Request) error {
+func (s podRoutes) getPod(w http.ResponseWriter, r *http.Request) error {
 	p, revision, err := s.pod(r)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (s *Server) getPod(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) applyPods(w http.ResponseWriter, r *http.Request) error {
+func (s podRoutes) applyPods(w http.ResponseWriter, r *http.Request) error {
 	opts, lease, err := applyOptions(r)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func applyOptions(r *http.Request) (opts ApplyOptions, lease string, err error) 
 	return opts, lease, q.err
 }
 
-func (s *Server) deletePod(w http.ResponseWriter, r *http.Request) error {
+func (s podRoutes) deletePod(w http.ResponseWriter, r *http.Request) error {
 	opts, err := deleteOptions(r)
 	if err != nil {
 		return err

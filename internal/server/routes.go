@@ -15,6 +15,13 @@ import (
 // it has begun one.
 type handler func(http.ResponseWriter, *http.Request) error
 
+// The handlers, by what they are about.
+type (
+	podRoutes   struct{ *Server }
+	eventRoutes struct{ *Server }
+	nodeRoutes  struct{ *Server }
+)
+
 type route struct {
 	method, path string
 	// query lists every parameter the route knows; others are an error.
@@ -33,28 +40,29 @@ const (
 
 // routes is the whole API.
 func (s *Server) routes() []route {
+	pod, event, node := podRoutes{s}, eventRoutes{s}, nodeRoutes{s}
 	const pods = "/api/v1/namespaces/{namespace}/pods"
 	return []route{
 		{"GET", "/{$}", "", "list these routes", s.listRoutes},
-		{"GET", "/healthz", "", "200 when the agent works", s.healthz},
-		{"GET", "/metrics", "", "metrics in the Prometheus text format", s.metrics},
+		{"GET", "/healthz", "", "200 when the agent works", node.healthz},
+		{"GET", "/metrics", "", "metrics in the Prometheus text format", node.metrics},
 
-		{"GET", "/api/v1/pods", listQuery, "list or watch the pods of all namespaces", s.listPods},
-		{"GET", pods, listQuery, "list or watch the pods of a namespace", s.listPods},
-		{"GET", pods + "/{name}", "resourceVersion", "get a pod", s.getPod},
-		{"DELETE", pods + "/{name}", "gracePeriodSeconds", "end a pod within its grace", s.deletePod},
-		{"GET", pods + "/{name}/log", logQuery, "read or follow a container's log", s.podLog},
-		{"GET", pods + "/{name}/exec", execQuery, "prepare a command in a container: answers the URL of its streams", s.podExec},
-		{"POST", pods + "/{name}/exec", execQuery, "as GET", s.podExec},
-		{"GET", "/api/v1/events", listQuery, "list or watch the events of all namespaces", s.listEvents},
-		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace", s.listEvents},
+		{"GET", "/api/v1/pods", listQuery, "list or watch the pods of all namespaces", pod.listPods},
+		{"GET", pods, listQuery, "list or watch the pods of a namespace", pod.listPods},
+		{"GET", pods + "/{name}", "resourceVersion", "get a pod", pod.getPod},
+		{"DELETE", pods + "/{name}", "gracePeriodSeconds", "end a pod within its grace", pod.deletePod},
+		{"GET", pods + "/{name}/log", logQuery, "read or follow a container's log", pod.podLog},
+		{"GET", pods + "/{name}/exec", execQuery, "prepare a command in a container: answers the URL of its streams", pod.podExec},
+		{"POST", pods + "/{name}/exec", execQuery, "as GET", pod.podExec},
+		{"GET", "/api/v1/events", listQuery, "list or watch the events of all namespaces", event.listEvents},
+		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace", event.listEvents},
 
-		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods from manifests, JSON or YAML: all or none", s.applyPods},
-		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", s.podTimeline},
-		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", s.listTimelines},
-		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", s.status},
-		{"GET", "/berth/v1/images", "", "list the images of the runtime", s.listImages},
-		{"POST", "/berth/v1/images", "", "load an image archive (tar)", s.loadImages},
+		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods from manifests, JSON or YAML: all or none", pod.applyPods},
+		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
+		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", node.listTimelines},
+		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},
+		{"GET", "/berth/v1/images", "", "list the images of the runtime", node.listImages},
+		{"POST", "/berth/v1/images", "", "load an image archive (tar)", node.loadImages},
 		{"POST", "/berth/v1/leases", "", "hold a lease: pods applied with it are deleted when this connection closes", s.holdLease},
 	}
 }

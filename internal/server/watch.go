@@ -74,7 +74,7 @@ func (o listOptions) context(r *http.Request) (context.Context, context.CancelFu
 
 // watchPods tells of pods until the client goes, the timeout is over or the
 // agent ends. A slow client gets the last state of each pod, not every one.
-func (s *Server) watchPods(w http.ResponseWriter, r *http.Request, opts listOptions) error {
+func (s podRoutes) watchPods(w http.ResponseWriter, r *http.Request, opts listOptions) error {
 	ctx, cancel := opts.context(r)
 	defer cancel()
 	watcher := s.Pods.Watch()
@@ -105,7 +105,7 @@ func (s *Server) watchPods(w http.ResponseWriter, r *http.Request, opts listOpti
 
 // knownAt is what a client that goes on from opts.since has seen: the pods and
 // the revision. The table has no past, so it must be the present one.
-func (s *Server) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.Pod, uint64, error) {
+func (s podRoutes) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.Pod, uint64, error) {
 	known := map[types.NamespacedName]*corev1.Pod{}
 	if opts.since == "" {
 		return known, 0, nil
@@ -123,7 +123,7 @@ func (s *Server) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.Pod
 	return known, snapshot.Revision(), nil
 }
 
-func (s *Server) sendPods(stream *stream, known map[types.NamespacedName]*corev1.Pod, changes []podChange, opts listOptions) {
+func (s podRoutes) sendPods(stream *stream, known map[types.NamespacedName]*corev1.Pod, changes []podChange, opts listOptions) {
 	for _, c := range changes {
 		for _, n := range notices(known, c, opts.selector.pod) {
 			stream.send(n.Type, typed(n.Pod, s.version(c.Revision)))
@@ -168,7 +168,7 @@ func (s *stream) flush() bool {
 	return s.err == nil
 }
 
-func (s *Server) listEvents(w http.ResponseWriter, r *http.Request) error {
+func (s eventRoutes) listEvents(w http.ResponseWriter, r *http.Request) error {
 	opts, err := listOptionsOf(r, eventFields(&corev1.Event{}))
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request) error {
 }
 
 // watchEvents tells of events as watchPods does of pods. A repeat is MODIFIED.
-func (s *Server) watchEvents(w http.ResponseWriter, r *http.Request, opts listOptions, all []corev1.Event, revision uint64) error {
+func (s eventRoutes) watchEvents(w http.ResponseWriter, r *http.Request, opts listOptions, all []corev1.Event, revision uint64) error {
 	ctx, cancel := opts.context(r)
 	defer cancel()
 	if opts.since != "" {

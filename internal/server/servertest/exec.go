@@ -56,7 +56,9 @@ func (e *execServer) ExecURL(_ context.Context, p *corev1.Pod, o *corev1.PodExec
 	return r.Url, nil
 }
 
-type commands struct{}
+type commands struct {
+	streaming.Runtime // for what is not offered: nil
+}
 
 // Exec runs one of the commands above.
 func (commands) Exec(_ context.Context, _ string, cmd []string, in io.Reader, out, stderr io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize) error {
@@ -84,14 +86,4 @@ func (commands) Exec(_ context.Context, _ string, cmd []string, in io.Reader, ou
 		return err
 	}
 	return fmt.Errorf("no command %q", cmd[0])
-}
-
-// Attach is not offered.
-func (commands) Attach(context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool, <-chan remotecommand.TerminalSize) error {
-	return errors.ErrUnsupported
-}
-
-// PortForward is not offered.
-func (commands) PortForward(context.Context, string, int32, io.ReadWriteCloser) error {
-	return errors.ErrUnsupported
 }
