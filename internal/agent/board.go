@@ -26,6 +26,8 @@ type board struct {
 	pods     *server.Pods
 	// input fills in what the steps know of a pod.
 	input func(fleet.Member, *podstatus.Input)
+	// forget drops what the steps remember of a pod for its status.
+	forget func(types.UID)
 
 	mu    sync.Mutex
 	shown map[types.UID]shown
@@ -97,6 +99,7 @@ func view(p *corev1.Pod, status corev1.PodStatus, stop *pod.Stop) *corev1.Pod {
 func (b *board) remove(uid types.UID) {
 	b.timeline.Finish(uid, reason.New("Deleted", "the pod was removed before it was ready"))
 	b.statuses.Forget(uid)
+	b.forget(uid)
 	b.mu.Lock()
 	was, known := b.shown[uid]
 	delete(b.shown, uid)

@@ -138,10 +138,13 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 	if swap := a.facts.Info.Swap; swap != nil && swap.Capacity != nil {
 		n.SwapCapacity = *swap.Capacity
 	}
-	if a.engine.embedded == nil { // the embedded runtime clamps by itself
-		n.MinOOMScoreAdj, err = lowestOOMScoreAdj(a.log)
+	if n, err = container.ReadHost("/", n); err != nil {
+		return n, err
 	}
-	return n, err
+	if n.MinOOMScoreAdj != nil {
+		a.log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own", *n.MinOOMScoreAdj)
+	}
+	return n, nil
 }
 
 // admitted are the pods whose requests count.
@@ -184,7 +187,7 @@ func (a *Agent) buildFleet() error {
 	})
 	a.board = &board{
 		fleet: a.fleet, statuses: a.statuses, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
-		input: a.statusInput, shown: map[types.UID]shown{},
+		input: a.statusInput, forget: a.steps.containers.Forget, shown: map[types.UID]shown{},
 	}
 	a.server = server.New(a.serverOptions())
 	return nil
