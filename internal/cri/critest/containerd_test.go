@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/cri/critest"
@@ -72,6 +73,7 @@ func TestContainerd(t *testing.T) {
 		for _, archive := range []string{archive, buildPause(t, archive, at("pause.tar"))} {
 			command(t, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
 		}
+		awaitImages(t, client, workload, pause)
 		return critest.Env{Client: client, Image: workload, Logs: at("logs"), CgroupParent: cgroup, Processes: true}
 	})
 }
@@ -144,6 +146,24 @@ func dial(t *testing.T, socket string) *cri.Client {
 		}
 		if ctx.Err() != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// awaitImages waits until the CRI plugin has heard of what ctr imported.
+func awaitImages(t *testing.T, client *cri.Client, refs ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startWithin)
+	defer cancel()
+	for _, ref := range refs {
+		for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
+			resp, err := client.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.Image != nil {
+				break
+			}
 		}
 	}
 }

@@ -135,27 +135,31 @@ func (e Env) runPod(t *testing.T, name string, edit ...func(*runtimeapi.PodSandb
 	}
 	p := &pod{Env: e, id: resp.PodSandboxId, config: config}
 	t.Cleanup(func() {
-		p.stop(t)
-		p.remove(t)
+		// A failure is an error, but the pod must go whatever happened.
+		eventually(t, "the pod is gone", func() bool { return p.stop(t) && p.remove(t) })
 	})
 	return p
 }
 
-// stop and remove work after the test's own context has ended, too.
-func (p *pod) stop(t *testing.T) {
+// stop reports whether it succeeded; like remove, it works after the test's own
+// context has ended, too.
+func (p *pod) stop(t *testing.T) bool {
 	t.Helper()
 	_, err := p.Client.Runtime.StopPodSandbox(context.WithoutCancel(t.Context()), &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id})
 	if err != nil && !cri.IsNotFound(err) {
 		t.Error(err)
+		return false
 	}
+	return true
 }
 
-func (p *pod) remove(t *testing.T) {
+func (p *pod) remove(t *testing.T) bool {
 	t.Helper()
 	_, err := p.Client.Runtime.RemovePodSandbox(context.WithoutCancel(t.Context()), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id})
 	if err != nil {
 		t.Error(err)
 	}
+	return err == nil
 }
 
 func (p *pod) status(t *testing.T) *runtimeapi.PodSandboxStatus {
