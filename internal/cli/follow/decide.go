@@ -63,6 +63,7 @@ func because(why, message string) string {
 // containerProgress is what is new of one container; waits that every start
 // passes through are not worth a line.
 func containerProgress(was, is corev1.ContainerStatus) string {
+	same := is.ContainerID == was.ContainerID
 	switch {
 	case is.State.Waiting != nil:
 		w := is.State.Waiting
@@ -73,7 +74,7 @@ func containerProgress(was, is corev1.ContainerStatus) string {
 			return ""
 		}
 		return "waits" + because(w.Reason, w.Message)
-	case is.ContainerID == was.ContainerID && (was.State.Terminated != nil || is.State.Terminated == nil):
+	case same && was.State.Running != nil && is.State.Running != nil, same && was.State.Terminated != nil:
 		return ""
 	case is.State.Running != nil && is.RestartCount > 0:
 		return fmt.Sprintf("started again (restart %d)", is.RestartCount)
@@ -204,14 +205,19 @@ func ran(st corev1.ContainerStatus) bool {
 }
 
 // eventLine is how an event is shown as progress; "" for those that the pod's
-// status tells as well.
+// status tells as well, and for an image that was there.
 func eventLine(e *corev1.Event) string {
 	switch e.Reason {
 	case reason.Created, reason.Started, reason.Killing, reason.BackOff:
 		return ""
 	}
-	if e.Type == corev1.EventTypeNormal && e.Reason != reason.Pulling && e.Reason != reason.Pulled {
+	present := e.Reason == reason.Pulled && strings.Contains(e.Message, "already present")
+	if e.Type == corev1.EventTypeNormal && e.Reason != reason.Pulling && e.Reason != reason.Pulled || present {
 		return ""
 	}
-	return strings.TrimPrefix(because(e.Reason, e.Message), ": ")
+	line := strings.TrimPrefix(because(e.Reason, e.Message), ": ")
+	if _, rest, ok := strings.Cut(e.InvolvedObject.FieldPath, "{"); ok {
+		line = strings.TrimSuffix(rest, "}") + ": " + line
+	}
+	return line
 }

@@ -58,6 +58,7 @@ func TestProgress(t *testing.T) {
 		{"nothing new", onePod(run, first), onePod(run, first), nil},
 		{"no longer ready", with(onePod(run, first), corev1.PodReady, corev1.ConditionTrue, "", ""), with(onePod(run, first), corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady", "unready: [app]"), []string{"not ready: unready: [app]"}},
 		{"ended", onePod(run, first), onePod(run, ended), []string{"container app ended with exit code 0"}},
+		{"created, then started", onePod(pending, corev1.ContainerStatus{ContainerID: "1", State: waits("ContainerCreating", "")}), onePod(run, first), []string{"container app started"}},
 		{"started and ended between two looks", nil, onePod(run, ended), []string{"container app ended with exit code 0"}},
 		{"killed", onePod(run, first), onePod(run, corev1.ContainerStatus{ContainerID: "1", State: exits(137, "OOMKilled")}), []string{"container app ended with exit code 137: OOMKilled"}},
 		{"restarted", onePod(run, ended), onePod(run, second), []string{"container app started again (restart 1)"}},
@@ -115,6 +116,7 @@ func TestExitStatus(t *testing.T) {
 func TestEventLine(t *testing.T) {
 	for want, e := range map[string]*corev1.Event{
 		"Pulling: image":       {Type: corev1.EventTypeNormal, Reason: "Pulling", Message: "image"},
+		"app: Pulled: in 3s":   {Type: corev1.EventTypeNormal, Reason: "Pulled", Message: "in 3s", InvolvedObject: corev1.ObjectReference{FieldPath: "spec.containers{app}"}},
 		"FailedMount: no disk": {Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: "no disk"},
 	} {
 		if got := eventLine(e); got != want {
@@ -123,6 +125,7 @@ func TestEventLine(t *testing.T) {
 	}
 	for _, e := range []*corev1.Event{
 		{Type: corev1.EventTypeNormal, Reason: "Started"}, {Type: corev1.EventTypeWarning, Reason: "BackOff"}, {Type: corev1.EventTypeNormal, Reason: "Scheduled"},
+		{Type: corev1.EventTypeNormal, Reason: "Pulled", Message: "Container image already present on machine"},
 	} {
 		if got := eventLine(e); got != "" {
 			t.Errorf("%s: %q, want nothing", e.Reason, got)
