@@ -68,14 +68,16 @@ func TestScript(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			h := &harness{bin: bin, archive: archive, runtime: runtime}
 			if runtime == "containerd" {
-				h.containerd(t)
+				if h.parts, err = containerd.Build(t.Context(), t.TempDir(), "../tools", archive); err != nil {
+					t.Fatal(err)
+				}
 			}
 			testscript.Run(t, testscript.Params{
 				Dir: "script", Setup: h.setup, RequireExplicitExec: true, RequireUniqueNames: true,
 				Condition: func(c string) (bool, error) { return c == runtime, nil },
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"agent": h.agent, "berth": h.berth, "await": h.await, "await-event": h.awaitEvent,
-					"containers": h.containers, "manifest": h.manifest, "runtime": h.external, "await-ended": h.awaitEnded, "await-problem": h.awaitProblem,
+					"containers": h.containers, "manifest": h.manifest, "runtime": h.runtimeCommand, "await-ended": h.awaitEnded, "await-problem": h.awaitProblem,
 				},
 			})
 		})
@@ -84,13 +86,15 @@ func TestScript(t *testing.T) {
 
 type harness struct {
 	bin, archive, runtime string
-	endpoint              string // of the external runtime
-	daemon                *containerd.Daemon
+	parts                 containerd.Parts // for external runtimes
 	number                atomic.Int32
 }
 
-// daemon is the agent process of one script.
-type daemon struct{ cmd *exec.Cmd }
+// daemon is the agent process of one script, and its external runtime.
+type daemon struct {
+	cmd     *exec.Cmd
+	runtime *containerd.Daemon // nil for the embedded one
+}
 
 type daemonKey struct{}
 
@@ -101,9 +105,15 @@ func (h *harness) setup(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	n := h.number.Add(1)
+	n, d := h.number.Add(1), &daemon{}
+	endpoint := ""
 	if h.runtime == "embedded" {
 		n += 100
+	} else {
+		if d.runtime, err = h.external(env, n); err != nil {
+			return err
+		}
+		endpoint = d.runtime.Endpoint()
 	}
 	config := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -112,14 +122,13 @@ podCIDR: "10.203.%[2]d.0/24,fd00:b:%[2]d::/64"
 cgroupRoot: /berth-test-%[2]d
 containerRuntimeEndpoint: %[3]q
 evictionHard: {memory.available: 50Mi}
-`, root, n, h.endpoint)
+`, root, n, endpoint)
 	if err := os.WriteFile(filepath.Join(root, "config.yaml"), []byte(config), 0o644); err != nil {
 		return err
 	}
 	if err := os.Mkdir(filepath.Join(root, "manifests"), 0o755); err != nil {
 		return err
 	}
-	d := &daemon{}
 	env.Values[daemonKey{}] = d
 	env.Defer(func() {
 		d.end(syscall.SIGKILL)
@@ -339,8 +348,8 @@ func (h *harness) awaitEnded(ts *testscript.TestScript, neg bool, args []string)
 // list is a line for each container of the runtime that belongs to this script.
 func (h *harness) list(ts *testscript.TestScript) []string {
 	socket := filepath.Join(rootOf(ts), "cri.sock")
-	if h.endpoint != "" {
-		socket = strings.TrimPrefix(h.endpoint, "unix://")
+	if d := ts.Value(daemonKey{}).(*daemon).runtime; d != nil {
+		socket = strings.TrimPrefix(d.Endpoint(), "unix://")
 	}
 	conn, err := grpc.NewClient("passthrough:///runtime", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -374,41 +383,43 @@ func (h *harness) manifest(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Rename(tmp, filepath.Join(dir, filepath.Base(args[0]))))
 }
 
-// containerd starts the machine's own containerd for all scripts of a run.
-func (h *harness) containerd(t *testing.T) {
-	t.Helper()
+// external starts the machine's own containerd for one script: an agent ends
+// what it does not know, so no two may share a runtime.
+func (h *harness) external(env *testscript.Env, n int32) (*containerd.Daemon, error) {
 	dir, err := os.MkdirTemp("", "bc")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	h.daemon, err = containerd.New(t.Context(), containerd.Options{
-		Dir: dir, Tools: "../tools", Workload: h.archive, Bridge: "berth-tests", Subnet: "10.204.1.0/24",
+	d, err := containerd.New(context.Background(), containerd.Options{
+		Parts: h.parts, Dir: dir, Bridge: fmt.Sprintf("berth-test%d", n), Subnet: fmt.Sprintf("10.204.%d.0/24", n),
 	})
 	if err != nil {
-		t.Fatalf("start containerd: %v (make setup installs it)", err)
+		return nil, fmt.Errorf("start containerd: %w (make setup installs it)", err)
 	}
-	h.endpoint = h.daemon.Endpoint()
-	t.Cleanup(func() {
-		if err := h.daemon.Close(); err != nil {
-			t.Error(err)
+	env.Defer(func() {
+		if err := d.Close(); err != nil {
+			env.T().Log(err)
+			env.T().FailNow()
 		}
 	})
+	return d, nil
 }
 
-// external stops and starts the external runtime.
-func (h *harness) external(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 || h.daemon == nil {
+// runtimeCommand stops and starts the external runtime.
+func (h *harness) runtimeCommand(ts *testscript.TestScript, neg bool, args []string) {
+	d := ts.Value(daemonKey{}).(*daemon).runtime
+	if neg || len(args) != 1 || d == nil {
 		ts.Fatalf("usage: runtime kill|start|freeze|thaw, with an external runtime")
 	}
 	switch args[0] {
 	case "kill":
-		ts.Check(h.daemon.Stop(unix.SIGKILL))
+		ts.Check(d.Stop(unix.SIGKILL))
 	case "start":
-		ts.Check(h.daemon.Start(context.Background()))
+		ts.Check(d.Start(context.Background()))
 	case "freeze":
-		ts.Check(h.daemon.Signal(unix.SIGSTOP))
+		ts.Check(d.Signal(unix.SIGSTOP))
 	case "thaw":
-		ts.Check(h.daemon.Signal(unix.SIGCONT))
+		ts.Check(d.Signal(unix.SIGCONT))
 	default:
 		ts.Fatalf("runtime %s: unknown", args[0])
 	}

@@ -48,15 +48,23 @@ const networkText = `{
   }, {"type": "portmap", "capabilities": {"portMappings": true}}]
 }`
 
+// Parts are what all daemons of a test run share.
+type Parts struct {
+	plugins, workload, pause string
+}
+
+// Build makes the parts in a directory: the CNI plugins, from the module in
+// tools, and the image that holds sandboxes, out of the workload's archive.
+func Build(ctx context.Context, dir, tools, workload string) (Parts, error) {
+	p := Parts{plugins: filepath.Join(dir, "cni"), workload: workload, pause: filepath.Join(dir, "pause.tar")}
+	return p, errors.Join(buildPlugins(ctx, tools, p.plugins), buildPause(workload, p.pause))
+}
+
 // Options of a Daemon.
 type Options struct {
+	Parts Parts
 	// Dir holds everything; short, because unix sockets lie below it.
 	Dir string
-	// Tools is the directory of the module that the CNI plugins are built from.
-	Tools string
-	// Workload is the archive of the workload image; it is loaded, and its
-	// program is what holds sandboxes.
-	Workload string
 	// Bridge and Subnet are the network's.
 	Bridge, Subnet string
 }
@@ -67,22 +75,20 @@ type Daemon struct {
 	cmd  *exec.Cmd
 }
 
-// New prepares a containerd and starts it.
+// New starts a containerd that has the workload's image.
 func New(ctx context.Context, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o}
 	at := func(name string) string { return filepath.Join(o.Dir, name) }
 	if err := errors.Join(
-		write(at("config.toml"), configText, at("root"), at("state"), at("c.sock"), at("cni"), at("net.d")),
+		write(at("config.toml"), configText, at("root"), at("state"), at("c.sock"), o.Parts.plugins, at("net.d")),
 		write(at("net.d/10-tests.conflist"), networkText, o.Bridge, at("ipam"), o.Subnet),
-		buildPlugins(ctx, o.Tools, at("cni")),
-		buildPause(o.Workload, at("pause.tar")),
 	); err != nil {
 		return nil, err
 	}
 	if err := d.Start(ctx); err != nil {
 		return nil, err
 	}
-	for _, archive := range []string{o.Workload, at("pause.tar")} {
+	for _, archive := range []string{o.Parts.workload, o.Parts.pause} {
 		if err := d.ctr(ctx, "images", "import", archive); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
