@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -14,6 +18,7 @@ func runtimeCommand(a *app) *cobra.Command {
 	var (
 		f      config.Flags
 		listen string
+		load   []string
 		l      logFlagSet
 	)
 	cmd := &cobra.Command{
@@ -31,17 +36,19 @@ func runtimeCommand(a *app) *cobra.Command {
 			if err := needRoot(); err != nil {
 				return err
 			}
-			return serveRuntime(cmd, a.flags(f), listen, log)
+			return serveRuntime(cmd, a.flags(f), listen, load, log)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "where to serve the CRI: `unix://PATH`")
 	mark(cmd.MarkFlagRequired("listen"))
+	cmd.Flags().StringArrayVar(&load, "image-archive", nil, "load this image archive `file` first; may be repeated")
+	mark(cmd.MarkFlagFilename("image-archive"))
 	addConfig(cmd, &f)
 	l.add(cmd, slog.LevelInfo)
 	return cmd
 }
 
-func serveRuntime(cmd *cobra.Command, f config.Flags, listen string, log *slog.Logger) error {
+func serveRuntime(cmd *cobra.Command, f config.Flags, listen string, load []string, log *slog.Logger) error {
 	rc, err := runtimeConfig(f, log)
 	if err != nil {
 		return err
@@ -56,7 +63,27 @@ func serveRuntime(cmd *cobra.Command, f config.Flags, listen string, log *slog.L
 	return until(forced, func() error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return r.Run(ctx) })
-		group.Go(func() error { return r.Serve(ctx, listener) })
+		group.Go(func() error {
+			for _, path := range load {
+				if err := importInto(ctx, r, path); err != nil {
+					return errors.Join(err, listener.Close())
+				}
+			}
+			return r.Serve(ctx, listener)
+		})
 		return group.Wait()
 	})
+}
+
+// importInto loads an image archive once the runtime is ready.
+func importInto(ctx context.Context, r *runtime.Runtime, path string) error {
+	archive, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("load image: %w", err)
+	}
+	defer archive.Close()
+	if _, err = r.Import(ctx, archive); err != nil {
+		return fmt.Errorf("load image %s: %w", path, err)
+	}
+	return nil
 }
