@@ -21,6 +21,8 @@ const (
 	binary  = "bin/berth"
 	archive = "bin/workload.tar"
 	image   = "example.com/workload:1"
+
+	configHeader = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 )
 
 // berthSide starts pods as a user does: by writing manifests.
@@ -35,12 +37,11 @@ func startBerth(ctx context.Context, root string) (*berthSide, error) {
 	if err := errors.Join(os.MkdirAll(filepath.Join(root, "manifests"), 0o755), os.MkdirAll(b.stamps, 0o755)); err != nil {
 		return nil, err
 	}
-	config := fmt.Sprintf("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+
-		"podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: /berth-bench\n", root)
+	config := fmt.Sprintf(configHeader+"podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: /berth-bench\n", root)
 	if err := os.WriteFile(filepath.Join(root, "config.yaml"), []byte(config), 0o644); err != nil {
 		return nil, err
 	}
-	b.cmd = exec.Command(binary, "agent", "--root-dir", root, "--config", filepath.Join(root, "config.yaml"))
+	b.cmd = exec.Command(binary, "agent", "--log-level", "warn", "--hostname-override", "bench", "--root-dir", root, "--config", filepath.Join(root, "config.yaml"))
 	b.cmd.Stderr = os.Stderr
 	if err := b.cmd.Start(); err != nil {
 		return nil, err

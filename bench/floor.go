@@ -41,8 +41,12 @@ func startFloor(ctx context.Context, root string) (*floorSide, error) {
 	if err := os.MkdirAll(f.stamps, 0o755); err != nil {
 		return nil, err
 	}
+	config := filepath.Join(root, "config.yaml")
+	if err := os.WriteFile(config, []byte(configHeader+"podCIDR: \"10.205.2.0/24,fd00:be:2::/64\"\ncgroupRoot: /berth-bench\n"), 0o644); err != nil {
+		return nil, err
+	}
 	socket := "unix://" + filepath.Join(root, "cri.sock")
-	f.cmd = exec.Command(binary, "runtime", "--root-dir", root, "--pod-cidr", "10.205.2.0/24,fd00:be:2::/64", "--listen", socket, "--load", archive)
+	f.cmd = exec.Command(binary, "runtime", "--root-dir", root, "--config", config, "--log-level", "warn", "--listen", socket, "--image-archive", archive)
 	f.cmd.Stderr = os.Stderr
 	if err := f.cmd.Start(); err != nil {
 		return nil, err
@@ -76,7 +80,7 @@ func (f *floorSide) ready(ctx context.Context) error {
 }
 
 func (f *floorSide) end() error {
-	return endProcess(f.cmd, "reset", "--yes", "--root-dir", f.root)
+	return endProcess(f.cmd, "reset", "--yes", "--root-dir", f.root, "--config", filepath.Join(f.root, "config.yaml"))
 }
 
 func (f *floorSide) start(ctx context.Context, prefix string, pods, containers, concurrency int) (time.Duration, error) {
