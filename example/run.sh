@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 root=$(mktemp -d /tmp/berth-run.XXXXXX)
 clean() {
-	bin/berth runtime clean --root-dir "$root" >/dev/null 2>&1 || true
+	bin/berth reset --yes --root-dir "$root" || true
 	rm -rf "$root"
 }
 trap clean EXIT

@@ -34,22 +34,8 @@ import (
 // nothing takes it when all is well.
 const patience = 90 * time.Second
 
-// The scripts run on each runtime. Each has an agent on a root of its own:
-//
-//	agent start|stop|kill       the daemon (log in agent.log); stop is SIGTERM
-//	berth ARGS...               the command, on the script's root
-//	await POD CONDITION         Ready, Running, Succeeded, Failed, Gone, NotReady, or a reason
-//	                            that the pod or a container shows
-//	await-event POD REASON [TEXT]
-//	containers FILE             the runtime's containers, id, name, state, one per line
-//	await-ended POD             the runtime has no container of it any more
-//	manifest NAME               moves the script's file NAME to the manifest directory in one rename
-//	await-problem FILE [TEXT]   a manifest's fault is told
-//	runtime kill|start|freeze|thaw
-//	                            the external runtime
-//
-// $ROOT is the root directory, $IMAGE the workload's image, present from the
-// start, $RUNTIME the name of the runtime. [embedded] and [containerd] are conditions.
+// The scripts run on each runtime, each with an agent on a root of its own and
+// the commands of harness.commands.
 func TestScript(t *testing.T) {
 	bin, err := filepath.Abs("../bin/berth")
 	if err != nil {
@@ -75,10 +61,7 @@ func TestScript(t *testing.T) {
 			testscript.Run(t, testscript.Params{
 				Dir: "script", Setup: h.setup, RequireExplicitExec: true, RequireUniqueNames: true,
 				Condition: func(c string) (bool, error) { return c == runtime, nil },
-				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"agent": h.agent, "berth": h.berth, "await": h.await, "await-event": h.awaitEvent,
-					"containers": h.containers, "manifest": h.manifest, "runtime": h.runtimeCommand, "await-ended": h.awaitEnded, "await-problem": h.awaitProblem,
-				},
+				Cmds:      h.commands(),
 			})
 		})
 	}
@@ -94,6 +77,8 @@ type harness struct {
 type daemon struct {
 	cmd     *exec.Cmd
 	runtime *containerd.Daemon // nil for the embedded one
+	// manifests is the static pod URL.
+	manifests *manifests
 }
 
 type daemonKey struct{}
@@ -105,7 +90,8 @@ func (h *harness) setup(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	n, d := h.number.Add(1), &daemon{}
+	n, d := h.number.Add(1), &daemon{manifests: newManifests()}
+	env.Defer(d.manifests.server.Close)
 	endpoint := ""
 	if h.runtime == "embedded" {
 		n += 100
@@ -122,7 +108,10 @@ podCIDR: "10.203.%[2]d.0/24,fd00:b:%[2]d::/64"
 cgroupRoot: /berth-test-%[2]d
 containerRuntimeEndpoint: %[3]q
 evictionHard: {memory.available: 50Mi}
-`, root, n, endpoint)
+staticPodURL: %[4]s
+httpCheckFrequency: 200ms
+runtimeRequestTimeout: 30s
+`, root, n, endpoint, d.manifests.server.URL+"/pods")
 	if err := os.WriteFile(filepath.Join(root, "config.yaml"), []byte(config), 0o644); err != nil {
 		return err
 	}
@@ -139,6 +128,7 @@ evictionHard: {memory.available: 50Mi}
 		}
 	})
 	env.Setenv("ROOT", root)
+	env.Setenv("CONFIG", filepath.Join(root, "config.yaml"))
 	env.Setenv("IMAGE", "example.com/workload:1")
 	env.Setenv("ARCHIVE", h.archive)
 	env.Setenv("RUNTIME", h.runtime)
@@ -153,11 +143,8 @@ func clientOf(ts *testscript.TestScript) *client.Client {
 	return client.New(filepath.Join(rootOf(ts), "berth.sock"))
 }
 
-func (h *harness) agent(ts *testscript.TestScript, neg bool, args []string) {
+func (h *harness) agent(ts *testscript.TestScript, args []string) {
 	d := ts.Value(daemonKey{}).(*daemon)
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: agent start|stop|kill [FLAG...]")
-	}
 	switch args[0] {
 	case "start":
 		log, err := os.OpenFile(ts.MkAbs("agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -216,16 +203,6 @@ func (d *daemon) end(s syscall.Signal) error {
 	return err
 }
 
-func (h *harness) berth(ts *testscript.TestScript, neg bool, args []string) {
-	err := ts.Exec(h.bin, append([]string{"--root-dir", rootOf(ts)}, args...)...)
-	switch {
-	case err != nil && !neg:
-		ts.Fatalf("berth %s: %v", strings.Join(args, " "), err)
-	case err == nil && neg:
-		ts.Fatalf("berth %s succeeded", strings.Join(args, " "))
-	}
-}
-
 func key(name string) types.NamespacedName {
 	namespace, name, ok := strings.Cut(name, "/")
 	if !ok {
@@ -234,10 +211,7 @@ func key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-func (h *harness) await(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: await POD CONDITION")
-	}
+func (h *harness) await(ts *testscript.TestScript, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	k := key(args[0])
@@ -297,52 +271,9 @@ func describe(p *corev1.Pod) string {
 	return text
 }
 
-func (h *harness) awaitEvent(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 || len(args) > 3 {
-		ts.Fatalf("usage: await-event POD REASON [TEXT]")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	k := key(args[0])
-	var seen []string
-	for change, err := range clientOf(ts).WatchEvents(ctx, client.Select{Namespace: k.Namespace}) {
-		if err != nil {
-			break
-		}
-		e := change.Object
-		if change.Synced || e.InvolvedObject.Name != k.Name {
-			continue
-		}
-		if e.Reason == args[1] && (len(args) == 2 || strings.Contains(e.Message, args[2]) || e.InvolvedObject.FieldPath == args[2]) {
-			return
-		}
-		seen = append(seen, e.Reason+": "+e.Message)
-	}
-	ts.Fatalf("no event %v of %s; seen:\n%s", args[1:], args[0], strings.Join(seen, "\n"))
-}
-
 // containers asks the runtime itself.
-func (h *harness) containers(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: containers FILE")
-	}
+func (h *harness) containers(ts *testscript.TestScript, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(h.list(ts), "")), 0o644))
-}
-
-// awaitEnded waits until the runtime has nothing of a pod any more.
-func (h *harness) awaitEnded(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: await-ended POD")
-	}
-	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		left := slices.DeleteFunc(h.list(ts), func(line string) bool { return !strings.Contains(line, " "+args[0]+" ") })
-		if len(left) == 0 {
-			return
-		}
-		if time.Since(begin) > patience {
-			ts.Fatalf("still there:\n%s", strings.Join(left, ""))
-		}
-	}
 }
 
 // list is a line for each container of the runtime that belongs to this script.
@@ -367,10 +298,7 @@ func (h *harness) list(ts *testscript.TestScript) []string {
 	return lines
 }
 
-func (h *harness) manifest(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: manifest FILE")
-	}
+func (h *harness) manifest(ts *testscript.TestScript, args []string) {
 	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
 		if slices.Contains([]string{"ROOT", "IMAGE", "WORK"}, name) {
 			return ts.Getenv(name)
@@ -406,10 +334,10 @@ func (h *harness) external(env *testscript.Env, n int32) (*containerd.Daemon, er
 }
 
 // runtimeCommand stops and starts the external runtime.
-func (h *harness) runtimeCommand(ts *testscript.TestScript, neg bool, args []string) {
+func (h *harness) runtimeCommand(ts *testscript.TestScript, args []string) {
 	d := ts.Value(daemonKey{}).(*daemon).runtime
-	if neg || len(args) != 1 || d == nil {
-		ts.Fatalf("usage: runtime kill|start|freeze|thaw, with an external runtime")
+	if d == nil {
+		ts.Fatalf("the runtime is the agent itself")
 	}
 	switch args[0] {
 	case "kill":
@@ -422,28 +350,5 @@ func (h *harness) runtimeCommand(ts *testscript.TestScript, neg bool, args []str
 		ts.Check(d.Signal(unix.SIGCONT))
 	default:
 		ts.Fatalf("runtime %s: unknown", args[0])
-	}
-}
-
-// awaitProblem waits until a manifest's fault is told.
-func (h *harness) awaitProblem(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 || len(args) > 2 {
-		ts.Fatalf("usage: await-problem FILE [TEXT]")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for {
-		status, err := clientOf(ts).Status(ctx)
-		ts.Check(err)
-		for _, p := range status.Problems {
-			if filepath.Base(p.Origin) == args[0] && (len(args) == 1 || strings.Contains(p.Message, args[1])) {
-				return
-			}
-		}
-		select {
-		case <-ctx.Done():
-			ts.Fatalf("no problem %v; there are %+v", args, status.Problems)
-		case <-time.After(20 * time.Millisecond):
-		}
 	}
 }

@@ -74,7 +74,7 @@ func (x applier) Apply(ctx context.Context, data []byte, o server.ApplyOptions) 
 	take := local.Apply
 	switch {
 	case o.DryRun:
-		take = local.Apply
+		take = local.Check
 	case !o.Keep:
 		take = local.Run
 	}
@@ -209,6 +209,14 @@ func (x nodeState) Status(context.Context) api.Status {
 	return s
 }
 
-// Healthy implements server.Node: the agent works. A runtime that is down is its
-// business to survive, no reason to restart it.
-func (x nodeState) Healthy(context.Context) error { return nil }
+// Healthy implements server.Node: the loop that admits and ends pods answers. A
+// runtime that is down is the agent's business to survive, no reason to restart
+// it.
+func (x nodeState) Healthy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := x.a.fleet.Ping(ctx); err != nil {
+		return fmt.Errorf("the fleet's loop does not answer: %w", err)
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -75,6 +76,7 @@ type member struct {
 type Fleet struct {
 	opts Options
 	kick chan struct{} // something about admission may have changed
+	ping chan struct{} // taken by Run
 
 	mu      sync.Mutex
 	members map[types.UID]*member
@@ -84,7 +86,7 @@ type Fleet struct {
 
 // New makes an empty fleet.
 func New(o Options) *Fleet {
-	f := &Fleet{opts: o, kick: make(chan struct{}, 1), members: map[types.UID]*member{}}
+	f := &Fleet{opts: o, kick: make(chan struct{}, 1), ping: make(chan struct{}), members: map[types.UID]*member{}}
 	f.opts.Worker.Passed = f.passed
 	return f
 }
@@ -125,6 +127,17 @@ func (f *Fleet) Reconsider() {
 	select {
 	case f.kick <- struct{}{}:
 	default:
+	}
+}
+
+// Ping returns nil when Run takes it, or ctx's error: the loop is stuck, or has
+// not begun.
+func (f *Fleet) Ping(ctx context.Context) error {
+	select {
+	case f.ping <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

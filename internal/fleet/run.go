@@ -16,10 +16,14 @@ import (
 // they have.
 func (f *Fleet) Run(ctx context.Context) error {
 	defer f.wg.Wait()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-f.opts.ObservedSynced:
+	for synced := false; !synced; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-f.ping: // waiting for the runtime is work
+		case <-f.opts.ObservedSynced:
+			synced = true
+		}
 	}
 	desired, observed := f.opts.Desired.Watch(), f.opts.Observed.Watch()
 	defer desired.Stop()
@@ -45,6 +49,8 @@ func (f *Fleet) Run(ctx context.Context) error {
 			f.desire(desired.Changes()) // what was wanted before this moment is no orphan
 			f.sweep(ctx)
 		case <-f.kick:
+		case <-f.ping:
+			continue
 		case <-again.C:
 		}
 		f.bury()

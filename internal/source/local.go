@@ -146,11 +146,37 @@ func (l *Local) Run(ctx context.Context, objects ...manifest.Object) ([]Applied,
 	return l.take(ctx, objects, originRun)
 }
 
-func (l *Local) take(ctx context.Context, objects []manifest.Object, origin string) ([]Applied, error) {
+// Check tells what Apply would do, and why it could not, and changes nothing.
+func (l *Local) Check(ctx context.Context, objects ...manifest.Object) ([]Applied, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wanted, err := l.check(objects, originApply)
+	if err != nil {
+		return nil, err
+	}
+	applied := make([]Applied, len(wanted))
+	for i, p := range wanted {
+		applied[i] = l.decide(p, time.Now())
+	}
+	return applied, nil
+}
+
+// ready waits until the pods of an earlier agent are known.
+func (l *Local) ready(ctx context.Context) error {
 	select {
 	case <-l.loaded:
+		return nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
+	}
+}
+
+func (l *Local) take(ctx context.Context, objects []manifest.Object, origin string) ([]Applied, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,10 +266,8 @@ func (l *Local) decide(p *pod.Pod, now time.Time) Applied {
 // was removed. The error is ErrNotFound, or ErrTaken for a pod whose
 // manifest is in a file or at a URL.
 func (l *Local) Delete(ctx context.Context, name types.NamespacedName) (*pod.Pod, error) {
-	select {
-	case <-l.loaded:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := l.ready(ctx); err != nil {
+		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

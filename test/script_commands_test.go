@@ -1,0 +1,225 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+// commands are what the scripts have besides testscript's own:
+//
+//	agent start|stop|kill [FLAG...]
+//	                            the daemon (log in agent.log); stop is SIGTERM
+//	berth ARGS...               the command, on the script's root
+//	exits CODE ARGS...          the same, and its exit status
+//	await POD CONDITION         Ready, Running, Succeeded, Failed, Gone, NotReady, restarts=N, or a
+//	                            reason that the pod or a container shows
+//	await-event POD REASON [TEXT]
+//	await-problem FILE [TEXT]   a manifest's fault is told
+//	await-node STATUS           the node's Ready condition: True, False
+//	await-log POD TEXT          its container has printed it
+//	await-ended POD             the runtime has no container of it any more
+//	containers FILE             the runtime's containers: id, pod, name, attempt, state
+//	manifest FILE               puts FILE, with $ROOT, $IMAGE and $WORK in it, into the manifest
+//	                            directory in one rename
+//	serve-manifests FILE        what the static pod URL answers from now on
+//	runtime kill|start|freeze|thaw
+//	                            the external runtime
+//	small-disk DIR, fill-disk DIR, free-disk DIR
+//	                            a file system of 1 MiB that can be filled
+//
+// $ROOT is the root directory, $IMAGE the workload's image, $ARCHIVE its
+// archive, $CONFIG the configuration file. [embedded] and [containerd] are
+// conditions.
+func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
+	positive := func(usage string, least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
+		return func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg || len(args) < least || len(args) > most {
+				ts.Fatalf("usage: %s", usage)
+			}
+			f(ts, args)
+		}
+	}
+	const any = 1 << 10
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"berth":           h.berth,
+		"agent":           positive("agent start|stop|kill [FLAG...]", 1, any, h.agent),
+		"exits":           positive("exits CODE ARGS...", 2, any, h.exits),
+		"await":           positive("await POD CONDITION", 2, 2, h.await),
+		"await-event":     positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
+		"await-problem":   positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),
+		"await-node":      positive("await-node STATUS", 1, 1, h.awaitNode),
+		"await-log":       positive("await-log POD TEXT", 2, 2, h.awaitLog),
+		"await-ended":     positive("await-ended POD", 1, 1, h.awaitEnded),
+		"containers":      positive("containers FILE", 1, 1, h.containers),
+		"manifest":        positive("manifest FILE", 1, 1, h.manifest),
+		"serve-manifests": positive("serve-manifests FILE", 1, 1, h.serveManifests),
+		"runtime":         positive("runtime kill|start|freeze|thaw", 1, 1, h.runtimeCommand),
+		"small-disk":      positive("small-disk DIR", 1, 1, smallDisk),
+		"fill-disk":       positive("fill-disk DIR", 1, 1, fillDisk),
+		"free-disk":       positive("free-disk DIR", 1, 1, freeDisk),
+	}
+}
+
+// exits runs the command and checks its exit status.
+func (h *harness) exits(ts *testscript.TestScript, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(h.bin, append([]string{"--root-dir", rootOf(ts)}, args[1:]...)...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+func (h *harness) berth(ts *testscript.TestScript, neg bool, args []string) {
+	err := ts.Exec(h.bin, append([]string{"--root-dir", rootOf(ts)}, args...)...)
+	switch {
+	case err != nil && !neg:
+		ts.Fatalf("berth %s: %v", strings.Join(args, " "), err)
+	case err == nil && neg:
+		ts.Fatalf("berth %s succeeded", strings.Join(args, " "))
+	}
+}
+
+// eventually repeats a look that has no event to wait for.
+func eventually(ts *testscript.TestScript, look func() (ok bool, seen any)) {
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		ok, seen := look()
+		if ok {
+			return
+		}
+		if time.Since(begin) > patience {
+			ts.Logf("%s", ts.ReadFile("agent.log"))
+			ts.Fatalf("it is still: %+v", seen)
+		}
+	}
+}
+
+func (h *harness) awaitProblem(ts *testscript.TestScript, args []string) {
+	eventually(ts, func() (bool, any) {
+		status, err := clientOf(ts).Status(context.Background())
+		ts.Check(err)
+		return slices.ContainsFunc(status.Problems, func(p api.Problem) bool {
+			return filepath.Base(p.Origin) == args[0] && (len(args) == 1 || strings.Contains(p.Message, args[1]))
+		}), status.Problems
+	})
+}
+
+func (h *harness) awaitNode(ts *testscript.TestScript, args []string) {
+	eventually(ts, func() (bool, any) {
+		status, err := clientOf(ts).Status(context.Background())
+		ts.Check(err)
+		return slices.ContainsFunc(status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && string(c.Status) == args[0]
+		}), status.Conditions
+	})
+}
+
+func (h *harness) awaitLog(ts *testscript.TestScript, args []string) {
+	eventually(ts, func() (bool, any) {
+		var log strings.Builder
+		err := clientOf(ts).Logs(context.Background(), key(args[0]), client.LogOptions{}, &log)
+		return err == nil && strings.Contains(log.String(), args[1]), log.String()
+	})
+}
+
+// awaitEnded waits until the runtime has nothing of a pod any more.
+func (h *harness) awaitEnded(ts *testscript.TestScript, args []string) {
+	eventually(ts, func() (bool, any) {
+		left := slices.DeleteFunc(h.list(ts), func(line string) bool { return !strings.Contains(line, " "+args[0]+" ") })
+		return len(left) == 0, left
+	})
+}
+
+func (h *harness) awaitEvent(ts *testscript.TestScript, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	k := key(args[0])
+	var seen []string
+	for change, err := range clientOf(ts).WatchEvents(ctx, client.Select{Namespace: k.Namespace}) {
+		if err != nil {
+			break
+		}
+		e := change.Object
+		if change.Synced || e.InvolvedObject.Name != k.Name {
+			continue
+		}
+		if e.Reason == args[1] && (len(args) == 2 || strings.Contains(e.Message, args[2]) || e.InvolvedObject.FieldPath == args[2]) {
+			return
+		}
+		seen = append(seen, e.Reason+": "+e.Message)
+	}
+	ts.Fatalf("no event %v of %s; seen:\n%s", args[1:], args[0], strings.Join(seen, "\n"))
+}
+
+// manifests is the server behind a script's static pod URL.
+type manifests struct {
+	server *httptest.Server
+	text   atomic.Pointer[string]
+}
+
+func newManifests() *manifests {
+	m := &manifests{}
+	m.text.Store(new(""))
+	m.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		text := *m.text.Load()
+		if text == "" {
+			text = "apiVersion: v1\nkind: PodList\nitems: []\n"
+		}
+		_, _ = w.Write([]byte(text))
+	}))
+	return m
+}
+
+func (h *harness) serveManifests(ts *testscript.TestScript, args []string) {
+	text := ts.ReadFile(args[0])
+	ts.Value(daemonKey{}).(*daemon).manifests.text.Store(&text)
+}
+
+func smallDisk(ts *testscript.TestScript, args []string) {
+	ts.Check(os.MkdirAll(args[0], 0o755))
+	ts.Check(unix.Mount("tmpfs", args[0], "tmpfs", 0, "size=1m"))
+	ts.Defer(func() { _ = unix.Unmount(args[0], unix.MNT_DETACH) })
+}
+
+// fillDisk leaves no byte free. What is a directory's own may still be written.
+func fillDisk(ts *testscript.TestScript, args []string) {
+	f, err := os.Create(filepath.Join(args[0], ".filler"))
+	ts.Check(err)
+	defer f.Close()
+	for size := 64 << 10; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			if !errors.Is(err, unix.ENOSPC) {
+				ts.Fatalf("%v", err)
+			}
+			size /= 2
+		}
+	}
+}
+
+func freeDisk(ts *testscript.TestScript, args []string) {
+	ts.Check(os.Remove(filepath.Join(args[0], ".filler")))
+}
