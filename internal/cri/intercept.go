@@ -202,8 +202,7 @@ func (c *Client) describe(ctx context.Context, method string, most, took time.Du
 		return nil
 	}
 	e := &Error{Call: callName(method), Endpoint: c.endpoint, Err: err}
-	switch status.Code(err) {
-	case grpccodes.Canceled, grpccodes.DeadlineExceeded:
+	if code := status.Code(err); code == grpccodes.Canceled || code == grpccodes.DeadlineExceeded {
 		e.ctxErr = ctx.Err()
 		if e.ctxErr == nil && most > 0 && took >= most-most/100 {
 			e.Limit = most

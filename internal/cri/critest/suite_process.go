@@ -170,7 +170,11 @@ func fetch(t *testing.T, url string) (body string) {
 	// One connection per try: none may outlive the pod.
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	eventually(t, "the machine reaches "+url, func() bool {
-		resp, err := client.Get(url)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(request)
 		if err != nil {
 			return false
 		}
@@ -183,7 +187,8 @@ func fetch(t *testing.T, url string) (body string) {
 }
 
 func testProcessHostPort(t *testing.T, env Env) {
-	free, err := net.Listen("tcp4", "127.0.0.1:0")
+	var listen net.ListenConfig
+	free, err := listen.Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +205,8 @@ func testProcessHostPort(t *testing.T, env Env) {
 		t.Errorf("another pod answers: %s", body)
 	}
 	p.stop(t)
-	if conn, err := net.DialTimeout("tcp4", free.Addr().String(), time.Second); err == nil {
+	dialer := net.Dialer{Timeout: time.Second}
+	if conn, err := dialer.DialContext(t.Context(), "tcp4", free.Addr().String()); err == nil {
 		_ = conn.Close()
 		t.Error("the port is still forwarded after the pod's stop")
 	}

@@ -89,7 +89,7 @@ func (e exitError) Error() string { return "exit " + strconv.Itoa(int(e)) }
 func (p *Process) act(action []string) (wait time.Duration, more bool, err error) {
 	takesArgs := []string{"wait", "write", "append", "cat", "exists"}
 	if len(action) == 0 || len(action) == 1 && slices.Contains(takesArgs, action[0]) {
-		return 0, false, errors.New("usage: workload ACTION [ARG...] [then ACTION [ARG...]]...")
+		return 0, false, errors.New("usage: workload ACTION [ARG...] [then ACTION]")
 	}
 	args := action[1:]
 	switch action[0] {
