@@ -24,6 +24,7 @@ type options struct {
 	pods, rounds, burst, containers int
 	idle                            time.Duration
 	out                             string
+	only                            string
 }
 
 func main() {
@@ -33,6 +34,7 @@ func main() {
 	flag.IntVar(&o.burst, "burst", 30, "pods started at once")
 	flag.IntVar(&o.rounds, "rounds", 3, "bursts on each side and concurrency")
 	flag.DurationVar(&o.idle, "idle", 30*time.Second, "how long the idle agent is watched")
+	flag.StringVar(&o.only, "only", "", "one part: one, several, burst or idle; nothing is written then")
 	flag.StringVar(&o.out, "out", "bench", "directory of RESULTS.md and results.json")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
@@ -61,24 +63,31 @@ func run(ctx context.Context, o options) (err error) {
 	defer func() { err = errors.Join(err, floor.end()) }()
 
 	r := results{Machine: machine(), Date: time.Now().UTC().Format(time.DateOnly)}
-	if r.One, err = alternate(ctx, berth, floor, o.pods, 1); err != nil {
-		return err
-	}
-	if r.Several, err = alternate(ctx, berth, floor, o.pods, o.containers); err != nil {
-		return err
+	for _, part := range []struct {
+		name string
+		run  func() error
+	}{
+		{"one", func() (err error) { r.One, err = alternate(ctx, berth, floor, o.pods, 1); return }},
+		{"several", func() (err error) { r.Several, err = alternate(ctx, berth, floor, o.pods, o.containers); return }},
+		{"burst", func() (err error) { r.Burst, err = bursts(ctx, berth, floor, o); return }},
+		{"idle", func() (err error) { r.Idle, err = idle(ctx, berth, o.burst, o.idle); return }},
+	} {
+		if o.only != "" && o.only != part.name {
+			continue
+		}
+		if err := part.run(); err != nil {
+			return fmt.Errorf("measure %s: %w", part.name, err)
+		}
 	}
 	r.Several.Containers = o.containers
-	if r.Burst, err = bursts(ctx, berth, floor, o); err != nil {
-		return err
-	}
-	if r.Idle, err = idle(ctx, berth, o.burst, o.idle); err != nil {
-		return err
-	}
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
 	fmt.Print(r.text())
+	if o.only != "" {
+		return nil
+	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(o.out, "results.json"), append(raw, '\n'), 0o644),
 		os.WriteFile(filepath.Join(o.out, "RESULTS.md"), []byte(r.text()), 0o644),
