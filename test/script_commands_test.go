@@ -56,11 +56,11 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 			f(ts, args)
 		}
 	}
-	const any = 1 << 10
+	const many = 1 << 10
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"berth":           h.berth,
-		"agent":           positive("agent start|stop|kill [FLAG...]", 1, any, h.agent),
-		"exits":           positive("exits CODE ARGS...", 2, any, h.exits),
+		"agent":           positive("agent start|stop|kill [FLAG...]", 1, many, h.agent),
+		"exits":           positive("exits CODE ARGS...", 2, many, h.exits),
 		"await":           positive("await POD CONDITION", 2, 2, h.await),
 		"await-event":     positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
 		"await-problem":   positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),

@@ -120,7 +120,7 @@ runtimeRequestTimeout: 30s
 	}
 	env.Values[daemonKey{}] = d
 	env.Defer(func() {
-		d.end(syscall.SIGKILL)
+		_ = d.end(syscall.SIGKILL) // by a signal, as asked
 		out, err := exec.Command(h.bin, "reset", "--yes", "--root-dir", root, "--config", filepath.Join(root, "config.yaml")).CombinedOutput()
 		if err != nil {
 			env.T().Log(string(out))
@@ -287,7 +287,7 @@ func (h *harness) list(ts *testscript.TestScript) []string {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}))
 	ts.Check(err)
-	defer conn.Close()
+	defer func() { ts.Check(conn.Close()) }()
 	all, err := runtimeapi.NewRuntimeServiceClient(conn).ListContainers(context.Background(), &runtimeapi.ListContainersRequest{})
 	ts.Check(err)
 	slices.SortFunc(all.Containers, func(a, b *runtimeapi.Container) int { return cmp.Compare(a.Id, b.Id) })

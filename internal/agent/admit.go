@@ -74,6 +74,7 @@ func (a *Agent) decideAdmission(p *pod.Pod, others []fleet.Other) fleet.Verdict 
 		return fleet.Verdict{Admit: true}
 	case admission.Rejected:
 		v.Reject, v.Message = true, answer.StatusMessage()
+	case admission.NotYet: // asked again at Until
 	}
 	return v
 }

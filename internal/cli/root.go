@@ -110,7 +110,7 @@ func newRoot() *cobra.Command {
 		runCommand(a), applyCommand(a), deleteCommand(a),
 		getCommand(a), describeCommand(a), logsCommand(a), execCommand(a), eventsCommand(a), traceCommand(a),
 		imageCommand(a),
-		agentCommand(a), runtimeCommand(a), resetCommand(a), versionCommand(a),
+		agentCommand(a), runtimeCommand(a), resetCommand(a), versionCommand(),
 	)
 	return cmd
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/server/api"
 )
 
-func versionCommand(a *app) *cobra.Command {
+func versionCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:     "version",

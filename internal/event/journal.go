@@ -64,22 +64,23 @@ func (j *journal) read() ([]content, int, error) {
 	in := bufio.NewReaderSize(f, maxLine)
 	for {
 		text, err := in.ReadSlice('\n')
-		if err == io.EOF && len(text) == 0 {
+		atEnd := errors.Is(err, io.EOF)
+		if atEnd && len(text) == 0 {
 			break
 		}
 		c, ok := parseLine(text)
 		switch {
-		case err == bufio.ErrBufferFull: // the rest of a line that is too long is bad once more
+		case errors.Is(err, bufio.ErrBufferFull): // the rest of a line that is too long is bad once more
 			bad++
-		case err != nil && err != io.EOF:
+		case err != nil && !atEnd:
 			return nil, 0, fmt.Errorf("read events: %w", err)
-		case !ok || err == io.EOF: // without a newline it was torn
+		case !ok || atEnd: // without a newline it was torn
 			bad++
 		default:
 			bySeq[c.seq] = c
 		}
 		j.lines++
-		if err == io.EOF {
+		if atEnd {
 			break
 		}
 	}

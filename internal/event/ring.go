@@ -173,7 +173,7 @@ func (r *ring) since(rev uint64, f Filter) []content {
 // restore returns a ring with the events of an earlier run and those of r. Where
 // both have the same event, the counts are added up.
 func (r *ring) restore(old []content) *ring {
-	all := append(old, r.since(0, Filter{})...)
+	all := slices.Concat(old, r.since(0, Filter{}))
 	slices.SortStableFunc(all, func(a, b content) int { return cmp.Compare(a.rev, b.rev) })
 	merged := newRing(r.max)
 	for _, c := range all {

@@ -86,13 +86,13 @@ func (w *writer) wait(ctx context.Context) bool {
 
 // flush writes what is not on disk yet.
 func (w *writer) flush() {
-	events, rev := w.Recorder.since(w.written, Filter{})
+	events, rev := w.since(w.written, Filter{})
 	if len(events) == 0 && !w.journal.damaged {
 		return
 	}
 	var err error
 	if w.journal.damaged || w.journal.lines+len(events) > 2*w.max {
-		events, rev = w.Recorder.since(0, Filter{})
+		events, rev = w.since(0, Filter{})
 		err = w.journal.replace(events)
 	} else {
 		err = w.journal.append(events)

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -86,7 +87,9 @@ func run(t *testing.T, body func(*testing.T, *node)) {
 		go func() { done <- n.fleet.Run(ctx) }()
 		body(t, n)
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
 	})
 }
 

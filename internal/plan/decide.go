@@ -66,7 +66,8 @@ func (c *computation) deadline() {
 // sandbox applies the rule that a pod lives in exactly one ready sandbox of the
 // right network mode that has an address.
 func (c *computation) sandbox() {
-	why, ready := "", []string(nil)
+	var why string
+	var ready []string
 	var boxes []pod.SandboxStatus
 	if c.Observed != nil {
 		boxes = c.Observed.Sandboxes
@@ -164,7 +165,8 @@ func (c *computation) restartAll() bool {
 		}
 	}
 	if len(c.plan.Kill) == 0 {
-		c.plan.Remove = append(dead, source.ID)
+		dead = append(dead, source.ID)
+		c.plan.Remove = dead
 	}
 	return true
 }
@@ -430,8 +432,9 @@ func (c *computation) restarts(k pod.Container, s pod.ContainerStatus) bool {
 		return false
 	case corev1.RestartPolicyOnFailure:
 		return s.ExitCode != 0
+	default:
+		return k.Kind == pod.App || s.ExitCode != 0
 	}
-	return k.Kind == pod.App || s.ExitCode != 0
 }
 
 // ruleFor returns the action of the first restart rule that matches, or "".

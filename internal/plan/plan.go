@@ -38,6 +38,7 @@ type Probes struct {
 // Verdict of a probe. The zero value means that there is none yet.
 type Verdict int
 
+// What a probe may have said.
 const (
 	Unknown Verdict = iota
 	Success
@@ -47,6 +48,7 @@ const (
 // SandboxOp is what to do about the pod sandbox.
 type SandboxOp int
 
+// The answers for a sandbox.
 const (
 	// SandboxNone: nothing is to run in this pod any more.
 	SandboxNone SandboxOp = iota
@@ -86,6 +88,7 @@ type Kill struct {
 // KillReason says what kind of kill it is, for the container's status and backoff.
 type KillReason int
 
+// The kinds of kills.
 const (
 	KillSpecChanged KillReason = iota
 	KillLiveness

@@ -89,8 +89,9 @@ func stateOf(s runtimeapi.ContainerState) pod.ContainerState {
 		return pod.StateRunning
 	case runtimeapi.ContainerState_CONTAINER_EXITED:
 		return pod.StateExited
+	default:
+		return pod.StateUnknown
 	}
-	return pod.StateUnknown
 }
 
 func sandboxStatus(listed *runtimeapi.PodSandbox, s *runtimeapi.PodSandboxStatus) pod.SandboxStatus {

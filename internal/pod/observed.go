@@ -9,6 +9,7 @@ import (
 // ContainerState is the CRI's view of a container.
 type ContainerState int
 
+// The states of a container in the CRI.
 const (
 	StateUnknown ContainerState = iota
 	StateCreated

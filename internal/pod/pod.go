@@ -11,6 +11,7 @@ import (
 // kubernetes.io/config.source.
 type Source string
 
+// The sources, in the kubelet's words where it has them.
 const (
 	SourceFile  Source = "file"  // staticPodPath
 	SourceURL   Source = "http"  // staticPodURL
@@ -50,6 +51,7 @@ func HostNetwork(p *corev1.Pod) bool { return p.Spec.HostNetwork }
 // Kind says which list of the pod's spec a container stands in.
 type Kind int
 
+// The kinds, in the order in which they start; ephemeral containers come at any time.
 const (
 	App Kind = iota
 	Init

@@ -51,7 +51,7 @@ func (l *file) close() error { return l.f.Close() }
 // seek goes on from an offset of a plain file.
 func (l *file) seek(offset int64) error {
 	_, err := l.f.Seek(offset, io.SeekStart)
-	l.lines.restart()
+	l.restart()
 	return err
 }
 
@@ -196,6 +196,12 @@ func newerThan(last time.Time, path string, files []generation) []generation {
 	return nil
 }
 
+// leadsTo says whether a path still stands for the file that it did.
+func leadsTo(path string, was fs.FileInfo) bool {
+	now, err := os.Stat(path)
+	return err == nil && os.SameFile(now, was)
+}
+
 // beginsAfter says whether the first entry of a file is later than last.
 func beginsAfter(name string, last time.Time) bool {
 	if last.IsZero() {
@@ -205,7 +211,7 @@ func beginsAfter(name string, last time.Time) bool {
 	if err != nil {
 		return false
 	}
-	defer l.close()
+	defer l.f.Close()
 	line, err := l.next()
 	if err != nil {
 		return false

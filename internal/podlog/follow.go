@@ -92,8 +92,7 @@ func (r *reader) lookOut(p *progress, opened bool) (again bool, err error) {
 // pass reads all of cur.
 func (r *reader) lookAround() (again bool, err error) {
 	if r.next != nil { // an empty file may be rotated before it has shown anything
-		newest, err := os.Stat(r.path)
-		r.overtaken = err != nil || !os.SameFile(newest, r.next.info)
+		r.overtaken = !leadsTo(r.path, r.next.info)
 		return r.overtaken, nil
 	}
 	if again, err = r.lookAhead(); again {

@@ -11,6 +11,7 @@ import (
 // Stream is where a container wrote a line.
 type Stream string
 
+// The streams as the CRI log format names them.
 const (
 	Stdout Stream = "stdout"
 	Stderr Stream = "stderr"

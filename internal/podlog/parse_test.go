@@ -2,6 +2,7 @@ package podlog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -123,7 +124,7 @@ func TestLineTooLong(t *testing.T) {
 	var got []string
 	for {
 		line, err := l.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

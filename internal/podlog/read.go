@@ -318,9 +318,9 @@ func (r *reader) drain(ctx context.Context) error {
 		if n%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		line, err := r.cur.lines.next()
+		line, err := r.cur.next()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil && r.cur.gzip: // the rest of it is lost, the files after it are not
 			r.unreadable(fmt.Errorf("%s: %w", r.cur.f.Name(), err))
@@ -341,7 +341,7 @@ func (r *reader) take(line []byte) error {
 	e, err := Parse(line)
 	if err != nil {
 		r.damaged++
-		return nil
+		return nil //nolint:nilerr // told once for all of them, at the end
 	}
 	r.last = e.Time
 	if r.Stream != "" && e.Stream != r.Stream {

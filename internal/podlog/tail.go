@@ -2,6 +2,7 @@ package podlog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -93,7 +94,7 @@ func countLines(in *lines, stream Stream) (int, error) {
 	n := 0
 	for {
 		line, err := in.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return n, nil
 		}
 		if err != nil {

@@ -183,7 +183,9 @@ func TestFullDiskIsToldOnce(t *testing.T) {
 		s.Update(Input{Pod: newPod(nil, "app"), Node: node, Now: t0})
 		time.Sleep(time.Minute)
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
 		if n := strings.Count(log.String(), "\n"); n != 1 {
 			t.Errorf("%d lines, want one:\n%s", n, log.String())
 		}

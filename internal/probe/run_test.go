@@ -491,7 +491,9 @@ func TestFullDiskIsToldOnce(t *testing.T) {
 		w.setup(p.Step(), w.run("app", "c1"))
 		w.lapse(time.Minute)
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
 		if n := strings.Count(log.String(), "\n"); n != 1 {
 			t.Errorf("%d lines, want one:\n%s", n, log.String())
 		}

@@ -226,13 +226,11 @@ func (c *canvas) row(r row) {
 	if s.Err != "" || s.Reason != "" {
 		mark = "✗"
 	}
-	stop, took := s.End, ""
+	stop, open := s.End, ""
 	if stop.IsZero() {
-		stop = c.to
-		took = short(stop.Sub(s.Start)) + "+"
-	} else {
-		took = short(stop.Sub(s.Start))
+		stop, open = c.to, "+"
 	}
+	took := short(stop.Sub(s.Start)) + open
 	text := fmt.Sprintf("%s %s %*s %*s", pad(clip(r.text(), c.name), c.name), c.paint(s, mark),
 		timeWidth, short(s.Start.Sub(c.from)), timeWidth, took)
 	if c.bar > 0 {

@@ -31,6 +31,7 @@ const maxErr = 1024
 // Kind says what a span stands for.
 type Kind string
 
+// The kinds that are drawn differently.
 const (
 	KindStep  Kind = "step" // also of spans that do not say
 	KindCRI   Kind = "cri"  // one call to the runtime

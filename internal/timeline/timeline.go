@@ -48,6 +48,7 @@ type Span struct {
 // State is a timeline's state in one word.
 type State string
 
+// A timeline is open once and then one of the others.
 const (
 	StateOpen        State = "open"        // the pod is not ready yet
 	StateReady       State = "ready"       // it became ready

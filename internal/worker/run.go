@@ -128,7 +128,7 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 func (w *Worker) setup(ctx context.Context, s Step, run *Run, revision int) {
 	w.mu.Lock()
 	turn := s.Setup != nil && !slices.ContainsFunc(s.After, func(name string) bool { return !w.done(name) })
-	turn = turn && !(s.Phase == Prepare && w.done(s.Name))
+	turn = turn && (s.Phase != Prepare || !w.done(s.Name))
 	w.mu.Unlock()
 	if !turn {
 		return

@@ -37,6 +37,7 @@ type Options struct {
 // Stage is where a pod is in its life.
 type Stage int
 
+// The stages, in their order: a pod never goes back.
 const (
 	Syncing Stage = iota
 	// Terminating: containers are being stopped, nothing starts any more.
