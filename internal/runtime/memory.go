@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"strconv"
@@ -20,14 +19,12 @@ func dropReadOnlyPages() error {
 	if err != nil {
 		return err
 	}
-	maps, err := os.Open("/proc/self/maps")
+	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		return err
 	}
-	defer maps.Close()
-	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		m, ok := parseMapping(lines.Text())
-		if !ok || m.access != "r--p" || m.path != self {
+	for _, m := range parseMappings(string(maps)) {
+		if m.access != "r--p" || m.path != self || m.own != 0 {
 			continue
 		}
 		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED); errno != 0 {
@@ -37,22 +34,47 @@ func dropReadOnlyPages() error {
 	return nil
 }
 
-// mapping is a line of /proc/PID/maps (proc_pid_maps(5)).
+// mapping is an entry of /proc/PID/smaps (proc_pid_smaps(5)).
 type mapping struct {
 	start, end   uintptr
 	access, path string
+	// own is how much of it, in KiB, is not the file's any more. What the
+	// linker has relocated and then made read-only (RELRO) is such: it cannot
+	// be read again.
+	own uint64
 }
 
-func parseMapping(line string) (mapping, bool) {
-	fields := strings.Fields(line)
+// parseMappings reads the mappings that have a name and tell their own pages.
+func parseMappings(smaps string) []mapping {
+	var all []mapping
+	var last mapping
+	for line := range strings.Lines(smaps) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0:
+		case fields[0] == "Anonymous:" && len(fields) == 3 && last.path != "":
+			own, err := strconv.ParseUint(fields[1], 10, 64)
+			if err == nil {
+				last.own = own
+				all = append(all, last)
+			}
+			last = mapping{}
+		case !strings.HasSuffix(fields[0], ":"):
+			last = parseMapping(fields)
+		}
+	}
+	return all
+}
+
+func parseMapping(fields []string) mapping {
 	if len(fields) < 6 {
-		return mapping{}, false
+		return mapping{}
 	}
 	from, to, ok := strings.Cut(fields[0], "-")
 	start, err := strconv.ParseUint(from, 16, 64)
 	end, err2 := strconv.ParseUint(to, 16, 64)
 	if !ok || err != nil || err2 != nil || start >= end {
-		return mapping{}, false
+		return mapping{}
 	}
-	return mapping{start: uintptr(start), end: uintptr(end), access: fields[1], path: strings.TrimSuffix(strings.Join(fields[5:], " "), " (deleted)")}, true
+	return mapping{start: uintptr(start), end: uintptr(end), access: fields[1], path: strings.TrimSuffix(strings.Join(fields[5:], " "), " (deleted)")}
 }
