@@ -117,7 +117,7 @@ func installPrograms(l layout, programs map[string]program) error {
 		}
 		keep[filepath.Base(target)] = true
 	}
-	return errors.Join(removeStale(l.bin(), keep), dropReadOnlyPages())
+	return removeStale(l.bin(), keep)
 }
 
 // installProgram writes an embedded program unless it is there.
