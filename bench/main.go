@@ -50,7 +50,11 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() {
+		if err == nil { // else something of it may still run
+			err = os.RemoveAll(dir)
+		}
+	}()
 	berth, err := startBerth(ctx, filepath.Join(dir, "a"))
 	if err != nil {
 		return err
