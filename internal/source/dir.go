@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -40,6 +41,7 @@ type dir struct {
 	path   string
 	node   string
 	period time.Duration
+	settle time.Duration // settleTime, but for tests
 	out    sink
 	log    *slog.Logger
 
@@ -73,7 +75,10 @@ type file struct {
 }
 
 func newDir(o Options, out sink) *dir {
-	return &dir{path: filepath.Clean(o.Path), node: o.NodeName, period: o.Period, out: out, log: o.Log, files: map[string]*file{}}
+	return &dir{
+		path: filepath.Clean(o.Path), node: o.NodeName, period: o.Period, settle: cmp.Or(o.settle, settleTime),
+		out: out, log: o.Log, files: map[string]*file{},
+	}
 }
 
 // run reads the directory until ctx ends. It calls seen when it has been read once.
@@ -147,8 +152,12 @@ func (d *dir) replaced() bool {
 // aim opens what is at the path and watches it, or what is above it. The watch
 // is set first, so that what happens from here on is either seen or told. While
 // directories come and go under its hands it tries again, then leaves it to the
-// next relist.
+// next relist. A file that was being written is read then as it is: its close may
+// have been told to the watch that is given up.
 func (d *dir) aim() error {
+	for _, f := range d.files {
+		f.writing = time.Time{}
+	}
 	const tries = 20
 	for range tries {
 		again, err := d.aimOnce()
@@ -248,9 +257,11 @@ func (d *dir) list() ([]string, error) {
 }
 
 // handle takes one batch of events: it notes what they say of each file, then
-// looks once at each that can be read now.
+// looks once at each that can be read now, or at everything. What comes after an
+// event that ends the watch is of a watch that is no more.
 func (d *dir) handle(batch []event, now time.Time, seen func()) {
 	var touched []string
+	everything := false
 	moved := map[uint32]string{}
 	for _, e := range batch {
 		if !d.notify.current(e) {
@@ -260,10 +271,15 @@ func (d *dir) handle(batch []event, now time.Time, seen func()) {
 			d.refresh(now, true, seen)
 			return
 		}
+		everything = everything || d.swapped(e)
 		path, ours := d.pathOf(e.Name)
 		if ours && d.note(path, e, moved, now) && !slices.Contains(touched, path) {
 			touched = append(touched, path)
 		}
+	}
+	if everything {
+		d.refresh(now, false, seen)
+		return
 	}
 	for _, path := range touched {
 		if f := d.files[path]; f == nil || f.writing.IsZero() {
@@ -284,24 +300,22 @@ func (d *dir) pathOf(name string) (string, bool) {
 	}
 }
 
-// restructures says whether an event is about more than one file.
+// restructures says whether an event means that something else is to be watched.
 func (d *dir) restructures(e event) bool {
 	switch {
 	case e.Mask&watchLost != 0:
 		return true
 	case d.place == nothing:
 		return e.Name == d.arrive
-	case d.place == single:
-		return e.Name == filepath.Base(d.path) && e.Mask&unix.IN_ISDIR != 0
 	default:
-		return d.swapped(e)
+		return d.place == single && e.Name == filepath.Base(d.path) && e.Mask&unix.IN_ISDIR != 0
 	}
 }
 
 // swapped recognises the change of a hidden link through which the files of the
 // directory are reached, such as ..data of a mounted ConfigMap.
 func (d *dir) swapped(e event) bool {
-	if e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE) == 0 || e.Name == "" || e.Name[0] != '.' {
+	if d.place != directory || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE) == 0 || e.Name == "" || e.Name[0] != '.' {
 		return false
 	}
 	info, err := os.Lstat(filepath.Join(d.path, e.Name))
@@ -316,13 +330,13 @@ func (d *dir) note(path string, e event, moved map[uint32]string, now time.Time)
 		d.entry(path).writing = now
 		return false
 	case e.Mask&unix.IN_CREATE != 0 && !isWhole(path):
-		d.entry(path).due = now.Add(settleTime)
+		d.entry(path).due = now.Add(d.settle)
 		return false
 	case e.Mask&unix.IN_MOVED_FROM != 0:
 		moved[e.Cookie] = path
 	case e.Mask&unix.IN_MOVED_TO != 0:
 		if from := d.files[moved[e.Cookie]]; from != nil {
-			from.gone = now.Add(-settleTime) // renamed: no doubt that it is gone
+			from.gone = now.Add(-d.settle) // renamed: no doubt that it is gone
 		}
 	}
 	if f != nil && e.Mask&unix.IN_ATTRIB == 0 {
@@ -411,8 +425,8 @@ func (d *dir) pass(path string, f *file, problems []Problem, now time.Time) {
 	case f.faulty.IsZero():
 		f.faulty = now
 		fallthrough
-	case now.Sub(f.faulty) < settleTime:
-		f.due = f.faulty.Add(settleTime)
+	case now.Sub(f.faulty) < d.settle:
+		f.due = f.faulty.Add(d.settle)
 		problems = nil
 	default:
 		f.told = true
@@ -429,7 +443,7 @@ func (d *dir) lookGone(path string, now time.Time) {
 	if f.gone.IsZero() {
 		f.gone = now
 	}
-	if left := f.gone.Add(settleTime).Sub(now); left > 0 && len(f.pods) > 0 {
+	if left := f.gone.Add(d.settle).Sub(now); left > 0 && len(f.pods) > 0 {
 		f.due = now.Add(left)
 		return
 	}

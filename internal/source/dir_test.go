@@ -1,6 +1,7 @@
 package source
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,20 +43,17 @@ func TestDirFollowsFiles(t *testing.T) {
 		t.Error("a comment made a new pod")
 	}
 	write(t, web, manifestOf("web", "app:2"))
-	for r.names[webPod] == first.UID {
-		<-r.watch.C()
-		for _, c := range r.watch.Changes() {
-			r.note(c)
-		}
-	}
-	if second := r.get(webPod); second.Spec.Containers[0].Image != "app:2" || !second.Seen.After(first.Seen) {
+	if second := r.awaitOther(webPod, first.UID); second.Spec.Containers[0].Image != "app:2" || !second.Seen.After(first.Seen) {
 		t.Errorf("after the edit: image %s, seen %s", second.Spec.Containers[0].Image, second.Seen)
 	}
 
 	must(t, os.Remove(web))
 	r.await([]string{"default/other-node"})
-	must(t, os.Rename(db, filepath.Join(dir, "renamed.yaml")))
-	r.await([]string{"default/other-node"})
+	renamed, was := filepath.Join(dir, "renamed.yaml"), r.get("default/other-node").UID
+	must(t, os.Rename(db, renamed))
+	if got := r.awaitOther("default/other-node", was).Origin; got != renamed {
+		t.Errorf("after the renaming the pod is from %s", got)
+	}
 }
 
 // The ways in which editors and tools replace a file: none of them may end the pod.
@@ -109,7 +107,7 @@ func TestDirSurvivesReplacing(t *testing.T) {
 			must(t, os.Mkdir(dir, 0o755))
 			path := filepath.Join(dir, "web.yaml")
 			write(t, path, "apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: fixed}\nspec: {containers: [{name: a, image: a}]}\n")
-			r := start(t, Options{Path: dir})
+			r := start(t, Options{Path: dir, settle: time.Hour}) // however slow the replacing
 			r.await([]string{webPod})
 			marker := docs("apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: fixed, labels: {edited: 'true'}}\nspec: {containers: [{name: a, image: a}]}\n", manifestOf("marker", "a"))
 			tt.replace(t, path, marker)
@@ -120,8 +118,8 @@ func TestDirSurvivesReplacing(t *testing.T) {
 			if len(r.deleted) > 0 {
 				t.Errorf("deleted meanwhile: %v", r.deleted)
 			}
-			if len(r.told.text) > 0 {
-				t.Errorf("problems told meanwhile: %v", r.told.text)
+			if told := r.told.all(); len(told) > 0 {
+				t.Errorf("problems told meanwhile: %v", told)
 			}
 		})
 	}
@@ -149,7 +147,7 @@ func TestDirKeepsTheLastGoodVersion(t *testing.T) {
 	}
 	write(t, web, manifestOf("web", "app:1"))
 	r.await([]string{webPod})
-	if diff := cmp.Diff([]string{broken, invalid, empty}, r.told.text); diff != "" {
+	if diff := cmp.Diff([]string{broken, invalid, empty}, r.told.all()); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 	must(t, os.Remove(web))
@@ -180,6 +178,41 @@ func TestDirWaitsForTheClose(t *testing.T) {
 	must(t, err)
 	must(t, f.Close())
 	r.await([]string{"default/marker-node", "default/third-node", webPod})
+}
+
+// While everything is looked at, the close of a file may wait already.
+func TestDirHearsACloseBehindASwap(t *testing.T) {
+	dir := t.TempDir()
+	web := filepath.Join(dir, "web.yaml")
+	write(t, web, manifestOf("web", "app:1"))
+	m := newMerge(Options{Report: &told{}, Log: slog.New(slog.DiscardHandler)})
+	d := newDir(Options{Path: dir, NodeName: "node", Period: time.Hour, Log: m.log}, m)
+	events := d.watchStart()
+	t.Cleanup(d.watchEnd)
+	d.refresh(time.Now(), true, func() {})
+	next := func(done func() bool) {
+		t.Helper()
+		for timeout := time.After(patience); !done(); {
+			select {
+			case batch := <-events:
+				d.handle(batch, time.Now(), func() {})
+			case <-timeout:
+				t.Fatal("an event is lost")
+			}
+		}
+	}
+
+	f, err := os.OpenFile(web, os.O_WRONLY|os.O_TRUNC, 0)
+	must(t, err)
+	next(func() bool { return !d.files[web].writing.IsZero() })
+	must(t, os.Symlink("nowhere", filepath.Join(dir, "..data")))
+	_, err = f.WriteString(manifestOf("db", "db:1"))
+	must(t, err)
+	must(t, f.Close())
+	next(func() bool {
+		pods := d.files[web].pods
+		return len(pods) == 1 && pods[0].Name == "db-node"
+	})
 }
 
 func TestDirWhatIsNotRead(t *testing.T) {

@@ -34,6 +34,8 @@ type Options struct {
 	Log     *slog.Logger
 	// Report is told of each problem once.
 	Report reporter
+
+	settle time.Duration // see dir; 0: settleTime
 }
 
 // Sources are all the places that pods come from. Make it with New, then Run it.

@@ -51,6 +51,12 @@ func (r *told) SourceProblem(p Problem) {
 	r.text = append(r.text, p.Err.Error())
 }
 
+func (r *told) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.text)
+}
+
 // start runs sources with the node name "node" until the test ends, or stop is called.
 func start(t *testing.T, o Options) *rig {
 	t.Helper()
@@ -83,15 +89,7 @@ func (r *rig) await(names []string, problems ...string) {
 	r.t.Helper()
 	timeout := time.After(patience)
 	for {
-		for _, c := range r.watch.Changes() {
-			r.note(c)
-		}
-		for _, c := range r.err.Changes() {
-			r.problems[c.Key.Text] = true
-			if c.Deleted {
-				delete(r.problems, c.Key.Text)
-			}
-		}
+		r.catchUp()
 		gotNames, gotProblems := slices.Sorted(maps.Keys(r.names)), slices.Sorted(maps.Keys(r.problems))
 		slices.Sort(problems)
 		if slices.Equal(names, gotNames) && slices.Equal(problems, gotProblems) {
@@ -104,6 +102,35 @@ func (r *rig) await(names []string, problems ...string) {
 			r.t.Fatalf("pods (-want +got):\n%s\nproblems (-want +got):\n%s", cmp.Diff(names, gotNames), cmp.Diff(problems, gotProblems))
 		}
 	}
+}
+
+// catchUp takes what is new in the tables: the problems first, because pods are
+// settled before them.
+func (r *rig) catchUp() {
+	for _, c := range r.err.Changes() {
+		r.problems[c.Key.Text] = true
+		if c.Deleted {
+			delete(r.problems, c.Key.Text)
+		}
+	}
+	for _, c := range r.watch.Changes() {
+		r.note(c)
+	}
+}
+
+// awaitOther waits until a pod of that name is another one than it was.
+func (r *rig) awaitOther(name string, was types.UID) *pod.Pod {
+	r.t.Helper()
+	timeout := time.After(patience)
+	for r.names[name] == "" || r.names[name] == was {
+		select {
+		case <-r.watch.C():
+			r.catchUp()
+		case <-timeout:
+			r.t.Fatalf("pod %s: UID %q, want one that is not %q", name, r.names[name], was)
+		}
+	}
+	return r.get(name)
 }
 
 func (r *rig) note(c store.Change[types.UID, *pod.Pod]) {
