@@ -172,6 +172,7 @@ func TestFailuresAreTriedAgainWithGrowingDelays(t *testing.T) {
 			t.Error(diff)
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		want := []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3500 * time.Millisecond, 63500 * time.Millisecond}
 		if diff := cmp.Diff(want, tries); diff != "" {
 			t.Errorf("tries (-want +got):\n%s", diff)
