@@ -15,6 +15,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,7 @@ type options struct {
 	idle                            time.Duration
 	out                             string
 	only                            string
+	concurrency                     []int
 }
 
 func main() {
@@ -36,6 +39,18 @@ func main() {
 	flag.DurationVar(&o.idle, "idle", 30*time.Second, "how long the idle agent is watched")
 	flag.StringVar(&o.only, "only", "", "one part: one, several, burst or idle; nothing is written then")
 	flag.StringVar(&o.out, "out", "bench", "directory of RESULTS.md and results.json")
+	o.concurrency = []int{1, 2, 3, 4, 6, 8, 16, 30}
+	flag.Func("concurrency", "how many pods of a burst the floor starts at once, with commas between (default 1,2,3,4,6,8,16,30)", func(s string) error {
+		o.concurrency = nil
+		for text := range strings.SplitSeq(s, ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 {
+				return fmt.Errorf("%q is not a number of pods", text)
+			}
+			o.concurrency = append(o.concurrency, n)
+		}
+		return nil
+	})
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -146,7 +161,7 @@ func bursts(ctx context.Context, berth, floor side, o options) (burst, error) {
 			return b, err
 		}
 		ours = append(ours, took)
-		for _, concurrency := range []int{1, 2, 3, 4, 6, 8, 16, o.burst} {
+		for _, concurrency := range o.concurrency {
 			took, err := startAndRemove(ctx, floor, fmt.Sprintf("%s-%d", prefix, concurrency), o.burst, concurrency)
 			if err != nil {
 				return b, err
