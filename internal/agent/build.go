@@ -89,7 +89,7 @@ func (a *Agent) buildSteps() error {
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
 		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})},
-		Observer:  a.pleg, Events: a.events, Limit: places, QOS: cgroup.QOS,
+		Observer:  a.pleg, Events: a.events, Limit: places, QOS: pod.QOS,
 		Node:         func() render.Node { return renderNode },
 		LegacyLogDir: a.legacyLogDir(), Log: a.log,
 	})
@@ -211,7 +211,7 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 	for id, r := range a.steps.probes.Ready(uid) {
 		in.Probes[id] = podstatus.Probes(r)
 	}
-	in.QOS = cgroup.QOS(m.Pod.Pod)
+	in.QOS = pod.QOS(m.Pod.Pod)
 	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handler.GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/worker"
 )
@@ -52,20 +54,21 @@ type Cgroups struct {
 
 	mu     sync.Mutex
 	tree   *tree
-	made   bool   // this process has set the levels' limits
-	shares uint64 // of the Burstable level
+	made   bool                 // this process has set the levels' limits
+	shares uint64               // of the Burstable level
+	set    map[types.UID]Limits // that this process gave to pods
 }
 
 // New makes a Cgroups. The host is looked at when the first pod comes.
 func New(c Config) *Cgroups {
-	return &Cgroups{cfg: c, root: parseName(c.Root), changed: make(chan struct{}, 1)}
+	return &Cgroups{cfg: c, root: parseName(c.Root), changed: make(chan struct{}, 1), set: map[types.UID]Limits{}}
 }
 
 // Step is the cgroups' place in a pod's life.
 func (c *Cgroups) Step() worker.Step {
 	return worker.Step{
 		Name: "cgroup", Phase: worker.Prepare,
-		Setup: func(_ context.Context, r *worker.Run) error { return c.setup(r.Pod.Pod) },
+		Setup: func(_ context.Context, r *worker.Run) error { return c.setup(r.Pod.Pod, containersRun(r.Observed)) },
 		Teardown: func(ctx context.Context, r *worker.Run) error {
 			return c.Remove(ctx, r.Pod.UID)
 		},
@@ -75,7 +78,7 @@ func (c *Cgroups) Step() worker.Step {
 // Parent is the cgroup parent of the pod's sandbox as the CRI takes it: a path,
 // of slices with the systemd driver.
 func (c *Cgroups) Parent(p *corev1.Pod) string {
-	name, err := podName(c.root, QOS(p), p.UID)
+	name, err := podName(c.root, pod.QOS(p), p.UID)
 	if err != nil {
 		return "" // Setup has failed with this error
 	}
@@ -89,8 +92,15 @@ func (c *Cgroups) Parent(p *corev1.Pod) string {
 	return name.Cgroupfs()
 }
 
-func (c *Cgroups) setup(p *corev1.Pod) error {
-	if err := c.ensure(p); err != nil {
+// containersRun says whether somebody may use the limits of the pod's cgroup now.
+func containersRun(o *pod.Observed) bool {
+	return slices.ContainsFunc(o.ContainersOf(), func(s pod.ContainerStatus) bool {
+		return s.State == pod.StateRunning || s.State == pod.StateUnknown
+	})
+}
+
+func (c *Cgroups) setup(p *corev1.Pod, used bool) error {
+	if err := c.ensure(p, used); err != nil {
 		c.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedPodCgroup,
 			"unable to ensure pod container exists: %v", err)
 		return reason.Wrap(reason.FailedPodCgroup, err)
@@ -98,8 +108,10 @@ func (c *Cgroups) setup(p *corev1.Pod) error {
 	return nil
 }
 
-func (c *Cgroups) ensure(p *corev1.Pod) error {
-	class := QOS(p)
+// ensure makes the pod's cgroup. The limits of one in use are not touched: they
+// change in step with those of the containers.
+func (c *Cgroups) ensure(p *corev1.Pod, used bool) error {
+	class := pod.QOS(p)
 	name, err := podName(c.root, class, p.UID)
 	if err != nil {
 		return err
@@ -108,9 +120,14 @@ func (c *Cgroups) ensure(p *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	if err := t.apply(name, ForPod(p, c.cfg.Options)); err != nil {
+	if used && t.complete(name) {
+		return nil
+	}
+	l := ForPod(p, c.cfg.Options)
+	if err := t.apply(name, l); err != nil {
 		return err
 	}
+	c.remember(p, l)
 	c.notify(class)
 	return nil
 }
@@ -164,6 +181,9 @@ func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	delete(c.set, uid)
+	c.mu.Unlock()
 	for _, class := range classes() {
 		name, err := podName(c.root, class, uid)
 		if err != nil {

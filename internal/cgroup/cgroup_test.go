@@ -125,6 +125,52 @@ func TestPodOnThisMachine(t *testing.T) {
 	}
 }
 
+// The limits of a cgroup in use grow first and shrink last.
+func TestResize(t *testing.T) {
+	n := node(t, Config{Options: Options{CFSQuota: true}})
+	spec := func(cpu, memory string) *worker.Run {
+		r := list("cpu", cpu, "memory", memory)
+		return run("21111111-2222-3333-4444-555555555555", apps(container(r, r)))
+	}
+	small, large := spec("100m", "32Mi"), spec("500m", "64Mi")
+	name := parseName(n.Parent(small.Pod.Pod))
+	limits := func() []string {
+		return []string{file(t, n, name, "cpu.cfs_quota_us", "cpu.max"), file(t, n, name, "memory.limit_in_bytes", "memory.max")}
+	}
+	setup := func(r *worker.Run) error { return n.Step().Setup(t.Context(), r) }
+	used := func(r *worker.Run) *worker.Run {
+		r.Observed = &pod.Observed{Containers: []pod.ContainerStatus{{State: pod.StateRunning}}}
+		return r
+	}
+	before, after := []string{"10000", "33554432"}, []string{"50000", "67108864"}
+	if n.tree.unified {
+		before[0], after[0] = "10000 100000", "50000 100000"
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want []string
+		fits *worker.Run
+	}{
+		{"set up", func() error { return setup(small) }, before, small},
+		{"set up, in use", func() error { return setup(used(large)) }, before, small},
+		{"grow", func() error { return n.Grow(large.Pod.Pod) }, after, small},
+		{"fit", func() error { return n.Fit(large.Pod.Pod) }, after, large},
+		{"grow to less", func() error { return n.Grow(small.Pod.Pod) }, after, large},
+		{"fit to less", func() error { return n.Fit(small.Pod.Pod) }, before, small},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if d := cmp.Diff(step.want, limits()); d != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, d)
+		}
+		if !n.Fits(step.fits.Pod.Pod) {
+			t.Errorf("%s: other limits than were set are remembered", step.name)
+		}
+	}
+}
+
 func TestLevelsAreMadeAgain(t *testing.T) {
 	n := node(t, Config{})
 	if err := n.Step().Setup(t.Context(), run("u1", apps(container(nil, nil)))); err != nil {

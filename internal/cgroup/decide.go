@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/berth-run/berth/internal/pod"
 )
 
 // Bounds of cpu.shares, Documentation/admin-guide/cgroup-v1 of the kernel.
@@ -59,7 +61,7 @@ func ForPod(p *corev1.Pod, o Options) Limits {
 			l.HugePages[size] = q.Value()
 		}
 	}
-	class := QOS(p)
+	class := pod.QOS(p)
 	if class == corev1.PodQOSBestEffort {
 		return l
 	}
@@ -77,6 +79,30 @@ func ForPod(p *corev1.Pod, o Options) Limits {
 	}
 	if class == corev1.PodQOSGuaranteed || bounded(p, corev1.ResourceMemory) {
 		l.Memory = limits.Memory().Value()
+	}
+	return l
+}
+
+// explicit says of each bound that there is none where ForPod says nothing: what
+// the cgroup had before has to go.
+func explicit(l Limits) Limits {
+	if l.Quota == 0 {
+		l.Quota = -1
+	}
+	if l.Memory == 0 {
+		l.Memory = -1
+	}
+	return l
+}
+
+// grown has the bounds of want, but none that is below what have allows.
+func grown(have, want Limits) Limits {
+	l := explicit(want)
+	if have.Quota < 0 || l.Quota >= 0 && float64(have.Quota)*float64(l.Period) > float64(l.Quota)*float64(have.Period) {
+		l.Quota, l.Period = have.Quota, have.Period
+	}
+	if have.Memory < 0 || l.Memory >= 0 && have.Memory > l.Memory {
+		l.Memory = have.Memory
 	}
 	return l
 }
@@ -114,68 +140,13 @@ func hugePageSize(name corev1.ResourceName) (int64, bool) {
 	return q.Value(), err == nil
 }
 
-// QOS is the pod's quality-of-service class. Pod-level resources, when set,
-// decide alone (KEP-2837); otherwise all containers but ephemeral ones do.
-func QOS(p *corev1.Pod) corev1.PodQOSClass {
-	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
-	guaranteed := true
-	add := func(r corev1.ResourceRequirements) {
-		sumUp(requests, r.Requests)
-		if sumUp(limits, r.Limits) < 2 {
-			guaranteed = false
-		}
-	}
-	if p.Spec.Resources != nil {
-		sumUp(requests, p.Spec.Resources.Requests)
-		if len(p.Spec.Resources.Limits) > 0 && sumUp(limits, p.Spec.Resources.Limits) < 2 {
-			guaranteed = false
-		}
-	} else {
-		for i := range p.Spec.Containers {
-			add(p.Spec.Containers[i].Resources)
-		}
-		for i := range p.Spec.InitContainers {
-			add(p.Spec.InitContainers[i].Resources)
-		}
-	}
-	if len(requests) == 0 && len(limits) == 0 {
-		return corev1.PodQOSBestEffort
-	}
-	if !guaranteed || len(requests) != len(limits) {
-		return corev1.PodQOSBurstable
-	}
-	for name, q := range requests {
-		if limit, ok := limits[name]; !ok || limit.Cmp(q) != 0 {
-			return corev1.PodQOSBurstable
-		}
-	}
-	return corev1.PodQOSGuaranteed
-}
-
-// sumUp adds the CPU and memory of list to total and returns how many of the
-// two it had.
-func sumUp(total, list corev1.ResourceList) int {
-	had := 0
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		q, ok := list[name]
-		if !ok || q.Sign() <= 0 {
-			continue
-		}
-		had++
-		sum := total[name]
-		sum.Add(q)
-		total[name] = sum
-	}
-	return had
-}
-
 // burstableShares are the shares of the cgroup of all Burstable pods: what they
 // request together. Pods that ended ask for nothing.
 func burstableShares(pods []*corev1.Pod) uint64 {
 	var milli int64
 	for _, p := range pods {
 		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		if !ended && QOS(p) == corev1.PodQOSBurstable {
+		if !ended && pod.QOS(p) == corev1.PodQOSBurstable {
 			requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 			milli += requests.Cpu().MilliValue()
 		}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/pod"
 )
 
 func list(pairs ...string) corev1.ResourceList {
@@ -129,7 +131,7 @@ func TestForPod(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := &corev1.Pod{Spec: test.spec}
-			if got := QOS(p); got != test.qos {
+			if got := pod.QOS(p); got != test.qos {
 				t.Errorf("QOS = %s, want %s", got, test.qos)
 			}
 			want := test.want
@@ -253,5 +255,28 @@ func TestResourcesOfVersions(t *testing.T) {
 	want := []*cgroups.HugepageLimit{{Pagesize: "1GB"}, {Pagesize: "2MB", Limit: 4 << 20}, {Pagesize: "64KB"}}
 	if d := cmp.Diff(want, hugePages(map[int64]int64{2 << 20: 4 << 20}, []string{"2MB", "64KB", "1GB"})); d != "" {
 		t.Errorf("huge pages (-want +got):\n%s", d)
+	}
+}
+
+func TestGrown(t *testing.T) {
+	tests := []struct {
+		name             string
+		have, want, grow Limits
+	}{
+		{"more of both", Limits{Quota: 10_000, Period: 100_000, Memory: 1 << 20}, Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20},
+			Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20}},
+		{"less of both", Limits{Quota: 20_000, Period: 100_000, Memory: 2 << 20}, Limits{Shares: 2, Quota: 10_000, Period: 100_000, Memory: 1 << 20},
+			Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20}},
+		{"the same in another period", Limits{Quota: 20_000, Period: 100_000, Memory: 1}, Limits{Quota: 15_000, Period: 50_000, Memory: 1},
+			Limits{Quota: 15_000, Period: 50_000, Memory: 1}},
+		{"bounded from now on", Limits{Quota: -1, Memory: -1}, Limits{Quota: 10_000, Period: 100_000, Memory: 1}, Limits{Quota: -1, Memory: -1}},
+		{"no bound any more", Limits{Quota: 10_000, Period: 100_000, Memory: 1}, Limits{}, Limits{Quota: -1, Memory: -1}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if d := cmp.Diff(test.grow, grown(test.have, test.want)); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
 	}
 }
