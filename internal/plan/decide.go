@@ -37,6 +37,7 @@ func Compute(in Input) Plan {
 		c.drain()
 	case c.restartAll():
 	default:
+		c.anew = c.plan.Sandbox.Op == SandboxCreate
 		c.ephemeral()
 		if c.init() {
 			c.apps()
@@ -48,6 +49,7 @@ func Compute(in Input) Plan {
 type computation struct {
 	Input
 	plan Plan
+	anew bool // the containers are to run in a sandbox that is to be created
 }
 
 func (c *computation) deadline() {
@@ -147,6 +149,8 @@ func (c *computation) done() bool {
 
 // restartAll carries on a restart of all containers that a rule asked for. It
 // is read off the dead container that triggered it, which is removed last.
+// Ephemeral containers end with the others and do not come back: what is left of
+// them tells that they have run.
 func (c *computation) restartAll() bool {
 	source := c.restartAllSource()
 	if source == nil {
@@ -160,7 +164,7 @@ func (c *computation) restartAll() bool {
 		case alive(s):
 			c.plan.Kill = append(c.plan.Kill, Kill{ID: s.ID, Name: s.Name, Reason: KillRestartAll, Grace: &none,
 				Why: fmt.Sprintf("Container %s asked for a restart of all containers", source.Name)})
-		case s.ID != source.ID:
+		case s.ID != source.ID && !c.isEphemeral(s.Name):
 			dead = append(dead, s.ID)
 		}
 	}
@@ -179,6 +183,11 @@ func (c *computation) restartAllSource() *pod.ContainerStatus {
 		}
 	}
 	return nil
+}
+
+func (c *computation) isEphemeral(name string) bool {
+	k, ok := pod.FindContainer(c.Pod, name)
+	return ok && k.Kind == pod.Ephemeral
 }
 
 // ephemeral starts each ephemeral container once.
@@ -372,8 +381,12 @@ func (c *computation) newest(name string) (pod.ContainerStatus, bool) {
 }
 
 // current returns the last instance in the kept sandbox. While there is none,
-// that is in the newest sandbox: its containers tell how the pod ended.
+// that is in the newest sandbox: its containers tell how the pod ended. If it did
+// not end, it begins anew in the sandbox to come, and nothing is current.
 func (c *computation) current(k pod.Container) (pod.ContainerStatus, bool) {
+	if c.anew {
+		return pod.ContainerStatus{}, false
+	}
 	if c.Observed == nil || len(c.Observed.Sandboxes) == 0 {
 		return c.newest(k.Name)
 	}

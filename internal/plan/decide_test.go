@@ -274,6 +274,8 @@ func TestInit(t *testing.T) {
 		"failed twice, backs off":            {pod: two, seen: one(again(exited("i1", 1), 1, 0)), want: want{Waiting: append([]string{"i1: CrashLoopBackOff"}, waiting("i2", "app")...), Again: at(20)}},
 		"failed with Never":                  {pod: never, seen: one(exited("i1", 1)), want: want{Done: "failed"}},
 		"run again in a new sandbox":         {pod: two, seen: saw([]pod.SandboxStatus{box(1), dead(box(0))}, old, exited("i2", 0), exited("app", 137)), want: want{Sandbox: Sandbox{Op: SandboxKeep, ID: "s1", Attempt: 1}, Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
+		"begin with the first when the sandbox has gone": {pod: two, seen: saw([]pod.SandboxStatus{dead(box(0))}, exited("app", 137), exited("i2", 0), old), want: want{
+			Sandbox: Sandbox{Op: SandboxCreate, Attempt: 1, Stop: []string{"s0"}, Why: "the sandbox is not ready"}, Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
 		"sidecar first":                      {pod: side, seen: one(), want: want{Start: []string{"side #0 after 0s"}, Waiting: waiting("i1", "app")}},
 		"sidecar runs, init next":            {pod: side, seen: one(running("side")), want: want{Start: []string{"i1 #0 after 0s"}, Waiting: waiting("app")}},
 		"sidecar not through startup":        {pod: probed, seen: one(running("side")), want: want{Waiting: waiting("app")}},
@@ -305,4 +307,9 @@ func TestRestartAllContainers(t *testing.T) {
 		want{Sandbox: keep, Done: "restarting all", Remove: []string{"a0", "i10", "b0"}})
 	check(t, Input{Pod: p, Observed: one()},
 		want{Sandbox: keep, Start: []string{"i1 #0 after 0s"}, Waiting: []string{"a: PodInitializing", "b: PodInitializing"}})
+	// An ephemeral container ends with the others and stays, so that it is not
+	// taken for one that is still to run.
+	ephemeral("dbg")(p)
+	check(t, Input{Pod: p, Observed: one(exited("b", 42), exited("dbg", 137))},
+		want{Sandbox: keep, Done: "restarting all", Remove: []string{"b0"}})
 }
