@@ -87,6 +87,7 @@ type Node struct {
 // Pods says how pods are run.
 type Pods struct {
 	LogsDir           string // default /var/log/pods
+	Logs              Logs
 	ClusterDNS        []netip.Addr
 	ClusterDomain     string
 	ResolvConf        string // default /etc/resolv.conf
@@ -102,6 +103,14 @@ type Pods struct {
 	LimitedSwap bool
 	// AllowedUnsafeSysctls are names and prefixes that end in *.
 	AllowedUnsafeSysctls []string
+}
+
+// Logs bounds the log of each container instance.
+type Logs struct {
+	MaxSize  int64 // of one file, in bytes; default 10Mi, less than 0: no bound
+	MaxFiles int   // at least 2, default 5
+	// Workers is how many files are compressed at the same time. Default 1.
+	Workers int
 }
 
 // Tracing is the OTLP export of spans.

@@ -44,6 +44,7 @@ func defaults() *Config {
 		Pods: Pods{
 			LogsDir: "/var/log/pods", ResolvConf: "/etc/resolv.conf", CPUCFSQuota: true, CPUCFSQuotaPeriod: 100 * time.Millisecond,
 			PidsLimit: -1, MaxRestartBackoff: 300 * time.Second,
+			Logs: Logs{MaxSize: 10 << 20, MaxFiles: 5, Workers: 1},
 		},
 	}
 }
@@ -108,12 +109,14 @@ func TestBuild(t *testing.T) {
 		{
 			name: "pods",
 			text: "podLogsDir: /logs/\nclusterDNS: [10.0.0.10]\nclusterDomain: cluster.local\nresolvConf: ''\ncpuCFSQuota: false\ncpuCFSQuotaPeriod: 1ms\npodPidsLimit: 64\nseccompDefault: true\n" +
+				"containerLogMaxSize: 1M\ncontainerLogMaxFiles: 2\ncontainerLogMaxWorkers: 3\n" +
 				"crashLoopBackOff: {maxContainerRestartPeriod: 1s}\nsingleProcessOOMKill: false\nmemorySwap: {swapBehavior: LimitedSwap}\nallowedUnsafeSysctls: [net.*, kernel.sem]\n",
 			want: func(c *Config) {
 				c.Pods = Pods{LogsDir: "/logs", ClusterDNS: []netip.Addr{netip.MustParseAddr("10.0.0.10")}, ClusterDomain: "cluster.local", CPUCFSQuotaPeriod: time.Millisecond, PidsLimit: 64,
-					SeccompDefault: true, MaxRestartBackoff: time.Second, SingleProcessOOMKill: new(bool), LimitedSwap: true, AllowedUnsafeSysctls: []string{"net.*", "kernel.sem"}}
+					SeccompDefault: true, Logs: Logs{MaxSize: 1_000_000, MaxFiles: 2, Workers: 3}, MaxRestartBackoff: time.Second, SingleProcessOOMKill: new(bool), LimitedSwap: true, AllowedUnsafeSysctls: []string{"net.*", "kernel.sem"}}
 			},
 		},
+		{name: "no rotation of logs", text: "containerLogMaxSize: '-1'\n", want: func(c *Config) { c.Pods.Logs.MaxSize = -1 }},
 		{name: "tracing", text: "tracing: {}\n", want: func(c *Config) { c.Tracing = &Tracing{Endpoint: "localhost:4317"} }},
 		{name: "tracing all", text: "tracing: {endpoint: 'c:1', samplingRatePerMillion: 1000000}\n", want: func(c *Config) { c.Tracing = &Tracing{Endpoint: "c:1", SamplingRatePerMillion: 1000000} }},
 	}
@@ -178,6 +181,11 @@ func TestInvalid(t *testing.T) {
 			`f.yaml: podsPerCore: Invalid value: -1: must not be negative; 0 sets no bound`,
 			`f.yaml: cgroupRoot: Invalid value: "x": must be an absolute path`,
 			`f.yaml: cgroupsPerQOS: Invalid value: false: must be true: pods are always in cgroups by their QoS class`,
+		}},
+		{name: "logs", text: "containerLogMaxSize: big\ncontainerLogMaxFiles: 1\ncontainerLogMaxWorkers: 0\n", want: []string{
+			`f.yaml: containerLogMaxSize: Invalid value: "big": must be a quantity such as 10Mi; one below 0 turns the rotation of logs off`,
+			`f.yaml: containerLogMaxFiles: Invalid value: 1: must be at least 2: the file that is written to and a rotated one`,
+			`f.yaml: containerLogMaxWorkers: Invalid value: 0: must be at least 1`,
 		}},
 		{name: "pods", text: "podLogsDir: l\nresolvConf: r\nclusterDNS: [x]\nclusterDomain: A b\ncpuCFSQuotaPeriod: 2s\npodPidsLimit: -2\ncrashLoopBackOff: {maxContainerRestartPeriod: 301s}\nmemorySwap: {swapBehavior: All}\nallowedUnsafeSysctls: [vm.swappiness]\n", want: []string{
 			`f.yaml: clusterDNS[0]: Invalid value: "x": must be an IP address`,

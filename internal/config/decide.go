@@ -28,6 +28,8 @@ const (
 	defaultRequestTimeout = 2 * time.Minute
 	defaultMaxPods        = 110
 	defaultPodLogs        = "/var/log/pods"
+	defaultLogMaxSize     = "10Mi"
+	defaultLogMaxFiles    = 5
 	defaultResolvConf     = "/etc/resolv.conf"
 	defaultCFSPeriod      = 100 * time.Millisecond
 	defaultRestartPeriod  = 300 * time.Second
@@ -318,6 +320,7 @@ func (b *builder) pods() Pods {
 	kc := b.kc
 	p := Pods{
 		LogsDir:              filepath.Clean(cmp.Or(kc.PodLogsDir, defaultPodLogs)),
+		Logs:                 b.logs(),
 		ClusterDNS:           b.clusterDNS(),
 		ClusterDomain:        kc.ClusterDomain,
 		ResolvConf:           or(kc.ResolverConfig, defaultResolvConf),
@@ -351,6 +354,24 @@ func (b *builder) pods() Pods {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath("memorySwap.swapBehavior"), kc.MemorySwap.SwapBehavior, []string{"NoSwap", "LimitedSwap"})})
 	}
 	return p
+}
+
+// logs are bounded as a kubelet's: less than 0 sets no bound on the size.
+func (b *builder) logs() Logs {
+	kc := b.kc
+	l := Logs{MaxFiles: int(or(kc.ContainerLogMaxFiles, defaultLogMaxFiles)), Workers: int(or(kc.ContainerLogMaxWorkers, 1))}
+	text := cmp.Or(kc.ContainerLogMaxSize, defaultLogMaxSize)
+	size, err := resource.ParseQuantity(text)
+	if l.MaxSize = size.Value(); err != nil || l.MaxSize == 0 {
+		b.invalid("containerLogMaxSize", text, "must be a quantity such as 10Mi; one below 0 turns the rotation of logs off")
+	}
+	if l.MaxFiles < 2 {
+		b.invalid("containerLogMaxFiles", l.MaxFiles, "must be at least 2: the file that is written to and a rotated one")
+	}
+	if l.Workers < 1 {
+		b.invalid("containerLogMaxWorkers", l.Workers, "must be at least 1")
+	}
+	return l
 }
 
 func (b *builder) clusterDNS() []netip.Addr {

@@ -9,6 +9,9 @@ func honoured() []string {
 		"cgroupsPerQOS", // only true
 		"clusterDNS",
 		"clusterDomain",
+		"containerLogMaxFiles",
+		"containerLogMaxSize",
+		"containerLogMaxWorkers", // see partly
 		"containerRuntimeEndpoint",
 		"cpuCFSQuota",
 		"cpuCFSQuotaPeriod",
@@ -47,7 +50,8 @@ func honoured() []string {
 // partly are honoured fields that do less here than in the kubelet.
 func partly() map[string]string {
 	return map[string]string{
-		"evictionHard": "memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
+		"containerLogMaxWorkers": "bounds how many log files are compressed at the same time; rotating them has no bound",
+		"evictionHard":           "memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
 	}
 }
 
@@ -67,9 +71,7 @@ func notActedOn() map[string][]string {
 			"kubeAPIBurst", "kubeAPIQPS", "nodeLeaseDurationSeconds", "nodeStatusMaxImages", "nodeStatusReportFrequency",
 			"nodeStatusUpdateFrequency", "providerID", "registerNode", "registerWithTaints", "rotateCertificates", "serverTLSBootstrap",
 		},
-		"the runtime rotates no logs": {
-			"containerLogMaxFiles", "containerLogMaxSize", "containerLogMaxWorkers", "containerLogMonitorInterval",
-		},
+		"a log is looked at when it is written to": {"containerLogMonitorInterval"},
 		"CPUs, memory and devices are not pinned": {
 			"cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "memoryManagerPolicy", "reservedMemory",
 			"reservedSystemCPUs", "topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope",
