@@ -167,20 +167,35 @@ func refuse(p *pod.Pod, format string, args ...any) Problem {
 
 // inPlace says whether a running pod can become another without being replaced:
 // only what the API server lets change in a pod differs (labels, annotations,
-// images, deadline, tolerations).
+// images, deadline, tolerations; CPU and memory of containers if the pod's class
+// stays; ephemeral containers).
 func inPlace(was, now *corev1.Pod) bool {
 	old := was.Spec.DeepCopy()
 	old.ActiveDeadlineSeconds = now.Spec.ActiveDeadlineSeconds
 	old.Tolerations = now.Spec.Tolerations
-	takeImages(old.InitContainers, now.Spec.InitContainers)
-	takeImages(old.Containers, now.Spec.Containers)
-	return equality.Semantic.DeepEqual(old, &now.Spec)
+	old.EphemeralContainers = now.Spec.EphemeralContainers
+	takeChangeable(old.InitContainers, now.Spec.InitContainers)
+	takeChangeable(old.Containers, now.Spec.Containers)
+	return equality.Semantic.DeepEqual(old, &now.Spec) && pod.QOS(was) == pod.QOS(now)
 }
 
-// takeImages also takes the pull policy, whose default follows the image's tag.
-func takeImages(old, now []corev1.Container) {
+// takeChangeable also takes the pull policy, whose default follows the image's tag.
+func takeChangeable(old, now []corev1.Container) {
 	for i := range min(len(old), len(now)) {
 		old[i].Image, old[i].ImagePullPolicy = now[i].Image, now[i].ImagePullPolicy
+		if equality.Semantic.DeepEqual(unsized(old[i].Resources), unsized(now[i].Resources)) {
+			old[i].Resources = now[i].Resources
+		}
+	}
+}
+
+// takeEphemeral keeps the ephemeral containers that a running pod was given:
+// manifests do not have them.
+func takeEphemeral(was, now *corev1.Pod) {
+	for _, e := range was.Spec.EphemeralContainers {
+		if _, named := pod.FindContainer(now, e.Name); !named {
+			now.Spec.EphemeralContainers = append(now.Spec.EphemeralContainers, e)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -220,6 +221,14 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+func requests(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
 func TestInPlace(t *testing.T) {
 	tests := []struct {
 		name string
@@ -235,11 +244,18 @@ func TestInPlace(t *testing.T) {
 		{"tolerations", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "k"}} }, true},
 		{"command", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} }, false},
 		{"another container", func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"}) }, false},
+		{"memory, the same class", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = requests("memory", "2Mi") }, true},
+		{"another class", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }, false},
+		{"another resource", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = requests("memory", "1Mi", "example.com/gpu", "1")
+		}, false},
+		{"an ephemeral container", func(p *corev1.Pod) { p.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 1) }, true},
 		{"restart policy", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			was := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+			was.Spec.Containers[0].Resources.Requests = requests("memory", "1Mi")
 			now := was.DeepCopy()
 			tt.edit(now)
 			if got := inPlace(was, now); got != tt.want {

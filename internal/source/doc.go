@@ -8,7 +8,11 @@
 //
 // A pod stands in Desired as it is to run: complete, valid, with its UID. An
 // edit of a manifest that has no UID of its own is another UID: the old pod ends
-// and a new one starts. Values in the tables are never changed.
+// and a new one starts. An edit of nothing but the CPU and memory of containers
+// is the same pod (identity.go). Values in the tables are never changed.
+//
+// What is changed over the API of a pod whose manifest is not the agent's to
+// write (its resources, ephemeral containers) is kept beside its identity.
 //
 // What cannot be read does not count against what could be read before: a pod
 // stays until its manifest is removed, or is replaced by a good one without it.

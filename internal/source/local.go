@@ -250,6 +250,7 @@ func (l *Local) decide(p *pod.Pod, now time.Time) Applied {
 		case given && p.UID == was.UID, !given && inPlace(was.Pod, p.Pod):
 			a.Result = Configured
 			p.UID, p.CreationTimestamp, p.Seen = was.UID, was.CreationTimestamp, was.Seen
+			takeEphemeral(was.Pod, p.Pod)
 			return a
 		}
 		a.Result = Replaced

@@ -1,8 +1,10 @@
 package source
 
 import (
+	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,12 +26,15 @@ type merge struct {
 	origins map[string]offer
 	order   map[claimed]uint64
 	last    uint64
+	static  identities
+	changed chan struct{} // wakes keep
 }
 
 // offer is what one origin wants and cannot give.
 type offer struct {
-	pods     []*pod.Pod
-	problems []Problem
+	// base are the pods as the origin gave them, pods as they are wanted.
+	base, pods []*pod.Pod
+	problems   []Problem
 }
 
 // claimed is a name wanted by an origin.
@@ -46,6 +51,8 @@ func newMerge(o Options) *merge {
 		log:      o.Log,
 		origins:  map[string]offer{},
 		order:    map[claimed]uint64{},
+		static:   identities{path: o.Identities, known: map[string]identity{}},
+		changed:  make(chan struct{}, 1),
 	}
 }
 
@@ -53,13 +60,25 @@ func newMerge(o Options) *merge {
 // is when the origin was found changed.
 func (m *merge) put(origin string, pods []*pod.Pod, problems []Problem, at time.Time) {
 	m.mu.Lock()
-	was := m.origins[origin].pods
+	m.replace(origin, pods, at)
+	o := m.origins[origin]
+	o.problems = problems
+	m.origins[origin] = o
+	m.settle(origin, at)
+}
+
+// replace makes pods what an origin wants; m.mu is held.
+func (m *merge) replace(origin string, pods []*pod.Pod, at time.Time) {
+	o := m.origins[origin]
 	adopted := make([]*pod.Pod, len(pods))
 	for i, p := range pods {
-		adopted[i] = adopt(was, p, at)
+		if p.Source != pod.SourceLocal {
+			p = m.static.identify(origin, p)
+		}
+		adopted[i] = adopt(o.pods, p, at)
 	}
-	m.origins[origin] = offer{pods: adopted, problems: problems}
-	m.settle(origin, at)
+	o.base, o.pods = pods, adopted
+	m.origins[origin] = o
 }
 
 // drop forgets an origin.
@@ -111,6 +130,7 @@ func stamp(p *pod.Pod, seen time.Time) {
 // go are told before pods that come: the two may have the same name.
 func (m *merge) settle(origin string, at time.Time) {
 	m.number(origin)
+	m.forget(origin)
 	winners, problems := resolve(m.claims())
 	for _, o := range m.origins {
 		problems = append(problems, o.problems...)
@@ -154,6 +174,72 @@ func (m *merge) number(origin string) {
 			delete(m.order, c)
 		}
 	}
+}
+
+// forget drops the identities of an origin's pods that it does not want any
+// more. While something is wrong with it nobody knows.
+func (m *merge) forget(origin string) {
+	if origin == originLocal || len(m.origins[origin].problems) > 0 {
+		return
+	}
+	m.static.retain(func(at string) bool {
+		name, mine := strings.CutPrefix(at, origin+" ")
+		return !mine || m.order[claimed{origin, parseName(name)}] != 0
+	})
+	if m.static.dirty {
+		select {
+		case m.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// keepDelay is how long changes of identities are gathered before they are written.
+const keepDelay = 200 * time.Millisecond
+
+// keep writes the identities to disk when they have changed, and once more when
+// ctx ends. When all sources were read it forgets those of places that are gone.
+func (m *merge) keep(ctx context.Context, synced <-chan struct{}) error {
+	for {
+		select {
+		case <-synced:
+			synced = nil
+			m.mu.Lock()
+			m.static.retain(m.isPlace)
+			m.mu.Unlock()
+		case <-m.changed:
+		case <-ctx.Done():
+			m.flush()
+			return ctx.Err()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(keepDelay):
+		}
+		m.flush()
+	}
+}
+
+func (m *merge) isPlace(at string) bool {
+	for c := range m.order {
+		if placeOf(c.origin, c.name) == at {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *merge) flush() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.static.dirty {
+		return
+	}
+	if err := m.static.save(); err != nil {
+		m.log.Warn("keep who the pods of manifests are", "err", err)
+		return
+	}
+	m.static.dirty = false
 }
 
 func (m *merge) claims() []claim {

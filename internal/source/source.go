@@ -31,7 +31,10 @@ type Options struct {
 	URLPeriod time.Duration
 	// Applied is the directory in which pods of "berth apply" are kept.
 	Applied string
-	Log     *slog.Logger
+	// Identities is the file in which is kept who the pods of manifests are;
+	// empty: in memory only.
+	Identities string
+	Log        *slog.Logger
 	// Report is told of each problem once.
 	Report reporter
 
@@ -47,6 +50,7 @@ type Sources struct {
 	// Local takes pods from the agent's API.
 	Local *Local
 
+	merge   *merge
 	runners []runner
 	synced  *latch
 }
@@ -57,7 +61,7 @@ type runner func(ctx context.Context, seen func()) error
 // New returns sources that do nothing until Run.
 func New(o Options) *Sources {
 	m := newMerge(o)
-	s := &Sources{Desired: m.desired, Problems: m.problems, Local: newLocal(o, m)}
+	s := &Sources{Desired: m.desired, Problems: m.problems, Local: newLocal(o, m), merge: m}
 	if o.Path != "" {
 		s.runners = append(s.runners, newDir(o, m).run)
 	}
@@ -76,16 +80,16 @@ func (s *Sources) Run(ctx context.Context) error {
 	if err := s.Local.load(time.Now()); err != nil {
 		return fmt.Errorf("load applied pods: %w", err)
 	}
+	if err := s.merge.static.load(); err != nil {
+		s.merge.log.Warn("load who the pods of manifests are", "err", err)
+	}
 	s.synced.lift()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range s.runners {
 		seen := sync.OnceFunc(s.synced.lift)
 		group.Go(func() error { return run(ctx, seen) })
 	}
-	group.Go(func() error { // also when there is neither a path nor a URL
-		<-ctx.Done()
-		return ctx.Err()
-	})
+	group.Go(func() error { return s.merge.keep(ctx, s.Synced()) })
 	return group.Wait()
 }
 

@@ -1,0 +1,179 @@
+package source
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
+)
+
+// sized is a manifest whose container has these resources.
+func sized(name, image, requests string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  containers: [{name: app, image: '" + image + "', resources: {requests: " + requests + "}}]\n"
+}
+
+const (
+	hashA = types.UID("0123456789abcdef0123456789abcdef")
+	hashB = types.UID("fedcba9876543210fedcba9876543210")
+)
+
+func TestRecognize(t *testing.T) {
+	make := func(uid types.UID, text string) *pod.Pod {
+		p, err := static(decodeOne(t, text, "f"), pod.SourceFile, "node")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.UID = uid
+		return p
+	}
+	small, large := sized("web", "app:1", "{cpu: 100m}"), sized("web", "app:1", "{cpu: 200m}")
+	first := recognize(identity{}, make(hashA, small))
+	tests := []struct {
+		name string
+		was  identity
+		now  *pod.Pod
+		uid  types.UID
+	}{
+		{"the same text", first, make(hashA, small), hashA},
+		{"other resources", first, make(hashB, large), hashA},
+		{"another image", first, make(hashB, sized("web", "app:2", "{cpu: 100m}")), hashB},
+		{"another class", first, make(hashB, sized("web", "app:1", "{}")), hashB},
+		{"a UID of its own", first, make("mine", large), "mine"},
+		{"another UID of its own", recognize(identity{}, make("mine", small)), make("yours", large), "yours"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := recognize(tt.was, tt.now)
+			if want := (identity{UID: tt.uid, Content: tt.now.UID, Shape: shapeOf(tt.now.Pod)}); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// What is changed over the API counts until the manifest says something else.
+func TestAmendment(t *testing.T) {
+	make := func(requests string) *pod.Pod {
+		p, err := static(decodeOne(t, sized("web", "app:1", requests), "f"), pod.SourceFile, "node")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	base := make("{cpu: 100m}")
+	changed := base.DeepCopy()
+	changed.Spec.Containers[0].Resources.Requests = requests("cpu", "300m")
+	changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+	was := recognize(identity{}, base)
+	was.Amended = amended(base.Pod, changed)
+
+	outcome := func(p *pod.Pod) []string {
+		c := p.DeepCopy()
+		recognize(was, p).Amended.apply(c)
+		return []string{c.Spec.Containers[0].Resources.Requests.Cpu().String(), c.Spec.EphemeralContainers[0].Name}
+	}
+	got := map[string][]string{"the same manifest": outcome(base), "another one": outcome(make("{cpu: 200m}"))}
+	want := map[string][]string{"the same manifest": {"300m", "debug"}, "another one": {"200m", "debug"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The pod of a manifest keeps its UID over edits of its resources, also while no
+// agent runs, and what was changed over the API.
+func TestStaticPodIsResized(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{Path: dir, Identities: filepath.Join(t.TempDir(), "identities.json")}
+	file, key := filepath.Join(dir, "web.yaml"), types.NamespacedName{Namespace: "default", Name: "web-node"}
+	write(t, file, sized("web", "app:1", "{cpu: 100m}"))
+	r := start(t, o)
+	r.awaitSynced()
+	r.await([]string{webPod})
+	first := r.get(webPod)
+	cpu := func(r *rig) string { return r.get(webPod).Spec.Containers[0].Resources.Requests.Cpu().String() }
+	until := func(r *rig, want string) {
+		for cpu(r) != want {
+			<-r.watch.C()
+			for _, c := range r.watch.Changes() {
+				r.note(c)
+			}
+		}
+	}
+	write(t, file, sized("web", "app:1", "{cpu: 200m}"))
+	until(r, "200m")
+	if _, err := r.Resize(t.Context(), key, "app", corev1.ResourceRequirements{Requests: requests("cpu", "300m")}); err != nil {
+		t.Fatal(err)
+	}
+	until(r, "300m")
+	r.stop()
+
+	r = start(t, o)
+	r.awaitSynced()
+	r.await([]string{webPod})
+	if got := r.get(webPod); got.UID != first.UID || cpu(r) != "300m" {
+		t.Errorf("after a restart: UID %s, was %s; cpu %s", got.UID, first.UID, cpu(r))
+	}
+	r.stop()
+
+	write(t, file, sized("web", "app:1", "{cpu: 400m}"))
+	r = start(t, o)
+	r.awaitSynced()
+	r.await([]string{webPod})
+	if got := r.get(webPod); got.UID != first.UID || cpu(r) != "400m" {
+		t.Errorf("edited without an agent: UID %s, was %s; cpu %s", got.UID, first.UID, cpu(r))
+	}
+	must(t, os.Remove(file))
+	r.await(nil)
+	write(t, file, sized("web", "app:1", "{cpu: 400m}"))
+	r.await([]string{webPod})
+	if got := r.get(webPod); got.UID == first.UID {
+		t.Error("a manifest that came back is the pod that went")
+	}
+}
+
+func TestAmendLocal(t *testing.T) {
+	r := start(t, Options{})
+	text := sized("web", "app:1", "{cpu: 100m, memory: 64Mi}")
+	first := r.apply(text)
+	debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "sh:1"}, TargetContainerName: "app"}
+	if _, err := r.AddEphemeral(t.Context(), web, debug); err != nil {
+		t.Fatal(err)
+	}
+	now, err := r.Resize(t.Context(), web, "app", corev1.ResourceRequirements{Requests: requests("cpu", "1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := now.Spec.Containers[0].Resources.Requests; now.UID != first.Pod.UID || got.Cpu().String() != "1" || got.Memory().String() != "64Mi" {
+		t.Errorf("resized: UID %s, requests %v", now.UID, got)
+	}
+	again := r.apply(text)
+	if got := again.Pod.Spec; again.Result != Configured || again.Pod.UID != first.Pod.UID ||
+		got.Containers[0].Resources.Requests.Cpu().String() != "100m" || len(got.EphemeralContainers) != 1 {
+		t.Errorf("applied again: %s, %+v", again.Result, got)
+	}
+	for name, try := range map[string]struct {
+		key       types.NamespacedName
+		container string
+		resources corev1.ResourceRequirements
+		refused   func(error) bool
+	}{
+		"another pod":       {types.NamespacedName{Name: "x"}, "app", corev1.ResourceRequirements{}, func(err error) bool { return errors.Is(err, ErrNotFound) }},
+		"another container": {web, "x", corev1.ResourceRequirements{}, invalidReason},
+		"another resource":  {web, "app", corev1.ResourceRequirements{Limits: requests("example.com/gpu", "1")}, invalidReason},
+		"another class":     {web, "app", corev1.ResourceRequirements{Limits: requests("cpu", "100m", "memory", "64Mi")}, invalidReason},
+		"more than allowed": {web, "app", corev1.ResourceRequirements{Limits: requests("cpu", "50m")}, invalidReason},
+	} {
+		if _, err := r.Resize(t.Context(), try.key, try.container, try.resources); !try.refused(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func invalidReason(err error) bool { return reason.Of(err) == reason.FailedValidation }
