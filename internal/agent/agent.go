@@ -57,6 +57,7 @@ type Agent struct {
 	fleet    *fleet.Fleet
 	board    *board
 	server   *server.Server
+	housekeeping
 }
 
 // New makes an agent. Nothing is read, opened or started before Run.
@@ -157,7 +158,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		}
 		return nil
 	})
-	if a.engine, err = startEngine(ctx, launch, a.config, a.metrics, a.log); err != nil {
+	if a.engine, err = startEngine(ctx, launch, a.config, a.metrics, a.tracer, a.log); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)
 	}
 	a.monitor = cri.NewMonitor(a.engine.client, a.log, nil)
@@ -165,6 +166,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	if err := a.buildSteps(); err != nil {
 		return err
 	}
+	a.buildHousekeeping()
 	return a.buildFleet()
 }
 
@@ -172,6 +174,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 	for _, run := range []func(context.Context) error{
 		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.fleet.Run, a.server.Run,
+		a.housekeeping.logs.Run, a.housekeeping.garbage.Run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}

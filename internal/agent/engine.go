@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cgroup"
@@ -34,11 +35,13 @@ type engine struct {
 }
 
 // startEngine starts or connects to the runtime and waits until it answers.
-func startEngine(ctx context.Context, launch func(func(context.Context) error), c *config.Config, reg prometheus.Registerer, log *slog.Logger) (*engine, error) {
+func startEngine(ctx context.Context, launch func(func(context.Context) error), c *config.Config, reg prometheus.Registerer, tracer trace.TracerProvider, log *slog.Logger) (*engine, error) {
 	e := &engine{}
 	opts := cri.Options{Timeout: c.Runtime.RequestTimeout, Log: log, Registerer: reg}
 	if c.Runtime.Endpoint == "" {
-		e.embedded = runtime.New(RuntimeConfig(c, log))
+		embedded := RuntimeConfig(c, log)
+		embedded.Tracer = tracer
+		e.embedded = runtime.New(embedded)
 		launch(e.embedded.Run)
 		conn, err := e.embedded.Conn(ctx)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/containerd/containerd/v2/defaults"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -36,6 +37,9 @@ type Config struct {
 	Bridge string
 	// SystemdCgroup makes runc ask systemd for cgroups; cgroup parents are slices then.
 	SystemdCgroup bool
+	// Tracer takes the spans of what the runtime does inside of a call that came with a trace over
+	// Conn, such as the set-up of a pod's network. nil: they are not made.
+	Tracer trace.TracerProvider
 	// Log is never nil.
 	Log *slog.Logger
 }
@@ -123,7 +127,7 @@ func (r *Runtime) run(ctx context.Context) error {
 func (r *Runtime) serve(ctx context.Context, up *server, failed <-chan error) error {
 	const buffer = 256 << 10
 	listener := bufconn.Listen(buffer)
-	server, err := up.newGRPC()
+	server, err := up.newGRPC(r.config.Tracer)
 	if err != nil {
 		return err
 	}
@@ -212,7 +216,7 @@ func (r *Runtime) Serve(ctx context.Context, listener net.Listener) error {
 		_ = listener.Close()
 		return err
 	}
-	server, err := up.newGRPC()
+	server, err := up.newGRPC(nil)
 	if err != nil {
 		_ = listener.Close()
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 )
 
@@ -135,15 +136,17 @@ type service struct {
 	calls *sync.WaitGroup // unary ones under way
 }
 
-func (s *server) newGRPC() (service, error) {
+// newGRPC makes a server whose spans go to tracer, below those that its callers
+// tell of; nil: there are none.
+func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 	calls := &sync.WaitGroup{}
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
 		grpc.MaxSendMsgSize(defaults.DefaultMaxSendMsgSize),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			calls.Add(1)
 			defer calls.Done()
-			return handle(ctx, req)
+			return handle(traced(ctx, tracer, info.FullMethod), req)
 		}))
 	if err := s.cri.Register(server); err != nil {
 		return service{}, fmt.Errorf("register CRI services: %w", err)
