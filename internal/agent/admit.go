@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
@@ -17,11 +19,13 @@ import (
 )
 
 // gatekeeper asks admission about pods, and opens the timeline of each that is
-// new to the node.
+// to come up.
 type gatekeeper struct {
 	recorder *timeline.Recorder
 	provider trace.TracerProvider
-	known    func(types.UID) bool // the runtime has something of the pod
+	observed func(types.UID) *pod.Observed
+	status   func(types.UID) corev1.PodStatus // as last known, also by an earlier agent
+	began    time.Time                        // of this agent
 	decide   func(*pod.Pod, []fleet.Other) fleet.Verdict
 
 	mu    sync.Mutex
@@ -52,12 +56,32 @@ func (g *gatekeeper) span(p *pod.Pod) trace.Span {
 		return span
 	}
 	ctx := context.Background()
-	if !g.known(p.UID) { // a pod that runs already has no start to be shown
-		ctx, _ = timeline.StartPod(ctx, g.provider, p)
+	last, recorded := g.recorder.Get(p.UID)
+	if begins(g.observed(p.UID), g.status(p.UID), last, recorded) {
+		start := *p
+		if start.Seen.Before(g.began) { // an earlier agent, perhaps before a reboot, knew it already
+			start.Seen = g.began
+		}
+		ctx, _ = timeline.StartPod(ctx, g.provider, &start)
 	}
 	_, span := timeline.Start(ctx, "admission")
 	g.spans[p.UID] = span
 	return span
+}
+
+// begins says whether a pod has a start to be shown: it is new to this node, it
+// went with a reboot, or an earlier agent ended before it was ready.
+func begins(o *pod.Observed, status corev1.PodStatus, last timeline.Timeline, recorded bool) bool {
+	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
+		return false
+	}
+	if _, up := o.Sandbox(); !up {
+		return true
+	}
+	if recorded {
+		return last.State() == timeline.StateInterrupted
+	}
+	return !slices.ContainsFunc(o.ContainersOf(), func(c pod.ContainerStatus) bool { return c.State == pod.StateRunning })
 }
 
 // decideAdmission asks the rules about one pod.

@@ -173,7 +173,7 @@ func (a *Agent) buildFleet() error {
 	}
 	gate := &gatekeeper{
 		recorder: a.timeline, provider: a.tracer, decide: a.decideAdmission, spans: map[types.UID]trace.Span{},
-		known: func(uid types.UID) bool { return a.pleg.Observed(uid) != nil },
+		observed: a.pleg.Observed, status: a.statuses.Last, began: a.began,
 	}
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
@@ -187,7 +187,7 @@ func (a *Agent) buildFleet() error {
 	})
 	a.board = &board{
 		fleet: a.fleet, statuses: a.statuses, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
-		input: a.statusInput, forget: a.steps.containers.Forget, shown: map[types.UID]shown{},
+		input: a.statusInput, forget: a.forget, shown: map[types.UID]shown{},
 	}
 	a.server = server.New(a.serverOptions())
 	return nil

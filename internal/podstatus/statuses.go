@@ -65,8 +65,16 @@ func New(o Options) *Statuses {
 // Table is the status table, for reading.
 func (s *Statuses) Table() *store.Table[types.UID, corev1.PodStatus] { return s.table }
 
-// Get returns a pod's last status.
-func (s *Statuses) Get(uid types.UID) (corev1.PodStatus, bool) { return s.table.Get(uid) }
+// Last returns a pod's last status, also one that an earlier agent has kept. It
+// is empty for a pod that has none.
+func (s *Statuses) Last(uid types.UID) corev1.PodStatus {
+	if status, known := s.table.Get(uid); known {
+		return status
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saved[uid]
+}
 
 // Update computes a pod's status and writes it if it changed. Previous and
 // Messages of the input are filled in; in a pod's first Update Previous is the

@@ -120,7 +120,7 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 		t.Error("a restart was not written")
 	}
 	s.Forget("u1")
-	if _, ok := s.Get("u1"); ok {
+	if _, ok := s.Table().Get("u1"); ok {
 		t.Error("a forgotten pod still has a status")
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"io"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/server/api"
 	"github.com/berth-run/berth/internal/timeline"
@@ -37,8 +37,8 @@ func (s nodeRoutes) status(w http.ResponseWriter, r *http.Request) error {
 func (s nodeRoutes) podTimeline(w http.ResponseWriter, r *http.Request) error {
 	line, ok := s.Timelines.Find(r.PathValue("namespace"), r.PathValue("name"))
 	if !ok {
-		return Next(apierrors.NewNotFound(podsResource, key(r).String()),
-			"the last starts are kept; \"berth trace\" lists them")
+		return Next(failure(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("no start of pod %s is recorded", key(r))),
+			`the last starts are kept: "berth trace" lists them, "berth get pods -A" the pods`)
 	}
 	writeJSON(w, http.StatusOK, line)
 	return nil

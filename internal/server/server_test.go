@@ -117,7 +117,7 @@ func TestErrors(t *testing.T) {
 		{"POST", "/berth/v1/pods?lease=gone&keep=true", "", "400 BadRequest: a pod cannot be kept and bound to a lease at once -> leave out keep or lease"},
 		{"POST", "/berth/v1/pods?dryRun=Some", "", `400 BadRequest: query parameter dryRun="Some" is not All -> `},
 		{"POST", "/berth/v1/pods?origin=big.yaml", strings.Repeat(" ", api.MaxManifest+1), "413 RequestEntityTooLarge: big.yaml: manifests are limited to 10 MiB -> apply fewer pods at a time"},
-		{"GET", "/berth/v1/pods/default/two/timeline", "", `404 NotFound: pods "default/two" not found -> the last starts are kept; "berth trace" lists them`},
+		{"GET", "/berth/v1/pods/default/two/timeline", "", `404 NotFound: no start of pod default/two is recorded -> the last starts are kept: "berth trace" lists them, "berth get pods -A" the pods`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
