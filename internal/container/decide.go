@@ -1,6 +1,7 @@
 package container
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,29 @@ func waitsFor(c pod.Container, starts []plan.Start, o *pod.Observed, sandbox str
 	for _, s := range starts {
 		if s.Kind == pod.App && s.Index < c.Index {
 			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// awaited names what the containers of a pod wait for that is no task of this
+// step: an init container that runs, a crash delay.
+func awaited(p *corev1.Pod, decided plan.Plan) []string {
+	var names []string
+	var before string // the init container that the next ones wait for
+	for _, c := range pod.Containers(p) {
+		w := slices.IndexFunc(decided.Waiting, func(w plan.Waiting) bool { return w.Name == c.Name })
+		switch {
+		case w >= 0 && decided.Waiting[w].Reason == reason.CrashLoopBackOff:
+			names = append(names, "back-off of "+c.Name)
+			before = ""
+		case w >= 0 && before != "":
+			names = append(names, "init container "+before)
+			before = ""
+		case w < 0 && c.Kind == pod.Init && !slices.ContainsFunc(decided.Start, func(s plan.Start) bool { return s.Name == c.Name }):
+			before = c.Name
+		case w < 0:
+			before = ""
 		}
 	}
 	return names

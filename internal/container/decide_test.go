@@ -90,6 +90,43 @@ func TestWaitsFor(t *testing.T) {
 	}
 }
 
+func TestAwaited(t *testing.T) {
+	p := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "one"}, {Name: "two"}},
+		Containers:     []corev1.Container{{Name: "a"}, {Name: "b"}},
+	}}
+	starts := func(names ...string) (list []plan.Start) {
+		for _, name := range names {
+			c, _ := pod.FindContainer(p, name)
+			list = append(list, plan.Start{Container: c})
+		}
+		return list
+	}
+	wait := func(why string, names ...string) (list []plan.Waiting) {
+		for _, name := range names {
+			list = append(list, plan.Waiting{Name: name, Reason: why})
+		}
+		return list
+	}
+	for name, c := range map[string]struct {
+		plan plan.Plan
+		want []string
+	}{
+		"first starts":      {plan.Plan{Start: starts("one"), Waiting: wait(reason.PodInitializing, "two", "a", "b")}, nil},
+		"first runs":        {plan.Plan{Waiting: wait(reason.PodInitializing, "two", "a", "b")}, []string{"init container one"}},
+		"second starts":     {plan.Plan{Start: starts("two"), Waiting: wait(reason.PodInitializing, "a", "b")}, nil},
+		"second runs":       {plan.Plan{Waiting: wait(reason.PodInitializing, "a", "b")}, []string{"init container two"}},
+		"apps start":        {plan.Plan{Start: starts("a", "b")}, nil},
+		"one crashes":       {plan.Plan{Waiting: wait(reason.CrashLoopBackOff, "b")}, []string{"back-off of b"}},
+		"an init crashes":   {plan.Plan{Waiting: append(wait(reason.CrashLoopBackOff, "one"), wait(reason.PodInitializing, "two", "a", "b")...)}, []string{"back-off of one"}},
+		"all that is to be": {plan.Plan{}, nil},
+	} {
+		if diff := cmp.Diff(c.want, awaited(p, c.plan)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestStopOrder(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	p := &corev1.Pod{Spec: corev1.PodSpec{

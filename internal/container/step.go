@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/plan"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/timeline"
 	"github.com/berth-run/berth/internal/worker"
 )
 
@@ -39,6 +41,7 @@ func taskOf(name string) string { return "container/" + name }
 // setup begins each stop, removal and start of the plan as a task of its own.
 // What is under way is left alone.
 func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) error {
+	s.showWaits(ctx, r.Pod.UID, awaited(r.Pod.Pod, r.Plan))
 	for _, k := range r.Plan.Kill {
 		if s.upToDate(r, k.Name) {
 			tasks.Go(ctx, taskOf(k.Name), func(ctx context.Context) error { return s.kill(ctx, r, k) })
@@ -77,6 +80,23 @@ func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) erro
 		s.begin(ctx, r, tasks, l)
 	}
 	return nil
+}
+
+// showWaits has the pod's timeline show these waits from now on, and no others.
+func (s *Containers) showWaits(ctx context.Context, uid types.UID, names []string) {
+	s.with(uid, func(l *life) {
+		for name, done := range l.waits {
+			if !slices.Contains(names, name) {
+				done()
+				delete(l.waits, name)
+			}
+		}
+		for _, name := range names {
+			if l.waits[name] == nil {
+				l.waits[name] = timeline.Wait(ctx, name)
+			}
+		}
+	})
 }
 
 // begin makes a start a task, with its place in the order of the pod's containers.
@@ -154,6 +174,7 @@ func (s *Containers) kill(ctx context.Context, r *worker.Run, k plan.Kill) error
 // teardown stops whatever runs of the pod. The dead containers go with their
 // sandbox; what was made beside them goes here.
 func (s *Containers) teardown(ctx context.Context, r *worker.Run) error {
+	s.showWaits(ctx, r.Pod.UID, nil)
 	if turns := stopOrder(r.Pod.Pod, r.Observed); len(turns) > 0 {
 		if err := s.stopAll(ctx, r, turns); err != nil {
 			return err
