@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/gc"
+	"github.com/berth-run/berth/internal/logrotate"
+)
+
+// housekeeping keeps what pods leave on the node from growing.
+type housekeeping struct {
+	logs    *logrotate.Rotator
+	garbage *gc.Collector
+}
+
+func (a *Agent) buildHousekeeping() {
+	c, cri := a.config.Pods, a.engine.client.Runtime
+	a.housekeeping.logs = logrotate.New(logrotate.Options{
+		Runtime: cri, Observed: a.pleg.Table(), Workers: c.Logs.Workers, Now: time.Now, Log: a.log,
+		Limits: logrotate.Limits{MaxSize: c.Logs.MaxSize, MaxFiles: c.Logs.MaxFiles},
+	})
+	a.housekeeping.garbage = gc.New(gc.Options{
+		Runtime: cri, Observer: a.pleg, Observed: a.pleg.Table(),
+		Synced: []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()},
+		Known:  a.known, Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: a.legacyLogDir(), Log: a.log,
+	})
+}
+
+// known says that somebody wants a pod, or that it is being ended.
+func (a *Agent) known(uid types.UID) bool {
+	if _, wanted := a.sources.Desired.Get(uid); wanted {
+		return true
+	}
+	_, here := a.fleet.Member(uid)
+	return here
+}
+
+// forget drops what is remembered of a pod that is gone, and has removed what
+// its end has missed.
+func (a *Agent) forget(uid types.UID) {
+	a.steps.containers.Forget(uid)
+	a.housekeeping.garbage.Gone(uid)
+}
