@@ -216,3 +216,5 @@ func (w *stampWatch) take(name string) {
 		w.newest = at
 	}
 }
+
+func (b *berthSide) pid() int { return b.cmd.Process.Pid }

@@ -198,3 +198,5 @@ func (f *floorSide) remove(ctx context.Context, prefix string, pods int) error {
 	}
 	return clearStamps(f.stamps)
 }
+
+func (f *floorSide) pid() int { return f.cmd.Process.Pid }

@@ -120,6 +120,8 @@ type side interface {
 	start(ctx context.Context, prefix string, pods, containers, concurrency int) (time.Duration, error)
 	// remove ends them again.
 	remove(ctx context.Context, prefix string, pods int) error
+	// pid is the process that does it, with the runtime in it.
+	pid() int
 }
 
 // alternate starts pods one at a time, in turn on each side, so that both see
@@ -156,17 +158,17 @@ func bursts(ctx context.Context, berth, floor side, o options) (burst, error) {
 	theirs := map[int][]time.Duration{}
 	for round := range o.rounds {
 		prefix := fmt.Sprintf("burst-%d", round)
-		took, err := startAndRemove(ctx, berth, prefix, o.burst, 0)
+		took, used, err := startAndRemove(ctx, berth, prefix, o.burst, 0)
 		if err != nil {
 			return b, err
 		}
-		ours = append(ours, took)
+		ours, b.BerthCPU = append(ours, took), append(b.BerthCPU, used)
 		for _, concurrency := range o.concurrency {
-			took, err := startAndRemove(ctx, floor, fmt.Sprintf("%s-%d", prefix, concurrency), o.burst, concurrency)
+			took, used, err := startAndRemove(ctx, floor, fmt.Sprintf("%s-%d", prefix, concurrency), o.burst, concurrency)
 			if err != nil {
 				return b, err
 			}
-			theirs[concurrency] = append(theirs[concurrency], took)
+			theirs[concurrency], b.FloorCPU = append(theirs[concurrency], took), append(b.FloorCPU, used)
 		}
 	}
 	b.Berth = summarise(ours)
@@ -181,10 +183,19 @@ func bursts(ctx context.Context, berth, floor side, o options) (burst, error) {
 	return b, nil
 }
 
-func startAndRemove(ctx context.Context, s side, prefix string, pods, concurrency int) (time.Duration, error) {
-	took, err := s.start(ctx, prefix, pods, 1, concurrency)
+// startAndRemove returns the makespan of the starts and the CPU time that the
+// side's process took for them.
+func startAndRemove(ctx context.Context, s side, prefix string, pods, concurrency int) (took time.Duration, used float64, err error) {
+	before, err := cpu(s.pid())
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return took, s.remove(ctx, prefix, pods)
+	if took, err = s.start(ctx, prefix, pods, 1, concurrency); err != nil {
+		return 0, 0, err
+	}
+	after, err := cpu(s.pid())
+	if err != nil {
+		return 0, 0, err
+	}
+	return took, float64(after-before) / ticks, s.remove(ctx, prefix, pods)
 }

@@ -43,6 +43,9 @@ type burst struct {
 	Floor map[int]summary `json:"floor"` // by concurrency
 	Best  int             `json:"bestConcurrency"`
 	Ratio float64         `json:"ratio"`
+	// BerthCPU and FloorCPU are seconds of each side's process for each burst.
+	BerthCPU []float64 `json:"berthCPUSeconds"`
+	FloorCPU []float64 `json:"floorCPUSeconds"`
 }
 
 // idleCost of the agent's process with the runtime in it; shims are not in it.
@@ -57,6 +60,14 @@ type idleCost struct {
 func (c *comparison) summarise() {
 	c.Berth, c.Floor = summarise(c.berth), summarise(c.floor)
 	c.Ratio = ratio(c.Berth.P50, c.Floor.P50)
+}
+
+func mean(all []float64) float64 {
+	sum := 0.0
+	for _, v := range all {
+		sum += v
+	}
+	return sum / float64(max(1, len(all)))
 }
 
 func ratio(a, b float64) float64 { return float64(int(a/b*1000+0.5)) / 1000 }
@@ -116,6 +127,7 @@ func (r results) text() string {
 	for _, c := range slices.Sorted(maps.Keys(r.Burst.Floor)) {
 		line("| %d | %.0f |", c, r.Burst.Floor[c].P50)
 	}
+	line("\nCPU time of the process, agent and runtime or runtime alone, for a burst: %.2f s and %.2f s (means).", mean(r.Burst.BerthCPU), mean(r.Burst.FloorCPU))
 	line("\n## Idle, with %d running pods, over %.0f s\n", r.Idle.Pods, r.Idle.Seconds)
 	line("The agent's process with the runtime in it, without the shims.\n")
 	line("| what | measured | goal |")
