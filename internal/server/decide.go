@@ -201,7 +201,11 @@ func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, asked *int64) (in
 			"it has not been restarted; leave out --previous")
 	case opts.Previous && ran:
 		return max(newest-1, 0), nil
-	case ran || ranBefore:
+	case ran:
+		return newest, nil
+	case ranBefore && st.ContainerID != "" && st.ContainerID != st.LastTerminationState.Terminated.ContainerID:
+		return max(newest-1, 0), nil // the next one is made, and has not started yet
+	case ranBefore:
 		return newest, nil // while a container waits for its restart, the last one is also the previous one
 	}
 	why := "its pod is " + strings.ToLower(cmp.Or(string(p.Status.Phase), "not started"))

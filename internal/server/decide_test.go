@@ -73,6 +73,10 @@ func TestChooseInstance(t *testing.T) {
 		{name: "previous of a running one", status: corev1.ContainerStatus{State: running, LastTerminationState: ended, RestartCount: 3}, previous: true, want: 2},
 		{name: "waits for its restart", status: corev1.ContainerStatus{State: backoff, LastTerminationState: ended, RestartCount: 3}, want: 3},
 		{name: "previous of one that waits for its restart", status: corev1.ContainerStatus{State: backoff, LastTerminationState: ended, RestartCount: 3}, previous: true, want: 3},
+		{name: "previous of one that is made and not started", status: corev1.ContainerStatus{
+			ContainerID: "containerd://b", RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "containerd://a"}},
+		}, previous: true, want: 2},
 		{name: "a certain one", status: corev1.ContainerStatus{State: running, LastTerminationState: ended, RestartCount: 3}, asked: n(1), want: 1},
 		{name: "a certain one that is not there yet", status: corev1.ContainerStatus{State: running}, asked: n(1), err: `container "app" in pod "web" has no instance 1`},
 		{name: "never restarted", status: corev1.ContainerStatus{State: running}, previous: true, err: `previous terminated container "app" in pod "web" not found`},
