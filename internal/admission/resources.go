@@ -47,6 +47,10 @@ func (a amounts) order() []corev1.ResourceName {
 	return append(first, rest...)
 }
 
+// Fits says whether the node has what a pod requests beside the others, and
+// nothing else: what else admission asks about does not change with a resize.
+func Fits(in In) Answer { return checkResources(in) }
+
 // checkResources counts what pods request. A resource that the node does not
 // have counts as none: an extended resource that nobody serves is missing, not
 // ignored.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/admission"
+	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
@@ -28,32 +30,58 @@ type gatekeeper struct {
 	began    time.Time                        // of this agent
 	decide   func(*pod.Pod, []fleet.Other) fleet.Verdict
 
-	mu    sync.Mutex
-	spans map[types.UID]trace.Span // of the admissions that have no final answer
+	events interface {
+		Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+	}
+
+	mu   sync.Mutex
+	open map[types.UID]*question
+}
+
+// question is an admission that has no final answer: its span, and in it the
+// wait for what the last answer named.
+type question struct {
+	ctx   context.Context
+	span  trace.Span
+	waits string
+	done  func()
 }
 
 func (g *gatekeeper) admit(p *pod.Pod, others []fleet.Other) fleet.Verdict {
-	span := g.span(p)
+	q := g.question(p)
 	v := g.decide(p, others)
-	var err error
-	if v.Reject {
-		err = reason.New(v.Reason, "%s", v.Message)
-	}
-	if v.Admit || v.Reject {
-		g.mu.Lock()
-		delete(g.spans, p.UID)
-		g.mu.Unlock()
-		timeline.End(span, err)
+	switch {
+	case v.Admit:
+		g.answer(p.UID, nil)
+	case v.Reject:
+		g.answer(p.UID, reason.New(v.Reason, "%s", v.Message))
+		g.events.Event(event.PodRef(p.Pod), corev1.EventTypeWarning, v.Reason, "%s", v.Message)
+	case q.waits != v.Message:
+		q.done()
+		q.waits, q.done = v.Message, timeline.Wait(q.ctx, strings.TrimPrefix(v.Message, "waiting for "))
+		g.events.Event(event.PodRef(p.Pod), corev1.EventTypeNormal, v.Reason, "%s", v.Message)
 	}
 	return v
 }
 
-// span is the admission of a pod, from the first time it was asked for.
-func (g *gatekeeper) span(p *pod.Pod) trace.Span {
+// answer ends the admission of a pod, also of one that is gone before.
+func (g *gatekeeper) answer(uid types.UID, err error) {
+	g.mu.Lock()
+	q := g.open[uid]
+	delete(g.open, uid)
+	g.mu.Unlock()
+	if q != nil {
+		q.done()
+		timeline.End(q.span, err)
+	}
+}
+
+// question is the admission of a pod, from the first time it was asked for.
+func (g *gatekeeper) question(p *pod.Pod) *question {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if span, ok := g.spans[p.UID]; ok {
-		return span
+	if q, ok := g.open[p.UID]; ok {
+		return q
 	}
 	ctx := context.Background()
 	last, recorded := g.recorder.Get(p.UID)
@@ -64,15 +92,16 @@ func (g *gatekeeper) span(p *pod.Pod) trace.Span {
 		}
 		ctx, _ = timeline.StartPod(ctx, g.provider, &start)
 	}
-	_, span := timeline.Start(ctx, "admission")
-	g.spans[p.UID] = span
-	return span
+	q := &question{done: func() {}}
+	q.ctx, q.span = timeline.Start(ctx, "admission")
+	g.open[p.UID] = q
+	return q
 }
 
 // begins says whether a pod has a start to be shown: it is new to this node, it
 // went with a reboot, or an earlier agent ended before it was ready.
 func begins(o *pod.Observed, status corev1.PodStatus, last timeline.Timeline, recorded bool) bool {
-	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
+	if len(o.ContainersOf()) > 0 && (status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed) {
 		return false
 	}
 	if _, up := o.Sandbox(); !up {
@@ -97,7 +126,7 @@ func (a *Agent) decideAdmission(p *pod.Pod, others []fleet.Other) fleet.Verdict 
 	case admission.Admitted:
 		return fleet.Verdict{Admit: true}
 	case admission.Rejected:
-		v.Reject, v.Message = true, answer.StatusMessage()
+		v.Reject = true
 	case admission.NotYet: // asked again at Until
 	}
 	return v

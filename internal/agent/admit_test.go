@@ -31,7 +31,7 @@ func TestBegins(t *testing.T) {
 		"the same, before its start was kept":   {&pod.Observed{Sandboxes: up}, corev1.PodPending, nil, true},
 		"after a reboot":                        {&pod.Observed{Sandboxes: gone, Containers: over}, corev1.PodRunning, &ready, true},
 		"succeeded, its sandbox has been ended": {&pod.Observed{Sandboxes: gone, Containers: over}, corev1.PodSucceeded, &ready, false},
-		"failed, after a reboot":                {nil, corev1.PodFailed, nil, false},
+		"was rejected, and has changed":         {nil, corev1.PodFailed, nil, true},
 	} {
 		var last timeline.Timeline
 		if c.last != nil {

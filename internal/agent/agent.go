@@ -71,7 +71,7 @@ func New(o Options) *Agent {
 	a.sources = source.New(source.Options{
 		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Period: c.Sources.FileCheckFrequency,
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
-		Applied: filepath.Join(c.RootDir, "applied"), Report: problems{a.events}, Log: o.Log,
+		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"), Report: problems{a.events}, Log: o.Log,
 	})
 	return a
 }
@@ -173,7 +173,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 // start runs everything that goes on until the end.
 func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 	for _, run := range []func(context.Context) error{
-		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.fleet.Run, a.server.Run,
+		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.fleet.Run, a.server.Run,
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run,
 	} {
 		group.Go(func() error { return run(ctx) })

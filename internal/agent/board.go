@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +61,8 @@ func (b *board) update(uid types.UID) {
 		return // leftovers of a pod whose name is not known
 	}
 	deleting := in.Stop != nil && in.Stop.Remove
-	now := shown{m.Pod, deleting}
+	wanted := cmp.Or(m.Desired, m.Pod) // which may ask for more than it was given
+	now := shown{wanted, deleting}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !changed && b.shown[uid] == now {
@@ -71,7 +73,7 @@ func (b *board) update(uid types.UID) {
 		return // the name is shown for its predecessor until that is gone
 	}
 	b.shown[uid] = now
-	b.pods.Put(key, view(m.Pod.Pod, status, in.Stop))
+	b.pods.Put(key, view(wanted.Pod, status, in.Stop))
 }
 
 func (b *board) current(uid types.UID) bool {

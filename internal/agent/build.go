@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -86,9 +85,13 @@ func (a *Agent) buildSteps() error {
 	if err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
+	s.resizes = a.newResizes(renderNode)
+	if err := s.resizes.Load(); err != nil {
+		return err
+	}
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
-		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})},
+		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes},
 		Observer:  a.pleg, Events: a.events, Limit: places, QOS: pod.QOS,
 		Node:         func() render.Node { return renderNode },
 		LegacyLogDir: a.legacyLogDir(), Log: a.log,
@@ -172,22 +175,22 @@ func (a *Agent) buildFleet() error {
 		return err
 	}
 	gate := &gatekeeper{
-		recorder: a.timeline, provider: a.tracer, decide: a.decideAdmission, spans: map[types.UID]trace.Span{},
+		recorder: a.timeline, provider: a.tracer, decide: a.decideAdmission, events: a.events, open: map[types.UID]*question{},
 		observed: a.pleg.Observed, status: a.statuses.Last, began: a.began,
 	}
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Admit: gate.admit, Changed: func(uid types.UID) { a.board.update(uid) },
+		Leftovers: a.leftovers, Allocate: a.allocate, Admit: a.admitting(gate.admit), Changed: func(uid types.UID) { a.board.update(uid) },
 		Now: time.Now, Log: a.log,
 		Worker: worker.Options{
 			Steps: a.steps.list(), Observed: a.pleg.Observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan,
-			Hash: render.Hashes, MaxBackoff: c.Pods.MaxRestartBackoff, Trace: a.timeline.Context, Now: time.Now, Log: a.log,
+			Hash: render.Hashes, Restart: a.steps.resizes.Restarts, MaxBackoff: c.Pods.MaxRestartBackoff, Trace: a.timeline.Context, Now: time.Now, Log: a.log,
 		},
 	})
 	a.board = &board{
 		fleet: a.fleet, statuses: a.statuses, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
-		input: a.statusInput, forget: a.forget, shown: map[types.UID]shown{},
+		input: a.statusInput, forget: func(uid types.UID) { gate.answer(uid, nil); a.forget(uid) }, shown: map[types.UID]shown{},
 	}
 	a.server = server.New(a.serverOptions())
 	return nil
@@ -211,6 +214,7 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 	for id, r := range a.steps.probes.Ready(uid) {
 		in.Probes[id] = podstatus.Probes(r)
 	}
+	a.resizeStatus(uid, in)
 	in.QOS = pod.QOS(m.Pod.Pod)
 	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handler.GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()

@@ -41,5 +41,6 @@ func (a *Agent) known(uid types.UID) bool {
 // its end has missed.
 func (a *Agent) forget(uid types.UID) {
 	a.steps.containers.Forget(uid)
+	a.steps.resizes.Forget(uid)
 	a.housekeeping.garbage.Gone(uid)
 }

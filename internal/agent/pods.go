@@ -6,6 +6,7 @@ import (
 	"github.com/berth-run/berth/internal/image"
 	"github.com/berth-run/berth/internal/poddir"
 	"github.com/berth-run/berth/internal/probe"
+	"github.com/berth-run/berth/internal/resize"
 	"github.com/berth-run/berth/internal/sandbox"
 	"github.com/berth-run/berth/internal/volume"
 	"github.com/berth-run/berth/internal/worker"
@@ -18,6 +19,7 @@ type steps struct {
 	images     *image.Images
 	volumes    *volume.Volumes
 	sandboxes  *sandbox.Sandboxes
+	resizes    *resize.Resizes
 	containers *container.Containers
 	probes     *probe.Probes
 }
@@ -31,6 +33,7 @@ func (s steps) list() []worker.Step {
 		s.images.Step(),     // all its images at once; nothing waits here, each container waits for its own
 		s.volumes.Step(),    // its volumes
 		s.sandboxes.Step(),  // its sandbox and network
+		s.resizes.Step(),    // what its running containers and its cgroup may use
 		s.containers.Step(), // its containers: stopped, removed and started as the plan says
 		s.probes.Step(),     // the probes of those that run
 	}
@@ -40,6 +43,6 @@ func (s steps) list() []worker.Step {
 func Steps() []worker.Step {
 	return steps{
 		dirs: &poddir.Dirs{}, cgroups: &cgroup.Cgroups{}, images: &image.Images{}, volumes: &volume.Volumes{},
-		sandboxes: &sandbox.Sandboxes{}, containers: &container.Containers{}, probes: &probe.Probes{},
+		sandboxes: &sandbox.Sandboxes{}, resizes: &resize.Resizes{}, containers: &container.Containers{}, probes: &probe.Probes{},
 	}.list()
 }

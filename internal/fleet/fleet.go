@@ -25,6 +25,10 @@ type Options struct {
 	// Leftovers lists pods that have something on this node's disk or in its
 	// cgroups, running or not.
 	Leftovers func() ([]types.UID, error)
+	// Allocate gives the pod that the node runs for a desired one, beside those
+	// that hold resources now: it may have other resources than it asks for. nil:
+	// it never has.
+	Allocate func(want *pod.Pod, others []Other) *pod.Pod
 	// Admit decides on one pod beside those that hold resources now.
 	Admit func(p *pod.Pod, others []Other) Verdict
 	// Worker is what all workers share. Passed is the fleet's and set by it.
@@ -56,7 +60,9 @@ type Verdict struct {
 
 // Member is a pod of the fleet at one moment.
 type Member struct {
+	// Pod as this node runs it; Desired as it is wanted, nil when it is not.
 	Pod     *pod.Pod
+	Desired *pod.Pod
 	Verdict Verdict
 	// Working says that a worker has it; State is valid then.
 	Working bool
@@ -67,6 +73,8 @@ type Member struct {
 
 type member struct {
 	pod     *pod.Pod
+	desired *pod.Pod // nil: nobody wants it
+	due     bool     // pod is not what is desired, or not known to be
 	verdict Verdict
 	worker  *worker.Worker
 	orphan  bool
@@ -88,6 +96,9 @@ type Fleet struct {
 func New(o Options) *Fleet {
 	f := &Fleet{opts: o, kick: make(chan struct{}, 1), ping: make(chan struct{}), members: map[types.UID]*member{}}
 	f.opts.Worker.Passed = f.passed
+	if f.opts.Allocate == nil {
+		f.opts.Allocate = func(want *pod.Pod, _ []Other) *pod.Pod { return want }
+	}
 	return f
 }
 
@@ -98,7 +109,7 @@ func (f *Fleet) Member(uid types.UID) (Member, bool) {
 	var view Member
 	var w *worker.Worker
 	if ok {
-		view = Member{Pod: m.pod, Verdict: m.verdict, Working: m.worker != nil, Orphan: m.orphan}
+		view = Member{Pod: m.pod, Desired: m.desired, Verdict: m.verdict, Working: m.worker != nil, Orphan: m.orphan}
 		w = m.worker
 	}
 	f.mu.Unlock()

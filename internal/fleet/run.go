@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/pod"
@@ -54,6 +55,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 		case <-again.C:
 		}
 		f.bury()
+		f.resize()
 		if next := f.admit(ctx); !next.IsZero() {
 			again.Reset(max(0, next.Sub(f.opts.Now())))
 		}
@@ -71,23 +73,52 @@ func (f *Fleet) desire(changes []store.Change[types.UID, *pod.Pod]) {
 			f.mu.Unlock()
 			continue
 		case m == nil:
-			f.members[c.Key] = &member{pod: c.Value}
+			f.members[c.Key] = &member{pod: c.Value, desired: c.Value}
 		case c.Deleted && m.worker == nil:
 			delete(f.members, c.Key)
 		case c.Deleted:
 			w = m.worker
+		case m.worker == nil:
+			m.pod, m.desired = c.Value, c.Value
+			m.verdict = Verdict{} // a rejected pod is tried again when its manifest changes
 		default:
-			m.pod, w = c.Value, m.worker
-			m.verdict = Verdict{Admit: w != nil} // a rejected pod is tried again when its manifest changes
+			m.desired, m.due = c.Value, true
 		}
 		f.mu.Unlock()
-		switch {
-		case w != nil && c.Deleted:
+		if w != nil {
 			w.Stop(pod.Stop{Reason: "Deleted", Message: "the pod is no longer wanted", Remove: true, At: f.opts.Now()})
-		case w != nil:
-			w.Update(c.Value)
 		}
 		f.opts.Changed(c.Key)
+	}
+}
+
+// resize gives workers the new versions of their pods, as far as the node has
+// what they ask for. Those that wait for it are asked about again each time.
+func (f *Fleet) resize() {
+	f.mu.Lock()
+	var list []*member
+	for _, m := range f.members {
+		if m.worker != nil && m.due {
+			list = append(list, m)
+		}
+	}
+	f.mu.Unlock()
+	slices.SortFunc(list, func(a, b *member) int { return compare(a.desired, true, b.desired, true) })
+	for _, m := range list {
+		p := f.opts.Allocate(m.desired, f.others())
+		f.mu.Lock()
+		m.due = p != m.desired
+		news := !m.due || !equality.Semantic.DeepEqual(m.pod.Pod, p.Pod)
+		if news {
+			m.pod = p
+		}
+		w := m.worker
+		f.mu.Unlock()
+		if news {
+			w.Update(p)
+			f.Reconsider() // what it gave back may be what another waits for
+		}
+		f.opts.Changed(p.UID)
 	}
 }
 
@@ -96,8 +127,11 @@ func (f *Fleet) desire(changes []store.Change[types.UID, *pod.Pod]) {
 func (f *Fleet) admit(ctx context.Context) time.Time {
 	var next time.Time
 	for _, m := range f.waiting() {
-		v := f.opts.Admit(m.pod, f.others())
+		others := f.others()
+		p := f.opts.Allocate(m.desired, others)
+		v := f.opts.Admit(p, others)
 		f.mu.Lock()
+		m.pod, m.due = p, p != m.desired
 		same := m.verdict == v
 		m.verdict = v
 		f.mu.Unlock()
@@ -186,7 +220,7 @@ func (f *Fleet) bury() {
 	for _, uid := range ended {
 		if p, wanted := f.opts.Desired.Get(uid); wanted {
 			f.mu.Lock()
-			f.members[uid] = &member{pod: p}
+			f.members[uid] = &member{pod: p, desired: p}
 			f.mu.Unlock()
 		}
 		f.opts.Changed(uid)

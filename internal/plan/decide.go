@@ -303,6 +303,9 @@ func (c *computation) kill(k pod.Container, s pod.ContainerStatus) {
 	kill := Kill{ID: s.ID, Name: s.Name}
 	probes := c.Probes[s.ID]
 	switch {
+	case c.Restart[s.ID]:
+		kill.Reason = KillResized
+		kill.Why = fmt.Sprintf("Container %s resize requires restart", k.Name)
 	case c.changed(s):
 		kill.Reason = KillSpecChanged
 		kill.Why = fmt.Sprintf("Container %s definition changed, will be restarted", k.Name)
@@ -412,6 +415,9 @@ func (c *computation) appSeen() bool {
 // changed says whether a container was made from another spec. One without a
 // hash was not made by an agent that writes it; it is left alone.
 func (c *computation) changed(s pod.ContainerStatus) bool {
+	if c.Restart[s.ID] {
+		return true
+	}
 	want := c.Hash[s.Name]
 	return want != "" && s.Hash != "" && want != s.Hash
 }

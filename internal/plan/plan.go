@@ -16,6 +16,9 @@ type Input struct {
 	// Hash is the wanted value of the container hash by container name. A
 	// container that carries another one is replaced.
 	Hash map[string]string
+	// Restart are the ids of containers that are to restart to get other
+	// resources (resizePolicy RestartContainer).
+	Restart map[string]bool
 	// Started is when the pod was first seen on this node, the begin of
 	// activeDeadlineSeconds.
 	Started time.Time
@@ -96,6 +99,7 @@ const (
 	KillSandboxGone
 	KillRestartAll
 	KillPodDone
+	KillResized
 )
 
 // Start is a container to start now.

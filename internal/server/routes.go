@@ -58,6 +58,8 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace", event.listEvents},
 
 		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods from manifests, JSON or YAML: all or none", pod.applyPods},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container", pod.resizePod},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container", pod.addEphemeral},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
 		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", node.listTimelines},
 		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},

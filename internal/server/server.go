@@ -67,6 +67,15 @@ type DeleteOptions struct {
 	Grace *time.Duration
 }
 
+// Amender changes pods in what can change while they run.
+type Amender interface {
+	// Resize asks for other CPU and memory of a container. What becomes of it is
+	// told by the pod's status.
+	Resize(ctx context.Context, key types.NamespacedName, r api.Resize) (*corev1.Pod, error)
+	// AddEphemeral adds an ephemeral container.
+	AddEphemeral(ctx context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*corev1.Pod, error)
+}
+
 // Timelines has the recorded starts of pods (timeline.Recorder).
 type Timelines interface {
 	// Find returns the latest timeline of a pod of that name.
@@ -104,6 +113,7 @@ type Options struct {
 	Pods      *Pods
 	Events    Events
 	Applier   Applier
+	Amender   Amender
 	Timelines Timelines
 	Images    Images
 	Exec      Exec

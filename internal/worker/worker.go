@@ -24,7 +24,10 @@ type Options struct {
 	// Probes are the verdicts by container id.
 	Probes func(types.UID) map[string]plan.Probes
 	// Hash are the wanted container hashes of a pod by container name.
-	Hash       func(*corev1.Pod) map[string]string
+	Hash func(*corev1.Pod) map[string]string
+	// Restart are the ids of containers that are to restart to get other
+	// resources; nil: none ever.
+	Restart    func(types.UID) map[string]bool
 	MaxBackoff time.Duration
 	// Trace adds the pod's open timeline to a context, if there is one.
 	Trace func(context.Context, types.UID) context.Context
@@ -87,6 +90,9 @@ type Worker struct {
 
 // New makes the worker of p. Nothing runs before Run.
 func New(opts Options, p *pod.Pod) *Worker {
+	if opts.Restart == nil {
+		opts.Restart = func(types.UID) map[string]bool { return nil }
+	}
 	w := &Worker{
 		opts: opts, uid: p.UID, pod: p,
 		wake: make(chan struct{}, 1), stops: make(chan pod.Stop, 1),

@@ -117,7 +117,7 @@ func Config(in Input) (*runtimeapi.ContainerConfig, error) {
 		Tty:         c.TTY,
 		StopSignal:  signal,
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       resources(in),
+			Resources:       Resources(in),
 			SecurityContext: security,
 		},
 	}, nil

@@ -22,7 +22,8 @@ const (
 	minQuota      = int64(time.Millisecond / time.Microsecond)
 )
 
-func resources(in Input) *runtimeapi.LinuxContainerResources {
+// Resources are what the runtime is told of a container's resources.
+func Resources(in Input) *runtimeapi.LinuxContainerResources {
 	c, node := in.Container, in.Node
 	cpuLimit := limitOf(in, corev1.ResourceCPU)
 	request, requested := c.Resources.Requests[corev1.ResourceCPU]

@@ -69,6 +69,13 @@ type ApplyResultList struct {
 	Items           []ApplyResult `json:"items"`
 }
 
+// Resize asks for other CPU and memory of a container.
+type Resize struct {
+	Container string `json:"container"`
+	// Resources that are not named stay as they are.
+	Resources corev1.ResourceRequirements `json:"resources"`
+}
+
 // Exec answers an exec: where the runtime waits for the streams.
 type Exec struct {
 	metav1.TypeMeta `json:",inline"`

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"context"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/admission"
+	"github.com/berth-run/berth/internal/container/render"
+	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podstatus"
+	"github.com/berth-run/berth/internal/resize"
+	"github.com/berth-run/berth/internal/server"
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+func (a *Agent) newResizes(node render.Node) *resize.Resizes {
+	return resize.New(resize.Options{
+		Runtime: a.engine.client.Runtime, Cgroups: a.steps.cgroups, Swap: node.LimitedSwap && node.CgroupV2,
+		Resources: func(p *corev1.Pod, c pod.Container) *runtimeapi.LinuxContainerResources {
+			return render.Resources(render.Input{Pod: p, QOS: pod.QOS(p), Container: c, Node: node})
+		},
+		Events: a.events, Dir: filepath.Join(a.config.RootDir, "allocations"), Log: a.log,
+	})
+}
+
+// allocate gives the pod that this node runs for a desired one.
+func (a *Agent) allocate(want *pod.Pod, others []fleet.Other) *pod.Pod {
+	return a.steps.resizes.Allocate(want,
+		func(p *pod.Pod) string { return a.lacks(p, nil) },
+		func(p *pod.Pod) string { return a.lacks(p, others) })
+}
+
+// lacks says what a pod requests and the node does not have beside others.
+func (a *Agent) lacks(p *pod.Pod, others []fleet.Other) string {
+	in := a.admissionInput(p.Pod)
+	for _, o := range others {
+		in.Admitted = append(in.Admitted, admission.PodInfo{Pod: o.Pod.Pod, Terminating: o.Terminating})
+	}
+	if answer := admission.Fits(in); answer.Verdict != admission.Admitted {
+		return answer.Message
+	}
+	return ""
+}
+
+// admitting notes what each admitted pod is given.
+func (a *Agent) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
+	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
+		v := admit(p, others)
+		if v.Admit {
+			a.steps.resizes.Admitted(p)
+		}
+		return v
+	}
+}
+
+// resizeStatus adds what a status shows of a resize.
+func (a *Agent) resizeStatus(uid types.UID, in *podstatus.Input) {
+	in.Extra = append(in.Extra, a.steps.resizes.Conditions(uid)...)
+	in.Actual = map[string]podstatus.Actual{}
+	for id, r := range a.steps.resizes.Actuated(uid) {
+		in.Actual[id] = podstatus.Actual{Resources: &r}
+	}
+}
+
+// amender changes pods while they run.
+type amender struct{ a *Agent }
+
+// Resize implements server.Amender.
+func (x amender) Resize(ctx context.Context, key types.NamespacedName, r api.Resize) (*corev1.Pod, error) {
+	if err := x.wanted(key); err != nil {
+		return nil, err
+	}
+	return amendedPod(x.a.sources.Resize(ctx, key, r.Container, r.Resources))
+}
+
+// AddEphemeral implements server.Amender.
+func (x amender) AddEphemeral(ctx context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*corev1.Pod, error) {
+	if err := x.wanted(key); err != nil {
+		return nil, err
+	}
+	return amendedPod(x.a.sources.AddEphemeral(ctx, key, c))
+}
+
+// wanted refuses a pod that is not here, or on its way out.
+func (x amender) wanted(key types.NamespacedName) error {
+	row, ok := x.a.board.pods.Get(key)
+	switch {
+	case !ok:
+		return server.NotFound(key)
+	case row.DeletionTimestamp != nil:
+		return server.BadRequest("pod "+key.String()+" is being deleted", "")
+	case row.Status.Phase == corev1.PodSucceeded || row.Status.Phase == corev1.PodFailed:
+		return server.BadRequest("pod "+key.String()+" has ended: it is "+string(row.Status.Phase), "")
+	}
+	return nil
+}
+
+func amendedPod(p *pod.Pod, err error) (*corev1.Pod, error) {
+	if err != nil {
+		return nil, applyError(err)
+	}
+	return p.Pod, nil
+}

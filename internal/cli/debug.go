@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/cli/follow"
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+type debugFlags struct {
+	scope
+	image  string
+	policy string
+	target string
+	name   string
+}
+
+func debugCommand(a *app) *cobra.Command {
+	var f debugFlags
+	cmd := &cobra.Command{
+		Use:   "debug POD --image IMAGE [--target CONTAINER] [-- COMMAND ARG...]",
+		Short: "Run another container within a running pod",
+		Long: `Add an ephemeral container to a pod, wait until it runs, and show its log until it ends. It shares the pod's
+network; with --target it sees the processes of that container. It is started once and
+never again, stays in the pod until the pod ends, also over a restart of the agent, and goes on when this
+command is interrupted.
+
+The exit status is the container's.`,
+		Example: "  berth debug web --image tools:1 --target app -- ps aux",
+		Args:    usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if at := cmd.ArgsLenAtDash(); len(args) > 1 && at != 1 {
+				return client.Next(fmt.Errorf("unexpected argument %q", args[1]), "write the command behind --")
+			}
+			return a.debug(cmd, &f, args[0], args[1:])
+		},
+	}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.image, "image", "", "`image` of the container")
+	flags.StringVar(&f.policy, "image-pull-policy", "", "Always, IfNotPresent or Never; default: as for other containers")
+	flags.StringVar(&f.target, "target", "", "`container` whose processes it sees")
+	flags.StringVarP(&f.name, "container", "c", "", "`name` of the new container (default debugger-XXXXX)")
+	mark(cmd.MarkFlagRequired("image"))
+	cmd.ValidArgsFunction = a.completePod(&f.scope)
+	mark(cmd.RegisterFlagCompletionFunc("target", a.completeContainer(&f.scope)))
+	return cmd
+}
+
+func (a *app) debug(cmd *cobra.Command, f *debugFlags, arg string, command []string) error {
+	key, err := f.pod(arg)
+	if err != nil {
+		return err
+	}
+	e := corev1.EphemeralContainer{TargetContainerName: f.target, EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: f.name, Image: f.image, ImagePullPolicy: corev1.PullPolicy(f.policy), Command: command,
+	}}
+	if e.Name == "" {
+		e.Name = "debugger-" + strings.ToLower(rand.Text()[:5])
+	}
+	c := a.client()
+	p, err := c.AddEphemeral(cmd.Context(), key, e)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "container %s added to pod %s\n", e.Name, key.Name)
+	return debugLog(cmd, c, p, e.Name)
+}
+
+// debugLog waits until the container has run, shows its log, and makes its exit
+// status that of the command.
+func debugLog(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string) error {
+	ctx, key := cmd.Context(), types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	if _, err := awaitContainer(ctx, c, p, name, cmd.ErrOrStderr(), func(s corev1.ContainerState) bool { return s.Running != nil || s.Terminated != nil }); err != nil {
+		return err
+	}
+	opts := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Container: name, Follow: true}}
+	if err := copyLog(ctx, c, key, opts, follow.NewLines(cmd.OutOrStdout()).Prefixed("")); err != nil {
+		return err
+	}
+	s, err := awaitContainer(ctx, c, p, name, io.Discard, func(s corev1.ContainerState) bool { return s.Terminated != nil })
+	if err != nil {
+		return err
+	}
+	if code := s.Terminated.ExitCode; code != 0 {
+		return &exitError{code: int(code)}
+	}
+	return nil
+}
+
+// awaitContainer returns the state of an ephemeral container once it is as
+// wanted. What it waits for meanwhile is told to w.
+func awaitContainer(ctx context.Context, c *client.Client, p *corev1.Pod, name string, w io.Writer, is func(corev1.ContainerState) bool) (corev1.ContainerState, error) {
+	told := ""
+	sel := client.Select{Namespace: p.Namespace, Name: p.Name, Fields: "metadata.uid=" + string(p.UID)}
+	for change, err := range c.WatchPods(ctx, sel) {
+		switch {
+		case err != nil:
+			return corev1.ContainerState{}, err
+		case change.Synced:
+			continue
+		}
+		now := change.Object
+		at := slices.IndexFunc(now.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
+		if at >= 0 && is(now.Status.EphemeralContainerStatuses[at].State) {
+			return now.Status.EphemeralContainerStatuses[at].State, nil
+		}
+		if change.Deleted || now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed {
+			return corev1.ContainerState{}, fmt.Errorf("pod %s ended before container %q ran", pod.FullName(now), name)
+		}
+		if at >= 0 {
+			if s := now.Status.EphemeralContainerStatuses[at].State.Waiting; s != nil && s.Message != "" && s.Message != told {
+				told = s.Message
+				fmt.Fprintf(w, "waiting: %s: %s\n", s.Reason, s.Message)
+			}
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return corev1.ContainerState{}, err
+	}
+	return corev1.ContainerState{}, errors.New("the agent ended its watch")
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+func resizeCommand(a *app) *cobra.Command {
+	var (
+		s                scope
+		container        string
+		requests, limits string
+	)
+	cmd := &cobra.Command{
+		Use:   "resize POD [-c CONTAINER] [--requests LIST] [--limits LIST]",
+		Short: "Change the CPU and memory of a running container",
+		Long: `Ask for other CPU and memory of a container. It goes on running, unless its resizePolicy says RestartContainer.
+What is not named stays. What the node cannot give now is given when it can (condition PodResizePending).
+
+The pod of a manifest can be resized too: until its manifest names other resources, those asked for here count.`,
+		Example: "  berth resize web --requests cpu=200m --limits cpu=500m,memory=256Mi",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := s.pod(args[0])
+			if err != nil {
+				return err
+			}
+			r := api.Resize{Container: container}
+			if r.Resources.Requests, err = quantities("requests", requests); err != nil {
+				return err
+			}
+			if r.Resources.Limits, err = quantities("limits", limits); err != nil {
+				return err
+			}
+			if _, err := a.client().Resize(cmd.Context(), key, r); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pod/%s resize requested\n", key.Name)
+			return err
+		},
+	}
+	s.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&container, "container", "c", "", "`container`; may be left out if there is only one")
+	flags.StringVar(&requests, "requests", "", "what it is sure to get, a `list` such as cpu=100m,memory=64Mi")
+	flags.StringVar(&limits, "limits", "", "what it gets at most, a `list` such as cpu=1,memory=256Mi")
+	cmd.MarkFlagsOneRequired("requests", "limits")
+	cmd.ValidArgsFunction = a.completePod(&s)
+	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&s)))
+	return cmd
+}
+
+// quantities reads cpu=100m,memory=64Mi.
+func quantities(flag, list string) (corev1.ResourceList, error) {
+	if list == "" {
+		return nil, nil
+	}
+	all := corev1.ResourceList{}
+	for part := range strings.SplitSeq(list, ",") {
+		name, value, ok := strings.Cut(part, "=")
+		q, err := resource.ParseQuantity(value)
+		if !ok || err != nil {
+			return nil, client.Next(fmt.Errorf("--%s: %q is not an amount of a resource", flag, part), "write it like cpu=100m or memory=64Mi")
+		}
+		if _, twice := all[corev1.ResourceName(name)]; twice {
+			return nil, client.Next(fmt.Errorf("--%s names %s twice", flag, name), "name each resource once")
+		}
+		all[corev1.ResourceName(name)] = q
+	}
+	return all, nil
+}

@@ -1,0 +1,328 @@
+package resize
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/checkpoint"
+	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// Reasons of events, as Kubernetes spells them.
+const (
+	ResizeDeferred   = "ResizeDeferred"
+	ResizeInfeasible = "ResizeInfeasible"
+	ResizeStarted    = "ResizeStarted"
+	ResizeCompleted  = "ResizeCompleted"
+	ResizeError      = "ResizeError"
+)
+
+type runtime interface {
+	UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest, ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
+	ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest, ...grpc.CallOption) (*runtimeapi.ContainerStatsResponse, error)
+}
+
+// cgroups change the limits of a pod whose containers run.
+type cgroups interface {
+	Fits(*corev1.Pod) bool
+	Grow(*corev1.Pod) error
+	Fit(*corev1.Pod) error
+}
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// Options are what Resizes needs from its surroundings.
+type Options struct {
+	Runtime runtime
+	Cgroups cgroups
+	// Resources are those of a container as the runtime is told.
+	Resources func(*corev1.Pod, pod.Container) *runtimeapi.LinuxContainerResources
+	// Swap says that containers of this node may have swap.
+	Swap   bool
+	Events events
+	// Dir keeps the allocations, one file a pod.
+	Dir string
+	Log *slog.Logger
+}
+
+// record is what is known of a pod, on disk: version 1.
+type record struct {
+	// Allocated are the sizes that the node has promised.
+	Allocated Sizes `json:"allocated"`
+	// Actuated is by container name.
+	Actuated map[string]given `json:"actuated,omitempty"`
+	// Resizing says that a resize was allocated and is not complete.
+	Resizing bool `json:"resizing,omitempty"`
+}
+
+// entry is a record with what need not outlive the process.
+type entry struct {
+	record
+	pending answer
+	failed  string // why the work could not be done; "" when it could
+}
+
+// Resizes knows what pods were given. Its methods may be called from any
+// goroutine.
+type Resizes struct {
+	opts Options
+	disk *checkpoint.Dir[record]
+	wake chan struct{}
+
+	mu    sync.Mutex
+	pods  map[types.UID]*entry
+	dirty map[types.UID]bool
+	// files orders writes: the last one of a pod is its last state.
+	files sync.Mutex
+}
+
+// New makes Resizes that know nothing until Load.
+func New(o Options) *Resizes {
+	return &Resizes{
+		opts: o, disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}), wake: make(chan struct{}, 1),
+		pods: map[types.UID]*entry{}, dirty: map[types.UID]bool{},
+	}
+}
+
+// Allocate gives the pod that the node runs for a desired one: with the sizes it
+// was promised, or those that it wants now if it gets them. alone and beside say
+// why a pod does not fit; "" when it does. A pod that was not admitted yet is
+// returned as it is.
+func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *pod.Pod {
+	s.mu.Lock()
+	e := s.pods[want.UID]
+	if e == nil {
+		s.mu.Unlock()
+		return want
+	}
+	allocated := e.Allocated
+	s.mu.Unlock()
+	now := sized(want, allocated)
+	if now == want {
+		s.pend(want, answer{})
+		return s.complete(want)
+	}
+	a := decide(question{was: now.Pod, want: want.Pod, alone: alone(want), beside: beside(want), swap: s.opts.Swap})
+	if a == (answer{}) {
+		if err := s.promise(want); err != nil {
+			s.opts.Log.Error("keep what is allocated to a pod", "pod", pod.FullName(want.Pod), "err", err)
+			a = answer{deferred, "the allocation could not be kept: " + err.Error()}
+		}
+	}
+	s.pend(want, a)
+	if a == (answer{}) {
+		return want
+	}
+	return now
+}
+
+// complete adds to the record what a pod without it (a container that is new).
+func (s *Resizes) complete(p *pod.Pod) *pod.Pod {
+	s.with(p.UID, func(e *entry) bool {
+		if len(e.Allocated) == len(sizesOf(p.Pod)) {
+			return false
+		}
+		e.Allocated = sizesOf(p.Pod)
+		return true
+	})
+	return p
+}
+
+// promise allocates what a pod wants, on disk first.
+func (s *Resizes) promise(want *pod.Pod) error {
+	s.mu.Lock()
+	e := s.pods[want.UID]
+	was := e.record
+	e.Allocated, e.Resizing = sizesOf(want.Pod), true
+	s.mu.Unlock()
+	if err := s.save(want.UID); err != nil {
+		s.with(want.UID, func(e *entry) bool { e.Allocated, e.Resizing = was.Allocated, was.Resizing; return false })
+		return err
+	}
+	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeNormal, ResizeStarted, "Pod resize started: %s", describe(want.Pod))
+	return nil
+}
+
+// pend notes why a pod does not get what it wants, and tells when that is news.
+func (s *Resizes) pend(want *pod.Pod, a answer) {
+	news := false
+	s.with(want.UID, func(e *entry) bool {
+		news = a.reason != "" && e.pending.reason != a.reason
+		e.pending = a
+		return false
+	})
+	if !news {
+		return
+	}
+	why := ResizeDeferred
+	if a.reason == infeasible {
+		why = ResizeInfeasible
+	}
+	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeWarning, why, "Pod resize %s: %s: %s", a.reason, describe(want.Pod), a.message)
+}
+
+// Admitted notes what a pod is given when it comes to the node.
+func (s *Resizes) Admitted(p *pod.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pods[p.UID] == nil {
+		s.pods[p.UID] = &entry{record: record{Allocated: sizesOf(p.Pod)}}
+		s.touch(p.UID)
+	}
+}
+
+// Restarts are the ids of a pod's containers that have to restart.
+func (s *Resizes) Restarts(uid types.UID) map[string]bool {
+	ids := map[string]bool{}
+	for _, g := range s.given(uid) {
+		if g.Restart {
+			ids[g.ID] = true
+		}
+	}
+	return ids
+}
+
+// Actuated are the resources that a pod's containers have, by id.
+func (s *Resizes) Actuated(uid types.UID) Sizes {
+	all := Sizes{}
+	for _, g := range s.given(uid) {
+		all[g.ID] = g.Resources
+	}
+	return all
+}
+
+func (s *Resizes) given(uid types.UID) map[string]given {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.pods[uid]; e != nil {
+		return e.Actuated
+	}
+	return nil
+}
+
+// Conditions of a resize that is not complete (KEP-1287). Those that are not
+// listed do not hold.
+func (s *Resizes) Conditions(uid types.UID) []corev1.PodCondition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.pods[uid]
+	if e == nil {
+		return nil
+	}
+	var all []corev1.PodCondition
+	if e.pending.reason != "" {
+		all = append(all, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: e.pending.reason, Message: e.pending.message})
+	}
+	if e.Resizing {
+		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue}
+		if e.failed != "" {
+			c.Reason, c.Message = corev1.PodReasonError, e.failed
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// Forget drops a pod that is gone, its file included.
+func (s *Resizes) Forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pods[uid] != nil {
+		delete(s.pods, uid)
+		s.touch(uid)
+	}
+}
+
+// Retain forgets the pods that are not wanted any more.
+func (s *Resizes) Retain(wanted func(types.UID) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid := range s.pods {
+		if !wanted(uid) {
+			delete(s.pods, uid)
+			s.touch(uid)
+		}
+	}
+}
+
+// with changes a pod's entry, if there is one; f says whether its file is out of
+// date. Maps in an entry are replaced, never changed: they are read outside.
+func (s *Resizes) with(uid types.UID, f func(*entry) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.pods[uid]; e != nil && f(e) {
+		s.touch(uid)
+	}
+}
+
+// PreCreate implements the internal lifecycle of containers; nothing is to be done.
+func (s *Resizes) PreCreate(context.Context, *corev1.Pod, pod.Container, *runtimeapi.ContainerConfig) error {
+	return nil
+}
+
+// PreStart notes what a container was made with. The pod is the one it was
+// rendered from, which may not be the present one any more.
+func (s *Resizes) PreStart(_ context.Context, p *corev1.Pod, c pod.Container, id string) error {
+	if c.Kind != pod.Ephemeral {
+		s.give(p.UID, map[string]given{c.Name: {ID: id, Resources: c.Resources}})
+	}
+	return nil
+}
+
+// PreStop implements the internal lifecycle of containers; nothing is to be done.
+func (s *Resizes) PreStop(context.Context, string) error { return nil }
+
+// PostStop implements the internal lifecycle of containers; nothing is to be done.
+func (s *Resizes) PostStop(context.Context, string) error { return nil }
+
+func describe(p *corev1.Pod) string {
+	text := ""
+	for _, c := range pod.Containers(p) {
+		for _, name := range resizable() {
+			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+			if c.Kind != pod.Ephemeral && !(request.IsZero() && limit.IsZero()) {
+				text += ", " + c.Name + " " + string(name) + " " + request.String() + "/" + limit.String()
+			}
+		}
+	}
+	return "requests/limits " + text[min(len(text), 2):]
+}
+
+// Load reads what an earlier agent kept. What could be read counts also when
+// there is an error.
+func (s *Resizes) Load() error {
+	all, err := s.disk.LoadAll()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, r := range all {
+		s.pods[types.UID(uid)] = &entry{record: r}
+	}
+	for damaged := range slices.Values(split(err)) {
+		if _, ok := errors.AsType[*checkpoint.DamagedError](damaged); !ok {
+			return err
+		}
+		s.opts.Log.Error("load what is allocated to a pod", "err", damaged)
+	}
+	return nil
+}
+
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
