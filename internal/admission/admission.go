@@ -32,9 +32,6 @@ type Answer struct {
 	Until time.Time
 }
 
-// StatusMessage is the message as the status of a rejected pod shows it.
-func (a Answer) StatusMessage() string { return "Pod was rejected: " + a.Message }
-
 func reject(reason, format string, args ...any) Answer {
 	return Answer{Verdict: Rejected, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
