@@ -85,9 +85,13 @@ func (a *Agent) buildSteps() error {
 	if err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
+	s.resizes = newResizes(a, renderNode)
+	if err := s.resizes.Load(); err != nil {
+		return err
+	}
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
-		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})},
+		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle()},
 		Observer:  a.pleg, Events: a.events, Limit: places, QOS: pod.QOS,
 		Node:         func() render.Node { return renderNode },
 		LegacyLogDir: a.legacyLogDir(), Log: a.log,
@@ -177,11 +181,11 @@ func (a *Agent) buildFleet() error {
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Admit: gate.admit, Changed: func(uid types.UID) { a.board.update(uid) },
+		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: allocator{a}.admitting(gate.admit), Changed: func(uid types.UID) { a.board.update(uid) },
 		Now: time.Now, Log: a.log,
 		Worker: worker.Options{
 			Steps: a.steps.list(), Observed: a.pleg.Observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan,
-			Hash: render.Hashes, MaxBackoff: c.Pods.MaxRestartBackoff, Trace: a.timeline.Context, Now: time.Now, Log: a.log,
+			Hash: render.Hashes, Restart: a.steps.resizes.Restarts, MaxBackoff: c.Pods.MaxRestartBackoff, Trace: a.timeline.Context, Now: time.Now, Log: a.log,
 		},
 	})
 	a.board = &board{
@@ -210,6 +214,7 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 	for id, r := range a.steps.probes.Ready(uid) {
 		in.Probes[id] = podstatus.Probes(r)
 	}
+	allocator{a}.resizeStatus(uid, in)
 	in.QOS = pod.QOS(m.Pod.Pod)
 	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handler.GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()
