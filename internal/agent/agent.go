@@ -41,12 +41,11 @@ type Agent struct {
 	log     *slog.Logger
 	began   time.Time
 	ready   chan struct{}
+	active  chan struct{} // something happens on the node
 	metrics *prometheus.Registry
 
-	events   *event.Recorder
-	timeline *timeline.Recorder
-	tracer   *sdktrace.TracerProvider
-	sources  *source.Sources
+	records
+	sources *source.Sources
 
 	facts    node.Facts
 	engine   *engine
@@ -60,13 +59,22 @@ type Agent struct {
 	housekeeping
 }
 
+// records are what is told of the node's work.
+type records struct {
+	events   *event.Recorder
+	timeline *timeline.Recorder
+	tracer   *sdktrace.TracerProvider
+}
+
 // New makes an agent. Nothing is read, opened or started before Run.
 func New(o Options) *Agent {
 	c := o.Config
 	a := &Agent{
-		config: c, version: o.Version, log: o.Log, ready: make(chan struct{}), metrics: prometheus.NewRegistry(),
-		events:   event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Host: c.NodeName, Log: o.Log}),
-		timeline: timeline.NewRecorder(timeline.RecorderOptions{Dir: filepath.Join(c.RootDir, "timelines"), Log: o.Log}),
+		config: c, version: o.Version, log: o.Log, ready: make(chan struct{}), active: make(chan struct{}, 1), metrics: prometheus.NewRegistry(),
+		records: records{
+			events:   event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Host: c.NodeName, Log: o.Log}),
+			timeline: timeline.NewRecorder(timeline.RecorderOptions{Dir: filepath.Join(c.RootDir, "timelines"), Log: o.Log}),
+		},
 	}
 	a.sources = source.New(source.Options{
 		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Period: c.Sources.FileCheckFrequency,
@@ -173,7 +181,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 // start runs everything that goes on until the end.
 func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 	for _, run := range []func(context.Context) error{
-		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.fleet.Run, a.server.Run,
+		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.fleet.Run, a.server.Run, a.trim,
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run,
 	} {
 		group.Go(func() error { return run(ctx) })

@@ -117,14 +117,21 @@ func (b *board) remove(uid types.UID) {
 func (b *board) finish(uid types.UID, s corev1.PodStatus) {
 	switch {
 	case s.Phase == corev1.PodFailed:
-		why := s.Reason
-		if why == "" {
-			why = "Failed"
-		}
-		b.timeline.Finish(uid, reason.New(why, "%s", s.Message))
+		b.timeline.Finish(uid, reason.New(cmp.Or(s.Reason, "Failed"), "%s", cmp.Or(s.Message, failures(s))))
 	case s.Phase == corev1.PodSucceeded, ready(s):
 		b.timeline.Finish(uid, nil)
 	}
+}
+
+// failures says which containers of a failed pod are to blame.
+func failures(s corev1.PodStatus) string {
+	var texts []string
+	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+		if e := c.State.Terminated; e != nil && e.ExitCode != 0 {
+			texts = append(texts, fmt.Sprintf("container %s ended with exit code %d", c.Name, e.ExitCode))
+		}
+	}
+	return strings.Join(texts, "; ")
 }
 
 func ready(s corev1.PodStatus) bool {

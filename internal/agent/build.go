@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,9 +32,14 @@ import (
 	"github.com/berth-run/berth/internal/worker"
 )
 
+// patience is how long a call of the runtime may keep its place before others go
+// on beside it.
+const patience = 5 * time.Second
+
 // startsAtOnce bounds the sandboxes and containers that the runtime makes at the
-// same time. More only wait for each other in the kernel (bench/README.md).
-const startsAtOnce = 8
+// same time. More only wait for each other, on the CPUs and in the kernel
+// (bench/README.md).
+func startsAtOnce() int { return max(2, runtime.NumCPU()*3/2) }
 
 // legacyLogDir is where log collectors look for links to container logs.
 const legacyLogDir = "/var/log/containers"
@@ -77,7 +83,7 @@ func (a *Agent) buildSteps() error {
 		},
 		hostpath.Kind{},
 	}})
-	places := make(sandbox.Places, startsAtOnce)
+	places := sandbox.NewPlaces(startsAtOnce(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
 		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places,
 	})
@@ -181,7 +187,7 @@ func (a *Agent) buildFleet() error {
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: allocator{a}.admitting(gate.admit), Changed: func(uid types.UID) { a.board.update(uid) },
+		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: allocator{a}.admitting(gate.admit), Changed: func(uid types.UID) { a.board.update(uid); a.stir() },
 		Now: time.Now, Log: a.log,
 		Worker: worker.Options{
 			Steps: a.steps.list(), Observed: a.pleg.Observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan,

@@ -18,25 +18,28 @@ import (
 	"github.com/berth-run/berth/internal/server/api"
 )
 
-func (a *Agent) newResizes(node render.Node) *resize.Resizes {
+func newResizes(a *Agent, node render.Node) *resize.Resizes {
 	return resize.New(resize.Options{
 		Runtime: a.engine.client.Runtime, Cgroups: a.steps.cgroups, Swap: node.LimitedSwap && node.CgroupV2,
 		Resources: func(p *corev1.Pod, c pod.Container) *runtimeapi.LinuxContainerResources {
 			return render.Resources(render.Input{Pod: p, QOS: pod.QOS(p), Container: c, Node: node})
 		},
-		Events: a.events, Dir: filepath.Join(a.config.RootDir, "allocations"), Log: a.log,
+		Events: a.events, Dir: filepath.Join(a.config.RootDir, "allocations"), Synced: a.sources.Synced(), Known: a.known, Log: a.log,
 	})
 }
 
+// allocator is admission's other half: what admitted pods may use.
+type allocator struct{ *Agent }
+
 // allocate gives the pod that this node runs for a desired one.
-func (a *Agent) allocate(want *pod.Pod, others []fleet.Other) *pod.Pod {
+func (a allocator) allocate(want *pod.Pod, others []fleet.Other) *pod.Pod {
 	return a.steps.resizes.Allocate(want,
 		func(p *pod.Pod) string { return a.lacks(p, nil) },
 		func(p *pod.Pod) string { return a.lacks(p, others) })
 }
 
 // lacks says what a pod requests and the node does not have beside others.
-func (a *Agent) lacks(p *pod.Pod, others []fleet.Other) string {
+func (a allocator) lacks(p *pod.Pod, others []fleet.Other) string {
 	in := a.admissionInput(p.Pod)
 	for _, o := range others {
 		in.Admitted = append(in.Admitted, admission.PodInfo{Pod: o.Pod.Pod, Terminating: o.Terminating})
@@ -48,7 +51,7 @@ func (a *Agent) lacks(p *pod.Pod, others []fleet.Other) string {
 }
 
 // admitting notes what each admitted pod is given.
-func (a *Agent) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
+func (a allocator) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
 	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 		v := admit(p, others)
 		if v.Admit {
@@ -59,7 +62,7 @@ func (a *Agent) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) fun
 }
 
 // resizeStatus adds what a status shows of a resize.
-func (a *Agent) resizeStatus(uid types.UID, in *podstatus.Input) {
+func (a allocator) resizeStatus(uid types.UID, in *podstatus.Input) {
 	in.Extra = append(in.Extra, a.steps.resizes.Conditions(uid)...)
 	in.Actual = map[string]podstatus.Actual{}
 	for id, r := range a.steps.resizes.Actuated(uid) {

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -142,19 +141,11 @@ func agentCommand(a *app) *cobra.Command {
 // errForced ends the process at a second signal.
 var errForced = errors.New("ended at once by a second signal")
 
-// gcPercent is how much the daemon's heap grows before it is collected.
-const gcPercent = 50
-
 // runAgent is the daemon's life.
 func runAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	agent, err := newAgent(f, log)
 	if err != nil {
 		return err
-	}
-	if os.Getenv("GOGC") == "" {
-		// An agent is idle most of the time: its memory counts for more than the
-		// collector's share of a burst (bench/README.md).
-		debug.SetGCPercent(gcPercent)
 	}
 	ctx, forced, stop := onSignals(ctx, log)
 	defer stop()

@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+)
+
+const (
+	// quiet is how long nothing has to happen on the node before its memory is
+	// trimmed, and busy how long it may go on without.
+	quiet = 10 * time.Second
+	busy  = time.Minute
+)
+
+// trim gives the memory of a burst back to the system when the node has become
+// quiet: an agent is idle most of the time. It costs one garbage collection for
+// each time of activity, and nothing in between.
+func (a *Agent) trim(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.active:
+		}
+		for began, resting := time.Now(), false; !resting && time.Since(began) < busy; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-a.active:
+			case <-time.After(quiet):
+				resting = true
+			}
+		}
+		debug.FreeOSMemory()
+	}
+}
+
+// stir notes that something happens on the node.
+func (a *Agent) stir() {
+	select {
+	case a.active <- struct{}{}:
+	default:
+	}
+}
