@@ -2,6 +2,9 @@ package agent
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"

@@ -178,6 +178,9 @@ func TestContextAndFinish(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"pod start": "", "step": "pod start"}, parents(got)); diff != "" {
 		t.Error(diff)
 	}
+	if wordless := (&Timeline{End: time.Unix(1, 0), Reason: "Failed"}); wordless.State() != StateFailed {
+		t.Errorf("a failure without a message is %s", wordless.State())
+	}
 	if ctx := r.Context(t.Context(), "uid-web"); ctx != t.Context() {
 		t.Error("the finished timeline is still in the context")
 	}

@@ -63,7 +63,7 @@ func (t *Timeline) State() State {
 		return StateInterrupted
 	case t.End.IsZero():
 		return StateOpen
-	case t.Err != "":
+	case t.Err != "" || t.Reason != "":
 		return StateFailed
 	}
 	return StateReady
