@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	goruntime "runtime"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
@@ -65,6 +66,16 @@ func slogLevel(level logrus.Level, message string) slog.Level {
 		"failed sending message on channel",    // a shim left without reading the answer to its last event
 		"warnings while cleaning up dead shim": // every removal: runc is asked again to delete what it deleted
 		return slog.LevelDebug
+	}
+	// These name the sandbox: it was removed while an event of it was under way, or its record went first.
+	for _, begin := range []string{
+		"failed to get sandbox runtime handler",
+		"Failed to get podSandbox status for container event",
+		"failed to delete sandbox metadata from store",
+	} {
+		if strings.HasPrefix(message, begin) {
+			return slog.LevelDebug
+		}
 	}
 	switch {
 	case level <= logrus.ErrorLevel:
