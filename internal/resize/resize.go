@@ -2,17 +2,13 @@ package resize
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"slices"
-	"sync"
 
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/checkpoint"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/pod"
 )
@@ -53,47 +49,22 @@ type Options struct {
 	Events events
 	// Dir keeps the allocations, one file a pod.
 	Dir string
-	Log *slog.Logger
-}
-
-// record is what is known of a pod, on disk: version 1.
-type record struct {
-	// Allocated are the sizes that the node has promised.
-	Allocated Sizes `json:"allocated"`
-	// Actuated is by container name.
-	Actuated map[string]given `json:"actuated,omitempty"`
-	// Resizing says that a resize was allocated and is not complete.
-	Resizing bool `json:"resizing,omitempty"`
-}
-
-// entry is a record with what need not outlive the process.
-type entry struct {
-	record
-	pending answer
-	failed  string // why the work could not be done; "" when it could
+	// Synced is closed when all wanted pods are known. Allocations of others are
+	// dropped then.
+	Synced <-chan struct{}
+	Known  func(types.UID) bool
+	Log    *slog.Logger
 }
 
 // Resizes knows what pods were given. Its methods may be called from any
 // goroutine.
 type Resizes struct {
+	*ledger
 	opts Options
-	disk *checkpoint.Dir[record]
-	wake chan struct{}
-
-	mu    sync.Mutex
-	pods  map[types.UID]*entry
-	dirty map[types.UID]bool
-	// files orders writes: the last one of a pod is its last state.
-	files sync.Mutex
 }
 
 // New makes Resizes that know nothing until Load.
-func New(o Options) *Resizes {
-	return &Resizes{
-		opts: o, disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}), wake: make(chan struct{}, 1),
-		pods: map[types.UID]*entry{}, dirty: map[types.UID]bool{},
-	}
-}
+func New(o Options) *Resizes { return &Resizes{opts: o, ledger: newLedger(o)} }
 
 // Allocate gives the pod that the node runs for a desired one: with the sizes it
 // was promised, or those that it wants now if it gets them. alone and beside say
@@ -172,16 +143,6 @@ func (s *Resizes) pend(want *pod.Pod, a answer) {
 	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeWarning, why, "Pod resize %s: %s: %s", a.reason, describe(want.Pod), a.message)
 }
 
-// Admitted notes what a pod is given when it comes to the node.
-func (s *Resizes) Admitted(p *pod.Pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pods[p.UID] == nil {
-		s.pods[p.UID] = &entry{record: record{Allocated: sizesOf(p.Pod)}}
-		s.touch(p.UID)
-	}
-}
-
 // Restarts are the ids of a pod's containers that have to restart.
 func (s *Resizes) Restarts(uid types.UID) map[string]bool {
 	ids := map[string]bool{}
@@ -200,15 +161,6 @@ func (s *Resizes) Actuated(uid types.UID) Sizes {
 		all[g.ID] = g.Resources
 	}
 	return all
-}
-
-func (s *Resizes) given(uid types.UID) map[string]given {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.pods[uid]; e != nil {
-		return e.Actuated
-	}
-	return nil
 }
 
 // Conditions of a resize that is not complete (KEP-1287). Those that are not
@@ -234,58 +186,6 @@ func (s *Resizes) Conditions(uid types.UID) []corev1.PodCondition {
 	return all
 }
 
-// Forget drops a pod that is gone, its file included.
-func (s *Resizes) Forget(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pods[uid] != nil {
-		delete(s.pods, uid)
-		s.touch(uid)
-	}
-}
-
-// Retain forgets the pods that are not wanted any more.
-func (s *Resizes) Retain(wanted func(types.UID) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for uid := range s.pods {
-		if !wanted(uid) {
-			delete(s.pods, uid)
-			s.touch(uid)
-		}
-	}
-}
-
-// with changes a pod's entry, if there is one; f says whether its file is out of
-// date. Maps in an entry are replaced, never changed: they are read outside.
-func (s *Resizes) with(uid types.UID, f func(*entry) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.pods[uid]; e != nil && f(e) {
-		s.touch(uid)
-	}
-}
-
-// PreCreate implements the internal lifecycle of containers; nothing is to be done.
-func (s *Resizes) PreCreate(context.Context, *corev1.Pod, pod.Container, *runtimeapi.ContainerConfig) error {
-	return nil
-}
-
-// PreStart notes what a container was made with. The pod is the one it was
-// rendered from, which may not be the present one any more.
-func (s *Resizes) PreStart(_ context.Context, p *corev1.Pod, c pod.Container, id string) error {
-	if c.Kind != pod.Ephemeral {
-		s.give(p.UID, map[string]given{c.Name: {ID: id, Resources: c.Resources}})
-	}
-	return nil
-}
-
-// PreStop implements the internal lifecycle of containers; nothing is to be done.
-func (s *Resizes) PreStop(context.Context, string) error { return nil }
-
-// PostStop implements the internal lifecycle of containers; nothing is to be done.
-func (s *Resizes) PostStop(context.Context, string) error { return nil }
-
 func describe(p *corev1.Pod) string {
 	text := ""
 	for _, c := range pod.Containers(p) {
@@ -297,32 +197,4 @@ func describe(p *corev1.Pod) string {
 		}
 	}
 	return "requests/limits " + text[min(len(text), 2):]
-}
-
-// Load reads what an earlier agent kept. What could be read counts also when
-// there is an error.
-func (s *Resizes) Load() error {
-	all, err := s.disk.LoadAll()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for uid, r := range all {
-		s.pods[types.UID(uid)] = &entry{record: r}
-	}
-	for damaged := range slices.Values(split(err)) {
-		if _, ok := errors.AsType[*checkpoint.DamagedError](damaged); !ok {
-			return err
-		}
-		s.opts.Log.Error("load what is allocated to a pod", "err", damaged)
-	}
-	return nil
-}
-
-func split(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }

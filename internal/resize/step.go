@@ -3,10 +3,8 @@ package resize
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/event"
@@ -122,19 +120,6 @@ func updateOf(r *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerR
 		}
 	}
 	return u
-}
-
-// give notes what containers have now.
-func (s *Resizes) give(uid types.UID, news map[string]given) {
-	s.with(uid, func(e *entry) bool {
-		all := maps.Clone(e.Actuated)
-		if all == nil {
-			all = map[string]given{}
-		}
-		maps.Copy(all, news)
-		e.Actuated = all
-		return true
-	})
 }
 
 // note remembers how the last try went, and tells of a new failure.
