@@ -251,7 +251,8 @@ type testTasks struct {
 	running map[string]bool
 	failed  map[string]error
 	ended   int
-	cancel  []context.CancelFunc
+	all     context.Context // of all tasks, so that they are interrupted at one moment
+	cancel  context.CancelFunc
 }
 
 func (t *testTasks) Go(ctx context.Context, key string, f func(context.Context) error) bool {
@@ -261,8 +262,10 @@ func (t *testTasks) Go(ctx context.Context, key string, f func(context.Context) 
 		return false
 	}
 	t.running[key] = true
-	ctx, cancel := context.WithCancel(ctx)
-	t.cancel = append(t.cancel, cancel)
+	if t.cancel == nil {
+		t.all, t.cancel = context.WithCancel(ctx)
+	}
+	ctx = t.all
 	t.wg.Go(func() {
 		err := f(ctx)
 		t.mu.Lock()
@@ -297,8 +300,9 @@ func (t *testTasks) forgive() {
 // interrupt ends the context of all tasks and waits for them.
 func (t *testTasks) interrupt() {
 	t.mu.Lock()
-	for _, cancel := range t.cancel {
-		cancel()
+	if t.cancel != nil {
+		t.cancel()
+		t.cancel = nil
 	}
 	t.mu.Unlock()
 	t.wg.Wait()
