@@ -265,15 +265,15 @@ func TestInit(t *testing.T) {
 		in   Input
 		want want
 	}{
-		"the first":                          {pod: two, seen: one(), want: want{Start: []string{"i1 #0 after 0s"}, Waiting: waiting("i2", "app")}},
-		"the first runs":                     {pod: two, seen: one(running("i1")), want: want{Waiting: waiting("i2", "app")}},
-		"the second":                         {pod: two, seen: one(exited("i1", 0)), want: want{Start: []string{"i2 #0 after 0s"}, Waiting: waiting("app")}},
-		"all done":                           {pod: two, seen: one(exited("i2", 0), exited("i1", 0)), want: want{Start: []string{"app #0 after 0s"}}},
-		"done and collected":                 {pod: two, seen: one(running("app")), want: want{}},
-		"failed, tried again":                {pod: two, seen: one(exited("i1", 1)), want: want{Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
-		"failed twice, backs off":            {pod: two, seen: one(again(exited("i1", 1), 1, 0)), want: want{Waiting: append([]string{"i1: CrashLoopBackOff"}, waiting("i2", "app")...), Again: at(20)}},
-		"failed with Never":                  {pod: never, seen: one(exited("i1", 1)), want: want{Done: "failed"}},
-		"run again in a new sandbox":         {pod: two, seen: saw([]pod.SandboxStatus{box(1), dead(box(0))}, old, exited("i2", 0), exited("app", 137)), want: want{Sandbox: Sandbox{Op: SandboxKeep, ID: "s1", Attempt: 1}, Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
+		"the first":                  {pod: two, seen: one(), want: want{Start: []string{"i1 #0 after 0s"}, Waiting: waiting("i2", "app")}},
+		"the first runs":             {pod: two, seen: one(running("i1")), want: want{Waiting: waiting("i2", "app")}},
+		"the second":                 {pod: two, seen: one(exited("i1", 0)), want: want{Start: []string{"i2 #0 after 0s"}, Waiting: waiting("app")}},
+		"all done":                   {pod: two, seen: one(exited("i2", 0), exited("i1", 0)), want: want{Start: []string{"app #0 after 0s"}}},
+		"done and collected":         {pod: two, seen: one(running("app")), want: want{}},
+		"failed, tried again":        {pod: two, seen: one(exited("i1", 1)), want: want{Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
+		"failed twice, backs off":    {pod: two, seen: one(again(exited("i1", 1), 1, 0)), want: want{Waiting: append([]string{"i1: CrashLoopBackOff"}, waiting("i2", "app")...), Again: at(20)}},
+		"failed with Never":          {pod: never, seen: one(exited("i1", 1)), want: want{Done: "failed"}},
+		"run again in a new sandbox": {pod: two, seen: saw([]pod.SandboxStatus{box(1), dead(box(0))}, old, exited("i2", 0), exited("app", 137)), want: want{Sandbox: Sandbox{Op: SandboxKeep, ID: "s1", Attempt: 1}, Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
 		"begin with the first when the sandbox has gone": {pod: two, seen: saw([]pod.SandboxStatus{dead(box(0))}, exited("app", 137), exited("i2", 0), old), want: want{
 			Sandbox: Sandbox{Op: SandboxCreate, Attempt: 1, Stop: []string{"s0"}, Why: "the sandbox is not ready"}, Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
 		"sidecar first":                      {pod: side, seen: one(), want: want{Start: []string{"side #0 after 0s"}, Waiting: waiting("i1", "app")}},
