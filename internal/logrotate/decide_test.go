@@ -1,0 +1,90 @@
+package logrotate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLookAfter(t *testing.T) {
+	const mib = 1 << 20
+	tests := []struct {
+		name        string
+		size, limit int64
+		rate        float64
+		want        time.Duration
+	}{
+		{"rate not known", 0, 10 * mib, 0, minDelay},
+		{"slow", 0, 10 * mib, 1000, maxDelay},
+		{"slow and near", 10*mib - 1000, 10 * mib, 1000, 500 * time.Millisecond},
+		{"fast", 0, 10 * mib, 20 * mib, 250 * time.Millisecond},
+		{"too fast", 0, 10 * mib, 500 * mib, minDelay},
+		{"over", 11 * mib, 10 * mib, 1, minDelay},
+	}
+	for _, tt := range tests {
+		if got := lookAfter(tt.size, tt.limit, tt.rate); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 10, 0, 250e6, time.UTC)
+	const a, b, c, d = "0.log.20260301-120000", "0.log.20260301-120100", "0.log.20260301-120200", "0.log.20260301-121000"
+	limits := Limits{MaxSize: 100, MaxFiles: 4}
+	tests := []struct {
+		name    string
+		files   []file
+		packing bool
+		limits  Limits
+		want    rotation
+	}{
+		{name: "small", files: []file{{"0.log", 99}}, limits: limits},
+		{name: "large", files: []file{{"0.log", 100}}, limits: limits, want: rotation{Rename: d}},
+		{name: "no limit", files: []file{{"0.log", 1 << 40}}, limits: Limits{MaxSize: -1, MaxFiles: 5}},
+		{name: "the one before is compressed", files: []file{{"0.log", 150}, {a + ".gz", 5}, {b, 100}}, limits: limits,
+			want: rotation{Rename: d, Compress: []string{b}}},
+		{name: "the oldest goes", files: []file{{"0.log", 150}, {a + ".gz", 5}, {b + ".gz", 5}, {c, 100}}, limits: limits,
+			want: rotation{Rename: d, Remove: []string{a + ".gz"}, Compress: []string{c}}},
+		{name: "only one rotated file", files: []file{{"0.log", 150}, {c, 100}}, limits: Limits{MaxSize: 100, MaxFiles: 2},
+			want: rotation{Rename: d, Remove: []string{c}}},
+		{name: "fewer files than before", files: []file{{"0.log", 1}, {a + ".gz", 5}, {b, 5}, {c, 100}}, limits: Limits{MaxSize: 100, MaxFiles: 2},
+			want: rotation{Remove: []string{a + ".gz", b}}},
+		{name: "twice in a second", files: []file{{"0.log", 100}, {d, 100}}, limits: limits, want: rotation{Rename: d + ".250", Compress: []string{d}}},
+		{name: "grew while nobody looked", files: []file{{"0.log", 201}}, limits: limits, want: rotation{Rename: d, Compress: []string{d}}},
+		{name: "renamed and not reopened", files: []file{{a, 100}}, limits: limits, want: rotation{Missing: true, Interrupted: true}},
+		{name: "nothing", limits: limits, want: rotation{Missing: true}},
+		{name: "compressed and not removed", files: []file{{"0.log", 1}, {a, 100}, {a + ".gz", 5}, {b, 50}}, limits: limits, want: rotation{Remove: []string{a}}},
+		{name: "half compressed", files: []file{{"0.log", 1}, {a, 100}, {a + ".gz.tmp", 5}, {b, 50}}, limits: limits,
+			want: rotation{Remove: []string{a + ".gz.tmp"}, Compress: []string{a}}},
+		{name: "being compressed", files: []file{{"0.log", 1}, {a, 100}, {a + ".gz.tmp", 5}, {b, 50}}, packing: true, limits: limits,
+			want: rotation{Compress: []string{a}}},
+		{name: "not ours", files: []file{{"0.log", 1}, {"0.log.bak", 999}, {"0.log.old.tmp", 9}, {"10.log", 999}, {"1.log.20260301-120000", 9}}, limits: limits},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, decide(tt.files, "0.log", tt.packing, tt.limits, now)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Names go up, whatever the clock does.
+func TestNextStamp(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 999e6, time.UTC)
+	tests := []struct{ last, want string }{
+		{"", "20260301-120000"},
+		{"20260301-115959", "20260301-120000"},
+		{"20260301-120000", "20260301-120000.999"},
+		{"20260301-120000.998", "20260301-120000.999"},
+		{"20260301-120000.999", "20260301-120001.000"},
+		{"20260301-130000", "20260301-130000.001"},
+	}
+	for _, tt := range tests {
+		if got := nextStamp(tt.last, now); got != tt.want || got <= tt.last || !isStamp(got) {
+			t.Errorf("after %q comes %q, want %q", tt.last, got, tt.want)
+		}
+	}
+}
