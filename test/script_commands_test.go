@@ -34,6 +34,9 @@ import (
 //	await-problem FILE [TEXT]   a manifest's fault is told
 //	await-node STATUS           the node's Ready condition: True, False
 //	await-log POD TEXT          its container has printed it
+//	await-limit POD CONTAINER|- cpu|memory VALUE
+//	                            the kernel's limit of a container, or of the pod (-)
+//	await-calm POD              no resize is pending or in progress
 //	await-ended POD             the runtime has no container of it any more
 //	containers FILE             the runtime's containers: id, pod, name, attempt, state
 //	manifest FILE               puts FILE, with $ROOT, $IMAGE and $WORK in it, into the manifest
@@ -66,6 +69,8 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-problem":   positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),
 		"await-node":      positive("await-node STATUS", 1, 1, h.awaitNode),
 		"await-log":       positive("await-log POD TEXT", 2, 2, h.awaitLog),
+		"await-limit":     positive("await-limit POD CONTAINER|- cpu|memory VALUE", 4, 4, h.awaitLimit),
+		"await-calm":      positive("await-calm POD", 1, 1, h.awaitCalm),
 		"await-ended":     positive("await-ended POD", 1, 1, h.awaitEnded),
 		"containers":      positive("containers FILE", 1, 1, h.containers),
 		"manifest":        positive("manifest FILE", 1, 1, h.manifest),
