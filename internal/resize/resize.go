@@ -191,7 +191,7 @@ func describe(p *corev1.Pod) string {
 	for _, c := range pod.Containers(p) {
 		for _, name := range resizable() {
 			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
-			if c.Kind != pod.Ephemeral && !(request.IsZero() && limit.IsZero()) {
+			if c.Kind != pod.Ephemeral && (!request.IsZero() || !limit.IsZero()) {
 				text += ", " + c.Name + " " + string(name) + " " + request.String() + "/" + limit.String()
 			}
 		}

@@ -25,7 +25,7 @@ const (
 )
 
 func TestRecognize(t *testing.T) {
-	make := func(uid types.UID, text string) *pod.Pod {
+	asking := func(uid types.UID, text string) *pod.Pod {
 		p, err := static(decodeOne(t, text, "f"), pod.SourceFile, "node")
 		if err != nil {
 			t.Fatal(err)
@@ -34,19 +34,19 @@ func TestRecognize(t *testing.T) {
 		return p
 	}
 	small, large := sized("web", "app:1", "{cpu: 100m}"), sized("web", "app:1", "{cpu: 200m}")
-	first := recognize(identity{}, make(hashA, small))
+	first := recognize(identity{}, asking(hashA, small))
 	tests := []struct {
 		name string
 		was  identity
 		now  *pod.Pod
 		uid  types.UID
 	}{
-		{"the same text", first, make(hashA, small), hashA},
-		{"other resources", first, make(hashB, large), hashA},
-		{"another image", first, make(hashB, sized("web", "app:2", "{cpu: 100m}")), hashB},
-		{"another class", first, make(hashB, sized("web", "app:1", "{}")), hashB},
-		{"a UID of its own", first, make("mine", large), "mine"},
-		{"another UID of its own", recognize(identity{}, make("mine", small)), make("yours", large), "yours"},
+		{"the same text", first, asking(hashA, small), hashA},
+		{"other resources", first, asking(hashB, large), hashA},
+		{"another image", first, asking(hashB, sized("web", "app:2", "{cpu: 100m}")), hashB},
+		{"another class", first, asking(hashB, sized("web", "app:1", "{}")), hashB},
+		{"a UID of its own", first, asking("mine", large), "mine"},
+		{"another UID of its own", recognize(identity{}, asking("mine", small)), asking("yours", large), "yours"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -60,14 +60,14 @@ func TestRecognize(t *testing.T) {
 
 // What is changed over the API counts until the manifest says something else.
 func TestAmendment(t *testing.T) {
-	make := func(requests string) *pod.Pod {
+	asking := func(requests string) *pod.Pod {
 		p, err := static(decodeOne(t, sized("web", "app:1", requests), "f"), pod.SourceFile, "node")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	base := make("{cpu: 100m}")
+	base := asking("{cpu: 100m}")
 	changed := base.DeepCopy()
 	changed.Spec.Containers[0].Resources.Requests = requests("cpu", "300m")
 	changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
@@ -79,7 +79,7 @@ func TestAmendment(t *testing.T) {
 		recognize(was, p).Amended.apply(c)
 		return []string{c.Spec.Containers[0].Resources.Requests.Cpu().String(), c.Spec.EphemeralContainers[0].Name}
 	}
-	got := map[string][]string{"the same manifest": outcome(base), "another one": outcome(make("{cpu: 200m}"))}
+	got := map[string][]string{"the same manifest": outcome(base), "another one": outcome(asking("{cpu: 200m}"))}
 	want := map[string][]string{"the same manifest": {"300m", "debug"}, "another one": {"200m", "debug"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
