@@ -2,7 +2,11 @@ package test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,8 +21,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/server/api"
 )
 
@@ -29,7 +35,8 @@ import (
 //	berth ARGS...               the command, on the script's root
 //	exits CODE ARGS...          the same, and its exit status
 //	await POD CONDITION         Ready, Running, Succeeded, Failed, Gone, NotReady, restarts=N, or a
-//	                            reason that the pod or a container shows
+//	                            reason that the pod or a container shows, or the begin of the
+//	                            message of one that waits
 //	await-event POD REASON [TEXT]
 //	await-problem FILE [TEXT]   a manifest's fault is told
 //	await-node STATUS           the node's Ready condition: True, False
@@ -38,9 +45,15 @@ import (
 //	                            the kernel's limit of a container, or of the pod (-)
 //	await-calm POD              no resize is pending or in progress
 //	await-ended POD             the runtime has no container of it any more
+//	await-same FILE WANTED      FILE has come to hold what WANTED does
 //	containers FILE             the runtime's containers: id, pod, name, attempt, state
 //	manifest FILE               puts FILE, with $ROOT, $IMAGE and $WORK in it, into the manifest
 //	                            directory in one rename
+//	kill-process [-TERM] POD [NAME]
+//	                            SIGKILL or SIGTERM to the process of its container, or of its sandbox
+//	interrupts DURATION POD...  deletes each pod in turn while it pulls from $REGISTRY; the pull
+//	                            that is given up first takes no longer than that
+//	within DURATION COMMAND...  another of these commands, which takes no longer than that
 //	serve-manifests FILE        what the static pod URL answers from now on
 //	runtime kill|start|freeze|thaw
 //	                            the external runtime
@@ -48,7 +61,7 @@ import (
 //	                            a file system of 1 MiB that can be filled
 //
 // $ROOT is the root directory, $IMAGE the workload's image, $ARCHIVE its
-// archive, $CONFIG the configuration file. [embedded] and [containerd] are
+// archive, $CONFIG the configuration file, $REGISTRY a registry that never answers. [embedded] and [containerd] are
 // conditions.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(usage string, least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
@@ -60,26 +73,40 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		}
 	}
 	const many = 1 << 10
-	return map[string]func(*testscript.TestScript, bool, []string){
-		"berth":           h.berth,
-		"agent":           positive("agent start|stop|kill [FLAG...]", 1, many, h.agent),
-		"exits":           positive("exits CODE ARGS...", 2, many, h.exits),
-		"await":           positive("await POD CONDITION", 2, 2, h.await),
-		"await-event":     positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
-		"await-problem":   positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),
-		"await-node":      positive("await-node STATUS", 1, 1, h.awaitNode),
-		"await-log":       positive("await-log POD TEXT", 2, 2, h.awaitLog),
-		"await-limit":     positive("await-limit POD CONTAINER|- cpu|memory VALUE", 4, 4, h.awaitLimit),
-		"await-calm":      positive("await-calm POD", 1, 1, h.awaitCalm),
-		"await-ended":     positive("await-ended POD", 1, 1, h.awaitEnded),
-		"containers":      positive("containers FILE", 1, 1, h.containers),
-		"manifest":        positive("manifest FILE", 1, 1, h.manifest),
+	var commands map[string]func(*testscript.TestScript, bool, []string)
+	commands = map[string]func(*testscript.TestScript, bool, []string){
+		"berth":         h.berth,
+		"agent":         positive("agent start|stop|kill [FLAG...]", 1, many, h.agent),
+		"exits":         positive("exits CODE ARGS...", 2, many, h.exits),
+		"await":         positive("await POD CONDITION", 2, 2, h.await),
+		"await-event":   positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
+		"await-problem": positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),
+		"await-node":    positive("await-node STATUS", 1, 1, h.awaitNode),
+		"await-log":     positive("await-log POD TEXT", 2, 2, h.awaitLog),
+		"await-limit":   positive("await-limit POD CONTAINER|- cpu|memory VALUE", 4, 4, h.awaitLimit),
+		"await-calm":    positive("await-calm POD", 1, 1, h.awaitCalm),
+		"await-ended":   positive("await-ended POD", 1, 1, h.awaitEnded),
+		"await-same":    positive("await-same FILE WANTED", 2, 2, awaitSame),
+		"containers":    positive("containers FILE", 1, 1, h.containers),
+		"manifest":      positive("manifest FILE", 1, 1, h.manifest),
+		"kill-process":  positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),
+		"interrupts":    positive("interrupts DURATION POD...", 2, many, h.interrupts),
+		"within": positive("within DURATION COMMAND...", 2, many, func(ts *testscript.TestScript, args []string) {
+			limit, err := time.ParseDuration(args[0])
+			ts.Check(err)
+			began := time.Now()
+			commands[args[1]](ts, false, args[2:])
+			if took := time.Since(began); took > limit {
+				ts.Fatalf("%s took %v", strings.Join(args[1:], " "), took)
+			}
+		}),
 		"serve-manifests": positive("serve-manifests FILE", 1, 1, h.serveManifests),
 		"runtime":         positive("runtime kill|start|freeze|thaw", 1, 1, h.runtimeCommand),
 		"small-disk":      positive("small-disk DIR", 1, 1, smallDisk),
 		"fill-disk":       positive("fill-disk DIR", 1, 1, fillDisk),
 		"free-disk":       positive("free-disk DIR", 1, 1, freeDisk),
 	}
+	return commands
 }
 
 // exits runs the command and checks its exit status.
@@ -151,6 +178,14 @@ func (h *harness) awaitLog(ts *testscript.TestScript, args []string) {
 	})
 }
 
+func awaitSame(ts *testscript.TestScript, args []string) {
+	want := ts.ReadFile(args[1])
+	eventually(ts, func() (bool, any) {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && string(text) == want, string(text)
+	})
+}
+
 // awaitEnded waits until the runtime has nothing of a pod any more.
 func (h *harness) awaitEnded(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
@@ -178,6 +213,135 @@ func (h *harness) awaitEvent(ts *testscript.TestScript, args []string) {
 		seen = append(seen, e.Reason+": "+e.Message)
 	}
 	ts.Fatalf("no event %v of %s; seen:\n%s", args[1:], args[0], strings.Join(seen, "\n"))
+}
+
+// killProcess ends a process of a pod.
+func (h *harness) killProcess(ts *testscript.TestScript, args []string) {
+	runtime, done := h.dial(ts)
+	defer done()
+	signal := unix.SIGKILL
+	if args[0] == "-TERM" {
+		signal, args = unix.SIGTERM, args[1:]
+	}
+	p, labels := processes{runtime}, map[string]string{pod.LabelPodName: args[0]}
+	if len(args) == 1 {
+		ts.Check(p.signalSandbox(context.Background(), labels, signal))
+		return
+	}
+	labels[pod.LabelContainerName] = args[1]
+	ts.Check(p.signal(context.Background(), labels, signal))
+}
+
+// processes finds the processes of sandboxes and containers: the runtime tells them.
+type processes struct {
+	runtimeapi.RuntimeServiceClient
+}
+
+func (p processes) signalSandbox(ctx context.Context, labels map[string]string, signal unix.Signal) error {
+	boxes, err := p.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels}})
+	if err != nil {
+		return err
+	}
+	if len(boxes.Items) != 1 {
+		return fmt.Errorf("%v: %d sandboxes", labels, len(boxes.Items))
+	}
+	s, err := p.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: boxes.Items[0].Id, Verbose: true})
+	if err != nil {
+		return err
+	}
+	return signalProcess(s.Info, signal)
+}
+
+// signal is for the one running container that has the labels.
+func (p processes) signal(ctx context.Context, labels map[string]string, signal unix.Signal) error {
+	running, err := p.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		LabelSelector: labels, State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}})
+	if err != nil {
+		return err
+	}
+	if len(running.Containers) != 1 {
+		return fmt.Errorf("%v: %d running containers", labels, len(running.Containers))
+	}
+	s, err := p.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: running.Containers[0].Id, Verbose: true})
+	if err != nil {
+		return err
+	}
+	return signalProcess(s.Info, signal)
+}
+
+func signalProcess(info map[string]string, signal unix.Signal) error {
+	var process struct{ Pid int }
+	if err := json.Unmarshal([]byte(info["info"]), &process); err != nil {
+		return err
+	}
+	if process.Pid < 2 {
+		return fmt.Errorf("the runtime tells no process: %s", info["info"])
+	}
+	return unix.Kill(process.Pid, signal)
+}
+
+// registry takes connections and never answers.
+type registry struct {
+	listener net.Listener
+	asked    chan struct{} // one for each connection
+	left     chan struct{} // one for each that was given up
+}
+
+func newRegistry() (*registry, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &registry{listener: l, asked: make(chan struct{}, 100), left: make(chan struct{}, 100)}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				if _, err := c.Read(make([]byte, 1)); err != nil {
+					return
+				}
+				r.asked <- struct{}{}
+				_, _ = io.Copy(io.Discard, c)
+				r.left <- struct{}{}
+			}()
+		}
+	}()
+	return r, nil
+}
+
+// interrupts takes the quickest of several: a busy machine is no fault of the agent.
+func (h *harness) interrupts(ts *testscript.TestScript, args []string) {
+	limit, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	r := ts.Value(daemonKey{}).(*daemon).registry
+	best := patience
+	for _, name := range args[1:] {
+		wait(ts, r.asked, "pull of "+name)
+		k := key(name)
+		began := time.Now()
+		_, err := clientOf(ts).Delete(context.Background(), k, "", nil)
+		ts.Check(err)
+		wait(ts, r.left, "end of the pull of "+name)
+		best = min(best, time.Since(began))
+		h.await(ts, []string{name, "Gone"})
+	}
+	ts.Logf("given up after %v", best)
+	if best > limit {
+		ts.Fatalf("the quickest pull was given up after %v", best)
+	}
+}
+
+func wait(ts *testscript.TestScript, c <-chan struct{}, what string) {
+	select {
+	case <-c:
+	case <-time.After(patience):
+		ts.Fatalf("no %s", what)
+	}
 }
 
 // manifests is the server behind a script's static pod URL.

@@ -79,6 +79,7 @@ type daemon struct {
 	runtime *containerd.Daemon // nil for the embedded one
 	// manifests is the static pod URL.
 	manifests *manifests
+	registry  *registry
 }
 
 type daemonKey struct{}
@@ -92,6 +93,10 @@ func (h *harness) setup(env *testscript.Env) error {
 	}
 	n, d := h.number.Add(1), &daemon{manifests: newManifests()}
 	env.Defer(d.manifests.server.Close)
+	if d.registry, err = newRegistry(); err != nil {
+		return err
+	}
+	env.Defer(func() { _ = d.registry.listener.Close() })
 	endpoint := ""
 	if h.runtime == "embedded" {
 		n += 100
@@ -108,6 +113,7 @@ podCIDR: "10.203.%[2]d.0/24,fd00:b:%[2]d::/64"
 cgroupRoot: /berth-test-%[2]d
 containerRuntimeEndpoint: %[3]q
 evictionHard: {memory.available: 50Mi}
+crashLoopBackOff: {maxContainerRestartPeriod: 2s}
 staticPodURL: %[4]s
 httpCheckFrequency: 200ms
 runtimeRequestTimeout: 30s
@@ -132,6 +138,7 @@ runtimeRequestTimeout: 30s
 	env.Setenv("IMAGE", "example.com/workload:1")
 	env.Setenv("ARCHIVE", h.archive)
 	env.Setenv("RUNTIME", h.runtime)
+	env.Setenv("REGISTRY", d.registry.listener.Addr().String())
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("PATH", filepath.Dir(h.bin)+":"+env.Getenv("PATH"))
 	return nil
@@ -250,7 +257,7 @@ func shows(p *corev1.Pod, what string) bool {
 		}
 	}
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
-		if w := c.State.Waiting; w != nil && w.Reason == what {
+		if w := c.State.Waiting; w != nil && (w.Reason == what || strings.HasPrefix(w.Message, what)) {
 			return true
 		}
 		if e := c.State.Terminated; e != nil && e.Reason == what {
@@ -278,17 +285,9 @@ func (h *harness) containers(ts *testscript.TestScript, args []string) {
 
 // list is a line for each container of the runtime that belongs to this script.
 func (h *harness) list(ts *testscript.TestScript) []string {
-	socket := filepath.Join(rootOf(ts), "cri.sock")
-	if d := ts.Value(daemonKey{}).(*daemon).runtime; d != nil {
-		socket = strings.TrimPrefix(d.Endpoint(), "unix://")
-	}
-	conn, err := grpc.NewClient("passthrough:///runtime", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		}))
-	ts.Check(err)
-	defer func() { ts.Check(conn.Close()) }()
-	all, err := runtimeapi.NewRuntimeServiceClient(conn).ListContainers(context.Background(), &runtimeapi.ListContainersRequest{})
+	runtime, done := h.dial(ts)
+	defer done()
+	all, err := runtime.ListContainers(context.Background(), &runtimeapi.ListContainersRequest{})
 	ts.Check(err)
 	slices.SortFunc(all.Containers, func(a, b *runtimeapi.Container) int { return cmp.Compare(a.Id, b.Id) })
 	lines := make([]string, len(all.Containers))
@@ -298,9 +297,23 @@ func (h *harness) list(ts *testscript.TestScript) []string {
 	return lines
 }
 
+// dial connects to the script's runtime.
+func (h *harness) dial(ts *testscript.TestScript) (client runtimeapi.RuntimeServiceClient, done func()) {
+	socket := filepath.Join(rootOf(ts), "cri.sock")
+	if d := ts.Value(daemonKey{}).(*daemon).runtime; d != nil {
+		socket = strings.TrimPrefix(d.Endpoint(), "unix://")
+	}
+	conn, err := grpc.NewClient("passthrough:///runtime", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}))
+	ts.Check(err)
+	return runtimeapi.NewRuntimeServiceClient(conn), func() { ts.Check(conn.Close()) }
+}
+
 func (h *harness) manifest(ts *testscript.TestScript, args []string) {
 	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
-		if slices.Contains([]string{"ROOT", "IMAGE", "WORK"}, name) {
+		if slices.Contains([]string{"ROOT", "IMAGE", "WORK", "REGISTRY"}, name) {
 			return ts.Getenv(name)
 		}
 		return "$" + name

@@ -30,6 +30,7 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   print LINE...             print each line to stdout
   error LINE...             print each line to stderr
   sleep [CODE]              until SIGTERM or SIGINT, then exit with CODE (default 0)
+  stopped                   until SIGTERM or SIGINT, then go on
   stubborn                  sleep and ignore SIGTERM
   wait DURATION             wait (2s, 100ms)
   exit CODE [DURATION]      exit with CODE, after DURATION
@@ -90,6 +91,9 @@ func do(action []string, started time.Time) error {
 		return printLines(os.Stderr, args)
 	case "sleep":
 		return sleep(args)
+	case "stopped":
+		<-stopped()
+		return nil
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 		for {
