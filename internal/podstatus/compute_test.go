@@ -162,6 +162,17 @@ func TestComputeRejectedPod(t *testing.T) {
 	}
 }
 
+// A later agent has room for a pod that an earlier one rejected.
+func TestComputeAdmittedAfterAll(t *testing.T) {
+	in := Input{Pod: newPod(nil, "app"), Node: node, Now: now, Refused: &Refusal{Reason: "OutOfcpu", Final: true}}
+	in.Previous, in.Refused = Compute(in), nil
+	in.Observed = observed(running("app", "a1"))
+	got := Compute(in)
+	if got.Phase != corev1.PodRunning || got.Reason != "" || got.Message != "" {
+		t.Errorf("%s %q %q", got.Phase, got.Reason, got.Message)
+	}
+}
+
 func TestContainerStatuses(t *testing.T) {
 	const backoff = "back-off 10s restarting failed container=app pod=web_default(u1)"
 	crash := isTerminated("a1", 1, "Error", "")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,9 @@ import (
 // neither is changed afterwards.
 func Compute(in Input) corev1.PodStatus {
 	c := &computation{Input: in, old: in.Previous}
+	if wasRejected(in.Previous) && (in.Refused == nil || !in.Refused.Final) {
+		c.old = corev1.PodStatus{} // admission was asked again, by a later agent or about a changed pod
+	}
 	if c.old.Phase == "" {
 		c.old = in.Pod.Status
 	}
@@ -26,7 +30,7 @@ func Compute(in Input) corev1.PodStatus {
 	}
 	c.begin()
 	if r := in.Refused; r != nil && r.Final {
-		c.s.Phase, c.s.Reason, c.s.Message = corev1.PodFailed, r.Reason, "Pod was rejected: "+r.Message
+		c.s.Phase, c.s.Reason, c.s.Message = corev1.PodFailed, r.Reason, rejected+r.Message
 		return c.s
 	}
 	c.addresses()
@@ -189,6 +193,14 @@ func judged(failed bool) corev1.PodPhase {
 		return corev1.PodFailed
 	}
 	return corev1.PodSucceeded
+}
+
+// rejected begins the message of a pod that was not admitted, as the kubelet's.
+const rejected = "Pod was rejected: "
+
+// wasRejected tells such a pod from one that ran and failed.
+func wasRejected(s corev1.PodStatus) bool {
+	return s.Phase == corev1.PodFailed && strings.HasPrefix(s.Message, rejected)
 }
 
 func final(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
