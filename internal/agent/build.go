@@ -150,7 +150,7 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 	if n, err = container.ReadHost("/", n); err != nil {
 		return n, err
 	}
-	if n.MinOOMScoreAdj != nil {
+	if n.MinOOMScoreAdj != nil && a.engine.embedded == nil { // which has said it itself
 		a.log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own", *n.MinOOMScoreAdj)
 	}
 	return n, nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podlog"
 )
 
 // Reset ends everything that an agent left on this machine under its root
@@ -69,6 +70,7 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 			continue // somebody else's pod in an external runtime
 		}
 		ours = append(ours, uid)
+		err = errors.Join(err, a.unlinkLogs(ctx, box))
 		_, stopErr := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: box.Id})
 		_, removeErr := client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: box.Id})
 		for _, e := range []error{stopErr, removeErr} {
@@ -82,6 +84,27 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 		err = errors.Join(err, a.steps.volumes.Remove(ctx, uid), a.steps.cgroups.Remove(ctx, uid), a.steps.dirs.Remove(ctx, uid), a.steps.dirs.RemoveLogs(ctx, uid))
 	}
 	return errors.Join(err, a.steps.cgroups.RemoveLevels())
+}
+
+// unlinkLogs removes the links that collectors find a sandbox's logs by.
+func (a *Agent) unlinkLogs(ctx context.Context, box *runtimeapi.PodSandbox) error {
+	dir := a.legacyLogDir()
+	if dir == "" {
+		return nil
+	}
+	in, err := a.engine.client.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
+		Filter: &runtimeapi.ContainerFilter{PodSandboxId: box.Id},
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range in.Containers {
+		link := podlog.LegacyLink(dir, box.GetMetadata().GetNamespace(), box.GetMetadata().GetName(), c.GetMetadata().GetName(), c.Id)
+		if e := os.Remove(link); e != nil && !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("remove log link: %w", e))
+		}
+	}
+	return err
 }
 
 // unmountBelow unmounts what is mounted in a directory, the innermost first.
