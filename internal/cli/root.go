@@ -49,7 +49,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // isUsage recognises the errors of the command line that cobra makes after the
 // flags are parsed; it has no types for them.
 func isUsage(err error) bool {
-	for _, prefix := range []string{"required flag(s)", "unknown command", "if any flags in the group"} {
+	for _, prefix := range []string{"required flag(s)", "unknown command", "if any flags in the group", "at least one of the flags"} {
 		if strings.HasPrefix(err.Error(), prefix) {
 			return true
 		}

@@ -86,7 +86,7 @@ func StartAt(t testing.TB, socket string) *Agent {
 		status: api.Status{Node: "node", Root: filepath.Dir(socket)},
 	}
 	s := server.New(server.Options{
-		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Timelines: timelines{a},
+		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Amender: amender{a}, Timelines: timelines{a},
 		Images: images{a}, Exec: a.exec, Node: node{a}, Metrics: prometheus.NewRegistry(),
 		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
