@@ -98,7 +98,7 @@ func (a *Agent) buildSteps() error {
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
 		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle()},
-		Observer:  a.pleg, Events: a.events, Limit: places, QOS: pod.QOS,
+		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
 		Node:         func() render.Node { return renderNode },
 		LegacyLogDir: a.legacyLogDir(), Log: a.log,
 	})

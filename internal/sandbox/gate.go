@@ -2,31 +2,80 @@ package sandbox
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Places is a Gate with a number of places. Who stays in one for longer than
-// its patience loses it and goes on without: a call that hangs does not keep the
-// other pods of the node from starting.
+// Places is a Gate with a number of places. Who came through Ahead goes before
+// those who did not: what is begun is finished before something new is. Who
+// stays for longer than the patience loses the place and goes on without: a call
+// that hangs does not keep the other pods of the node from starting.
 type Places struct {
-	free     chan struct{}
 	patience time.Duration
+
+	mu      sync.Mutex
+	free    int
+	waiting [2][]chan struct{} // ahead, and the others; closed when their turn has come
 }
 
 // NewPlaces makes a Gate of n places.
-func NewPlaces(n int, patience time.Duration) *Places {
-	return &Places{free: make(chan struct{}, n), patience: patience}
-}
+func NewPlaces(n int, patience time.Duration) *Places { return &Places{free: n, patience: patience} }
 
 // Enter waits for a place.
-func (p *Places) Enter(ctx context.Context) (leave func(), err error) {
+func (p *Places) Enter(ctx context.Context) (leave func(), err error) { return p.enter(ctx, 1) }
+
+// Ahead is the same gate for those who go first.
+func (p *Places) Ahead() Gate { return ahead{p} }
+
+type ahead struct{ places *Places }
+
+func (a ahead) Enter(ctx context.Context) (leave func(), err error) { return a.places.enter(ctx, 0) }
+
+func (p *Places) enter(ctx context.Context, class int) (leave func(), err error) {
+	p.mu.Lock()
+	turn := make(chan struct{})
+	if p.free > 0 {
+		p.free--
+		close(turn)
+	} else {
+		p.waiting[class] = append(p.waiting[class], turn)
+	}
+	p.mu.Unlock()
 	select {
-	case p.free <- struct{}{}:
+	case <-turn:
 	case <-ctx.Done():
+		p.giveUp(class, turn)
 		return nil, ctx.Err()
 	}
-	release := sync.OnceFunc(func() { <-p.free })
+	release := sync.OnceFunc(p.release)
 	lost := time.AfterFunc(p.patience, release)
 	return func() { lost.Stop(); release() }, nil
+}
+
+// giveUp leaves the queue, or gives back a place that came at the same moment.
+func (p *Places) giveUp(class int, turn chan struct{}) {
+	p.mu.Lock()
+	i := slices.Index(p.waiting[class], turn)
+	if i >= 0 {
+		p.waiting[class] = slices.Delete(p.waiting[class], i, i+1)
+	}
+	p.mu.Unlock()
+	if i < 0 {
+		p.release()
+	}
+}
+
+// release hands a place on, or makes it free.
+func (p *Places) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for class, queue := range p.waiting {
+		if len(queue) > 0 {
+			close(queue[0])
+			p.waiting[class] = queue[1:]
+			return
+		}
+	}
+	p.free++
 }

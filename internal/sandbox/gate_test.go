@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestPlaces(t *testing.T) {
@@ -35,6 +37,41 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("a place was given away twice: %v", err)
 		}
 		next()
+	})
+}
+
+// A container of a pod that has begun starts before the sandbox of the next.
+func TestAheadGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPlaces(1, time.Hour)
+		leave, err := p.Enter(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := make(chan string, 3)
+		queue := func(gate Gate, name string) {
+			go func() {
+				leave, err := gate.Enter(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order <- name
+				leave()
+			}()
+			synctest.Wait()
+		}
+		queue(p, "sandbox 1")
+		queue(p, "sandbox 2")
+		queue(p.Ahead(), "container")
+		leave()
+		var got []string
+		for range 3 {
+			got = append(got, <-order)
+		}
+		if diff := cmp.Diff([]string{"container", "sandbox 1", "sandbox 2"}, got); diff != "" {
+			t.Errorf("order (-want +got):\n%s", diff)
+		}
 	})
 }
 
