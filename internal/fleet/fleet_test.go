@@ -27,8 +27,10 @@ type node struct {
 	desired       *store.Table[types.UID, *pod.Pod]
 	observed      *store.Table[types.UID, *pod.Observed]
 	desiredSynced chan struct{}
-	mu            sync.Mutex
-	log           []string
+	// allocate, when it is set, decides what a pod becomes that runs already.
+	allocate func(*pod.Pod) *pod.Pod
+	mu       sync.Mutex
+	log      []string
 }
 
 func (n *node) say(what string) {
@@ -71,7 +73,13 @@ func run(t *testing.T, body func(*testing.T, *node)) {
 		n.fleet = New(Options{
 			Desired: n.desired, Observed: n.observed, DesiredSynced: n.desiredSynced, ObservedSynced: synced,
 			Leftovers: func() ([]types.UID, error) { return []types.UID{"left"}, nil },
-			Admit:     n.admit, Changed: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Allocate: func(p *pod.Pod, _ []Other) *pod.Pod {
+				if n.allocate == nil {
+					return p
+				}
+				return n.allocate(p)
+			},
+			Admit: n.admit, Changed: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			Worker: worker.Options{
 				Steps:    []worker.Step{slow, act},
 				Observed: func(uid types.UID) *pod.Observed { o, _ := n.observed.Get(uid); return o },
@@ -150,6 +158,36 @@ func TestOrderOfAdmission(t *testing.T) {
 	if diff := cmp.Diff([]string{"runs", "important", "old-a", "old-b", "young"}, names); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
+}
+
+// A pod that is edited runs as it was until the node allocates what it wants,
+// which is asked again when something changes.
+func TestAllocation(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.want("a", nil)
+		was, _ := n.desired.Get("a")
+		free := false
+		n.allocate = func(want *pod.Pod) *pod.Pod {
+			if free {
+				return want
+			}
+			return was
+		}
+		n.want("a", map[string]string{"size": "large"})
+		wanted, _ := n.desired.Get("a")
+		if m, _ := n.fleet.Member("a"); m.Pod != was || m.Desired != wanted || m.State.Pod != was {
+			t.Errorf("while it waits: runs %v, wanted %v", m.Pod.Labels, m.Desired.Labels)
+		}
+		free = true
+		n.fleet.Reconsider()
+		synctest.Wait()
+		if m, _ := n.fleet.Member("a"); m.Pod != wanted || m.State.Pod != wanted {
+			t.Errorf("when it was allocated: runs %v", m.Pod.Labels)
+		}
+		if diff := cmp.Diff([]string{"+a", "+a"}, n.said()); diff != "" {
+			t.Errorf("the node's life (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // What the runtime shows and nobody wants is ended, but only once all sources

@@ -98,7 +98,7 @@ func (f *Fleet) resize() {
 	f.mu.Lock()
 	var list []*member
 	for _, m := range f.members {
-		if m.worker != nil && m.due {
+		if m.worker != nil && m.due && m.worker.State().Stop == nil { // what ends keeps what it has
 			list = append(list, m)
 		}
 	}
