@@ -12,6 +12,11 @@ import (
 // lives: waiting the full request timeout for them would hide that it hangs.
 const probeTimeout = 10 * time.Second
 
+// pullTimeout bounds a pull, which the kubelet leaves to the runtime. Runtimes
+// give up a pull that makes no progress, but one that hangs does not. What has
+// been fetched is kept: the next try goes on from there.
+const pullTimeout = time.Hour
+
 // limit is the table of deadlines: how long a call may take, given its request
 // and the configured request timeout; 0 is as long as the caller's context
 // allows. Values are the kubelet's unless a comment says otherwise.
@@ -30,8 +35,10 @@ func limit(req any, timeout time.Duration) time.Duration {
 		return timeout + seconds(r.Timeout)
 	case *runtimeapi.CheckpointContainerRequest:
 		return max(timeout, seconds(r.Timeout))
-	case *runtimeapi.PullImageRequest, *runtimeapi.GetEventsRequest:
-		return 0 // a pull is bounded by its progress, an event stream by nothing
+	case *runtimeapi.PullImageRequest:
+		return max(timeout, pullTimeout)
+	case *runtimeapi.GetEventsRequest:
+		return 0 // nothing bounds a stream of events
 	}
 	return timeout
 }

@@ -26,7 +26,7 @@ func TestLimit(t *testing.T) {
 		{"exec with negative timeout", &runtimeapi.ExecSyncRequest{Timeout: -1}, 0},
 		{"short checkpoint", &runtimeapi.CheckpointContainerRequest{Timeout: 1}, 2 * time.Minute},
 		{"long checkpoint", &runtimeapi.CheckpointContainerRequest{Timeout: 600}, 10 * time.Minute},
-		{"pull", &runtimeapi.PullImageRequest{}, 0},
+		{"pull", &runtimeapi.PullImageRequest{}, time.Hour},
 		{"events", &runtimeapi.GetEventsRequest{}, 0},
 	} {
 		if got := limit(test.request, 2*time.Minute); got != test.want {
