@@ -175,7 +175,7 @@ func ended(t *testing.T, pid string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	// It is readable once the process has ended, reaped or not (pidfd_open(2)).
 	ready, err := 0, error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
