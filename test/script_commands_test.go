@@ -45,6 +45,7 @@ import (
 //	                            the kernel's limit of a container, or of the pod (-)
 //	await-calm POD              no resize is pending or in progress
 //	await-ended POD             the runtime has no container of it any more
+//	await-containers POD N      the runtime has N containers of it, running or not
 //	await-same FILE WANTED      FILE has come to hold what WANTED does
 //	containers FILE             the runtime's containers: id, pod, name, attempt, state
 //	manifest FILE               puts FILE, with $ROOT, $IMAGE and $WORK in it, into the manifest
@@ -75,22 +76,23 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 	const many = 1 << 10
 	var commands map[string]func(*testscript.TestScript, bool, []string)
 	commands = map[string]func(*testscript.TestScript, bool, []string){
-		"berth":         h.berth,
-		"agent":         positive("agent start|stop|kill [FLAG...]", 1, many, h.agent),
-		"exits":         positive("exits CODE ARGS...", 2, many, h.exits),
-		"await":         positive("await POD CONDITION", 2, 2, h.await),
-		"await-event":   positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
-		"await-problem": positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),
-		"await-node":    positive("await-node STATUS", 1, 1, h.awaitNode),
-		"await-log":     positive("await-log POD TEXT", 2, 2, h.awaitLog),
-		"await-limit":   positive("await-limit POD CONTAINER|- cpu|memory VALUE", 4, 4, h.awaitLimit),
-		"await-calm":    positive("await-calm POD", 1, 1, h.awaitCalm),
-		"await-ended":   positive("await-ended POD", 1, 1, h.awaitEnded),
-		"await-same":    positive("await-same FILE WANTED", 2, 2, awaitSame),
-		"containers":    positive("containers FILE", 1, 1, h.containers),
-		"manifest":      positive("manifest FILE", 1, 1, h.manifest),
-		"kill-process":  positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),
-		"interrupts":    positive("interrupts DURATION POD...", 2, many, h.interrupts),
+		"berth":            h.berth,
+		"agent":            positive("agent start|stop|kill [FLAG...]", 1, many, h.agent),
+		"exits":            positive("exits CODE ARGS...", 2, many, h.exits),
+		"await":            positive("await POD CONDITION", 2, 2, h.await),
+		"await-event":      positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
+		"await-problem":    positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),
+		"await-node":       positive("await-node STATUS", 1, 1, h.awaitNode),
+		"await-log":        positive("await-log POD TEXT", 2, 2, h.awaitLog),
+		"await-limit":      positive("await-limit POD CONTAINER|- cpu|memory VALUE", 4, 4, h.awaitLimit),
+		"await-calm":       positive("await-calm POD", 1, 1, h.awaitCalm),
+		"await-ended":      positive("await-ended POD", 1, 1, h.awaitEnded),
+		"await-containers": positive("await-containers POD N", 2, 2, h.awaitContainers),
+		"await-same":       positive("await-same FILE WANTED", 2, 2, awaitSame),
+		"containers":       positive("containers FILE", 1, 1, h.containers),
+		"manifest":         positive("manifest FILE", 1, 1, h.manifest),
+		"kill-process":     positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),
+		"interrupts":       positive("interrupts DURATION POD...", 2, many, h.interrupts),
 		"within": positive("within DURATION COMMAND...", 2, many, func(ts *testscript.TestScript, args []string) {
 			limit, err := time.ParseDuration(args[0])
 			ts.Check(err)
@@ -188,9 +190,13 @@ func awaitSame(ts *testscript.TestScript, args []string) {
 
 // awaitEnded waits until the runtime has nothing of a pod any more.
 func (h *harness) awaitEnded(ts *testscript.TestScript, args []string) {
+	h.awaitContainers(ts, []string{args[0], "0"})
+}
+
+func (h *harness) awaitContainers(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
 		left := slices.DeleteFunc(h.list(ts), func(line string) bool { return !strings.Contains(line, " "+args[0]+" ") })
-		return len(left) == 0, left
+		return strconv.Itoa(len(left)) == args[1], left
 	})
 }
 
