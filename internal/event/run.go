@@ -3,13 +3,8 @@ package event
 import (
 	"context"
 	"path/filepath"
-	"time"
-)
 
-// The time between attempts to write while the disk refuses.
-const (
-	retryMin = 5 * time.Second
-	retryMax = time.Minute
+	"github.com/berth-run/berth/internal/checkpoint"
 )
 
 // Run reads the events of the last run, then writes new ones until ctx ends,
@@ -22,7 +17,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 	w := writer{Recorder: r, journal: journal{path: filepath.Join(r.dir, journalName)}}
 	w.load()
-	for w.wait(ctx) {
+	for w.pace.Wait(ctx, w.dirty, w.delay) {
 		w.flush()
 	}
 	w.flush()
@@ -33,8 +28,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 type writer struct {
 	*Recorder
 	journal journal
-	written uint64        // the revision up to which all is on disk
-	retry   time.Duration // after the last write failed: until the next; else 0
+	written uint64 // the revision up to which all is on disk
+	pace    checkpoint.Pace
 }
 
 // load takes over the events of the last run.
@@ -62,28 +57,6 @@ func (w *writer) load() {
 	}
 }
 
-// wait returns true when there is something to write, and false when ctx ended.
-func (w *writer) wait(ctx context.Context) bool {
-	delay := w.delay
-	if w.retry > 0 {
-		delay = w.retry
-	} else {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-w.dirty:
-		}
-	}
-	t := time.NewTimer(delay)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
 // flush writes what is not on disk yet.
 func (w *writer) flush() {
 	events, rev := w.since(w.written, Filter{})
@@ -97,17 +70,13 @@ func (w *writer) flush() {
 	} else {
 		err = w.journal.append(events)
 	}
-	switch {
-	case err != nil && w.retry == 0:
-		w.log.Warn("events are kept in memory only until the disk takes them", "path", w.journal.path, "err", err)
-		w.retry = retryMin
-	case err != nil:
-		w.retry = min(2*w.retry, retryMax)
-	default:
-		if w.retry > 0 {
-			w.log.Info("events are written again", "path", w.journal.path)
-		}
-		w.retry = 0
+	if err == nil {
 		w.written = rev
+	}
+	switch fails, recovered := w.pace.Wrote(err); {
+	case fails:
+		w.log.Warn("events are kept in memory only until the disk takes them", "path", w.journal.path, "err", err)
+	case recovered:
+		w.log.Info("events are written again", "path", w.journal.path)
 	}
 }

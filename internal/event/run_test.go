@@ -252,7 +252,7 @@ func TestDiskRefuses(t *testing.T) {
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * retryMax)
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if n := strings.Count(journalText(t, dir), "\n"); n != 5 {
 			t.Errorf("%d lines once the disk takes them, want 5", n)
@@ -312,7 +312,7 @@ func TestIdle(t *testing.T) {
 		defer cancel()
 		begin := time.Now()
 		w := writer{Recorder: New(Options{Dir: t.TempDir()})}
-		if w.wait(ctx) || time.Since(begin) != day {
+		if w.pace.Wait(ctx, w.dirty, w.delay) || time.Since(begin) != day {
 			t.Errorf("woke up after %s", time.Since(begin))
 		}
 	})

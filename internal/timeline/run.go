@@ -12,15 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
-)
 
-// The time between attempts to write while the disk refuses.
-const (
-	retryMin = 5 * time.Second
-	retryMax = time.Minute
+	"github.com/berth-run/berth/internal/checkpoint"
 )
 
 // fileVersion is the format of a timeline's file. Files of another are not read.
@@ -44,7 +39,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	if r.dir != "" {
 		w.load()
 	}
-	for w.wait(ctx) {
+	for w.pace.Wait(ctx, w.dirty, w.delay) {
 		w.flush()
 	}
 	w.flush()
@@ -54,29 +49,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 // writer is the state of Run.
 type writer struct {
 	*Recorder
-	retry time.Duration // after the last write failed: until the next; else 0
-}
-
-// wait returns true when there is something to write, and false when ctx ended.
-func (w *writer) wait(ctx context.Context) bool {
-	delay := w.delay
-	if w.retry > 0 {
-		delay = w.retry
-	} else {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-w.dirty:
-		}
-	}
-	t := time.NewTimer(delay)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	pace checkpoint.Pace
 }
 
 // flush writes what changed, removes what was forgotten, and gives back the
@@ -89,15 +62,11 @@ func (w *writer) flush() {
 	}
 	errs = append(errs, w.remove(gone))
 	err := errors.Join(errs...)
-	switch {
-	case err != nil && w.retry == 0:
+	switch fails, recovered := w.pace.Wrote(err); {
+	case fails:
 		w.log.Warn("timelines are kept in memory only until the disk takes them", "dir", w.dir, "err", err)
-		w.retry = retryMin
-	case err != nil:
-		w.retry = min(2*w.retry, retryMax)
-	case w.retry > 0:
+	case recovered:
 		w.log.Info("timelines are written again", "dir", w.dir)
-		w.retry = 0
 	}
 }
 

@@ -201,7 +201,7 @@ func TestDiskRefuses(t *testing.T) {
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * retryMax)
+		time.Sleep(2 * time.Minute)
 		if n := files(t, dir); n != 5 || said.count("written again") != 1 {
 			t.Errorf("%d files once the disk takes them, said %s", n, said.buf.String())
 		}
@@ -217,7 +217,7 @@ func TestIdle(t *testing.T) {
 		defer cancel()
 		begin := time.Now()
 		w := writer{Recorder: NewRecorder(RecorderOptions{Dir: t.TempDir()})}
-		if w.wait(ctx) || time.Since(begin) != day {
+		if w.pace.Wait(ctx, w.dirty, w.delay) || time.Since(begin) != day {
 			t.Errorf("woke up after %s", time.Since(begin))
 		}
 	})
