@@ -49,13 +49,13 @@ lint: assets $(LINT)
 	$(LINT) run ./...
 
 unit: assets ## tests of the packages, and one conformance suite on every runtime
-	$(GO) test -p 2 ./internal/... ./cmd/...
+	$(GO) test -timeout 15m -p 2 ./internal/... ./cmd/...
 
 race: assets ## the same with the race detector, without the runtime's packages
 	CGO_ENABLED=1 $(GO) test -race -p 2 $(RACE)
 
 script: build image ## end to end: the scripts in test/script on the real runtimes
-	$(GO) test -count=1 -timeout 30m ./test/ -run TestScript
+	$(GO) test -count=1 -timeout 40m ./test/
 
 bench: build image ## measure; writes bench/RESULTS.md and bench/results.json
 	$(GO) run ./bench
