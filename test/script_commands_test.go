@@ -21,6 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/client"
@@ -52,8 +53,8 @@ import (
 //	                            directory in one rename
 //	kill-process [-TERM] POD [NAME]
 //	                            SIGKILL or SIGTERM to the process of its container, or of its sandbox
-//	interrupts DURATION POD...  deletes each pod in turn while it pulls from $REGISTRY; the pull
-//	                            that is given up first takes no longer than that
+//	interrupts DURATION         deletes pods while they pull from a registry that never answers; the
+//	                            pull that is given up first takes no longer than that
 //	within DURATION COMMAND...  another of these commands, which takes no longer than that
 //	serve-manifests FILE        what the static pod URL answers from now on
 //	runtime kill|start|freeze|thaw
@@ -62,8 +63,7 @@ import (
 //	                            a file system of 1 MiB that can be filled
 //
 // $ROOT is the root directory, $IMAGE the workload's image, $ARCHIVE its
-// archive, $CONFIG the configuration file, $REGISTRY a registry that never answers. [embedded] and [containerd] are
-// conditions.
+// archive, $CONFIG the configuration file. [embedded] and [containerd] are conditions.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(usage string, least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
 		return func(ts *testscript.TestScript, neg bool, args []string) {
@@ -92,7 +92,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"containers":       positive("containers FILE", 1, 1, h.containers),
 		"manifest":         positive("manifest FILE", 1, 1, h.manifest),
 		"kill-process":     positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),
-		"interrupts":       positive("interrupts DURATION POD...", 2, many, h.interrupts),
+		"interrupts":       positive("interrupts DURATION", 1, 1, h.interrupts),
 		"within": positive("within DURATION COMMAND...", 2, many, func(ts *testscript.TestScript, args []string) {
 			limit, err := time.ParseDuration(args[0])
 			ts.Check(err)
@@ -291,7 +291,6 @@ func signalProcess(info map[string]string, signal unix.Signal) error {
 type registry struct {
 	listener net.Listener
 	asked    chan struct{} // one for each connection
-	left     chan struct{} // one for each that was given up
 }
 
 func newRegistry() (*registry, error) {
@@ -299,7 +298,7 @@ func newRegistry() (*registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &registry{listener: l, asked: make(chan struct{}, 100), left: make(chan struct{}, 100)}
+	r := &registry{listener: l, asked: make(chan struct{}, 100)}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -313,7 +312,6 @@ func newRegistry() (*registry, error) {
 				}
 				r.asked <- struct{}{}
 				_, _ = io.Copy(io.Discard, c)
-				r.left <- struct{}{}
 			}()
 		}
 	}()
@@ -325,21 +323,39 @@ func (h *harness) interrupts(ts *testscript.TestScript, args []string) {
 	limit, err := time.ParseDuration(args[0])
 	ts.Check(err)
 	r := ts.Value(daemonKey{}).(*daemon).registry
-	best := patience
-	for _, name := range args[1:] {
-		wait(ts, r.asked, "pull of "+name)
-		k := key(name)
-		began := time.Now()
-		_, err := clientOf(ts).Delete(context.Background(), k, "", nil)
+	best, ctx := patience, context.Background()
+	for i := range 5 {
+		name := fmt.Sprint("pull", i)
+		manifest := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": %q},
+			"spec": {"containers": [{"name": "app", "image": "%s/none:%d"}]}}`, name, r.listener.Addr(), i)
+		_, err := clientOf(ts).Apply(ctx, []byte(manifest), client.Apply{})
 		ts.Check(err)
-		wait(ts, r.left, "end of the pull of "+name)
-		best = min(best, time.Since(began))
+		wait(ts, r.asked, "pull of "+name)
+		began := time.Now()
+		_, err = clientOf(ts).Delete(ctx, key(name), "", nil)
+		ts.Check(err)
 		h.await(ts, []string{name, "Gone"})
+		best = min(best, pullEnded(ts, key(name)).Sub(began))
 	}
 	ts.Logf("given up after %v", best)
 	if best > limit {
 		ts.Fatalf("the quickest pull was given up after %v", best)
 	}
+}
+
+// pullEnded reads the end of a pod's pull off its timeline.
+func pullEnded(ts *testscript.TestScript, k types.NamespacedName) (at time.Time) {
+	line, err := clientOf(ts).Timeline(context.Background(), k)
+	ts.Check(err)
+	for _, s := range line.Spans {
+		if s.Name == "cri/PullImage" {
+			at = s.End
+		}
+	}
+	if at.IsZero() {
+		ts.Fatalf("the timeline of %s has no pull that has ended: %+v", k, line.Spans)
+	}
+	return at
 }
 
 func wait(ts *testscript.TestScript, c <-chan struct{}, what string) {

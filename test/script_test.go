@@ -138,7 +138,6 @@ runtimeRequestTimeout: 30s
 	env.Setenv("IMAGE", "example.com/workload:1")
 	env.Setenv("ARCHIVE", h.archive)
 	env.Setenv("RUNTIME", h.runtime)
-	env.Setenv("REGISTRY", d.registry.listener.Addr().String())
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("PATH", filepath.Dir(h.bin)+":"+env.Getenv("PATH"))
 	return nil
@@ -313,7 +312,7 @@ func (h *harness) dial(ts *testscript.TestScript) (client runtimeapi.RuntimeServ
 
 func (h *harness) manifest(ts *testscript.TestScript, args []string) {
 	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
-		if slices.Contains([]string{"ROOT", "IMAGE", "WORK", "REGISTRY"}, name) {
+		if slices.Contains([]string{"ROOT", "IMAGE", "WORK"}, name) {
 			return ts.Getenv(name)
 		}
 		return "$" + name
