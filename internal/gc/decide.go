@@ -29,11 +29,15 @@ func decide(o *pod.Observed, gone bool, keep int) work {
 	for _, c := range o.Containers { // newest first
 		newest := !seen[c.Name]
 		seen[c.Name] = true
-		ended := c.State == pod.StateExited || c.State == pod.StateCreated
-		if ended {
+		var garbage bool
+		switch c.State {
+		case pod.StateExited:
 			dead[c.Name]++
+			garbage = gone || !newest && dead[c.Name] > keep
+		case pod.StateCreated: // the newest is about to start: it is not one of the dead
+			garbage = gone || !newest
 		}
-		if ended && (gone || !newest && dead[c.Name] > keep) {
+		if garbage {
 			w.Containers = append(w.Containers, c)
 			continue
 		}
