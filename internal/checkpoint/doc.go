@@ -1,9 +1,9 @@
 // Package checkpoint keeps state on disk so that it survives a crash at any
 // instant, a full disk and a damaged sector.
 //
-// It owns the file format and the way a file is replaced; what is in a file,
-// when it is written and who is told of a failure is the caller's. A file has
-// one writer.
+// It owns the file format and the way a file is replaced, and the Pace at which
+// what changes often is written; what is in a file and who is told of a failure
+// is the caller's. A file has one writer.
 //
 //	{"version":1,"checksum":"sha256:<hex>","data":<JSON>}
 //
