@@ -36,6 +36,7 @@ func decide(o *pod.Observed, gone bool, keep int) work {
 			garbage = gone || !newest && dead[c.Name] > keep
 		case pod.StateCreated: // the newest is about to start: it is not one of the dead
 			garbage = gone || !newest
+		case pod.StateRunning, pod.StateUnknown: // the worker's to end
 		}
 		if garbage {
 			w.Containers = append(w.Containers, c)
