@@ -8,7 +8,7 @@ GOFLAGS += -trimpath
 LINT    := bin/golangci-lint
 SRC     := $(shell find cmd internal -name '*.go' -o -name '*.c' 2>/dev/null)
 # Packages that have no part of the runtime linked in: quick to build with -race.
-RACE     = $(shell $(GO) list ./internal/... | grep -v -e /internal/runtime -e '/internal/cli$$' -e '/internal/agent$$' -e '/critest$$')
+RACE     = $(shell $(GO) list ./internal/... | grep -v -e /internal/runtime -e '/critest$$')
 
 .PHONY: help setup assets build image run test check lint unit race script bench clean
 
@@ -52,7 +52,7 @@ unit: assets ## tests of the packages, and one conformance suite on every runtim
 	$(GO) test -timeout 15m -p 2 ./internal/... ./cmd/...
 
 race: assets ## the same with the race detector, without the runtime's packages
-	CGO_ENABLED=1 $(GO) test -race -p 2 $(RACE)
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 2 $(RACE)
 
 script: build image ## end to end: the scripts in test/script on the real runtimes
 	$(GO) test -count=1 -timeout 40m ./test/

@@ -39,7 +39,7 @@ const patience = 5 * time.Second
 // startsAtOnce bounds the sandboxes and containers that the runtime makes at the
 // same time. More only wait for each other, on the CPUs and in the kernel
 // (bench/README.md).
-func startsAtOnce() int { return max(2, runtime.NumCPU()*3/2) }
+func startsAtOnce() int { return 4 * runtime.NumCPU() }
 
 // legacyLogDir is where log collectors look for links to container logs.
 const legacyLogDir = "/var/log/containers"

@@ -119,7 +119,9 @@ type life struct {
 	gates    map[string]chan struct{} // name: of its last start, closed when the next container may be created
 	effects  map[string]effect        // name: what was done to the runtime last
 	endings  map[string]*ending       // id: its stop under way, or interrupted
-	waits    map[string]func()        // what containers wait for: ends the wait in the timeline
+	// backedOff is the instance by container name whose back-off was told.
+	backedOff map[string]string
+	waits     map[string]func() // what containers wait for: ends the wait in the timeline
 }
 
 // New makes a Containers that has started nothing.
@@ -166,7 +168,7 @@ func (s *Containers) with(uid types.UID, f func(*life)) {
 	if l == nil {
 		l = &life{
 			failed: map[string]error{}, starting: map[string]bool{}, gates: map[string]chan struct{}{},
-			effects: map[string]effect{}, endings: map[string]*ending{}, waits: map[string]func(){},
+			effects: map[string]effect{}, endings: map[string]*ending{}, backedOff: map[string]string{}, waits: map[string]func(){},
 		}
 		s.lives[uid] = l
 	}

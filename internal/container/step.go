@@ -42,6 +42,7 @@ func taskOf(name string) string { return "container/" + name }
 // What is under way is left alone.
 func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) error {
 	s.showWaits(ctx, r.Pod.UID, awaited(r.Pod.Pod, r.Plan))
+	s.tellBackOffs(r)
 	for _, k := range r.Plan.Kill {
 		if s.upToDate(r, k.Name) {
 			tasks.Go(ctx, taskOf(k.Name), func(ctx context.Context) error { return s.kill(ctx, r, k) })
@@ -237,6 +238,27 @@ func shortenAll(r *worker.Run, victims []*victim, done <-chan struct{}) {
 			for _, v := range victims {
 				v.shorten(time.Now().Add(later.Grace()))
 			}
+		}
+	}
+}
+
+// tellBackOffs records an event for each crashed container that is not started
+// again at once, one for each of its crashes.
+func (s *Containers) tellBackOffs(r *worker.Run) {
+	for _, w := range r.Plan.Waiting {
+		crashed, seen := r.Observed.Container(w.Name)
+		c, known := pod.FindContainer(r.Pod.Pod, w.Name)
+		if w.Reason != reason.CrashLoopBackOff || !seen || !known {
+			continue
+		}
+		told := false
+		s.with(r.Pod.UID, func(l *life) {
+			told = l.backedOff[w.Name] == crashed.ID
+			l.backedOff[w.Name] = crashed.ID
+		})
+		if !told {
+			s.opts.Events.Event(event.ContainerRef(r.Pod.Pod, c), corev1.EventTypeWarning, reason.BackOff,
+				"Back-off restarting failed container %s in pod %s_%s(%s)", w.Name, r.Pod.Name, r.Pod.Namespace, r.Pod.UID)
 		}
 	}
 }

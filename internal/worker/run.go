@@ -98,6 +98,7 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 	w.mu.Lock()
 	p, revision := w.pod, w.revision
 	w.mu.Unlock()
+	w.tasks.begin()
 	observed := w.opts.Observed(w.uid)
 	decided := plan.Compute(plan.Input{
 		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes(w.uid), Hash: w.opts.Hash(p.Pod), Restart: w.opts.Restart(w.uid),

@@ -23,6 +23,8 @@ type Tasks struct {
 	ended func(key string, err error)
 
 	mu      sync.Mutex
+	pass    int            // counts the worker's passes
+	last    map[string]int // the pass during which a key's task ended
 	running map[string]context.CancelFunc
 	held    map[string]hold
 	wg      sync.WaitGroup
@@ -35,16 +37,25 @@ type hold struct {
 }
 
 func newTasks(now func() time.Time, ended func(key string, err error)) *Tasks {
-	return &Tasks{now: now, ended: ended, running: map[string]context.CancelFunc{}, held: map[string]hold{}}
+	return &Tasks{now: now, ended: ended, last: map[string]int{}, running: map[string]context.CancelFunc{}, held: map[string]hold{}}
+}
+
+// begin starts a pass: what it decides is read from now on.
+func (t *Tasks) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pass++
 }
 
 // Go runs f in a goroutine. It does nothing and returns false while a task with
-// this key runs or is held back after a failure. f's context is ctx, ended
+// this key runs, is held back after a failure, or has ended during this pass:
+// the pass does not know of its effect, the next one will. f's context is ctx, ended
 // early by Cancel(key).
 func (t *Tasks) Go(ctx context.Context, key string, f func(context.Context) error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, busy := t.running[key]; busy || t.now().Before(t.held[key].until) {
+	last, ended := t.last[key]
+	if _, busy := t.running[key]; busy || t.now().Before(t.held[key].until) || ended && last == t.pass {
 		return false
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -60,6 +71,7 @@ func (t *Tasks) Go(ctx context.Context, key string, f func(context.Context) erro
 func (t *Tasks) end(key string, err error, interrupted bool) {
 	t.mu.Lock()
 	delete(t.running, key)
+	t.last[key] = t.pass
 	if err == nil || interrupted {
 		delete(t.held, key)
 	} else {
