@@ -11,12 +11,16 @@ const (
 	// trimmed, and busy how long it may go on without.
 	quiet = 10 * time.Second
 	busy  = time.Minute
+	// gcPercent is how much the heap grows before it is collected; Go's default
+	// of 100 is for programs that work all the time.
+	gcPercent = 50
 )
 
 // trim gives the memory of a burst back to the system when the node has become
 // quiet: an agent is idle most of the time. It costs one garbage collection for
 // each time of activity, and nothing in between.
 func (a *Agent) trim(ctx context.Context) error {
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	for {
 		select {
 		case <-ctx.Done():
