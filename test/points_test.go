@@ -94,9 +94,10 @@ func newPoints(t *testing.T) *points {
 	check(t, err)
 	parts, err := containerd.Build(t.Context(), t.TempDir(), "../tools", archive)
 	check(t, err)
+	n := claimed(t)
 	dir, err := os.MkdirTemp("", "bp") // short: unix sockets lie below it
 	check(t, err)
-	daemon, err := containerd.New(context.Background(), containerd.Options{Parts: parts, Dir: dir, Bridge: "berth-points", Subnet: "10.205.0.0/24"})
+	daemon, err := containerd.New(context.Background(), containerd.Options{Parts: parts, Dir: dir, Bridge: fmt.Sprintf("berth-test%d", n), Subnet: fmt.Sprintf("10.204.%d.0/24", n)})
 	check(t, err)
 	t.Cleanup(func() { check(t, daemon.Close()) })
 	root, err := os.MkdirTemp("", "b")
@@ -114,10 +115,10 @@ func newPoints(t *testing.T) *points {
 	config := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 podLogsDir: %s/logs
-cgroupRoot: /berth-test-points
+cgroupRoot: /berth-test-%d
 containerRuntimeEndpoint: unix://%s
 evictionHard: {memory.available: 50Mi}
-`, root, socket)
+`, root, n, socket)
 	check(t, os.WriteFile(p.config(), []byte(config), 0o644))
 	t.Cleanup(func() {
 		p.kill()

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -70,7 +69,6 @@ func TestScript(t *testing.T) {
 type harness struct {
 	bin, archive, runtime string
 	parts                 containerd.Parts // for external runtimes
-	number                atomic.Int32
 }
 
 // daemon is the agent process of one script, and its external runtime.
@@ -91,16 +89,19 @@ func (h *harness) setup(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	n, d := h.number.Add(1), &daemon{manifests: newManifests()}
+	n, release, err := claim()
+	if err != nil {
+		return err
+	}
+	env.Defer(release)
+	d := &daemon{manifests: newManifests()}
 	env.Defer(d.manifests.server.Close)
 	if d.registry, err = newRegistry(); err != nil {
 		return err
 	}
 	env.Defer(func() { _ = d.registry.listener.Close() })
 	endpoint := ""
-	if h.runtime == "embedded" {
-		n += 100
-	} else {
+	if h.runtime != "embedded" {
 		if d.runtime, err = h.external(env, n); err != nil {
 			return err
 		}
@@ -325,7 +326,7 @@ func (h *harness) manifest(ts *testscript.TestScript, args []string) {
 
 // external starts the machine's own containerd for one script: an agent ends
 // what it does not know, so no two may share a runtime.
-func (h *harness) external(env *testscript.Env, n int32) (*containerd.Daemon, error) {
+func (h *harness) external(env *testscript.Env, n int) (*containerd.Daemon, error) {
 	dir, err := os.MkdirTemp("", "bc")
 	if err != nil {
 		return nil, err

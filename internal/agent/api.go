@@ -28,7 +28,7 @@ import (
 
 func (a *Agent) serverOptions() server.Options {
 	return server.Options{
-		Socket: a.config.Socket, Pods: a.board.pods, Events: a.events, Applier: applier{a}, Amender: amender{a}, Timelines: a.timeline,
+		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a}, Amender: amender{a}, Timelines: a.timeline,
 		Images: images{a.engine}, Exec: execs{a.engine}, Node: nodeState{a}, Metrics: a.metrics,
 		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
 	}

@@ -82,9 +82,10 @@ type member struct {
 
 // Fleet is the set of this node's pods.
 type Fleet struct {
-	opts Options
-	kick chan struct{} // something about admission may have changed
-	ping chan struct{} // taken by Run
+	opts    Options
+	kick    chan struct{} // something about admission may have changed
+	ping    chan struct{} // taken by Run
+	settled chan struct{}
 
 	mu      sync.Mutex
 	members map[types.UID]*member
@@ -94,13 +95,17 @@ type Fleet struct {
 
 // New makes an empty fleet.
 func New(o Options) *Fleet {
-	f := &Fleet{opts: o, kick: make(chan struct{}, 1), ping: make(chan struct{}), members: map[types.UID]*member{}}
+	f := &Fleet{opts: o, kick: make(chan struct{}, 1), ping: make(chan struct{}), settled: make(chan struct{}), members: map[types.UID]*member{}}
 	f.opts.Worker.Passed = f.passed
 	if f.opts.Allocate == nil {
 		f.opts.Allocate = func(want *pod.Pod, _ []Other) *pod.Pod { return want }
 	}
 	return f
 }
+
+// Settled is closed once every pod that an earlier agent left, or that a source
+// wants, is a member.
+func (f *Fleet) Settled() <-chan struct{} { return f.settled }
 
 // Member returns a pod of the fleet.
 func (f *Fleet) Member(uid types.UID) (Member, bool) {

@@ -199,7 +199,16 @@ func TestOrphansEndWhenTheSourcesAreKnown(t *testing.T) {
 		if _, ok := n.fleet.Member("lost"); ok {
 			t.Fatal("ended before the sources were read")
 		}
+		select {
+		case <-n.fleet.Settled():
+			t.Error("settled before the sources were read")
+		default:
+		}
 		close(n.desiredSynced)
+		<-n.fleet.Settled()
+		if _, ok := n.fleet.Member("lost"); !ok {
+			t.Error("settled without a pod that is there")
+		}
 		time.Sleep(time.Minute)
 		said := n.said()
 		slices.Sort(said)

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -32,6 +33,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	again := time.NewTimer(0)
 	defer again.Stop()
 	desiredSynced, synced := f.opts.DesiredSynced, false
+	settle := sync.OnceFunc(func() { close(f.settled) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,6 +60,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 		f.resize()
 		if next := f.admit(ctx); !next.IsZero() {
 			again.Reset(max(0, next.Sub(f.opts.Now())))
+		}
+		if synced {
+			settle()
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,19 +48,19 @@ func (s *Server) routes() []route {
 		{"GET", "/healthz", "", "200 when the agent works", node.healthz},
 		{"GET", "/metrics", "", "metrics in the Prometheus text format", node.metrics},
 
-		{"GET", "/api/v1/pods", listQuery, "list or watch the pods of all namespaces", pod.listPods},
-		{"GET", pods, listQuery, "list or watch the pods of a namespace", pod.listPods},
-		{"GET", pods + "/{name}", "resourceVersion", "get a pod", pod.getPod},
-		{"DELETE", pods + "/{name}", "gracePeriodSeconds", "end a pod within its grace", pod.deletePod},
-		{"GET", pods + "/{name}/log", logQuery, "read or follow a container's log", pod.podLog},
-		{"GET", pods + "/{name}/exec", execQuery, "prepare a command in a container: answers the URL of its streams", pod.podExec},
-		{"POST", pods + "/{name}/exec", execQuery, "as GET", pod.podExec},
+		{"GET", "/api/v1/pods", listQuery, "list or watch the pods of all namespaces", s.settled(pod.listPods)},
+		{"GET", pods, listQuery, "list or watch the pods of a namespace", s.settled(pod.listPods)},
+		{"GET", pods + "/{name}", "resourceVersion", "get a pod", s.settled(pod.getPod)},
+		{"DELETE", pods + "/{name}", "gracePeriodSeconds", "end a pod within its grace", s.settled(pod.deletePod)},
+		{"GET", pods + "/{name}/log", logQuery, "read or follow a container's log", s.settled(pod.podLog)},
+		{"GET", pods + "/{name}/exec", execQuery, "prepare a command in a container: answers the URL of its streams", s.settled(pod.podExec)},
+		{"POST", pods + "/{name}/exec", execQuery, "as GET", s.settled(pod.podExec)},
 		{"GET", "/api/v1/events", listQuery, "list or watch the events of all namespaces", event.listEvents},
 		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace", event.listEvents},
 
-		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods from manifests, JSON or YAML: all or none", pod.applyPods},
-		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container", pod.resizePod},
-		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container", pod.addEphemeral},
+		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods from manifests, JSON or YAML: all or none", s.settled(pod.applyPods)},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container", s.settled(pod.resizePod)},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container", s.settled(pod.addEphemeral)},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
 		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", node.listTimelines},
 		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},
@@ -81,6 +82,34 @@ func (s *Server) Handler() http.Handler {
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(mux, methods, w, r) })
 	return mux
+}
+
+// settleTime is how long after its start the agent may take to know its pods. A
+// runtime or a source that does not answer must not hide the pods that are known.
+const settleTime = 10 * time.Second
+
+// settled lets no request conclude that a pod is not there from an agent that
+// has not looked yet.
+func (s *Server) settled(h handler) handler {
+	if s.Settled == nil {
+		return h
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		select {
+		case <-s.Settled:
+			return h(w, r)
+		default:
+		}
+		late := time.NewTimer(time.Until(s.Started.Add(settleTime)))
+		defer late.Stop()
+		select {
+		case <-s.Settled:
+		case <-late.C:
+		case <-r.Context().Done():
+			return r.Context().Err()
+		}
+		return h(w, r)
+	}
 }
 
 func answer(rt route) http.Handler {

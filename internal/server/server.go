@@ -109,8 +109,11 @@ type Node interface {
 // Options are the parts that the server speaks for. All are required unless they say otherwise.
 type Options struct {
 	// Socket is the path of the unix socket; its directory is made if missing.
-	Socket    string
-	Pods      *Pods
+	Socket string
+	Pods   *Pods
+	// Settled is closed once Pods has held every pod of the node: until then a
+	// request about pods waits, until settleTime after Started. nil: it has.
+	Settled   <-chan struct{}
 	Events    Events
 	Applier   Applier
 	Amender   Amender

@@ -15,6 +15,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,7 @@ import (
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/server/api"
 	"github.com/berth-run/berth/internal/server/servertest"
+	"github.com/berth-run/berth/internal/store"
 	"github.com/berth-run/berth/internal/timeline"
 )
 
@@ -194,6 +196,39 @@ func (l *lines) want(want ...string) {
 
 func phase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
+}
+
+// An agent that has just started does not say of a pod that it is not there.
+func TestRequestsWaitForThePods(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		known      bool
+		wait       time.Duration
+		wantStatus int
+	}{
+		{"known after 3 s", true, 3 * time.Second, http.StatusOK},
+		{"a source that does not answer", false, 10 * time.Second, http.StatusNotFound},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				settled, table, began := make(chan struct{}), store.New[types.NamespacedName, *corev1.Pod](), time.Now()
+				if test.known {
+					time.AfterFunc(test.wait, func() {
+						table.Put(types.NamespacedName{Namespace: "default", Name: "one"}, &corev1.Pod{})
+						close(settled)
+					})
+				}
+				h := server.New(server.Options{Pods: table, Settled: settled, Started: began}).Handler()
+				for _, wait := range []time.Duration{test.wait, 0} {
+					begin, answer := time.Now(), httptest.NewRecorder()
+					h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/default/pods/one", nil))
+					if took := time.Since(begin); answer.Code != test.wantStatus || took != wait {
+						t.Errorf("%d after %v, want %d after %v", answer.Code, took, test.wantStatus, wait)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestWatchPods(t *testing.T) {
