@@ -1,0 +1,29 @@
+package object
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-run/berth/internal/store"
+)
+
+func TestObjects(t *testing.T) {
+	table := store.New[Key, runtime.Object]()
+	objects := New(table)
+	_, err := objects.ConfigMap("default", "app")
+	missing, ok := errors.AsType[*Missing](err)
+	if !ok || missing.Key != (Key{ConfigMap, "default", "app"}) || err.Error() != "waiting for ConfigMap default/app" {
+		t.Errorf("no object: %v", err)
+	}
+	want := &corev1.ConfigMap{}
+	table.Put(Key{ConfigMap, "default", "app"}, want)
+	if got, err := objects.ConfigMap("default", "app"); err != nil || got != want {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := objects.Secret("default", "app"); err == nil || err.Error() != "waiting for Secret default/app" {
+		t.Errorf("a kind does not stand for another: %v", err)
+	}
+}
