@@ -11,21 +11,25 @@ const (
 	// trimmed, and busy how long it may go on without.
 	quiet = 10 * time.Second
 	busy  = time.Minute
-	// gcPercent is how much the heap grows before it is collected; Go's default
-	// of 100 is for programs that work all the time.
-	gcPercent = 50
+	// How much the heap may grow, in percent of what lives in it, before it is
+	// collected: Go's default of 100 is for programs that work all the time. While
+	// pods start, a collection takes CPU from them, and what it would give back is
+	// given back a moment later.
+	quietPercent = 50
+	busyPercent  = 400
 )
 
 // trim gives the memory of a burst back to the system when the node has become
 // quiet: an agent is idle most of the time. It costs one garbage collection for
 // each time of activity, and nothing in between.
 func (a *Agent) trim(ctx context.Context) error {
-	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	defer debug.SetGCPercent(debug.SetGCPercent(busyPercent))
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.active:
+			debug.SetGCPercent(busyPercent)
 		}
 		for began, resting := time.Now(), false; !resting && time.Since(began) < busy; {
 			select {
@@ -36,6 +40,7 @@ func (a *Agent) trim(ctx context.Context) error {
 				resting = true
 			}
 		}
+		debug.SetGCPercent(quietPercent)
 		debug.FreeOSMemory()
 	}
 }

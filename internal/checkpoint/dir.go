@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,16 +36,33 @@ type keyed[T any] struct {
 }
 
 // Save makes v the value of key. When it fails the old value stays.
-func (d *Dir[T]) Save(key string, v T) error {
+func (d *Dir[T]) Save(key string, v T) error { return d.save(key, v, true) }
+
+// SaveUnsynced is Save for what may be lost in a power cut, and only in that: a
+// sync holds up every other writer of the file system. A file that the cut has
+// left damaged is moved aside as any other.
+func (d *Dir[T]) SaveUnsynced(key string, v T) error { return d.save(key, v, false) }
+
+func (d *Dir[T]) save(key string, v T, synced bool) error {
 	if err := makeDir(d.path); err != nil {
 		return fmt.Errorf("save %q: %w", key, err)
 	}
-	return Save(d.file(key), d.format, keyed[T]{key, v})
+	path := d.file(key)
+	data, err := json.Marshal(keyed[T]{key, v})
+	if err != nil {
+		return fmt.Errorf("encode state file %s: %w", path, err)
+	}
+	return replace(path, seal(d.format.Version, data), synced)
 }
 
 // Delete removes key; one that is not there is fine.
-func (d *Dir[T]) Delete(key string) error {
-	if err := remove(d.file(key)); err != nil {
+func (d *Dir[T]) Delete(key string) error { return d.delete(key, true) }
+
+// DeleteUnsynced is Delete for what may be back after a power cut.
+func (d *Dir[T]) DeleteUnsynced(key string) error { return d.delete(key, false) }
+
+func (d *Dir[T]) delete(key string, synced bool) error {
+	if err := remove(d.file(key), synced); err != nil {
 		return fmt.Errorf("delete %q: %w", key, err)
 	}
 	return nil

@@ -42,10 +42,7 @@ func Save[T any](path string, f Format, v T) error {
 	if err != nil {
 		return fmt.Errorf("encode state file %s: %w", path, err)
 	}
-	if err := replace(path, seal(f.Version, data)); err != nil {
-		return fmt.Errorf("save state file %s: %w", path, err)
-	}
-	return nil
+	return replace(path, seal(f.Version, data), true)
 }
 
 // Load returns the content of the file at path. The error is fs.ErrNotExist for
@@ -84,26 +81,32 @@ func moveAside(path string, why error) error {
 
 // replace writes content to a temporary file of a fixed name, so that a crash
 // leaves at most one behind, which the next save overwrites.
-func replace(path string, content []byte) error {
+func replace(path string, content []byte, synced bool) error {
 	tmp := path + tmpSuffix
-	if err := writeSynced(tmp, content); err != nil {
-		_ = os.Remove(tmp) // gives its room back on a full disk; the write's error is the one to tell
-		return err
+	err := writeFile(tmp, content, synced)
+	if err == nil {
+		err = os.Rename(tmp, path)
 	}
-	if err := os.Rename(tmp, path); err != nil {
-		_ = os.Remove(tmp)
-		return err
+	if err != nil {
+		_ = os.Remove(tmp) // gives its room back on a full disk; the first error is the one to tell
+		return fmt.Errorf("save state file %s: %w", path, err)
 	}
-	return syncDir(filepath.Dir(path))
+	if !synced {
+		return nil
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("save state file %s: %w", path, err)
+	}
+	return nil
 }
 
-func writeSynced(path string, content []byte) error {
+func writeFile(path string, content []byte, synced bool) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
-	if err == nil {
+	if err == nil && synced {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
@@ -118,12 +121,13 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// remove deletes a file durably; one that is not there is fine.
-func remove(path string) error {
-	if err := os.Remove(path); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+// remove deletes a file; one that is not there is fine.
+func remove(path string, synced bool) error {
+	err := os.Remove(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil || !synced:
 		return err
 	}
 	return syncDir(filepath.Dir(path))

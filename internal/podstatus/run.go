@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/checkpoint"
@@ -65,6 +66,15 @@ func (s *Statuses) Run(ctx context.Context) error {
 	}
 }
 
+// save keeps a status. A power cut ends all containers, so that what is then
+// lost of a running pod is made anew; but one that has ended must not run again.
+func (s *Statuses) save(uid types.UID, status corev1.PodStatus) error {
+	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
+		return s.files.Save(string(uid), status)
+	}
+	return s.files.SaveUnsynced(string(uid), status)
+}
+
 // touch marks a pod whose file is out of date.
 func (s *Statuses) touch(uid types.UID) {
 	if s.files == nil {
@@ -94,9 +104,9 @@ func (s *Statuses) flush(failing *bool) {
 	for uid := range dirty {
 		var err error
 		if status, ok := s.table.Get(uid); ok {
-			err = s.files.Save(string(uid), status)
+			err = s.save(uid, status)
 		} else {
-			err = s.files.Delete(string(uid))
+			err = s.files.DeleteUnsynced(string(uid))
 		}
 		if err != nil {
 			failed, last = failed+1, err

@@ -153,7 +153,8 @@ func (s *ledger) touch(uid types.UID) {
 	}
 }
 
-// save makes a pod's file what its record is now.
+// save makes a pod's file what its record is now. After a power cut nothing of
+// the pod runs, and it is allocated anew.
 func (s *ledger) save(uid types.UID) error {
 	s.files.Lock()
 	defer s.files.Unlock()
@@ -165,7 +166,7 @@ func (s *ledger) save(uid types.UID) error {
 	}
 	s.mu.Unlock()
 	if e == nil {
-		return s.disk.Delete(string(uid))
+		return s.disk.DeleteUnsynced(string(uid))
 	}
-	return s.disk.Save(string(uid), r)
+	return s.disk.SaveUnsynced(string(uid), r)
 }
