@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -202,12 +203,13 @@ func (a *Agent) buildFleet() error {
 	return nil
 }
 
-// leftovers are the pods that have directories or cgroups here.
+// leftovers are the pods that have directories, parts of volumes or cgroups here.
 func (a *Agent) leftovers() ([]types.UID, error) {
 	none := func(types.UID) bool { return false }
 	dirs, err := a.steps.dirs.Orphans(none)
-	groups, err2 := a.steps.cgroups.Orphans(none)
-	return append(dirs, groups...), errors.Join(err, err2)
+	staged, err2 := a.steps.volumes.Orphans(none)
+	groups, err3 := a.steps.cgroups.Orphans(none)
+	return slices.Concat(dirs, staged, groups), errors.Join(err, err2, err3)
 }
 
 // statusInput adds what the steps know to what a status is computed from.

@@ -1,10 +1,11 @@
 // Package volume mounts a pod's volumes and takes them away again.
 //
-// It owns <root>/pods/<uid>/volumes and volume-subpaths, laid out as the
-// kubelet does:
+// It owns in <root>, laid out as the kubelet does:
 //
-//	volumes/kubernetes.io~empty-dir/<name>          one volume
-//	volume-subpaths/<volume>/<container>/<index>    a part of one, bound for one mount
+//	pods/<uid>/volumes/kubernetes.io~empty-dir/<name>          one volume
+//	pods/<uid>/volumeDevices/<kind>/<name>                     one block device
+//	pods/<uid>/volume-subpaths/<volume>/<container>/<index>    a part of one, bound for one mount
+//	plugins/<kind>/<hash>                                      what pods share of one
 //
 // What a kind of volume needs is in a sub-package for each, behind Kind. The
 // container step asks Path and SubPath where a volume is found.

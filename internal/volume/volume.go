@@ -19,33 +19,6 @@ import (
 	"github.com/berth-run/berth/internal/worker"
 )
 
-// Kind is one kind of volume source. Publish and Unpublish are what CSI calls
-// so: the part that is done for each pod. A kind with a part that the pods of a
-// node share does that inside, counting its users.
-type Kind interface {
-	// Dir is the kind's directory below the pod's volumes, spelled as the
-	// kubelet spells the plugin, e.g. kubernetes.io~empty-dir. "" for a kind
-	// that leaves nothing there.
-	Dir() string
-	// Serves says whether the volume is of this kind.
-	Serves(v *corev1.Volume) bool
-	// Publish makes the volume usable and returns its path on the host: a
-	// directory, or a file or device where the source names one. It is
-	// idempotent. The directory around Target is there.
-	Publish(ctx context.Context, r Request) (path string, err error)
-	// Unpublish undoes the Publish of this or an earlier process, and removes
-	// target. It is idempotent.
-	Unpublish(ctx context.Context, target string) error
-}
-
-// Request is one volume of one pod.
-type Request struct {
-	Pod    *corev1.Pod
-	Volume *corev1.Volume
-	// Target is the volume's place in the pod's directory.
-	Target string
-}
-
 type events interface {
 	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
@@ -55,21 +28,31 @@ type Config struct {
 	// Root is the agent's directory; pods are in <Root>/pods.
 	Root string
 	// Kinds are asked in order.
-	Kinds  []Kind
+	Kinds []Kind
+	// Claims serves volumes that are claims; nil: there are none.
+	Claims Claims
 	Events events
 }
 
 // Volumes mounts the volumes of all pods.
 type Volumes struct {
-	cfg Config
+	cfg    Config
+	stages keyed
 
-	mu    sync.Mutex
-	paths map[types.UID]map[string]string // by volume name
+	mu      sync.Mutex
+	mounted map[types.UID]map[string]mounted // by volume name
+}
+
+// mounted is a volume of which Publish has succeeded.
+type mounted struct {
+	pod.Volume
+	kind    Kind
+	request Request
 }
 
 // New makes a Volumes. It looks at nothing.
 func New(c Config) *Volumes {
-	return &Volumes{cfg: c, paths: map[types.UID]map[string]string{}}
+	return &Volumes{cfg: c, mounted: map[types.UID]map[string]mounted{}}
 }
 
 // Step is the volumes' place in a pod's life.
@@ -83,10 +66,26 @@ func (v *Volumes) Step() worker.Step {
 
 // Path is where a volume of the pod is on the host, once it is mounted.
 func (v *Volumes) Path(uid types.UID, volumeName string) (hostPath string, ok bool) {
+	m, ok := v.get(uid, volumeName)
+	return m.Path, ok
+}
+
+// Mounted are the pod's volumes that are mounted, by name.
+func (v *Volumes) Mounted(uid types.UID) map[string]pod.Volume {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	hostPath, ok = v.paths[uid][volumeName]
-	return hostPath, ok
+	all := map[string]pod.Volume{}
+	for name, m := range v.mounted[uid] {
+		all[name] = m.Volume
+	}
+	return all
+}
+
+func (v *Volumes) get(uid types.UID, volumeName string) (mounted, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	m, ok := v.mounted[uid][volumeName]
+	return m, ok
 }
 
 // setup mounts all volumes that a container of the pod uses, at once.
@@ -95,75 +94,151 @@ func (v *Volumes) setup(ctx context.Context, p *corev1.Pod) error {
 	errs := make([]error, len(p.Spec.Volumes))
 	var wg sync.WaitGroup
 	for i := range p.Spec.Volumes {
-		if volume := &p.Spec.Volumes[i]; used[volume.Name] {
-			wg.Go(func() { errs[i] = v.mount(ctx, p, volume) })
+		volume := &p.Spec.Volumes[i]
+		if block, ok := used[volume.Name]; ok {
+			wg.Go(func() { errs[i] = v.mount(ctx, Request{Pod: p, Volume: volume, Block: block}) })
 		}
 	}
 	wg.Wait()
 	return reason.Wrap(reason.FailedMount, errors.Join(errs...))
 }
 
-func (v *Volumes) mount(ctx context.Context, p *corev1.Pod, volume *corev1.Volume) (err error) {
-	ctx, span := timeline.Start(ctx, "volume "+volume.Name)
+func (v *Volumes) mount(ctx context.Context, r Request) (err error) {
+	p, name := r.Pod, r.Volume.Name
+	ctx, span := timeline.Start(ctx, "volume "+name)
 	defer func() { timeline.End(span, err) }()
-	path, err := v.publish(ctx, p, volume)
+	done, err := v.publish(ctx, r)
 	if err != nil {
 		if ctx.Err() == nil {
+			what := "MountVolume.SetUp"
+			if r.Block {
+				what = "MapVolume.SetUpDevice"
+			}
 			v.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedMount,
-				"MountVolume.SetUp failed for volume %q : %v", volume.Name, err)
+				what+" failed for volume %q : %v", name, err)
 		}
-		return fmt.Errorf("mount volume %q: %w", volume.Name, err)
+		return fmt.Errorf("mount volume %q: %w", name, err)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.paths[p.UID] == nil {
-		v.paths[p.UID] = map[string]string{}
+	if v.mounted[p.UID] == nil {
+		v.mounted[p.UID] = map[string]mounted{}
 	}
-	v.paths[p.UID][volume.Name] = path
+	v.mounted[p.UID][name] = done
 	return nil
 }
 
-func (v *Volumes) publish(ctx context.Context, p *corev1.Pod, volume *corev1.Volume) (string, error) {
-	dir, err := v.podDir(p.UID)
+func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err error) {
+	dir, err := v.podDir(r.Pod.UID)
 	if err != nil {
-		return "", err
+		return done, err
 	}
-	if err := safepath.Name(volume.Name); err != nil {
-		return "", err
+	if err := safepath.Name(r.Volume.Name); err != nil {
+		return done, err
 	}
-	for _, k := range v.cfg.Kinds {
-		if !k.Serves(volume) {
-			continue
+	if err := v.resolve(ctx, &r); err != nil {
+		return done, err
+	}
+	k, err := v.kindOf(r)
+	if err != nil {
+		return done, err
+	}
+	features := featuresOf(k, r)
+	if r.Block && !features.Block {
+		return done, errors.New("a container has it in volumeDevices, and it cannot be a block device: use volumeMounts")
+	}
+	if k.Dir() != "" {
+		below := volumesDir
+		if r.Block {
+			below = devicesDir
 		}
-		r := Request{Pod: p, Volume: volume}
-		if k.Dir() != "" {
-			r.Target = filepath.Join(dir, volumesDir, k.Dir(), volume.Name)
-			if err := os.MkdirAll(filepath.Dir(r.Target), 0o750); err != nil {
-				return "", err
-			}
+		r.Target = filepath.Join(dir, below, k.Dir(), r.Volume.Name)
+		if err := os.MkdirAll(filepath.Dir(r.Target), 0o750); err != nil {
+			return done, err
 		}
-		return k.Publish(ctx, r)
 	}
-	return "", errors.New("its source is of a kind that this agent does not mount")
+	if s, ok := k.(Stager); ok {
+		if err := v.stage(ctx, s, &r); err != nil {
+			return done, err
+		}
+	}
+	path, err := k.Publish(ctx, r)
+	if err != nil {
+		return done, err
+	}
+	if features.FSGroup && !r.Block && !r.ReadOnly {
+		if err := v.own(ctx, r, path); err != nil {
+			return done, err
+		}
+	}
+	groups, err := groupsOf(r.Persistent)
+	view := pod.Volume{Path: path, Block: r.Block, ReadOnly: r.ReadOnly, HostLabels: features.HostLabels, Groups: groups}
+	return mounted{Volume: view, kind: k, request: r}, err
 }
 
-// usedVolumes are the names of the volumes that a container mounts: what no
-// container uses is not mounted, so that it cannot fail.
-func usedVolumes(p *corev1.Pod) map[string]bool {
-	used := map[string]bool{}
-	for _, c := range pod.Containers(p) {
-		for _, m := range c.VolumeMounts {
-			used[m.Name] = true
-		}
-		for _, d := range c.VolumeDevices {
-			used[d.Name] = true
+// resolve finds what a claim is bound to.
+func (v *Volumes) resolve(ctx context.Context, r *Request) error {
+	claim := r.Volume.PersistentVolumeClaim
+	if claim == nil && r.Volume.Ephemeral == nil {
+		return nil
+	}
+	if v.cfg.Claims == nil {
+		return errors.New("it is a claim, and this agent serves none")
+	}
+	var err error
+	if r.Persistent, err = v.cfg.Claims.Bound(ctx, r.Pod, r.Volume); err != nil {
+		return err
+	}
+	r.ReadOnly = claim != nil && claim.ReadOnly
+	mode := r.Persistent.Spec.VolumeMode
+	isBlock := mode != nil && *mode == corev1.PersistentVolumeBlock
+	switch {
+	case r.Block && !isBlock:
+		return fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", r.Volume.Name)
+	case isBlock && !r.Block:
+		return fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", r.Volume.Name)
+	}
+	return nil
+}
+
+func (v *Volumes) kindOf(r Request) (Kind, error) {
+	for _, k := range v.cfg.Kinds {
+		if r.Persistent == nil {
+			if k.Serves(r.Volume) {
+				return k, nil
+			}
+		} else if p, ok := k.(Persistent); ok && p.ServesPersistent(r.Persistent) {
+			return k, nil
 		}
 	}
-	return used
+	return nil, errors.New("its source is of a kind that this agent does not mount")
+}
+
+func featuresOf(k Kind, r Request) Features {
+	if f, ok := k.(Featured); ok {
+		return f.Features(r)
+	}
+	return Features{}
+}
+
+// usedVolumes are the volumes that a container uses, and whether as a block
+// device. What no container uses is not mounted, so that it cannot fail.
+func usedVolumes(p *corev1.Pod) (block map[string]bool) {
+	block = map[string]bool{}
+	for _, c := range pod.Containers(p) {
+		for _, m := range c.VolumeMounts {
+			block[m.Name] = false
+		}
+		for _, d := range c.VolumeDevices {
+			block[d.Name] = true
+		}
+	}
+	return block
 }
 
 const (
 	volumesDir  = "volumes"
+	devicesDir  = "volumeDevices"
 	subPathsDir = "volume-subpaths"
 )
 
@@ -183,7 +258,7 @@ func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 		return err
 	}
 	v.mu.Lock()
-	delete(v.paths, uid)
+	delete(v.mounted, uid)
 	v.mu.Unlock()
 	subPaths := filepath.Join(dir, subPathsDir)
 	if err := Unmount(subPaths); err != nil {
@@ -192,17 +267,20 @@ func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 	if err := safepath.RemoveAll(ctx, subPaths); err != nil {
 		return err
 	}
-	targets, err := list(filepath.Join(dir, volumesDir))
-	if err != nil {
-		return err
-	}
 	var errs []error
-	for _, target := range targets {
-		if err := v.unpublish(ctx, target); err != nil {
-			errs = append(errs, fmt.Errorf("unmount volume %q: %w", filepath.Base(target), err))
+	for _, sub := range []string{volumesDir, devicesDir} {
+		targets, err := list(filepath.Join(dir, sub))
+		errs = append(errs, err)
+		for _, target := range targets {
+			if err := v.unpublish(ctx, target); err != nil {
+				errs = append(errs, fmt.Errorf("unmount volume %q: %w", filepath.Base(target), err))
+			}
 		}
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err // what pods share is in use by this one still
+	}
+	return v.release(ctx, uid)
 }
 
 // list returns the volumes on disk: what is two levels below dir.

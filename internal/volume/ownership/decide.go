@@ -1,0 +1,50 @@
+package ownership
+
+import corev1 "k8s.io/api/core/v1"
+
+// Mode bits as stat(2) has them.
+const (
+	typeMask = 0o170000
+	typeDir  = 0o040000
+	typeLink = 0o120000
+	setgid   = 0o2000
+	allBits  = 0o7777
+)
+
+// Want is what files are to become.
+type Want struct {
+	Group int64
+	// ReadOnly: the group may read and not write.
+	ReadOnly bool
+	// Policy says when a volume is left as it is. nil is Always.
+	Policy *corev1.PodFSGroupChangePolicy
+}
+
+// bits are what the group is granted of a file with that mode, in the words of
+// the kubelet: rw-rw----, and search and setgid for a directory.
+func (w Want) bits(mode uint32) uint32 {
+	bits := uint32(0o660)
+	if w.ReadOnly {
+		bits = 0o440
+	}
+	if mode&typeMask == typeDir {
+		bits |= setgid | 0o110
+	}
+	return bits
+}
+
+// fits says whether a file needs no change. The mode of a link means nothing.
+func (w Want) fits(mode, gid uint32) bool {
+	if int64(gid) != w.Group {
+		return false
+	}
+	bits := w.bits(mode)
+	return mode&typeMask == typeLink || mode&bits == bits
+}
+
+// skips says whether the root tells that all of the volume is as wanted
+// (OnRootMismatch). A root that is a file tells nothing.
+func (w Want) skips(rootMode, rootGID uint32) bool {
+	return w.Policy != nil && *w.Policy == corev1.FSGroupChangeOnRootMismatch &&
+		rootMode&typeMask == typeDir && w.fits(rootMode, rootGID)
+}
