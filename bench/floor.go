@@ -4,23 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-run/berth/internal/container/render"
-	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/sandbox"
 )
@@ -28,70 +25,56 @@ import (
 // floorSide makes the CRI calls of a pod start itself, one after the other,
 // against the embedded runtime on a socket. Nothing decides, watches or reports.
 type floorSide struct {
-	root, stamps string
-	cmd          *exec.Cmd
-	client       *cri.Client
-
+	process
 	mu    sync.Mutex
-	boxes map[string]string // pod to sandbox
+	pods  map[string]*floorPod // by name
+	execs atomic.Int64         // that succeeded
+}
+
+// floorPod is a pod whose CRI configuration has been made: the floor is not
+// charged for it.
+type floorPod struct {
+	name       string
+	config     *runtimeapi.PodSandboxConfig
+	containers []*runtimeapi.ContainerConfig
+
+	sandbox string
+	ids     []string // of the containers
+	ended   bool     // it is removed: its containers are not to run again
 }
 
 func startFloor(ctx context.Context, root string) (*floorSide, error) {
-	f := &floorSide{root: root, stamps: filepath.Join(root, "stamps"), boxes: map[string]string{}}
-	if err := os.MkdirAll(f.stamps, 0o755); err != nil {
+	f := &floorSide{
+		process: process{root: root, stamps: filepath.Join(root, "stamps"), remains: []string{
+			filepath.Join(root, "logs", "*"),
+			"/sys/fs/cgroup/*/berth-bench/floor/*/cgroup.procs", "/sys/fs/cgroup/berth-bench/floor/*/cgroup.procs",
+		}},
+		pods: map[string]*floorPod{},
+	}
+	config := "podCIDR: \"10.205.2.0/24,fd00:be:2::/64\"\ncgroupRoot: /berth-bench\n"
+	if err := f.launch(config, "runtime", "--listen", f.socket(), "--image-archive", archive); err != nil {
 		return nil, err
 	}
-	config := filepath.Join(root, "config.yaml")
-	if err := os.WriteFile(config, []byte(configHeader+"podCIDR: \"10.205.2.0/24,fd00:be:2::/64\"\ncgroupRoot: /berth-bench\n"), 0o644); err != nil {
-		return nil, err
-	}
-	socket := "unix://" + filepath.Join(root, "cri.sock")
-	f.cmd = exec.Command(binary, "runtime", "--root-dir", root, "--config", config, "--log-level", "warn", "--listen", socket, "--image-archive", archive)
-	f.cmd.Stderr = os.Stderr
-	if err := f.cmd.Start(); err != nil {
-		return nil, err
-	}
-	client, err := cri.New(socket, cri.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	// It is ready when it answers and has the image.
+	err := poll(ctx, 50*time.Millisecond, func() (bool, error) {
+		r, err := f.cri.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image}})
+		return err == nil && r.Image != nil, nil
+	})
 	if err != nil {
-		return nil, errors.Join(err, f.end())
-	}
-	f.client = client
-	if err := f.ready(ctx); err != nil {
-		return nil, errors.Join(err, f.end())
+		return nil, errors.Join(fmt.Errorf("start runtime: %w", err), f.end())
 	}
 	return f, nil
 }
 
-// ready waits until the runtime answers and has the image.
-func (f *floorSide) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		r, err := f.client.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image}})
-		if err == nil && r.Image != nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("start runtime: %w", errors.Join(err, ctx.Err()))
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-func (f *floorSide) end() error {
-	return endProcess(f.cmd, "reset", "--yes", "--root-dir", f.root, "--config", filepath.Join(f.root, "config.yaml"))
-}
-
-func (f *floorSide) start(ctx context.Context, prefix string, pods, containers, concurrency int) (time.Duration, error) {
-	watch, err := watchStamps(f.stamps, prefix, pods, containers)
+func (f *floorSide) start(ctx context.Context, prefix string, pods int, s shape, concurrency int) (time.Duration, error) {
+	watch, err := watchStamps(f.stamps, s.stampNames(prefix, pods)...)
 	if err != nil {
 		return 0, err
 	}
 	defer watch.close()
-	prepared := make([]prepared, pods)
+	prepared := make([]*floorPod, pods)
 	for i := range pods {
-		if prepared[i], err = f.prepare(podName(prefix, i), containers); err != nil {
+		if prepared[i], err = f.prepare(podName(prefix, i), s); err != nil {
 			return 0, err
 		}
 	}
@@ -108,36 +91,25 @@ func (f *floorSide) start(ctx context.Context, prefix string, pods, containers, 
 	return last.Sub(begin), err
 }
 
-// prepared is a pod whose CRI configuration has been made: the floor is not
-// charged for it.
-type prepared struct {
-	name       string
-	sandbox    *runtimeapi.PodSandboxConfig
-	containers []*runtimeapi.ContainerConfig
-}
-
 // prepare renders the pod that Berth is given, with the same code.
-func (f *floorSide) prepare(name string, containers int) (prepared, error) {
-	p := &corev1.Pod{}
-	if err := yaml.Unmarshal([]byte(manifest(name, f.stamps, containers)), p); err != nil {
-		return prepared{}, err
-	}
+func (f *floorSide) prepare(name string, s shape) (*floorPod, error) {
+	p := s.pod(name, f.stamps)
 	p.UID = types.UID(name)
-	logs := filepath.Join(f.root, "logs", name)
-	box, err := sandbox.Render(p, sandbox.Given{Hostname: name, LogDir: logs, CgroupParent: "/berth-bench/" + name, DNS: &runtimeapi.DNSConfig{}})
+	logs := f.logs(name)
+	box, err := sandbox.Render(p, sandbox.Given{Hostname: name, LogDir: logs, CgroupParent: "/berth-bench/floor/" + name, DNS: &runtimeapi.DNSConfig{}})
 	if err != nil {
-		return prepared{}, err
+		return nil, err
 	}
-	out := prepared{name: name, sandbox: box}
+	out := &floorPod{name: name, config: box}
 	for _, c := range pod.Containers(p) {
 		hosts, message := filepath.Join(f.root, "hosts"), filepath.Join(f.root, "message-"+name+"-"+c.Name)
 		for _, file := range []string{hosts, message} {
 			if err := os.WriteFile(file, nil, 0o666); err != nil {
-				return prepared{}, err
+				return nil, err
 			}
 		}
 		if err := os.MkdirAll(filepath.Join(logs, c.Name), 0o755); err != nil {
-			return prepared{}, err
+			return nil, err
 		}
 		c.TerminationMessagePath = corev1.TerminationMessagePathDefault
 		config, err := render.Config(render.Input{
@@ -146,7 +118,7 @@ func (f *floorSide) prepare(name string, containers int) (prepared, error) {
 			Node: render.Node{MemoryCapacity: 1 << 34, CFSQuota: true},
 		})
 		if err != nil {
-			return prepared{}, err
+			return nil, err
 		}
 		config.Image = &runtimeapi.ImageSpec{Image: image}
 		out.containers = append(out.containers, config)
@@ -154,49 +126,106 @@ func (f *floorSide) prepare(name string, containers int) (prepared, error) {
 	return out, nil
 }
 
-func (f *floorSide) startPod(ctx context.Context, p prepared) error {
-	box, err := f.client.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.sandbox})
+func (f *floorSide) logs(name string) string { return filepath.Join(f.root, "logs", name) }
+
+func (f *floorSide) startPod(ctx context.Context, p *floorPod) error {
+	box, err := f.cri.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
 		return err
 	}
+	p.sandbox = box.PodSandboxId
 	f.mu.Lock()
-	f.boxes[p.name] = box.PodSandboxId
+	f.pods[p.name] = p
 	f.mu.Unlock()
 	for _, config := range p.containers {
-		c, err := f.client.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-			PodSandboxId: box.PodSandboxId, Config: config, SandboxConfig: p.sandbox})
+		id, err := f.startContainer(ctx, p, config)
 		if err != nil {
 			return err
 		}
-		if _, err := f.client.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c.ContainerId}); err != nil {
-			return err
-		}
+		p.ids = append(p.ids, id)
 	}
 	return nil
 }
 
-func (f *floorSide) remove(ctx context.Context, prefix string, pods int) error {
-	var group errgroup.Group
-	group.SetLimit(4)
-	for name, id := range f.boxes {
-		if !strings.HasPrefix(name, prefix+"-") {
-			continue
-		}
-		group.Go(func() error {
-			if _, err := f.client.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
-				return err
-			}
-			_, err := f.client.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
-			return err
-		})
+func (f *floorSide) startContainer(ctx context.Context, p *floorPod, config *runtimeapi.ContainerConfig) (id string, err error) {
+	c, err := f.cri.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.sandbox, Config: config, SandboxConfig: p.config})
+	if err != nil {
+		return "", err
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	for i := range pods {
-		delete(f.boxes, podName(prefix, i))
-	}
-	return clearStamps(f.stamps)
+	_, err = f.cri.Runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c.ContainerId})
+	return c.ContainerId, err
 }
 
-func (f *floorSide) pid() int { return f.cmd.Process.Pid }
+func (f *floorSide) remove(ctx context.Context, prefix string, pods, concurrency int) (time.Duration, error) {
+	var group errgroup.Group
+	group.SetLimit(concurrency)
+	begin := time.Now()
+	for i := range pods {
+		p := f.pods[podName(prefix, i)]
+		f.mu.Lock()
+		p.ended = true
+		f.mu.Unlock()
+		group.Go(func() error { return f.removePod(ctx, p) })
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	if err := f.nothingLeft(ctx); err != nil {
+		return 0, err
+	}
+	took := time.Since(begin)
+	for i := range pods {
+		delete(f.pods, podName(prefix, i))
+	}
+	return took, clearDir(f.stamps)
+}
+
+// removePod stops the containers, as their end has to be known before the
+// sandbox's, and removes everything.
+func (f *floorSide) removePod(ctx context.Context, p *floorPod) error {
+	for _, id := range p.ids {
+		if _, err := f.cri.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil {
+			return err
+		}
+	}
+	if _, err := f.cri.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
+		return err
+	}
+	if _, err := f.cri.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
+		return err
+	}
+	if err := f.removeCgroups(p.name); err != nil {
+		return err
+	}
+	return os.RemoveAll(f.logs(p.name))
+}
+
+// removeCgroups removes the parents of pods' cgroups, which the runtime leaves.
+func (f *floorSide) removeCgroups(pods string) (err error) {
+	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} { // version 1 or hybrid, version 2
+		dirs, globErr := filepath.Glob(filepath.Join(root, "berth-bench/floor", pods, "cgroup.procs"))
+		err = errors.Join(err, globErr)
+		for _, procs := range dirs {
+			if removeErr := os.Remove(filepath.Dir(procs)); !errors.Is(removeErr, fs.ErrNotExist) {
+				err = errors.Join(err, removeErr)
+			}
+		}
+	}
+	return err
+}
+
+// end ends the runtime; what an interrupted measurement left goes too.
+func (f *floorSide) end() error {
+	return errors.Join(f.process.end(), f.removeCgroups("*"), f.removeCgroups("."))
+}
+
+func (f *floorSide) withPrefix(prefix string) (all []*floorPod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, p := range f.pods {
+		if strings.HasPrefix(name, prefix+"-") {
+			all = append(all, p)
+		}
+	}
+	return all
+}

@@ -9,60 +9,61 @@ import (
 	"time"
 )
 
-// ticks per second of the process times in /proc: USER_HZ, always 100 to user space.
-const ticks = 100
+// idleCost of the agent's process with the runtime in it; shims are not in it.
+type idleCost struct {
+	Pods       int     `json:"pods"`
+	Seconds    float64 `json:"seconds"`
+	CPUPercent float64 `json:"cpuPercentOfACore"`
+	RSSMB      float64 `json:"rssMB"`
+	PrivateMB  float64 `json:"privateMB"`
+}
+
+// settle is the time after a start for what follows it: garbage, write-back.
+const settle = 15 * time.Second
 
 // idle measures the agent's process while pods run and nothing happens.
-func idle(ctx context.Context, b *berthSide, pods int, d time.Duration) (idleCost, error) {
-	c := idleCost{Pods: pods}
-	if _, err := b.start(ctx, "idle", pods, 1, 0); err != nil {
-		return c, err
+func (b *bench) idle(ctx context.Context) error {
+	c := idleCost{Pods: b.burst}
+	if _, err := b.berth.start(ctx, "idle", c.Pods, shape{}, 0); err != nil {
+		return err
 	}
-	select { // what follows the start has to settle: garbage, write-back
-	case <-ctx.Done():
-		return c, ctx.Err()
-	case <-time.After(15 * time.Second):
+	if err := sleep(ctx, settle); err != nil {
+		return err
 	}
-	pid := b.cmd.Process.Pid
+	pid := b.berth.pid()
 	before, err := cpu(pid)
 	if err != nil {
-		return c, err
+		return err
 	}
 	begin := time.Now()
-	select {
-	case <-ctx.Done():
-		return c, ctx.Err()
-	case <-time.After(d):
+	if err := sleep(ctx, b.watch); err != nil {
+		return err
 	}
 	after, err := cpu(pid)
 	if err != nil {
-		return c, err
+		return err
 	}
 	c.Seconds = time.Since(begin).Seconds()
-	c.CPUPercent = float64(after-before) / ticks / c.Seconds * 100
+	c.CPUPercent = (after.own - before.own).Seconds() / c.Seconds * 100
 	if c.RSSMB, c.PrivateMB, err = memory(pid); err != nil {
-		return c, err
+		return err
 	}
-	return c, b.remove(ctx, "idle", pods)
+	b.results.Idle = c
+	_, err = b.berth.remove(ctx, "idle", c.Pods, 0)
+	return err
 }
 
-// cpu is the user and system time of a process in ticks (proc_pid_stat(5)).
-func cpu(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
+func (c idleCost) text(p *page) {
+	if c.Pods == 0 {
+		return
 	}
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("read /proc/%d/stat: %d fields", pid, len(fields))
-	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	return user + system, err
+	p.line("\n## Idle, with %d running pods, over %.0f s\n", c.Pods, c.Seconds)
+	p.line("The agent's process with the runtime in it, without the shims.\n")
+	p.line("| what | measured | goal |")
+	p.line("|---|---|---|")
+	p.line("| CPU, %% of a core | %.2f | 0.20 |", c.CPUPercent)
+	p.line("| RSS, MB | %.1f | 90 |", c.RSSMB)
+	p.line("| private, MB | %.1f | 45 |", c.PrivateMB)
 }
 
 // memory is the resident and the private memory of a process in MB

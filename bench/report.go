@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,7 +18,12 @@ type results struct {
 	One     comparison `json:"onePod"`
 	Several comparison `json:"severalContainers"`
 	Burst   burst      `json:"burst"`
-	Idle    idleCost   `json:"idle"`
+	// Termination is the end of the bursts.
+	Termination burst     `json:"termination"`
+	Restart     restarts  `json:"restart"`
+	Readiness   readiness `json:"readiness"`
+	Probes      probeCost `json:"execProbes"`
+	Idle        idleCost  `json:"idle"`
 }
 
 // summary of some durations, in milliseconds.
@@ -25,6 +32,7 @@ type summary struct {
 	Min float64 `json:"min"`
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
+	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
 }
 
@@ -35,26 +43,6 @@ type comparison struct {
 	Ratio      float64 `json:"ratio"`
 
 	berth, floor []time.Duration
-}
-
-type burst struct {
-	Pods  int             `json:"pods"`
-	Berth summary         `json:"berth"`
-	Floor map[int]summary `json:"floor"` // by concurrency
-	Best  int             `json:"bestConcurrency"`
-	Ratio float64         `json:"ratio"`
-	// BerthCPU and FloorCPU are seconds of each side's process for each burst.
-	BerthCPU []float64 `json:"berthCPUSeconds"`
-	FloorCPU []float64 `json:"floorCPUSeconds"`
-}
-
-// idleCost of the agent's process with the runtime in it; shims are not in it.
-type idleCost struct {
-	Pods       int     `json:"pods"`
-	Seconds    float64 `json:"seconds"`
-	CPUPercent float64 `json:"cpuPercentOfACore"`
-	RSSMB      float64 `json:"rssMB"`
-	PrivateMB  float64 `json:"privateMB"`
 }
 
 func (c *comparison) summarise() {
@@ -78,7 +66,7 @@ func summarise(times []time.Duration) summary {
 		i := int(q*float64(len(sorted)-1) + 0.5)
 		return float64(sorted[i].Microseconds()) / 1000
 	}
-	return summary{N: len(sorted), Min: at(0), P50: at(0.5), P90: at(0.9), Max: at(1)}
+	return summary{N: len(sorted), Min: at(0), P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
 }
 
 // machine names the kind of machine, not the machine.
@@ -104,36 +92,44 @@ func machine() string {
 	return fmt.Sprintf("virtual machine, %d CPUs (%s), Linux %s, %s", runtime.NumCPU(), model, major, cgroups)
 }
 
+// page is RESULTS.md in the making.
+type page struct{ strings.Builder }
+
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+
 func (r results) text() string {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Results\n")
-	line("%s, on %s. How to read it: README.md beside this file.\n", r.Date, r.Machine)
-	line("## From the manifest to the container's first instruction, in ms\n")
-	line("| what | Berth p50 (min, p90) | floor p50 (min, p90) | ratio | goal |")
-	line("|---|---|---|---|---|")
-	row := func(what string, c comparison, goal string) {
-		line("| %s, n=%d | %.1f (%.1f, %.1f) | %.1f (%.1f, %.1f) | **%.2f** | %s |", what, c.Berth.N,
-			c.Berth.P50, c.Berth.Min, c.Berth.P90, c.Floor.P50, c.Floor.Min, c.Floor.P90, c.Ratio, goal)
+	p := &page{}
+	p.line("# Results\n")
+	p.line("%s, on %s. How to read it: README.md beside this file.", r.Date, r.Machine)
+	if r.One.Berth.N+r.Several.Berth.N+r.Burst.Berth.N > 0 {
+		p.line("\n## From the manifest to the container's first instruction, in ms\n")
+		p.line("| what | Berth p50 (min, p90) | floor p50 (min, p90) | ratio | goal |")
+		p.line("|---|---|---|---|---|")
+		r.One.row(p, "one pod of one container", "1.10")
+		r.Several.row(p, fmt.Sprintf("one pod of %d containers, to the last one", r.Several.Containers), "1.00")
+		r.Burst.row(p, fmt.Sprintf("burst of %d pods, to the last one", r.Burst.Pods), "1.10")
 	}
-	row("one pod of one container", r.One, "1.10")
-	row(fmt.Sprintf("one pod of %d containers, to the last one", r.Several.Containers), r.Several, "1.00")
-	best := r.Burst.Floor[r.Burst.Best]
-	row(fmt.Sprintf("burst of %d pods, to the last one (floor at its best concurrency, %d)", r.Burst.Pods, r.Burst.Best),
-		comparison{Berth: r.Burst.Berth, Floor: best, Ratio: r.Burst.Ratio}, "1.10")
-	line("\nThe floor's burst at each concurrency, p50 in ms:\n")
-	line("| concurrency | makespan |")
-	line("|---|---|")
-	for _, c := range slices.Sorted(maps.Keys(r.Burst.Floor)) {
-		line("| %d | %.0f |", c, r.Burst.Floor[c].P50)
+	if r.Burst.Pods > 0 {
+		p.line("\n## From the deletion to nothing left, in ms\n")
+		p.line("| what | Berth p50 (min, p90) | floor p50 (min, p90) | ratio | goal |")
+		p.line("|---|---|---|---|---|")
+		r.Termination.row(p, fmt.Sprintf("burst of %d pods, to the last one", r.Burst.Pods), "-")
+		burstDetails(p, r.Burst, r.Termination)
 	}
-	line("\nCPU time of the process, agent and runtime or runtime alone, for a burst: %.2f s and %.2f s (means).", mean(r.Burst.BerthCPU), mean(r.Burst.FloorCPU))
-	line("\n## Idle, with %d running pods, over %.0f s\n", r.Idle.Pods, r.Idle.Seconds)
-	line("The agent's process with the runtime in it, without the shims.\n")
-	line("| what | measured | goal |")
-	line("|---|---|---|")
-	line("| CPU, %% of a core | %.2f | 0.20 |", r.Idle.CPUPercent)
-	line("| RSS, MB | %.1f | 90 |", r.Idle.RSSMB)
-	line("| private, MB | %.1f | 45 |", r.Idle.PrivateMB)
-	return b.String()
+	r.Restart.text(p)
+	r.Readiness.text(p)
+	r.Probes.text(p)
+	r.Idle.text(p)
+	return p.String()
+}
+
+func (r results) write(dir string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "results.json"), append(raw, '\n'), 0o644),
+		os.WriteFile(filepath.Join(dir, "RESULTS.md"), []byte(r.text()), 0o644),
+	)
 }

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// probeCost is the CPU time of exec probes beside that of the same commands run
+// by a client that only calls ExecSync.
+type probeCost struct {
+	Pods    int       `json:"pods"`
+	Seconds float64   `json:"seconds"`
+	Berth   execUsage `json:"berth"`
+	Floor   execUsage `json:"floor"`
+	Ratio   float64   `json:"ratio"` // of the CPU time for each command
+}
+
+// execUsage is CPU time in seconds.
+type execUsage struct {
+	Commands int     `json:"commands"`
+	Process  float64 `json:"processSeconds"`  // agent and runtime, or runtime and the bare client
+	Shims    float64 `json:"shimSeconds"`     // one per pod
+	Children float64 `json:"childrenSeconds"` // runc and the commands
+	Each     float64 `json:"milliseconds"`    // of all three, for a command
+}
+
+func (b *bench) probeCost(ctx context.Context) error {
+	const prefix = "probed"
+	command := []string{"/workload", "true"}
+	c := probeCost{Pods: b.probes, Seconds: b.watch.Seconds()}
+	s := shape{edit: func(p *corev1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}, PeriodSeconds: 1, TimeoutSeconds: 10,
+		}
+	}}
+	for _, part := range []struct {
+		side
+		usage  *execUsage
+		client func(ctx context.Context, run func() error) error
+		count  func(context.Context) (int, error)
+	}{
+		{b.berth, &c.Berth, func(_ context.Context, run func() error) error { return run() }, b.berth.execs},
+		{b.floor, &c.Floor, func(ctx context.Context, run func() error) error {
+			return b.floor.execEachSecond(ctx, prefix, command, run)
+		},
+			func(context.Context) (int, error) { return int(b.floor.execs.Load()), nil }},
+	} {
+		if _, err := part.start(ctx, prefix, c.Pods, s, 8); err != nil {
+			return err
+		}
+		err := part.client(ctx, func() (err error) {
+			if err := sleep(ctx, settle); err != nil {
+				return err
+			}
+			*part.usage, err = b.usage(ctx, part.host(), part.count)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := part.remove(ctx, prefix, c.Pods, 8); err != nil {
+			return err
+		}
+	}
+	c.Ratio = ratio(c.Berth.Each, c.Floor.Each)
+	b.results.Probes = c
+	return nil
+}
+
+// usage watches a side while commands run.
+func (b *bench) usage(ctx context.Context, p *process, count func(context.Context) (int, error)) (execUsage, error) {
+	take := func() (u execUsage, err error) {
+		if u, err = p.tree(); err != nil {
+			return u, err
+		}
+		u.Commands, err = count(ctx)
+		return u, err
+	}
+	before, err := take()
+	if err != nil {
+		return before, err
+	}
+	if err := sleep(ctx, b.watch); err != nil {
+		return before, err
+	}
+	u, err := take()
+	u.Commands -= before.Commands
+	u.Process -= before.Process
+	u.Shims -= before.Shims
+	u.Children -= before.Children
+	u.Each = (u.Process + u.Shims + u.Children) * 1000 / float64(max(1, u.Commands))
+	return u, err
+}
+
+// tree is the CPU time so far of a side's process, of this one, which is the
+// floor's client, and of the shims, that are found by the root in their arguments.
+func (p *process) tree() (u execUsage, err error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return u, err
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(line), p.root) {
+			continue // or it has ended
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return u, err
+		}
+		used, err := cpu(pid)
+		switch {
+		case err != nil: // it has ended: its parent has its time
+		case pid == p.pid():
+			u.Process += used.own.Seconds()
+			u.Children += used.children.Seconds()
+		default:
+			u.Shims += used.own.Seconds()
+			u.Children += used.children.Seconds()
+		}
+	}
+	client, err := cpu(unix.Getpid())
+	u.Process += client.own.Seconds()
+	return u, err
+}
+
+// execEachSecond has a command run in the pods' containers each second while run does.
+func (f *floorSide) execEachSecond(ctx context.Context, prefix string, command []string, run func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	pods := f.withPrefix(prefix)
+	for i, p := range pods {
+		wg.Go(func() {
+			// As if they had been started one after the other.
+			if sleep(ctx, time.Duration(i)*time.Second/time.Duration(len(pods))) != nil {
+				return
+			}
+			tick := time.NewTicker(time.Second)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				_, err := f.cri.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: p.ids[0], Cmd: command, Timeout: 10})
+				if err == nil {
+					f.execs.Add(1)
+				}
+				select {
+				case <-ctx.Done():
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	return run()
+}
+
+// execs is how many commands the agent has had the runtime run.
+func (b *berthSide) execs(ctx context.Context) (int, error) {
+	var dialer net.Dialer
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", b.client.Socket())
+		},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://berth/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), `kubelet_runtime_operations_total{operation_type="exec_sync"} `); ok {
+			return strconv.Atoi(value)
+		}
+	}
+	return 0, fmt.Errorf("read the agent's metrics: %s, no count of commands", response.Status)
+}
+
+func (c probeCost) text(p *page) {
+	if c.Pods == 0 {
+		return
+	}
+	p.line("\n## CPU time of %d pods with an exec probe each second, over %.0f s\n", c.Pods, c.Seconds)
+	p.line("| what | Berth | ExecSync by a bare client | ratio |")
+	p.line("|---|---|---|---|")
+	p.line("| commands run | %d | %d | |", c.Berth.Commands, c.Floor.Commands)
+	p.line("| for a command, ms | %.2f | %.2f | **%.2f** |", c.Berth.Each, c.Floor.Each, c.Ratio)
+	for _, row := range []struct {
+		what         string
+		berth, floor float64
+	}{
+		{"of that agent and runtime, or runtime and client", c.Berth.Process, c.Floor.Process},
+		{"of that the shims", c.Berth.Shims, c.Floor.Shims},
+		{"of that runc and the command", c.Berth.Children, c.Floor.Children},
+	} {
+		each := func(seconds float64, u execUsage) float64 { return seconds * 1000 / float64(max(1, u.Commands)) }
+		p.line("| %s, ms | %.2f | %.2f | |", row.what, each(row.berth, c.Berth), each(row.floor, c.Floor))
+	}
+}

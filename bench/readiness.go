@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/client"
+)
+
+// readiness is how soon a readiness probe's other answer is in the pod's status,
+// as a watch of the local API tells it.
+type readiness struct {
+	// HTTP is from the moment before the last byte of the answer.
+	HTTP summary `json:"http"`
+	// Exec is from the first instruction of the probe's command; the floor's, which
+	// is the same command by ExecSync, ends with the call.
+	Exec comparison `json:"exec"`
+}
+
+func (b *bench) readiness(ctx context.Context) (err error) {
+	r := &b.results.Readiness
+	if r.HTTP, err = b.httpFlips(ctx); err != nil {
+		return err
+	}
+	r.Exec, err = b.execFlips(ctx)
+	return err
+}
+
+// flipping is a shape with a readiness probe each second of which one answer decides.
+func flipping(probe func(*corev1.Pod) corev1.ProbeHandler) shape {
+	return shape{edit: func(p *corev1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: probe(p), PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 5}
+	}}
+}
+
+// httpFlips has pods probed that all answer from here, each time differently.
+func (b *bench) httpFlips(ctx context.Context) (summary, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return summary{}, err
+	}
+	answers := &answers{turns: map[string]int{}, last: map[string]time.Time{}}
+	server := &http.Server{Handler: answers, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }() // ends with Close
+	defer func() { _ = server.Close() }()      // its probes have ended
+	const pods, prefix = 5, "flip-http"
+	s := flipping(func(p *corev1.Pod) corev1.ProbeHandler {
+		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+			Host: "127.0.0.1", Path: "/" + p.Name, Port: intstr.FromInt(listener.Addr().(*net.TCPAddr).Port),
+		}}
+	})
+	if _, err := b.berth.start(ctx, prefix, pods, s, 0); err != nil {
+		return summary{}, err
+	}
+	var took []time.Duration
+	for f, err := range b.watchReady(ctx, prefix) {
+		if err != nil {
+			return summary{}, err
+		}
+		if took = append(took, f.at.Sub(answers.lastOf(f.pod))); len(took) == b.flips {
+			break
+		}
+	}
+	_, err = b.berth.remove(ctx, prefix, pods, 0)
+	return summarise(took), err
+}
+
+// answers is a server whose every other answer to a path is success.
+type answers struct {
+	mu    sync.Mutex
+	turns map[string]int
+	last  map[string]time.Time
+}
+
+// ServeHTTP answers a probe.
+func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turns[r.URL.Path]++
+	if a.turns[r.URL.Path]%2 == 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	a.last[r.URL.Path] = time.Now()
+}
+
+func (a *answers) lastOf(pod string) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last["/"+pod]
+}
+
+// execFlips has a pod probed by a command that fails when a file is missing, and
+// after each flip runs the same command directly.
+func (b *bench) execFlips(ctx context.Context) (c comparison, err error) {
+	const prefix = "flip-exec"
+	name := podName(prefix, 0)
+	command := []string{"/workload", "stamp", "/stamps/probe", "then", "exists", "/stamps/ready"}
+	s := flipping(func(*corev1.Pod) corev1.ProbeHandler {
+		return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}
+	})
+	for _, side := range []side{b.berth, b.floor} {
+		if _, err := side.start(ctx, prefix, 1, s, 1); err != nil {
+			return c, err
+		}
+	}
+	id, _, err := b.floor.container(ctx, name)
+	if err != nil {
+		return c, err
+	}
+	// The pod is not ready yet, or already not: let it become so.
+	if err := setReady(b.berth.stamps, true); err != nil {
+		return c, err
+	}
+	for f, err := range b.watchReady(ctx, prefix) {
+		if err != nil {
+			return c, err
+		}
+		began, ok := readStamp(filepath.Join(b.berth.stamps, "probe"))
+		if !ok {
+			return c, fmt.Errorf("pod %s flipped without a probe", name)
+		}
+		c.berth = append(c.berth, f.at.Sub(began))
+		if err := setReady(b.berth.stamps, !f.ready); err != nil {
+			return c, err
+		}
+		direct, err := b.floor.exec(ctx, id, command)
+		if err != nil {
+			return c, err
+		}
+		if c.floor = append(c.floor, direct); len(c.floor) == b.flips {
+			break
+		}
+	}
+	for _, side := range []side{b.berth, b.floor} {
+		if _, err := side.remove(ctx, prefix, 1, 1); err != nil {
+			return c, err
+		}
+	}
+	c.summarise()
+	return c, nil
+}
+
+// exec runs a command that stamps the clock, and returns the time from its first
+// instruction to the call's end.
+func (f *floorSide) exec(ctx context.Context, id string, command []string) (time.Duration, error) {
+	if _, err := f.cri.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: 5}); err != nil {
+		return 0, err
+	}
+	ended := time.Now()
+	began, ok := readStamp(filepath.Join(f.stamps, "probe"))
+	if !ok {
+		return 0, fmt.Errorf("command in container %s left no stamp", id)
+	}
+	return ended.Sub(began), nil
+}
+
+// setReady makes or removes the file that the command looks for.
+func setReady(stamps string, ready bool) error {
+	path := filepath.Join(stamps, "ready")
+	if !ready {
+		return os.Remove(path)
+	}
+	return os.WriteFile(path, nil, 0o644)
+}
+
+// flip is a change of a pod's Ready condition.
+type flip struct {
+	pod   string
+	ready bool
+	at    time.Time
+}
+
+// watchReady yields the flips of pods from now on.
+func (b *bench) watchReady(ctx context.Context, prefix string) func(yield func(flip, error) bool) {
+	return func(yield func(flip, error) bool) {
+		ready, synced := map[string]bool{}, false
+		for change, err := range b.berth.client.WatchPods(ctx, client.Select{Namespace: namespace}) {
+			at := time.Now()
+			if err != nil {
+				yield(flip{}, fmt.Errorf("watch readiness of %s: %w", prefix, err))
+				return
+			}
+			if change.Synced {
+				synced = true
+				continue
+			}
+			p := change.Object
+			now := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
+			was := ready[p.Name]
+			ready[p.Name] = now
+			if synced && was != now && !yield(flip{pod: strings.TrimSuffix(p.Name, b.berth.suffix), ready: now, at: at}, nil) {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			yield(flip{}, err)
+		}
+	}
+}
+
+func (r readiness) text(p *page) {
+	if r.HTTP.N == 0 {
+		return
+	}
+	p.line("\n## From a readiness probe's other answer to the pod's status, in ms\n")
+	p.line("| what | Berth p50, p99 | floor p50, p99 | ratio of p50 | goal |")
+	p.line("|---|---|---|---|---|")
+	p.line("| httpGet: from the answer to the status in a watch, n=%d | %.1f, %.1f | - | - | 20 |", r.HTTP.N, r.HTTP.P50, r.HTTP.P99)
+	r.Exec.tailRow(p, "exec: from the command's first instruction to the status in a watch; the floor to the end of ExecSync", "floor + 20")
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// stampWatch waits for the files that the workloads write at their start.
+type stampWatch struct {
+	dir     string
+	notify  *fsnotify.Watcher
+	missing map[string]bool
+	newest  time.Time
+}
+
+// watchStamps waits for files that are not there yet.
+func watchStamps(dir string, names ...string) (*stampWatch, error) {
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	w := &stampWatch{dir: dir, notify: notify, missing: map[string]bool{}}
+	for _, name := range names {
+		w.missing[name] = true
+	}
+	if err := notify.Add(dir); err != nil {
+		return nil, errors.Join(err, notify.Close())
+	}
+	return w, nil
+}
+
+func (w *stampWatch) close() { _ = w.notify.Close() }
+
+// last returns when the last of the containers executed its first instruction.
+func (w *stampWatch) last(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for len(w.missing) > 0 {
+		select {
+		case <-ctx.Done():
+			return time.Time{}, fmt.Errorf("wait for the stamps of %d containers: %w", len(w.missing), ctx.Err())
+		case e := <-w.notify.Events:
+			w.take(filepath.Base(e.Name))
+		}
+	}
+	return w.newest, nil
+}
+
+func (w *stampWatch) take(name string) {
+	if !w.missing[name] {
+		return
+	}
+	at, ok := readStamp(filepath.Join(w.dir, name))
+	if !ok {
+		return
+	}
+	delete(w.missing, name)
+	if at.After(w.newest) {
+		w.newest = at
+	}
+}
+
+// readStamp reads a stamp, unless it is not there or is still being written.
+func readStamp(path string) (time.Time, bool) {
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.HasSuffix(string(text), "\n") {
+		return time.Time{}, false
+	}
+	ns, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return time.Unix(0, ns), err == nil
+}
+
+func clearDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, entry.Name())))
+	}
+	return err
+}

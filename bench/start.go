@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// one compares the start of a pod of one container.
+func (b *bench) one(ctx context.Context) (err error) {
+	b.results.One, err = b.starts(ctx, 1)
+	return err
+}
+
+// several compares the start of a pod of several containers, to the last one.
+func (b *bench) several(ctx context.Context) (err error) {
+	b.results.Several, err = b.starts(ctx, b.containers)
+	b.results.Several.Containers = b.containers
+	return err
+}
+
+func (b *bench) starts(ctx context.Context, containers int) (comparison, error) {
+	s := shape{containers: containers}
+	return alternate(ctx, b.pods, way{b.berth, s, fmt.Sprintf("one-%d", containers)}, way{b.floor, s, fmt.Sprintf("one-%d", containers)})
+}
+
+// way is one of two ways to have a pod.
+type way struct {
+	side
+	shape
+	prefix string
+}
+
+// alternate starts pods one at a time, in turn in each way, so that both see
+// the same machine. The first of each is a warm-up.
+func alternate(ctx context.Context, n int, ours, floor way) (comparison, error) {
+	var c comparison
+	for i := range n + 1 {
+		for _, w := range []struct {
+			way
+			times *[]time.Duration
+		}{{ours, &c.berth}, {floor, &c.floor}} {
+			name := podName(w.prefix, i)
+			took, err := w.start(ctx, name, 1, w.shape, 1)
+			if err != nil {
+				return c, err
+			}
+			if _, err := w.remove(ctx, name, 1, 1); err != nil {
+				return c, err
+			}
+			if i > 0 {
+				*w.times = append(*w.times, took)
+			}
+		}
+	}
+	c.summarise()
+	return c, nil
+}
+
+func (c comparison) row(p *page, what, goal string) {
+	if c.Berth.N == 0 {
+		return
+	}
+	p.line("| %s, n=%d | %.1f (%.1f, %.1f) | %.1f (%.1f, %.1f) | **%.2f** | %s |", what, c.Berth.N,
+		c.Berth.P50, c.Berth.Min, c.Berth.P90, c.Floor.P50, c.Floor.Min, c.Floor.P90, c.Ratio, goal)
+}
