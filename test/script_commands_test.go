@@ -53,6 +53,7 @@ import (
 //	                            directory in one rename
 //	kill-process [-TERM] POD [NAME]
 //	                            SIGKILL or SIGTERM to the process of its container, or of its sandbox
+//	process POD NAME            $PID is the process of its container from now on
 //	interrupts DURATION         deletes pods while they pull from a registry that never answers; the
 //	                            pull that is given up first takes no longer than that
 //	within DURATION COMMAND...  another of these commands, which takes no longer than that
@@ -63,7 +64,8 @@ import (
 //	                            a file system of 1 MiB that can be filled
 //
 // $ROOT is the root directory, $IMAGE the workload's image, $ARCHIVE its
-// archive, $CONFIG the configuration file. [embedded] and [containerd] are conditions.
+// archive, $CONFIG the configuration file. [embedded] and [containerd] are
+// conditions, and [userns] and [apparmor] for a kernel that has them.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(usage string, least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
 		return func(ts *testscript.TestScript, neg bool, args []string) {
@@ -92,6 +94,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"containers":       positive("containers FILE", 1, 1, h.containers),
 		"manifest":         positive("manifest FILE", 1, 1, h.manifest),
 		"kill-process":     positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),
+		"process":          positive("process POD NAME", 2, 2, h.process),
 		"interrupts":       positive("interrupts DURATION", 1, 1, h.interrupts),
 		"within": positive("within DURATION COMMAND...", 2, many, func(ts *testscript.TestScript, args []string) {
 			limit, err := time.ParseDuration(args[0])
@@ -255,36 +258,57 @@ func (p processes) signalSandbox(ctx context.Context, labels map[string]string, 
 	if err != nil {
 		return err
 	}
-	return signalProcess(s.Info, signal)
+	process, err := processOf(s.Info)
+	if err != nil {
+		return err
+	}
+	return unix.Kill(process, signal)
 }
 
-// signal is for the one running container that has the labels.
 func (p processes) signal(ctx context.Context, labels map[string]string, signal unix.Signal) error {
+	process, err := p.find(ctx, labels)
+	if err != nil {
+		return err
+	}
+	return unix.Kill(process, signal)
+}
+
+// find gives the process of the one running container that has the labels.
+func (p processes) find(ctx context.Context, labels map[string]string) (int, error) {
 	running, err := p.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 		LabelSelector: labels, State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 	}})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if len(running.Containers) != 1 {
-		return fmt.Errorf("%v: %d running containers", labels, len(running.Containers))
+		return 0, fmt.Errorf("%v: %d running containers", labels, len(running.Containers))
 	}
 	s, err := p.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: running.Containers[0].Id, Verbose: true})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return signalProcess(s.Info, signal)
+	return processOf(s.Info)
 }
 
-func signalProcess(info map[string]string, signal unix.Signal) error {
+func processOf(info map[string]string) (int, error) {
 	var process struct{ Pid int }
 	if err := json.Unmarshal([]byte(info["info"]), &process); err != nil {
-		return err
+		return 0, err
 	}
 	if process.Pid < 2 {
-		return fmt.Errorf("the runtime tells no process: %s", info["info"])
+		return 0, fmt.Errorf("the runtime tells no process: %s", info["info"])
 	}
-	return unix.Kill(process.Pid, signal)
+	return process.Pid, nil
+}
+
+// process finds a container's process, for a look at it from the host.
+func (h *harness) process(ts *testscript.TestScript, args []string) {
+	runtime, done := h.dial(ts)
+	defer done()
+	found, err := processes{runtime}.find(context.Background(), map[string]string{pod.LabelPodName: args[0], pod.LabelContainerName: args[1]})
+	ts.Check(err)
+	ts.Setenv("PID", strconv.Itoa(found))
 }
 
 // registry takes connections and never answers.

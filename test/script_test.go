@@ -26,6 +26,7 @@ import (
 
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/userns"
 	"github.com/berth-run/berth/test/containerd"
 )
 
@@ -59,8 +60,17 @@ func TestScript(t *testing.T) {
 			}
 			testscript.Run(t, testscript.Params{
 				Dir: "script", Setup: h.setup, RequireExplicitExec: true, RequireUniqueNames: true,
-				Condition: func(c string) (bool, error) { return c == runtime, nil },
-				Cmds:      h.commands(),
+				Condition: func(c string) (bool, error) {
+					switch c {
+					case "userns":
+						return userns.Check(os.TempDir(), os.TempDir()) == nil, nil
+					case "apparmor":
+						enabled, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
+						return err == nil && strings.HasPrefix(string(enabled), "Y"), nil
+					}
+					return c == runtime, nil
+				},
+				Cmds: h.commands(),
 			})
 		})
 	}
@@ -87,6 +97,9 @@ type daemonKey struct{}
 func (h *harness) setup(env *testscript.Env) error {
 	root, err := os.MkdirTemp("", "b") // short: unix sockets lie below it
 	if err != nil {
+		return err
+	}
+	if err := os.Chmod(root, 0o711); err != nil { // pods with other users come by
 		return err
 	}
 	n, release, err := claim()

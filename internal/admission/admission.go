@@ -16,10 +16,15 @@ type Verdict int
 const (
 	Admitted Verdict = iota
 	NotYet
+	// Blocked is soft: the node as it is cannot give what the pod asks for. It
+	// stays Pending, and starts when another agent finds that the node can.
+	Blocked
 	Rejected
 )
 
-func (v Verdict) String() string { return [...]string{"admitted", "not yet", "rejected"}[v] }
+func (v Verdict) String() string {
+	return [...]string{"admitted", "not yet", "blocked", "rejected"}[v]
+}
 
 // Answer of a rule, or of all of them. The zero value admits.
 type Answer struct {
@@ -34,6 +39,10 @@ type Answer struct {
 
 func reject(reason, format string, args ...any) Answer {
 	return Answer{Verdict: Rejected, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func block(reason, format string, args ...any) Answer {
+	return Answer{Verdict: Blocked, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // In is everything that admission depends on. Nothing in it is changed.
@@ -76,6 +85,8 @@ type Config struct {
 	AppArmor bool
 	// SupplementalGroupsPolicy says that the runtime supports Strict (KEP-3619).
 	SupplementalGroupsPolicy bool
+	// NoUserNamespaces says why pods cannot have their own; "" if they can.
+	NoUserNamespaces string
 }
 
 // Rule is one thing that a pod has to comply with.
@@ -93,6 +104,7 @@ func Rules() []Rule {
 		{"sysctls", checkSysctls},
 		{"apparmor", checkAppArmor},
 		{"supplementalGroups", checkGroupsPolicy},
+		{"userNamespaces", checkUserNamespaces},
 		{"nodeName", checkNodeName},
 		{"nodeAffinity", checkNodeAffinity},
 		{"name", checkName},
@@ -107,8 +119,9 @@ type Trace struct {
 	Answer Answer
 }
 
-// Admit asks all rules. The first rejection is the answer, else the first
-// "not yet": there is no use in waiting for a pod that is rejected then.
+// Admit asks all rules. The first rejection is the answer, else the first block,
+// else the first "not yet": there is no use in waiting for a pod that is
+// rejected then.
 func Admit(in In) (Answer, []Trace) {
 	rules := Rules()
 	traces := make([]Trace, len(rules))

@@ -19,6 +19,7 @@ func TestAdmit(t *testing.T) {
 		admitted []PodInfo
 		want     Answer
 		spoke    []string // rules that did not admit
+		noUserns string
 	}{
 		"nothing speaks against it": {spec: requests("cpu: 1")},
 		"the first rejection": {
@@ -29,6 +30,10 @@ func TestAdmit(t *testing.T) {
 			spec: requests("cpu: 3"), admitted: []PodInfo{ending(older, older.EndsBy)},
 			want: reject("OutOfcpu", "Node didn't have enough resource: cpu, requested: 3000, used: 1500, capacity: 2000"), spoke: []string{"name", "resources"},
 		},
+		"what the node cannot do before what may come": {
+			spec: "hostUsers: false\n" + requests("cpu: 1"), admitted: []PodInfo{ending(older, older.EndsBy)}, noUserns: "no",
+			want: block(UserNamespacesNotSupported, "cannot give the pod its own user namespace (hostUsers: false): no"), spoke: []string{"userNamespaces", "name", "resources"},
+		},
 		"the first that may come": {
 			spec: requests("cpu: 1"), admitted: []PodInfo{ending(older, older.EndsBy)},
 			want: Answer{Verdict: NotYet, Reason: SameName, Message: "waiting for pod default/app to end: older has the same name"}, spoke: []string{"name", "resources"},
@@ -36,7 +41,7 @@ func TestAdmit(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, traces := Admit(In{Pod: spec(t, test.spec), Node: facts(), Admitted: test.admitted, Config: Config{Standalone: true}})
+			got, traces := Admit(In{Pod: spec(t, test.spec), Node: facts(), Admitted: test.admitted, Config: Config{Standalone: true, NoUserNamespaces: test.noUserns}})
 			if d := cmp.Diff(test.want, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}

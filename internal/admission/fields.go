@@ -20,6 +20,10 @@ const (
 	// Scheduled speaks to a scheduler or another controller, before or beside
 	// the node, and is accepted with all that is below it.
 	Scheduled
+	// Standalone works without a control plane too, where a kubelet refuses the
+	// pod: what it names is read from manifests beside the pod's. What is below it
+	// has entries of its own.
+	Standalone
 	// Joined needs a control plane. A standalone agent refuses it.
 	Joined
 	// Refused rejects the pod that sets it.
@@ -27,7 +31,7 @@ const (
 )
 
 func (s Status) String() string {
-	return [...]string{"works", "works", "scheduler", "joined", "refused"}[s]
+	return [...]string{"works", "works", "scheduler", "standalone", "joined", "refused"}[s]
 }
 
 // Field is the classification of one field.
@@ -107,8 +111,7 @@ func podFields() []Field {
 		{Path: "PodSpec.topologySpreadConstraints", Status: Scheduled},
 		{Path: "PodSpec.setHostnameAsFQDN"},
 		{Path: "PodSpec.os", Status: Whole},
-		{Path: "PodSpec.hostUsers", Status: Refused, Why: "user namespaces (hostUsers: false) are not supported by this version",
-			when: where(func(s *corev1.PodSpec) bool { return !*s.HostUsers })},
+		{Path: "PodSpec.hostUsers"},
 		{Path: "PodSpec.schedulingGates", Status: Refused, Why: "a gated pod is not to run yet: remove the gates"},
 		{Path: "PodSpec.resourceClaims", Status: Refused, Why: noClaims},
 		{Path: "PodSpec.resources"},
@@ -327,7 +330,7 @@ func (w *walker) walk(v reflect.Value, name, path string) {
 			if f.when == nil || f.when(v.Addr().Interface()) {
 				w.refuse(at, f.Why)
 			}
-		case f.Status == Works:
+		case f.Status == Works, f.Status == Standalone:
 			w.descend(value, at)
 		}
 	}

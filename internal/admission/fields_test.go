@@ -47,7 +47,7 @@ func TestEveryFieldIsClassified(t *testing.T) {
 			for below.Kind() == reflect.Slice || below.Kind() == reflect.Pointer {
 				below = below.Elem()
 			}
-			if f.Status == Works && below.Kind() == reflect.Struct && isAPI(below) {
+			if (f.Status == Works || f.Status == Standalone) && below.Kind() == reflect.Struct && isAPI(below) {
 				look(below, below.Name())
 			}
 			if f.when != nil && below.Kind() == reflect.Struct && isAPI(below) {
@@ -128,7 +128,6 @@ containers:
 volumes: [{name: data, emptyDir: {sizeLimit: 1Gi}}]
 serviceAccountName: default
 automountServiceAccountToken: true
-hostUsers: false
 readinessGates: [{conditionType: lb}]
 runtimeClassName: gvisor
 schedulingGates: [{name: wait}]
@@ -139,7 +138,7 @@ resourceClaims: [{name: gpu}]
 			"spec.containers[0].livenessProbe.httpGet.protocol", "spec.containers[0].readinessProbe.grpc.mode", "spec.containers[0].lifecycle.postStart.httpGet.protocol",
 			"spec.containers[0].securityContext.windowsOptions",
 			"spec.serviceAccountName", "spec.automountServiceAccountToken", "spec.readinessGates", "spec.runtimeClassName",
-			"spec.hostUsers", "spec.schedulingGates", "spec.resourceClaims",
+			"spec.schedulingGates", "spec.resourceClaims",
 		}},
 	}
 	for name, test := range tests {

@@ -25,6 +25,9 @@ const (
 	NodeName                             = "NodeName"
 	NodeAffinity                         = "NodeAffinity"
 	NodePorts                            = "NodePorts"
+	// UserNamespacesNotSupported is Berth's own: the kubelet admits the pod and
+	// fails to create its sandbox.
+	UserNamespacesNotSupported = "UserNamespacesNotSupported"
 	// SameName is Berth's own: the kubelet waits for the earlier pod too, and
 	// does not say so.
 	SameName = "SameName"
@@ -46,7 +49,7 @@ func checkAppArmor(in In) Answer {
 	}
 	for _, c := range pod.Containers(in.Pod) {
 		if appArmor(in.Pod, c) {
-			return reject(AppArmor, "Cannot enforce AppArmor: AppArmor is not enabled on the host (container %q asks for a profile)", c.Name)
+			return block(AppArmor, "Cannot enforce AppArmor: AppArmor is not enabled on the host (container %q asks for a profile)", c.Name)
 		}
 	}
 	return Answer{}
@@ -70,7 +73,14 @@ func checkGroupsPolicy(in In) Answer {
 	if s == nil || s.SupplementalGroupsPolicy == nil || *s.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyStrict || in.Config.SupplementalGroupsPolicy {
 		return Answer{}
 	}
-	return reject(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=%s is not supported in this node", corev1.SupplementalGroupsPolicyStrict)
+	return block(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=%s is not supported in this node", corev1.SupplementalGroupsPolicyStrict)
+}
+
+func checkUserNamespaces(in In) Answer {
+	if in.Config.NoUserNamespaces == "" || in.Pod.Spec.HostUsers == nil || *in.Pod.Spec.HostUsers {
+		return Answer{}
+	}
+	return block(UserNamespacesNotSupported, "cannot give the pod its own user namespace (hostUsers: false): %s", in.Config.NoUserNamespaces)
 }
 
 func checkNodeName(in In) Answer {

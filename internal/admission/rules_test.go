@@ -218,7 +218,7 @@ func TestSysctls(t *testing.T) {
 
 func TestAppArmor(t *testing.T) {
 	const profile = "securityContext: {appArmorProfile: {type: RuntimeDefault}}"
-	no := reject(AppArmor, `Cannot enforce AppArmor: AppArmor is not enabled on the host (container "c" asks for a profile)`)
+	no := block(AppArmor, `Cannot enforce AppArmor: AppArmor is not enabled on the host (container "c" asks for a profile)`)
 	testRule(t, "apparmor", map[string]ruleTest{
 		"none":                  {spec: "containers: [{name: c}]"},
 		"the pod's":             {spec: profile + "\ncontainers: [{name: c}]", want: no},
@@ -237,7 +237,18 @@ func TestGroupsPolicy(t *testing.T) {
 	testRule(t, "supplementalGroups", map[string]ruleTest{
 		"none":      {spec: "{}"},
 		"merge":     {spec: "securityContext: {supplementalGroupsPolicy: Merge}"},
-		"strict":    {spec: "securityContext: {supplementalGroupsPolicy: Strict}", want: reject(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=Strict is not supported in this node")},
+		"strict":    {spec: "securityContext: {supplementalGroupsPolicy: Strict}", want: block(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=Strict is not supported in this node")},
 		"supported": {spec: "securityContext: {supplementalGroupsPolicy: Strict}", config: Config{SupplementalGroupsPolicy: true}},
+	})
+}
+
+func TestUserNamespaces(t *testing.T) {
+	without := Config{NoUserNamespaces: "the container runtime does not support user namespaces"}
+	testRule(t, "userNamespaces", map[string]ruleTest{
+		"the host's":         {spec: "{}", config: without},
+		"the host's, spoken": {spec: "hostUsers: true", config: without},
+		"its own":            {spec: "hostUsers: false"},
+		"its own, not here": {spec: "hostUsers: false", config: without, want: block(UserNamespacesNotSupported,
+			"cannot give the pod its own user namespace (hostUsers: false): the container runtime does not support user namespaces")},
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/userns"
 )
 
 // gatekeeper asks admission about pods, and opens the timeline of each that is
@@ -59,7 +60,11 @@ func (g *gatekeeper) admit(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 	case q.waits != v.Message:
 		q.done()
 		q.waits, q.done = v.Message, timeline.Wait(q.ctx, strings.TrimPrefix(v.Message, "waiting for "))
-		g.events.Event(event.PodRef(p.Pod), corev1.EventTypeNormal, v.Reason, "%s", v.Message)
+		kind := corev1.EventTypeNormal
+		if v.Blocked {
+			kind = corev1.EventTypeWarning
+		}
+		g.events.Event(event.PodRef(p.Pod), kind, v.Reason, "%s", v.Message)
 	}
 	return v
 }
@@ -127,15 +132,28 @@ func (a *Agent) decideAdmission(p *pod.Pod, others []fleet.Other) fleet.Verdict 
 		return fleet.Verdict{Admit: true}
 	case admission.Rejected:
 		v.Reject = true
+	case admission.Blocked:
+		v.Blocked = true
 	case admission.NotYet: // asked again at Until
 	}
 	return v
 }
 
 func (a *Agent) admissionInput(p *corev1.Pod) admission.In {
-	_, err := os.Stat("/sys/kernel/security/apparmor")
-	return admission.In{Pod: p, Node: a.facts, Config: admission.Config{
-		Standalone: true, UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: err == nil,
+	c := admission.Config{
+		Standalone: true, UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
 		SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
-	}}
+	}
+	if userns.Wanted(p) {
+		if err := a.engine.checkUserns(a.config); err != nil {
+			c.NoUserNamespaces = err.Error()
+		}
+	}
+	return admission.In{Pod: p, Node: a.facts, Config: c}
+}
+
+// appArmor says that the kernel enforces it.
+func appArmor() bool {
+	text, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
+	return err == nil && strings.HasPrefix(string(text), "Y")
 }

@@ -92,8 +92,13 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 func (a *Agent) Run(ctx context.Context) (err error) {
 	a.began = time.Now()
 	c := a.config
-	for _, dir := range []string{c.RootDir, c.RunDir, filepath.Join(c.RootDir, "pods")} {
-		if err := os.MkdirAll(dir, 0o750); err != nil {
+	// Containers with user namespaces of their own go through the run directory
+	// to their roots, as users whom nobody knows.
+	for _, dir := range []struct {
+		path string
+		mode os.FileMode
+	}{{c.RootDir, 0o711}, {c.RunDir, 0o711}, {filepath.Join(c.RootDir, "pods"), 0o750}} {
+		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
 			return fmt.Errorf("make directory: %w", err)
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/store"
 	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/userns"
 	"github.com/berth-run/berth/internal/volume"
 	"github.com/berth-run/berth/internal/volume/emptydir"
 	"github.com/berth-run/berth/internal/volume/hostpath"
@@ -87,6 +88,7 @@ func (a *Agent) buildSteps() error {
 	places := sandbox.NewPlaces(startsAtOnce(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
 		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places,
+		Userns: userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
 	})
 	renderNode, err := a.renderNode()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/runtime"
+	"github.com/berth-run/berth/internal/userns"
 )
 
 // engine is the container runtime in use: the one in this process, or one
@@ -104,6 +106,18 @@ func (e *engine) askFeatures(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkUserns says why pods cannot have user namespaces of their own.
+func (e *engine) checkUserns(c *config.Config) error {
+	if !e.handler.GetUserNamespaces() {
+		return errors.New("the container runtime does not support user namespaces")
+	}
+	run := "/"
+	if e.embedded != nil { // another runtime looks after its own directories
+		run = c.RunDir
+	}
+	return userns.Check(c.RootDir, run)
 }
 
 // cgroupDriver is the one the runtime says, else the configured one: runtimes

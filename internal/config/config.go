@@ -103,6 +103,8 @@ type Pods struct {
 	LimitedSwap bool
 	// AllowedUnsafeSysctls are names and prefixes that end in *.
 	AllowedUnsafeSysctls []string
+	// UsernsIDs is userNamespaces.idsPerPod. Default 65536.
+	UsernsIDs uint32
 }
 
 // Logs bounds the log of each container instance.

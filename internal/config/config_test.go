@@ -43,7 +43,7 @@ func defaults() *Config {
 		},
 		Pods: Pods{
 			LogsDir: "/var/log/pods", ResolvConf: "/etc/resolv.conf", CPUCFSQuota: true, CPUCFSQuotaPeriod: 100 * time.Millisecond,
-			PidsLimit: -1, MaxRestartBackoff: 300 * time.Second,
+			PidsLimit: -1, MaxRestartBackoff: 300 * time.Second, UsernsIDs: 65536,
 			Logs: Logs{MaxSize: 10 << 20, MaxFiles: 5, Workers: 1},
 		},
 	}
@@ -110,10 +110,10 @@ func TestBuild(t *testing.T) {
 			name: "pods",
 			text: "podLogsDir: /logs/\nclusterDNS: [10.0.0.10]\nclusterDomain: cluster.local\nresolvConf: ''\ncpuCFSQuota: false\ncpuCFSQuotaPeriod: 1ms\npodPidsLimit: 64\nseccompDefault: true\n" +
 				"containerLogMaxSize: 1M\ncontainerLogMaxFiles: 2\ncontainerLogMaxWorkers: 3\n" +
-				"crashLoopBackOff: {maxContainerRestartPeriod: 1s}\nsingleProcessOOMKill: false\nmemorySwap: {swapBehavior: LimitedSwap}\nallowedUnsafeSysctls: [net.*, kernel.sem]\n",
+				"crashLoopBackOff: {maxContainerRestartPeriod: 1s}\nsingleProcessOOMKill: false\nmemorySwap: {swapBehavior: LimitedSwap}\nallowedUnsafeSysctls: [net.*, kernel.sem]\nuserNamespaces: {idsPerPod: 131072}\n",
 			want: func(c *Config) {
 				c.Pods = Pods{LogsDir: "/logs", ClusterDNS: []netip.Addr{netip.MustParseAddr("10.0.0.10")}, ClusterDomain: "cluster.local", CPUCFSQuotaPeriod: time.Millisecond, PidsLimit: 64,
-					SeccompDefault: true, Logs: Logs{MaxSize: 1_000_000, MaxFiles: 2, Workers: 3}, MaxRestartBackoff: time.Second, SingleProcessOOMKill: new(bool), LimitedSwap: true, AllowedUnsafeSysctls: []string{"net.*", "kernel.sem"}}
+					SeccompDefault: true, Logs: Logs{MaxSize: 1_000_000, MaxFiles: 2, Workers: 3}, MaxRestartBackoff: time.Second, SingleProcessOOMKill: new(bool), LimitedSwap: true, AllowedUnsafeSysctls: []string{"net.*", "kernel.sem"}, UsernsIDs: 131072}
 			},
 		},
 		{name: "no rotation of logs", text: "containerLogMaxSize: '-1'\n", want: func(c *Config) { c.Pods.Logs.MaxSize = -1 }},

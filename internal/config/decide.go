@@ -331,6 +331,7 @@ func (b *builder) pods() Pods {
 		MaxRestartBackoff:    or(kc.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{Duration: defaultRestartPeriod}).Duration,
 		SingleProcessOOMKill: kc.SingleProcessOOMKill,
 		AllowedUnsafeSysctls: b.unsafeSysctls(),
+		UsernsIDs:            b.usernsIDs(),
 	}
 	b.absolute("podLogsDir", p.LogsDir)
 	b.absolute("resolvConf", p.ResolvConf)
@@ -397,6 +398,21 @@ func (b *builder) unsafeSysctls() []string {
 		}
 	}
 	return slices.Clone(b.kc.AllowedUnsafeSysctls)
+}
+
+// usernsIDs are few enough for more than one pod and whole units, as the
+// kubelet wants them.
+func (b *builder) usernsIDs() uint32 {
+	const unit = 1 << 16
+	if b.kc.UserNamespaces == nil || b.kc.UserNamespaces.IDsPerPod == nil {
+		return unit
+	}
+	n := *b.kc.UserNamespaces.IDsPerPod
+	if n < unit || n%unit != 0 || n >= 1<<31 {
+		b.invalid("userNamespaces.idsPerPod", n, "must be a multiple of 65536 below 2147483648")
+		return unit
+	}
+	return uint32(n)
 }
 
 func (b *builder) tracing() *Tracing {

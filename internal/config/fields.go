@@ -44,6 +44,7 @@ func honoured() []string {
 		"systemReserved",
 		"tracing.endpoint",
 		"tracing.samplingRatePerMillion",
+		"userNamespaces.idsPerPod",
 	}
 }
 
@@ -116,7 +117,6 @@ func notActedOn() map[string][]string {
 		},
 		"a pod is looked at when something of it changes": {"syncFrequency"},
 		"other processes are left where they are":         {"systemCgroups"},
-		"the runtime maps 65536 ids for each pod":         {"userNamespaces.idsPerPod"},
 		"there are no volume plugins":                     {"volumePluginDir"},
 		"volumes are not measured":                        {"volumeStatsAggPeriod"},
 	}

@@ -54,6 +54,9 @@ type Verdict struct {
 	// Reason and Message of a rejection; of what is waited for otherwise.
 	Reason, Message string
 	Reject          bool
+	// Blocked: it is not the end of another pod that is waited for, but a node
+	// that can do what this one asks for.
+	Blocked bool
 	// Again is when to ask once more, if nothing changes before; zero for never.
 	Again time.Time
 }

@@ -338,3 +338,24 @@ func TestPhase(t *testing.T) {
 		})
 	}
 }
+
+// Containers of a pod that is not let in are not being created; one that runs
+// since an earlier agent runs.
+func TestBlocked(t *testing.T) {
+	in := Input{Pod: newPod(withInit("i"), "a"), Now: now, Refused: &Refusal{Reason: "AppArmor", Message: "not here"}}
+	s := Compute(in)
+	for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {
+		want := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "Blocked", Message: "not here"}}
+		if diff := cmp.Diff(want, c.State); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.Name, diff)
+		}
+	}
+	in.Previous, in.Refused = s, nil
+	if w := Compute(in).ContainerStatuses[0].State.Waiting; w == nil || w.Reason == "Blocked" {
+		t.Errorf("once it is let in: %+v", w)
+	}
+	in.Observed, in.Refused = observed(running("a", "a1")), &Refusal{Reason: "AppArmor"}
+	if s := Compute(in).ContainerStatuses[0].State; s.Running == nil {
+		t.Errorf("it runs, and is %+v", s)
+	}
+}

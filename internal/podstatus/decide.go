@@ -38,12 +38,26 @@ func Compute(in Input) corev1.PodStatus {
 	c.s.InitContainerStatuses = c.containers(c.old.InitContainerStatuses, pod.Init, pod.Sidecar)
 	c.s.ContainerStatuses = byName(c.containers(c.old.ContainerStatuses, pod.App))
 	c.s.EphemeralContainerStatuses = byName(c.containers(c.old.EphemeralContainerStatuses, pod.Ephemeral))
+	if in.Refused != nil {
+		block(c.s.InitContainerStatuses, in.Refused.Message)
+		block(c.s.ContainerStatuses, in.Refused.Message)
+	}
 	if in.Terminated {
 		c.closeLost()
 	}
 	coming := c.phase()
 	c.conditions(coming)
 	return c.s
+}
+
+// block has containers that wait say that they are not being created: their pod
+// is not let in.
+func block(list []corev1.ContainerStatus, why string) {
+	for i := range list {
+		if list[i].State.Waiting != nil {
+			list[i].State.Waiting = &corev1.ContainerStateWaiting{Reason: blocked, Message: why}
+		}
+	}
 }
 
 type computation struct {
@@ -194,6 +208,9 @@ func judged(failed bool) corev1.PodPhase {
 	}
 	return corev1.PodSucceeded
 }
+
+// blocked is why the containers of a pod wait that is not let in, the kubelet's word.
+const blocked = "Blocked"
 
 // rejected begins the message of a pod that was not admitted, as the kubelet's.
 const rejected = "Pod was rejected: "

@@ -18,6 +18,8 @@ type Given struct {
 	LogDir       string
 	CgroupParent string
 	DNS          *runtimeapi.DNSConfig
+	// Userns is the pod's own user namespace; nil: the host's.
+	Userns *runtimeapi.UserNamespace
 }
 
 // Render makes the CRI configuration of a pod's sandbox. The same pod gives the
@@ -44,7 +46,7 @@ func Render(p *corev1.Pod, g Given) (*runtimeapi.PodSandboxConfig, error) {
 		Annotations:  maps.Clone(p.Annotations),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent:    g.CgroupParent,
-			SecurityContext: securityContext(p),
+			SecurityContext: securityContext(p, g.Userns),
 			Sysctls:         sysctls(p),
 		},
 	}, nil
@@ -85,9 +87,9 @@ func sysctls(p *corev1.Pod) map[string]string {
 	return s
 }
 
-func securityContext(p *corev1.Pod) *runtimeapi.LinuxSandboxSecurityContext {
+func securityContext(p *corev1.Pod, userns *runtimeapi.UserNamespace) *runtimeapi.LinuxSandboxSecurityContext {
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
-		NamespaceOptions: Namespaces(p),
+		NamespaceOptions: namespaces(p, userns),
 		Privileged:       anyPrivileged(p),
 		// The sandbox runs nothing of the user's: always the runtime's profile.
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
@@ -115,10 +117,11 @@ func securityContext(p *corev1.Pod) *runtimeapi.LinuxSandboxSecurityContext {
 	return sc
 }
 
-// Namespaces are the namespace modes that a pod asks for.
-func Namespaces(p *corev1.Pod) *runtimeapi.NamespaceOption {
+// namespaces are the namespace modes that a pod asks for.
+func namespaces(p *corev1.Pod, userns *runtimeapi.UserNamespace) *runtimeapi.NamespaceOption {
 	o := &runtimeapi.NamespaceOption{
 		Network: runtimeapi.NamespaceMode_POD, Ipc: runtimeapi.NamespaceMode_POD, Pid: runtimeapi.NamespaceMode_CONTAINER,
+		UsernsOptions: userns,
 	}
 	if p.Spec.HostNetwork {
 		o.Network = runtimeapi.NamespaceMode_NODE

@@ -72,7 +72,7 @@ func TestNamespaces(t *testing.T) {
 		"shared processes":  {corev1.PodSpec{ShareProcessNamespace: new(true)}, &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD}},
 		"not shared either": {corev1.PodSpec{ShareProcessNamespace: new(false)}, &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}},
 	} {
-		if diff := cmp.Diff(c.want, Namespaces(&corev1.Pod{Spec: c.spec}), protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(c.want, namespaces(&corev1.Pod{Spec: c.spec}, nil), protocmp.Transform()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -35,6 +35,11 @@ type cgroups interface {
 	Parent(p *corev1.Pod) string
 }
 
+// userns gives pods their own user namespaces; nil to those on the host's.
+type userns interface {
+	Mapping(p *corev1.Pod) (*runtimeapi.UserNamespace, error)
+}
+
 // observer reads a pod's state again.
 type observer interface {
 	Refresh(ctx context.Context, uid types.UID) error
@@ -46,6 +51,7 @@ type Options struct {
 	Events   events
 	Names    names
 	Cgroups  cgroups
+	Userns   userns
 	Observer observer
 	// Limit bounds how much of the node is made at the same time; see Gate.
 	Limit Gate
@@ -133,8 +139,12 @@ func (s *Sandboxes) render(p *corev1.Pod, attempt uint32) (*runtimeapi.PodSandbo
 	if err != nil {
 		return nil, fmt.Errorf("configure DNS: %w", err)
 	}
+	ids, err := s.opts.Userns.Mapping(p)
+	if err != nil {
+		return nil, err
+	}
 	return Render(p, Given{
-		Attempt: attempt, Hostname: hostname, DNS: dns,
+		Attempt: attempt, Hostname: hostname, DNS: dns, Userns: ids,
 		LogDir: s.opts.Names.LogDir(p), CgroupParent: s.opts.Cgroups.Parent(p),
 	})
 }

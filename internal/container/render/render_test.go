@@ -1,21 +1,16 @@
 package render
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/encoding/protojson"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-run/berth/internal/pod"
 )
@@ -75,21 +70,14 @@ func TestConfig(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("testdata", name+".golden"), got)
+			compare(t, filepath.Join("testdata", name+".golden"), clear(t, got))
 		})
 	}
 }
 
 func input(t *testing.T, name string) Input {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict(raw, p); err != nil {
-		t.Fatal(err)
-	}
+	p := readPod(t, filepath.Join("testdata", name+".yaml"))
 	c, ok := pod.FindContainer(p, "app")
 	if !ok {
 		t.Fatalf("%s.yaml has no container app", name)
@@ -107,47 +95,6 @@ func input(t *testing.T, name string) Input {
 			HostIPs:     []string{"192.0.2.1", "2001:db8::1"},
 			SeccompRoot: "/var/lib/berth/seccomp",
 		},
-	}
-}
-
-// golden compares a configuration with a file, as YAML and with its variables
-// in clear.
-func golden(t *testing.T, file string, config *runtimeapi.ContainerConfig) {
-	t.Helper()
-	raw, err := protojson.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree := map[string]any{}
-	if err := json.Unmarshal(raw, &tree); err != nil {
-		t.Fatal(err)
-	}
-	if envs, ok := tree["envs"].([]any); ok {
-		for i, e := range envs {
-			kv := e.(map[string]any)
-			value, _ := kv["value"].(string)
-			text, err := base64.StdEncoding.DecodeString(value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			envs[i] = kv["key"].(string) + "=" + string(text)
-		}
-	}
-	got, err := yaml.Marshal(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v: run go test -update and read what it wrote", err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", file, diff)
 	}
 }
 
