@@ -86,7 +86,6 @@ var exceptions = map[string]string{
 	"internal/plan.computation":                "one plan is one computation, its methods are the rules of it",
 	"internal/podstatus.computation":           "one status is one computation, its methods are the paragraphs of it",
 	"internal/probe.Probes":                    "the schedule of all probes and the four ways to ask",
-	"internal/volume.Volumes.SubPath":          "one mount of one container takes this many words",
 }
 
 type source struct {

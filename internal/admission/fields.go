@@ -221,10 +221,7 @@ func volumeFields() []Field {
 		{Path: "Volume.hostPath", Status: Whole},
 		{Path: "Volume.emptyDir"},
 		{Path: "EmptyDirVolumeSource.medium"},
-		{Path: "EmptyDirVolumeSource.sizeLimit", Status: Refused, Why: "on disk nothing bounds the volume in this version; it is bounded with medium Memory",
-			when: where(func(e *corev1.EmptyDirVolumeSource) bool {
-				return e.Medium == corev1.StorageMediumDefault && !e.SizeLimit.IsZero()
-			})},
+		{Path: "EmptyDirVolumeSource.sizeLimit", Status: Whole, Why: "on disk the volume is measured, and its pod evicted when it holds more"},
 		{Path: "EmptyDirVolumeSource.mode"},
 		{Path: "Volume.configMap", Status: Refused, Why: noObjects},
 		{Path: "Volume.secret", Status: Refused, Why: noObjects},
@@ -268,7 +265,7 @@ func securityFields() []Field {
 		{Path: "PodSecurityContext.supplementalGroupsPolicy"},
 		{Path: "PodSecurityContext.fsGroup"},
 		{Path: "PodSecurityContext.sysctls", Status: Whole},
-		{Path: "PodSecurityContext.fsGroupChangePolicy", Why: "it has no effect on emptyDir and hostPath"},
+		{Path: "PodSecurityContext.fsGroupChangePolicy", Why: "it has no effect on emptyDir, which is made with the group, and hostPath, which keeps its own"},
 		{Path: "PodSecurityContext.seccompProfile", Status: Whole},
 		{Path: "PodSecurityContext.appArmorProfile", Status: Whole},
 		{Path: "PodSecurityContext.seLinuxChangePolicy", Why: "the runtime labels the files of volumes one by one"},

@@ -91,7 +91,7 @@ containers:
   readinessProbe: {grpc: {port: 81, mode: Plaintext}}
   lifecycle: {preStop: {sleep: {seconds: 1}}, stopSignal: SIGUSR1}
   securityContext: {runAsUser: 1, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
-volumes: [{name: data, emptyDir: {medium: Memory, sizeLimit: 1Mi}}, {name: host, hostPath: {path: /etc, type: Directory}}, {name: plain, emptyDir: {sizeLimit: 0}}]
+volumes: [{name: data, emptyDir: {medium: Memory, sizeLimit: 1Mi}}, {name: host, hostPath: {path: /etc, type: Directory}}, {name: plain, emptyDir: {sizeLimit: 1Gi}}]
 automountServiceAccountToken: false
 hostUsers: true
 enableServiceLinks: true
@@ -125,7 +125,7 @@ containers:
   readinessProbe: {grpc: {port: 81, mode: TLS}}
   lifecycle: {postStart: {httpGet: {port: 80, protocol: HTTP2}}}
   securityContext: {windowsOptions: {}}
-volumes: [{name: data, emptyDir: {sizeLimit: 1Gi}}]
+volumes: [{name: data, emptyDir: {}}]
 serviceAccountName: default
 automountServiceAccountToken: true
 readinessGates: [{conditionType: lb}]
@@ -133,7 +133,6 @@ runtimeClassName: gvisor
 schedulingGates: [{name: wait}]
 resourceClaims: [{name: gpu}]
 `, []string{
-			"spec.volumes[0].emptyDir.sizeLimit",
 			"spec.containers[0].resources.claims", "spec.containers[0].volumeMounts[0].bindMountOptions", "spec.containers[0].volumeDevices",
 			"spec.containers[0].livenessProbe.httpGet.protocol", "spec.containers[0].readinessProbe.grpc.mode", "spec.containers[0].lifecycle.postStart.httpGet.protocol",
 			"spec.containers[0].securityContext.windowsOptions",

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/container"
 	"github.com/berth-run/berth/internal/container/render"
+	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/hook"
 	"github.com/berth-run/berth/internal/image"
@@ -23,6 +24,7 @@ import (
 	"github.com/berth-run/berth/internal/poddir"
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/probe"
+	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/sandbox"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/store"
@@ -37,6 +39,10 @@ import (
 // patience is how long a call of the runtime may keep its place before others go
 // on beside it.
 const patience = 5 * time.Second
+
+// evictionGrace is what a pod gets that is evicted for what it uses, as under
+// the kubelet.
+const evictionGrace = time.Second
 
 // startsAtOnce bounds the sandboxes and containers that the runtime makes at the
 // same time. More only wait for each other, on the CPUs and in the kernel
@@ -78,8 +84,10 @@ func (a *Agent) buildSteps() error {
 	s.images = image.New(image.Options{
 		Client: a.engine.client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Now: time.Now, Log: a.log,
 	})
+	s.limits = emptydir.NewLimits(emptydir.LimitOptions{Evict: a.evict, Log: a.log})
 	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Kinds: []volume.Kind{
 		emptydir.Kind{
+			Limits:      s.limits,
 			Allocatable: a.facts.Allocatable.Memory().Value(),
 			MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
 		},
@@ -120,6 +128,16 @@ func (a *Agent) buildSteps() error {
 		return err
 	}
 	return s.probes.Load()
+}
+
+// evict ends a pod that uses more than it may, and leaves it visible as Failed.
+func (a *Agent) evict(p *corev1.Pod, message string) {
+	m, ok := a.fleet.Member(p.UID)
+	if !ok || m.State.Stage != worker.Syncing {
+		return // it ends already
+	}
+	a.events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.Evicted, "%s", message)
+	a.fleet.Stop(p.UID, pod.Stop{Reason: reason.Evicted, Message: message, Grace: new(evictionGrace), At: time.Now()})
 }
 
 // legacyLogDir is given links only by an agent whose logs are where collectors

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/resize"
 	"github.com/berth-run/berth/internal/sandbox"
 	"github.com/berth-run/berth/internal/volume"
+	"github.com/berth-run/berth/internal/volume/emptydir"
 	"github.com/berth-run/berth/internal/worker"
 )
 
@@ -18,6 +19,7 @@ type steps struct {
 	cgroups    *cgroup.Cgroups
 	images     *image.Images
 	volumes    *volume.Volumes
+	limits     *emptydir.Limits
 	sandboxes  *sandbox.Sandboxes
 	resizes    *resize.Resizes
 	containers *container.Containers

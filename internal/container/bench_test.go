@@ -121,15 +121,21 @@ func (b *bench) Sandbox(types.UID) (string, *runtimeapi.PodSandboxConfig, []stri
 	return b.sandbox, b.config, []string{"127.0.0.1"}, b.sandbox != ""
 }
 
-func (b *bench) Path(_ types.UID, volume string) (string, bool) {
-	return filepath.Join(b.dir, volume), volume == "data"
-}
+func (b *bench) Mounted(types.UID) map[string]pod.Volume { return nil }
 
-func (b *bench) SubPath(_ context.Context, _ *corev1.Pod, container string, index int, volumePath, subPath string, readOnly bool) (string, error) {
-	if subPath == "bad" {
+func (b *bench) MountPath(_ context.Context, p *corev1.Pod, container string, index int, subPath string) (string, error) {
+	c, _ := pod.FindContainer(p, container)
+	m := c.VolumeMounts[index]
+	switch path := filepath.Join(b.dir, m.Name); {
+	case m.Name != "data":
+		return "", fmt.Errorf("cannot find volume %q to mount into container %q", m.Name, container)
+	case subPath == "bad":
 		return "", fmt.Errorf("bind subPath %q: it is bad", subPath)
+	case subPath == "":
+		return path, nil
+	default:
+		return fmt.Sprintf("%s/%s/%d/%s/%v", path, container, index, subPath, m.ReadOnly), nil
 	}
-	return fmt.Sprintf("%s/%s/%d/%s/%v", volumePath, container, index, subPath, readOnly), nil
 }
 
 func (b *bench) Hosts(*corev1.Pod, []string) (string, error) {

@@ -49,10 +49,11 @@ type sandboxes interface {
 	Sandbox(uid types.UID) (id string, config *runtimeapi.PodSandboxConfig, ips []string, ok bool)
 }
 
-// volumes knows where mounted volumes and parts of them are on the host.
+// volumes knows what is mounted for a pod, and where on the host that is
+// which one volumeMount of a container shows.
 type volumes interface {
-	Path(uid types.UID, volume string) (path string, ok bool)
-	SubPath(ctx context.Context, p *corev1.Pod, container string, mountIndex int, volumePath, subPath string, readOnly bool) (path string, err error)
+	Mounted(uid types.UID) map[string]pod.Volume
+	MountPath(ctx context.Context, p *corev1.Pod, container string, mountIndex int, subPath string) (path string, err error)
 }
 
 // dirs makes the files of a pod that its containers mount.

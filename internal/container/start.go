@@ -184,6 +184,7 @@ func (l *launch) render(ctx context.Context) error {
 		}
 		in.TargetID = target.ID
 	}
+	in.Mounted = s.opts.Volumes.Mounted(l.pod.UID)
 	if in.Volumes, err = l.volumes(ctx, in); err != nil {
 		return err
 	}
@@ -226,17 +227,10 @@ func (l *launch) volumes(ctx context.Context, in render.Input) ([]string, error)
 		return nil, err
 	}
 	paths := make([]string, len(subPaths))
-	for i, m := range l.want.VolumeMounts {
-		path, ok := l.s.opts.Volumes.Path(l.pod.UID, m.Name)
-		if !ok {
-			return nil, fmt.Errorf("cannot find volume %q to mount into container %q", m.Name, l.want.Name)
+	for i, subPath := range subPaths {
+		if paths[i], err = l.s.opts.Volumes.MountPath(ctx, l.pod, l.want.Name, i, subPath); err != nil {
+			return nil, err
 		}
-		if subPaths[i] != "" {
-			if path, err = l.s.opts.Volumes.SubPath(ctx, l.pod, l.want.Name, i, path, subPaths[i], m.ReadOnly); err != nil {
-				return nil, err
-			}
-		}
-		paths[i] = path
 	}
 	return paths, nil
 }

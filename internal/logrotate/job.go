@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/safepath"
 )
 
 // job brings the files of one log in order.
@@ -159,13 +161,17 @@ func (r *Rotator) pack(ctx context.Context, paths []string) error {
 	return errors.Join(errs...)
 }
 
+// pathDepth are the parts of a log's path that may be no links: the pod's
+// directory, the container's and the file.
+const pathDepth = 3
+
 // errWritten is why a file is not compressed yet.
 var errWritten = errors.New("somebody still writes to it")
 
 // compress puts a compressed file in the place of a rotated one. The one is
 // complete before the other goes.
 func compress(ctx context.Context, path string) (err error) {
-	src, err := os.Open(path)
+	src, err := safepath.File(path, pathDepth)
 	if err != nil {
 		return err
 	}
@@ -202,7 +208,10 @@ func compress(ctx context.Context, path string) (err error) {
 }
 
 func writeGzip(ctx context.Context, path string, src io.Reader, like fs.FileInfo) (err error) {
-	dst, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, like.Mode().Perm())
+	if err := ignoreAbsent(os.Remove(path)); err != nil {
+		return err
+	}
+	dst, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, like.Mode().Perm())
 	if err != nil {
 		return err
 	}

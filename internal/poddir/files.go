@@ -1,11 +1,11 @@
 package poddir
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/pod"
@@ -81,7 +81,11 @@ func (d *Dirs) TerminationLog(p *corev1.Pod, container string, restartCount int)
 		return fail(err)
 	}
 	path = filepath.Join(dir, messageFile(restartCount))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NOFOLLOW, 0o666)
+	// Whatever an earlier try, or somebody else, has left there is not written to.
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fail(err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
 		return fail(err)
 	}

@@ -230,13 +230,19 @@ func TestTerminationLog(t *testing.T) {
 			}
 		}
 	}
-	// Nobody but root writes to the directory; a link in it is not followed all the same.
-	outside := filepath.Join(root, "outside")
-	if err := errors.Join(os.WriteFile(outside, []byte("kept"), 0o600), os.Symlink(outside, filepath.Join(root, "pods/u1/containers/app/00000001"))); err != nil {
+	// Nobody but root writes to the directory; what is there is not written to all the same.
+	dir, outside := filepath.Join(root, "pods/u1/containers/app"), filepath.Join(root, "outside")
+	if err := errors.Join(os.WriteFile(outside, []byte("kept"), 0o600), os.Symlink(outside, filepath.Join(dir, "00000001")), unix.Mkfifo(filepath.Join(dir, "00000002"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.TerminationLog(p, "app", 1); !errors.Is(err, unix.ELOOP) {
-		t.Errorf("a link: %v", err)
+	for _, restart := range []int{1, 2} {
+		path, err := d.TerminationLog(p, "app", restart)
+		if info, statErr := os.Lstat(path); err != nil || statErr != nil || info.Mode() != 0o666 {
+			t.Errorf("in the place of something else: %v, %v, %v", info, err, statErr)
+		}
+	}
+	if content, err := os.ReadFile(outside); err != nil || string(content) != "kept" {
+		t.Errorf("what the link led to: %q, %v", content, err)
 	}
 }
 

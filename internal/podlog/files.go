@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-run/berth/internal/safepath"
 )
 
 // file is one file of a log, open.
@@ -24,16 +26,18 @@ type file struct {
 	broken bool // compressed, and not to its end
 }
 
+// pathDepth are the parts of a log's path below the directory of all logs: the
+// pod's directory, the container's and the file. A pod that has a hostPath there
+// may put links in their place, to have files of the host shown as its logs.
+const pathDepth = 3
+
 // openFile opens a file of a log at its beginning.
 func openFile(path string) (*file, error) {
-	f, err := os.Open(path)
+	f, err := safepath.File(path, pathDepth)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
 	l := &file{f: f, info: info, gzip: strings.HasSuffix(path, ".gz")}
 	var src io.Reader = f
 	if err == nil && l.gzip {
@@ -107,7 +111,7 @@ func generations(path string) ([]generation, error) {
 		all = append(all, generation{path: path})
 	}
 	for i := range all {
-		all[i].info, err = os.Stat(all[i].path)
+		all[i].info, err = os.Lstat(all[i].path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -198,7 +202,7 @@ func newerThan(last time.Time, path string, files []generation) []generation {
 
 // leadsTo says whether a path still stands for the file that it did.
 func leadsTo(path string, was fs.FileInfo) bool {
-	now, err := os.Stat(path)
+	now, err := os.Lstat(path)
 	return err == nil && os.SameFile(now, was)
 }
 

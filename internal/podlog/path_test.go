@@ -1,10 +1,14 @@
 package podlog
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestPaths(t *testing.T) {
@@ -55,5 +59,37 @@ func TestLastInstance(t *testing.T) {
 	}
 	if n, found, err := LastInstance("/does/not/exist"); n != 0 || found || err != nil {
 		t.Errorf("no directory: %d, %v, %v", n, found, err)
+	}
+}
+
+// A pod with a hostPath on the logs of all may have links put in their place.
+func TestLogsAreNoLinks(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	secret := filepath.Join(outside, "app", "0.log")
+	line := []byte("2026-03-01T12:00:00.000000000Z stdout F secret\n")
+	if err := errors.Join(os.Mkdir(filepath.Dir(secret), 0o755), os.WriteFile(secret, line, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, plant := range map[string]func(pod string) error{
+		"file": func(pod string) error {
+			return errors.Join(os.MkdirAll(filepath.Join(pod, "app"), 0o755), os.Symlink(secret, filepath.Join(pod, "app/0.log")))
+		},
+		"container": func(pod string) error {
+			return errors.Join(os.Mkdir(pod, 0o755), os.Symlink(filepath.Dir(secret), filepath.Join(pod, "app")))
+		},
+		"pod": func(pod string) error { return os.Symlink(outside, pod) },
+		"pipe": func(pod string) error {
+			return errors.Join(os.MkdirAll(filepath.Join(pod, "app"), 0o755), unix.Mkfifo(filepath.Join(pod, "app/0.log"), 0o600))
+		},
+	} {
+		pod := filepath.Join(root, name)
+		if err := plant(pod); err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		err := Read(t.Context(), filepath.Join(pod, File("app", 0)), Options{}, &text)
+		if !errors.Is(err, fs.ErrNotExist) || text.Len() > 0 {
+			t.Errorf("%s: read %q, %v", name, text.String(), err)
+		}
 	}
 }

@@ -3,11 +3,13 @@ package podlog
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 )
@@ -67,10 +69,19 @@ func newReader(path string, o Options, w io.Writer) *reader {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	// Docker's logs stand elsewhere, and are rotated there.
-	if target, err := filepath.EvalSymlinks(path); err == nil {
+	if target, err := os.Readlink(path); err == nil && isDockerLog(target) {
 		path = target
 	}
 	return &reader{Options: o, path: path, out: bufio.NewWriterSize(limit(w, o.LimitBytes), 32<<10), grace: writerGrace}
+}
+
+// isDockerLog tells what Docker links to from any other file that a link in the
+// place of a log may lead to: .../containers/<id>/<id>-json.log.
+func isDockerLog(target string) bool {
+	dir, base := filepath.Split(target)
+	id := filepath.Base(dir)
+	raw, err := hex.DecodeString(id)
+	return filepath.IsAbs(target) && err == nil && len(raw) == 32 && base == id+"-json.log" && filepath.Base(filepath.Dir(filepath.Clean(dir))) == "containers"
 }
 
 // reader is one Read.

@@ -208,7 +208,11 @@ func TestReadDocker(t *testing.T) {
 		at := begin.Add(time.Duration(i) * time.Second).Format(time.RFC3339Nano)
 		return fmt.Sprintf(`{"log":"line %d\n","stream":"stdout","time":%q}`, i, at) + "\n"
 	}
-	log := filepath.Join(dir, "id-json.log")
+	id := strings.Repeat("0a", 32)
+	log := filepath.Join(dir, "containers", id, id+"-json.log")
+	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	write(t, log+".10.gz", compressed(json(0)))
 	write(t, log+".2.gz", compressed(json(1)))
 	write(t, log+".1", json(2))

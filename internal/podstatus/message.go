@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/podlog"
+	"github.com/berth-run/berth/internal/safepath"
 )
 
 // Bounds of one termination message, those of the Kubernetes API documentation.
@@ -54,10 +52,14 @@ func (l *lastBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// messageDepth are the parts of a message file's path that a container may have
+// had in reach: its directory and the file itself.
+const messageDepth = 2
+
 // readEnd returns the last n bytes of a file. The container could write to it,
 // so nothing but a plain file is opened.
 func readEnd(path string, n int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := safepath.File(path, messageDepth)
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +67,6 @@ func readEnd(path string, n int64) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,6 +48,10 @@ func TestTerminationMessage(t *testing.T) {
 	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
+	pipe, away, huge := filepath.Join(dir, "pipe"), filepath.Join(t.TempDir(), "away"), write("huge", "")
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink(dir, away), os.Truncate(huge, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
 	var many []string
 	for i := range 100 {
 		many = append(many, strconv.Itoa(i))
@@ -70,8 +75,12 @@ func TestTerminationMessage(t *testing.T) {
 		{"no log of what could not be started", pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1}, "", ""},
 		{"log cannot be read", pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1, LogPath: dir + "/no.log"}, "",
 			"Error on reading termination message from logs: open log: open " + dir + "/no.log: file does not exist"},
-		{"not a plain file", pod.ContainerStatus{}, link, "Error on reading termination log " + link + ": open " + link + ": too many levels of symbolic links"},
-		{"a directory", pod.ContainerStatus{}, dir, "Error on reading termination log " + dir + ": " + dir + " is not a regular file"},
+		{"not a plain file", pod.ContainerStatus{}, link, "Error on reading termination log " + link + ": not a regular file but a symbolic link"},
+		{"a pipe", pod.ContainerStatus{}, pipe, "Error on reading termination log " + pipe + ": not a regular file but a named pipe"},
+		{"a device", pod.ContainerStatus{}, "/dev/zero", "Error on reading termination log /dev/zero: not a regular file but a device"},
+		{"behind a link", pod.ContainerStatus{}, filepath.Join(away, "full"), "Error on reading termination log " + filepath.Join(away, "full") + ": not a regular file but behind a symbolic link"},
+		{"a huge file", pod.ContainerStatus{}, huge, strings.Repeat("\x00", 4096)},
+		{"a directory", pod.ContainerStatus{}, dir, "Error on reading termination log " + dir + ": not a regular file but a directory"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,9 @@ import (
 // ErrEscape says that a path leads out of the directory it has to stay in: by
 // "..", by an absolute link, or by a link such as those of /proc/PID/fd.
 var ErrEscape = errors.New("the path leads out of its directory")
+
+// ErrNotFile says that something else is where a regular file should be.
+var ErrNotFile = errors.New("not a regular file")
 
 // openTries bounds how often openat2 is called again when the kernel could not
 // rule out that a rename moved ".." outside (EAGAIN).
@@ -81,6 +85,61 @@ func openat2(dir int, name string, flags, resolve uint64) (*os.File, error) {
 		err = fmt.Errorf("openat2 needs Linux 5.6: %w", err)
 	}
 	return nil, &os.PathError{Op: "open", Path: name, Err: err}
+}
+
+// File opens a regular file for reading. The last depth parts of its path, the
+// file's name among them, may be no links; what is before them is trusted.
+// Nothing else than a regular file is opened, so that neither a pipe without a
+// writer nor a device is touched: the error says what is there.
+func File(name string, depth int) (*os.File, error) {
+	name = filepath.Clean(name)
+	trusted := name
+	for range depth {
+		trusted = filepath.Dir(trusted)
+	}
+	rel, err := filepath.Rel(trusted, name)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := openat2(unix.AT_FDCWD, trusted, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_MAGICLINKS)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	at, err := openat2(int(dir.Fd()), rel, unix.O_PATH|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%w but behind a symbolic link", ErrNotFile)
+	}
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		return nil, &os.PathError{Op: pe.Op, Path: name, Err: pe.Err}
+	}
+	defer at.Close()
+	info, err := at.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w but a %s", ErrNotFile, typeName(info.Mode()))
+	}
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func typeName(m os.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "directory"
+	case m&os.ModeSymlink != 0:
+		return "symbolic link"
+	case m&os.ModeNamedPipe != 0:
+		return "named pipe"
+	case m&os.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
 }
 
 // MkdirAll opens rel below dir as Open does, and makes the directories that are

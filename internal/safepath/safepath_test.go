@@ -3,6 +3,7 @@ package safepath
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -242,4 +243,46 @@ func FuzzClean(f *testing.F) {
 			t.Errorf("Clean(%q) = %q, which is not local", s, got)
 		}
 	})
+}
+
+func TestFile(t *testing.T) {
+	_, inside, outside := volume(t)
+	at := func(name string) string { return filepath.Join(inside, name) }
+	if err := errors.Join(os.MkdirAll(at("a/b"), 0o755), os.WriteFile(at("a/b/file"), []byte("text"), 0o600), unix.Mkfifo(at("a/b/pipe"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	link(t, filepath.Join(outside, "secret"), at("a/b/link"))
+	link(t, "b", at("a/alias"))
+	tests := []struct {
+		name  string
+		depth int
+		err   string // "" for none
+	}{
+		{"a/b/file", 1, ""},
+		{"a/b/file", 3, ""},
+		{"a/alias/file", 1, ""},
+		{"a/alias/file", 2, "not a regular file but behind a symbolic link"},
+		{"a/b/link", 1, "not a regular file but a symbolic link"},
+		{"a/b/pipe", 1, "not a regular file but a named pipe"},
+		{"a/b", 1, "not a regular file but a directory"},
+		{"a/b/none", 2, "open " + at("a/b/none") + ": no such file or directory"},
+	}
+	for _, test := range tests {
+		f, err := File(at(test.name), test.depth)
+		if test.err != "" {
+			if err == nil || err.Error() != test.err {
+				t.Errorf("%s, %d: got %v, want %s", test.name, test.depth, err, test.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s, %d: %v", test.name, test.depth, err)
+			continue
+		}
+		if text, err := io.ReadAll(f); err != nil || string(text) != "text" || f.Name() != at(test.name) {
+			t.Errorf("%s: %q of %s, %v", test.name, text, f.Name(), err)
+		}
+		f.Close()
+	}
+	untouched(t, outside)
 }

@@ -14,27 +14,57 @@ import (
 const maxHolders = 5
 
 // holders names the processes that use a mount: by their root or working
-// directory, an open file, or a file mapped into memory.
-func holders(proc string, mountID uint64) []string {
-	entries, err := os.ReadDir(proc)
-	if err != nil {
-		return nil
-	}
+// directory, an open file, or a file mapped into memory. A mount's number means
+// the same in all mount namespaces, so those in others are found too. When there
+// is none it looks at what only one thread of a process has, and at loop devices.
+func holders(proc, sys string, mountID uint64, mountPoint string) []string {
+	pids := numbers(proc)
 	var found []string
+	for _, pid := range pids {
+		dir := filepath.Join(proc, pid)
+		if use := uses(dir, mountID); use != "" {
+			found = append(found, describe(dir, pid, use))
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	for _, pid := range pids {
+		for _, thread := range numbers(filepath.Join(proc, pid, "task")) {
+			dir := filepath.Join(proc, pid, "task", thread)
+			if use := uses(dir, mountID); use != "" {
+				found = append(found, describe(dir, pid, use+" in thread "+thread))
+			}
+		}
+	}
+	return append(found, loopDevices(sys, mountPoint)...)
+}
+
+func numbers(dir string) []string {
+	entries, _ := os.ReadDir(dir)
+	var names []string
 	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err != nil {
-			continue
+		if _, err := strconv.Atoi(e.Name()); err == nil {
+			names = append(names, e.Name())
 		}
-		dir := filepath.Join(proc, e.Name())
-		use := uses(dir, mountID)
-		if use == "" {
-			continue
+	}
+	return names
+}
+
+func describe(dir, pid, use string) string {
+	comm, _ := os.ReadFile(filepath.Join(dir, "comm"))
+	return fmt.Sprintf("process %s (%s) by its %s", pid, strings.TrimSpace(string(comm)), use)
+}
+
+// loopDevices are those whose file is on the mount: the kernel holds it.
+func loopDevices(sys, mountPoint string) []string {
+	files, _ := filepath.Glob(filepath.Join(sys, "block/loop*/loop/backing_file"))
+	var found []string
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if file := strings.TrimSpace(string(text)); err == nil && within(file, mountPoint) {
+			found = append(found, fmt.Sprintf("/dev/%s, whose file is %s", filepath.Base(filepath.Dir(filepath.Dir(name))), file))
 		}
-		if len(found) == maxHolders {
-			return append(found, "and others")
-		}
-		comm, _ := os.ReadFile(filepath.Join(dir, "comm"))
-		found = append(found, fmt.Sprintf("process %s (%s) by its %s", e.Name(), strings.TrimSpace(string(comm)), use))
 	}
 	return found
 }

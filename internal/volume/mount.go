@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -33,7 +34,7 @@ func Unmount(path string) error {
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
 			// Gone meanwhile.
 		case errors.Is(err, unix.EBUSY):
-			return fmt.Errorf("unmount %s: %w%s", m.Mountpoint, err, heldBy(m.ID))
+			return fmt.Errorf("unmount %s: %w%s", m.Mountpoint, err, heldBy(m))
 		case err != nil:
 			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
 		}
@@ -41,12 +42,15 @@ func Unmount(path string) error {
 	return nil
 }
 
-func heldBy(mountID int) string {
-	holders := holders("/proc", uint64(mountID))
-	if len(holders) == 0 {
-		return ": no process of this mount namespace holds it; it may be exported, or swap"
+func heldBy(m *mountinfo.Info) string {
+	found := holders("/proc", "/sys", uint64(m.ID), m.Mountpoint)
+	if len(found) == 0 {
+		return ": no process that can be seen holds it; it may be exported, or swap"
 	}
-	return ": held by " + strings.Join(holders, ", ")
+	if more := len(found) - maxHolders; more > 0 {
+		found = append(found[:maxHolders], fmt.Sprintf("%d more", more))
+	}
+	return ": held by " + strings.Join(found, ", ")
 }
 
 // Mounted says whether path is a mount point of a file system of that type, as
@@ -69,23 +73,50 @@ func Mounted(path string, fsType int64) (bool, error) {
 	return true, nil
 }
 
-// bind mounts what source holds on target, which is there and of the same sort.
-// It goes by file descriptor: no path is looked up again.
-func bind(source *os.File, target string, readOnly bool) error {
-	tree, err := unix.OpenTree(int(source.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+// bind mounts what source holds on target, which is there and of the same sort,
+// and with all what is mounted below it. It goes by file descriptor: no path is
+// looked up again. What is mounted on the host later does not show.
+func bind(source *os.File, target string, all, readOnly bool) error {
+	clone := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH)
+	attr := unix.MountAttr{Propagation: unix.MS_PRIVATE}
+	recursive := uint(0)
+	if all {
+		recursive = unix.AT_RECURSIVE
+	}
+	tree, err := unix.OpenTree(int(source.Fd()), "", clone|recursive)
+	if errors.Is(err, unix.ENOSYS) {
+		return bindByPath(source, target, all)
+	}
 	if err != nil {
 		return &os.PathError{Op: "open_tree", Path: source.Name(), Err: err}
 	}
 	defer func() { _ = unix.Close(tree) }()
-	if readOnly {
-		// The runtime mounts read-only too: a kernel before 5.12 loses nothing.
-		err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
-		if err != nil && !errors.Is(err, unix.ENOSYS) {
-			return &os.PathError{Op: "mount_setattr", Path: source.Name(), Err: err}
-		}
+	// The runtime makes it private and read-only too: a kernel before 5.12 loses nothing.
+	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|recursive, &attr)
+	if err == nil && readOnly {
+		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+	if err != nil && !errors.Is(err, unix.ENOSYS) {
+		return &os.PathError{Op: "mount_setattr", Path: source.Name(), Err: err}
 	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return &os.PathError{Op: "move_mount", Path: target, Err: err}
+	}
+	return nil
+}
+
+// bindByPath serves where a sandbox around the agent hides open_tree(2): the
+// descriptor's link in /proc leads to what was opened and nowhere else.
+func bindByPath(source *os.File, target string, all bool) error {
+	flags := uintptr(unix.MS_BIND)
+	if all {
+		flags |= unix.MS_REC
+	}
+	if err := unix.Mount("/proc/self/fd/"+strconv.Itoa(int(source.Fd())), target, "", flags, ""); err != nil {
+		return &os.PathError{Op: "mount", Path: target, Err: err}
+	}
+	if err := unix.Mount("", target, "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		return &os.PathError{Op: "mount", Path: target, Err: err}
 	}
 	return nil
 }

@@ -16,50 +16,101 @@ import (
 	"github.com/berth-run/berth/internal/safepath"
 )
 
-// SubPath binds a part of a volume for one mount of one container and returns
-// where: that path is safe to hand to the runtime, whatever containers do in
-// the volume. What is missing of subPath is made as directories with the mode of
-// the volume's own. volumePath is the volume on the host, subPath is expanded.
+// MountPath is what one volumeMount of a container shows, on the host: that path
+// is safe to hand to the runtime, whatever containers do in the volume. subPath
+// is the mount's, expanded; what is missing of it is made as directories with the
+// mode of the volume's own.
 //
-// It is idempotent; a part that was replaced since is bound anew. Teardown
-// removes the bind.
-func (v *Volumes) SubPath(ctx context.Context, p *corev1.Pod, containerName string, mountIndex int, volumePath, subPath string, readOnly bool) (hostPath string, err error) {
+// A part of a volume, and a path that others may replace, is opened by
+// descriptor and bound to a place of this mount. It is idempotent: what was
+// replaced since is bound anew. Teardown removes the bind.
+func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName string, mountIndex int, subPath string) (hostPath string, err error) {
 	c, ok := pod.FindContainer(p, containerName)
 	if !ok || mountIndex < 0 || mountIndex >= len(c.VolumeMounts) {
-		return "", fmt.Errorf("bind subPath %q: container %q has no volume mount %d", subPath, containerName, mountIndex)
+		return "", fmt.Errorf("container %q has no volume mount %d", containerName, mountIndex)
 	}
-	volumeName := c.VolumeMounts[mountIndex].Name
+	mount := c.VolumeMounts[mountIndex]
+	volume, ok := v.get(p.UID, mount.Name)
+	if !ok {
+		return "", fmt.Errorf("cannot find volume %q to mount into container %q", mount.Name, containerName)
+	}
 	fail := func(err error) (string, error) {
-		return "", fmt.Errorf("bind subPath %q of volume %q: %w", subPath, volumeName, err)
+		if subPath != "" {
+			return "", fmt.Errorf("bind subPath %q of volume %q: %w", subPath, mount.Name, err)
+		}
+		return "", fmt.Errorf("open volume %q: %w", mount.Name, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return fail(err)
 	}
-	for _, name := range []string{volumeName, containerName} {
-		if err := safepath.Name(name); err != nil {
-			return fail(err)
-		}
-	}
-	dir, err := v.podDir(p.UID)
+	root, err := v.open(volume, mount)
 	if err != nil {
 		return fail(err)
 	}
-	source, err := openSubPath(volumePath, subPath)
+	if root == nil && subPath == "" {
+		return volume.Path, nil
+	}
+	dir, err := v.podDir(p.UID)
+	if err := errors.Join(err, safepath.Name(mount.Name), safepath.Name(containerName)); err != nil {
+		return fail(err)
+	}
+	source := root
+	if subPath != "" {
+		source, err = openSubPath(volume.Path, root, subPath)
+	}
 	if err != nil {
 		return fail(err)
 	}
 	defer source.Close()
-	target := filepath.Join(dir, subPathsDir, volumeName, containerName, strconv.Itoa(mountIndex))
-	if err := bindOnce(source, target, readOnly); err != nil {
+	target := filepath.Join(dir, subPathsDir, mount.Name, containerName, strconv.Itoa(mountIndex))
+	if err := bindOnce(source, target, subPath == "", mount.ReadOnly); err != nil {
 		return fail(err)
 	}
 	return target, nil
 }
 
-func openSubPath(volumePath, subPath string) (*os.File, error) {
-	root, err := safepath.Host(volumePath)
-	if err != nil {
+// open opens a volume whose path others may replace; nil for any other. What is
+// to see later mounts of the host is mounted by its path, since a
+// bind of it here would see them twice, and so is what the agent's own
+// directory is in.
+func (v *Volumes) open(m mounted, mount corev1.VolumeMount) (*os.File, error) {
+	k, ok := m.kind.(Opener)
+	if !ok {
+		return nil, nil
+	}
+	f, err := k.Open(m.request)
+	if f == nil || err != nil {
 		return nil, err
+	}
+	propagates := mount.MountPropagation != nil && *mount.MountPropagation != corev1.MountPropagationNone
+	if mount.SubPath == "" && mount.SubPathExpr == "" && (propagates || v.overlaps(f)) {
+		return nil, f.Close()
+	}
+	return f, nil
+}
+
+// overlaps says whether an open directory is in the agent's, or around it.
+func (v *Volumes) overlaps(f *os.File) bool {
+	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+	root, rootErr := filepath.EvalSymlinks(v.cfg.Root)
+	if err != nil || rootErr != nil {
+		return true
+	}
+	return within(at, root) || within(root, at)
+}
+
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// openSubPath opens a part of a volume, and closes root. nil: the volume is opened here.
+func openSubPath(volumePath string, root *os.File, subPath string) (*os.File, error) {
+	if root == nil {
+		var err error
+		if root, err = safepath.Host(volumePath); err != nil {
+			return nil, err
+		}
 	}
 	defer root.Close()
 	info, err := root.Stat()
@@ -69,8 +120,9 @@ func openSubPath(volumePath, subPath string) (*os.File, error) {
 	return safepath.MkdirAll(root, subPath, info.Mode())
 }
 
-// bindOnce binds source on target unless exactly that is there.
-func bindOnce(source *os.File, target string, readOnly bool) error {
+// bindOnce binds source on target unless exactly that is there. With all, what
+// is mounted below source comes with it.
+func bindOnce(source *os.File, target string, all, readOnly bool) error {
 	info, err := source.Stat()
 	if err != nil {
 		return err
@@ -85,7 +137,7 @@ func bindOnce(source *os.File, target string, readOnly bool) error {
 		if err != nil {
 			return err
 		}
-		if os.SameFile(info, there) && isReadOnly(target) == readOnly {
+		if !all && os.SameFile(info, there) && isReadOnly(target) == readOnly {
 			return nil
 		}
 		if err := Unmount(target); err != nil {
@@ -95,7 +147,7 @@ func bindOnce(source *os.File, target string, readOnly bool) error {
 	if err := mountPoint(target, info.IsDir()); err != nil {
 		return err
 	}
-	return bind(source, target, readOnly)
+	return bind(source, target, all, readOnly)
 }
 
 func isReadOnly(path string) bool {

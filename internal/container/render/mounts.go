@@ -64,7 +64,7 @@ func WantsHosts(p *corev1.Pod, c pod.Container, podIPs []string) bool {
 func mounts(in Input) ([]*runtimeapi.Mount, error) {
 	var list []*runtimeapi.Mount
 	for i, m := range in.Container.VolumeMounts {
-		propagation, err := propagationOf(m)
+		propagation, err := propagationOf(in, m)
 		if err != nil {
 			return nil, err
 		}
@@ -75,10 +75,10 @@ func mounts(in Input) ([]*runtimeapi.Mount, error) {
 		list = append(list, &runtimeapi.Mount{
 			HostPath:          in.Volumes[i],
 			ContainerPath:     absolute(m.MountPath),
-			Readonly:          m.ReadOnly,
+			Readonly:          m.ReadOnly || in.Mounted[m.Name].ReadOnly,
 			RecursiveReadOnly: recursive,
 			Propagation:       propagation,
-			SelinuxRelabel:    in.Node.SELinux && managed(in.Pod, m.Name),
+			SelinuxRelabel:    in.Node.SELinux && !in.Mounted[m.Name].HostLabels,
 		})
 	}
 	if in.HostsFile != "" {
@@ -95,10 +95,34 @@ func mounts(in Input) ([]*runtimeapi.Mount, error) {
 	return list, nil
 }
 
-// managed says that the content of a volume is the pod's own, so that it may be
-// given the pod's SELinux label. What is on the host is not.
-func managed(p *corev1.Pod, volume string) bool {
-	return !slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume && v.HostPath != nil })
+// devices are the volumes that the container uses as block devices.
+func devices(in Input) ([]*runtimeapi.Device, error) {
+	var list []*runtimeapi.Device
+	for _, d := range in.Container.VolumeDevices {
+		v, ok := in.Mounted[d.Name]
+		if !ok || !v.Block {
+			return nil, fmt.Errorf("cannot find block volume %q to map into container %q", d.Name, in.Container.Name)
+		}
+		permissions := "mrw"
+		if v.ReadOnly {
+			permissions = "mr"
+		}
+		list = append(list, &runtimeapi.Device{HostPath: v.Path, ContainerPath: d.DevicePath, Permissions: permissions})
+	}
+	return list, nil
+}
+
+// volumeGroups are the groups that the container's volumes are used by.
+func volumeGroups(in Input) []int64 {
+	var groups []int64
+	for _, v := range in.Pod.Spec.Volumes {
+		for _, g := range in.Mounted[v.Name].Groups {
+			if !slices.Contains(groups, g) {
+				groups = append(groups, g)
+			}
+		}
+	}
+	return groups
 }
 
 func absolute(path string) string {
@@ -108,7 +132,7 @@ func absolute(path string) string {
 	return "/" + path
 }
 
-func propagationOf(m corev1.VolumeMount) (runtimeapi.MountPropagation, error) {
+func propagationOf(in Input, m corev1.VolumeMount) (runtimeapi.MountPropagation, error) {
 	if m.MountPropagation == nil {
 		return runtimeapi.MountPropagation_PROPAGATION_PRIVATE, nil
 	}
@@ -118,6 +142,9 @@ func propagationOf(m corev1.VolumeMount) (runtimeapi.MountPropagation, error) {
 	case corev1.MountPropagationHostToContainer:
 		return runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, nil
 	case corev1.MountPropagationBidirectional:
+		if _, sc := contexts(in); !isTrue(sc.Privileged) {
+			return 0, fmt.Errorf("volume mount %q: mountPropagation Bidirectional is available only to privileged containers", m.Name)
+		}
 		return runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL, nil
 	}
 	return 0, fmt.Errorf("volume mount %q has the invalid mountPropagation %q", m.Name, *m.MountPropagation)

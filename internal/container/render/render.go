@@ -27,6 +27,8 @@ type Input struct {
 	TargetID string
 	// Userns are the mappings of the pod's sandbox; nil on the host's user namespace.
 	Userns *runtimeapi.UserNamespace
+	// Mounted are the pod's volumes by name.
+	Mounted map[string]pod.Volume
 	// Volumes are the paths on the host of what the container's volumeMounts
 	// show, in their order.
 	Volumes []string
@@ -78,14 +80,15 @@ type Node struct {
 // meant for the reason CreateContainerConfigError.
 func Config(in Input) (*runtimeapi.ContainerConfig, error) {
 	c := in.Container
-	if len(c.VolumeDevices) > 0 {
-		return nil, fmt.Errorf("container %q has volumeDevices: block volumes are not supported by this agent", c.Name)
-	}
 	env, err := environment(in)
 	if err != nil {
 		return nil, err
 	}
 	mounts, err := mounts(in)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := devices(in)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +112,7 @@ func Config(in Input) (*runtimeapi.ContainerConfig, error) {
 		WorkingDir:  c.WorkingDir,
 		Envs:        env.list(),
 		Mounts:      mounts,
+		Devices:     devices,
 		Labels:      labels(in),
 		Annotations: annotations,
 		LogPath:     podlog.File(c.Name, in.RestartCount),

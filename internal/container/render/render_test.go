@@ -52,6 +52,7 @@ func TestConfig(t *testing.T) {
 		"annotated-apparmor": func(in *Input) { in.Image.Uid, in.Image.Username = nil, "nobody" },
 		"mounts": func(in *Input) {
 			in.Volumes = []string{"/pods/6b1e/volumes/data", "/srv/conf", "/srv/conf", "/pods/6b1e/volume-subpaths/shared/app/3"}
+			in.Mounted = map[string]pod.Volume{"data": {Groups: []int64{700}}, "conf": {HostLabels: true}, "shared": {}, "disk": {Path: "/dev/sdb", Block: true}}
 			in.HostsFile, in.TerminationLog = "/pods/6b1e/etc-hosts", "/pods/6b1e/containers/app/0"
 			in.Node.RecursiveReadOnly, in.Node.SELinux = true, true
 			in.Userns = &runtimeapi.UserNamespace{
@@ -120,6 +121,7 @@ func TestConfigRefuses(t *testing.T) {
 		sc.RunAsNonRoot = &yes
 		return func(in *Input) { in.Container.SecurityContext, in.Image = &sc, image }
 	}
+	slave := corev1.MountPropagationHostToContainer
 	enabled, bidirectional, odd := corev1.RecursiveReadOnlyEnabled, corev1.MountPropagationBidirectional, corev1.MountPropagationMode("Odd")
 	oddMode, oddGroups, signal := corev1.RecursiveReadOnlyMode("Odd"), corev1.SupplementalGroupsPolicy("Odd"), corev1.Signal("SIGODD")
 	climbing := "../../etc/passwd"
@@ -127,7 +129,7 @@ func TestConfigRefuses(t *testing.T) {
 		want string
 		edit func(*Input)
 	}{
-		{`container "app" has volumeDevices: block volumes`, func(in *Input) { in.Container.VolumeDevices = []corev1.VolumeDevice{{Name: "disk"}} }},
+		{`cannot find block volume "disk" to map into container "app"`, func(in *Input) { in.Container.VolumeDevices = []corev1.VolumeDevice{{Name: "disk"}} }},
 		{`container "app" has the unknown stopSignal "SIGODD"`, func(in *Input) { in.Container.Lifecycle = &corev1.Lifecycle{StopSignal: &signal} }},
 		{`envFrom names ConfigMap "c"`, func(in *Input) {
 			in.Container.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}
@@ -147,7 +149,8 @@ func TestConfigRefuses(t *testing.T) {
 		{`container gone not found`, env(corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: "gone", Resource: "limits.cpu"}})},
 		{`volume mount "data" has the invalid mountPropagation "Odd"`, mount(corev1.VolumeMount{MountPropagation: &odd})},
 		{`volume "data" requested recursive read-only mode, but it is not read-only`, mount(corev1.VolumeMount{RecursiveReadOnly: &enabled})},
-		{`but it is not compatible with propagation "Bidirectional"`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled, MountPropagation: &bidirectional})},
+		{`mountPropagation Bidirectional is available only to privileged containers`, mount(corev1.VolumeMount{MountPropagation: &bidirectional})},
+		{`but it is not compatible with propagation "HostToContainer"`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled, MountPropagation: &slave})},
 		{`but it is not supported by the runtime`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled})},
 		{`unknown recursive read-only mode "Odd"`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &oddMode})},
 		{`container's runAsUser breaks non-root policy (pod: "web_default(6b1e)", container: app)`, nonRoot(corev1.SecurityContext{RunAsUser: &root}, &runtimeapi.Image{})},

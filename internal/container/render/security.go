@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,7 @@ func securityContext(in Input) (*runtimeapi.LinuxContainerSecurityContext, error
 		SelinuxOptions:     selinux(cmp.Or(sc.SELinuxOptions, podSC.SELinuxOptions)),
 		RunAsGroup:         int64Value(cmp.Or(sc.RunAsGroup, podSC.RunAsGroup)),
 		ReadonlyRootfs:     isTrue(sc.ReadOnlyRootFilesystem),
-		SupplementalGroups: groups(podSC),
+		SupplementalGroups: groups(podSC, volumeGroups(in)),
 		NoNewPrivs:         sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation,
 		Seccomp:            seccomp,
 	}
@@ -90,12 +91,12 @@ func checkNonRoot(in Input, podSC *corev1.PodSecurityContext, sc *corev1.Securit
 	return nil
 }
 
-func groups(podSC *corev1.PodSecurityContext) []int64 {
+func groups(podSC *corev1.PodSecurityContext, ofVolumes []int64) []int64 {
 	var list []int64
 	if podSC.FSGroup != nil {
 		list = append(list, *podSC.FSGroup)
 	}
-	return append(list, podSC.SupplementalGroups...)
+	return slices.Concat(list, podSC.SupplementalGroups, ofVolumes)
 }
 
 func namespaces(in Input) *runtimeapi.NamespaceOption {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -79,4 +80,19 @@ func mode(base uint32, asked *int32, fsGroup *int64) (uint32, error) {
 		base |= setgid | 0o770
 	}
 	return base, nil
+}
+
+// A volume with a sizeLimit on disk is looked at soon after it was made, and
+// then as often as the kubelet does, unless that would keep the disk busy: a
+// look takes no more than a hundredth of the time.
+const (
+	firstLook  = time.Second
+	lookEvery  = 10 * time.Second
+	lookShare  = 100
+	lookAtMost = 10 * time.Minute
+)
+
+// nextLook is how long a volume is left alone after a measurement.
+func nextLook(took time.Duration) time.Duration {
+	return min(max(lookEvery, lookShare*took), lookAtMost)
 }

@@ -26,6 +26,8 @@ type Kind struct {
 	// HugePages is where the kernel shows the sizes of huge pages. Default
 	// /sys/kernel/mm/hugepages.
 	HugePages string
+	// Limits bounds the volumes on disk that have a sizeLimit; nil: nothing does.
+	Limits *Limits
 }
 
 // Dir is the kubelet's.
@@ -52,7 +54,9 @@ func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	}
 	switch {
 	case source.Medium == corev1.StorageMediumDefault:
-		err = directory(r.Target, mode, fsGroup)
+		if err = directory(r.Target, mode, fsGroup); err == nil && k.Limits != nil && source.SizeLimit != nil && source.SizeLimit.Sign() > 0 {
+			k.Limits.add(r)
+		}
 	case source.Medium == corev1.StorageMediumMemory:
 		err = tmpfs(r.Target, tmpfsSize(source.SizeLimit, k.MemoryLimit(r.Pod), k.Allocatable), mode, fsGroup)
 	case strings.HasPrefix(string(source.Medium), string(corev1.StorageMediumHugePages)):
@@ -64,7 +68,10 @@ func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 }
 
 // Unpublish removes the volume with all that is in it.
-func (Kind) Unpublish(ctx context.Context, target string) error {
+func (k Kind) Unpublish(ctx context.Context, target string) error {
+	if k.Limits != nil {
+		k.Limits.remove(target)
+	}
 	if err := volume.Unmount(target); err != nil {
 		return err
 	}

@@ -25,26 +25,63 @@ func (Kind) Dir() string { return "" }
 // Serves says whether the volume is a hostPath.
 func (Kind) Serves(v *corev1.Volume) bool { return v.HostPath != nil }
 
+// ServesPersistent says whether the volume is a hostPath.
+func (Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.HostPath != nil }
+
+// Features leaves the content as it is on the host.
+func (Kind) Features(volume.Request) volume.Features { return volume.Features{HostLabels: true} }
+
 // Publish checks the path against the type that the pod asks for, and makes
 // what is to be made.
 func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
-	source := r.Volume.HostPath
-	if !filepath.IsAbs(source.Path) {
-		return "", fmt.Errorf("invalid HostPath %q: it is not an absolute path", source.Path)
+	path, kind, err := wanted(r)
+	if err != nil {
+		return "", err
 	}
-	if slices.Contains(strings.Split(source.Path, "/"), "..") {
-		return "", fmt.Errorf("invalid HostPath %q: must not contain '..'", source.Path)
+	f, err := open(path, kind)
+	if f != nil {
+		f.Close()
 	}
-	path := filepath.Clean(source.Path)
-	kind := corev1.HostPathUnset
-	if source.Type != nil {
-		kind = *source.Type
+	return path, err
+}
+
+// Open opens the path as Publish has found it good.
+func (Kind) Open(r volume.Request) (*os.File, error) {
+	path, kind, err := wanted(r)
+	if err != nil {
+		return nil, err
 	}
-	return path, check(path, kind)
+	if kind == corev1.HostPathUnset {
+		// As runtimes do when nothing is there.
+		f, err := open(path, kind)
+		if f != nil || err != nil {
+			return f, err
+		}
+		return safepath.HostMkdirAll(path, 0o755)
+	}
+	return open(path, kind)
 }
 
 // Unpublish has nothing to undo.
 func (Kind) Unpublish(context.Context, string) error { return nil }
+
+// wanted is what a volume asks for.
+func wanted(r volume.Request) (path string, kind corev1.HostPathType, err error) {
+	source := r.Volume.HostPath
+	if r.Persistent != nil {
+		source = r.Persistent.Spec.HostPath
+	}
+	if !filepath.IsAbs(source.Path) {
+		return "", "", fmt.Errorf("invalid HostPath %q: it is not an absolute path", source.Path)
+	}
+	if slices.Contains(strings.Split(source.Path, "/"), "..") {
+		return "", "", fmt.Errorf("invalid HostPath %q: must not contain '..'", source.Path)
+	}
+	if source.Type != nil {
+		kind = *source.Type
+	}
+	return filepath.Clean(source.Path), kind, nil
+}
 
 // sort is what a path has to be, and how Kubernetes says that it is not.
 func sort(kind corev1.HostPathType) (is func(fs.FileMode) bool, noun string, err error) {
@@ -64,26 +101,39 @@ func sort(kind corev1.HostPathType) (is func(fs.FileMode) bool, noun string, err
 	}
 }
 
-// check looks at what the path leads to by file descriptor. A path through the
-// links of /proc/PID is refused: they lead the runtime elsewhere than us.
-func check(path string, kind corev1.HostPathType) error {
-	f, err := open(path, kind)
-	if f != nil {
-		defer f.Close()
+// open opens what the path leads to and looks at that. A path through the links
+// of /proc/PID is refused: they lead the runtime elsewhere than us. nil when
+// the pod asks for no type and nothing is there.
+func open(path string, kind corev1.HostPathType) (*os.File, error) {
+	f, err := openOrMake(path, kind)
+	if err == nil {
+		err = check(f, path, kind)
 	}
-	if errors.Is(err, safepath.ErrEscape) {
-		return fmt.Errorf("invalid HostPath %q: it passes through a link of /proc or a loop: %w", path, err)
+	switch {
+	case err == nil:
+		return f, nil
+	case f != nil:
+		f.Close()
+		return nil, err
+	case errors.Is(err, safepath.ErrEscape):
+		return nil, fmt.Errorf("invalid HostPath %q: it passes through a link of /proc or a loop: %w", path, err)
+	case errors.Is(err, os.ErrNotExist) && kind == corev1.HostPathUnset:
+		return nil, nil
+	case errors.Is(err, os.ErrNotExist):
+		_, noun, unknown := sort(kind)
+		if unknown != nil {
+			return nil, unknown
+		}
+		return nil, fmt.Errorf("hostPath type check failed: %s is not %s: it does not exist", path, noun)
 	}
+	return nil, err
+}
+
+func check(f *os.File, path string, kind corev1.HostPathType) error {
 	if kind == corev1.HostPathUnset {
-		return nil // whatever it is; the runtime makes a directory when nothing is there
+		return nil
 	}
-	is, noun, unknown := sort(kind)
-	if unknown != nil {
-		return unknown
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("hostPath type check failed: %s is not %s: it does not exist", path, noun)
-	}
+	is, noun, err := sort(kind)
 	if err != nil {
 		return err
 	}
@@ -97,7 +147,7 @@ func check(path string, kind corev1.HostPathType) error {
 	return nil
 }
 
-func open(path string, kind corev1.HostPathType) (*os.File, error) {
+func openOrMake(path string, kind corev1.HostPathType) (*os.File, error) {
 	if kind == corev1.HostPathDirectoryOrCreate {
 		return safepath.HostMkdirAll(path, 0o755)
 	}

@@ -1,0 +1,133 @@
+package emptydir
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func TestMeasure(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	fill := func(name string, size int) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, make([]byte, size), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill(filepath.Join(outside, "big"), 8<<20)
+	empty, err := measure(t.Context(), dir)
+	if err != nil || empty != 0 {
+		t.Errorf("an empty volume takes %d, %v", empty, err)
+	}
+	fill(filepath.Join(dir, "a/b/file"), 1<<20)
+	if err := errors.Join(
+		os.Link(filepath.Join(dir, "a/b/file"), filepath.Join(dir, "again")),
+		os.Symlink(filepath.Join(outside, "big"), filepath.Join(dir, "link")),
+		os.Symlink(outside, filepath.Join(dir, "dir")),
+		os.Symlink(dir, filepath.Join(dir, "loop")),
+		unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	sparse, err := os.Create(filepath.Join(dir, "sparse"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sparse.Close()
+	if err := sparse.Truncate(1 << 40); err != nil {
+		t.Fatal(err)
+	}
+	used, err := measure(t.Context(), dir)
+	if err != nil || used < 1<<20 || used > 1<<20+64<<10 {
+		t.Errorf("it takes %d, %v, want 1 MiB and two directories", used, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := measure(ctx, dir); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want it to end with its context", err)
+	}
+}
+
+func TestNextLook(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		0: 10 * time.Second, time.Millisecond: 10 * time.Second, time.Second: 100 * time.Second, time.Minute: 10 * time.Minute,
+	} {
+		if got := nextLook(took); got != want {
+			t.Errorf("after %v: %v, want %v", took, got, want)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	needRoot(t)
+	var mu sync.Mutex
+	var evicted []string
+	said := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), evicted...)
+	}
+	small := corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("1Mi"))}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		limits := NewLimits(LimitOptions{Log: slog.New(slog.DiscardHandler), Evict: func(p *corev1.Pod, message string) {
+			mu.Lock()
+			defer mu.Unlock()
+			evicted = append(evicted, p.Name+": "+message)
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- limits.Run(ctx) }()
+		k := Kind{Limits: limits}
+		for name, source := range map[string]corev1.EmptyDirVolumeSource{"bounded": small, "unbounded": {}, "zero": {SizeLimit: new(resource.MustParse("0"))}} {
+			r := request(t, k, source, nil)
+			r.Target = filepath.Join(dir, name)
+			r.Pod.Name = name
+			if _, err := k.Publish(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(r.Target, "file"), make([]byte, 1<<19), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if d := cmp.Diff([]string(nil), said()); d != "" {
+			t.Errorf("below the limit (-want +got):\n%s", d)
+		}
+		for _, name := range []string{"bounded", "unbounded", "zero"} {
+			if err := os.WriteFile(filepath.Join(dir, name, "more"), make([]byte, 1<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(lookEvery)
+		synctest.Wait()
+		want := []string{`bounded: Usage of EmptyDir volume "data" exceeds the limit "1Mi".`}
+		if d := cmp.Diff(want, said()); d != "" {
+			t.Errorf("above the limit (-want +got):\n%s", d)
+		}
+		if err := k.Unpublish(t.Context(), filepath.Join(dir, "bounded")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if d := cmp.Diff(want, said()); d != "" {
+			t.Errorf("after it is gone (-want +got):\n%s", d)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package emptydir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDepth bounds how deep directories are measured: each level holds a file
+// open.
+const maxDepth = 2048
+
+// errTooDeep says that a volume cannot be measured because of what its pod has
+// made there.
+var errTooDeep = fmt.Errorf("it has more than %d directories in each other", maxDepth)
+
+// measure returns how much of the disk a directory's tree takes, in bytes, as
+// du(1) counts: blocks, and a file of several names once. Links are not
+// followed and mounts not entered, whatever the pod does meanwhile.
+func measure(ctx context.Context, path string) (int64, error) {
+	root, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	m := measurement{linked: map[uint64]bool{}}
+	err = m.dir(ctx, root, 0)
+	return m.bytes, err
+}
+
+type measurement struct {
+	bytes  int64
+	linked map[uint64]bool // inodes of several names that are counted
+}
+
+// dir adds what is in a directory, and closes it.
+func (m *measurement) dir(ctx context.Context, dir *os.File, depth int) error {
+	defer dir.Close()
+	if depth > maxDepth {
+		return errTooDeep
+	}
+	for {
+		names, err := dir.Readdirnames(512)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := m.entry(ctx, dir, name, depth); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (m *measurement) entry(ctx context.Context, dir *os.File, name string, depth int) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return nil // removed meanwhile
+	}
+	if err != nil {
+		return &os.PathError{Op: "stat", Path: dir.Name() + "/" + name, Err: err}
+	}
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if !isDir && st.Nlink > 1 {
+		if m.linked[st.Ino] {
+			return nil
+		}
+		m.linked[st.Ino] = true
+	}
+	if !isDir {
+		m.bytes += st.Blocks * 512
+		return nil
+	}
+	how := unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	}
+	fd, err := unix.Openat2(int(dir.Fd()), name, &how)
+	switch {
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
+		return nil // of another file system, or replaced meanwhile
+	case err != nil:
+		return &os.PathError{Op: "open", Path: dir.Name() + "/" + name, Err: err}
+	}
+	m.bytes += st.Blocks * 512
+	return m.dir(ctx, os.NewFile(uintptr(fd), dir.Name()+"/"+name), depth+1)
+}
