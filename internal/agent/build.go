@@ -103,9 +103,7 @@ func (a *Agent) buildSteps() error {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
 	s.resizes = newResizes(a, renderNode)
-	if err := s.resizes.Load(); err != nil {
-		return err
-	}
+	a.tellDamage(s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
 		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle()},
@@ -122,12 +120,33 @@ func (a *Agent) buildSteps() error {
 			}
 			return ""
 		},
-		Starting: s.containers.Starting, Changed: a.verdictChanged, Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.log,
+		Starting: s.containers.Starting, Before: a.wasReady, Changed: a.verdictChanged,
+		Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.log,
 	})
 	if err != nil {
 		return err
 	}
-	return s.probes.Load()
+	a.tellDamage(s.probes.Load())
+	return nil
+}
+
+// tellDamage logs what could not be read of what an earlier agent kept. The node
+// goes on with the rest.
+func (a *Agent) tellDamage(err error) {
+	if err != nil {
+		a.log.Error("read what an earlier agent kept", "err", err)
+	}
+}
+
+// wasReady is what was last reported of a container.
+func (a *Agent) wasReady(uid types.UID, id string) (probe.Ready, bool) {
+	s := a.statuses.Last(uid)
+	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+		if _, known := splitID(c.ContainerID); known == id && c.State.Running != nil {
+			return probe.Ready{Started: c.Started != nil && *c.Started, Ready: c.Ready}, true
+		}
+	}
+	return probe.Ready{}, false
 }
 
 // evict ends a pod that uses more than it may, and leaves it visible as Failed.
@@ -198,9 +217,7 @@ func (a *Agent) buildFleet() error {
 	a.statuses = podstatus.New(podstatus.Options{
 		Dir: filepath.Join(c.RootDir, "status"), MessagePath: a.steps.dirs.MessagePath, Log: a.log,
 	})
-	if err := a.statuses.Load(); err != nil {
-		return err
-	}
+	a.tellDamage(a.statuses.Load())
 	gate := &gatekeeper{
 		recorder: a.timeline, provider: a.tracer, decide: a.decideAdmission, events: a.events, open: map[types.UID]*question{},
 		observed: a.pleg.Observed, status: a.statuses.Last, began: a.began,

@@ -41,7 +41,7 @@ func (c *computation) container(k pod.Container, old *corev1.ContainerStatus) co
 		c.present(k, &s, runs, old)
 		c.explain(k, &s, &runs[0])
 	}
-	c.readiness(k, &s)
+	c.readiness(k, &s, old)
 	return s
 }
 
@@ -198,13 +198,18 @@ func (c *computation) backoff(name string) (why, message string, ok bool) {
 	return "", "", false
 }
 
-// readiness sets started and ready. Ephemeral containers have neither.
-func (c *computation) readiness(k pod.Container, s *corev1.ContainerStatus) {
+// readiness sets started and ready. Ephemeral containers have neither. What was
+// said of a run that nobody probes yet, since the agent has just begun, holds.
+func (c *computation) readiness(k pod.Container, s, old *corev1.ContainerStatus) {
 	if k.Kind == pod.Ephemeral {
 		return
 	}
 	probes, probed := c.Probes[strings.TrimPrefix(s.ContainerID, c.Node.Runtime+"://")]
-	if !probed {
+	switch {
+	case probed:
+	case old != nil && old.State.Running != nil && old.ContainerID == s.ContainerID:
+		probes = Probes{Started: isTrue(old.Started), Ready: old.Ready}
+	default:
 		probes = Probes{Started: k.StartupProbe == nil, Ready: k.ReadinessProbe == nil}
 	}
 	if k.Kind == pod.Init {

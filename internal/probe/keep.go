@@ -8,33 +8,36 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/checkpoint"
+	"github.com/berth-run/berth/internal/plan"
 )
 
 const (
-	// keepDelay is the least time between two writes. The first change after a
-	// pause is written at once: what users have seen shall not be lost.
-	keepDelay = 200 * time.Millisecond
 	// keepRetry is the time after a write that failed.
 	keepRetry = 2 * time.Second
 	// keepUnclaimed is how long the state of a pod is kept that nobody asks for
 	// after the agent has started.
 	keepUnclaimed = 10 * time.Minute
-	keepKey       = "probes"
 )
 
-// record is what is on disk: the states by pod, container id and kind of probe.
-// All pods are in one file: a burst of them costs one write.
-type record map[types.UID]map[string]map[string]State
+// record is what is on disk of one pod: the states by container id and kind of
+// probe. It is written before anybody is told of what it says, so that no agent
+// forgets what users have seen. It is worth nothing after a power cut, which
+// takes the containers along.
+type record map[string]map[string]State
+
+var recordFormat = checkpoint.Format{Version: 2}
 
 // Load reads what an earlier agent kept. It is called once, before the first pod
 // is set up. An error tells what was damaged; the agent goes on without it.
 func (p *Probes) Load() error {
-	if p.file == nil {
+	if p.files == nil {
 		return nil
 	}
-	all, err := p.file.LoadAll()
+	all, err := p.files.LoadAll()
 	p.mu.Lock()
-	p.saved = all[keepKey]
+	for uid, r := range all {
+		p.saved[types.UID(uid)] = r
+	}
 	p.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("load probe verdicts: %w", err)
@@ -42,79 +45,134 @@ func (p *Probes) Load() error {
 	return nil
 }
 
-// touch says that the file is out of date.
-func (p *Probes) touch() { awake(p.save) }
+// touch says that a pod's file is out of date. The caller holds mu, and calls
+// write when it has given it back.
+func (p *Probes) touch(uid types.UID) {
+	if p.files != nil {
+		p.stale[uid] = true
+	}
+}
 
-// keep writes the file when something changed, until ctx ends.
+// keep writes again what could not be written, and forgets at last what an
+// earlier agent kept of pods that nobody has, until ctx ends.
 func (p *Probes) keep(ctx context.Context) {
+	unclaimed := time.NewTimer(keepUnclaimed)
+	defer unclaimed.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.save:
+		case <-p.retry:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(keepRetry):
+			}
+		case <-unclaimed.C:
+			p.mu.Lock()
+			for uid := range p.saved {
+				p.touch(uid)
+			}
+			clear(p.saved)
+			p.mu.Unlock()
 		}
-		delay := keepDelay
-		if !p.write() {
-			delay = keepRetry
-			p.touch()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(delay):
-		}
+		p.write()
 	}
 }
 
-// write brings the file up to date. The first of a row of failures is told.
-func (p *Probes) write() bool {
-	if p.file == nil {
-		return true
-	}
-	err := p.file.Save(keepKey, p.record())
+// write brings all files up to date. The first of a row of failures is told.
+func (p *Probes) write() {
+	p.disk.Lock() // so that an older state never replaces a newer one
+	defer p.disk.Unlock()
 	p.mu.Lock()
-	told := p.failing
-	p.failing = err != nil
+	records := make(map[types.UID]record, len(p.stale))
+	for uid := range p.stale {
+		records[uid] = p.record(uid)
+	}
+	clear(p.stale)
 	p.mu.Unlock()
-	if err != nil && !told {
+	if len(records) == 0 {
+		return
+	}
+	var failed []types.UID
+	var last error
+	for uid, r := range records {
+		var err error
+		if len(r) == 0 {
+			err = p.files.DeleteUnsynced(string(uid))
+		} else {
+			err = p.files.SaveUnsynced(string(uid), r)
+		}
+		if err != nil {
+			failed, last = append(failed, uid), err
+		}
+	}
+	p.wrote(failed, last)
+}
+
+// wrote has what could not be written be tried again.
+func (p *Probes) wrote(failed []types.UID, err error) {
+	p.mu.Lock()
+	for _, uid := range failed {
+		p.touch(uid)
+	}
+	told := p.failing
+	p.failing = len(failed) > 0
+	p.mu.Unlock()
+	if len(failed) == 0 {
+		return
+	}
+	if !told {
 		p.opts.Log.Error("keep probe verdicts; they are written when there is room again", "disk full", checkpoint.IsDiskFull(err), "err", err)
 	}
-	return err == nil
+	awake(p.retry)
 }
 
-// record takes the states as they are now.
-func (p *Probes) record() record {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.opts.Now().Sub(p.began) > keepUnclaimed {
-		p.saved = nil
-	}
+// record takes the states of a pod as they are now, and those that are about to
+// be told. The caller holds mu.
+func (p *Probes) record(uid types.UID) record {
 	r := record{}
-	for uid, ids := range p.saved {
-		for id, states := range ids {
-			for kind, s := range states {
-				r.set(uid, id, kind, s)
-			}
+	for id, states := range p.saved[uid] {
+		for kind, s := range states {
+			r.set(id, kind, s)
 		}
 	}
-	for uid, e := range p.pods {
-		for id, t := range e.targets {
-			for _, j := range t.jobs {
-				if j != nil {
-					r.set(uid, id, j.kind.lower(), j.state)
-				}
+	for id, t := range p.targets(uid) {
+		for _, j := range t.jobs {
+			switch {
+			case j == nil:
+			case j.coming != nil:
+				r.set(id, j.kind.lower(), *j.coming)
+			default:
+				r.set(id, j.kind.lower(), j.state)
 			}
 		}
 	}
 	return r
 }
 
-func (r record) set(uid types.UID, id, kind string, s State) {
-	if r[uid] == nil {
-		r[uid] = map[string]map[string]State{}
+func (r record) set(id, kind string, s State) {
+	if r[id] == nil {
+		r[id] = map[string]State{}
 	}
-	if r[uid][id] == nil {
-		r[uid][id] = map[string]State{}
+	r[id][kind] = s
+}
+
+// ready is what the states of a container say, as far as it is probed.
+func (r record) ready(id string) Ready {
+	good := func(k Kind) bool {
+		s, probed := r[id][k.lower()]
+		return !probed || s.Verdict == plan.Success
 	}
-	r[uid][id][kind] = s
+	return Ready{Started: good(Startup), Ready: good(Startup) && good(Readiness)}
+}
+
+// take removes the state of one probe.
+func (r record) take(id string, k Kind) (State, bool) {
+	s, ok := r[id][k.lower()]
+	delete(r[id], k.lower())
+	if len(r[id]) == 0 {
+		delete(r, id)
+	}
+	return s, ok
 }

@@ -78,15 +78,17 @@ type Probes struct {
 	http    *http.Transport
 	slots   chan struct{} // taken while an exec probe starts
 	metrics *metrics
-	file    *checkpoint.Dir[record] // nil: nothing is kept
+	files   *checkpoint.Dir[record] // one a pod; nil: nothing is kept
 	wake    chan struct{}           // the queue has a new head
-	save    chan struct{}           // the file is out of date
+	retry   chan struct{}           // a file could not be written
 
+	disk    sync.Mutex // held while files are written; taken before mu
 	mu      sync.Mutex
 	queue   queue
 	pods    map[types.UID]*probed
-	saved   record // of the last agent, not asked for yet
-	failing bool   // the last write of the file failed
+	saved   map[types.UID]record // of the last agent, not asked for yet
+	stale   map[types.UID]bool   // whose files are out of date
+	failing bool                 // the last write of a file failed
 }
 
 // New allocates; nothing runs before Run. The error names a required option that
@@ -113,10 +115,11 @@ func New(o Options) (*Probes, error) {
 	}
 	p := &Probes{
 		opts: o, began: o.Now(), http: newTransport(), slots: make(chan struct{}, o.Concurrency), metrics: m,
-		wake: make(chan struct{}, 1), save: make(chan struct{}, 1), pods: map[types.UID]*probed{},
+		wake: make(chan struct{}, 1), retry: make(chan struct{}, 1), pods: map[types.UID]*probed{},
+		saved: map[types.UID]record{}, stale: map[types.UID]bool{},
 	}
 	if o.Dir != "" {
-		p.file = checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1})
+		p.files = checkpoint.NewDir[record](o.Dir, recordFormat)
 	}
 	return p, nil
 }
@@ -159,6 +162,13 @@ func (p *Probes) Ready(uid types.UID) map[string]Ready {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all map[string]Ready
+	saved := p.saved[uid] // holds until the pod is set up
+	for id := range saved {
+		if all == nil {
+			all = map[string]Ready{}
+		}
+		all[id] = saved.ready(id)
+	}
 	for id, t := range p.targets(uid) {
 		if all == nil {
 			all = map[string]Ready{}
@@ -175,14 +185,18 @@ func (p *Probes) Ready(uid types.UID) map[string]Ready {
 // were seen to stop.
 func (p *Probes) Forget(uid types.UID) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if e := p.pods[uid]; e != nil {
 		for id := range e.targets {
 			p.drop(e, id)
 		}
 		p.release(e)
 	}
-	delete(p.saved, uid)
+	if _, kept := p.saved[uid]; kept {
+		delete(p.saved, uid)
+		p.touch(uid)
+	}
+	p.mu.Unlock()
+	p.write()
 }
 
 func (p *Probes) targets(uid types.UID) map[string]*target {

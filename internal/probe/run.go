@@ -114,12 +114,13 @@ func (p *Probes) runs(c check) bool {
 // gone forgets the container of a check: it does not run any more.
 func (p *Probes) gone(c check) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	e := c.target.pod
 	if e.targets[c.target.id] == c.target {
 		p.drop(e, c.target.id)
 		p.release(e)
 	}
+	p.mu.Unlock()
+	p.write()
 }
 
 // slot waits for a place among the exec probes that start, so that many of them
@@ -143,45 +144,63 @@ func (p *Probes) slot(c check) (release func()) {
 	}
 }
 
-// take takes a result in: state, metrics, events; and queues the job again.
+// take takes a result in: state, metrics, events; and queues the job again. What
+// matters after a restart is on disk before anybody can read it.
 func (p *Probes) take(c check, a answer, began, now time.Time) {
-	p.mu.Lock()
-	j := c.job
-	cancelled := c.ctx.Err() != nil
-	j.cancel()
-	j.cancel = nil
-	if cancelled {
-		p.mu.Unlock()
-		return
-	}
 	result := a.verdict()
-	bonus := result == plan.Failure && early(j.kind, c.settings, c.target.since, c.due)
+	bonus := result == plan.Failure && early(c.job.kind, c.settings, c.target.since, c.due)
 	if bonus {
 		result = plan.Unknown
 	}
-	was := j.state
-	var changed bool
-	j.state, changed = j.state.after(j.kind, c.settings, result, j.kind.String()+" probe failed: "+a.output, now)
-	if changed && j.state.Verdict == plan.Success {
-		j.settle()
-		if j.kind == Startup {
-			c.target.at = now
-		}
-	}
-	p.enqueue(c.target)
-	if changed || !j.state.sameBut(was, c.settings.period) {
-		p.touch()
-	}
-	if a.err == nil {
-		p.metrics.count(c.pod, c.container.Name, j.kind, a.verdict(), now.Sub(began))
+	j := c.job
+	p.mu.Lock()
+	next, changed := j.state.after(j.kind, c.settings, result, j.kind.String()+" probe failed: "+a.output, now)
+	news := c.ctx.Err() == nil && (changed || !next.sameBut(j.state, c.settings.period))
+	if news {
+		j.coming = &next
+		p.touch(c.pod.UID)
 	}
 	p.mu.Unlock()
+	if news {
+		p.write()
+	}
+	if !p.accept(c, next, a, now.Sub(began), now) {
+		p.write()
+		return
+	}
 	if !bonus {
 		p.tell(c, a)
 	}
 	if changed && p.opts.Changed != nil {
 		p.opts.Changed(c.pod.UID)
 	}
+}
+
+// accept makes next the state of a check's job and queues it again. It does
+// nothing and returns false when the check was interrupted.
+func (p *Probes) accept(c check, next State, a answer, took time.Duration, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	j := c.job
+	interrupted := c.ctx.Err() != nil
+	j.cancel()
+	j.cancel, j.coming = nil, nil
+	if interrupted {
+		p.touch(c.pod.UID)
+		return false
+	}
+	if next.Verdict == plan.Success && j.state.Verdict != plan.Success {
+		j.settle()
+		if j.kind == Startup {
+			c.target.at = now
+		}
+	}
+	if a.err == nil {
+		p.metrics.count(c.pod, c.container.Name, j.kind, a.verdict(), took)
+	}
+	j.state = next
+	p.enqueue(c.target)
+	return true
 }
 
 // tell records the event of a result that is not plain success.

@@ -337,7 +337,7 @@ func TestRestartOfTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready"), LivenessProbe: execProbe("live")})
 		w.opts.Dir = dir
-		file := filepath.Join(dir, "probes.json")
+		file := filepath.Join(dir, "u1.json")
 		var left []byte
 		var r *worker.Run
 		w.agent(func(_ *Probes, s worker.Step) {
@@ -360,6 +360,71 @@ func TestRestartOfTheAgent(t *testing.T) {
 	})
 }
 
+// An agent that is killed the moment it tells of a verdict leaves it on disk, and
+// the next one tells the same, before and after the pod is set up.
+func TestVerdictIsKeptBeforeItIsTold(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		once := func(p *corev1.Probe) { p.FailureThreshold = 1 }
+		w := newWorld(t, corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready", once)})
+		w.opts.Dir = dir
+		var told []string
+		w.opts.Changed = func(types.UID) { told = append(told, string(read(t, filepath.Join(dir, "u1.json")))) }
+		var r *worker.Run
+		w.agent(func(_ *Probes, s worker.Step) {
+			r = w.run("app", "c1")
+			w.setup(s, r)
+			w.lapse(5 * time.Second)
+			w.answer("ready", exits(1))
+			w.lapse(10 * time.Second)
+		})
+		want := []Ready{{Started: true}, {Started: true, Ready: true}, {Started: true}}
+		if len(told) != len(want) {
+			t.Fatalf("%d changes were told, want %d: %q", len(told), len(want), told)
+		}
+		for i, left := range told {
+			if err := os.WriteFile(filepath.Join(dir, "u1.json"), []byte(left), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			w.opts.Changed = nil
+			w.agent(func(p *Probes, s worker.Step) {
+				ready := map[string]Ready{"c1": want[i]}
+				if diff := cmp.Diff(ready, p.Ready("u1")); diff != "" {
+					t.Errorf("change %d, not set up yet (-want +got):\n%s", i, diff)
+				}
+				w.setup(s, r)
+				w.verdicts(p, map[string]plan.Probes{"c1": {Startup: plan.Success}}, ready)
+			})
+		}
+	})
+}
+
+func TestFilesOfPodsThatNobodyHasGo(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, corev1.Container{Name: "app", ReadinessProbe: execProbe("ready")})
+		w.opts.Dir = dir
+		left := map[bool]int{}
+		count := func(claimed bool) {
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left[claimed] = len(entries)
+		}
+		w.agent(func(_ *Probes, s worker.Step) { w.setup(s, w.run("app", "c1")); w.lapse(time.Second) })
+		w.agent(func(*Probes, worker.Step) {
+			w.lapse(keepUnclaimed - time.Second)
+			count(true)
+			w.lapse(2 * time.Second)
+			count(false)
+		})
+		if diff := cmp.Diff(map[bool]int{true: 1, false: 0}, left); diff != "" {
+			t.Errorf("files (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -378,11 +443,11 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 			r := w.run("app", "c1")
 			w.setup(s, r)
 			w.lapse(11 * time.Second)
-			if err := os.Remove(filepath.Join(dir, "probes.json")); err != nil {
+			if err := os.Remove(filepath.Join(dir, "u1.json")); err != nil {
 				t.Fatal(err)
 			}
 			w.lapse(time.Minute)
-			if _, err := os.Stat(filepath.Join(dir, "probes.json")); !errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Stat(filepath.Join(dir, "u1.json")); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the file was written though nothing changed: %v", err)
 			}
 			if n := testing.AllocsPerRun(100, func() { w.setup(s, r) }); n != 0 {

@@ -44,6 +44,7 @@ type job struct {
 	state    State
 	place    int // in the queue; -1 when it is not there
 	cancel   context.CancelFunc
+	coming   *State // being written before it becomes state; nil: none
 	waited   func() // ends the wait for the first success in the pod's timeline; nil when it has
 }
 
@@ -61,18 +62,25 @@ func (t *target) started() bool {
 // sync brings the targets of a pod in step with what runs of it. It is called at
 // each pass over the pod, and most of the time there is nothing to do.
 func (p *Probes) sync(ctx context.Context, desired *pod.Pod, o *pod.Observed, stopping bool) {
+	if p.retarget(ctx, desired, o, stopping) {
+		p.write()
+	}
+}
+
+// retarget does what sync does in memory, and says whether it changed anything.
+func (p *Probes) retarget(ctx context.Context, desired *pod.Pod, o *pod.Observed, stopping bool) bool {
 	starting := p.starting(desired)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.pods[desired.UID]
 	if e == nil {
 		if !hasProbes(desired.Pod) {
-			return
+			return false
 		}
 		e = &probed{uid: desired.UID, targets: map[string]*target{}}
 		p.pods[desired.UID] = e
 	} else if e.pod == desired && e.observed == o && slices.Equal(e.starting, starting) && e.stopping == stopping {
-		return
+		return false
 	}
 	e.pod, e.observed, e.starting, e.stopping = desired, o, starting, stopping
 	ip := p.opts.PodIP(desired.Pod, o)
@@ -97,6 +105,7 @@ func (p *Probes) sync(ctx context.Context, desired *pod.Pod, o *pod.Observed, st
 		}
 	}
 	p.release(e)
+	return true
 }
 
 // starting lists the containers of a pod whose start is not complete.
@@ -149,8 +158,7 @@ func (p *Probes) arm(ctx context.Context, t *target) {
 func (p *Probes) newJob(ctx context.Context, t *target, k Kind, spec *corev1.Probe) *job {
 	j := &job{target: t, kind: k, probe: spec, settings: settingsOf(spec), place: -1}
 	now := p.opts.Now()
-	if was, ok := p.saved[t.pod.uid][t.id][k.lower()]; ok {
-		delete(p.saved[t.pod.uid][t.id], k.lower()) // from here on the job has it
+	if was, ok := p.saved[t.pod.uid].take(t.id, k); ok { // from here on the job has it
 		j.state = was
 		if !was.Due.IsZero() {
 			j.state.Due = resumed(was.Due, j.settings.period, now)
@@ -160,7 +168,7 @@ func (p *Probes) newJob(ctx context.Context, t *target, k Kind, spec *corev1.Pro
 		if t.since.Before(p.began) {
 			j.adopt(p, now)
 		}
-		p.touch()
+		p.touch(t.pod.uid)
 	}
 	if k != Liveness && j.state.Verdict != plan.Success && !t.pod.stopping {
 		j.waited = timeline.Wait(ctx, k.lower()+" probe "+t.container.Name)
@@ -170,9 +178,11 @@ func (p *Probes) newJob(ctx context.Context, t *target, k Kind, spec *corev1.Pro
 
 // adopt sets the state of a probe whose container ran before this agent did and
 // of which nothing is on disk. What was reported of it goes on to hold, and its
-// first probe comes somewhere within a period, as there may be many of them.
+// first probe comes somewhere within a period, as there may be many of them, and
+// not before its delay is over.
 func (j *job) adopt(p *Probes, now time.Time) {
-	j.state.Due = now.Add(time.Duration(p.opts.Rand() * float64(j.settings.period)))
+	due := now.Add(time.Duration(p.opts.Rand() * float64(j.settings.period)))
+	j.state.Due = later(due, j.target.since.Add(j.settings.delay))
 	if p.opts.Before == nil {
 		return
 	}
@@ -213,7 +223,7 @@ func (p *Probes) end(j *job) {
 		j.cancel()
 	}
 	j.settle()
-	p.touch()
+	p.touch(j.target.pod.uid)
 }
 
 // settle ends the wait in the timeline.
