@@ -84,7 +84,8 @@ func podFields() []Field {
 		{Path: "PodSpec.dnsPolicy"},
 		{Path: "PodSpec.nodeSelector"},
 		{Path: "PodSpec.serviceAccountName", Status: Joined, Why: "service accounts belong to a control plane"},
-		{Path: "PodSpec.serviceAccount", Status: Joined, Why: "service accounts belong to a control plane"},
+		{Path: "PodSpec.serviceAccount", Status: Joined, Why: "service accounts belong to a control plane",
+			when: where(func(s *corev1.PodSpec) bool { return s.DeprecatedServiceAccount != s.ServiceAccountName })}, // which it is a copy of
 		{Path: "PodSpec.automountServiceAccountToken", Status: Joined, Why: "service accounts belong to a control plane; false is accepted",
 			when: where(func(s *corev1.PodSpec) bool { return *s.AutomountServiceAccountToken })},
 		{Path: "PodSpec.nodeName"},

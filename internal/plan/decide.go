@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,11 @@ func Compute(in Input) Plan {
 	}
 	c.deadline()
 	c.sandbox()
+	c.source = c.restartAllSource()
 	switch {
+	case ended(c.Last.Phase):
+		c.plan.Done, c.plan.Failed = true, c.Last.Phase == corev1.PodFailed
+		c.plan.Sandbox = Sandbox{Op: SandboxNone}
 	case c.plan.DeadlineExceeded:
 		c.plan.Sandbox = Sandbox{Op: SandboxNone}
 	case c.done():
@@ -50,7 +55,11 @@ type computation struct {
 	Input
 	plan Plan
 	anew bool // the containers are to run in a sandbox that is to be created
+	// source is the dead container whose exit asks for a restart of all; nil: none does.
+	source *pod.ContainerStatus
 }
+
+func ended(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
 func (c *computation) deadline() {
 	d := c.Pod.Spec.ActiveDeadlineSeconds
@@ -119,7 +128,10 @@ func (c *computation) drain() {
 
 // done says whether the pod has ended by itself, and sets Failed.
 func (c *computation) done() bool {
-	if len(c.Observed.ContainersOf()) == 0 || c.restartAllSource() != nil {
+	if len(c.Observed.ContainersOf()) == 0 && !c.anyLost() {
+		return false
+	}
+	if c.source != nil && slices.ContainsFunc(c.Observed.Containers, c.outdated) {
 		return false
 	}
 	for _, k := range pod.Containers(c.Pod) {
@@ -145,49 +157,6 @@ func (c *computation) done() bool {
 	}
 	c.plan.Failed = failed
 	return true
-}
-
-// restartAll carries on a restart of all containers that a rule asked for. It
-// is read off the dead container that triggered it, which is removed last.
-// Ephemeral containers end with the others and do not come back: what is left of
-// them tells that they have run.
-func (c *computation) restartAll() bool {
-	source := c.restartAllSource()
-	if source == nil {
-		return false
-	}
-	c.plan.RestartingAll = true
-	none := int64(0)
-	var dead []string
-	for _, s := range c.Observed.Containers {
-		switch {
-		case alive(s):
-			c.plan.Kill = append(c.plan.Kill, Kill{ID: s.ID, Name: s.Name, Reason: KillRestartAll, Grace: &none,
-				Why: fmt.Sprintf("Container %s asked for a restart of all containers", source.Name)})
-		case s.ID != source.ID && !c.isEphemeral(s.Name):
-			dead = append(dead, s.ID)
-		}
-	}
-	if len(c.plan.Kill) == 0 {
-		dead = append(dead, source.ID)
-		c.plan.Remove = dead
-	}
-	return true
-}
-
-func (c *computation) restartAllSource() *pod.ContainerStatus {
-	for _, k := range pod.Containers(c.Pod) {
-		s, ok := c.current(k)
-		if ok && s.State == pod.StateExited && !c.changed(s) && ruleFor(k.Container, s.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers {
-			return &s
-		}
-	}
-	return nil
-}
-
-func (c *computation) isEphemeral(name string) bool {
-	k, ok := pod.FindContainer(c.Pod, name)
-	return ok && k.Kind == pod.Ephemeral
 }
 
 // ephemeral starts each ephemeral container once.
@@ -239,8 +208,7 @@ func (c *computation) initContainer(k pod.Container) bool {
 	s, ok := c.current(k)
 	switch {
 	case !ok:
-		last, _ := c.newest(k.Name)
-		c.start(k, last, 0)
+		c.begin(k)
 	case s.State == pod.StateExited && s.ExitCode == 0 && !c.changed(s):
 		return true
 	case s.State == pod.StateRunning && !c.unhealthy(k, s):
@@ -255,8 +223,7 @@ func (c *computation) initContainer(k pod.Container) bool {
 func (c *computation) sidecar(k pod.Container) bool {
 	s, ok := c.current(k)
 	if !ok {
-		last, _ := c.newest(k.Name)
-		c.start(k, last, 0)
+		c.begin(k)
 		return false
 	}
 	if s.State == pod.StateRunning && !c.changed(s) && !c.unhealthy(k, s) {
@@ -273,8 +240,8 @@ func (c *computation) apps() {
 		}
 		s, ok := c.newest(k.Name)
 		switch {
-		case !ok:
-			c.start(k, pod.ContainerStatus{}, 0)
+		case !ok || c.isSource(s):
+			c.begin(k)
 		case s.State == pod.StateExited && s.SandboxID != c.plan.Sandbox.ID && (c.changed(s) || c.restarts(k, s)):
 			c.start(k, s, 0) // it went with its sandbox: no crash to back off from
 		case s.State == pod.StateRunning && !c.changed(s) && !c.unhealthy(k, s):
@@ -282,6 +249,21 @@ func (c *computation) apps() {
 			c.renew(k, s)
 		}
 	}
+}
+
+// begin plans a run that no crash of this container in this sandbox comes before,
+// but the one that asked for a restart of all: that has been waited for.
+func (c *computation) begin(k pod.Container) {
+	last, _ := c.newest(k.Name)
+	delay := time.Duration(0)
+	if c.isSource(last) {
+		delay = c.crashDelay(last)
+	}
+	c.start(k, last, delay)
+}
+
+func (c *computation) isSource(s pod.ContainerStatus) bool {
+	return c.source != nil && c.source.ID == s.ID
 }
 
 // renew plans what a container needs that is neither well nor absent.
@@ -338,11 +320,14 @@ func (c *computation) restart(k pod.Container, s pod.ContainerStatus) {
 	}
 	delay := c.crashDelay(s)
 	if until := s.FinishedAt.Add(delay); c.Now.Before(until) {
-		c.wait(k.Name, reason.CrashLoopBackOff, fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
-			delay, k.Name, c.Pod.Name, c.Pod.Namespace, c.Pod.UID), until)
+		c.wait(k.Name, reason.CrashLoopBackOff, c.backoffMessage(k.Name, delay), until)
 		return
 	}
 	c.start(k, s, delay)
+}
+
+func (c *computation) backoffMessage(name string, delay time.Duration) string {
+	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, name, c.Pod.Name, c.Pod.Namespace, c.Pod.UID)
 }
 
 // crashDelay is how long after its end a container may start again.
@@ -361,7 +346,7 @@ func (c *computation) crashDelay(s pod.ContainerStatus) time.Duration {
 // start plans a run of k after last, which is the zero value for the first run.
 func (c *computation) start(k pod.Container, last pod.ContainerStatus, backoff time.Duration) {
 	count := 0
-	if last.ID != "" {
+	if last.Name != "" {
 		count = last.RestartCount + 1
 	}
 	c.plan.Start = append(c.plan.Start, Start{Container: k, RestartCount: count, Backoff: backoff})
@@ -378,9 +363,46 @@ func (c *computation) lookAgain(at time.Time) {
 	}
 }
 
-// newest returns the last instance of a container in any sandbox.
+// newest returns the last instance of a container in any sandbox, also one that
+// the runtime has lost since its end was reported.
 func (c *computation) newest(name string) (pod.ContainerStatus, bool) {
-	return c.Observed.Container(name)
+	if s, ok := c.Observed.Container(name); ok {
+		return s, true
+	}
+	return c.lost(name)
+}
+
+// lost is an app or ephemeral container that was last reported to have ended, and
+// that the runtime does not have: somebody removed it. It has run all the same.
+// What a restart of all containers removes is meant to run again. Init containers
+// are not asked about: they may run again.
+func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
+	if c.restartsAll() {
+		return pod.ContainerStatus{}, false
+	}
+	for _, s := range slices.Concat(c.Last.ContainerStatuses, c.Last.EphemeralContainerStatuses) {
+		end := s.State.Terminated
+		if s.Name != name || end == nil {
+			continue
+		}
+		_, id, _ := strings.Cut(end.ContainerID, "://")
+		return pod.ContainerStatus{ID: id, Name: name, State: pod.StateExited, ExitCode: end.ExitCode, Reason: end.Reason,
+			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, RestartCount: int(s.RestartCount)}, true
+	}
+	return pod.ContainerStatus{}, false
+}
+
+func (c *computation) anyLost() bool {
+	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool { _, ok := c.lost(k.Name); return ok })
+}
+
+// restartsAll says whether the pod has a rule that restarts all containers.
+func (c *computation) restartsAll() bool {
+	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool {
+		return slices.ContainsFunc(k.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
 }
 
 // current returns the last instance in the kept sandbox. While there is none,
@@ -390,10 +412,13 @@ func (c *computation) current(k pod.Container) (pod.ContainerStatus, bool) {
 	if c.anew {
 		return pod.ContainerStatus{}, false
 	}
-	if c.Observed == nil || len(c.Observed.Sandboxes) == 0 {
-		return c.newest(k.Name)
-	}
 	s, ok := c.newest(k.Name)
+	if c.isSource(s) {
+		return pod.ContainerStatus{}, false // all begin anew
+	}
+	if c.Observed == nil || len(c.Observed.Sandboxes) == 0 {
+		return s, ok
+	}
 	if !ok || s.SandboxID != c.Observed.Sandboxes[0].ID {
 		return pod.ContainerStatus{}, false
 	}

@@ -297,19 +297,68 @@ func TestInit(t *testing.T) {
 }
 
 // A rule that restarts all containers is read off the dead container it is
-// about, through all its stages: kill, remove, begin anew.
+// about, through all its stages: kill, remove, wait, begin anew.
 func TestRestartAllContainers(t *testing.T) {
 	p := spec(corev1.RestartPolicyNever, inits("i1"), apps("a", "b"),
-		rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 42))
-	check(t, Input{Pod: p, Observed: one(exited("b", 42), running("a"), exited("i1", 0))},
-		want{Sandbox: keep, Done: "restarting all", Kill: []string{"a0: Container b asked for a restart of all containers"}})
-	check(t, Input{Pod: p, Observed: one(exited("b", 42), exited("a", 137), exited("i1", 0))},
-		want{Sandbox: keep, Done: "restarting all", Remove: []string{"a0", "i10", "b0"}})
-	check(t, Input{Pod: p, Observed: one()},
-		want{Sandbox: keep, Start: []string{"i1 #0 after 0s"}, Waiting: []string{"a: PodInitializing", "b: PodInitializing"}})
-	// An ephemeral container ends with the others and stays, so that it is not
-	// taken for one that is still to run.
-	ephemeral("dbg")(p)
-	check(t, Input{Pod: p, Observed: one(exited("b", 42), exited("dbg", 137))},
-		want{Sandbox: keep, Done: "restarting all", Remove: []string{"b0"}})
+		rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 42), ephemeral("dbg"))
+	source := again(exited("b", 42), 1, 0) // ended at second 10
+	anew := func(s pod.ContainerStatus) pod.ContainerStatus { s.ID, s.CreatedAt = s.Name+"1", at(21); return s }
+	const backoff = "b: CrashLoopBackOff"
+	for name, c := range map[string]struct {
+		now  int
+		seen []pod.ContainerStatus
+		want want
+	}{
+		"what runs is killed": {10, []pod.ContainerStatus{source, running("a"), running("dbg"), exited("i1", 0)},
+			want{Done: "restarting all", Kill: []string{"a0: Container b asked for a restart of all containers", "dbg0: Container b asked for a restart of all containers"}}},
+		"what is dead is removed, but for the ephemeral container that has run": {10, []pod.ContainerStatus{source, exited("a", 137), exited("dbg", 137), exited("i1", 0)},
+			want{Done: "restarting all", Remove: []string{"a0", "i10"}}},
+		"the crash delay":    {12, []pod.ContainerStatus{source, exited("dbg", 137)}, want{Waiting: []string{backoff}, Again: at(20)}},
+		"the init container": {20, []pod.ContainerStatus{source, exited("dbg", 137)}, want{Start: []string{"i1 #0 after 0s"}, Waiting: []string{"a: PodInitializing", "b: PodInitializing"}}},
+		"an app that came up behind the old init container is old": {12, []pod.ContainerStatus{anew(running("a")), source, exited("i1", 0), exited("dbg", 137)},
+			want{Done: "restarting all", Kill: []string{"a1: Container b asked for a restart of all containers"}}},
+		"the new init container runs":     {22, []pod.ContainerStatus{anew(running("i1")), source, exited("dbg", 137)}, want{Waiting: []string{"a: PodInitializing", "b: PodInitializing"}}},
+		"the new init container fails":    {22, []pod.ContainerStatus{anew(exited("i1", 1)), source, exited("dbg", 137)}, want{Done: "failed"}},
+		"the new init container is done":  {22, []pod.ContainerStatus{anew(exited("i1", 0)), source, exited("dbg", 137)}, want{Start: []string{"a #0 after 0s", "b #2 after 10s"}}},
+		"another app is up before it":     {22, []pod.ContainerStatus{anew(running("a")), anew(exited("i1", 0)), source, exited("dbg", 137)}, want{Start: []string{"b #2 after 10s"}}},
+		"all are up, the old one is left": {22, []pod.ContainerStatus{anew(running("b")), anew(running("a")), anew(exited("i1", 0)), source, exited("dbg", 137)}, want{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.want.Sandbox = keep
+			if c.want.Done == "failed" {
+				c.want.Sandbox = Sandbox{}
+			}
+			check(t, Input{Pod: p, Observed: one(c.seen...), Now: at(c.now)}, c.want)
+		})
+	}
+}
+
+// What has ended stays so when somebody has removed what is left of it.
+func TestLost(t *testing.T) {
+	status := func(name string, count int32, code int32) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, RestartCount: count, State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, ContainerID: "containerd://" + name + "0", FinishedAt: metav1.NewTime(at(10))}}}
+	}
+	reported := func(phase corev1.PodPhase, all ...corev1.ContainerStatus) corev1.PodStatus {
+		return corev1.PodStatus{Phase: phase, ContainerStatuses: all}
+	}
+	never := spec(corev1.RestartPolicyNever, inits("i1"), apps("a", "b"))
+	changed := map[string]string{"a": "new", "b": "new"}
+	for name, c := range map[string]struct {
+		in   Input
+		want want
+	}{
+		"of a pod that has succeeded":           {Input{Pod: never, Last: reported(corev1.PodSucceeded)}, want{Done: "succeeded"}},
+		"of a pod that has failed":              {Input{Pod: never, Last: reported(corev1.PodFailed)}, want{Done: "failed"}},
+		"of a pod that has ended, edited since": {Input{Pod: never, Hash: changed, Last: reported(corev1.PodFailed), Observed: one(exited("a", 0), exited("b", 1))}, want{Done: "failed"}},
+		"the last container ends":               {Input{Pod: never, Last: reported(corev1.PodRunning, status("a", 0, 1)), Observed: one(exited("b", 0))}, want{Done: "failed"}},
+		"both, before the phase was reported":   {Input{Pod: never, Last: reported(corev1.PodRunning, status("a", 0, 0), status("b", 0, 0))}, want{Done: "succeeded"}},
+		"another container runs":                {Input{Pod: never, Hash: changed, Last: reported(corev1.PodRunning, status("a", 0, 0)), Observed: one(running("b"))}, want{Sandbox: keep}},
+		"with the sandbox, another is to run": {Input{Pod: spec(corev1.RestartPolicyOnFailure, apps("a", "b")), Last: reported(corev1.PodRunning, status("a", 0, 0), status("b", 3, 1)), Now: at(60)},
+			want{Sandbox: Sandbox{Op: SandboxCreate}, Start: []string{"b #4 after 10s"}}},
+		"it is to run again": {Input{Pod: spec(corev1.RestartPolicyAlways, apps("a", "b")), Last: reported(corev1.PodRunning, status("a", 4, 1)), Observed: one(running("b")), Now: at(60)},
+			want{Sandbox: keep, Start: []string{"a #5 after 0s"}}},
+	} {
+		t.Run(name, func(t *testing.T) { check(t, c.in, c.want) })
+	}
 }

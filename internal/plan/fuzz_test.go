@@ -179,7 +179,7 @@ func (w *world) apply(p Plan, effects *int) {
 			o.Containers = slices.DeleteFunc(o.Containers, func(c pod.ContainerStatus) bool { return c.ID == id })
 		}
 	}
-	if p.RestartingAll && len(p.Remove) > 0 {
+	if p.RestartingAll {
 		clear(w.through)
 	}
 	for _, s := range p.Start {
@@ -210,6 +210,7 @@ func (w *world) create(s Sandbox) {
 func (w *world) start(s Start, runs bool) {
 	o := w.in.Observed
 	w.serial++
+	w.in.Now = w.in.Now.Add(time.Microsecond)
 	c := pod.ContainerStatus{
 		ID: fmt.Sprint(s.Name, w.serial), Name: s.Name, SandboxID: o.Sandboxes[0].ID, State: pod.StateCreated, CreatedAt: w.in.Now,
 		RestartCount: s.RestartCount, Backoff: s.Backoff, Hash: w.in.Hash[s.Name],

@@ -13,6 +13,10 @@ type Input struct {
 	Pod      *corev1.Pod
 	Observed *pod.Observed // nil: nothing known of the pod in the runtime
 	Probes   map[string]Probes
+	// Last is the status last reported, also by an earlier agent. It tells what
+	// the runtime has lost: a pod that has ended stays ended, and so does a
+	// container. Its zero value: none was.
+	Last corev1.PodStatus
 	// Hash is the wanted value of the container hash by container name. A
 	// container that carries another one is replaced.
 	Hash map[string]string
@@ -127,8 +131,8 @@ type Plan struct {
 	Start   []Start
 	Waiting []Waiting
 	// Remove lists dead containers that are to go before anything starts: ones
-	// that were created and never started, and all of them when a restart rule
-	// said so, the one that triggered it last.
+	// that were created and never started, and all but the one that triggered it
+	// when a restart rule said so.
 	Remove []string
 	// Done says that the pod ended by itself: Succeeded or Failed, nothing of it is to run.
 	Done bool

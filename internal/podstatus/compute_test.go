@@ -178,6 +178,7 @@ func TestContainerStatuses(t *testing.T) {
 	crash := isTerminated("a1", 1, "Error", "")
 	starts := func(name string) *plan.Plan { return &plan.Plan{Start: []plan.Start{{Container: container(name)}}} }
 	lost := isTerminatedUnknown(usedToRunMessage)
+	lost.Terminated.ContainerID = "containerd://a1"
 	waits := func(why, message string) func(string) (string, string, bool) {
 		return func(string) (string, string, bool) { return why, message, true }
 	}
@@ -227,10 +228,10 @@ func TestContainerStatuses(t *testing.T) {
 			[]corev1.ContainerStatus{with(unknown("app", isWaiting("ContainerCreating", "")), func(s *corev1.ContainerStatus) { s.LastTerminationState = lost })}},
 		{"ran and is in an unknown state", Input{Pod: newPod(nil, "app"), Observed: observed(pod.ContainerStatus{ID: "a1", Name: "app", Image: "img", ImageID: "sha256:1"}),
 			Previous: previous(known("app", "a1", isRunning()))},
-			[]corev1.ContainerStatus{with(known("app", "a1", isTerminatedUnknown(lostMessage)), func(s *corev1.ContainerStatus) { s.RestartCount = 1 })}},
+			[]corev1.ContainerStatus{known("app", "a1", isTerminatedUnknown(lostMessage))}},
 		{"unknown stays unknown", Input{Pod: newPod(nil, "app"), Observed: observed(pod.ContainerStatus{ID: "a1", Name: "app", Image: "img", ImageID: "sha256:1"}),
-			Previous: previous(with(known("app", "a1", isTerminatedUnknown(lostMessage)), func(s *corev1.ContainerStatus) { s.RestartCount = 1 }))},
-			[]corev1.ContainerStatus{with(known("app", "a1", isTerminatedUnknown(lostMessage)), func(s *corev1.ContainerStatus) { s.RestartCount = 1 })}},
+			Previous: previous(known("app", "a1", isTerminatedUnknown(lostMessage)))},
+			[]corev1.ContainerStatus{known("app", "a1", isTerminatedUnknown(lostMessage))}},
 		{"nothing is left of a pod that was stopped", Input{Pod: newPod(nil, "app"), Previous: previous(known("app", "a1", isRunning())), Stop: &pod.Stop{Reason: "Deleted"}, Terminated: true},
 			[]corev1.ContainerStatus{with(unknown("app", isTerminatedUnknown(lostMessage)), func(s *corev1.ContainerStatus) { s.LastTerminationState = lost })}},
 		{"stopped between two init containers", Input{Pod: newPod(withInit("i1", "i2"), "app"), Observed: observed(exited("i1", "x1", 1)), Stop: &pod.Stop{Reason: "Deleted"}, Terminated: true},
@@ -255,6 +256,8 @@ func TestContainerStatuses(t *testing.T) {
 			[]corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) { s.Started, s.Ready = new(false), false })}},
 		{"started, not ready", Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")), Probes: map[string]Probes{"a1": {Started: true}}},
 			[]corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) { s.Ready = false })}},
+		{"nobody probes it yet since the agent has begun", Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")), Previous: previous(known("app", "a1", isRunning()))},
+			[]corev1.ContainerStatus{known("app", "a1", isRunning())}},
 		{"started and ready", Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")), Probes: map[string]Probes{"a1": {Started: true, Ready: true}}},
 			[]corev1.ContainerStatus{known("app", "a1", isRunning())}},
 	}
@@ -265,6 +268,44 @@ func TestContainerStatuses(t *testing.T) {
 			got := append(append(s.InitContainerStatuses, s.ContainerStatuses...), s.EphemeralContainerStatuses...)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("containers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The restart count is that of the container that is there, and goes neither back
+// nor ahead, whatever the runtime forgets or fails to know for a while.
+func TestRestartCount(t *testing.T) {
+	first, second := running("app", "a1"), restarted(running("app", "a2"), 1)
+	noCount := running("app", "a2") // made when neither the runtime nor the logs knew of the first
+	unclear := pod.ContainerStatus{ID: "a1", Name: "app", State: pod.StateUnknown}
+	for name, c := range map[string]struct {
+		seen [][]pod.ContainerStatus
+		want []int32
+	}{
+		"runs, ends, runs":                        {[][]pod.ContainerStatus{{first}, {exited("app", "a1", 1)}, {second, exited("app", "a1", 1)}}, []int32{0, 0, 1}},
+		"the agent restarts in between":           {[][]pod.ContainerStatus{{first}, {second, exited("app", "a1", 1)}}, []int32{0, 1}},
+		"the first is collected":                  {[][]pod.ContainerStatus{{first}, {exited("app", "a1", 1)}, {second}}, []int32{0, 0, 1}},
+		"the first is collected unseen":           {[][]pod.ContainerStatus{{first}, {second}}, []int32{0, 1}},
+		"a state that nobody knows, for a while":  {[][]pod.ContainerStatus{{first}, {unclear}, {unclear}, {first}, {first}}, []int32{0, 0, 0, 0, 0}},
+		"a state that nobody knows, then another": {[][]pod.ContainerStatus{{first}, {unclear}, {second, exited("app", "a1", 137)}}, []int32{0, 0, 1}},
+		"lost":                                 {[][]pod.ContainerStatus{{first}, {}, {}, {second}, {second}}, []int32{0, 1, 1, 1, 1}},
+		"lost and found":                       {[][]pod.ContainerStatus{{first}, {}, {}, {first}, {first}}, []int32{0, 1, 1, 0, 0}},
+		"lost and found again and again":       {[][]pod.ContainerStatus{{second}, {}, {second}, {}, {second}}, []int32{1, 2, 1, 2, 1}},
+		"ended and removed":                    {[][]pod.ContainerStatus{{exited("app", "a1", 1)}, {}, {}, {second}}, []int32{0, 0, 0, 1}},
+		"without a count of its own":           {[][]pod.ContainerStatus{{exited("app", "a1", 1)}, {}, {noCount}, {noCount}}, []int32{0, 0, 1, 1}},
+		"the newest is removed":                {[][]pod.ContainerStatus{{restarted(exited("app", "a2", 1), 1), exited("app", "a1", 1)}, {exited("app", "a1", 1)}, {restarted(running("app", "a3"), 1), exited("app", "a1", 1)}}, []int32{1, 1, 2}},
+		"created, not started, and made again": {[][]pod.ContainerStatus{{first}, {restarted(created("app", "a2"), 1), exited("app", "a1", 1)}, {restarted(running("app", "a3"), 1), exited("app", "a1", 1)}}, []int32{0, 1, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last corev1.PodStatus
+			var got []int32
+			for _, seen := range c.seen {
+				last = Compute(Input{Pod: newPod(nil, "app"), Observed: observed(seen...), Previous: last, Node: node, Now: now})
+				got = append(got, last.ContainerStatuses[0].RestartCount)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("counts (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -69,33 +69,47 @@ func (c *computation) present(k pod.Container, s *corev1.ContainerStatus, runs [
 	default:
 		c.unknown(s, old)
 	}
+	last := old.LastTerminationState.Terminated
 	switch was := old.State.Terminated; {
 	case len(runs) > 1 && runs[1].State == pod.StateExited:
 		s.LastTerminationState.Terminated = c.terminated(runs[1])
 	case was != nil && old.ContainerID != s.ContainerID:
-		// The runtime has forgotten the run before: all containers were
-		// restarted, or garbage was collected.
+		// The runtime has forgotten the run before: somebody removed it.
 		s.LastTerminationState.Terminated = was
-		if old.RestartCount >= s.RestartCount && now.State == pod.StateRunning && was.Reason != containerStatusUnknown {
-			s.RestartCount = old.RestartCount + 1
-		}
-	case old.LastTerminationState.Terminated != nil && old.LastTerminationState.Terminated.ContainerID != s.ContainerID:
+	case last != nil && last.ContainerID != s.ContainerID:
 		s.LastTerminationState = old.LastTerminationState
 	}
-	s.RestartCount = max(s.RestartCount, old.RestartCount)
+	s.RestartCount = max(s.RestartCount, countAfter(old, s.ContainerID, now.State))
+}
+
+// countAfter is the least restart count that a container may have of which old was
+// reported last: the count never goes back, and a run after one that ended is
+// another. It is not what decides, as long as each container carries its own.
+func countAfter(old *corev1.ContainerStatus, id string, state pod.ContainerState) int32 {
+	last := old.LastTerminationState.Terminated
+	switch {
+	case old.State.Terminated != nil && old.ContainerID != id && state == pod.StateRunning:
+		return old.RestartCount + 1
+	case old.State.Waiting != nil && isLost(last) && last.ContainerID == id:
+		return old.RestartCount - 1 // it was counted as lost, and is there again
+	}
+	return old.RestartCount
+}
+
+func isLost(end *corev1.ContainerStateTerminated) bool {
+	return end != nil && end.Reason == containerStatusUnknown
 }
 
 // unknown fills in a container of which the runtime itself does not know what
 // became of it. One that was seen running has ended, nobody knows how: shown as
-// waiting it would count as never started.
+// waiting it would count as never started. Its next run counts, if there is one:
+// a runtime that has just begun may find it alive yet.
 func (c *computation) unknown(s, old *corev1.ContainerStatus) {
-	lost := old.State.Terminated != nil && old.State.Terminated.Reason == containerStatusUnknown
 	switch {
-	case lost && old.ContainerID == s.ContainerID:
+	case isLost(old.State.Terminated) && old.ContainerID == s.ContainerID:
 		s.State = old.State
 	case old.State.Running != nil:
 		s.State = lostState(containerStatusUnknown, lostMessage)
-		s.RestartCount = old.RestartCount + 1
 	default:
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason.ContainerCreating}
 	}
@@ -126,6 +140,7 @@ func (c *computation) absent(k pod.Container, s, old *corev1.ContainerStatus) {
 			// It is stopped, not waiting for a first start: that keeps the pod
 			// from becoming Pending again.
 			s.LastTerminationState = lostState(containerStatusUnknown, usedToRunMessage)
+			s.LastTerminationState.Terminated.ContainerID = old.ContainerID
 			if !c.stopping() {
 				s.RestartCount++
 			}

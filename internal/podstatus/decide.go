@@ -78,8 +78,22 @@ func (c *computation) begin() {
 		ExtendedResourceClaimStatus: given.ExtendedResourceClaimStatus,
 	}
 	if c.s.StartTime.IsZero() {
-		c.s.StartTime = new(stamp(c.Now))
+		c.s.StartTime = new(stamp(c.firstSeen()))
 	}
+}
+
+// firstSeen is when the pod came to this node: the oldest trace of it in the
+// runtime tells more than an agent that has just begun can know.
+func (c *computation) firstSeen() time.Time {
+	first := c.Now
+	if c.Observed != nil {
+		for _, s := range c.Observed.Sandboxes {
+			if !s.CreatedAt.IsZero() && s.CreatedAt.Before(first) {
+				first = s.CreatedAt
+			}
+		}
+	}
+	return first
 }
 
 // addresses sets the pod's and the host's. A pod whose sandbox has ended keeps

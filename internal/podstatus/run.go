@@ -42,8 +42,7 @@ func (s *Statuses) Retain(wanted func(types.UID) bool) {
 	}
 }
 
-// Run writes the statuses to disk, some time after they changed and once more
-// when ctx ends. A write that fails is tried again with the next change or after
+// Run writes the statuses to disk when they change, and once more when ctx ends. A write that fails is tried again with the next change or after
 // the delay; a full disk is told once.
 func (s *Statuses) Run(ctx context.Context) error {
 	if s.files == nil {
@@ -57,12 +56,12 @@ func (s *Statuses) Run(ctx context.Context) error {
 			s.flush(&failing)
 			return ctx.Err()
 		case <-s.wake:
+			s.flush(&failing)
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(s.opts.Delay):
 		}
-		s.flush(&failing)
 	}
 }
 
@@ -95,6 +94,8 @@ func (s *Statuses) awake() {
 
 // flush brings the files to the rows. failing remembers that the last one failed.
 func (s *Statuses) flush(failing *bool) {
+	s.disk.Lock()
+	defer s.disk.Unlock()
 	s.mu.Lock()
 	dirty := s.dirty
 	s.dirty = map[types.UID]struct{}{}

@@ -19,7 +19,8 @@ type Options struct {
 	// Dir keeps the statuses, one file a pod, so that times, restart counts and
 	// final phases outlive the agent. Empty: they are kept in memory only.
 	Dir string
-	// Delay is how long changes are gathered before they are written. Default 2 s.
+	// Delay is the least time between two writes. The first change after a pause
+	// is written at once. Default 2 s.
 	Delay time.Duration
 	// MessagePath is the file on the host that a run of a container has as its
 	// termination log; "" when it has none.
@@ -34,6 +35,7 @@ type Statuses struct {
 	table *store.Table[types.UID, corev1.PodStatus]
 	files *checkpoint.Dir[corev1.PodStatus] // nil: nothing is kept
 	wake  chan struct{}
+	disk  sync.Mutex // held while files are written
 
 	mu    sync.Mutex
 	pods  map[types.UID]*entry
@@ -76,6 +78,17 @@ func (s *Statuses) Last(uid types.UID) corev1.PodStatus {
 	return s.saved[uid]
 }
 
+// Kept is Last for whoever goes on from there: empty for a pod that was rejected,
+// which may be admitted now, or that a shutdown of the node has ended, which is
+// no end of its own.
+func (s *Statuses) Kept(uid types.UID) corev1.PodStatus {
+	status := s.Last(uid)
+	if wasRejected(status) || status.Reason == stopShutdown {
+		return corev1.PodStatus{}
+	}
+	return status
+}
+
 // Update computes a pod's status and writes it if it changed. Previous and
 // Messages of the input are filled in; in a pod's first Update Previous is the
 // one kept by an earlier agent, if there is one.
@@ -97,9 +110,26 @@ func (s *Statuses) Update(in Input) (status corev1.PodStatus, changed bool) {
 	if known && equality.Semantic.DeepEqual(was, status) {
 		return was, false
 	}
+	if final(status.Phase) && was.Phase != status.Phase {
+		s.keepEnd(uid, status)
+	}
 	s.table.Put(uid, status)
 	s.touch(uid)
 	return status, true
+}
+
+// keepEnd writes a status that says that the pod has ended before anybody is told:
+// it is not to run again, whatever becomes of its containers. A failure is told
+// and made up for by the write that comes later.
+func (s *Statuses) keepEnd(uid types.UID, status corev1.PodStatus) {
+	if s.files == nil {
+		return
+	}
+	s.disk.Lock()
+	defer s.disk.Unlock()
+	if err := s.files.Save(string(uid), status); err != nil {
+		s.opts.Log.Warn("keep the status of a pod that has ended", "uid", uid, "err", err)
+	}
 }
 
 // Forget drops a pod that is gone for good, its file included.

@@ -101,7 +101,7 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 	w.tasks.begin()
 	observed := w.opts.Observed(w.uid)
 	decided := plan.Compute(plan.Input{
-		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes(w.uid), Hash: w.opts.Hash(p.Pod), Restart: w.opts.Restart(w.uid),
+		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes(w.uid), Last: w.opts.Last(w.uid), Hash: w.opts.Hash(p.Pod), Restart: w.opts.Restart(w.uid),
 		Started: started(p, observed), MaxBackoff: w.opts.MaxBackoff, Now: w.opts.Now(),
 	})
 	w.mu.Lock()

@@ -23,6 +23,9 @@ type Options struct {
 	Refresh func(context.Context, types.UID) error
 	// Probes are the verdicts by container id.
 	Probes func(types.UID) map[string]plan.Probes
+	// Last is the status last reported of a pod, also by an earlier agent; nil:
+	// none ever.
+	Last func(types.UID) corev1.PodStatus
 	// Hash are the wanted container hashes of a pod by container name.
 	Hash func(*corev1.Pod) map[string]string
 	// Restart are the ids of containers that are to restart to get other
@@ -92,6 +95,9 @@ type Worker struct {
 func New(opts Options, p *pod.Pod) *Worker {
 	if opts.Restart == nil {
 		opts.Restart = func(types.UID) map[string]bool { return nil }
+	}
+	if opts.Last == nil {
+		opts.Last = func(types.UID) corev1.PodStatus { return corev1.PodStatus{} }
 	}
 	w := &Worker{
 		opts: opts, uid: p.UID, pod: p,
