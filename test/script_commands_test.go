@@ -54,6 +54,7 @@ import (
 //	kill-process [-TERM] POD [NAME]
 //	                            SIGKILL or SIGTERM to the process of its container, or of its sandbox
 //	process POD NAME            $PID is the process of its container from now on
+//	lose POD                    the runtime loses its dead containers, behind the agent\'s back
 //	interrupts DURATION         deletes pods while they pull from a registry that never answers; the
 //	                            pull that is given up first takes no longer than that
 //	within DURATION COMMAND...  another of these commands, which takes no longer than that
@@ -94,6 +95,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"containers":       positive("containers FILE", 1, 1, h.containers),
 		"manifest":         positive("manifest FILE", 1, 1, h.manifest),
 		"kill-process":     positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),
+		"lose":             positive("lose POD", 1, 1, h.lose),
 		"process":          positive("process POD NAME", 2, 2, h.process),
 		"interrupts":       positive("interrupts DURATION", 1, 1, h.interrupts),
 		"within": positive("within DURATION COMMAND...", 2, many, func(ts *testscript.TestScript, args []string) {
@@ -224,6 +226,21 @@ func (h *harness) awaitEvent(ts *testscript.TestScript, args []string) {
 	ts.Fatalf("no event %v of %s; seen:\n%s", args[1:], args[0], strings.Join(seen, "\n"))
 }
 
+// lose removes what has ended of a pod from the runtime.
+func (h *harness) lose(ts *testscript.TestScript, args []string) {
+	runtime, done := h.dial(ts)
+	defer done()
+	ctx := context.Background()
+	all, err := runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		LabelSelector: map[string]string{pod.LabelPodName: args[0]}, State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED},
+	}})
+	ts.Check(err)
+	for _, c := range all.Containers {
+		_, err := runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.Id})
+		ts.Check(err)
+	}
+}
+
 // killProcess ends a process of a pod.
 func (h *harness) killProcess(ts *testscript.TestScript, args []string) {
 	runtime, done := h.dial(ts)
@@ -247,12 +264,14 @@ type processes struct {
 }
 
 func (p processes) signalSandbox(ctx context.Context, labels map[string]string, signal unix.Signal) error {
-	boxes, err := p.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels}})
+	boxes, err := p.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
+		LabelSelector: labels, State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+	}})
 	if err != nil {
 		return err
 	}
 	if len(boxes.Items) != 1 {
-		return fmt.Errorf("%v: %d sandboxes", labels, len(boxes.Items))
+		return fmt.Errorf("%v: %d ready sandboxes", labels, len(boxes.Items))
 	}
 	s, err := p.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: boxes.Items[0].Id, Verbose: true})
 	if err != nil {

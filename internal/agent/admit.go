@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/timeline"
 	"github.com/berth-run/berth/internal/userns"
@@ -28,6 +29,7 @@ type gatekeeper struct {
 	provider trace.TracerProvider
 	observed func(types.UID) *pod.Observed
 	status   func(types.UID) corev1.PodStatus // as last known, also by an earlier agent
+	kept     func(types.UID) corev1.PodStatus // the same, as far as a pod goes on from it
 	began    time.Time                        // of this agent
 	decide   func(*pod.Pod, []fleet.Other) fleet.Verdict
 
@@ -49,8 +51,11 @@ type question struct {
 }
 
 func (g *gatekeeper) admit(p *pod.Pod, others []fleet.Other) fleet.Verdict {
-	q := g.question(p)
 	v := g.decide(p, others)
+	if podstatus.WasRefused(g.status(p.UID), podstatus.Refusal{Reason: v.Reason, Message: v.Message, Final: v.Reject}) {
+		return v // as an earlier agent has told
+	}
+	q := g.question(p)
 	switch {
 	case v.Admit:
 		g.answer(p.UID, nil)
@@ -90,7 +95,7 @@ func (g *gatekeeper) question(p *pod.Pod) *question {
 	}
 	ctx := context.Background()
 	last, recorded := g.recorder.Get(p.UID)
-	if begins(g.observed(p.UID), g.status(p.UID), last, recorded) {
+	if begins(g.observed(p.UID), g.kept(p.UID), last, recorded) {
 		start := *p
 		if start.Seen.Before(g.began) { // an earlier agent, perhaps before a reboot, knew it already
 			start.Seen = g.began
@@ -106,7 +111,7 @@ func (g *gatekeeper) question(p *pod.Pod) *question {
 // begins says whether a pod has a start to be shown: it is new to this node, it
 // went with a reboot, or an earlier agent ended before it was ready.
 func begins(o *pod.Observed, status corev1.PodStatus, last timeline.Timeline, recorded bool) bool {
-	if len(o.ContainersOf()) > 0 && (status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed) {
+	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
 		return false
 	}
 	if _, up := o.Sandbox(); !up {

@@ -31,7 +31,7 @@ func TestBegins(t *testing.T) {
 		"the same, before its start was kept":   {&pod.Observed{Sandboxes: up}, corev1.PodPending, nil, true},
 		"after a reboot":                        {&pod.Observed{Sandboxes: gone, Containers: over}, corev1.PodRunning, &ready, true},
 		"succeeded, its sandbox has been ended": {&pod.Observed{Sandboxes: gone, Containers: over}, corev1.PodSucceeded, &ready, false},
-		"was rejected, and has changed":         {nil, corev1.PodFailed, nil, true},
+		"succeeded, and nothing is left of it":  {nil, corev1.PodSucceeded, nil, false},
 	} {
 		var last timeline.Timeline
 		if c.last != nil {

@@ -220,15 +220,15 @@ func (a *Agent) buildFleet() error {
 	a.tellDamage(a.statuses.Load())
 	gate := &gatekeeper{
 		recorder: a.timeline, provider: a.tracer, decide: a.decideAdmission, events: a.events, open: map[types.UID]*question{},
-		observed: a.pleg.Observed, status: a.statuses.Last, began: a.began,
+		observed: a.pleg.Observed, status: a.statuses.Last, kept: a.statuses.Kept, began: a.began,
 	}
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
 		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: allocator{a}.admitting(gate.admit), Changed: func(uid types.UID) { a.board.update(uid); a.stir() },
-		Now: time.Now, Log: a.log,
+		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.log,
 		Worker: worker.Options{
-			Steps: a.steps.list(), Observed: a.pleg.Observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan,
+			Steps: a.steps.list(), Observed: a.pleg.Observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,
 			Hash: render.Hashes, Restart: a.steps.resizes.Restarts, MaxBackoff: c.Pods.MaxRestartBackoff, Trace: a.timeline.Context, Now: time.Now, Log: a.log,
 		},
 	})

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -41,6 +42,18 @@ func (a *Agent) known(uid types.UID) bool {
 // its end has missed.
 func (a *Agent) forget(uid types.UID) {
 	a.steps.containers.Forget(uid)
+	a.steps.images.Forget(uid)
+	a.steps.probes.Forget(uid)
 	a.steps.resizes.Forget(uid)
 	a.housekeeping.garbage.Gone(uid)
+}
+
+// retain forgets the statuses of pods that went while no agent ran.
+func (a *Agent) retain(ctx context.Context) error {
+	select {
+	case <-a.fleet.Settled():
+		a.statuses.Retain(a.known)
+	case <-ctx.Done():
+	}
+	return nil
 }

@@ -31,6 +31,10 @@ type Options struct {
 	Allocate func(want *pod.Pod, others []Other) *pod.Pod
 	// Admit decides on one pod beside those that hold resources now.
 	Admit func(p *pod.Pod, others []Other) Verdict
+	// Ahead does for a pod that waits for others to end what can be done already;
+	// its context ends when the pod is not wanted any more, or is another. nil:
+	// nothing.
+	Ahead func(ctx context.Context, p *pod.Pod)
 	// Worker is what all workers share. Passed is the fleet's and set by it.
 	Worker worker.Options
 	// Changed is told when anything about a pod's place or state has changed.
@@ -81,6 +85,7 @@ type member struct {
 	verdict Verdict
 	worker  *worker.Worker
 	orphan  bool
+	ahead   context.CancelFunc // ends Ahead; nil: it was not begun
 }
 
 // Fleet is the set of this node's pods.

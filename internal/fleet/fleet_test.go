@@ -29,6 +29,8 @@ type node struct {
 	desiredSynced chan struct{}
 	// allocate, when it is set, decides what a pod becomes that runs already.
 	allocate func(*pod.Pod) *pod.Pod
+	changed  func(types.UID)
+	ahead    func(context.Context, *pod.Pod)
 	mu       sync.Mutex
 	log      []string
 }
@@ -79,7 +81,18 @@ func run(t *testing.T, body func(*testing.T, *node)) {
 				}
 				return n.allocate(p)
 			},
-			Admit: n.admit, Changed: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Admit: n.admit,
+			Changed: func(uid types.UID) {
+				if n.changed != nil {
+					n.changed(uid)
+				}
+			},
+			Ahead: func(ctx context.Context, p *pod.Pod) {
+				if n.ahead != nil {
+					n.ahead(ctx, p)
+				}
+			},
+			Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			Worker: worker.Options{
 				Steps:    []worker.Step{slow, act},
 				Observed: func(uid types.UID) *pod.Observed { o, _ := n.observed.Get(uid); return o },
@@ -228,6 +241,53 @@ func TestWantedAgainWhileItEnds(t *testing.T) {
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff([]string{"+a", "-a", "-a", "+a"}, n.said()); diff != "" {
 			t.Errorf("the node's life (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// What can be done already for a pod that waits is done once, anew for another
+// version of it, and given up when nobody wants it any more.
+func TestAheadOfAdmission(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.ahead = func(ctx context.Context, p *pod.Pod) {
+			n.say("ahead " + p.Name + p.Labels["version"])
+			<-ctx.Done()
+			n.say("no more " + p.Name + p.Labels["version"])
+		}
+		n.want("a", nil)
+		n.want("b", nil)
+		n.fleet.Reconsider()
+		synctest.Wait()
+		n.want("b", map[string]string{"version": "2"})
+		n.want("c", nil)
+		n.want("bad", map[string]string{"bad": "yes"})
+		n.desired.Delete("c")
+		synctest.Wait()
+		n.desired.Delete("a") // b goes on with what was begun
+		time.Sleep(5 * time.Second)
+		want := []string{"+a", "+b", "-a", "-a", "ahead b", "ahead b2", "ahead c", "no more b", "no more c"}
+		if got := n.said(); !slices.Equal(want, slices.Sorted(slices.Values(got))) || slices.Index(got, "ahead b") > slices.Index(got, "ahead b2") {
+			t.Errorf("the node's life was %q", got)
+		}
+	})
+}
+
+// A pod that is wanted again while it ends is told to be gone before it is new.
+func TestPodThatComesBackIsForgottenFirst(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.want("a", nil)
+		var known []bool
+		n.changed = func(uid types.UID) {
+			if _, ok := n.fleet.Member(uid); len(known) == 0 || known[len(known)-1] != ok {
+				known = append(known, ok)
+			}
+		}
+		n.desired.Delete("a")
+		synctest.Wait()
+		n.want("a", nil)
+		time.Sleep(5 * time.Second)
+		if diff := cmp.Diff([]bool{true, false, true}, known); diff != "" {
+			t.Errorf("is it a member (-want +got):\n%s", diff)
 		}
 	})
 }

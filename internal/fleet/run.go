@@ -80,10 +80,12 @@ func (f *Fleet) desire(changes []store.Change[types.UID, *pod.Pod]) {
 		case m == nil:
 			f.members[c.Key] = &member{pod: c.Value, desired: c.Value}
 		case c.Deleted && m.worker == nil:
+			m.endAhead()
 			delete(f.members, c.Key)
 		case c.Deleted:
 			w = m.worker
 		case m.worker == nil:
+			m.endAhead()
 			m.pod, m.desired = c.Value, c.Value
 			m.verdict = Verdict{} // a rejected pod is tried again when its manifest changes
 		default:
@@ -143,14 +145,38 @@ func (f *Fleet) admit(ctx context.Context) time.Time {
 		switch {
 		case v.Admit:
 			f.work(ctx, m)
-		case !v.Reject && !v.Again.IsZero() && (next.IsZero() || v.Again.Before(next)):
-			next = v.Again
+		case v.Reject:
+		default:
+			f.begin(ctx, m, p)
+			if !v.Again.IsZero() && (next.IsZero() || v.Again.Before(next)) {
+				next = v.Again
+			}
 		}
 		if !same {
 			f.opts.Changed(m.pod.UID)
 		}
 	}
 	return next
+}
+
+// begin has done for a pod that is to wait what can be done already.
+func (f *Fleet) begin(ctx context.Context, m *member, p *pod.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.opts.Ahead == nil || m.ahead != nil {
+		return
+	}
+	ctx, m.ahead = context.WithCancel(ctx)
+	f.wg.Go(func() { f.opts.Ahead(ctx, p) })
+}
+
+// endAhead interrupts what was begun before the pod was admitted. The caller
+// holds the fleet's lock.
+func (m *member) endAhead() {
+	if m.ahead != nil {
+		m.ahead()
+		m.ahead = nil
+	}
 }
 
 // waiting lists the pods without an answer: first those that run already, so
@@ -213,22 +239,24 @@ func (f *Fleet) work(ctx context.Context, m *member) {
 }
 
 // bury drops the pods of which nothing is left. One that came back in the
-// meantime begins anew.
+// meantime begins anew, when what was told of it is forgotten.
 func (f *Fleet) bury() {
 	f.mu.Lock()
 	ended := f.ended
 	f.ended = nil
 	for _, uid := range ended {
+		f.members[uid].endAhead()
 		delete(f.members, uid)
 	}
 	f.mu.Unlock()
 	for _, uid := range ended {
+		f.opts.Changed(uid)
 		if p, wanted := f.opts.Desired.Get(uid); wanted {
 			f.mu.Lock()
 			f.members[uid] = &member{pod: p, desired: p}
 			f.mu.Unlock()
+			f.opts.Changed(uid)
 		}
-		f.opts.Changed(uid)
 	}
 }
 

@@ -360,6 +360,30 @@ func TestStepPullsAllAtOnce(t *testing.T) {
 	})
 }
 
+// A pod that waits for its turn has its images pulled; its step does not pull them
+// again, but for those of which the pull was given up.
+func TestPrefetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, 0)
+		n.fake.Inject(critest.Fault{Method: "PullImage", Delay: time.Minute})
+		p := podOf("p", remote, corev1.PullAlways)
+		n.Prefetch(t.Context(), &pod.Pod{Pod: p})
+		n.setUp(t, p, nil)
+		if _, err := n.ensure(t, p); err != nil || n.pulls() != 1 {
+			t.Errorf("%v after %d pulls, want one", err, n.pulls())
+		}
+
+		given, cancel := context.WithCancel(t.Context())
+		q := podOf("q", remote, corev1.PullAlways)
+		time.AfterFunc(time.Second, cancel)
+		n.Prefetch(given, &pod.Pod{Pod: q})
+		n.setUp(t, q, nil)
+		if _, err := n.ensure(t, q); err != nil || n.pulls() != 3 {
+			t.Errorf("%v after %d pulls, want the one that was given up and another", err, n.pulls())
+		}
+	})
+}
+
 func TestPullAheadGetsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 0)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/worker"
@@ -25,13 +26,41 @@ func (s *Images) setup(ctx context.Context, r *worker.Run) error {
 		if seen, ok := r.Observed.Container(c.Name); ok && same(seen.Image, c.Image) {
 			continue // it has started before: a restart asks for itself
 		}
-		a := &ahead{spec: c.Image, done: make(chan struct{})}
-		s.mu.Lock()
-		s.podState(r.Pod.UID).ahead[c.Name] = a
-		s.mu.Unlock()
-		pulls.Go(func() { s.pullAhead(ctx, r.Pod.Pod, c, a) })
+		if a := s.beginAhead(r.Pod.UID, c); a != nil {
+			pulls.Go(func() { s.pullAhead(ctx, r.Pod.Pod, c, a) })
+		}
 	}
 	return ctx.Err()
+}
+
+// Prefetch pulls what a pod needs that is not to start yet. Its step finds that
+// done, or goes on with it. It returns when all pulls have ended.
+func (s *Images) Prefetch(ctx context.Context, p *pod.Pod) {
+	// It fails when the pod is not wanted any more: nobody is to be told.
+	_ = s.setup(ctx, &worker.Run{Pod: p})
+}
+
+// beginAhead makes the place of a pull ahead. It is nil when there is one of the
+// same image already, which has not failed.
+func (s *Images) beginAhead(uid types.UID, c pod.Container) *ahead {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	places := s.podState(uid).ahead
+	if a := places[c.Name]; a != nil && a.spec == c.Image && !a.failed() {
+		return nil
+	}
+	a := &ahead{spec: c.Image, done: make(chan struct{})}
+	places[c.Name] = a
+	return a
+}
+
+func (a *ahead) failed() bool {
+	select {
+	case <-a.done:
+		return a.err != nil
+	default:
+		return false
+	}
 }
 
 // pullAhead only pulls. What the image needs otherwise is for Ensure to tell,

@@ -229,6 +229,11 @@ const blocked = "Blocked"
 // rejected begins the message of a pod that was not admitted, as the kubelet's.
 const rejected = "Pod was rejected: "
 
+// WasRefused says whether a status tells of just this refusal.
+func WasRefused(s corev1.PodStatus, r Refusal) bool {
+	return r.Final && s.Phase == corev1.PodFailed && s.Reason == r.Reason && s.Message == rejected+r.Message
+}
+
 // wasRejected tells such a pod from one that ran and failed.
 func wasRejected(s corev1.PodStatus) bool {
 	return s.Phase == corev1.PodFailed && strings.HasPrefix(s.Message, rejected)

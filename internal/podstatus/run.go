@@ -42,8 +42,9 @@ func (s *Statuses) Retain(wanted func(types.UID) bool) {
 	}
 }
 
-// Run writes the statuses to disk when they change, and once more when ctx ends. A write that fails is tried again with the next change or after
-// the delay; a full disk is told once.
+// Run writes the statuses to disk when they change, and once more when ctx ends.
+// A write that fails is tried again with the next change or after the delay; a
+// full disk is told once.
 func (s *Statuses) Run(ctx context.Context) error {
 	if s.files == nil {
 		<-ctx.Done()

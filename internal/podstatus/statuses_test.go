@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/plan"
 	"github.com/berth-run/berth/internal/pod"
 )
 
@@ -175,6 +176,36 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
 		t.Errorf("files left: %v, %v; want that of u1 only", left, err)
+	}
+}
+
+// That a pod has ended is on disk before it is told, and is what the next agent
+// goes on from; a rejection is not.
+func TestAnEndIsKept(t *testing.T) {
+	dir := t.TempDir()
+	done := Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 0)), Plan: &plan.Plan{Done: true}, Node: node, Now: t0}
+	rejected := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u2" }, "app"), Refused: &Refusal{Reason: "OutOfcpu", Message: "no room", Final: true}, Node: node, Now: t0}
+	shutdown := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u3" }, "app"), Stop: &pod.Stop{Reason: "Terminated"}, Terminated: true, Node: node, Now: t0}
+	s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	for _, in := range []Input{done, rejected, shutdown} {
+		s.Update(in) // and the agent is killed: Run has never written anything
+	}
+	next := New(Options{Dir: dir})
+	if err := next.Load(); err != nil {
+		t.Fatal(err)
+	}
+	got := map[types.UID][2]corev1.PodPhase{}
+	for _, uid := range []types.UID{"u1", "u2", "u3", "u4"} {
+		got[uid] = [2]corev1.PodPhase{next.Last(uid).Phase, next.Kept(uid).Phase}
+	}
+	want := map[types.UID][2]corev1.PodPhase{
+		"u1": {corev1.PodSucceeded, corev1.PodSucceeded}, "u2": {corev1.PodFailed, ""}, "u3": {corev1.PodFailed, ""}, "u4": {},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("phases, and those gone on from (-want +got):\n%s", diff)
+	}
+	if !WasRefused(next.Last("u2"), *rejected.Refused) || WasRefused(next.Last("u2"), Refusal{Reason: "OutOfcpu", Message: "less room", Final: true}) {
+		t.Error("a refusal is not told from another")
 	}
 }
 

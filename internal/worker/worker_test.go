@@ -127,25 +127,56 @@ func TestStepsInOrderAndBack(t *testing.T) {
 	})
 }
 
-// A volume that hangs holds back neither the sandbox nor the pod's end.
+// What hangs holds back neither the sandbox nor the pod's end, whether it is a
+// step, such as a mount or the pulls ahead, or a task of one, such as a container's
+// start that waits for its image or for a hook.
 func TestStopInterruptsWhatIsWaitedFor(t *testing.T) {
+	for name, hang := range map[string]func(n *node, wait func(context.Context) error) Step{
+		"step": func(n *node, wait func(context.Context) error) Step {
+			s := n.step("hanging")
+			s.Setup = func(ctx context.Context, _ *Run) error { return wait(ctx) }
+			return s
+		},
+		"task": func(n *node, wait func(context.Context) error) Step {
+			s := n.step("hanging")
+			s.Setup = func(ctx context.Context, r *Run) error { r.Tasks.Go(ctx, "container/app", wait); return nil }
+			s.Phase = Act
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &node{}
+				wait := func(ctx context.Context) error { <-ctx.Done(); n.say("interrupted"); return ctx.Err() }
+				w := newWorker(n, n.step("dir"), hang(n, wait), n.boxes("dir"))
+				_, ended := start(t, w)
+				synctest.Wait()
+				begin := time.Now()
+				w.Stop(pod.Stop{Reason: "Deleted", Remove: true})
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin); took > 50*time.Millisecond {
+					t.Errorf("ending took %v", took)
+				}
+				if diff := cmp.Diff([]string{"+dir", "+sandbox", "interrupted", "-sandbox", "-hanging", "-dir"}, n.said()); diff != "" {
+					t.Errorf("life (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// The status last reported is part of what is planned from.
+func TestEndedPodIsNotSetUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{}
-		volume := n.step("volume")
-		volume.Setup = func(ctx context.Context, _ *Run) error { <-ctx.Done(); n.say("interrupted"); return ctx.Err() }
-		w := newWorker(n, n.step("dir"), volume, n.boxes("dir"))
-		_, ended := start(t, w)
+		w := newWorker(n, n.step("dir"), n.boxes("dir"))
+		w.opts.Last = func(types.UID) corev1.PodStatus { return corev1.PodStatus{Phase: corev1.PodSucceeded} }
+		start(t, w)
 		synctest.Wait()
-		begin := time.Now()
-		w.Stop(pod.Stop{Reason: "Deleted", Remove: true})
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(begin); took > 50*time.Millisecond {
-			t.Errorf("ending took %v", took)
-		}
-		if diff := cmp.Diff([]string{"+dir", "+sandbox", "interrupted", "-sandbox", "-volume", "-dir"}, n.said()); diff != "" {
-			t.Errorf("life (-want +got):\n%s", diff)
+		if diff := cmp.Diff([]string{"-sandbox", "-dir"}, n.said()); diff != "" || w.State().Stage != Terminated {
+			t.Errorf("stage %v, life (-want +got):\n%s", w.State().Stage, diff)
 		}
 	})
 }
