@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/pod"
 )
 
 // namespace is what isolates a sysctl.
@@ -81,7 +83,7 @@ func checkSysctls(in In) Answer {
 }
 
 func checkSysctl(in In, c corev1.Sysctl) error {
-	name := dotted(c.Name)
+	name := pod.SysctlName(c.Name)
 	since, isSafe := safe()[name]
 	if isSafe && kernel(in.Node.Info.KernelVersion).before(since) {
 		return fmt.Errorf("%q not allowlisted: it needs Linux %d.%d", name, since[0], since[1])
@@ -100,25 +102,7 @@ func checkSysctl(in In, c corev1.Sysctl) error {
 
 func allowed(name string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		prefix, open := strings.CutSuffix(dotted(p), "*")
+		prefix, open := strings.CutSuffix(pod.SysctlName(p), "*")
 		return name == prefix || open && strings.HasPrefix(name, prefix)
 	})
-}
-
-// dotted spells a sysctl with dots between its parts. One written with slashes
-// may have dots within a part, as of a VLAN interface (sysctl.d(5)).
-func dotted(name string) string {
-	first := strings.IndexAny(name, "./")
-	if first < 0 || name[first] == '.' {
-		return name
-	}
-	return strings.Map(func(r rune) rune {
-		switch r {
-		case '.':
-			return '/'
-		case '/':
-			return '.'
-		}
-		return r
-	}, name)
 }

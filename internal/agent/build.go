@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/container"
@@ -93,15 +94,18 @@ func (a *Agent) buildSteps() error {
 		},
 		hostpath.Kind{},
 	}})
-	places := sandbox.NewPlaces(startsAtOnce(), patience)
-	s.sandboxes = sandbox.New(sandbox.Options{
-		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places,
-		Userns: userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
-	})
 	renderNode, err := a.renderNode()
 	if err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
+	places := sandbox.NewPlaces(startsAtOnce(), patience)
+	s.sandboxes = sandbox.New(sandbox.Options{
+		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places,
+		Resources: func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources) {
+			return render.PodResources(p, renderNode)
+		},
+		Userns: userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
+	})
 	s.resizes = newResizes(a, renderNode)
 	a.tellDamage(s.resizes.Load())
 	s.containers = container.New(container.Options{

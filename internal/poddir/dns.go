@@ -1,6 +1,7 @@
 package poddir
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -176,14 +177,14 @@ func parseResolvConf(text string) *runtimeapi.DNSConfig {
 		case "search":
 			c.Searches = nil
 			for _, s := range fields[1:] {
-				if s != "." {
-					s = strings.TrimSuffix(s, ".")
-				}
-				c.Searches = append(c.Searches, s)
+				c.Searches = append(c.Searches, cmp.Or(strings.TrimRight(s, "."), "."))
 			}
 		case "options":
 			for _, o := range fields[1:] {
 				name, value, hasValue := strings.Cut(o, ":")
+				if name == "" {
+					continue
+				}
 				option := corev1.PodDNSConfigOption{Name: name}
 				if hasValue {
 					option.Value = &value

@@ -146,3 +146,20 @@ func FuzzPodDNS(f *testing.F) {
 		}
 	})
 }
+
+// What is read of a resolv.conf and written out again is the same.
+func FuzzResolvConf(f *testing.F) {
+	f.Add("nameserver 192.0.2.1 # the first\nsearch a.example. .\noptions ndots:1 rotate\noptions ndots:3\n")
+	f.Add("search a.. ..\nsearch b\n;nameserver x\nnameserver fe80::1%eth0\noptions : :1 a")
+	f.Fuzz(func(t *testing.T, text string) {
+		c := parseResolvConf(text)
+		var again strings.Builder
+		for _, s := range c.Servers {
+			again.WriteString("nameserver " + s + "\n")
+		}
+		again.WriteString("search " + strings.Join(c.Searches, " ") + "\noptions " + strings.Join(c.Options, " ") + "\n")
+		if d := cmp.Diff(words(c), words(parseResolvConf(again.String()))); d != "" {
+			t.Errorf("%q (-once +again):\n%s", text, d)
+		}
+	})
+}

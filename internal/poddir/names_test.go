@@ -1,11 +1,15 @@
 package poddir
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func named(name string, spec corev1.PodSpec) *corev1.Pod {
@@ -79,4 +83,45 @@ fe00::2	ip6-allrouters
 			t.Errorf("%s: got\n%s\nwant\n%s", name, test.got, test.want)
 		}
 	}
+}
+
+// What a pod adds to /etc/hosts is found there again, whatever the host's file
+// has, which stays as it is.
+func FuzzHosts(f *testing.F) {
+	f.Add("127.0.0.1 localhost", "203.0.113.1", "foo bar.example.com")
+	f.Add("", "2001:db8::1", "baz")
+	f.Add("# no line feed at the end\n10.0.0.1 x", "::ffff:1.2.3.4", "a")
+	f.Fuzz(func(t *testing.T, host, ip, names string) {
+		alias := corev1.HostAlias{IP: ip, Hostnames: strings.Fields(names)}
+		valid := func(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
+		if _, err := netip.ParseAddr(ip); err != nil || strings.Contains(ip, "%") || len(alias.Hostnames) == 0 || slices.ContainsFunc(alias.Hostnames, func(n string) bool { return !valid(n) }) {
+			t.Skip("not let in by the manifest's checks")
+		}
+		for _, text := range []string{hosts([]string{"10.0.0.5"}, PodNames{"web", "sub"}, []corev1.HostAlias{alias}), hostHosts(host, []corev1.HostAlias{alias})} {
+			lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+			if d := cmp.Diff(append([]string{ip}, alias.Hostnames...), strings.Fields(lines[len(lines)-1])); d != "" {
+				t.Errorf("the last line (-want +got):\n%s", d)
+			}
+		}
+		if text := hostHosts(host, []corev1.HostAlias{alias}); !strings.Contains(text, "(host network).\n"+host+"\n") {
+			t.Errorf("the host's own lines were changed: %q", text)
+		}
+	})
+}
+
+// Whatever a pod is called, the kernel takes the name or an error says why not.
+func FuzzNames(f *testing.F) {
+	f.Add("web-0", "", "", "", "cluster.local", false)
+	f.Add(strings.Repeat("a", 253), "db", "group", "", "cluster.local", true)
+	f.Add("web", "", "", "made.up.example.com", "", false)
+	f.Fuzz(func(t *testing.T, name, hostname, subdomain, override, domain string, fqdn bool) {
+		p := named(name, corev1.PodSpec{Hostname: hostname, Subdomain: subdomain, SetHostnameAsFQDN: &fqdn})
+		if override != "" {
+			p.Spec.HostnameOverride = &override
+		}
+		got, err := New(Config{Resolver: Resolver{ClusterDomain: domain}}).Hostname(p)
+		if err == nil && (got == "" || len(got) > maxKernelHostname) {
+			t.Errorf("host name %q", got)
+		}
+	})
 }

@@ -18,6 +18,10 @@ type Given struct {
 	LogDir       string
 	CgroupParent string
 	DNS          *runtimeapi.DNSConfig
+	// Resources are what all containers together may use, Overhead what the
+	// sandbox itself does (KEP-688). Runtimes that start a virtual machine for a
+	// pod make it that large.
+	Resources, Overhead *runtimeapi.LinuxContainerResources
 	// Userns is the pod's own user namespace; nil: the host's.
 	Userns *runtimeapi.UserNamespace
 }
@@ -48,6 +52,8 @@ func Render(p *corev1.Pod, g Given) (*runtimeapi.PodSandboxConfig, error) {
 			CgroupParent:    g.CgroupParent,
 			SecurityContext: securityContext(p, g.Userns),
 			Sysctls:         sysctls(p),
+			Overhead:        g.Overhead,
+			Resources:       g.Resources,
 		},
 	}, nil
 }
@@ -82,7 +88,7 @@ func sysctls(p *corev1.Pod) map[string]string {
 	}
 	s := map[string]string{}
 	for _, c := range p.Spec.SecurityContext.Sysctls {
-		s[strings.ReplaceAll(c.Name, "/", ".")] = c.Value
+		s[pod.SysctlName(c.Name)] = c.Value
 	}
 	return s
 }

@@ -12,7 +12,9 @@ import (
 
 var given = Given{
 	Attempt: 2, Hostname: "web", LogDir: "/var/log/pods/default_web_u", CgroupParent: "/kubepods/podu",
-	DNS: &runtimeapi.DNSConfig{Servers: []string{"10.0.0.53"}},
+	DNS:       &runtimeapi.DNSConfig{Servers: []string{"10.0.0.53"}},
+	Resources: &runtimeapi.LinuxContainerResources{CpuShares: 256}, Overhead: &runtimeapi.LinuxContainerResources{CpuShares: 102},
+	Userns: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: []*runtimeapi.IDMapping{{HostId: 65536, Length: 65536}}},
 }
 
 func TestRender(t *testing.T) {
@@ -22,7 +24,7 @@ func TestRender(t *testing.T) {
 		RunAsUser: new(int64(1000)), RunAsGroup: new(int64(100)), FSGroup: new(int64(7)), SupplementalGroups: []int64{8, 9},
 		SupplementalGroupsPolicy: new(corev1.SupplementalGroupsPolicyStrict),
 		SELinuxOptions:           &corev1.SELinuxOptions{Level: "s0:c1"},
-		Sysctls:                  []corev1.Sysctl{{Name: "net/ipv4/ping_group_range", Value: "0 1"}},
+		Sysctls:                  []corev1.Sysctl{{Name: "net/ipv4/ping_group_range", Value: "0 1"}, {Name: "net/ipv4/conf/eth0.7/forwarding", Value: "1"}, {Name: "net.core.somaxconn", Value: "9"}},
 	}
 	p.Spec.ShareProcessNamespace = new(true)
 	p.Spec.InitContainers = []corev1.Container{{Name: "i", Ports: []corev1.ContainerPort{{ContainerPort: 1, HostPort: 11, Protocol: "UDP"}}}}
@@ -40,9 +42,10 @@ func TestRender(t *testing.T) {
 		Annotations: map[string]string{"note": "x"},
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent: "/kubepods/podu",
-			Sysctls:      map[string]string{"net.ipv4.ping_group_range": "0 1"},
+			Sysctls:      map[string]string{"net.ipv4.ping_group_range": "0 1", "net.ipv4.conf.eth0/7.forwarding": "1", "net.core.somaxconn": "9"},
+			Resources:    given.Resources, Overhead: given.Overhead,
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-				NamespaceOptions:         &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD},
+				NamespaceOptions:         &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_POD, UsernsOptions: given.Userns},
 				Privileged:               true,
 				RunAsUser:                &runtimeapi.Int64Value{Value: 1000},
 				RunAsGroup:               &runtimeapi.Int64Value{Value: 100},

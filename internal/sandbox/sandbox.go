@@ -47,12 +47,14 @@ type observer interface {
 
 // Options of Sandboxes.
 type Options struct {
-	Runtime  runtimeapi.RuntimeServiceClient
-	Events   events
-	Names    names
-	Cgroups  cgroups
-	Userns   userns
-	Observer observer
+	Runtime runtimeapi.RuntimeServiceClient
+	Events  events
+	Names   names
+	Cgroups cgroups
+	Userns  userns
+	// Resources are those of Given.
+	Resources func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources)
+	Observer  observer
 	// Limit bounds how much of the node is made at the same time; see Gate.
 	Limit Gate
 }
@@ -143,8 +145,9 @@ func (s *Sandboxes) render(p *corev1.Pod, attempt uint32) (*runtimeapi.PodSandbo
 	if err != nil {
 		return nil, err
 	}
+	resources, overhead := s.opts.Resources(p)
 	return Render(p, Given{
-		Attempt: attempt, Hostname: hostname, DNS: dns, Userns: ids,
+		Attempt: attempt, Hostname: hostname, DNS: dns, Userns: ids, Resources: resources, Overhead: overhead,
 		LogDir: s.opts.Names.LogDir(p), CgroupParent: s.opts.Cgroups.Parent(p),
 	})
 }

@@ -46,7 +46,7 @@ func TestPods(t *testing.T) {
 				edit(&node)
 			}
 			p := readPod(t, file)
-			box := sandboxOf(t, p)
+			box := sandboxOf(t, p, node)
 			configs := map[string]any{"sandbox": clear(t, box)}
 			for _, c := range pod.Containers(p) {
 				config, err := Config(inputOf(t, p, c, box, node))
@@ -74,7 +74,7 @@ func readPod(t *testing.T, file string) *corev1.Pod {
 }
 
 // sandboxOf is the pod's sandbox on a node of a cluster.
-func sandboxOf(t *testing.T, p *corev1.Pod) *runtimeapi.PodSandboxConfig {
+func sandboxOf(t *testing.T, p *corev1.Pod, node Node) *runtimeapi.PodSandboxConfig {
 	t.Helper()
 	resolver := poddir.Resolver{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local"}
 	dns, warnings := poddir.PodDNS(p, resolver, &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"example.com"}, Options: []string{"timeout:1"}})
@@ -83,6 +83,7 @@ func sandboxOf(t *testing.T, p *corev1.Pod) *runtimeapi.PodSandboxConfig {
 		t.Fatal(err, warnings)
 	}
 	given := sandbox.Given{Hostname: hostname, LogDir: "/var/log/pods/shop_web_6b1e", CgroupParent: "/kubepods/pod6b1e", DNS: dns}
+	given.Resources, given.Overhead = PodResources(p, node)
 	if p.Spec.HostUsers != nil && !*p.Spec.HostUsers {
 		ids := []*runtimeapi.IDMapping{{HostId: 65536, Length: 65536}}
 		given.Userns = &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids}

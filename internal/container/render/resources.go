@@ -37,14 +37,7 @@ func Resources(in Input) *runtimeapi.LinuxContainerResources {
 		OomScoreAdj:        oomScoreAdj(in),
 		HugepageLimits:     hugePageLimits(in),
 	}
-	if node.CFSQuota {
-		period := node.CFSPeriod
-		if period == 0 {
-			period = defaultPeriod
-		}
-		r.CpuPeriod = period.Microseconds()
-		r.CpuQuota = quota(cpuLimit.MilliValue(), r.CpuPeriod)
-	}
+	setQuota(r, node, cpuLimit)
 	unified := map[string]string{}
 	if node.CgroupV2 && node.GroupOOMKill {
 		unified["memory.oom.group"] = "1"
@@ -60,6 +53,36 @@ func Resources(in Input) *runtimeapi.LinuxContainerResources {
 	if len(unified) > 0 {
 		r.Unified = unified
 	}
+	return r
+}
+
+func setQuota(r *runtimeapi.LinuxContainerResources, node Node, limit resource.Quantity) {
+	if !node.CFSQuota {
+		return
+	}
+	period := node.CFSPeriod
+	if period == 0 {
+		period = defaultPeriod
+	}
+	r.CpuPeriod = period.Microseconds()
+	r.CpuQuota = quota(limit.MilliValue(), r.CpuPeriod)
+}
+
+// PodResources are what the runtime is told of a pod as a whole: what its
+// containers may use together, and its overhead, which is as much asked for as a
+// limit (KEP-688).
+func PodResources(p *corev1.Pod, node Node) (containers, overhead *runtimeapi.LinuxContainerResources) {
+	opts := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
+	return whole(resourcehelper.PodRequests(p, opts), resourcehelper.PodLimits(p, opts), node), whole(p.Spec.Overhead, p.Spec.Overhead, node)
+}
+
+func whole(requests, limits corev1.ResourceList, node Node) *runtimeapi.LinuxContainerResources {
+	request, ok := requests[corev1.ResourceCPU]
+	if !ok {
+		request = *limits.Cpu()
+	}
+	r := &runtimeapi.LinuxContainerResources{CpuShares: shares(request.MilliValue()), MemoryLimitInBytes: limits.Memory().Value()}
+	setQuota(r, node, *limits.Cpu())
 	return r
 }
 
