@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/server"
@@ -28,7 +30,7 @@ import (
 
 func (a *Agent) serverOptions() server.Options {
 	return server.Options{
-		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a}, Amender: amender{a}, Timelines: a.timeline,
+		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
 		Images: images{a.engine}, Exec: execs{a.engine}, Node: nodeState{a}, Metrics: a.metrics,
 		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
 	}
@@ -37,13 +39,16 @@ func (a *Agent) serverOptions() server.Options {
 // problems tells of manifests that were not taken.
 type problems struct{ events *event.Recorder }
 
-// SourceProblem records an event on the pod, if the manifest told which.
+// SourceProblem records an event on the object, if the manifest told which.
 func (p problems) SourceProblem(problem source.Problem) {
-	if problem.Pod.Name == "" {
+	ref := corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: problem.Pod.Namespace, Name: problem.Pod.Name}
+	if kind, ok := object.KindNamed(problem.Object.Kind); ok {
+		ref = corev1.ObjectReference{Kind: kind.Name, APIVersion: kind.APIVersion, Namespace: problem.Object.Namespace, Name: problem.Object.Name}
+	}
+	if ref.Name == "" {
 		return
 	}
-	p.events.Event(corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: problem.Pod.Namespace, Name: problem.Pod.Name},
-		corev1.EventTypeWarning, reason.FailedValidation, "%s: %v", problem.Origin, problem.Err)
+	p.events.Event(ref, corev1.EventTypeWarning, reason.FailedValidation, "%s: %v", problem.Origin, problem.Err)
 }
 
 // applier is how the local API changes what pods are wanted.
@@ -55,20 +60,19 @@ func (x applier) Apply(ctx context.Context, data []byte, o server.ApplyOptions) 
 	if err != nil {
 		return nil, server.BadRequest(err.Error(), "correct the manifest; nothing was changed")
 	}
-	for _, object := range objects {
-		switch given := object.Pod.Namespace; {
-		case o.Namespace == "" || given == o.Namespace:
-		case given == "":
-			object.Pod.Namespace = o.Namespace
-		default:
-			return nil, server.BadRequest(fmt.Sprintf("pod %s/%s is not of namespace %s", given, object.Pod.Name, o.Namespace), "drop the flag or the field")
+	for _, m := range objects {
+		if err := place(m, o.Namespace); err != nil {
+			return nil, err
 		}
-		if o.CreateOnly {
-			key := types.NamespacedName{Namespace: object.Pod.Namespace, Name: object.Pod.Name}
+		if o.CreateOnly && m.Pod != nil {
+			key := types.NamespacedName{Namespace: m.Pod.Namespace, Name: m.Pod.Name}
 			if _, there := x.a.board.pods.Get(key); there {
 				return nil, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, key.String())
 			}
 		}
+	}
+	if o.NamesOnly {
+		return named(objects), nil
 	}
 	local := x.a.sources.Local
 	take := local.Apply
@@ -84,9 +88,40 @@ func (x applier) Apply(ctx context.Context, data []byte, o server.ApplyOptions) 
 	}
 	results := make([]api.ApplyResult, len(applied))
 	for i, p := range applied {
-		results[i] = api.ApplyResult{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, Action: actions[p.Result]}
+		if p.Object != nil {
+			results[i] = api.ApplyResult{Kind: object.KeyOf(p.Object).Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName(), UID: p.Object.GetUID(), Action: actions[p.Result]}
+			continue
+		}
+		results[i] = api.ApplyResult{Kind: api.KindPod, Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, Action: actions[p.Result]}
 	}
 	return results, nil
+}
+
+// place puts an object that names no namespace into that one; "" leaves it.
+func place(m manifest.Object, namespace string) error {
+	var meta metav1.Object = m.Value
+	if m.Pod != nil {
+		meta = m.Pod
+	}
+	kind, known := object.KindNamed(m.Key().Kind)
+	switch given := meta.GetNamespace(); {
+	case namespace == "" || given == namespace || known && !kind.Namespaced:
+	case given == "":
+		meta.SetNamespace(namespace)
+	default:
+		return server.BadRequest(fmt.Sprintf("%s %s/%s is not of namespace %s", strings.ToLower(m.Key().Kind), given, meta.GetName(), namespace), "drop the flag or the field")
+	}
+	return nil
+}
+
+// named are the names of what manifests hold.
+func named(objects []manifest.Object) []api.ApplyResult {
+	results := make([]api.ApplyResult, len(objects))
+	for i, m := range objects {
+		key := m.Key()
+		results[i] = api.ApplyResult{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name, Action: api.Unchanged}
+	}
+	return results
 }
 
 var actions = map[source.Result]api.Action{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,9 +21,10 @@ func applyCommand(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|-",
-		Short: "Create or replace pods, and keep them over restarts and reboots",
-		Long: "Create or replace the pods of manifests, JSON or YAML. The agent keeps them: they come back after a\n" +
-			"restart of the agent and a reboot, until they are deleted. Of one file, all pods are taken or none.",
+		Short: "Create or replace pods and the objects they name, and keep them over restarts and reboots",
+		Long: "Create or replace the pods of manifests, JSON or YAML, and the ConfigMaps, Secrets, claims, volumes and\n" +
+			"RuntimeClasses that pods name. The agent keeps them: they come back after a restart of the agent and a\n" +
+			"reboot, until they are deleted. Of one file, everything is taken or nothing.",
 		Example: "  berth apply -f web.yaml",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,9 +72,9 @@ func printResults(cmd *cobra.Command, results []api.ApplyResult, format string, 
 	var errs []error
 	for _, r := range results {
 		for _, warning := range r.Warnings {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: pod/%s: %s\n", r.Name, warning)
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s/%s: %s\n", strings.ToLower(r.Kind), r.Name, warning)
 		}
-		line := "pod/" + r.Name
+		line := strings.ToLower(r.Kind) + "/" + r.Name
 		if format != "name" {
 			line += " " + string(r.Action)
 			if dryRun {

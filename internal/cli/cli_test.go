@@ -97,7 +97,7 @@ func TestCommands(t *testing.T) {
 		{args: "get pods -A -n far", want: result{Err: "error: if any flags in the group [namespace all-namespaces] are set none of the others can be; [all-namespaces namespace] were all set\nnext: see \"berth get pods --help\"\n", Status: 1}},
 		{args: "get pods web -A", want: result{Err: "error: a pod is named within one namespace\nnext: leave out -A, or the name\n", Status: 1}},
 		{args: "get pod none", want: result{Err: "error: pods \"default/none\" not found\nnext: list the pods of this node with \"berth get pods -A\"\n", Status: 1}},
-		{args: "get nodes", want: result{Err: "error: the agent has no resource \"nodes\"\nnext: it has pods, events, images and problems\n", Status: 1}},
+		{args: "get nodes", want: result{Err: "error: the agent has no resource \"nodes\"\nnext: it has pods, events, images, problems, configmaps, secrets, persistentvolumeclaims, persistentvolumes and runtimeclasses\n", Status: 1}},
 		{args: "get pods -o xml", want: result{Err: "error: invalid argument \"xml\" for \"-o, --output\" flag: want one of json, yaml, wide, name\nnext: see \"berth get pods --help\"\n", Status: 1}},
 		{args: "get pods a b", want: result{Err: "error: accepts at most 1 arg(s), received 2\nnext: usage: berth get pods [NAME] [flags]\n", Status: 1}},
 		{args: "get events --field-selector involvedObject.fieldPath=spec.containers{app}", want: result{Out: "LAST SEEN   TYPE     REASON    OBJECT    MESSAGE\n0s          Normal   Started   pod/web   Started container\n"}},
@@ -244,7 +244,7 @@ func TestDelete(t *testing.T) {
 		{"-f " + manifest, result{Out: "pod/d deleted\n"}},
 		{"pod a", result{Err: "error: pods \"default/a\" not found\nnext: list the pods of this node with \"berth get pods -A\"\n", Status: 1}},
 		{"pod a --ignore-not-found", result{}},
-		{"pod", result{Err: "error: name the pods to delete\nnext: usage: berth delete pod NAME... | -f FILE [flags]\n", Status: 1}},
+		{"pod", result{Err: "error: name what to delete\nnext: usage: berth delete pod NAME... | KIND NAME... | -f FILE [flags]\n", Status: 1}},
 		{"pod a --grace-period -2", result{Err: "error: --grace-period -2 is negative\nnext: give seconds, or -1 for the pod's own\n", Status: 1}},
 	} {
 		if diff := cmp.Diff(tt.want, berth(a, "", append([]string{"delete"}, strings.Fields(tt.args)...)...)); diff != "" {

@@ -10,7 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/cli/objects"
 	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/object"
 )
 
 type deleteFlags struct {
@@ -18,70 +20,79 @@ type deleteFlags struct {
 	files   []string
 	grace   int
 	wait    bool
-	missing bool // a pod that is not there is no error
+	missing bool // what is not there is no error
 	timeout time.Duration
 }
 
 func deleteCommand(a *app) *cobra.Command {
 	var f deleteFlags
 	cmd := &cobra.Command{
-		Use:     "delete pod NAME... | -f FILE",
-		Short:   "End pods within their grace, and wait until they are gone",
+		Use:   "delete pod NAME... | KIND NAME... | -f FILE",
+		Short: "End pods within their grace, and wait until they are gone; delete other objects",
+		Long: "End pods within their grace, and wait until they are gone. ConfigMaps, Secrets, claims, volumes and\n" +
+			"RuntimeClasses that were applied are deleted too: what runs keeps what it was given.",
 		Example: "  berth delete pod web --grace-period 5",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			keys, err := f.pods(cmd, a.client(), args)
+			if others, ok := objects.Arguments(f.namespace, args); ok && len(f.files) == 0 {
+				return all(cmd.ErrOrStderr(), objects.Delete(cmd, a.client(), others, f.missing))
+			}
+			keys, others, err := f.named(cmd, a.client(), args)
 			if err != nil {
 				return err
 			}
-			return a.deletePods(cmd, &f, keys)
+			failed := a.deletePods(cmd, &f, keys)
+			return all(cmd.ErrOrStderr(), append(failed, objects.Delete(cmd, a.client(), others, f.missing)...))
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "`file` of manifests whose pods to delete, - for standard input; may be repeated")
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "`file` of manifests whose pods and objects to delete, - for standard input; may be repeated")
 	cmd.Flags().IntVar(&f.grace, "grace-period", -1, "`seconds` the containers get to end; -1: the pod's own, 0: kill them at once")
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until the pods are gone")
-	cmd.Flags().BoolVar(&f.missing, "ignore-not-found", false, "a pod that does not exist is no error")
+	cmd.Flags().BoolVar(&f.missing, "ignore-not-found", false, "what does not exist is no error")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait, such as 30s; 0: for ever")
 	mark(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
 	cmd.ValidArgsFunction = a.completeTyped(&f.scope)
 	return cmd
 }
 
-// pods are the pods that the command line names.
-func (f *deleteFlags) pods(cmd *cobra.Command, c *client.Client, args []string) ([]types.NamespacedName, error) {
+// named are the pods that the command line names, and the other objects of its files.
+func (f *deleteFlags) named(cmd *cobra.Command, c *client.Client, args []string) (keys []types.NamespacedName, others []object.Key, err error) {
 	names := podArguments(args)
 	if (len(names) == 0) == (len(f.files) == 0) {
-		return nil, client.Next(errors.New("name the pods to delete"), "usage: "+cmd.UseLine())
+		return nil, nil, client.Next(errors.New("name what to delete"), "usage: "+cmd.UseLine())
 	}
 	if f.grace < -1 {
-		return nil, client.Next(fmt.Errorf("--grace-period %d is negative", f.grace), "give seconds, or -1 for the pod's own")
+		return nil, nil, client.Next(fmt.Errorf("--grace-period %d is negative", f.grace), "give seconds, or -1 for the pod's own")
 	}
-	var keys []types.NamespacedName
 	for _, name := range names {
 		key, err := f.pod(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		keys = append(keys, key)
 	}
 	manifests, err := readManifests(cmd, f.files)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, m := range manifests {
-		// The agent reads manifests; a dry run tells whose they are.
-		results, err := c.Apply(cmd.Context(), m.data, client.Apply{Namespace: f.explicit(cmd), Origin: m.origin, DryRun: true})
+		// The agent reads manifests, and tells whose they are.
+		results, err := c.Apply(cmd.Context(), m.data, client.Apply{Namespace: f.explicit(cmd), Origin: m.origin, Names: true})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, r := range results {
-			keys = append(keys, r.Key())
+			if r.IsPod() {
+				keys = append(keys, r.Key())
+			} else {
+				others = append(others, object.Key{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name})
+			}
 		}
 	}
-	return keys, nil
+	return keys, others, nil
 }
 
-func (a *app) deletePods(cmd *cobra.Command, f *deleteFlags, keys []types.NamespacedName) error {
+func (a *app) deletePods(cmd *cobra.Command, f *deleteFlags, keys []types.NamespacedName) (failed []error) {
 	ctx := cmd.Context()
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
@@ -94,7 +105,6 @@ func (a *app) deletePods(cmd *cobra.Command, f *deleteFlags, keys []types.Namesp
 		grace = &d
 	}
 	c := a.client()
-	var failed []error
 	going := map[types.UID]bool{}
 	for _, key := range keys {
 		p, err := c.Delete(ctx, key, "", grace)
@@ -111,7 +121,7 @@ func (a *app) deletePods(cmd *cobra.Command, f *deleteFlags, keys []types.Namesp
 			failed = append(failed, err)
 		}
 	}
-	return all(cmd.ErrOrStderr(), failed)
+	return failed
 }
 
 // waitGone returns when none of the pods is there any more.

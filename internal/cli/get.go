@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/cli/objects"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/server/api"
@@ -24,7 +25,7 @@ type listFlags struct {
 
 func getCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "get pods|events|images|problems",
+		Use:     "get pods|events|images|problems|configmaps|secrets|pvc|pv|runtimeclasses",
 		Short:   "List what the agent has",
 		Example: "  berth get pods -A -o wide",
 		Args:    cobra.ArbitraryArgs,
@@ -36,6 +37,7 @@ func getCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.AddCommand(getPodsCommand(a), getEventsCommand(a), getImagesCommand(a, "images"), getProblemsCommand(a))
+	cmd.AddCommand(objects.Commands(a.client)...)
 	return cmd
 }
 

@@ -61,5 +61,5 @@ func (o *output) object(w io.Writer, v any) error {
 }
 
 func unknownResource(name string) error {
-	return client.Next(fmt.Errorf("the agent has no resource %q", name), "it has pods, events, images and problems")
+	return client.Next(fmt.Errorf("the agent has no resource %q", name), "it has pods, events, images, problems, configmaps, secrets, persistentvolumeclaims, persistentvolumes and runtimeclasses")
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -191,6 +192,9 @@ func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, mani
 	}
 	if f.detach {
 		return printResults(cmd, pods, "", false)
+	}
+	if pods = slices.DeleteFunc(pods, func(r api.ApplyResult) bool { return !r.IsPod() }); len(pods) == 0 {
+		return client.Next(errors.New("the manifests have no pod to run"), `objects alone are kept with "berth apply"`)
 	}
 	width, color := screen(cmd.ErrOrStderr())
 	last, err := follow.Run(ctx, follow.Options{

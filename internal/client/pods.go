@@ -157,9 +157,12 @@ type Apply struct {
 	// Lease binds the pods to a held lease. Without one they are kept over a restart of the agent.
 	Lease  string
 	DryRun bool
+	// Names checks and changes nothing: it asks what the manifests name.
+	Names bool
 }
 
-// Apply creates or replaces the pods of manifests, all or none of them.
+// Apply creates or replaces the pods of manifests and the objects they name, all
+// or none of them.
 func (c *Client) Apply(ctx context.Context, manifests []byte, opts Apply) ([]api.ApplyResult, error) {
 	q := url.Values{}
 	set(q, api.ParamNamespace, opts.Namespace)
@@ -167,6 +170,9 @@ func (c *Client) Apply(ctx context.Context, manifests []byte, opts Apply) ([]api
 	set(q, api.ParamLease, opts.Lease)
 	if opts.DryRun {
 		q.Set("dryRun", metav1.DryRunAll)
+	}
+	if opts.Names {
+		q.Set(api.ParamNames, "true")
 	}
 	var out api.ApplyResultList
 	err := c.call(ctx, http.MethodPost, "/berth/v1/pods", q, bytes.NewReader(manifests), &out)

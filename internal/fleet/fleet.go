@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/store"
 	"github.com/berth-run/berth/internal/worker"
@@ -144,6 +145,23 @@ func (f *Fleet) Wake(uid types.UID) {
 	if w := f.worker(uid); w != nil {
 		w.Wake()
 	}
+}
+
+// ObjectsChanged has whatever waits for one of these objects tried again: a part
+// of a pod, or its admission.
+func (f *Fleet) ObjectsChanged(keys map[object.Key]bool) {
+	f.mu.Lock()
+	workers := make([]*worker.Worker, 0, len(f.members))
+	for _, m := range f.members {
+		if m.worker != nil {
+			workers = append(workers, m.worker)
+		}
+	}
+	f.mu.Unlock()
+	for _, w := range workers {
+		w.ObjectsChanged(keys)
+	}
+	f.Reconsider()
 }
 
 // Reconsider has the pods that wait for admission looked at again.

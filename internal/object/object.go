@@ -38,11 +38,6 @@ func (k Key) Compare(other Key) int {
 // Table holds the objects of this node, each of the API type of its kind.
 type Table = store.Table[Key, runtime.Object]
 
-// Missing is the error of an object that is not there.
-type Missing struct{ Key Key }
-
-func (e *Missing) Error() string { return "waiting for " + e.Key.String() }
-
 // Objects reads the table by kind.
 type Objects struct{ table *Table }
 

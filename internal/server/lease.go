@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/server/api"
 	"github.com/berth-run/berth/internal/store"
 )
@@ -24,18 +25,23 @@ import (
 // ends them.
 type leases struct {
 	mu   sync.Mutex
-	held map[string]map[types.NamespacedName]types.UID // by lease
+	held map[string]bound // by lease
 }
 
-func newLeases() *leases {
-	return &leases{held: map[string]map[types.NamespacedName]types.UID{}}
+// bound are the pods and other objects of a lease, with their UIDs.
+type bound map[object.Key]types.UID
+
+func newLeases() *leases { return &leases{held: map[string]bound{}} }
+
+func keyOf(r api.ApplyResult) object.Key {
+	return object.Key{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 }
 
 func (l *leases) open() string {
 	id := rand.Text()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[id] = map[types.NamespacedName]types.UID{}
+	l.held[id] = bound{}
 	return id
 }
 
@@ -45,8 +51,8 @@ func (l *leases) exists(id string) bool {
 	return l.held[id] != nil
 }
 
-// close ends a lease and returns its pods.
-func (l *leases) close(id string) map[types.NamespacedName]types.UID {
+// close ends a lease and returns what was bound to it.
+func (l *leases) close(id string) bound {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	pods := l.held[id]
@@ -54,17 +60,17 @@ func (l *leases) close(id string) map[types.NamespacedName]types.UID {
 	return pods
 }
 
-// bind gives pods to a lease, or with an empty id takes them from any. It is
-// false when the lease has ended.
-func (l *leases) bind(id string, pods []api.ApplyResult) bool {
+// bind gives what was applied to a lease, or with an empty id takes it from any.
+// It is false when the lease has ended.
+func (l *leases) bind(id string, applied []api.ApplyResult) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, p := range pods {
-		for _, bound := range l.held {
-			delete(bound, p.Key())
+	for _, r := range applied {
+		for _, b := range l.held {
+			delete(b, keyOf(r))
 		}
-		if bound := l.held[id]; bound != nil {
-			bound[p.Key()] = p.UID
+		if b := l.held[id]; b != nil {
+			b[keyOf(r)] = r.UID
 		}
 	}
 	return id == "" || l.held[id] != nil
@@ -86,15 +92,15 @@ func (s *Server) applyUnder(r *http.Request, lease string, data []byte, opts App
 	if apierrors.IsAlreadyExists(err) {
 		err = Next(err, `delete it first, or change it with "berth apply"`)
 	}
-	if err != nil || opts.DryRun {
+	if err != nil || opts.DryRun || opts.NamesOnly {
 		return results, err
 	}
 	if !s.leases.bind(lease, results) {
-		pods := map[types.NamespacedName]types.UID{}
-		for _, p := range results {
-			pods[p.Key()] = p.UID
+		all := bound{}
+		for _, result := range results {
+			all[keyOf(result)] = result.UID
 		}
-		s.deleteAll(r.Context(), pods)
+		s.deleteAll(r.Context(), all)
 		return nil, noLease(lease)
 	}
 	if lease != "" {
@@ -113,7 +119,9 @@ func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.Namespace
 	defer cancel()
 	missing := map[types.UID]bool{}
 	for _, p := range pods {
-		missing[p.UID] = true
+		if p.IsPod() {
+			missing[p.UID] = true
+		}
 	}
 	for len(missing) > 0 {
 		changes, err := w.Next(ctx)
@@ -143,14 +151,19 @@ func (s *Server) holdLease(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// deleteAll ends pods for a client that is gone.
-func (s *Server) deleteAll(ctx context.Context, pods map[types.NamespacedName]types.UID) {
+// deleteAll ends what was applied by a client that is gone.
+func (s *Server) deleteAll(ctx context.Context, all bound) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	for key, uid := range pods {
-		_, err := s.Applier.Delete(ctx, key, DeleteOptions{UID: uid})
+	for key, uid := range all {
+		var err error
+		if key.Kind == api.KindPod {
+			_, err = s.Applier.Delete(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, DeleteOptions{UID: uid})
+		} else {
+			err = s.Objects.Delete(ctx, key)
+		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			s.Log.Error("a pod stays although its lease ended", "pod", key, "err", err)
+			s.Log.Error("an object stays although its lease ended", "object", key, "err", err)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (s podRoutes) applyPods(w http.ResponseWriter, r *http.Request) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return Next(failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			fmt.Sprintf("%s: manifests are limited to %d MiB", opts.Origin, api.MaxManifest>>20)),
-			"apply fewer pods at a time")
+			"apply fewer at a time")
 	}
 	if err != nil {
 		return BadRequest(fmt.Sprintf("read manifests: %v", err), "")
@@ -104,6 +104,7 @@ func applyOptions(r *http.Request) (opts ApplyOptions, lease string, err error) 
 		Namespace:  q.Get(api.ParamNamespace),
 		Keep:       q.flag(api.ParamKeep, lease == ""),
 		CreateOnly: lease != "",
+		NamesOnly:  q.flag(api.ParamNames, false),
 	}
 	switch q.Get("dryRun") {
 	case "":

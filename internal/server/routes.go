@@ -34,7 +34,7 @@ type route struct {
 const (
 	listQuery = "labelSelector fieldSelector resourceVersion resourceVersionMatch limit continue " +
 		"watch allowWatchBookmarks sendInitialEvents timeoutSeconds timeout"
-	applyQuery = "namespace origin keep lease dryRun"
+	applyQuery = "namespace origin keep lease dryRun names"
 	logQuery   = "container instance follow previous sinceSeconds sinceTime timestamps tailLines limitBytes stream"
 	execQuery  = "container command stdin stdout stderr tty"
 )
@@ -43,7 +43,7 @@ const (
 func (s *Server) routes() []route {
 	pod, event, node := podRoutes{s}, eventRoutes{s}, nodeRoutes{s}
 	const pods = "/api/v1/namespaces/{namespace}/pods"
-	return []route{
+	return slices.Concat([]route{
 		{"GET", "/{$}", "", "list these routes", s.listRoutes},
 		{"GET", "/healthz", "", "200 when the agent works", node.healthz},
 		{"GET", "/metrics", "", "metrics in the Prometheus text format", node.metrics},
@@ -58,7 +58,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/events", listQuery, "list or watch the events of all namespaces", event.listEvents},
 		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace", event.listEvents},
 
-		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods from manifests, JSON or YAML: all or none", s.settled(pod.applyPods)},
+		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods and the objects they name from manifests, JSON or YAML: all or none", s.settled(pod.applyPods)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container", s.settled(pod.resizePod)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container", s.settled(pod.addEphemeral)},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
@@ -67,7 +67,7 @@ func (s *Server) routes() []route {
 		{"GET", "/berth/v1/images", "", "list the images of the runtime", node.listImages},
 		{"POST", "/berth/v1/images", "", "load an image archive (tar)", node.loadImages},
 		{"POST", "/berth/v1/leases", "", "hold a lease: pods applied with it are deleted when this connection closes", s.holdLease},
-	}
+	}, objectRoutes{s}.routes())
 }
 
 // Handler serves the API, without a socket.

@@ -36,8 +36,8 @@ type Events interface {
 
 // Applier changes what pods are wanted.
 type Applier interface {
-	// Apply takes one or more manifests, JSON or YAML. It changes nothing when
-	// any of them is bad. Results are in the order of the manifests.
+	// Apply takes one or more manifests, JSON or YAML, of pods and of what they
+	// name. It changes nothing when any of them is bad. Results are in the order of the manifests.
 	Apply(ctx context.Context, data []byte, opts ApplyOptions) ([]api.ApplyResult, error)
 	// Delete asks for a pod's end and returns the pod as it then is. It does
 	// not wait for the end.
@@ -57,6 +57,8 @@ type ApplyOptions struct {
 	CreateOnly bool
 	// DryRun checks everything and changes nothing.
 	DryRun bool
+	// NamesOnly checks and changes nothing: it tells what the manifests name.
+	NamesOnly bool
 }
 
 // DeleteOptions say how a pod is to end.
@@ -116,6 +118,7 @@ type Options struct {
 	Settled   <-chan struct{}
 	Events    Events
 	Applier   Applier
+	Objects   Objects
 	Amender   Amender
 	Timelines Timelines
 	Images    Images

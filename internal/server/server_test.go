@@ -118,7 +118,7 @@ func TestErrors(t *testing.T) {
 		{"POST", "/berth/v1/pods?lease=gone", "", `409 Conflict: lease "gone" is not held -> open one with POST /berth/v1/leases and keep its connection open`},
 		{"POST", "/berth/v1/pods?lease=gone&keep=true", "", "400 BadRequest: a pod cannot be kept and bound to a lease at once -> leave out keep or lease"},
 		{"POST", "/berth/v1/pods?dryRun=Some", "", `400 BadRequest: query parameter dryRun="Some" is not All -> `},
-		{"POST", "/berth/v1/pods?origin=big.yaml", strings.Repeat(" ", api.MaxManifest+1), "413 RequestEntityTooLarge: big.yaml: manifests are limited to 10 MiB -> apply fewer pods at a time"},
+		{"POST", "/berth/v1/pods?origin=big.yaml", strings.Repeat(" ", api.MaxManifest+1), "413 RequestEntityTooLarge: big.yaml: manifests are limited to 10 MiB -> apply fewer at a time"},
 		{"GET", "/berth/v1/pods/default/two/timeline", "", `404 NotFound: no start of pod default/two is recorded -> the last starts are kept: "berth trace" lists them, "berth get pods -A" the pods`},
 	}
 	for _, tt := range tests {
@@ -353,8 +353,8 @@ func TestApplyAndDelete(t *testing.T) {
 	const two = "metadata: {name: a}\nspec: {}\n---\nmetadata: {name: b, namespace: far}\n"
 	_, body := ask(t, a, "POST", "/berth/v1/pods?origin=two.yaml", two)
 	want := `{"kind":"ApplyResultList","apiVersion":"berth.run/v1","items":[` +
-		`{"namespace":"default","name":"a","uid":"uid-1","action":"created"},` +
-		`{"namespace":"far","name":"b","uid":"uid-2","action":"created"}]}` + "\n"
+		`{"kind":"Pod","namespace":"default","name":"a","uid":"uid-1","action":"created"},` +
+		`{"kind":"Pod","namespace":"far","name":"b","uid":"uid-2","action":"created"}]}` + "\n"
 	if diff := cmp.Diff(want, body); diff != "" {
 		t.Errorf("apply (-want +got):\n%s", diff)
 	}

@@ -77,12 +77,17 @@ func invalid(o manifest.Object, err error) error {
 
 // strip drops what an object carries that was exported from an API server and
 // that the API server itself drops on creation.
-func strip(p *corev1.Pod) {
-	p.ResourceVersion, p.Generation = "", 0
-	p.CreationTimestamp, p.DeletionTimestamp, p.DeletionGracePeriodSeconds = metav1.Time{}, nil, nil
-	p.ManagedFields, p.OwnerReferences, p.Finalizers = nil, nil, nil
+func strip(o metav1.Object) {
+	o.SetResourceVersion("")
+	o.SetGeneration(0)
+	o.SetCreationTimestamp(metav1.Time{})
+	o.SetDeletionTimestamp(nil)
+	o.SetDeletionGracePeriodSeconds(nil)
+	o.SetManagedFields(nil)
+	o.SetOwnerReferences(nil)
+	o.SetFinalizers(nil)
 	for _, key := range []string{pod.AnnotationConfigHash, pod.AnnotationConfigSource, pod.AnnotationConfigSeen, annotationMirror} {
-		delete(p.Annotations, key)
+		delete(o.GetAnnotations(), key)
 	}
 }
 
@@ -112,51 +117,70 @@ func contentHash(canonical []byte, place ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// keep decides which pods a manifest stands for. A manifest without faults
-// stands for those in it. One with faults may be half written: what an earlier
-// version of it gave stays, unless a good document replaces it.
-func keep(last, good []*pod.Pod, faulty bool) []*pod.Pod {
+// wanted is what an origin wants on this node.
+type wanted struct {
+	pods    []*pod.Pod
+	objects []*item
+}
+
+func (w wanted) empty() bool { return len(w.pods)+len(w.objects) == 0 }
+
+// keep decides what a manifest stands for. A manifest without faults stands for
+// what is in it. One with faults may be half written: what an earlier version of
+// it gave stays, unless a good document replaces it.
+func keep(last, good wanted, faulty bool) wanted {
 	if !faulty {
 		return good
 	}
+	return wanted{
+		pods:    kept(last.pods, good.pods, func(a, b *pod.Pod) bool { return a.Key() == b.Key() }),
+		objects: kept(last.objects, good.objects, func(a, b *item) bool { return a.key() == b.key() }),
+	}
+}
+
+func kept[T any](last, good []T, same func(a, b T) bool) []T {
 	all := slices.Clone(good)
-	for _, p := range last {
-		if !slices.ContainsFunc(good, func(g *pod.Pod) bool { return g.Key() == p.Key() }) {
-			all = append(all, p)
+	for _, l := range last {
+		if !slices.ContainsFunc(good, func(g T) bool { return same(g, l) }) {
+			all = append(all, l)
 		}
 	}
 	return all
 }
 
-// claim is a pod that some origin wants, with its place in the order of claims.
-type claim struct {
-	pod   *pod.Pod
+// claim is something that some origin wants, with its place in the order of claims.
+type claim[T any] struct {
+	want  T
 	order uint64 // when its origin first wanted this name
 	index int    // within its origin
 }
 
-// resolve gives each name and each UID to the first who claimed it. The others
-// are problems until the first is gone. Winners are in the order of their claims.
-func resolve(claims []claim) ([]*pod.Pod, []Problem) {
-	slices.SortFunc(claims, func(a, b claim) int {
+func sortClaims[T any](claims []claim[T]) {
+	slices.SortFunc(claims, func(a, b claim[T]) int {
 		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.index, b.index))
 	})
+}
+
+// resolve gives each name and each UID to the first who claimed it. The others
+// are problems until the first is gone. Winners are in the order of their claims.
+func resolve(claims []claim[*pod.Pod]) ([]*pod.Pod, []Problem) {
+	sortClaims(claims)
 	byName := map[types.NamespacedName]*pod.Pod{}
 	byUID := map[types.UID]*pod.Pod{}
 	var winners []*pod.Pod
 	var problems []Problem
 	for _, c := range claims {
-		if first, taken := byName[c.pod.Key()]; taken {
-			problems = append(problems, refuse(c.pod, "%s: pod %s is wanted already by %s: rename it, or remove one of the two", c.pod.Origin, c.pod.Key(), first.Origin))
+		if first, taken := byName[c.want.Key()]; taken {
+			problems = append(problems, refuse(c.want, "%s: pod %s is wanted already by %s: rename it, or remove one of the two", c.want.Origin, c.want.Key(), first.Origin))
 			continue
 		}
-		if first, taken := byUID[c.pod.UID]; taken {
-			problems = append(problems, refuse(c.pod, "%s: pod %s has the UID %s of pod %s (%s): remove metadata.uid", c.pod.Origin, c.pod.Key(), c.pod.UID, first.Key(), first.Origin))
+		if first, taken := byUID[c.want.UID]; taken {
+			problems = append(problems, refuse(c.want, "%s: pod %s has the UID %s of pod %s (%s): remove metadata.uid", c.want.Origin, c.want.Key(), c.want.UID, first.Key(), first.Origin))
 			continue
 		}
-		byName[c.pod.Key()] = c.pod
-		byUID[c.pod.UID] = c.pod
-		winners = append(winners, c.pod)
+		byName[c.want.Key()] = c.want
+		byUID[c.want.UID] = c.want
+		winners = append(winners, c.want)
 	}
 	return winners, problems
 }

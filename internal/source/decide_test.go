@@ -142,37 +142,37 @@ func at(name, uid, origin string) *pod.Pod {
 func TestResolve(t *testing.T) {
 	tests := []struct {
 		name     string
-		claims   []claim
+		claims   []claim[*pod.Pod]
 		want     []string // origin/name/uid
 		problems []string
 	}{
 		{name: "nothing"},
 		{
 			name:   "all different",
-			claims: []claim{{at("b", "2", "f"), 2, 0}, {at("a", "1", "f"), 1, 0}},
+			claims: []claim[*pod.Pod]{{at("b", "2", "f"), 2, 0}, {at("a", "1", "f"), 1, 0}},
 			want:   []string{"f/a/1", "f/b/2"},
 		},
 		{
 			name:     "the earlier claim wins",
-			claims:   []claim{{at("a", "1", "late"), 7, 0}, {at("a", "2", "early"), 3, 0}},
+			claims:   []claim[*pod.Pod]{{at("a", "1", "late"), 7, 0}, {at("a", "2", "early"), 3, 0}},
 			want:     []string{"early/a/2"},
 			problems: []string{"FailedValidation: late: pod default/a is wanted already by early: rename it, or remove one of the two"},
 		},
 		{
 			name:     "twice in one file",
-			claims:   []claim{{at("a", "2", "f"), 1, 1}, {at("a", "1", "f"), 1, 0}},
+			claims:   []claim[*pod.Pod]{{at("a", "2", "f"), 1, 1}, {at("a", "1", "f"), 1, 0}},
 			want:     []string{"f/a/1"},
 			problems: []string{"FailedValidation: f: pod default/a is wanted already by f: rename it, or remove one of the two"},
 		},
 		{
 			name:     "same UID, other name",
-			claims:   []claim{{at("a", "1", "f"), 1, 0}, {at("b", "1", "g"), 2, 0}},
+			claims:   []claim[*pod.Pod]{{at("a", "1", "f"), 1, 0}, {at("b", "1", "g"), 2, 0}},
 			want:     []string{"f/a/1"},
 			problems: []string{"FailedValidation: g: pod default/b has the UID 1 of pod default/a (f): remove metadata.uid"},
 		},
 		{
 			name:     "a refused pod refuses nobody",
-			claims:   []claim{{at("a", "1", "f"), 1, 0}, {at("a", "2", "g"), 2, 0}, {at("b", "2", "h"), 3, 0}},
+			claims:   []claim[*pod.Pod]{{at("a", "1", "f"), 1, 0}, {at("a", "2", "g"), 2, 0}, {at("b", "2", "h"), 3, 0}},
 			want:     []string{"f/a/1", "h/b/2"},
 			problems: []string{"FailedValidation: g: pod default/a is wanted already by f: rename it, or remove one of the two"},
 		},
@@ -213,7 +213,7 @@ func TestKeep(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := keep(tt.last, tt.good, tt.faulty)
+			got := keep(wanted{pods: tt.last}, wanted{pods: tt.good}, tt.faulty).pods
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -284,9 +284,9 @@ func TestBuild(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			pods, problems := build([]byte(tt.text), "f", pod.SourceFile, "node")
+			w, problems := build([]byte(tt.text), "f", pod.SourceFile, "node")
 			var got []string
-			for _, p := range pods {
+			for _, p := range w.pods {
 				got = append(got, p.Name)
 			}
 			var texts map[types.NamespacedName]string

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/source/inotify"
 )
 
 // settleTime is how long a file may be gone, or make no sense, before that is
@@ -26,7 +27,7 @@ const settleTime = 200 * time.Millisecond
 
 // sink takes what origins want.
 type sink interface {
-	put(origin string, pods []*pod.Pod, problems []Problem, at time.Time)
+	put(origin string, w wanted, problems []Problem, at time.Time)
 	drop(origin string, at time.Time)
 }
 
@@ -45,7 +46,7 @@ type dir struct {
 	out    sink
 	log    *slog.Logger
 
-	notify *notifier
+	notify *inotify.Watcher
 	place  place
 	info   fs.FileInfo // of what is at path; nil when nothing is
 	arrive string      // the name that has to appear first when nothing is
@@ -65,7 +66,7 @@ const (
 type file struct {
 	read     bool // sum is that of the last content
 	sum      [sha256.Size]byte
-	pods     []*pod.Pod
+	wanted   wanted
 	problems []Problem
 	told     bool      // problems were passed on
 	faulty   time.Time // has problems since; zero: it has none
@@ -106,19 +107,19 @@ func (d *dir) run(ctx context.Context, seen func()) error {
 	}
 }
 
-func (d *dir) watchStart() <-chan []event {
-	n, err := startNotifier()
+func (d *dir) watchStart() <-chan []inotify.Event {
+	n, err := inotify.Start()
 	if err != nil {
 		d.log.Warn("manifests are only checked from time to time", "path", d.path, "period", d.period, "err", err)
 		return nil
 	}
 	d.notify = n
-	return n.events
+	return n.Events()
 }
 
 func (d *dir) watchEnd() {
 	if d.notify != nil {
-		d.notify.close()
+		d.notify.Close()
 	}
 }
 
@@ -133,7 +134,7 @@ func (d *dir) refresh(now time.Time, aim bool, seen func()) {
 	}
 	at := d.path + "/" // no file's path
 	if err != nil {
-		d.out.put(at, nil, []Problem{{Origin: d.path, Err: fmt.Errorf("read manifests: %w", err)}}, now)
+		d.out.put(at, wanted{}, []Problem{{Origin: d.path, Err: fmt.Errorf("read manifests: %w", err)}}, now)
 		return
 	}
 	d.out.drop(at, now)
@@ -178,9 +179,9 @@ func (d *dir) aimOnce() (again bool, err error) {
 		return false, err
 	case !info.IsDir():
 		d.place, d.info = single, info
-		return !d.watch(filepath.Dir(d.path), watchEntries), nil
+		return !d.watch(filepath.Dir(d.path), inotify.Entries), nil
 	}
-	if !d.watch(d.path, watchEntries) {
+	if !d.watch(d.path, inotify.Entries) {
 		return true, nil
 	}
 	d.place, d.info = directory, info
@@ -197,7 +198,7 @@ func (d *dir) awaitArrival() (again bool) {
 			break
 		}
 	}
-	if !d.watch(above, watchArrival) {
+	if !d.watch(above, inotify.Arrival) {
 		return true
 	}
 	_, err := os.Lstat(filepath.Join(above, d.arrive))
@@ -209,7 +210,7 @@ func (d *dir) watch(path string, mask uint32) bool {
 	if d.notify == nil {
 		return true
 	}
-	err := d.notify.aim(path, mask)
+	err := d.notify.Aim(path, mask)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.log.Warn("manifests are only checked from time to time", "period", d.period, "err", err)
 	}
@@ -259,12 +260,12 @@ func (d *dir) list() ([]string, error) {
 // handle takes one batch of events: it notes what they say of each file, then
 // looks once at each that can be read now, or at everything. What comes after an
 // event that ends the watch is of a watch that is no more.
-func (d *dir) handle(batch []event, now time.Time, seen func()) {
+func (d *dir) handle(batch []inotify.Event, now time.Time, seen func()) {
 	var touched []string
 	everything := false
 	moved := map[uint32]string{}
 	for _, e := range batch {
-		if !d.notify.current(e) {
+		if !d.notify.Current(e) {
 			continue
 		}
 		if d.restructures(e) {
@@ -301,9 +302,9 @@ func (d *dir) pathOf(name string) (string, bool) {
 }
 
 // restructures says whether an event means that something else is to be watched.
-func (d *dir) restructures(e event) bool {
+func (d *dir) restructures(e inotify.Event) bool {
 	switch {
-	case e.Mask&watchLost != 0:
+	case e.Mask&inotify.Lost != 0:
 		return true
 	case d.place == nothing:
 		return e.Name == d.arrive
@@ -314,7 +315,7 @@ func (d *dir) restructures(e event) bool {
 
 // swapped recognises the change of a hidden link through which the files of the
 // directory are reached, such as ..data of a mounted ConfigMap.
-func (d *dir) swapped(e event) bool {
+func (d *dir) swapped(e inotify.Event) bool {
 	if d.place != directory || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE) == 0 || e.Name == "" || e.Name[0] != '.' {
 		return false
 	}
@@ -323,7 +324,7 @@ func (d *dir) swapped(e event) bool {
 }
 
 // note records an event of a file and says whether the file is to be looked at now.
-func (d *dir) note(path string, e event, moved map[uint32]string, now time.Time) bool {
+func (d *dir) note(path string, e inotify.Event, moved map[uint32]string, now time.Time) bool {
 	f := d.files[path]
 	switch {
 	case e.Mask&unix.IN_MODIFY != 0:
@@ -411,12 +412,12 @@ func (d *dir) look(path string, now time.Time) {
 		return
 	}
 	f.read, f.sum = true, sum
-	pods, problems := build(text, path, pod.SourceFile, d.node)
-	f.pods = keep(f.pods, pods, len(problems) > 0)
+	w, problems := build(text, path, pod.SourceFile, d.node)
+	f.wanted = keep(f.wanted, w, len(problems) > 0)
 	d.pass(path, f, problems, now)
 }
 
-// pass hands on a file's pods at once, and its problems once it has had some for settleTime.
+// pass hands on what a file wants at once, and its problems once it has had some for settleTime.
 func (d *dir) pass(path string, f *file, problems []Problem, now time.Time) {
 	f.problems, f.told, f.due = problems, false, time.Time{}
 	switch {
@@ -431,7 +432,7 @@ func (d *dir) pass(path string, f *file, problems []Problem, now time.Time) {
 	default:
 		f.told = true
 	}
-	d.out.put(path, f.pods, problems, now)
+	d.out.put(path, f.wanted, problems, now)
 }
 
 // lookGone forgets a file that has not been there for settleTime.
@@ -443,7 +444,7 @@ func (d *dir) lookGone(path string, now time.Time) {
 	if f.gone.IsZero() {
 		f.gone = now
 	}
-	if left := f.gone.Add(d.settle).Sub(now); left > 0 && len(f.pods) > 0 {
+	if left := f.gone.Add(d.settle).Sub(now); left > 0 && !f.wanted.empty() {
 		f.due = now.Add(left)
 		return
 	}

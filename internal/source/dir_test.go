@@ -210,7 +210,7 @@ func TestDirHearsACloseBehindASwap(t *testing.T) {
 	must(t, err)
 	must(t, f.Close())
 	next(func() bool {
-		pods := d.files[web].pods
+		pods := d.files[web].wanted.pods
 		return len(pods) == 1 && pods[0].Name == "db-node"
 	})
 }
@@ -231,7 +231,7 @@ func TestDirWhatIsNotRead(t *testing.T) {
 	must(t, os.Symlink("nowhere", in("dangling.yaml")))
 	must(t, syscall.Mkfifo(in("pipe.yaml"), 0o644))
 	must(t, os.Truncate(func() string { write(t, in("large.yaml"), ""); return in("large.yaml") }(), document.MaxSize+1))
-	write(t, in("config.yaml"), "apiVersion: v1\nkind: ConfigMap\n")
+	write(t, in("config.yaml"), "apiVersion: v1\nkind: Service\n")
 
 	r := start(t, Options{Path: dir})
 	r.awaitSynced()
@@ -241,7 +241,7 @@ func TestDirWhatIsNotRead(t *testing.T) {
 		"read manifest "+in("dangling.yaml")+": is a symbolic link to nowhere, which does not exist",
 		"read manifest "+in("pipe.yaml")+": is a named pipe, only regular files are read",
 		"read manifest "+in("large.yaml")+": is larger than 10 MiB",
-		"FailedValidation: "+in("config.yaml")+": line 2: kind ConfigMap: only Pod and List manifests are taken",
+		"FailedValidation: "+in("config.yaml")+": line 2: kind Service: manifests of these are taken: Pod, ConfigMap, Secret, PersistentVolumeClaim, PersistentVolume, RuntimeClass, List",
 	)
 	for _, name := range []string{"absolute.yaml", "escape.yaml", "dangling.yaml", "pipe.yaml", "large.yaml", "config.yaml"} {
 		must(t, os.Remove(in(name)))

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/berth-run/berth/internal/checkpoint"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/source/manifest"
@@ -49,13 +51,15 @@ const (
 	Replaced   Result = "replaced"   // one with another UID takes its place
 )
 
-// Applied is a pod that was handed in, as it is wanted now.
+// Applied is a pod, or an object of another kind, that was handed in, as it is
+// wanted now.
 type Applied struct {
 	Pod    *pod.Pod
+	Object object.Value
 	Result Result
 }
 
-// Local holds the pods that are handed in over the agent's API. Those of
+// Local holds what is handed in over the agent's API. What comes from
 // "berth apply" are kept on disk, one file each, before they are wanted, so that
 // they come back after a restart; those of a foreground "berth run" are not.
 type Local struct {
@@ -67,6 +71,7 @@ type Local struct {
 
 	mu   sync.Mutex
 	pods map[types.NamespacedName]*pod.Pod
+	localObjects
 	// damaged are records that could not be read; broken are those, by name, that
 	// could be read but not used. Both are problems of originLocal.
 	damaged []Problem
@@ -81,13 +86,14 @@ type record struct {
 
 func newLocal(o Options, m *merge) *Local {
 	return &Local{
-		node:   o.NodeName,
-		merge:  m,
-		disk:   checkpoint.NewDir[record](o.Applied, checkpoint.Format{Version: 1}),
-		log:    o.Log,
-		loaded: make(chan struct{}),
-		pods:   map[types.NamespacedName]*pod.Pod{},
-		broken: map[types.NamespacedName]Problem{},
+		node:         o.NodeName,
+		merge:        m,
+		disk:         checkpoint.NewDir[record](o.Applied, checkpoint.Format{Version: 1}),
+		log:          o.Log,
+		loaded:       make(chan struct{}),
+		pods:         map[types.NamespacedName]*pod.Pod{},
+		localObjects: newLocalObjects(o.Applied),
+		broken:       map[types.NamespacedName]Problem{},
 	}
 }
 
@@ -111,6 +117,9 @@ func (l *Local) load(now time.Time) error {
 		}
 		l.pods[p.Key()] = p
 	}
+	if err := l.loadObjects(); err != nil {
+		return err
+	}
 	l.pass(now)
 	close(l.loaded)
 	return nil
@@ -129,10 +138,9 @@ func (l *Local) restore(r record) (*pod.Pod, error) {
 	return &pod.Pod{Pod: r.Pod, Source: pod.SourceLocal, Origin: originApply, Seen: r.Seen}, nil
 }
 
-// Apply makes the objects' pods wanted, and keeps them on disk. The same
-// manifest again changes nothing; one that changes what may change in a running
-// pod keeps its UID; any other replaces the pod by one with a new UID. Objects
-// are taken over.
+// Apply makes the objects wanted, and keeps them on disk. The same manifest again
+// changes nothing; one that changes what may change in a running pod keeps its
+// UID; any other replaces the pod by one with a new UID. Objects are taken over.
 //
 // Nothing is done when one of the objects is wrong. When saving fails half way,
 // what was applied until then is returned with the error.
@@ -153,15 +161,7 @@ func (l *Local) Check(ctx context.Context, objects ...manifest.Object) ([]Applie
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	wanted, err := l.check(objects, originApply)
-	if err != nil {
-		return nil, err
-	}
-	applied := make([]Applied, len(wanted))
-	for i, p := range wanted {
-		applied[i] = l.decide(p, time.Now())
-	}
-	return applied, nil
+	return l.check(objects, originApply, time.Now())
 }
 
 // ready waits until the pods of an earlier agent are known.
@@ -181,47 +181,66 @@ func (l *Local) take(ctx context.Context, objects []manifest.Object, origin stri
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	wanted, err := l.check(objects, origin)
+	wanted, err := l.check(objects, origin, now)
 	if err != nil {
 		return nil, err
 	}
-	var done []Applied
 	defer func() { l.pass(now) }()
-	for _, p := range wanted {
-		a := l.decide(p, now)
-		if a.Result != Unchanged && origin == originApply {
-			if err := l.disk.Save(p.Key().String(), record{Seen: a.Pod.Seen, Pod: a.Pod.Pod}); err != nil {
-				return done, fmt.Errorf("keep pod %s: %w", p.Key(), err)
-			}
+	for i, a := range wanted {
+		if a.Object != nil {
+			err = l.takeObject(&item{Value: a.Object, origin: origin, ephemeral: origin == originRun}, a.Result)
+		} else {
+			err = l.takePod(a, origin)
 		}
-		l.pods[p.Key()] = a.Pod
-		delete(l.broken, p.Key())
-		done = append(done, a)
+		if err != nil {
+			return wanted[:i], err
+		}
 	}
-	return done, nil
+	return wanted, nil
 }
 
-// check completes all objects and says of each why it cannot be taken.
-func (l *Local) check(objects []manifest.Object, origin string) ([]*pod.Pod, error) {
-	var wanted []*pod.Pod
+func (l *Local) takePod(a Applied, origin string) error {
+	key := a.Pod.Key()
+	if a.Result != Unchanged && origin == originApply {
+		if err := l.disk.Save(key.String(), record{Seen: a.Pod.Seen, Pod: a.Pod.Pod}); err != nil {
+			return fmt.Errorf("keep pod %s: %w", key, err)
+		}
+	}
+	l.pods[key] = a.Pod
+	delete(l.broken, key)
+	return nil
+}
+
+// check completes all objects and says what becomes of each, or why it cannot be
+// taken.
+func (l *Local) check(objects []manifest.Object, origin string, now time.Time) ([]Applied, error) {
+	var wanted []Applied
 	var errs []error
-	names := map[types.NamespacedName]bool{}
+	names := map[object.Key]bool{}
 	for _, o := range objects {
-		p, err := local(o, l.node)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		a, err := l.checkOne(o, origin, now)
+		if key := o.Key(); err == nil && names[key] {
+			err = invalid(o, fmt.Errorf("the manifest has a %s %s/%s already", strings.ToLower(key.Kind), key.Namespace, key.Name))
 		}
-		p.Origin, p.Ephemeral = origin, origin == originRun
-		if names[p.Key()] {
-			err = invalid(o, fmt.Errorf("the manifest has a pod %s already", p.Key()))
-		} else {
-			err = l.taken(p)
-		}
-		names[p.Key()] = true
-		wanted, errs = append(wanted, p), append(errs, err)
+		names[o.Key()] = true
+		wanted, errs = append(wanted, a), append(errs, err)
 	}
 	return wanted, errors.Join(errs...)
+}
+
+func (l *Local) checkOne(o manifest.Object, origin string, now time.Time) (Applied, error) {
+	if o.Value != nil {
+		return l.checkObject(o, origin, now)
+	}
+	p, err := local(o, l.node)
+	if err != nil {
+		return Applied{}, err
+	}
+	p.Origin, p.Ephemeral = origin, origin == originRun
+	if err := l.taken(p); err != nil {
+		return Applied{}, err
+	}
+	return l.decide(p, now), nil
 }
 
 // taken refuses a name, or a UID, that belongs to somebody else.
@@ -296,7 +315,7 @@ func (l *Local) pass(now time.Time) {
 		return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.Key().String(), b.Key().String()))
 	})
 	problems := slices.AppendSeq(slices.Clone(l.damaged), maps.Values(l.broken))
-	l.merge.put(originLocal, pods, problems, now)
+	l.merge.put(originLocal, wanted{pods, l.items()}, append(problems, l.damagedObjects...), now)
 }
 
 // split takes a joined error apart.

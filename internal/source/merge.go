@@ -8,16 +8,18 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/store"
 )
 
-// merge joins what the sources want into the two tables, whose only writer it
-// is. Sources call it from their own goroutines.
+// merge joins what the sources want into the tables, whose only writer it is. Sources call it from their own goroutines.
 type merge struct {
 	desired  *store.Table[types.UID, *pod.Pod]
+	objects  *object.Table
 	problems *store.Table[ProblemKey, Problem]
 	report   reporter
 	log      *slog.Logger
@@ -27,6 +29,7 @@ type merge struct {
 	order   map[claimed]uint64
 	last    uint64
 	static  identities
+	classes map[types.UID]classed
 	changed chan struct{} // wakes keep
 }
 
@@ -34,35 +37,45 @@ type merge struct {
 type offer struct {
 	// base are the pods as the origin gave them, pods as they are wanted.
 	base, pods []*pod.Pod
+	objects    []*item
 	problems   []Problem
+	// refused are changes of objects that may not change so.
+	refused []Problem
 }
 
 // claimed is a name wanted by an origin.
 type claimed struct {
 	origin string
-	name   types.NamespacedName
+	key    object.Key
+}
+
+func podKey(name types.NamespacedName) object.Key {
+	return object.Key{Kind: "Pod", Namespace: name.Namespace, Name: name.Name}
 }
 
 func newMerge(o Options) *merge {
 	return &merge{
 		desired:  store.New[types.UID, *pod.Pod](),
+		objects:  store.New[object.Key, runtime.Object](),
 		problems: store.New[ProblemKey, Problem](),
 		report:   o.Report,
 		log:      o.Log,
 		origins:  map[string]offer{},
 		order:    map[claimed]uint64{},
+		classes:  map[types.UID]classed{},
 		static:   identities{path: o.Identities, known: map[string]identity{}},
 		changed:  make(chan struct{}, 1),
 	}
 }
 
-// put replaces what an origin wants. The pods are the merge's from then on; at
-// is when the origin was found changed.
-func (m *merge) put(origin string, pods []*pod.Pod, problems []Problem, at time.Time) {
+// put replaces what an origin wants. It is the merge's from then on; at is when
+// the origin was found changed.
+func (m *merge) put(origin string, w wanted, problems []Problem, at time.Time) {
 	m.mu.Lock()
-	m.replace(origin, pods, at)
+	m.replace(origin, w.pods, at)
 	o := m.origins[origin]
 	o.problems = problems
+	m.replaceObjects(&o, w.objects, at)
 	m.origins[origin] = o
 	m.settle(origin, at)
 }
@@ -131,11 +144,14 @@ func stamp(p *pod.Pod, seen time.Time) {
 func (m *merge) settle(origin string, at time.Time) {
 	m.number(origin)
 	m.forget(origin)
+	objectProblems := m.settleObjects() // first: pods that come find what they name
 	winners, problems := resolve(m.claims())
+	problems = append(problems, objectProblems...)
 	for _, o := range m.origins {
-		problems = append(problems, o.problems...)
+		problems = append(append(problems, o.problems...), o.refused...)
 	}
 	wanted := map[types.UID]bool{}
+	m.classify(winners)
 	for _, p := range winners {
 		wanted[p.UID] = true
 	}
@@ -152,7 +168,7 @@ func (m *merge) settle(origin string, at time.Time) {
 	told := m.settleProblems(problems, at)
 	m.mu.Unlock()
 	for _, p := range told {
-		m.log.Warn("manifest not taken", "origin", p.Origin, "pod", p.Pod, "err", p.Err)
+		m.log.Warn("manifest not taken", p.attrs()...)
 		m.report.SourceProblem(p)
 	}
 }
@@ -161,13 +177,19 @@ func (m *merge) settle(origin string, at time.Time) {
 // those that it does not want any more.
 func (m *merge) number(origin string) {
 	wants := map[claimed]bool{}
-	for _, p := range m.origins[origin].pods {
-		c := claimed{origin, p.Key()}
+	want := func(key object.Key) {
+		c := claimed{origin, key}
 		wants[c] = true
 		if m.order[c] == 0 {
 			m.last++
 			m.order[c] = m.last
 		}
+	}
+	for _, p := range m.origins[origin].pods {
+		want(podKey(p.Key()))
+	}
+	for _, i := range m.origins[origin].objects {
+		want(i.key())
 	}
 	for c := range m.order {
 		if c.origin == origin && !wants[c] {
@@ -184,7 +206,7 @@ func (m *merge) forget(origin string) {
 	}
 	m.static.retain(func(at string) bool {
 		name, mine := strings.CutPrefix(at, origin+" ")
-		return !mine || m.order[claimed{origin, parseName(name)}] != 0
+		return !mine || m.order[claimed{origin, podKey(parseName(name))}] != 0
 	})
 	if m.static.dirty {
 		select {
@@ -222,7 +244,7 @@ func (m *merge) keep(ctx context.Context, synced <-chan struct{}) error {
 
 func (m *merge) isPlace(at string) bool {
 	for c := range m.order {
-		if placeOf(c.origin, c.name) == at {
+		if c.key.Kind == "Pod" && placeOf(c.origin, types.NamespacedName{Namespace: c.key.Namespace, Name: c.key.Name}) == at {
 			return true
 		}
 	}
@@ -242,11 +264,11 @@ func (m *merge) flush() {
 	m.static.dirty = false
 }
 
-func (m *merge) claims() []claim {
-	var all []claim
+func (m *merge) claims() []claim[*pod.Pod] {
+	var all []claim[*pod.Pod]
 	for origin, o := range m.origins {
 		for i, p := range o.pods {
-			all = append(all, claim{pod: p, order: m.order[claimed{origin, p.Key()}], index: i})
+			all = append(all, claim[*pod.Pod]{p, m.order[claimed{origin, podKey(p.Key())}], i})
 		}
 	}
 	return all
@@ -269,7 +291,7 @@ func (m *merge) settleProblems(problems []Problem, at time.Time) []Problem {
 	for key, p := range m.problems.Snapshot().All() {
 		if !wanted[key] {
 			m.problems.Delete(key)
-			m.log.Info("manifest problem is over", "origin", p.Origin, "pod", p.Pod)
+			m.log.Info("manifest problem is over", "origin", p.Origin)
 		}
 	}
 	slices.SortFunc(told, func(a, b Problem) int { return a.compare(b) })

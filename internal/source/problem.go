@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/document"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/source/manifest"
@@ -20,8 +21,9 @@ import (
 type Problem struct {
 	// Origin is the path, the URL, or "berth apply".
 	Origin string
-	// Pod is the pod that it is about; empty when that cannot be told.
-	Pod types.NamespacedName
+	// Pod or Object is what it is about; both are empty when that cannot be told.
+	Pod    types.NamespacedName
+	Object object.Key
 	// Err says what is wrong. It carries the reason FailedValidation
 	// (internal/reason) unless the origin itself could not be read.
 	Err error
@@ -34,29 +36,50 @@ type ProblemKey struct{ Origin, Text string }
 
 func (p Problem) key() ProblemKey { return ProblemKey{Origin: p.Origin, Text: p.Err.Error()} }
 
-// build reads a manifest of a file or URL: the pods that can be used, completed,
-// and what is wrong with the others.
-func build(text []byte, origin string, from pod.Source, node string) ([]*pod.Pod, []Problem) {
+// about says what the problem is about.
+func (p Problem) about(key object.Key) Problem {
+	if key.Kind == "Pod" {
+		p.Pod = types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+	} else if key.Name != "" {
+		p.Object = key
+	}
+	return p
+}
+
+// build reads a manifest of a file or URL: what can be used, completed, and what
+// is wrong with the rest.
+func build(text []byte, origin string, from pod.Source, node string) (w wanted, problems []Problem) {
 	if len(document.Split(text)) == 0 {
-		return nil, []Problem{{Origin: origin, Err: fmt.Errorf("%s: is empty: remove it, or give it an empty List, if no pod is to run", origin)}}
+		return w, []Problem{{Origin: origin, Err: fmt.Errorf("%s: is empty: remove it, or give it an empty List, if no pod is to run", origin)}}
 	}
 	objects, err := manifest.Decode(text, origin)
-	var problems []Problem
 	if errs, ok := errors.AsType[manifest.Errors](err); ok {
 		for _, e := range errs {
-			problems = append(problems, Problem{Origin: origin, Pod: parseName(e.Pod), Err: reason.Wrap(reason.FailedValidation, e)})
+			problems = append(problems, Problem{Origin: origin, Err: reason.Wrap(reason.FailedValidation, e)}.about(e.Key))
 		}
 	}
-	var pods []*pod.Pod
 	for _, o := range objects {
-		p, err := static(o, from, node)
-		if err != nil {
-			problems = append(problems, Problem{Origin: origin, Pod: types.NamespacedName{Namespace: o.Pod.Namespace, Name: o.Pod.Name}, Err: err})
-			continue
+		if err := w.take(o, from, node); err != nil {
+			problems = append(problems, Problem{Origin: origin, Err: err}.about(o.Key()))
 		}
-		pods = append(pods, p)
 	}
-	return pods, problems
+	return w, problems
+}
+
+func (w *wanted) take(o manifest.Object, from pod.Source, node string) error {
+	if o.Value != nil {
+		i, err := completed(o)
+		if err == nil {
+			i.identify(o.Origin, node)
+			w.objects = append(w.objects, i)
+		}
+		return err
+	}
+	p, err := static(o, from, node)
+	if err == nil {
+		w.pods = append(w.pods, p)
+	}
+	return err
 }
 
 func parseName(s string) types.NamespacedName {
@@ -67,6 +90,13 @@ func parseName(s string) types.NamespacedName {
 // reporter is told of each problem once, when it appears.
 type reporter interface {
 	SourceProblem(Problem)
+}
+
+func (p Problem) attrs() []any {
+	if p.Object.Name != "" {
+		return []any{"origin", p.Origin, "object", p.Object, "err", p.Err}
+	}
+	return []any{"origin", p.Origin, "pod", p.Pod, "err", p.Err}
 }
 
 // compare orders problems for telling.

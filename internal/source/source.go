@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/store"
 )
@@ -29,7 +30,8 @@ type Options struct {
 	URLHeader http.Header
 	// URLPeriod between two requests; more than 0 (httpCheckFrequency).
 	URLPeriod time.Duration
-	// Applied is the directory in which pods of "berth apply" are kept.
+	// Applied is the directory in which pods of "berth apply" are kept; other
+	// objects are below it.
 	Applied string
 	// Identities is the file in which is kept who the pods of manifests are;
 	// empty: in memory only.
@@ -45,6 +47,8 @@ type Options struct {
 type Sources struct {
 	// Desired are the pods that are to run, by UID.
 	Desired *store.Table[types.UID, *pod.Pod]
+	// Objects are what pods name besides themselves.
+	Objects *object.Table
 	// Problems are the manifests, or parts of them, that could not be taken.
 	Problems *store.Table[ProblemKey, Problem]
 	// Local takes pods from the agent's API.
@@ -61,7 +65,7 @@ type runner func(ctx context.Context, seen func()) error
 // New returns sources that do nothing until Run.
 func New(o Options) *Sources {
 	m := newMerge(o)
-	s := &Sources{Desired: m.desired, Problems: m.problems, Local: newLocal(o, m), merge: m}
+	s := &Sources{Desired: m.desired, Objects: m.objects, Problems: m.problems, Local: newLocal(o, m), merge: m}
 	if o.Path != "" {
 		s.runners = append(s.runners, newDir(o, m).run)
 	}

@@ -31,7 +31,7 @@ type url struct {
 	client *http.Client
 
 	last     []byte
-	pods     []*pod.Pod
+	wanted   wanted
 	failures int
 }
 
@@ -106,14 +106,14 @@ func (u *url) take(text []byte, err error, now time.Time) {
 		}
 		u.log.Log(context.Background(), level, "manifest not fetched", "url", u.url, "failures", u.failures, "err", err)
 		u.last = nil
-		u.out.put(u.url, u.pods, []Problem{{Origin: u.url, Err: fmt.Errorf("fetch manifest %s: %w", u.url, err)}}, now)
+		u.out.put(u.url, u.wanted, []Problem{{Origin: u.url, Err: fmt.Errorf("fetch manifest %s: %w", u.url, err)}}, now)
 		return
 	}
 	u.failures = 0
 	if u.last != nil && bytes.Equal(text, u.last) {
 		return
 	}
-	pods, problems := build(text, u.url, pod.SourceURL, u.node)
-	u.last, u.pods = text, keep(u.pods, pods, len(problems) > 0)
-	u.out.put(u.url, u.pods, problems, now)
+	w, problems := build(text, u.url, pod.SourceURL, u.node)
+	u.last, u.wanted = text, keep(u.wanted, w, len(problems) > 0)
+	u.out.put(u.url, u.wanted, problems, now)
 }

@@ -2,8 +2,12 @@ package worker
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/berth-run/berth/internal/object"
 )
 
 // Delays between tries of a task that failed without saying when to try again.
@@ -14,7 +18,8 @@ const (
 
 // Tasks are the child goroutines of one pod, by key: at most one at a time for
 // a key. When one ends the pod is looked at again. A key whose task failed is
-// held until its next try is due.
+// held until its next try is due: at a time, or when an object changes that it
+// failed for (object.Missing, object.Lacking).
 //
 // A task is for what must not hold up the rest of the pod: the mounts, the
 // sandbox, the start of one container, the stop of another.
@@ -25,19 +30,34 @@ type Tasks struct {
 	mu      sync.Mutex
 	pass    int            // counts the worker's passes
 	last    map[string]int // the pass during which a key's task ended
-	running map[string]context.CancelFunc
+	running map[string]*task
 	held    map[string]hold
 	wg      sync.WaitGroup
 }
 
+// task is one that runs.
+type task struct {
+	cancel context.CancelFunc
+	// changed are the objects that have changed since it began: it may not have
+	// seen them.
+	changed map[object.Key]bool
+}
+
 type hold struct {
+	// until is when the next try is due; zero: when one of objects has changed.
 	until    time.Time
+	objects  []object.Key
 	failures int
 	err      error
 }
 
+// due says whether the next try may begin.
+func (h hold) due(now time.Time) bool {
+	return h.err == nil || !h.until.IsZero() && !now.Before(h.until)
+}
+
 func newTasks(now func() time.Time, ended func(key string, err error)) *Tasks {
-	return &Tasks{now: now, ended: ended, last: map[string]int{}, running: map[string]context.CancelFunc{}, held: map[string]hold{}}
+	return &Tasks{now: now, ended: ended, last: map[string]int{}, running: map[string]*task{}, held: map[string]hold{}}
 }
 
 // begin starts a pass: what it decides is read from now on.
@@ -55,11 +75,11 @@ func (t *Tasks) Go(ctx context.Context, key string, f func(context.Context) erro
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last, ended := t.last[key]
-	if _, busy := t.running[key]; busy || t.now().Before(t.held[key].until) || ended && last == t.pass {
+	if _, busy := t.running[key]; busy || !t.held[key].due(t.now()) || ended && last == t.pass {
 		return false
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	t.running[key] = cancel
+	t.running[key] = &task{cancel, map[object.Key]bool{}}
 	t.wg.Go(func() {
 		defer cancel()
 		err := f(ctx)
@@ -70,15 +90,18 @@ func (t *Tasks) Go(ctx context.Context, key string, f func(context.Context) erro
 
 func (t *Tasks) end(key string, err error, interrupted bool) {
 	t.mu.Lock()
+	changed := t.running[key].changed
 	delete(t.running, key)
 	t.last[key] = t.pass
-	if err == nil || interrupted {
+	objects, only := object.Waits(err)
+	switch {
+	case err == nil, interrupted, slices.ContainsFunc(objects, func(k object.Key) bool { return changed[k] }):
 		delete(t.held, key)
-	} else {
-		h := hold{failures: t.held[key].failures + 1, err: err}
+	default:
+		h := hold{failures: t.held[key].failures + 1, err: err, objects: objects}
 		if at, ok := retryTime(err); ok {
 			h.until = at
-		} else {
+		} else if !only {
 			h.until = t.now().Add(min(retryFirst<<min(h.failures-1, 10), retryMax))
 		}
 		t.held[key] = h
@@ -99,8 +122,8 @@ func (t *Tasks) Running(key string) bool {
 func (t *Tasks) Cancel(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if cancel, ok := t.running[key]; ok {
-		cancel()
+	if running, ok := t.running[key]; ok {
+		running.cancel()
 	}
 }
 
@@ -112,6 +135,23 @@ func (t *Tasks) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.held)
+}
+
+// changed lets what failed for want of an object be tried again, and says
+// whether there is any.
+func (t *Tasks) changed(keys map[object.Key]bool) (released bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, running := range t.running {
+		maps.Copy(running.changed, keys)
+	}
+	for key, h := range t.held {
+		if slices.ContainsFunc(h.objects, func(k object.Key) bool { return keys[k] }) {
+			delete(t.held, key)
+			released = true
+		}
+	}
+	return released
 }
 
 // nextTry is when the first held task may run again; zero when none is held.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/plan"
 	"github.com/berth-run/berth/internal/pod"
 )
@@ -125,6 +126,13 @@ func (w *Worker) Update(p *pod.Pod) {
 	w.mu.Unlock()
 	w.tasks.release()
 	w.Wake()
+}
+
+// ObjectsChanged has what failed for want of one of these objects tried again.
+func (w *Worker) ObjectsChanged(keys map[object.Key]bool) {
+	if w.tasks.changed(keys) {
+		w.Wake()
+	}
 }
 
 // Stop ends the pod. Whatever its setup waits for is interrupted. A later call

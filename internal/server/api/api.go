@@ -28,6 +28,8 @@ const (
 	ParamKeep = "keep"
 	// ParamLease binds the applied pods to a held lease. It implies keep=false.
 	ParamLease = "lease"
+	// ParamNames "true" makes an apply answer what the manifests name, and do nothing.
+	ParamNames = "names"
 	// ParamInstance chooses a log by the restart count of the container's instance.
 	ParamInstance = "instance"
 )
@@ -38,27 +40,34 @@ const TrailerError = "Berth-Error"
 // MaxManifest is the most bytes of manifests in one apply.
 const MaxManifest = 10 << 20
 
-// Action is what an apply did to one pod.
+// KindPod is the kind of pods in ApplyResult; the others are object.Kinds.
+const KindPod = "Pod"
+
+// Action is what an apply did to one object.
 type Action string
 
-// What an apply does to a pod.
+// What an apply does to an object.
 const (
 	Created   Action = "created"
 	Unchanged Action = "unchanged"
-	// Configured says that the pod has another spec now, under its UID or a new one.
+	// Configured says that the object has another content now; a pod under its UID or a new one.
 	Configured Action = "configured"
 )
 
-// ApplyResult is the outcome for one pod of an apply.
+// ApplyResult is the outcome for one object of an apply.
 type ApplyResult struct {
-	Namespace string    `json:"namespace"`
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
 	Action    Action    `json:"action"`
 	Warnings  []string  `json:"warnings,omitempty"`
 }
 
-// Key is the pod's name within its namespace.
+// IsPod says whether it is the outcome for a pod.
+func (r ApplyResult) IsPod() bool { return r.Kind == KindPod }
+
+// Key is the object's name within its namespace.
 func (r ApplyResult) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 }

@@ -18,11 +18,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/document"
 	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/podlog"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/server/api"
@@ -34,7 +36,9 @@ import (
 type Agent struct {
 	Socket string
 	Pods   *server.Pods
-	Events *event.Recorder
+	// Objects are what pods name; an apply makes none.
+	Objects *object.Table
+	Events  *event.Recorder
 	// LogDir is where WriteLog writes.
 	LogDir string
 
@@ -77,16 +81,17 @@ func Start(t testing.TB) *Agent {
 func StartAt(t testing.TB, socket string) *Agent {
 	t.Helper()
 	a := &Agent{
-		Socket: socket,
-		Pods:   store.New[types.NamespacedName, *corev1.Pod](),
-		Events: event.New(event.Options{Host: "node"}),
-		LogDir: t.TempDir(),
-		done:   make(chan error, 1),
-		exec:   newExecServer(t),
-		status: api.Status{Node: "node", Root: filepath.Dir(socket)},
+		Socket:  socket,
+		Pods:    store.New[types.NamespacedName, *corev1.Pod](),
+		Objects: store.New[object.Key, runtime.Object](),
+		Events:  event.New(event.Options{Host: "node"}),
+		LogDir:  t.TempDir(),
+		done:    make(chan error, 1),
+		exec:    newExecServer(t),
+		status:  api.Status{Node: "node", Root: filepath.Dir(socket)},
 	}
 	s := server.New(server.Options{
-		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Amender: amender{a}, Timelines: timelines{a},
+		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Objects: objects{a.Objects}, Amender: amender{a}, Timelines: timelines{a},
 		Images: images{a}, Exec: a.exec, Node: node{a}, Metrics: prometheus.NewRegistry(),
 		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
@@ -237,16 +242,16 @@ func (a applier) Apply(_ context.Context, data []byte, opts server.ApplyOptions)
 	a.mu.Unlock()
 	var results []api.ApplyResult
 	for _, p := range pods {
-		r := api.ApplyResult{Namespace: p.Namespace, Name: p.Name, Action: api.Created}
+		r := api.ApplyResult{Kind: api.KindPod, Namespace: p.Namespace, Name: p.Name, Action: api.Created}
 		if was, exists := a.Pods.Get(keyOf(p)); exists {
 			r.Action, p.UID = api.Configured, was.UID
 		}
-		if !opts.DryRun {
+		if !opts.DryRun && !opts.NamesOnly {
 			p = a.Put(p)
 		}
 		r.UID = p.UID
 		results = append(results, r)
-		if tell != nil && !opts.DryRun {
+		if tell != nil && !opts.DryRun && !opts.NamesOnly {
 			tell(p)
 		}
 	}

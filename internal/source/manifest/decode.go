@@ -2,9 +2,11 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,24 +14,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-run/berth/internal/document"
+	"github.com/berth-run/berth/internal/object"
 )
 
-// Object is one pod of a manifest as somebody wrote it, before defaults.
+// Object is one object of a manifest as somebody wrote it, before defaults.
 type Object struct {
-	Pod *corev1.Pod
-	// Canonical is the pod's text with the noise taken out: comments, order of
+	// Pod is the object if it is one; otherwise Value is.
+	Pod   *corev1.Pod
+	Value object.Value
+	// Canonical is the object's text with the noise taken out: comments, order of
 	// keys, YAML or JSON. Two texts with the same meaning have the same one, in
 	// every version of this program, because it does not pass through a Go type.
 	Canonical []byte
 	// Origin is where the text was read: a path, a URL, "-".
 	Origin string
-	// Document and Line are where the pod begins in it, both from 1.
+	// Document and Line are where the object begins in it, both from 1.
 	Document, Line int
 }
 
 // Fail says what is wrong with an object that was decoded, but cannot be used.
 func (o Object) Fail(err error) *Error {
-	return &Error{Origin: o.Origin, Document: o.Document, Line: o.Line, Pod: nameOf(o.Pod.Name, o.Pod.Namespace), Err: fmt.Errorf("line %d: %w", o.Line, err)}
+	return &Error{Origin: o.Origin, Document: o.Document, Line: o.Line, Key: o.Key(), Err: fmt.Errorf("line %d: %w", o.Line, err)}
+}
+
+// Key names the object, of kind Pod or another. A namespace that is left out is
+// the default one.
+func (o Object) Key() object.Key {
+	if o.Value != nil {
+		return keyOf(object.KeyOf(o.Value))
+	}
+	return keyOf(object.Key{Kind: kindPod, Namespace: o.Pod.Namespace, Name: o.Pod.Name})
 }
 
 // Invalid is what Validate found, as one error; nil for nothing.
@@ -51,8 +65,8 @@ type Error struct {
 	Document int
 	// Line is where the first fault is, from 1.
 	Line int
-	// Pod is its namespace/name as far as it can be told; may be empty.
-	Pod string
+	// Key names the object as far as it can be told; without a name it cannot.
+	Key object.Key
 	Err error
 }
 
@@ -61,8 +75,12 @@ func (e *Error) Error() string {
 	if e.Document > 1 {
 		where += fmt.Sprintf(" (document %d)", e.Document)
 	}
-	if e.Pod != "" {
-		where += ": pod " + e.Pod
+	switch {
+	case e.Key.Name == "":
+	case e.Key.Kind == kindPod:
+		where += ": pod " + e.Key.Namespace + "/" + e.Key.Name
+	default:
+		where += ": " + e.Key.String()
 	}
 	return where + ": " + e.Err.Error()
 }
@@ -89,8 +107,9 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// Decode reads a manifest: YAML or JSON, one or several documents, each a Pod
-// or a List (or PodList) of pods. origin names it in messages.
+// Decode reads a manifest: YAML or JSON, one or several documents, each a Pod,
+// an object of another kind (object.Kinds), or a List, or a list of one kind such
+// as PodList. origin names it in messages.
 //
 // A document that cannot be used does not touch the others, nor does an item of
 // a list: the objects that could be read are returned together with the error,
@@ -129,8 +148,8 @@ type head struct {
 	Items      []json.RawMessage `json:"items"`
 }
 
-func (r *reader) fail(pod string, err error, path ...any) {
-	e := &Error{Origin: r.origin, Document: r.doc.Index, Pod: pod, Err: err}
+func (r *reader) fail(key object.Key, err error, path ...any) {
+	e := &Error{Origin: r.origin, Document: r.doc.Index, Key: key, Err: err}
 	if faults, ok := errors.AsType[document.Faults](err); ok {
 		e.Line = faults[0].Line
 	} else {
@@ -143,19 +162,19 @@ func (r *reader) fail(pod string, err error, path ...any) {
 func (r *reader) document() {
 	data, err := r.doc.JSON()
 	if err != nil {
-		r.fail("", err)
+		r.fail(object.Key{}, err)
 		return
 	}
 	h, err := r.head(data)
 	if err != nil {
-		r.fail("", err)
+		r.fail(object.Key{}, err)
 		return
 	}
-	if h.APIVersion == "v1" && (h.Kind == "List" || h.Kind == "PodList") {
-		r.list(data, h)
+	if item, ok := listed(h); ok {
+		r.list(data, h, item)
 		return
 	}
-	r.pod(data, h)
+	r.object(data, h)
 }
 
 // head reads what is needed to know the kind; the rest is judged once it is known.
@@ -175,49 +194,58 @@ func (r *reader) head(data []byte, path ...any) (head, error) {
 	return head{}, r.doc.Decode(data, &shape, path...)
 }
 
-// list reads the items of a List or PodList one by one. An item of a PodList may leave out its kind.
-func (r *reader) list(data []byte, h head) {
+// list reads the items of a list one by one. An item of a list of one kind may
+// leave out its own.
+func (r *reader) list(data []byte, h head, item kind) {
 	var strict struct {
 		metav1.TypeMeta
 		Metadata metav1.ListMeta   `json:"metadata"`
 		Items    []json.RawMessage `json:"items"`
 	}
 	if err := r.doc.Decode(data, &strict); err != nil {
-		r.fail("", err)
+		r.fail(object.Key{}, err)
 		return
 	}
-	for i, item := range h.Items {
-		inner, err := r.head(item, "items", i)
+	for i, text := range h.Items {
+		inner, err := r.head(text, "items", i)
 		if err != nil {
-			r.fail("", err, "items", i)
+			r.fail(object.Key{}, err, "items", i)
 			continue
 		}
-		if h.Kind == "PodList" && inner.APIVersion == "" && inner.Kind == "" {
-			inner.APIVersion, inner.Kind = "v1", "Pod"
+		if inner.APIVersion == "" && inner.Kind == "" {
+			inner.APIVersion, inner.Kind = item.version, item.name
 		}
-		r.pod(item, inner, "items", i)
+		r.object(text, inner, "items", i)
 	}
 }
 
-// pod reads one pod, which is the document or the part of it at path.
-func (r *reader) pod(data []byte, h head, path ...any) {
-	name := nameIn(h.Metadata)
+// object reads one object, which is the document or the part of it at path.
+func (r *reader) object(data []byte, h head, path ...any) {
 	if err := checkKind(h); err != nil {
-		r.fail("", err, append(path, "kind")...)
+		r.fail(object.Key{}, err, append(path, "kind")...)
 		return
 	}
-	pod := &corev1.Pod{}
-	if err := r.doc.Decode(data, pod, path...); err != nil {
-		r.fail(name, err, path...)
-		return
+	o := Object{Origin: r.origin, Document: r.doc.Index}
+	key := keyIn(h)
+	var err error
+	if h.Kind == kindPod {
+		o.Pod = &corev1.Pod{}
+		err = r.doc.Decode(data, o.Pod, path...)
+		o.Pod.APIVersion, o.Pod.Kind = "v1", kindPod
+	} else {
+		k, _ := object.KindNamed(h.Kind)
+		o.Value = k.New()
+		err = r.doc.Decode(data, o.Value, path...)
 	}
-	canonical, err := canonicalize(data)
+	if err == nil {
+		o.Canonical, err = canonicalize(data)
+	}
 	if err != nil {
-		r.fail(name, err, path...)
+		r.fail(key, err, path...)
 		return
 	}
-	pod.APIVersion, pod.Kind = "v1", "Pod"
-	r.objects = append(r.objects, Object{Pod: pod, Canonical: canonical, Origin: r.origin, Document: r.doc.Index, Line: r.line(path)})
+	o.Line = r.line(path)
+	r.objects = append(r.objects, o)
 }
 
 // line avoids parsing the document again for the common case of one pod.
@@ -229,43 +257,78 @@ func (r *reader) line(path []any) int {
 	return r.doc.Line + bytes.Count(r.doc.Text[:skipped], []byte("\n"))
 }
 
+const kindPod = "Pod"
+
+// kind is one that manifests are made of.
+type kind struct{ name, version string }
+
+func kinds() []kind {
+	all := []kind{{kindPod, "v1"}}
+	for _, k := range object.Kinds() {
+		all = append(all, kind{k.Name, k.APIVersion})
+	}
+	return all
+}
+
+// listed says that a head is that of a list, and what kind its items are of:
+// none in particular in a List.
+func listed(h head) (item kind, ok bool) {
+	if h.APIVersion == "v1" && h.Kind == "List" {
+		return kind{}, true
+	}
+	for _, k := range kinds() {
+		if h.Kind == k.name+"List" && h.APIVersion == k.version {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
 func checkKind(h head) error {
+	names := make([]string, 0, len(kinds()))
+	var version string
+	for _, k := range kinds() {
+		names = append(names, k.name)
+		if h.Kind == k.name || h.Kind == k.name+"List" || h.Kind == "List" {
+			version = cmp.Or(version, k.version)
+		}
+	}
+	taken := "manifests of these are taken: " + strings.Join(append(names, "List"), ", ")
 	switch {
-	case h.APIVersion == "v1" && h.Kind == "Pod":
-		return nil
 	case h.APIVersion == "" && h.Kind == "":
 		return errors.New("apiVersion and kind are missing, a pod has apiVersion: v1 and kind: Pod")
 	case h.Kind == "":
-		return errors.New("kind is missing, only Pod and List manifests are taken")
+		return errors.New("kind is missing, " + taken)
+	case version == "":
+		return fmt.Errorf("kind %s: %s", h.Kind, taken)
 	case h.APIVersion == "":
-		return fmt.Errorf("apiVersion is missing, kind %s wants v1", h.Kind)
-	case h.Kind == "Pod" || h.Kind == "List" || h.Kind == "PodList":
-		return fmt.Errorf("apiVersion %s: only v1 is taken for kind %s", h.APIVersion, h.Kind)
-	default:
-		return fmt.Errorf("kind %s: only Pod and List manifests are taken", h.Kind)
+		return fmt.Errorf("apiVersion is missing, kind %s wants %s", h.Kind, version)
+	case h.APIVersion != version:
+		return fmt.Errorf("apiVersion %s: only %s is taken for kind %s", h.APIVersion, version, h.Kind)
+	case slices.Contains(names, h.Kind):
+		return nil
 	}
+	return fmt.Errorf("kind %s: a list within a list is not taken", h.Kind)
 }
 
-// nameIn is namespace/name as written, for messages about a pod that cannot be decoded.
-func nameIn(metadata json.RawMessage) string {
+// keyIn is the name as written, for messages about what cannot be decoded.
+func keyIn(h head) object.Key {
 	var m struct {
 		Name      string `json:"name"`
 		Namespace string `json:"namespace"`
 	}
-	if json.Unmarshal(metadata, &m) != nil {
-		return ""
+	if json.Unmarshal(h.Metadata, &m) != nil {
+		return object.Key{}
 	}
-	return nameOf(m.Name, m.Namespace)
+	return keyOf(object.Key{Kind: h.Kind, Namespace: m.Namespace, Name: m.Name})
 }
 
-func nameOf(name, namespace string) string {
-	if name == "" {
-		return ""
+// keyOf fills in the namespace that an object without one has.
+func keyOf(key object.Key) object.Key {
+	if k, ok := object.KindNamed(key.Kind); key.Name != "" && key.Namespace == "" && (!ok || k.Namespaced) {
+		key.Namespace = corev1.NamespaceDefault
 	}
-	if namespace == "" {
-		namespace = corev1.NamespaceDefault
-	}
-	return namespace + "/" + name
+	return key
 }
 
 // canonicalize sorts the keys and drops the space. Numbers keep their digits.

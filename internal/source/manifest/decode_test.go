@@ -71,10 +71,10 @@ func TestDecode(t *testing.T) {
 			text: "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  hostNetwork: 'no'\n  priority: high\n",
 			errs: []string{`f.yaml: pod default/web: line 6: spec.hostNetwork: wants true or false, got "no"; line 7: spec.priority: wants a whole number (int32), got "high"`},
 		},
-		{name: "other kind", text: "apiVersion: v1\nkind: ConfigMap\n", errs: []string{"f.yaml: line 2: kind ConfigMap: only Pod and List manifests are taken"}},
-		{name: "other kind in a list", text: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n", errs: []string{"f.yaml: line 5: kind Deployment: only Pod and List manifests are taken"}},
+		{name: "other kind", text: "apiVersion: v1\nkind: Service\n", errs: []string{"f.yaml: line 2: kind Service: manifests of these are taken: Pod, ConfigMap, Secret, PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
+		{name: "other kind in a list", text: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n", errs: []string{"f.yaml: line 5: kind Deployment: manifests of these are taken: Pod, ConfigMap, Secret, PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
 		{name: "other version", text: "apiVersion: v2\nkind: Pod\n", errs: []string{"f.yaml: line 2: apiVersion v2: only v1 is taken for kind Pod"}},
-		{name: "no kind", text: "apiVersion: v1\n", errs: []string{"f.yaml: line 1: kind is missing, only Pod and List manifests are taken"}},
+		{name: "no kind", text: "apiVersion: v1\n", errs: []string{"f.yaml: line 1: kind is missing, manifests of these are taken: Pod, ConfigMap, Secret, PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
 		{name: "no apiVersion", text: "kind: Pod\n", errs: []string{"f.yaml: line 1: apiVersion is missing, kind Pod wants v1"}},
 		{name: "neither", text: "a: b\n", errs: []string{"f.yaml: line 1: apiVersion and kind are missing, a pod has apiVersion: v1 and kind: Pod"}},
 		{name: "kind is no text", text: "apiVersion: v1\nkind: [Pod]\n", errs: []string{"f.yaml: line 2: kind: wants text, got a list"}},
@@ -87,7 +87,7 @@ func TestDecode(t *testing.T) {
 			objects, err := Decode([]byte(tt.text), "f.yaml")
 			var got []object
 			for _, o := range objects {
-				got = append(got, object{o.Pod.Name, o.Line})
+				got = append(got, object{o.Key().Name, o.Line})
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
@@ -163,6 +163,9 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("error of another kind: %v", err)
 		}
 		for _, o := range objects {
+			if o.Value != nil {
+				continue
+			}
 			Default(o.Pod)
 			once := o.Pod.DeepCopy()
 			Default(o.Pod)

@@ -1,5 +1,6 @@
-// Package manifest turns the text of a manifest into pods: it decodes, fills in
-// defaults and validates, each a pure function.
+// Package manifest turns the text of a manifest into pods, and into the objects
+// that pods name (package object knows what these have to be). It decodes, and
+// for pods fills in defaults and validates, each a pure function.
 //
 //	text --Decode--> Object (as written) --Default--> pod --Validate--> errors with field paths
 //

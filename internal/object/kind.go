@@ -1,0 +1,88 @@
+package object
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Value is an object of any kind of this package.
+type Value interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Kind describes a kind of objects.
+type Kind struct {
+	// Name as manifests spell it; Resource as the paths of the API do.
+	Name, Resource string
+	// Aliases are what commands take for it too, besides both.
+	Aliases []string
+	// APIVersion is group and version: v1, node.k8s.io/v1.
+	APIVersion string
+	// Namespaced objects belong to a namespace.
+	Namespaced bool
+	// New makes an empty object of the kind.
+	New func() Value
+}
+
+// Key names an object of the kind.
+func (k Kind) Key(namespace, name string) Key {
+	if !k.Namespaced {
+		namespace = ""
+	}
+	return Key{k.Name, namespace, name}
+}
+
+// GroupVersionKind is what an object of the kind carries.
+func (k Kind) GroupVersionKind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(k.APIVersion, k.Name)
+}
+
+// Kinds are all kinds, in the order in which messages name them.
+func Kinds() []Kind {
+	return []Kind{
+		{Name: ConfigMap, Resource: "configmaps", Aliases: []string{"cm"}, APIVersion: "v1", Namespaced: true,
+			New: func() Value { return &corev1.ConfigMap{} }},
+		{Name: Secret, Resource: "secrets", APIVersion: "v1", Namespaced: true,
+			New: func() Value { return &corev1.Secret{} }},
+		{Name: PersistentVolumeClaim, Resource: "persistentvolumeclaims", Aliases: []string{"pvc"}, APIVersion: "v1", Namespaced: true,
+			New: func() Value { return &corev1.PersistentVolumeClaim{} }},
+		{Name: PersistentVolume, Resource: "persistentvolumes", Aliases: []string{"pv"}, APIVersion: "v1",
+			New: func() Value { return &corev1.PersistentVolume{} }},
+		{Name: RuntimeClass, Resource: "runtimeclasses", APIVersion: "node.k8s.io/v1",
+			New: func() Value { return &nodev1.RuntimeClass{} }},
+	}
+}
+
+// KindNamed finds the kind of that name, e.g. ConfigMap.
+func KindNamed(name string) (Kind, bool) {
+	all := Kinds()
+	i := slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return Kind{}, false
+	}
+	return all[i], true
+}
+
+// KeyOf names an object by what it is.
+func KeyOf(v Value) Key {
+	kind := ""
+	switch v.(type) {
+	case *corev1.ConfigMap:
+		kind = ConfigMap
+	case *corev1.Secret:
+		kind = Secret
+	case *corev1.PersistentVolume:
+		kind = PersistentVolume
+	case *corev1.PersistentVolumeClaim:
+		kind = PersistentVolumeClaim
+	case *nodev1.RuntimeClass:
+		kind = RuntimeClass
+	}
+	return Key{kind, v.GetNamespace(), v.GetName()}
+}

@@ -1,0 +1,49 @@
+package source
+
+import (
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// classed is a pod with what its RuntimeClass adds to it.
+type classed struct {
+	from, made *pod.Pod
+	class      *nodev1.RuntimeClass
+}
+
+// classify adds to the pods what their RuntimeClass says, as the API server does
+// when a pod is created: what a pod was given it keeps for as long as it is the
+// same, whatever becomes of the class. m.mu is held.
+func (m *merge) classify(pods []*pod.Pod) {
+	was := m.classes
+	m.classes = map[types.UID]classed{}
+	for i, p := range pods {
+		if p.Spec.RuntimeClassName == nil {
+			continue
+		}
+		c := was[p.UID]
+		if c.class == nil {
+			row, _ := m.objects.Get(object.Key{Kind: object.RuntimeClass, Name: *p.Spec.RuntimeClassName})
+			c.class, _ = row.(*nodev1.RuntimeClass)
+			c.from = nil
+		}
+		if c.from != p {
+			c.from, c.made = p, withClass(p, c.class)
+		}
+		m.classes[p.UID], pods[i] = c, c.made
+	}
+}
+
+// withClass is a pod with what its RuntimeClass adds to it.
+func withClass(p *pod.Pod, class *nodev1.RuntimeClass) *pod.Pod {
+	if class == nil || class.Overhead == nil && class.Scheduling == nil {
+		return p
+	}
+	c := *p
+	c.Pod = p.DeepCopy()
+	object.ApplyClass(&c.Spec, class)
+	return &c
+}
