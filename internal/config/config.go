@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubelet/config/v1beta1"
 )
 
 // DefaultRootDir is where an agent keeps its state unless --root-dir says
@@ -30,6 +31,9 @@ type Flags struct {
 	NodeLabels map[string]string
 	// Socket of the local API. Default berth.sock in /run/berth, or in another root.
 	Socket string
+	// ImageCredentialProviderConfig is a CredentialProviderConfig, or a directory
+	// of them; ImageCredentialProviderBinDir has their programs. Both or none.
+	ImageCredentialProviderConfig, ImageCredentialProviderBinDir string
 	// CRIListen serves the embedded runtime there too: unix:///path.
 	CRIListen string
 }
@@ -42,6 +46,7 @@ type Config struct {
 
 	Sources Sources
 	Runtime Runtime
+	Images  Images
 	Node    Node
 	Pods    Pods
 	Tracing *Tracing // nil: no export
@@ -70,6 +75,22 @@ type Runtime struct {
 	// ParallelPulls bounds image pulls at the same time: 1 is
 	// serializeImagePulls, 0 no bound.
 	ParallelPulls int
+}
+
+// Images says how long images stay, and for whom they are.
+type Images struct {
+	// HighThreshold is at how many percent of the disk unused images are removed,
+	// LowThreshold down to how many. Default 85 and 80; 100: never.
+	HighThreshold, LowThreshold int
+	// MinimumAge is for how long an image stays in any case. Default 2 min.
+	MinimumAge time.Duration
+	// MaximumAge is for how long an image may be unused. Default 0: for ever.
+	MaximumAge time.Duration
+	// Verification is imagePullCredentialsVerificationPolicy. Default
+	// NeverVerifyPreloadedImages.
+	Verification v1beta1.ImagePullCredentialsVerificationPolicy
+	// Allowlist is preloadedImagesVerificationAllowlist.
+	Allowlist []string
 }
 
 // Node says what the machine gives to pods.

@@ -37,6 +37,7 @@ func defaults() *Config {
 		NodeName: "host-1",
 		Sources:  Sources{StaticPodPath: "/var/lib/berth/manifests", FileCheckFrequency: 20 * time.Second, HTTPCheckFrequency: 20 * time.Second},
 		Runtime:  Runtime{RequestTimeout: 2 * time.Minute, CgroupDriver: "cgroupfs", ParallelPulls: 1},
+		Images:   Images{HighThreshold: 85, LowThreshold: 80, MinimumAge: 2 * time.Minute, Verification: v1beta1.NeverVerifyPreloadedImages},
 		Node: Node{
 			MaxPods: 110, CgroupRoot: "/", KubeReserved: corev1.ResourceList{}, SystemReserved: corev1.ResourceList{},
 			EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%"},
@@ -93,6 +94,20 @@ func TestBuild(t *testing.T) {
 			text: "containerRuntimeEndpoint: unix:///run/c.sock\nruntimeRequestTimeout: 10s\ncgroupDriver: systemd\nmaxParallelImagePulls: 4\npodCIDR: 10.9.0.0/16, fd00:9::/64\n",
 			want: func(c *Config) {
 				c.Runtime = Runtime{Endpoint: "unix:///run/c.sock", RequestTimeout: 10 * time.Second, CgroupDriver: "systemd", ParallelPulls: 4, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16"), netip.MustParsePrefix("fd00:9::/64")}}
+			},
+		},
+		{
+			name: "images",
+			text: "imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 0\nimageMinimumGCAge: 1s\nimageMaximumGCAge: 1h\nimagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [busybox, example.com/team/*]\n",
+			want: func(c *Config) {
+				c.Images = Images{HighThreshold: 70, MinimumAge: time.Second, MaximumAge: time.Hour, Verification: v1beta1.NeverVerifyAllowlistedImages, Allowlist: []string{"busybox", "example.com/team/*"}}
+			},
+		},
+		{
+			name:  "credential providers",
+			flags: Flags{ImageCredentialProviderConfig: "/etc/p.yaml", ImageCredentialProviderBinDir: "/opt/p"},
+			want: func(c *Config) {
+				c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir = "/etc/p.yaml", "/opt/p"
 			},
 		},
 		{name: "no bound of pulls", text: "serializeImagePulls: false\n", want: func(c *Config) { c.Runtime.ParallelPulls = 0 }},
@@ -169,6 +184,17 @@ func TestInvalid(t *testing.T) {
 			`f.yaml: containerRuntimeEndpoint: Invalid value: "tcp://x": must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock`,
 			`f.yaml: imageServiceEndpoint: Invalid value: "unix:///y": must be containerRuntimeEndpoint ("tcp://x"), or left out: images are pulled by what runs them`,
 			`f.yaml: cgroupDriver: Unsupported value: "x": supported values: "cgroupfs", "systemd"`,
+		}},
+		{name: "images", text: "imageGCHighThresholdPercent: 101\nimageGCLowThresholdPercent: 101\nimageMinimumGCAge: -1s\nimageMaximumGCAge: 1s\nimagePullCredentialsVerificationPolicy: Sometimes\npreloadedImagesVerificationAllowlist: ['a:1', 'b*']\n", flags: Flags{ImageCredentialProviderBinDir: "/opt/p"}, want: []string{
+			`--image-credential-provider-config: Invalid value: "": must be given together with --image-credential-provider-bin-dir, or not at all`,
+			`f.yaml: imageMinimumGCAge: Invalid value: "-1s": must be more than 0s; 0s stands for the default, 2m0s`,
+			`f.yaml: imageGCHighThresholdPercent: Invalid value: 101: must be between 0 and 100`,
+			`f.yaml: imageGCLowThresholdPercent: Invalid value: 101: must be between 0 and 100`,
+			`f.yaml: imageGCLowThresholdPercent: Invalid value: 101: must be less than imageGCHighThresholdPercent, 101`,
+			`f.yaml: imagePullCredentialsVerificationPolicy: Unsupported value: "Sometimes": supported values: "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"`,
+			`f.yaml: preloadedImagesVerificationAllowlist: Invalid value: ["a:1","b*"]: must be left out unless imagePullCredentialsVerificationPolicy is NeverVerifyAllowlistedImages`,
+			`f.yaml: preloadedImagesVerificationAllowlist[0]: Invalid value: "a:1": must be a repository without tag and digest, or a prefix of some that ends in /*`,
+			`f.yaml: preloadedImagesVerificationAllowlist[1]: Invalid value: "b*": must be a repository without tag and digest, or a prefix of some that ends in /*`,
 		}},
 		{name: "node", text: "maxPods: -1\npodsPerCore: -1\ncgroupRoot: x\ncgroupsPerQOS: false\nkubeReserved: {gpu: '1', cpu: '-1'}\nsystemReserved: {memory: 1Gb}\nevictionHard: {memory.free: '1', nodefs.available: 101%, memory.available: x}\n", want: []string{
 			`f.yaml: kubeReserved[cpu]: Invalid value: "-1": must be a quantity of at least 0, such as 500m or 1Gi`,

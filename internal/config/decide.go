@@ -34,6 +34,9 @@ const (
 	defaultCFSPeriod      = 100 * time.Millisecond
 	defaultRestartPeriod  = 300 * time.Second
 	defaultOTLP           = "localhost:4317"
+	defaultImageHigh      = 85
+	defaultImageLow       = 80
+	defaultImageAge       = 2 * time.Minute
 
 	// maxSocketPath is sun_path without its final zero (unix(7)).
 	maxSocketPath = 107
@@ -109,6 +112,7 @@ func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.Er
 	c.NodeName = b.nodeName(f, h)
 	c.Sources = b.sources(c.RootDir)
 	c.Runtime = b.runtime()
+	c.Images = b.images()
 	c.Node = b.node()
 	c.Pods = b.pods()
 	c.Tracing = b.tracing()
@@ -130,6 +134,9 @@ func (b *builder) flags(f Flags) Flags {
 	b.socketPath("--socket", f.Socket)
 	if f.CRIListen != "" {
 		b.socket("--cri-listen", f.CRIListen)
+	}
+	if (f.ImageCredentialProviderConfig == "") != (f.ImageCredentialProviderBinDir == "") {
+		b.invalid("--image-credential-provider-config", f.ImageCredentialProviderConfig, "must be given together with --image-credential-provider-bin-dir, or not at all")
 	}
 	b.add(metavalidation.ValidateLabels(f.NodeLabels, field.NewPath("--node-labels")))
 	for i, ip := range f.NodeIPs {

@@ -22,6 +22,11 @@ func honoured() []string {
 		"featureGates", // each is told to be unknown
 		"fileCheckFrequency",
 		"httpCheckFrequency",
+		"imageGCHighThresholdPercent",
+		"imageGCLowThresholdPercent",
+		"imageMaximumGCAge",
+		"imageMinimumGCAge",
+		"imagePullCredentialsVerificationPolicy",
 		"imageServiceEndpoint", // only that of the runtime
 		"kubeReserved",
 		"maxParallelImagePulls",
@@ -33,6 +38,7 @@ func honoured() []string {
 		"podPidsLimit",
 		"podsPerCore",
 		"resolvConf",
+		"preloadedImagesVerificationAllowlist",
 		"runOnce", // refused, as by the kubelet
 		"runtimeRequestTimeout",
 		"seccompDefault",
@@ -85,12 +91,6 @@ func notActedOn() map[string][]string {
 		},
 		"it has no effect in any kubelet of this version either": {
 			"hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit", "streamingConnectionIdleTimeout",
-		},
-		"images are not removed by themselves": {
-			"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMaximumGCAge", "imageMinimumGCAge",
-		},
-		"images that are present may be used by every pod": {
-			"imagePullCredentialsVerificationPolicy", "preloadedImagesVerificationAllowlist",
 		},
 		"what is reserved is not enforced on other cgroups": {
 			"kubeReservedCgroup", "systemReservedCgroup",

@@ -49,7 +49,7 @@ func Load(f Flags) (*Config, []Warning, error) {
 		return nil, all, err
 	}
 	all = append(all, warnings(kc, origin)...)
-	for _, dir := range []*string{&f.RootDir, &f.RunDir, &f.Socket} {
+	for _, dir := range []*string{&f.RootDir, &f.RunDir, &f.Socket, &f.ImageCredentialProviderConfig, &f.ImageCredentialProviderBinDir} {
 		if *dir, err = absolute(*dir); err != nil {
 			return nil, all, fmt.Errorf("read flags: %w", err)
 		}

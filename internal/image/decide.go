@@ -32,7 +32,8 @@ const (
 
 func (a action) String() string { return [...]string{"use", "fetch", "refuse", "wait"}[a] }
 
-// decide is the pull policy. Always does not look at what is present.
+// decide is the pull policy. Always does not look at what is present. An image
+// that the pod has to prove its access to counts as not present.
 func decide(policy corev1.PullPolicy, present bool, b backoff, now time.Time) action {
 	switch {
 	case policy != corev1.PullAlways && present:
@@ -82,6 +83,8 @@ type name struct {
 	tagged string
 	// full tells references apart: "busybox" and "docker.io/library/busybox:latest" are one.
 	full string
+	// repository is full without tag and digest.
+	repository string
 	// latest says that the default pull policy is Always.
 	latest bool
 }
@@ -91,7 +94,7 @@ func parse(image string) (name, error) {
 	if err != nil {
 		return name{}, err
 	}
-	n := name{tagged: image, full: reference.TagNameOnly(named).String()}
+	n := name{tagged: image, full: reference.TagNameOnly(named).String(), repository: named.Name()}
 	if reference.IsNameOnly(named) {
 		n.tagged += ":latest"
 		n.latest = true
@@ -121,4 +124,23 @@ func policyOf(p corev1.PullPolicy, n name) corev1.PullPolicy {
 		return corev1.PullAlways
 	}
 	return corev1.PullIfNotPresent
+}
+
+// The priorities of the system's classes (k8s.io/kubernetes/pkg/apis/scheduling).
+const (
+	clusterCritical = 2_000_000_000
+	nodeCritical    = clusterCritical + 1000
+)
+
+// priority of a pod's pulls among those that wait.
+func priority(p *corev1.Pod) int32 {
+	switch {
+	case p.Spec.Priority != nil:
+		return *p.Spec.Priority
+	case p.Spec.PriorityClassName == "system-node-critical":
+		return nodeCritical
+	case p.Spec.PriorityClassName == "system-cluster-critical":
+		return clusterCritical
+	}
+	return 0
 }

@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/image/credential"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/worker"
@@ -30,10 +31,40 @@ type events interface {
 	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
 
-// Options are what Images needs from its surroundings. All but Parallel and Log are required.
+// secrets are what pods name as imagePullSecrets.
+type secrets interface {
+	Secret(namespace, name string) (*corev1.Secret, error)
+}
+
+// keys finds what a repository can be pulled with.
+type keys interface {
+	Find(ctx context.Context, repository string, secrets []*corev1.Secret) ([]credential.Credential, error)
+	// OfSecrets is what of the secrets is for the repository.
+	OfSecrets(repository string, secrets []*corev1.Secret) ([]credential.Secret, error)
+}
+
+// records remembers with what images were pulled.
+type records interface {
+	Begin(image string) error
+	End(image, repository, id string, s *credential.Secret) error
+	Fail(image string) error
+	Allowed(image, repository, id string, have func() []credential.Secret) bool
+}
+
+// Options are what Images needs from its surroundings. Client, Events and Now
+// are required.
 type Options struct {
 	Client client
 	Events events
+	// Secrets and Keys find credentials; nil: there are none.
+	Secrets secrets
+	Keys    keys
+	// Records decides who may use what is present; nil: everybody.
+	Records records
+	// Progress is told by the runtime; nil: this one does not.
+	Progress progress
+	// Pulled is called after each pull that brought an image.
+	Pulled func()
 	// Parallel is how many pulls run at a time on this node: 1 is the kubelet's
 	// serializeImagePulls, another number its maxParallelImagePulls, 0 no bound.
 	Parallel int
@@ -43,14 +74,19 @@ type Options struct {
 
 // Images knows the pulls under way. Its methods may be called from any goroutine.
 type Images struct {
-	client client
-	events events
-	now    func() time.Time
-	log    *slog.Logger
-	slots  chan struct{} // nil: no bound
+	client   client
+	events   events
+	secrets  secrets
+	keys     keys
+	records  records
+	progress progress
+	pulled   func()
+	now      func() time.Time
+	log      *slog.Logger
 
 	mu    sync.Mutex
-	pulls map[string]*pull // by full name
+	queue queue
+	pulls map[string]*pull // by pullKey
 	pods  map[types.UID]*podImages
 }
 
@@ -74,16 +110,28 @@ type ahead struct {
 // New makes an Images that pulls nothing yet.
 func New(o Options) *Images {
 	s := &Images{
-		client: o.Client, events: o.Events, now: o.Now, log: o.Log,
+		client: o.Client, events: o.Events, secrets: o.Secrets, keys: o.Keys, records: o.Records, progress: o.Progress,
+		pulled: o.Pulled, now: o.Now, log: o.Log, queue: queue{limit: o.Parallel},
 		pulls: map[string]*pull{}, pods: map[types.UID]*podImages{},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if o.Parallel > 0 {
-		s.slots = make(chan struct{}, o.Parallel)
-	}
 	return s
+}
+
+// want is an image that something of a pod needs.
+type want struct {
+	pod    *corev1.Pod
+	ref    corev1.ObjectReference // that the events are about
+	image  string                 // as the pod spells it
+	policy corev1.PullPolicy
+	// what the image is for, at the begin of messages.
+	what string
+}
+
+func containerWant(p *corev1.Pod, c pod.Container) want {
+	return want{pod: p, ref: event.ContainerRef(p, c), image: c.Image, policy: c.ImagePullPolicy, what: "Container image"}
 }
 
 // Ensure returns the image of a container that is about to be created, after
@@ -103,72 +151,98 @@ func (s *Images) Ensure(ctx context.Context, p *corev1.Pod, c pod.Container) (*r
 			return a.image, a.err
 		}
 	}
-	n, image, todo, err := s.look(ctx, p, c)
+	return s.ensure(ctx, containerWant(p, c))
+}
+
+// EnsureVolume is Ensure for an image that is mounted as a volume (KEP-4639).
+func (s *Images) EnsureVolume(ctx context.Context, p *corev1.Pod, v *corev1.ImageVolumeSource) (*runtimeapi.Image, error) {
+	return s.ensure(ctx, want{pod: p, ref: event.PodRef(p), image: v.Reference, policy: v.PullPolicy, what: "Volume image"})
+}
+
+func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) {
+	f, err := s.look(ctx, w)
 	if err != nil {
-		return nil, s.cannotLook(ctx, p, c, err)
+		return nil, s.cannotLook(ctx, w, err)
 	}
-	ref := event.ContainerRef(p, c)
-	switch todo {
+	switch f.todo {
 	case fetch:
-		return s.pullFor(ctx, p, c, n)
+		return s.pullFor(ctx, w, f.name)
 	case use:
-		s.events.Event(ref, corev1.EventTypeNormal, reason.Pulled, "Container image %q already present on machine", c.Image)
-		return image, nil
+		s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulled, "%s %q already present on machine", w.what, w.image)
+		return f.image, nil
 	case refuse:
-		err := reason.New(reason.ErrImageNeverPull, "Container image %q is not present with pull policy of Never", c.Image)
-		s.events.Event(ref, corev1.EventTypeWarning, reason.ErrImageNeverPull, "%s", err.Message())
+		err := reason.New(reason.ErrImageNeverPull, "%s %q is not present with pull policy of Never", w.what, w.image)
+		if f.image != nil {
+			err = reason.New(reason.ErrImageNeverPull, "%s %q is present with pull policy of Never, and the pod has no credentials that are known to have access to it", w.what, w.image)
+		}
+		s.events.Event(w.ref, corev1.EventTypeWarning, reason.ErrImageNeverPull, "%s", err.Message())
 		return nil, err
 	default: // wait
-		b := s.backoff(p.UID, c.Image)
-		s.events.Event(ref, corev1.EventTypeNormal, reason.BackOff, "Back-off pulling image %q", c.Image)
-		return nil, worker.RetryAt(b.until(), reason.New(reason.ImagePullBackOff, "Back-off pulling image %q: %s", c.Image, b.message))
+		b := s.backoff(w.pod.UID, w.image)
+		s.events.Event(w.ref, corev1.EventTypeNormal, reason.BackOff, "Back-off pulling image %q", w.image)
+		return nil, worker.RetryAt(b.until(), reason.New(reason.ImagePullBackOff, "Back-off pulling image %q: %s", w.image, b.message))
 	}
 }
 
-// look finds out what the image of a container needs.
-func (s *Images) look(ctx context.Context, p *corev1.Pod, c pod.Container) (name, *runtimeapi.Image, action, error) {
-	n, err := parse(c.Image)
+// finding is what an image needs.
+type finding struct {
+	name  name
+	image *runtimeapi.Image // that is present
+	todo  action
+}
+
+// look finds out what an image needs.
+func (s *Images) look(ctx context.Context, w want) (finding, error) {
+	n, err := parse(w.image)
 	if err != nil {
-		return name{}, nil, refuse, reason.New(reason.InvalidImageName, "Failed to apply default image tag %q: couldn't parse image name %q: %w", c.Image, c.Image, err)
+		return finding{}, reason.New(reason.InvalidImageName, "Failed to apply default image tag %q: couldn't parse image name %q: %w", w.image, w.image, err)
 	}
-	policy := policyOf(c.ImagePullPolicy, n)
-	var image *runtimeapi.Image
+	policy := policyOf(w.policy, n)
+	f := finding{name: n}
 	if policy != corev1.PullAlways {
-		if image, err = s.status(ctx, n.tagged); err != nil {
-			return name{}, nil, refuse, reason.New(reason.ImageInspectError, "Failed to inspect image %q: %w", c.Image, err)
+		if f.image, err = s.status(ctx, n.tagged); err != nil {
+			return finding{}, reason.New(reason.ImageInspectError, "Failed to inspect image %q: %w", w.image, err)
 		}
 	}
-	return n, image, decide(policy, image != nil, s.backoff(p.UID, c.Image), s.now()), nil
+	f.todo = decide(policy, f.image != nil && s.allowed(ctx, w, f), s.backoff(w.pod.UID, w.image), s.now())
+	return f, nil
 }
 
-func (s *Images) cannotLook(ctx context.Context, p *corev1.Pod, c pod.Container, err error) error {
+func (s *Images) cannotLook(ctx context.Context, w want, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	s.events.Event(event.ContainerRef(p, c), corev1.EventTypeWarning, reason.InspectFailed, "%s", reason.Message(err))
+	s.events.Event(w.ref, corev1.EventTypeWarning, reason.InspectFailed, "%s", reason.Message(err))
 	return err
 }
 
-// pullFor pulls for one container and tells its events.
-func (s *Images) pullFor(ctx context.Context, p *corev1.Pod, c pod.Container, n name) (*runtimeapi.Image, error) {
-	ref := event.ContainerRef(p, c)
-	s.events.Event(ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q", c.Image)
+// pullFor pulls for a pod and tells its events.
+func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image, error) {
+	s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q", w.image)
 	begin := s.now()
-	pulled, err := s.pull(ctx, n)
+	creds, trouble := s.credentials(ctx, w.pod, n)
+	pulled, err := s.pull(ctx, n, creds, &waiter{
+		who: pod.FullName(w.pod), priority: priority(w.pod),
+		tell: func(news string) {
+			s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q: %s", w.image, news)
+		},
+	})
 	switch {
 	case err == nil:
-		s.events.Event(ref, corev1.EventTypeNormal, reason.Pulled,
-			"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", c.Image,
+		s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulled,
+			"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", w.image,
 			pulled.took.Truncate(time.Millisecond), s.now().Sub(begin).Truncate(time.Millisecond), pulled.image.Size)
 		return pulled.image, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case trouble != nil:
+		err = fmt.Errorf("%w; not all credentials could be used: %w", err, trouble)
 	}
-	s.events.Event(ref, corev1.EventTypeWarning, reason.Failed, "Failed to pull image %q: %v", c.Image, err)
-	failure := pullError(c.Image, err)
+	s.events.Event(w.ref, corev1.EventTypeWarning, reason.Failed, "Failed to pull image %q: %v", w.image, err)
+	failure := pullError(w.image, err)
 	s.mu.Lock()
-	state := s.podState(p.UID)
-	state.backoffs[c.Image] = state.backoffs[c.Image].after(pulled, failure.Error(), s.now())
+	state := s.podState(w.pod.UID)
+	state.backoffs[w.image] = state.backoffs[w.image].after(pulled, failure.Error(), s.now())
 	s.mu.Unlock()
 	return nil, failure
 }

@@ -67,11 +67,12 @@ func (a *ahead) failed() bool {
 // at the moment when it matters.
 func (s *Images) pullAhead(ctx context.Context, p *corev1.Pod, c pod.Container, a *ahead) {
 	defer close(a.done)
-	n, _, todo, err := s.look(ctx, p, c)
-	if err != nil || todo != fetch {
+	w := containerWant(p, c)
+	f, err := s.look(ctx, w)
+	if err != nil || f.todo != fetch {
 		return
 	}
-	a.image, a.err = s.pullFor(ctx, p, c, n)
+	a.image, a.err = s.pullFor(ctx, w, f.name)
 	a.at = s.now()
 }
 

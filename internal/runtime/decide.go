@@ -92,6 +92,30 @@ func validate(c Config) error {
 	return nil
 }
 
+// grown says whether a layer may have unpacked to so much out of so much input.
+func (u Unpacking) grown(in, out int64) error {
+	if out > u.Harmless && out/u.MaxRatio > in {
+		return fmt.Errorf("%w: it unpacks to more than %d times its size, and more than %d bytes", errTooLarge, u.MaxRatio, u.Harmless)
+	}
+	return nil
+}
+
+// room says whether the disk may take more.
+func (u Unpacking) room(s space) error {
+	const part, most = 20, 1 << 30
+	reserve := u.Reserve
+	if reserve == 0 {
+		reserve = min(s.Size/part, most)
+	}
+	if s.Free < reserve {
+		return fmt.Errorf("%w: only %d bytes are free on the disk, and %d are kept so", errTooLarge, s.Free, reserve)
+	}
+	if s.Inodes > 0 && s.InodeFree < s.Inodes/part {
+		return fmt.Errorf("%w: only %d inodes are free on the disk, and %d are kept so", errTooLarge, s.InodeFree, s.Inodes/part)
+	}
+	return nil
+}
+
 // host is what the decisions need to know about the machine.
 type host struct {
 	ipv6        bool   // IPv6 is present and not disabled
@@ -191,6 +215,7 @@ func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 			"io.containerd.cri.v1.images": map[string]any{
 				"snapshotter":   snapshotter,
 				"pinned_images": map[string]any{"sandbox": pauseImage},
+				"registry":      map[string]any{"config_path": c.RegistryDir},
 				// Seconds between walks over all snapshots to measure their size.
 				"stats_collect_period": 60,
 			},

@@ -2,11 +2,11 @@ package runtime
 
 // The containerd plugins that make up the server: what the CRI plugin needs, and no more. A plugin
 // is linked by importing it. There is no gRPC server plugin, so that containerd opens no socket of
-// its own except the private one on which shims publish their events (server/ttrpc).
+// its own except the private one on which shims publish their events (server/ttrpc). The content store
+// is registered by registerContent.
 import (
 	_ "github.com/containerd/containerd/api/types/runc/options"
 	_ "github.com/containerd/containerd/v2/core/runtime/v2"
-	_ "github.com/containerd/containerd/v2/plugins/content/local/plugin"
 	_ "github.com/containerd/containerd/v2/plugins/cri"
 	_ "github.com/containerd/containerd/v2/plugins/cri/images"
 	_ "github.com/containerd/containerd/v2/plugins/cri/runtime"

@@ -37,6 +37,11 @@ type Config struct {
 	Bridge string
 	// SystemdCgroup makes runc ask systemd for cgroups; cgroup parents are slices then.
 	SystemdCgroup bool
+	// RegistryDir has a directory for each registry with its hosts.toml or its certificates, as
+	// containerd's certs.d (https://github.com/containerd/containerd/blob/main/docs/hosts.md). Empty: none.
+	RegistryDir string
+	// Unpack bounds what a layer may become on disk.
+	Unpack Unpacking
 	// Tracer takes the spans of what the runtime does inside of a call that came with a trace over
 	// Conn, such as the set-up of a pod's network. nil: they are not made.
 	Tracer trace.TracerProvider
@@ -112,6 +117,7 @@ func (r *Runtime) run(ctx context.Context) error {
 		}
 	})
 	config := serverConfig(r.config, h, pauseImageName(programs["pause"]))
+	registerUnpack(r.config.Unpack, r.config.Root)
 	up, err := startServer(ctx, config, h.snapshotter(), failed)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/plugin/registry"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 const (
@@ -39,6 +40,7 @@ type server struct {
 	}
 	snapshotter string
 	importing   sync.Mutex
+	transfers   transfers
 }
 
 // startServer starts containerd and waits until its CRI answers. It gives up when ctx ends or at an
@@ -94,6 +96,7 @@ func (s *server) register() (err error) {
 			err = errors.New("a runtime has run in this process already: containerd allows one per process")
 		}
 	}()
+	registerContent()
 	registry.Register(&plugin.Registration{
 		Type:     plugins.ServerPlugin,
 		ID:       inProcessID,
@@ -146,6 +149,11 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			calls.Add(1)
 			defer calls.Done()
+			if pull, ok := req.(*runtimeapi.PullImageRequest); ok {
+				var done func()
+				ctx, done = s.transfers.begin(ctx, pull.GetImage().GetImage())
+				defer done()
+			}
 			return handle(traced(ctx, tracer, info.FullMethod), req)
 		}))
 	if err := s.cri.Register(server); err != nil {

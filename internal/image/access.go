@@ -1,0 +1,85 @@
+package image
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/image/credential"
+	"github.com/berth-run/berth/internal/reason"
+)
+
+// credentials are what a pod's image can be pulled with. The error says what of
+// them could not be had: the pull is tried with the rest, as the kubelet does.
+func (s *Images) credentials(ctx context.Context, p *corev1.Pod, n name) ([]credential.Credential, error) {
+	if s.keys == nil {
+		return nil, nil
+	}
+	have, missing := s.pullSecrets(p)
+	if len(missing) > 0 {
+		s.events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.PullSecretMissing,
+			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))
+	}
+	return s.keys.Find(ctx, n.repository, have)
+}
+
+// pullSecrets are those that a pod names, and the names of those that are not there.
+func (s *Images) pullSecrets(p *corev1.Pod) (have []*corev1.Secret, missing []string) {
+	for _, ref := range p.Spec.ImagePullSecrets {
+		if ref.Name == "" {
+			continue
+		}
+		if s.secrets != nil {
+			if secret, err := s.secrets.Secret(p.Namespace, ref.Name); err == nil {
+				have = append(have, secret)
+				continue
+			}
+		}
+		missing = append(missing, ref.Name)
+	}
+	return have, missing
+}
+
+// allowed says whether a pod may use an image that is present.
+func (s *Images) allowed(ctx context.Context, w want, f finding) bool {
+	if s.records == nil {
+		return true
+	}
+	return s.records.Allowed(w.image, f.name.repository, f.image.Id, func() []credential.Secret {
+		if s.keys == nil {
+			return nil
+		}
+		secrets, _ := s.pullSecrets(w.pod)
+		// What cannot be read gives no access: the pull that follows says so.
+		of, err := s.keys.OfSecrets(f.name.repository, secrets)
+		if err != nil {
+			s.log.Debug("look for credentials", "image", w.image, "err", err)
+		}
+		return of
+	})
+}
+
+// Pull brings an image for nobody's pod, with the node's credentials. It joins
+// the pulls of pods, and waits behind them.
+func (s *Images) Pull(ctx context.Context, image string) (*runtimeapi.Image, error) {
+	n, err := parse(image)
+	if err != nil {
+		return nil, reason.New(reason.InvalidImageName, "parse image name %q: %w", image, err)
+	}
+	creds, trouble := []credential.Credential(nil), error(nil)
+	if s.keys != nil {
+		creds, trouble = s.keys.Find(ctx, n.repository, nil)
+	}
+	const behindPods = -1
+	p, err := s.pull(ctx, n, creds, &waiter{priority: behindPods})
+	if err != nil {
+		if trouble != nil {
+			s.log.Warn("find credentials", "image", image, "err", trouble)
+		}
+		return nil, pullError(image, err)
+	}
+	return p.image, nil
+}

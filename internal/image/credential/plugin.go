@@ -1,0 +1,194 @@
+package credential
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
+)
+
+const (
+	// apiVersion is the one version of the exec protocol.
+	apiVersion   = "credentialprovider.kubelet.k8s.io/v1"
+	responseKind = "CredentialProviderResponse"
+	// execTimeout is the kubelet's bound on one run of a plugin.
+	execTimeout = time.Minute
+	// maxAnswer bounds what a plugin may print.
+	maxAnswer = 1 << 20
+	// maxComplaint bounds what is told of its standard error.
+	maxComplaint = 512
+)
+
+// plugin runs a provider and remembers its answers, in memory only.
+type plugin struct {
+	Provider
+	environ []string
+	now     func() time.Time
+	timeout time.Duration
+
+	// asking holds one token while the plugin runs: several pulls wait for one answer.
+	asking chan struct{}
+	mu     sync.Mutex
+	cache  map[string]answer // by cacheKey
+}
+
+type answer struct {
+	entries entries
+	until   time.Time
+}
+
+func newPlugin(p Provider, environ []string, now func() time.Time) *plugin {
+	return &plugin{Provider: p, environ: environ, now: now, timeout: execTimeout, asking: make(chan struct{}, 1), cache: map[string]answer{}}
+}
+
+// cacheKey is under what an answer is kept.
+func cacheKey(kind v1.PluginCacheKeyType, repository string) (string, error) {
+	switch kind {
+	case v1.ImagePluginCacheKeyType:
+		return "image " + repository, nil
+	case v1.RegistryPluginCacheKeyType:
+		return "registry " + hostOf(repository), nil
+	case v1.GlobalPluginCacheKeyType:
+		return "global", nil
+	}
+	return "", fmt.Errorf("cacheKeyType is %q, must be Image, Registry or Global", kind)
+}
+
+func (p *plugin) cached(repository string) (entries, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	for key, a := range p.cache {
+		if !now.Before(a.until) {
+			delete(p.cache, key)
+		}
+	}
+	for _, key := range []string{"image " + repository, "registry " + hostOf(repository), "global"} {
+		if a, ok := p.cache[key]; ok {
+			return a.entries, true
+		}
+	}
+	return nil, false
+}
+
+// provide answers from the cache, or asks the plugin. It is nil for a repository
+// that is none of the plugin's.
+func (p *plugin) provide(ctx context.Context, repository string) (entries, error) {
+	if !p.covers(repository) {
+		return nil, nil
+	}
+	if e, ok := p.cached(repository); ok {
+		return e, nil
+	}
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if e, ok := p.cached(repository); ok {
+		return e, nil
+	}
+	e, err := p.ask(ctx, repository)
+	if err != nil {
+		return nil, fmt.Errorf("ask credential provider %q: %w", p.Name, err)
+	}
+	return e, nil
+}
+
+func (p *plugin) ask(ctx context.Context, repository string) (entries, error) {
+	request := v1.CredentialProviderRequest{Image: repository}
+	request.APIVersion, request.Kind = apiVersion, "CredentialProviderRequest"
+	text, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.run(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	var response v1.CredentialProviderResponse
+	if err := json.Unmarshal(out, &response); err != nil {
+		return nil, errors.New("its answer is not JSON of a " + responseKind)
+	}
+	if response.APIVersion != apiVersion || response.Kind != responseKind {
+		return nil, fmt.Errorf("its answer is a %q of %q, must be a %s of %s", response.Kind, response.APIVersion, responseKind, apiVersion)
+	}
+	key, err := cacheKey(response.CacheKeyType, repository)
+	if err != nil {
+		return nil, err
+	}
+	life := p.CacheDuration
+	if response.CacheDuration != nil {
+		life = response.CacheDuration.Duration
+	}
+	if life < 0 {
+		return nil, fmt.Errorf("its cacheDuration is %v", life)
+	}
+	all := entries{}
+	for pattern, a := range response.Auth {
+		all[pattern] = entry{Username: a.Username, Password: a.Password}
+	}
+	if life > 0 {
+		p.mu.Lock()
+		p.cache[key] = answer{all, p.now().Add(life)}
+		p.mu.Unlock()
+	}
+	return all, nil
+}
+
+// run executes the plugin once.
+func (p *plugin) run(ctx context.Context, request []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.Path, p.Args...)
+	cmd.Env = append(append([]string{}, p.environ...), p.Env...)
+	cmd.Stdin = bytes.NewReader(request)
+	out, complaint := &limited{most: maxAnswer}, &limited{most: maxComplaint}
+	cmd.Stdout, cmd.Stderr = out, complaint
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("it did not answer: %w", context.Cause(ctx))
+	case err != nil:
+		if text := strings.TrimSpace(complaint.String()); text != "" {
+			return nil, fmt.Errorf("%w: %s", err, text)
+		}
+		return nil, err
+	case out.over:
+		return nil, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
+	}
+	return out.Bytes(), nil
+}
+
+// limited keeps the begin of what is written.
+type limited struct {
+	bytes.Buffer
+	most int
+	over bool
+}
+
+// Write implements io.Writer.
+func (l *limited) Write(p []byte) (int, error) {
+	room := l.most - l.Len()
+	if len(p) > room {
+		l.over = true
+		l.Buffer.Write(p[:room])
+		return len(p), nil
+	}
+	return l.Buffer.Write(p)
+}
+
+// ReadFrom keeps io.Copy from going around Write.
+func (l *limited) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{l}, r)
+}

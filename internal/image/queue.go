@@ -1,0 +1,56 @@
+package image
+
+// queue bounds the pulls that run. Its caller holds Images.mu.
+type queue struct {
+	limit, used int // limit 0: no bound
+	waiting     []*pull
+	arrived     int
+}
+
+// enter gives a pull a slot, now or later: then its turn is closed.
+func (q *queue) enter(p *pull) {
+	q.arrived++
+	p.arrived = q.arrived
+	q.waiting = append(q.waiting, p)
+	q.next()
+}
+
+// leave gives the slot of a pull away, or its place among those that wait. It
+// may be called again.
+func (q *queue) leave(p *pull) {
+	for i, other := range q.waiting {
+		if other == p {
+			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+			break
+		}
+	}
+	if p.slot {
+		p.slot = false
+		q.used--
+	}
+	q.next()
+}
+
+func (q *queue) next() {
+	for len(q.waiting) > 0 && (q.limit <= 0 || q.used < q.limit) {
+		i := first(q.waiting)
+		p := q.waiting[i]
+		q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+		q.used++
+		p.slot = true
+		close(p.turn)
+	}
+}
+
+// first is the pull whose turn it is: of the highest priority, the one that came
+// first.
+func first(waiting []*pull) int {
+	best := 0
+	for i, p := range waiting {
+		b := waiting[best]
+		if p.priority > b.priority || p.priority == b.priority && p.arrived < b.arrived {
+			best = i
+		}
+	}
+	return best
+}

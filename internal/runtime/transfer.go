@@ -1,0 +1,193 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/containerd/plugin"
+	"github.com/containerd/plugin/registry"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// transfer is how far the pulls of one image are that are under way.
+type transfer struct {
+	fetched  atomic.Int64 // bytes that came from a registry
+	total    atomic.Int64 // bytes that are to come from there, as far as it is known
+	unpacked atomic.Int64 // bytes of compressed layers that were unpacked
+	pulls    int          // guarded by transfers.mu
+}
+
+// transfers are the pulls under way, by the image's name as it was asked for.
+type transfers struct {
+	mu     sync.Mutex
+	byName map[string]*transfer
+}
+
+type transferKey struct{}
+
+// begin lets what is read and written with the context count as that of a pull
+// of the image, until done.
+func (t *transfers) begin(ctx context.Context, image string) (counted context.Context, done func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byName == nil {
+		t.byName = map[string]*transfer{}
+	}
+	one := t.byName[image]
+	if one == nil {
+		one = &transfer{}
+		t.byName[image] = one
+	}
+	one.pulls++
+	return context.WithValue(ctx, transferKey{}, one), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if one.pulls--; one.pulls == 0 {
+			delete(t.byName, image)
+		}
+	}
+}
+
+func transferOf(ctx context.Context) *transfer {
+	one, _ := ctx.Value(transferKey{}).(*transfer)
+	return one
+}
+
+// PullProgress tells how far the pulls of an image are, in bytes: what was fetched of what is to be
+// fetched (0: not known yet), and what was unpacked of it. All are 0 when there is no such pull.
+func (r *Runtime) PullProgress(image string) (fetched, total, unpacked int64) {
+	select {
+	case <-r.ready:
+	default:
+		return 0, 0, 0
+	}
+	if r.up == nil {
+		return 0, 0, 0
+	}
+	r.up.transfers.mu.Lock()
+	defer r.up.transfers.mu.Unlock()
+	if one := r.up.transfers.byName[image]; one != nil {
+		return one.fetched.Load(), one.total.Load(), one.unpacked.Load()
+	}
+	return 0, 0, 0
+}
+
+// registerContent makes the content store of the server to come one that counts.
+func registerContent() {
+	registry.Register(&plugin.Registration{
+		Type: plugins.ContentPlugin,
+		ID:   "content",
+		InitFn: func(ic *plugin.InitContext) (any, error) {
+			root := ic.Properties[plugins.PropertyRootDir]
+			ic.Meta.Exports["root"] = root
+			store, err := local.NewStore(root)
+			return counting{store}, err
+		},
+	})
+}
+
+// counting is a content store that counts for the pull whose context it is
+// called with. All of containerd's services are in this process, so that the
+// context of a call gets here.
+type counting struct{ content.Store }
+
+// Writer implements content.Ingester.
+func (c counting) Writer(ctx context.Context, opts ...content.WriterOpt) (content.Writer, error) {
+	w, err := c.Store.Writer(ctx, opts...)
+	one := transferOf(ctx)
+	if err != nil || one == nil {
+		return w, err
+	}
+	counted := &countingWriter{Writer: w, transfer: one}
+	if status, err := w.Status(); err == nil { // what an earlier pull has left
+		counted.add(status.Offset)
+	}
+	return counted, nil
+}
+
+// ReaderAt implements content.Provider.
+func (c counting) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (content.ReaderAt, error) {
+	r, err := c.Store.ReaderAt(ctx, desc)
+	one := transferOf(ctx)
+	if err != nil || one == nil {
+		return r, err
+	}
+	switch {
+	case images.IsManifestType(desc.MediaType):
+		c.plan(ctx, r, one)
+	case images.IsLayerType(desc.MediaType):
+		return &countingReader{ReaderAt: r, transfer: one}, nil
+	}
+	return r, nil
+}
+
+// maxManifest is containerd's bound on manifests.
+const maxManifest = 8 << 20
+
+// plan adds what a manifest names, and what is not here yet, to what is to be
+// fetched. A manifest that cannot be read is for others to complain about.
+func (c counting) plan(ctx context.Context, r content.ReaderAt, one *transfer) {
+	if r.Size() > maxManifest {
+		return
+	}
+	text, err := io.ReadAll(io.NewSectionReader(r, 0, r.Size()))
+	var manifest ocispec.Manifest
+	if err != nil || json.Unmarshal(text, &manifest) != nil {
+		return
+	}
+	total := int64(0)
+	for _, desc := range append(manifest.Layers, manifest.Config) {
+		if _, err := c.Info(ctx, desc.Digest); err != nil {
+			total += desc.Size
+		}
+	}
+	one.total.CompareAndSwap(0, total)
+}
+
+// countingWriter counts what comes in.
+type countingWriter struct {
+	content.Writer
+	transfer *transfer
+	written  int64
+}
+
+func (w *countingWriter) add(n int64) {
+	w.written += n
+	w.transfer.fetched.Add(n)
+}
+
+// Write implements io.Writer.
+func (w *countingWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.add(int64(n))
+	return n, err
+}
+
+// Truncate implements content.Writer.
+func (w *countingWriter) Truncate(size int64) error {
+	err := w.Writer.Truncate(size)
+	if err == nil {
+		w.add(size - w.written)
+	}
+	return err
+}
+
+// countingReader counts what is unpacked.
+type countingReader struct {
+	content.ReaderAt
+	transfer *transfer
+}
+
+// ReadAt implements io.ReaderAt.
+func (r *countingReader) ReadAt(p []byte, at int64) (int, error) {
+	n, err := r.ReaderAt.ReadAt(p, at)
+	r.transfer.unpacked.Add(int64(n))
+	return n, err
+}
