@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -31,7 +30,7 @@ import (
 func (a *Agent) serverOptions() server.Options {
 	return server.Options{
 		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
-		Images: images{a.engine}, Exec: execs{a.engine}, Node: nodeState{a}, Metrics: a.metrics,
+		Images: images{a}, Exec: execs{a.engine}, Node: nodeState{a}, Metrics: a.metrics,
 		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
 	}
 }
@@ -164,37 +163,6 @@ func (x applier) Delete(ctx context.Context, key types.NamespacedName, o server.
 		return now, nil
 	}
 	return row, nil
-}
-
-// images is the runtime's image store for the local API.
-type images struct{ e *engine }
-
-// Load implements server.Images.
-func (x images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error) {
-	names, err := x.e.load(ctx, archive)
-	if err != nil {
-		return nil, err
-	}
-	all, err := x.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(i api.Image) bool {
-		return !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(i.Tags, n) || slices.Contains(i.Digests, n) })
-	}), nil
-}
-
-// List implements server.Images.
-func (x images) List(ctx context.Context) ([]api.Image, error) {
-	r, err := x.e.client.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]api.Image, len(r.Images))
-	for i, m := range r.Images {
-		all[i] = api.Image{ID: m.Id, Tags: m.RepoTags, Digests: m.RepoDigests, Size: m.Size, Pinned: m.Pinned}
-	}
-	return all, nil
 }
 
 // execs prepares commands in containers.

@@ -19,7 +19,6 @@ import (
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/hook"
-	"github.com/berth-run/berth/internal/image"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/poddir"
@@ -82,9 +81,9 @@ func (a *Agent) buildSteps() error {
 		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: a.facts.Usable, Events: a.events, Log: a.log, Pods: a.admitted,
 		Options: cgroup.Options{CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit},
 	})
-	s.images = image.New(image.Options{
-		Client: a.engine.client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Now: time.Now, Log: a.log,
-	})
+	if err := (images{a}).build(); err != nil {
+		return err
+	}
 	s.limits = emptydir.NewLimits(emptydir.LimitOptions{Evict: a.evict, Log: a.log})
 	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Kinds: []volume.Kind{
 		emptydir.Kind{

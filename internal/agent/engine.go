@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -144,6 +143,7 @@ func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 		State:         filepath.Join(c.RunDir, "runtime"),
 		PodCIDRs:      c.Runtime.PodCIDRs,
 		SystemdCgroup: c.Runtime.CgroupDriver == "systemd",
+		RegistryDir:   registryDir(c.RootDir),
 		Log:           log.With("part", "runtime"),
 	}
 	if c.RootDir != config.DefaultRootDir {
@@ -172,18 +172,4 @@ func (e *engine) shortName() string {
 func splitID(s string) (runtime, id string) {
 	runtime, id, _ = strings.Cut(s, "://")
 	return runtime, id
-}
-
-// load imports an image archive and returns the names that it brought.
-func (e *engine) load(ctx context.Context, archive io.Reader) ([]string, error) {
-	load := func() ([]runtime.Image, error) { return runtime.ImportInto(ctx, e.client.Endpoint(), archive) }
-	if e.embedded != nil {
-		load = func() ([]runtime.Image, error) { return e.embedded.Import(ctx, archive) }
-	}
-	loaded, err := load()
-	names := make([]string, len(loaded))
-	for i, l := range loaded {
-		names[i] = l.Name
-	}
-	return names, err
 }

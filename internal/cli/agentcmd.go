@@ -70,7 +70,10 @@ func addNode(cmd *cobra.Command, f *config.Flags) {
 	flags.TextVar((*addresses)(&f.NodeIPs), "node-ip", addresses(nil), "the node's `address`, or two of different families, with a comma between")
 	flags.StringToStringVar(&f.NodeLabels, "node-labels", nil, "`labels` of the node: key=value, with commas between")
 	flags.StringVar(&f.CRIListen, "cri-listen", "", "serve the embedded runtime's CRI here too, for crictl: `unix://PATH`")
+	flags.StringVar(&f.ImageCredentialProviderConfig, "image-credential-provider-config", "", "CredentialProviderConfig `file`, or a directory of them: plugins that know the credentials of registries")
+	flags.StringVar(&f.ImageCredentialProviderBinDir, "image-credential-provider-bin-dir", "", "`directory` with the plugins' programs")
 	mark(cmd.MarkFlagDirname("run-dir"))
+	mark(cmd.MarkFlagDirname("image-credential-provider-bin-dir"))
 }
 
 // addresses is a flag of IP addresses.

@@ -190,7 +190,7 @@ func getImagesCommand(a *app, use string) *cobra.Command {
 		Example: "  berth image ls -o wide",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			images, err := a.client().Images(cmd.Context())
+			images, err := a.client().Images().List(cmd.Context())
 			if err != nil {
 				return err
 			}

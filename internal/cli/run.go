@@ -168,7 +168,11 @@ func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProce
 func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, manifests []manifest, interrupts <-chan os.Signal) error {
 	c := a.client()
 	for _, archive := range f.images {
-		if err := loadImage(ctx, cmd, c, archive); err != nil {
+		images, err := a.transfers(cmd).Load(ctx, archive, cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		if err := printImages(cmd, &output{}, "loaded", images); err != nil {
 			return err
 		}
 	}

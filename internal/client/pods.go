@@ -264,20 +264,6 @@ func (c *Client) Timelines(ctx context.Context) ([]timeline.Timeline, error) {
 	return out.Items, err
 }
 
-// Images lists the images of the runtime.
-func (c *Client) Images(ctx context.Context) ([]api.Image, error) {
-	var out api.ImageList
-	err := c.call(ctx, http.MethodGet, "/berth/v1/images", nil, nil, &out)
-	return out.Items, err
-}
-
-// LoadImages sends an image archive and returns what it brought.
-func (c *Client) LoadImages(ctx context.Context, archive io.Reader) ([]api.Image, error) {
-	var out api.ImageList
-	err := c.call(ctx, http.MethodPost, "/berth/v1/images", nil, io.NopCloser(archive), &out)
-	return out.Items, err
-}
-
 // Lease is a held connection. Pods applied with its ID are deleted when it
 // closes, also when this process dies.
 type Lease struct {

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,9 +13,18 @@ import (
 	"github.com/berth-run/berth/internal/reason"
 )
 
+// access knows who may pull and use what.
+type access struct {
+	events  events
+	secrets secrets
+	keys    keys
+	records records
+	log     *slog.Logger
+}
+
 // credentials are what a pod's image can be pulled with. The error says what of
 // them could not be had: the pull is tried with the rest, as the kubelet does.
-func (s *Images) credentials(ctx context.Context, p *corev1.Pod, n name) ([]credential.Credential, error) {
+func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name) ([]credential.Credential, error) {
 	if s.keys == nil {
 		return nil, nil
 	}
@@ -27,7 +37,7 @@ func (s *Images) credentials(ctx context.Context, p *corev1.Pod, n name) ([]cred
 }
 
 // pullSecrets are those that a pod names, and the names of those that are not there.
-func (s *Images) pullSecrets(p *corev1.Pod) (have []*corev1.Secret, missing []string) {
+func (s *access) pullSecrets(p *corev1.Pod) (have []*corev1.Secret, missing []string) {
 	for _, ref := range p.Spec.ImagePullSecrets {
 		if ref.Name == "" {
 			continue
@@ -44,7 +54,7 @@ func (s *Images) pullSecrets(p *corev1.Pod) (have []*corev1.Secret, missing []st
 }
 
 // allowed says whether a pod may use an image that is present.
-func (s *Images) allowed(ctx context.Context, w want, f finding) bool {
+func (s *access) allowed(w want, f finding) bool {
 	if s.records == nil {
 		return true
 	}
@@ -70,8 +80,8 @@ func (s *Images) Pull(ctx context.Context, image string) (*runtimeapi.Image, err
 		return nil, reason.New(reason.InvalidImageName, "parse image name %q: %w", image, err)
 	}
 	creds, trouble := []credential.Credential(nil), error(nil)
-	if s.keys != nil {
-		creds, trouble = s.keys.Find(ctx, n.repository, nil)
+	if s.access.keys != nil {
+		creds, trouble = s.access.keys.Find(ctx, n.repository, nil)
 	}
 	const behindPods = -1
 	p, err := s.pull(ctx, n, creds, &waiter{priority: behindPods})

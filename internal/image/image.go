@@ -74,11 +74,9 @@ type Options struct {
 
 // Images knows the pulls under way. Its methods may be called from any goroutine.
 type Images struct {
-	client   client
+	runtime  store
 	events   events
-	secrets  secrets
-	keys     keys
-	records  records
+	access   access
 	progress progress
 	pulled   func()
 	now      func() time.Time
@@ -110,13 +108,14 @@ type ahead struct {
 // New makes an Images that pulls nothing yet.
 func New(o Options) *Images {
 	s := &Images{
-		client: o.Client, events: o.Events, secrets: o.Secrets, keys: o.Keys, records: o.Records, progress: o.Progress,
+		runtime: store{o.Client}, events: o.Events, progress: o.Progress,
 		pulled: o.Pulled, now: o.Now, log: o.Log, queue: queue{limit: o.Parallel},
 		pulls: map[string]*pull{}, pods: map[types.UID]*podImages{},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.access = access{events: o.Events, secrets: o.Secrets, keys: o.Keys, records: o.Records, log: s.log}
 	return s
 }
 
@@ -200,11 +199,11 @@ func (s *Images) look(ctx context.Context, w want) (finding, error) {
 	policy := policyOf(w.policy, n)
 	f := finding{name: n}
 	if policy != corev1.PullAlways {
-		if f.image, err = s.status(ctx, n.tagged); err != nil {
+		if f.image, err = s.runtime.status(ctx, n.tagged); err != nil {
 			return finding{}, reason.New(reason.ImageInspectError, "Failed to inspect image %q: %w", w.image, err)
 		}
 	}
-	f.todo = decide(policy, f.image != nil && s.allowed(ctx, w, f), s.backoff(w.pod.UID, w.image), s.now())
+	f.todo = decide(policy, f.image != nil && s.access.allowed(w, f), s.backoff(w.pod.UID, w.image), s.now())
 	return f, nil
 }
 
@@ -220,7 +219,7 @@ func (s *Images) cannotLook(ctx context.Context, w want, err error) error {
 func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image, error) {
 	s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q", w.image)
 	begin := s.now()
-	creds, trouble := s.credentials(ctx, w.pod, n)
+	creds, trouble := s.access.credentials(ctx, w.pod, n)
 	pulled, err := s.pull(ctx, n, creds, &waiter{
 		who: pod.FullName(w.pod), priority: priority(w.pod),
 		tell: func(news string) {

@@ -263,7 +263,7 @@ func TestPullEndsWithItsLastPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 0)
 		ended := make(chan struct{})
-		n.client = endings{n.client, ended}
+		n.runtime = store{endings{n.runtime, ended}}
 		n.fake.Inject(critest.Fault{Method: "PullImage", Hang: true})
 		first, leaveFirst := context.WithCancel(t.Context())
 		second, leaveSecond := context.WithCancel(t.Context())

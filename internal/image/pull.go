@@ -144,8 +144,8 @@ func (s *Images) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) 
 			return nil, ctx.Err()
 		}
 	}
-	if s.records != nil {
-		if err := s.records.Begin(p.name.full); err != nil {
+	if s.access.records != nil {
+		if err := s.access.records.Begin(p.name.full); err != nil {
 			return nil, err
 		}
 	}
@@ -153,28 +153,31 @@ func (s *Images) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) 
 	ended := make(chan struct{})
 	go func() { defer close(ended); s.watch(watched, p) }()
 	begin := s.now()
-	image, used, err := s.tryAll(ctx, p)
+	image, used, err := s.runtime.pull(ctx, p)
 	p.took = s.now().Sub(begin)
 	stop()
 	<-ended
-	if s.records == nil {
+	if s.access.records == nil {
 		return image, err
 	}
 	if err != nil {
-		if e := s.records.Fail(p.name.full); e != nil {
+		if e := s.access.records.Fail(p.name.full); e != nil {
 			s.log.Warn("forget a pull that failed", "image", p.name.full, "err", e)
 		}
 		return nil, err
 	}
-	if e := s.records.End(p.name.full, p.name.repository, image.Id, used); e != nil {
+	if e := s.access.records.End(p.name.full, p.name.repository, image.Id, used); e != nil {
 		s.log.Warn("the image will be pulled again for other pods", "image", p.name.full, "err", e)
 	}
 	return image, nil
 }
 
-// tryAll pulls with one credential after the other, without any if there is
+// store is the runtime's.
+type store struct{ client }
+
+// pull tries one credential after the other, without any if there is
 // none, until one has access. used is the secret that had.
-func (s *Images) tryAll(ctx context.Context, p *pull) (image *runtimeapi.Image, used *credential.Secret, err error) {
+func (s store) pull(ctx context.Context, p *pull) (image *runtimeapi.Image, used *credential.Secret, err error) {
 	creds := p.creds
 	if len(creds) == 0 {
 		creds = []credential.Credential{{}}
@@ -201,8 +204,8 @@ func (s *Images) tryAll(ctx context.Context, p *pull) (image *runtimeapi.Image, 
 	return nil, nil, fmt.Errorf("%w; with other credentials: %s", failures[0], strings.Join(texts, "; "))
 }
 
-func (s *Images) pullWith(ctx context.Context, n name, auth *runtimeapi.AuthConfig) (*runtimeapi.Image, error) {
-	resp, err := s.client.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: n.tagged}, Auth: auth})
+func (s store) pullWith(ctx context.Context, n name, auth *runtimeapi.AuthConfig) (*runtimeapi.Image, error) {
+	resp, err := s.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: n.tagged}, Auth: auth})
 	if err != nil {
 		return nil, err
 	}
@@ -214,8 +217,8 @@ func (s *Images) pullWith(ctx context.Context, n name, auth *runtimeapi.AuthConf
 }
 
 // status asks the runtime for an image; nil when it is not there.
-func (s *Images) status(ctx context.Context, ref string) (*runtimeapi.Image, error) {
-	resp, err := s.client.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+func (s store) status(ctx context.Context, ref string) (*runtimeapi.Image, error) {
+	resp, err := s.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
 )
 
@@ -115,6 +116,39 @@ func load(ctx context.Context, client *containerd.Client, content io.Reader, sna
 		loaded = append(loaded, Image{Name: record.Name, Digest: record.Target.Digest.String(), Size: size})
 	}
 	return loaded, nil
+}
+
+// Export writes images, by their full names, as a tar that is both an OCI layout and what docker load
+// takes. Of an image for several platforms it is the one of this machine.
+func (r *Runtime) Export(ctx context.Context, out io.Writer, names ...string) error {
+	server, err := r.server(ctx)
+	if err != nil {
+		return fmt.Errorf("export images: %w", err)
+	}
+	if err := export(namespaces.WithNamespace(ctx, criNamespace), server.client, out, names); err != nil {
+		return fmt.Errorf("export images: %w", err)
+	}
+	return nil
+}
+
+// ExportFrom is Export for a containerd of its own process, as ImportInto.
+func ExportFrom(ctx context.Context, endpoint string, out io.Writer, names ...string) error {
+	client, err := containerd.New(strings.TrimPrefix(endpoint, "unix://"), containerd.WithDefaultNamespace(criNamespace))
+	if err == nil {
+		err = errors.Join(export(ctx, client, out, names), client.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("export images of the runtime at %s, which must be a containerd: %w", endpoint, err)
+	}
+	return nil
+}
+
+func export(ctx context.Context, client *containerd.Client, out io.Writer, names []string) error {
+	opts := []archive.ExportOpt{archive.WithPlatform(platforms.Default())}
+	for _, name := range names {
+		opts = append(opts, archive.WithImage(client.ImageService(), name))
+	}
+	return client.Export(namespaces.WithNamespace(ctx, criNamespace), out, opts...)
 }
 
 // fullName completes an image name of an OCI layout, which may be a mere tag: that names nothing.

@@ -48,25 +48,3 @@ func (s nodeRoutes) listTimelines(w http.ResponseWriter, _ *http.Request) error 
 	writeJSON(w, http.StatusOK, api.TimelineList{TypeMeta: api.Type("TimelineList"), Items: append([]timeline.Timeline{}, s.Timelines.List()...)})
 	return nil
 }
-
-func (s nodeRoutes) listImages(w http.ResponseWriter, r *http.Request) error {
-	images, err := s.Images.List(r.Context())
-	if err != nil {
-		return fmt.Errorf("list images: %w", err)
-	}
-	writeJSON(w, http.StatusOK, imageList(images))
-	return nil
-}
-
-func (s nodeRoutes) loadImages(w http.ResponseWriter, r *http.Request) error {
-	images, err := s.Images.Load(r.Context(), r.Body)
-	if err != nil {
-		return fmt.Errorf("load image archive: %w", err)
-	}
-	writeJSON(w, http.StatusOK, imageList(images))
-	return nil
-}
-
-func imageList(images []api.Image) api.ImageList {
-	return api.ImageList{TypeMeta: api.Type("ImageList"), Items: append([]api.Image{}, images...)}
-}

@@ -21,6 +21,7 @@ type (
 	podRoutes   struct{ *Server }
 	eventRoutes struct{ *Server }
 	nodeRoutes  struct{ *Server }
+	imageRoutes struct{ *Server }
 )
 
 type route struct {
@@ -41,7 +42,7 @@ const (
 
 // routes is the whole API.
 func (s *Server) routes() []route {
-	pod, event, node := podRoutes{s}, eventRoutes{s}, nodeRoutes{s}
+	pod, event, node, image := podRoutes{s}, eventRoutes{s}, nodeRoutes{s}, imageRoutes{s}
 	const pods = "/api/v1/namespaces/{namespace}/pods"
 	return slices.Concat([]route{
 		{"GET", "/{$}", "", "list these routes", s.listRoutes},
@@ -64,8 +65,14 @@ func (s *Server) routes() []route {
 		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
 		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", node.listTimelines},
 		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},
-		{"GET", "/berth/v1/images", "", "list the images of the runtime", node.listImages},
-		{"POST", "/berth/v1/images", "", "load an image archive (tar)", node.loadImages},
+		{"GET", "/berth/v1/images", "", "list the images of the runtime", image.list},
+		{"POST", "/berth/v1/images", "", "load an image archive (tar)", image.load},
+		{"DELETE", "/berth/v1/images", "name force", "remove the image of that name, with all its names", image.remove},
+		{"POST", "/berth/v1/images/pull", "name", "pull an image with the node's credentials: answers lines of progress", image.pull},
+		{"POST", "/berth/v1/images/prune", "all", "remove the images that nobody uses; all: also those that were loaded", image.prune},
+		{"GET", "/berth/v1/images/archive", "name", "save images as an archive (tar)", image.save},
+		{"GET", "/berth/v1/images/usage", "", "what images take of the disk", image.usage},
+		{"GET", "/berth/v1/pulls", "", "list the image pulls under way", image.pulls},
 		{"POST", "/berth/v1/leases", "", "hold a lease: pods applied with it are deleted when this connection closes", s.holdLease},
 	}, objectRoutes{s}.routes())
 }

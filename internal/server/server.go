@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"log/slog"
 	"net"
@@ -84,14 +83,6 @@ type Timelines interface {
 	Find(namespace, name string) (timeline.Timeline, bool)
 	// List returns all timelines, oldest first, without their spans.
 	List() []timeline.Timeline
-}
-
-// Images is the runtime's image store.
-type Images interface {
-	// Load imports an image archive (OCI layout or docker save, a tar that may
-	// be compressed) and returns what it brought.
-	Load(ctx context.Context, archive io.Reader) ([]api.Image, error)
-	List(ctx context.Context) ([]api.Image, error)
 }
 
 // Exec prepares commands in containers.

@@ -103,7 +103,7 @@ func seen(e *corev1.Event, now time.Time) string {
 
 // Images writes a table of images, one row for each name.
 func Images(w io.Writer, images []api.Image, o Options) error {
-	t := NewTable(w, o.columns("", []string{"IMAGE", "IMAGE ID", "SIZE"}, []string{"PINNED", "DIGEST"})...)
+	t := NewTable(w, o.columns("", []string{"IMAGE", "IMAGE ID", "SIZE"}, []string{"STATE", "DIGEST"})...)
 	for _, i := range images {
 		digest := "<none>"
 		if len(i.Digests) > 0 {
@@ -117,9 +117,39 @@ func Images(w io.Writer, images []api.Image, o Options) error {
 			}
 		}
 		for _, name := range names {
-			t.Row(o.columns("", []string{name, ShortID(i.ID), Bytes(i.Size)}, []string{fmt.Sprint(i.Pinned), digest})...)
+			t.Row(o.columns("", []string{name, ShortID(i.ID), Bytes(i.Size)}, []string{imageState(i), digest})...)
 		}
 	}
+	return t.Flush()
+}
+
+// imageState says why an image stays.
+func imageState(i api.Image) string {
+	var why []string
+	for _, s := range []struct {
+		is   bool
+		text string
+	}{{i.InUse, "in use"}, {i.Pinned, "pinned"}, {i.Loaded, "loaded"}} {
+		if s.is {
+			why = append(why, s.text)
+		}
+	}
+	if len(why) == 0 {
+		return "unused"
+	}
+	return strings.Join(why, ", ")
+}
+
+// ImageUsage writes a table of what images take.
+func ImageUsage(w io.Writer, u *api.ImageUsage) error {
+	t := NewTable(w, "IMAGES", "IN USE", "SIZE", "RECLAIMABLE", "DISK", "AVAILABLE", "USED")
+	used := "<unknown>"
+	if u.Capacity > 0 {
+		const percent = 100
+		used = fmt.Sprintf("%d%%", percent-u.Available*percent/u.Capacity)
+	}
+	t.Row(fmt.Sprint(u.Images), fmt.Sprint(u.InUse), Bytes(uint64(u.Size)), Bytes(uint64(u.Reclaimable)),
+		Bytes(uint64(u.Capacity)), Bytes(uint64(u.Available)), used)
 	return t.Flush()
 }
 

@@ -83,8 +83,8 @@ func candidates(images []Image, t Thresholds, now time.Time) []Image {
 	return slices.DeleteFunc(unused(images, false), func(i Image) bool { return now.Sub(i.FirstSeen) < t.MinAge })
 }
 
-// fullName is an image's name as the runtime spells it. An id stays what it is.
-func fullName(name string) string {
+// FullName is an image's name as the runtime spells it. An id stays what it is.
+func FullName(name string) string {
 	named, err := reference.ParseDockerRef(name)
 	if err != nil {
 		return name
@@ -94,7 +94,7 @@ func fullName(name string) string {
 
 // find is the image of that name, or of an id that begins so.
 func find(images []Image, name string) []Image {
-	full := fullName(name)
+	full := FullName(name)
 	var named, byID []Image
 	for _, i := range images {
 		switch {

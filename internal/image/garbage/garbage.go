@@ -214,12 +214,12 @@ func (c *Collector) used(ctx context.Context) (uses, error) {
 	for _, one := range list.Containers {
 		for _, name := range []string{one.ImageId, one.ImageRef, one.GetImage().GetImage()} {
 			if name != "" {
-				all[name], all[fullName(name)] = true, true
+				all[name], all[FullName(name)] = true, true
 			}
 		}
 	}
 	for _, name := range c.opts.Wanted() {
-		all[name], all[fullName(name)] = true, true
+		all[name], all[FullName(name)] = true, true
 	}
 	return all, nil
 }

@@ -100,22 +100,6 @@ type Lease struct {
 	ID              string `json:"id"`
 }
 
-// Image is one image in the runtime's store.
-type Image struct {
-	ID      string   `json:"id"`
-	Tags    []string `json:"tags,omitempty"`
-	Digests []string `json:"digests,omitempty"`
-	// Size in bytes, as the runtime counts it.
-	Size   uint64 `json:"size"`
-	Pinned bool   `json:"pinned,omitempty"`
-}
-
-// ImageList answers a listing, and a load with the images that it brought.
-type ImageList struct {
-	metav1.TypeMeta `json:",inline"`
-	Items           []Image `json:"items"`
-}
-
 // TimelineList answers a listing of timelines, oldest first, without their spans.
 type TimelineList struct {
 	metav1.TypeMeta `json:",inline"`

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -326,22 +325,6 @@ func (a timelines) List() []timeline.Timeline {
 		all[i].Spans = nil
 	}
 	return all
-}
-
-type images struct{ *Agent }
-
-func (a images) Load(_ context.Context, archive io.Reader) ([]api.Image, error) {
-	data, err := io.ReadAll(archive)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.loaded = data
-	return a.images, err
-}
-
-func (a images) List(context.Context) ([]api.Image, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.images, nil
 }
 
 type node struct{ *Agent }

@@ -1,0 +1,283 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/image"
+	"github.com/berth-run/berth/internal/image/credential"
+	"github.com/berth-run/berth/internal/image/garbage"
+	"github.com/berth-run/berth/internal/image/record"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/runtime"
+	"github.com/berth-run/berth/internal/server"
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+// imageStore keeps the images of the node.
+type imageStore struct {
+	records *record.Records
+	garbage *garbage.Collector
+}
+
+// registryDir is where the embedded runtime finds how to reach registries: in
+// the root directory if there is such a place, else where containerd has it.
+func registryDir(root string) string {
+	own := filepath.Join(root, "certs.d")
+	if _, err := os.Stat(own); err == nil {
+		return own
+	}
+	return "/etc/containerd/certs.d"
+}
+
+// build makes the parts that bring and remove images.
+func (x images) build() error {
+	a, c := x.a, x.a.config
+	var providers []credential.Provider
+	if c.ImageCredentialProviderConfig != "" {
+		var err error
+		if providers, err = credential.Load(c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir); err != nil {
+			return err
+		}
+	}
+	a.store.records = record.New(record.Options{
+		Dir: filepath.Join(c.RootDir, "image_manager"), Policy: record.Policy{Verification: c.Images.Verification, Allowlist: c.Images.Allowlist}, Log: a.log,
+	})
+	a.store.garbage = garbage.New(garbage.Options{
+		Images: a.engine.client.Images, Containers: a.engine.client.Runtime, Wanted: x.wanted, Removed: x.gone, Dir: c.RootDir,
+		Synced: []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()},
+		Thresholds: garbage.Thresholds{
+			High: c.Images.HighThreshold, Low: c.Images.LowThreshold, MinAge: c.Images.MinimumAge, MaxAge: c.Images.MaximumAge,
+		},
+		Events: a.events, Node: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: c.NodeName, UID: types.UID(c.NodeName)},
+		Now: time.Now, Log: a.log,
+	})
+	if err := errors.Join(a.store.records.Load(), a.store.garbage.Load()); err != nil {
+		return err
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "" // a service without HOME
+	}
+	o := image.Options{
+		Client: a.engine.client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Records: a.store.records, Pulled: a.store.garbage.Look,
+		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers, Environ: os.Environ(), Now: time.Now}),
+		Now:  time.Now, Log: a.log,
+	}
+	if a.engine.embedded != nil {
+		o.Progress = a.engine.embedded
+	}
+	a.steps.images = image.New(o)
+	return nil
+}
+
+// wanted are the images that pods of the node name.
+func (x images) wanted() []string {
+	var names []string
+	for _, p := range x.a.admitted() {
+		for _, c := range pod.Containers(p) {
+			names = append(names, c.Image)
+		}
+		for _, v := range p.Spec.Volumes {
+			if v.Image != nil {
+				names = append(names, v.Image.Reference)
+			}
+		}
+	}
+	return names
+}
+
+func (x images) gone(id string) {
+	if err := x.a.store.records.Forget(id); err != nil {
+		x.a.log.Warn("forget what a removed image was pulled with", "image", id, "err", err)
+	}
+}
+
+// images is the runtime's image store for the local API.
+type images struct{ a *Agent }
+
+// Load implements server.Images.
+func (x images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error) {
+	e := x.a.engine
+	load := func() ([]runtime.Image, error) { return runtime.ImportInto(ctx, e.client.Endpoint(), archive) }
+	if e.embedded != nil {
+		load = func() ([]runtime.Image, error) { return e.embedded.Import(ctx, archive) }
+	}
+	loaded, err := load()
+	if err != nil {
+		return nil, x.notOverCRI(err)
+	}
+	var brought []api.Image
+	var ids []string
+	for _, l := range loaded {
+		i, err := e.loaded(ctx, l.Name)
+		if err != nil {
+			return nil, fmt.Errorf("look for %s: %w", l.Name, err)
+		}
+		if slices.Contains(ids, i.Id) {
+			continue
+		}
+		ids = append(ids, i.Id)
+		brought = append(brought, api.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Size: i.Size, Pinned: i.Pinned, Loaded: true})
+	}
+	if err := x.a.store.garbage.Imported(ids...); err != nil {
+		return nil, fmt.Errorf("keep the images from being removed by themselves: %w", err)
+	}
+	return brought, nil
+}
+
+// loadedWait is how long an external runtime may take to list what it was given.
+const loadedWait = 5 * time.Second
+
+// loaded is an image that was just imported. An external containerd tells its
+// CRI of it by an event.
+func (e *engine) loaded(ctx context.Context, name string) (*runtimeapi.Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, loadedWait)
+	defer cancel()
+	for {
+		r, err := e.client.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+		if err != nil {
+			return nil, err
+		}
+		if r.Image != nil {
+			return r.Image, nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, errors.New("the runtime does not list it")
+		}
+	}
+}
+
+// notOverCRI says what to do with a runtime that takes and gives no archives.
+func (x images) notOverCRI(err error) error {
+	if x.a.engine.embedded != nil {
+		return err
+	}
+	return server.Next(err, "the CRI has no call for archives, so that only a containerd takes and gives them here: use the runtime's own tool, or a registry")
+}
+
+// Save implements server.Images.
+func (x images) Save(ctx context.Context, names []string, archive io.Writer) error {
+	var full []string
+	for _, name := range names {
+		i, err := x.a.store.garbage.Find(ctx, name)
+		if err != nil {
+			return imageError(err)
+		}
+		full = append(full, exportNames(i, name)...)
+	}
+	e := x.a.engine
+	if e.embedded != nil {
+		return e.embedded.Export(ctx, archive, full...)
+	}
+	return x.notOverCRI(runtime.ExportFrom(ctx, e.client.Endpoint(), archive, full...))
+}
+
+// exportNames are the names to save an image under: the one that was given, or
+// all its tags if that was an id.
+func exportNames(i garbage.Image, given string) []string {
+	if named := garbage.FullName(given); slices.Contains(slices.Concat(i.Tags, i.Digests), named) {
+		return []string{named}
+	}
+	switch {
+	case len(i.Tags) > 0:
+		return i.Tags
+	case len(i.Digests) > 0:
+		return i.Digests[:1]
+	}
+	return []string{i.ID}
+}
+
+// List implements server.Images.
+func (x images) List(ctx context.Context) ([]api.Image, error) {
+	all, err := x.a.store.garbage.List(ctx)
+	return apiImages(all), err
+}
+
+func apiImages(all []garbage.Image) []api.Image {
+	out := make([]api.Image, len(all))
+	for i, m := range all {
+		out[i] = api.Image{ID: m.ID, Tags: m.Tags, Digests: m.Digests, Size: uint64(m.Size), Pinned: m.Pinned, Loaded: m.Imported, InUse: m.Used}
+		if !m.LastUsed.IsZero() {
+			out[i].LastUsed = new(metav1.NewTime(m.LastUsed))
+		}
+	}
+	return out
+}
+
+// Pull implements server.Images.
+func (x images) Pull(ctx context.Context, name string) (api.Image, error) {
+	i, err := x.a.steps.images.Pull(ctx, name)
+	if err != nil {
+		return api.Image{}, err
+	}
+	return api.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Size: i.Size, Pinned: i.Pinned}, nil
+}
+
+// Pulls implements server.Images.
+func (x images) Pulls() []api.Pull {
+	under := x.a.steps.images.Pulls()
+	all := make([]api.Pull, len(under))
+	for i, p := range under {
+		all[i] = api.Pull{
+			Name: p.Image, Pods: p.Pods, Waiting: p.Waiting, Stalled: p.Stalled,
+			Fetched: p.Fetched, Total: p.Total, PerSecond: p.PerSecond, Elapsed: p.Elapsed.Seconds(),
+		}
+	}
+	return all
+}
+
+// Remove implements server.Images.
+func (x images) Remove(ctx context.Context, name string, force bool) (api.Image, error) {
+	gone, err := x.a.store.garbage.Remove(ctx, name, force)
+	if err != nil {
+		return api.Image{}, imageError(err)
+	}
+	return apiImages([]garbage.Image{gone})[0], nil
+}
+
+// imageError gives an error of a name its place in the API's errors.
+func imageError(err error) error {
+	failure := func(code int32, why metav1.StatusReason, next string) error {
+		return server.Next(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why, Message: err.Error()}}, next)
+	}
+	switch {
+	case errors.Is(err, garbage.ErrNoImage):
+		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, `list the images with "berth image ls"`)
+	case errors.Is(err, garbage.ErrAmbiguous):
+		return server.BadRequest(err.Error(), "give more of the id")
+	case errors.Is(err, garbage.ErrInUse):
+		return server.Next(apierrors.NewConflict(schema.GroupResource{Resource: "images"}, "", err), "delete the pods that use it, or give --force")
+	}
+	return err
+}
+
+// Prune implements server.Images.
+func (x images) Prune(ctx context.Context, loaded bool) ([]api.Image, error) {
+	gone, err := x.a.store.garbage.Prune(ctx, loaded)
+	return apiImages(gone), err
+}
+
+// Usage implements server.Images.
+func (x images) Usage(ctx context.Context) (api.ImageUsage, error) {
+	u, err := x.a.store.garbage.Usage(ctx)
+	return api.ImageUsage{
+		Images: u.Images, InUse: u.Used, Size: u.Size, Reclaimable: u.Reclaimable, Capacity: u.Disk.Capacity, Available: u.Disk.Available,
+	}, err
+}

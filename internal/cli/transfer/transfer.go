@@ -1,0 +1,71 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+// Agent is whose images are moved, and Err where the progress is shown if that
+// is a terminal.
+type Agent struct {
+	Client *client.Client
+	Err    io.Writer
+}
+
+// Load sends the archive in a file, or what stdin has for "-", and returns the
+// images that it brought.
+func (a Agent) Load(ctx context.Context, name string, stdin io.Reader) ([]api.Image, error) {
+	from := &reader{Reader: stdin, meter: meter{line: newLine(a.Err), what: "loading"}}
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, client.Next(fmt.Errorf("load image: %w", err), "give the path of a tar file, or - for standard input")
+		}
+		defer f.Close()
+		if st, err := f.Stat(); err == nil {
+			from.total = st.Size()
+		}
+		from.Reader = f
+	}
+	defer from.line.wipe()
+	return a.Client.Images().Load(ctx, from)
+}
+
+// Pull has the agent pull an image.
+func (a Agent) Pull(ctx context.Context, name string) (*api.Image, error) {
+	l := newLine(a.Err)
+	defer l.wipe()
+	return a.Client.Images().Pull(ctx, name, func(p api.Pull) { l.show(Text(p)) })
+}
+
+// Save writes images as an archive to a file, which appears once it is complete,
+// or to stdout for "-".
+func (a Agent) Save(ctx context.Context, names []string, file string, stdout io.Writer) (err error) {
+	if file == "-" {
+		if f, ok := stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			return client.Next(errors.New("an archive is not for a terminal"), "give -o FILE, or redirect the output")
+		}
+		return a.Client.Images().Save(ctx, names, stdout)
+	}
+	const mode = 0o644
+	part := file + ".part"
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return fmt.Errorf("save images: %w", err)
+	}
+	to := &writer{Writer: f, meter: meter{line: newLine(a.Err), what: "saving"}}
+	err = a.Client.Images().Save(ctx, names, to)
+	to.line.wipe()
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return os.Rename(part, file)
+}
