@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/internal/cli/follow"
+	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/server/api"
@@ -172,7 +173,7 @@ func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, mani
 		if err != nil {
 			return err
 		}
-		if err := printImages(cmd, &output{}, "loaded", images); err != nil {
+		if err := printer.ImageNames("loaded")(cmd.OutOrStdout(), api.ImageList{Items: images}); err != nil {
 			return err
 		}
 	}

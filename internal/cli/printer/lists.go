@@ -123,36 +123,6 @@ func Images(w io.Writer, images []api.Image, o Options) error {
 	return t.Flush()
 }
 
-// imageState says why an image stays.
-func imageState(i api.Image) string {
-	var why []string
-	for _, s := range []struct {
-		is   bool
-		text string
-	}{{i.InUse, "in use"}, {i.Pinned, "pinned"}, {i.Loaded, "loaded"}} {
-		if s.is {
-			why = append(why, s.text)
-		}
-	}
-	if len(why) == 0 {
-		return "unused"
-	}
-	return strings.Join(why, ", ")
-}
-
-// ImageUsage writes a table of what images take.
-func ImageUsage(w io.Writer, u *api.ImageUsage) error {
-	t := NewTable(w, "IMAGES", "IN USE", "SIZE", "RECLAIMABLE", "DISK", "AVAILABLE", "USED")
-	used := "<unknown>"
-	if u.Capacity > 0 {
-		const percent = 100
-		used = fmt.Sprintf("%d%%", percent-u.Available*percent/u.Capacity)
-	}
-	t.Row(fmt.Sprint(u.Images), fmt.Sprint(u.InUse), Bytes(uint64(u.Size)), Bytes(uint64(u.Reclaimable)),
-		Bytes(uint64(u.Capacity)), Bytes(uint64(u.Available)), used)
-	return t.Flush()
-}
-
 // ShortID is an image or container id as far as a person needs it.
 func ShortID(id string) string {
 	if _, hex, ok := strings.Cut(id, ":"); ok {

@@ -40,10 +40,23 @@ func (a Agent) Load(ctx context.Context, name string, stdin io.Reader) ([]api.Im
 }
 
 // Pull has the agent pull an image.
-func (a Agent) Pull(ctx context.Context, name string) (*api.Image, error) {
+func (a Agent) Pull(ctx context.Context, name string) ([]api.Image, error) {
 	l := newLine(a.Err)
 	defer l.wipe()
-	return a.Client.Images().Pull(ctx, name, func(p api.Pull) { l.show(Text(p)) })
+	image, err := a.Client.Images().Pull(ctx, name, func(p api.Pull) { l.show(Text(p)) })
+	if err != nil {
+		return nil, err
+	}
+	return []api.Image{*image}, nil
+}
+
+// Remove removes images one after the other, and returns those that are gone.
+func (a Agent) Remove(ctx context.Context, names []string, force bool) (gone []api.Image, err error) {
+	for _, name := range names {
+		removed, e := a.Client.Images().Remove(ctx, name, force)
+		gone, err = append(gone, removed...), errors.Join(err, e)
+	}
+	return gone, err
 }
 
 // Save writes images as an archive to a file, which appears once it is complete,
