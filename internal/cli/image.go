@@ -42,6 +42,10 @@ func with[T any](cmd *cobra.Command, run func(cmd *cobra.Command, args []string)
 	return cmd
 }
 
+func image(use, short, long, example string, args cobra.PositionalArgs) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Long: long, Example: "  berth image " + example, Args: usage(args)}
+}
+
 func imageList(images []api.Image, err error) (api.ImageList, error) {
 	return api.ImageList{TypeMeta: api.Type("ImageList"), Items: images}, err
 }
@@ -52,27 +56,15 @@ func (a *app) transfers(cmd *cobra.Command) transfer.Agent {
 }
 
 func (a *app) imageLoad() *cobra.Command {
-	return with(&cobra.Command{
-		Use:   "load FILE|-",
-		Short: "Load an image archive: an OCI layout or what docker save writes, as a tar file",
-		Long: "Load the images of an archive: an OCI layout or what docker save writes, as a tar file, plain or compressed.\n" +
-			"What was loaded is not removed when the disk gets full, only by name or by \"berth image prune --all\".",
-		Example: "  berth image load web.tar",
-		Args:    usage(cobra.ExactArgs(1)),
-	}, func(cmd *cobra.Command, args []string) (api.ImageList, error) {
+	return with(image("load FILE|-", "Load an image archive: an OCI layout or what docker save writes, as a tar file", "Load the images of an archive: an OCI layout or what docker save writes, as a tar file, plain or compressed.\n"+
+		"What was loaded is not removed when the disk gets full, only by name or by \"berth image prune --all\".", "load web.tar", cobra.ExactArgs(1)), func(cmd *cobra.Command, args []string) (api.ImageList, error) {
 		return imageList(a.transfers(cmd).Load(cmd.Context(), args[0], cmd.InOrStdin()))
 	}, printer.ImageNames("loaded"))
 }
 
 func (a *app) imagePull() *cobra.Command {
-	return with(&cobra.Command{
-		Use:   "pull NAME",
-		Short: "Pull an image with the node's credentials",
-		Long: "Pull an image, with the credentials of the node: its docker configuration and credential provider plugins.\n" +
-			"The pulls of pods go first.",
-		Example: "  berth image pull registry.example.com/team/web:1",
-		Args:    usage(cobra.ExactArgs(1)),
-	}, func(cmd *cobra.Command, args []string) (api.ImageList, error) {
+	return with(image("pull NAME", "Pull an image with the node's credentials", "Pull an image, with the credentials of the node: its docker configuration and credential provider plugins.\n"+
+		"The pulls of pods go first.", "pull registry.example.com/team/web:1", cobra.ExactArgs(1)), func(cmd *cobra.Command, args []string) (api.ImageList, error) {
 		return imageList(a.transfers(cmd).Pull(cmd.Context(), args[0]))
 	}, printer.ImageNames("pulled"))
 }
@@ -95,13 +87,7 @@ func (a *app) imageSave() *cobra.Command {
 
 func (a *app) imageRemove() *cobra.Command {
 	var force bool
-	cmd := with(&cobra.Command{
-		Use:     "rm NAME|ID ...",
-		Aliases: []string{"remove"},
-		Short:   "Remove images, with all their names",
-		Example: "  berth image rm web:1",
-		Args:    usage(cobra.MinimumNArgs(1)),
-	}, func(cmd *cobra.Command, args []string) (api.ImageList, error) {
+	cmd := with(image("rm NAME|ID ...", "Remove images, with all their names", "", "rm web:1", cobra.MinimumNArgs(1)), func(cmd *cobra.Command, args []string) (api.ImageList, error) {
 		return imageList(a.transfers(cmd).Remove(cmd.Context(), args, force))
 	}, printer.ImageNames("removed"))
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "also when it is in use: its containers go on")
@@ -110,14 +96,8 @@ func (a *app) imageRemove() *cobra.Command {
 
 func (a *app) imagePrune() *cobra.Command {
 	var all bool
-	cmd := with(&cobra.Command{
-		Use:   "prune",
-		Short: "Remove the images that nobody uses",
-		Long: "Remove the images that no container has and no pod of the node names. Images that are pinned in the runtime\n" +
-			"stay, and those that were loaded from archives unless --all is given.",
-		Example: "  berth image prune",
-		Args:    usage(cobra.NoArgs),
-	}, func(cmd *cobra.Command, _ []string) (api.ImageList, error) {
+	cmd := with(image("prune", "Remove the images that nobody uses", "Remove the images that no container has and no pod of the node names. Images that are pinned in the runtime\n"+
+		"stay, and those that were loaded from archives unless --all is given.", "prune", cobra.NoArgs), func(cmd *cobra.Command, _ []string) (api.ImageList, error) {
 		return imageList(a.client().Images().Prune(cmd.Context(), all))
 	}, printer.PrunedImages)
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that were loaded from archives")
@@ -125,12 +105,7 @@ func (a *app) imagePrune() *cobra.Command {
 }
 
 func (a *app) imageUsage() *cobra.Command {
-	return with(&cobra.Command{
-		Use:     "df",
-		Short:   "Show what images take of the disk",
-		Example: "  berth image df",
-		Args:    usage(cobra.NoArgs),
-	}, func(cmd *cobra.Command, _ []string) (*api.ImageUsage, error) {
+	return with(image("df", "Show what images take of the disk", "", "df", cobra.NoArgs), func(cmd *cobra.Command, _ []string) (*api.ImageUsage, error) {
 		return a.client().Images().Usage(cmd.Context())
 	}, printer.ImageUsage)
 }

@@ -161,7 +161,7 @@ func (s *Images) EnsureVolume(ctx context.Context, p *corev1.Pod, v *corev1.Imag
 func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) {
 	f, err := s.look(ctx, w)
 	if err != nil {
-		return nil, s.cannotLook(ctx, w, err)
+		return nil, s.access.cannotLook(ctx, w, err)
 	}
 	switch f.todo {
 	case fetch:
@@ -207,7 +207,7 @@ func (s *Images) look(ctx context.Context, w want) (finding, error) {
 	return f, nil
 }
 
-func (s *Images) cannotLook(ctx context.Context, w want, err error) error {
+func (s *access) cannotLook(ctx context.Context, w want, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
