@@ -104,7 +104,7 @@ func podFields() []Field {
 		{Path: "PodSpec.priorityClassName", Status: Scheduled},
 		{Path: "PodSpec.priority"},
 		{Path: "PodSpec.dnsConfig", Status: Whole},
-		{Path: "PodSpec.readinessGates", Status: Refused, Why: "nobody on this node sets the conditions: the pod would never be ready"},
+		{Path: "PodSpec.readinessGates", Status: Whole, Why: "the conditions are set with berth condition"},
 		{Path: "PodSpec.runtimeClassName", Status: Refused, Why: "RuntimeClasses are not served by this version"},
 		{Path: "PodSpec.enableServiceLinks", Why: "without a control plane there are no services to link to"},
 		{Path: "PodSpec.preemptionPolicy", Status: Scheduled},

@@ -38,8 +38,8 @@ func (e effect) seenIn(o *pod.Observed) bool {
 // waitsFor lists the containers whose creation has to come before that of c:
 // those before it in the spec that are being started too. It is a promise about
 // a pod that comes up: who ran in this sandbox before restarts by himself.
-func waitsFor(c pod.Container, starts []plan.Start, o *pod.Observed, sandbox string) []string {
-	if last, ok := o.Container(c.Name); c.Kind != pod.App || ok && last.SandboxID == sandbox {
+func waitsFor(c plan.Start, starts []plan.Start, o *pod.Observed, sandbox string) []string {
+	if last, ok := o.Container(c.Name); c.Kind != pod.App || ok && last.SandboxID == sandbox && !c.Anew {
 		return nil
 	}
 	var names []string

@@ -73,18 +73,20 @@ func TestWaitsFor(t *testing.T) {
 	cases := []struct {
 		container string
 		observed  *pod.Observed
+		anew      bool
 		want      []string
 	}{
-		{"init", nil, nil},
-		{"a", nil, nil},
-		{"c", nil, []string{"a"}},
-		{"c", ran("c", "old"), []string{"a"}},
-		{"c", ran("c", "now"), nil},
-		{"c", ran("a", "now"), []string{"a"}},
+		{"init", nil, false, nil},
+		{"a", nil, false, nil},
+		{"c", nil, false, []string{"a"}},
+		{"c", ran("c", "old"), false, []string{"a"}},
+		{"c", ran("c", "now"), false, nil},
+		{"c", ran("c", "now"), true, []string{"a"}},
+		{"c", ran("a", "now"), false, []string{"a"}},
 	}
 	for _, c := range cases {
 		k, _ := pod.FindContainer(p, c.container)
-		if diff := cmp.Diff(c.want, waitsFor(k, starts, c.observed, "now")); diff != "" {
+		if diff := cmp.Diff(c.want, waitsFor(plan.Start{Container: k, Anew: c.anew}, starts, c.observed, "now")); diff != "" {
 			t.Errorf("%s: %s", c.container, diff)
 		}
 	}

@@ -41,8 +41,8 @@ type handler struct {
 	c   pod.Container
 	id  string
 	ips []string
-	// timeout after which the runtime kills the command of an exec handler; 0
-	// for none. The other kinds end with the context.
+	// timeout after which the runtime kills the command of an exec handler. The
+	// other kinds end with the context.
 	timeout time.Duration
 }
 

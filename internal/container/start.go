@@ -337,15 +337,20 @@ func (s *Containers) unlinkLog(p *corev1.Pod, name, id string) {
 	}
 }
 
-// postStart runs the container's handler, without a time limit as Kubernetes
-// has it, and ends the container when it fails.
+// postStartLimit is how long a postStart handler may take. Kubernetes has no limit;
+// this one is for a handler, or a runtime, that hangs for good.
+const postStartLimit = time.Hour
+
+// postStart runs the container's handler, and ends the container when it fails.
 func (l *launch) postStart(ctx context.Context) error {
 	// The handler may take long: the container is to be seen meanwhile.
 	if err := l.s.changed(ctx, l.pod.UID, l.want.Name, l.effect(nil)); err != nil {
 		l.s.opts.Log.Warn("read the state of a started container", "pod", pod.FullName(l.pod), "err", err)
 	}
-	h := handler{s: l.s, pod: l.pod, c: l.want.Container, id: l.id, ips: l.ips}
-	err := h.run(ctx, "handler", l.want.Lifecycle.PostStart)
+	h := handler{s: l.s, pod: l.pod, c: l.want.Container, id: l.id, ips: l.ips, timeout: postStartLimit}
+	limited, cancel := context.WithTimeoutCause(ctx, postStartLimit, fmt.Errorf("it did not end within %v", postStartLimit))
+	defer cancel()
+	err := h.run(limited, "handler", l.want.Lifecycle.PostStart)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

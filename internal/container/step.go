@@ -103,7 +103,7 @@ func (s *Containers) showWaits(ctx context.Context, uid types.UID, names []strin
 // begin makes a start a task, with its place in the order of the pod's containers.
 func (s *Containers) begin(ctx context.Context, r *worker.Run, tasks tasks, l *launch) {
 	name, mine := l.want.Name, make(chan struct{})
-	before := waitsFor(l.want.Container, r.Plan.Start, r.Observed, l.sandboxID)
+	before := waitsFor(l.want, r.Plan.Start, r.Observed, l.sandboxID)
 	s.with(r.Pod.UID, func(life *life) {
 		for _, other := range before {
 			if gate, ok := life.gates[other]; ok {

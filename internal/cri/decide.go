@@ -17,6 +17,10 @@ const probeTimeout = 10 * time.Second
 // been fetched is kept: the next try goes on from there.
 const pullTimeout = time.Hour
 
+// execTimeout bounds a command that is run without a timeout of its own, which
+// the kubelet leaves to the runtime: nothing waits for ever for one that hangs.
+const execTimeout = time.Hour
+
 // limit is the table of deadlines: how long a call may take, given its request
 // and the configured request timeout; 0 is as long as the caller's context
 // allows. Values are the kubelet's unless a comment says otherwise.
@@ -30,7 +34,7 @@ func limit(req any, timeout time.Duration) time.Duration {
 		return timeout + seconds(r.Timeout)
 	case *runtimeapi.ExecSyncRequest:
 		if r.Timeout <= 0 {
-			return 0
+			return timeout + execTimeout
 		}
 		return timeout + seconds(r.Timeout)
 	case *runtimeapi.CheckpointContainerRequest:

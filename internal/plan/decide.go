@@ -255,11 +255,12 @@ func (c *computation) apps() {
 // but the one that asked for a restart of all: that has been waited for.
 func (c *computation) begin(k pod.Container) {
 	last, _ := c.newest(k.Name)
-	delay := time.Duration(0)
-	if c.isSource(last) {
-		delay = c.crashDelay(last)
+	if !c.isSource(last) {
+		c.start(k, last, 0)
+		return
 	}
-	c.start(k, last, delay)
+	c.start(k, last, c.crashDelay(last))
+	c.plan.Start[len(c.plan.Start)-1].Anew = true
 }
 
 func (c *computation) isSource(s pod.ContainerStatus) bool {

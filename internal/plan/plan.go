@@ -114,6 +114,9 @@ type Start struct {
 	// Backoff is the crash delay that preceded this start; written on the
 	// container so that the next one is computed from it.
 	Backoff time.Duration
+	// Anew says that the container begins with all others of the pod, in their
+	// order, though it has run in this sandbox: it asked for a restart of all.
+	Anew bool
 }
 
 // Waiting is a container that is not started yet, with the reason shown to users.

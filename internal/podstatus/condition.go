@@ -23,11 +23,7 @@ func owned(t corev1.PodConditionType) bool {
 
 // conditions sets them all. phase is the one that the pod is bound to have.
 func (c *computation) conditions(phase corev1.PodPhase) {
-	for _, foreign := range c.Pod.Status.Conditions {
-		if !owned(foreign.Type) {
-			c.s.Conditions = append(c.s.Conditions, foreign)
-		}
-	}
+	c.foreign()
 	for _, extra := range c.Extra {
 		c.put(extra)
 	}

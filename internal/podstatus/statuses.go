@@ -45,8 +45,9 @@ type Statuses struct {
 
 // entry is what is known of one pod besides its row.
 type entry struct {
-	mu       sync.Mutex        // one computation at a time
-	messages map[string]string // by id of a container that has exited
+	mu       sync.Mutex            // one computation at a time
+	messages map[string]string     // by id of a container that has exited
+	given    []corev1.PodCondition // set by others, not taken in yet
 }
 
 // New returns Statuses with an empty table.
@@ -106,29 +107,32 @@ func (s *Statuses) Update(in Input) (status corev1.PodStatus, changed bool) {
 	}
 	in.Previous = was
 	in.Messages = s.readMessages(e, &in)
+	given := e.given
+	in.Extra, e.given = append(given, in.Extra...), nil
 	status = Compute(in)
 	if known && equality.Semantic.DeepEqual(was, status) {
 		return was, false
 	}
-	if final(status.Phase) && was.Phase != status.Phase {
-		s.keepEnd(uid, status)
+	if final(status.Phase) && was.Phase != status.Phase || len(given) > 0 {
+		s.keepNow(uid, status)
 	}
 	s.table.Put(uid, status)
 	s.touch(uid)
 	return status, true
 }
 
-// keepEnd writes a status that says that the pod has ended before anybody is told:
-// it is not to run again, whatever becomes of its containers. A failure is told
-// and made up for by the write that comes later.
-func (s *Statuses) keepEnd(uid types.UID, status corev1.PodStatus) {
+// keepNow writes a status before anybody is told: that the pod has ended, since it
+// is not to run again, whatever becomes of its containers; and what somebody has
+// set, which nothing else knows. A failure is told and made up for by the write
+// that comes later.
+func (s *Statuses) keepNow(uid types.UID, status corev1.PodStatus) {
 	if s.files == nil {
 		return
 	}
 	s.disk.Lock()
 	defer s.disk.Unlock()
 	if err := s.files.Save(string(uid), status); err != nil {
-		s.opts.Log.Warn("keep the status of a pod that has ended", "uid", uid, "err", err)
+		s.opts.Log.Warn("keep the status of a pod at once", "uid", uid, "err", err)
 	}
 }
 

@@ -62,6 +62,7 @@ func (s *Server) routes() []route {
 		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods and the objects they name from manifests, JSON or YAML: all or none", s.settled(pod.applyPods)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container", s.settled(pod.resizePod)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container", s.settled(pod.addEphemeral)},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/conditions", "", "set a condition, such as that of a readiness gate", s.settled(pod.setCondition)},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
 		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", node.listTimelines},
 		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},

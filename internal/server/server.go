@@ -75,6 +75,9 @@ type Amender interface {
 	Resize(ctx context.Context, key types.NamespacedName, r api.Resize) (*corev1.Pod, error)
 	// AddEphemeral adds an ephemeral container.
 	AddEphemeral(ctx context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*corev1.Pod, error)
+	// SetCondition sets a condition that the agent does not compute, such as the
+	// one of a readiness gate. Only type, status, reason and message are read.
+	SetCondition(ctx context.Context, key types.NamespacedName, c corev1.PodCondition) (*corev1.Pod, error)
 }
 
 // Timelines has the recorded starts of pods (timeline.Recorder).

@@ -26,6 +26,10 @@ func (a amender) Resize(_ context.Context, key types.NamespacedName, r api.Resiz
 	})
 }
 
+func (a amender) SetCondition(_ context.Context, key types.NamespacedName, c corev1.PodCondition) (*corev1.Pod, error) {
+	return a.amend(key, func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, c) })
+}
+
 func (a amender) AddEphemeral(_ context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*corev1.Pod, error) {
 	return a.amend(key, func(p *corev1.Pod) {
 		code := int32(0)

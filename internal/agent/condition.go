@@ -1,0 +1,29 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/podstatus"
+	"github.com/berth-run/berth/internal/server"
+)
+
+// SetCondition implements server.Amender.
+func (x amender) SetCondition(_ context.Context, key types.NamespacedName, c corev1.PodCondition) (*corev1.Pod, error) {
+	row, ok := x.a.board.pods.Get(key)
+	switch {
+	case !ok:
+		return nil, server.NotFound(key)
+	case !podstatus.Foreign(c.Type):
+		return nil, server.BadRequest(fmt.Sprintf("condition %s is computed by the agent", c.Type), "set another one, such as that of a readiness gate")
+	}
+	x.a.statuses.SetCondition(row.UID, c)
+	x.a.board.update(row.UID)
+	if now, ok := x.a.board.pods.Get(key); ok && now.UID == row.UID {
+		return now, nil
+	}
+	return nil, server.NotFound(key)
+}

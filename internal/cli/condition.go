@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/client"
+)
+
+func conditionCommand(a *app) *cobra.Command {
+	var (
+		s               scope
+		reason, message string
+	)
+	cmd := &cobra.Command{
+		Use:   "condition POD TYPE=True|False|Unknown [--reason WORD] [--message TEXT]",
+		Short: "Set a condition of a pod, such as that of a readiness gate",
+		Long: `Set a condition of a pod that the agent does not compute itself. A pod with readinessGates is ready when its
+containers are and each of these conditions is True. It is kept until the pod goes.`,
+		Example: "  berth condition web example.com/in-load-balancer=True",
+		Args:    usage(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := s.pod(args[0])
+			if err != nil {
+				return err
+			}
+			kind, status, ok := strings.Cut(args[1], "=")
+			if !ok {
+				return client.Next(fmt.Errorf("%q names no status", args[1]), "write it like example.com/in-load-balancer=True")
+			}
+			c := corev1.PodCondition{Type: corev1.PodConditionType(kind), Status: corev1.ConditionStatus(status), Reason: reason, Message: message}
+			if _, err := a.client().SetCondition(cmd.Context(), key, c); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pod/%s condition %s set\n", key.Name, kind)
+			return err
+		},
+	}
+	s.add(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why it has this status, a `word`")
+	cmd.Flags().StringVar(&message, "message", "", "the same as a `text`")
+	cmd.ValidArgsFunction = a.completePod(&s)
+	return cmd
+}
