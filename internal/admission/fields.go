@@ -61,6 +61,8 @@ const (
 	removed    = "Kubernetes has removed this kind of volume"
 	notMounted = "this kind of volume is not mounted by this version"
 	windows    = "it is for Windows nodes"
+	noSELinux  = "on a host without SELinux there are no labels, as with the kubelet"
+	noAppArmor = "a host without AppArmor blocks the pod"
 )
 
 // Fields classifies every field of a pod's spec that a manifest can set.
@@ -112,7 +114,7 @@ func podFields() []Field {
 		{Path: "PodSpec.topologySpreadConstraints", Status: Scheduled},
 		{Path: "PodSpec.setHostnameAsFQDN"},
 		{Path: "PodSpec.os", Status: Whole},
-		{Path: "PodSpec.hostUsers"},
+		{Path: "PodSpec.hostUsers", Why: "false blocks the pod while the kernel, the file system or the runtime cannot do it"},
 		{Path: "PodSpec.schedulingGates", Status: Refused, Why: "a gated pod is not to run yet: remove the gates"},
 		{Path: "PodSpec.resourceClaims", Status: Refused, Why: noClaims},
 		{Path: "PodSpec.resources"},
@@ -257,32 +259,32 @@ func volumeFields() []Field {
 
 func securityFields() []Field {
 	return []Field{
-		{Path: "PodSecurityContext.seLinuxOptions", Status: Whole},
+		{Path: "PodSecurityContext.seLinuxOptions", Status: Whole, Why: noSELinux},
 		{Path: "PodSecurityContext.windowsOptions", Status: Refused, Why: windows},
 		{Path: "PodSecurityContext.runAsUser"},
 		{Path: "PodSecurityContext.runAsGroup"},
 		{Path: "PodSecurityContext.runAsNonRoot"},
 		{Path: "PodSecurityContext.supplementalGroups"},
-		{Path: "PodSecurityContext.supplementalGroupsPolicy"},
+		{Path: "PodSecurityContext.supplementalGroupsPolicy", Why: "Strict blocks the pod while the runtime does not support it"},
 		{Path: "PodSecurityContext.fsGroup"},
-		{Path: "PodSecurityContext.sysctls", Status: Whole},
+		{Path: "PodSecurityContext.sysctls", Status: Whole, Why: "the safe ones, and those of allowedUnsafeSysctls"},
 		{Path: "PodSecurityContext.fsGroupChangePolicy", Why: "it has no effect on emptyDir, which is made with the group, and hostPath, which keeps its own"},
 		{Path: "PodSecurityContext.seccompProfile", Status: Whole},
-		{Path: "PodSecurityContext.appArmorProfile", Status: Whole},
+		{Path: "PodSecurityContext.appArmorProfile", Status: Whole, Why: noAppArmor},
 		{Path: "PodSecurityContext.seLinuxChangePolicy", Why: "the runtime labels the files of volumes one by one"},
 
 		{Path: "SecurityContext.capabilities", Status: Whole},
 		{Path: "SecurityContext.privileged"},
-		{Path: "SecurityContext.seLinuxOptions", Status: Whole},
+		{Path: "SecurityContext.seLinuxOptions", Status: Whole, Why: noSELinux},
 		{Path: "SecurityContext.windowsOptions", Status: Refused, Why: windows},
 		{Path: "SecurityContext.runAsUser"},
 		{Path: "SecurityContext.runAsGroup"},
 		{Path: "SecurityContext.runAsNonRoot"},
 		{Path: "SecurityContext.readOnlyRootFilesystem"},
 		{Path: "SecurityContext.allowPrivilegeEscalation"},
-		{Path: "SecurityContext.procMount"},
+		{Path: "SecurityContext.procMount", Why: "Unmasked needs hostUsers: false"},
 		{Path: "SecurityContext.seccompProfile", Status: Whole},
-		{Path: "SecurityContext.appArmorProfile", Status: Whole},
+		{Path: "SecurityContext.appArmorProfile", Status: Whole, Why: noAppArmor},
 	}
 }
 

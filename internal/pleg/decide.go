@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -153,7 +154,15 @@ func containerStatus(sandboxID string, s *runtimeapi.ContainerStatus) pod.Contai
 		LogPath:                s.LogPath,
 		TerminationGrace:       grace,
 		PreStop:                a[pod.AnnotationPreStopHandler],
+		User:                   userOf(s.GetUser().GetLinux()),
 	}
+}
+
+func userOf(u *runtimeapi.LinuxContainerUser) *corev1.ContainerUser {
+	if u == nil {
+		return nil
+	}
+	return &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}}
 }
 
 // order puts the newest first, as everybody reads them.

@@ -3,6 +3,7 @@ package pod
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -75,6 +76,8 @@ type ContainerStatus struct {
 	// handler as JSON.
 	TerminationGrace *int64
 	PreStop          string
+	// User is who its first process was started as, if the runtime tells (KEP-3619).
+	User *corev1.ContainerUser
 }
 
 // Sandbox returns the newest ready sandbox.

@@ -119,7 +119,8 @@ func TestComputeRunningPod(t *testing.T) {
 	seen := observed(running("app", "a1"))
 	seen.Sandboxes[0].IPs = []string{"2001:db8::7", "10.0.0.7"}
 	user := &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 7}}
-	got := Compute(Input{Pod: p, Observed: seen, QOS: corev1.PodQOSBurstable, Node: node, Now: now, Actual: map[string]Actual{"a1": {User: user}},
+	seen.Containers[0].User = user
+	got := Compute(Input{Pod: p, Observed: seen, QOS: corev1.PodQOSBurstable, Node: node, Now: now,
 		Previous: corev1.PodStatus{Phase: corev1.PodPending, StartTime: new(at(-1)), Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(-1)},
 			{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: at(-1)},

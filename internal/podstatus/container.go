@@ -52,7 +52,7 @@ func (c *computation) present(k pod.Container, s *corev1.ContainerStatus, runs [
 	s.Image, s.ImageID = cmp.Or(now.Image, k.Image), now.ImageID
 	s.RestartCount = int32(now.RestartCount)
 	s.AllocatedResources, s.Resources = k.Resources.Requests, &k.Resources
-	s.User, s.StopSignal = actual.User, actual.StopSignal
+	s.User, s.StopSignal = now.User, actual.StopSignal
 	if actual.Resources != nil && now.State == pod.StateRunning {
 		s.Resources = actual.Resources
 	}

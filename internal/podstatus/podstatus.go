@@ -91,6 +91,5 @@ type Probes struct {
 // Actual is what the runtime says of one container beyond its state.
 type Actual struct {
 	Resources  *corev1.ResourceRequirements
-	User       *corev1.ContainerUser
 	StopSignal *corev1.Signal
 }

@@ -49,22 +49,34 @@ func Build(ctx context.Context, dir, imageName string) (path string, err error) 
 	return path, nil
 }
 
-// pack makes an image of one layer: the program and the directories that it and its volumes expect.
+// Users of the image: member, 7000, is also in the group 7001.
+const (
+	passwd = "root:x:0:0::/:\nmember:x:7000:7000::/:\n"
+	groups = "root:x:0:\nmember:x:7000:\nteam:x:7001:member\n"
+)
+
+// pack makes an image of one layer: the program, the users, and the directories that volumes expect.
 func pack(program []byte) (v1.Image, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
-	entries := []tar.Header{
-		{Typeflag: tar.TypeDir, Name: "etc", Mode: 0o755},
-		{Typeflag: tar.TypeDir, Name: "tmp", Mode: 0o1777},
-		{Typeflag: tar.TypeReg, Name: "workload", Mode: 0o755, Size: int64(len(program))},
+	entries := []struct {
+		header  tar.Header
+		content []byte
+	}{
+		{tar.Header{Typeflag: tar.TypeDir, Name: "etc", Mode: 0o755}, nil},
+		{tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, []byte(passwd)},
+		{tar.Header{Typeflag: tar.TypeReg, Name: "etc/group", Mode: 0o644}, []byte(groups)},
+		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp", Mode: 0o1777}, nil},
+		{tar.Header{Typeflag: tar.TypeReg, Name: "workload", Mode: 0o755}, program},
 	}
-	for i := range entries {
-		if err := w.WriteHeader(&entries[i]); err != nil {
+	for _, e := range entries {
+		e.header.Size = int64(len(e.content))
+		if err := w.WriteHeader(&e.header); err != nil {
 			return nil, err
 		}
-	}
-	if _, err := w.Write(program); err != nil {
-		return nil, err
+		if _, err := w.Write(e.content); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.Close(); err != nil {
 		return nil, err

@@ -111,6 +111,13 @@ func inputOf(t *testing.T, p *corev1.Pod, c pod.Container, box *runtimeapi.PodSa
 	if err != nil {
 		t.Fatal(err)
 	}
+	in.Mounted = map[string]pod.Volume{}
+	for _, v := range p.Spec.Volumes {
+		in.Mounted[v.Name] = pod.Volume{HostLabels: v.HostPath != nil}
+	}
+	for _, d := range c.VolumeDevices {
+		in.Mounted[d.Name] = pod.Volume{Path: "/dev/vdb", Block: true}
+	}
 	for i, m := range c.VolumeMounts {
 		in.Volumes = append(in.Volumes, filepath.Join(dir, "volumes", m.Name, parts[i]))
 	}
