@@ -85,6 +85,9 @@ type Config struct {
 	AppArmor bool
 	// SupplementalGroupsPolicy says that the runtime supports Strict (KEP-3619).
 	SupplementalGroupsPolicy bool
+	// NoSELinux says why the labels that a pod asks for are not given on a host
+	// that has SELinux; "" if they are, or there is none.
+	NoSELinux string
 	// NoUserNamespaces says why pods cannot have their own; "" if they can.
 	NoUserNamespaces string
 }
@@ -103,6 +106,7 @@ func Rules() []Rule {
 		{"fields", checkFields},
 		{"sysctls", checkSysctls},
 		{"apparmor", checkAppArmor},
+		{"selinux", checkSELinux},
 		{"supplementalGroups", checkGroupsPolicy},
 		{"userNamespaces", checkUserNamespaces},
 		{"nodeName", checkNodeName},

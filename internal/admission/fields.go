@@ -61,7 +61,7 @@ const (
 	removed    = "Kubernetes has removed this kind of volume"
 	notMounted = "this kind of volume is not mounted by this version"
 	windows    = "it is for Windows nodes"
-	noSELinux  = "on a host without SELinux there are no labels, as with the kubelet"
+	noSELinux  = "on a host without SELinux there are no labels, as with the kubelet; on one that has it, only external runtimes set them, and the embedded one blocks the pod"
 	noAppArmor = "a host without AppArmor blocks the pod"
 )
 

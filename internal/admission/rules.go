@@ -25,6 +25,8 @@ const (
 	NodeName                             = "NodeName"
 	NodeAffinity                         = "NodeAffinity"
 	NodePorts                            = "NodePorts"
+	// SELinuxNotSupported is Berth's own: the kubelet does not look.
+	SELinuxNotSupported = "SELinuxNotSupported"
 	// UserNamespacesNotSupported is Berth's own: the kubelet admits the pod and
 	// fails to create its sandbox.
 	UserNamespacesNotSupported = "UserNamespacesNotSupported"
@@ -66,6 +68,20 @@ func appArmor(p *corev1.Pod, c pod.Container) bool {
 	}
 	s := p.Spec.SecurityContext
 	return s != nil && s.AppArmorProfile != nil && s.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined
+}
+
+func checkSELinux(in In) Answer {
+	if in.Config.NoSELinux == "" {
+		return Answer{}
+	}
+	asks := in.Pod.Spec.SecurityContext != nil && in.Pod.Spec.SecurityContext.SELinuxOptions != nil
+	for _, c := range pod.Containers(in.Pod) {
+		asks = asks || c.SecurityContext != nil && c.SecurityContext.SELinuxOptions != nil
+	}
+	if !asks {
+		return Answer{}
+	}
+	return block(SELinuxNotSupported, "cannot set the pod's SELinux labels (seLinuxOptions): %s", in.Config.NoSELinux)
 }
 
 func checkGroupsPolicy(in In) Answer {

@@ -242,6 +242,17 @@ func TestGroupsPolicy(t *testing.T) {
 	})
 }
 
+func TestSELinux(t *testing.T) {
+	without := Config{NoSELinux: "no labels here"}
+	no := block(SELinuxNotSupported, "cannot set the pod's SELinux labels (seLinuxOptions): no labels here")
+	testRule(t, "selinux", map[string]ruleTest{
+		"none asked":          {spec: "{securityContext: {}, containers: [{name: c, securityContext: {}}]}", config: without},
+		"the pod's":           {spec: "securityContext: {seLinuxOptions: {level: s0}}", config: without, want: no},
+		"an init container's": {spec: "initContainers: [{name: c, securityContext: {seLinuxOptions: {level: s0}}}]", config: without, want: no},
+		"where they are set":  {spec: "securityContext: {seLinuxOptions: {level: s0}}"},
+	})
+}
+
 func TestUserNamespaces(t *testing.T) {
 	without := Config{NoUserNamespaces: "the container runtime does not support user namespaces"}
 	testRule(t, "userNamespaces", map[string]ruleTest{

@@ -149,6 +149,9 @@ func (a *Agent) admissionInput(p *corev1.Pod) admission.In {
 		Standalone: true, UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
 		SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
 	}
+	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil && a.engine.embedded != nil {
+		c.NoSELinux = "the embedded runtime sets none; use a containerd that does (enable_selinux)"
+	}
 	if userns.Wanted(p) {
 		if err := a.engine.checkUserns(a.config); err != nil {
 			c.NoUserNamespaces = err.Error()
