@@ -83,6 +83,7 @@ var exceptions = map[string]string{
 	"internal/cri.checkCall":                   "grpc.UnaryClientInterceptor",
 	"internal/cri.metrics.countCall":           "grpc.UnaryClientInterceptor",
 	"internal/server/servertest.commands.Exec": "the interface of cri-streaming",
+	"internal/pod.ContainerStatus":             "what a runtime tells of a container, CRI's words one by one",
 	"internal/plan.computation":                "one plan is one computation, its methods are the rules of it",
 	"internal/podstatus.computation":           "one status is one computation, its methods are the paragraphs of it",
 	"internal/probe.Probes":                    "the schedule of all probes and the four ways to ask",
