@@ -151,8 +151,7 @@ func eventually(ts *testscript.TestScript, look func() (ok bool, seen any)) {
 			return
 		}
 		if time.Since(begin) > patience {
-			ts.Logf("%s", ts.ReadFile("agent.log"))
-			ts.Fatalf("it is still: %+v", seen)
+			fail(ts, "it is still: %+v", seen)
 		}
 	}
 }
@@ -223,7 +222,7 @@ func (h *harness) awaitEvent(ts *testscript.TestScript, args []string) {
 		}
 		seen = append(seen, e.Reason+": "+e.Message)
 	}
-	ts.Fatalf("no event %v of %s; seen:\n%s", args[1:], args[0], strings.Join(seen, "\n"))
+	fail(ts, "no event %v of %s; seen:\n%s", args[1:], args[0], strings.Join(seen, "\n"))
 }
 
 // lose removes what has ended of a pod from the runtime.

@@ -203,8 +203,7 @@ func (h *harness) healthy(ts *testscript.TestScript) {
 		}
 		select {
 		case <-ctx.Done():
-			ts.Logf("%s", ts.ReadFile("agent.log"))
-			ts.Fatalf("the agent did not come up: %v", err)
+			fail(ts, "the agent did not come up: %v", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -252,8 +251,17 @@ func (h *harness) await(ts *testscript.TestScript, args []string) {
 			last = describe(change.Object)
 		}
 	}
-	ts.Logf("%s", ts.ReadFile("agent.log"))
-	ts.Fatalf("%s is not %s: %s", args[0], args[1], last)
+	fail(ts, "%s is not %s: %s", args[0], args[1], last)
+}
+
+// fail ends the script, with what the agent and the containers said.
+func fail(ts *testscript.TestScript, format string, args ...any) {
+	logs, _ := filepath.Glob(filepath.Join(rootOf(ts), "logs/*/*/*.log"))
+	for _, path := range append(logs, ts.MkAbs("agent.log")) {
+		text, _ := os.ReadFile(path)
+		ts.Logf("%s:\n%s", path, text[max(0, len(text)-8000):])
+	}
+	ts.Fatalf(format, args...)
 }
 
 // shows says whether a pod is in a phase or condition, or shows a reason.
