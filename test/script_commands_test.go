@@ -61,6 +61,15 @@ import (
 //	serve-manifests FILE        what the static pod URL answers from now on
 //	runtime kill|start|freeze|thaw
 //	                            the external runtime
+//	await-runtime               the runtime's socket answers
+//	run-pod NAME                a pod of one container, made by the runtime's own calls
+//	lose-containers POD         the runtime has no container of it any more
+//	reboot                      the machine's: only what is on disk stays
+//	collect-spans               the agents that start from now on send their traces to a collector
+//	await-spans POD             it has the whole timeline of a pod
+//	await-span 'NAME > NAME...' it has a span at that place of a trace
+//	service-manager DURATION    the agents that start from now on have one, whose watchdog waits so long
+//	await-notify TEXT           an agent has told it so
 //	small-disk DIR, fill-disk DIR, free-disk DIR
 //	                            a file system of 1 MiB that can be filled
 //
@@ -109,6 +118,15 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		}),
 		"serve-manifests": positive("serve-manifests FILE", 1, 1, h.serveManifests),
 		"runtime":         positive("runtime kill|start|freeze|thaw", 1, 1, h.runtimeCommand),
+		"await-runtime":   positive("await-runtime", 0, 0, h.awaitRuntime),
+		"run-pod":         positive("run-pod NAME", 1, 1, h.runPod),
+		"lose-containers": positive("lose-containers POD", 1, 1, h.loseContainers),
+		"reboot":          positive("reboot", 0, 0, h.reboot),
+		"collect-spans":   positive("collect-spans", 0, 0, h.collect),
+		"await-spans":     positive("await-spans POD", 1, 1, h.awaitSpans),
+		"await-span":      positive("await-span 'NAME > NAME...'", 1, 1, h.awaitSpan),
+		"service-manager": positive("service-manager DURATION", 1, 1, h.listen),
+		"await-notify":    positive("await-notify TEXT", 1, 1, h.awaitNotify),
 		"small-disk":      positive("small-disk DIR", 1, 1, smallDisk),
 		"fill-disk":       positive("fill-disk DIR", 1, 1, fillDisk),
 		"free-disk":       positive("free-disk DIR", 1, 1, freeDisk),

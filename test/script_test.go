@@ -88,6 +88,9 @@ type daemon struct {
 	// manifests is the static pod URL.
 	manifests *manifests
 	registry  *registry
+	collector *collector // nil unless the script asked for it
+	systemd   *systemd   // the same
+	place     int        // what claim gave
 }
 
 type daemonKey struct{}
@@ -107,7 +110,7 @@ func (h *harness) setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(release)
-	d := &daemon{manifests: newManifests()}
+	d := &daemon{manifests: newManifests(), place: n}
 	env.Defer(d.manifests.server.Close)
 	if d.registry, err = newRegistry(); err != nil {
 		return err
@@ -141,9 +144,13 @@ runtimeRequestTimeout: 30s
 	env.Values[daemonKey{}] = d
 	env.Defer(func() {
 		_ = d.end(syscall.SIGKILL) // by a signal, as asked
+		for len(kill(h.bin, root)) > 0 {
+			time.Sleep(10 * time.Millisecond) // commands that the script left in the background
+		}
 		out, err := exec.Command(h.bin, "reset", "--yes", "--root-dir", root, "--config", filepath.Join(root, "config.yaml")).CombinedOutput()
 		if err != nil {
-			env.T().Log(string(out))
+			err = errors.Join(err, destroy(d.traces(root)))
+			env.T().Log(string(out), err)
 			env.T().FailNow()
 		}
 	})
@@ -177,6 +184,9 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 		}
 		d.cmd = exec.Command(h.bin, append(flags, args[1:]...)...)
 		d.cmd.Stdout, d.cmd.Stderr = log, log
+		if d.systemd != nil {
+			d.cmd.Env = d.systemd.env
+		}
 		ts.Check(d.cmd.Start())
 		h.healthy(ts)
 		if _, err := os.Stat(filepath.Join(root, "loaded")); err != nil {

@@ -99,6 +99,15 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 // Endpoint is where the daemon serves its CRI.
 func (d *Daemon) Endpoint() string { return "unix://" + filepath.Join(d.opts.Dir, "c.sock") }
 
+// Dir holds everything of the daemon.
+func (d *Daemon) Dir() string { return d.opts.Dir }
+
+// State is the directory in it that does not outlive a machine: elsewhere it lies below /run.
+func (d *Daemon) State() string { return filepath.Join(d.opts.Dir, "state") }
+
+// Bridge is the device of its network.
+func (d *Daemon) Bridge() string { return d.opts.Bridge }
+
 // Start starts the daemon and waits until it answers.
 func (d *Daemon) Start(ctx context.Context) error {
 	d.cmd = exec.Command("containerd", "--log-level", "error", "--config", filepath.Join(d.opts.Dir, "config.toml"))

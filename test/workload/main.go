@@ -33,11 +33,15 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   stopped                   until SIGTERM or SIGINT, then go on
   stubborn                  sleep and ignore SIGTERM
   wait DURATION             wait (2s, 100ms)
+  until FILE...             wait until all exist
   exit CODE [DURATION]      exit with CODE, after DURATION
   true | false              exit with 0 or 1
   serve [ADDRESS]           HTTP until SIGTERM: / tells host name and addresses, /healthz the health,
-                            POST /healthz?ok=false changes it (default :8080)
+                            POST /healthz?ok=false changes it; /redirect?to=URL; /large?bytes=N;
+                            /print prints the request's headers to stdout; the gRPC health service has the
+                            same health (default :8080)
   get URL                   print the body of URL; exit with 1 unless the status is 2xx
+  post URL                  the same with POST and no body
   stamp [FILE]              write the time at main's first instruction, in ns of CLOCK_REALTIME, to
                             FILE or stdout
   log LINES_PER_SECOND BYTES [COUNT]
@@ -101,6 +105,8 @@ func do(action []string, started time.Time) error {
 		}
 	case "wait":
 		return wait(args)
+	case "until":
+		return each(args, until)
 	case "exit":
 		return exit(args)
 	case "true":
@@ -110,7 +116,9 @@ func do(action []string, started time.Time) error {
 	case "serve":
 		return serve(args)
 	case "get":
-		return each(args, get)
+		return each(args, func(url string) error { return request(http.MethodGet, url) })
+	case "post":
+		return each(args, func(url string) error { return request(http.MethodPost, url) })
 	case "stamp":
 		return stamp(args, started)
 	case "log":
@@ -200,6 +208,15 @@ func wait(args []string) error {
 	return nil
 }
 
+func until(path string) error {
+	for {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 func exit(args []string) error {
 	code, err := number(args, 0, 0)
 	if err != nil {
@@ -232,6 +249,20 @@ func serve(args []string) error {
 	mux.HandleFunc("POST /healthz", func(_ http.ResponseWriter, r *http.Request) {
 		sick.Store(r.FormValue("ok") == "false")
 	})
+	mux.HandleFunc("GET /redirect", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, r.FormValue("to"), http.StatusFound)
+	})
+	mux.HandleFunc("GET /large", func(w http.ResponseWriter, r *http.Request) {
+		size, _ := strconv.Atoi(r.FormValue("bytes"))
+		_, _ = io.WriteString(w, strings.Repeat("x", size))
+	})
+	mux.HandleFunc("GET /print", func(_ http.ResponseWriter, r *http.Request) {
+		fmt.Println("Host:", r.Host)
+		_ = r.Header.Write(os.Stdout)
+	})
+	mux.HandleFunc("POST /grpc.health.v1.Health/Check", func(w http.ResponseWriter, _ *http.Request) {
+		health(w, sick.Load())
+	})
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
@@ -241,7 +272,23 @@ func serve(args []string) error {
 		<-stopped()
 		os.Exit(0)
 	}()
-	return http.Serve(listener, mux)
+	server := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true) // what gRPC speaks
+	return server.Serve(listener)
+}
+
+// health answers a call of the gRPC health service by hand: a prefix of five bytes
+// (not compressed, length 2) and the message's only field, the status.
+func health(w http.ResponseWriter, sick bool) {
+	const serving, notServing = 1, 2
+	status := byte(serving)
+	if sick {
+		status = notServing
+	}
+	w.Header().Set("Content-Type", "application/grpc")
+	_, _ = w.Write([]byte{0, 0, 0, 0, 2, 1 << 3, status})
+	w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 }
 
 // describe answers with what tells one pod from another.
@@ -255,8 +302,8 @@ func describe(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func get(url string) error {
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
+func request(method, url string) error {
+	request, err := http.NewRequestWithContext(context.Background(), method, url, http.NoBody)
 	if err != nil {
 		return err
 	}
