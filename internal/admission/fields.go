@@ -20,9 +20,9 @@ const (
 	// Scheduled speaks to a scheduler or another controller, before or beside
 	// the node, and is accepted with all that is below it.
 	Scheduled
-	// Standalone works without a control plane too, where a kubelet refuses the
-	// pod: what it names is read from manifests beside the pod's. What is below it
-	// has entries of its own.
+	// Standalone works, with all that is below it, without a control plane too,
+	// where a kubelet refuses the pod: what it names is read from manifests beside
+	// the pod's.
 	Standalone
 	// Joined needs a control plane. A standalone agent refuses it.
 	Joined
@@ -330,7 +330,7 @@ func (w *walker) walk(v reflect.Value, name, path string) {
 			if f.when == nil || f.when(v.Addr().Interface()) {
 				w.refuse(at, f.Why)
 			}
-		case f.Status == Works, f.Status == Standalone:
+		case f.Status == Works:
 			w.descend(value, at)
 		}
 	}
