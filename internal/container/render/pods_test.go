@@ -47,13 +47,13 @@ func TestPods(t *testing.T) {
 			}
 			p := readPod(t, file)
 			box := sandboxOf(t, p, node)
-			configs := map[string]any{"sandbox": clear(t, box)}
+			configs := map[string]any{"sandbox": inClear(t, box)}
 			for _, c := range pod.Containers(p) {
 				config, err := Config(inputOf(t, p, c, box, node))
 				if err != nil {
 					t.Fatalf("%s: %v", c.Name, err)
 				}
-				configs[c.Kind.String()+" "+c.Name] = clear(t, config)
+				configs[c.Kind.String()+" "+c.Name] = inClear(t, config)
 			}
 			compare(t, strings.TrimSuffix(file, ".yaml")+".golden", configs)
 		})
@@ -130,8 +130,8 @@ func inputOf(t *testing.T, p *corev1.Pod, c pod.Container, box *runtimeapi.PodSa
 	return in
 }
 
-// clear is a message as a tree, its environment in clear.
-func clear(t *testing.T, m proto.Message) map[string]any {
+// inClear is a message as a tree, its environment in clear.
+func inClear(t *testing.T, m proto.Message) map[string]any {
 	t.Helper()
 	raw, err := protojson.Marshal(m)
 	if err != nil {

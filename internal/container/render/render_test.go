@@ -71,7 +71,7 @@ func TestConfig(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compare(t, filepath.Join("testdata", name+".golden"), clear(t, got))
+			compare(t, filepath.Join("testdata", name+".golden"), inClear(t, got))
 		})
 	}
 }
