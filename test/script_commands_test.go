@@ -49,7 +49,7 @@ import (
 //	await-containers POD N      the runtime has N containers of it, running or not
 //	await-same FILE WANTED      FILE has come to hold what WANTED does
 //	containers FILE             the runtime's containers: id, pod, name, attempt, state
-//	manifest FILE               puts FILE, with $ROOT, $IMAGE and $WORK in it, into the manifest
+//	manifest FILE               puts FILE, with $ROOT, $IMAGE, $WORK and $REGISTRY in it, into the manifest
 //	                            directory in one rename
 //	kill-process [-TERM] POD [NAME]
 //	                            SIGKILL or SIGTERM to the process of its container, or of its sandbox
@@ -74,7 +74,7 @@ import (
 //	                            a file system of 1 MiB that can be filled
 //
 // $ROOT is the root directory, $IMAGE the workload's image, $ARCHIVE its
-// archive, $CONFIG the configuration file. [embedded] and [containerd] are
+// archive, $CONFIG the configuration file, $REGISTRY one that never answers. [embedded] and [containerd] are
 // conditions, and [userns] and [apparmor] for a kernel that has them.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(usage string, least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {

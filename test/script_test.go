@@ -155,6 +155,7 @@ runtimeRequestTimeout: 30s
 		}
 	})
 	env.Setenv("ROOT", root)
+	env.Setenv("REGISTRY", d.registry.listener.Addr().String())
 	env.Setenv("CONFIG", filepath.Join(root, "config.yaml"))
 	env.Setenv("IMAGE", "example.com/workload:1")
 	env.Setenv("ARCHIVE", h.archive)
@@ -344,7 +345,7 @@ func (h *harness) dial(ts *testscript.TestScript) (client runtimeapi.RuntimeServ
 
 func (h *harness) manifest(ts *testscript.TestScript, args []string) {
 	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
-		if slices.Contains([]string{"ROOT", "IMAGE", "WORK"}, name) {
+		if slices.Contains([]string{"ROOT", "IMAGE", "WORK", "REGISTRY"}, name) {
 			return ts.Getenv(name)
 		}
 		return "$" + name

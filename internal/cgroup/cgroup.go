@@ -174,6 +174,18 @@ func (c *Cgroups) open() (*tree, error) {
 	return c.tree, nil
 }
 
+// Empty ends what still runs in a pod's cgroup. One that is not there is no error.
+func (c *Cgroups) Empty(ctx context.Context, p *corev1.Pod) error {
+	name, t, err := c.podTree(p)
+	if err != nil || !t.exists(name) {
+		return err
+	}
+	if err := t.kill(ctx, name); err != nil {
+		return fmt.Errorf("empty the pod's cgroup: %w", err)
+	}
+	return nil
+}
+
 // Remove ends what still runs in the cgroup of a pod, of whatever class it was,
 // and removes it. A pod that has none is no error.
 func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {

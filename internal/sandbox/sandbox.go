@@ -30,9 +30,11 @@ type names interface {
 	LogDir(p *corev1.Pod) string
 }
 
-// cgroups gives the parent of the sandbox's cgroup, in the runtime's spelling.
+// cgroups gives the parent of the sandbox's cgroup, in the runtime's spelling, and
+// ends what runs below it.
 type cgroups interface {
 	Parent(p *corev1.Pod) string
+	Empty(ctx context.Context, p *corev1.Pod) error
 }
 
 // userns gives pods their own user namespaces; nil to those on the host's.
@@ -172,6 +174,13 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 	}
 	for _, id := range r.Plan.Sandbox.Stop {
 		if err := s.stop(ctx, id); err != nil {
+			return err
+		}
+	}
+	if r.Plan.Sandbox.Attempt > 0 {
+		// The runtime knows of nothing that runs. When a shim was killed that may
+		// be wrong: what it left behind must not run beside what is to come.
+		if err := s.opts.Cgroups.Empty(ctx, p); err != nil {
 			return err
 		}
 	}
