@@ -189,6 +189,26 @@ func TestLevelsAreMadeAgain(t *testing.T) {
 
 func TestTeardownKillsWhatRuns(t *testing.T) {
 	n := node(t, Config{})
+	inner := killsWhatRuns(t, n, func(r *worker.Run) error { return n.Step().Teardown(t.Context(), r) })
+	if n.tree.exists(inner) {
+		t.Error("the container's cgroup is still there")
+	}
+}
+
+func TestEmptyKillsWhatRuns(t *testing.T) {
+	n := node(t, Config{})
+	if err := n.Empty(t.Context(), run("none", apps(container(nil, nil))).Pod.Pod); err != nil {
+		t.Errorf("a pod without a cgroup: %v", err)
+	}
+	inner := killsWhatRuns(t, n, func(r *worker.Run) error { return n.Empty(t.Context(), r.Pod.Pod) })
+	if !n.tree.exists(inner) {
+		t.Error("the container's cgroup is the runtime's to remove")
+	}
+}
+
+// killsWhatRuns has end called for a pod with a process, and returns its cgroup.
+func killsWhatRuns(t *testing.T, n *Cgroups, end func(*worker.Run) error) Name {
+	t.Helper()
 	r := run("u1", apps(container(nil, nil)))
 	if err := n.Step().Setup(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -225,16 +245,14 @@ func TestTeardownKillsWhatRuns(t *testing.T) {
 	if err := m.AddPid("", cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Step().Teardown(t.Context(), r); err != nil {
+	if err := end(r); err != nil {
 		t.Fatal(err)
 	}
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("the process ended with %v, want SIGKILL", err)
 	}
-	if n.tree.exists(inner) {
-		t.Error("the container's cgroup is still there")
-	}
+	return inner
 }
 
 func TestOrphans(t *testing.T) {
