@@ -362,3 +362,25 @@ func TestLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) { check(t, c.in, c.want) })
 	}
 }
+
+// A probe's own grace goes with the kill, before the pod's.
+func TestProbeGrace(t *testing.T) {
+	grace := new(int64(7))
+	always := spec(corev1.RestartPolicyAlways, apps("app"))
+	for name, c := range map[string]struct {
+		probes Probes
+		want   Kill
+	}{
+		"liveness": {Probes{Liveness: Failure, Grace: grace}, Kill{Reason: KillLiveness, Grace: grace, Why: "Container app failed liveness probe, will be restarted"}},
+		"startup":  {Probes{Startup: Failure, Grace: grace}, Kill{Reason: KillStartup, Grace: grace, Why: "Container app failed startup probe, will be restarted"}},
+		"none":     {Probes{Liveness: Failure}, Kill{Reason: KillLiveness, Why: "Container app failed liveness probe, will be restarted"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.want.ID, c.want.Name = "app0", "app"
+			p := Compute(Input{Pod: always, Observed: one(running("app")), Probes: map[string]Probes{"app0": c.probes}, Now: at(10)})
+			if diff := cmp.Diff([]Kill{c.want}, p.Kill); diff != "" {
+				t.Errorf("kills (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
