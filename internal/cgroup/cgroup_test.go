@@ -233,8 +233,8 @@ func killsWhatRuns(t *testing.T, n *Cgroups, end func(*worker.Run) error) Name {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // also the child, if it began before the cgroup had it
 		if cmd.ProcessState == nil {
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			_ = cmd.Wait()
 		}
 	})
