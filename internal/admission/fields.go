@@ -68,7 +68,7 @@ const (
 // Fields classifies every field of a pod's spec that a manifest can set.
 func Fields() []Field {
 	var all []Field
-	for _, list := range [][]Field{podFields(), containerFields(), handlerFields(), volumeFields(), securityFields()} {
+	for _, list := range [][]Field{podFields(), containerFields(), handlerFields(), volumeFields(), contentFields(), securityFields()} {
 		all = append(all, list...)
 	}
 	return all
@@ -226,10 +226,10 @@ func volumeFields() []Field {
 		{Path: "EmptyDirVolumeSource.medium"},
 		{Path: "EmptyDirVolumeSource.sizeLimit", Status: Whole, Why: "on disk the volume is measured, and its pod evicted when it holds more"},
 		{Path: "EmptyDirVolumeSource.mode"},
-		{Path: "Volume.configMap", Status: Refused, Why: noObjects},
-		{Path: "Volume.secret", Status: Refused, Why: noObjects},
-		{Path: "Volume.projected", Status: Refused, Why: noObjects},
-		{Path: "Volume.downwardAPI", Status: Refused, Why: notMounted},
+		{Path: "Volume.configMap"},
+		{Path: "Volume.secret"},
+		{Path: "Volume.downwardAPI"},
+		{Path: "Volume.projected"},
 		{Path: "Volume.persistentVolumeClaim", Status: Refused, Why: notMounted},
 		{Path: "Volume.ephemeral", Status: Refused, Why: notMounted},
 		{Path: "Volume.csi", Status: Refused, Why: notMounted},
@@ -255,6 +255,34 @@ func volumeFields() []Field {
 		{Path: "Volume.scaleIO", Status: Refused, Why: removed},
 		{Path: "Volume.storageos", Status: Refused, Why: removed},
 	}
+}
+
+// contentFields are those of volumes that are made of objects and of the pod.
+func contentFields() []Field {
+	list := []Field{
+		{Path: "KeyToPath.user", Status: Refused, Why: newer},
+		{Path: "DownwardAPIVolumeFile.fieldRef", Status: Whole},
+		{Path: "DownwardAPIVolumeFile.resourceFieldRef", Status: Whole},
+		{Path: "DownwardAPIVolumeFile.user", Status: Refused, Why: newer},
+		{Path: "VolumeProjection.serviceAccountToken", Status: Joined, Why: "service accounts belong to a control plane"},
+		{Path: "VolumeProjection.clusterTrustBundle", Status: Joined, Why: "trust bundles belong to a control plane"},
+		{Path: "VolumeProjection.podCertificate", Status: Joined, Why: "a control plane signs certificates of pods"},
+	}
+	for _, kind := range []string{"ConfigMap", "Secret", "DownwardAPI", "Projected"} {
+		list = append(list, Field{Path: kind + "VolumeSource.defaultMode"}, Field{Path: kind + "VolumeSource.defaultUser", Status: Refused, Why: newer})
+	}
+	for _, path := range []string{
+		"KeyToPath.key", "KeyToPath.path", "KeyToPath.mode", "DownwardAPIVolumeFile.path", "DownwardAPIVolumeFile.mode",
+		"ConfigMapVolumeSource.name", "ConfigMapVolumeSource.items", "ConfigMapVolumeSource.optional",
+		"SecretVolumeSource.secretName", "SecretVolumeSource.items", "SecretVolumeSource.optional",
+		"DownwardAPIVolumeSource.items", "ProjectedVolumeSource.sources",
+		"VolumeProjection.configMap", "VolumeProjection.secret", "VolumeProjection.downwardAPI",
+		"ConfigMapProjection.name", "ConfigMapProjection.items", "ConfigMapProjection.optional",
+		"SecretProjection.name", "SecretProjection.items", "SecretProjection.optional", "DownwardAPIProjection.items",
+	} {
+		list = append(list, Field{Path: path})
+	}
+	return list
 }
 
 func securityFields() []Field {

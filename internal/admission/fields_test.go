@@ -107,9 +107,10 @@ containers:
 initContainers: [{name: first, envFrom: [{secretRef: {name: s}}]}]
 ephemeralContainers: [{name: debug, targetContainerName: app, envFrom: [{secretRef: {name: s}}]}]
 imagePullSecrets: [{name: registry}]
-volumes: [{name: c, configMap: {name: c}}, {name: s, secret: {}}, {name: p, projected: {}}, {name: d, downwardAPI: {}}, {name: v, persistentVolumeClaim: {claimName: v}}, {name: g, glusterfs: {endpoints: e, path: p}}]
+volumes: [{name: c, configMap: {name: c}}, {name: s, secret: {}}, {name: p, projected: {sources: [{configMap: {name: c}}, {serviceAccountToken: {path: t}}, {clusterTrustBundle: {path: b}}, {podCertificate: {keyType: ED25519}}]}}, {name: d, downwardAPI: {defaultUser: 7, items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}, {name: v, persistentVolumeClaim: {claimName: v}}, {name: g, glusterfs: {endpoints: e, path: p}}]
 `, []string{
-			"spec.volumes[0].configMap", "spec.volumes[1].secret", "spec.volumes[2].projected", "spec.volumes[3].downwardAPI", "spec.volumes[4].persistentVolumeClaim", "spec.volumes[5].glusterfs",
+			"spec.volumes[2].projected.sources[1].serviceAccountToken", "spec.volumes[2].projected.sources[2].clusterTrustBundle", "spec.volumes[2].projected.sources[3].podCertificate",
+			"spec.volumes[3].downwardAPI.defaultUser", "spec.volumes[4].persistentVolumeClaim", "spec.volumes[5].glusterfs",
 			"spec.initContainers[0].envFrom",
 			"spec.containers[0].envFrom", "spec.containers[0].env[0].valueFrom.secretKeyRef", "spec.containers[0].env[1].valueFrom.configMapKeyRef", "spec.containers[0].env[2].valueFrom.fileKeyRef",
 			"spec.ephemeralContainers[0].envFrom",

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/hook"
 	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/poddir"
 	"github.com/berth-run/berth/internal/podstatus"
@@ -31,8 +32,13 @@ import (
 	"github.com/berth-run/berth/internal/timeline"
 	"github.com/berth-run/berth/internal/userns"
 	"github.com/berth-run/berth/internal/volume"
+	"github.com/berth-run/berth/internal/volume/configmap"
+	"github.com/berth-run/berth/internal/volume/downwardapi"
 	"github.com/berth-run/berth/internal/volume/emptydir"
 	"github.com/berth-run/berth/internal/volume/hostpath"
+	"github.com/berth-run/berth/internal/volume/payload"
+	"github.com/berth-run/berth/internal/volume/projected"
+	"github.com/berth-run/berth/internal/volume/secret"
 	"github.com/berth-run/berth/internal/worker"
 )
 
@@ -85,13 +91,19 @@ func (a *Agent) buildSteps() error {
 		return err
 	}
 	s.limits = emptydir.NewLimits(emptydir.LimitOptions{Evict: a.evict, Log: a.log})
+	emptyDir := emptydir.Kind{
+		Limits:      s.limits,
+		Allocatable: a.facts.Allocatable.Memory().Value(),
+		MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
+	}
+	s.contents = payload.New(payload.Config{Objects: object.New(a.sources.Objects), Synced: a.sources.Synced(), EmptyDir: emptyDir, Events: a.events, Log: a.log})
 	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Kinds: []volume.Kind{
-		emptydir.Kind{
-			Limits:      s.limits,
-			Allocatable: a.facts.Allocatable.Memory().Value(),
-			MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
-		},
+		emptyDir,
 		hostpath.Kind{},
+		s.contents.Disk(configmap.Source{}),
+		s.contents.Memory(secret.Source{}),
+		s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
+		s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable}),
 	}})
 	renderNode, err := a.renderNode()
 	if err != nil {
@@ -256,7 +268,12 @@ func (a *Agent) leftovers() ([]types.UID, error) {
 func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 	uid := m.Pod.UID
 	in.Observed = a.pleg.Observed(uid)
-	in.Waiting = func(name string) (string, string, bool) { return a.steps.containers.Waiting(uid, name) }
+	in.Waiting = func(name string) (string, string, bool) {
+		if why, message, ok := a.steps.containers.Waiting(uid, name); ok {
+			return why, message, ok
+		}
+		return awaited(m.Pod.Pod, m.State)
+	}
 	in.Starting = func(name string) bool { return a.steps.containers.Starting(uid, name) }
 	in.Probes = map[string]podstatus.Probes{}
 	for id, r := range a.steps.probes.Ready(uid) {

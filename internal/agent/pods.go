@@ -10,6 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/sandbox"
 	"github.com/berth-run/berth/internal/volume"
 	"github.com/berth-run/berth/internal/volume/emptydir"
+	"github.com/berth-run/berth/internal/volume/payload"
 	"github.com/berth-run/berth/internal/worker"
 )
 
@@ -20,6 +21,7 @@ type steps struct {
 	images     *image.Images
 	volumes    *volume.Volumes
 	limits     *emptydir.Limits
+	contents   *payload.Volumes // what objects' volumes hold
 	sandboxes  *sandbox.Sandboxes
 	resizes    *resize.Resizes
 	containers *container.Containers

@@ -68,6 +68,8 @@ type Features struct {
 	HostLabels bool
 	// Block: the kind can give the volume as a block device (volumeMode Block).
 	Block bool
+	// ReadOnly: the content is the agent's, no container may write to it.
+	ReadOnly bool
 }
 
 // Opener is a Kind whose path others than the pod may replace. It is opened for

@@ -144,6 +144,7 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 		return done, err
 	}
 	features := featuresOf(k, r)
+	r.ReadOnly = r.ReadOnly || features.ReadOnly
 	if r.Block && !features.Block {
 		return done, errors.New("a container has it in volumeDevices, and it cannot be a block device: use volumeMounts")
 	}

@@ -2,13 +2,9 @@ package render
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/pod"
@@ -71,7 +67,7 @@ func valueFrom(in Input, from *corev1.EnvVarSource) (string, error) {
 	case from.FieldRef != nil:
 		return fieldValue(in, from.FieldRef)
 	case from.ResourceFieldRef != nil:
-		return resourceValue(in, from.ResourceFieldRef)
+		return pod.ResourceField(in.Pod, in.Container, from.ResourceFieldRef, in.Node.Allocatable)
 	case from.ConfigMapKeyRef != nil:
 		return "", fmt.Errorf("names ConfigMap %q: ConfigMaps are not served by this agent", from.ConfigMapKeyRef.Name)
 	case from.SecretKeyRef != nil:
@@ -89,16 +85,7 @@ func fieldValue(in Input, f *corev1.ObjectFieldSelector) (string, error) {
 		return "", fmt.Errorf("unsupported pod version: %s", f.APIVersion)
 	}
 	p := in.Pod
-	if path, key, ok := subscript(f.FieldPath); ok {
-		return keyValue(p, f.FieldPath, path, key)
-	}
 	switch f.FieldPath {
-	case "metadata.name":
-		return p.Name, nil
-	case "metadata.namespace":
-		return p.Namespace, nil
-	case "metadata.uid":
-		return string(p.UID), nil
 	case "spec.nodeName", "spec.host":
 		return p.Spec.NodeName, nil
 	case "spec.serviceAccountName":
@@ -112,31 +99,10 @@ func fieldValue(in Input, f *corev1.ObjectFieldSelector) (string, error) {
 	case "status.podIPs":
 		return strings.Join(in.podIPs(), ","), nil
 	}
-	return "", fmt.Errorf("unsupported fieldPath: %s", f.FieldPath)
-}
-
-// subscript splits metadata.labels['key'].
-func subscript(fieldPath string) (path, key string, ok bool) {
-	s, ok := strings.CutSuffix(fieldPath, "']")
-	if !ok {
-		return "", "", false
+	if f.FieldPath == "metadata.labels" || f.FieldPath == "metadata.annotations" {
+		return "", fmt.Errorf("unsupported fieldPath: %s", f.FieldPath) // of a file only
 	}
-	return strings.Cut(s, "['")
-}
-
-func keyValue(p *corev1.Pod, fieldPath, path, key string) (string, error) {
-	values, name := p.Labels, key
-	switch path {
-	case "metadata.labels":
-	case "metadata.annotations":
-		values, name = p.Annotations, strings.ToLower(key)
-	default:
-		return "", fmt.Errorf("fieldPath %q does not support subscript", fieldPath)
-	}
-	if errs := validation.IsQualifiedName(name); len(errs) > 0 {
-		return "", fmt.Errorf("invalid key subscript in %s: %s", fieldPath, strings.Join(errs, "; "))
-	}
-	return values[key], nil
+	return pod.Field(p, f.FieldPath)
 }
 
 func (in Input) podIPs() []string {
@@ -151,52 +117,4 @@ func first(list []string) string {
 		return ""
 	}
 	return list[0]
-}
-
-// resourceValue is a request or limit of a container in units of the divisor,
-// rounded up. A container without a limit has what the pod or else the node can give.
-func resourceValue(in Input, f *corev1.ResourceFieldSelector) (string, error) {
-	c := in.Container
-	if f.ContainerName != "" {
-		var ok bool
-		if c, ok = pod.FindContainer(in.Pod, f.ContainerName); !ok || c.Kind == pod.Ephemeral {
-			return "", fmt.Errorf("container %s not found", f.ContainerName)
-		}
-	}
-	list, resourceName, _ := strings.Cut(f.Resource, ".")
-	name := corev1.ResourceName(resourceName)
-	hugePages := strings.HasPrefix(resourceName, corev1.ResourceHugePagesPrefix)
-	standard := name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
-	if !standard && !hugePages || list != "limits" && list != "requests" {
-		return "", fmt.Errorf("unsupported container resource: %s", f.Resource)
-	}
-	value := c.Resources.Requests[name]
-	if list == "limits" {
-		value = c.Resources.Limits[name]
-		if value.IsZero() && standard {
-			value = ceiling(in, name)
-		}
-	}
-	divisor := f.Divisor
-	if divisor.IsZero() {
-		divisor = resource.MustParse("1")
-	}
-	if name == corev1.ResourceCPU {
-		return divide(value.MilliValue(), divisor.MilliValue()), nil
-	}
-	return divide(value.Value(), divisor.Value()), nil
-}
-
-// ceiling is what a container without a limit can use at most.
-func ceiling(in Input, name corev1.ResourceName) resource.Quantity {
-	if r := in.Pod.Spec.Resources; r != nil {
-		if q, ok := r.Limits[name]; ok && !q.IsZero() {
-			return q
-		}
-	}
-	return in.Node.Allocatable[name]
-}
-
-func divide(value, divisor int64) string {
-	return strconv.FormatInt(int64(math.Ceil(float64(value)/float64(divisor))), 10)
 }

@@ -1,0 +1,42 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+func TestAwaited(t *testing.T) {
+	config := object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "app"}
+	secret := object.Key{Kind: object.Secret, Namespace: "default", Name: "app"}
+	missing := reason.Wrap(reason.FailedMount, errors.Join(
+		fmt.Errorf("mount volume: %w", &object.Missing{Key: secret}), fmt.Errorf("mount volume: %w", &object.Missing{Key: config}), &object.Missing{Key: config}))
+	lacking := &object.Lacking{Key: config, Err: errors.New("no key x")}
+	tests := []struct {
+		name     string
+		failures map[string]error
+		message  string
+		ok       bool
+	}{
+		{"nothing", map[string]error{"step/volume": errors.New("disk full"), "container/app": &object.Missing{Key: config}}, "", false},
+		{"objects", map[string]error{"step/volume": missing}, "waiting for ConfigMap default/app, Secret default/app", true},
+		{"a key", map[string]error{"step/volume": lacking}, "waiting for ConfigMap default/app: no key x", true},
+	}
+	for _, test := range tests {
+		for want, p := range map[string]*corev1.Pod{
+			reason.ContainerCreating: {},
+			reason.PodInitializing:   {Spec: corev1.PodSpec{InitContainers: []corev1.Container{{}}}},
+		} {
+			why, message, ok := awaited(p, worker.State{Failures: test.failures})
+			if ok != test.ok || ok && (why != want || message != test.message) {
+				t.Errorf("%s: %s, %q, %v", test.name, why, message, ok)
+			}
+		}
+	}
+}
