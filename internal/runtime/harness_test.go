@@ -56,8 +56,11 @@ func testConfig(dir string) runtime.Config {
 		State:      filepath.Join(dir, "state"),
 		CNIConfDir: filepath.Join(dir, "net.d"),
 		Bridge:     "berthrt0",
-		PodCIDRs:   []netip.Prefix{netip.MustParsePrefix("10.202.0.0/24"), netip.MustParsePrefix("fd62:6572:7468:202::/64")},
-		Log:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		// Small enough for a test to go beyond.
+		Unpack:      runtime.Unpacking{Harmless: 8 << 20, MaxRatio: 100},
+		RegistryDir: filepath.Join(dir, "certs.d"),
+		PodCIDRs:    []netip.Prefix{netip.MustParsePrefix("10.202.0.0/24"), netip.MustParsePrefix("fd62:6572:7468:202::/64")},
+		Log:         slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }
 

@@ -40,6 +40,7 @@ func TestRuntime(t *testing.T) {
 	}
 	t.Run("Images", func(t *testing.T) { testImages(t, c, images[0]) })
 	t.Run("Import", func(t *testing.T) { testImport(t, r, images) })
+	t.Run("Pull", func(t *testing.T) { testPulls(t, &puller{r, c.images, dir}) })
 	t.Run("Container", func(t *testing.T) { testContainer(t, c) })
 	t.Run("Stop", func(t *testing.T) { testStop(t, c) })
 	t.Run("Exec", func(t *testing.T) { testExec(t, c) })

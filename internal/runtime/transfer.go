@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -11,8 +13,10 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
@@ -95,19 +99,34 @@ func registerContent() {
 
 // counting is a content store that counts for the pull whose context it is
 // called with. All of containerd's services are in this process, so that the
-// context of a call gets here.
+// context of a call gets here. It also starts anew where what is there of a blob
+// can never become right: containerd would go on from there for ever.
 type counting struct{ content.Store }
 
 // Writer implements content.Ingester.
 func (c counting) Writer(ctx context.Context, opts ...content.WriterOpt) (content.Writer, error) {
+	var o content.WriterOpts
+	for _, opt := range opts {
+		if err := opt(&o); err != nil {
+			return nil, err
+		}
+	}
 	w, err := c.Store.Writer(ctx, opts...)
-	one := transferOf(ctx)
-	if err != nil || one == nil {
+	if err != nil {
 		return w, err
 	}
-	counted := &countingWriter{Writer: w, transfer: one}
-	if status, err := w.Status(); err == nil { // what an earlier pull has left
-		counted.add(status.Offset)
+	one := transferOf(ctx)
+	if one == nil {
+		one = &transfer{} // nobody asks
+	}
+	counted := &countingWriter{Writer: w, transfer: one, abort: func(ctx context.Context) error { return c.Abort(ctx, o.Ref) }}
+	if status, err := w.Status(); err == nil {
+		counted.add(status.Offset) // what an earlier pull has left
+		if o.Desc.Size > 0 && status.Offset > o.Desc.Size {
+			if err := counted.Truncate(0); err != nil {
+				return nil, errors.Join(err, w.Close())
+			}
+		}
 	}
 	return counted, nil
 }
@@ -156,6 +175,18 @@ type countingWriter struct {
 	content.Writer
 	transfer *transfer
 	written  int64
+	abort    func(context.Context) error // drops what was written
+}
+
+// Commit implements content.Writer.
+func (w *countingWriter) Commit(ctx context.Context, size int64, expected digest.Digest, opts ...content.Opt) error {
+	err := w.Writer.Commit(ctx, size, expected, opts...)
+	if errdefs.IsFailedPrecondition(err) { // of another size or digest
+		if e := errors.Join(w.Close(), w.abort(ctx)); e != nil && !errdefs.IsNotFound(e) {
+			return fmt.Errorf("%w; the next pull meets it again: %w", err, e)
+		}
+	}
+	return err
 }
 
 func (w *countingWriter) add(n int64) {

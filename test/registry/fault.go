@@ -1,0 +1,135 @@
+package registry
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Status answers so many requests for content with a status.
+func Status(code int, times int32) Fault {
+	var left atomic.Int32
+	left.Store(times)
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+		if left.Add(-1) < 0 {
+			return false
+		}
+		w.WriteHeader(code)
+		return true
+	}
+}
+
+// serve answers with content, or the range of it that is asked for.
+func serve(w http.ResponseWriter, r *http.Request, content []byte) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}
+
+// blob says whether a request reads a blob, any if digest is empty, and gives it.
+func blob(r *http.Request, next http.Handler, digest string) ([]byte, bool) {
+	if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/"+digest) || strings.Contains(r.URL.Path, "/blobs/uploads/") {
+		return nil, false
+	}
+	w := httptest.NewRecorder()
+	plain := r.Clone(r.Context())
+	plain.Header.Del("Range")
+	next.ServeHTTP(w, plain)
+	return w.Body.Bytes(), w.Code == http.StatusOK
+}
+
+// Wrong answers a blob with one bit changed.
+func Wrong(digest string) Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
+		content, ok := blob(r, next, digest)
+		if !ok {
+			return false
+		}
+		content = bytes.Clone(content)
+		content[len(content)/2] ^= 1
+		_, _ = w.Write(content)
+		return true
+	}
+}
+
+// Short answers a blob without its last bytes, as if that was all.
+func Short(digest string) Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
+		content, ok := blob(r, next, digest)
+		if !ok {
+			return false
+		}
+		_, _ = w.Write(content[:len(content)/2])
+		return true
+	}
+}
+
+// Long answers a blob with more behind it.
+func Long(digest string) Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
+		content, ok := blob(r, next, digest)
+		if ok {
+			_, _ = w.Write(append(bytes.Clone(content), "and more"...))
+		}
+		return ok
+	}
+}
+
+// Reset breaks the connection in the middle of a blob so many times. It serves
+// ranges, so that the rest can be had.
+func Reset(digest string, times int32) Fault {
+	var left atomic.Int32
+	left.Store(times)
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
+		content, ok := blob(r, next, digest)
+		if !ok {
+			return false
+		}
+		if left.Add(-1) < 0 {
+			serve(w, r, content)
+			return true
+		}
+		w.Header().Set("Content-Length", "1000000000")
+		w.WriteHeader(http.StatusOK)
+		_, _ = w.Write(content[:len(content)/2])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// Slow answers a blob a piece at a time.
+func Slow(digest string, piece int, pause time.Duration) Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
+		content, ok := blob(r, next, digest)
+		if !ok {
+			return false
+		}
+		for len(content) > 0 {
+			n := min(piece, len(content))
+			if _, err := w.Write(content[:n]); err != nil {
+				return true
+			}
+			_ = http.NewResponseController(w).Flush()
+			content = content[n:]
+			select {
+			case <-time.After(pause):
+			case <-r.Context().Done():
+				return true
+			}
+		}
+		return true
+	}
+}
+
+// Hang never answers a blob, until the request ends.
+func Hang(digest string) Fault {
+	return func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if !strings.HasSuffix(r.URL.Path, "/blobs/"+digest) || r.Method != http.MethodGet {
+			return false
+		}
+		<-r.Context().Done()
+		return true
+	}
+}
