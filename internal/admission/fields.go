@@ -96,7 +96,7 @@ func podFields() []Field {
 		{Path: "PodSpec.hostIPC"},
 		{Path: "PodSpec.shareProcessNamespace"},
 		{Path: "PodSpec.securityContext"},
-		{Path: "PodSpec.imagePullSecrets", Status: Refused, Why: noObjects},
+		{Path: "PodSpec.imagePullSecrets", Status: Standalone},
 		{Path: "PodSpec.hostname"},
 		{Path: "PodSpec.subdomain"},
 		{Path: "PodSpec.affinity"},

@@ -114,7 +114,6 @@ volumes: [{name: c, configMap: {name: c}}, {name: s, secret: {}}, {name: p, proj
 			"spec.initContainers[0].envFrom",
 			"spec.containers[0].envFrom", "spec.containers[0].env[0].valueFrom.secretKeyRef", "spec.containers[0].env[1].valueFrom.configMapKeyRef", "spec.containers[0].env[2].valueFrom.fileKeyRef",
 			"spec.ephemeralContainers[0].envFrom",
-			"spec.imagePullSecrets",
 		}},
 		"the rest": {`
 containers:

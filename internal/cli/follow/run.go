@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/server/api"
 	"github.com/berth-run/berth/internal/timeline"
 )
@@ -65,6 +67,7 @@ type session struct {
 	changes  chan client.Change[corev1.Pod]
 	events   chan *corev1.Event
 	up       chan *track // pods whose start is over and shown
+	pulling  atomic.Bool // followPulls is at it
 	failure  error       // why the pods were stopped, if not by the user
 }
 
@@ -165,6 +168,9 @@ func (s *session) loop() error {
 		case e := <-s.events:
 			if t := s.byUID[e.InvolvedObject.UID]; t != nil {
 				s.say(t, eventLine(e))
+				if e.Reason == reason.Pulling {
+					s.followPulls()
+				}
 			}
 		case t := <-s.up:
 			t.shown = true
