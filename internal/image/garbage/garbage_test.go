@@ -1,0 +1,186 @@
+package garbage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/cri/critest"
+)
+
+func ids(images []Image) (all []string) {
+	for _, i := range images {
+		all = append(all, i.ID)
+	}
+	return all
+}
+
+func TestDecide(t *testing.T) {
+	now := time.Unix(100_000, 0)
+	ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
+	images := []Image{
+		{ID: "used", Used: true, FirstSeen: ago(900)},
+		{ID: "pinned", Pinned: true, FirstSeen: ago(900)},
+		{ID: "imported", Imported: true, FirstSeen: ago(900)},
+		{ID: "recent", FirstSeen: ago(60), LastUsed: ago(1)},
+		{ID: "new", FirstSeen: ago(1)},
+		{ID: "old", FirstSeen: ago(60), LastUsed: ago(50)},
+		{ID: "never", FirstSeen: ago(30)},
+	}
+	thresholds := Thresholds{High: 85, Low: 80, MinAge: 2 * time.Minute, MaxAge: 40 * time.Minute}
+	if diff := cmp.Diff([]string{"never", "old", "recent"}, ids(candidates(images, thresholds, now))); diff != "" {
+		t.Errorf("candidates (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"old"}, ids(expired(images, thresholds, now))); diff != "" {
+		t.Errorf("expired (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"imported", "never", "new", "old", "recent"}, ids(unused(images, true))); diff != "" {
+		t.Errorf("unused (-want +got):\n%s", diff)
+	}
+	for _, c := range []struct {
+		high, low int
+		disk      Disk
+		want      int64
+	}{
+		{85, 80, Disk{1000, 160}, 0},
+		{85, 80, Disk{1000, 150}, 50},
+		{85, 80, Disk{1000, 0}, 200},
+		{100, 80, Disk{1000, 0}, 0},
+		{85, 80, Disk{}, 0},
+		{1, 0, Disk{1000, 900}, 100},
+	} {
+		if got := excess(Thresholds{High: c.high, Low: c.low}, c.disk); got != c.want {
+			t.Errorf("%+v: %d, want %d", c, got, c.want)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	images := []Image{
+		{ID: "sha256:aabbccdd", Tags: []string{"docker.io/library/busybox:latest"}},
+		{ID: "sha256:aabbccee", Digests: []string{"registry.io/app@sha256:" + strings.Repeat("1", 64)}},
+	}
+	for name, want := range map[string][]string{
+		"busybox": {"sha256:aabbccdd"}, "docker.io/library/busybox:latest": {"sha256:aabbccdd"}, "busybox:1": nil,
+		"registry.io/app@sha256:" + strings.Repeat("1", 64): {"sha256:aabbccee"},
+		"sha256:aabbccee": {"sha256:aabbccee"}, "aabbccd": {"sha256:aabbccdd"}, "aabb": {"sha256:aabbccdd", "sha256:aabbccee"}, "aab": nil, "": nil,
+	} {
+		if diff := cmp.Diff(want, ids(find(images, name))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// told are the events of a test.
+type told []string
+
+func (e *told) Event(ref corev1.ObjectReference, _, reason, format string, args ...any) {
+	*e = append(*e, fmt.Sprintf("%s %s: "+format, append([]any{ref.Kind, reason}, args...)...))
+}
+
+// node is a collector over the fake runtime.
+type node struct {
+	*Collector
+	fake   *critest.Fake
+	disk   Disk
+	wanted []string
+	gone   []string
+	events told
+	now    time.Time
+}
+
+func newNode(t *testing.T, dir string) *node {
+	t.Helper()
+	n := &node{fake: critest.NewFake(t), disk: Disk{Capacity: 100 << 20, Available: 50 << 20}, now: time.Unix(1000, 0)}
+	client := n.fake.Client(cri.Options{})
+	n.Collector = New(Options{
+		Images: client.Images, Containers: client.Runtime, Dir: dir, Events: &n.events, Node: corev1.ObjectReference{Kind: "Node"},
+		Wanted: func() []string { return n.wanted }, Removed: func(id string) { n.gone = append(n.gone, id) },
+		Thresholds: Thresholds{High: 85, Low: 80, MinAge: 2 * time.Minute},
+		Disk:       func(context.Context) (Disk, error) { return n.disk, nil },
+		Now:        func() time.Time { return n.now }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err := n.Load(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (n *node) tags(t *testing.T) (all []string) {
+	t.Helper()
+	images, err := n.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range images {
+		all = append(all, i.Tags...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestCollect(t *testing.T) {
+	n := newNode(t, t.TempDir())
+	for _, name := range []string{"registry.test/a:1", "registry.test/b:1", "registry.test/c:1", "registry.test/mine:1"} {
+		n.fake.AddImage(name)
+	}
+	n.wanted = []string{critest.FakeImage, "registry.test/a:1"}
+	mine, err := n.Find(t.Context(), "registry.test/mine:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Imported(mine.ID); err != nil {
+		t.Fatal(err)
+	}
+	collect := func() error {
+		n.now = n.now.Add(5 * time.Minute)
+		return n.Collect(t.Context())
+	}
+	if err := collect(); err != nil || len(n.tags(t)) != 5 {
+		t.Errorf("with room: %v, left %v", err, n.tags(t))
+	}
+	n.disk.Available = 15 << 20 // 5 MiB are to be freed, images are of 1 MiB
+	err = collect()
+	want := []string{critest.FakeImage, "registry.test/a:1", "registry.test/mine:1"}
+	if diff := cmp.Diff(want, n.tags(t)); diff != "" || len(n.gone) != 2 {
+		t.Errorf("removed %v (-want +got):\n%s", n.gone, diff)
+	}
+	if err == nil || len(n.events) != 1 || !strings.HasPrefix(n.events[0], "Node FreeDiskSpaceFailed: Insufficient free disk space") {
+		t.Errorf("error %v, events %q", err, n.events)
+	}
+	if _, err := n.Remove(t.Context(), "registry.test/a:1", false); !errors.Is(err, ErrInUse) {
+		t.Errorf("removed what is in use: %v", err)
+	}
+	if gone, err := n.Prune(t.Context(), true); err != nil || len(gone) != 1 || gone[0].Tags[0] != "registry.test/mine:1" {
+		t.Errorf("pruned %v, %v", gone, err)
+	}
+}
+
+// When an image was used last, and how it came, is known after a restart.
+func TestLedger(t *testing.T) {
+	dir := t.TempDir()
+	n := newNode(t, dir)
+	n.wanted = []string{critest.FakeImage}
+	before, err := n.Find(t.Context(), critest.FakeImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Imported(before.ID); err != nil {
+		t.Fatal(err)
+	}
+	again := newNode(t, dir)
+	again.now = n.now.Add(time.Hour)
+	after, err := again.Find(t.Context(), critest.FakeImage)
+	if err != nil || !after.Imported || after.Used || !after.LastUsed.Equal(before.LastUsed) || !after.FirstSeen.Equal(before.FirstSeen) {
+		t.Errorf("%+v, %v; was %+v", after, err, before)
+	}
+}
