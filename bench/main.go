@@ -23,12 +23,12 @@ import (
 )
 
 type options struct {
-	pods, rounds, burst, containers int
-	restarts, flips, probes         int
-	watch                           time.Duration
-	out                             string
-	only                            []string
-	concurrency                     []int
+	pods, rounds, burst, containers        int
+	restarts, flips, probes, many, updates int
+	watch                                  time.Duration
+	out                                    string
+	only                                   []string
+	concurrency                            []int
 }
 
 func main() {
@@ -40,6 +40,8 @@ func main() {
 	flag.IntVar(&o.restarts, "restarts", 50, "containers that end in each way, on each side")
 	flag.IntVar(&o.flips, "flips", 20, "how often a readiness probe's verdict changes")
 	flag.IntVar(&o.probes, "probes", 100, "pods with an exec probe each second, on each side")
+	flag.IntVar(&o.many, "many", 100, "pods that mount one ConfigMap")
+	flag.IntVar(&o.updates, "updates", 5, "how often the ConfigMap is edited")
 	flag.DurationVar(&o.watch, "watch", 30*time.Second, "how long CPU time is taken, of the idle agent and of exec probes")
 	flag.StringVar(&o.out, "out", "bench", "directory of RESULTS.md and results.json")
 	flag.Func("only", "some parts, with commas between; nothing is written then: "+strings.Join(partNames(), ", "), func(s string) error {
@@ -94,6 +96,8 @@ func parts() []part {
 		{"restart", (*bench).restart},
 		{"readiness", (*bench).readiness},
 		{"probes", (*bench).probeCost},
+		{"objects", (*bench).objects},
+		{"update", (*bench).liveUpdate},
 		{"idle", (*bench).idle},
 	}
 }

@@ -19,11 +19,13 @@ type results struct {
 	Several comparison `json:"severalContainers"`
 	Burst   burst      `json:"burst"`
 	// Termination is the end of the bursts.
-	Termination burst     `json:"termination"`
-	Restart     restarts  `json:"restart"`
-	Readiness   readiness `json:"readiness"`
-	Probes      probeCost `json:"execProbes"`
-	Idle        idleCost  `json:"idle"`
+	Termination burst      `json:"termination"`
+	Restart     restarts   `json:"restart"`
+	Readiness   readiness  `json:"readiness"`
+	Probes      probeCost  `json:"execProbes"`
+	Objects     comparison `json:"objectVolumes"`
+	Update      update     `json:"configMapUpdate"`
+	Idle        idleCost   `json:"idle"`
 }
 
 // summary of some durations, in milliseconds.
@@ -119,6 +121,7 @@ func (r results) text() string {
 	r.Restart.text(p)
 	r.Readiness.text(p)
 	r.Probes.text(p)
+	objectRows(p, r)
 	r.Idle.text(p)
 	return p.String()
 }
