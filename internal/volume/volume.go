@@ -60,7 +60,13 @@ func (v *Volumes) Step() worker.Step {
 	return worker.Step{
 		Name: "volume", Phase: worker.Prepare, After: []string{"poddir", "cgroup"},
 		Setup:    func(ctx context.Context, r *worker.Run) error { return v.setup(ctx, r.Pod.Pod) },
-		Teardown: func(ctx context.Context, r *worker.Run) error { return v.Remove(ctx, r.Pod.UID) },
+		Teardown: func(ctx context.Context, r *worker.Run) error {
+			err := v.Remove(ctx, r.Pod.UID)
+			if err != nil && ctx.Err() == nil {
+				v.warn(r.Pod.Pod, reason.FailedUnmount, "%v", err)
+			}
+			return err
+		},
 	}
 }
 

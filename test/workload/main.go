@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
@@ -56,6 +59,9 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   fork N                    start N children that sleep; do not wait for them
   exists FILE...            exit with 1 unless all exist
   eat BYTES                 use that much memory
+  fill FILE BYTES           write that many bytes to a file
+  link TARGET NAME          put a symbolic link in the place of a name
+  swap NAME NAME            exchange two names, again and again, until SIGTERM
 `
 
 func main() {
@@ -146,6 +152,12 @@ func do(action []string, started time.Time) error {
 		})
 	case "eat":
 		return eat(args)
+	case "fill":
+		return fill(args)
+	case "link":
+		return link(args)
+	case "swap":
+		return swap(args)
 	}
 	return fmt.Errorf("unknown action %q\n%s", action[0], usage)
 }
@@ -465,4 +477,36 @@ func eat(args []string) error {
 	}
 	fmt.Println("ate", len(memory))
 	return nil
+}
+
+func fill(args []string) error {
+	size, err := number(args, 1, 0)
+	if len(args) != 2 || err != nil {
+		return errUsage
+	}
+	return os.WriteFile(args[0], bytes.Repeat([]byte("x"), size), 0o644)
+}
+
+func link(args []string) error {
+	if len(args) != 2 {
+		return errUsage
+	}
+	fresh := args[1] + ".new"
+	return errors.Join(os.Symlink(args[0], fresh), os.Rename(fresh, args[1]))
+}
+
+func swap(args []string) error {
+	if len(args) != 2 {
+		return errUsage
+	}
+	for signals := stopped(); ; {
+		select {
+		case <-signals:
+			return nil
+		default:
+		}
+		if err := unix.Renameat2(unix.AT_FDCWD, args[0], unix.AT_FDCWD, args[1], unix.RENAME_EXCHANGE); err != nil {
+			return err
+		}
+	}
 }
