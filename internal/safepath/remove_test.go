@@ -136,3 +136,49 @@ func TestRemoveAllEnds(t *testing.T) {
 		t.Errorf("got %v, want it to stop with its context", err)
 	}
 }
+
+// TestRemoveAllSwapped has another thread exchange a directory for a link to the
+// outside, and fill what is being removed, while it is removed.
+func TestRemoveAllSwapped(t *testing.T) {
+	_, inside, outside := volume(t)
+	removed, failed := 0, 0
+	for i := range 40 {
+		for j := range 20 {
+			if err := os.MkdirAll(filepath.Join(inside, "top/d/x"+strconv.Itoa(j), "secret"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		link(t, outside, filepath.Join(inside, "top/evil"))
+		busy, err := os.Open(filepath.Join(inside, "top/d"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for n := 0; ctx.Err() == nil; n++ {
+				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(inside, "top/d"), unix.AT_FDCWD, filepath.Join(inside, "top/evil"), unix.RENAME_EXCHANGE)
+				if i%2 == 0 {
+					_ = unix.Mkdirat(int(busy.Fd()), "late"+strconv.Itoa(n%5), 0o755)
+				}
+			}
+		}()
+		if err := RemoveAll(t.Context(), filepath.Join(inside, "top")); err != nil {
+			failed++ // it was filled faster than it could be emptied
+		} else {
+			removed++
+		}
+		stop()
+		<-ended
+		busy.Close()
+		if err := RemoveAll(t.Context(), filepath.Join(inside, "top")); err != nil {
+			t.Fatalf("with nobody in the way: %v", err)
+		}
+		untouched(t, outside)
+	}
+	t.Logf("%d removed, %d failed", removed, failed)
+	if removed == 0 {
+		t.Error("nothing was removed")
+	}
+}

@@ -286,3 +286,36 @@ func TestFile(t *testing.T) {
 	}
 	untouched(t, outside)
 }
+
+// FuzzMkdirAll opens and makes whatever path: it is inside, or an error.
+func FuzzMkdirAll(f *testing.F) {
+	for _, s := range []string{"", ".", "a/b", "out", "out/x", "proc/1/root/x", "self/x", "a/../out", "/etc", "up/up", "loop", "a//b/./c/", "a\x00b", strings.Repeat("d/", 50)} {
+		f.Add(s)
+	}
+	base := f.TempDir()
+	inside, outside := filepath.Join(base, "inside"), filepath.Join(base, "outside")
+	if err := errors.Join(os.Mkdir(inside, 0o755), os.Mkdir(outside, 0o755)); err != nil {
+		f.Fatal(err)
+	}
+	for name, target := range map[string]string{"out": outside, "proc": "/proc", "self": "/proc/self/root", "up": "../outside", "loop": "loop", "in": "a"} {
+		if err := os.Symlink(target, filepath.Join(inside, name)); err != nil {
+			f.Fatal(err)
+		}
+	}
+	dir, err := os.Open(inside)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = dir.Close() })
+	f.Fuzz(func(t *testing.T, s string) {
+		if at, err := MkdirAll(dir, s, 0o755); err == nil {
+			if got := place(t, at); got != inside && !strings.HasPrefix(got, inside+"/") {
+				t.Errorf("%q leads to %s", s, got)
+			}
+			at.Close()
+		}
+		if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
+			t.Errorf("%q made something outside: %v, %v", s, entries, err)
+		}
+	})
+}

@@ -27,6 +27,12 @@ func TestMain(m *testing.M) {
 		swap(dir)
 		return
 	}
+	if how := os.Getenv(holdEnv); how != "" {
+		if err := hold(how); err != nil {
+			panic(err)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 

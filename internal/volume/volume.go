@@ -59,7 +59,7 @@ func New(c Config) *Volumes {
 func (v *Volumes) Step() worker.Step {
 	return worker.Step{
 		Name: "volume", Phase: worker.Prepare, After: []string{"poddir", "cgroup"},
-		Setup:    func(ctx context.Context, r *worker.Run) error { return v.setup(ctx, r.Pod.Pod) },
+		Setup: func(ctx context.Context, r *worker.Run) error { return v.setup(ctx, r.Pod.Pod) },
 		Teardown: func(ctx context.Context, r *worker.Run) error {
 			err := v.Remove(ctx, r.Pod.UID)
 			if err != nil && ctx.Err() == nil {
