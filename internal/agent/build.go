@@ -90,7 +90,9 @@ func (a *Agent) buildSteps() error {
 	if err := (images{a}).build(); err != nil {
 		return err
 	}
-	s.limits = emptydir.NewLimits(emptydir.LimitOptions{Evict: a.evict, Log: a.log})
+	s.limits = emptydir.NewLimits(emptydir.LimitOptions{
+		Evict: func(p *corev1.Pod, message string) { evict(a.fleet, a.events, p, message) }, Log: a.log,
+	})
 	emptyDir := emptydir.Kind{
 		Limits:      s.limits,
 		Allocatable: a.facts.Allocatable.Memory().Value(),
@@ -165,13 +167,13 @@ func (a *Agent) wasReady(uid types.UID, id string) (probe.Ready, bool) {
 }
 
 // evict ends a pod that uses more than it may, and leaves it visible as Failed.
-func (a *Agent) evict(p *corev1.Pod, message string) {
-	m, ok := a.fleet.Member(p.UID)
+func evict(pods *fleet.Fleet, events *event.Recorder, p *corev1.Pod, message string) {
+	m, ok := pods.Member(p.UID)
 	if !ok || m.State.Stage != worker.Syncing {
 		return // it ends already
 	}
-	a.events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.Evicted, "%s", message)
-	a.fleet.Stop(p.UID, pod.Stop{Reason: reason.Evicted, Message: message, Grace: new(evictionGrace), At: time.Now()})
+	events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.Evicted, "%s", message)
+	pods.Stop(p.UID, pod.Stop{Reason: reason.Evicted, Message: message, Grace: new(evictionGrace), At: time.Now()})
 }
 
 // legacyLogDir is given links only by an agent whose logs are where collectors

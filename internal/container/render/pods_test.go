@@ -107,6 +107,10 @@ func inputOf(t *testing.T, p *corev1.Pod, c pod.Container, box *runtimeapi.PodSa
 	if c.Target != "" {
 		in.TargetID = "id-of-" + c.Target
 	}
+	in.Mounted = map[string]pod.Volume{}
+	for _, v := range p.Spec.Volumes {
+		in.Mounted[v.Name] = pod.Volume{HostLabels: v.HostPath != nil}
+	}
 	parts, err := SubPaths(in)
 	if err != nil {
 		t.Fatal(err)
