@@ -30,20 +30,12 @@ func tmpfsSize(sizeLimit *resource.Quantity, podLimit, allocatable int64) int64 
 }
 
 // pageSize is the size in bytes of the huge pages of a volume with that medium:
-// the one it names, which a container has to request, or the only one that
-// containers request.
+// the one it names, which the pod or a container has to request, or the only
+// one that is requested.
 func pageSize(p *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
-	requested := map[int64]bool{}
-	for _, c := range pod.Containers(p) {
-		for name := range c.Resources.Requests {
-			if text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); ok {
-				q, err := resource.ParseQuantity(text)
-				if err != nil {
-					return 0, fmt.Errorf("container %q requests %s: %q is not a page size: %w", c.Name, name, text, err)
-				}
-				requested[q.Value()] = true
-			}
-		}
+	requested, err := requestedPages(p)
+	if err != nil {
+		return 0, err
 	}
 	if text, ok := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix)); ok {
 		q, err := resource.ParseQuantity(text)
@@ -64,6 +56,30 @@ func pageSize(p *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 		}
 	}
 	return 0, errors.New("medium HugePages: can't be used if container requests multiple huge page sizes; name one, as in HugePages-2Mi")
+}
+
+// requestedPages are the sizes of huge pages that the pod and its containers request.
+func requestedPages(p *corev1.Pod) (map[int64]bool, error) {
+	var lists []corev1.ResourceList
+	if r := p.Spec.Resources; r != nil {
+		lists = append(lists, r.Requests)
+	}
+	for _, c := range pod.Containers(p) {
+		lists = append(lists, c.Resources.Requests)
+	}
+	sizes := map[int64]bool{}
+	for _, list := range lists {
+		for name := range list {
+			if text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); ok {
+				q, err := resource.ParseQuantity(text)
+				if err != nil {
+					return nil, fmt.Errorf("the pod requests %s: %q is not a page size: %w", name, text, err)
+				}
+				sizes[q.Value()] = true
+			}
+		}
+	}
+	return sizes, nil
 }
 
 // mode is the volume's mode in the words of chmod(1): the one asked for, else

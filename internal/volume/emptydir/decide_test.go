@@ -49,6 +49,7 @@ func requesting(sizes ...string) *corev1.Pod {
 }
 
 func TestPageSize(t *testing.T) {
+	ofThePod := &corev1.Pod{Spec: corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}}}}
 	tests := []struct {
 		medium corev1.StorageMedium
 		pod    *corev1.Pod
@@ -58,6 +59,7 @@ func TestPageSize(t *testing.T) {
 		{"HugePages", requesting("2Mi"), 2 << 20, ""},
 		{"HugePages", requesting("2Mi", "2Mi"), 2 << 20, ""},
 		{"HugePages", requesting("2Mi", "1Gi"), 0, "multiple huge page sizes"},
+		{"HugePages", ofThePod, 2 << 20, ""},
 		{"HugePages", requesting(), 0, "no resource request for huge pages"},
 		{"HugePages-1Gi", requesting("2Mi", "1Gi"), 1 << 30, ""},
 		{"HugePages-1Gi", requesting("2Mi"), 0, "no resource request for huge pages of that size"},

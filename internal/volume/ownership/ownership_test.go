@@ -30,7 +30,7 @@ func TestFits(t *testing.T) {
 		"of another group":          {Want{Group: 7}, file | 0o660, 8, answer{}},
 		"not writable":              {Want{Group: 7}, file | 0o640, 7, answer{}},
 		"read-only is enough":       {Want{Group: 7, ReadOnly: true}, file | 0o640, 7, answer{true, false}},
-		"a link of any mode":        {Want{Group: 7}, link | 0o000, 7, answer{true, false}},
+		"a link of any mode":        {Want{Group: 7}, link, 7, answer{true, false}},
 		"a directory, no setgid":    {Want{Group: 7, Policy: &onMismatch}, dir | 0o770, 7, answer{}},
 		"a directory as wanted":     {Want{Group: 7, Policy: &onMismatch}, dir | 0o2775, 7, answer{true, true}},
 		"the same, Always":          {Want{Group: 7, Policy: &always}, dir | 0o2775, 7, answer{true, false}},
@@ -72,7 +72,7 @@ func looks(t *testing.T, root string) map[string]look {
 	return all
 }
 
-func apply(t *testing.T, ctx context.Context, path string, want Want) error {
+func apply(ctx context.Context, t *testing.T, path string, want Want) error {
 	t.Helper()
 	root, err := safepath.Host(path)
 	if err != nil {
@@ -113,7 +113,7 @@ func TestRun(t *testing.T) {
 	defer func() { _ = unix.Unmount(at("mounted"), unix.MNT_DETACH) }()
 	before := looks(t, outside)
 
-	must(apply(t, t.Context(), volume, Want{Group: 4711}))
+	must(apply(t.Context(), t, volume, Want{Group: 4711}))
 	want := map[string]look{
 		".": {os.ModeDir | os.ModeSetgid | 0o775, 4711}, "a": {os.ModeDir | os.ModeSetgid | 0o770, 4711}, "a/file": {0o660, 4711},
 		"setuid": {os.ModeSetuid | 0o775, 4711}, "link": {os.ModeSymlink | 0o777, 4711}, "dangling": {os.ModeSymlink | 0o777, 4711},
@@ -125,11 +125,11 @@ func TestRun(t *testing.T) {
 
 	policy := corev1.FSGroupChangeOnRootMismatch
 	must(os.Lchown(at("a/file"), -1, 0))
-	must(apply(t, t.Context(), volume, Want{Group: 4711, Policy: &policy}))
+	must(apply(t.Context(), t, volume, Want{Group: 4711, Policy: &policy}))
 	if got := looks(t, volume)["a/file"].gid; got != 0 {
 		t.Errorf("OnRootMismatch went through a volume whose root fits: group %d", got)
 	}
-	must(apply(t, t.Context(), volume, Want{Group: 4712, Policy: &policy}))
+	must(apply(t.Context(), t, volume, Want{Group: 4712, Policy: &policy}))
 	if got := looks(t, volume)["a/file"].gid; got != 4712 {
 		t.Errorf("OnRootMismatch did not go through a volume of another group: group %d", got)
 	}
@@ -141,7 +141,7 @@ func TestRunOfAFile(t *testing.T) {
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := apply(t, t.Context(), name, Want{Group: 5}); err != nil {
+	if err := apply(t.Context(), t, name, Want{Group: 5}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := looks(t, name)["."], (look{0o660, 5}); got != want {
@@ -160,7 +160,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := apply(t, ctx, volume, Want{Group: 5}); !errors.Is(err, context.Canceled) {
+	if err := apply(ctx, t, volume, Want{Group: 5}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if got := looks(t, volume)["."].gid; got != 0 {
@@ -188,7 +188,7 @@ func TestTooDeep(t *testing.T) {
 	}
 	at.Close()
 	defer func() { _ = safepath.RemoveAll(context.Background(), filepath.Join(volume, "d")) }()
-	err = apply(t, t.Context(), volume, Want{Group: 5})
+	err = apply(t.Context(), t, volume, Want{Group: 5})
 	if partial, ok := errors.AsType[*Partial](err); !ok || partial.Failed != 1 {
 		t.Errorf("got %v, want one failure", err)
 	}
