@@ -73,30 +73,24 @@ func Mounted(path string, fsType int64) (bool, error) {
 	return true, nil
 }
 
-// bind mounts what source holds on target, which is there and of the same sort,
-// and with all what is mounted below it. It goes by file descriptor: no path is
-// looked up again. What is mounted on the host later does not show.
-func bind(source *os.File, target string, all, readOnly bool) error {
-	clone := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH)
-	attr := unix.MountAttr{Propagation: unix.MS_PRIVATE}
-	recursive := uint(0)
-	if all {
-		recursive = unix.AT_RECURSIVE
-	}
-	tree, err := unix.OpenTree(int(source.Fd()), "", clone|recursive)
+// bind mounts what source holds on target, which is there and of the same sort.
+// It goes by file descriptor: no path is looked up again. What is mounted below
+// source, now or later, does not show.
+func bind(source *os.File, target string, readOnly bool) error {
+	tree, err := unix.OpenTree(int(source.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if errors.Is(err, unix.ENOSYS) {
-		return bindByPath(source, target, all)
+		return bindByPath(source, target)
 	}
 	if err != nil {
 		return &os.PathError{Op: "open_tree", Path: source.Name(), Err: err}
 	}
 	defer func() { _ = unix.Close(tree) }()
-	// The runtime makes it private and read-only too: a kernel before 5.12 loses nothing.
-	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|recursive, &attr)
-	if err == nil && readOnly {
-		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	attr := unix.MountAttr{Propagation: unix.MS_PRIVATE}
+	if readOnly {
+		attr.Attr_set = unix.MOUNT_ATTR_RDONLY
 	}
-	if err != nil && !errors.Is(err, unix.ENOSYS) {
+	// The runtime makes it private and read-only too: a kernel before 5.12 loses nothing.
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil && !errors.Is(err, unix.ENOSYS) {
 		return &os.PathError{Op: "mount_setattr", Path: source.Name(), Err: err}
 	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
@@ -107,15 +101,11 @@ func bind(source *os.File, target string, all, readOnly bool) error {
 
 // bindByPath serves where a sandbox around the agent hides open_tree(2): the
 // descriptor's link in /proc leads to what was opened and nowhere else.
-func bindByPath(source *os.File, target string, all bool) error {
-	flags := uintptr(unix.MS_BIND)
-	if all {
-		flags |= unix.MS_REC
-	}
-	if err := unix.Mount("/proc/self/fd/"+strconv.Itoa(int(source.Fd())), target, "", flags, ""); err != nil {
+func bindByPath(source *os.File, target string) error {
+	if err := unix.Mount("/proc/self/fd/"+strconv.Itoa(int(source.Fd())), target, "", unix.MS_BIND, ""); err != nil {
 		return &os.PathError{Op: "mount", Path: target, Err: err}
 	}
-	if err := unix.Mount("", target, "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+	if err := unix.Mount("", target, "", unix.MS_PRIVATE, ""); err != nil {
 		return &os.PathError{Op: "mount", Path: target, Err: err}
 	}
 	return nil

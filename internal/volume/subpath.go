@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/moby/sys/mountinfo"
@@ -63,16 +64,15 @@ func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName st
 	}
 	defer source.Close()
 	target := filepath.Join(dir, subPathsDir, mount.Name, containerName, strconv.Itoa(mountIndex))
-	if err := bindOnce(source, target, subPath == "", mount.ReadOnly); err != nil {
+	if err := bindOnce(source, target, mount.ReadOnly); err != nil {
 		return fail(err)
 	}
 	return target, nil
 }
 
-// open opens a volume whose path others may replace; nil for any other. What is
-// to see later mounts of the host is mounted by its path, since a
-// bind of it here would see them twice, and so is what the agent's own
-// directory is in.
+// open opens a volume whose path others may replace; nil for any other, and for
+// what is mounted by its path (byPath), or is to show later mounts of the host,
+// which a bind made here would see twice.
 func (v *Volumes) open(m mounted, mount corev1.VolumeMount) (*os.File, error) {
 	k, ok := m.kind.(Opener)
 	if !ok {
@@ -82,21 +82,31 @@ func (v *Volumes) open(m mounted, mount corev1.VolumeMount) (*os.File, error) {
 	if f == nil || err != nil {
 		return nil, err
 	}
+	if mount.SubPath != "" || mount.SubPathExpr != "" {
+		return f, nil
+	}
 	propagates := mount.MountPropagation != nil && *mount.MountPropagation != corev1.MountPropagationNone
-	if mount.SubPath == "" && mount.SubPathExpr == "" && (propagates || v.overlaps(f)) {
-		return nil, f.Close()
+	byPath, err := v.byPath(f)
+	if err != nil || propagates || byPath {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// overlaps says whether an open directory is in the agent's, or around it.
-func (v *Volumes) overlaps(f *os.File) bool {
+// byPath says whether an open directory is in the agent's or around it, or has
+// something mounted below. A bind of that in the host's mount namespace
+// would keep the host from removing those mount points (EBUSY).
+func (v *Volumes) byPath(f *os.File) (bool, error) {
 	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
-	root, rootErr := filepath.EvalSymlinks(v.cfg.Root)
-	if err != nil || rootErr != nil {
-		return true
+	if err != nil {
+		return false, err
 	}
-	return within(at, root) || within(root, at)
+	root, err := filepath.EvalSymlinks(v.cfg.Root)
+	if err != nil || within(at, root) || within(root, at) {
+		return true, err
+	}
+	below, err := mountinfo.GetMounts(mountinfo.PrefixFilter(at))
+	return slices.ContainsFunc(below, func(m *mountinfo.Info) bool { return m.Mountpoint != at }), err
 }
 
 func within(path, dir string) bool {
@@ -120,9 +130,8 @@ func openSubPath(volumePath string, root *os.File, subPath string) (*os.File, er
 	return safepath.MkdirAll(root, subPath, info.Mode())
 }
 
-// bindOnce binds source on target unless exactly that is there. With all, what
-// is mounted below source comes with it.
-func bindOnce(source *os.File, target string, all, readOnly bool) error {
+// bindOnce binds source on target unless exactly that is there.
+func bindOnce(source *os.File, target string, readOnly bool) error {
 	info, err := source.Stat()
 	if err != nil {
 		return err
@@ -137,7 +146,7 @@ func bindOnce(source *os.File, target string, all, readOnly bool) error {
 		if err != nil {
 			return err
 		}
-		if !all && os.SameFile(info, there) && isReadOnly(target) == readOnly {
+		if os.SameFile(info, there) && isReadOnly(target) == readOnly {
 			return nil
 		}
 		if err := Unmount(target); err != nil {
@@ -147,7 +156,7 @@ func bindOnce(source *os.File, target string, all, readOnly bool) error {
 	if err := mountPoint(target, info.IsDir()); err != nil {
 		return err
 	}
-	return bind(source, target, all, readOnly)
+	return bind(source, target, readOnly)
 }
 
 func isReadOnly(path string) bool {

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/safepath"
 	"github.com/berth-run/berth/internal/volume"
@@ -152,5 +154,68 @@ func TestSubPathStaysInside(t *testing.T) {
 	}
 	if _, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 1, "x"); err == nil || !strings.Contains(err.Error(), "no volume mount 1") {
 		t.Errorf("a mount that is not there: %v", err)
+	}
+}
+
+// TestHostPathByDescriptor has a hostPath mounted by its path only where a bind
+// of it would be in the host's way.
+func TestHostPathByDescriptor(t *testing.T) {
+	v, root, _ := node(t)
+	host := t.TempDir()
+	for _, dir := range []string{"plain", "around/mounted", "mounted"} {
+		if err := os.MkdirAll(filepath.Join(host, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{"around/mounted", "mounted"} {
+		at := filepath.Join(host, dir)
+		if err := unix.Mount("tmpfs", at, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	}
+	write(t, filepath.Join(host, "file"), "one")
+	names := []string{"plain", "around", "mounted", "file", "none"}
+	var volumes []corev1.Volume
+	for _, name := range names {
+		volumes = append(volumes, hostPath(name, filepath.Join(host, name), ""))
+	}
+	r := run(append(volumes, hostPath("root", root, ""), hostPath("above", filepath.Dir(root), ""))...)
+	if err := v.Step().Setup(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for i, m := range r.Pod.Spec.Containers[0].VolumeMounts {
+		path, err := v.MountPath(t.Context(), r.Pod.Pod, "app", i, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[m.Name] = strings.Replace(path, filepath.Join(root, "pods/u1"), "POD", 1)
+	}
+	want := map[string]string{
+		"plain": "POD/volume-subpaths/plain/app/0", "around": filepath.Join(host, "around"), "mounted": "POD/volume-subpaths/mounted/app/2",
+		"file": "POD/volume-subpaths/file/app/3", "none": "POD/volume-subpaths/none/app/4", "root": root, "above": filepath.Dir(root),
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	// A file that was replaced is what the next start shows.
+	write(t, filepath.Join(host, "new"), "two")
+	if err := os.Rename(filepath.Join(host, "new"), filepath.Join(host, "file")); err != nil {
+		t.Fatal(err)
+	}
+	if path, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 3, ""); err != nil || read(t, path) != "two" {
+		t.Errorf("a replaced file: %v", err)
+	}
+	// Nothing of it keeps the host from taking its own mounts away.
+	at := filepath.Join(host, "around/mounted")
+	if err := errors.Join(unix.Unmount(at, 0), os.Remove(at)); err != nil {
+		t.Error(err)
+	}
+	if err := v.Step().Teardown(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(filepath.Join(host, "none")); err != nil || !info.IsDir() {
+		t.Errorf("what was made on the host is gone: %v", err)
 	}
 }
