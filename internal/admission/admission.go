@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 
 	"github.com/berth-run/berth/internal/node"
 )
@@ -52,7 +53,10 @@ type In struct {
 	// Admitted are the pods that hold resources of the node. The pod itself, if
 	// it is among them, is not counted against it.
 	Admitted []PodInfo
-	Config   Config
+	// RuntimeClass finds a class; the error of one that is not there is
+	// *object.Missing. nil: there are none.
+	RuntimeClass func(name string) (*nodev1.RuntimeClass, error)
+	Config       Config
 }
 
 // PodInfo is a pod that holds resources.
@@ -81,6 +85,8 @@ type Config struct {
 	Standalone bool
 	// UnsafeSysctls are allowedUnsafeSysctls: names, or prefixes that end in *.
 	UnsafeSysctls []string
+	// Handlers are the runtime's, by name; nil when it does not say.
+	Handlers []string
 	// AppArmor says that the host enforces it.
 	AppArmor bool
 	// SupplementalGroupsPolicy says that the runtime supports Strict (KEP-3619).
@@ -109,6 +115,7 @@ func Rules() []Rule {
 		{"selinux", checkSELinux},
 		{"supplementalGroups", checkGroupsPolicy},
 		{"userNamespaces", checkUserNamespaces},
+		{"runtimeClass", checkRuntimeClass},
 		{"nodeName", checkNodeName},
 		{"nodeAffinity", checkNodeAffinity},
 		{"name", checkName},

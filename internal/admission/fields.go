@@ -52,9 +52,14 @@ func where[T any](f func(*T) bool) func(any) bool {
 	}
 }
 
+// defaultAccount is the service account of pods that name none. In a cluster the
+// API server writes it into each, so manifests copied from there have it.
+const defaultAccount = "default"
+
 // Reasons that several fields share.
 const (
 	noObjects  = "ConfigMaps and Secrets are not served by this version"
+	noAccounts = "service accounts belong to a control plane"
 	noClaims   = "dynamic resource allocation is not supported by this version"
 	newer      = "newer than the Kubernetes version that is followed"
 	noCloud    = "Kubernetes serves it by a CSI driver, and those are not supported by this version"
@@ -85,10 +90,13 @@ func podFields() []Field {
 		{Path: "PodSpec.activeDeadlineSeconds"},
 		{Path: "PodSpec.dnsPolicy"},
 		{Path: "PodSpec.nodeSelector"},
-		{Path: "PodSpec.serviceAccountName", Status: Joined, Why: "service accounts belong to a control plane"},
-		{Path: "PodSpec.serviceAccount", Status: Joined, Why: "service accounts belong to a control plane",
-			when: where(func(s *corev1.PodSpec) bool { return s.DeprecatedServiceAccount != s.ServiceAccountName })}, // which it is a copy of
-		{Path: "PodSpec.automountServiceAccountToken", Status: Joined, Why: "service accounts belong to a control plane; false is accepted",
+		{Path: "PodSpec.serviceAccountName", Status: Joined, Why: noAccounts + "; \"default\", which every pod of a cluster has, is accepted and has no token",
+			when: where(func(s *corev1.PodSpec) bool { return s.ServiceAccountName != defaultAccount })},
+		{Path: "PodSpec.serviceAccount", Status: Joined, Why: noAccounts,
+			when: where(func(s *corev1.PodSpec) bool {
+				return s.DeprecatedServiceAccount != s.ServiceAccountName && s.DeprecatedServiceAccount != defaultAccount
+			})}, // which it is a copy of
+		{Path: "PodSpec.automountServiceAccountToken", Status: Joined, Why: noAccounts + ", and a pod that asks for a token could not work without; false is accepted",
 			when: where(func(s *corev1.PodSpec) bool { return *s.AutomountServiceAccountToken })},
 		{Path: "PodSpec.nodeName"},
 		{Path: "PodSpec.hostNetwork"},
@@ -107,7 +115,7 @@ func podFields() []Field {
 		{Path: "PodSpec.priority"},
 		{Path: "PodSpec.dnsConfig", Status: Whole},
 		{Path: "PodSpec.readinessGates", Status: Whole, Why: "the conditions are set with berth condition"},
-		{Path: "PodSpec.runtimeClassName", Status: Refused, Why: "RuntimeClasses are not served by this version"},
+		{Path: "PodSpec.runtimeClassName", Why: "a pod whose RuntimeClass is not there waits for it"},
 		{Path: "PodSpec.enableServiceLinks", Why: "without a control plane there are no services to link to"},
 		{Path: "PodSpec.preemptionPolicy", Status: Scheduled},
 		{Path: "PodSpec.overhead"},
@@ -141,7 +149,7 @@ func containerFields() []Field {
 		{Path: "Container.args"},
 		{Path: "Container.workingDir"},
 		{Path: "Container.ports", Status: Whole},
-		{Path: "Container.envFrom", Status: Refused, Why: noObjects},
+		{Path: "Container.envFrom", Status: Whole},
 		{Path: "Container.env"},
 		{Path: "Container.resources"},
 		{Path: "Container.resizePolicy", Status: Whole, Why: "it says how a resize in place is done"},
@@ -167,9 +175,9 @@ func containerFields() []Field {
 		{Path: "EnvVar.valueFrom"},
 		{Path: "EnvVarSource.fieldRef", Status: Whole},
 		{Path: "EnvVarSource.resourceFieldRef", Status: Whole},
-		{Path: "EnvVarSource.configMapKeyRef", Status: Refused, Why: noObjects},
-		{Path: "EnvVarSource.secretKeyRef", Status: Refused, Why: noObjects},
-		{Path: "EnvVarSource.fileKeyRef", Status: Refused, Why: "environment files are not supported by this version"},
+		{Path: "EnvVarSource.configMapKeyRef", Status: Whole},
+		{Path: "EnvVarSource.secretKeyRef", Status: Whole},
+		{Path: "EnvVarSource.fileKeyRef", Status: Whole},
 
 		{Path: "VolumeMount.name"},
 		{Path: "VolumeMount.readOnly"},

@@ -93,6 +93,9 @@ containers:
   securityContext: {runAsUser: 1, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
 volumes: [{name: data, emptyDir: {medium: Memory, sizeLimit: 1Mi}}, {name: host, hostPath: {path: /etc, type: Directory}}, {name: plain, emptyDir: {sizeLimit: 1Gi}}]
 automountServiceAccountToken: false
+serviceAccountName: default
+serviceAccount: default
+runtimeClassName: vm
 hostUsers: true
 enableServiceLinks: true
 affinity: {podAffinity: {}, nodeAffinity: {}}
@@ -111,9 +114,6 @@ volumes: [{name: c, configMap: {name: c}}, {name: s, secret: {}}, {name: p, proj
 `, []string{
 			"spec.volumes[2].projected.sources[1].serviceAccountToken", "spec.volumes[2].projected.sources[2].clusterTrustBundle", "spec.volumes[2].projected.sources[3].podCertificate",
 			"spec.volumes[3].downwardAPI.defaultUser", "spec.volumes[4].persistentVolumeClaim", "spec.volumes[5].glusterfs",
-			"spec.initContainers[0].envFrom",
-			"spec.containers[0].envFrom", "spec.containers[0].env[0].valueFrom.secretKeyRef", "spec.containers[0].env[1].valueFrom.configMapKeyRef", "spec.containers[0].env[2].valueFrom.fileKeyRef",
-			"spec.ephemeralContainers[0].envFrom",
 		}},
 		"the rest": {`
 containers:
@@ -126,17 +126,16 @@ containers:
   lifecycle: {postStart: {httpGet: {port: 80, protocol: HTTP2}}}
   securityContext: {windowsOptions: {}}
 volumes: [{name: data, emptyDir: {}}]
-serviceAccountName: default
+serviceAccountName: robot
 automountServiceAccountToken: true
 readinessGates: [{conditionType: lb}]
-runtimeClassName: gvisor
 schedulingGates: [{name: wait}]
 resourceClaims: [{name: gpu}]
 `, []string{
 			"spec.containers[0].resources.claims", "spec.containers[0].volumeMounts[0].bindMountOptions", "spec.containers[0].volumeDevices",
 			"spec.containers[0].livenessProbe.httpGet.protocol", "spec.containers[0].readinessProbe.grpc.mode", "spec.containers[0].lifecycle.postStart.httpGet.protocol",
 			"spec.containers[0].securityContext.windowsOptions",
-			"spec.serviceAccountName", "spec.automountServiceAccountToken", "spec.runtimeClassName",
+			"spec.serviceAccountName", "spec.automountServiceAccountToken",
 			"spec.schedulingGates", "spec.resourceClaims",
 		}},
 	}
@@ -160,12 +159,12 @@ resourceClaims: [{name: gpu}]
 }
 
 func TestFieldsOfAJoinedNode(t *testing.T) {
-	p := spec(t, "serviceAccountName: default\nautomountServiceAccountToken: true")
+	p := spec(t, "serviceAccountName: robot\nautomountServiceAccountToken: true")
 	if got := checkFields(In{Pod: p}); got != (Answer{}) {
 		t.Errorf("got %+v", got)
 	}
-	want := Answer{Verdict: Rejected, Reason: UnsupportedField, Message: "spec.serviceAccountName: service accounts belong to a control plane; " +
-		"spec.automountServiceAccountToken: service accounts belong to a control plane; false is accepted"}
+	want := Answer{Verdict: Rejected, Reason: UnsupportedField, Message: "spec.serviceAccountName: service accounts belong to a control plane; \"default\", which every pod of a cluster has, is accepted and has no token; " +
+		"spec.automountServiceAccountToken: service accounts belong to a control plane, and a pod that asks for a token could not work without; false is accepted"}
 	if d := cmp.Diff(want, checkFields(In{Pod: p, Config: Config{Standalone: true}})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

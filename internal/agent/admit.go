@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/admission"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/reason"
@@ -157,7 +158,8 @@ func (a *Agent) admissionInput(p *corev1.Pod) admission.In {
 			c.NoUserNamespaces = err.Error()
 		}
 	}
-	return admission.In{Pod: p, Node: a.facts, Config: c}
+	c.Handlers = a.engine.handlers
+	return admission.In{Pod: p, Node: a.facts, RuntimeClass: object.New(a.sources.Objects).RuntimeClass, Config: c}
 }
 
 // appArmor says that the kernel enforces it.

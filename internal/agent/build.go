@@ -113,7 +113,7 @@ func (a *Agent) buildSteps() error {
 	}
 	places := sandbox.NewPlaces(startsAtOnce(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
-		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places,
+		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places, Classes: object.New(a.sources.Objects),
 		Resources: func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources) {
 			return render.PodResources(p, renderNode)
 		},
@@ -122,7 +122,7 @@ func (a *Agent) buildSteps() error {
 	s.resizes = newResizes(a, renderNode)
 	a.tellDamage(s.resizes.Load())
 	s.containers = container.New(container.Options{
-		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
+		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: object.New(a.sources.Objects),
 		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle()},
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
 		Node:         func() render.Node { return renderNode },

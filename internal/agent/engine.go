@@ -33,6 +33,7 @@ type engine struct {
 	// features and handler are what the runtime says it can do.
 	features *runtimeapi.RuntimeFeatures
 	handler  *runtimeapi.RuntimeHandlerFeatures
+	handlers []string // names; nil when the runtime does not say
 }
 
 // startEngine starts or connects to the runtime and waits until it answers.
@@ -100,6 +101,7 @@ func (e *engine) askFeatures(ctx context.Context) error {
 	}
 	e.features = r.GetFeatures()
 	for _, h := range r.GetRuntimeHandlers() {
+		e.handlers = append(e.handlers, h.GetName())
 		if h.GetName() == "" {
 			e.handler = h.GetFeatures()
 		}

@@ -86,6 +86,7 @@ type Options struct {
 	Sandboxes sandboxes
 	Volumes   volumes
 	Dirs      dirs
+	Objects   objects
 	// Lifecycle is called in this order.
 	Lifecycle []Lifecycle
 	Observer  observer

@@ -185,6 +185,9 @@ func (l *launch) render(ctx context.Context) error {
 		in.TargetID = target.ID
 	}
 	in.Mounted = s.opts.Volumes.Mounted(l.pod.UID)
+	if in.Sources, err = l.sources(in.Mounted); err != nil {
+		return err
+	}
 	if in.Volumes, err = l.volumes(ctx, in); err != nil {
 		return err
 	}
@@ -201,7 +204,9 @@ func (l *launch) render(ctx context.Context) error {
 	if err := os.MkdirAll(l.logDir(), 0o755); err != nil {
 		return fmt.Errorf("make log directory: %w", err)
 	}
-	l.config, err = render.Config(in)
+	if l.config, err = render.Config(in); err == nil {
+		l.tellSkipped(in)
+	}
 	return err
 }
 

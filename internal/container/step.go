@@ -41,7 +41,9 @@ func taskOf(name string) string { return "container/" + name }
 // setup begins each stop, removal and start of the plan as a task of its own.
 // What is under way is left alone.
 func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) error {
-	s.showWaits(ctx, r.Pod.UID, awaited(r.Pod.Pod, r.Plan))
+	waits := awaited(r.Pod.Pod, r.Plan)
+	s.with(r.Pod.UID, func(l *life) { waits = append(waits, l.missing()...) })
+	s.showWaits(ctx, r.Pod.UID, waits)
 	s.tellBackOffs(r)
 	for _, k := range r.Plan.Kill {
 		if s.upToDate(r, k.Name) {

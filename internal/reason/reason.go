@@ -52,7 +52,9 @@ const (
 	FailedPostStartHook              = "FailedPostStartHook"
 	FailedPreStopHook                = "FailedPreStopHook"
 	NetworkNotReady                  = "NetworkNotReady"
-	FailedPodCgroup                  = "FailedCreatePodContainer"
+	// InvalidEnvironmentVariableNames is of keys that envFrom leaves out.
+	InvalidEnvironmentVariableNames = "InvalidEnvironmentVariableNames"
+	FailedPodCgroup                 = "FailedCreatePodContainer"
 )
 
 // Error is a failure with the reason shown to users. Error() is "reason: cause",

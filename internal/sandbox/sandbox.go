@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -42,6 +43,12 @@ type userns interface {
 	Mapping(p *corev1.Pod) (*runtimeapi.UserNamespace, error)
 }
 
+// classes are the RuntimeClasses of this node. The error of one that is not
+// there is *object.Missing.
+type classes interface {
+	RuntimeClass(name string) (*nodev1.RuntimeClass, error)
+}
+
 // observer reads a pod's state again.
 type observer interface {
 	Refresh(ctx context.Context, uid types.UID) error
@@ -57,6 +64,7 @@ type Options struct {
 	// Resources are those of Given.
 	Resources func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources)
 	Observer  observer
+	Classes   classes
 	// Limit bounds how much of the node is made at the same time; see Gate.
 	Limit Gate
 }
@@ -184,6 +192,10 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 			return err
 		}
 	}
+	handler, err := s.handler(p)
+	if err != nil {
+		return err
+	}
 	config, err := s.render(p, r.Plan.Sandbox.Attempt)
 	if err != nil {
 		return err
@@ -196,8 +208,20 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 		return err
 	}
 	defer leave()
-	_, err = s.opts.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+	_, err = s.opts.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 	return err
+}
+
+// handler is the runtime's for a pod; "" is the default one.
+func (s *Sandboxes) handler(p *corev1.Pod) (string, error) {
+	if p.Spec.RuntimeClassName == nil {
+		return "", nil
+	}
+	class, err := s.opts.Classes.RuntimeClass(*p.Spec.RuntimeClassName)
+	if err != nil {
+		return "", err
+	}
+	return class.Handler, nil
 }
 
 func (s *Sandboxes) enter(ctx context.Context) (func(), error) {

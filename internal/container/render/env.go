@@ -1,12 +1,16 @@
 package render
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 )
 
@@ -37,27 +41,50 @@ func (v *variables) list() []*runtimeapi.KeyValue {
 	return out
 }
 
-// environment resolves the container's variables. A reference $(NAME) sees what
-// was declared before it.
+// environment resolves the container's variables as the kubelet does: what
+// envFrom brings, then env, which wins; then the services that neither names. A
+// reference $(NAME) sees what was declared before it, and all services. Where the
+// kubelet's order is a map's, this one's is that of the spec, and of names within
+// one source.
 func environment(in Input) (*variables, error) {
 	env := &variables{values: map[string]string{}}
 	for _, from := range in.Container.EnvFrom {
-		switch {
-		case from.ConfigMapRef != nil:
-			return nil, fmt.Errorf("envFrom names ConfigMap %q: ConfigMaps are not served by this agent", from.ConfigMapRef.Name)
-		case from.SecretRef != nil:
-			return nil, fmt.Errorf("envFrom names Secret %q: Secrets are not served by this agent", from.SecretRef.Name)
+		data, _, err := fromSource(in, from)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range slices.Sorted(maps.Keys(data)) {
+			env.set(key, data[key])
 		}
 	}
+	lookup := func(name string) (string, bool) {
+		if value, ok := env.lookup(name); ok {
+			return value, true
+		}
+		value, ok := in.Sources.Services[name]
+		return value, ok
+	}
 	for _, e := range in.Container.Env {
-		value := expand(e.Value, env.lookup)
+		value := expand(e.Value, lookup)
 		if e.Value == "" && e.ValueFrom != nil {
 			var err error
-			if value, err = valueFrom(in, e.ValueFrom); err != nil {
-				return nil, fmt.Errorf("environment variable %q: %w", e.Name, err)
+			value, err = valueFrom(in, e.ValueFrom)
+			if errors.Is(err, errAbsent) {
+				continue
+			}
+			if _, wait := object.Waits(err); err != nil && !wait {
+				err = fmt.Errorf("environment variable %q: %w", e.Name, err)
+			}
+			if err != nil {
+				return nil, err
 			}
 		}
 		env.set(e.Name, value)
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Sources.Services)) {
+		if _, named := env.lookup(name); !named {
+			env.set(name, in.Sources.Services[name])
+		}
 	}
 	return env, nil
 }
@@ -69,11 +96,13 @@ func valueFrom(in Input, from *corev1.EnvVarSource) (string, error) {
 	case from.ResourceFieldRef != nil:
 		return pod.ResourceField(in.Pod, in.Container, from.ResourceFieldRef, in.Node.Allocatable)
 	case from.ConfigMapKeyRef != nil:
-		return "", fmt.Errorf("names ConfigMap %q: ConfigMaps are not served by this agent", from.ConfigMapKeyRef.Name)
+		r := from.ConfigMapKeyRef
+		return keyOf(in, object.ConfigMap, r.Name, r.Key, r.Optional)
 	case from.SecretKeyRef != nil:
-		return "", fmt.Errorf("names Secret %q: Secrets are not served by this agent", from.SecretKeyRef.Name)
+		r := from.SecretKeyRef
+		return keyOf(in, object.Secret, r.Name, r.Key, r.Optional)
 	case from.FileKeyRef != nil:
-		return "", fmt.Errorf("names file %q of volume %q: fileKeyRef is not supported by this agent", from.FileKeyRef.Path, from.FileKeyRef.VolumeName)
+		return fileValue(in, from.FileKeyRef)
 	}
 	return "", fmt.Errorf("valueFrom names no source")
 }

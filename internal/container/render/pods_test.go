@@ -104,6 +104,9 @@ func inputOf(t *testing.T, p *corev1.Pod, c pod.Container, box *runtimeapi.PodSa
 		Image:  &runtimeapi.Image{Id: "sha256:8b1e", Uid: &runtimeapi.Int64Value{Value: 65534}},
 		Userns: box.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions(),
 	}
+	if len(c.EnvFrom) > 0 {
+		in.Sources = sources()
+	}
 	if c.Target != "" {
 		in.TargetID = "id-of-" + c.Target
 	}

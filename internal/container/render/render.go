@@ -26,7 +26,8 @@ type Input struct {
 	// TargetID is the container whose PID namespace is joined, "" for none.
 	TargetID string
 	// Userns are the mappings of the pod's sandbox; nil on the host's user namespace.
-	Userns *runtimeapi.UserNamespace
+	Userns  *runtimeapi.UserNamespace
+	Sources Sources
 	// Mounted are the pod's volumes by name.
 	Mounted map[string]pod.Volume
 	// Volumes are the paths on the host of what the container's volumeMounts

@@ -131,15 +131,15 @@ func TestConfigRefuses(t *testing.T) {
 	}{
 		{`cannot find block volume "disk" to map into container "app"`, func(in *Input) { in.Container.VolumeDevices = []corev1.VolumeDevice{{Name: "disk"}} }},
 		{`container "app" has the unknown stopSignal "SIGODD"`, func(in *Input) { in.Container.Lifecycle = &corev1.Lifecycle{StopSignal: &signal} }},
-		{`envFrom names ConfigMap "c"`, func(in *Input) {
+		{`waiting for ConfigMap default/c`, func(in *Input) {
 			in.Container.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}
 		}},
-		{`envFrom names Secret "s"`, func(in *Input) {
+		{`waiting for Secret default/s`, func(in *Input) {
 			in.Container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
 		}},
-		{`environment variable "X": names ConfigMap "c"`, env(corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}})},
-		{`environment variable "X": names Secret "s"`, env(corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}})},
-		{`environment variable "X": names file "f" of volume "v"`, env(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{Path: "f", VolumeName: "v"}})},
+		{`waiting for ConfigMap default/c`, env(corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}})},
+		{`waiting for Secret default/s`, env(corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}})},
+		{`environment variable "X": file "f" is not in volume "v"`, env(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{Path: "f", VolumeName: "v"}})},
 		{`environment variable "X": valueFrom names no source`, env(corev1.EnvVarSource{})},
 		{`unsupported fieldPath: metadata.labels`, field("metadata.labels")},
 		{`fieldPath "spec.x['y']" does not support subscript`, field("spec.x['y']")},
