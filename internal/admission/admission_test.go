@@ -23,8 +23,8 @@ func TestAdmit(t *testing.T) {
 	}{
 		"nothing speaks against it": {spec: requests("cpu: 1")},
 		"the first rejection": {
-			spec: "nodeName: there\nimagePullSecrets: [{name: x}]\n" + requests("cpu: 3"),
-			want: reject(UnsupportedField, "spec.imagePullSecrets: "+noObjects), spoke: []string{"fields", "nodeName", "resources"},
+			spec: "nodeName: there\nresourceClaims: [{name: x}]\n" + requests("cpu: 3"),
+			want: reject(UnsupportedField, "spec.resourceClaims: "+noClaims), spoke: []string{"fields", "nodeName", "resources"},
 		},
 		"a rejection before what may come": {
 			spec: requests("cpu: 3"), admitted: []PodInfo{ending(older, older.EndsBy)},

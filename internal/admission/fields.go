@@ -58,7 +58,6 @@ const defaultAccount = "default"
 
 // Reasons that several fields share.
 const (
-	noObjects  = "ConfigMaps and Secrets are not served by this version"
 	noAccounts = "service accounts belong to a control plane"
 	noClaims   = "dynamic resource allocation is not supported by this version"
 	newer      = "newer than the Kubernetes version that is followed"
