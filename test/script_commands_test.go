@@ -58,6 +58,8 @@ import (
 //	interrupts DURATION         deletes pods while they pull from a registry that never answers; the
 //	                            pull that is given up first takes no longer than that
 //	within DURATION COMMAND...  another of these commands, which takes no longer than that
+//	serve-registry [USER PASSWORD]
+//	                            a registry at $REGISTRY that has the workload as team/app:1
 //	serve-manifests FILE        what the static pod URL answers from now on
 //	runtime kill|start|freeze|thaw
 //	                            the external runtime
@@ -116,6 +118,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 				ts.Fatalf("%s took %v", strings.Join(args[1:], " "), took)
 			}
 		}),
+		"serve-registry":  positive("serve-registry [USER PASSWORD]", 0, 2, h.serveRegistry),
 		"serve-manifests": positive("serve-manifests FILE", 1, 1, h.serveManifests),
 		"runtime":         positive("runtime kill|start|freeze|thaw", 1, 1, h.runtimeCommand),
 		"await-runtime":   positive("await-runtime", 0, 0, h.awaitRuntime),

@@ -345,7 +345,7 @@ func (h *harness) dial(ts *testscript.TestScript) (client runtimeapi.RuntimeServ
 
 func (h *harness) manifest(ts *testscript.TestScript, args []string) {
 	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
-		if slices.Contains([]string{"ROOT", "IMAGE", "WORK", "REGISTRY"}, name) {
+		if slices.Contains([]string{"ROOT", "IMAGE", "WORK", "REGISTRY", "REGISTRY"}, name) {
 			return ts.Getenv(name)
 		}
 		return "$" + name

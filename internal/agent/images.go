@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -265,7 +264,7 @@ func imageError(err error) error {
 	case errors.Is(err, garbage.ErrAmbiguous):
 		return server.BadRequest(err.Error(), "give more of the id")
 	case errors.Is(err, garbage.ErrInUse):
-		return server.Next(apierrors.NewConflict(schema.GroupResource{Resource: "images"}, "", err), "delete the pods that use it, or give --force")
+		return failure(http.StatusConflict, metav1.StatusReasonConflict, "delete the pods that use it, or give --force")
 	}
 	return err
 }
