@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/cli/printer"
+	"github.com/berth-run/berth/internal/cli/transfer"
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/server/api"
@@ -169,7 +170,7 @@ func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProce
 func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, manifests []manifest, interrupts <-chan os.Signal) error {
 	c := a.client()
 	for _, archive := range f.images {
-		images, err := a.transfers(cmd).Load(ctx, archive, cmd.InOrStdin())
+		images, err := transfer.Agent{Client: c, Err: cmd.ErrOrStderr()}.Load(ctx, archive, cmd.InOrStdin())
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"encoding/pem"
@@ -170,7 +171,7 @@ func (r *Registry) giveToken(w http.ResponseWriter, req *http.Request) {
 
 // put stores content without the server, its faults and its counts.
 func (r *Registry) put(method, path, mediaType string, content []byte) error {
-	req := httptest.NewRequest(method, path, bytes.NewReader(content))
+	req := httptest.NewRequestWithContext(context.Background(), method, path, bytes.NewReader(content))
 	req.Header.Set("Content-Type", mediaType)
 	w := httptest.NewRecorder()
 	r.store.ServeHTTP(w, req)

@@ -3,6 +3,7 @@ package credential
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"path"
@@ -45,7 +46,7 @@ func parseConfig(data []byte) (entries, error) {
 
 // parseError says where the text is wrong, and nothing of what it holds.
 func parseError(err error) error {
-	if e, ok := err.(*json.SyntaxError); ok {
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not a docker configuration: syntax error at byte %d", e.Offset)
 	}
 	return fmt.Errorf("not a docker configuration: %T", err)

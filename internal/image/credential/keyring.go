@@ -132,6 +132,7 @@ func ofSecret(s *corev1.Secret) (entries, error) {
 		all, err = parseConfigJSON(s.Data[corev1.DockerConfigJsonKey])
 	case corev1.SecretTypeDockercfg:
 		all, err = parseConfig(s.Data[corev1.DockerConfigKey])
+	default:
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read pull secret %s/%s: %w", s.Namespace, s.Name, err)

@@ -244,13 +244,13 @@ func (c *Collector) disk(ctx context.Context) (Disk, error) {
 	if err != nil {
 		return Disk{}, err
 	}
-	for _, f := range info.ImageFilesystems {
-		path := f.GetFsId().GetMountpoint()
-		var s unix.Statfs_t
-		if err := unix.Statfs(path, &s); err != nil {
-			return Disk{}, fmt.Errorf("look at %s: %w", path, err)
-		}
-		return Disk{Capacity: int64(s.Blocks) * s.Bsize, Available: int64(s.Bavail) * s.Bsize}, nil
+	if len(info.ImageFilesystems) == 0 {
+		return Disk{}, errors.New("the runtime tells no file system of images")
 	}
-	return Disk{}, errors.New("the runtime tells no file system of images")
+	path := info.ImageFilesystems[0].GetFsId().GetMountpoint()
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return Disk{}, fmt.Errorf("look at %s: %w", path, err)
+	}
+	return Disk{Capacity: int64(s.Blocks) * s.Bsize, Available: int64(s.Bavail) * s.Bsize}, nil
 }

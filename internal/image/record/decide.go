@@ -43,6 +43,7 @@ func (p Policy) verify(repository string, ours bool) bool {
 		return ours
 	case v1beta1.NeverVerifyAllowlistedImages:
 		return ours || !slices.ContainsFunc(p.Allowlist, func(pattern string) bool { return allows(pattern, repository) })
+	case v1beta1.AlwaysVerify:
 	}
 	return true
 }
