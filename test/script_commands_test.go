@@ -59,7 +59,8 @@ import (
 //	                            pull that is given up first takes no longer than that
 //	within DURATION COMMAND...  another of these commands, which takes no longer than that
 //	serve-registry [USER PASSWORD]
-//	                            a registry at $REGISTRY that has the workload as team/app:1
+//	                            a registry at $REGISTRY that has the workload as team/app:1, and team/other:1
+//	await-image-gone NAME       the agent has no image of that name
 //	serve-manifests FILE        what the static pod URL answers from now on
 //	runtime kill|start|freeze|thaw
 //	                            the external runtime
@@ -118,21 +119,22 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 				ts.Fatalf("%s took %v", strings.Join(args[1:], " "), took)
 			}
 		}),
-		"serve-registry":  positive("serve-registry [USER PASSWORD]", 0, 2, h.serveRegistry),
-		"serve-manifests": positive("serve-manifests FILE", 1, 1, h.serveManifests),
-		"runtime":         positive("runtime kill|start|freeze|thaw", 1, 1, h.runtimeCommand),
-		"await-runtime":   positive("await-runtime", 0, 0, h.awaitRuntime),
-		"run-pod":         positive("run-pod NAME", 1, 1, h.runPod),
-		"lose-containers": positive("lose-containers POD", 1, 1, h.loseContainers),
-		"reboot":          positive("reboot", 0, 0, h.reboot),
-		"collect-spans":   positive("collect-spans", 0, 0, h.collect),
-		"await-spans":     positive("await-spans POD", 1, 1, h.awaitSpans),
-		"await-span":      positive("await-span 'NAME > NAME...'", 1, 1, h.awaitSpan),
-		"service-manager": positive("service-manager DURATION", 1, 1, h.listen),
-		"await-notify":    positive("await-notify TEXT", 1, 1, h.awaitNotify),
-		"small-disk":      positive("small-disk DIR", 1, 1, smallDisk),
-		"fill-disk":       positive("fill-disk DIR", 1, 1, fillDisk),
-		"free-disk":       positive("free-disk DIR", 1, 1, freeDisk),
+		"serve-registry":   positive("serve-registry [USER PASSWORD]", 0, 2, h.serveRegistry),
+		"await-image-gone": positive("await-image-gone NAME", 1, 1, h.awaitImageGone),
+		"serve-manifests":  positive("serve-manifests FILE", 1, 1, h.serveManifests),
+		"runtime":          positive("runtime kill|start|freeze|thaw", 1, 1, h.runtimeCommand),
+		"await-runtime":    positive("await-runtime", 0, 0, h.awaitRuntime),
+		"run-pod":          positive("run-pod NAME", 1, 1, h.runPod),
+		"lose-containers":  positive("lose-containers POD", 1, 1, h.loseContainers),
+		"reboot":           positive("reboot", 0, 0, h.reboot),
+		"collect-spans":    positive("collect-spans", 0, 0, h.collect),
+		"await-spans":      positive("await-spans POD", 1, 1, h.awaitSpans),
+		"await-span":       positive("await-span 'NAME > NAME...'", 1, 1, h.awaitSpan),
+		"service-manager":  positive("service-manager DURATION", 1, 1, h.listen),
+		"await-notify":     positive("await-notify TEXT", 1, 1, h.awaitNotify),
+		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
+		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
+		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),
 	}
 	return commands
 }
