@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/object"
@@ -30,7 +29,7 @@ import (
 func (a *Agent) serverOptions() server.Options {
 	return server.Options{
 		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
-		Images: images{a}, Exec: execs{a.engine}, Node: nodeState{a}, Metrics: a.metrics,
+		Images: images{a}, Streams: streams{a}, Files: files{a.engine}, Node: nodeState{a}, Metrics: a.metrics,
 		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
 	}
 }
@@ -163,25 +162,6 @@ func (x applier) Delete(ctx context.Context, key types.NamespacedName, o server.
 		return now, nil
 	}
 	return row, nil
-}
-
-// execs prepares commands in containers.
-type execs struct{ e *engine }
-
-// ExecURL implements server.Exec.
-func (x execs) ExecURL(ctx context.Context, p *corev1.Pod, o *corev1.PodExecOptions) (string, error) {
-	id := ""
-	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses) {
-		if s.Name == o.Container {
-			_, id = splitID(s.ContainerID)
-		}
-	}
-	r, err := x.e.client.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
-		ContainerId: id, Cmd: o.Command, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY})
-	if err != nil {
-		return "", err
-	}
-	return r.Url, nil
 }
 
 // nodeState is what the local API tells of the agent itself.

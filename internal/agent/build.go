@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/container"
 	"github.com/berth-run/berth/internal/container/render"
+	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/hook"
@@ -113,7 +115,7 @@ func (a *Agent) buildSteps() error {
 	}
 	places := sandbox.NewPlaces(startsAtOnce(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
-		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places, Classes: object.New(a.sources.Objects),
+		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places, Network: podNetwork{a.monitor}, Classes: object.New(a.sources.Objects),
 		Resources: func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources) {
 			return render.PodResources(p, renderNode)
 		},
@@ -174,6 +176,15 @@ func evict(pods *fleet.Fleet, events *event.Recorder, p *corev1.Pod, message str
 	}
 	events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.Evicted, "%s", message)
 	pods.Stop(p.UID, pod.Stop{Reason: reason.Evicted, Message: message, Grace: new(evictionGrace), At: time.Now()})
+}
+
+// podNetwork is the runtime's, in the words of the kubelet.
+type podNetwork struct{ monitor *cri.Monitor }
+
+func (n podNetwork) Await(ctx context.Context, why func(message string)) error {
+	return n.monitor.AwaitNetwork(ctx, func(c cri.Condition) {
+		why(fmt.Sprintf("container runtime network not ready: NetworkReady=false reason:%s message:%s", c.Reason, c.Message))
+	})
 }
 
 // legacyLogDir is given links only by an agent whose logs are where collectors

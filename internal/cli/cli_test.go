@@ -118,6 +118,16 @@ func TestCommands(t *testing.T) {
 		{args: "exec web -c side -i -- cat", in: "input", want: result{Out: "input"}},
 		{args: "exec api -- fail 42", want: result{Err: "failed\n", Status: 42}},
 		{args: "exec api echo", want: result{Err: "error: want one pod, --, and a command\nnext: usage: berth exec POD [-c CONTAINER] [-i] [-t] -- COMMAND... [flags]\n", Status: 1}},
+		{args: "attach web -c side", want: result{}},
+		{args: "attach web -i", want: result{Err: both + "error: container \"app\" of pod default/web has no standard input\nnext: attach without -i, or set stdin: true in its manifest\n", Status: 1}},
+		{args: "attach web -c none", want: result{Err: "error: container \"none\" is not in pod default/web\nnext: its containers: app, side\n", Status: 1}},
+		{args: "port-forward web 99999", want: result{Err: "error: port \"99999\": it is not between 1 and 65535\nnext: write [LOCAL:]PORT, such as 8080:80\n", Status: 1}},
+		{args: "port-forward web 80:http", want: result{Err: "error: port \"80:http\": pod default/web names no ports\nnext: write [LOCAL:]PORT, such as 8080:80\n", Status: 1}},
+		{args: "port-forward web x:80", want: result{Err: "error: port \"x:80\": the local port is no number up to 65535\nnext: write [LOCAL:]PORT, such as 8080:80\n", Status: 1}},
+		{args: "cp a b", want: result{Err: "error: want one place in a pod and one on this machine\nnext: write POD:PATH for the one in a pod, ./PATH for the other\n", Status: 1}},
+		{args: "cp web:/a api:/b", want: result{Err: "error: want one place in a pod and one on this machine\nnext: write POD:PATH for the one in a pod, ./PATH for the other\n", Status: 1}},
+		{args: "cp web: b", want: result{Err: "error: \"web:\" is no place in a pod\nnext: write POD:PATH\n", Status: 1}},
+		{args: "cp none:/a b", want: result{Err: "error: pods \"default/none\" not found\nnext: list the pods of this node with \"berth get pods -A\"\n", Status: 1}},
 		{args: "trace", want: result{Out: "NAMESPACE   POD   STATE   TOOK   AGE   PROBLEM\ndefault     web   ready   1s     AGE\n"}},
 		{args: "trace web --depth -1", want: result{Err: "error: --depth -1 is negative\nnext: give a number of levels, or 0 for all\n", Status: 1}},
 		{args: "describe web", want: result{Out: "Name:             web\n"}},
@@ -431,5 +441,37 @@ func document(page *strings.Builder, cmd *cobra.Command) {
 		}
 		page.WriteString("```\n")
 		document(page, sub)
+	}
+}
+
+func TestCopy(t *testing.T) {
+	a := servertest.Start(t)
+	running(a, "web", "app")
+	here := t.TempDir()
+	for name, content := range map[string]string{filepath.Join(a.Files, "etc/app/conf"): "theirs", filepath.Join(here, "mine/one"): "ours"} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct{ from, to, file, content string }{
+		{"web:/etc/app/conf", here, filepath.Join(here, "conf"), "theirs"},
+		{"default/web:etc/app/conf", here + "/renamed", filepath.Join(here, "renamed"), "theirs"},
+		{"web:/etc/app", here + "/tree", filepath.Join(here, "tree/conf"), "theirs"},
+		{here + "/mine", "web:/etc", filepath.Join(a.Files, "etc/mine/one"), "ours"},
+		{here + "/mine/one", "web:/etc/app/conf", filepath.Join(a.Files, "etc/app/conf"), "ours"},
+	} {
+		if got := berth(a, "", "cp", step.from, step.to); got != (result{}) {
+			t.Errorf("cp %s %s: %+v", step.from, step.to, got)
+		}
+		if content, err := os.ReadFile(step.file); string(content) != step.content || err != nil {
+			t.Errorf("cp %s %s: %q, %v", step.from, step.to, content, err)
+		}
+	}
+	got := berth(a, "", "cp", "web:/none", here)
+	if got.Status != 1 || !strings.Contains(got.Err, "read /none in container") || !strings.Contains(got.Err, "no such file") {
+		t.Errorf("nothing there: %+v", got)
 	}
 }

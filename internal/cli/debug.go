@@ -20,6 +20,7 @@ import (
 
 type debugFlags struct {
 	scope
+	streamFlags
 	image  string
 	policy string
 	target string
@@ -31,8 +32,8 @@ func debugCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug POD --image IMAGE [--target CONTAINER] [-- COMMAND ARG...]",
 		Short: "Run another container within a running pod",
-		Long: `Add an ephemeral container to a pod, wait until it runs, and show its log until it ends. It shares the pod's
-network; with --target it sees the processes of that container. It is started once and
+		Long: `Add an ephemeral container to a pod, wait until it runs, and show its log until it ends, or with -i attach to
+it. It shares the pod's network; with --target it sees the processes of that container. It is started once and
 never again, stays in the pod until the pod ends, also over a restart of the agent, and goes on when this
 command is interrupted.
 
@@ -46,7 +47,8 @@ The exit status is the container's.`,
 			return a.debug(cmd, &f, args[0], args[1:])
 		},
 	}
-	f.add(cmd)
+	f.scope.add(cmd)
+	f.streamFlags.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "", "`image` of the container")
 	flags.StringVar(&f.policy, "image-pull-policy", "", "Always, IfNotPresent or Never; default: as for other containers")
@@ -65,6 +67,7 @@ func (a *app) debug(cmd *cobra.Command, f *debugFlags, arg string, command []str
 	}
 	e := corev1.EphemeralContainer{TargetContainerName: f.target, EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: f.name, Image: f.image, ImagePullPolicy: corev1.PullPolicy(f.policy), Command: command,
+		Stdin: f.stdin, StdinOnce: f.stdin, TTY: f.tty,
 	}}
 	if e.Name == "" {
 		e.Name = "debugger-" + strings.ToLower(rand.Text()[:5])
@@ -75,21 +78,30 @@ func (a *app) debug(cmd *cobra.Command, f *debugFlags, arg string, command []str
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "container %s added to pod %s\n", e.Name, key.Name)
+	if f.stdin {
+		return debugAttached(cmd, c, p, e.Name, f.streamFlags)
+	}
 	return debugLog(cmd, c, p, e.Name)
 }
 
-// debugLog waits until the container has run, shows its log, and makes its exit
+func runs(s corev1.ContainerState) bool { return s.Running != nil || s.Terminated != nil }
+
+func ended(s corev1.ContainerState) bool { return s.Terminated != nil }
+
+// debugAttached attaches to the container when it runs, and makes its exit
 // status that of the command.
-func debugLog(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string) error {
-	ctx, key := cmd.Context(), types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-	if _, err := awaitContainer(ctx, c, p, name, cmd.ErrOrStderr(), func(s corev1.ContainerState) bool { return s.Running != nil || s.Terminated != nil }); err != nil {
+func debugAttached(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string, f streamFlags) error {
+	if _, err := awaitContainer(cmd.Context(), c, p, name, cmd.ErrOrStderr(), runs); err != nil {
 		return err
 	}
-	opts := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Container: name, Follow: true}}
-	if err := copyLog(ctx, c, key, opts, follow.NewLines(cmd.OutOrStdout()).Prefixed("")); err != nil {
+	if err := attachTo(cmd, c, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, name, f); err != nil {
 		return err
 	}
-	s, err := awaitContainer(ctx, c, p, name, io.Discard, func(s corev1.ContainerState) bool { return s.Terminated != nil })
+	return debugExit(cmd.Context(), c, p, name)
+}
+
+func debugExit(ctx context.Context, c *client.Client, p *corev1.Pod, name string) error {
+	s, err := awaitContainer(ctx, c, p, name, io.Discard, ended)
 	if err != nil {
 		return err
 	}
@@ -97,6 +109,20 @@ func debugLog(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string) 
 		return &exitError{code: int(code)}
 	}
 	return nil
+}
+
+// debugLog waits until the container has run, shows its log, and makes its exit
+// status that of the command.
+func debugLog(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string) error {
+	ctx, key := cmd.Context(), types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	if _, err := awaitContainer(ctx, c, p, name, cmd.ErrOrStderr(), runs); err != nil {
+		return err
+	}
+	opts := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Container: name, Follow: true}}
+	if err := copyLog(ctx, c, key, opts, follow.NewLines(cmd.OutOrStdout()).Prefixed("")); err != nil {
+		return err
+	}
+	return debugExit(ctx, c, p, name)
 }
 
 // awaitContainer returns the state of an ephemeral container once it is as

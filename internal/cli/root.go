@@ -108,7 +108,7 @@ func newRoot() *cobra.Command {
 	})
 	cmd.AddCommand(
 		runCommand(a), applyCommand(a), deleteCommand(a),
-		getCommand(a), describeCommand(a), logsCommand(a), execCommand(a), debugCommand(a), resizeCommand(a), conditionCommand(a), eventsCommand(a), traceCommand(a),
+		getCommand(a), describeCommand(a), logsCommand(a), execCommand(a), attachCommand(a), copyCommand(a), forwardCommand(a), debugCommand(a), resizeCommand(a), conditionCommand(a), eventsCommand(a), traceCommand(a),
 		imageCommand(a),
 		agentCommand(a), runtimeCommand(a), resetCommand(a), versionCommand(),
 	)

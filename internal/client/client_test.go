@@ -1,9 +1,12 @@
 package client_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -192,5 +195,75 @@ func TestExec(t *testing.T) {
 	}
 	if _, _, err := run(false, client.Streams{}, "nothing"); err == nil || !strings.HasPrefix(err.Error(), "run command in pod default/web: ") {
 		t.Errorf("a command that cannot run: %v", err)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	a := servertest.Start(t)
+	running(a)
+	attach := func(tty bool, s client.Streams) (string, error) {
+		var out bytes.Buffer
+		s.Out, s.Err = &out, io.Discard
+		err := client.New(a.Socket).Attach(t.Context(), web, "app", tty, s)
+		return out.String(), err
+	}
+	if _, err := attach(false, client.Streams{In: strings.NewReader("")}); err == nil || !strings.Contains(err.Error(), "has no standard input") {
+		t.Errorf("a container without input: %v", err)
+	}
+	a.Change(web, func(p *corev1.Pod) { p.Spec.Containers[0].Stdin = true })
+	if out, err := attach(false, client.Streams{In: strings.NewReader("input")}); out != "input" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	a.Change(web, func(p *corev1.Pod) { p.Spec.Containers[0].TTY = true })
+	sizes := make(oneSize, 2)
+	sizes <- &remotecommand.TerminalSize{Width: 100, Height: 30}
+	close(sizes)
+	if out, err := attach(true, client.Streams{In: strings.NewReader("input"), Sizes: sizes}); out != "100x30\ninput" || err != nil {
+		t.Errorf("terminal: %q, %v", out, err)
+	}
+}
+
+func TestPortForward(t *testing.T) {
+	a := servertest.Start(t)
+	running(a)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, told := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- client.New(a.Socket).PortForward(ctx, web, client.Forward{Addresses: []string{"127.0.0.1"}, Ports: []string{"0:8080"}, Out: told, Err: io.Discard})
+		told.Close()
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err, <-ended)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // what is said of each connection
+	var address string
+	if _, err := fmt.Sscanf(line, "Forwarding from %s -> 8080\n", &address); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	for range 2 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "ping\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(conn); string(answer) != "port 8080\nping\n" || err != nil {
+			t.Errorf("%q, %v", answer, err)
+		}
+		conn.Close()
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := client.New(a.Socket).PortForward(t.Context(), types.NamespacedName{Namespace: "default", Name: "none"}, client.Forward{}); err == nil || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("no pod: %v", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
@@ -34,44 +33,66 @@ func (e *ExitError) Error() string { return fmt.Sprintf("command ended with exit
 // another code than 0 gives an *ExitError. The agent only prepares it: the
 // streams go straight to the container runtime.
 func (c *Client) Exec(ctx context.Context, key types.NamespacedName, container string, command []string, tty bool, streams Streams) error {
-	opts := corev1.PodExecOptions{
-		Container: container,
-		Command:   command,
-		Stdin:     streams.In != nil,
-		Stdout:    streams.Out != nil,
-		Stderr:    streams.Err != nil && !tty,
-		TTY:       tty,
-	}
-	var prepared api.Exec
-	if err := c.call(ctx, http.MethodPost, podPath(key)+"/exec", execQuery(opts), nil, &prepared); err != nil {
-		return err
-	}
-	target, err := url.Parse(prepared.URL)
-	if err != nil {
-		return fmt.Errorf("connect to command: %w", err)
-	}
-	executor, err := remotecommand.NewSPDYExecutor(&rest.Config{Host: target.Scheme + "://" + target.Host}, http.MethodPost, target)
-	if err != nil {
-		return fmt.Errorf("connect to command: %w", err)
-	}
-	options := remotecommand.StreamOptions{Stdin: streams.In, Stdout: streams.Out, Tty: tty, TerminalSizeQueue: streams.Sizes}
-	if opts.Stderr {
-		options.Stderr = streams.Err
-	}
-	err = executor.StreamWithContext(ctx, options)
-	if exit, ok := errors.AsType[utilexec.CodeExitError](err); ok {
-		return &ExitError{Code: exit.Code}
-	}
+	q := streamQuery(streams, tty)
+	set(q, "container", container)
+	q["command"] = command
+	q.Set("tty", fmt.Sprint(tty))
+	err := c.stream(ctx, podPath(key)+"/exec", q, tty, streams)
 	if err != nil {
 		return fmt.Errorf("run command in pod %s: %w", key, err)
 	}
 	return nil
 }
 
-func execQuery(o corev1.PodExecOptions) url.Values {
-	q := url.Values{"command": o.Command}
-	set(q, "container", o.Container)
-	for name, on := range map[string]bool{"stdin": o.Stdin, "stdout": o.Stdout, "stderr": o.Stderr, "tty": o.TTY} {
+// Attach connects to the process of a container until that ends. tty says
+// whether it has a terminal.
+func (c *Client) Attach(ctx context.Context, key types.NamespacedName, container string, tty bool, streams Streams) error {
+	q := streamQuery(streams, tty)
+	set(q, "container", container)
+	if err := c.stream(ctx, podPath(key)+"/attach", q, tty, streams); err != nil {
+		return fmt.Errorf("attach to pod %s: %w", key, err)
+	}
+	return nil
+}
+
+// prepare asks the agent where the runtime waits for streams.
+func (c *Client) prepare(ctx context.Context, path string, q url.Values) (*rest.Config, *url.URL, error) {
+	var prepared api.Stream
+	if err := c.call(ctx, http.MethodPost, path, q, nil, &prepared); err != nil {
+		return nil, nil, err
+	}
+	target, err := url.Parse(prepared.URL)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect streams: %w", err)
+	}
+	return &rest.Config{Host: target.Scheme + "://" + target.Host}, target, nil
+}
+
+func (c *Client) stream(ctx context.Context, path string, q url.Values, tty bool, streams Streams) error {
+	config, target, err := c.prepare(ctx, path, q)
+	if err != nil {
+		return err
+	}
+	executor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
+	if err != nil {
+		return fmt.Errorf("connect streams: %w", err)
+	}
+	options := remotecommand.StreamOptions{Stdin: streams.In, Stdout: streams.Out, Tty: tty, TerminalSizeQueue: streams.Sizes}
+	if !tty {
+		options.Stderr = streams.Err
+	}
+	err = executor.StreamWithContext(ctx, options)
+	if exit, ok := errors.AsType[utilexec.CodeExitError](err); ok {
+		return &ExitError{Code: exit.Code}
+	}
+	return err
+}
+
+func streamQuery(streams Streams, tty bool) url.Values {
+	q := url.Values{}
+	for name, on := range map[string]bool{
+		"stdin": streams.In != nil, "stdout": streams.Out != nil, "stderr": streams.Err != nil && !tty,
+	} {
 		q.Set(name, fmt.Sprint(on))
 	}
 	return q

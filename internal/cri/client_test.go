@@ -348,3 +348,44 @@ func TestMonitor(t *testing.T) {
 		}
 	})
 }
+
+func TestAwaitNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := critest.NewFake(t)
+		m := cri.NewMonitor(f.Client(cri.Options{}), slog.New(slog.DiscardHandler), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		f.SetNetwork(false, "NetworkPluginNotReady", "no CNI configuration")
+		var told []string
+		await := func(ctx context.Context) <-chan error {
+			done := make(chan error, 1)
+			go func() { done <- m.AwaitNetwork(ctx, func(c cri.Condition) { told = append(told, c.Message) }) }()
+			synctest.Wait()
+			return done
+		}
+		waits := await(ctx)
+		ended := make(chan error)
+		go func() { ended <- m.Run(ctx) }()
+		gone, leave := context.WithCancel(ctx)
+		left := await(gone)
+		time.Sleep(10 * time.Second)
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("a pod that ends: %v", err)
+		}
+		f.SetNetwork(true, "", "")
+		began := time.Now()
+		if err := <-waits; err != nil || time.Since(began) > time.Second {
+			t.Errorf("%v, %v after the network came", err, time.Since(began))
+		}
+		if diff := cmp.Diff([]string{"no CNI configuration", "no CNI configuration"}, told); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+		f.Down()
+		time.Sleep(time.Minute)
+		if err := <-await(ctx); err != nil {
+			t.Errorf("a runtime that does not answer: %v", err)
+		}
+		cancel()
+		<-ended
+	})
+}

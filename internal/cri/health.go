@@ -14,7 +14,8 @@ const (
 	silenceGrace = 30 * time.Second
 
 	calmWait    = 30 * time.Second // between looks at a runtime that is ready
-	troubleWait = 5 * time.Second  // the longest between looks at one that is not; the kubelet's period
+	troubleWait = 5 * time.Second  // the longest between looks at one that does not answer; the kubelet's period
+	unreadyWait = time.Second      // between looks at one that is not ready: pods may be waiting for it
 	firstRetry  = 250 * time.Millisecond
 )
 
@@ -89,5 +90,5 @@ func (h Health) wait(now time.Time) time.Duration {
 	case h.Runtime(now).Ready && h.Network(now).Ready:
 		return calmWait
 	}
-	return troubleWait
+	return unreadyWait
 }

@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,9 @@ type Monitor struct {
 	log     *slog.Logger
 	observe func(Health)
 	health  atomic.Pointer[Health]
+
+	mu     sync.Mutex
+	looked chan struct{} // closed by the next look
 }
 
 // NewMonitor makes the monitor of client's runtime; there may be one per Client.
@@ -26,13 +30,44 @@ func NewMonitor(client *Client, log *slog.Logger, observe func(Health)) *Monitor
 	if observe == nil {
 		observe = func(Health) {}
 	}
-	m := &Monitor{client: client, log: log, observe: observe}
+	m := &Monitor{client: client, log: log, observe: observe, looked: make(chan struct{})}
 	m.health.Store(&Health{})
 	return m
 }
 
 // Health is the result of the last look.
 func (m *Monitor) Health() Health { return *m.health.Load() }
+
+// next is closed by the next look.
+func (m *Monitor) next() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.looked
+}
+
+// AwaitNetwork returns nil when pods can be given a network, or when the runtime
+// does not answer: what is then asked of it fails for a better reason. It calls
+// wait once with what is wrong, before it waits, and returns ctx's error if that
+// ends first.
+func (m *Monitor) AwaitNetwork(ctx context.Context, wait func(Condition)) error {
+	for told := false; ; {
+		looked := m.next()
+		h := m.Health()
+		network := h.condition(runtimeapi.NetworkReady, time.Now())
+		if h.Err != nil || network.Ready {
+			return nil
+		}
+		if h.Status != nil && !told {
+			wait(network)
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-looked:
+		}
+	}
+}
 
 // Run looks until ctx ends, and returns its error.
 func (m *Monitor) Run(ctx context.Context) error {
@@ -66,6 +101,10 @@ func (m *Monitor) look(ctx context.Context) (Health, error) {
 	before := m.Health()
 	h := before.Observe(time.Now(), status, err)
 	m.health.Store(&h)
+	m.mu.Lock()
+	close(m.looked)
+	m.looked = make(chan struct{})
+	m.mu.Unlock()
 	switch {
 	case h.Err != nil && before.Err == nil:
 		m.log.Warn("runtime does not answer", "endpoint", m.client.Endpoint(), "error", h.Err)

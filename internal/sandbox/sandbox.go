@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/plan"
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/timeline"
 	"github.com/berth-run/berth/internal/worker"
@@ -54,8 +55,15 @@ type observer interface {
 	Refresh(ctx context.Context, uid types.UID) error
 }
 
+// network tells when pods can be given one; why is called with what is wrong, if
+// there is something to wait for.
+type network interface {
+	Await(ctx context.Context, why func(message string)) error
+}
+
 // Options of Sandboxes.
 type Options struct {
+	Network network
 	Runtime runtimeapi.RuntimeServiceClient
 	Events  events
 	Names   names
@@ -203,6 +211,9 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
 		return fmt.Errorf("make log directory: %w", err)
 	}
+	if err := s.awaitNetwork(ctx, p); err != nil {
+		return err
+	}
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return err
@@ -222,6 +233,19 @@ func (s *Sandboxes) handler(p *corev1.Pod) (string, error) {
 		return "", err
 	}
 	return class.Handler, nil
+}
+
+// awaitNetwork holds back a pod that needs a network of its own until there is one.
+func (s *Sandboxes) awaitNetwork(ctx context.Context, p *corev1.Pod) error {
+	if pod.HostNetwork(p) {
+		return nil
+	}
+	waited := func() {}
+	defer func() { waited() }()
+	return s.opts.Network.Await(ctx, func(message string) {
+		waited = timeline.Wait(ctx, "the pod network")
+		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.NetworkNotReady, "network is not ready: %s", message)
+	})
 }
 
 func (s *Sandboxes) enter(ctx context.Context) (func(), error) {

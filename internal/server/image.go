@@ -136,7 +136,7 @@ func (s imageRoutes) save(w http.ResponseWriter, r *http.Request) error {
 	if !out.begun {
 		return err
 	}
-	w.Header().Set(http.TrailerPrefix+api.TrailerError, strings.ReplaceAll(err.Error(), "\n", " "))
+	brokeOff(w, err)
 	return nil
 }
 

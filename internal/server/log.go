@@ -64,8 +64,13 @@ func (s podRoutes) podLog(w http.ResponseWriter, r *http.Request) error {
 	if !out.begun {
 		return err
 	}
-	w.Header().Set(http.TrailerPrefix+api.TrailerError, strings.ReplaceAll(err.Error(), "\n", " "))
+	brokeOff(w, err)
 	return nil
+}
+
+// brokeOff tells of an error after an answer has begun.
+func brokeOff(w http.ResponseWriter, err error) {
+	w.Header().Set(http.TrailerPrefix+api.TrailerError, strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
 // waitEnd returns when a container's n-th instance has ended, or ctx.
@@ -136,42 +141,4 @@ func (l *logWriter) Write(data []byte) (int, error) {
 		err = http.NewResponseController(l.w).Flush()
 	}
 	return n, err
-}
-
-func (s podRoutes) podExec(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
-	opts := &corev1.PodExecOptions{
-		Container: q.Get("container"),
-		Command:   q.Values["command"],
-		Stdin:     q.flag("stdin", false),
-		Stdout:    q.flag("stdout", true),
-		Stderr:    q.flag("stderr", true),
-		TTY:       q.flag("tty", false),
-	}
-	if len(opts.Command) == 0 && q.err == nil {
-		q.err = BadRequest("no command to run", "give one or more command parameters")
-	}
-	if q.err != nil {
-		return q.err
-	}
-	opts.Stderr = opts.Stderr && !opts.TTY // a terminal has one output
-	p, _, err := s.pod(r)
-	if err != nil {
-		return err
-	}
-	c, err := chooseContainer(p, opts.Container)
-	if err != nil {
-		return err
-	}
-	opts.Container = c.Name
-	if st := containerStatus(p, c.Name); st.State.Running == nil {
-		return BadRequest(fmt.Sprintf("container %q of pod %s is not running", c.Name, pod.FullName(p)),
-			fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
-	}
-	url, err := s.Exec.ExecURL(r.Context(), p, opts)
-	if err != nil {
-		return fmt.Errorf("prepare command in container %q of pod %s: %w", c.Name, pod.FullName(p), err)
-	}
-	writeJSON(w, http.StatusOK, api.Exec{TypeMeta: api.Type("Exec"), URL: url})
-	return nil
 }

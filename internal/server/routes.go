@@ -35,9 +35,10 @@ type route struct {
 const (
 	listQuery = "labelSelector fieldSelector resourceVersion resourceVersionMatch limit continue " +
 		"watch allowWatchBookmarks sendInitialEvents timeoutSeconds timeout"
-	applyQuery = "namespace origin keep lease dryRun names"
-	logQuery   = "container instance follow previous sinceSeconds sinceTime timestamps tailLines limitBytes stream"
-	execQuery  = "container command stdin stdout stderr tty"
+	applyQuery  = "namespace origin keep lease dryRun names"
+	logQuery    = "container instance follow previous sinceSeconds sinceTime timestamps tailLines limitBytes stream"
+	execQuery   = "container command stdin stdout stderr tty"
+	attachQuery = "container stdin stdout stderr"
 )
 
 // routes is the whole API.
@@ -56,6 +57,8 @@ func (s *Server) routes() []route {
 		{"GET", pods + "/{name}/log", logQuery, "read or follow a container's log", s.settled(pod.podLog)},
 		{"GET", pods + "/{name}/exec", execQuery, "prepare a command in a container: answers the URL of its streams", s.settled(pod.podExec)},
 		{"POST", pods + "/{name}/exec", execQuery, "as GET", s.settled(pod.podExec)},
+		{"POST", pods + "/{name}/attach", attachQuery, "connect to a container's own process: answers the URL of its streams", s.settled(pod.podAttach)},
+		{"POST", pods + "/{name}/portforward", "", "reach ports of a pod: answers the URL of the streams", s.settled(pod.podPortForward)},
 		{"GET", "/api/v1/events", listQuery, "list or watch the events of all namespaces", event.listEvents},
 		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace", event.listEvents},
 
@@ -63,6 +66,8 @@ func (s *Server) routes() []route {
 		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container", s.settled(pod.resizePod)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container", s.settled(pod.addEphemeral)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/conditions", "", "set a condition, such as that of a readiness gate", s.settled(pod.setCondition)},
+		{"GET", "/berth/v1/pods/{namespace}/{name}/files", "container path", "read a file or directory of a container, as a tar stream", s.settled(pod.packFiles)},
+		{"PUT", "/berth/v1/pods/{namespace}/{name}/files", "container path name", "write a tar stream into a container", s.settled(pod.unpackFiles)},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
 		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", node.listTimelines},
 		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},

@@ -88,13 +88,6 @@ type Timelines interface {
 	List() []timeline.Timeline
 }
 
-// Exec prepares commands in containers.
-type Exec interface {
-	// ExecURL returns where the streams of the command are to be connected.
-	// opts.Container is one of the pod's and runs.
-	ExecURL(ctx context.Context, p *corev1.Pod, opts *corev1.PodExecOptions) (string, error)
-}
-
 // Node is the agent's own state.
 type Node interface {
 	Status(ctx context.Context) api.Status
@@ -116,7 +109,8 @@ type Options struct {
 	Amender   Amender
 	Timelines Timelines
 	Images    Images
-	Exec      Exec
+	Streams   Streams
+	Files     Files
 	Node      Node
 	Metrics   prometheus.Gatherer
 	// LogDir holds the pods' log directories. Default: podlog.DefaultDir.

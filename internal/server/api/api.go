@@ -34,7 +34,8 @@ const (
 	ParamInstance = "instance"
 )
 
-// TrailerError is the HTTP trailer of a log stream that broke off: the cause.
+// TrailerError is the HTTP trailer of a stream, of a log or of files, that broke
+// off: the cause.
 const TrailerError = "Berth-Error"
 
 // MaxManifest is the most bytes of manifests in one apply.
@@ -85,12 +86,20 @@ type Resize struct {
 	Resources corev1.ResourceRequirements `json:"resources"`
 }
 
-// Exec answers an exec: where the runtime waits for the streams.
-type Exec struct {
+// Stream answers an exec, attach or portforward: where the runtime waits for the
+// streams.
+type Stream struct {
 	metav1.TypeMeta `json:",inline"`
 	// URL is on the loopback interface, holds a token for one use, and speaks
-	// the Kubernetes remote command protocol.
+	// the Kubernetes remote command or port forward protocol.
 	URL string `json:"url"`
+}
+
+// Copied answers files that were written into a container.
+type Copied struct {
+	metav1.TypeMeta `json:",inline"`
+	// Skipped is what was left out, and why, a line each.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // Lease is the first line of a held lease. The lease ends with its connection,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/archive"
 	"github.com/berth-run/berth/internal/document"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/object"
@@ -40,6 +42,8 @@ type Agent struct {
 	Events  *event.Recorder
 	// LogDir is where WriteLog writes.
 	LogDir string
+	// Files is the root directory of every container.
+	Files string
 
 	stop context.CancelFunc
 	done chan error
@@ -85,13 +89,14 @@ func StartAt(t testing.TB, socket string) *Agent {
 		Objects: store.New[object.Key, runtime.Object](),
 		Events:  event.New(event.Options{Host: "node"}),
 		LogDir:  t.TempDir(),
+		Files:   t.TempDir(),
 		done:    make(chan error, 1),
 		exec:    newExecServer(t),
 		status:  api.Status{Node: "node", Root: filepath.Dir(socket)},
 	}
 	s := server.New(server.Options{
 		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Objects: objects{a.Objects}, Amender: amender{a}, Timelines: timelines{a},
-		Images: images{a}, Exec: a.exec, Node: node{a}, Metrics: prometheus.NewRegistry(),
+		Images: images{a}, Streams: a.exec, Files: files{a}, Node: node{a}, Metrics: prometheus.NewRegistry(),
 		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -325,6 +330,27 @@ func (a timelines) List() []timeline.Timeline {
 		all[i].Spans = nil
 	}
 	return all
+}
+
+// files are those of every container: what is in Agent.Files.
+type files struct{ *Agent }
+
+func (a files) Pack(ctx context.Context, _ *corev1.Pod, _, path string, w io.Writer) error {
+	root, err := os.Open(a.Files)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return archive.PackIn(ctx, root, path, w)
+}
+
+func (a files) Unpack(_ context.Context, _ *corev1.Pod, t server.FileTarget, r io.Reader) ([]string, error) {
+	root, err := os.Open(a.Files)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return archive.UnpackIn(root, t.Path, t.Name, nil, r)
 }
 
 type node struct{ *Agent }

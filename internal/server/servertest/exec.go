@@ -56,8 +56,44 @@ func (e *execServer) ExecURL(_ context.Context, p *corev1.Pod, o *corev1.PodExec
 	return r.Url, nil
 }
 
-type commands struct {
-	streaming.Runtime // for what is not offered: nil
+// AttachURL prepares a connection to a process that writes back what it reads.
+func (e *execServer) AttachURL(_ context.Context, p *corev1.Pod, o *corev1.PodAttachOptions) (string, error) {
+	r, err := e.GetAttach(&runtimeapi.AttachRequest{
+		ContainerId: string(p.UID) + "/" + o.Container, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY,
+	})
+	return r.GetUrl(), err
+}
+
+// PortForwardURL prepares a connection to ports that write back what they read.
+func (e *execServer) PortForwardURL(_ context.Context, p *corev1.Pod) (string, error) {
+	r, err := e.GetPortForward(&runtimeapi.PortForwardRequest{PodSandboxId: string(p.UID)})
+	return r.GetUrl(), err
+}
+
+type commands struct{}
+
+// Attach writes what it reads, and the size of a terminal before it.
+func (commands) Attach(_ context.Context, _ string, in io.Reader, out, _ io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
+	if tty {
+		size := <-resize
+		if _, err := fmt.Fprintf(out, "%dx%d\n", size.Width, size.Height); err != nil {
+			return err
+		}
+	}
+	if in == nil {
+		return nil
+	}
+	_, err := io.Copy(out, in)
+	return err
+}
+
+// PortForward writes the port, then what it reads.
+func (commands) PortForward(_ context.Context, _ string, port int32, stream io.ReadWriteCloser) error {
+	if _, err := fmt.Fprintf(stream, "port %d\n", port); err != nil {
+		return err
+	}
+	_, err := io.Copy(stream, stream)
+	return err
 }
 
 // Exec runs one of the commands above.

@@ -1,0 +1,187 @@
+package archive
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Target is where a stream is unpacked.
+type Target struct {
+	// File opens the place of a stream that holds a file, for writing; Dir makes
+	// and opens that of one that holds a directory. Exactly one is called.
+	File func(mode fs.FileMode) (*os.File, error)
+	Dir  func(mode fs.FileMode) (*os.File, error)
+	// Owner of what is unpacked; nil: whoever unpacks.
+	Owner *Owner
+	// Links says that links are made wherever they point. Without it those that
+	// point out of the directory are left out.
+	Links bool
+}
+
+// Owner is a user and a group, by number.
+type Owner struct{ UID, GID int }
+
+// Unpack reads a stream to its end. Files that are there are replaced. It returns
+// what was left out, a line each.
+func Unpack(r io.Reader, t Target) (skipped []string, err error) {
+	stream := tar.NewReader(r)
+	first, err := stream.Next()
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, fmt.Errorf("unpack files: %w", err)
+	}
+	mode := first.FileInfo().Mode()
+	switch {
+	case path.Clean(first.Name) != ".":
+		err = fmt.Errorf("the stream begins with %q", first.Name)
+	case mode.IsDir():
+		skipped, err = t.directory(stream, mode.Perm())
+	case mode.IsRegular():
+		err = t.file(stream, mode.Perm())
+	default:
+		err = fmt.Errorf("it is a %s: only files and directories are copied", kind(mode))
+	}
+	if err != nil {
+		return skipped, fmt.Errorf("unpack files: %w", err)
+	}
+	return skipped, nil
+}
+
+func (t Target) file(stream io.Reader, mode fs.FileMode) error {
+	f, err := t.File(mode)
+	if err != nil {
+		return err
+	}
+	return t.fill(f, stream, mode)
+}
+
+// fill writes a file and closes it.
+func (t Target) fill(f *os.File, content io.Reader, mode fs.FileMode) error {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is a %s", filepath.Base(f.Name()), kind(info.Mode()))
+	}
+	if err == nil {
+		_, err = io.Copy(f, content)
+	}
+	if err == nil && t.Owner != nil {
+		err = f.Chown(t.Owner.UID, t.Owner.GID)
+	}
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (t Target) directory(stream *tar.Reader, mode fs.FileMode) (skipped []string, err error) {
+	f, err := t.Dir(mode)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	root, err := os.OpenRoot(fdPath(f))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	for {
+		h, err := stream.Next()
+		if errors.Is(err, io.EOF) {
+			return skipped, nil
+		}
+		if err != nil {
+			return skipped, err
+		}
+		name := path.Clean(h.Name)
+		if !filepath.IsLocal(name) {
+			return skipped, fmt.Errorf("the stream names %q, which is outside", h.Name)
+		}
+		if why := t.refuse(name, h); why != "" {
+			skipped = append(skipped, name+": "+why)
+			continue
+		}
+		if err := t.entry(root, name, h, stream); err != nil {
+			return skipped, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+}
+
+// refuse says why an entry is left out; "" when it is not.
+func (t Target) refuse(name string, h *tar.Header) string {
+	switch mode := h.FileInfo().Mode(); {
+	case h.Typeflag == tar.TypeLink: // Pack makes none
+		return "it is a hard link"
+	case mode.IsDir(), mode.IsRegular():
+		return ""
+	case mode.Type() != fs.ModeSymlink:
+		return "it is a " + kind(mode)
+	case !t.Links && (path.IsAbs(h.Linkname) || !filepath.IsLocal(path.Join(path.Dir(name), h.Linkname))):
+		return "it is a link to " + h.Linkname + ", which is outside"
+	}
+	return ""
+}
+
+// entry makes one thing below root, which follows no link out of it.
+func (t Target) entry(root *os.Root, name string, h *tar.Header, content io.Reader) error {
+	switch mode := h.FileInfo().Mode(); {
+	case mode.IsDir():
+		if err := root.Mkdir(name, mode.Perm()|0o700); err != nil {
+			if info, statErr := root.Stat(name); statErr == nil && info.IsDir() {
+				return nil
+			}
+			return err
+		}
+		return t.own(root, name)
+	case mode.IsRegular():
+		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return err
+		}
+		return t.fill(f, content, mode.Perm())
+	default:
+		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := root.Symlink(h.Linkname, name); err != nil {
+			return err
+		}
+		return t.own(root, name)
+	}
+}
+
+func (t Target) own(root *os.Root, name string) error {
+	if t.Owner == nil {
+		return nil
+	}
+	return root.Lchown(name, t.Owner.UID, t.Owner.GID)
+}
+
+// kind is a file's type in words.
+func kind(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "directory"
+	case m.IsRegular():
+		return "file"
+	case m&fs.ModeSymlink != 0:
+		return "link"
+	case m&fs.ModeNamedPipe != 0:
+		return "FIFO"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+type attachFlags struct {
+	scope
+	streamFlags
+	container string
+}
+
+func attachCommand(a *app) *cobra.Command {
+	var f attachFlags
+	cmd := &cobra.Command{
+		Use:   "attach POD [-c CONTAINER] [-i] [-t]",
+		Short: "Connect to the process of a running container",
+		Long: `Show what the process of a container writes from now on, and with -i pass standard input to it, if its
+manifest has stdin: true. With stdinOnce: true its input ends when this command does. A container with
+tty: true is shown as the terminal that it is.
+
+Interrupting this command leaves the container running.`,
+		Example: "  berth attach shell -it",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.attach(cmd, &f, args[0]) },
+	}
+	f.scope.add(cmd)
+	f.streamFlags.add(cmd)
+	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container`; default: the pod's default or first one")
+	cmd.ValidArgsFunction = a.completePod(&f.scope)
+	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
+	return cmd
+}
+
+func (a *app) attach(cmd *cobra.Command, f *attachFlags, arg string) error {
+	key, err := f.pod(arg)
+	if err != nil {
+		return err
+	}
+	c := a.client()
+	p, err := c.Pod(cmd.Context(), key)
+	if err != nil {
+		return err
+	}
+	name := f.container
+	if name == "" {
+		name = defaultContainer(cmd.ErrOrStderr(), p)
+	}
+	spec, ok := pod.FindContainer(p, name) // if it is not there, the agent says so
+	tty := ok && spec.TTY
+	if f.tty && ok && !tty {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: container %s has no terminal: its manifest does not say tty: true\n", name)
+	}
+	return attachTo(cmd, c, key, name, streamFlags{stdin: f.stdin, tty: tty})
+}
+
+func attachTo(cmd *cobra.Command, c *client.Client, key types.NamespacedName, container string, f streamFlags) error {
+	streams, restore, err := f.streams(cmd)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	return exited(c.Attach(cmd.Context(), key, container, f.tty, streams))
+}

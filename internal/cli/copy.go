@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/archive"
+	"github.com/berth-run/berth/internal/client"
+)
+
+type copyFlags struct {
+	scope
+	container string
+}
+
+func copyCommand(a *app) *cobra.Command {
+	var f copyFlags
+	cmd := &cobra.Command{
+		Use:   "cp SOURCE TARGET [-c CONTAINER]",
+		Short: "Copy files between this machine and a running container",
+		Long: `Copy a file, or a directory with what is in it. One of SOURCE and TARGET is POD:PATH or NAMESPACE/POD:PATH,
+seen as the container's processes see it, volumes included. When TARGET is a directory the copy goes into it.
+
+The image needs no tar. Links in a directory are copied as links; those that lead out of it are not copied out of
+a container. Files keep their modes, and belong to the user of the container's process, or to the user of this command.`,
+		Example: "  berth cp web:/var/log/app.log .\n  berth cp ./conf web:/etc/app -c app",
+		Args:    usage(cobra.ExactArgs(2)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.copy(cmd, &f, args[0], args[1]) },
+	}
+	f.add(cmd)
+	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container`; default: the pod's default or first one")
+	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
+	return cmd
+}
+
+// place is one end of a copy.
+type place struct {
+	pod  *types.NamespacedName // nil: this machine
+	path string
+}
+
+// parsePlace tells POD:PATH from a local path as kubectl does: a path with a
+// slash before its first colon, but for that of NAMESPACE/POD, is local.
+func (s *scope) parsePlace(text string) (place, error) {
+	name, inside, remote := strings.Cut(text, ":")
+	if !remote || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") || strings.Count(name, "/") > 1 {
+		return place{path: text}, nil
+	}
+	key := types.NamespacedName{Namespace: s.namespace, Name: name}
+	if namespace, name, ok := strings.Cut(name, "/"); ok {
+		key = types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	if key.Name == "" || key.Namespace == "" || inside == "" {
+		return place{}, client.Next(fmt.Errorf("%q is no place in a pod", text), "write POD:PATH")
+	}
+	return place{&key, inside}, nil
+}
+
+func (a *app) copy(cmd *cobra.Command, f *copyFlags, from, to string) error {
+	source, err := f.parsePlace(from)
+	if err != nil {
+		return err
+	}
+	target, err := f.parsePlace(to)
+	if err != nil {
+		return err
+	}
+	inside := source.pod
+	if inside == nil {
+		inside = target.pod
+	}
+	if (source.pod == nil) == (target.pod == nil) {
+		return client.Next(errors.New("want one place in a pod and one on this machine"), "write POD:PATH for the one in a pod, ./PATH for the other")
+	}
+	c, container := a.client(), f.container
+	if container == "" {
+		p, err := c.Pod(cmd.Context(), *inside)
+		if err != nil {
+			return err
+		}
+		container = defaultContainer(cmd.ErrOrStderr(), p)
+	}
+	if source.pod != nil {
+		return c.ReadFiles(cmd.Context(), *inside, container, source.path, func(r io.Reader) error {
+			skipped, err := unpackLocal(r, target.path, path.Base(path.Clean("/"+source.path)))
+			warnSkipped(cmd, skipped)
+			return err
+		})
+	}
+	return packLocal(source.path, func(r io.Reader) error {
+		name, err := filepath.Abs(source.path)
+		if err != nil {
+			return err
+		}
+		skipped, err := c.WriteFiles(cmd.Context(), *inside, container, target.path, filepath.Base(name), r)
+		warnSkipped(cmd, skipped)
+		return err
+	}, cmd)
+}
+
+func warnSkipped(cmd *cobra.Command, skipped []string) {
+	for _, line := range skipped {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: not copied:", line)
+	}
+}
+
+// packLocal hands the stream of a local file or directory to take.
+func packLocal(name string, take func(io.Reader) error, cmd *cobra.Command) error {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, w := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		err := archive.Pack(cmd.Context(), f, w)
+		w.CloseWithError(err)
+		packed <- err
+	}()
+	err = take(r)
+	r.CloseWithError(io.ErrClosedPipe)
+	if packErr := <-packed; packErr != nil && !errors.Is(packErr, io.ErrClosedPipe) {
+		return packErr
+	}
+	return err
+}
+
+// unpackLocal puts a stream at target, or by the name into the directory that it is.
+func unpackLocal(r io.Reader, target, name string) (skipped []string, err error) {
+	if info, err := os.Stat(target); err == nil && info.IsDir() && name != "/" {
+		target = filepath.Join(target, name)
+	}
+	return archive.Unpack(r, archive.Target{
+		File: func(mode fs.FileMode) (*os.File, error) {
+			return os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK, mode)
+		},
+		Dir: func(mode fs.FileMode) (*os.File, error) {
+			if err := os.Mkdir(target, mode|0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return nil, err
+			}
+			return os.Open(target)
+		},
+	})
+}

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/berth-run/berth/internal/client"
+)
+
+// streamFlags say how a command's standard streams are connected to a container.
+type streamFlags struct {
+	stdin bool
+	tty   bool
+}
+
+func (f *streamFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the container")
+	cmd.Flags().BoolVarP(&f.tty, "tty", "t", false, "with a terminal")
+}
+
+// streams are the command's own, with its terminal made raw if the container's
+// end is one too. restore puts the terminal back.
+func (f streamFlags) streams(cmd *cobra.Command) (s client.Streams, restore func(), err error) {
+	s = client.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
+	if f.stdin {
+		s.In = cmd.InOrStdin()
+	}
+	restore, err = f.terminal(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), &s)
+	return s, restore, err
+}
+
+// terminal makes the user's terminal raw and reports its sizes. Without a
+// terminal at standard input the container's end has one all the same, of no
+// particular size.
+func (f streamFlags) terminal(ctx context.Context, stdin io.Reader, stderr io.Writer, streams *client.Streams) (restore func(), err error) {
+	if !f.tty {
+		return func() {}, nil
+	}
+	in, ok := stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) || !f.stdin {
+		if f.stdin {
+			fmt.Fprintln(stderr, "warning: standard input is not a terminal")
+		}
+		return func() {}, nil
+	}
+	state, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("make terminal raw: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	streams.Sizes = newSizes(ctx, in)
+	return func() {
+		cancel()
+		_ = term.Restore(int(in.Fd()), state) // nothing else can be done about it
+	}, nil
+}
+
+// sizes follows the size of a terminal.
+type sizes struct {
+	ctx     context.Context
+	file    *os.File
+	changed chan os.Signal
+}
+
+func newSizes(ctx context.Context, f *os.File) *sizes {
+	s := &sizes{ctx: ctx, file: f, changed: make(chan os.Signal, 1)}
+	s.changed <- unix.SIGWINCH // the size it has now is the first
+	signal.Notify(s.changed, unix.SIGWINCH)
+	return s
+}
+
+// Next waits for a change; nil ends the stream.
+func (s *sizes) Next() *remotecommand.TerminalSize {
+	for {
+		select {
+		case <-s.ctx.Done():
+			signal.Stop(s.changed)
+			return nil
+		case <-s.changed:
+		}
+		if width, height, err := term.GetSize(int(s.file.Fd())); err == nil {
+			return &remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)}
+		}
+	}
+}
