@@ -62,8 +62,11 @@ import (
 //	                            a registry at $REGISTRY that has the workload as team/app:1, and team/other:1
 //	await-image-gone NAME       the agent has no image of that name
 //	serve-manifests FILE        what the static pod URL answers from now on
-//	runtime kill|start|freeze|thaw
-//	                            the external runtime
+//	runtime kill|start|freeze|thaw|unplug|plug
+//	                            the external runtime; unplugged it has no pod network
+//	terminal COLSxROWS ARGS...  berth on a terminal that grows by a column and a row when something
+//	                            was written to it; the file "screen" is what it showed
+//	await-url URL               until a GET succeeds
 //	await-runtime               the runtime's socket answers
 //	run-pod NAME                a pod of one container, made by the runtime's own calls
 //	lose-containers POD         the runtime has no container of it any more
@@ -122,7 +125,6 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"serve-registry":   positive("serve-registry [USER PASSWORD]", 0, 2, h.serveRegistry),
 		"await-image-gone": positive("await-image-gone NAME", 1, 1, h.awaitImageGone),
 		"serve-manifests":  positive("serve-manifests FILE", 1, 1, h.serveManifests),
-		"runtime":          positive("runtime kill|start|freeze|thaw", 1, 1, h.runtimeCommand),
 		"await-runtime":    positive("await-runtime", 0, 0, h.awaitRuntime),
 		"run-pod":          positive("run-pod NAME", 1, 1, h.runPod),
 		"lose-containers":  positive("lose-containers POD", 1, 1, h.loseContainers),
@@ -135,8 +137,21 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
 		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
 		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),
+		"await-url":        positive("await-url URL", 1, 1, awaitURL),
+		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
+		"terminal":         positive("terminal COLSxROWS ARGS...", 2, many, h.terminal),
 	}
 	return commands
+}
+
+func awaitURL(ts *testscript.TestScript, args []string) {
+	eventually(ts, func() (bool, any) {
+		r, err := http.Get(args[0])
+		if err != nil {
+			return false, err
+		}
+		return r.StatusCode == http.StatusOK, errors.Join(fmt.Errorf("it answers %s", r.Status), r.Body.Close())
+	})
 }
 
 // exits runs the command and checks its exit status.

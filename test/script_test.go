@@ -389,6 +389,10 @@ func (h *harness) runtimeCommand(ts *testscript.TestScript, args []string) {
 		ts.Check(d.Stop(unix.SIGKILL))
 	case "start":
 		ts.Check(d.Start(context.Background()))
+	case "unplug":
+		ts.Check(d.Network(false))
+	case "plug":
+		ts.Check(d.Network(true))
 	case "freeze":
 		ts.Check(d.Signal(unix.SIGSTOP))
 	case "thaw":

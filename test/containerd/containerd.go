@@ -149,6 +149,19 @@ func (d *Daemon) Stop(signal unix.Signal) error {
 // Signal sends the daemon a signal, such as SIGSTOP.
 func (d *Daemon) Signal(signal unix.Signal) error { return d.cmd.Process.Signal(signal) }
 
+// Network takes the network's configuration away, or puts it back.
+func (d *Daemon) Network(present bool) error {
+	from, to := filepath.Join(d.opts.Dir, "net.d"), filepath.Join(d.opts.Dir, "no-net.d")
+	file := "10-tests.conflist"
+	if present {
+		from, to = to, from
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(from, file), filepath.Join(to, file))
+}
+
 // Close ends the daemon and removes its network and directory. Its containers
 // must be gone.
 func (d *Daemon) Close() error {

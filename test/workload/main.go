@@ -158,6 +158,10 @@ func do(action []string, started time.Time) error {
 		return link(args)
 	case "swap":
 		return swap(args)
+	case "echo":
+		return echo()
+	case "size":
+		return size()
 	}
 	return fmt.Errorf("unknown action %q\n%s", action[0], usage)
 }
@@ -509,4 +513,33 @@ func swap(args []string) error {
 			return err
 		}
 	}
+}
+
+func echo() error {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		fmt.Println("read", lines.Text())
+	}
+	fmt.Println("end of input")
+	return lines.Err()
+}
+
+// size asks until there is one: a terminal has none before it is told.
+func size() error {
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGWINCH)
+	for shown, times := "", 0; times < 2; {
+		w, err := unix.IoctlGetWinsize(1, unix.TIOCGWINSZ)
+		if err != nil {
+			return fmt.Errorf("ask for the terminal's size: %w", err)
+		}
+		if now := fmt.Sprintf("%dx%d", w.Col, w.Row); w.Col > 0 && now != shown {
+			fmt.Println(now)
+			shown = now
+			times++
+			continue
+		}
+		<-changed
+	}
+	return nil
 }
