@@ -78,15 +78,16 @@ var why = map[string]string{
 // exceptions to the budgets and rules, each with its reason.
 // Interceptors have the parameters that gRPC gives them.
 var exceptions = map[string]string{
-	"internal/cri.traceCall":                   "grpc.UnaryClientInterceptor",
-	"internal/cri.Client.reportTrouble":        "grpc.UnaryClientInterceptor",
-	"internal/cri.checkCall":                   "grpc.UnaryClientInterceptor",
-	"internal/cri.metrics.countCall":           "grpc.UnaryClientInterceptor",
-	"internal/server/servertest.commands.Exec": "the interface of cri-streaming",
-	"internal/pod.ContainerStatus":             "what a runtime tells of a container, CRI's words one by one",
-	"internal/plan.computation":                "one plan is one computation, its methods are the rules of it",
-	"internal/podstatus.computation":           "one status is one computation, its methods are the paragraphs of it",
-	"internal/probe.Probes":                    "the schedule of all probes and the four ways to ask",
+	"internal/cri.traceCall":                     "grpc.UnaryClientInterceptor",
+	"internal/cri.Client.reportTrouble":          "grpc.UnaryClientInterceptor",
+	"internal/cri.checkCall":                     "grpc.UnaryClientInterceptor",
+	"internal/cri.metrics.countCall":             "grpc.UnaryClientInterceptor",
+	"internal/server/servertest.commands.Exec":   "the interface of cri-streaming",
+	"internal/server/servertest.commands.Attach": "the interface of cri-streaming",
+	"internal/pod.ContainerStatus":               "what a runtime tells of a container, CRI's words one by one",
+	"internal/plan.computation":                  "one plan is one computation, its methods are the rules of it",
+	"internal/podstatus.computation":             "one status is one computation, its methods are the paragraphs of it",
+	"internal/probe.Probes":                      "the schedule of all probes and the four ways to ask",
 }
 
 type source struct {

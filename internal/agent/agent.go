@@ -158,7 +158,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	}
 	var shutdown func(context.Context) error
 	a.tracer, shutdown, err = timeline.Provider(ctx, timeline.ProviderOptions{
-		Recorder: a.timeline, OTLP: a.otlp(), Version: a.version, Host: a.config.NodeName, Log: a.log,
+		Recorder: a.timeline, OTLP: otlp(a.config), Version: a.version, Host: a.config.NodeName, Log: a.log,
 	})
 	if err != nil {
 		return fmt.Errorf("set up tracing: %w", err)

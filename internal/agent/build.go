@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cgroup"
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/container"
 	"github.com/berth-run/berth/internal/container/render"
 	"github.com/berth-run/berth/internal/cri"
@@ -70,8 +72,8 @@ func (a *Agent) nodeConfig() node.Config {
 	}
 }
 
-func (a *Agent) otlp() *timeline.OTLP {
-	if t := a.config.Tracing; t != nil {
+func otlp(c *config.Config) *timeline.OTLP {
+	if t := c.Tracing; t != nil {
 		return &timeline.OTLP{Endpoint: t.Endpoint, SamplingRatePerMillion: t.SamplingRatePerMillion}
 	}
 	return nil
@@ -122,13 +124,13 @@ func (a *Agent) buildSteps() error {
 		Userns: userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
 	})
 	s.resizes = newResizes(a, renderNode)
-	a.tellDamage(s.resizes.Load())
+	tellDamage(a.log, s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: object.New(a.sources.Objects),
 		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle()},
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
 		Node:         func() render.Node { return renderNode },
-		LegacyLogDir: a.legacyLogDir(), Log: a.log,
+		LegacyLogDir: linkDir(c), Log: a.log,
 	})
 	host := hostIPs(a.facts.IPs)
 	s.probes, err = probe.New(probe.Options{
@@ -145,15 +147,15 @@ func (a *Agent) buildSteps() error {
 	if err != nil {
 		return err
 	}
-	a.tellDamage(s.probes.Load())
+	tellDamage(a.log, s.probes.Load())
 	return nil
 }
 
 // tellDamage logs what could not be read of what an earlier agent kept. The node
 // goes on with the rest.
-func (a *Agent) tellDamage(err error) {
+func tellDamage(log *slog.Logger, err error) {
 	if err != nil {
-		a.log.Error("read what an earlier agent kept", "err", err)
+		log.Error("read what an earlier agent kept", "err", err)
 	}
 }
 
@@ -187,10 +189,10 @@ func (n podNetwork) Await(ctx context.Context, why func(message string)) error {
 	})
 }
 
-// legacyLogDir is given links only by an agent whose logs are where collectors
+// linkDir is given links only by an agent whose logs are where collectors
 // expect them.
-func (a *Agent) legacyLogDir() string {
-	if a.config.Pods.LogsDir == "/var/log/pods" {
+func linkDir(c *config.Config) string {
+	if c.Pods.LogsDir == "/var/log/pods" {
 		return legacyLogDir
 	}
 	return ""
@@ -245,7 +247,7 @@ func (a *Agent) buildFleet() error {
 	a.statuses = podstatus.New(podstatus.Options{
 		Dir: filepath.Join(c.RootDir, "status"), MessagePath: a.steps.dirs.MessagePath, Log: a.log,
 	})
-	a.tellDamage(a.statuses.Load())
+	tellDamage(a.log, a.statuses.Load())
 	gate := &gatekeeper{
 		recorder: a.timeline, provider: a.tracer, decide: a.decideAdmission, events: a.events, open: map[types.UID]*question{},
 		observed: a.pleg.Observed, status: a.statuses.Last, kept: a.statuses.Kept, began: a.began,

@@ -88,7 +88,7 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 
 // unlinkLogs removes the links that collectors find a sandbox's logs by.
 func (a *Agent) unlinkLogs(ctx context.Context, box *runtimeapi.PodSandbox) error {
-	dir := a.legacyLogDir()
+	dir := linkDir(a.config)
 	if dir == "" {
 		return nil
 	}

@@ -52,7 +52,7 @@ func (p packer) directory(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // nothing was written through it
 	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
 		if err == nil {
 			err = p.ctx.Err()

@@ -93,7 +93,7 @@ func (t Target) directory(stream *tar.Reader, mode fs.FileMode) (skipped []strin
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // what is in it is written
 	for {
 		h, err := stream.Next()
 		if errors.Is(err, io.EOF) {

@@ -2,21 +2,14 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
-	"os"
-	"os/signal"
-	"strings"
-	"syscall"
-	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/config"
 )
@@ -67,38 +60,13 @@ func addNode(cmd *cobra.Command, f *config.Flags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.RunDir, "run-dir", "", "`directory` of sockets and mounts (default /run/berth, or run in another --root-dir)")
 	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's `name`; default: the host's")
-	flags.TextVar((*addresses)(&f.NodeIPs), "node-ip", addresses(nil), "the node's `address`, or two of different families, with a comma between")
+	flags.TextVar((*process.Addresses)(&f.NodeIPs), "node-ip", process.Addresses(nil), "the node's `address`, or two of different families, with a comma between")
 	flags.StringToStringVar(&f.NodeLabels, "node-labels", nil, "`labels` of the node: key=value, with commas between")
 	flags.StringVar(&f.CRIListen, "cri-listen", "", "serve the embedded runtime's CRI here too, for crictl: `unix://PATH`")
 	flags.StringVar(&f.ImageCredentialProviderConfig, "image-credential-provider-config", "", "CredentialProviderConfig `file`, or a directory of them: plugins that know the credentials of registries")
 	flags.StringVar(&f.ImageCredentialProviderBinDir, "image-credential-provider-bin-dir", "", "`directory` with the plugins' programs")
 	mark(cmd.MarkFlagDirname("run-dir"))
 	mark(cmd.MarkFlagDirname("image-credential-provider-bin-dir"))
-}
-
-// addresses is a flag of IP addresses.
-type addresses []netip.Addr
-
-// MarshalText is what the flag is set to.
-func (a addresses) MarshalText() ([]byte, error) {
-	var all []string
-	for _, ip := range a {
-		all = append(all, ip.String())
-	}
-	return []byte(strings.Join(all, ",")), nil
-}
-
-// UnmarshalText sets the flag.
-func (a *addresses) UnmarshalText(text []byte) error {
-	*a = nil
-	for one := range strings.SplitSeq(string(text), ",") {
-		ip, err := netip.ParseAddr(strings.TrimSpace(one))
-		if err != nil {
-			return err
-		}
-		*a = append(*a, ip)
-	}
-	return nil
 }
 
 // flags are the settings of an agent on the root of the command line.
@@ -141,107 +109,25 @@ func agentCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// errForced ends the process at a second signal.
-var errForced = errors.New("ended at once by a second signal")
-
 // runAgent is the daemon's life.
 func runAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	agent, err := newAgent(f, log)
 	if err != nil {
 		return err
 	}
-	ctx, forced, stop := onSignals(ctx, log)
+	ctx, forced, stop := process.OnSignals(ctx, log)
 	defer stop()
-	return until(forced, func() error {
+	return process.Until(forced, func() error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return agent.Run(ctx) })
 		group.Go(func() error {
 			select {
 			case <-agent.Ready():
-				return notify(ctx, client.New(f.Socket), log)
+				return process.Notify(ctx, client.New(f.Socket), log)
 			case <-ctx.Done():
 				return nil
 			}
 		})
 		return group.Wait()
 	})
-}
-
-// onSignals returns a context that ends at the first SIGTERM or SIGINT, and a
-// channel that is closed at the second.
-func onSignals(parent context.Context, log *slog.Logger) (context.Context, <-chan struct{}, func()) {
-	ctx, cancel := context.WithCancel(parent)
-	forced := make(chan struct{})
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	done := make(chan struct{})
-	go func() {
-		for n := 0; ; n++ {
-			select {
-			case sig := <-signals:
-				if n > 0 {
-					close(forced)
-					return
-				}
-				log.Info("ending; a second signal ends it at once", "signal", sig.String())
-				cancel()
-			case <-done:
-				return
-			}
-		}
-	}()
-	return ctx, forced, func() { signal.Stop(signals); close(done); cancel() }
-}
-
-// until returns what work returns, or errForced as soon as forced is closed:
-// the process then ends with work under way.
-func until(forced <-chan struct{}, work func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- work() }()
-	select {
-	case err := <-done:
-		return err
-	case <-forced:
-		return errForced
-	}
-}
-
-// notify tells systemd (sd_notify(3)) that the agent is ready, that it is alive
-// as long as its local API says so, and that it stops.
-func notify(ctx context.Context, c *client.Client, log *slog.Logger) error {
-	send := func(state string) {
-		if _, err := daemon.SdNotify(false, state); err != nil {
-			log.Warn("cannot notify systemd", "state", state, "err", err)
-		}
-	}
-	send(daemon.SdNotifyReady)
-	defer send(daemon.SdNotifyStopping)
-	interval, err := daemon.SdWatchdogEnabled(false)
-	if err != nil {
-		log.Warn("no watchdog", "err", err)
-	}
-	if err != nil || interval == 0 {
-		<-ctx.Done()
-		return nil
-	}
-	tick := time.NewTicker(interval / 2)
-	defer tick.Stop()
-	for {
-		if err := healthy(ctx, c, interval/2); err == nil {
-			send(daemon.SdNotifyWatchdog)
-		} else if ctx.Err() == nil {
-			log.Error("unhealthy: systemd will restart this agent if it stays so", "err", err, "watchdog", interval)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func healthy(ctx context.Context, c *client.Client, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return c.Healthy(ctx)
 }

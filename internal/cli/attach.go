@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/cli/stream"
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/pod"
 )
 
 type attachFlags struct {
 	scope
-	streamFlags
+	stream.Flags
 	container string
 }
 
@@ -31,7 +32,7 @@ Interrupting this command leaves the container running.`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.attach(cmd, &f, args[0]) },
 	}
 	f.scope.add(cmd)
-	f.streamFlags.add(cmd)
+	f.Flags.Add(cmd)
 	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container`; default: the pod's default or first one")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
 	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
@@ -50,21 +51,21 @@ func (a *app) attach(cmd *cobra.Command, f *attachFlags, arg string) error {
 	}
 	name := f.container
 	if name == "" {
-		name = defaultContainer(cmd.ErrOrStderr(), p)
+		name = stream.DefaultContainer(cmd.ErrOrStderr(), p)
 	}
 	spec, ok := pod.FindContainer(p, name) // if it is not there, the agent says so
 	tty := ok && spec.TTY
-	if f.tty && ok && !tty {
+	if f.TTY && ok && !tty {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: container %s has no terminal: its manifest does not say tty: true\n", name)
 	}
-	return attachTo(cmd, c, key, name, streamFlags{stdin: f.stdin, tty: tty})
+	return attachTo(cmd, c, key, name, stream.Flags{Stdin: f.Stdin, TTY: tty})
 }
 
-func attachTo(cmd *cobra.Command, c *client.Client, key types.NamespacedName, container string, f streamFlags) error {
-	streams, restore, err := f.streams(cmd)
+func attachTo(cmd *cobra.Command, c *client.Client, key types.NamespacedName, container string, f stream.Flags) error {
+	streams, restore, err := f.Open(cmd)
 	if err != nil {
 		return err
 	}
 	defer restore()
-	return exited(c.Attach(cmd.Context(), key, container, f.tty, streams))
+	return exited(c.Container(key, container).Attach(cmd.Context(), f.TTY, streams))
 }

@@ -4,17 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/archive"
+	"github.com/berth-run/berth/internal/cli/stream"
 	"github.com/berth-run/berth/internal/client"
 )
 
@@ -88,68 +85,28 @@ func (a *app) copy(cmd *cobra.Command, f *copyFlags, from, to string) error {
 		if err != nil {
 			return err
 		}
-		container = defaultContainer(cmd.ErrOrStderr(), p)
+		container = stream.DefaultContainer(cmd.ErrOrStderr(), p)
 	}
 	if source.pod != nil {
-		return c.ReadFiles(cmd.Context(), *inside, container, source.path, func(r io.Reader) error {
-			skipped, err := unpackLocal(r, target.path, path.Base(path.Clean("/"+source.path)))
+		return c.Container(*inside, container).ReadFiles(cmd.Context(), source.path, func(r io.Reader) error {
+			skipped, err := stream.Unpack(r, target.path, path.Base(path.Clean("/"+source.path)))
 			warnSkipped(cmd, skipped)
 			return err
 		})
 	}
-	return packLocal(source.path, func(r io.Reader) error {
+	return stream.Pack(cmd.Context(), source.path, func(r io.Reader) error {
 		name, err := filepath.Abs(source.path)
 		if err != nil {
 			return err
 		}
-		skipped, err := c.WriteFiles(cmd.Context(), *inside, container, target.path, filepath.Base(name), r)
+		skipped, err := c.Container(*inside, container).WriteFiles(cmd.Context(), target.path, filepath.Base(name), r)
 		warnSkipped(cmd, skipped)
 		return err
-	}, cmd)
+	})
 }
 
 func warnSkipped(cmd *cobra.Command, skipped []string) {
 	for _, line := range skipped {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning: not copied:", line)
 	}
-}
-
-// packLocal hands the stream of a local file or directory to take.
-func packLocal(name string, take func(io.Reader) error, cmd *cobra.Command) error {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	r, w := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
-		err := archive.Pack(cmd.Context(), f, w)
-		w.CloseWithError(err)
-		packed <- err
-	}()
-	err = take(r)
-	r.CloseWithError(io.ErrClosedPipe)
-	if packErr := <-packed; packErr != nil && !errors.Is(packErr, io.ErrClosedPipe) {
-		return packErr
-	}
-	return err
-}
-
-// unpackLocal puts a stream at target, or by the name into the directory that it is.
-func unpackLocal(r io.Reader, target, name string) (skipped []string, err error) {
-	if info, err := os.Stat(target); err == nil && info.IsDir() && name != "/" {
-		target = filepath.Join(target, name)
-	}
-	return archive.Unpack(r, archive.Target{
-		File: func(mode fs.FileMode) (*os.File, error) {
-			return os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK, mode)
-		},
-		Dir: func(mode fs.FileMode) (*os.File, error) {
-			if err := os.Mkdir(target, mode|0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-				return nil, err
-			}
-			return os.Open(target)
-		},
-	})
 }

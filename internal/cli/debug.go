@@ -3,10 +3,8 @@ package cli
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/cli/follow"
+	"github.com/berth-run/berth/internal/cli/stream"
 	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/pod"
 )
 
 type debugFlags struct {
 	scope
-	streamFlags
+	stream.Flags
 	image  string
 	policy string
 	target string
@@ -48,7 +46,7 @@ The exit status is the container's.`,
 		},
 	}
 	f.scope.add(cmd)
-	f.streamFlags.add(cmd)
+	f.Flags.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "", "`image` of the container")
 	flags.StringVar(&f.policy, "image-pull-policy", "", "Always, IfNotPresent or Never; default: as for other containers")
@@ -67,7 +65,7 @@ func (a *app) debug(cmd *cobra.Command, f *debugFlags, arg string, command []str
 	}
 	e := corev1.EphemeralContainer{TargetContainerName: f.target, EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: f.name, Image: f.image, ImagePullPolicy: corev1.PullPolicy(f.policy), Command: command,
-		Stdin: f.stdin, StdinOnce: f.stdin, TTY: f.tty,
+		Stdin: f.Stdin, StdinOnce: f.Stdin, TTY: f.TTY,
 	}}
 	if e.Name == "" {
 		e.Name = "debugger-" + strings.ToLower(rand.Text()[:5])
@@ -78,8 +76,8 @@ func (a *app) debug(cmd *cobra.Command, f *debugFlags, arg string, command []str
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "container %s added to pod %s\n", e.Name, key.Name)
-	if f.stdin {
-		return debugAttached(cmd, c, p, e.Name, f.streamFlags)
+	if f.Stdin {
+		return debugAttached(cmd, c, p, e.Name, f.Flags)
 	}
 	return debugLog(cmd, c, p, e.Name)
 }
@@ -90,8 +88,8 @@ func ended(s corev1.ContainerState) bool { return s.Terminated != nil }
 
 // debugAttached attaches to the container when it runs, and makes its exit
 // status that of the command.
-func debugAttached(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string, f streamFlags) error {
-	if _, err := awaitContainer(cmd.Context(), c, p, name, cmd.ErrOrStderr(), runs); err != nil {
+func debugAttached(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string, f stream.Flags) error {
+	if _, err := follow.Ephemeral(cmd.Context(), c, p, name, cmd.ErrOrStderr(), runs); err != nil {
 		return err
 	}
 	if err := attachTo(cmd, c, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, name, f); err != nil {
@@ -101,7 +99,7 @@ func debugAttached(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name str
 }
 
 func debugExit(ctx context.Context, c *client.Client, p *corev1.Pod, name string) error {
-	s, err := awaitContainer(ctx, c, p, name, io.Discard, ended)
+	s, err := follow.Ephemeral(ctx, c, p, name, io.Discard, ended)
 	if err != nil {
 		return err
 	}
@@ -115,7 +113,7 @@ func debugExit(ctx context.Context, c *client.Client, p *corev1.Pod, name string
 // status that of the command.
 func debugLog(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string) error {
 	ctx, key := cmd.Context(), types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-	if _, err := awaitContainer(ctx, c, p, name, cmd.ErrOrStderr(), runs); err != nil {
+	if _, err := follow.Ephemeral(ctx, c, p, name, cmd.ErrOrStderr(), runs); err != nil {
 		return err
 	}
 	opts := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Container: name, Follow: true}}
@@ -123,37 +121,4 @@ func debugLog(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string) 
 		return err
 	}
 	return debugExit(ctx, c, p, name)
-}
-
-// awaitContainer returns the state of an ephemeral container once it is as
-// wanted. What it waits for meanwhile is told to w.
-func awaitContainer(ctx context.Context, c *client.Client, p *corev1.Pod, name string, w io.Writer, is func(corev1.ContainerState) bool) (corev1.ContainerState, error) {
-	told := ""
-	sel := client.Select{Namespace: p.Namespace, Name: p.Name, Fields: "metadata.uid=" + string(p.UID)}
-	for change, err := range c.WatchPods(ctx, sel) {
-		switch {
-		case err != nil:
-			return corev1.ContainerState{}, err
-		case change.Synced:
-			continue
-		}
-		now := change.Object
-		at := slices.IndexFunc(now.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
-		if at >= 0 && is(now.Status.EphemeralContainerStatuses[at].State) {
-			return now.Status.EphemeralContainerStatuses[at].State, nil
-		}
-		if change.Deleted || now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed {
-			return corev1.ContainerState{}, fmt.Errorf("pod %s ended before container %q ran", pod.FullName(now), name)
-		}
-		if at >= 0 {
-			if s := now.Status.EphemeralContainerStatuses[at].State.Waiting; s != nil && s.Message != "" && s.Message != told {
-				told = s.Message
-				fmt.Fprintf(w, "waiting: %s: %s\n", s.Reason, s.Message)
-			}
-		}
-	}
-	if err := context.Cause(ctx); err != nil {
-		return corev1.ContainerState{}, err
-	}
-	return corev1.ContainerState{}, errors.New("the agent ended its watch")
 }

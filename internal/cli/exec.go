@@ -5,12 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/internal/cli/stream"
 	"github.com/berth-run/berth/internal/client"
 )
 
 type execFlags struct {
 	scope
-	streamFlags
+	stream.Flags
 	container string
 }
 
@@ -23,7 +24,7 @@ func execCommand(a *app) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.exec(cmd, &f, args) },
 	}
 	f.scope.add(cmd)
-	f.streamFlags.add(cmd)
+	f.Flags.Add(cmd)
 	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container`; default: the pod's default or first one")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
 	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
@@ -45,13 +46,13 @@ func (a *app) exec(cmd *cobra.Command, f *execFlags, args []string) error {
 		if err != nil {
 			return err
 		}
-		container = defaultContainer(cmd.ErrOrStderr(), p)
+		container = stream.DefaultContainer(cmd.ErrOrStderr(), p)
 	}
-	streams, restore, err := f.streams(cmd)
+	streams, restore, err := f.Open(cmd)
 	if err != nil {
 		return err
 	}
-	err = c.Exec(cmd.Context(), key, container, args[1:], f.tty, streams)
+	err = c.Container(key, container).Exec(cmd.Context(), args[1:], f.TTY, streams)
 	restore()
 	return exited(err)
 }

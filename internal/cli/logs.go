@@ -15,13 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth/internal/cli/follow"
+	"github.com/berth-run/berth/internal/cli/stream"
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/pod"
 )
-
-// annotationDefaultContainer names the container that commands mean when they
-// name none (well-known annotation of Kubernetes).
-const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
 type logFlags struct {
 	scope
@@ -105,7 +102,7 @@ func (a *app) logs(cmd *cobra.Command, f *logFlags, arg string) error {
 	lines := follow.NewLines(cmd.OutOrStdout())
 	if !f.all {
 		if opts.Container = f.container; opts.Container == "" {
-			opts.Container = defaultContainer(cmd.ErrOrStderr(), p)
+			opts.Container = stream.DefaultContainer(cmd.ErrOrStderr(), p)
 		}
 		return copyLog(cmd.Context(), c, key, opts, f.writer(lines, p, opts.Container))
 	}
@@ -147,26 +144,4 @@ func (f *logFlags) writer(lines *follow.Lines, p *corev1.Pod, container string) 
 
 func copyLog(ctx context.Context, c *client.Client, key types.NamespacedName, opts client.LogOptions, w writeCloser) error {
 	return errors.Join(c.Logs(ctx, key, opts, w), w.Close())
-}
-
-// defaultContainer is the one meant when none is named: the annotated one, else
-// the first. It says which when there are several.
-func defaultContainer(stderr io.Writer, p *corev1.Pod) string {
-	if name := p.Annotations[annotationDefaultContainer]; name != "" {
-		if _, ok := pod.FindContainer(p, name); ok {
-			return name
-		}
-	}
-	if len(p.Spec.Containers) == 0 {
-		return ""
-	}
-	name := p.Spec.Containers[0].Name
-	if len(p.Spec.Containers) > 1 {
-		var names []string
-		for _, c := range p.Spec.Containers {
-			names = append(names, c.Name)
-		}
-		fmt.Fprintf(stderr, "Defaulted to container %s of %v\n", name, names)
-	}
-	return name
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/runtime"
 )
@@ -57,10 +58,10 @@ func serveRuntime(cmd *cobra.Command, f config.Flags, listen string, load []stri
 	if err != nil {
 		return err
 	}
-	ctx, forced, stop := onSignals(cmd.Context(), log)
+	ctx, forced, stop := process.OnSignals(cmd.Context(), log)
 	defer stop()
 	r := runtime.New(rc)
-	return until(forced, func() error {
+	return process.Until(forced, func() error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return r.Run(ctx) })
 		group.Go(func() error {

@@ -174,7 +174,7 @@ func TestExec(t *testing.T) {
 	run := func(tty bool, s client.Streams, command ...string) (string, string, error) {
 		var out, stderr bytes.Buffer
 		s.Out, s.Err = &out, &stderr
-		err := client.New(a.Socket).Exec(t.Context(), web, "app", command, tty, s)
+		err := client.New(a.Socket).Container(web, "app").Exec(t.Context(), command, tty, s)
 		return out.String(), stderr.String(), err
 	}
 	if out, _, err := run(false, client.Streams{}, "echo", "one two", "three"); out != "one two\nthree\n" || err != nil {
@@ -204,7 +204,7 @@ func TestAttach(t *testing.T) {
 	attach := func(tty bool, s client.Streams) (string, error) {
 		var out bytes.Buffer
 		s.Out, s.Err = &out, io.Discard
-		err := client.New(a.Socket).Attach(t.Context(), web, "app", tty, s)
+		err := client.New(a.Socket).Container(web, "app").Attach(t.Context(), tty, s)
 		return out.String(), err
 	}
 	if _, err := attach(false, client.Streams{In: strings.NewReader("")}); err == nil || !strings.Contains(err.Error(), "has no standard input") {
@@ -232,7 +232,7 @@ func TestPortForward(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- client.New(a.Socket).PortForward(ctx, web, client.Forward{Addresses: []string{"127.0.0.1"}, Ports: []string{"0:8080"}, Out: told, Err: io.Discard})
-		told.Close()
+		_ = told.Close()
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

@@ -29,34 +29,46 @@ type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("command ended with exit code %d", e.Code) }
 
-// Exec runs a command in a container until it ends. A command that exits with
+// Container is one of a running pod.
+type Container struct {
+	client *Client
+	pod    types.NamespacedName
+	name   string
+}
+
+// Container returns a container of a pod; an empty name is the only one's.
+func (c *Client) Container(key types.NamespacedName, name string) Container {
+	return Container{c, key, name}
+}
+
+// Exec runs a command in the container until it ends. A command that exits with
 // another code than 0 gives an *ExitError. The agent only prepares it: the
 // streams go straight to the container runtime.
-func (c *Client) Exec(ctx context.Context, key types.NamespacedName, container string, command []string, tty bool, streams Streams) error {
+func (c Container) Exec(ctx context.Context, command []string, tty bool, streams Streams) error {
 	q := streamQuery(streams, tty)
-	set(q, "container", container)
+	set(q, "container", c.name)
 	q["command"] = command
 	q.Set("tty", fmt.Sprint(tty))
-	err := c.stream(ctx, podPath(key)+"/exec", q, tty, streams)
+	err := stream(ctx, c.client, podPath(c.pod)+"/exec", q, tty, streams)
 	if err != nil {
-		return fmt.Errorf("run command in pod %s: %w", key, err)
+		return fmt.Errorf("run command in pod %s: %w", c.pod, err)
 	}
 	return nil
 }
 
 // Attach connects to the process of a container until that ends. tty says
 // whether it has a terminal.
-func (c *Client) Attach(ctx context.Context, key types.NamespacedName, container string, tty bool, streams Streams) error {
+func (c Container) Attach(ctx context.Context, tty bool, streams Streams) error {
 	q := streamQuery(streams, tty)
-	set(q, "container", container)
-	if err := c.stream(ctx, podPath(key)+"/attach", q, tty, streams); err != nil {
-		return fmt.Errorf("attach to pod %s: %w", key, err)
+	set(q, "container", c.name)
+	if err := stream(ctx, c.client, podPath(c.pod)+"/attach", q, tty, streams); err != nil {
+		return fmt.Errorf("attach to pod %s: %w", c.pod, err)
 	}
 	return nil
 }
 
 // prepare asks the agent where the runtime waits for streams.
-func (c *Client) prepare(ctx context.Context, path string, q url.Values) (*rest.Config, *url.URL, error) {
+func prepare(ctx context.Context, c *Client, path string, q url.Values) (*rest.Config, *url.URL, error) {
 	var prepared api.Stream
 	if err := c.call(ctx, http.MethodPost, path, q, nil, &prepared); err != nil {
 		return nil, nil, err
@@ -68,8 +80,8 @@ func (c *Client) prepare(ctx context.Context, path string, q url.Values) (*rest.
 	return &rest.Config{Host: target.Scheme + "://" + target.Host}, target, nil
 }
 
-func (c *Client) stream(ctx context.Context, path string, q url.Values, tty bool, streams Streams) error {
-	config, target, err := c.prepare(ctx, path, q)
+func stream(ctx context.Context, c *Client, path string, q url.Values, tty bool, streams Streams) error {
+	config, target, err := prepare(ctx, c, path, q)
 	if err != nil {
 		return err
 	}

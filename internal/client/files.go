@@ -16,12 +16,12 @@ func filesPath(key types.NamespacedName) string {
 	return "/berth/v1/pods/" + url.PathEscape(key.Namespace) + "/" + url.PathEscape(key.Name) + "/files"
 }
 
-// ReadFiles hands the stream (package archive) of what is at path in a container
+// ReadFiles hands the stream (package archive) of what is at path in the container
 // to take.
-func (c *Client) ReadFiles(ctx context.Context, key types.NamespacedName, container, path string, take func(io.Reader) error) error {
+func (c Container) ReadFiles(ctx context.Context, path string, take func(io.Reader) error) error {
 	q := url.Values{"path": {path}}
-	set(q, "container", container)
-	resp, err := c.send(ctx, http.MethodGet, filesPath(key), q, nil)
+	set(q, "container", c.name)
+	resp, err := c.client.send(ctx, http.MethodGet, filesPath(c.pod), q, nil)
 	if err != nil {
 		return err
 	}
@@ -37,12 +37,12 @@ func (c *Client) ReadFiles(ctx context.Context, key types.NamespacedName, contai
 	return err
 }
 
-// WriteFiles puts what is in a stream (package archive) at path in a container,
+// WriteFiles puts what is in a stream (package archive) at path in the container,
 // or by the name into the directory that is there. It returns what was left out.
-func (c *Client) WriteFiles(ctx context.Context, key types.NamespacedName, container, path, name string, stream io.Reader) (skipped []string, err error) {
+func (c Container) WriteFiles(ctx context.Context, path, name string, stream io.Reader) (skipped []string, err error) {
 	q := url.Values{"path": {path}, "name": {name}}
-	set(q, "container", container)
+	set(q, "container", c.name)
 	var copied api.Copied
-	err = c.call(ctx, http.MethodPut, filesPath(key), q, stream, &copied)
+	err = c.client.call(ctx, http.MethodPut, filesPath(c.pod), q, stream, &copied)
 	return copied.Skipped, err
 }

@@ -25,7 +25,7 @@ type Forward struct {
 // PortForward listens until ctx ends, and returns nil then. It returns an error
 // when the pod is lost.
 func (c *Client) PortForward(ctx context.Context, key types.NamespacedName, f Forward) error {
-	config, target, err := c.prepare(ctx, podPath(key)+"/portforward", nil)
+	config, target, err := prepare(ctx, c, podPath(key)+"/portforward", nil)
 	if err != nil {
 		return err
 	}

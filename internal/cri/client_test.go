@@ -386,6 +386,8 @@ func TestAwaitNetwork(t *testing.T) {
 			t.Errorf("a runtime that does not answer: %v", err)
 		}
 		cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
 	})
 }

@@ -54,7 +54,7 @@ func (m *Monitor) AwaitNetwork(ctx context.Context, wait func(Condition)) error 
 		looked := m.next()
 		h := m.Health()
 		network := h.condition(runtimeapi.NetworkReady, time.Now())
-		if h.Err != nil || network.Ready {
+		if !h.FailingSince.IsZero() || network.Ready {
 			return nil
 		}
 		if h.Status != nil && !told {

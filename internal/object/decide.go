@@ -171,6 +171,7 @@ func checkSecret(o *corev1.Secret) field.ErrorList {
 		need(corev1.SSHAuthPrivateKey)
 	case corev1.SecretTypeTLS:
 		need(corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+	default: // keys of the user's own
 	}
 	return errs
 }

@@ -121,6 +121,15 @@ func (a *archiveWriter) Write(p []byte) (int, error) {
 	return a.w.Write(p)
 }
 
+// end makes an error the answer or, after that has begun, tells of it behind.
+func (a *archiveWriter) end(err error) error {
+	if err == nil || !a.begun {
+		return err
+	}
+	brokeOff(a.w, err)
+	return nil
+}
+
 func (s imageRoutes) save(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	imageName(q)
@@ -129,14 +138,7 @@ func (s imageRoutes) save(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := &archiveWriter{w: w}
 	err := s.Images.Save(r.Context(), q.Values["name"], out)
-	if err == nil || r.Context().Err() != nil {
-		return nil
-	}
-	if !out.begun {
-		return err
-	}
-	brokeOff(w, err)
-	return nil
+	return out.end(err)
 }
 
 // pullPeriod is the time between two lines of a pull's progress.

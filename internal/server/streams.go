@@ -149,11 +149,7 @@ func (s podRoutes) packFiles(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		err = fmt.Errorf("read %s in container %q of pod %s: %w", path, c.Name, pod.FullName(p), err)
 	}
-	if err == nil || !out.begun {
-		return err
-	}
-	brokeOff(w, err)
-	return nil
+	return out.end(err)
 }
 
 func (s podRoutes) unpackFiles(w http.ResponseWriter, r *http.Request) error {

@@ -116,10 +116,11 @@ func lacks(in Input, kind, name, format string, args ...any) error {
 // fromSource are the variables that one entry of envFrom brings, by name, and
 // the keys that no variable can have as its name.
 func fromSource(in Input, from corev1.EnvFromSource) (env map[string]string, skipped []string, err error) {
-	kind, name, optional := object.ConfigMap, "", (*bool)(nil)
+	var kind, name string
+	var optional *bool
 	switch {
 	case from.ConfigMapRef != nil:
-		name, optional = from.ConfigMapRef.Name, from.ConfigMapRef.Optional
+		kind, name, optional = object.ConfigMap, from.ConfigMapRef.Name, from.ConfigMapRef.Optional
 	case from.SecretRef != nil:
 		kind, name, optional = object.Secret, from.SecretRef.Name, from.SecretRef.Optional
 	default:

@@ -1,4 +1,4 @@
-package cli
+package stream
 
 import (
 	"context"
@@ -15,22 +15,23 @@ import (
 	"github.com/berth-run/berth/internal/client"
 )
 
-// streamFlags say how a command's standard streams are connected to a container.
-type streamFlags struct {
-	stdin bool
-	tty   bool
+// Flags say how a command's standard streams are connected to a container.
+type Flags struct {
+	// Stdin passes the command's standard input, TTY gives the other end a terminal.
+	Stdin, TTY bool
 }
 
-func (f *streamFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&f.stdin, "stdin", "i", false, "pass standard input to the container")
-	cmd.Flags().BoolVarP(&f.tty, "tty", "t", false, "with a terminal")
+// Add defines the flags.
+func (f *Flags) Add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.Stdin, "stdin", "i", false, "pass standard input to the container")
+	cmd.Flags().BoolVarP(&f.TTY, "tty", "t", false, "with a terminal")
 }
 
-// streams are the command's own, with its terminal made raw if the container's
+// Open returns the command's own streams, with its terminal made raw if the container's
 // end is one too. restore puts the terminal back.
-func (f streamFlags) streams(cmd *cobra.Command) (s client.Streams, restore func(), err error) {
+func (f Flags) Open(cmd *cobra.Command) (s client.Streams, restore func(), err error) {
 	s = client.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
-	if f.stdin {
+	if f.Stdin {
 		s.In = cmd.InOrStdin()
 	}
 	restore, err = f.terminal(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), &s)
@@ -40,13 +41,13 @@ func (f streamFlags) streams(cmd *cobra.Command) (s client.Streams, restore func
 // terminal makes the user's terminal raw and reports its sizes. Without a
 // terminal at standard input the container's end has one all the same, of no
 // particular size.
-func (f streamFlags) terminal(ctx context.Context, stdin io.Reader, stderr io.Writer, streams *client.Streams) (restore func(), err error) {
-	if !f.tty {
+func (f Flags) terminal(ctx context.Context, stdin io.Reader, stderr io.Writer, streams *client.Streams) (restore func(), err error) {
+	if !f.TTY {
 		return func() {}, nil
 	}
 	in, ok := stdin.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) || !f.stdin {
-		if f.stdin {
+	if !ok || !term.IsTerminal(int(in.Fd())) || !f.Stdin {
+		if f.Stdin {
 			fmt.Fprintln(stderr, "warning: standard input is not a terminal")
 		}
 		return func() {}, nil

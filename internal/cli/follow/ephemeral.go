@@ -1,0 +1,47 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// Ephemeral returns the state of an ephemeral container once it is as
+// wanted. What it waits for meanwhile is told to w.
+func Ephemeral(ctx context.Context, c *client.Client, p *corev1.Pod, name string, w io.Writer, is func(corev1.ContainerState) bool) (corev1.ContainerState, error) {
+	told := ""
+	sel := client.Select{Namespace: p.Namespace, Name: p.Name, Fields: "metadata.uid=" + string(p.UID)}
+	for change, err := range c.WatchPods(ctx, sel) {
+		switch {
+		case err != nil:
+			return corev1.ContainerState{}, err
+		case change.Synced:
+			continue
+		}
+		now := change.Object
+		at := slices.IndexFunc(now.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
+		if at >= 0 && is(now.Status.EphemeralContainerStatuses[at].State) {
+			return now.Status.EphemeralContainerStatuses[at].State, nil
+		}
+		if change.Deleted || now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed {
+			return corev1.ContainerState{}, fmt.Errorf("pod %s ended before container %q ran", pod.FullName(now), name)
+		}
+		if at >= 0 {
+			if s := now.Status.EphemeralContainerStatuses[at].State.Waiting; s != nil && s.Message != "" && s.Message != told {
+				told = s.Message
+				fmt.Fprintf(w, "waiting: %s: %s\n", s.Reason, s.Message)
+			}
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return corev1.ContainerState{}, err
+	}
+	return corev1.ContainerState{}, errors.New("the agent ended its watch")
+}

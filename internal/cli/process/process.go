@@ -1,0 +1,124 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/berth-run/berth/internal/client"
+)
+
+// ErrForced ends the process at a second signal.
+var ErrForced = errors.New("ended at once by a second signal")
+
+// OnSignals returns a context that ends at the first SIGTERM or SIGINT, and a
+// channel that is closed at the second.
+func OnSignals(parent context.Context, log *slog.Logger) (context.Context, <-chan struct{}, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	forced := make(chan struct{})
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case sig := <-signals:
+				if n > 0 {
+					close(forced)
+					return
+				}
+				log.Info("ending; a second signal ends it at once", "signal", sig.String())
+				cancel()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, forced, func() { signal.Stop(signals); close(done); cancel() }
+}
+
+// Until returns what work returns, or ErrForced as soon as forced is closed:
+// the process then ends with work under way.
+func Until(forced <-chan struct{}, work func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- work() }()
+	select {
+	case err := <-done:
+		return err
+	case <-forced:
+		return ErrForced
+	}
+}
+
+// Notify tells systemd (sd_notify(3)) that the agent is ready, that it is alive
+// as long as its local API says so, and that it stops.
+func Notify(ctx context.Context, c *client.Client, log *slog.Logger) error {
+	send := func(state string) {
+		if _, err := daemon.SdNotify(false, state); err != nil {
+			log.Warn("cannot notify systemd", "state", state, "err", err)
+		}
+	}
+	send(daemon.SdNotifyReady)
+	defer send(daemon.SdNotifyStopping)
+	interval, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Warn("no watchdog", "err", err)
+	}
+	if err != nil || interval == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(interval / 2)
+	defer tick.Stop()
+	for {
+		if err := healthy(ctx, c, interval/2); err == nil {
+			send(daemon.SdNotifyWatchdog)
+		} else if ctx.Err() == nil {
+			log.Error("unhealthy: systemd will restart this agent if it stays so", "err", err, "watchdog", interval)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func healthy(ctx context.Context, c *client.Client, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return c.Healthy(ctx)
+}
+
+// Addresses is a flag of IP Addresses.
+type Addresses []netip.Addr
+
+// MarshalText is what the flag is set to.
+func (a Addresses) MarshalText() ([]byte, error) {
+	var all []string
+	for _, ip := range a {
+		all = append(all, ip.String())
+	}
+	return []byte(strings.Join(all, ",")), nil
+}
+
+// UnmarshalText sets the flag.
+func (a *Addresses) UnmarshalText(text []byte) error {
+	*a = nil
+	for one := range strings.SplitSeq(string(text), ",") {
+		ip, err := netip.ParseAddr(strings.TrimSpace(one))
+		if err != nil {
+			return err
+		}
+		*a = append(*a, ip)
+	}
+	return nil
+}
