@@ -113,7 +113,7 @@ imagePullSecrets: [{name: registry}]
 volumes: [{name: c, configMap: {name: c}}, {name: s, secret: {}}, {name: p, projected: {sources: [{configMap: {name: c}}, {serviceAccountToken: {path: t}}, {clusterTrustBundle: {path: b}}, {podCertificate: {keyType: ED25519}}]}}, {name: d, downwardAPI: {defaultUser: 7, items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}, {name: v, persistentVolumeClaim: {claimName: v}}, {name: g, glusterfs: {endpoints: e, path: p}}]
 `, []string{
 			"spec.volumes[2].projected.sources[1].serviceAccountToken", "spec.volumes[2].projected.sources[2].clusterTrustBundle", "spec.volumes[2].projected.sources[3].podCertificate",
-			"spec.volumes[3].downwardAPI.defaultUser", "spec.volumes[4].persistentVolumeClaim", "spec.volumes[5].glusterfs",
+			"spec.volumes[3].downwardAPI.defaultUser", "spec.volumes[5].glusterfs",
 		}},
 		"the rest": {`
 containers:

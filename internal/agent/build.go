@@ -40,6 +40,7 @@ import (
 	"github.com/berth-run/berth/internal/volume/downwardapi"
 	"github.com/berth-run/berth/internal/volume/emptydir"
 	"github.com/berth-run/berth/internal/volume/hostpath"
+	"github.com/berth-run/berth/internal/volume/local"
 	"github.com/berth-run/berth/internal/volume/payload"
 	"github.com/berth-run/berth/internal/volume/projected"
 	"github.com/berth-run/berth/internal/volume/secret"
@@ -103,9 +104,12 @@ func (a *Agent) buildSteps() error {
 		MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
 	}
 	s.contents = payload.New(payload.Config{Objects: object.New(a.sources.Objects), Synced: a.sources.Synced(), EmptyDir: emptyDir, Events: a.events, Log: a.log})
-	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Kinds: []volume.Kind{
+	s.claims = objectStore{a}.claims()
+	a.tellDamage(s.claims.Load())
+	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims, Kinds: []volume.Kind{
 		emptyDir,
 		hostpath.Kind{},
+		local.Kind{},
 		s.contents.Disk(configmap.Source{}),
 		s.contents.Memory(secret.Source{}),
 		s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
@@ -276,7 +280,7 @@ func (a *Agent) leftovers() ([]types.UID, error) {
 	dirs, err := a.steps.dirs.Orphans(none)
 	staged, err2 := a.steps.volumes.Orphans(none)
 	groups, err3 := a.steps.cgroups.Orphans(none)
-	return slices.Concat(dirs, staged, groups), errors.Join(err, err2, err3)
+	return slices.Concat(dirs, staged, groups, a.steps.claims.Users()), errors.Join(err, err2, err3)
 }
 
 // statusInput adds what the steps know to what a status is computed from.

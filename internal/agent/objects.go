@@ -3,9 +3,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-run/berth/internal/claim"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/source"
@@ -33,9 +37,23 @@ func (x objectStore) wake(ctx context.Context) error {
 	}
 }
 
-// Snapshot implements server.Objects.
+// Snapshot implements server.Objects. It shows claims and volumes with what they
+// are bound to.
 func (x objectStore) Snapshot() store.Snapshot[object.Key, runtime.Object] {
-	return x.a.sources.Objects.Snapshot()
+	rows, revision := x.a.steps.claims.Rows()
+	return x.a.sources.Objects.Snapshot().With(rows, revision)
+}
+
+// claims makes what binds claims to volumes.
+func (x objectStore) claims() *claim.Claims {
+	a := x.a
+	return claim.New(claim.Config{
+		Root: a.config.RootDir, Objects: a.sources.Objects, Synced: a.sources.Synced(),
+		Complete: func() bool { return a.sources.Problems.Len() == 0 },
+		Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.facts.Name, Labels: a.facts.Labels}},
+		Changed:  func(keys map[object.Key]bool) { a.fleet.ObjectsChanged(keys) },
+		Events:   a.events, Now: time.Now, Log: a.log,
+	})
 }
 
 // Delete implements server.Objects.

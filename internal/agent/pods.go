@@ -2,6 +2,7 @@ package agent
 
 import (
 	"github.com/berth-run/berth/internal/cgroup"
+	"github.com/berth-run/berth/internal/claim"
 	"github.com/berth-run/berth/internal/container"
 	"github.com/berth-run/berth/internal/image"
 	"github.com/berth-run/berth/internal/poddir"
@@ -20,6 +21,7 @@ type steps struct {
 	cgroups    *cgroup.Cgroups
 	images     *image.Images
 	volumes    *volume.Volumes
+	claims     *claim.Claims // what claims of volumes are bound to
 	limits     *emptydir.Limits
 	contents   *payload.Volumes // what objects' volumes hold
 	sandboxes  *sandbox.Sandboxes

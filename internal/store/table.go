@@ -120,5 +120,16 @@ func (s Snapshot[K, V]) Len() int { return len(s.rows) }
 // Revision is that of the table when the snapshot was taken.
 func (s Snapshot[K, V]) Revision() uint64 { return s.revision }
 
+// With is the snapshot with rows put over its own. later is a revision that grows
+// with each change of them: the result's is the sum of both.
+func (s Snapshot[K, V]) With(rows map[K]V, later uint64) Snapshot[K, V] {
+	all := maps.Clone(s.rows)
+	if all == nil {
+		all = map[K]V{}
+	}
+	maps.Copy(all, rows)
+	return Snapshot[K, V]{rows: all, revision: s.revision + later}
+}
+
 // All yields the rows in no particular order.
 func (s Snapshot[K, V]) All() iter.Seq2[K, V] { return maps.All(s.rows) }

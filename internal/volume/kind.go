@@ -5,6 +5,7 @@ import (
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Kind is one kind of volume source. Publish and Unpublish are what CSI calls
@@ -104,4 +105,6 @@ type Request struct {
 // error such as "waiting for ..." has the volume tried again.
 type Claims interface {
 	Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error)
+	// Released says that the pod has nothing mounted any more. It is idempotent.
+	Released(uid types.UID) error
 }

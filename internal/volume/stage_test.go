@@ -101,6 +101,8 @@ func (b bound) Bound(_ context.Context, _ *corev1.Pod, v *corev1.Volume) (*corev
 	return b.PersistentVolume, nil
 }
 
+func (bound) Released(types.UID) error { return nil }
+
 func disk() *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: map[string]string{"pv.beta.kubernetes.io/gid": "2000"}}}
 	v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "test", VolumeHandle: "handle/1"}
@@ -234,7 +236,7 @@ func TestClaims(t *testing.T) {
 		"a block volume":  {device("data"), raw, newShared(), true, ""},
 		"block, mounted":  {runAs("u1", claim("data")), raw, newShared(), true, `mount volume "data": volume data has volumeMode Block, but is specified in volumeMounts`},
 		"files, a device": {device("data"), disk(), newShared(), true, `mount volume "data": volume data has volumeMode Filesystem, but is specified in volumeDevices`},
-		"unknown source":  {runAs("u1", claim("data")), &corev1.PersistentVolume{}, newShared(), true, `mount volume "data": its source is of a kind that this agent does not mount`},
+		"unknown source":  {runAs("u1", claim("data")), &corev1.PersistentVolume{}, newShared(), true, `mount volume "data": its PersistentVolume "" is of a kind that this agent does not mount: use one of hostPath or local`},
 		"not a group":     {runAs("u1", claim("data")), badGroup, newShared(), true, `mount volume "data": the annotation pv.beta.kubernetes.io/gid of PersistentVolume pv is not a group: "staff"`},
 		"no stage":        {runAs("u1", claim("data")), disk(), failing, true, `mount volume "data": stage it for the node: the disk is gone`},
 	}

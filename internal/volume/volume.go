@@ -218,6 +218,9 @@ func (v *Volumes) kindOf(r Request) (Kind, error) {
 			return k, nil
 		}
 	}
+	if r.Persistent != nil {
+		return nil, fmt.Errorf("its PersistentVolume %q is of a kind that this agent does not mount: use one of hostPath or local", r.Persistent.Name)
+	}
 	return nil, errors.New("its source is of a kind that this agent does not mount")
 }
 
@@ -287,7 +290,10 @@ func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 	if err := errors.Join(errs...); err != nil {
 		return err // what pods share is in use by this one still
 	}
-	return v.release(ctx, uid)
+	if err := v.release(ctx, uid); err != nil || v.cfg.Claims == nil {
+		return err
+	}
+	return v.cfg.Claims.Released(uid)
 }
 
 // list returns the volumes on disk: what is two levels below dir.

@@ -30,9 +30,9 @@ func objectColumns(kind string) []string {
 	case object.Secret:
 		return []string{"TYPE", "DATA"}
 	case object.PersistentVolumeClaim:
-		return []string{"VOLUME", "REQUEST", "ACCESS MODES", "STORAGECLASS"}
+		return []string{"STATUS", "VOLUME", "REQUEST", "ACCESS MODES", "STORAGECLASS"}
 	case object.PersistentVolume:
-		return []string{"CAPACITY", "ACCESS MODES", "RECLAIM POLICY", "CLAIM", "STORAGECLASS"}
+		return []string{"CAPACITY", "ACCESS MODES", "RECLAIM POLICY", "STATUS", "CLAIM", "STORAGECLASS"}
 	case object.RuntimeClass:
 		return []string{"HANDLER"}
 	}
@@ -50,13 +50,13 @@ func objectCells(v object.Value) []string {
 		if o.Spec.StorageClassName != nil {
 			class = *o.Spec.StorageClassName
 		}
-		return []string{o.Spec.VolumeName, o.Spec.Resources.Requests.Storage().String(), accessModes(o.Spec.AccessModes), class}
+		return []string{string(o.Status.Phase), o.Spec.VolumeName, o.Spec.Resources.Requests.Storage().String(), accessModes(o.Spec.AccessModes), class}
 	case *corev1.PersistentVolume:
 		claim := ""
 		if r := o.Spec.ClaimRef; r != nil {
 			claim = cmp.Or(r.Namespace, "default") + "/" + r.Name
 		}
-		return []string{o.Spec.Capacity.Storage().String(), accessModes(o.Spec.AccessModes), string(o.Spec.PersistentVolumeReclaimPolicy), claim, o.Spec.StorageClassName}
+		return []string{o.Spec.Capacity.Storage().String(), accessModes(o.Spec.AccessModes), string(o.Spec.PersistentVolumeReclaimPolicy), string(o.Status.Phase), claim, o.Spec.StorageClassName}
 	case *nodev1.RuntimeClass:
 		return []string{o.Handler}
 	}
