@@ -105,7 +105,7 @@ func (a *Agent) buildSteps() error {
 	}
 	s.contents = payload.New(payload.Config{Objects: object.New(a.sources.Objects), Synced: a.sources.Synced(), EmptyDir: emptyDir, Events: a.events, Log: a.log})
 	s.claims = objectStore{a}.claims()
-	a.tellDamage(s.claims.Load())
+	tellDamage(a.log, s.claims.Load())
 	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims, Kinds: []volume.Kind{
 		emptyDir,
 		hostpath.Kind{},
