@@ -64,7 +64,7 @@ import (
 //	serve-manifests FILE        what the static pod URL answers from now on
 //	runtime kill|start|freeze|thaw|unplug|plug
 //	                            the external runtime; unplugged it has no pod network
-//	terminal COLSxROWS ARGS...  berth on a terminal that grows by a column and a row when something
+//	terminal COLSxROWS ARGS...  berth on a terminal that grows by a column and a row whenever something
 //	                            was written to it; the file "screen" is what it showed
 //	await-url URL               until a GET succeeds
 //	await-runtime               the runtime's socket answers

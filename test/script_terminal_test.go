@@ -31,17 +31,15 @@ func (h *harness) terminal(ts *testscript.TestScript, args []string) {
 	ts.Check(slave.Close())
 	var screen bytes.Buffer
 	piece := make([]byte, 4096)
-	for grown := false; ; {
+	for {
 		n, err := master.Read(piece)
 		screen.Write(piece[:n])
 		if errors.Is(err, unix.EIO) || errors.Is(err, io.EOF) { // nobody has it open any more
 			break
 		}
 		ts.Check(err)
-		if !grown {
-			grown = true
-			ts.Check(unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: size.Col + 1, Row: size.Row + 1}))
-		}
+		size.Col, size.Row = size.Col+1, size.Row+1
+		ts.Check(unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &size))
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("screen"), screen.Bytes(), 0o644))
 	ts.Check(cmd.Wait())

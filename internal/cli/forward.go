@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"os"
+	"os/signal"
+	"syscall"
+
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/internal/cli/stream"
@@ -46,5 +50,7 @@ func (a *app) forward(cmd *cobra.Command, f *forwardFlags, arg string, specs []s
 			return client.Next(err, "write [LOCAL:]PORT, such as 8080:80")
 		}
 	}
-	return c.PortForward(cmd.Context(), key, client.Forward{Addresses: f.addresses, Ports: ports, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return c.PortForward(ctx, key, client.Forward{Addresses: f.addresses, Ports: ports, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 }

@@ -78,10 +78,9 @@ type Daemon struct {
 // New starts a containerd that has the workload's image.
 func New(ctx context.Context, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o}
-	at := func(name string) string { return filepath.Join(o.Dir, name) }
 	if err := errors.Join(
-		write(at("config.toml"), configText, at("root"), at("state"), at("c.sock"), o.Parts.plugins, at("net.d")),
-		write(at("net.d/10-tests.conflist"), networkText, o.Bridge, at("ipam"), o.Subnet),
+		write(d.at("config.toml"), configText, d.at("root"), d.at("state"), d.at("c.sock"), o.Parts.plugins, d.at("net.d")),
+		d.Network(true),
 	); err != nil {
 		return nil, err
 	}
@@ -149,18 +148,16 @@ func (d *Daemon) Stop(signal unix.Signal) error {
 // Signal sends the daemon a signal, such as SIGSTOP.
 func (d *Daemon) Signal(signal unix.Signal) error { return d.cmd.Process.Signal(signal) }
 
-// Network takes the network's configuration away, or puts it back.
+// Network takes the network's configuration away, or puts it back: written, since
+// containerd 1.6 does not look at a file that is moved there.
 func (d *Daemon) Network(present bool) error {
-	from, to := filepath.Join(d.opts.Dir, "net.d"), filepath.Join(d.opts.Dir, "no-net.d")
-	file := "10-tests.conflist"
-	if present {
-		from, to = to, from
+	if !present {
+		return os.Remove(d.at("net.d/10-tests.conflist"))
 	}
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		return err
-	}
-	return os.Rename(filepath.Join(from, file), filepath.Join(to, file))
+	return write(d.at("net.d/10-tests.conflist"), networkText, d.opts.Bridge, d.at("ipam"), d.opts.Subnet)
 }
+
+func (d *Daemon) at(name string) string { return filepath.Join(d.opts.Dir, name) }
 
 // Close ends the daemon and removes its network and directory. Its containers
 // must be gone.
