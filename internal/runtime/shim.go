@@ -22,6 +22,8 @@ import (
 	"github.com/containerd/plugin/registry"
 	"github.com/containerd/ttrpc"
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 const (
@@ -101,8 +103,8 @@ func newTaskService(ic *plugin.InitContext) (any, error) {
 	return taskService{stock}, nil
 }
 
-// taskService is the stock task service, except that an exited container has a process: its init, as
-// long as nobody took its exit code. An agent that comes back takes a container without processes for
+// taskService is the stock task service, except for Kill and that an exited container has a process:
+// its init, as long as nobody took its exit code. An agent that comes back takes a container without processes for
 // one whose creation was cut short, and drops it with its exit code.
 type taskService struct{ taskapi.TTRPCTaskService }
 
@@ -123,6 +125,19 @@ func (s taskService) Pids(ctx context.Context, request *taskapi.PidsRequest) (*t
 		response.Processes = []*tasktypes.ProcessInfo{{Pid: state.Pid}}
 	}
 	return response, nil
+}
+
+// Kill signals a process. A command executed in a container leads a session and a process group of
+// its own, which runc makes: SIGKILL, which it gets when its time is over, is for all of the group, so
+// that what it started does not stay in the container.
+func (s taskService) Kill(ctx context.Context, request *taskapi.KillRequest) (*emptypb.Empty, error) {
+	if request.ExecID != "" && request.Signal == uint32(unix.SIGKILL) {
+		state, err := s.State(ctx, &taskapi.StateRequest{ID: request.ID, ExecID: request.ExecID})
+		if err == nil && state.Status == tasktypes.Status_RUNNING && state.Pid > 0 {
+			_ = unix.Kill(-int(state.Pid), unix.SIGKILL) // one that fails has ended
+		}
+	}
+	return s.TTRPCTaskService.Kill(ctx, request)
 }
 
 // shimLog is the format of the shim's log, which comes out at the agent's stderr.

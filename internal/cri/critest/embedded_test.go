@@ -69,7 +69,7 @@ func TestEmbedded(t *testing.T) {
 		}
 		return critest.Env{
 			Client: client, Image: workload, Logs: filepath.Join(dir, "logs"),
-			CgroupParent: cgroup, Processes: true, HostPorts: true, Events: true,
+			CgroupParent: cgroup, Processes: true, ExecGroups: true, HostPorts: true, Events: true,
 		}
 	})
 }

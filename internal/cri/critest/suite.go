@@ -25,6 +25,8 @@ type Env struct {
 	// Processes tells that containers are processes of this machine: their
 	// network, cgroups and users are tested too. The fake has none.
 	Processes bool
+	// ExecGroups tells that a command that is killed takes its process group along.
+	ExecGroups bool
 	// HostPorts tells that the pod network forwards ports of the machine.
 	HostPorts bool
 	// Events tells that the runtime has GetContainerEvents.
@@ -72,6 +74,7 @@ func Suite(t *testing.T, newRuntime func(t *testing.T) Env) {
 		{"Exec/Output", testExecOutput},
 		{"Exec/Errors", testExecErrors},
 		{"Exec/Timeout", testExecTimeout},
+		{"Exec/TimeoutGroup", testExecTimeoutGroup},
 		{"Image/Status", testImageStatus},
 		{"Image/Unknown", testImageUnknown},
 		{"Events", testEvents},

@@ -96,6 +96,37 @@ func testExecTimeout(t *testing.T, env Env) {
 	}
 }
 
+// A command that is killed takes along what it has started.
+func testExecTimeoutGroup(t *testing.T, env Env) {
+	if !env.ExecGroups {
+		t.Skip("the runtime kills the command alone")
+	}
+	p := env.runPod(t, "exec")
+	id := p.runReady(t, "c", "sleep")
+	_, err := env.Client.Runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
+		ContainerId: id, Cmd: []string{"/workload", "fork", "2", "then", "wait", "1h"}, Timeout: 1,
+	})
+	if !cri.IsDeadline(err) {
+		t.Fatal(err)
+	}
+	eventually(t, "only the container's own process is left, no zombie either", func() bool { return processes(t, id) == 1 })
+}
+
+// processes counts those of this machine that are in a container's cgroup.
+func processes(t *testing.T, id string) (n int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if groups, err := os.ReadFile(file); err == nil && strings.Contains(string(groups), id) {
+			n++
+		}
+	}
+	return n
+}
+
 // running reports whether a process of this machine has an argument.
 func running(t *testing.T, arg string) bool {
 	t.Helper()
