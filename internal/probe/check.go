@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/plan"
 	"github.com/berth-run/berth/internal/pod"
 )
@@ -50,11 +51,12 @@ func failed(format string, args ...any) answer {
 	return answer{result: failure, output: fmt.Sprintf(format, args...)}
 }
 
-// ask carries out a probe, again when it could not be.
+// ask carries out a probe, again when it could not be, but not in a container
+// that is no more: it ended while it was asked.
 func (p *Probes) ask(c check) (a answer) {
 	for range attempts {
 		a = p.askOnce(c)
-		if a.err == nil || c.ctx.Err() != nil {
+		if a.err == nil || c.ctx.Err() != nil || cri.IsNotFound(a.err) {
 			break
 		}
 	}

@@ -294,3 +294,24 @@ func TestNoHandler(t *testing.T) {
 	c.container.Container = &corev1.Container{Name: "app"}
 	compare(t, answer{result: unknown, err: errors.New("missing probe handler for default/web:app")}, (&Probes{}).ask(c))
 }
+
+// What the runtime cannot say is asked for again, but not of a container that is gone.
+func TestAttempts(t *testing.T) {
+	for code, want := range map[codes.Code]int{codes.Unavailable: attempts, codes.NotFound: 1} {
+		t.Run(code.String(), func(t *testing.T) {
+			asked := 0
+			p := &Probes{opts: Options{
+				Expand: func(command []string, _ []corev1.EnvVar) []string { return command },
+				CRI: execFunc(func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+					asked++
+					return nil, &cri.Error{Call: "ExecSync", Err: status.Error(code, "no answer")}
+				}),
+			}}
+			c := check{ctx: t.Context(), target: &target{id: "c1"}, spec: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}}
+			c.container.Container = &corev1.Container{Name: "app"}
+			if a := p.ask(c); a.err == nil || asked != want {
+				t.Errorf("asked %d times, want %d; answer %v", asked, want, a)
+			}
+		})
+	}
+}
