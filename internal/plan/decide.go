@@ -20,6 +20,12 @@ const (
 	backoffResetAt = 600 * time.Second
 )
 
+// The end of a container of which nobody knows how it ended, as the kubelet tells it.
+const (
+	lostExitCode = 137
+	lostReason   = "ContainerStatusUnknown"
+)
+
 // Compute decides what to do for one pod.
 func Compute(in Input) Plan {
 	c := computation{Input: in}
@@ -373,8 +379,9 @@ func (c *computation) newest(name string) (pod.ContainerStatus, bool) {
 	return c.lost(name)
 }
 
-// lost is an app or ephemeral container that was last reported to have ended, and
-// that the runtime does not have: somebody removed it. It has run all the same.
+// lost is an app or ephemeral container that was last reported to run or to have
+// ended, and that the runtime does not have: somebody removed it. It has run all
+// the same; how one ended that ran is not known, which counts as a failure (137).
 // What a restart of all containers removes is meant to run again. Init containers
 // are not asked about: they may run again.
 func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
@@ -382,13 +389,18 @@ func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
 		return pod.ContainerStatus{}, false
 	}
 	for _, s := range slices.Concat(c.Last.ContainerStatuses, c.Last.EphemeralContainerStatuses) {
-		end := s.State.Terminated
+		end, count := s.State.Terminated, int(s.RestartCount)
+		if run, last := s.State.Running, s.LastTerminationState.Terminated; run != nil {
+			end = &corev1.ContainerStateTerminated{ContainerID: s.ContainerID, ExitCode: lostExitCode, Reason: lostReason, StartedAt: run.StartedAt}
+		} else if end == nil && last != nil && last.Reason == lostReason {
+			end, count = last, max(0, count-1) // the status counts the run to come
+		}
 		if s.Name != name || end == nil {
 			continue
 		}
 		_, id, _ := strings.Cut(end.ContainerID, "://")
 		return pod.ContainerStatus{ID: id, Name: name, State: pod.StateExited, ExitCode: end.ExitCode, Reason: end.Reason,
-			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, RestartCount: int(s.RestartCount)}, true
+			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, RestartCount: count}, true
 	}
 	return pod.ContainerStatus{}, false
 }

@@ -333,11 +333,21 @@ func TestRestartAllContainers(t *testing.T) {
 	}
 }
 
-// What has ended stays so when somebody has removed what is left of it.
+// What has ended stays so when somebody has removed what is left of it, and what
+// ran when it was removed has failed.
 func TestLost(t *testing.T) {
 	status := func(name string, count int32, code int32) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, RestartCount: count, State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, ContainerID: "containerd://" + name + "0", FinishedAt: metav1.NewTime(at(10))}}}
+	}
+	ran := func(name string, count int32) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, RestartCount: count, ContainerID: "containerd://" + name + "0",
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at(1))}}}
+	}
+	gone := func(name string, count int32) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, RestartCount: count,
+			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: lostReason}}}
 	}
 	reported := func(phase corev1.PodPhase, all ...corev1.ContainerStatus) corev1.PodStatus {
 		return corev1.PodStatus{Phase: phase, ContainerStatuses: all}
@@ -356,6 +366,14 @@ func TestLost(t *testing.T) {
 		"another container runs":                {Input{Pod: never, Hash: changed, Last: reported(corev1.PodRunning, status("a", 0, 0)), Observed: one(running("b"))}, want{Sandbox: keep}},
 		"with the sandbox, another is to run": {Input{Pod: spec(corev1.RestartPolicyOnFailure, apps("a", "b")), Last: reported(corev1.PodRunning, status("a", 0, 0), status("b", 3, 1)), Now: at(60)},
 			want{Sandbox: Sandbox{Op: SandboxCreate}, Start: []string{"b #4 after 10s"}}},
+		"one that ran, the other has succeeded": {Input{Pod: never, Last: reported(corev1.PodRunning, ran("a", 0)), Observed: one(exited("b", 0))}, want{Done: "failed"}},
+		"one that ran, as reported since":       {Input{Pod: never, Last: reported(corev1.PodRunning, gone("a", 1)), Observed: one(exited("b", 0))}, want{Done: "failed"}},
+		"reported since, and is to run again": {Input{Pod: spec(corev1.RestartPolicyAlways, apps("a", "b")), Last: reported(corev1.PodRunning, gone("a", 5)), Observed: one(running("b")), Now: at(60)},
+			want{Sandbox: keep, Start: []string{"a #5 after 0s"}}},
+		"one that ran, another runs":     {Input{Pod: never, Last: reported(corev1.PodRunning, ran("a", 0)), Observed: one(running("b"))}, want{Sandbox: keep}},
+		"all that ran, with the sandbox": {Input{Pod: never, Last: reported(corev1.PodRunning, ran("a", 0), ran("b", 0))}, want{Done: "failed"}},
+		"it ran, and is to run again": {Input{Pod: spec(corev1.RestartPolicyOnFailure, apps("a", "b")), Last: reported(corev1.PodRunning, ran("a", 4)), Observed: one(running("b")), Now: at(60)},
+			want{Sandbox: keep, Start: []string{"a #5 after 0s"}}},
 		"it is to run again": {Input{Pod: spec(corev1.RestartPolicyAlways, apps("a", "b")), Last: reported(corev1.PodRunning, status("a", 4, 1)), Observed: one(running("b")), Now: at(60)},
 			want{Sandbox: keep, Start: []string{"a #5 after 0s"}}},
 	} {
