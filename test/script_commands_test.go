@@ -116,8 +116,12 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"within": positive("within DURATION COMMAND...", 2, many, func(ts *testscript.TestScript, args []string) {
 			limit, err := time.ParseDuration(args[0])
 			ts.Check(err)
+			command, ok := commands[args[1]]
+			if !ok {
+				ts.Fatalf("within %s: %q is no command of this harness", args[0], args[1])
+			}
 			began := time.Now()
-			commands[args[1]](ts, false, args[2:])
+			command(ts, false, args[2:])
 			if took := time.Since(began); took > limit {
 				ts.Fatalf("%s took %v", strings.Join(args[1:], " "), took)
 			}
