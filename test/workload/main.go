@@ -276,8 +276,9 @@ func serve(args []string) error {
 		fmt.Println("Host:", r.Host)
 		_ = r.Header.Write(os.Stdout)
 	})
-	mux.HandleFunc("POST /grpc.health.v1.Health/Check", func(w http.ResponseWriter, _ *http.Request) {
-		health(w, sick.Load())
+	mux.HandleFunc("POST /grpc.health.v1.Health/Check", func(w http.ResponseWriter, r *http.Request) {
+		request, _ := io.ReadAll(r.Body)
+		health(w, bytes.HasSuffix(request, []byte("unknown")), sick.Load())
 	})
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", address)
@@ -296,13 +297,18 @@ func serve(args []string) error {
 
 // health answers a call of the gRPC health service by hand: a prefix of five bytes
 // (not compressed, length 2) and the message's only field, the status.
-func health(w http.ResponseWriter, sick bool) {
+func health(w http.ResponseWriter, unknown, sick bool) {
 	const serving, notServing = 1, 2
 	status := byte(serving)
 	if sick {
 		status = notServing
 	}
 	w.Header().Set("Content-Type", "application/grpc")
+	if unknown {
+		w.Header().Set("Grpc-Status", "5") // NOT_FOUND
+		w.Header().Set("Grpc-Message", "unknown service")
+		return
+	}
 	_, _ = w.Write([]byte{0, 0, 0, 0, 2, 1 << 3, status})
 	w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 }
