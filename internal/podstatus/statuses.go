@@ -2,6 +2,7 @@ package podstatus
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -113,7 +114,7 @@ func (s *Statuses) Update(in Input) (status corev1.PodStatus, changed bool) {
 	if known && equality.Semantic.DeepEqual(was, status) {
 		return was, false
 	}
-	if final(status.Phase) && was.Phase != status.Phase || len(given) > 0 {
+	if final(status.Phase) && was.Phase != status.Phase || len(given) > 0 || endedForGood(in.Pod.Pod, was, status) {
 		s.keepNow(uid, status)
 	}
 	s.table.Put(uid, status)
@@ -121,8 +122,27 @@ func (s *Statuses) Update(in Input) (status corev1.PodStatus, changed bool) {
 	return status, true
 }
 
-// keepNow writes a status before anybody is told: that the pod has ended, since it
-// is not to run again, whatever becomes of its containers; and what somebody has
+// endedForGood says whether a container has ended since that may not run again: its
+// status is all that tells of it, once somebody has removed it.
+func endedForGood(p *corev1.Pod, was, now corev1.PodStatus) bool {
+	ends := map[string]string{} // container id by name
+	for _, s := range was.ContainerStatuses {
+		if s.State.Terminated != nil {
+			ends[s.Name] = s.State.Terminated.ContainerID
+		}
+	}
+	return slices.ContainsFunc(now.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		if s.State.Terminated == nil || ends[s.Name] == s.State.Terminated.ContainerID {
+			return false
+		}
+		i := slices.IndexFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == s.Name })
+		own := i >= 0 && p.Spec.Containers[i].RestartPolicy != nil && *p.Spec.Containers[i].RestartPolicy != corev1.ContainerRestartPolicyAlways
+		return own || p.Spec.RestartPolicy != corev1.RestartPolicyAlways
+	})
+}
+
+// keepNow writes a status before anybody is told: that the pod or a container of it
+// has ended, since it is not to run again, whatever becomes of its containers; and what somebody has
 // set, which nothing else knows. A failure is told and made up for by the write
 // that comes later.
 func (s *Statuses) keepNow(uid types.UID, status corev1.PodStatus) {
