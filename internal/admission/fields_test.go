@@ -132,7 +132,7 @@ readinessGates: [{conditionType: lb}]
 schedulingGates: [{name: wait}]
 resourceClaims: [{name: gpu}]
 `, []string{
-			"spec.containers[0].resources.claims", "spec.containers[0].volumeMounts[0].bindMountOptions", "spec.containers[0].volumeDevices",
+			"spec.containers[0].resources.claims", "spec.containers[0].volumeMounts[0].bindMountOptions",
 			"spec.containers[0].livenessProbe.httpGet.protocol", "spec.containers[0].readinessProbe.grpc.mode", "spec.containers[0].lifecycle.postStart.httpGet.protocol",
 			"spec.containers[0].securityContext.windowsOptions",
 			"spec.serviceAccountName", "spec.automountServiceAccountToken",

@@ -40,6 +40,7 @@ import (
 	"github.com/berth-run/berth/internal/volume/downwardapi"
 	"github.com/berth-run/berth/internal/volume/emptydir"
 	"github.com/berth-run/berth/internal/volume/hostpath"
+	imagevolume "github.com/berth-run/berth/internal/volume/image"
 	"github.com/berth-run/berth/internal/volume/local"
 	"github.com/berth-run/berth/internal/volume/payload"
 	"github.com/berth-run/berth/internal/volume/projected"
@@ -110,6 +111,7 @@ func (a *Agent) buildSteps() error {
 		emptyDir,
 		hostpath.Kind{},
 		local.Kind{},
+		imagevolume.Kind{Images: s.images},
 		s.contents.Disk(configmap.Source{}),
 		s.contents.Memory(secret.Source{}),
 		s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),

@@ -13,13 +13,17 @@ import (
 )
 
 // awaited says which objects a pod waits for before any of its containers can
-// start, in the words for a container that waits.
+// start, in the words for a container that waits; or why the image of a volume is
+// not there, as the kubelet says it of the container.
 func awaited(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 	var names []string
 	var lacking string
 	for task, err := range s.Failures {
 		if !strings.HasPrefix(task, "step/") {
 			continue
+		}
+		if e := pullFailure(err); e != nil {
+			return e.Reason, e.Message(), true
 		}
 		keys, _ := object.Waits(err)
 		for _, key := range keys {
@@ -35,4 +39,27 @@ func awaited(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 		why = reason.PodInitializing
 	}
 	return why, "waiting for " + strings.Join(slices.Compact(names), ", ") + lacking, len(names) > 0
+}
+
+// pullFailure finds what went wrong with the image of a volume; nil for nothing.
+func pullFailure(err error) *reason.Error {
+	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself, to all of its leaves
+	case *reason.Error:
+		if slices.Contains([]string{
+			reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImageNeverPull, reason.InvalidImageName, reason.ImageInspectError,
+			reason.RegistryUnavailable, reason.SignatureValidationFailed,
+		}, e.Reason) {
+			return e
+		}
+		return pullFailure(e.Err)
+	case interface{ Unwrap() error }:
+		return pullFailure(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			if found := pullFailure(inner); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,5 +39,15 @@ func TestAwaited(t *testing.T) {
 				t.Errorf("%s: %s, %q, %v", test.name, why, message, ok)
 			}
 		}
+	}
+}
+
+// What is wrong with the image of a volume is said of the container.
+func TestAwaitedImage(t *testing.T) {
+	never := reason.New(reason.ErrImageNeverPull, "it is not here")
+	failed := reason.Wrap(reason.FailedMount, errors.Join(errors.New("disk full"), fmt.Errorf("mount volume: %w", worker.RetryAt(time.Time{}, never))))
+	why, message, ok := awaited(&corev1.Pod{}, worker.State{Failures: map[string]error{"step/volume": failed}})
+	if !ok || why != reason.ErrImageNeverPull || message != "it is not here" {
+		t.Errorf("%s, %q, %v", why, message, ok)
 	}
 }

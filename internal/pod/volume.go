@@ -2,8 +2,11 @@ package pod
 
 // Volume is a volume of a pod that is mounted on this node.
 type Volume struct {
-	// Path on the host; that of the device with Block.
+	// Path on the host; that of the device with Block, "" with Image.
 	Path string
+	// Image is the id of the image that the runtime is to mount; "" for what is on
+	// the host.
+	Image string
 	// Block: it is a block device for the container, not a directory.
 	Block bool
 	// ReadOnly: no mount of it may write.

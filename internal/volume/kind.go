@@ -71,6 +71,9 @@ type Features struct {
 	Block bool
 	// ReadOnly: the content is the agent's, no container may write to it.
 	ReadOnly bool
+	// Image: what Publish returns is the id of an image, which the runtime mounts
+	// for each container.
+	Image bool
 }
 
 // Opener is a Kind whose path others than the pod may replace. It is opened for

@@ -25,6 +25,8 @@ import (
 // A part of a volume, and a path that others may replace, is opened by
 // descriptor and bound to a place of this mount. It is idempotent: what was
 // replaced since is bound anew. Teardown removes the bind.
+//
+// Of an image it is subPath itself: the runtime resolves that below the image.
 func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName string, mountIndex int, subPath string) (hostPath string, err error) {
 	c, ok := pod.FindContainer(p, containerName)
 	if !ok || mountIndex < 0 || mountIndex >= len(c.VolumeMounts) {
@@ -43,6 +45,9 @@ func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName st
 	}
 	if err := ctx.Err(); err != nil {
 		return fail(err)
+	}
+	if volume.Image != "" {
+		return subPath, nil
 	}
 	root, err := v.open(volume, mount)
 	if err != nil {

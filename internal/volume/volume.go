@@ -180,6 +180,9 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 	}
 	groups, err := groupsOf(r.Persistent)
 	view := pod.Volume{Path: path, Block: r.Block, ReadOnly: r.ReadOnly, HostLabels: features.HostLabels, Groups: groups}
+	if features.Image {
+		view.Path, view.Image = "", path
+	}
 	return mounted{Volume: view, kind: k, request: r}, err
 }
 

@@ -72,14 +72,19 @@ func mounts(in Input) ([]*runtimeapi.Mount, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &runtimeapi.Mount{
+		of := in.Mounted[m.Name]
+		mount := &runtimeapi.Mount{
 			HostPath:          in.Volumes[i],
 			ContainerPath:     absolute(m.MountPath),
-			Readonly:          m.ReadOnly || in.Mounted[m.Name].ReadOnly,
+			Readonly:          m.ReadOnly || of.ReadOnly,
 			RecursiveReadOnly: recursive,
 			Propagation:       propagation,
-			SelinuxRelabel:    in.Node.SELinux && !in.Mounted[m.Name].HostLabels,
-		})
+			SelinuxRelabel:    in.Node.SELinux && !of.HostLabels,
+		}
+		if of.Image != "" {
+			mount.HostPath, mount.ImageSubPath, mount.Image = "", in.Volumes[i], &runtimeapi.ImageSpec{Image: of.Image}
+		}
+		list = append(list, mount)
 	}
 	if in.HostsFile != "" {
 		list = append(list, &runtimeapi.Mount{HostPath: in.HostsFile, ContainerPath: hostsPath, SelinuxRelabel: in.Node.SELinux})

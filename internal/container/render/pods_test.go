@@ -122,11 +122,20 @@ func inputOf(t *testing.T, p *corev1.Pod, c pod.Container, box *runtimeapi.PodSa
 	for _, v := range p.Spec.Volumes {
 		in.Mounted[v.Name] = pod.Volume{HostLabels: v.HostPath != nil}
 	}
+	for _, v := range p.Spec.Volumes {
+		if v.Image != nil {
+			in.Mounted[v.Name] = pod.Volume{Image: "sha256:da7a", ReadOnly: true}
+		}
+	}
 	for _, d := range c.VolumeDevices {
 		in.Mounted[d.Name] = pod.Volume{Path: "/dev/vdb", Block: true}
 	}
 	for i, m := range c.VolumeMounts {
-		in.Volumes = append(in.Volumes, filepath.Join(dir, "volumes", m.Name, parts[i]))
+		path := filepath.Join(dir, "volumes", m.Name, parts[i])
+		if in.Mounted[m.Name].Image != "" {
+			path = parts[i]
+		}
+		in.Volumes = append(in.Volumes, path)
 	}
 	if WantsHosts(p, c, in.PodIPs) {
 		in.HostsFile = dir + "etc-hosts"
