@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -221,5 +222,32 @@ func TestMissing(t *testing.T) {
 		if missing, ok := errors.AsType[*object.Missing](err); !ok || missing.Error() != want {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// Who waits for a volume is told when one comes.
+func TestRunTellsOfVolumes(t *testing.T) {
+	claim := newClaim("c", class(""))
+	m := newMachine(t, claim)
+	c := m.agent(t)
+	told := make(chan map[object.Key]bool, 1)
+	c.cfg.Changed = func(keys map[object.Key]bool) { told <- keys }
+	if _, err := c.Bound(t.Context(), newPod("u1"), &corev1.Volume{VolumeSource: claimed("c")}); err == nil {
+		t.Fatal("bound to nothing")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	v := newVolume("v", "1Gi")
+	m.objects.Put(object.KeyOf(v), v)
+	if keys := <-told; !keys[object.KeyOf(claim)] {
+		t.Errorf("told of %v", keys)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if bound := use(t, c, "u1", claimed("c")); bound.Name != "v" {
+		t.Errorf("bound to %s", bound.Name)
 	}
 }
