@@ -158,17 +158,15 @@ func (c *Collector) Remove(ctx context.Context, name string, force bool) (Image,
 	if err != nil {
 		return Image{}, err
 	}
-	found := find(all, name)
-	switch {
-	case len(found) == 0:
-		return Image{}, fmt.Errorf("remove image %q: %w", name, ErrNoImage)
-	case len(found) > 1:
-		return Image{}, fmt.Errorf("remove image %q: %w", name, ErrAmbiguous)
-	case found[0].Used && !force:
-		return Image{}, fmt.Errorf("remove image %q: %w", name, ErrInUse)
+	found, err := one(all, name)
+	if err == nil && found.Used && !force {
+		err = ErrInUse
 	}
-	err = c.removeOne(ctx, found[0])
-	return found[0], errors.Join(err, c.save())
+	if err != nil {
+		return Image{}, fmt.Errorf("remove image %q: %w", name, err)
+	}
+	err = c.removeOne(ctx, found)
+	return found, errors.Join(err, c.save())
 }
 
 // Find returns the image of that name.
@@ -177,14 +175,21 @@ func (c *Collector) Find(ctx context.Context, name string) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	found := find(all, name)
-	switch {
-	case len(found) == 0:
-		return Image{}, fmt.Errorf("find image %q: %w", name, ErrNoImage)
-	case len(found) > 1:
-		return Image{}, fmt.Errorf("find image %q: %w", name, ErrAmbiguous)
+	found, err := one(all, name)
+	if err != nil {
+		return Image{}, fmt.Errorf("find image %q: %w", name, err)
 	}
-	return found[0], nil
+	return found, nil
+}
+
+func one(all []Image, name string) (Image, error) {
+	switch found := find(all, name); len(found) {
+	case 0:
+		return Image{}, ErrNoImage
+	case 1:
+		return found[0], nil
+	}
+	return Image{}, ErrAmbiguous
 }
 
 // Prune removes all images that nobody uses, those imported by hand only if it
