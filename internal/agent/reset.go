@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -50,9 +51,14 @@ func (a *Agent) Reset(ctx context.Context) error {
 func (a *Agent) resetPods(ctx context.Context) (err error) {
 	launch, stop := foundation(ctx)
 	defer func() { err = errors.Join(err, stop()) }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if err := a.build(ctx, func(run func(context.Context) error) { launch(run, cancel) }); err != nil {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(resetPatience, func() { cancel(errNoRuntime) })
+	err = a.build(ctx, func(run func(context.Context) error) { launch(run, func() { cancel(nil) }) })
+	if !late.Stop() {
+		return errNoRuntime
+	}
+	if err != nil {
 		return err
 	}
 	ours, err := a.leftovers()
@@ -71,19 +77,39 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 		}
 		ours = append(ours, uid)
 		err = errors.Join(err, a.unlinkLogs(ctx, box))
-		_, stopErr := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: box.Id})
-		_, removeErr := client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: box.Id})
-		for _, e := range []error{stopErr, removeErr} {
-			if e != nil && !cri.IsNotFound(e) {
-				err = errors.Join(err, fmt.Errorf("end sandbox %s: %w", box.Id, e))
-			}
-		}
+		err = errors.Join(err, endSandbox(ctx, client, box.Id))
 	}
 	slices.Sort(ours)
 	for _, uid := range slices.Compact(ours) {
 		err = errors.Join(err, a.steps.volumes.Remove(ctx, uid), a.steps.cgroups.Remove(ctx, uid), a.steps.dirs.Remove(ctx, uid), a.steps.dirs.RemoveLogs(ctx, uid))
 	}
 	return errors.Join(err, a.steps.cgroups.RemoveLevels())
+}
+
+// resetPatience is how long a reset waits for the runtime to answer.
+const resetPatience = 30 * time.Second
+
+var errNoRuntime = fmt.Errorf("the container runtime has not answered for %v: start it, or correct containerRuntimeEndpoint, and reset again", resetPatience)
+
+// endSandbox tries some times: a runtime may still be busy with what an agent
+// that was killed had asked for.
+func endSandbox(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) (err error) {
+	for range 5 {
+		_, stopErr := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+		_, err = client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+		if err == nil || cri.IsNotFound(err) {
+			return nil
+		}
+		if err = fmt.Errorf("end sandbox %s: %w", id, errors.Join(stopErr, err)); cri.IsHung(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return err
 }
 
 // unlinkLogs removes the links that collectors find a sandbox's logs by.
