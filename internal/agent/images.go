@@ -23,6 +23,7 @@ import (
 	"github.com/berth-run/berth/internal/image/record"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/runtime"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/server/api"
@@ -111,6 +112,15 @@ func (x images) gone(id string) {
 // images is the runtime's image store for the local API.
 type images struct{ a *Agent }
 
+// wantsImage says whether something failed for want of an image.
+func wantsImage(err error) bool {
+	switch reason.Of(err) {
+	case reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImageNeverPull:
+		return true
+	}
+	return false
+}
+
 // Load implements server.Images.
 func (x images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error) {
 	e := x.a.engine
@@ -138,6 +148,7 @@ func (x images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error
 	if err := x.a.store.garbage.Imported(ids...); err != nil {
 		return nil, fmt.Errorf("keep the images from being removed by themselves: %w", err)
 	}
+	x.a.fleet.Retry(wantsImage) // what waits for its next pull may have its image now
 	return brought, nil
 }
 

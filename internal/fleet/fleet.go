@@ -150,18 +150,30 @@ func (f *Fleet) Wake(uid types.UID) {
 // ObjectsChanged has whatever waits for one of these objects tried again: a part
 // of a pod, or its admission.
 func (f *Fleet) ObjectsChanged(keys map[object.Key]bool) {
+	for _, w := range f.workers() {
+		w.ObjectsChanged(keys)
+	}
+	f.Reconsider()
+}
+
+// Retry has whatever failed for such a reason tried again, whenever its next try
+// is due.
+func (f *Fleet) Retry(matches func(error) bool) {
+	for _, w := range f.workers() {
+		w.Retry(matches)
+	}
+}
+
+func (f *Fleet) workers() []*worker.Worker {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	workers := make([]*worker.Worker, 0, len(f.members))
 	for _, m := range f.members {
 		if m.worker != nil {
 			workers = append(workers, m.worker)
 		}
 	}
-	f.mu.Unlock()
-	for _, w := range workers {
-		w.ObjectsChanged(keys)
-	}
-	f.Reconsider()
+	return workers
 }
 
 // Reconsider has the pods that wait for admission looked at again.

@@ -200,14 +200,7 @@ func (f *Fleet) waiting() []*member {
 
 // others lists the pods that hold something. One that has ended holds nothing.
 func (f *Fleet) others() []Other {
-	f.mu.Lock()
-	workers := make([]*worker.Worker, 0, len(f.members))
-	for _, m := range f.members {
-		if m.worker != nil {
-			workers = append(workers, m.worker)
-		}
-	}
-	f.mu.Unlock()
+	workers := f.workers()
 	others := make([]Other, 0, len(workers))
 	for _, w := range workers {
 		if s := w.State(); s.Stage != worker.Terminated || s.Stop.Remove {

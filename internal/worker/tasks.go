@@ -154,6 +154,20 @@ func (t *Tasks) changed(keys map[object.Key]bool) (released bool) {
 	return released
 }
 
+// retry lets what failed for such a reason be tried again, and says whether there
+// is any.
+func (t *Tasks) retry(matches func(error) bool) (released bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, h := range t.held {
+		if matches(h.err) {
+			delete(t.held, key)
+			released = true
+		}
+	}
+	return released
+}
+
 // nextTry is when the first held task may run again; zero when none is held.
 func (t *Tasks) nextTry() time.Time {
 	t.mu.Lock()

@@ -135,6 +135,13 @@ func (w *Worker) ObjectsChanged(keys map[object.Key]bool) {
 	}
 }
 
+// Retry has what failed for such a reason tried again, whenever its next try is due.
+func (w *Worker) Retry(matches func(error) bool) {
+	if w.tasks.retry(matches) {
+		w.Wake()
+	}
+}
+
 // Stop ends the pod. Whatever its setup waits for is interrupted. A later call
 // can shorten the grace of a stop under way (pod.MergeStop).
 func (w *Worker) Stop(s pod.Stop) {
