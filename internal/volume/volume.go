@@ -235,10 +235,17 @@ func featuresOf(k Kind, r Request) Features {
 }
 
 // usedVolumes are the volumes that a container uses, and whether as a block
-// device. What no container uses is not mounted, so that it cannot fail.
+// device. What no container uses is not mounted, so that it cannot fail. A
+// variable from a file uses the file's volume (KEP-3721): there the file, which
+// may be optional, is looked for.
 func usedVolumes(p *corev1.Pod) (block map[string]bool) {
 	block = map[string]bool{}
 	for _, c := range pod.Containers(p) {
+		for _, e := range c.Env {
+			if e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil {
+				block[e.ValueFrom.FileKeyRef.VolumeName] = false
+			}
+		}
 		for _, m := range c.VolumeMounts {
 			block[m.Name] = false
 		}

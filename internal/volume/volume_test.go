@@ -135,6 +135,23 @@ func TestLife(t *testing.T) {
 	}
 }
 
+func TestVolumeOfVariables(t *testing.T) {
+	v, root, _ := node(t)
+	r := run(emptyDir("unused", ""))
+	r.Pod.Spec.Containers[0].Env = []corev1.EnvVar{
+		{Name: "PLAIN", Value: "1"},
+		{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: "unused", Path: "env", Key: "TOKEN"}}},
+	}
+	if err := v.Step().Setup(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]pod.Volume{"unused": {Path: filepath.Join(root, "pods/u1/volumes/kubernetes.io~empty-dir/unused")}}
+	got := v.Mounted("u1")
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("mounted (-want +got):\n%s", d)
+	}
+}
+
 func TestOneFailureLeavesTheOthers(t *testing.T) {
 	v, root, events := node(t)
 	missing := filepath.Join(root, "socket")
