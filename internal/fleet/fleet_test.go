@@ -276,8 +276,11 @@ func TestAheadOfAdmission(t *testing.T) {
 func TestPodThatComesBackIsForgottenFirst(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.want("a", nil)
+		var mu sync.Mutex // it is told from many goroutines
 		var known []bool
 		n.changed = func(uid types.UID) {
+			mu.Lock()
+			defer mu.Unlock()
 			if _, ok := n.fleet.Member(uid); len(known) == 0 || known[len(known)-1] != ok {
 				known = append(known, ok)
 			}
@@ -286,6 +289,8 @@ func TestPodThatComesBackIsForgottenFirst(t *testing.T) {
 		synctest.Wait()
 		n.want("a", nil)
 		time.Sleep(5 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		if diff := cmp.Diff([]bool{true, false, true}, known); diff != "" {
 			t.Errorf("is it a member (-want +got):\n%s", diff)
 		}

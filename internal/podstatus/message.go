@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/podlog"
@@ -36,11 +40,35 @@ func terminationMessage(run pod.ContainerStatus, path string) string {
 	if !run.TerminationFromLogs || run.ExitCode == 0 || run.Reason == "ContainerCannotRun" || run.LogPath == "" {
 		return ""
 	}
+	awaitWriters(run.LogPath)
 	var end lastBytes
 	if err := podlog.Read(context.Background(), run.LogPath, podlog.Options{Tail: new(int64(maxLogLines))}, &end); err != nil {
 		return fmt.Sprintf("Error on reading termination message from logs: %v", err)
 	}
 	return string(end)
+}
+
+// Runtimes report a container's end without waiting for what copies its last
+// output into the log: some milliseconds.
+const (
+	writersPatience = 200 * time.Millisecond
+	writersPause    = 2 * time.Millisecond
+)
+
+// awaitWriters returns when nobody has the file open for writing any more, as the
+// kernel tells by granting a read lease (fcntl(2), F_SETLEASE), or when that takes
+// too long or cannot be told.
+func awaitWriters(path string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return // who reads it says why
+	}
+	defer f.Close()
+	for end := time.Now().Add(writersPatience); time.Now().Before(end); time.Sleep(writersPause) {
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); !errors.Is(err, unix.EAGAIN) {
+			return // the lease goes with the descriptor
+		}
+	}
 }
 
 // lastBytes keeps the end of what is written to it.

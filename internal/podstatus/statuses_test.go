@@ -231,3 +231,22 @@ func TestFullDiskIsToldOnce(t *testing.T) {
 		}
 	})
 }
+
+// What a container said last is still on its way into the log when its end is seen.
+func TestMessageOfALogThatIsStillWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "0.log")
+	log, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() {
+		time.Sleep(20 * time.Millisecond) // no event tells that the reader waits
+		_, err := log.WriteString("2026-03-01T12:00:00.000000001Z stdout F last words\n")
+		written <- errors.Join(err, log.Close())
+	}()
+	got := terminationMessage(pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1, LogPath: path}, "")
+	if err := <-written; err != nil || got != "last words\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

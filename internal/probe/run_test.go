@@ -368,8 +368,13 @@ func TestVerdictIsKeptBeforeItIsTold(t *testing.T) {
 		once := func(p *corev1.Probe) { p.FailureThreshold = 1 }
 		w := newWorld(t, corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready", once)})
 		w.opts.Dir = dir
+		var mu sync.Mutex
 		var told []string
-		w.opts.Changed = func(types.UID) { told = append(told, string(read(t, filepath.Join(dir, "u1.json")))) }
+		w.opts.Changed = func(types.UID) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, string(read(t, filepath.Join(dir, "u1.json"))))
+		}
 		var r *worker.Run
 		w.agent(func(_ *Probes, s worker.Step) {
 			r = w.run("app", "c1")
