@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
@@ -81,6 +82,7 @@ func New(o Options) *Agent {
 		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Period: c.Sources.FileCheckFrequency,
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
 		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"), Report: problems{a.events}, Log: o.Log,
+		Taken: func(uid types.UID) bool { return taken(a.fleet, uid) },
 	})
 	return a
 }

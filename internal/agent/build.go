@@ -232,6 +232,15 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 	return n, nil
 }
 
+// taken says that a pod was admitted: it has a worker.
+func taken(f *fleet.Fleet, uid types.UID) bool {
+	if f == nil {
+		return false
+	}
+	m, _ := f.Member(uid)
+	return m.Working
+}
+
 // admitted are the pods whose requests count.
 func (a *Agent) admitted() []*corev1.Pod {
 	if a.fleet == nil {

@@ -23,6 +23,7 @@ type merge struct {
 	problems *store.Table[ProblemKey, Problem]
 	report   reporter
 	log      *slog.Logger
+	taken    func(types.UID) bool
 
 	mu      sync.Mutex
 	origins map[string]offer
@@ -60,6 +61,7 @@ func newMerge(o Options) *merge {
 		problems: store.New[ProblemKey, Problem](),
 		report:   o.Report,
 		log:      o.Log,
+		taken:    o.Taken,
 		origins:  map[string]offer{},
 		order:    map[claimed]uint64{},
 		classes:  map[types.UID]classed{},

@@ -5,14 +5,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/object"
-	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/source/manifest"
 )
 
@@ -193,31 +194,42 @@ func TestObjectIsTaken(t *testing.T) {
 	}
 }
 
-// A pod gets the overhead of its RuntimeClass when that comes, and keeps it.
+// A pod gets the overhead of its RuntimeClass when that comes. Until the node
+// takes it on, the class may change or go.
 func TestRuntimeClass(t *testing.T) {
 	class := func(cpu string) string {
 		return "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: vm}\nhandler: vm\noverhead: {podFixed: {cpu: " + cpu + "}}\nscheduling: {nodeSelector: {vm: 'yes'}}\n"
 	}
-	r := start(t, Options{})
-	_, err := r.applyAll(strings.Replace(manifestOf("web", "a"), "spec:", "spec:\n  runtimeClassName: vm", 1))
-	must(t, err)
-	r.await([]string{"default/web"})
-	overhead := func(p *pod.Pod) string { return p.Spec.Overhead.Cpu().String() }
-	if got := overhead(r.get("default/web")); got != "0" {
-		t.Errorf("overhead %s without the class", got)
-	}
-	for _, cpu := range []string{"250m", "1"} { // the second change comes too late for the pod
-		_, err = r.applyAll(class(cpu))
-		must(t, err)
-		r.catchUp()
-		p := r.get("default/web")
-		if overhead(p) != "250m" || p.Spec.NodeSelector["vm"] != "yes" {
-			t.Errorf("class with %s: overhead %s, selector %v", cpu, overhead(p), p.Spec.NodeSelector)
-		}
-	}
-	must(t, r.Local.DeleteObject(t.Context(), object.Key{Kind: object.RuntimeClass, Name: "vm"}))
-	r.catchUp()
-	if got := overhead(r.get("default/web")); got != "250m" {
-		t.Errorf("overhead %s after the class is gone", got)
+	for _, c := range []struct {
+		name  string
+		taken bool
+		want  []string // without the class, with 250m, with 1, without again
+	}{
+		{"taken on", true, []string{"0", "250m", "250m", "250m"}},
+		{"waits", false, []string{"0", "250m", "1", "0"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := start(t, Options{Taken: func(types.UID) bool { return c.taken }})
+			_, err := r.applyAll(strings.Replace(manifestOf("web", "a"), "spec:", "spec:\n  runtimeClassName: vm", 1))
+			must(t, err)
+			r.await([]string{"default/web"})
+			overhead := func() string { return r.get("default/web").Spec.Overhead.Cpu().String() }
+			got := []string{overhead()}
+			for _, cpu := range []string{"250m", "1"} {
+				_, err = r.applyAll(class(cpu))
+				must(t, err)
+				r.catchUp()
+				got = append(got, overhead())
+				if vm := r.get("default/web").Spec.NodeSelector["vm"]; vm != "yes" {
+					t.Errorf("class with %s: node selector vm=%q", cpu, vm)
+				}
+			}
+			must(t, r.Local.DeleteObject(t.Context(), object.Key{Kind: object.RuntimeClass, Name: "vm"}))
+			r.catchUp()
+			got = append(got, overhead())
+			if !slices.Equal(got, c.want) {
+				t.Errorf("overhead %v, want %v", got, c.want)
+			}
+		})
 	}
 }

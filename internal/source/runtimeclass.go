@@ -15,8 +15,8 @@ type classed struct {
 }
 
 // classify adds to the pods what their RuntimeClass says, as the API server does
-// when a pod is created: what a pod was given it keeps for as long as it is the
-// same, whatever becomes of the class. m.mu is held.
+// when a pod is created: what a pod had when the node took it on it keeps for as
+// long as it is the same, whatever becomes of the class. m.mu is held.
 func (m *merge) classify(pods []*pod.Pod) {
 	was := m.classes
 	m.classes = map[types.UID]classed{}
@@ -25,13 +25,13 @@ func (m *merge) classify(pods []*pod.Pod) {
 			continue
 		}
 		c := was[p.UID]
-		if c.class == nil {
+		class := c.class
+		if class == nil || !m.taken(p.UID) {
 			row, _ := m.objects.Get(object.Key{Kind: object.RuntimeClass, Name: *p.Spec.RuntimeClassName})
-			c.class, _ = row.(*nodev1.RuntimeClass)
-			c.from = nil
+			class, _ = row.(*nodev1.RuntimeClass)
 		}
-		if c.from != p {
-			c.from, c.made = p, withClass(p, c.class)
+		if c.from != p || c.class != class {
+			c = classed{from: p, made: withClass(p, class), class: class}
 		}
 		m.classes[p.UID], pods[i] = c, c.made
 	}

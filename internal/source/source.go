@@ -39,6 +39,9 @@ type Options struct {
 	Log        *slog.Logger
 	// Report is told of each problem once.
 	Report reporter
+	// Taken says that the node has taken a pod on; required. From then on the pod
+	// keeps what its RuntimeClass gave it; before, it goes by the class there is.
+	Taken func(types.UID) bool
 
 	settle time.Duration // see dir; 0: settleTime
 }

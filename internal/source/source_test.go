@@ -68,6 +68,9 @@ func start(t *testing.T, o Options) *rig {
 	if o.Applied == "" {
 		o.Applied = filepath.Join(t.TempDir(), "applied")
 	}
+	if o.Taken == nil {
+		o.Taken = func(types.UID) bool { return true }
+	}
 	r.Sources = New(o)
 	r.watch, r.err = r.Desired.Watch(), r.Problems.Watch()
 	ctx, cancel := context.WithCancel(context.Background())
