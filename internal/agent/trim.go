@@ -12,11 +12,11 @@ const (
 	quiet = 10 * time.Second
 	busy  = time.Minute
 	// How much the heap may grow, in percent of what lives in it, before it is
-	// collected: Go's default of 100 is for programs that work all the time. While
-	// pods start, a collection takes CPU from them, and what it would give back is
-	// given back a moment later.
+	// collected. While pods start, a collection takes CPU from them, and what it
+	// would give back is given back a moment later. More than Go's default leaves
+	// what lives scattered over pages that cannot be given back.
 	quietPercent = 50
-	busyPercent  = 400
+	busyPercent  = 100
 )
 
 // trim gives the memory of a burst back to the system when the node has become
@@ -24,6 +24,7 @@ const (
 // each time of activity, and nothing in between.
 func (a *Agent) trim(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(busyPercent))
+	a.stir() // to start is work
 	for {
 		select {
 		case <-ctx.Done():
