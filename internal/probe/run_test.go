@@ -365,7 +365,9 @@ func TestRestartOfTheAgent(t *testing.T) {
 func TestVerdictIsKeptBeforeItIsTold(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		once := func(p *corev1.Probe) { p.FailureThreshold = 1 }
+		// The delay keeps the first two verdicts apart: of one instant's, the file may
+		// have both before the first is told.
+		once := func(p *corev1.Probe) { p.FailureThreshold, p.InitialDelaySeconds = 1, 2 }
 		w := newWorld(t, corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready", once)})
 		w.opts.Dir = dir
 		var mu sync.Mutex
