@@ -1,0 +1,38 @@
+package topology
+
+import "math/bits"
+
+// Nodes is a set of NUMA nodes with ids 0 to 63.
+type Nodes uint64
+
+// Of is the set of these nodes.
+func Of(ids ...int) Nodes {
+	var n Nodes
+	for _, id := range ids {
+		n |= 1 << id
+	}
+	return n
+}
+
+// Has says whether a node is in the set.
+func (n Nodes) Has(id int) bool { return n&(1<<id) != 0 }
+
+// Len is the number of nodes.
+func (n Nodes) Len() int { return bits.OnesCount64(uint64(n)) }
+
+// IDs are the nodes in ascending order.
+func (n Nodes) IDs() []int {
+	ids := make([]int, 0, n.Len())
+	for rest := uint64(n); rest != 0; rest &= rest - 1 {
+		ids = append(ids, bits.TrailingZeros64(rest))
+	}
+	return ids
+}
+
+// Hint is one way to serve a request: from these nodes together. The zero value
+// is no wish: served from anywhere.
+type Hint struct {
+	Nodes Nodes
+	// Preferred: no way takes fewer nodes.
+	Preferred bool
+}
