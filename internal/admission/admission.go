@@ -2,12 +2,16 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/resource/device"
 )
 
 // Verdict is the kind of an answer.
@@ -36,6 +40,9 @@ type Answer struct {
 	Message string
 	// Until is when what is waited for is over at the latest; zero: not known.
 	Until time.Time
+	// Preempt are pods that have to end to make room for this one, which is
+	// critical; with NotYet only.
+	Preempt []types.UID
 }
 
 func reject(reason, format string, args ...any) Answer {
@@ -56,7 +63,18 @@ type In struct {
 	// RuntimeClass finds a class; the error of one that is not there is
 	// *object.Missing. nil: there are none.
 	RuntimeClass func(name string) (*nodev1.RuntimeClass, error)
-	Config       Config
+	// Devices are what device plugins offer now.
+	Devices device.Inventory
+	// PluginsBy is until when a device plugin that has not registered is waited
+	// for; Now is the time.
+	PluginsBy, Now time.Time
+	// Given is what the pod holds already, from an earlier agent.
+	Given resource.Allocation
+	// Allot decides what the pod is given for itself of CPUs, memory and devices
+	// beside these pods, in words of resource.Decide, and books nothing. Its error
+	// carries the kubelet's reason. nil: this node gives nothing away.
+	Allot  func(beside []types.UID) (resource.Allocation, error)
+	Config Config
 }
 
 // PodInfo is a pod that holds resources.
@@ -83,6 +101,8 @@ func (in In) others() []PodInfo {
 type Config struct {
 	// Standalone agents have no control plane.
 	Standalone bool
+	// Taints are the node's.
+	Taints []corev1.Taint
 	// UnsafeSysctls are allowedUnsafeSysctls: names, or prefixes that end in *.
 	UnsafeSysctls []string
 	// Handlers are the runtime's, by name; nil when it does not say.
@@ -118,9 +138,11 @@ func Rules() []Rule {
 		{"runtimeClass", checkRuntimeClass},
 		{"nodeName", checkNodeName},
 		{"nodeAffinity", checkNodeAffinity},
+		{"taints", checkTaints},
 		{"name", checkName},
 		{"hostPorts", checkHostPorts},
 		{"resources", checkResources},
+		{"topology", checkTopology},
 	}
 }
 
@@ -143,6 +165,9 @@ func Admit(in In) (Answer, []Trace) {
 		if a.Verdict > answer.Verdict {
 			answer = a
 		}
+	}
+	if slices.ContainsFunc(traces, func(t Trace) bool { return t.Answer.Verdict != Admitted && len(t.Answer.Preempt) == 0 }) {
+		answer.Preempt = nil // nobody has to go for a pod that something else holds back
 	}
 	return answer, traces
 }

@@ -25,6 +25,10 @@ const (
 	NodeName                             = "NodeName"
 	NodeAffinity                         = "NodeAffinity"
 	NodePorts                            = "NodePorts"
+	TaintToleration                      = "TaintToleration"
+	// UnexpectedAdmissionError is why a pod is not given what is to be its own, when
+	// the allocators name no better reason.
+	UnexpectedAdmissionError = "UnexpectedAdmissionError"
 	// SELinuxNotSupported is Berth's own: the kubelet does not look.
 	SELinuxNotSupported = "SELinuxNotSupported"
 	// UserNamespacesNotSupported is Berth's own: the kubelet admits the pod and
@@ -36,7 +40,7 @@ const (
 )
 
 func checkOS(in In) Answer {
-	if name, ok := in.Pod.Spec.NodeSelector[corev1.LabelOSStable]; ok && name != runtime.GOOS {
+	if name, ok := in.Pod.Labels[corev1.LabelOSStable]; ok && name != runtime.GOOS {
 		return reject(PodOSSelectorNodeLabelDoesNotMatch, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")
 	}
 	if in.Pod.Spec.OS != nil && string(in.Pod.Spec.OS.Name) != runtime.GOOS {

@@ -1,21 +1,27 @@
 package admission
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/resource/device"
 )
 
 func list(pairs ...string) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		out[corev1.ResourceName(pairs[i])] = quantity.MustParse(pairs[i+1])
 	}
 	return out
 }
@@ -71,11 +77,15 @@ func TestOS(t *testing.T) {
 	testRule(t, "os", map[string]ruleTest{
 		"none asked": {spec: "{}"},
 		"linux":      {spec: "{os: {name: linux}, nodeSelector: {kubernetes.io/os: linux}}"},
-		"the selector": {spec: "nodeSelector: {kubernetes.io/os: windows}",
-			want: reject(PodOSSelectorNodeLabelDoesNotMatch, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")},
 		"the field": {spec: "os: {name: windows}",
 			want: reject(PodOSNotSupported, "Failed to admit pod as the OS field doesn't match node OS")},
 	})
+	p := spec(t, "{}")
+	p.Labels = map[string]string{"kubernetes.io/os": "windows"}
+	want := reject(PodOSSelectorNodeLabelDoesNotMatch, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")
+	if d := cmp.Diff(want, checkOS(In{Pod: p})); d != "" {
+		t.Errorf("the label (-want +got):\n%s", d)
+	}
 }
 
 func TestNodeName(t *testing.T) {
@@ -93,6 +103,7 @@ func TestNodeAffinity(t *testing.T) {
 	}
 	testRule(t, "nodeAffinity", map[string]ruleTest{
 		"none":                    {spec: "{}"},
+		"another OS":              {spec: "nodeSelector: {kubernetes.io/os: windows}", want: no},
 		"selector":                {spec: "nodeSelector: {zone: a}"},
 		"another selector":        {spec: "nodeSelector: {zone: b}", want: no},
 		"a label that is not":     {spec: "nodeSelector: {rack: '1'}", want: no},
@@ -168,7 +179,8 @@ func TestResources(t *testing.T) {
 		"huge pages of none": {spec: requests("hugepages-1Gi: 1Gi"), want: out("hugepages-1Gi", "1073741824", "0", "0")},
 		"a device":           {spec: requests("example.com/dongle: 1")},
 		"two devices":        {spec: requests("example.com/dongle: 2"), want: out("example.com/dongle", "2", "0", "1")},
-		"an unknown device":  {spec: requests("nvidia.com/gpu: 1"), want: out("nvidia.com/gpu", "1", "0", "0")},
+		"an unknown device":  {spec: requests("nvidia.com/gpu: 1"), config: Config{Standalone: true}, want: out("nvidia.com/gpu", "1", "0", "0")},
+		"of a cluster":       {spec: requests("nvidia.com/gpu: 1")},
 		"the fourth pod": {spec: "{}", admitted: []PodInfo{other(t, "one", "{}"), other(t, "two", "{}"), other(t, "three", "{}")},
 			want: out("pods", "1", "3", "3")},
 		"itself is not counted":               {spec: requests("cpu: 2"), admitted: []PodInfo{other(t, "app", requests("cpu: 2"))}},
@@ -262,4 +274,97 @@ func TestUserNamespaces(t *testing.T) {
 		"its own, not here": {spec: "hostUsers: false", config: without, want: block(UserNamespacesNotSupported,
 			"cannot give the pod its own user namespace (hostUsers: false): the container runtime does not support user namespaces")},
 	})
+}
+
+func TestTaints(t *testing.T) {
+	tainted := Config{Taints: []corev1.Taint{
+		{Key: "later", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "only", Value: "db", Effect: corev1.TaintEffectNoExecute},
+	}}
+	no := reject(TaintToleration, "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate (only=db:NoExecute)")
+	tolerating := func(text string) string { return "tolerations: [{" + text + "}]" }
+	testRule(t, "taints", map[string]ruleTest{
+		"no taint":             {spec: "{}"},
+		"none tolerated":       {spec: "{}", config: tainted, want: no},
+		"by value":             {spec: tolerating("key: only, value: db, effect: NoExecute"), config: tainted},
+		"by another value":     {spec: tolerating("key: only, operator: Equal, value: web"), config: tainted, want: no},
+		"by key":               {spec: tolerating("key: only, operator: Exists"), config: tainted},
+		"by another key":       {spec: tolerating("key: later, operator: Exists"), config: tainted, want: no},
+		"everything":           {spec: tolerating("operator: Exists"), config: tainted},
+		"everything scheduled": {spec: tolerating("operator: Exists, effect: NoSchedule"), config: tainted, want: no},
+	})
+	p := spec(t, "{}")
+	p.Annotations = map[string]string{pod.AnnotationConfigSource: "file"}
+	if got := checkTaints(In{Pod: p, Config: tainted}); got.Verdict != Admitted {
+		t.Errorf("a static pod: %+v", got)
+	}
+}
+
+// TestDevices asks for devices that come and go with their plugins.
+func TestDevices(t *testing.T) {
+	const name = "example.com/gpu"
+	now := time.Unix(100, 0)
+	inventory := func(healthy ...bool) device.Inventory {
+		inv := device.Inventory{name: nil}
+		for i, h := range healthy {
+			inv[name] = append(inv[name], device.Device{ID: fmt.Sprint(i), Healthy: h})
+		}
+		return inv
+	}
+	missing := func(used, capacity int) string {
+		return fmt.Sprintf("Node didn't have enough resource: example.com/gpu, requested: 2, used: %d, capacity: %d", used, capacity)
+	}
+	wait := Answer{Verdict: NotYet, Reason: "OutOfexample.com/gpu", Until: now.Add(1), Message: "waiting for a device plugin that offers example.com/gpu: " + missing(0, 0)}
+	given := resource.Allocation{Containers: map[string]resource.Given{"c": {Devices: map[corev1.ResourceName][]device.ID{name: {"0", "1"}}}}}
+	for title, test := range map[string]struct {
+		in   In
+		want Answer
+	}{
+		"all are there":              {In{Devices: inventory(true, true)}, Answer{}},
+		"one is not healthy":         {In{Devices: inventory(true, false)}, reject("OutOfexample.com/gpu", "%s", missing(0, 1))},
+		"one is taken":               {In{Devices: inventory(true, true), Admitted: []PodInfo{other(t, "one", requests("example.com/gpu: 1"))}}, reject("OutOfexample.com/gpu", "%s", missing(1, 2))},
+		"no plugin yet":              {In{PluginsBy: now.Add(1)}, wait},
+		"a plugin without a device":  {In{PluginsBy: now.Add(1), Devices: inventory()}, wait},
+		"a plugin that is lost":      {In{PluginsBy: now.Add(1), Devices: inventory(false, false)}, wait},
+		"no plugin any more":         {In{PluginsBy: now}, reject("OutOfexample.com/gpu", "%s", missing(0, 0))},
+		"its own, plugin or not":     {In{PluginsBy: now, Given: given}, Answer{}},
+		"it would wait, but for CPU": {In{PluginsBy: now.Add(1), Admitted: []PodInfo{other(t, "one", requests("cpu: 2"))}}, reject("OutOfcpu", "Node didn't have enough resource: cpu, requested: 1000, used: 2000, capacity: 2000")},
+		"one is about to be free": {In{Devices: inventory(true, true), Admitted: []PodInfo{ending(other(t, "one", requests("example.com/gpu: 1")), now)}},
+			Answer{Verdict: NotYet, Reason: "OutOfexample.com/gpu", Until: now, Message: "waiting for pod default/one to end: " + missing(1, 2)}},
+	} {
+		test.in.Pod, test.in.Node, test.in.Now, test.in.Config.Standalone = spec(t, requests("cpu: 1, example.com/gpu: 2")), facts(), now, true
+		if d := cmp.Diff(test.want, checkResources(test.in)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", title, d)
+		}
+	}
+}
+
+// TestTopology has a node that can give CPUs of their own to one pod at a time.
+func TestTopology(t *testing.T) {
+	full := reason.New("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
+	allot := func(beside []types.UID) (resource.Allocation, error) {
+		if len(beside) > 0 {
+			return resource.Allocation{}, full
+		}
+		return resource.Allocation{}, nil
+	}
+	at := time.Unix(60, 0)
+	one := other(t, "one", requests("cpu: 1"))
+	for title, test := range map[string]struct {
+		in   In
+		want Answer
+	}{
+		"nothing is given away":       {In{Admitted: []PodInfo{one}}, Answer{}},
+		"the first":                   {In{Allot: allot}, Answer{}},
+		"the second":                  {In{Allot: allot, Admitted: []PodInfo{one}}, reject("TopologyAffinityError", "Resources cannot be allocated with Topology locality")},
+		"after one that ends":         {In{Allot: allot, Admitted: []PodInfo{ending(one, at)}}, Answer{Verdict: NotYet, Reason: "TopologyAffinityError", Until: at, Message: "waiting for pod default/one to end: Resources cannot be allocated with Topology locality"}},
+		"beside one that does not":    {In{Allot: allot, Admitted: []PodInfo{ending(one, at), other(t, "two", "{}")}}, reject("TopologyAffinityError", "Resources cannot be allocated with Topology locality")},
+		"too big for the whole":       {In{Allot: allot, Admitted: []PodInfo{other(t, "two", requests("cpu: 2"))}}, Answer{}}, // which another rule says
+		"an error without its reason": {In{Allot: func([]types.UID) (resource.Allocation, error) { return resource.Allocation{}, errors.New("no") }}, reject(UnexpectedAdmissionError, "no")},
+	} {
+		test.in.Pod, test.in.Node = spec(t, requests("cpu: 1")), facts()
+		if d := cmp.Diff(test.want, checkTopology(test.in)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", title, d)
+		}
+	}
 }
