@@ -86,15 +86,16 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 	return errors.Join(err, a.steps.cgroups.RemoveLevels())
 }
 
-// resetPatience is how long a reset waits for the runtime to answer.
+// resetPatience is how long a reset waits for the runtime to answer, and for it
+// to let go of a sandbox.
 const resetPatience = 30 * time.Second
 
 var errNoRuntime = fmt.Errorf("the container runtime has not answered for %v: start it, or correct containerRuntimeEndpoint, and reset again", resetPatience)
 
-// endSandbox tries some times: a runtime may still be busy with what an agent
+// endSandbox tries for a while: a runtime may still be busy with what an agent
 // that was killed had asked for.
 func endSandbox(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) (err error) {
-	for range 5 {
+	for giveUp := time.Now().Add(resetPatience); time.Now().Before(giveUp); {
 		_, stopErr := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
 		_, err = client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
 		if err == nil || cri.IsNotFound(err) {
