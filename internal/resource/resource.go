@@ -1,21 +1,65 @@
 package resource
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/machine"
 	"github.com/berth-run/berth/internal/resource/device"
 	"github.com/berth-run/berth/internal/resource/memory"
+	"github.com/berth-run/berth/internal/resource/topology"
 )
+
+// Node is what there is to give away and by which rules. It is a value; nil
+// Devices are no devices.
+type Node struct {
+	Machine machine.Machine
+	Policy  Policy
+	Devices device.Inventory
+}
+
+// Policy is what the configuration says. The zero value pins nothing: devices
+// are chosen, and nothing else.
+type Policy struct {
+	// CPUs is cpuManagerPolicy static.
+	CPUs bool
+	// ReservedCPUs are never given exclusively. They belong to the CPUs that all
+	// others share.
+	ReservedCPUs cpuset.CPUSet
+	// Memory is memoryManagerPolicy Static.
+	Memory bool
+}
 
 // Given is what one container, or a pod as a whole, holds for itself.
 type Given struct {
 	// CPUs nobody else runs on. Empty: it runs on those that are shared.
 	CPUs cpuset.CPUSet
+	// Shared says that the CPUs are those that the pod's other containers leave of
+	// the pod's own: containers of this pod share them, and nobody else. Such a
+	// container keeps its CFS quota.
+	Shared bool
 	// Memory is by NUMA nodes. Empty: from anywhere.
 	Memory []memory.Block
 	// Devices are ids by resource.
 	Devices map[corev1.ResourceName][]device.ID
+}
+
+// IsEmpty says that nothing is held.
+func (g Given) IsEmpty() bool {
+	return g.CPUs.IsEmpty() && len(g.Memory) == 0 && len(g.Devices) == 0
+}
+
+// Nodes are the NUMA nodes that memory comes from; 0: from anywhere.
+func (g Given) Nodes() (n topology.Nodes) {
+	for _, b := range g.Memory {
+		n |= b.Nodes
+	}
+	return n
 }
 
 // Allocation is what a pod holds.
@@ -25,4 +69,78 @@ type Allocation struct {
 	Containers map[string]Given
 	// Pod is held by the containers together (pod-level resources).
 	Pod Given
+}
+
+// IsEmpty says that the pod holds nothing.
+func (a Allocation) IsEmpty() bool { return len(a.Containers) == 0 && a.Pod.IsEmpty() }
+
+// CPUs are all CPUs of its own that a pod holds.
+func (a Allocation) CPUs() cpuset.CPUSet {
+	all := a.Pod.CPUs
+	for _, g := range a.Containers {
+		all = all.Union(g.CPUs)
+	}
+	return all
+}
+
+// Clone is a copy that shares nothing.
+func (a Allocation) Clone() Allocation {
+	c := Allocation{Pod: a.Pod.clone()}
+	if a.Containers != nil {
+		c.Containers = make(map[string]Given, len(a.Containers))
+		for name, g := range a.Containers {
+			c.Containers[name] = g.clone()
+		}
+	}
+	return c
+}
+
+func (g Given) clone() Given {
+	g.CPUs, g.Memory, g.Devices = g.CPUs.Clone(), slices.Clone(g.Memory), maps.Clone(g.Devices)
+	for name, ids := range g.Devices {
+		g.Devices[name] = slices.Clone(ids)
+	}
+	return g
+}
+
+// Held are the allocations of a node by pod. An Allocation in it is never
+// changed.
+type Held map[types.UID]Allocation
+
+// CPUs are those that are held exclusively.
+func (h Held) CPUs() cpuset.CPUSet {
+	all := cpuset.New()
+	for _, a := range h {
+		all = all.Union(a.CPUs())
+	}
+	return all
+}
+
+// Devices are those that are held, by resource.
+func (h Held) Devices() device.Held {
+	all := device.Held{}
+	for _, a := range h {
+		for _, g := range a.Containers {
+			for name, ids := range g.Devices {
+				if all[name] == nil {
+					all[name] = sets.New[device.ID]()
+				}
+				all[name].Insert(ids...)
+			}
+		}
+	}
+	return all
+}
+
+// Shared are the CPUs that containers without CPUs of their own run on; empty
+// when the policy gives none away and they run anywhere.
+func (n Node) Shared(h Held) cpuset.CPUSet {
+	if !n.Policy.CPUs {
+		return cpuset.New()
+	}
+	ids := make([]int, len(n.Machine.CPUs))
+	for i, c := range n.Machine.CPUs {
+		ids[i] = c.ID
+	}
+	return cpuset.New(ids...).Difference(h.CPUs())
 }

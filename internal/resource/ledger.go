@@ -1,0 +1,219 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/checkpoint"
+	"github.com/berth-run/berth/internal/resource/device"
+)
+
+// LedgerOptions of a Ledger.
+type LedgerOptions struct {
+	// Dir has a file for each pod that holds something.
+	Dir string
+	Log *slog.Logger
+}
+
+// Ledger is the table of what pods hold. Its writer is admission; the device step
+// may exchange ids (SetDevices). What is in it is on disk, synced, before anybody
+// sees it. Pods that hold nothing cost nothing.
+type Ledger struct {
+	log  *slog.Logger
+	disk *checkpoint.Dir[record]
+
+	// writing orders changes, and with them the files.
+	writing sync.Mutex
+
+	mu   sync.RWMutex
+	held Held
+	told []chan struct{}
+}
+
+// NewLedger makes an empty ledger.
+func NewLedger(o LedgerOptions) *Ledger {
+	return &Ledger{log: o.Log, disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}), held: Held{}}
+}
+
+// Lost is a pod whose allocation could not be kept, and why.
+type Lost struct {
+	UID types.UID
+	Why error
+}
+
+// Load reads what an earlier agent kept and keeps what fits the machine as it is
+// now. The pods whose allocation does not fit are returned: they are allocated
+// anew when they are admitted. The error names files that were damaged; what
+// could be read counts also then.
+func (l *Ledger) Load(n Node) ([]Lost, error) {
+	all, err := l.disk.LoadAll()
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	lost := l.adopt(n, all)
+	for _, x := range lost {
+		err = errors.Join(err, l.disk.Delete(string(x.UID)))
+	}
+	return lost, err
+}
+
+// adopt takes those records that fit, in the order of their pods' ids.
+func (l *Ledger) adopt(n Node, all map[string]record) (lost []Lost) {
+	held := l.All()
+	for _, uid := range slices.Sorted(maps.Keys(all)) {
+		a, err := all[uid].allocation()
+		if err == nil {
+			err = n.fits(held, types.UID(uid), a)
+		}
+		if err != nil {
+			l.log.Warn("an allocation does not fit this machine any more", "pod", uid, "err", err)
+			lost = append(lost, Lost{types.UID(uid), err})
+			continue
+		}
+		held[types.UID(uid)] = a
+	}
+	l.publish(held)
+	return lost
+}
+
+// Rebuild takes over what running containers were found to have, for pods of
+// which the ledger knows nothing. It returns those that do not fit beside the
+// others.
+func (l *Ledger) Rebuild(n Node, live map[types.UID]Allocation) (lost []Lost, err error) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	held := l.All()
+	for _, uid := range slices.Sorted(maps.Keys(live)) {
+		a := live[uid]
+		if _, known := held[uid]; known || a.IsEmpty() {
+			continue
+		}
+		if why := n.fits(held, uid, a); why != nil {
+			lost = append(lost, Lost{uid, why})
+			continue
+		}
+		err = errors.Join(err, l.disk.Save(string(uid), recordOf(a)))
+		held[uid] = a.Clone()
+	}
+	l.publish(held)
+	return lost, err
+}
+
+// Get is what a pod holds.
+func (l *Ledger) Get(uid types.UID) Allocation {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.held[uid]
+}
+
+// All is what all pods hold. The map is the caller's.
+func (l *Ledger) All() Held {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return maps.Clone(l.held)
+}
+
+// Commit books an allocation, in place of the pod's last one. When it fails
+// nothing has changed.
+func (l *Ledger) Commit(uid types.UID, a Allocation) error {
+	if a.IsEmpty() {
+		return l.Release(uid)
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	return l.put(uid, a.Clone())
+}
+
+// put saves and publishes; writing is held.
+func (l *Ledger) put(uid types.UID, a Allocation) error {
+	if err := l.disk.Save(string(uid), recordOf(a)); err != nil {
+		return fmt.Errorf("book what pod %s is given: %w", uid, err)
+	}
+	held := l.All()
+	held[uid] = a
+	l.publish(held)
+	return nil
+}
+
+// Release frees what a pod holds; one that holds nothing is fine. What it held is
+// free even if its file stays.
+func (l *Ledger) Release(uid types.UID) error {
+	if l.Get(uid).IsEmpty() {
+		return nil
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	err := l.disk.Delete(string(uid))
+	held := l.All()
+	delete(held, uid)
+	l.publish(held)
+	if err != nil {
+		return fmt.Errorf("release what pod %s held: %w", uid, err)
+	}
+	return nil
+}
+
+// ReleaseContainer frees what a container alone holds of its pod: an init
+// container's, when the next one starts. What containers beside it hold stays.
+func (l *Ledger) ReleaseContainer(uid types.UID, container string) error {
+	return l.change(uid, container, func(g *Given) { *g = Given{} })
+}
+
+// SetDevices exchanges the devices of a container that holds some for those that
+// its plugin prefers.
+func (l *Ledger) SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []device.ID) error {
+	return l.change(uid, container, func(g *Given) { g.Devices[name] = slices.Clone(ids) })
+}
+
+// change has f change a copy of what a container holds. One that holds nothing is
+// left alone.
+func (l *Ledger) change(uid types.UID, container string, f func(*Given)) error {
+	if _, ok := l.Get(uid).Containers[container]; !ok {
+		return nil
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	a := l.Get(uid).Clone()
+	g, ok := a.Containers[container]
+	if !ok {
+		return nil
+	}
+	if g.Devices == nil {
+		g.Devices = map[corev1.ResourceName][]device.ID{}
+	}
+	f(&g)
+	delete(a.Containers, container)
+	if !g.IsEmpty() {
+		a.Containers[container] = g
+	}
+	return l.put(uid, a)
+}
+
+// Subscribe gives a channel that has an element after each change until it is
+// taken. It is for the time of wiring: there is no way back.
+func (l *Ledger) Subscribe() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := make(chan struct{}, 1)
+	l.told = append(l.told, c)
+	return c
+}
+
+// publish makes held the table and tells so.
+func (l *Ledger) publish(held Held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = held
+	for _, c := range l.told {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}

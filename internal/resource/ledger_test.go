@@ -1,0 +1,99 @@
+package resource
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/machine"
+	"github.com/berth-run/berth/internal/resource/device"
+	"github.com/berth-run/berth/internal/resource/memory"
+	"github.com/berth-run/berth/internal/resource/topology"
+)
+
+const gpu corev1.ResourceName = "example.com/gpu"
+
+// sameSets compares sets of CPUs by what is in them.
+var sameSets = cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })
+
+// flat is a machine of n CPUs on one node.
+func flat(n int) machine.Machine {
+	m := machine.Machine{Nodes: []machine.Node{{}}}
+	for i := range n {
+		m.CPUs = append(m.CPUs, machine.CPU{ID: i, Core: i})
+	}
+	return m
+}
+
+func static(n int, reserved ...int) Node {
+	return Node{Machine: flat(n), Policy: Policy{CPUs: true, ReservedCPUs: cpuset.New(reserved...)}}
+}
+
+func newLedger(t *testing.T, dir string) *Ledger {
+	t.Helper()
+	return NewLedger(LedgerOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+}
+
+func cpus(ids ...int) Allocation {
+	return Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(ids...)}}}
+}
+
+func TestLedgerOutlivesTheAgent(t *testing.T) {
+	dir, n := filepath.Join(t.TempDir(), "resources"), static(8, 0)
+	a := Allocation{
+		Containers: map[string]Given{
+			"app":  {CPUs: cpuset.New(1, 2), Memory: []memory.Block{{Nodes: topology.Of(0, 3), Resource: "memory", Size: 1 << 30}}},
+			"side": {CPUs: cpuset.New(3), Shared: true, Devices: map[corev1.ResourceName][]device.ID{gpu: {"a", "b"}}},
+		},
+		Pod: Given{CPUs: cpuset.New(1, 2, 3)},
+	}
+	l := newLedger(t, dir)
+	told := l.Subscribe()
+	for uid, a := range map[types.UID]Allocation{"1": a, "2": cpus(4), "3": {}, "4": cpus(5)} {
+		if err := l.Commit(uid, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-told
+	if err := l.Release("4"); err != nil {
+		t.Fatal(err)
+	}
+	<-told
+	if err := l.SetDevices("1", "side", gpu, []device.ID{"a", "c"}); err != nil {
+		t.Fatal(err)
+	}
+	want := Held{"1": a.Clone(), "2": cpus(4)}
+	want["1"].Containers["side"].Devices[gpu] = []device.ID{"a", "c"}
+	again := newLedger(t, dir)
+	lost, err := again.Load(n)
+	if len(lost) > 0 || err != nil {
+		t.Fatalf("lost %v, error %v", lost, err)
+	}
+	for _, l := range []*Ledger{l, again} {
+		if diff := cmp.Diff(want, l.All(), sameSets); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if got, want := n.Shared(again.All()), cpuset.New(0, 5, 6, 7); !got.Equals(want) {
+		t.Errorf("shared are %v, want %v", got, want)
+	}
+}
+
+func TestPodsThatHoldNothingCostNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "resources")
+	l := newLedger(t, dir)
+	for _, err := range []error{l.Commit("1", Allocation{}), l.Release("1"), l.ReleaseContainer("1", "app"), l.SetDevices("1", "app", gpu, nil)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("there is a directory: %v", err)
+	}
+}
