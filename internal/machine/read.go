@@ -1,0 +1,265 @@
+package machine
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/utils/cpuset"
+)
+
+// Where the kernel shows what it runs on
+// (Documentation/ABI/stable/sysfs-devices-{system-cpu,node}).
+const (
+	cpuDir  = "sys/devices/system/cpu"
+	nodeDir = "sys/devices/system/node"
+	pageDir = "sys/kernel/mm/hugepages"
+)
+
+// Read reads the machine from sys and proc under root, which for the machine it
+// runs on is os.DirFS("/"). What virtual machines, containers and old kernels
+// leave out is made up for: without topology each CPU is a core of its own on
+// socket 0, without NUMA nodes all is one node, 0, without sysfs the CPUs are those of
+// /proc/cpuinfo, memory of which nothing is told is 0. It is an error when
+// no CPU is found, or when a file says something else than the kernel documents.
+func Read(root fs.FS) (Machine, error) {
+	r := &reader{root: root}
+	online := r.online()
+	if len(online) == 0 && r.err == nil {
+		r.err = fmt.Errorf("no CPU in %s and /proc/cpuinfo: are /sys and /proc mounted?", "/"+cpuDir)
+	}
+	m := Machine{Offline: r.present().Difference(setOf(online))}
+	m.Nodes = r.nodes(setOf(online))
+	for _, id := range online {
+		m.CPUs = append(m.CPUs, r.cpu(id, m.Nodes))
+	}
+	m.Caches = lastLevel(m.ByCore(), r.caches(setOf(online)))
+	nameCaches(&m)
+	if r.err != nil {
+		return Machine{}, fmt.Errorf("read machine: %w", r.err)
+	}
+	return m, nil
+}
+
+// reader keeps the first error, so that what reads a file need not ask. A file
+// that is not there, or that the kernel refuses to read as it does for CPUs
+// going offline, is empty. What follows a NUL byte counts for nothing: some
+// tools that copy sysfs leave whole pages.
+type reader struct {
+	root fs.FS
+	err  error
+}
+
+func (r *reader) text(name string) string {
+	data, err := fs.ReadFile(r.root, name)
+	if err != nil {
+		return ""
+	}
+	text, _, _ := strings.Cut(string(data), "\x00")
+	return strings.TrimSpace(text)
+}
+
+func (r *reader) fail(name string, err error) {
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("/%s: %w", name, err)
+	}
+}
+
+func (r *reader) list(name string) cpuset.CPUSet {
+	ids, err := parseList(r.text(name))
+	r.fail(name, err)
+	return setOf(ids)
+}
+
+// number is what a file says, absent where there is no such file.
+func (r *reader) number(name string, absent int) int {
+	text := r.text(name)
+	if text == "" {
+		return absent
+	}
+	n, err := strconv.Atoi(text)
+	r.fail(name, err)
+	return n
+}
+
+// set is the CPUs of the first of these files that there is: a list, or a mask
+// as kernels before 2.6.25 have it.
+func (r *reader) set(lists []string, mask string) cpuset.CPUSet {
+	for _, name := range lists {
+		if set := r.list(name); !set.IsEmpty() {
+			return set
+		}
+	}
+	text := r.text(mask)
+	if text == "" {
+		return cpuset.New()
+	}
+	ids, err := parseMask(text)
+	r.fail(mask, err)
+	return setOf(ids)
+}
+
+// numbered are the numbers of the directory's entries with this prefix.
+func (r *reader) numbered(dir, prefix string) []int {
+	entries, _ := fs.ReadDir(r.root, dir)
+	var ids []int
+	for _, e := range entries {
+		if id, ok := number(e.Name(), prefix); ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (r *reader) online() []int {
+	if set := r.list(path.Join(cpuDir, "online")); !set.IsEmpty() {
+		return set.List()
+	}
+	ids := slices.DeleteFunc(r.numbered(cpuDir, "cpu"), func(id int) bool {
+		return r.number(path.Join(cpuDir, "cpu"+strconv.Itoa(id), "online"), 1) == 0
+	})
+	if len(ids) == 0 {
+		ids = setOf(parseProcessors([]byte(r.text("proc/cpuinfo")))).List()
+	}
+	return ids
+}
+
+// present are the CPUs that are built in. Some architectures have directories
+// also for those that could be.
+func (r *reader) present() cpuset.CPUSet {
+	if set := r.list(path.Join(cpuDir, "present")); !set.IsEmpty() {
+		return set
+	}
+	return setOf(r.numbered(cpuDir, "cpu"))
+}
+
+func (r *reader) cpu(id int, nodes []Node) CPU {
+	dir := path.Join(cpuDir, "cpu"+strconv.Itoa(id), "topology")
+	threads := r.set([]string{path.Join(dir, "core_cpus_list"), path.Join(dir, "thread_siblings_list")}, path.Join(dir, "thread_siblings"))
+	return CPU{
+		ID:   id,
+		Core: slices.Min(threads.Union(cpuset.New(id)).UnsortedList()),
+		// -1 is a kernel whose firmware does not tell.
+		Socket: max(0, r.number(path.Join(dir, "physical_package_id"), 0)),
+		Node:   nodeOf(id, nodes),
+	}
+}
+
+func nodeOf(cpu int, nodes []Node) int {
+	for _, n := range nodes {
+		if n.CPUs.Contains(cpu) {
+			return n.ID
+		}
+	}
+	return nodes[0].ID
+}
+
+func (r *reader) nodes(online cpuset.CPUSet) []Node {
+	ids := r.list(path.Join(nodeDir, "online")).List()
+	if len(ids) == 0 {
+		ids = r.numbered(nodeDir, "node")
+	}
+	if len(ids) == 0 {
+		return []Node{{CPUs: online, Memory: r.memory("proc/meminfo"), HugePages: r.hugePages(pageDir)}}
+	}
+	nodes := make([]Node, 0, len(ids))
+	left := online
+	for _, id := range ids {
+		dir := path.Join(nodeDir, "node"+strconv.Itoa(id))
+		cpus := r.set([]string{path.Join(dir, "cpulist")}, path.Join(dir, "cpumap")).Intersection(left)
+		left = left.Difference(cpus)
+		nodes = append(nodes, Node{
+			ID: id, CPUs: cpus, Memory: r.memory(path.Join(dir, "meminfo")),
+			HugePages: r.hugePages(path.Join(dir, "hugepages")), Distances: r.distances(path.Join(dir, "distance"), ids),
+		})
+	}
+	nodes[0].CPUs = nodes[0].CPUs.Union(left)
+	return wholeMemory(nodes, func() int64 { return r.memory("proc/meminfo") })
+}
+
+// wholeMemory gives the machine's memory to a single node that does not tell
+// its own.
+func wholeMemory(nodes []Node, total func() int64) []Node {
+	if len(nodes) == 1 && nodes[0].Memory == 0 {
+		nodes[0].Memory = total()
+	}
+	return nodes
+}
+
+func (r *reader) memory(name string) int64 {
+	text := r.text(name)
+	if text == "" {
+		return 0
+	}
+	size, err := parseMemTotal(text)
+	r.fail(name, err)
+	return size
+}
+
+func (r *reader) hugePages(dir string) map[int64]int64 {
+	entries, _ := fs.ReadDir(r.root, dir)
+	pages := map[int64]int64{}
+	for _, e := range entries {
+		if size, ok := pageSize(e.Name()); ok {
+			pages[size] = int64(r.number(path.Join(dir, e.Name(), "nr_hugepages"), 0))
+		}
+	}
+	return pages
+}
+
+// distances are one for each online node, in the order of their ids, or, on
+// some kernels that have nodes offline, one for each possible node.
+func (r *reader) distances(name string, ids []int) map[int]int {
+	values := strings.Fields(r.text(name))
+	if len(values) != len(ids) {
+		ids = r.list(path.Join(nodeDir, "possible")).List()
+	}
+	if len(values) == 0 || len(values) != len(ids) {
+		return nil
+	}
+	distances := make(map[int]int, len(ids))
+	for i, v := range values {
+		d, err := strconv.Atoi(v)
+		r.fail(name, err)
+		distances[ids[i]] = d
+	}
+	return distances
+}
+
+// caches are all that hold data, each once.
+func (r *reader) caches(online cpuset.CPUSet) []Cache {
+	type key struct{ level, id int }
+	found := map[key]Cache{}
+	for _, id := range online.List() {
+		dir := path.Join(cpuDir, "cpu"+strconv.Itoa(id), "cache")
+		for _, index := range r.numbered(dir, "index") {
+			in := path.Join(dir, "index"+strconv.Itoa(index))
+			if r.text(path.Join(in, "type")) == "Instruction" {
+				continue
+			}
+			c := Cache{Level: r.number(path.Join(in, "level"), 0)}
+			c.CPUs = r.set([]string{path.Join(in, "shared_cpu_list")}, path.Join(in, "shared_cpu_map")).Union(cpuset.New(id)).Intersection(online)
+			c.ID = slices.Min(c.CPUs.UnsortedList())
+			if _, known := found[key{c.Level, c.ID}]; known {
+				continue
+			}
+			if size := r.text(path.Join(in, "size")); size != "" {
+				var err error
+				c.Size, err = parseSize(size)
+				r.fail(path.Join(in, "size"), err)
+			}
+			found[key{c.Level, c.ID}] = c
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b Cache) int {
+		if a.Level != b.Level {
+			return b.Level - a.Level
+		}
+		return a.ID - b.ID
+	})
+}
