@@ -1,0 +1,84 @@
+package placement
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/resource/memory"
+	"github.com/berth-run/berth/internal/resource/topology"
+)
+
+// place is where a container runs, as cpuset.cpus and cpuset.mems list it. An
+// empty part is left to the runtime.
+type place struct{ cpus, mems string }
+
+// placeOf decides it for a container of a pod that holds a. shared are the CPUs
+// that nobody has for himself, empty while no CPUs are given away.
+//
+// In a pod that holds CPUs as a whole, the containers without their own share
+// what the others leave.
+func placeOf(p *corev1.Pod, name string, a resource.Allocation, shared cpuset.CPUSet) place {
+	own := a.Containers[name]
+	at := place{cpus: shared.String(), mems: nodesOf(a.Pod.Memory)}
+	switch {
+	case !own.CPUs.IsEmpty():
+		at.cpus = own.CPUs.String()
+	case !a.Pod.CPUs.IsEmpty():
+		at.cpus = a.Pod.CPUs.Difference(lasting(p, a)).String()
+	}
+	if mems := nodesOf(own.Memory); mems != "" {
+		at.mems = mems
+	}
+	return at
+}
+
+// lasting are the CPUs of those containers that keep them for the pod's life. An
+// init container leaves its own behind.
+func lasting(p *corev1.Pod, a resource.Allocation) cpuset.CPUSet {
+	all := cpuset.New()
+	for _, c := range pod.Containers(p) {
+		if c.Kind == pod.App || c.Kind == pod.Sidecar {
+			all = all.Union(a.Containers[c.Name].CPUs)
+		}
+	}
+	return all
+}
+
+// nodesOf lists the NUMA nodes of blocks, such as "0,2".
+func nodesOf(blocks []memory.Block) string {
+	var nodes topology.Nodes
+	for _, b := range blocks {
+		nodes |= b.Nodes
+	}
+	ids := make([]string, 0, nodes.Len())
+	for _, id := range nodes.IDs() {
+		ids = append(ids, strconv.Itoa(id))
+	}
+	return strings.Join(ids, ",")
+}
+
+// unthrottled says whether a container runs without a CPU quota: CPUs of its own
+// are bound enough, and a quota would only stop them (kubelet's feature gate
+// DisableCPUQuotaWithExclusiveCPUs).
+func unthrottled(name string, a resource.Allocation) bool {
+	return !a.Containers[name].CPUs.IsEmpty()
+}
+
+// podUnthrottled is the same for a pod as a whole: one of its containers is, and
+// in one with CPUs of its own all are.
+func podUnthrottled(p *corev1.Pod, a resource.Allocation) bool {
+	some, all := false, true
+	for _, c := range pod.Containers(p) {
+		if c.Kind == pod.Ephemeral {
+			continue
+		}
+		has := unthrottled(c.Name, a)
+		some, all = some || has, all && has
+	}
+	return some && (all || a.Pod.CPUs.IsEmpty())
+}

@@ -1,0 +1,123 @@
+package placement
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// retry is the time between attempts to move a container that could not be moved.
+const retry = time.Second
+
+// Run follows the ledger and what the runtime shows, until ctx ends: it books
+// what runs already, releases what has ended by itself, moves who is to move and
+// tells the runtime.
+func (s *Placements) Run(ctx context.Context) error {
+	w := s.opts.Observed.Watch()
+	defer w.Stop()
+	again := time.NewTimer(0)
+	again.Stop()
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.C():
+			for _, c := range w.Changes() {
+				s.observe(c.Key, c.Value, c.Deleted)
+			}
+		case <-s.opts.Changed:
+			for uid, o := range s.opts.Observed.Snapshot().All() {
+				s.observe(uid, o, false)
+			}
+		case <-s.wake:
+		case <-again.C:
+		}
+		err := s.settle(ctx)
+		if err == nil {
+			err = s.report(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.opts.Log.Warn("Containers are not where they belong", "err", err, "again in", retry)
+			again.Reset(retry)
+		}
+	}
+}
+
+// observe brings the bookings of a pod in line with what the runtime shows of it.
+func (s *Placements) observe(uid types.UID, o *pod.Observed, gone bool) {
+	running := map[string]string{} // name by id
+	ended := map[string]bool{}
+	for _, c := range o.ContainersOf() {
+		switch c.State {
+		case pod.StateRunning, pod.StateUnknown:
+			running[c.ID] = c.Name
+		case pod.StateExited:
+			ended[c.ID] = true
+		case pod.StateCreated: // PreStart books it
+		}
+	}
+	s.mu.Lock()
+	for id, b := range s.booked {
+		if b.pod.UID != uid {
+			continue
+		}
+		_, runs := running[id]
+		if gone || ended[id] || b.seen && !runs {
+			delete(s.booked, id)
+		}
+		if b.seen {
+			delete(running, id)
+		}
+	}
+	s.mu.Unlock()
+	if gone || len(running) == 0 {
+		return
+	}
+	p, ok := s.opts.Pod(uid)
+	if !ok {
+		return // it is ending, and nobody is moved for it
+	}
+	for id, name := range running {
+		if s.wanted(p, name) == (place{}) {
+			continue
+		}
+		cpus, mems, _ := s.opts.Cgroups.Pinned(p, id)
+		s.see(id, booking{pod: p, name: name, at: place{cpus, mems}, seen: true})
+	}
+}
+
+// see notes a container that runs. What it has in the kernel counts: one that was
+// moved while it started may have missed it.
+func (s *Placements) see(id string, b booking) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was := s.booked[id]; was != nil {
+		b.told = was.told
+		if b.at.cpus == "" {
+			b.at = was.at
+		}
+	}
+	s.booked[id] = &b
+}
+
+// report tells the runtime where containers are that were moved in the kernel.
+func (s *Placements) report(ctx context.Context) error {
+	for id, b := range s.bookings() {
+		if b.told == b.at.cpus || b.at.cpus == "" {
+			continue
+		}
+		if err := s.tell(ctx, id, b.at.cpus); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if now := s.booked[id]; now != nil {
+			now.told = b.at.cpus
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
