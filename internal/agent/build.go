@@ -91,8 +91,12 @@ func (a *Agent) buildSteps() error {
 	})
 	s.cgroups = cgroup.New(cgroup.Config{
 		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: a.facts.Usable, Events: a.events, Log: a.log, Pods: a.admitted,
-		Options: cgroup.Options{CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit},
+		Options: cgroup.Options{
+			CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit,
+			Unthrottled: func(p *corev1.Pod) bool { return s.placements.PodUnthrottled(p) },
+		},
 	})
+	s.placements = newPlacements(a, unpinned{}, nil)
 	if err := (images{a}).build(); err != nil {
 		return err
 	}
@@ -133,7 +137,7 @@ func (a *Agent) buildSteps() error {
 	tellDamage(a.log, s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: object.New(a.sources.Objects),
-		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle()},
+		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle(), s.placements},
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
 		Node:         func() render.Node { return renderNode },
 		LegacyLogDir: linkDir(c), Log: a.log,
@@ -218,6 +222,7 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		GroupOOMKill:      v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
 		SeccompDefault:    c.SeccompDefault,
 		RecursiveReadOnly: a.engine.handler.GetRecursiveReadOnlyMounts(),
+		Unthrottled:       a.steps.placements.Unthrottled,
 		SeccompRoot:       filepath.Join(a.config.RootDir, "seccomp"),
 	}
 	if swap := a.facts.Info.Swap; swap != nil && swap.Capacity != nil {

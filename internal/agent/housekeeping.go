@@ -45,6 +45,7 @@ func (a *Agent) forget(uid types.UID) {
 	a.steps.images.Forget(uid)
 	a.steps.probes.Forget(uid)
 	a.steps.resizes.Forget(uid)
+	a.steps.placements.Forget(uid)
 	a.housekeeping.garbage.Gone(uid)
 }
 

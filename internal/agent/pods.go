@@ -5,6 +5,7 @@ import (
 	"github.com/berth-run/berth/internal/claim"
 	"github.com/berth-run/berth/internal/container"
 	"github.com/berth-run/berth/internal/image"
+	"github.com/berth-run/berth/internal/placement"
 	"github.com/berth-run/berth/internal/poddir"
 	"github.com/berth-run/berth/internal/probe"
 	"github.com/berth-run/berth/internal/resize"
@@ -26,6 +27,7 @@ type steps struct {
 	contents   *payload.Volumes // what objects' volumes hold
 	sandboxes  *sandbox.Sandboxes
 	resizes    *resize.Resizes
+	placements *placement.Placements // which CPUs containers run on
 	containers *container.Containers
 	probes     *probe.Probes
 }

@@ -27,6 +27,8 @@ type Options struct {
 	CFSPeriod time.Duration
 	// PidsLimit is the most processes and threads of a pod; 0 and less: no bound.
 	PidsLimit int64
+	// Unthrottled says that a pod has CPUs of its own and so no quota. nil: none has.
+	Unthrottled func(*corev1.Pod) bool
 }
 
 // Limits of one cgroup. A zero field is left as the kernel made it.
@@ -73,7 +75,7 @@ func ForPod(p *corev1.Pod, o Options) Limits {
 		}
 		l.Period = uint64(period.Microseconds())
 		l.Quota = -1
-		if o.CFSQuota {
+		if o.CFSQuota && (o.Unthrottled == nil || !o.Unthrottled(p)) {
 			l.Quota = max(minQuota, limits.Cpu().MilliValue()*period.Microseconds()/1000)
 		}
 	}

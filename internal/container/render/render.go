@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/pod"
@@ -53,6 +54,8 @@ type Node struct {
 	// CFSQuota enforces CPU limits, in periods of CFSPeriod (default 100 ms).
 	CFSQuota  bool
 	CFSPeriod time.Duration
+	// Unthrottled says that a container has CPUs of its own and so no quota. nil: none has.
+	Unthrottled func(pod types.UID, container string) bool
 	// SwapController says that the kernel can account for swap. LimitedSwap is
 	// memorySwap.swapBehavior LimitedSwap (KEP-2400), in effect on cgroup v2 only.
 	SwapController bool

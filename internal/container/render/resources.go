@@ -38,6 +38,9 @@ func Resources(in Input) *runtimeapi.LinuxContainerResources {
 		HugepageLimits:     hugePageLimits(in),
 	}
 	setQuota(r, node, cpuLimit)
+	if node.Unthrottled != nil && node.Unthrottled(in.Pod.UID, c.Name) {
+		r.CpuQuota = -1
+	}
 	unified := map[string]string{}
 	if node.CgroupV2 && node.GroupOOMKill {
 		unified["memory.oom.group"] = "1"
