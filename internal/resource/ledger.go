@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/checkpoint"
 	"github.com/berth-run/berth/internal/resource/device"
@@ -19,7 +20,9 @@ import (
 type LedgerOptions struct {
 	// Dir has a file for each pod that holds something.
 	Dir string
-	Log *slog.Logger
+	// Node is the machine and what the configuration says. Its devices do not count.
+	Node Node
+	Log  *slog.Logger
 }
 
 // Ledger is the table of what pods hold. Its writer is admission; the device step
@@ -28,6 +31,7 @@ type LedgerOptions struct {
 type Ledger struct {
 	log  *slog.Logger
 	disk *checkpoint.Dir[record]
+	node Node
 
 	// writing orders changes, and with them the files.
 	writing sync.Mutex
@@ -39,7 +43,7 @@ type Ledger struct {
 
 // NewLedger makes an empty ledger.
 func NewLedger(o LedgerOptions) *Ledger {
-	return &Ledger{log: o.Log, disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}), held: Held{}}
+	return &Ledger{log: o.Log, node: o.Node, disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}), held: Held{}}
 }
 
 // Lost is a pod whose allocation could not be kept, and why.
@@ -52,11 +56,11 @@ type Lost struct {
 // now. The pods whose allocation does not fit are returned: they are allocated
 // anew when they are admitted. The error names files that were damaged; what
 // could be read counts also then.
-func (l *Ledger) Load(n Node) ([]Lost, error) {
+func (l *Ledger) Load() ([]Lost, error) {
 	all, err := l.disk.LoadAll()
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	lost := l.adopt(n, all)
+	lost := l.adopt(all)
 	for _, x := range lost {
 		err = errors.Join(err, l.disk.Delete(string(x.UID)))
 	}
@@ -64,12 +68,12 @@ func (l *Ledger) Load(n Node) ([]Lost, error) {
 }
 
 // adopt takes those records that fit, in the order of their pods' ids.
-func (l *Ledger) adopt(n Node, all map[string]record) (lost []Lost) {
+func (l *Ledger) adopt(all map[string]record) (lost []Lost) {
 	held := l.All()
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
 		a, err := all[uid].allocation()
 		if err == nil {
-			err = n.fits(held, types.UID(uid), a)
+			err = l.node.fits(held, types.UID(uid), a)
 		}
 		if err != nil {
 			l.log.Warn("an allocation does not fit this machine any more", "pod", uid, "err", err)
@@ -85,7 +89,7 @@ func (l *Ledger) adopt(n Node, all map[string]record) (lost []Lost) {
 // Rebuild takes over what running containers were found to have, for pods of
 // which the ledger knows nothing. It returns those that do not fit beside the
 // others.
-func (l *Ledger) Rebuild(n Node, live map[types.UID]Allocation) (lost []Lost, err error) {
+func (l *Ledger) Rebuild(live map[types.UID]Allocation) (lost []Lost, err error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	held := l.All()
@@ -94,7 +98,7 @@ func (l *Ledger) Rebuild(n Node, live map[types.UID]Allocation) (lost []Lost, er
 		if _, known := held[uid]; known || a.IsEmpty() {
 			continue
 		}
-		if why := n.fits(held, uid, a); why != nil {
+		if why := l.node.fits(held, uid, a); why != nil {
 			lost = append(lost, Lost{uid, why})
 			continue
 		}
@@ -105,11 +109,20 @@ func (l *Ledger) Rebuild(n Node, live map[types.UID]Allocation) (lost []Lost, er
 	return lost, err
 }
 
-// Get is what a pod holds.
-func (l *Ledger) Get(uid types.UID) Allocation {
+// Get is what a pod holds; false: nothing.
+func (l *Ledger) Get(uid types.UID) (Allocation, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.held[uid]
+	a, ok := l.held[uid]
+	return a, ok
+}
+
+// Shared are the CPUs that containers without CPUs of their own run on; empty
+// when the policy gives none away.
+func (l *Ledger) Shared() cpuset.CPUSet {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.node.Shared(l.held)
 }
 
 // All is what all pods hold. The map is the caller's.
@@ -144,7 +157,7 @@ func (l *Ledger) put(uid types.UID, a Allocation) error {
 // Release frees what a pod holds; one that holds nothing is fine. What it held is
 // free even if its file stays.
 func (l *Ledger) Release(uid types.UID) error {
-	if l.Get(uid).IsEmpty() {
+	if _, ok := l.Get(uid); !ok {
 		return nil
 	}
 	l.writing.Lock()
@@ -174,12 +187,13 @@ func (l *Ledger) SetDevices(uid types.UID, container string, name corev1.Resourc
 // change has f change a copy of what a container holds. One that holds nothing is
 // left alone.
 func (l *Ledger) change(uid types.UID, container string, f func(*Given)) error {
-	if _, ok := l.Get(uid).Containers[container]; !ok {
+	if a, _ := l.Get(uid); a.Containers[container].IsEmpty() {
 		return nil
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	a := l.Get(uid).Clone()
+	a, _ := l.Get(uid)
+	a = a.Clone()
 	g, ok := a.Containers[container]
 	if !ok {
 		return nil

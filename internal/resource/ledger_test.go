@@ -35,9 +35,8 @@ func static(n int, reserved ...int) Node {
 	return Node{Machine: flat(n), Policy: Policy{CPUs: true, ReservedCPUs: cpuset.New(reserved...)}}
 }
 
-func newLedger(t *testing.T, dir string) *Ledger {
-	t.Helper()
-	return NewLedger(LedgerOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+func newLedger(dir string, n Node) *Ledger {
+	return NewLedger(LedgerOptions{Dir: dir, Node: n, Log: slog.New(slog.DiscardHandler)})
 }
 
 func cpus(ids ...int) Allocation {
@@ -49,11 +48,11 @@ func TestLedgerOutlivesTheAgent(t *testing.T) {
 	a := Allocation{
 		Containers: map[string]Given{
 			"app":  {CPUs: cpuset.New(1, 2), Memory: []memory.Block{{Nodes: topology.Of(0, 3), Resource: "memory", Size: 1 << 30}}},
-			"side": {CPUs: cpuset.New(3), Shared: true, Devices: map[corev1.ResourceName][]device.ID{gpu: {"a", "b"}}},
+			"side": {CPUs: cpuset.New(3), Devices: map[corev1.ResourceName][]device.ID{gpu: {"a", "b"}}},
 		},
 		Pod: Given{CPUs: cpuset.New(1, 2, 3)},
 	}
-	l := newLedger(t, dir)
+	l := newLedger(dir, n)
 	told := l.Subscribe()
 	for uid, a := range map[types.UID]Allocation{"1": a, "2": cpus(4), "3": {}, "4": cpus(5)} {
 		if err := l.Commit(uid, a); err != nil {
@@ -70,8 +69,8 @@ func TestLedgerOutlivesTheAgent(t *testing.T) {
 	}
 	want := Held{"1": a.Clone(), "2": cpus(4)}
 	want["1"].Containers["side"].Devices[gpu] = []device.ID{"a", "c"}
-	again := newLedger(t, dir)
-	lost, err := again.Load(n)
+	again := newLedger(dir, n)
+	lost, err := again.Load()
 	if len(lost) > 0 || err != nil {
 		t.Fatalf("lost %v, error %v", lost, err)
 	}
@@ -80,14 +79,14 @@ func TestLedgerOutlivesTheAgent(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	if got, want := n.Shared(again.All()), cpuset.New(0, 5, 6, 7); !got.Equals(want) {
+	if got, want := again.Shared(), cpuset.New(0, 5, 6, 7); !got.Equals(want) {
 		t.Errorf("shared are %v, want %v", got, want)
 	}
 }
 
 func TestPodsThatHoldNothingCostNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "resources")
-	l := newLedger(t, dir)
+	l := newLedger(dir, static(2, 0))
 	for _, err := range []error{l.Commit("1", Allocation{}), l.Release("1"), l.ReleaseContainer("1", "app"), l.SetDevices("1", "app", gpu, nil)} {
 		if err != nil {
 			t.Error(err)

@@ -20,7 +20,6 @@ type record struct {
 // share is a Given; CPUs are a list as in cpuset(7).
 type share struct {
 	CPUs    string                              `json:"cpus,omitempty"`
-	Shared  bool                                `json:"shared,omitempty"`
 	Memory  []block                             `json:"memory,omitempty"`
 	Devices map[corev1.ResourceName][]device.ID `json:"devices,omitempty"`
 }
@@ -43,7 +42,7 @@ func recordOf(a Allocation) record {
 }
 
 func shareOf(g Given) share {
-	s := share{CPUs: g.CPUs.String(), Shared: g.Shared, Devices: g.Devices}
+	s := share{CPUs: g.CPUs.String(), Devices: g.Devices}
 	for _, b := range g.Memory {
 		s.Memory = append(s.Memory, block{Nodes: b.Nodes.IDs(), Resource: b.Resource, Size: b.Size})
 	}
@@ -75,7 +74,7 @@ func (r record) allocation() (Allocation, error) {
 }
 
 func (s share) given() (Given, error) {
-	g := Given{Shared: s.Shared, Devices: s.Devices}
+	g := Given{Devices: s.Devices}
 	var err error
 	if g.CPUs, err = cpuset.Parse(s.CPUs); err != nil {
 		return Given{}, err

@@ -39,10 +39,6 @@ type Policy struct {
 type Given struct {
 	// CPUs nobody else runs on. Empty: it runs on those that are shared.
 	CPUs cpuset.CPUSet
-	// Shared says that the CPUs are those that the pod's other containers leave of
-	// the pod's own: containers of this pod share them, and nobody else. Such a
-	// container keeps its CFS quota.
-	Shared bool
 	// Memory is by NUMA nodes. Empty: from anywhere.
 	Memory []memory.Block
 	// Devices are ids by resource.
@@ -67,7 +63,9 @@ type Allocation struct {
 	// Containers is by name, init containers and sidecars included; one that
 	// holds nothing is left out.
 	Containers map[string]Given
-	// Pod is held by the containers together (pod-level resources).
+	// Pod is held by the containers together (pod-level resources, KEP-5526): what
+	// containers hold of CPUs is part of it, and a container that holds none runs
+	// on those that the others leave, of which there is always one.
 	Pod Given
 }
 
@@ -138,9 +136,5 @@ func (n Node) Shared(h Held) cpuset.CPUSet {
 	if !n.Policy.CPUs {
 		return cpuset.New()
 	}
-	ids := make([]int, len(n.Machine.CPUs))
-	for i, c := range n.Machine.CPUs {
-		ids[i] = c.ID
-	}
-	return cpuset.New(ids...).Difference(h.CPUs())
+	return n.Machine.Online().Difference(h.CPUs())
 }
