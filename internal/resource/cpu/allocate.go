@@ -1,0 +1,188 @@
+package cpu
+
+import (
+	"math/bits"
+
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/resource/topology"
+)
+
+// Reasons of a pod that is not admitted, as the kubelet spells them.
+const (
+	SMTAlignmentError        = "SMTAlignmentError"
+	UnexpectedAdmissionError = "UnexpectedAdmissionError"
+	EmptyPodSharedPoolError  = "EmptyPodSharedPoolError"
+)
+
+// Allocate chooses n CPUs of those that are free or reusable (held by init
+// containers of the same pod that will have ended): first of the given nodes, or
+// with align-by-socket of their sockets, then of any. Nodes 0: of any. The error
+// has reason SMTAlignmentError if full-pcpus-only forbids it, else
+// UnexpectedAdmissionError.
+func Allocate(p Pool, n int, reusable cpuset.CPUSet, on topology.Nodes) (cpuset.CPUSet, error) {
+	l := newLayout(p.Machine)
+	available := p.Free().Union(reusable)
+	if p.Options.FullPCPUsOnly {
+		if err := aligned(l, available, n); err != nil {
+			return cpuset.New(), err
+		}
+	}
+	near := l.near(on, p.Options.AlignBySocket).Intersection(available)
+	first := near.Size()
+	if p.Options.FullPCPUsOnly {
+		first = l.inWholeCores(near)
+	}
+	taken, err := take(l, p.Options, l.portion(p.Options), near, min(n, first))
+	if err == nil {
+		var rest cpuset.CPUSet
+		rest, err = take(l, p.Options, l.portion(p.Options), available.Difference(taken), n-taken.Size())
+		taken = taken.Union(rest)
+	}
+	if err != nil && p.Options.FullPCPUsOnly {
+		// Cores of different sizes: those near do not add up, all together may.
+		taken, err = take(l, p.Options, 1, available, n)
+		if err != nil {
+			return cpuset.New(), notEnoughCores(l, available, n)
+		}
+	}
+	if err != nil {
+		return cpuset.New(), reason.New(UnexpectedAdmissionError, "Allocate failed due to %w, which is unexpected", err)
+	}
+	return taken, nil
+}
+
+// aligned checks that n CPUs can be whole cores. Other than the kubelet it counts
+// what is reusable as there, and a core of which a part is held as not.
+func aligned(l *layout, available cpuset.CPUSet, n int) error {
+	if l.perCore > 0 && n%l.perCore != 0 {
+		return reason.New(SMTAlignmentError, "SMT Alignment Error: requested %d cpus not multiple cpus per core = %d", n, l.perCore)
+	}
+	if n > l.inWholeCores(available) {
+		return notEnoughCores(l, available, n)
+	}
+	return nil
+}
+
+func notEnoughCores(l *layout, available cpuset.CPUSet, n int) error {
+	return reason.New(SMTAlignmentError, "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = %d, requested CPUs = %d, CPUs per core = %d",
+		l.inWholeCores(available), n, l.perCore)
+}
+
+// portion is how many CPUs are distributed together.
+func (l *layout) portion(o Options) int {
+	if o.FullPCPUsOnly {
+		return l.perCore
+	}
+	return 1
+}
+
+// inWholeCores is the number of these CPUs whose cores are all among them.
+func (l *layout) inWholeCores(cpus cpuset.CPUSet) int {
+	t, n := newTaker(l, Options{}, cpus, 0), 0
+	for g := range l.groups[core] {
+		if t.whole(core, g) {
+			n += t.count[core][g]
+		}
+	}
+	return n
+}
+
+// near are the CPUs of these nodes, or of the sockets that these nodes are in.
+func (l *layout) near(on topology.Nodes, bySocket bool) cpuset.CPUSet {
+	k, wanted := node, map[int]bool{}
+	if bySocket {
+		k = socket
+	}
+	for g, n := range l.groups[node] {
+		if on.Has(n.id) {
+			if !bySocket {
+				wanted[g] = true
+				continue
+			}
+			for _, cpu := range n.cpus {
+				wanted[l.of[socket][cpu]] = true
+			}
+		}
+	}
+	var ids []int
+	for cpu, g := range l.of[k] {
+		if wanted[g] {
+			ids = append(ids, l.cpus[cpu])
+		}
+	}
+	return cpuset.New(ids...)
+}
+
+// Hints are all sets of NUMA nodes that have n CPUs free or reusable and hold
+// those reusable; preferred are those of as few nodes as would do if every CPU
+// were free, and with align-by-socket those of as few sockets. Nil if n is 0, so
+// that no node is preferred; empty if n CPUs are not to be had. There are up to
+// 2^n of them for n nodes: topology.Check bounds that.
+func Hints(p Pool, n int, reusable cpuset.CPUSet) []topology.Hint {
+	if n == 0 {
+		return nil
+	}
+	l := newLayout(p.Machine)
+	h := hinter{n: n, sockets: make([]uint64, len(l.groups[node]))}
+	free := newTaker(l, p.Options, p.Free().Union(reusable), 0)
+	for g, in := range l.groups[node] {
+		h.nodes = append(h.nodes, topology.Of(in.id))
+		h.all, h.free = append(h.all, len(in.cpus)), append(h.free, free.count[node][g])
+		for _, cpu := range in.cpus {
+			h.sockets[g] |= 1 << l.of[socket][cpu]
+			if reusable.Contains(l.cpus[cpu]) {
+				h.must |= topology.Of(in.id)
+			}
+		}
+	}
+	h.least = len(h.nodes)
+	h.hints = []topology.Hint{}
+	h.spans = []uint64{}
+	h.walk(len(h.nodes)-1, set{})
+	perSocket := len(h.nodes) / max(1, len(l.groups[socket]))
+	for i := range h.hints {
+		h.hints[i].Preferred = h.hints[i].Nodes.Len() == h.least ||
+			p.Options.AlignBySocket && perSocket > 0 && bits.OnesCount64(h.spans[i]) == (h.least+perSocket-1)/perSocket
+	}
+	return h.hints
+}
+
+// hinter walks all sets of nodes.
+type hinter struct {
+	n         int
+	nodes     []topology.Nodes
+	all, free []int    // CPUs of each node
+	sockets   []uint64 // of each node
+	must      topology.Nodes
+	least     int
+	hints     []topology.Hint
+	spans     []uint64 // the sockets of each hint
+}
+
+// set is a set of nodes with what it has.
+type set struct {
+	nodes     topology.Nodes
+	all, free int
+	sockets   uint64
+}
+
+// walk goes on with the sets that have s and any of the nodes up to i.
+func (h *hinter) walk(i int, s set) {
+	if i >= 0 {
+		h.walk(i-1, s)
+		h.walk(i-1, set{s.nodes | h.nodes[i], s.all + h.all[i], s.free + h.free[i], s.sockets | h.sockets[i]})
+		return
+	}
+	if s.nodes == 0 {
+		return
+	}
+	if s.all >= h.n {
+		h.least = min(h.least, s.nodes.Len())
+	}
+	if s.free >= h.n && s.nodes&h.must == h.must {
+		h.hints = append(h.hints, topology.Hint{Nodes: s.nodes})
+		h.spans = append(h.spans, s.sockets)
+	}
+}

@@ -1,0 +1,77 @@
+package cpu
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-run/berth/internal/machine"
+)
+
+// kind is a way in which CPUs belong together.
+type kind int
+
+const (
+	socket kind = iota
+	node
+	cache
+	core
+	kinds
+)
+
+// group is one socket, NUMA node, last-level cache or physical core.
+type group struct {
+	id   int
+	cpus []int // places in layout.cpus, ascending
+}
+
+// layout is a machine made ready to take from: a CPU is named by its place among
+// the CPUs by id, a group by its place among those of its kind by id.
+type layout struct {
+	cpus   []int // ids, ascending
+	groups [kinds][]group
+	of     [kinds][]int // by CPU: its group
+	// perCore is the number of threads of a core; where cores differ, of what all
+	// cores are multiples of.
+	perCore int
+}
+
+func newLayout(m machine.Machine) *layout {
+	cpus := slices.SortedFunc(slices.Values(m.CPUs), func(a, b machine.CPU) int { return cmp.Compare(a.ID, b.ID) })
+	l := &layout{cpus: make([]int, len(cpus))}
+	for i, c := range cpus {
+		l.cpus[i] = c.ID
+	}
+	for k := range kinds {
+		ids := make([]int, len(cpus))
+		for i, c := range cpus {
+			ids[i] = [kinds]int{c.Socket, c.Node, c.Cache, c.Core}[k]
+		}
+		l.groups[k], l.of[k] = groupBy(ids)
+	}
+	for _, g := range l.groups[core] {
+		l.perCore = gcd(l.perCore, len(g.cpus))
+	}
+	return l
+}
+
+// groupBy makes groups of the places with the same id.
+func groupBy(ids []int) ([]group, []int) {
+	distinct := slices.Clone(ids)
+	slices.Sort(distinct)
+	distinct = slices.Compact(distinct)
+	groups, of := make([]group, len(distinct)), make([]int, len(ids))
+	for place, id := range ids {
+		g, _ := slices.BinarySearch(distinct, id)
+		groups[g].id = id
+		groups[g].cpus = append(groups[g].cpus, place)
+		of[place] = g
+	}
+	return groups, of
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

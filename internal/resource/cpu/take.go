@@ -1,0 +1,270 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/utils/cpuset"
+)
+
+// take is n CPUs of those available, chosen as the kubelet does: packed into as
+// few parts of the machine as possible, or distributed over NUMA nodes in
+// portions of group CPUs.
+func take(l *layout, o Options, group int, available cpuset.CPUSet, n int) (cpuset.CPUSet, error) {
+	t := newTaker(l, o, available, n)
+	if t.left < n {
+		return cpuset.New(), fmt.Errorf("not enough cpus available to satisfy request: requested=%d, available=%d", n, t.left)
+	}
+	if o.DistributeAcrossNUMA && group > 0 && n%group == 0 {
+		if t.distribute(group); t.need == 0 {
+			return t.result(), nil
+		}
+		t = newTaker(l, o, available, n)
+	}
+	t.pack()
+	if t.need > 0 {
+		t = newTaker(l, o, available, n)
+		t.takeCoresThatFit()
+	}
+	if t.need > 0 {
+		return cpuset.New(), fmt.Errorf("no whole physical cores of %d CPUs are free", n)
+	}
+	return t.result(), nil
+}
+
+// taker takes CPUs from what is left until it needs none.
+type taker struct {
+	*layout
+	options Options
+	free    []bool       // by CPU: may be taken
+	count   [kinds][]int // by group: CPUs in it that may be taken
+	left    int          // CPUs that may be taken
+	need    int
+	taken   []int // CPUs
+}
+
+func newTaker(l *layout, o Options, available cpuset.CPUSet, need int) *taker {
+	t := emptyTaker(l, o, need)
+	for place, id := range l.cpus {
+		if available.Contains(id) {
+			t.add(place)
+		}
+	}
+	return t
+}
+
+func emptyTaker(l *layout, o Options, need int) *taker {
+	t := &taker{layout: l, options: o, free: make([]bool, len(l.cpus)), need: need}
+	for k := range kinds {
+		t.count[k] = make([]int, len(l.groups[k]))
+	}
+	return t
+}
+
+func (t *taker) add(cpu int) {
+	t.free[cpu] = true
+	t.left++
+	for k := range kinds {
+		t.count[k][t.of[k][cpu]]++
+	}
+}
+
+func (t *taker) take(cpus []int) {
+	for _, cpu := range cpus {
+		t.free[cpu] = false
+		for k := range kinds {
+			t.count[k][t.of[k][cpu]]--
+		}
+	}
+	t.taken = append(t.taken, cpus...)
+	t.left -= len(cpus)
+	t.need -= len(cpus)
+}
+
+func (t *taker) result() cpuset.CPUSet {
+	ids := make([]int, len(t.taken))
+	for i, cpu := range t.taken {
+		ids[i] = t.cpus[cpu]
+	}
+	return cpuset.New(ids...)
+}
+
+// pack takes the largest parts of the machine first: whole sockets and NUMA
+// nodes (the larger of the two kinds before the other), caches, cores, CPUs;
+// among equals from where the least is left.
+func (t *taker) pack() {
+	if t.nodesFirst() {
+		t.takeWhole(node, t.sorted(node))
+		t.takeWhole(socket, t.sorted(socket))
+	} else {
+		t.takeWhole(socket, t.sorted(socket))
+		t.takeWhole(node, t.sorted(node))
+	}
+	if t.options.PreferAlignByUncoreCache {
+		t.takeCaches()
+	}
+	if !t.options.DistributeAcrossCores {
+		t.takeWhole(core, t.sorted(core))
+	}
+	if t.need > 0 && !t.options.FullPCPUsOnly {
+		rest := t.sortedCPUs()
+		t.take(rest[:min(t.need, len(rest))])
+	}
+}
+
+// nodesFirst says whether a NUMA node is as large as a socket or larger.
+func (t *taker) nodesFirst() bool { return len(t.groups[socket]) >= len(t.groups[node]) }
+
+func (t *taker) whole(k kind, g int) bool { return t.count[k][g] == len(t.groups[k][g].cpus) }
+
+// takeWhole takes, in this order, what is wholly free and not too large.
+func (t *taker) takeWhole(k kind, order []int) {
+	for _, g := range order {
+		if cpus := t.groups[k][g].cpus; len(cpus) <= t.need && t.whole(k, g) {
+			t.take(cpus)
+		}
+	}
+}
+
+// takeCaches takes whole caches, then what is still needed from one cache if any
+// has that much.
+func (t *taker) takeCaches() {
+	for _, g := range t.sorted(cache) {
+		if t.need == 0 {
+			return
+		}
+		t.takeWhole(cache, t.sorted(cache))
+		if t.need > 0 {
+			t.takePart(g)
+		}
+	}
+}
+
+// takePart takes all that is needed from the lowest cores of one cache, or
+// nothing.
+func (t *taker) takePart(g int) {
+	cores := t.within(cache, g, core)
+	slices.Sort(cores)
+	cores = cores[:min(len(cores), (t.need+t.perCore-1)/t.perCore)]
+	var cpus []int
+	for _, c := range cores {
+		if t.options.FullPCPUsOnly && !t.whole(core, c) {
+			return
+		}
+		cpus = append(cpus, t.freeIn(core, c)...)
+	}
+	if t.need%2 != 0 && t.perCore > 1 && len(cpus) > t.need {
+		slices.Sort(cpus)
+		cpus = cpus[:len(cpus)-1]
+	}
+	if len(cpus) == t.need {
+		t.take(cpus)
+	}
+}
+
+// sorted are the groups that have free CPUs, those with the fewest first, then
+// by id: sockets within NUMA nodes or NUMA nodes within sockets, caches within
+// NUMA nodes, cores within the smaller of sockets and NUMA nodes.
+func (t *taker) sorted(k kind) []int {
+	first, second := socket, node
+	if t.nodesFirst() {
+		first, second = node, socket
+	}
+	switch k {
+	case first:
+		var all []int
+		for g := range t.groups[k] {
+			if t.count[k][g] > 0 {
+				all = append(all, g)
+			}
+		}
+		return t.byCount(k, all)
+	case second:
+		return t.sortedWithin(first, k)
+	case cache:
+		return t.sortedWithin(node, k)
+	default:
+		return t.sortedWithin(second, k)
+	}
+}
+
+func (t *taker) sortedWithin(outer, k kind) []int {
+	var all []int
+	for _, g := range t.sorted(outer) {
+		all = append(all, t.byCount(k, t.within(outer, g, k))...)
+	}
+	return all
+}
+
+func (t *taker) byCount(k kind, groups []int) []int {
+	slices.SortFunc(groups, func(a, b int) int {
+		if d := t.count[k][a] - t.count[k][b]; d != 0 {
+			return d
+		}
+		return a - b
+	})
+	return groups
+}
+
+// within are the groups of a kind that have a free CPU in an outer group.
+func (t *taker) within(outer kind, g int, k kind) []int {
+	var inner []int
+	seen := make([]bool, len(t.groups[k]))
+	for _, cpu := range t.freeIn(outer, g) {
+		if in := t.of[k][cpu]; !seen[in] {
+			seen[in] = true
+			inner = append(inner, in)
+		}
+	}
+	return inner
+}
+
+func (t *taker) freeIn(k kind, g int) []int {
+	var cpus []int
+	for _, cpu := range t.groups[k][g].cpus {
+		if t.free[cpu] {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
+}
+
+// sortedCPUs are all free CPUs, core by core or, to be on different cores, by id
+// within a socket.
+func (t *taker) sortedCPUs() []int {
+	k := core
+	if t.options.DistributeAcrossCores {
+		k = socket
+	}
+	var all []int
+	for _, g := range t.sorted(k) {
+		all = append(all, t.freeIn(k, g)...)
+	}
+	return all
+}
+
+// takeCoresThatFit takes whole cores of different sizes that add up to what is
+// needed, the first of them in their order that do.
+func (t *taker) takeCoresThatFit() {
+	cores := slices.DeleteFunc(t.sorted(core), func(c int) bool { return !t.whole(core, c) })
+	// fits[i][n]: the cores from i on have some that add up to n.
+	fits := make([][]bool, len(cores)+1)
+	fits[len(cores)] = make([]bool, t.need+1)
+	fits[len(cores)][0] = true
+	for i, c := range slices.Backward(cores) {
+		size := len(t.groups[core][c].cpus)
+		fits[i] = slices.Clone(fits[i+1])
+		for n := size; n <= t.need; n++ {
+			fits[i][n] = fits[i][n] || fits[i+1][n-size]
+		}
+	}
+	if !fits[0][t.need] {
+		return
+	}
+	for i, c := range cores {
+		cpus := t.groups[core][c].cpus
+		if len(cpus) <= t.need && fits[i+1][t.need-len(cpus)] {
+			t.take(cpus)
+		}
+	}
+}
