@@ -1,0 +1,97 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
+)
+
+// preStartLimit is how long a plugin may take for PreStartContainer.
+const preStartLimit = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
+
+// Lifecycle gives containers their devices. It takes its place in the internal
+// lifecycle of containers.
+type Lifecycle struct{ devices *Devices }
+
+// Lifecycle returns it.
+func (d *Devices) Lifecycle() Lifecycle { return Lifecycle{d} }
+
+// PreCreate puts what plugins answered into the configuration: device nodes,
+// mounts, environment, annotations and CDI names. It waits for the answers.
+func (l Lifecycle) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error {
+	answers, err := l.answers(ctx, p, c)
+	if err != nil {
+		return err
+	}
+	for _, conflict := range put(config, answers) {
+		l.devices.opts.Log.Warn("device plugins contradict each other: the first one counts", "pod", pod.FullName(p), "container", c.Name, "left out", conflict)
+	}
+	return nil
+}
+
+func (l Lifecycle) answers(ctx context.Context, p *corev1.Pod, c pod.Container) (map[corev1.ResourceName]Answer, error) {
+	a, _ := l.devices.opts.Ledger.Get(p.UID)
+	given := a.Containers[c.Name].Devices
+	all := make(map[corev1.ResourceName]Answer, len(given))
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if len(given[name]) == 0 {
+			continue
+		}
+		answer, err := l.devices.ensure(ctx, p, c.Name, name)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = answer
+	}
+	return all, nil
+}
+
+// PreStart calls PreStartContainer of the plugins that asked for it.
+func (l Lifecycle) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container, _ string) error {
+	answers, err := l.answers(ctx, p, c)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(answers)) {
+		if !answers[name].PreStart {
+			continue
+		}
+		if err := l.preStart(ctx, name, answers[name]); err != nil {
+			return reason.Wrap(reason.CreateContainerConfigError, fmt.Errorf("device plugin PreStartContainer rpc failed with err: %w", err))
+		}
+	}
+	return nil
+}
+
+func (l Lifecycle) preStart(ctx context.Context, name corev1.ResourceName, a Answer) error {
+	l.devices.mu.Lock()
+	s := l.devices.supplies[name]
+	var plugin *plugin
+	if s != nil {
+		plugin = s.plugin
+	}
+	l.devices.mu.Unlock()
+	if plugin == nil {
+		return errors.New("the device plugin of " + string(name) + " is not registered")
+	}
+	return limited(ctx, preStartLimit, name, "PreStartContainer", func(ctx context.Context) error {
+		_, err := plugin.client.PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: a.ids()})
+		return err
+	})
+}
+
+// PreStop does nothing.
+func (Lifecycle) PreStop(context.Context, string) error { return nil }
+
+// PostStop does nothing: devices are the pod's until it is gone.
+func (Lifecycle) PostStop(context.Context, string) error { return nil }

@@ -1,0 +1,196 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// socketName is where plugins look for whom to register with. They watch it: when
+// it is made anew they register again.
+const socketName = "kubelet.sock"
+
+// connectLimit bounds what a plugin does before its registration is answered.
+const connectLimit = 10 * time.Second
+
+// Run lets plugins register until ctx ends, and follows those that did. A machine on
+// which nobody can register still runs pods: Run says so in the log and goes on.
+func (d *Devices) Run(ctx context.Context) error {
+	defer d.stopTimers()
+	listener, err := d.listen(ctx)
+	if err != nil {
+		d.opts.Log.Error("no device plugin can register", "err", err)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	s := grpc.NewServer()
+	pluginapi.RegisterRegistrationServer(s, registration{d: d, follow: func(p *plugin) {
+		watches.Go(func() { d.follow(ctx, p) })
+	}})
+	defer context.AfterFunc(ctx, s.Stop)()
+	if err := s.Serve(listener); ctx.Err() == nil {
+		return fmt.Errorf("serve device plugins' registrations: %w", err)
+	}
+	return ctx.Err()
+}
+
+func (d *Devices) stopTimers() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.supplies {
+		if s.expiry != nil {
+			s.expiry.Stop()
+		}
+	}
+}
+
+// listen makes the directory and the socket. Sockets that are there are of plugins
+// that registered with an earlier agent, and of that agent: plugins see them go and
+// begin anew.
+func (d *Devices) listen(ctx context.Context) (net.Listener, error) {
+	if err := os.MkdirAll(d.opts.Dir, 0o750); err != nil {
+		return nil, fmt.Errorf("make the directory of device plugins: %w", err)
+	}
+	entries, err := os.ReadDir(d.opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the directory of device plugins: %w", err)
+	}
+	for _, e := range entries {
+		if e.Type() != fs.ModeSocket {
+			continue
+		}
+		if err := os.Remove(filepath.Join(d.opts.Dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("remove a socket that is left over: %w", err)
+		}
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", filepath.Join(d.opts.Dir, socketName))
+	if err != nil {
+		return nil, fmt.Errorf("listen for device plugins: %w", err)
+	}
+	return l, nil
+}
+
+// registration is the service that plugins call.
+type registration struct {
+	pluginapi.UnimplementedRegistrationServer
+	d      *Devices
+	follow func(*plugin)
+}
+
+// Register connects to a plugin, which serves already, and follows what it offers.
+func (r registration) Register(ctx context.Context, req *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
+	log := r.d.opts.Log.With("resource", req.GetResourceName(), "endpoint", req.GetEndpoint())
+	if err := checkRegistration(req); err != nil {
+		log.Error("register device plugin", "err", err)
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	p, err := connect(ctx, corev1.ResourceName(req.GetResourceName()), filepath.Join(r.d.opts.Dir, req.GetEndpoint()))
+	if err != nil {
+		log.Error("register device plugin", "err", err)
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	log.Info("device plugin registered")
+	r.follow(p)
+	return &pluginapi.Empty{}, nil
+}
+
+// plugin is one connection to one.
+type plugin struct {
+	resource corev1.ResourceName
+	options  *pluginapi.DevicePluginOptions
+	conn     *grpc.ClientConn
+	client   pluginapi.DevicePluginClient
+}
+
+func connect(ctx context.Context, name corev1.ResourceName, socket string) (*plugin, error) {
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0))
+	if err != nil {
+		return nil, fmt.Errorf("connect to device plugin: %w", err)
+	}
+	p := &plugin{resource: name, conn: conn, client: pluginapi.NewDevicePluginClient(conn)}
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	if p.options, err = p.client.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true)); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("ask device plugin at %s for its options: %w", socket, err)
+	}
+	return p, nil
+}
+
+// follow takes over what a plugin tells until it ends, another one registers for
+// its resource, or ctx ends.
+func (d *Devices) follow(ctx context.Context, p *plugin) {
+	defer p.conn.Close()
+	stream, err := p.client.ListAndWatch(ctx, &pluginapi.Empty{})
+	for first := true; err == nil; first = false {
+		var list *pluginapi.ListAndWatchResponse
+		if list, err = stream.Recv(); err == nil {
+			d.told(p, list.GetDevices(), first)
+		}
+	}
+	if ctx.Err() == nil {
+		d.lose(p, err)
+	}
+}
+
+// told takes over a list. The first one of a plugin makes it the one that serves the
+// resource.
+func (d *Devices) told(p *plugin, list []*pluginapi.Device, first bool) {
+	devices := devicesOf(list, d.opts.Machine)
+	d.mu.Lock()
+	s := d.supplies[p.resource]
+	if s == nil {
+		s = &supply{}
+		d.supplies[p.resource] = s
+	}
+	switch {
+	case first:
+		if s.plugin != nil {
+			s.plugin.conn.Close() // its stream ends
+		}
+		if s.expiry != nil {
+			s.expiry.Stop()
+		}
+		s.plugin, s.since = p, d.opts.Now()
+	case s.plugin != p, slices.Equal(s.devices, devices):
+		d.mu.Unlock()
+		return
+	}
+	s.devices = devices
+	d.refresh()
+	d.mu.Unlock()
+	d.supplied(p.resource)
+}
+
+// lose notes that a plugin has ended.
+func (d *Devices) lose(p *plugin, err error) {
+	d.mu.Lock()
+	s := d.supplies[p.resource]
+	mine := s != nil && s.plugin == p
+	if mine {
+		s.plugin, s.since = nil, d.opts.Now()
+		d.expire(p.resource, s)
+		d.refresh()
+	}
+	d.mu.Unlock()
+	if mine {
+		d.opts.Log.Warn("device plugin is gone: its devices count as unhealthy", "resource", p.resource, "err", err)
+		d.supplied(p.resource)
+	}
+}
