@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -122,22 +121,6 @@ func wants(p *corev1.Pod, a resource.Allocation) []want {
 		}
 	}
 	return all
-}
-
-// held are the devices that all pods hold.
-func held(all map[types.UID]resource.Allocation) device.Held {
-	h := device.Held{}
-	for _, a := range all {
-		for _, given := range a.Containers {
-			for name, ids := range given.Devices {
-				if h[name] == nil {
-					h[name] = sets.New[device.ID]()
-				}
-				h[name].Insert(ids...)
-			}
-		}
-	}
-	return h
 }
 
 // exchanged are the devices of each container of a pod after those of one of them

@@ -42,7 +42,10 @@ func (d *Devices) Step() worker.Step {
 // setup succeeds also when a plugin refuses: the container's start says so, with its
 // reason, and tries again. A container that runs has its devices.
 func (d *Devices) setup(ctx context.Context, r *worker.Run) error {
-	a, _ := d.opts.Ledger.Get(r.Pod.UID)
+	a := d.opts.Ledger.Get(r.Pod.UID)
+	if len(a.Containers) == 0 {
+		return nil
+	}
 	for _, w := range wants(r.Pod.Pod, a) {
 		if seen, ok := r.Observed.Container(w.container); ok && seen.State == pod.StateRunning {
 			continue
@@ -102,7 +105,7 @@ func (d *Devices) ensure(ctx context.Context, p *corev1.Pod, container string, n
 // want is what the ledger has for one container and resource. What has been
 // answered for is not exchanged any more, as if an earlier container held it.
 func (d *Devices) want(p *corev1.Pod, container string, name corev1.ResourceName) (want, bool) {
-	a, _ := d.opts.Ledger.Get(p.UID)
+	a := d.opts.Ledger.Get(p.UID)
 	all := wants(p, a)
 	i := slices.IndexFunc(all, func(w want) bool { return w.container == container && w.resource == name })
 	if i < 0 {
@@ -217,7 +220,7 @@ func (d *Devices) await(ctx context.Context, p *corev1.Pod, w want) (*plugin, er
 func (d *Devices) prefer(ctx context.Context, p *corev1.Pod, w want, plugin *plugin) (want, error) {
 	inv, all := d.Inventory(), d.opts.Ledger.All()
 	request := device.Request{Resource: w.resource, Count: len(w.ids), Reusable: w.fixed}
-	available, fixed := device.Choice(inv, held(all), request, w.ids)
+	available, fixed := device.Choice(inv, all.Devices(), request, w.ids)
 	if len(available) == len(w.ids) {
 		return w, nil
 	}
@@ -240,7 +243,7 @@ func (d *Devices) prefer(ctx context.Context, p *corev1.Pod, w want, plugin *plu
 	if len(resp.GetContainerResponses()) == 0 {
 		return w, nil
 	}
-	now := device.Prefer(inv, held(all), request, w.ids, resp.GetContainerResponses()[0].GetDeviceIDs())
+	now := device.Prefer(inv, all.Devices(), request, w.ids, resp.GetContainerResponses()[0].GetDeviceIDs())
 	for container, ids := range exchanged(all[p.UID], w.resource, w.ids, now) {
 		if err := d.opts.Ledger.SetDevices(p.UID, container, w.resource, ids); err != nil {
 			// Another pod has got one of them meanwhile.
