@@ -28,7 +28,7 @@ const Grace = 5 * time.Minute
 // ledger is what pods hold. SetDevices exchanges what a container holds of one
 // resource for as many others, and fails when one of those is another pod's.
 type ledger interface {
-	Get(types.UID) resource.Allocation
+	Get(types.UID) (resource.Allocation, bool)
 	All() resource.Held
 	SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []device.ID) error
 }
@@ -198,7 +198,7 @@ func (d *Devices) Nodes(uid types.UID, container string, name corev1.ResourceNam
 
 // Status is the health of what a container holds (KEP-4680); nil: it holds nothing.
 func (d *Devices) Status(uid types.UID, container string) []corev1.ResourceStatus {
-	a := d.opts.Ledger.Get(uid)
+	a, _ := d.opts.Ledger.Get(uid)
 	given := a.Containers[container].Devices
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -44,7 +44,7 @@ const patience = 20 * time.Second
 func start(t *testing.T, root string) *node {
 	t.Helper()
 	n := &node{t: t, ledger: resource.NewLedger(resource.LedgerOptions{Dir: filepath.Join(root, "ledger"), Log: slog.New(slog.DiscardHandler)}), changed: make(chan struct{}, 100)}
-	if _, err := n.ledger.Load(resource.Node{}); err != nil {
+	if _, err := n.ledger.Load(); err != nil {
 		t.Fatal(err)
 	}
 	n.Devices = New(Options{
@@ -272,7 +272,8 @@ func TestAPluginPrefersOthers(t *testing.T) {
 	other := n.holds("u0", "gpu-4") // is taken
 	u1 := n.holds("u1", "gpu-0")    // on node 0, where gpu-2 is free
 	n.created(u1, given("gpu-2"))
-	if got := n.ledger.Get("u1").Containers["app"].Devices[gpu]; !slices.Equal(got, []device.ID{"gpu-2"}) {
+	a, _ := n.ledger.Get("u1")
+	if got := a.Containers["app"].Devices[gpu]; !slices.Equal(got, []device.ID{"gpu-2"}) {
 		t.Errorf("the ledger has %v", got)
 	}
 	n.created(other, given("gpu-4"))

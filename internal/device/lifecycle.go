@@ -40,7 +40,7 @@ func (l Lifecycle) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container
 }
 
 func (l Lifecycle) answers(ctx context.Context, p *corev1.Pod, c pod.Container) (map[corev1.ResourceName]Answer, error) {
-	a := l.devices.opts.Ledger.Get(p.UID)
+	a, _ := l.devices.opts.Ledger.Get(p.UID)
 	given := a.Containers[c.Name].Devices
 	if len(given) == 0 {
 		return nil, nil

@@ -42,7 +42,7 @@ func (d *Devices) Step() worker.Step {
 // setup succeeds also when a plugin refuses: the container's start says so, with its
 // reason, and tries again. A container that runs has its devices.
 func (d *Devices) setup(ctx context.Context, r *worker.Run) error {
-	a := d.opts.Ledger.Get(r.Pod.UID)
+	a, _ := d.opts.Ledger.Get(r.Pod.UID)
 	if len(a.Containers) == 0 {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (d *Devices) ensure(ctx context.Context, p *corev1.Pod, container string, n
 // want is what the ledger has for one container and resource. What has been
 // answered for is not exchanged any more, as if an earlier container held it.
 func (d *Devices) want(p *corev1.Pod, container string, name corev1.ResourceName) (want, bool) {
-	a := d.opts.Ledger.Get(p.UID)
+	a, _ := d.opts.Ledger.Get(p.UID)
 	all := wants(p, a)
 	i := slices.IndexFunc(all, func(w want) bool { return w.container == container && w.resource == name })
 	if i < 0 {
