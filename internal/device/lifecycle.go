@@ -77,13 +77,7 @@ func (l Lifecycle) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container,
 }
 
 func (l Lifecycle) preStart(ctx context.Context, name corev1.ResourceName, a Answer) error {
-	l.devices.mu.Lock()
-	s := l.devices.supplies[name]
-	var plugin *plugin
-	if s != nil {
-		plugin = s.plugin
-	}
-	l.devices.mu.Unlock()
+	plugin, _, _ := l.devices.serving(name, nil)
 	if plugin == nil {
 		return errors.New("the device plugin of " + string(name) + " is not registered")
 	}

@@ -29,7 +29,7 @@ const connectLimit = 10 * time.Second
 
 // Run lets plugins register until ctx ends, and follows those that did. A machine on
 // which nobody can register still runs pods: Run says so in the log and goes on.
-func (d *Devices) Run(ctx context.Context) error {
+func (d *stock) Run(ctx context.Context) error {
 	defer d.stopTimers()
 	listener, err := d.listen(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (d *Devices) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (d *Devices) stopTimers() {
+func (d *stock) stopTimers() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.supplies {
@@ -63,7 +63,7 @@ func (d *Devices) stopTimers() {
 // listen makes the directory and the socket. Sockets that are there are of plugins
 // that registered with an earlier agent, and of that agent: plugins see them go and
 // begin anew.
-func (d *Devices) listen(ctx context.Context) (net.Listener, error) {
+func (d *stock) listen(ctx context.Context) (net.Listener, error) {
 	if err := os.MkdirAll(d.opts.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of device plugins: %w", err)
 	}
@@ -89,7 +89,7 @@ func (d *Devices) listen(ctx context.Context) (net.Listener, error) {
 // registration is the service that plugins call.
 type registration struct {
 	pluginapi.UnimplementedRegistrationServer
-	d      *Devices
+	d      *stock
 	follow func(*plugin)
 }
 
@@ -135,7 +135,7 @@ func connect(ctx context.Context, name corev1.ResourceName, socket string) (*plu
 
 // follow takes over what a plugin tells until it ends, another one registers for
 // its resource, or ctx ends.
-func (d *Devices) follow(ctx context.Context, p *plugin) {
+func (d *stock) follow(ctx context.Context, p *plugin) {
 	defer p.conn.Close()
 	stream, err := p.client.ListAndWatch(ctx, &pluginapi.Empty{})
 	for first := true; err == nil; first = false {
@@ -151,7 +151,7 @@ func (d *Devices) follow(ctx context.Context, p *plugin) {
 
 // told takes over a list. The first one of a plugin makes it the one that serves the
 // resource.
-func (d *Devices) told(p *plugin, list []*pluginapi.Device, first bool) {
+func (d *stock) told(p *plugin, list []*pluginapi.Device, first bool) {
 	devices := devicesOf(list, d.opts.Machine)
 	d.mu.Lock()
 	s := d.supplies[p.resource]
@@ -179,7 +179,7 @@ func (d *Devices) told(p *plugin, list []*pluginapi.Device, first bool) {
 }
 
 // lose notes that a plugin has ended.
-func (d *Devices) lose(p *plugin, err error) {
+func (d *stock) lose(p *plugin, err error) {
 	d.mu.Lock()
 	s := d.supplies[p.resource]
 	mine := s != nil && s.plugin == p

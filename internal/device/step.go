@@ -64,8 +64,8 @@ func (d *Devices) setup(ctx context.Context, r *worker.Run) error {
 // teardown forgets the answers. Plugins are not told: the API has no word for it.
 func (d *Devices) teardown(_ context.Context, r *worker.Run) error {
 	uid := r.Pod.UID
-	d.saving.Lock()
-	defer d.saving.Unlock()
+	d.writing.Lock()
+	defer d.writing.Unlock()
 	d.mu.Lock()
 	_, any := d.answers[uid]
 	delete(d.answers, uid)
@@ -128,8 +128,8 @@ func (d *Devices) want(p *corev1.Pod, container string, name corev1.ResourceName
 // keep takes an answer down. It is asked for again if the disk refuses and the agent
 // restarts.
 func (d *Devices) keep(uid types.UID, w want, a Answer) {
-	d.saving.Lock()
-	defer d.saving.Unlock()
+	d.writing.Lock()
+	defer d.writing.Unlock()
 	d.mu.Lock()
 	all := answers{}
 	for container, byName := range d.answers[uid] {
@@ -187,20 +187,14 @@ func (d *Devices) ask(ctx context.Context, p *corev1.Pod, w want) (Answer, error
 // healthy.
 func (d *Devices) await(ctx context.Context, p *corev1.Pod, w want) (*plugin, error) {
 	for {
-		d.mu.Lock()
-		changed, what := d.changed, ""
-		var serving *plugin
-		if s := d.supplies[w.resource]; s != nil {
-			serving = s.plugin
-			if bad := ill(s.devices, w.ids); len(bad) > 0 {
-				what = fmt.Sprintf("device %s of %s to be healthy", strings.Join(bad, ", "), w.resource)
-			}
-		}
-		d.mu.Unlock()
-		if serving == nil {
+		serving, bad, changed := d.serving(w.resource, w.ids)
+		what := ""
+		switch {
+		case serving == nil:
 			what = fmt.Sprintf("the device plugin of %s to register", w.resource)
-		}
-		if what == "" {
+		case len(bad) > 0:
+			what = fmt.Sprintf("device %s of %s to be healthy", strings.Join(bad, ", "), w.resource)
+		default:
 			return serving, nil
 		}
 		done := d.waiting(ctx, p.UID, w.container, what)
