@@ -6,10 +6,15 @@ import (
 	"os"
 
 	"github.com/berth-run/berth/internal/cli"
+	"github.com/berth-run/berth/internal/mount"
 	"github.com/berth-run/berth/internal/runtime"
 )
 
 func main() {
+	// This binary is also the process that a mount which may hang is made in.
+	if handled, code := mount.Main(os.Args, os.Stdin, os.Stdout); handled {
+		os.Exit(code)
+	}
 	// This binary is also the shim of its containers: the runtime executes it
 	// for that, and must not get an agent.
 	if runtime.ShimMain(os.Args) {

@@ -42,6 +42,7 @@ import (
 	"github.com/berth-run/berth/internal/volume/hostpath"
 	imagevolume "github.com/berth-run/berth/internal/volume/image"
 	"github.com/berth-run/berth/internal/volume/local"
+	"github.com/berth-run/berth/internal/volume/nfs"
 	"github.com/berth-run/berth/internal/volume/payload"
 	"github.com/berth-run/berth/internal/volume/projected"
 	"github.com/berth-run/berth/internal/volume/secret"
@@ -115,6 +116,7 @@ func (a *Agent) buildSteps() error {
 		emptyDir,
 		hostpath.Kind{},
 		local.Kind{},
+		nfs.Kind{Log: a.log},
 		imagevolume.Kind{Images: s.images},
 		s.contents.Disk(configmap.Source{}),
 		s.contents.Memory(secret.Source{}),

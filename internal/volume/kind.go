@@ -71,6 +71,9 @@ type Features struct {
 	Block bool
 	// ReadOnly: the content is the agent's, no container may write to it.
 	ReadOnly bool
+	// Remote: the content is a server's, which may not answer: what looks at it is
+	// bounded.
+	Remote bool
 	// Image: what Publish returns is the id of an image, which the runtime mounts
 	// for each container.
 	Image bool

@@ -11,6 +11,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/mount"
 )
 
 // Unmount unmounts everything at or below path, last mount first. That nothing
@@ -40,6 +42,15 @@ func Unmount(path string) error {
 		}
 	}
 	return nil
+}
+
+// HeldBy is how an error ends that a mount is in use: it names the processes.
+func HeldBy(mountPoint string) string {
+	m, err := mount.At(mountPoint)
+	if m == nil || err != nil {
+		return ""
+	}
+	return heldBy(m)
 }
 
 func heldBy(m *mountinfo.Info) string {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -49,30 +50,77 @@ func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName st
 	if volume.Image != "" {
 		return subPath, nil
 	}
-	root, err := v.open(volume, mount)
-	if err != nil {
-		return fail(err)
-	}
-	if root == nil && subPath == "" {
-		return volume.Path, nil
-	}
 	dir, err := v.podDir(p.UID)
 	if err := errors.Join(err, safepath.Name(mount.Name), safepath.Name(containerName)); err != nil {
 		return fail(err)
 	}
-	source := root
-	if subPath != "" {
-		source, err = openSubPath(volume.Path, root, subPath)
+	target := filepath.Join(dir, subPathsDir, mount.Name, containerName, strconv.Itoa(mountIndex))
+	if volume.remote {
+		hostPath, err = v.showRemote(ctx, volume, mount, subPath, target)
+	} else {
+		hostPath, err = v.show(ctx, volume, mount, subPath, target)
 	}
 	if err != nil {
 		return fail(err)
 	}
-	defer source.Close()
-	target := filepath.Join(dir, subPathsDir, mount.Name, containerName, strconv.Itoa(mountIndex))
-	if err := bindOnce(source, target, mount.ReadOnly); err != nil {
-		return fail(err)
+	return hostPath, nil
+}
+
+// show has what a mount shows at the path that is returned: the volume's own, or
+// target with a bind of it.
+func (v *Volumes) show(ctx context.Context, volume mounted, mount corev1.VolumeMount, subPath, target string) (hostPath string, err error) {
+	source, err := v.open(volume, mount)
+	if err != nil {
+		return "", err
 	}
-	return target, nil
+	if source == nil && subPath == "" {
+		return volume.Path, nil
+	}
+	if subPath != "" {
+		if source, err = openSubPath(volume.Path, source, subPath); err != nil {
+			return "", err
+		}
+	}
+	defer source.Close()
+	return target, bindOnce(ctx, source, target, mount.ReadOnly)
+}
+
+// remotePatience is how long a container's start waits for the server of one of
+// its volumes, before it is said and tried again.
+const remotePatience = 30 * time.Second
+
+// showRemote is show for a volume of a server. A thread that waits for one that
+// is gone cannot be called back: it is left, and holds the lock of its mount, so
+// that there is never more than one.
+func (v *Volumes) showRemote(ctx context.Context, volume mounted, mount corev1.VolumeMount, subPath, target string) (hostPath string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, remotePatience, fmt.Errorf("the volume's server has not answered in %s", remotePatience))
+	defer cancel()
+	unlock, err := v.remote.lock(ctx, target)
+	if err != nil {
+		return "", context.Cause(ctx)
+	}
+	type result struct {
+		path string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer unlock()
+		// The runtime is to find a server that answers: it would wait without end.
+		_, err := os.Stat(volume.Path)
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		path, err := v.show(ctx, volume, mount, subPath, target)
+		done <- result{path, err}
+	}()
+	select {
+	case r := <-done:
+		return r.path, r.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 }
 
 // open opens a volume whose path others may replace; nil for any other, and for
@@ -135,8 +183,9 @@ func openSubPath(volumePath string, root *os.File, subPath string) (*os.File, er
 	return safepath.MkdirAll(root, subPath, info.Mode())
 }
 
-// bindOnce binds source on target unless exactly that is there.
-func bindOnce(source *os.File, target string, readOnly bool) error {
+// bindOnce binds source on target unless exactly that is there, and unless ctx
+// has ended before: then the target's pod may be gone.
+func bindOnce(ctx context.Context, source *os.File, target string, readOnly bool) error {
 	info, err := source.Stat()
 	if err != nil {
 		return err
@@ -157,6 +206,9 @@ func bindOnce(source *os.File, target string, readOnly bool) error {
 		if err := Unmount(target); err != nil {
 			return err
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	if err := mountPoint(target, info.IsDir()); err != nil {
 		return err

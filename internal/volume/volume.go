@@ -38,6 +38,7 @@ type Config struct {
 type Volumes struct {
 	cfg    Config
 	stages keyed
+	remote keyed // by mount path
 
 	mu      sync.Mutex
 	mounted map[types.UID]map[string]mounted // by volume name
@@ -48,6 +49,7 @@ type mounted struct {
 	pod.Volume
 	kind    Kind
 	request Request
+	remote  bool
 }
 
 // New makes a Volumes. It looks at nothing.
@@ -183,7 +185,7 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 	if features.Image {
 		view.Path, view.Image = "", path
 	}
-	return mounted{Volume: view, kind: k, request: r}, err
+	return mounted{Volume: view, kind: k, request: r, remote: features.Remote}, err
 }
 
 // resolve finds what a claim is bound to.
@@ -222,7 +224,7 @@ func (v *Volumes) kindOf(r Request) (Kind, error) {
 		}
 	}
 	if r.Persistent != nil {
-		return nil, fmt.Errorf("its PersistentVolume %q is of a kind that this agent does not mount: use one of hostPath or local", r.Persistent.Name)
+		return nil, fmt.Errorf("its PersistentVolume %q is of a kind that this agent does not mount: use one of hostPath, local or nfs", r.Persistent.Name)
 	}
 	return nil, errors.New("its source is of a kind that this agent does not mount")
 }

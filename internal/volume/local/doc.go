@@ -1,4 +1,7 @@
-// Package local mounts local PersistentVolumes: directories of this machine, and
-// block devices for volumeMode Block. It owns nothing on disk: what is there stays
-// as it was found.
+// Package local mounts local PersistentVolumes: directories of this machine, the
+// file systems of block devices, and block devices for volumeMode Block.
+//
+// It owns <root>/plugins/kubernetes.io~local-volume, where the file system of a
+// device is mounted once for all pods. A device that is empty gets a file system;
+// nothing else of what is there is changed.
 package local

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,10 +18,13 @@ import (
 )
 
 // Kind serves local volumes.
-type Kind struct{}
+type Kind struct {
+	Formatter Formatter
+}
 
-// Dir is empty: there is nothing of the volume in the pod's directory.
-func (Kind) Dir() string { return "" }
+// Dir is the directory of what pods share of a device. Nothing of the volume is
+// in a pod's.
+func (Kind) Dir() string { return "kubernetes.io~local-volume" }
 
 // Serves is false: only a PersistentVolume is local.
 func (Kind) Serves(*corev1.Volume) bool { return false }
@@ -33,23 +37,86 @@ func (Kind) Features(volume.Request) volume.Features {
 	return volume.Features{FSGroup: true, Block: true}
 }
 
-// Publish checks what is at the path.
-func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
+// StageID is the path: what is there may be a device, whose file system is
+// mounted once.
+func (Kind) StageID(r volume.Request) string {
+	if r.Block {
+		return ""
+	}
+	return r.Persistent.Spec.Local.Path
+}
+
+// Stage mounts the file system of a block device, and makes one on a device that
+// is empty.
+func (k Kind) Stage(ctx context.Context, r volume.Request) error {
+	device, err := device(r)
+	if device == "" || err != nil {
+		return err
+	}
+	spec := r.Persistent.Spec
+	d := disk{device: device, target: r.Stage, options: spec.MountOptions, readOnly: r.ReadOnly}
+	if spec.Local.FSType != nil {
+		d.fsType = *spec.Local.FSType
+	}
+	if len(spec.AccessModes) == 1 && spec.AccessModes[0] == corev1.ReadOnlyMany {
+		d.options = append(slices.Clone(d.options), "ro")
+	}
+	return k.Formatter.mount(ctx, d)
+}
+
+// Unstage unmounts it.
+func (Kind) Unstage(_ context.Context, stage string) error { return volume.Unmount(stage) }
+
+// Publish checks what is at the path. The path of a device's file system is that
+// of the shared mount.
+func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	path := r.Persistent.Spec.Local.Path
 	f, err := open(path, r.Block)
 	if err != nil {
 		return "", err
 	}
-	return path, f.Close()
+	defer f.Close()
+	if isDevice(f) && !r.Block {
+		return r.Stage, nil
+	}
+	return path, nil
 }
 
-// Open opens the directory as Publish has found it good.
+// Open opens the directory as Publish has found it good. A device's file system
+// is mounted where nobody replaces it.
 func (Kind) Open(r volume.Request) (*os.File, error) {
-	return open(r.Persistent.Spec.Local.Path, r.Block)
+	f, err := open(r.Persistent.Spec.Local.Path, r.Block)
+	if err == nil && isDevice(f) && !r.Block {
+		return nil, f.Close()
+	}
+	return f, err
 }
 
 // Unpublish has nothing to undo.
 func (Kind) Unpublish(context.Context, string) error { return nil }
+
+// device is where the volume's block device is, links resolved; "" for a volume
+// that is a directory.
+func device(r volume.Request) (string, error) {
+	f, err := open(r.Persistent.Spec.Local.Path, false)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if !isDevice(f) {
+		return "", nil
+	}
+	return os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+}
+
+func isDevice(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && isBlock(info.Mode())
+}
+
+func isBlock(mode fs.FileMode) bool {
+	return mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0
+}
 
 func open(path string, block bool) (*os.File, error) {
 	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
@@ -74,14 +141,11 @@ func open(path string, block bool) (*os.File, error) {
 }
 
 func check(path string, mode fs.FileMode, block bool) error {
-	isDevice := mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0
 	switch {
-	case block && !isDevice:
+	case block && !isBlock(mode):
 		return fmt.Errorf("local volume path %q is not a block device, and the volumeMode is Block", path)
-	case !block && isDevice:
-		return fmt.Errorf("local volume path %q is a block device: mount its file system on a directory and name that, or set volumeMode: Block", path)
-	case !block && !mode.IsDir():
-		return fmt.Errorf("local volume path %q is not a directory", path)
+	case !block && !mode.IsDir() && !isBlock(mode):
+		return fmt.Errorf("local volume path %q is neither a directory nor a block device", path)
 	}
 	return nil
 }
