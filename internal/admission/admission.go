@@ -41,8 +41,9 @@ type Answer struct {
 	// Until is when what is waited for is over at the latest; zero: not known.
 	Until time.Time
 	// Preempt are pods that have to end to make room for this one, which is
-	// critical; with NotYet only.
+	// critical; Reserve says that what will be free is for it. With NotYet only.
 	Preempt []types.UID
+	Reserve bool
 }
 
 func reject(reason, format string, args ...any) Answer {
@@ -166,8 +167,8 @@ func Admit(in In) (Answer, []Trace) {
 			answer = a
 		}
 	}
-	if slices.ContainsFunc(traces, func(t Trace) bool { return t.Answer.Verdict != Admitted && len(t.Answer.Preempt) == 0 }) {
-		answer.Preempt = nil // nobody has to go for a pod that something else holds back
+	if slices.ContainsFunc(traces, func(t Trace) bool { return t.Answer.Verdict != Admitted && !t.Answer.Reserve }) {
+		answer.Preempt, answer.Reserve = nil, false // nobody has to go for a pod that something else holds back
 	}
 	return answer, traces
 }

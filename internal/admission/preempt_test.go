@@ -64,8 +64,8 @@ func TestPreemption(t *testing.T) {
 
 func TestPreemptionIsTold(t *testing.T) {
 	in := In{Pod: spec(t, criticalClass+requests("cpu: 1")), Node: facts(), Admitted: []PodInfo{with(t, "a", 0, "requests: {cpu: 2}")}, Config: Config{Standalone: true}}
-	want := Answer{Verdict: NotYet, Reason: "OutOfcpu", Preempt: []types.UID{"a"}, Message: "waiting for pod default/a to end: " +
-		"they are preempted, because it is critical: Node didn't have enough resource: cpu, requested: 1000, used: 2000, capacity: 2000"}
+	want := Answer{Verdict: NotYet, Reason: "OutOfcpu", Preempt: []types.UID{"a"}, Reserve: true, Message: "waiting for pod default/a to end: " +
+		"Node didn't have enough resource: cpu, requested: 1000, used: 2000, capacity: 2000"}
 	got, _ := Admit(in)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

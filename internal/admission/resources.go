@@ -172,7 +172,9 @@ func awaitEnds(in In, short []shortage) Answer {
 			holders = append(holders, o)
 		}
 	}
-	return notYet(outOf(short[0]), holders, "%s", texts(short))
+	a := notYet(outOf(short[0]), holders, "%s", texts(short))
+	a.Reserve = critical(in.Pod, in.Config.Standalone)
+	return a
 }
 
 // makeRoom has pods that matter less end for a critical one. What it is to be
@@ -185,7 +187,8 @@ func makeRoom(in In, lasting []shortage) (Answer, bool) {
 	if !ok {
 		return Answer{}, false
 	}
-	a := notYet(outOf(lasting[0]), victims, "they are preempted, because it is critical: %s", texts(lasting))
+	a := notYet(outOf(lasting[0]), victims, "%s", texts(lasting))
+	a.Reserve = true
 	for _, v := range victims {
 		a.Preempt = append(a.Preempt, v.Pod.UID)
 	}

@@ -29,6 +29,8 @@ const (
 	// UnexpectedAdmissionError is why a pod is not given what is to be its own, when
 	// the allocators name no better reason.
 	UnexpectedAdmissionError = "UnexpectedAdmissionError"
+	TopologyAffinityError    = "TopologyAffinityError"
+	SMTAlignmentError        = "SMTAlignmentError"
 	// SELinuxNotSupported is Berth's own: the kubelet does not look.
 	SELinuxNotSupported = "SELinuxNotSupported"
 	// UserNamespacesNotSupported is Berth's own: the kubelet admits the pod and

@@ -32,7 +32,9 @@ type gatekeeper struct {
 	status   func(types.UID) corev1.PodStatus // as last known, also by an earlier agent
 	kept     func(types.UID) corev1.PodStatus // the same, as far as a pod goes on from it
 	began    time.Time                        // of this agent
-	decide   func(*pod.Pod, []fleet.Other) fleet.Verdict
+	decide   func(*pod.Pod, []fleet.Other) admission.Answer
+	preempt  func(types.UID)
+	counts   admissionCounts
 
 	events interface {
 		Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
@@ -52,9 +54,17 @@ type question struct {
 }
 
 func (g *gatekeeper) admit(p *pod.Pod, others []fleet.Other) fleet.Verdict {
-	v := g.decide(p, others)
+	if phase := g.kept(p.UID).Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
+		return fleet.Verdict{Admit: true, Ended: true}
+	}
+	answer := g.decide(p, others)
+	v := verdict(answer)
 	if podstatus.WasRefused(g.status(p.UID), podstatus.Refusal{Reason: v.Reason, Message: v.Message, Final: v.Reject}) {
 		return v // as an earlier agent has told
+	}
+	for _, uid := range answer.Preempt {
+		g.counts.preemptions.WithLabelValues(strings.TrimPrefix(answer.Reason, "OutOf")).Inc()
+		g.preempt(uid)
 	}
 	q := g.question(p)
 	switch {
@@ -62,6 +72,7 @@ func (g *gatekeeper) admit(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 		g.answer(p.UID, nil)
 	case v.Reject:
 		g.answer(p.UID, reason.New(v.Reason, "%s", v.Message))
+		g.counts.rejections.WithLabelValues(admission.MetricReason(v.Reason)).Inc()
 		g.events.Event(event.PodRef(p.Pod), corev1.EventTypeWarning, v.Reason, "%s", v.Message)
 	case q.waits != v.Message:
 		q.done()
@@ -125,14 +136,22 @@ func begins(o *pod.Observed, status corev1.PodStatus, last timeline.Timeline, re
 }
 
 // decideAdmission asks the rules about one pod.
-func (a *Agent) decideAdmission(p *pod.Pod, others []fleet.Other) fleet.Verdict {
-	in := a.admissionInput(p.Pod)
+func (a *Agent) decideAdmission(p *pod.Pod, others []fleet.Other) admission.Answer {
+	answer, _ := admission.Admit(beside(a.admissionInput(p), others))
+	return answer
+}
+
+// beside adds the pods that hold something.
+func beside(in admission.In, others []fleet.Other) admission.In {
 	for _, o := range others {
-		info := admission.PodInfo{Pod: o.Pod.Pod, Terminating: o.Terminating}
-		in.Admitted = append(in.Admitted, info)
+		in.Admitted = append(in.Admitted, admission.PodInfo{Pod: o.Pod.Pod, Terminating: o.Terminating, EndsBy: o.EndsBy})
 	}
-	answer, _ := admission.Admit(in)
-	v := fleet.Verdict{Reason: answer.Reason, Message: answer.Message, Again: answer.Until}
+	return in
+}
+
+// verdict is an answer in the fleet's words.
+func verdict(answer admission.Answer) fleet.Verdict {
+	v := fleet.Verdict{Reason: answer.Reason, Message: answer.Message, Again: answer.Until, Reserve: answer.Reserve}
 	switch answer.Verdict {
 	case admission.Admitted:
 		return fleet.Verdict{Admit: true}
@@ -145,21 +164,33 @@ func (a *Agent) decideAdmission(p *pod.Pod, others []fleet.Other) fleet.Verdict 
 	return v
 }
 
-func (a *Agent) admissionInput(p *corev1.Pod) admission.In {
+// pluginPatience is how long a device plugin may take to come back after the
+// agent began or a pod appeared: as long as a kubelet keeps the devices of a
+// plugin that is gone.
+const pluginPatience = 5 * time.Minute
+
+func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 	c := admission.Config{
-		Standalone: true, UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
+		Standalone: true, Taints: a.config.Node.Taints, UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
 		SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
 	}
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil && a.engine.embedded != nil {
 		c.NoSELinux = "the embedded runtime sets none; use a containerd that does (enable_selinux)"
 	}
-	if userns.Wanted(p) {
+	if userns.Wanted(p.Pod) {
 		if err := a.engine.checkUserns(a.config); err != nil {
 			c.NoUserNamespaces = err.Error()
 		}
 	}
 	c.Handlers = a.engine.handlers
-	return admission.In{Pod: p, Node: a.facts, RuntimeClass: object.New(a.sources.Objects).RuntimeClass, Config: c}
+	since := p.Seen
+	if since.Before(a.began) {
+		since = a.began
+	}
+	return admission.In{
+		Pod: p.Pod, Node: a.facts, RuntimeClass: object.New(a.sources.Objects).RuntimeClass, Config: c,
+		Now: time.Now(), PluginsBy: since.Add(pluginPatience),
+	}
 }
 
 // appArmor says that the kernel enforces it.

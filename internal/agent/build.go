@@ -273,6 +273,7 @@ func (a *Agent) buildFleet() error {
 	gate := &gatekeeper{
 		recorder: a.timeline, provider: a.tracer, decide: a.decideAdmission, events: a.events, open: map[types.UID]*question{},
 		observed: a.pleg.Observed, status: a.statuses.Last, kept: a.statuses.Kept, began: a.began,
+		preempt: func(uid types.UID) { preempt(a.fleet, a.events, uid) }, counts: newAdmissionCounts(a.metrics),
 	}
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),

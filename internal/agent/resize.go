@@ -40,11 +40,7 @@ func (a allocator) allocate(want *pod.Pod, others []fleet.Other) *pod.Pod {
 
 // lacks says what a pod requests and the node does not have beside others.
 func (a allocator) lacks(p *pod.Pod, others []fleet.Other) string {
-	in := a.admissionInput(p.Pod)
-	for _, o := range others {
-		in.Admitted = append(in.Admitted, admission.PodInfo{Pod: o.Pod.Pod, Terminating: o.Terminating})
-	}
-	if answer := admission.Fits(in); answer.Verdict != admission.Admitted {
+	if answer := admission.Fits(beside(a.admissionInput(p), others)); answer.Verdict != admission.Admitted {
 		return answer.Message
 	}
 	return ""

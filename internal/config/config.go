@@ -103,6 +103,8 @@ type Node struct {
 	SystemReserved corev1.ResourceList
 	EvictionHard   map[string]string
 	CgroupRoot     string // default /
+	// Taints are registerWithTaints: what pods have to tolerate.
+	Taints []corev1.Taint
 }
 
 // Pods says how pods are run.

@@ -114,9 +114,9 @@ func TestBuild(t *testing.T) {
 		{name: "serial pulls said twice", text: "serializeImagePulls: true\nmaxParallelImagePulls: 1\n", want: func(c *Config) { c.Runtime.ParallelPulls = 1 }},
 		{
 			name: "node",
-			text: "maxPods: 7\npodsPerCore: 2\ncgroupRoot: /berth\nkubeReserved: {cpu: 100m}\nsystemReserved: {memory: 1Gi, pid: '100'}\nevictionHard: {memory.available: 5%}\n",
+			text: "maxPods: 7\npodsPerCore: 2\ncgroupRoot: /berth\nkubeReserved: {cpu: 100m}\nsystemReserved: {memory: 1Gi, pid: '100'}\nevictionHard: {memory.available: 5%}\nregisterWithTaints: [{key: only, value: db, effect: NoExecute}]\n",
 			want: func(c *Config) {
-				c.Node = Node{MaxPods: 7, PodsPerCore: 2, CgroupRoot: "/berth", KubeReserved: corev1.ResourceList{"cpu": resource.MustParse("100m")},
+				c.Node = Node{MaxPods: 7, PodsPerCore: 2, CgroupRoot: "/berth", Taints: []corev1.Taint{{Key: "only", Value: "db", Effect: corev1.TaintEffectNoExecute}}, KubeReserved: corev1.ResourceList{"cpu": resource.MustParse("100m")},
 					SystemReserved: corev1.ResourceList{"memory": resource.MustParse("1Gi"), "pid": resource.MustParse("100")}, EvictionHard: map[string]string{"memory.available": "5%"}}
 			},
 		},
@@ -195,6 +195,12 @@ func TestInvalid(t *testing.T) {
 			`f.yaml: preloadedImagesVerificationAllowlist: Invalid value: ["a:1","b*"]: must be left out unless imagePullCredentialsVerificationPolicy is NeverVerifyAllowlistedImages`,
 			`f.yaml: preloadedImagesVerificationAllowlist[0]: Invalid value: "a:1": must be a repository without tag and digest, or a prefix of some that ends in /*`,
 			`f.yaml: preloadedImagesVerificationAllowlist[1]: Invalid value: "b*": must be a repository without tag and digest, or a prefix of some that ends in /*`,
+		}},
+		{name: "taints", text: "registerWithTaints: [{key: a b, value: c d, effect: Never}, {key: a, effect: NoExecute}, {key: a, value: b, effect: NoExecute}]\n", want: []string{
+			`f.yaml: registerWithTaints[0].key: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+			`f.yaml: registerWithTaints[0].value: Invalid value: "c d": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
+			`f.yaml: registerWithTaints[0].effect: Unsupported value: "Never": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`,
+			`f.yaml: registerWithTaints[2]: Duplicate value: "a:NoExecute"`,
 		}},
 		{name: "node", text: "maxPods: -1\npodsPerCore: -1\ncgroupRoot: x\ncgroupsPerQOS: false\nkubeReserved: {gpu: '1', cpu: '-1'}\nsystemReserved: {memory: 1Gb}\nevictionHard: {memory.free: '1', nodefs.available: 101%, memory.available: x}\n", want: []string{
 			`f.yaml: kubeReserved[cpu]: Invalid value: "-1": must be a quantity of at least 0, such as 500m or 1Gi`,

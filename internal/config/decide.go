@@ -255,7 +255,9 @@ func (b *builder) node() Node {
 		SystemReserved: b.reserved("systemReserved", kc.SystemReserved),
 		EvictionHard:   b.evictionHard(),
 		CgroupRoot:     cmp.Or(kc.CgroupRoot, "/"),
+		Taints:         slices.Clone(kc.RegisterWithTaints),
 	}
+	b.add(taintFaults(kc.RegisterWithTaints))
 	if n.MaxPods < 0 {
 		b.invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default, %d", defaultMaxPods)
 	}
@@ -393,6 +395,27 @@ func (b *builder) clusterDNS() []netip.Addr {
 		all = append(all, ip)
 	}
 	return all
+}
+
+// taintFaults says what the API server would not take for a node's taints.
+func taintFaults(taints []corev1.Taint) (errs field.ErrorList) {
+	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	for i, t := range taints {
+		at := field.NewPath("registerWithTaints").Index(i)
+		for _, msg := range validation.IsQualifiedName(t.Key) {
+			errs = append(errs, field.Invalid(at.Child("key"), t.Key, msg))
+		}
+		for _, msg := range validation.IsValidLabelValue(t.Value) {
+			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
+		}
+		if !slices.Contains(effects, t.Effect) {
+			errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, effects))
+		}
+		if slices.ContainsFunc(taints[:i], func(o corev1.Taint) bool { return o.Key == t.Key && o.Effect == t.Effect }) {
+			errs = append(errs, field.Duplicate(at, t.Key+":"+string(t.Effect)))
+		}
+	}
+	return errs
 }
 
 // unsafeSysctls wants names, or prefixes that end in *, of sysctls that a pod's

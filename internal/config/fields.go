@@ -37,6 +37,7 @@ func honoured() []string {
 		"podLogsDir",
 		"podPidsLimit",
 		"podsPerCore",
+		"registerWithTaints", // see partly
 		"resolvConf",
 		"preloadedImagesVerificationAllowlist",
 		"runOnce", // refused, as by the kubelet
@@ -59,6 +60,7 @@ func partly() map[string]string {
 	return map[string]string{
 		"containerLogMaxWorkers": "bounds how many log files are compressed at the same time; rotating them has no bound",
 		"evictionHard":           "memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
+		"registerWithTaints":     "pods that do not tolerate a taint with the effect NoExecute are rejected, unless they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
 	}
 }
 
@@ -76,7 +78,7 @@ func notActedOn() map[string][]string {
 		"there is no API server to talk to": {
 			"configMapAndSecretChangeDetectionStrategy", "contentType", "enableControllerAttachDetach", "eventBurst", "eventRecordQPS",
 			"kubeAPIBurst", "kubeAPIQPS", "nodeLeaseDurationSeconds", "nodeStatusMaxImages", "nodeStatusReportFrequency",
-			"nodeStatusUpdateFrequency", "providerID", "registerNode", "registerWithTaints", "rotateCertificates", "serverTLSBootstrap",
+			"nodeStatusUpdateFrequency", "providerID", "registerNode", "rotateCertificates", "serverTLSBootstrap",
 		},
 		"a log is looked at when it is written to": {"containerLogMonitorInterval"},
 		"CPUs, memory and devices are not pinned": {

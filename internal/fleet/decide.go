@@ -2,8 +2,10 @@ package fleet
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/worker"
 )
 
 // compare orders pods for admission: those that run already first, then the
@@ -17,15 +19,17 @@ func compare(a *pod.Pod, runsA bool, b *pod.Pod, runsB bool) int {
 	}
 	return cmp.Or(
 		cmp.Compare(first(runsA), first(runsB)),
-		cmp.Compare(priority(b), priority(a)),
+		cmp.Compare(pod.Priority(b.Pod), pod.Priority(a.Pod)),
 		a.Seen.Compare(b.Seen),
 		cmp.Compare(pod.FullName(a.Pod), pod.FullName(b.Pod)),
 	)
 }
 
-func priority(p *pod.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
+// endsBy is when the grace of a pod that is to stop is over; zero for one that is
+// not.
+func endsBy(p *pod.Pod, s *pod.Stop) time.Time {
+	if s == nil {
+		return time.Time{}
 	}
-	return *p.Spec.Priority
+	return s.At.Add((&worker.Run{Pod: p, Stop: s}).Grace())
 }

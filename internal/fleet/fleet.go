@@ -50,6 +50,9 @@ type Other struct {
 	Pod *pod.Pod
 	// Terminating: what it holds will be free soon.
 	Terminating bool
+	// EndsBy is when the grace of a terminating pod is over: nothing of it runs
+	// then, and what it holds is free as soon as it has been undone.
+	EndsBy time.Time
 }
 
 // Verdict is an admission's answer. The zero value means not yet, without a
@@ -62,6 +65,10 @@ type Verdict struct {
 	// Blocked: it is not the end of another pod that is waited for, but a node
 	// that can do what this one asks for.
 	Blocked bool
+	// Reserve: what it waits for is kept for it. For others it holds that already.
+	Reserve bool
+	// Ended: it is admitted for what an earlier agent left of it, and holds nothing.
+	Ended bool
 	// Again is when to ask once more, if nothing changes before; zero for never.
 	Again time.Time
 }
@@ -214,7 +221,7 @@ func (f *Fleet) passed(uid types.UID) {
 
 // Pods are the pods that hold resources of the node.
 func (f *Fleet) Pods() []*corev1.Pod {
-	others := f.others()
+	others := f.Holders()
 	pods := make([]*corev1.Pod, len(others))
 	for i, o := range others {
 		pods[i] = o.Pod.Pod

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,10 +31,12 @@ type node struct {
 	desiredSynced chan struct{}
 	// allocate, when it is set, decides what a pod becomes that runs already.
 	allocate func(*pod.Pod) *pod.Pod
-	changed  func(types.UID)
-	ahead    func(context.Context, *pod.Pod)
-	mu       sync.Mutex
-	log      []string
+	// judge, when it is set, decides instead of the node's room.
+	judge   func(*pod.Pod, []Other) Verdict
+	changed func(types.UID)
+	ahead   func(context.Context, *pod.Pod)
+	mu      sync.Mutex
+	log     []string
 }
 
 func (n *node) say(what string) {
@@ -48,6 +52,9 @@ func (n *node) said() []string {
 }
 
 func (n *node) admit(p *pod.Pod, others []Other) Verdict {
+	if n.judge != nil {
+		return n.judge(p, others)
+	}
 	switch {
 	case p.Labels["bad"] != "":
 		return Verdict{Reject: true, Reason: "NodeAffinity", Message: "never here"}
@@ -170,6 +177,100 @@ func TestOrderOfAdmission(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"runs", "important", "old-a", "old-b", "young"}, names); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+// What pods that end held is kept for the one they end for: those after it are
+// told that it holds it already.
+func TestReserved(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		var beside []string
+		n.judge = func(p *pod.Pod, others []Other) Verdict {
+			if p.Name != "critical" && p.Name != "late" {
+				return Verdict{Admit: true}
+			}
+			var names []string
+			for _, o := range others {
+				names = append(names, o.Pod.Name)
+			}
+			beside = append(beside, p.Name+" beside "+strings.Join(names, " "))
+			return Verdict{Reserve: p.Name == "critical"}
+		}
+		n.want("b", nil)
+		n.want("a", nil)
+		n.want("critical", nil)
+		beside = nil
+		n.want("late", nil)
+		if diff := cmp.Diff([]string{"critical beside a b", "late beside a b critical"}, beside[:2]); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A time that is over is no time to ask again at: what was to be over then takes
+// longer, and says when it is.
+func TestAsksAgainWhenItIsTime(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		began, asked := time.Now(), []time.Duration(nil)
+		n.judge = func(*pod.Pod, []Other) Verdict {
+			asked = append(asked, time.Since(began))
+			return Verdict{Again: began.Add(time.Second)}
+		}
+		n.want("a", nil)
+		time.Sleep(time.Minute)
+		if len(asked) < 2 || asked[len(asked)-1] != time.Second || asked[len(asked)-2] == time.Second {
+			t.Errorf("asked after %v", asked)
+		}
+	})
+}
+
+// A pod that runs since an earlier agent and is rejected now ends, and stays to
+// tell why.
+func TestRejectedWhileItRuns(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.observed.Put("a", &pod.Observed{UID: "a", Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true}}})
+		n.want("a", map[string]string{"bad": "yes"})
+		time.Sleep(time.Minute)
+		m, _ := n.fleet.Member("a")
+		want := &pod.Stop{Reason: "NodeAffinity", Message: "Pod was rejected: never here"}
+		if diff := cmp.Diff(want, m.State.Stop, cmpopts.IgnoreFields(pod.Stop{}, "At")); diff != "" || m.State.Stage != worker.Terminated {
+			t.Errorf("it is %v (-want +got):\n%s", m.State.Stage, diff)
+		}
+	})
+}
+
+// One that has ended before holds nothing, from the first moment on.
+func TestEndedPodsHoldNothing(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.judge = func(p *pod.Pod, others []Other) Verdict {
+			return Verdict{Admit: len(others) == 0, Ended: p.Name == "over"}
+		}
+		n.want("over", nil)
+		n.want("a", nil)
+		if got := n.fleet.Pods(); len(got) != 1 || got[0].Name != "a" {
+			t.Errorf("holders are %v", got)
+		}
+	})
+}
+
+func TestEndsBy(t *testing.T) {
+	at := time.Unix(100, 0)
+	p := func(grace *int64) *pod.Pod {
+		return &pod.Pod{Pod: &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: grace}}}
+	}
+	for name, test := range map[string]struct {
+		pod  *pod.Pod
+		stop *pod.Stop
+		want time.Time
+	}{
+		"it goes on":      {p(nil), nil, time.Time{}},
+		"nothing is said": {p(nil), &pod.Stop{At: at}, at.Add(30 * time.Second)},
+		"its own grace":   {p(new(int64(7))), &pod.Stop{At: at}, at.Add(7 * time.Second)},
+		"the stop's":      {p(new(int64(7))), &pod.Stop{At: at, Grace: new(time.Second)}, at.Add(time.Second)},
+	} {
+		if got := endsBy(test.pod, test.stop); !got.Equal(test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -112,7 +113,7 @@ func (f *Fleet) resize() {
 	f.mu.Unlock()
 	slices.SortFunc(list, func(a, b *member) int { return compare(a.desired, true, b.desired, true) })
 	for _, m := range list {
-		p := f.opts.Allocate(m.desired, f.others())
+		p := f.opts.Allocate(m.desired, append(f.Holders(), f.reserved()...))
 		f.mu.Lock()
 		m.due = p != m.desired
 		news := !m.due || !equality.Semantic.DeepEqual(m.pod.Pod, p.Pod)
@@ -129,12 +130,13 @@ func (f *Fleet) resize() {
 	}
 }
 
-// admit asks for each waiting pod whether it may run, oldest first, and returns
-// when to ask again.
+// admit asks for each waiting pod whether it may run, in the order of compare, and
+// returns when to ask again. What is kept for one is not there for those after it.
 func (f *Fleet) admit(ctx context.Context) time.Time {
 	var next time.Time
+	var kept []Other
 	for _, m := range f.waiting() {
-		others := f.others()
+		others := append(f.Holders(), kept...)
 		p := f.opts.Allocate(m.desired, others)
 		v := f.opts.Admit(p, others)
 		f.mu.Lock()
@@ -146,9 +148,15 @@ func (f *Fleet) admit(ctx context.Context) time.Time {
 		case v.Admit:
 			f.work(ctx, m)
 		case v.Reject:
+			if o, _ := f.opts.Observed.Get(p.UID); o.Running() { // since an earlier agent
+				f.work(ctx, m, pod.Stop{Reason: v.Reason, Message: "Pod was rejected: " + v.Message, At: f.opts.Now()})
+			}
 		default:
 			f.begin(ctx, m, p)
-			if !v.Again.IsZero() && (next.IsZero() || v.Again.Before(next)) {
+			if v.Reserve {
+				kept = append(kept, Other{Pod: p})
+			}
+			if v.Again.After(f.opts.Now()) && (next.IsZero() || v.Again.Before(next)) {
 				next = v.Again
 			}
 		}
@@ -198,27 +206,55 @@ func (f *Fleet) waiting() []*member {
 	return list
 }
 
-// others lists the pods that hold something. One that has ended holds nothing.
-func (f *Fleet) others() []Other {
-	workers := f.workers()
-	others := make([]Other, 0, len(workers))
-	for _, w := range workers {
-		if s := w.State(); s.Stage != worker.Terminated || s.Stop.Remove {
-			others = append(others, Other{Pod: s.Pod, Terminating: s.Stop != nil})
+// Holders lists the pods that hold something, by name. One that has ended holds
+// nothing but its name, while it is removed.
+func (f *Fleet) Holders() []Other {
+	type holder struct {
+		worker *worker.Worker
+		ended  bool
+	}
+	var all []holder
+	f.mu.Lock()
+	for _, m := range f.members {
+		if m.worker != nil {
+			all = append(all, holder{m.worker, m.verdict.Ended})
 		}
 	}
+	f.mu.Unlock()
+	others := make([]Other, 0, len(all))
+	for _, h := range all {
+		s := h.worker.State()
+		if ended := h.ended || s.Stage == worker.Terminated; !ended || s.Stop != nil && s.Stop.Remove {
+			others = append(others, Other{Pod: s.Pod, Terminating: s.Stop != nil, EndsBy: endsBy(s.Pod, s.Stop)})
+		}
+	}
+	slices.SortFunc(others, func(a, b Other) int {
+		return cmp.Or(cmp.Compare(pod.FullName(a.Pod.Pod), pod.FullName(b.Pod.Pod)), cmp.Compare(a.Pod.UID, b.Pod.UID))
+	})
 	return others
 }
 
-// work gives m a worker.
-func (f *Fleet) work(ctx context.Context, m *member) {
+// reserved lists the pods for which something is kept that others still hold.
+func (f *Fleet) reserved() (kept []Other) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		if m.worker == nil && m.verdict.Reserve {
+			kept = append(kept, Other{Pod: m.pod})
+		}
+	}
+	return kept
+}
+
+// work gives m a worker, which ends the pod at once if it is to.
+func (f *Fleet) work(ctx context.Context, m *member, ends ...pod.Stop) {
 	w := worker.New(f.opts.Worker, m.pod)
+	for _, s := range ends {
+		w.Stop(s)
+	}
 	f.mu.Lock()
 	m.worker = w
 	f.mu.Unlock()
-	if m.orphan {
-		w.Stop(pod.Stop{Reason: "Deleted", Message: "nobody knows the pod", Remove: true, At: f.opts.Now()})
-	}
 	uid := m.pod.UID
 	f.wg.Go(func() {
 		if w.Run(ctx) != nil {
@@ -279,6 +315,6 @@ func (f *Fleet) adopt(ctx context.Context, o *pod.Observed) {
 	f.members[o.UID] = m
 	f.mu.Unlock()
 	f.opts.Log.Info("ending a pod that nobody wants", "pod", pod.FullName(m.pod.Pod), "uid", o.UID)
-	f.work(ctx, m)
+	f.work(ctx, m, pod.Stop{Reason: "Deleted", Message: "nobody knows the pod", Remove: true, At: f.opts.Now()})
 	f.opts.Changed(o.UID)
 }

@@ -47,6 +47,7 @@ const (
 	ProvisioningSucceeded            = "ProvisioningSucceeded"
 	VolumePermissionChangeInProgress = "VolumePermissionChangeInProgress"
 	Evicted                          = "Evicted"
+	Preempting                       = "Preempting"
 	FailedSync                       = "FailedSync"
 	FailedValidation                 = "FailedValidation"
 	FailedCreatePodSandBox           = "FailedCreatePodSandBox"
