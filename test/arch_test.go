@@ -40,8 +40,8 @@ var groups = map[string]string{
 	"internal/plan": "plan", "internal/worker": "worker",
 	"internal/cri": "cri", "internal/runtime": "runtime",
 	"internal/source": "in", "internal/admission": "in", "internal/pleg": "observe", "internal/podstatus": "observe",
-	"internal/server": "server",
-	"test":            "test", "bench": "test", "example": "test",
+	"internal/server": "server", "internal/podresources": "server",
+	"test": "test", "bench": "test", "example": "test",
 }
 
 const step = "step"

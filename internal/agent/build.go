@@ -123,6 +123,8 @@ func (a *Agent) buildSteps() error {
 		s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
 		s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable}),
 	}})
+	s.devices = newDevices(a, noDevices{})
+	tellDamage(a.log, s.devices.Load())
 	renderNode, err := a.renderNode()
 	if err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
@@ -139,7 +141,7 @@ func (a *Agent) buildSteps() error {
 	tellDamage(a.log, s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: object.New(a.sources.Objects),
-		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle(), s.placements},
+		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle(), s.placements, s.devices.Lifecycle()},
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
 		Node:         func() render.Node { return renderNode },
 		LegacyLogDir: linkDir(c), Log: a.log,
@@ -299,7 +301,7 @@ func (a *Agent) leftovers() ([]types.UID, error) {
 	dirs, err := a.steps.dirs.Orphans(none)
 	staged, err2 := a.steps.volumes.Orphans(none)
 	groups, err3 := a.steps.cgroups.Orphans(none)
-	return slices.Concat(dirs, staged, groups, a.steps.claims.Users()), errors.Join(err, err2, err3)
+	return slices.Concat(dirs, staged, groups, a.steps.claims.Users(), a.steps.devices.Users()), errors.Join(err, err2, err3)
 }
 
 // statusInput adds what the steps know to what a status is computed from.
@@ -318,6 +320,7 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 		in.Probes[id] = podstatus.Probes(r)
 	}
 	allocator{a}.resizeStatus(uid, in)
+	deviceStatus(a.steps.devices, m, in)
 	in.QOS = pod.QOS(m.Pod.Pod)
 	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handler.GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()

@@ -4,6 +4,7 @@ import (
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/claim"
 	"github.com/berth-run/berth/internal/container"
+	"github.com/berth-run/berth/internal/device"
 	"github.com/berth-run/berth/internal/image"
 	"github.com/berth-run/berth/internal/placement"
 	"github.com/berth-run/berth/internal/poddir"
@@ -25,6 +26,7 @@ type steps struct {
 	claims     *claim.Claims // what claims of volumes are bound to
 	limits     *emptydir.Limits
 	contents   *payload.Volumes // what objects' volumes hold
+	devices    *device.Devices
 	sandboxes  *sandbox.Sandboxes
 	resizes    *resize.Resizes
 	placements *placement.Placements // which CPUs containers run on
@@ -40,6 +42,7 @@ func (s steps) list() []worker.Step {
 		s.cgroups.Step(),    // its cgroup
 		s.images.Step(),     // all its images at once; nothing waits here, each container waits for its own
 		s.volumes.Step(),    // its volumes
+		s.devices.Step(),    // its devices; each container waits for its own
 		s.sandboxes.Step(),  // its sandbox and network
 		s.resizes.Step(),    // what its running containers and its cgroup may use
 		s.containers.Step(), // its containers: stopped, removed and started as the plan says
@@ -50,7 +53,7 @@ func (s steps) list() []worker.Step {
 // Steps lists the steps for printing.
 func Steps() []worker.Step {
 	return steps{
-		dirs: &poddir.Dirs{}, cgroups: &cgroup.Cgroups{}, images: &image.Images{}, volumes: &volume.Volumes{},
+		dirs: &poddir.Dirs{}, cgroups: &cgroup.Cgroups{}, images: &image.Images{}, volumes: &volume.Volumes{}, devices: &device.Devices{},
 		sandboxes: &sandbox.Sandboxes{}, resizes: &resize.Resizes{}, containers: &container.Containers{}, probes: &probe.Probes{},
 	}.list()
 }

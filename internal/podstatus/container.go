@@ -42,6 +42,9 @@ func (c *computation) container(k pod.Container, old *corev1.ContainerStatus) co
 		c.explain(k, &s, &runs[0])
 	}
 	c.readiness(k, &s, old)
+	if c.Devices != nil {
+		s.AllocatedResourcesStatus = c.Devices(k.Name)
+	}
 	return s
 }
 

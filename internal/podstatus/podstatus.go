@@ -55,6 +55,8 @@ type Input struct {
 	// Actual is what the runtime applied, by container id. Without an entry a
 	// container's resources are those of its spec and its user is not shown.
 	Actual map[string]Actual
+	// Devices is the health of those that a container holds (KEP-4680). nil: none hold any.
+	Devices func(container string) []corev1.ResourceStatus
 	// Extra are conditions of other writers, such as those of a resize.
 	Extra []corev1.PodCondition
 	// QOS is the pod's class; empty: the one in the pod's own status.

@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/device"
+	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/machine"
+	"github.com/berth-run/berth/internal/podresources"
+	"github.com/berth-run/berth/internal/podstatus"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/resource/memory"
+	"github.com/berth-run/berth/internal/resource/topology"
+)
+
+// deviceHoldings are what pods hold of the node's devices.
+type deviceHoldings interface {
+	Get(types.UID) (resource.Allocation, bool)
+	All() resource.Held
+	SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []string) error
+}
+
+// noDevices is a node whose pods hold none.
+type noDevices struct{}
+
+func (noDevices) Get(types.UID) (resource.Allocation, bool) { return resource.Allocation{}, false }
+func (noDevices) All() resource.Held                        { return nil }
+func (noDevices) SetDevices(types.UID, string, corev1.ResourceName, []string) error {
+	return nil
+}
+
+// newDevices makes the part that speaks with device plugins. What they offer may be
+// what a pod waits for, and the health of a device is in the status of who has it.
+func newDevices(a *Agent, held deviceHoldings) *device.Devices {
+	c := a.config
+	return device.New(device.Options{
+		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"), Machine: numaNodes(a), Boot: a.facts.Info.BootID,
+		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { a.board.update(uid) }, Now: time.Now, Log: a.log,
+	})
+}
+
+func numaNodes(a *Agent) (all topology.Nodes) {
+	m, err := machine.Read(os.DirFS("/"))
+	if err != nil {
+		a.log.Warn("look for NUMA nodes", "err", err)
+		return topology.Of(0)
+	}
+	for _, n := range m.Nodes {
+		all |= topology.Of(n.ID)
+	}
+	return all
+}
+
+// newPodResources makes the PodResources API.
+func newPodResources(a *Agent, held deviceHoldings) *podresources.Server {
+	return podresources.New(podresources.Options{
+		Socket: filepath.Join(a.config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.admitted, Ledger: held, Devices: a.steps.devices,
+		CPUs: func() cpuset.CPUSet { return cpuset.New() }, Memory: func() []memory.Block { return nil }, Log: a.log,
+	})
+}
+
+// deviceStatus adds what a status shows of devices: their health, and what the
+// start of a container waits for.
+func deviceStatus(devices *device.Devices, m fleet.Member, in *podstatus.Input) {
+	uid, failed := m.Pod.UID, in.Waiting
+	in.Devices = func(name string) []corev1.ResourceStatus { return devices.Status(uid, name) }
+	in.Waiting = func(name string) (string, string, bool) {
+		if why, message, ok := failed(name); ok {
+			return why, message, ok
+		}
+		message, ok := devices.Waiting(uid, name)
+		return reason.ContainerCreating, message, ok
+	}
+}
