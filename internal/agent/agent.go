@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/agent/lock"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/event"
@@ -105,7 +106,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 			return fmt.Errorf("make directory: %w", err)
 		}
 	}
-	unlock, err := lockRoot(c.RootDir)
+	unlock, err := lock.Root(c.RootDir)
 	if err != nil {
 		return err
 	}

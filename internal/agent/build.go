@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/agent/waits"
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/container"
@@ -124,7 +125,6 @@ func (a *Agent) buildSteps() error {
 		s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable}),
 	}})
 	s.devices = newDevices(a, noDevices{})
-	tellDamage(a.log, s.devices.Load())
 	renderNode, err := a.renderNode()
 	if err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
@@ -312,7 +312,7 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 		if why, message, ok := a.steps.containers.Waiting(uid, name); ok {
 			return why, message, ok
 		}
-		return awaited(m.Pod.Pod, m.State)
+		return waits.Objects(m.Pod.Pod, m.State)
 	}
 	in.Starting = func(name string) bool { return a.steps.containers.Starting(uid, name) }
 	in.Probes = map[string]podstatus.Probes{}

@@ -40,10 +40,12 @@ func (noDevices) SetDevices(types.UID, string, corev1.ResourceName, []string) er
 // what a pod waits for, and the health of a device is in the status of who has it.
 func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	c := a.config
-	return device.New(device.Options{
+	d := device.New(device.Options{
 		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"), Machine: numaNodes(a), Boot: a.facts.Info.BootID,
 		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { a.board.update(uid) }, Now: time.Now, Log: a.log,
 	})
+	tellDamage(a.log, d.Load())
+	return d
 }
 
 func numaNodes(a *Agent) (all topology.Nodes) {

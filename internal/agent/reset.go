@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/agent/lock"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/podlog"
@@ -29,7 +30,7 @@ func (a *Agent) Reset(ctx context.Context) error {
 	if _, err := os.Stat(root); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	unlock, err := lockRoot(root)
+	unlock, err := lock.Root(root)
 	if err != nil {
 		return err
 	}

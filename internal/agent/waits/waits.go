@@ -1,4 +1,4 @@
-package agent
+package waits
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"github.com/berth-run/berth/internal/worker"
 )
 
-// awaited says which objects a pod waits for before any of its containers can
+// Objects says which objects a pod waits for before any of its containers can
 // start, in the words for a container that waits; or why the image of a volume is
 // not there, as the kubelet says it of the container.
-func awaited(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
+func Objects(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 	var names []string
 	var lacking string
 	for task, err := range s.Failures {

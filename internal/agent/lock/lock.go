@@ -1,4 +1,4 @@
-package agent
+package lock
 
 import (
 	"errors"
@@ -14,9 +14,9 @@ import (
 // ErrLocked says that another agent works on this root directory.
 var ErrLocked = errors.New("another agent works on this root directory")
 
-// lockRoot makes sure that one agent at a time works on a root. The lock goes
+// Root makes sure that one agent at a time works on a root. The lock goes
 // with the process, however it ends.
-func lockRoot(root string) (unlock func() error, err error) {
+func Root(root string) (unlock func() error, err error) {
 	path := filepath.Join(root, "lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -1,4 +1,4 @@
-package agent
+package waits
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ func TestAwaited(t *testing.T) {
 			reason.ContainerCreating: {},
 			reason.PodInitializing:   {Spec: corev1.PodSpec{InitContainers: []corev1.Container{{}}}},
 		} {
-			why, message, ok := awaited(p, worker.State{Failures: test.failures})
+			why, message, ok := Objects(p, worker.State{Failures: test.failures})
 			if ok != test.ok || ok && (why != want || message != test.message) {
 				t.Errorf("%s: %s, %q, %v", test.name, why, message, ok)
 			}
@@ -46,7 +46,7 @@ func TestAwaited(t *testing.T) {
 func TestAwaitedImage(t *testing.T) {
 	never := reason.New(reason.ErrImageNeverPull, "it is not here")
 	failed := reason.Wrap(reason.FailedMount, errors.Join(errors.New("disk full"), fmt.Errorf("mount volume: %w", worker.RetryAt(time.Time{}, never))))
-	why, message, ok := awaited(&corev1.Pod{}, worker.State{Failures: map[string]error{"step/volume": failed}})
+	why, message, ok := Objects(&corev1.Pod{}, worker.State{Failures: map[string]error{"step/volume": failed}})
 	if !ok || why != reason.ErrImageNeverPull || message != "it is not here" {
 		t.Errorf("%s, %q, %v", why, message, ok)
 	}
