@@ -104,7 +104,8 @@ type Node struct {
 	EvictionHard   map[string]string
 	CgroupRoot     string // default /
 	// Taints are registerWithTaints: what pods have to tolerate.
-	Taints []corev1.Taint
+	Taints  []corev1.Taint
+	Pinning Pinning
 }
 
 // Pods says how pods are run.

@@ -17,6 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/resource/cpu"
+	"github.com/berth-run/berth/internal/resource/memory"
+	"github.com/berth-run/berth/internal/resource/topology"
 )
 
 const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -27,6 +32,7 @@ func compare() cmp.Options {
 		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 		cmp.Comparer(func(a, b resource.Quantity) bool { return a.Equal(b) }),
+		cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() }),
 	}
 }
 
@@ -41,6 +47,7 @@ func defaults() *Config {
 		Node: Node{
 			MaxPods: 110, CgroupRoot: "/", KubeReserved: corev1.ResourceList{}, SystemReserved: corev1.ResourceList{},
 			EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%"},
+			Pinning:      Pinning{ReconcilePeriod: 10 * time.Second, Topology: topology.Options{Policy: topology.None, Scope: topology.ScopeContainer, MaxNodes: 8}},
 		},
 		Pods: Pods{
 			LogsDir: "/var/log/pods", ResolvConf: "/etc/resolv.conf", CPUCFSQuota: true, CPUCFSQuotaPeriod: 100 * time.Millisecond,
@@ -116,8 +123,23 @@ func TestBuild(t *testing.T) {
 			name: "node",
 			text: "maxPods: 7\npodsPerCore: 2\ncgroupRoot: /berth\nkubeReserved: {cpu: 100m}\nsystemReserved: {memory: 1Gi, pid: '100'}\nevictionHard: {memory.available: 5%}\nregisterWithTaints: [{key: only, value: db, effect: NoExecute}]\n",
 			want: func(c *Config) {
-				c.Node = Node{MaxPods: 7, PodsPerCore: 2, CgroupRoot: "/berth", Taints: []corev1.Taint{{Key: "only", Value: "db", Effect: corev1.TaintEffectNoExecute}}, KubeReserved: corev1.ResourceList{"cpu": resource.MustParse("100m")},
+				c.Node = Node{MaxPods: 7, PodsPerCore: 2, CgroupRoot: "/berth", Pinning: c.Node.Pinning, Taints: []corev1.Taint{{Key: "only", Value: "db", Effect: corev1.TaintEffectNoExecute}}, KubeReserved: corev1.ResourceList{"cpu": resource.MustParse("100m")},
 					SystemReserved: corev1.ResourceList{"memory": resource.MustParse("1Gi"), "pid": resource.MustParse("100")}, EvictionHard: map[string]string{"memory.available": "5%"}}
+			},
+		},
+		{
+			name: "pinning",
+			text: "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true', strict-cpu-reservation: 'false'}\ncpuManagerReconcilePeriod: 5s\nreservedSystemCPUs: 0,4-5\nkubeReserved: {cpu: 100m, memory: 1Gi}\nsystemReserved: {cpu: '1'}\n" +
+				"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 1, limits: {memory: 100Mi}}, {numaNode: 1, limits: {hugepages-2Mi: 2Mi}}]\n" +
+				"topologyManagerPolicy: restricted\ntopologyManagerScope: pod\ntopologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true', max-allowable-numa-nodes: '16'}\n",
+			want: func(c *Config) {
+				c.Node.KubeReserved = corev1.ResourceList{"memory": resource.MustParse("1Gi")}
+				c.Node.SystemReserved = corev1.ResourceList{"cpu": resource.MustParse("3")}
+				c.Node.Pinning = Pinning{
+					CPUs: true, CPUOptions: cpu.Options{FullPCPUsOnly: true}, ReservedCPUs: cpuset.New(0, 4, 5), ReconcilePeriod: 5 * time.Second,
+					Memory: true, ReservedMemory: memory.Reserved{0: {"memory": 1 << 30}, 1: {"memory": 100 << 20, "hugepages-2Mi": 2 << 20}},
+					Topology: topology.Options{Policy: topology.Restricted, Scope: topology.ScopePod, PreferClosest: true, MaxNodes: 16},
+				}
 			},
 		},
 		{name: "thresholds over the defaults", text: "mergeDefaultEvictionSettings: true\nevictionHard: {memory.available: 5%}\n", want: func(c *Config) { c.Node.EvictionHard["memory.available"] = "5%" }},
@@ -213,6 +235,30 @@ func TestInvalid(t *testing.T) {
 			`f.yaml: podsPerCore: Invalid value: -1: must not be negative; 0 sets no bound`,
 			`f.yaml: cgroupRoot: Invalid value: "x": must be an absolute path`,
 			`f.yaml: cgroupsPerQOS: Invalid value: false: must be true: pods are always in cgroups by their QoS class`,
+		}},
+		{name: "pinning", text: "cpuManagerPolicy: dynamic\ncpuManagerPolicyOptions: {full-pcpus-only: 'true', distribute-cpus-across-cores: 'true'}\nmemoryManagerPolicy: BestEffort\nreservedMemory: [{numaNode: 0, limits: {cpu: 1, memory: 0}}, {numaNode: 0, limits: {memory: 1Gi}}]\nreservedSystemCPUs: 3-1\ntopologyManagerPolicy: strict\ntopologyManagerScope: node\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: '7', prefer-closest-numa-nodes: maybe, x: z}\n", want: []string{
+			`f.yaml: reservedMemory[0]: Invalid value: "cpu": must be memory or hugepages- and a size, such as hugepages-2Mi`,
+			`f.yaml: reservedMemory[0]: Invalid value: "0": must be more than 0 of memory`,
+			`f.yaml: reservedMemory[1]: Invalid value: 0: must be the only entry of this NUMA node for memory`,
+			`f.yaml: topologyManagerPolicy: Unsupported value: "strict": supported values: "none", "best-effort", "restricted", "single-numa-node"`,
+			`f.yaml: topologyManagerScope: Unsupported value: "node": supported values: "container", "pod"`,
+			`f.yaml: topologyManagerPolicyOptions[max-allowable-numa-nodes]: Invalid value: "7": must be a number of at least 8`,
+			`f.yaml: topologyManagerPolicyOptions[prefer-closest-numa-nodes]: Invalid value: "maybe": must be true or false`,
+			`f.yaml: topologyManagerPolicyOptions: Unsupported value: "x": supported values: "max-allowable-numa-nodes", "prefer-closest-numa-nodes"`,
+			`f.yaml: cpuManagerPolicy: Unsupported value: "dynamic": supported values: "none", "static"`,
+			`f.yaml: memoryManagerPolicy: Unsupported value: "BestEffort": supported values: "None", "Static"`,
+			`f.yaml: reservedSystemCPUs: Invalid value: "3-1": must be a list of CPUs such as 0-3,8`,
+			`f.yaml: cpuManagerPolicyOptions: Invalid value: {"distribute-cpus-across-cores":"true","full-pcpus-only":"true"}: must be left out unless cpuManagerPolicy is static`,
+			`f.yaml: cpuManagerPolicyOptions: Invalid value: {"distribute-cpus-across-cores":"true","full-pcpus-only":"true"}: full-pcpus-only and distribute-cpus-across-cores cannot be used together: leave one out`,
+		}},
+		{name: "static without what it needs", text: "cpuManagerPolicy: static\nmemoryManagerPolicy: Static\ncpuManagerPolicyOptions: {fast: 'true'}\n", want: []string{
+			`f.yaml: cpuManagerPolicyOptions: Invalid value: {"fast":"true"}: "fast" is not known`,
+			`f.yaml: cpuManagerPolicy: Invalid value: "static": needs a CPU that is not given away: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved`,
+			`f.yaml: memoryManagerPolicy: Invalid value: "Static": needs reservedMemory: as much memory on all NUMA nodes together as kubeReserved, systemReserved and evictionHard (memory.available) take`,
+		}},
+		{name: "options of two kinds", text: "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\nsystemReservedCgroup: /system\ncpuManagerPolicyOptions: {align-by-socket: 'true'}\ntopologyManagerPolicy: single-numa-node\n", want: []string{
+			`f.yaml: reservedSystemCPUs: Invalid value: "0": must be left out with systemReservedCgroup or kubeReservedCgroup`,
+			`f.yaml: cpuManagerPolicyOptions: Invalid value: {"align-by-socket":"true"}: align-by-socket cannot be used with topologyManagerPolicy single-numa-node: leave one out`,
 		}},
 		{name: "logs", text: "containerLogMaxSize: big\ncontainerLogMaxFiles: 1\ncontainerLogMaxWorkers: 0\n", want: []string{
 			`f.yaml: containerLogMaxSize: Invalid value: "big": must be a quantity such as 10Mi; one below 0 turns the rotation of logs off`,
@@ -311,6 +357,7 @@ func TestWarnings(t *testing.T) {
 	kc, origin := parse(t, `
 maxPods: 3
 evictionHard: {memory.available: 5%}
+reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]
 enableServer: false
 rotateCertificates: false
 cpuManagerReconcilePeriod: 0s
@@ -331,6 +378,7 @@ tracing: {endpoint: "c:1"}
 		"f.yaml: featureGates.A: there is no such gate here; it changes nothing",
 		"f.yaml: featureGates.B: there is no such gate here; it changes nothing",
 		"f.yaml: logging.format: is not acted on: use --log-format and --log-level",
+		"f.yaml: reservedMemory: reserves nothing unless memoryManagerPolicy is Static",
 		"f.yaml: tracing.samplingRatePerMillion: is 0: no trace is exported; 1000000 exports all",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -258,6 +258,7 @@ func (b *builder) node() Node {
 		Taints:         slices.Clone(kc.RegisterWithTaints),
 	}
 	b.add(taintFaults(kc.RegisterWithTaints))
+	n.Pinning = b.pinning(&n)
 	if n.MaxPods < 0 {
 		b.invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default, %d", defaultMaxPods)
 	}
@@ -496,6 +497,9 @@ func warnings(kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warn
 		if text, ok := none[path]; ok {
 			all = append(all, Warning{Origin: origin[path], Field: path, Text: "is not acted on: " + text})
 		}
+	}
+	if len(kc.ReservedMemory) > 0 && kc.MemoryManagerPolicy != "Static" {
+		all = append(all, Warning{Origin: origin["reservedMemory"], Field: "reservedMemory", Text: "reserves nothing unless memoryManagerPolicy is Static"})
 	}
 	if t := kc.Tracing; t != nil && or(t.SamplingRatePerMillion, 0) == 0 {
 		all = append(all, Warning{

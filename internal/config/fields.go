@@ -15,6 +15,9 @@ func honoured() []string {
 		"containerRuntimeEndpoint",
 		"cpuCFSQuota",
 		"cpuCFSQuotaPeriod",
+		"cpuManagerPolicy",
+		"cpuManagerPolicyOptions",
+		"cpuManagerReconcilePeriod", // see partly
 		"crashLoopBackOff.maxContainerRestartPeriod",
 		"evictionHard", // see partly
 		"failCgroupV1",
@@ -31,6 +34,7 @@ func honoured() []string {
 		"kubeReserved",
 		"maxParallelImagePulls",
 		"maxPods",
+		"memoryManagerPolicy",
 		"memorySwap.swapBehavior",
 		"mergeDefaultEvictionSettings",
 		"podCIDR",
@@ -40,6 +44,8 @@ func honoured() []string {
 		"registerWithTaints", // see partly
 		"resolvConf",
 		"preloadedImagesVerificationAllowlist",
+		"reservedMemory",
+		"reservedSystemCPUs",
 		"runOnce", // refused, as by the kubelet
 		"runtimeRequestTimeout",
 		"seccompDefault",
@@ -49,6 +55,9 @@ func honoured() []string {
 		"staticPodURL",
 		"staticPodURLHeader",
 		"systemReserved",
+		"topologyManagerPolicy",
+		"topologyManagerPolicyOptions",
+		"topologyManagerScope",
 		"tracing.endpoint",
 		"tracing.samplingRatePerMillion",
 		"userNamespaces.idsPerPod",
@@ -58,9 +67,10 @@ func honoured() []string {
 // partly are honoured fields that do less here than in the kubelet.
 func partly() map[string]string {
 	return map[string]string{
-		"containerLogMaxWorkers": "bounds how many log files are compressed at the same time; rotating them has no bound",
-		"evictionHard":           "memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
-		"registerWithTaints":     "pods that do not tolerate a taint with the effect NoExecute are rejected, unless they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
+		"containerLogMaxWorkers":    "bounds how many log files are compressed at the same time; rotating them has no bound",
+		"evictionHard":              "memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
+		"registerWithTaints":        "pods that do not tolerate a taint with the effect NoExecute are rejected, unless they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
+		"cpuManagerReconcilePeriod": "bounds how long a change from outside may stay unnoticed; containers are moved at once when what they share changes, and a change from outside is seen when it happens",
 	}
 }
 
@@ -80,11 +90,7 @@ func notActedOn() map[string][]string {
 			"kubeAPIBurst", "kubeAPIQPS", "nodeLeaseDurationSeconds", "nodeStatusMaxImages", "nodeStatusReportFrequency",
 			"nodeStatusUpdateFrequency", "providerID", "registerNode", "rotateCertificates", "serverTLSBootstrap",
 		},
-		"a log is looked at when it is written to": {"containerLogMonitorInterval"},
-		"CPUs, memory and devices are not pinned": {
-			"cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "memoryManagerPolicy", "reservedMemory",
-			"reservedSystemCPUs", "topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope",
-		},
+		"a log is looked at when it is written to":                          {"containerLogMonitorInterval"},
 		"sysctls are those in the pod":                                      {"defaultPodSysctls"},
 		"pods are bounded together by what is allocatable, nothing else is": {"enforceNodeAllocatable"},
 		"nothing is evicted": {

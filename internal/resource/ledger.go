@@ -52,58 +52,59 @@ type Lost struct {
 	Why error
 }
 
-// Load reads what an earlier agent kept and keeps what fits the machine as it is
-// now. The pods whose allocation does not fit are returned: they are allocated
-// anew when they are admitted. The error names files that were damaged; what
-// could be read counts also then.
+// Load reads what an earlier agent kept, and keeps of it what fits the machine as
+// it is now. The pods of which something does not fit are returned: that part is
+// allocated anew when they are admitted. The error names files that were damaged;
+// what could be read counts also then.
 func (l *Ledger) Load() ([]Lost, error) {
 	all, err := l.disk.LoadAll()
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	lost := l.adopt(all)
-	for _, x := range lost {
-		err = errors.Join(err, l.disk.Delete(string(x.UID)))
-	}
-	return lost, err
-}
-
-// adopt takes those records that fit, in the order of their pods' ids.
-func (l *Ledger) adopt(all map[string]record) (lost []Lost) {
-	held := l.All()
-	for _, uid := range slices.Sorted(maps.Keys(all)) {
-		a, err := all[uid].allocation()
-		if err == nil {
-			err = l.node.fits(held, types.UID(uid), a)
-		}
-		if err != nil {
-			l.log.Warn("an allocation does not fit this machine any more", "pod", uid, "err", err)
-			lost = append(lost, Lost{types.UID(uid), err})
+	found := map[types.UID]Allocation{}
+	var lost []Lost
+	for uid, r := range all {
+		a, why := r.allocation()
+		if why != nil {
+			lost = append(lost, Lost{types.UID(uid), why})
+			err = errors.Join(err, l.disk.Delete(uid))
 			continue
 		}
-		held[types.UID(uid)] = a
+		found[types.UID(uid)] = a
 	}
-	l.publish(held)
-	return lost
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	more, saveErr := l.adopt(found, true)
+	return append(lost, more...), errors.Join(err, saveErr)
 }
 
 // Rebuild takes over what running containers were found to have, for pods of
-// which the ledger knows nothing. It returns those that do not fit beside the
-// others.
-func (l *Ledger) Rebuild(live map[types.UID]Allocation) (lost []Lost, err error) {
+// which the ledger knows nothing. It returns those of which something does not
+// fit beside the others.
+func (l *Ledger) Rebuild(live map[types.UID]Allocation) ([]Lost, error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	return l.adopt(live, false)
+}
+
+// adopt takes what fits, in the order of the pods' ids; writing is held. saved
+// says that what is found is on disk as it is.
+func (l *Ledger) adopt(found map[types.UID]Allocation, saved bool) (lost []Lost, err error) {
 	held := l.All()
-	for _, uid := range slices.Sorted(maps.Keys(live)) {
-		a := live[uid]
-		if _, known := held[uid]; known || a.IsEmpty() {
+	for _, uid := range slices.Sorted(maps.Keys(found)) {
+		if _, known := held[uid]; known || found[uid].IsEmpty() {
 			continue
 		}
-		if why := l.node.fits(held, uid, a); why != nil {
+		a, why := l.node.fitting(held, found[uid])
+		if why != nil {
+			l.log.Warn("not all that a pod held fits this machine as it is now", "pod", uid, "err", why)
 			lost = append(lost, Lost{uid, why})
-			continue
 		}
-		err = errors.Join(err, l.disk.Save(string(uid), recordOf(a)))
-		held[uid] = a.Clone()
+		switch {
+		case a.IsEmpty():
+			err = errors.Join(err, l.disk.Delete(string(uid)))
+			continue
+		case why != nil || !saved:
+			err = errors.Join(err, l.disk.Save(string(uid), recordOf(a)))
+		}
+		held[uid] = a
 	}
 	l.publish(held)
 	return lost, err

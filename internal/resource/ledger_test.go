@@ -22,17 +22,19 @@ const gpu corev1.ResourceName = "example.com/gpu"
 // sameSets compares sets of CPUs by what is in them.
 var sameSets = cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })
 
-// flat is a machine of n CPUs on one node.
-func flat(n int) machine.Machine {
-	m := machine.Machine{Nodes: []machine.Node{{}}}
+// wide is a machine of n nodes with 2 CPUs and 8 GiB each.
+func wide(n int) machine.Machine {
+	m := machine.Machine{}
 	for i := range n {
-		m.CPUs = append(m.CPUs, machine.CPU{ID: i, Core: i})
+		m.CPUs = append(m.CPUs, machine.CPU{ID: 2 * i, Core: 2 * i, Node: i}, machine.CPU{ID: 2*i + 1, Core: 2*i + 1, Node: i})
+		m.Nodes = append(m.Nodes, machine.Node{ID: i, CPUs: cpuset.New(2*i, 2*i+1), Memory: 8 << 30})
 	}
 	return m
 }
 
-func static(n int, reserved ...int) Node {
-	return Node{Machine: flat(n), Policy: Policy{CPUs: true, ReservedCPUs: cpuset.New(reserved...)}}
+// static pins CPUs, but for CPU 0, and memory.
+func static(nodes int) Node {
+	return Node{Machine: wide(nodes), Policy: Policy{CPUs: true, ReservedCPUs: cpuset.New(0), Memory: true}}
 }
 
 func newLedger(dir string, n Node) *Ledger {
@@ -44,7 +46,7 @@ func cpus(ids ...int) Allocation {
 }
 
 func TestLedgerOutlivesTheAgent(t *testing.T) {
-	dir, n := filepath.Join(t.TempDir(), "resources"), static(8, 0)
+	dir, n := filepath.Join(t.TempDir(), "resources"), static(4)
 	a := Allocation{
 		Containers: map[string]Given{
 			"app":  {CPUs: cpuset.New(1, 2), Memory: []memory.Block{{Nodes: topology.Of(0, 3), Resource: "memory", Size: 1 << 30}}},
@@ -86,7 +88,7 @@ func TestLedgerOutlivesTheAgent(t *testing.T) {
 
 func TestPodsThatHoldNothingCostNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "resources")
-	l := newLedger(dir, static(2, 0))
+	l := newLedger(dir, static(1))
 	for _, err := range []error{l.Commit("1", Allocation{}), l.Release("1"), l.ReleaseContainer("1", "app"), l.SetDevices("1", "app", gpu, nil)} {
 		if err != nil {
 			t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/machine"
+	"github.com/berth-run/berth/internal/resource/cpu"
 	"github.com/berth-run/berth/internal/resource/device"
 	"github.com/berth-run/berth/internal/resource/memory"
 	"github.com/berth-run/berth/internal/resource/topology"
@@ -31,8 +32,11 @@ type Policy struct {
 	// ReservedCPUs are never given exclusively. They belong to the CPUs that all
 	// others share.
 	ReservedCPUs cpuset.CPUSet
+	CPU          cpu.Options
 	// Memory is memoryManagerPolicy Static.
-	Memory bool
+	Memory         bool
+	ReservedMemory memory.Reserved
+	Topology       topology.Options
 }
 
 // Given is what one container, or a pod as a whole, holds for itself.
@@ -77,6 +81,18 @@ func (a Allocation) CPUs() cpuset.CPUSet {
 	all := a.Pod.CPUs
 	for _, g := range a.Containers {
 		all = all.Union(g.CPUs)
+	}
+	return all
+}
+
+// Memory is all memory that a pod holds; in sum it is what the pod takes.
+func (a Allocation) Memory() []memory.Block {
+	if len(a.Pod.Memory) > 0 {
+		return a.Pod.Memory
+	}
+	var all []memory.Block
+	for _, name := range slices.Sorted(maps.Keys(a.Containers)) {
+		all = append(all, a.Containers[name].Memory...)
 	}
 	return all
 }
@@ -128,13 +144,4 @@ func (h Held) Devices() device.Held {
 		}
 	}
 	return all
-}
-
-// Shared are the CPUs that containers without CPUs of their own run on; empty
-// when the policy gives none away and they run anywhere.
-func (n Node) Shared(h Held) cpuset.CPUSet {
-	if !n.Policy.CPUs {
-		return cpuset.New()
-	}
-	return n.Machine.Online().Difference(h.CPUs())
 }

@@ -69,6 +69,41 @@ func Whole(p *corev1.Pod) map[corev1.ResourceName]int64 {
 	return most
 }
 
+// CheckBubble rejects a pod with pod-level resources whose containers take all of
+// its memory for themselves and leave none to one that shares it. Its reason is
+// EmptyPodSharedPoolError.
+func CheckBubble(p *corev1.Pod) error {
+	whole := Whole(p)
+	staying, sharing := amounts{}, false
+	full := func() (corev1.ResourceName, bool) {
+		for _, name := range slices.Sorted(maps.Keys(whole)) {
+			if staying[name] >= whole[name] {
+				return name, true
+			}
+		}
+		return "", false
+	}
+	for _, c := range pod.Containers(p) {
+		own := Exclusive(p, c.Container)
+		switch {
+		case c.Kind == pod.Ephemeral:
+		case c.Kind == pod.Init:
+			if name, is := full(); is && len(own) == 0 {
+				return reason.New("EmptyPodSharedPoolError", "pod rejected, pod has shared init containers but no %s available for them", name)
+			}
+		default:
+			sharing = sharing || len(own) == 0
+			for name, size := range own {
+				staying[name] += size
+			}
+		}
+	}
+	if name, is := full(); is && sharing {
+		return reason.New("EmptyPodSharedPoolError", "pod rejected, sum of exclusive container %s requests equals pod budget, leaving no memory for shared containers", name)
+	}
+	return nil
+}
+
 func sizes(list corev1.ResourceList) map[corev1.ResourceName]int64 {
 	var all map[corev1.ResourceName]int64
 	for name, q := range list {

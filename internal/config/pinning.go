@@ -1,0 +1,166 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/machine"
+	"github.com/berth-run/berth/internal/resource/cpu"
+	"github.com/berth-run/berth/internal/resource/memory"
+	"github.com/berth-run/berth/internal/resource/topology"
+)
+
+const defaultReconcilePeriod = 10 * time.Second
+
+// Pinning says which CPUs and which memory containers get for themselves. The
+// zero value but for ReconcilePeriod: none. What pods with pod-level resources get
+// as a whole (KEP-5526) has no switch of its own: it follows the policies.
+type Pinning struct {
+	// CPUs is cpuManagerPolicy static, CPUOptions its options.
+	CPUs       bool
+	CPUOptions cpu.Options
+	// ReservedCPUs is reservedSystemCPUs. Empty: the lowest, as many as
+	// kubeReserved and systemReserved add up to.
+	ReservedCPUs cpuset.CPUSet
+	// ReconcilePeriod is how long a change from outside of what a container is
+	// pinned to may stay in any case. Such changes are noticed when they happen;
+	// this is for what no notice comes of. Default 10 s.
+	ReconcilePeriod time.Duration
+	// Memory is memoryManagerPolicy Static.
+	Memory bool
+	// ReservedMemory is reservedMemory; nothing of it counts without Memory.
+	ReservedMemory memory.Reserved
+	Topology       topology.Options
+}
+
+// pinning reads what concerns CPUs, memory and topology. What depends on the
+// machine is checked when the agent has looked at it.
+func (b *builder) pinning(n *Node) Pinning {
+	kc := b.kc
+	p := Pinning{
+		ReconcilePeriod: b.duration("cpuManagerReconcilePeriod", kc.CPUManagerReconcilePeriod, defaultReconcilePeriod),
+		ReservedMemory:  b.reservedMemory(),
+		Topology:        b.topology(),
+	}
+	p.CPUs = b.oneOf("cpuManagerPolicy", kc.CPUManagerPolicy, "none", "static") == "static"
+	p.Memory = b.oneOf("memoryManagerPolicy", kc.MemoryManagerPolicy, "None", "Static") == "Static"
+	b.reservedCPUs(&p, n)
+	if len(kc.CPUManagerPolicyOptions) > 0 && !p.CPUs {
+		b.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions, "must be left out unless cpuManagerPolicy is static")
+	}
+	var err error
+	if p.CPUOptions, err = cpu.ParseOptions(kc.CPUManagerPolicyOptions); err == nil {
+		err = cpu.Check(p.CPUOptions, p.Topology.Policy, machine.Machine{})
+	}
+	if err != nil {
+		b.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions, "%s", strings.TrimPrefix(err.Error(), "cpuManagerPolicyOptions: "))
+	}
+	if p.CPUs && milliCPU(n.KubeReserved)+milliCPU(n.SystemReserved) == 0 {
+		b.invalid("cpuManagerPolicy", kc.CPUManagerPolicy, "needs a CPU that is not given away: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved")
+	}
+	if p.Memory && len(p.ReservedMemory) == 0 {
+		b.invalid("memoryManagerPolicy", kc.MemoryManagerPolicy, "needs reservedMemory: as much memory on all NUMA nodes together as kubeReserved, systemReserved and evictionHard (memory.available) take")
+	}
+	return p
+}
+
+// oneOf is a policy's name, or the first if none is set.
+func (b *builder) oneOf(path, value string, known ...string) string {
+	if value == "" {
+		return known[0]
+	}
+	if !slices.Contains(known, value) {
+		b.add(field.ErrorList{field.NotSupported(field.NewPath(path), value, known)})
+	}
+	return value
+}
+
+func milliCPU(list corev1.ResourceList) int64 { return list.Cpu().MilliValue() }
+
+// reservedCPUs are in place of what kubeReserved and systemReserved say of CPUs,
+// as in the kubelet.
+func (b *builder) reservedCPUs(p *Pinning, n *Node) {
+	kc := b.kc
+	if kc.ReservedSystemCPUs == "" {
+		return
+	}
+	set, err := cpuset.Parse(kc.ReservedSystemCPUs)
+	switch {
+	case err != nil || set.IsEmpty():
+		b.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs, "must be a list of CPUs such as 0-3,8")
+		return
+	case kc.SystemReservedCgroup != "" || kc.KubeReservedCgroup != "":
+		b.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs, "must be left out with systemReservedCgroup or kubeReservedCgroup")
+	}
+	p.ReservedCPUs = set
+	delete(n.KubeReserved, corev1.ResourceCPU)
+	n.SystemReserved[corev1.ResourceCPU] = *resource.NewQuantity(int64(set.Size()), resource.DecimalSI)
+}
+
+func (b *builder) reservedMemory() memory.Reserved {
+	var all memory.Reserved
+	for i, r := range b.kc.ReservedMemory {
+		path := fmt.Sprintf("reservedMemory[%d]", i)
+		id := int(r.NumaNode)
+		for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
+			q := r.Limits[name]
+			if name != corev1.ResourceMemory && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+				b.invalid(path, name, "must be memory or hugepages- and a size, such as hugepages-2Mi")
+			}
+			if q.Sign() <= 0 {
+				b.invalid(path, q.String(), "must be more than 0 of %s", name)
+			}
+			if _, twice := all[id][name]; twice {
+				b.invalid(path, id, "must be the only entry of this NUMA node for %s", name)
+			}
+			if all == nil {
+				all = memory.Reserved{}
+			}
+			if all[id] == nil {
+				all[id] = map[corev1.ResourceName]int64{}
+			}
+			all[id][name] = q.Value()
+		}
+	}
+	return all
+}
+
+// topology reads the options with any policy, so that a wrong one is not found
+// only when the policy changes.
+func (b *builder) topology() topology.Options {
+	kc := b.kc
+	known := []string{string(topology.None), string(topology.BestEffort), string(topology.Restricted), string(topology.SingleNUMANode)}
+	o := topology.Options{
+		Policy:   topology.Policy(b.oneOf("topologyManagerPolicy", kc.TopologyManagerPolicy, known...)),
+		Scope:    b.oneOf("topologyManagerScope", kc.TopologyManagerScope, topology.ScopeContainer, topology.ScopePod),
+		MaxNodes: topology.DefaultMaxNodes,
+	}
+	const closest, most = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
+	for _, name := range slices.Sorted(maps.Keys(kc.TopologyManagerPolicyOptions)) {
+		value := kc.TopologyManagerPolicyOptions[name]
+		path := "topologyManagerPolicyOptions[" + name + "]"
+		var err error
+		switch name {
+		case closest:
+			if o.PreferClosest, err = strconv.ParseBool(value); err != nil {
+				b.invalid(path, value, "must be true or false")
+			}
+		case most:
+			if o.MaxNodes, err = strconv.Atoi(value); err != nil || o.MaxNodes < topology.DefaultMaxNodes {
+				b.invalid(path, value, "must be a number of at least %d", topology.DefaultMaxNodes)
+			}
+		default:
+			b.add(field.ErrorList{field.NotSupported(field.NewPath("topologyManagerPolicyOptions"), name, []string{most, closest})})
+		}
+	}
+	return o
+}
