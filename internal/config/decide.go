@@ -258,7 +258,7 @@ func (b *builder) node() Node {
 		Taints:         slices.Clone(kc.RegisterWithTaints),
 	}
 	b.add(taintFaults(kc.RegisterWithTaints))
-	n.Pinning = b.pinning(&n)
+	n.Pinning = pinner{b}.pinning(&n)
 	if n.MaxPods < 0 {
 		b.invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default, %d", defaultMaxPods)
 	}

@@ -42,9 +42,12 @@ type Pinning struct {
 	Topology       topology.Options
 }
 
+// pinner is the builder of a Pinning.
+type pinner struct{ *builder }
+
 // pinning reads what concerns CPUs, memory and topology. What depends on the
 // machine is checked when the agent has looked at it.
-func (b *builder) pinning(n *Node) Pinning {
+func (b pinner) pinning(n *Node) Pinning {
 	kc := b.kc
 	p := Pinning{
 		ReconcilePeriod: b.duration("cpuManagerReconcilePeriod", kc.CPUManagerReconcilePeriod, defaultReconcilePeriod),
@@ -74,7 +77,7 @@ func (b *builder) pinning(n *Node) Pinning {
 }
 
 // oneOf is a policy's name, or the first if none is set.
-func (b *builder) oneOf(path, value string, known ...string) string {
+func (b pinner) oneOf(path, value string, known ...string) string {
 	if value == "" {
 		return known[0]
 	}
@@ -88,7 +91,7 @@ func milliCPU(list corev1.ResourceList) int64 { return list.Cpu().MilliValue() }
 
 // reservedCPUs are in place of what kubeReserved and systemReserved say of CPUs,
 // as in the kubelet.
-func (b *builder) reservedCPUs(p *Pinning, n *Node) {
+func (b pinner) reservedCPUs(p *Pinning, n *Node) {
 	kc := b.kc
 	if kc.ReservedSystemCPUs == "" {
 		return
@@ -106,7 +109,7 @@ func (b *builder) reservedCPUs(p *Pinning, n *Node) {
 	n.SystemReserved[corev1.ResourceCPU] = *resource.NewQuantity(int64(set.Size()), resource.DecimalSI)
 }
 
-func (b *builder) reservedMemory() memory.Reserved {
+func (b pinner) reservedMemory() memory.Reserved {
 	var all memory.Reserved
 	for i, r := range b.kc.ReservedMemory {
 		path := fmt.Sprintf("reservedMemory[%d]", i)
@@ -136,7 +139,7 @@ func (b *builder) reservedMemory() memory.Reserved {
 
 // topology reads the options with any policy, so that a wrong one is not found
 // only when the policy changes.
-func (b *builder) topology() topology.Options {
+func (b pinner) topology() topology.Options {
 	kc := b.kc
 	known := []string{string(topology.None), string(topology.BestEffort), string(topology.Restricted), string(topology.SingleNUMANode)}
 	o := topology.Options{
