@@ -60,6 +60,10 @@ import (
 //	within DURATION COMMAND...  another of these commands, which takes no longer than that
 //	serve-registry [USER PASSWORD]
 //	                            a registry at $REGISTRY that has the workload as team/app:1, and team/other:1
+//	stall-registry, heal-registry
+//	                            it stops in the middle of team/other:1, and goes on with it
+//	push-hostile DIR            it has team/hostile:1, whose layers try to write into DIR of the host
+//	loop NAME                   a block device of 16 MiB, $NAME, until the script ends
 //	await-image-gone NAME       the agent has no image of that name
 //	serve-manifests FILE        what the static pod URL answers from now on
 //	runtime kill|start|freeze|thaw|unplug|plug
@@ -127,6 +131,10 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 			}
 		}),
 		"serve-registry":   positive("serve-registry [USER PASSWORD]", 0, 2, h.serveRegistry),
+		"stall-registry":   positive("stall-registry", 0, 0, h.stallRegistry),
+		"heal-registry":    positive("heal-registry", 0, 0, h.healRegistry),
+		"push-hostile":     positive("push-hostile DIR", 1, 1, h.pushHostile),
+		"loop":             positive("loop NAME", 1, 1, loop),
 		"await-image-gone": positive("await-image-gone NAME", 1, 1, h.awaitImageGone),
 		"serve-manifests":  positive("serve-manifests FILE", 1, 1, h.serveManifests),
 		"await-runtime":    positive("await-runtime", 0, 0, h.awaitRuntime),

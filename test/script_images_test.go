@@ -1,10 +1,13 @@
 package test
 
 import (
+	"archive/tar"
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/berth-run/berth/internal/server/api"
@@ -27,7 +30,51 @@ func (h *harness) serveRegistry(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 	_, err = r.Push("team/other:1", layer)
 	ts.Check(err)
+	digest, err := layer.Digest()
+	ts.Check(err)
+	ts.Value(daemonKey{}).(*daemon).images = &imageRegistry{Registry: r, other: digest.String()}
 	ts.Setenv("REGISTRY", r.Host())
+}
+
+// imageRegistry is the registry of a script.
+type imageRegistry struct {
+	*images.Registry
+	other string        // the digest of team/other:1's layer
+	heal  chan struct{} // closed: what is stalled goes on
+}
+
+// stallRegistry has team/other:1 stop in the middle until heal-registry.
+func (h *harness) stallRegistry(ts *testscript.TestScript, _ []string) {
+	r := ts.Value(daemonKey{}).(*daemon).images
+	r.heal = make(chan struct{})
+	r.Inject(images.Stall(r.other, r.heal))
+}
+
+func (h *harness) healRegistry(ts *testscript.TestScript, _ []string) {
+	close(ts.Value(daemonKey{}).(*daemon).images.heal)
+}
+
+// pushHostile has the registry serve the workload with a layer on it that
+// attacks the host: by names that lead to DIR, and by device nodes.
+func (h *harness) pushHostile(ts *testscript.TestScript, args []string) {
+	image, err := tarball.ImageFromPath(h.archive, nil)
+	ts.Check(err)
+	layers, err := image.Layers()
+	ts.Check(err)
+	dir, up := ts.MkAbs(args[0]), strings.Repeat("../", 20)
+	file := func(name string) tar.Header {
+		return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, PAXRecords: map[string]string{"content": "owned"}}
+	}
+	hostile, err := images.Layer(
+		file(up+dir+"/dots"), file(dir+"/absolute"),
+		tar.Header{Typeflag: tar.TypeSymlink, Name: "out", Linkname: dir}, file("out/link"),
+		file(up+dir+"/.wh.bystander"),
+		tar.Header{Typeflag: tar.TypeBlock, Name: "disk", Mode: 0o666, Devmajor: 7, Devminor: 0},
+		tar.Header{Typeflag: tar.TypeChar, Name: "kmsg", Mode: 0o666, Devmajor: 1, Devminor: 11},
+	)
+	ts.Check(err)
+	_, err = ts.Value(daemonKey{}).(*daemon).images.Push("team/hostile:1", append(layers, hostile)...)
+	ts.Check(err)
 }
 
 // awaitImageGone waits until the agent has no image of that name.

@@ -88,9 +88,10 @@ type daemon struct {
 	// manifests is the static pod URL.
 	manifests *manifests
 	registry  *registry
-	collector *collector // nil unless the script asked for it
-	systemd   *systemd   // the same
-	place     int        // what claim gave
+	images    *imageRegistry // nil unless the script asked for it
+	collector *collector     // nil unless the script asked for it
+	systemd   *systemd       // the same
+	place     int            // what claim gave
 }
 
 type daemonKey struct{}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -130,6 +131,25 @@ func Hang(digest string) Fault {
 			return false
 		}
 		<-r.Context().Done()
+		return true
+	}
+}
+
+// Stall answers a blob to its middle, and the rest of it when goOn is closed.
+func Stall(digest string, goOn <-chan struct{}) Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
+		content, ok := blob(r, next, digest)
+		if !ok {
+			return false
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		_, _ = w.Write(content[:len(content)/2])
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-goOn:
+			_, _ = w.Write(content[len(content)/2:])
+		case <-r.Context().Done():
+		}
 		return true
 	}
 }
