@@ -29,20 +29,10 @@ func Allocate(p Pool, n int, reusable cpuset.CPUSet, on topology.Nodes) (cpuset.
 			return cpuset.New(), err
 		}
 	}
-	near := l.near(on, p.Options.AlignBySocket).Intersection(available)
-	first := near.Size()
-	if p.Options.FullPCPUsOnly {
-		first = l.inWholeCores(near)
-	}
-	taken, err := take(l, p.Options, l.portion(p.Options), near, min(n, first))
-	if err == nil {
-		var rest cpuset.CPUSet
-		rest, err = take(l, p.Options, l.portion(p.Options), available.Difference(taken), n-taken.Size())
-		taken = taken.Union(rest)
-	}
+	taken, err := l.takeNear(l.rules(p.Options), available, n, on)
 	if err != nil && p.Options.FullPCPUsOnly {
 		// Cores of different sizes: those near do not add up, all together may.
-		taken, err = take(l, p.Options, 1, available, n)
+		taken, err = l.take(l.rules(p.Options), available, n)
 		if err != nil {
 			return cpuset.New(), notEnoughCores(l, available, n)
 		}
@@ -70,17 +60,28 @@ func notEnoughCores(l *layout, available cpuset.CPUSet, n int) error {
 		l.inWholeCores(available), n, l.perCore)
 }
 
-// portion is how many CPUs are distributed together.
-func (l *layout) portion(o Options) int {
-	if o.FullPCPUsOnly {
-		return l.perCore
+// takeNear takes from the nodes first. Distributed CPUs come from as many nodes as
+// were chosen, since what is near to each of these may be the reason (kubernetes
+// 139430; as from v1.37).
+func (l *layout) takeNear(r rules, available cpuset.CPUSet, n int, on topology.Nodes) (cpuset.CPUSet, error) {
+	near := l.near(on, r.AlignBySocket).Intersection(available)
+	there := near.Size()
+	if r.FullPCPUsOnly {
+		there = l.inWholeCores(near)
 	}
-	return 1
+	wide := r
+	wide.nodes = on.Len()
+	taken, err := l.take(wide, near, min(n, there))
+	if err != nil {
+		return taken, err
+	}
+	rest, err := l.take(r, available.Difference(taken), n-taken.Size())
+	return taken.Union(rest), err
 }
 
 // inWholeCores is the number of these CPUs whose cores are all among them.
 func (l *layout) inWholeCores(cpus cpuset.CPUSet) int {
-	t, n := newTaker(l, Options{}, cpus, 0), 0
+	t, n := newTaker(l, rules{}, cpus, 0), 0
 	for g := range l.groups[core] {
 		if t.whole(core, g) {
 			n += t.count[core][g]
@@ -115,8 +116,8 @@ func (l *layout) near(on topology.Nodes, bySocket bool) cpuset.CPUSet {
 	return cpuset.New(ids...)
 }
 
-// Hints are all sets of NUMA nodes that have n CPUs free or reusable and hold
-// those reusable; preferred are those of as few nodes as would do if every CPU
+// Hints are all sets of NUMA nodes that have n CPUs free or reusable (with
+// full-pcpus-only, in whole cores) and hold those reusable; preferred are those of as few nodes as would do if every CPU
 // were free, and with align-by-socket those of as few sockets. Nil if n is 0, so
 // that no node is preferred; empty if n CPUs are not to be had. There are up to
 // 2^n of them for n nodes: topology.Check bounds that.
@@ -126,10 +127,10 @@ func Hints(p Pool, n int, reusable cpuset.CPUSet) []topology.Hint {
 	}
 	l := newLayout(p.Machine)
 	h := hinter{n: n, sockets: make([]uint64, len(l.groups[node]))}
-	free := newTaker(l, p.Options, p.Free().Union(reusable), 0)
+	free := newTaker(l, l.rules(p.Options), p.Free().Union(reusable), 0)
 	for g, in := range l.groups[node] {
 		h.nodes = append(h.nodes, topology.Of(in.id))
-		h.all, h.free = append(h.all, len(in.cpus)), append(h.free, free.count[node][g])
+		h.all, h.free = append(h.all, len(in.cpus)), append(h.free, free.takable(g))
 		for _, cpu := range in.cpus {
 			h.sockets[g] |= 1 << l.of[socket][cpu]
 			if reusable.Contains(l.cpus[cpu]) {

@@ -1,30 +1,38 @@
 package cpu
 
-import (
-	"math"
-)
+import "math"
 
-// distribute takes evenly from as few NUMA nodes as can serve that, in portions
-// of size CPUs, and from those after which the nodes have most evenly much left
-// (KEP-2902). It takes nothing if no nodes can.
-func (t *taker) distribute(size int) {
+// distribute takes evenly from as few NUMA nodes as can serve that, but not from
+// fewer than its rules say, and from those after which the nodes have most evenly
+// much left (KEP-2902). It takes nothing if no nodes can.
+//
+// The kubelet loses the best nodes it has found when it goes on looking: at 4
+// nodes and more it may take others (kubernetes 141237). Here they are kept.
+func (t *taker) distribute() {
 	if t.need == 0 {
 		return
 	}
+	size := t.portion
 	d := distribution{size: size, need: t.need, nodes: t.sorted(node)}
 	for _, g := range d.nodes {
 		d.free = append(d.free, t.takable(g))
 	}
 	portions := (t.need-1)/size + 1
 	perNode := ((len(t.cpus)-1)/size)/len(t.groups[node]) + 1
-	for k := (portions-1)/perNode + 1; k <= min(portions, len(d.nodes)); k++ {
+	least := (portions-1)/perNode + 1
+	if t.rules.nodes <= len(d.nodes) {
+		least = max(least, t.rules.nodes)
+	}
+	for k := least; k <= min(portions, len(d.nodes)); k++ {
 		best, found := d.best(k)
 		if !found {
 			continue
 		}
+		even := d.even(k)
 		for i, n := range best {
-			if n > 0 {
-				t.takeFrom(d.nodes[i], n)
+			t.takeFrom(d.nodes[i], min(n, even))
+			for range (n - even) / size {
+				t.takeFrom(d.nodes[i], size)
 			}
 		}
 		return
@@ -34,7 +42,7 @@ func (t *taker) distribute(size int) {
 // takable are the free CPUs of a node, with full-pcpus-only those of cores that
 // are wholly free.
 func (t *taker) takable(g int) int {
-	if !t.options.FullPCPUsOnly {
+	if !t.FullPCPUsOnly {
 		return t.count[node][g]
 	}
 	n := 0
@@ -48,11 +56,11 @@ func (t *taker) takable(g int) int {
 
 // takeFrom packs n CPUs into one node.
 func (t *taker) takeFrom(g, n int) {
-	part := emptyTaker(t.layout, t.options, n)
+	part := emptyTaker(t.layout, t.rules, n)
 	for _, cpu := range t.freeIn(node, g) {
 		part.add(cpu)
 	}
-	part.options.PreferAlignByUncoreCache = false
+	part.PreferAlignByUncoreCache = false
 	part.pack()
 	t.take(part.taken)
 }
@@ -64,10 +72,13 @@ type distribution struct {
 	free       []int // by place in nodes
 }
 
+// even is what each of k nodes gives, all in portions.
+func (d *distribution) even(k int) int { return d.need / k / d.size * d.size }
+
 // best is how many CPUs to take from each node if k of them are to give: the
 // first found of those that leave the least standard deviation.
 func (d *distribution) best(k int) ([]int, bool) {
-	even := d.need / k / d.size * d.size
+	even := d.even(k)
 	var best []int
 	least := math.Inf(1)
 	combinations(len(d.nodes), k, func(chosen []int) bool {

@@ -111,10 +111,8 @@ func AllocateBubble(pool Pool, p *corev1.Pod, on topology.Nodes) (Bubble, error)
 
 func divide(pool Pool, p *corev1.Pod, cpus cpuset.CPUSet) (Bubble, error) {
 	l := newLayout(pool.Machine)
-	portion := l.portion(pool.Options)
-	// What is whole cores is the pod's part; inside it the threads of a core may be
-	// of two containers.
-	pool.Options.FullPCPUsOnly = false
+	// Whole cores are the pod's; inside it two containers may share one.
+	rules := l.rules(pool.Options).split()
 	b := Bubble{CPUs: cpus, Containers: map[string]cpuset.CPUSet{}, Exclusive: map[string]bool{}, Shared: cpus}
 	var sharing []string
 	for _, c := range pod.Containers(p) {
@@ -126,7 +124,7 @@ func divide(pool Pool, p *corev1.Pod, cpus cpuset.CPUSet) (Bubble, error) {
 		case n == 0:
 			sharing = append(sharing, c.Name)
 		default:
-			own, err := take(l, pool.Options, portion, b.Shared, n)
+			own, err := l.take(rules, b.Shared, n)
 			if err != nil {
 				return Bubble{}, reason.New(UnexpectedAdmissionError, "Allocate failed due to container %q: %w, which is unexpected", c.Name, err)
 			}

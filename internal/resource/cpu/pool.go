@@ -20,7 +20,7 @@ type Pool struct {
 
 // Free are the CPUs that may be given away.
 func (p Pool) Free() cpuset.CPUSet {
-	return p.all().Difference(p.Reserved.Union(p.Held))
+	return p.Machine.Online().Difference(p.Reserved.Union(p.Held))
 }
 
 // Shared are the CPUs of all containers that hold none for themselves: also the
@@ -29,15 +29,7 @@ func (p Pool) Shared() cpuset.CPUSet {
 	if p.Options.StrictReservation {
 		return p.Free()
 	}
-	return p.all().Difference(p.Held)
-}
-
-func (p Pool) all() cpuset.CPUSet {
-	ids := make([]int, len(p.Machine.CPUs))
-	for i, c := range p.Machine.CPUs {
-		ids[i] = c.ID
-	}
-	return cpuset.New(ids...)
+	return p.Machine.Online().Difference(p.Held)
 }
 
 // Reserve are the CPUs kept for the system and the agent: those of
@@ -46,8 +38,7 @@ func (p Pool) all() cpuset.CPUSet {
 // in giving CPUs away. Reserving nothing is an error, as the containers that hold
 // no CPU for themselves need one to run on.
 func Reserve(m machine.Machine, o Options, milli int64, explicit cpuset.CPUSet) (cpuset.CPUSet, error) {
-	p := Pool{Machine: m, Options: o}
-	all := p.all()
+	all := m.Online()
 	if !explicit.IsEmpty() {
 		if missing := explicit.Difference(all); !missing.IsEmpty() {
 			return cpuset.New(), fmt.Errorf("reserve CPUs: reservedSystemCPUs names %s, which the machine does not have online: its CPUs are %s", missing, all)
@@ -61,13 +52,8 @@ func Reserve(m machine.Machine, o Options, milli int64, explicit cpuset.CPUSet) 
 	case n > all.Size():
 		return cpuset.New(), fmt.Errorf("reserve CPUs: systemReserved and kubeReserved are %d CPUs together, the machine has %d", n, all.Size())
 	}
-	p.Options.FullPCPUsOnly = false // a single CPU may be reserved
-	group := 1
 	l := newLayout(m)
-	if o.FullPCPUsOnly {
-		group = l.perCore
-	}
-	taken, err := take(l, p.Options, group, all, n)
+	taken, err := l.take(l.rules(o).split(), all, n)
 	if err != nil {
 		return cpuset.New(), fmt.Errorf("reserve %d CPUs: %w", n, err)
 	}

@@ -7,23 +7,43 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
+// rules say how CPUs are chosen.
+type rules struct {
+	Options
+	portion int // CPUs that are distributed together
+	nodes   int // NUMA nodes to distribute over, if so many have free CPUs; 0: as few as do
+}
+
+func (l *layout) rules(o Options) rules {
+	if o.FullPCPUsOnly {
+		return rules{Options: o, portion: l.perCore}
+	}
+	return rules{Options: o, portion: 1}
+}
+
+// split are the same rules, but a core may be divided: within what a pod holds,
+// and of what is reserved.
+func (r rules) split() rules {
+	r.FullPCPUsOnly = false
+	return r
+}
+
 // take is n CPUs of those available, chosen as the kubelet does: packed into as
-// few parts of the machine as possible, or distributed over NUMA nodes in
-// portions of group CPUs.
-func take(l *layout, o Options, group int, available cpuset.CPUSet, n int) (cpuset.CPUSet, error) {
-	t := newTaker(l, o, available, n)
+// few parts of the machine as possible, or distributed over NUMA nodes.
+func (l *layout) take(r rules, available cpuset.CPUSet, n int) (cpuset.CPUSet, error) {
+	t := newTaker(l, r, available, n)
 	if t.left < n {
 		return cpuset.New(), fmt.Errorf("not enough cpus available to satisfy request: requested=%d, available=%d", n, t.left)
 	}
-	if o.DistributeAcrossNUMA && group > 0 && n%group == 0 {
-		if t.distribute(group); t.need == 0 {
+	if r.DistributeAcrossNUMA && r.portion > 0 && n%r.portion == 0 {
+		if t.distribute(); t.need == 0 {
 			return t.result(), nil
 		}
-		t = newTaker(l, o, available, n)
+		t = newTaker(l, r, available, n)
 	}
 	t.pack()
 	if t.need > 0 {
-		t = newTaker(l, o, available, n)
+		t = newTaker(l, r, available, n)
 		t.takeCoresThatFit()
 	}
 	if t.need > 0 {
@@ -35,16 +55,16 @@ func take(l *layout, o Options, group int, available cpuset.CPUSet, n int) (cpus
 // taker takes CPUs from what is left until it needs none.
 type taker struct {
 	*layout
-	options Options
-	free    []bool       // by CPU: may be taken
-	count   [kinds][]int // by group: CPUs in it that may be taken
-	left    int          // CPUs that may be taken
-	need    int
-	taken   []int // CPUs
+	rules
+	free  []bool       // by CPU: may be taken
+	count [kinds][]int // by group: CPUs in it that may be taken
+	left  int          // CPUs that may be taken
+	need  int
+	taken []int // CPUs
 }
 
-func newTaker(l *layout, o Options, available cpuset.CPUSet, need int) *taker {
-	t := emptyTaker(l, o, need)
+func newTaker(l *layout, r rules, available cpuset.CPUSet, need int) *taker {
+	t := emptyTaker(l, r, need)
 	for place, id := range l.cpus {
 		if available.Contains(id) {
 			t.add(place)
@@ -53,8 +73,8 @@ func newTaker(l *layout, o Options, available cpuset.CPUSet, need int) *taker {
 	return t
 }
 
-func emptyTaker(l *layout, o Options, need int) *taker {
-	t := &taker{layout: l, options: o, free: make([]bool, len(l.cpus)), need: need}
+func emptyTaker(l *layout, r rules, need int) *taker {
+	t := &taker{layout: l, rules: r, free: make([]bool, len(l.cpus)), need: need}
 	for k := range kinds {
 		t.count[k] = make([]int, len(l.groups[k]))
 	}
@@ -100,13 +120,13 @@ func (t *taker) pack() {
 		t.takeWhole(socket, t.sorted(socket))
 		t.takeWhole(node, t.sorted(node))
 	}
-	if t.options.PreferAlignByUncoreCache {
+	if t.PreferAlignByUncoreCache {
 		t.takeCaches()
 	}
-	if !t.options.DistributeAcrossCores {
+	if !t.DistributeAcrossCores {
 		t.takeWhole(core, t.sorted(core))
 	}
-	if t.need > 0 && !t.options.FullPCPUsOnly {
+	if t.need > 0 && !t.FullPCPUsOnly {
 		rest := t.sortedCPUs()
 		t.take(rest[:min(t.need, len(rest))])
 	}
@@ -148,7 +168,7 @@ func (t *taker) takePart(g int) {
 	cores = cores[:min(len(cores), (t.need+t.perCore-1)/t.perCore)]
 	var cpus []int
 	for _, c := range cores {
-		if t.options.FullPCPUsOnly && !t.whole(core, c) {
+		if t.FullPCPUsOnly && !t.whole(core, c) {
 			return
 		}
 		cpus = append(cpus, t.freeIn(core, c)...)
@@ -233,7 +253,7 @@ func (t *taker) freeIn(k kind, g int) []int {
 // within a socket.
 func (t *taker) sortedCPUs() []int {
 	k := core
-	if t.options.DistributeAcrossCores {
+	if t.DistributeAcrossCores {
 		k = socket
 	}
 	var all []int

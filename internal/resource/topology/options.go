@@ -49,7 +49,9 @@ type Options struct {
 }
 
 // Check says why these options cannot be used on a machine with these nodes. With
-// policy none everything can, as in the kubelet.
+// policy none everything can, as in the kubelet. A node without CPUs and with an
+// id above 63 counts as not there: it is the memory of an accelerator (POWER9),
+// and Nodes has no place for it.
 func Check(o Options, nodes []machine.Node) error {
 	switch o.Policy {
 	case None, "":
@@ -70,19 +72,25 @@ func Check(o Options, nodes []machine.Node) error {
 	if most < DefaultMaxNodes {
 		return fmt.Errorf("topologyManagerPolicyOptions: max-allowable-numa-nodes is %d, the least is %d", most, DefaultMaxNodes)
 	}
-	if len(nodes) > most {
-		return fmt.Errorf("topologyManagerPolicy %s: the machine has %d NUMA nodes and max-allowable-numa-nodes is %d: raise it to %d", o.Policy, len(nodes), most, len(nodes))
-	}
-	if len(nodes) > limit {
-		return fmt.Errorf("topologyManagerPolicy %s: the machine has %d NUMA nodes, more than the %d that can be decided for: use policy none", o.Policy, len(nodes), limit)
-	}
-	for _, n := range nodes {
-		if n.ID < 0 || n.ID > 63 {
-			return fmt.Errorf("topologyManagerPolicy %s: NUMA node %d has an id above 63: use policy none", o.Policy, n.ID)
+	n := 0
+	for _, node := range nodes {
+		switch {
+		case node.ID < 64:
+			n++
+		case !node.CPUs.IsEmpty():
+			return fmt.Errorf("topologyManagerPolicy %s: NUMA node %d has CPUs, ids above 63 cannot be decided for: use policy none", o.Policy, node.ID)
+		default:
+			continue // memory of an accelerator, nothing is placed there
 		}
-		if o.PreferClosest && len(n.Distances) == 0 {
-			return fmt.Errorf("topologyManagerPolicyOptions: prefer-closest-numa-nodes needs the distances of NUMA node %d, which the machine does not tell", n.ID)
+		if o.PreferClosest && len(node.Distances) == 0 {
+			return fmt.Errorf("topologyManagerPolicyOptions: prefer-closest-numa-nodes needs the distances of NUMA node %d, which the machine does not tell", node.ID)
 		}
+	}
+	if n > most {
+		return fmt.Errorf("topologyManagerPolicy %s: the machine has %d NUMA nodes and max-allowable-numa-nodes is %d: raise it to %d", o.Policy, n, most, n)
+	}
+	if n > limit {
+		return fmt.Errorf("topologyManagerPolicy %s: the machine has %d NUMA nodes, more than the %d that can be decided for: use policy none", o.Policy, n, limit)
 	}
 	return nil
 }
