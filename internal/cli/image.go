@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/internal/cli/image"
@@ -19,15 +17,6 @@ func imageCommand(a *app) *cobra.Command {
 	ls := getImagesCommand(a, "ls")
 	ls.Aliases = []string{"list"}
 	cmd.AddCommand(ls)
-	cmd.AddCommand(image.Commands(image.Options{Client: a.client, Usage: usage, Format: func(cmd *cobra.Command) func(io.Writer, any) (bool, error) {
-		var out output
-		out.add(cmd, "json", "yaml")
-		return func(w io.Writer, result any) (bool, error) {
-			if !out.structured() {
-				return false, nil
-			}
-			return true, out.object(w, result)
-		}
-	}})...)
+	cmd.AddCommand(image.Commands(image.Options{Client: a.client, Usage: usage, Format: formatFlag})...)
 	return cmd
 }

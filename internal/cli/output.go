@@ -60,6 +60,19 @@ func (o *output) object(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// formatFlag is the flag -o of a command in a package below. What it returns
+// writes a result as the flag says, and tells whether it has.
+func formatFlag(cmd *cobra.Command) func(io.Writer, any) (bool, error) {
+	out := new(output)
+	out.add(cmd, "json", "yaml")
+	return func(w io.Writer, result any) (bool, error) {
+		if !out.structured() {
+			return false, nil
+		}
+		return true, out.object(w, result)
+	}
+}
+
 func unknownResource(name string) error {
 	return client.Next(fmt.Errorf("the agent has no resource %q", name), "it has pods, events, images, problems, configmaps, secrets, persistentvolumeclaims, persistentvolumes and runtimeclasses")
 }

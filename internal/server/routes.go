@@ -71,6 +71,7 @@ func (s *Server) routes() []route {
 		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
 		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", node.listTimelines},
 		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},
+		{"GET", "/berth/v1/topology", "", "what the machine is built of, and which pods hold which CPUs, memory and devices", s.settled(node.topology)},
 		{"GET", "/berth/v1/images", "", "list the images of the runtime", image.list},
 		{"POST", "/berth/v1/images", "", "load an image archive (tar)", image.load},
 		{"DELETE", "/berth/v1/images", "name force", "remove the image of that name, with all its names", image.remove},

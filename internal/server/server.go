@@ -112,6 +112,7 @@ type Options struct {
 	Streams   Streams
 	Files     Files
 	Node      Node
+	Resources Resources
 	Metrics   prometheus.Gatherer
 	// LogDir holds the pods' log directories. Default: podlog.DefaultDir.
 	LogDir string

@@ -58,8 +58,7 @@ type Agent struct {
 	timelines []timeline.Timeline
 	images    []api.Image
 	loaded    []byte
-	status    api.Status
-	health    error
+	state
 }
 
 // Deletion is one call of Applier.Delete.
@@ -92,11 +91,11 @@ func StartAt(t testing.TB, socket string) *Agent {
 		Files:   t.TempDir(),
 		done:    make(chan error, 1),
 		exec:    newExecServer(t),
-		status:  api.Status{Node: "node", Root: filepath.Dir(socket)},
+		state:   state{status: api.Status{Node: "node", Root: filepath.Dir(socket)}},
 	}
 	s := server.New(server.Options{
 		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Objects: objects{a.Objects}, Amender: amender{a}, Timelines: timelines{a},
-		Images: images{a}, Streams: a.exec, Files: files{a}, Node: node{a}, Metrics: prometheus.NewRegistry(),
+		Images: images{a}, Streams: a.exec, Files: files{a}, Node: node{a}, Resources: resources{a}, Metrics: prometheus.NewRegistry(),
 		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,0 +1,116 @@
+package api
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Topology is what the machine is built of and who holds what of it. CPUs are
+// lists as in cpuset(7), such as "0-3,8"; sizes are bytes.
+type Topology struct {
+	metav1.TypeMeta `json:",inline"`
+	// CPUs are those online.
+	CPUs        string `json:"cpus"`
+	OfflineCPUs string `json:"offlineCPUs,omitempty"`
+	// ReservedCPUs are never given to a container alone.
+	ReservedCPUs string `json:"reservedCPUs,omitempty"`
+	// SharedCPUs are what containers without CPUs of their own run on: the reserved
+	// ones among them. Without the static CPU policy these are all.
+	SharedCPUs string `json:"sharedCPUs"`
+	// CPUPolicy is none or static, MemoryPolicy None or Static, as in
+	// KubeletConfiguration: whether containers may have CPUs or memory for themselves.
+	CPUPolicy    string `json:"cpuPolicy"`
+	MemoryPolicy string `json:"memoryPolicy"`
+
+	Sockets []CPUSocket    `json:"sockets"`
+	Nodes   []NUMANode     `json:"nodes"`
+	Caches  []Cache        `json:"caches"`
+	Cores   []Core         `json:"cores"`
+	Devices []DeviceHolder `json:"devices"`
+	// Holders are by namespace, pod and container.
+	Holders []Holder `json:"holders"`
+}
+
+// CPUSocket is a physical package.
+type CPUSocket struct {
+	ID   int    `json:"id"`
+	CPUs string `json:"cpus"`
+}
+
+// NUMANode is a NUMA node; one without CPUs or without memory is there too.
+type NUMANode struct {
+	ID        int         `json:"id"`
+	CPUs      string      `json:"cpus"`
+	Memory    int64       `json:"memory"` // huge pages included
+	HugePages []HugePages `json:"hugePages,omitempty"`
+	// Distances are as the firmware tells them: 10 is local.
+	Distances []Distance `json:"distances,omitempty"`
+}
+
+// HugePages are the pre-allocated pages of one size.
+type HugePages struct {
+	Size  int64 `json:"size"`
+	Count int64 `json:"count"`
+}
+
+// Distance is how far another node is.
+type Distance struct {
+	Node     int `json:"node"`
+	Distance int `json:"distance"`
+}
+
+// Cache is a last-level cache: the highest level that several cores share. There
+// are none where no cache is shared.
+type Cache struct {
+	// ID is the least of its CPUs.
+	ID    int    `json:"id"`
+	Level int    `json:"level"`
+	Size  int64  `json:"size,omitempty"`
+	CPUs  string `json:"cpus"`
+}
+
+// Core is a physical core; CPUs are its threads.
+type Core struct {
+	// ID is the least of its CPUs.
+	ID     int    `json:"id"`
+	Socket int    `json:"socket"`
+	Node   int    `json:"node"`
+	CPUs   string `json:"cpus"`
+}
+
+// DeviceHolder is a device that a plugin offers, and who holds it.
+type DeviceHolder struct {
+	Resource corev1.ResourceName `json:"resource"`
+	ID       string              `json:"id"`
+	Healthy  bool                `json:"healthy"`
+	// Nodes are those it is near to; empty: its plugin does not say.
+	Nodes  []int   `json:"nodes,omitempty"`
+	Holder *Holder `json:"holder,omitempty"` // without what it holds
+}
+
+// Holder is a container, or a pod as a whole, that holds something for itself.
+type Holder struct {
+	Namespace string    `json:"namespace,omitempty"`
+	Pod       string    `json:"pod,omitempty"` // empty for a pod that has ended and not been cleared away yet
+	UID       types.UID `json:"uid"`
+	// Container is empty for what the pod's containers hold together: what each
+	// holds is part of it, the rest is what its other containers share.
+	Container string        `json:"container,omitempty"`
+	CPUs      string        `json:"cpus,omitempty"`
+	Memory    []MemoryBlock `json:"memory,omitempty"`
+	Devices   []HeldDevices `json:"devices,omitempty"`
+}
+
+// MemoryBlock is memory, or huge pages of one size, of some nodes together.
+type MemoryBlock struct {
+	Nodes    []int               `json:"nodes"`
+	Resource corev1.ResourceName `json:"resource"`
+	Size     int64               `json:"size"`
+}
+
+// HeldDevices are the devices of one resource.
+type HeldDevices struct {
+	Resource corev1.ResourceName `json:"resource"`
+	IDs      []string            `json:"ids"`
+}
