@@ -10,7 +10,7 @@ SRC     := $(shell find cmd internal -name '*.go' -o -name '*.c' 2>/dev/null)
 # Packages that have no part of the runtime linked in: quick to build with -race.
 RACE     = $(shell $(GO) list ./internal/... | grep -v -e /internal/runtime -e '/critest$$')
 
-.PHONY: help setup assets build image run test check lint unit race script bench clean
+.PHONY: help setup assets build image run test check lint unit race script vmtest bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -35,7 +35,7 @@ image: bin/workload.tar ## build the example's image
 run: build image ## run the example pod until it is Ready; show its timeline, logs and clean end
 	@sh example/run.sh
 
-test: setup assets check unit race script ## everything that CI runs
+test: setup assets check unit race script vmtest ## everything that CI runs
 
 check: lint ## formatting, vet, linters, the shape of the code
 	$(GO) vet ./...
@@ -56,6 +56,13 @@ race: assets ## the same with the race detector, without the runtime's packages
 
 script: build image ## end to end: the scripts in test/script on the real runtimes
 	$(GO) test -count=1 -timeout 40m ./test/
+
+# What runs in the machine is test/vm's to say. VMFLAGS="-cgroup v2 -run pinning" chooses of it.
+vmtest: build image ## end to end on a machine of 2 NUMA nodes and 8 CPUs, with cgroup v2 and v1 (emulated: slow)
+	@mkdir -p bin/vm
+	$(GO) test -c -o bin/vm/ ./test ./internal/cgroup
+	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
+	bin/vm/vm -kernel "$$(sh hack/kernel.sh)" $(VMFLAGS)
 
 bench: build image ## measure; writes bench/RESULTS.md and bench/results.json
 	$(GO) run ./bench

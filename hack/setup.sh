@@ -5,6 +5,7 @@ set -eu
 
 packages="
 ca-certificates
+e2fsprogs
 gcc
 git
 iptables
@@ -12,6 +13,8 @@ libc6-dev
 libseccomp-dev
 make
 nftables
+procps
+qemu-system-x86
 zstd
 "
 # The external runtime that the test scripts run against; it brings its own runc.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -32,7 +33,13 @@ import (
 
 // patience bounds every wait of a script. It is long because machines are busy;
 // nothing takes it when all is well.
-const patience = 90 * time.Second
+var patience = 90 * time.Second
+
+func TestMain(m *testing.M) {
+	flag.DurationVar(&patience, "patience", patience, "bound of every wait of a script")
+	flag.Parse()
+	os.Exit(m.Run())
+}
 
 // The scripts run on each runtime, each with an agent on a root of its own and
 // the commands of harness.commands.

@@ -301,7 +301,7 @@ func TestSharesFollowThePods(t *testing.T) {
 	}
 	want := "2048"
 	if n.tree.unified {
-		want = "170"
+		want = "174"
 	}
 	if got := file(t, n, level(n.root, corev1.PodQOSBurstable), "cpu.shares", "cpu.weight"); got != want {
 		t.Errorf("shares = %s, want %s", got, want)

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// programs are the host's, copied for the scripts with the libraries they are linked with.
+const programs = `sh
+	awk basename cat chmod chown cmp cp cut date dd df uptime echo env false find grep head hostname id kill
+	ln ls mkdir mkfifo mknod mktemp mv nproc printf readlink rm rmdir sed seq sleep sort stat sync tail
+	tee test timeout touch tr true uname uniq wc
+	dmesg losetup mkfs.ext4 mkswap mount pgrep pkill swapoff swapon sysctl taskset umount
+	nft`
+
+// makeDisk writes an ext4 file system for the guest: a small Debian, and in /berth what this tree
+// has at the same places.
+func makeDisk(ctx context.Context, path string) error {
+	root := path + ".d"
+	for _, dir := range []string{"bin", "dev", "etc", "proc", "root", "run", "sys", "tmp", "var/lib", "var/log"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, text := range map[string]string{
+		"passwd": "root:x:0:0::/root:/bin/sh\n", "group": "root:x:0:\n", "hosts": "127.0.0.1 localhost\n::1 localhost\n",
+		"resolv.conf": "nameserver 127.0.0.1\n", "machine-id": strings.Repeat("b", 32) + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	var elf []string
+	for _, name := range strings.Fields(programs) {
+		found, err := exec.LookPath(name)
+		if err != nil {
+			return fmt.Errorf("%w: make setup installs it", err)
+		}
+		if err := copyFile(found, filepath.Join(root, "bin", name)); err != nil {
+			return err
+		}
+		elf = append(elf, found)
+	}
+	tests, err := filepath.Glob("bin/vm/*.test")
+	if err != nil {
+		return err
+	}
+	libraries, err := libraries(ctx, append(elf, tests...))
+	if err != nil {
+		return err
+	}
+	for _, library := range libraries {
+		if err := copyFile(library, filepath.Join(root, library)); err != nil {
+			return err
+		}
+	}
+	for _, part := range append(tests, "bin/berth", "bin/workload.tar", "test/script") {
+		if err := copyTree(part, filepath.Join(root, "berth", part)); err != nil {
+			return err
+		}
+	}
+	for _, b := range boots() {
+		for _, unit := range b.units {
+			dir := filepath.Join("internal", unit, "testdata")
+			if err := copyTree(dir, filepath.Join(root, "berth", dir)); err != nil {
+				return err
+			}
+		}
+	}
+	out, err := exec.CommandContext(ctx, "mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-E", "lazy_itable_init=1",
+		"-d", root, path, "4G").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("mke2fs: %w: %s", err, out)
+	}
+	return os.RemoveAll(root)
+}
+
+// libraries are the paths of all that the programs are linked with.
+func libraries(ctx context.Context, programs []string) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "ldd", programs...).Output()
+	if err != nil && len(out) == 0 { // it fails where one is linked statically or is a script
+		return nil, fmt.Errorf("ldd: %w", err)
+	}
+	seen := map[string]bool{}
+	var all []string
+	for line := range bytes.Lines(out) {
+		for _, word := range strings.Fields(string(line)) {
+			if strings.HasPrefix(word, "/") && !strings.HasSuffix(word, ":") && !seen[word] {
+				seen[word] = true
+				all = append(all, word)
+			}
+		}
+	}
+	return all, nil
+}
+
+// copyTree copies a file or a directory. What is not there is not copied.
+func copyTree(from, to string) error {
+	if _, err := os.Stat(from); os.IsNotExist(err) {
+		return os.MkdirAll(filepath.Dir(to), 0o755)
+	}
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		return copyFile(path, filepath.Join(to, rel))
+	})
+}
+
+func copyFile(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close() // the copy's error says why
+		return err
+	}
+	return out.Close()
+}

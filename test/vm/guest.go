@@ -1,0 +1,207 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the guest says itself: what went wrong, and in the end that it is done.
+const (
+	guestPrefix = "vm guest: "
+	guestDone   = "done"
+)
+
+// guest is init: it makes the machine what an agent expects, runs the job and switches the machine off.
+func guest() {
+	say := func(text string) { fmt.Println(guestPrefix + strings.ReplaceAll(text, "\n", "; ")) }
+	if err := work(); err != nil {
+		say(err.Error())
+	}
+	say(guestDone)
+	say(fmt.Sprint("it cannot be switched off: ", unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)))
+}
+
+func work() error {
+	text, err := os.ReadFile("/job")
+	if err != nil {
+		return err
+	}
+	var j job
+	if err := json.Unmarshal(text, &j); err != nil {
+		return err
+	}
+	for _, name := range j.Modules {
+		if err := load("/" + name + ".ko"); err != nil {
+			return err
+		}
+	}
+	if err := enter(); err != nil {
+		return err
+	}
+	if err := mountAll(j.Cgroup); err != nil {
+		return err
+	}
+	if err := prepare(); err != nil {
+		return err
+	}
+	var all error
+	for _, c := range j.Commands {
+		if err := c.run(); err != nil {
+			all = errors.Join(all, fmt.Errorf("%s: %w", filepath.Base(c.Args[0]), err))
+		}
+	}
+	return all
+}
+
+func load(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := unix.FinitModule(int(file.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("load %s: %w", path, err)
+	}
+	return nil
+}
+
+// enter makes the disk the root directory. The initramfs cannot stay it: containers could not leave it
+// (pivot_root(2)), and overlay file systems do not work there.
+func enter() error {
+	for _, dir := range []string{"/dev", "/disk"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := mount("devtmpfs", "/dev", "devtmpfs", ""); err != nil {
+		return err
+	}
+	if err := mount("/dev/vda", "/disk", "ext4", ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("/dev", "/disk/dev", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("move /dev: %w", err)
+	}
+	if err := os.Chdir("/disk"); err != nil {
+		return err
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("move the root: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("change the root: %w", err)
+	}
+	return os.Chdir("/")
+}
+
+func mount(source, at, kind, options string) error {
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(source, at, kind, 0, options); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", kind, at, err)
+	}
+	return nil
+}
+
+// hierarchies are cgroup v1's as systemd mounts them.
+const hierarchies = "cpuset cpu,cpuacct blkio memory devices freezer net_cls,net_prio perf_event hugetlb pids rdma misc"
+
+func mountAll(cgroup string) error {
+	type entry struct{ source, at, kind, options string }
+	all := []entry{
+		{"proc", "/proc", "proc", ""}, {"sysfs", "/sys", "sysfs", ""}, {"devpts", "/dev/pts", "devpts", "gid=5,mode=620,ptmxmode=666"},
+		{"tmpfs", "/dev/shm", "tmpfs", ""}, {"mqueue", "/dev/mqueue", "mqueue", ""}, {"hugetlbfs", "/dev/hugepages", "hugetlbfs", ""},
+		{"tmpfs", "/run", "tmpfs", "mode=755"}, {"securityfs", "/sys/kernel/security", "securityfs", ""},
+	}
+	if cgroup == "v2" {
+		all = append(all, entry{"cgroup2", "/sys/fs/cgroup", "cgroup2", "nsdelegate,memory_recursiveprot"})
+	} else {
+		all = append(all, entry{"tmpfs", "/sys/fs/cgroup", "tmpfs", "mode=755"},
+			entry{"cgroup", "/sys/fs/cgroup/systemd", "cgroup", "none,name=systemd"})
+		for h := range strings.FieldsSeq(hierarchies) {
+			all = append(all, entry{"cgroup", "/sys/fs/cgroup/" + h, "cgroup", h})
+		}
+	}
+	for _, m := range all {
+		if err := mount(m.source, m.at, m.kind, m.options); err != nil {
+			return err
+		}
+	}
+	if cgroup == "v1" {
+		for h := range strings.FieldsSeq(hierarchies) {
+			for _, controller := range strings.Split(h, ",") {
+				if err := os.Symlink(h, "/sys/fs/cgroup/"+controller); err != nil && controller != h {
+					return err
+				}
+			}
+		}
+	}
+	return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "") // as systemd does
+}
+
+// prepare does what else Debian does before services start.
+func prepare() error {
+	if err := unix.Sethostname([]byte("vm")); err != nil {
+		return fmt.Errorf("set the host name: %w", err)
+	}
+	for link, target := range map[string]string{
+		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
+	} {
+		if err := os.Symlink(target, link); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod("/tmp", 0o777|os.ModeSticky); err != nil {
+		return err
+	}
+	return loopback()
+}
+
+func loopback() error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, lo); err != nil {
+		return fmt.Errorf("bring up lo: %w", err)
+	}
+	return nil
+}
+
+// run runs a command and waits for it, and for every orphan that ends meanwhile.
+func (c command) run() error {
+	cmd := exec.Command(c.Args[0], c.Args[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, os.Stdout, os.Stderr
+	// Eight emulated CPUs that look for goroutines to run keep the two below them from running any.
+	cmd.Env = []string{"PATH=/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2"}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait: %w", err)
+		case pid == cmd.Process.Pid && status.ExitStatus() != 0:
+			return fmt.Errorf("exit status %d", status.ExitStatus())
+		case pid == cmd.Process.Pid:
+			return nil
+		}
+	}
+}

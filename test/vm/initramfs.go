@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// modules are what the guest needs of the kernel besides what is built in, without their dependencies.
+const modules = `virtio_pci virtio_blk overlay veth bridge loop
+	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_fib_inet nft_reject_inet nft_limit nft_compat
+	xt_comment xt_mark xt_conntrack xt_MASQUERADE xt_addrtype`
+
+// job is what the guest does. It is the file /job in the initramfs.
+type job struct {
+	Cgroup   string // v1 or v2
+	Modules  []string
+	Commands []command
+}
+
+type command struct {
+	Dir  string
+	Args []string
+}
+
+// initramfs writes the archive that the kernel starts from: init, the modules and the job.
+func initramfs(path, kernel string, b boot) error {
+	all, err := moduleFiles(kernel)
+	if err != nil {
+		return err
+	}
+	order, err := loadOrder(strings.Fields(modules), func(name string) ([]string, error) { return depends(all[name]) })
+	if err != nil {
+		return err
+	}
+	var archive cpio
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	archive.add("init", 0o755, self)
+	for _, name := range order {
+		data, err := os.ReadFile(all[name])
+		if err != nil {
+			return err
+		}
+		archive.add(name+".ko", 0o644, data)
+	}
+	text, err := json.Marshal(job{Cgroup: b.cgroup, Modules: order, Commands: b.commands()})
+	if err != nil {
+		return err
+	}
+	archive.add("job", 0o644, text)
+	return os.WriteFile(path, archive.end(), 0o644)
+}
+
+// moduleFiles are the files of a kernel's modules by their names, which have _ where files have - or _.
+func moduleFiles(kernel string) (map[string]string, error) {
+	files := map[string]string{}
+	err := filepath.WalkDir(filepath.Join(kernel, "lib/modules"), func(path string, d fs.DirEntry, err error) error {
+		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {
+			files[strings.ReplaceAll(name, "-", "_")] = path
+		}
+		return err
+	})
+	return files, err
+}
+
+// depends reads what a module needs out of its section .modinfo: "depends=a,b".
+func depends(path string) ([]string, error) {
+	file, err := elf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	section := file.Section(".modinfo")
+	if section == nil {
+		return nil, fmt.Errorf("%s has no section .modinfo", path)
+	}
+	data, err := section.Data()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	for entry := range strings.SplitSeq(string(data), "\x00") {
+		if names, ok := strings.CutPrefix(entry, "depends="); ok && names != "" {
+			return strings.Split(names, ","), nil
+		}
+	}
+	return nil, nil
+}
+
+// loadOrder puts every module after those it depends on.
+func loadOrder(names []string, depends func(string) ([]string, error)) ([]string, error) {
+	var order []string
+	for _, name := range names {
+		if slices.Contains(order, name) {
+			continue
+		}
+		needs, err := depends(name)
+		if err != nil {
+			return nil, fmt.Errorf("module %s: %w", name, err)
+		}
+		before, err := loadOrder(needs, depends)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range append(before, name) {
+			if !slices.Contains(order, m) {
+				order = append(order, m)
+			}
+		}
+	}
+	return order, nil
+}
+
+// cpio is an archive in the format "newc" (kernel: driver-api/early-userspace/buffer-format).
+type cpio struct {
+	buf   bytes.Buffer
+	inode int
+}
+
+func (c *cpio) add(name string, mode int, data []byte) {
+	c.inode++
+	const regular = 0o100000
+	links, length := 1, len(name)+1
+	fmt.Fprintf(&c.buf, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00",
+		c.inode, regular|mode, 0, 0, links, 0, len(data), 0, 0, 0, 0, length, 0, name)
+	c.pad()
+	c.buf.Write(data)
+	c.pad()
+}
+
+// pad ends a part at a multiple of 4 bytes.
+func (c *cpio) pad() {
+	for c.buf.Len()%4 != 0 {
+		c.buf.WriteByte(0)
+	}
+}
+
+func (c *cpio) end() []byte {
+	c.add("TRAILER!!!", 0, nil)
+	return c.buf.Bytes()
+}

@@ -1,0 +1,127 @@
+// Command vm runs end-to-end scripts and tests of packages on a machine that is not the one at
+// hand: Debian's cloud kernel under qemu's software emulation, with 8 CPUs on 2 NUMA nodes, all
+// capabilities, and cgroup v2 or v1. It needs no KVM and no network, and installs nothing.
+//
+//	go run ./test/vm -kernel DIR [-cgroup v1|v2] [-run REGEXP]
+//
+// DIR is an unpacked linux-image package (hack/kernel.sh prints it). bin/berth, bin/workload.tar and
+// bin/vm, which has the compiled tests, are there (make vmtest). The exit status is 1 if a test failed.
+//
+// The same program is init in the machine: see guest.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if os.Getpid() == 1 {
+		guest()
+	}
+	runtime.LockOSThread() // qemu ends with the thread that started it
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vm:", err)
+		os.Exit(1)
+	}
+}
+
+// boot is one start of the machine.
+type boot struct {
+	cgroup  string   // v1 or v2
+	scripts []string // of test/script
+	units   []string // packages in internal
+}
+
+// boots are what make vmtest runs. A script or test that skips there has failed: it is on the list
+// because the machine has what it needs.
+func boots() []boot {
+	return []boot{{
+		cgroup:  "v2",
+		scripts: []string{"life"},
+		units:   []string{"cgroup"},
+	}, {
+		cgroup:  "v1",
+		scripts: []string{"life"},
+		units:   []string{"cgroup"},
+	}}
+}
+
+// limit is how long one boot may take. A quiet machine of two cores needs a fifth of it.
+const limit = 15 * time.Minute
+
+func run(ctx context.Context) error {
+	kernel := flag.String("kernel", "", "`directory` of an unpacked linux-image package")
+	cgroup := flag.String("cgroup", "", "only this version: v1 or v2 (default both)")
+	only := flag.String("run", "", "only the scripts and packages that match this `regexp`")
+	flag.Parse()
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "berth-vm")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	disk := filepath.Join(dir, "disk")
+	if err := makeDisk(ctx, disk); err != nil {
+		return fmt.Errorf("make the disk: %w", err)
+	}
+	for _, b := range boots() {
+		b.scripts = slices.DeleteFunc(b.scripts, func(s string) bool { return !match.MatchString(s) })
+		b.units = slices.DeleteFunc(b.units, func(s string) bool { return !match.MatchString(s) })
+		if *cgroup != "" && *cgroup != b.cgroup || len(b.scripts)+len(b.units) == 0 {
+			continue
+		}
+		began := time.Now()
+		bounded, cancel := context.WithTimeout(ctx, limit)
+		failed := b.start(bounded, *kernel, disk)
+		if bounded.Err() == context.DeadlineExceeded {
+			failed = fmt.Errorf("it hangs: not ready after %v: %w", limit, failed)
+		}
+		cancel()
+		if failed != nil {
+			failed = fmt.Errorf("cgroup %s: %w", b.cgroup, failed)
+		} else {
+			fmt.Printf("ok    cgroup %s  %.0fs\n", b.cgroup, time.Since(began).Seconds())
+		}
+		if err = errors.Join(err, failed); ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
+// commands are what the guest runs for a boot.
+func (b boot) commands() []command {
+	var all []command
+	for _, unit := range b.units {
+		all = append(all, command{
+			Dir:  "/berth/internal/" + unit,
+			Args: []string{"/berth/bin/vm/" + filepath.Base(unit) + ".test", "-test.v=test2json", "-test.timeout=5m"},
+		})
+	}
+	if len(b.scripts) > 0 {
+		all = append(all, command{
+			Dir: "/berth/test",
+			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=14m", "-test.parallel=3", "-patience=5m",
+				"-test.run=^TestScript$/^embedded$/^(" + strings.Join(b.scripts, "|") + ")$"},
+		})
+	}
+	return all
+}

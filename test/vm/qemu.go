@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// start boots the machine, prints what its tests say and waits for its end.
+func (b boot) start(ctx context.Context, kernel, disk string) error {
+	images, err := filepath.Glob(filepath.Join(kernel, "boot/vmlinuz-*"))
+	if err != nil || len(images) != 1 {
+		return fmt.Errorf("%d kernels in %q: name an unpacked linux-image package with -kernel", len(images), kernel)
+	}
+	initrd := disk + ".initramfs"
+	if err := initramfs(initrd, kernel, b); err != nil {
+		return fmt.Errorf("make the initramfs: %w", err)
+	}
+	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
+		// Of the vendors, only Intel's CPUs have threads here.
+		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off,vendor=GenuineIntel",
+		"-smp", "8,sockets=2,cores=2,threads=2", "-m", "4G",
+		"-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
+		"-object", "memory-backend-ram,id=m1,size=2G", "-numa", "node,nodeid=1,cpus=4-7,memdev=m1",
+		"-drive", "if=virtio,format=raw,snapshot=on,file="+disk,
+		"-kernel", images[0], "-initrd", initrd,
+		// Emulated CPUs wait long for each other: that is no lockup. The other clocks are devices, slow to
+		// read. What is at the same address every time is translated once.
+		"-append", "console=ttyS0 quiet panic=-1 nowatchdog tsc=reliable mitigations=off norandmaps rcupdate.rcu_cpu_stall_suppress=1")
+	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	qemu.Stderr = os.Stderr
+	console, err := qemu.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := qemu.Start(); err != nil {
+		return fmt.Errorf("%w: make setup installs it", err)
+	}
+	said := newTranscript(os.Stdout, b.cgroup)
+	for lines := bufio.NewReader(console); err == nil; {
+		var line string
+		if line, err = lines.ReadString('\n'); line != "" {
+			said.line(line)
+		}
+	}
+	if err := qemu.Wait(); err != nil {
+		said.rest()
+		return fmt.Errorf("the machine stopped: %w", err)
+	}
+	if !said.done {
+		said.rest()
+		return errors.New("the machine stopped before its tests ended: the kernel panicked")
+	}
+	if len(said.wrong) > 0 {
+		return fmt.Errorf("failed or skipped: %q", said.wrong)
+	}
+	return nil
+}
