@@ -187,10 +187,10 @@ func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 	if since.Before(a.began) {
 		since = a.began
 	}
-	return admission.In{
+	return allotted(a.steps.allocations, admission.In{
 		Pod: p.Pod, Node: a.facts, RuntimeClass: object.New(a.sources.Objects).RuntimeClass, Config: c,
 		Now: time.Now(), PluginsBy: since.Add(pluginPatience),
-	}
+	})
 }
 
 // appArmor says that the kernel enforces it.

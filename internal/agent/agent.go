@@ -180,6 +180,9 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	}
 	a.monitor = cri.NewMonitor(a.engine.client, a.log, nil)
 	a.pleg = pleg.New(pleg.Options{Runtime: a.engine.client.Runtime, Now: time.Now, Log: a.log})
+	if a.steps.allocations, err = newAllocations(a); err != nil {
+		return err
+	}
 	if err := a.buildSteps(); err != nil {
 		return err
 	}
@@ -190,7 +193,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 // start runs everything that goes on until the end.
 func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 	for _, run := range []func(context.Context) error{
-		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.placements.Run, a.steps.devices.Run, newPodResources(a, noDevices{}).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.trim,
+		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.placements.Run, a.steps.devices.Run, newPodResources(a).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.trim,
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
 		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run,
 	} {

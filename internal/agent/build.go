@@ -100,7 +100,7 @@ func (a *Agent) buildSteps() error {
 			Unthrottled: func(p *corev1.Pod) bool { return s.placements.PodUnthrottled(p) },
 		},
 	})
-	s.placements = newPlacements(a, unpinned{}, nil)
+	s.placements = newPlacements(a, s.allocations, s.allocations.Subscribe())
 	if err := (images{a}).build(); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (a *Agent) buildSteps() error {
 		s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
 		s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable}),
 	}})
-	s.devices = newDevices(a, noDevices{})
+	s.devices = newDevices(a, s.allocations)
 	renderNode, err := a.renderNode()
 	if err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
@@ -143,7 +143,7 @@ func (a *Agent) buildSteps() error {
 	tellDamage(a.log, s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: object.New(a.sources.Objects),
-		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle(), s.placements, s.devices.Lifecycle()},
+		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle(), s.allocations.Lifecycle(), s.placements, s.devices.Lifecycle()},
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
 		Node:         func() render.Node { return renderNode },
 		LegacyLogDir: linkDir(c), Log: a.log,

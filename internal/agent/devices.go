@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/device"
 	"github.com/berth-run/berth/internal/fleet"
@@ -16,7 +15,6 @@ import (
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/resource"
-	"github.com/berth-run/berth/internal/resource/memory"
 	"github.com/berth-run/berth/internal/resource/topology"
 )
 
@@ -25,15 +23,6 @@ type deviceHoldings interface {
 	Get(types.UID) (resource.Allocation, bool)
 	All() resource.Held
 	SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []string) error
-}
-
-// noDevices is a node whose pods hold none.
-type noDevices struct{}
-
-func (noDevices) Get(types.UID) (resource.Allocation, bool) { return resource.Allocation{}, false }
-func (noDevices) All() resource.Held                        { return nil }
-func (noDevices) SetDevices(types.UID, string, corev1.ResourceName, []string) error {
-	return nil
 }
 
 // newDevices makes the part that speaks with device plugins. What they offer may be
@@ -61,10 +50,11 @@ func numaNodes(a *Agent) (all topology.Nodes) {
 }
 
 // newPodResources makes the PodResources API.
-func newPodResources(a *Agent, held deviceHoldings) *podresources.Server {
+func newPodResources(a *Agent) *podresources.Server {
+	held := a.steps.allocations
 	return podresources.New(podresources.Options{
 		Socket: filepath.Join(a.config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.admitted, Ledger: held, Devices: a.steps.devices,
-		CPUs: func() cpuset.CPUSet { return cpuset.New() }, Memory: func() []memory.Block { return nil }, Log: a.log,
+		CPUs: held.CPUs, Memory: held.Memory, Log: a.log,
 	})
 }
 

@@ -46,6 +46,7 @@ func (a *Agent) forget(uid types.UID) {
 	a.steps.probes.Forget(uid)
 	a.steps.resizes.Forget(uid)
 	a.steps.placements.Forget(uid)
+	a.steps.allocations.Free(uid)
 	a.housekeeping.garbage.Gone(uid)
 }
 
@@ -54,6 +55,7 @@ func (a *Agent) retain(ctx context.Context) error {
 	select {
 	case <-a.fleet.Settled():
 		a.statuses.Retain(a.known)
+		a.steps.allocations.Retain()
 	case <-ctx.Done():
 	}
 	return nil

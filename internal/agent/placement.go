@@ -30,9 +30,3 @@ func newPlacements(a *Agent, held holdings, changed <-chan struct{}) *placement.
 		Log: a.log,
 	})
 }
-
-// unpinned is a node that gives no CPUs away.
-type unpinned struct{}
-
-func (unpinned) Get(types.UID) (resource.Allocation, bool) { return resource.Allocation{}, false }
-func (unpinned) Shared() cpuset.CPUSet                     { return cpuset.New() }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"github.com/berth-run/berth/internal/allocation"
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/claim"
 	"github.com/berth-run/berth/internal/container"
@@ -19,41 +20,43 @@ import (
 
 // steps are the parts of this node that a pod's life is made of.
 type steps struct {
-	dirs       *poddir.Dirs
-	cgroups    *cgroup.Cgroups
-	images     *image.Images
-	volumes    *volume.Volumes
-	claims     *claim.Claims // what claims of volumes are bound to
-	limits     *emptydir.Limits
-	contents   *payload.Volumes // what objects' volumes hold
-	devices    *device.Devices
-	sandboxes  *sandbox.Sandboxes
-	resizes    *resize.Resizes
-	placements *placement.Placements // which CPUs containers run on
-	containers *container.Containers
-	probes     *probe.Probes
+	dirs        *poddir.Dirs
+	allocations *allocation.Allocations // what pods hold for themselves
+	cgroups     *cgroup.Cgroups
+	images      *image.Images
+	volumes     *volume.Volumes
+	claims      *claim.Claims // what claims of volumes are bound to
+	limits      *emptydir.Limits
+	contents    *payload.Volumes // what objects' volumes hold
+	devices     *device.Devices
+	sandboxes   *sandbox.Sandboxes
+	resizes     *resize.Resizes
+	placements  *placement.Placements // which CPUs containers run on
+	containers  *container.Containers
+	probes      *probe.Probes
 }
 
 // list is a pod's life, top to bottom. Each step names what it waits for, so
 // that independent work overlaps; ending a pod goes back up.
 func (s steps) list() []worker.Step {
 	return []worker.Step{
-		s.dirs.Step(),       // its directories
-		s.cgroups.Step(),    // its cgroup
-		s.images.Step(),     // all its images at once; nothing waits here, each container waits for its own
-		s.volumes.Step(),    // its volumes
-		s.devices.Step(),    // its devices; each container waits for its own
-		s.sandboxes.Step(),  // its sandbox and network
-		s.resizes.Step(),    // what its running containers and its cgroup may use
-		s.containers.Step(), // its containers: stopped, removed and started as the plan says
-		s.probes.Step(),     // the probes of those that run
+		s.dirs.Step(),        // its directories
+		s.cgroups.Step(),     // its cgroup
+		s.images.Step(),      // all its images at once; nothing waits here, each container waits for its own
+		s.volumes.Step(),     // its volumes
+		s.devices.Step(),     // its devices; each container waits for its own
+		s.allocations.Step(), // what it holds for itself of the node, until nothing of it runs
+		s.sandboxes.Step(),   // its sandbox and network
+		s.resizes.Step(),     // what its running containers and its cgroup may use
+		s.containers.Step(),  // its containers: stopped, removed and started as the plan says
+		s.probes.Step(),      // the probes of those that run
 	}
 }
 
 // Steps lists the steps for printing.
 func Steps() []worker.Step {
 	return steps{
-		dirs: &poddir.Dirs{}, cgroups: &cgroup.Cgroups{}, images: &image.Images{}, volumes: &volume.Volumes{}, devices: &device.Devices{},
+		dirs: &poddir.Dirs{}, allocations: &allocation.Allocations{}, cgroups: &cgroup.Cgroups{}, images: &image.Images{}, volumes: &volume.Volumes{}, devices: &device.Devices{},
 		sandboxes: &sandbox.Sandboxes{}, resizes: &resize.Resizes{}, containers: &container.Containers{}, probes: &probe.Probes{},
 	}.list()
 }

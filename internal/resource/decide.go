@@ -30,7 +30,7 @@ const TopologyAffinityError = "TopologyAffinityError"
 // The error is a *reason.Error with the kubelet's reason: TopologyAffinityError,
 // UnexpectedAdmissionError, SMTAlignmentError or EmptyPodSharedPoolError.
 func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
-	if !n.Policy.CPUs && !n.Policy.Memory && !n.asksForDevices(p) {
+	if _, holds := held[p.UID]; !holds && !n.Policy.CPUs && !n.Policy.Memory && !n.asksForDevices(p) {
 		return Allocation{}, nil
 	}
 	d := newDecision(n, held, p)
@@ -185,7 +185,7 @@ func (d *decision) keep(c pod.Container, w want) Given {
 		kept.Memory = g.Memory
 	}
 	for name, ids := range g.Devices {
-		if len(ids) != w.devices[name] {
+		if _, served := d.node.Devices[name]; served && len(ids) != w.devices[name] {
 			continue
 		}
 		if kept.Devices == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -141,6 +142,9 @@ func (l *Ledger) Commit(uid types.UID, a Allocation) error {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	if now, _ := l.Get(uid); reflect.DeepEqual(recordOf(now), recordOf(a)) {
+		return nil
+	}
 	return l.put(uid, a.Clone())
 }
 

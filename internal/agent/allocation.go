@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/admission"
+	"github.com/berth-run/berth/internal/allocation"
+	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/machine"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/resource/device"
+)
+
+// newAllocations makes the part that knows what pods hold for themselves. A
+// machine that tells nothing of itself is an error only if something is to be
+// pinned.
+func newAllocations(a *Agent) (*allocation.Allocations, error) {
+	m, err := machine.Read(os.DirFS("/"))
+	if err != nil {
+		if a.config.Node.Pinning.CPUs || a.config.Node.Pinning.Memory {
+			return nil, fmt.Errorf("look at the machine's CPUs and memory: %w", err)
+		}
+		a.log.Warn("look at the machine's CPUs and memory", "err", err)
+	}
+	n, err := allocation.NodeOf(a.config.Node, m, a.facts)
+	if err != nil {
+		return nil, err
+	}
+	s := allocation.New(allocation.Options{
+		Node: n, Dir: filepath.Join(a.config.RootDir, "resources"), Log: a.log,
+		Devices: func() device.Inventory { return a.steps.devices.Inventory() },
+		Known:   a.known, Working: func(uid types.UID) bool { return taken(a.fleet, uid) },
+	})
+	_, err = s.Load()
+	tellDamage(a.log, err)
+	return s, nil
+}
+
+// allotted adds to admission's input what a rule asks of the node's resources.
+func allotted(s *allocation.Allocations, in admission.In) admission.In {
+	p := in.Pod
+	in.Devices = s.Node().Devices
+	in.Given, _ = s.Get(p.UID)
+	in.Allot = func(beside []types.UID) (resource.Allocation, error) { return s.Allot(p, beside) }
+	return in
+}
+
+// book books what a verdict gives, and frees what it takes. What cannot be
+// written down is not given: the pod waits.
+func (a allocator) book(p *pod.Pod, others []fleet.Other, v fleet.Verdict) fleet.Verdict {
+	switch {
+	case v.Admit && !v.Ended:
+		beside := make([]types.UID, len(others))
+		for i, o := range others {
+			beside[i] = o.Pod.UID
+		}
+		if err := a.steps.allocations.Book(p.Pod, beside); err != nil {
+			a.log.Error("book what a pod is given", "pod", pod.FullName(p.Pod), "err", err)
+			return fleet.Verdict{Reason: admission.UnexpectedAdmissionError, Message: reason.Message(err), Again: time.Now().Add(5 * time.Second)}
+		}
+	case v.Ended, v.Reject && !a.pleg.Observed(p.UID).Running():
+		a.steps.allocations.Free(p.UID)
+	}
+	return v
+}

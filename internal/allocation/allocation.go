@@ -1,0 +1,118 @@
+package allocation
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/resource/device"
+	"github.com/berth-run/berth/internal/resource/memory"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// Options are what Allocations needs from its surroundings. All are required.
+type Options struct {
+	// Node is the machine and what the configuration says, without devices.
+	Node resource.Node
+	// Dir is where the ledger is kept.
+	Dir string
+	// Devices are what plugins offer at the moment.
+	Devices func() device.Inventory
+	// Known says that somebody wants a pod, or that it is being ended. Working
+	// says that it was admitted by this agent and has not been removed.
+	Known, Working func(types.UID) bool
+	Log            *slog.Logger
+}
+
+// Allocations gives and takes. Its methods may be called from any goroutine, but
+// Allot and Book from that of admission only.
+type Allocations struct {
+	*resource.Ledger
+	opts Options
+}
+
+// New makes Allocations with an empty ledger; see Load.
+func New(o Options) *Allocations {
+	return &Allocations{opts: o, Ledger: resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log})}
+}
+
+// Node is the machine with what device plugins offer at the moment.
+func (s *Allocations) Node() resource.Node {
+	n := s.opts.Node
+	n.Devices = s.opts.Devices()
+	return n
+}
+
+// Allot decides what a pod would be given beside these pods, and books nothing.
+func (s *Allocations) Allot(p *corev1.Pod, beside []types.UID) (resource.Allocation, error) {
+	return resource.Decide(s.Node(), s.held(p.UID, beside), p)
+}
+
+// Book gives it, on disk first.
+func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {
+	a, err := s.Allot(p, beside)
+	if err == nil {
+		err = s.Commit(p.UID, a)
+	}
+	return err
+}
+
+// held is what counts beside a pod: what it holds itself, what these do, and what
+// is kept for those that an earlier agent had admitted and this one has not come
+// to yet.
+func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
+	held := s.All()
+	for other := range held {
+		if other != uid && !slices.Contains(beside, other) && (s.opts.Working(other) || !s.opts.Known(other)) {
+			delete(held, other)
+		}
+	}
+	return held
+}
+
+// Free takes back what a pod holds.
+func (s *Allocations) Free(uid types.UID) {
+	if err := s.Release(uid); err != nil {
+		s.opts.Log.Error("free what a pod held", "pod", uid, "err", err)
+	}
+}
+
+// Retain frees what pods held that went while no agent ran.
+func (s *Allocations) Retain() {
+	for uid := range s.All() {
+		if !s.opts.Known(uid) {
+			s.Free(uid)
+		}
+	}
+}
+
+// Step stands before the sandbox: what a pod holds is freed when nothing of it
+// runs. It was given at admission.
+func (s *Allocations) Step() worker.Step {
+	return worker.Step{
+		Name: "allocation", Phase: worker.Act,
+		Teardown: func(_ context.Context, run *worker.Run) error { s.Free(run.Pod.UID); return nil },
+	}
+}
+
+// CPUs are those that can be given away; none while the policy gives none.
+func (s *Allocations) CPUs() cpuset.CPUSet {
+	if !s.opts.Node.Policy.CPUs {
+		return cpuset.New()
+	}
+	return s.opts.Node.Machine.Online().Difference(s.opts.Node.Policy.ReservedCPUs)
+}
+
+// Memory is what can be given away of each NUMA node; nil while the policy gives
+// none.
+func (s *Allocations) Memory() []memory.Block {
+	if !s.opts.Node.Policy.Memory {
+		return nil
+	}
+	return memory.NewState(s.opts.Node.Machine, s.opts.Node.Policy.ReservedMemory).Allocatable()
+}
