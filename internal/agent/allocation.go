@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,25 +10,15 @@ import (
 	"github.com/berth-run/berth/internal/admission"
 	"github.com/berth-run/berth/internal/allocation"
 	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/machine"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/resource"
 	"github.com/berth-run/berth/internal/resource/device"
 )
 
-// newAllocations makes the part that knows what pods hold for themselves. A
-// machine that tells nothing of itself is an error only if something is to be
-// pinned.
+// newAllocations makes the part that knows what pods hold for themselves.
 func newAllocations(a *Agent) (*allocation.Allocations, error) {
-	m, err := machine.Read(os.DirFS("/"))
-	if err != nil {
-		if a.config.Node.Pinning.CPUs || a.config.Node.Pinning.Memory {
-			return nil, fmt.Errorf("look at the machine's CPUs and memory: %w", err)
-		}
-		a.log.Warn("look at the machine's CPUs and memory", "err", err)
-	}
-	n, err := allocation.NodeOf(a.config.Node, m, a.facts)
+	n, err := allocation.ReadNode(os.DirFS("/"), a.config.Node, a.facts, a.log)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"os"
 	"path/filepath"
 	"time"
 
@@ -10,12 +9,10 @@ import (
 
 	"github.com/berth-run/berth/internal/device"
 	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/machine"
 	"github.com/berth-run/berth/internal/podresources"
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/resource"
-	"github.com/berth-run/berth/internal/resource/topology"
 )
 
 // deviceHoldings are what pods hold of the node's devices.
@@ -30,23 +27,11 @@ type deviceHoldings interface {
 func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	c := a.config
 	d := device.New(device.Options{
-		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"), Machine: numaNodes(a), Boot: a.facts.Info.BootID,
+		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"), Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
 		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { a.board.update(uid) }, Now: time.Now, Log: a.log,
 	})
 	tellDamage(a.log, d.Load())
 	return d
-}
-
-func numaNodes(a *Agent) (all topology.Nodes) {
-	m, err := machine.Read(os.DirFS("/"))
-	if err != nil {
-		a.log.Warn("look for NUMA nodes", "err", err)
-		return topology.Of(0)
-	}
-	for _, n := range m.Nodes {
-		all |= topology.Of(n.ID)
-	}
-	return all
 }
 
 // newPodResources makes the PodResources API.

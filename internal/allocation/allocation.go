@@ -2,6 +2,8 @@ package allocation
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 
@@ -9,11 +11,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/machine"
+	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/resource"
 	"github.com/berth-run/berth/internal/resource/device"
 	"github.com/berth-run/berth/internal/resource/memory"
+	"github.com/berth-run/berth/internal/resource/topology"
 	"github.com/berth-run/berth/internal/worker"
 )
+
+// ReadNode looks at the machine and at what the configuration asks of it. A machine
+// that tells nothing of itself is an error only if something is to be pinned.
+func ReadNode(root fs.FS, c config.Node, facts node.Facts, log *slog.Logger) (resource.Node, error) {
+	m, err := machine.Read(root)
+	if err != nil {
+		if c.Pinning.CPUs || c.Pinning.Memory {
+			return resource.Node{}, fmt.Errorf("look at the machine's CPUs and memory: %w", err)
+		}
+		log.Warn("look at the machine's CPUs and memory", "err", err)
+		m.Nodes = []machine.Node{{ID: 0}}
+	}
+	return NodeOf(c, m, facts)
+}
 
 // Options are what Allocations needs from its surroundings. All are required.
 type Options struct {
@@ -46,6 +66,14 @@ func (s *Allocations) Node() resource.Node {
 	n := s.opts.Node
 	n.Devices = s.opts.Devices()
 	return n
+}
+
+// Nodes are the machine's NUMA nodes.
+func (s *Allocations) Nodes() (all topology.Nodes) {
+	for _, n := range s.opts.Node.Machine.Nodes {
+		all |= topology.Of(n.ID)
+	}
+	return all
 }
 
 // Allot decides what a pod would be given beside these pods, and books nothing.
