@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/agent/gate"
 	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
@@ -28,7 +30,7 @@ import (
 
 func (a *Agent) serverOptions(resources server.Resources) server.Options {
 	return server.Options{
-		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
+		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a}, Explainer: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
 		Images: images{a}, Streams: streams{a}, Files: files{a.engine}, Node: nodeState{a}, Resources: resources, Metrics: a.metrics,
 		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
 	}
@@ -93,6 +95,23 @@ func (x applier) Apply(ctx context.Context, data []byte, o server.ApplyOptions) 
 		results[i] = api.ApplyResult{Kind: api.KindPod, Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, Action: actions[p.Result]}
 	}
 	return results, nil
+}
+
+// Explain implements server.Explainer.
+func (x applier) Explain(_ context.Context, data []byte, o server.ApplyOptions) ([]api.Explanation, error) {
+	objects, err := manifest.Decode(data, o.Origin)
+	if err != nil {
+		return nil, server.BadRequest(err.Error(), "correct the manifest")
+	}
+	for _, m := range objects {
+		if err := place(m, o.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	explainer := gate.Explainer{Node: x.a.config.NodeName, Input: x.a.admissionInput, Others: func() []fleet.Other {
+		return slices.Concat(x.a.fleet.Holders(), x.a.fleet.Reserved())
+	}}
+	return explainer.Explain(objects), nil
 }
 
 // place puts an object that names no namespace into that one; "" leaves it.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/agent/gate"
 	"github.com/berth-run/berth/internal/agent/waits"
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/config"
@@ -274,15 +275,15 @@ func (a *Agent) buildFleet() error {
 		Dir: filepath.Join(c.RootDir, "status"), MessagePath: a.steps.dirs.MessagePath, Log: a.log,
 	})
 	tellDamage(a.log, a.statuses.Load())
-	gate := &gatekeeper{
-		recorder: a.timeline, provider: a.tracer, decide: a.decideAdmission, events: a.events, open: map[types.UID]*question{},
-		observed: a.pleg.Observed, status: a.statuses.Last, kept: a.statuses.Kept, began: a.began,
-		preempt: func(uid types.UID) { preempt(a.fleet, a.events, uid) }, counts: newAdmissionCounts(a.metrics),
-	}
+	door := gate.New(gate.Options{
+		Input: a.admissionInput, Observed: a.pleg.Observed, Status: a.statuses.Last, Kept: a.statuses.Kept, Began: a.began,
+		Preempt:  func(uid types.UID) { preempt(a.fleet, a.events, uid) },
+		Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
+	})
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: allocator{a}.admitting(gate.admit), Changed: func(uid types.UID) { a.board.update(uid); a.stir() },
+		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: allocator{a}.admitting(door.Admit), Changed: func(uid types.UID) { a.board.update(uid); a.stir() },
 		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.log,
 		Worker: worker.Options{
 			Steps: a.steps.list(), Observed: a.pleg.Observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,
@@ -291,7 +292,7 @@ func (a *Agent) buildFleet() error {
 	})
 	a.board = &board{
 		fleet: a.fleet, statuses: a.statuses, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
-		input: a.statusInput, forget: func(uid types.UID) { gate.answer(uid, nil); a.forget(uid) }, shown: map[types.UID]shown{},
+		input: a.statusInput, forget: func(uid types.UID) { door.Forget(uid); a.forget(uid) }, shown: map[types.UID]shown{},
 	}
 	m, err := machine.Read(os.DirFS("/"))
 	if err != nil {

@@ -3,7 +3,6 @@ package agent
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,22 +25,4 @@ func preempt(pods *fleet.Fleet, events *event.Recorder, uid types.UID) {
 	}
 	events.Event(event.PodRef(m.Pod.Pod), corev1.EventTypeWarning, reason.Preempting, preempted)
 	pods.Stop(uid, pod.Stop{Reason: reason.Preempting, Message: preempted, At: time.Now()})
-}
-
-// admissionCounts are the metrics of admission, under the kubelet's names.
-type admissionCounts struct{ rejections, preemptions *prometheus.CounterVec }
-
-func newAdmissionCounts(metrics prometheus.Registerer) admissionCounts {
-	c := admissionCounts{
-		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_admission_rejections_total",
-			Help: "Pods that were rejected, by reason.",
-		}, []string{"reason"}),
-		preemptions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_preemptions",
-			Help: "Pods that were ended to make room for a critical one, by the first resource that it lacked.",
-		}, []string{"preemption_signal"}),
-	}
-	metrics.MustRegister(c.rejections, c.preemptions)
-	return c
 }

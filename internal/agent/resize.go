@@ -9,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/admission"
+	"github.com/berth-run/berth/internal/agent/gate"
 	"github.com/berth-run/berth/internal/container/render"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/pod"
@@ -40,7 +41,7 @@ func (a allocator) allocate(want *pod.Pod, others []fleet.Other) *pod.Pod {
 
 // lacks says what a pod requests and the node does not have beside others.
 func (a allocator) lacks(p *pod.Pod, others []fleet.Other) string {
-	if answer := admission.Fits(beside(a.admissionInput(p), others)); answer.Verdict != admission.Admitted {
+	if answer := admission.Fits(gate.Beside(a.admissionInput(p), others)); answer.Verdict != admission.Admitted {
 		return answer.Message
 	}
 	return ""

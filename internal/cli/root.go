@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/cli/explain"
 	"github.com/berth-run/berth/internal/cli/topology"
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/server/api"
@@ -33,6 +34,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ran, err := cmd.ExecuteC()
 	if err == nil {
 		return 0
+	}
+	if errors.Is(err, explain.ErrNotAdmitted) {
+		return explain.StatusNotAdmitted
 	}
 	if client.NextStep(err) == "" && isUsage(err) {
 		err = client.Next(err, fmt.Sprintf("see %q", ran.CommandPath()+" --help"))
@@ -110,7 +114,7 @@ func newRoot() *cobra.Command {
 	cmd.AddCommand(
 		runCommand(a), applyCommand(a), deleteCommand(a),
 		getCommand(a), describeCommand(a), logsCommand(a), execCommand(a), attachCommand(a), copyCommand(a), forwardCommand(a), debugCommand(a), resizeCommand(a), conditionCommand(a), eventsCommand(a), traceCommand(a),
-		imageCommand(a), topology.Command(topology.Options{Client: a.client, Usage: usage, Format: formatFlag}),
+		explain.Command(a.client, readManifest), imageCommand(a), topology.Command(topology.Options{Client: a.client, Usage: usage, Format: formatFlag}),
 		agentCommand(a), runtimeCommand(a), resetCommand(a), versionCommand(),
 	)
 	return cmd

@@ -179,6 +179,17 @@ func (c *Client) Apply(ctx context.Context, manifests []byte, opts Apply) ([]api
 	return out.Items, err
 }
 
+// Explanations asks what admission would say about the pods of manifests now. Of
+// the options Namespace and Origin count.
+func Explanations(ctx context.Context, c *Client, manifests []byte, opts Apply) ([]api.Explanation, error) {
+	q := url.Values{}
+	set(q, api.ParamNamespace, opts.Namespace)
+	set(q, api.ParamOrigin, opts.Origin)
+	var out api.ExplanationList
+	err := c.call(ctx, http.MethodPost, "/berth/v1/explain", q, bytes.NewReader(manifests), &out)
+	return out.Items, err
+}
+
 // Delete asks for a pod's end and returns it as it then is. A nil grace is the
 // pod's own; a uid that is not empty must be the pod's.
 func (c *Client) Delete(ctx context.Context, key types.NamespacedName, uid types.UID, grace *time.Duration) (*corev1.Pod, error) {

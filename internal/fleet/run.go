@@ -113,7 +113,7 @@ func (f *Fleet) resize() {
 	f.mu.Unlock()
 	slices.SortFunc(list, func(a, b *member) int { return compare(a.desired, true, b.desired, true) })
 	for _, m := range list {
-		p := f.opts.Allocate(m.desired, append(f.Holders(), f.reserved()...))
+		p := f.opts.Allocate(m.desired, append(f.Holders(), f.Reserved()...))
 		f.mu.Lock()
 		m.due = p != m.desired
 		news := !m.due || !equality.Semantic.DeepEqual(m.pod.Pod, p.Pod)
@@ -234,8 +234,8 @@ func (f *Fleet) Holders() []Other {
 	return others
 }
 
-// reserved lists the pods for which something is kept that others still hold.
-func (f *Fleet) reserved() (kept []Other) {
+// Reserved lists the pods for which something is kept that others still hold.
+func (f *Fleet) Reserved() (kept []Other) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.members {

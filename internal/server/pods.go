@@ -79,14 +79,9 @@ func (s podRoutes) applyPods(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxManifest))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return Next(failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
-			fmt.Sprintf("%s: manifests are limited to %d MiB", opts.Origin, api.MaxManifest>>20)),
-			"apply fewer at a time")
-	}
+	data, err := readManifests(w, r, opts.Origin)
 	if err != nil {
-		return BadRequest(fmt.Sprintf("read manifests: %v", err), "")
+		return err
 	}
 	results, err := s.applyUnder(r, lease, data, opts)
 	if err != nil {
@@ -94,6 +89,19 @@ func (s podRoutes) applyPods(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeJSON(w, http.StatusOK, api.ApplyResultList{TypeMeta: api.Type("ApplyResultList"), Items: results})
 	return nil
+}
+
+func readManifests(w http.ResponseWriter, r *http.Request, origin string) ([]byte, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxManifest))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, Next(failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			fmt.Sprintf("%s: manifests are limited to %d MiB", origin, api.MaxManifest>>20)),
+			"apply fewer at a time")
+	}
+	if err != nil {
+		return nil, BadRequest(fmt.Sprintf("read manifests: %v", err), "")
+	}
+	return data, nil
 }
 
 func applyOptions(r *http.Request) (opts ApplyOptions, lease string, err error) {

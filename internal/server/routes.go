@@ -63,6 +63,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace", event.listEvents},
 
 		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods and the objects they name from manifests, JSON or YAML: all or none", s.settled(pod.applyPods)},
+		{"POST", "/berth/v1/explain", "namespace origin", "what admission would say about each pod of manifests now; nothing is changed", s.settled(pod.explainPods)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container", s.settled(pod.resizePod)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container", s.settled(pod.addEphemeral)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/conditions", "", "set a condition, such as that of a readiness gate", s.settled(pod.setCondition)},

@@ -105,6 +105,7 @@ type Options struct {
 	Settled   <-chan struct{}
 	Events    Events
 	Applier   Applier
+	Explainer Explainer
 	Objects   Objects
 	Amender   Amender
 	Timelines Timelines

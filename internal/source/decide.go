@@ -54,6 +54,10 @@ func local(o manifest.Object, node string) (*pod.Pod, error) {
 	return complete(o, pod.SourceLocal, node, contentHash(o.Canonical))
 }
 
+// Complete is the pod that a manifest would stand for if it were applied. It
+// takes o over. UID is empty unless the manifest has one.
+func Complete(o manifest.Object, node string) (*pod.Pod, error) { return local(o, node) }
+
 // complete is what all sources have in common.
 func complete(o manifest.Object, from pod.Source, node, hash string) (*pod.Pod, error) {
 	p := o.Pod

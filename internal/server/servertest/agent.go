@@ -49,16 +49,22 @@ type Agent struct {
 	done chan error
 	exec *execServer
 
-	mu        sync.Mutex
-	uids      int
-	onApply   func(*corev1.Pod)
-	onDelete  func(*corev1.Pod)
-	applied   []server.ApplyOptions
-	deleted   []Deletion
+	mu       sync.Mutex
+	uids     int
+	onApply  func(*corev1.Pod)
+	onDelete func(*corev1.Pod)
+	asked
 	timelines []timeline.Timeline
 	images    []api.Image
 	loaded    []byte
 	state
+}
+
+// asked is what was asked about manifests and pods, and what is answered.
+type asked struct {
+	applied   []server.ApplyOptions
+	explained []api.Explanation
+	deleted   []Deletion
 }
 
 // Deletion is one call of Applier.Delete.
@@ -94,7 +100,7 @@ func StartAt(t testing.TB, socket string) *Agent {
 		state:   state{status: api.Status{Node: "node", Root: filepath.Dir(socket)}},
 	}
 	s := server.New(server.Options{
-		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Objects: objects{a.Objects}, Amender: amender{a}, Timelines: timelines{a},
+		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Explainer: explainer{a}, Objects: objects{a.Objects}, Amender: amender{a}, Timelines: timelines{a},
 		Images: images{a}, Streams: a.exec, Files: files{a}, Node: node{a}, Resources: resources{a}, Metrics: prometheus.NewRegistry(),
 		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})

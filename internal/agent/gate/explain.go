@@ -1,0 +1,148 @@
+package gate
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/berth-run/berth/internal/admission"
+	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/source"
+	"github.com/berth-run/berth/internal/source/manifest"
+)
+
+// Explainer asks admission about pods that nobody wants yet.
+type Explainer struct {
+	// Node is the node's name.
+	Node string
+	// Input is what the rules go by, without the other pods, which are Others.
+	Input  func(*pod.Pod) admission.In
+	Others func() []fleet.Other
+}
+
+// Explain answers for each pod of manifests, as if it alone were applied now.
+func (x Explainer) Explain(objects []manifest.Object) []api.Explanation {
+	var classes []*nodev1.RuntimeClass
+	for _, m := range objects {
+		if class, ok := m.Value.(*nodev1.RuntimeClass); ok {
+			classes = append(classes, class)
+		}
+	}
+	items := []api.Explanation{}
+	for _, m := range objects {
+		if m.Pod != nil {
+			items = append(items, x.explain(m, classes))
+		}
+	}
+	return items
+}
+
+func (x Explainer) explain(m manifest.Object, classes []*nodev1.RuntimeClass) api.Explanation {
+	e := api.Explanation{Namespace: cmp.Or(m.Pod.Namespace, metav1.NamespaceDefault), Name: m.Pod.Name}
+	p, err := source.Complete(m, x.Node)
+	if err != nil {
+		e.Answer = api.Answer{Verdict: api.Invalid, Reason: reason.FailedValidation, Message: reason.Message(err)}
+		return e
+	}
+	p.Seen, p.UID = time.Now(), cmp.Or(p.UID, uuid.NewUUID())
+	class := withRuntimeClasses(classes, x.Input(p).RuntimeClass)
+	if name := p.Spec.RuntimeClassName; name != nil {
+		if c, err := class(*name); err == nil { // one that is not there is a rule's business
+			object.ApplyClass(&p.Spec, c)
+		}
+	}
+	others := slices.DeleteFunc(x.Others(), func(o fleet.Other) bool {
+		mine := x.replaces(p, o.Pod)
+		if mine {
+			e.Replaces = pod.FullName(o.Pod.Pod)
+			p.Annotations[pod.AnnotationConfigSource] = string(o.Pod.Source) // static pods have a right of their own
+		}
+		return mine
+	})
+	in := Beside(x.Input(p), others)
+	in.RuntimeClass = class
+	answer, traces := admission.Admit(in)
+	e.Answer = answerOf(answer)
+	for _, t := range traces {
+		e.Rules = append(e.Rules, api.RuleAnswer{Rule: t.Rule, Answer: answerOf(t.Answer)})
+	}
+	var uids []types.UID
+	for _, o := range others {
+		uids = append(uids, o.Pod.UID)
+		if slices.Contains(answer.Preempt, o.Pod.UID) {
+			e.Preempt = append(e.Preempt, pod.FullName(o.Pod.Pod))
+		}
+	}
+	if answer.Verdict == admission.Admitted && in.Allot != nil {
+		if given, err := in.Allot(uids); err == nil { // as the rule of topology has found
+			e.Gets = gets(given)
+		}
+	}
+	return e
+}
+
+// withRuntimeClasses finds a class of the manifests before those that there are.
+func withRuntimeClasses(mine []*nodev1.RuntimeClass, others runtimeClasses) runtimeClasses {
+	return func(name string) (*nodev1.RuntimeClass, error) {
+		if i := slices.IndexFunc(mine, func(c *nodev1.RuntimeClass) bool { return c.Name == name }); i >= 0 {
+			return mine[i], nil
+		}
+		return others(name)
+	}
+}
+
+type runtimeClasses = func(name string) (*nodev1.RuntimeClass, error)
+
+// replaces says whether a pod that is there is what the manifest stands for
+// already, also as the static pod of this node.
+func (x Explainer) replaces(p, there *pod.Pod) bool {
+	name := p.Name
+	if pod.Static(there.Pod) {
+		name += "-" + strings.ToLower(x.Node)
+	}
+	return there.Namespace == p.Namespace && (there.Name == name || there.Name == p.Name)
+}
+
+func answerOf(a admission.Answer) api.Answer {
+	out := api.Answer{Verdict: a.Verdict.String(), Reason: a.Reason, Message: a.Message}
+	if !a.Until.IsZero() {
+		out.Until = new(metav1.NewTime(a.Until))
+	}
+	return out
+}
+
+// gets lists what a pod has for itself, by container.
+func gets(a resource.Allocation) (list []api.Given) {
+	add := func(name string, g resource.Given) {
+		given := api.Given{Container: name, CPUs: g.CPUs.String()}
+		for _, b := range g.Memory {
+			given.Memory = append(given.Memory, api.GivenMemory{Nodes: b.Nodes.IDs(), Resource: string(b.Resource), Bytes: b.Size})
+		}
+		for resource, ids := range g.Devices {
+			if given.Devices == nil {
+				given.Devices = map[string][]string{}
+			}
+			given.Devices[string(resource)] = ids
+		}
+		if given.CPUs != "" || given.Memory != nil || given.Devices != nil {
+			list = append(list, given)
+		}
+	}
+	add("", a.Pod)
+	for _, name := range slices.Sorted(maps.Keys(a.Containers)) {
+		add(name, a.Containers[name])
+	}
+	return list
+}

@@ -1,0 +1,179 @@
+package explain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-run/berth/internal/cli/printer"
+	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/server/api"
+)
+
+// ErrNotAdmitted says that a pod would not be let in now. What stands in its way
+// has been printed.
+var ErrNotAdmitted = errors.New("a pod would not be admitted")
+
+// StatusNotAdmitted is the command's exit status then.
+const StatusNotAdmitted = 2
+
+// Command asks the agent that agent gives about manifests that read reads.
+func Command(agent func() *client.Client, read func(stdin io.Reader, name string) ([]byte, error)) *cobra.Command {
+	var namespace, format string
+	cmd := &cobra.Command{
+		Use:   "explain FILE...",
+		Short: "Tell whether the agent would admit the pods of manifests now, and what speaks against it",
+		Long: `Ask the running agent's admission about the pods of manifests, without admitting them: each rule's answer, and the
+CPUs, memory and devices that a pod would have for itself. Each pod is asked about as if it alone were applied now, in
+the place of a pod of its name. The file - is standard input. The rules are described in docs/admission.md.
+
+The exit status is 0 if all pods would be admitted, 2 if one would not (not yet, blocked, rejected or invalid), and 1
+for an error.`,
+		Example: "  berth explain web.yaml",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return client.Next(errors.New("no manifest is named"), "usage: "+cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, files []string) error {
+			if !slices.Contains([]string{"", "json", "yaml"}, format) {
+				return client.Next(fmt.Errorf("output format %q is not known", format), "want one of json, yaml")
+			}
+			all := api.ExplanationList{TypeMeta: api.Type("ExplanationList"), Items: []api.Explanation{}}
+			for _, name := range files {
+				data, err := read(cmd.InOrStdin(), name)
+				if err != nil {
+					return err
+				}
+				items, err := client.Explanations(cmd.Context(), agent(), data, client.Apply{Namespace: namespace, Origin: name})
+				if err != nil {
+					return err
+				}
+				all.Items = append(all.Items, items...)
+			}
+			return errors.Join(show(cmd.OutOrStdout(), all, format), judge(all.Items))
+		},
+	}
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "`namespace` of the pods that name none")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "output `format`: json, yaml")
+	return cmd
+}
+
+func judge(items []api.Explanation) error {
+	if slices.ContainsFunc(items, func(e api.Explanation) bool { return e.Verdict != api.Admitted }) {
+		return ErrNotAdmitted
+	}
+	return nil
+}
+
+func show(w io.Writer, all api.ExplanationList, format string) error {
+	switch format {
+	case "json":
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(all)
+	case "yaml":
+		data, err := yaml.Marshal(all)
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		return err
+	}
+	if len(all.Items) == 0 {
+		_, err := fmt.Fprintln(w, "The manifests have no pods.")
+		return err
+	}
+	for i, e := range all.Items {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := text(w, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text shows the answer, and why, for people.
+func text(w io.Writer, e api.Explanation) error {
+	fmt.Fprintf(w, "pod %s/%s: %s\n", e.Namespace, e.Name, line(e.Answer))
+	if e.Replaces != "" {
+		fmt.Fprintf(w, "In the place of pod %s.\n", e.Replaces)
+	}
+	if len(e.Preempt) > 0 {
+		fmt.Fprintf(w, "It is critical: %s would be ended to make room.\n", strings.Join(e.Preempt, ", "))
+	}
+	if len(e.Rules) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := printer.NewTable(w, "RULE", "ANSWER", "WHY")
+	for _, r := range e.Rules {
+		t.Row(r.Rule, r.Verdict, because(r.Answer))
+	}
+	if err := t.Flush(); err != nil || len(e.Gets) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	t = printer.NewTable(w, "CONTAINER", "CPUS", "MEMORY", "DEVICES")
+	for _, g := range e.Gets {
+		name := g.Container
+		if name == "" {
+			name = "(the pod)"
+		}
+		t.Row(name, orDash(g.CPUs), orDash(memory(g.Memory)), orDash(devices(g.Devices)))
+	}
+	return t.Flush()
+}
+
+func line(a api.Answer) string {
+	if why := because(a); why != "" {
+		return a.Verdict + ": " + why
+	}
+	return a.Verdict
+}
+
+func because(a api.Answer) string {
+	text := a.Message
+	if a.Reason != "" {
+		text = a.Reason + ": " + text
+	}
+	if a.Until != nil {
+		text += " (until " + a.Until.Local().Format(time.TimeOnly) + ")"
+	}
+	return text
+}
+
+func memory(blocks []api.GivenMemory) string {
+	parts := make([]string, len(blocks))
+	for i, b := range blocks {
+		parts[i] = fmt.Sprintf("%s %s of nodes %s", resource.NewQuantity(b.Bytes, resource.BinarySI), b.Resource, strings.Trim(fmt.Sprint(b.Nodes), "[]"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func devices(ids map[string][]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		parts = append(parts, name+": "+strings.Join(ids[name], " "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
