@@ -189,31 +189,40 @@ func TestAPluginComesAndGoes(t *testing.T) {
 	}
 }
 
-// The resource of a plugin that does not come back is gone after five minutes, also
-// when it was an earlier agent that knew it.
+// The devices of a plugin that does not come back are gone after five minutes, also
+// when it was an earlier agent that knew them. What a pod holds stays until it goes.
 func TestALostResourceExpires(t *testing.T) {
 	root := short(t)
 	n := start(t, root)
 	n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 2, NUMA: 2}).Stop()
 	n.await(func() bool { return !n.Plugins()[gpu].Served })
+	n.holds("u1", "gpu-1")
 	n.stop()
 	synctest.Test(t, func(t *testing.T) {
-		gone := make(chan struct{}, 1)
+		changed := make(chan struct{}, 1)
 		next := New(Options{
 			Dir: n.opts.Dir, State: n.opts.State, Ledger: n.ledger, Boot: "boot-1",
-			Changed: func() { gone <- struct{}{} }, Affected: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Changed: func() { changed <- struct{}{} }, Affected: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		})
 		if err := next.Load(); err != nil {
 			t.Fatal(err)
 		}
+		one := device.Device{ID: "gpu-1", Nodes: topology.Of(1)}
 		began := time.Now()
-		if diff := cmp.Diff(device.Inventory{gpu: {{ID: "gpu-0", Nodes: topology.Of(0)}, {ID: "gpu-1", Nodes: topology.Of(1)}}}, next.Inventory()); diff != "" {
-			t.Errorf("known of the earlier agent (-want +got):\n%s", diff)
+		check := func(want device.Inventory, after time.Duration) {
+			t.Helper()
+			if diff := cmp.Diff(want, next.Inventory()); diff != "" || time.Since(began) != after {
+				t.Errorf("after %v (-want +got):\n%s", time.Since(began), diff)
+			}
 		}
-		<-gone
-		if took := time.Since(began); took != Grace || len(next.Inventory()) != 0 {
-			t.Errorf("after %v: %v", took, next.Inventory())
+		check(device.Inventory{gpu: {{ID: "gpu-0", Nodes: topology.Of(0)}, one}}, 0)
+		<-changed
+		check(device.Inventory{gpu: {one}}, Grace)
+		if err := n.ledger.Release("u1"); err != nil {
+			t.Fatal(err)
 		}
+		<-changed
+		check(device.Inventory{}, 2*Grace)
 	})
 }
 

@@ -163,18 +163,26 @@ func (d *stock) keepKnown() error {
 	return checkpoint.Save(d.knownFile(), checkpoint.Format{Version: 1}, k)
 }
 
-// expire takes a lost resource away after Grace. The caller holds mu.
+// expire takes a lost resource away after Grace, but for the devices that pods still
+// hold: they are theirs when the plugin comes back. The caller holds mu.
 func (d *stock) expire(name corev1.ResourceName, s *supply) {
 	s.expiry = time.AfterFunc(Grace, func() {
+		theirs := d.opts.Ledger.All().Devices()[name]
 		d.mu.Lock()
-		gone := d.supplies[name] == s && s.plugin == nil
-		if gone {
-			delete(d.supplies, name)
+		before, still := len(s.devices), d.supplies[name] == s && s.plugin == nil
+		if still {
+			s.devices = slices.DeleteFunc(slices.Clone(s.devices), func(x device.Device) bool { return !theirs.Has(x.ID) })
+			if len(s.devices) == 0 {
+				delete(d.supplies, name)
+			} else {
+				d.expire(name, s)
+			}
 			d.refresh()
 		}
+		left := len(s.devices)
 		d.mu.Unlock()
-		if gone {
-			d.opts.Log.Warn("device plugin has not come back: its resource is gone", "resource", name, "after", Grace)
+		if still && (left == 0 || left < before) {
+			d.opts.Log.Warn("device plugin has not come back: its devices are gone", "resource", name, "after", Grace, "still held", left)
 			d.supplied(name)
 		}
 	})
