@@ -80,6 +80,18 @@ import (
 //	await-span 'NAME > NAME...' it has a span at that place of a trace
 //	service-manager DURATION    the agents that start from now on have one, whose watchdog waits so long
 //	await-notify TEXT           an agent has told it so
+//	device-plugin start RESOURCE DEVICES [numa=N] [preferred] [prestart] [cdi=KIND] [mount=DIR]
+//	                            a sample device plugin; it registers whenever an agent is new
+//	device-plugin stop RESOURCE as if it was killed
+//	device-plugin sick|heal RESOURCE ID
+//	device-plugin hang|answer|refuse|accept RESOURCE METHOD
+//	device-plugin await RESOURCE METHOD IDS
+//	                            it was asked so
+//	device-plugin calls RESOURCE FILE
+//	                            what it was asked, in order
+//	await-health POD ID HEALTH  the pod's status shows that of a device
+//	pod-resources FILE          what the PodResources API tells of devices
+//	cdi-spec FILE               a CDI specification, with $CDI in it, which is the vendor
 //	small-disk DIR, fill-disk DIR, free-disk DIR
 //	                            a file system of 1 MiB that can be filled
 //
@@ -146,6 +158,10 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-span":       positive("await-span 'NAME > NAME...'", 1, 1, h.awaitSpan),
 		"service-manager":  positive("service-manager DURATION", 1, 1, h.listen),
 		"await-notify":     positive("await-notify TEXT", 1, 1, h.awaitNotify),
+		"device-plugin":    positive("device-plugin ACTION RESOURCE [ARG...]", 2, many, h.devicePlugin),
+		"await-health":     positive("await-health POD ID HEALTH", 3, 3, h.awaitHealth),
+		"pod-resources":    positive("pod-resources FILE", 1, 1, h.podResources),
+		"cdi-spec":         positive("cdi-spec FILE", 1, 1, h.cdiSpec),
 		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
 		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
 		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),

@@ -29,6 +29,7 @@ import (
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/userns"
 	"github.com/berth-run/berth/test/containerd"
+	"github.com/berth-run/berth/test/deviceplugin"
 )
 
 // patience bounds every wait of a script. It is long because machines are busy;
@@ -99,6 +100,7 @@ type daemon struct {
 	collector *collector     // nil unless the script asked for it
 	systemd   *systemd       // the same
 	place     int            // what claim gave
+	plugins   map[string]*deviceplugin.Plugin
 }
 
 type daemonKey struct{}
@@ -118,7 +120,7 @@ func (h *harness) setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(release)
-	d := &daemon{manifests: newManifests(), place: n}
+	d := &daemon{manifests: newManifests(), place: n, plugins: map[string]*deviceplugin.Plugin{}}
 	env.Defer(d.manifests.server.Close)
 	if d.registry, err = newRegistry(); err != nil {
 		return err

@@ -1,0 +1,155 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/berth-run/berth/test/deviceplugin"
+)
+
+// devicePlugin starts, changes and ends sample device plugins, by their resource.
+func (h *harness) devicePlugin(ts *testscript.TestScript, args []string) {
+	d := ts.Value(daemonKey{}).(*daemon)
+	action, name, args := args[0], args[1], args[2:]
+	if action == "start" {
+		p, err := deviceplugin.Start(pluginOptions(ts, name, args))
+		ts.Check(err)
+		ts.Defer(p.Stop)
+		d.plugins[name] = p
+		return
+	}
+	p, ok := d.plugins[name]
+	if !ok {
+		ts.Fatalf("device-plugin %s: none of %s was started", action, name)
+	}
+	switch action {
+	case "stop":
+		p.Stop()
+		delete(d.plugins, name)
+	case "sick", "heal":
+		ts.Check(p.SetHealthy(args[0], action == "heal"))
+	case "hang", "answer":
+		p.Hang(args[0], action == "hang")
+	case "refuse", "accept":
+		p.Refuse(args[0], action == "refuse")
+	case "await":
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := p.Await(ctx, strings.Join(args, " ")); err != nil {
+			fail(ts, "%v", err)
+		}
+	case "calls":
+		ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(append(p.Calls(), ""), "\n")), 0o644))
+	default:
+		ts.Fatalf("device-plugin %s: unknown", action)
+	}
+}
+
+// pluginOptions reads DEVICES [numa=N] [preferred] [prestart] [cdi=KIND] [mount=DIR].
+func pluginOptions(ts *testscript.TestScript, name string, args []string) deviceplugin.Options {
+	o := deviceplugin.Options{Dir: filepath.Join(rootOf(ts), "device-plugins"), Resource: name}
+	var err error
+	for i, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		switch {
+		case i == 0:
+			o.Devices, err = strconv.Atoi(arg)
+		case key == "numa":
+			o.NUMA, err = strconv.Atoi(value)
+		case key == "preferred":
+			o.Preferred = true
+		case key == "prestart":
+			o.PreStart = true
+		case key == "cdi":
+			o.CDI = value
+		case key == "mount":
+			o.Mount = ts.MkAbs(value)
+		default:
+			ts.Fatalf("device-plugin start: %q is unknown", arg)
+		}
+		ts.Check(err)
+	}
+	return o
+}
+
+// awaitHealth waits until the status of a pod shows that health of a device; "-":
+// the pod shows none at all.
+func (h *harness) awaitHealth(ts *testscript.TestScript, args []string) {
+	eventually(ts, func() (bool, any) {
+		p, err := clientOf(ts).Pod(context.Background(), key(args[0]))
+		ts.Check(err)
+		var seen []corev1.ResourceStatus
+		for _, c := range p.Status.ContainerStatuses {
+			seen = append(seen, c.AllocatedResourcesStatus...)
+		}
+		for _, s := range seen {
+			for _, r := range s.Resources {
+				if string(r.ResourceID) == args[1] && string(r.Health) == args[2] {
+					return true, nil
+				}
+			}
+		}
+		return false, seen
+	})
+}
+
+// podResources writes what the PodResources API tells, a line for each device.
+func (h *harness) podResources(ts *testscript.TestScript, args []string) {
+	conn, err := grpc.NewClient("unix:"+filepath.Join(rootOf(ts), "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	ts.Check(err)
+	defer conn.Close()
+	client := podresources.NewPodResourcesListerClient(conn)
+	list, err := client.List(context.Background(), &podresources.ListPodResourcesRequest{})
+	ts.Check(err)
+	var lines []string
+	note := func(who string, devices []*podresources.ContainerDevices) {
+		for _, d := range devices {
+			line := fmt.Sprintf("%s %s %s", who, d.ResourceName, strings.Join(d.DeviceIds, ","))
+			for _, n := range d.GetTopology().GetNodes() {
+				line += fmt.Sprintf(" on %d", n.ID)
+			}
+			lines = append(lines, line+"\n")
+		}
+	}
+	for _, p := range list.PodResources {
+		for _, c := range p.Containers {
+			note(p.Name+"/"+c.Name, c.Devices)
+		}
+	}
+	allocatable, err := client.GetAllocatableResources(context.Background(), &podresources.AllocatableResourcesRequest{})
+	ts.Check(err)
+	note("allocatable", allocatable.Devices)
+	slices.Sort(lines)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(lines, "")), 0o644))
+}
+
+// cdiSpec puts a CDI specification where the runtime looks for it. $CDI in it, and
+// from now on, is the vendor's domain, which no other script has.
+func (h *harness) cdiSpec(ts *testscript.TestScript, args []string) {
+	const dir = "/var/run/cdi"
+	vendor := fmt.Sprintf("test%d.example.com", ts.Value(daemonKey{}).(*daemon).place)
+	ts.Setenv("CDI", vendor)
+	_, err := os.Stat(dir)
+	made := errors.Is(err, os.ErrNotExist)
+	ts.Check(os.MkdirAll(dir, 0o755))
+	file := filepath.Join(dir, vendor+".json")
+	ts.Defer(func() {
+		_ = os.Remove(file)
+		if made {
+			_ = os.Remove(dir) // unless somebody else uses it by now
+		}
+	})
+	ts.Check(os.WriteFile(file, []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "$CDI", vendor)), 0o644))
+}
