@@ -31,6 +31,10 @@ type ledger interface {
 	SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []device.ID) error
 }
 
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
 // Options are what Devices needs from its surroundings.
 type Options struct {
 	// Dir is where plugins register and have their sockets.
@@ -47,6 +51,7 @@ type Options struct {
 	// Affected is told of a pod when the health of a device that it holds, or what
 	// it waits for, has changed. It must not block.
 	Affected func(types.UID)
+	Events   events
 	Now      func() time.Time
 	Log      *slog.Logger
 }

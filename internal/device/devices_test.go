@@ -36,6 +36,12 @@ type node struct {
 	ledger  *resource.Ledger
 	changed chan struct{}
 	stop    func()
+	told    []string // events
+}
+
+// Event takes the place of the recorder.
+func (n *node) Event(ref corev1.ObjectReference, _, reason, format string, args ...any) {
+	n.told = append(n.told, ref.Name+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
 // patience is for what takes milliseconds when all is well.
@@ -49,7 +55,7 @@ func start(t *testing.T, root string) *node {
 	}
 	n.Devices = New(Options{
 		Dir: filepath.Join(root, "device-plugins"), State: filepath.Join(root, "devices"), Machine: topology.Of(0, 1), Boot: "boot-1", Ledger: n.ledger,
-		Changed: func() { n.changed <- struct{}{} }, Affected: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Changed: func() { n.changed <- struct{}{} }, Affected: func(types.UID) {}, Events: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := n.Load(); err != nil {
 		t.Fatal(err)
@@ -301,6 +307,9 @@ func TestRefusals(t *testing.T) {
 	want := reason.New("UnexpectedAdmissionError", "Allocate failed due to rpc error: code = Unknown desc = the sample plugin was told to refuse, which is unexpected")
 	if fmt.Sprint(err) != want.Error() {
 		t.Errorf("got  %v\nwant %v", err, want)
+	}
+	if diff := cmp.Diff([]string{"u1 " + want.Error()}, n.told); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	p.Refuse("Allocate", false)
 	n.created(u1, given("gpu-0"))

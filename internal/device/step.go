@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/resource/device"
@@ -173,7 +174,9 @@ func (d *Devices) ask(ctx context.Context, p *corev1.Pod, w want) (Answer, error
 		if ctx.Err() != nil {
 			return Answer{}, ctx.Err()
 		}
-		return Answer{}, reason.New(unexpected, "Allocate failed due to %w, which is unexpected", err)
+		refusal := reason.New(unexpected, "Allocate failed due to %w, which is unexpected", err)
+		d.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, unexpected, "%s", refusal.Message())
+		return Answer{}, refusal
 	}
 	a := answerOf(resp.GetContainerResponses()[0])
 	a.Boot, a.PreStart, a.Nodes = d.opts.Boot, plugin.options.GetPreStartRequired(), map[device.ID]topology.Nodes{}
