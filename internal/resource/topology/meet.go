@@ -1,39 +1,44 @@
 package topology
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 )
-
-// meet are the sets, without duplicates, that a member of a and a member of b
-// have in common within all; the empty set is left out, as nothing comes from it.
-//
-// Taking each pair is cheap while the lists are short. Beyond that, counting is
-// cheaper: how many members of a, and of b, hold at least the nodes x, for each
-// x, multiplied, is in how many pairs x is common to both; taking from that what
-// is common in the pairs of larger sets leaves the pairs that have exactly x in
-// common (the superset zeta transform and its inverse). That costs n*2^n for n
-// nodes however long the lists are, and a list has at most 2^n members.
-func meet(all Nodes, a, b []Nodes) []Nodes {
-	n := all.Len()
-	if n > maxDense || len(a)*len(b) <= n<<n {
-		return meetPairs(all, a, b)
-	}
-	return meetCounts(all, a, b)
-}
 
 // maxDense is the number of nodes up to which a count for each set of nodes is
 // kept: 2^20 counts are 8 MiB.
 const maxDense = 20
 
+// inCommon are the sets that one member of each list can have in common within
+// all, without duplicates; the empty set is left out, as nothing comes from it.
+//
+// Taking each pair of two lists, and what comes of that with the next, is cheap
+// while the lists are short. Beyond that, counting is cheaper: how many members of
+// a list hold at least the nodes x, for each x, multiplied over the lists, is in
+// how many ways x is common to all; taking from that the ways in which more is
+// common leaves those in which it is exactly x (the superset zeta transform and its
+// inverse). That costs n*2^n for n nodes and each list, however long it is; a list
+// has at most 2^n members.
+func inCommon(all Nodes, lists [][]Nodes) []Nodes {
+	slices.SortFunc(lists, func(a, b []Nodes) int { return cmp.Compare(len(a), len(b)) })
+	met := []Nodes{all}
+	n := all.Len()
+	for i, list := range lists {
+		if n <= maxDense && len(met)*len(list) > n<<n {
+			return meetCounts(all, append(lists[i:], met))
+		}
+		met = meetPairs(all, met, list)
+	}
+	return met
+}
+
 func meetPairs(all Nodes, a, b []Nodes) []Nodes {
-	seen := make(map[Nodes]struct{}, len(a))
+	seen := newSeen(all)
 	var met []Nodes
 	for _, x := range a {
 		for _, y := range b {
-			common := x & y & all
-			if _, known := seen[common]; common != 0 && !known {
-				seen[common] = struct{}{}
+			if common := x & y & all; common != 0 && seen.add(common) {
 				met = append(met, common)
 			}
 		}
@@ -41,19 +46,49 @@ func meetPairs(all Nodes, a, b []Nodes) []Nodes {
 	return met
 }
 
-func meetCounts(all Nodes, a, b []Nodes) []Nodes {
+// seen remembers sets: a bit for each if there are not too many.
+type seen struct {
+	ids  []int
+	bits []uint64
+	many map[Nodes]bool
+}
+
+func newSeen(all Nodes) seen {
+	if all.Len() > maxDense {
+		return seen{many: map[Nodes]bool{}}
+	}
+	return seen{ids: all.IDs(), bits: make([]uint64, (1<<all.Len()+63)/64)}
+}
+
+// add says whether the set is new.
+func (s *seen) add(n Nodes) bool {
+	if s.many != nil {
+		known := s.many[n]
+		s.many[n] = true
+		return !known
+	}
+	x := compress(s.ids, n)
+	bit := uint64(1) << (x % 64)
+	known := s.bits[x/64]&bit != 0
+	s.bits[x/64] |= bit
+	return !known
+}
+
+func meetCounts(all Nodes, lists [][]Nodes) []Nodes {
 	ids := all.IDs()
-	counts := supersets(ids, a)
-	for x, n := range supersets(ids, b) {
-		counts[x] *= n
-	}
-	for bit := 1; bit < len(counts); bit <<= 1 {
-		for x := range counts {
-			if x&bit == 0 {
-				counts[x] -= counts[x|bit]
-			}
+	counts, ways := supersets(ids, lists[0]), uint64(len(lists[0]))
+	for _, list := range lists[1:] {
+		more, product := bits.Mul64(ways, uint64(len(list)))
+		if more != 0 { // the counts would not fit: whether there is a way is enough
+			ways = anyWay(counts)
+			_, product = bits.Mul64(ways, uint64(len(list)))
 		}
+		for x, n := range supersets(ids, list) {
+			counts[x] *= n
+		}
+		ways = product
 	}
+	inverseZeta(counts)
 	var met []Nodes
 	for x, n := range counts {
 		if x != 0 && n != 0 {
@@ -64,20 +99,50 @@ func meetCounts(all Nodes, a, b []Nodes) []Nodes {
 }
 
 // supersets says for each set, written as bits of ids, how many of the list hold
-// it.
+// it. Members that are there twice count once.
 func supersets(ids []int, list []Nodes) []uint64 {
 	counts := make([]uint64, 1<<len(ids))
 	for _, n := range list {
 		counts[compress(ids, n)] = 1
 	}
-	for bit := 1; bit < len(counts); bit <<= 1 {
-		for x := range counts {
-			if x&bit == 0 {
-				counts[x] += counts[x|bit]
+	zeta(counts)
+	return counts
+}
+
+// anyWay makes each number of ways 0 or 1, and says how many sets have one.
+func anyWay(counts []uint64) uint64 {
+	inverseZeta(counts)
+	sets := uint64(0)
+	for x, n := range counts {
+		counts[x] = min(n, 1)
+		sets += counts[x]
+	}
+	zeta(counts)
+	return sets
+}
+
+// zeta adds to each set what its supersets have.
+func zeta(counts []uint64) {
+	for bit := 1; bit < len(counts); bit *= 2 {
+		for at := 0; at < len(counts); at += 2 * bit {
+			without, with := counts[at:at+bit], counts[at+bit:at+2*bit]
+			for i, n := range with {
+				without[i] += n
 			}
 		}
 	}
-	return counts
+}
+
+// inverseZeta undoes zeta.
+func inverseZeta(counts []uint64) {
+	for bit := 1; bit < len(counts); bit *= 2 {
+		for at := 0; at < len(counts); at += 2 * bit {
+			without, with := counts[at:at+bit], counts[at+bit:at+2*bit]
+			for i, n := range with {
+				without[i] -= n
+			}
+		}
+	}
 }
 
 // compress writes a set as bits of ids: bit i is node ids[i].

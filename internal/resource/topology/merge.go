@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -29,7 +30,7 @@ type Wish struct {
 // which they are looked at, and the ways themselves (a product: exponential in
 // the number of wishes) need not be looked at. Preferred answers are the nodes
 // that all wishes prefer: one pass over the hints. Only if there are none, the
-// sets of nodes that can be had in common are computed wish by wish, see meet.
+// sets of nodes that can be had in common are computed, see inCommon.
 //
 // Policy none admits everything with the zero Hint. Under single-numa-node the
 // zero Nodes with Preferred is an answer too: nobody cares, or the machine has
@@ -49,9 +50,10 @@ func Merge(o Options, nodes []machine.Node, wishes []Wish) (Hint, bool) {
 	return best, best.Preferred || o.Policy == BestEffort
 }
 
-// choice is a Wish made ready: its nodes sorted, without duplicates.
+// choice is a Wish made ready.
 type choice struct {
-	preferred, all []Nodes
+	hints     []Hint
+	preferred []Nodes // of its hints, sorted
 	// indifferent: one of its hints does not care for nodes; easy: and is preferred.
 	indifferent, easy bool
 	least             int // nodes of its narrowest hint; 0: none has nodes
@@ -64,11 +66,17 @@ func newChoice(w Wish, single bool) choice {
 	if len(w.Hints) == 0 {
 		return choice{indifferent: !single}
 	}
-	c := choice{all: make([]Nodes, 0, len(w.Hints))}
-	for _, h := range w.Hints {
-		if single && (!h.Preferred || h.Nodes.Len() > 1) {
-			continue
-		}
+	c := choice{hints: w.Hints}
+	if single {
+		c.hints = slices.Collect(func(yield func(Hint) bool) {
+			for _, h := range w.Hints {
+				if h.Preferred && h.Nodes&(h.Nodes-1) == 0 && !yield(h) {
+					return
+				}
+			}
+		})
+	}
+	for _, h := range c.hints {
 		if h.Nodes == 0 {
 			c.indifferent, c.easy = true, c.easy || h.Preferred
 			continue
@@ -76,7 +84,6 @@ func newChoice(w Wish, single bool) choice {
 		if n := h.Nodes.Len(); c.least == 0 || n < c.least {
 			c.least = n
 		}
-		c.all = append(c.all, h.Nodes)
 		if h.Preferred {
 			c.preferred = append(c.preferred, h.Nodes)
 		}
@@ -128,37 +135,48 @@ func (m *merge) agreed() []Nodes {
 	return append(agreed, m.order.all)
 }
 
-// common are the nodes that one hint of each wish can have in common.
+// common are the sets of nodes that one hint of each wish can have in common.
 func (m *merge) common() []Nodes {
-	common := []Nodes{m.order.all}
+	var lists [][]Nodes
 	for _, c := range m.choices {
-		if c.indifferent {
-			if len(c.all) == 0 {
-				continue
-			}
-			c.all = append(c.all, m.order.all)
+		if c.indifferent && len(c.hints) == 0 {
+			continue
 		}
-		common = meet(m.order.all, common, c.all)
+		list := make([]Nodes, len(c.hints))
+		for i, h := range c.hints {
+			list[i] = h.Nodes
+			if h.Nodes == 0 {
+				list[i] = m.order.all
+			}
+		}
+		lists = append(lists, list)
 	}
-	return common
+	return inCommon(m.order.all, lists)
 }
 
 // order says which of two sets of nodes is better.
 type order struct {
 	all      Nodes
-	want     int // nodes that the neediest wish takes at the least
-	distance map[int]map[int]int
+	want     int     // nodes that the neediest wish takes at the least
+	distance [][]int // by node id; nil: it does not matter
 }
 
 func newOrder(o Options, nodes []machine.Node) order {
 	var r order
-	if o.PreferClosest && o.Policy != SingleNUMANode {
-		r.distance = map[int]map[int]int{}
-	}
 	for _, n := range nodes {
 		r.all |= Of(n.ID)
-		if r.distance != nil {
-			r.distance[n.ID] = n.Distances
+	}
+	if !o.PreferClosest || o.Policy == SingleNUMANode {
+		return r
+	}
+	r.distance = make([][]int, 64)
+	for _, n := range nodes {
+		if n.ID >= 64 {
+			continue
+		}
+		r.distance[n.ID] = make([]int, 64)
+		for _, to := range r.all.IDs() {
+			r.distance[n.ID][to] = n.Distances[to]
 		}
 	}
 	return r
@@ -166,30 +184,48 @@ func newOrder(o Options, nodes []machine.Node) order {
 
 // fittest is the narrowest, nearest, lowest; 0 without any.
 func (o order) fittest(candidates []Nodes) Nodes {
+	return o.first(candidates, Nodes.Len)
+}
+
+// closest is the one nearest to the number of nodes wanted, fewer before more;
+// 0 without any.
+func (o order) closest(candidates []Nodes) Nodes {
+	return o.first(candidates, func(n Nodes) int {
+		if n.Len() <= o.want {
+			return o.want - n.Len()
+		}
+		return n.Len() // more than any that takes fewer than wanted
+	})
+}
+
+// first is the candidate of the least rank; of these, which have as many nodes
+// each, the nearest to each other, then the lowest.
+func (o order) first(candidates []Nodes, rank func(Nodes) int) Nodes {
 	var best Nodes
+	least, near := 0, 0
 	for _, n := range candidates {
-		if n &= o.all; n != 0 && (best == 0 || o.fitter(n, best)) {
-			best = n
+		if n &= o.all; n == 0 {
+			continue
+		}
+		r := rank(n)
+		if best != 0 && r > least {
+			continue
+		}
+		d := o.spread(n)
+		if best == 0 || cmp.Or(cmp.Compare(r, least), cmp.Compare(d, near), cmp.Compare(n, best)) < 0 {
+			best, least, near = n, r, d
 		}
 	}
 	return best
 }
 
-func (o order) fitter(a, b Nodes) bool {
-	if a.Len() != b.Len() {
-		return a.Len() < b.Len()
-	}
-	if o.distance != nil {
-		if da, db := o.spread(a), o.spread(b); da != db {
-			return da < db
-		}
-	}
-	return a < b
-}
-
 // spread is the sum of the distances between all nodes of a set, from each to
-// each. For sets of the same size it orders as their average does.
+// each; 0 if that does not matter. For sets of the same size it orders as their
+// average does.
 func (o order) spread(n Nodes) int {
+	if o.distance == nil {
+		return 0
+	}
 	sum := 0
 	for from := uint64(n); from != 0; from &= from - 1 {
 		row := o.distance[bits.TrailingZeros64(from)]
@@ -198,28 +234,4 @@ func (o order) spread(n Nodes) int {
 		}
 	}
 	return sum
-}
-
-// closest is the one nearest to the number of nodes wanted, fewer before more;
-// 0 without any.
-func (o order) closest(candidates []Nodes) Nodes {
-	var best Nodes
-	for _, n := range candidates {
-		if n == 0 {
-			continue
-		}
-		rank, least := o.rank(n), o.rank(best)
-		if best == 0 || rank < least || rank == least && o.fitter(n, best) {
-			best = n
-		}
-	}
-	return best
-}
-
-// rank is 0 for the number of nodes wanted, then less for what is better.
-func (o order) rank(n Nodes) int {
-	if n.Len() <= o.want {
-		return o.want - n.Len()
-	}
-	return n.Len() // more than any that takes fewer than wanted
 }

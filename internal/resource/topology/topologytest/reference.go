@@ -1,17 +1,18 @@
-package topology
+package topologytest
 
 import (
 	"math/bits"
 
 	"github.com/berth-run/berth/internal/machine"
+	"github.com/berth-run/berth/internal/resource/topology"
 )
 
-// reference is the plain meaning of Merge: it looks at each way to choose one
-// hint for each wish and keeps the best so far.
-func reference(o Options, on []machine.Node, wishes []Wish) (Hint, bool) {
-	var all Nodes
+// Reference is the plain meaning of topology.Merge: it looks at each way to choose
+// one hint for each wish and keeps the best so far, as the kubelet does.
+func Reference(o topology.Options, on []machine.Node, wishes []topology.Wish) (topology.Hint, bool) {
+	var all topology.Nodes
 	for _, n := range on {
-		all |= Of(n.ID)
+		all |= topology.Of(n.ID)
 	}
 	lists := listsOf(o, wishes)
 	want := 0
@@ -24,34 +25,34 @@ func reference(o Options, on []machine.Node, wishes []Wish) (Hint, bool) {
 		}
 		want = max(want, least)
 	}
-	var best *Hint
-	each(lists, nil, func(way []Hint) {
+	var best *topology.Hint
+	each(lists, nil, func(way []topology.Hint) {
 		merged := common(all, way)
 		if merged.Nodes != 0 && (best == nil || beats(o, on, want, merged, *best)) {
 			best = &merged
 		}
 	})
 	if best == nil {
-		best = &Hint{Nodes: all}
+		best = &topology.Hint{Nodes: all}
 	}
-	if o.Policy == SingleNUMANode && best.Nodes == all {
+	if o.Policy == topology.SingleNUMANode && best.Nodes == all {
 		best.Nodes = 0
 	}
-	return *best, best.Preferred || o.Policy == BestEffort
+	return *best, best.Preferred || o.Policy == topology.BestEffort
 }
 
-func listsOf(o Options, wishes []Wish) [][]Hint {
-	var lists [][]Hint
+func listsOf(o topology.Options, wishes []topology.Wish) [][]topology.Hint {
+	var lists [][]topology.Hint
 	for _, w := range wishes {
 		list := w.Hints
 		switch {
 		case w.Hints == nil:
-			list = []Hint{{Preferred: true}}
+			list = []topology.Hint{{Preferred: true}}
 		case len(w.Hints) == 0:
-			list = []Hint{{}}
+			list = []topology.Hint{{}}
 		}
-		if o.Policy == SingleNUMANode {
-			var kept []Hint
+		if o.Policy == topology.SingleNUMANode {
+			var kept []topology.Hint
 			for _, h := range list {
 				if h.Preferred && h.Nodes.Len() < 2 {
 					kept = append(kept, h)
@@ -64,7 +65,7 @@ func listsOf(o Options, wishes []Wish) [][]Hint {
 	return lists
 }
 
-func each(lists [][]Hint, way []Hint, visit func([]Hint)) {
+func each(lists [][]topology.Hint, way []topology.Hint, visit func([]topology.Hint)) {
 	if len(way) == len(lists) {
 		visit(way)
 		return
@@ -74,8 +75,8 @@ func each(lists [][]Hint, way []Hint, visit func([]Hint)) {
 	}
 }
 
-func common(all Nodes, way []Hint) Hint {
-	merged, first := Hint{Nodes: all, Preferred: true}, Nodes(0)
+func common(all topology.Nodes, way []topology.Hint) topology.Hint {
+	merged, first := topology.Hint{Nodes: all, Preferred: true}, topology.Nodes(0)
 	for _, h := range way {
 		merged.Preferred = merged.Preferred && h.Preferred
 		if h.Nodes == 0 {
@@ -91,12 +92,12 @@ func common(all Nodes, way []Hint) Hint {
 }
 
 // beats is the kubelet's comparison, case by case.
-func beats(o Options, on []machine.Node, want int, candidate, current Hint) bool {
+func beats(o topology.Options, on []machine.Node, want int, candidate, current topology.Hint) bool {
 	fitter := func() bool {
 		if candidate.Nodes.Len() != current.Nodes.Len() {
 			return candidate.Nodes.Len() < current.Nodes.Len()
 		}
-		if o.PreferClosest && o.Policy != SingleNUMANode {
+		if o.PreferClosest && o.Policy != topology.SingleNUMANode {
 			if a, b := average(on, candidate.Nodes), average(on, current.Nodes); a != b {
 				return a < b
 			}
@@ -119,7 +120,7 @@ func beats(o Options, on []machine.Node, want int, candidate, current Hint) bool
 	return has == had && fitter()
 }
 
-func average(on []machine.Node, n Nodes) float64 {
+func average(on []machine.Node, n topology.Nodes) float64 {
 	sum, count := 0.0, 0.0
 	for _, from := range on {
 		for rest := uint64(n); rest != 0; rest &= rest - 1 {
