@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math/bits"
+	"slices"
 
 	"k8s.io/utils/cpuset"
 
@@ -23,7 +24,7 @@ const (
 // UnexpectedAdmissionError.
 func Allocate(p Pool, n int, reusable cpuset.CPUSet, on topology.Nodes) (cpuset.CPUSet, error) {
 	l := newLayout(p.Machine)
-	available := p.Free().Union(reusable)
+	available := l.available(p, reusable)
 	if p.Options.FullPCPUsOnly {
 		if err := aligned(l, available, n); err != nil {
 			return cpuset.New(), err
@@ -40,12 +41,12 @@ func Allocate(p Pool, n int, reusable cpuset.CPUSet, on topology.Nodes) (cpuset.
 	if err != nil {
 		return cpuset.New(), reason.New(UnexpectedAdmissionError, "Allocate failed due to %w, which is unexpected", err)
 	}
-	return taken, nil
+	return l.set(taken), nil
 }
 
 // aligned checks that n CPUs can be whole cores. Other than the kubelet it counts
 // what is reusable as there, and a core of which a part is held as not.
-func aligned(l *layout, available cpuset.CPUSet, n int) error {
+func aligned(l *layout, available []bool, n int) error {
 	if l.perCore > 0 && n%l.perCore != 0 {
 		return reason.New(SMTAlignmentError, "SMT Alignment Error: requested %d cpus not multiple cpus per core = %d", n, l.perCore)
 	}
@@ -55,7 +56,7 @@ func aligned(l *layout, available cpuset.CPUSet, n int) error {
 	return nil
 }
 
-func notEnoughCores(l *layout, available cpuset.CPUSet, n int) error {
+func notEnoughCores(l *layout, available []bool, n int) error {
 	return reason.New(SMTAlignmentError, "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = %d, requested CPUs = %d, CPUs per core = %d",
 		l.inWholeCores(available), n, l.perCore)
 }
@@ -63,57 +64,59 @@ func notEnoughCores(l *layout, available cpuset.CPUSet, n int) error {
 // takeNear takes from the nodes first. Distributed CPUs come from as many nodes as
 // were chosen, since what is near to each of these may be the reason (kubernetes
 // 139430; as from v1.37).
-func (l *layout) takeNear(r rules, available cpuset.CPUSet, n int, on topology.Nodes) (cpuset.CPUSet, error) {
-	near := l.near(on, r.AlignBySocket).Intersection(available)
-	there := near.Size()
+func (l *layout) takeNear(r rules, available []bool, n int, on topology.Nodes) ([]int, error) {
+	near := l.near(on, r.AlignBySocket)
+	there := 0
+	for cpu, free := range available {
+		near[cpu] = near[cpu] && free
+		if near[cpu] {
+			there++
+		}
+	}
 	if r.FullPCPUsOnly {
 		there = l.inWholeCores(near)
 	}
 	wide := r
 	wide.nodes = on.Len()
 	taken, err := l.take(wide, near, min(n, there))
-	if err != nil {
+	if err != nil || len(taken) == n {
 		return taken, err
 	}
-	rest, err := l.take(r, available.Difference(taken), n-taken.Size())
-	return taken.Union(rest), err
+	rest := slices.Clone(available)
+	for _, cpu := range taken {
+		rest[cpu] = false
+	}
+	more, err := l.take(r, rest, n-len(taken))
+	return append(taken, more...), err
 }
 
 // inWholeCores is the number of these CPUs whose cores are all among them.
-func (l *layout) inWholeCores(cpus cpuset.CPUSet) int {
-	t, n := newTaker(l, rules{}, cpus, 0), 0
-	for g := range l.groups[core] {
-		if t.whole(core, g) {
-			n += t.count[core][g]
+func (l *layout) inWholeCores(cpus []bool) int {
+	n := 0
+	for _, g := range l.groups[core] {
+		if !slices.ContainsFunc(g.cpus, func(cpu int) bool { return !cpus[cpu] }) {
+			n += len(g.cpus)
 		}
 	}
 	return n
 }
 
 // near are the CPUs of these nodes, or of the sockets that these nodes are in.
-func (l *layout) near(on topology.Nodes, bySocket bool) cpuset.CPUSet {
-	k, wanted := node, map[int]bool{}
+func (l *layout) near(on topology.Nodes, bySocket bool) []bool {
+	near := make([]bool, len(l.cpus))
+	k := node
 	if bySocket {
 		k = socket
 	}
-	for g, n := range l.groups[node] {
-		if on.Has(n.id) {
-			if !bySocket {
-				wanted[g] = true
-				continue
-			}
-			for _, cpu := range n.cpus {
-				wanted[l.of[socket][cpu]] = true
-			}
+	for cpu, g := range l.of[node] {
+		if !on.Has(l.groups[node][g].id) || near[cpu] {
+			continue
+		}
+		for _, together := range l.groups[k][l.of[k][cpu]].cpus {
+			near[together] = true
 		}
 	}
-	var ids []int
-	for cpu, g := range l.of[k] {
-		if wanted[g] {
-			ids = append(ids, l.cpus[cpu])
-		}
-	}
-	return cpuset.New(ids...)
+	return near
 }
 
 // Hints are all sets of NUMA nodes that have n CPUs free or reusable (with
@@ -127,13 +130,14 @@ func Hints(p Pool, n int, reusable cpuset.CPUSet) []topology.Hint {
 	}
 	l := newLayout(p.Machine)
 	h := hinter{n: n, sockets: make([]uint64, len(l.groups[node]))}
-	free := newTaker(l, l.rules(p.Options), p.Free().Union(reusable), 0)
+	again := l.places(reusable)
+	free := newTaker(l, l.rules(p.Options), l.available(p, reusable), 0)
 	for g, in := range l.groups[node] {
 		h.nodes = append(h.nodes, topology.Of(in.id))
 		h.all, h.free = append(h.all, len(in.cpus)), append(h.free, free.takable(g))
 		for _, cpu := range in.cpus {
 			h.sockets[g] |= 1 << l.of[socket][cpu]
-			if reusable.Contains(l.cpus[cpu]) {
+			if again[cpu] {
 				h.must |= topology.Of(in.id)
 			}
 		}

@@ -56,7 +56,7 @@ func (t *taker) takable(g int) int {
 
 // takeFrom packs n CPUs into one node.
 func (t *taker) takeFrom(g, n int) {
-	part := emptyTaker(t.layout, t.rules, n)
+	part := newTaker(t.layout, t.rules, nil, n)
 	for _, cpu := range t.freeIn(node, g) {
 		part.add(cpu)
 	}

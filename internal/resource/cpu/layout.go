@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/utils/cpuset"
+
 	"github.com/berth-run/berth/internal/machine"
 )
 
@@ -67,6 +69,36 @@ func groupBy(ids []int) ([]group, []int) {
 		of[place] = g
 	}
 	return groups, of
+}
+
+// places says of each CPU whether it is in the set.
+func (l *layout) places(cpus cpuset.CPUSet) []bool {
+	in := make([]bool, len(l.cpus))
+	if cpus.IsEmpty() {
+		return in
+	}
+	for cpu, id := range l.cpus {
+		in[cpu] = cpus.Contains(id)
+	}
+	return in
+}
+
+// set undoes places.
+func (l *layout) set(cpus []int) cpuset.CPUSet {
+	ids := make([]int, len(cpus))
+	for i, cpu := range cpus {
+		ids[i] = l.cpus[cpu]
+	}
+	return cpuset.New(ids...)
+}
+
+// available are the CPUs that are free or reusable.
+func (l *layout) available(p Pool, reusable cpuset.CPUSet) []bool {
+	in := l.places(reusable)
+	for cpu, id := range l.cpus {
+		in[cpu] = in[cpu] || !p.Reserved.Contains(id) && !p.Held.Contains(id)
+	}
+	return in
 }
 
 func gcd(a, b int) int {

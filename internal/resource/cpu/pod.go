@@ -124,13 +124,13 @@ func divide(pool Pool, p *corev1.Pod, cpus cpuset.CPUSet) (Bubble, error) {
 		case n == 0:
 			sharing = append(sharing, c.Name)
 		default:
-			own, err := l.take(rules, b.Shared, n)
+			own, err := l.take(rules, l.places(b.Shared), n)
 			if err != nil {
 				return Bubble{}, reason.New(UnexpectedAdmissionError, "Allocate failed due to container %q: %w, which is unexpected", c.Name, err)
 			}
-			b.Containers[c.Name], b.Exclusive[c.Name] = own, true
+			b.Containers[c.Name], b.Exclusive[c.Name] = l.set(own), true
 			if c.Kind != pod.Init {
-				b.Shared = b.Shared.Difference(own)
+				b.Shared = b.Shared.Difference(l.set(own))
 			}
 		}
 	}

@@ -53,9 +53,9 @@ func Reserve(m machine.Machine, o Options, milli int64, explicit cpuset.CPUSet) 
 		return cpuset.New(), fmt.Errorf("reserve CPUs: systemReserved and kubeReserved are %d CPUs together, the machine has %d", n, all.Size())
 	}
 	l := newLayout(m)
-	taken, err := l.take(l.rules(o).split(), all, n)
+	taken, err := l.take(l.rules(o).split(), l.places(all), n)
 	if err != nil {
 		return cpuset.New(), fmt.Errorf("reserve %d CPUs: %w", n, err)
 	}
-	return taken, nil
+	return l.set(taken), nil
 }

@@ -118,7 +118,7 @@ func fits(t *testing.T, p Pool, n int, on topology.Nodes, cpus cpuset.CPUSet) {
 	if cpus.Size() != n || !cpus.IsSubsetOf(p.Free()) {
 		t.Fatalf("%d CPUs of %s are %s", n, p.Free(), cpus)
 	}
-	near := newLayout(p.Machine).near(on, p.Options.AlignBySocket)
+	near := nearTo(p.Machine, p.Options, on)
 	if there := near.Intersection(p.Free()).Size(); !p.Options.FullPCPUsOnly && near.Intersection(cpus).Size() != min(n, there) {
 		t.Fatalf("%d CPUs are %s, %d are free on %v", n, cpus, there, on.IDs())
 	}
@@ -127,6 +127,25 @@ func fits(t *testing.T, p Pool, n int, on topology.Nodes, cpus cpuset.CPUSet) {
 			t.Fatalf("core %d is %s, of that %s is given", id, core, part)
 		}
 	}
+}
+
+// nearTo are the CPUs that a request on these nodes is to be served from.
+func nearTo(m machine.Machine, o Options, on topology.Nodes) cpuset.CPUSet {
+	var near cpuset.CPUSet
+	for id, node := range m.ByNode() {
+		if on.Has(id) {
+			near = near.Union(node)
+		}
+	}
+	if !o.AlignBySocket {
+		return near
+	}
+	for _, socket := range m.BySocket() {
+		if !socket.Intersection(near).IsEmpty() {
+			near = near.Union(socket)
+		}
+	}
+	return near
 }
 
 // Shared CPUs are those that are not held, and of those reserved all or none.
@@ -228,7 +247,7 @@ func TestHints(t *testing.T) {
 			}
 			for _, on := range slices.Sorted(maps.Keys(got))[:min(len(got), 20)] {
 				cpus, err := Allocate(p, n, cpuset.New(), on)
-				if near := newLayout(m).near(on, o.AlignBySocket); !regular(m) || err == nil && cpus.IsSubsetOf(near) {
+				if near := nearTo(m, o, on); !regular(m) || err == nil && cpus.IsSubsetOf(near) {
 					continue
 				}
 				t.Fatalf("%d CPUs on %v are %s: %v", n, on.IDs(), cpus, err)

@@ -3,8 +3,6 @@ package cpu
 import (
 	"fmt"
 	"slices"
-
-	"k8s.io/utils/cpuset"
 )
 
 // rules say how CPUs are chosen.
@@ -30,14 +28,14 @@ func (r rules) split() rules {
 
 // take is n CPUs of those available, chosen as the kubelet does: packed into as
 // few parts of the machine as possible, or distributed over NUMA nodes.
-func (l *layout) take(r rules, available cpuset.CPUSet, n int) (cpuset.CPUSet, error) {
+func (l *layout) take(r rules, available []bool, n int) ([]int, error) {
 	t := newTaker(l, r, available, n)
 	if t.left < n {
-		return cpuset.New(), fmt.Errorf("not enough cpus available to satisfy request: requested=%d, available=%d", n, t.left)
+		return nil, fmt.Errorf("not enough cpus available to satisfy request: requested=%d, available=%d", n, t.left)
 	}
 	if r.DistributeAcrossNUMA && r.portion > 0 && n%r.portion == 0 {
 		if t.distribute(); t.need == 0 {
-			return t.result(), nil
+			return t.taken, nil
 		}
 		t = newTaker(l, r, available, n)
 	}
@@ -47,9 +45,9 @@ func (l *layout) take(r rules, available cpuset.CPUSet, n int) (cpuset.CPUSet, e
 		t.takeCoresThatFit()
 	}
 	if t.need > 0 {
-		return cpuset.New(), fmt.Errorf("no whole physical cores of %d CPUs are free", n)
+		return nil, fmt.Errorf("no whole physical cores of %d CPUs are free", n)
 	}
-	return t.result(), nil
+	return t.taken, nil
 }
 
 // taker takes CPUs from what is left until it needs none.
@@ -63,20 +61,15 @@ type taker struct {
 	taken []int // CPUs
 }
 
-func newTaker(l *layout, r rules, available cpuset.CPUSet, need int) *taker {
-	t := emptyTaker(l, r, need)
-	for place, id := range l.cpus {
-		if available.Contains(id) {
-			t.add(place)
-		}
-	}
-	return t
-}
-
-func emptyTaker(l *layout, r rules, need int) *taker {
+func newTaker(l *layout, r rules, available []bool, need int) *taker {
 	t := &taker{layout: l, rules: r, free: make([]bool, len(l.cpus)), need: need}
 	for k := range kinds {
 		t.count[k] = make([]int, len(l.groups[k]))
+	}
+	for cpu, free := range available {
+		if free {
+			t.add(cpu)
+		}
 	}
 	return t
 }
@@ -99,14 +92,6 @@ func (t *taker) take(cpus []int) {
 	t.taken = append(t.taken, cpus...)
 	t.left -= len(cpus)
 	t.need -= len(cpus)
-}
-
-func (t *taker) result() cpuset.CPUSet {
-	ids := make([]int, len(t.taken))
-	for i, cpu := range t.taken {
-		ids[i] = t.cpus[cpu]
-	}
-	return cpuset.New(ids...)
 }
 
 // pack takes the largest parts of the machine first: whole sockets and NUMA
