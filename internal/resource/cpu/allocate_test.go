@@ -8,28 +8,12 @@ import (
 
 	"github.com/berth-run/berth/internal/machine"
 	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/resource/cpu/cputest"
 	"github.com/berth-run/berth/internal/resource/topology"
 )
 
-// build makes a machine of alike parts. Threads are numbered as Linux does on
-// x86: the first threads of all cores, then the second ones.
 func build(sockets, nodesPerSocket, cachesPerNode, coresPerCache, threads int) machine.Machine {
-	var m machine.Machine
-	cores := sockets * nodesPerSocket * cachesPerNode * coresPerCache
-	byNode := map[int][]int{}
-	for thread := range threads {
-		for c := range cores {
-			cache := c / coresPerCache
-			node := cache / cachesPerNode
-			id := thread*cores + c
-			m.CPUs = append(m.CPUs, machine.CPU{ID: id, Core: c, Socket: node / nodesPerSocket, Node: node, Cache: cache * coresPerCache})
-			byNode[node] = append(byNode[node], id)
-		}
-	}
-	for n := range sockets * nodesPerSocket {
-		m.Nodes = append(m.Nodes, machine.Node{ID: n, CPUs: cpuset.New(byNode[n]...)})
-	}
-	return m
+	return cputest.Shape{Sockets: sockets, NodesPerSocket: nodesPerSocket, CachesPerNode: cachesPerNode, CoresPerCache: coresPerCache, Threads: threads}.Machine()
 }
 
 func parse(t *testing.T, list string) cpuset.CPUSet {

@@ -5,16 +5,12 @@ import (
 	"testing"
 
 	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/resource/cpu/cputest"
 )
 
-// 512 CPUs on 1 to 16 NUMA nodes, a core in three held.
-func largest(nodes int) Pool {
-	m := build(max(1, nodes/4), min(4, nodes), 2, 128/nodes, 2)
-	p := Pool{Machine: m, Reserved: cpuset.New(0, 256)}
-	for c := 2; c < 256; c += 3 {
-		p.Held = p.Held.Union(cpuset.New(c, c+256))
-	}
-	return p
+func large(nodes int) Pool {
+	return Pool{Machine: cputest.Large(nodes), Reserved: cpuset.New(0, 256), Held: cputest.Used()}
 }
 
 func BenchmarkAllocate(b *testing.B) {
@@ -26,7 +22,7 @@ func BenchmarkAllocate(b *testing.B) {
 		for _, nodes := range []int{1, 2, 4, 8, 16} {
 			for _, n := range []int{4, 170} {
 				b.Run(fmt.Sprintf("%s/nodes=%d/n=%d", name, nodes, n), func(b *testing.B) {
-					p := largest(nodes)
+					p := large(nodes)
 					p.Options = o
 					for b.Loop() {
 						if _, err := Allocate(p, n, cpuset.New(), 0); err != nil {
@@ -42,7 +38,7 @@ func BenchmarkAllocate(b *testing.B) {
 func BenchmarkHints(b *testing.B) {
 	for _, nodes := range []int{1, 2, 4, 8, 16} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			p := largest(nodes)
+			p := large(nodes)
 			for b.Loop() {
 				Hints(p, 16, cpuset.New())
 			}

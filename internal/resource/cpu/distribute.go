@@ -1,6 +1,10 @@
 package cpu
 
-import "math"
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
 
 // distribute takes evenly from as few NUMA nodes as can serve that, but not from
 // fewer than its rules say, and from those after which the nodes have most evenly
@@ -77,73 +81,153 @@ func (d *distribution) even(k int) int { return d.need / k / d.size * d.size }
 
 // best is how many CPUs to take from each node if k of them are to give: the
 // first found of those that leave the least standard deviation.
+//
+// There are as many ways to choose the nodes as there are subsets of size k, and
+// for each as many to choose those that give a portion more. Nodes of which as much
+// is free are as good as each other, so each row of such amounts is tried once. And
+// what the nodes with the most free leave is a limit: nodes that must leave it less
+// even, whichever give more, are passed over.
 func (d *distribution) best(k int) ([]int, bool) {
-	even := d.even(k)
-	var best []int
-	least := math.Inf(1)
+	s := search{distribution: d, left: make([]int, len(d.free)), balance: math.Inf(1), limit: math.MaxInt}
+	s.try(d.freest(k))
+	if s.best != nil {
+		// What differs by less than this may be the same deviation, to 3 decimals.
+		s.limit = s.squares + int(0.002*float64(len(d.free))*s.balance) + 2
+	}
+	s.best, s.balance = nil, math.Inf(1)
+	tried := map[string]bool{}
 	combinations(len(d.nodes), k, func(chosen []int) bool {
-		take := make([]int, len(d.nodes))
-		var more []int
+		key := make([]byte, 0, 2*k)
 		for _, i := range chosen {
-			if d.free[i] < even {
-				return true
-			}
-			take[i] = even
-			if d.free[i]-even >= d.size {
-				more = append(more, i)
-			}
+			key = binary.LittleEndian.AppendUint16(key, uint16(d.free[i]))
 		}
-		rest := d.need - even*k
-		if rest == 0 {
-			least, best = d.keep(least, best, take)
+		if !tried[string(key)] {
+			tried[string(key)] = true
+			s.try(chosen)
 		}
-		for s := len(more); rest > 0 && s > 0; s-- {
-			combinations(len(more), s, func(from []int) bool {
-				if spread, ok := d.spread(take, more, from, rest); ok {
-					least, best = d.keep(least, best, spread)
-				}
-				return true
-			})
-		}
-		return least > 0
+		return s.balance > 0
 	})
-	return best, best != nil
+	if s.best == nil {
+		return nil, false
+	}
+	take := make([]int, len(d.free))
+	for i, left := range s.best {
+		take[i] = d.free[i] - left
+	}
+	return take, true
 }
 
-// spread hands the rest out to the nodes in turn, one portion at a time.
-func (d *distribution) spread(take, more, from []int, rest int) ([]int, bool) {
-	took := append([]int(nil), take...)
-	for before := 0; rest > 0 && rest != before; {
-		before = rest
+// freest are the k nodes that have the most free, in the order of nodes.
+func (d *distribution) freest(k int) []int {
+	chosen := make([]int, len(d.free))
+	for i := range chosen {
+		chosen[i] = i
+	}
+	slices.SortStableFunc(chosen, func(a, b int) int { return d.free[b] - d.free[a] })
+	slices.Sort(chosen[:k])
+	return chosen[:k]
+}
+
+// search is the best found so far.
+type search struct {
+	*distribution
+	left    []int // by node: what is left free, as it is tried
+	best    []int // the best left; nil: none yet
+	each    int   // CPUs that each of the chosen nodes gives
+	squares int   // of what is left, summed: orders as the deviation does, as the sum of what is left is always the same
+	balance float64
+	limit   int // of squares
+}
+
+// try takes evenly from these nodes, and what is over from each choice of them.
+func (s *search) try(chosen []int) {
+	s.each = s.even(len(chosen))
+	copy(s.left, s.free)
+	var more []int
+	for _, i := range chosen {
+		if s.free[i] < s.each {
+			return
+		}
+		s.left[i] -= s.each
+		if s.left[i] >= s.size {
+			more = append(more, i)
+		}
+	}
+	over := s.need - s.each*len(chosen)
+	squares := 0
+	for _, n := range s.left {
+		squares += n * n
+	}
+	if over == 0 {
+		s.keep(squares)
+		return
+	}
+	if s.least(squares, more, over) > s.limit {
+		return
+	}
+	for n := len(more); n > 0; n-- {
+		combinations(len(more), n, func(from []int) bool {
+			s.hand(squares, more, from, over)
+			return true
+		})
+	}
+}
+
+// least is less than the squares can be once what is over is taken too.
+func (s *search) least(squares int, more []int, over int) int {
+	most := 0
+	for _, i := range more {
+		most = max(most, s.left[i])
+	}
+	return squares - over*(2*most-s.size)
+}
+
+// hand takes what is over from the nodes in turn, one portion at a time, and
+// gives it back.
+func (s *search) hand(squares int, more, from []int, over int) {
+	given := 0
+	for before := -1; given < over && given != before; {
+		before = given
 		for _, f := range from {
-			if i := more[f]; rest > 0 && d.free[i]-took[i] >= d.size {
-				took[i] += d.size
-				rest -= d.size
+			if i := more[f]; given < over && s.left[i] >= s.size {
+				squares += s.size * (s.size - 2*s.left[i])
+				s.left[i] -= s.size
+				given += s.size
 			}
 		}
 	}
-	return took, rest == 0
+	if given == over {
+		s.keep(squares)
+	}
+	for _, f := range from {
+		s.left[more[f]] = s.free[more[f]] - s.each
+	}
 }
 
-func (d *distribution) keep(least float64, best, take []int) (float64, []int) {
-	if balance := d.balance(take); balance < least {
-		return balance, take
+// keep keeps what is left if it is the most even yet.
+func (s *search) keep(squares int) {
+	if s.best != nil && squares >= s.squares {
+		return
 	}
-	return least, best
+	s.squares = squares
+	if balance := s.deviation(); balance < s.balance {
+		s.balance, s.best = balance, slices.Clone(s.left)
+	}
 }
 
-// balance is the standard deviation of what the nodes have left, to 3 decimals.
-func (d *distribution) balance(take []int) float64 {
-	sum := 0.0
-	for i, n := range d.free {
-		sum += float64(n - take[i])
+// deviation is the standard deviation of what the nodes have left, to 3 decimals
+// as in the kubelet.
+func (s *search) deviation() float64 {
+	sum := 0
+	for _, n := range s.left {
+		sum += n
 	}
-	mean := round(sum / float64(len(d.free)))
-	sum = 0
-	for i, n := range d.free {
-		sum += (float64(n-take[i]) - mean) * (float64(n-take[i]) - mean)
+	mean := round(float64(sum) / float64(len(s.left)))
+	squares := 0.0
+	for _, n := range s.left {
+		squares += (float64(n) - mean) * (float64(n) - mean)
 	}
-	return round(math.Sqrt(sum / float64(len(d.free))))
+	return round(math.Sqrt(squares / float64(len(s.left))))
 }
 
 func round(x float64) float64 { return math.Round(x*1000) / 1000 }

@@ -16,12 +16,16 @@ import (
 	"github.com/berth-run/berth/internal/resource/topology"
 )
 
-// allOptions are all that can be set together.
+// allOptions are all that can be set together; strict-cpu-reservation, which
+// changes nothing that is given, only alone.
 func allOptions(m machine.Machine) []Options {
 	var all []Options
 	for bits := range 1 << 6 {
 		on := func(i int) bool { return bits&(1<<i) != 0 }
 		o := Options{FullPCPUsOnly: on(0), StrictReservation: on(1), DistributeAcrossNUMA: on(2), DistributeAcrossCores: on(3), AlignBySocket: on(4), PreferAlignByUncoreCache: on(5)}
+		if o.StrictReservation && o != (Options{StrictReservation: true}) {
+			continue
+		}
 		if Check(o, topology.BestEffort, m) == nil {
 			all = append(all, o)
 		}
