@@ -94,7 +94,12 @@ func (a *Agent) buildSteps() error {
 		Root: c.RootDir, Logs: c.Pods.LogsDir, ResolvConf: c.Pods.ResolvConf, Events: a.events,
 		Resolver: poddir.Resolver{ClusterDNS: c.Pods.ClusterDNS, ClusterDomain: c.Pods.ClusterDomain, Standalone: true, NodeIPs: a.facts.IPs},
 	})
+	var err error
+	if s.drift, err = newDrift(a); err != nil {
+		return err
+	}
 	s.cgroups = cgroup.New(cgroup.Config{
+		Drift: s.drift, Lost: func(uid types.UID) { a.fleet.Wake(uid) }, Node: nodeRef(c.NodeName),
 		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: a.facts.Usable, Events: a.events, Log: a.log, Pods: a.admitted,
 		Options: cgroup.Options{
 			CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit,
@@ -102,6 +107,7 @@ func (a *Agent) buildSteps() error {
 		},
 	})
 	s.placements = newPlacements(a, s.allocations, s.allocations.Subscribe())
+	s.contained = newContainerDrift(a)
 	if err := (images{a}).build(); err != nil {
 		return err
 	}
@@ -185,6 +191,11 @@ func (a *Agent) wasReady(uid types.UID, id string) (probe.Ready, bool) {
 		}
 	}
 	return probe.Ready{}, false
+}
+
+// nodeRef names the node in an event.
+func nodeRef(name string) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
 
 // evict ends a pod that uses more than it may, and leaves it visible as Failed.
@@ -286,7 +297,7 @@ func (a *Agent) buildFleet() error {
 		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: allocator{a}.admitting(door.Admit), Changed: func(uid types.UID) { a.board.update(uid); a.stir() },
 		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.log,
 		Worker: worker.Options{
-			Steps: a.steps.list(), Observed: a.pleg.Observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,
+			Steps: a.steps.list(), Observed: cgroupView{a}.observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,
 			Hash: render.Hashes, Restart: a.steps.resizes.Restarts, MaxBackoff: c.Pods.MaxRestartBackoff, Trace: a.timeline.Context, Now: time.Now, Log: a.log,
 		},
 	})

@@ -11,10 +11,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/image"
@@ -64,7 +62,7 @@ func (x images) build() error {
 		Thresholds: garbage.Thresholds{
 			High: c.Images.HighThreshold, Low: c.Images.LowThreshold, MinAge: c.Images.MinimumAge, MaxAge: c.Images.MaximumAge,
 		},
-		Events: a.events, Node: corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: c.NodeName, UID: types.UID(c.NodeName)},
+		Events: a.events, Node: nodeRef(c.NodeName),
 		Now: time.Now, Log: a.log,
 	})
 	if err := errors.Join(a.store.records.Load(), a.store.garbage.Load()); err != nil {

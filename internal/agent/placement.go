@@ -1,12 +1,21 @@
 package agent
 
 import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/drift"
 	"github.com/berth-run/berth/internal/placement"
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/worker"
 )
 
 // holdings are what pods hold of the node's CPUs and memory.
@@ -18,15 +27,74 @@ type holdings interface {
 // newPlacements makes the part that carries out what the ledger says.
 func newPlacements(a *Agent, held holdings, changed <-chan struct{}) *placement.Placements {
 	return placement.New(placement.Options{
-		Ledger: held, Changed: changed, Runtime: a.engine.client.Runtime, Cgroups: a.steps.cgroups,
-		Observed: a.pleg.Table(),
-		Pod: func(uid types.UID) (*corev1.Pod, bool) {
-			m, ok := a.fleet.Member(uid)
-			if !ok {
-				return nil, false
-			}
-			return m.Pod.Pod, true
-		},
-		Log: a.log,
+		Ledger: held, Changed: changed, Runtime: a.steps.updates(a), Cgroups: a.steps.cgroups,
+		Observed: a.pleg.Table(), Pod: cgroupView{a}.pod, Log: a.log,
 	})
+}
+
+// podOf is a pod that lives here.
+func (v cgroupView) pod(uid types.UID) (*corev1.Pod, bool) {
+	m, ok := v.fleet.Member(uid)
+	if !ok {
+		return nil, false
+	}
+	return m.Pod.Pod, true
+}
+
+// updates is the runtime for those who change containers that run.
+func (s *steps) updates(a *Agent) heldUpdates {
+	return heldUpdates{a.engine.client.Runtime, func() *drift.Containers { return s.contained }}
+}
+
+// newDrift makes the part that notices changes of cgroups from outside.
+func newDrift(a *Agent) (*drift.Watch, error) {
+	return drift.New(drift.Options{Metrics: a.metrics, Events: a.events, Log: a.log})
+}
+
+// newContainerDrift looks after the cgroups of containers.
+func newContainerDrift(a *Agent) *drift.Containers {
+	return drift.NewContainers(drift.ContainerOptions{
+		Watch: a.steps.drift, Runtime: a.engine.client.Runtime, Observed: a.pleg.Table(), Pod: cgroupView{a}.pod,
+		Group: a.steps.cgroups.Container, Place: a.steps.placements.Place,
+	})
+}
+
+// heldUpdates is a runtime whose updates of containers are ours: they are no drift.
+type heldUpdates struct {
+	runtimeapi.RuntimeServiceClient
+	drift func() *drift.Containers
+}
+
+// UpdateContainerResources implements runtimeapi.RuntimeServiceClient.
+func (u heldUpdates) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest, opts ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+	defer u.drift().Hold(r.ContainerId)()
+	return u.RuntimeServiceClient.UpdateContainerResources(ctx, r, opts...)
+}
+
+// cgroupView is how the worker sees a pod: a sandbox whose cgroup has vanished
+// under it is not ready any more, whatever the runtime says. The plan then stops
+// what runs and makes the pod again.
+type cgroupView struct{ *Agent }
+
+func (v cgroupView) observed(uid types.UID) *pod.Observed {
+	o := v.pleg.Observed(uid)
+	lost := v.steps.cgroups.Vanished(uid)
+	if o == nil || lost.IsZero() {
+		return o
+	}
+	if m, ok := v.fleet.Member(uid); !ok || m.State.Stage != worker.Syncing {
+		return o // it is ended with all that the runtime has
+	}
+	return withoutSandboxesBefore(o, lost)
+}
+
+// withoutSandboxesBefore is what is observed with the sandboxes of that time not ready.
+func withoutSandboxesBefore(o *pod.Observed, lost time.Time) *pod.Observed {
+	c := *o
+	c.Sandboxes = slices.Clone(o.Sandboxes)
+	for i := range c.Sandboxes {
+		s := &c.Sandboxes[i]
+		s.Ready = s.Ready && s.CreatedAt.After(lost)
+	}
+	return &c
 }

@@ -21,7 +21,7 @@ import (
 
 func newResizes(a *Agent, node render.Node) *resize.Resizes {
 	return resize.New(resize.Options{
-		Runtime: a.engine.client.Runtime, Cgroups: a.steps.cgroups, Swap: node.LimitedSwap && node.CgroupV2,
+		Runtime: a.steps.updates(a), Cgroups: a.steps.cgroups, Swap: node.LimitedSwap && node.CgroupV2,
 		Resources: func(p *corev1.Pod, c pod.Container) *runtimeapi.LinuxContainerResources {
 			return render.Resources(render.Input{Pod: p, QOS: pod.QOS(p), Container: c, Node: node})
 		},

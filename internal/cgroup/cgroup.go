@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,7 +42,12 @@ type Config struct {
 	Usable corev1.ResourceList
 	// Pods are the admitted ones; what they request sets the share of the CPU
 	// that Burstable pods get together.
-	Pods   func() []*corev1.Pod
+	Pods func() []*corev1.Pod
+	// Drift looks after what is made here. nil: nobody does.
+	Drift drift
+	// Lost is told that a pod's cgroup has vanished. nil: nobody is.
+	Lost   func(types.UID)
+	Node   corev1.ObjectReference
 	Events events
 	Log    *slog.Logger
 }
@@ -54,14 +60,22 @@ type Cgroups struct {
 
 	mu     sync.Mutex
 	tree   *tree
-	made   bool                 // this process has set the levels' limits
-	shares uint64               // of the Burstable level
-	set    map[types.UID]Limits // that this process gave to pods
+	made   bool   // this process has set the levels' limits
+	shares uint64 // of the Burstable level
+	pods   map[types.UID]*held
+}
+
+// held is what this process knows of a pod's cgroup.
+type held struct {
+	pod     *corev1.Pod
+	fits    *Limits   // those of the pod, if it has them
+	written *Limits   // those it was given last
+	lost    time.Time // when it was last found to have vanished
 }
 
 // New makes a Cgroups. The host is looked at when the first pod comes.
 func New(c Config) *Cgroups {
-	return &Cgroups{cfg: c, root: parseName(c.Root), changed: make(chan struct{}, 1), set: map[types.UID]Limits{}}
+	return &Cgroups{cfg: c, root: parseName(c.Root), changed: make(chan struct{}, 1), pods: map[types.UID]*held{}}
 }
 
 // Step is the cgroups' place in a pod's life.
@@ -121,13 +135,15 @@ func (c *Cgroups) ensure(p *corev1.Pod, used bool) error {
 		return err
 	}
 	if used && t.complete(name) {
+		c.lookAfter(p)
 		return nil
 	}
 	l := ForPod(p, c.cfg.Options)
 	if err := t.apply(name, l); err != nil {
 		return err
 	}
-	c.remember(p, l)
+	c.remember(p, l, &l)
+	c.lookAfter(p)
 	c.notify(class)
 	return nil
 }
@@ -145,20 +161,25 @@ func (c *Cgroups) levels(class corev1.PodQOSClass) (*tree, error) {
 		return t, nil
 	}
 	c.shares = burstableShares(c.cfg.Pods())
-	for _, l := range []struct {
-		class  corev1.PodQOSClass
-		limits Limits
-	}{
-		{corev1.PodQOSGuaranteed, nodeLimits(c.cfg.Usable)},
-		{corev1.PodQOSBurstable, Limits{Shares: c.shares}},
-		{corev1.PodQOSBestEffort, Limits{Shares: minShares}},
-	} {
-		if err := t.apply(level(c.root, l.class), l.limits); err != nil {
+	for _, class := range classes() {
+		if err := t.apply(level(c.root, class), c.levelLimits(class)); err != nil {
 			return nil, err
 		}
 	}
 	c.made = true
+	c.lookAfterLevels()
 	return t, nil
+}
+
+// levelLimits are those of the level that pods of a class stand in; mu is held.
+func (c *Cgroups) levelLimits(class corev1.PodQOSClass) Limits {
+	switch class {
+	case corev1.PodQOSBurstable:
+		return Limits{Shares: c.shares}
+	case corev1.PodQOSBestEffort:
+		return Limits{Shares: minShares}
+	}
+	return nodeLimits(c.cfg.Usable)
 }
 
 func (c *Cgroups) open() (*tree, error) {
@@ -193,9 +214,7 @@ func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	delete(c.set, uid)
-	c.mu.Unlock()
+	c.leaveAlone(uid)
 	for _, class := range classes() {
 		name, err := podName(c.root, class, uid)
 		if err != nil {

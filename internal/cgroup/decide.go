@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/berth-run/berth/internal/cgroupfile"
 	"github.com/berth-run/berth/internal/pod"
 )
 
@@ -95,6 +96,12 @@ func explicit(l Limits) Limits {
 		l.Memory = -1
 	}
 	return l
+}
+
+// bounds are those of the limits that are read back: all that systemd and hands
+// change. Huge pages are in neither.
+func (l Limits) bounds() cgroupfile.Bounds {
+	return cgroupfile.Bounds{Shares: l.Shares, Quota: l.Quota, Period: l.Period, Memory: l.Memory, Pids: l.Pids}
 }
 
 // grown has the bounds of want, but none that is below what have allows.

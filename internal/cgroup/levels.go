@@ -16,6 +16,11 @@ func (c *Cgroups) RemoveLevels() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.made = false
+	if c.cfg.Drift != nil {
+		for _, class := range classes() {
+			c.cfg.Drift.Unwatch(levelKey(class))
+		}
+	}
 	var errs []error
 	for _, class := range slices.Backward(classes()) { // the innermost first
 		if l := level(c.root, class); t.exists(l) {

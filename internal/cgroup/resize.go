@@ -21,8 +21,8 @@ import (
 func (c *Cgroups) Fits(p *corev1.Pod) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	set, ok := c.set[p.UID]
-	return ok && reflect.DeepEqual(set, ForPod(p, c.cfg.Options))
+	h := c.pods[p.UID]
+	return h != nil && h.fits != nil && reflect.DeepEqual(*h.fits, ForPod(p, c.cfg.Options))
 }
 
 // Grow raises those limits of the pod's cgroup that are below what p needs.
@@ -35,7 +35,12 @@ func (c *Cgroups) Grow(p *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("read limits of cgroup %s: %w", name.Cgroupfs(), err)
 	}
-	return t.set(name, grown(have, ForPod(p, c.cfg.Options)))
+	l := grown(have, ForPod(p, c.cfg.Options))
+	if err := t.set(name, l); err != nil {
+		return err
+	}
+	c.remember(p, l, nil)
+	return nil
 }
 
 // Fit gives the pod's cgroup the limits of p.
@@ -48,7 +53,7 @@ func (c *Cgroups) Fit(p *corev1.Pod) error {
 	if err := t.set(name, explicit(l)); err != nil {
 		return err
 	}
-	c.remember(p, l)
+	c.remember(p, l, &l)
 	c.notify(pod.QOS(p))
 	return nil
 }
@@ -62,10 +67,20 @@ func (c *Cgroups) podTree(p *corev1.Pod) (Name, *tree, error) {
 	return name, t, err
 }
 
-func (c *Cgroups) remember(p *corev1.Pod, l Limits) {
+// remember notes what a pod's cgroup was given; fits are the pod's own limits, nil
+// while it has others.
+func (c *Cgroups) remember(p *corev1.Pod, l Limits, fits *Limits) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.set[p.UID] = l
+	h := c.pods[p.UID]
+	if h == nil {
+		h = &held{}
+		c.pods[p.UID] = h
+	}
+	h.pod, h.written = p, &l
+	if fits != nil {
+		h.fits = fits
+	}
 }
 
 // limits reads the quota and the memory that a cgroup has now.

@@ -1,6 +1,7 @@
 package cgroupfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Group is one cgroup.
@@ -19,6 +20,21 @@ type Group struct {
 	Unified bool
 	// Dirs are its directories by controller; on version 2 there is one, "".
 	Dirs map[string]string
+}
+
+// Subject is a cgroup that is watched for changes from outside.
+type Subject struct {
+	// Level is what it is for: node, qos, pod or container.
+	Level string
+	Group Group
+	// Ref is what an event is about.
+	Ref corev1.ObjectReference
+	// Differs reads back what does not say what it should.
+	Differs func(context.Context) ([]Change, error)
+	// Repair makes it so again.
+	Repair func(context.Context, []Change) error
+	// Gone is called once when the cgroup is not there any more. nil: it goes by itself.
+	Gone func(context.Context)
 }
 
 // Dir is where the files of a controller are. It says false where the host has
@@ -100,14 +116,14 @@ func Read(g Group, want Values) (Values, error) {
 		if !ok {
 			continue
 		}
-		text, err := cgroups.ReadFile(dir, file)
+		text, err := os.ReadFile(filepath.Join(dir, file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read back %s: %w", filepath.Join(dir, file), err)
 		}
-		have[file] = Canonical(file, text)
+		have[file] = Canonical(file, string(text))
 	}
 	return have, nil
 }
@@ -118,7 +134,12 @@ func Write(g Group, file, value string) error {
 	if !ok {
 		return fmt.Errorf("set %s: the host lacks the controller", file)
 	}
-	if err := cgroups.WriteFile(dir, file, value); err != nil {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(Spell(g.Unified, value))
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("set %s to %s: %w", filepath.Join(dir, file), value, err)
 	}
 	return nil

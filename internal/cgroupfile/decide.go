@@ -140,6 +140,14 @@ func Canonical(file, text string) string {
 	return text
 }
 
+// Spell is the other way round: a canonical value as the kernel takes it.
+func Spell(unified bool, value string) string {
+	if value == None && !unified {
+		return "-1"
+	}
+	return value
+}
+
 // Change is a file that does not say what it should.
 type Change struct{ File, Have, Want string }
 

@@ -99,6 +99,13 @@ func (s *Placements) PodUnthrottled(p *corev1.Pod) bool {
 	return ok && podUnthrottled(p, a)
 }
 
+// Place is where a container runs, as cpuset.cpus and cpuset.mems list it; "" for
+// where it likes.
+func (s *Placements) Place(p *corev1.Pod, container string) (cpus, mems string) {
+	at := s.wanted(p, container)
+	return at.cpus, at.mems
+}
+
 func (s *Placements) wanted(p *corev1.Pod, name string) place {
 	a, _ := s.opts.Ledger.Get(p.UID)
 	return placeOf(p, name, a, s.opts.Ledger.Shared())

@@ -1,0 +1,16 @@
+// Package drift notices that somebody else has changed a cgroup: `systemctl
+// daemon-reload`, another program, a hand. It has the change repaired, counted
+// and told.
+//
+// It knows nothing of what the values should be: packages cgroup and Containers
+// here bring subjects, which can say how they differ and repair it. A write to one
+// of their files wakes it (inotify(7) tells of writes from user space on both
+// versions), and a slow audit finds what the kernel has changed by itself or an
+// inotify that overflowed.
+//
+//	write --gather--> differs? --confirm--> still the same? --> repair, event, metric
+//
+// The confirmation is for whoever is right to write: a resize or the runtime's
+// own update sets one file after the other. While nothing is written it costs
+// one reading of all files in auditPeriod.
+package drift

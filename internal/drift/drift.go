@@ -1,0 +1,273 @@
+package drift
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/cgroupfile"
+)
+
+// Reasons of events.
+const (
+	// CgroupRepaired: a value was changed from outside and is as it was.
+	CgroupRepaired = "CgroupRepaired"
+	// FailedCgroupRepair: it could not be made as it was.
+	FailedCgroupRepair = "FailedCgroupRepair"
+)
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// Options are what a Watch needs from its surroundings. All but Metrics are
+// required.
+type Options struct {
+	Metrics prometheus.Registerer
+	Events  events
+	Log     *slog.Logger
+}
+
+// Watch has subjects looked after. Its methods may be called from any goroutine,
+// also before Run.
+type Watch struct {
+	opts    Options
+	repairs *prometheus.CounterVec
+	failed  *prometheus.CounterVec
+	wake    chan struct{}
+
+	mu       sync.Mutex
+	kernel   *inotify // nil until Run
+	subjects map[string]*subject
+	keys     map[int32][]string // of the subjects by inotify's number
+	dirty    map[string]bool
+}
+
+// subject is what is known of one. Its fields but held and watches belong to Run.
+type subject struct {
+	cgroupfile.Subject
+	watches   []int32
+	unwatched bool // the audit alone looks at it
+	held      int  // somebody changes it who may
+	suspect   []cgroupfile.Change
+	told      string // the last failure
+}
+
+// New makes a Watch of nothing.
+func New(o Options) (*Watch, error) {
+	w := &Watch{
+		opts: o, wake: make(chan struct{}, 1), subjects: map[string]*subject{}, keys: map[int32][]string{}, dirty: map[string]bool{},
+		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_cgroup_repairs_total",
+			Help: "Cumulative number of cgroup values that were changed from outside and repaired, by level (node, qos, pod, container) and file.",
+		}, []string{"level", "file"}),
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_cgroup_repair_failures_total",
+			Help: "Cumulative number of cgroup values that were changed from outside and could not be repaired, by level and file.",
+		}, []string{"level", "file"}),
+	}
+	if o.Metrics == nil {
+		return w, nil
+	}
+	if err := errors.Join(o.Metrics.Register(w.repairs), o.Metrics.Register(w.failed)); err != nil {
+		return nil, fmt.Errorf("register drift metrics: %w", err)
+	}
+	return w, nil
+}
+
+// Watch looks after a cgroup under a key, instead of what had this key before.
+func (w *Watch) Watch(key string, s cgroupfile.Subject) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop(key)
+	w.subjects[key] = &subject{Subject: s}
+	if w.kernel != nil {
+		w.register(key)
+	}
+}
+
+// Unwatch ends that.
+func (w *Watch) Unwatch(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop(key)
+}
+
+// Hold is for a change by somebody who may make it: until it is released, what is
+// found counts for nothing.
+func (w *Watch) Hold(key string) (release func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.subjects[key]
+	if s == nil {
+		return func() {}
+	}
+	s.held++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		s.held--
+		w.mark(key)
+	}
+}
+
+// Watched says whether there is a subject of that key.
+func (w *Watch) Watched(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.subjects[key] != nil
+}
+
+func (w *Watch) drop(key string) {
+	s := w.subjects[key]
+	if s == nil {
+		return
+	}
+	for _, wd := range s.watches {
+		w.keys[wd] = slices.DeleteFunc(w.keys[wd], func(k string) bool { return k == key })
+		if len(w.keys[wd]) == 0 {
+			delete(w.keys, wd)
+			w.kernel.remove(wd)
+		}
+	}
+	delete(w.subjects, key)
+	delete(w.dirty, key)
+}
+
+// register asks the kernel about a subject's directories.
+func (w *Watch) register(key string) {
+	s := w.subjects[key]
+	for _, dir := range s.Group.Watched() {
+		wd, err := w.kernel.add(dir)
+		if err != nil {
+			if !s.unwatched && s.Group.Exists() {
+				w.opts.Log.Warn("Changes of a cgroup are noticed late", "directory", dir, "err", err)
+			}
+			s.unwatched = true
+			continue
+		}
+		s.watches = append(s.watches, wd)
+		w.keys[wd] = append(w.keys[wd], key)
+	}
+	if s.unwatched {
+		w.mark(key)
+	}
+}
+
+// mark has a subject looked at.
+func (w *Watch) mark(key string) {
+	w.dirty[key] = true
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// note takes in what inotify tells.
+func (w *Watch) note(all []write) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range all {
+		if e.lost {
+			for key := range w.subjects {
+				w.mark(key)
+			}
+		}
+		if !concerns(e) {
+			continue
+		}
+		for _, key := range w.keys[e.watch] {
+			w.mark(key)
+		}
+	}
+}
+
+// take returns the subjects to look at now.
+func (w *Watch) take(all bool) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var keys []string
+	for key, s := range w.subjects {
+		if (all || w.dirty[key]) && s.held == 0 {
+			keys = append(keys, key)
+			delete(w.dirty, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (w *Watch) subject(key string) *subject {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.subjects[key]
+}
+
+// look reads a subject back, and says whether it has to be looked at again soon.
+func (w *Watch) look(ctx context.Context, key string) (again bool) {
+	s := w.subject(key)
+	if s == nil {
+		return false
+	}
+	if !s.Group.Exists() {
+		w.Unwatch(key)
+		if s.Gone != nil {
+			s.Gone(ctx)
+		}
+		return false
+	}
+	found, err := s.Differs(ctx)
+	if err != nil {
+		if s.Group.Exists() && ctx.Err() == nil {
+			w.opts.Log.Warn("read back a cgroup", "level", s.Level, "pod", s.Ref.Name, "err", err)
+		}
+		return false
+	}
+	was := s.suspect
+	s.suspect = found
+	switch {
+	case len(found) == 0:
+		s.told = ""
+		return false
+	case !confirmed(was, found):
+		return true
+	}
+	s.suspect = nil
+	w.repair(ctx, s, found)
+	return false
+}
+
+func (w *Watch) repair(ctx context.Context, s *subject, found []cgroupfile.Change) {
+	err := s.Repair(ctx, found)
+	if err == nil {
+		var left []cgroupfile.Change
+		if left, err = s.Differs(ctx); err == nil && len(left) > 0 {
+			err = fmt.Errorf("it had no effect: %s", cgroupfile.Describe(left))
+		}
+	}
+	if ctx.Err() != nil || !s.Group.Exists() {
+		return
+	}
+	counter := w.repairs
+	if err != nil {
+		counter = w.failed
+	}
+	for _, c := range found {
+		counter.WithLabelValues(s.Level, c.File).Inc()
+	}
+	text := cgroupfile.Describe(found)
+	switch {
+	case err == nil:
+		s.told = ""
+		w.opts.Events.Event(s.Ref, corev1.EventTypeWarning, CgroupRepaired, "The %s's cgroup was changed from outside and is repaired: %s", s.Level, text)
+	case s.told != text:
+		s.told = text
+		w.opts.Events.Event(s.Ref, corev1.EventTypeWarning, FailedCgroupRepair, "The %s's cgroup was changed from outside and could not be repaired: %s: %v", s.Level, text, err)
+	}
+}

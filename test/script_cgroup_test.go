@@ -1,0 +1,181 @@
+package test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/rogpeppe/go-internal/testscript"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/cgroupfile"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// testRoot is the cgroup that the script's agent has everything below, in each
+// controller of version 1 or in the hierarchy of version 2.
+func testRoot(ts *testscript.TestScript) cgroupfile.Group {
+	name := "berth-test-" + strconv.Itoa(ts.Value(daemonKey{}).(*daemon).place)
+	g := cgroupfile.Group{Unified: cgroups.IsCgroup2UnifiedMode(), Dirs: map[string]string{}}
+	if g.Unified {
+		g.Dirs[""] = filepath.Join("/sys/fs/cgroup", name)
+		return g
+	}
+	for _, c := range []string{"cpu", "cpuset", "memory", "pids"} {
+		g.Dirs[c] = filepath.Join("/sys/fs/cgroup", c, name)
+	}
+	return g
+}
+
+func below(g cgroupfile.Group, path ...string) cgroupfile.Group {
+	child := cgroupfile.Group{Unified: g.Unified, Dirs: map[string]string{}}
+	for c, dir := range g.Dirs {
+		child.Dirs[c] = filepath.Join(append([]string{dir}, path...)...)
+	}
+	return child
+}
+
+// cgroupOf is that of a container, of a pod (CONTAINER is -), or one below the
+// test's own (POD begins with /).
+func cgroupOf(ts *testscript.TestScript, name, container string) cgroupfile.Group {
+	if path, ok := strings.CutPrefix(name, "/"); ok {
+		return below(testRoot(ts), path)
+	}
+	p, err := clientOf(ts).Pod(context.Background(), key(name))
+	ts.Check(err)
+	class := strings.ToLower(string(pod.QOS(p)))
+	if pod.QOS(p) == corev1.PodQOSGuaranteed {
+		class = ""
+	}
+	g := below(testRoot(ts), "kubepods", class, "pod"+string(p.UID))
+	if container == "-" {
+		return g
+	}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if _, id, _ := strings.Cut(s.ContainerID, "://"); s.Name == container && s.State.Running != nil {
+			g, _ = g.Child(id)
+			return g
+		}
+	}
+	ts.Fatalf("container %s does not run", container)
+	return g
+}
+
+// bound is one value of a cgroup as the files of this machine spell it.
+func bound(ts *testscript.TestScript, unified bool, name, value string) cgroupfile.Values {
+	var b cgroupfile.Bounds
+	n, err := strconv.ParseInt(value, 10, 64)
+	switch name {
+	case "cpus":
+		b.CPUs, err = value, nil
+	case "mems":
+		b.Mems, err = value, nil
+	case "shares":
+		b.Shares = uint64(n)
+	case "quota":
+		b.Quota, b.Period = n, 100_000
+	case "memory":
+		b.Memory = n
+	case "pids":
+		b.Pids = n
+	default:
+		ts.Fatalf("no bound is called %s", name)
+	}
+	ts.Check(err)
+	return b.Values(unified)
+}
+
+// setCgroup changes a cgroup behind the agent's back.
+func setCgroup(ts *testscript.TestScript, args []string) {
+	g := cgroupOf(ts, args[0], args[1])
+	for file, value := range bound(ts, g.Unified, args[2], args[3]) {
+		value, _, _ = strings.Cut(value, "|")
+		ts.Check(cgroupfile.Write(g, file, value))
+	}
+}
+
+func awaitCgroup(ts *testscript.TestScript, args []string) {
+	eventually(ts, func() (bool, any) {
+		g := cgroupOf(ts, args[0], args[1])
+		want := bound(ts, g.Unified, args[2], args[3])
+		have, err := cgroupfile.Read(g, want)
+		return err == nil && len(have) == len(want) && len(cgroupfile.Differences(want, have)) == 0, have
+	})
+}
+
+// makeCgroup makes one below the test's own.
+func makeCgroup(ts *testscript.TestScript, args []string) {
+	for _, dir := range below(testRoot(ts), args[0]).Dirs {
+		ts.Check(os.MkdirAll(dir, 0o755))
+	}
+	ts.Defer(func() { removeCgroup(ts, args) })
+}
+
+// removeCgroup removes one made by makeCgroup; it may be gone.
+func removeCgroup(ts *testscript.TestScript, args []string) {
+	for _, dir := range below(testRoot(ts), args[0]).Dirs {
+		if err := os.Remove(dir); err != nil && !os.IsNotExist(err) {
+			ts.Logf("%v", err)
+		}
+	}
+}
+
+// vanish removes a pod's cgroup while its processes run: they are moved to the
+// root of the hierarchy, as cgdelete does.
+func vanish(ts *testscript.TestScript, args []string) {
+	for c, dir := range cgroupOf(ts, args[0], "-").Dirs {
+		root := filepath.Join("/sys/fs/cgroup", c)
+		eventually(ts, func() (bool, any) {
+			var dirs []string
+			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+				if err == nil && d.IsDir() {
+					dirs = append(dirs, path)
+				}
+				return nil
+			})
+			ts.Check(err)
+			for _, d := range slices.Backward(dirs) {
+				pids, err := cgroups.GetPids(d)
+				if err != nil {
+					continue
+				}
+				for _, pid := range pids {
+					// One that has ended meanwhile needs no move.
+					_ = os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+				}
+				_ = os.Remove(d)
+			}
+			return len(dirs) == 0 || !exists(dir), dirs
+		})
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// awaitMetric waits for a line of the agent's metrics.
+func awaitMetric(ts *testscript.TestScript, args []string) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(rootOf(ts), "berth.sock"))
+	}
+	c := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	eventually(ts, func() (bool, any) {
+		r, err := c.Get("http://berth/metrics")
+		if err != nil {
+			return false, err
+		}
+		text, err := io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		ts.Check(err)
+		return strings.Contains(string(text), args[0]+"\n"), "no such line"
+	})
+}
