@@ -38,15 +38,19 @@ func below(g cgroupfile.Group, path ...string) cgroupfile.Group {
 	child := cgroupfile.Group{Unified: g.Unified, Dirs: map[string]string{}}
 	for c, dir := range g.Dirs {
 		child.Dirs[c] = filepath.Join(append([]string{dir}, path...)...)
+		if found, _ := filepath.Glob(child.Dirs[c]); len(found) == 1 {
+			child.Dirs[c] = found[0]
+		}
 	}
 	return child
 }
 
 // cgroupOf is that of a container, of a pod (CONTAINER is -), or one below the
-// test's own (POD begins with /).
-func cgroupOf(ts *testscript.TestScript, name, container string) cgroupfile.Group {
+// test's own (POD begins with / and may be a pattern).
+// It says false while the container does not run.
+func cgroupOf(ts *testscript.TestScript, name, container string) (cgroupfile.Group, bool) {
 	if path, ok := strings.CutPrefix(name, "/"); ok {
-		return below(testRoot(ts), path)
+		return below(testRoot(ts), path), true
 	}
 	p, err := clientOf(ts).Pod(context.Background(), key(name))
 	ts.Check(err)
@@ -56,16 +60,14 @@ func cgroupOf(ts *testscript.TestScript, name, container string) cgroupfile.Grou
 	}
 	g := below(testRoot(ts), "kubepods", class, "pod"+string(p.UID))
 	if container == "-" {
-		return g
+		return g, true
 	}
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if _, id, _ := strings.Cut(s.ContainerID, "://"); s.Name == container && s.State.Running != nil {
-			g, _ = g.Child(id)
-			return g
+			return g.Child(id)
 		}
 	}
-	ts.Fatalf("container %s does not run", container)
-	return g
+	return g, false
 }
 
 // bound is one value of a cgroup as the files of this machine spell it.
@@ -94,7 +96,10 @@ func bound(ts *testscript.TestScript, unified bool, name, value string) cgroupfi
 
 // setCgroup changes a cgroup behind the agent's back.
 func setCgroup(ts *testscript.TestScript, args []string) {
-	g := cgroupOf(ts, args[0], args[1])
+	g, ok := cgroupOf(ts, args[0], args[1])
+	if !ok {
+		ts.Fatalf("container %s does not run", args[1])
+	}
 	for file, value := range bound(ts, g.Unified, args[2], args[3]) {
 		value, _, _ = strings.Cut(value, "|")
 		ts.Check(cgroupfile.Write(g, file, value))
@@ -103,10 +108,10 @@ func setCgroup(ts *testscript.TestScript, args []string) {
 
 func awaitCgroup(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
-		g := cgroupOf(ts, args[0], args[1])
+		g, ok := cgroupOf(ts, args[0], args[1])
 		want := bound(ts, g.Unified, args[2], args[3])
 		have, err := cgroupfile.Read(g, want)
-		return err == nil && len(have) == len(want) && len(cgroupfile.Differences(want, have)) == 0, have
+		return ok && err == nil && len(have) == len(want) && len(cgroupfile.Differences(want, have)) == 0, have
 	})
 }
 
@@ -130,7 +135,8 @@ func removeCgroup(ts *testscript.TestScript, args []string) {
 // vanish removes a pod's cgroup while its processes run: they are moved to the
 // root of the hierarchy, as cgdelete does.
 func vanish(ts *testscript.TestScript, args []string) {
-	for c, dir := range cgroupOf(ts, args[0], "-").Dirs {
+	g, _ := cgroupOf(ts, args[0], "-")
+	for c, dir := range g.Dirs {
 		root := filepath.Join("/sys/fs/cgroup", c)
 		eventually(ts, func() (bool, any) {
 			var dirs []string

@@ -10,8 +10,11 @@ import (
 
 	"github.com/berth-run/berth/internal/cgroupfile"
 	"github.com/berth-run/berth/internal/event"
-	"github.com/berth-run/berth/internal/reason"
 )
+
+// PodCgroupVanished is the reason of the event for a pod whose cgroup somebody
+// removed under it.
+const PodCgroupVanished = "PodCgroupVanished"
 
 // drift looks after cgroups that somebody else may change.
 type drift interface {
@@ -113,7 +116,7 @@ func (c *Cgroups) vanished(uid types.UID) {
 	h.lost, h.fits, h.written = time.Now(), nil, nil
 	p := h.pod
 	c.mu.Unlock()
-	c.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedPodCgroup,
+	c.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, PodCgroupVanished,
 		"The pod's cgroup has vanished: what runs in the pod is killed and started again")
 	if err := c.ensure(p, false); err != nil {
 		c.cfg.Log.Warn("make a pod's cgroup again", "pod", p.Name, "err", err)

@@ -6,11 +6,8 @@ import (
 	"github.com/berth-run/berth/internal/cgroupfile"
 )
 
-// concerns says whether a write may be to a value that is looked after, or the
-// directory is gone.
-func concerns(e write) bool {
-	return e.gone || slices.Contains(cgroupfile.Files(), e.file)
-}
+// concerns says whether a write may be to a value that is looked after.
+func concerns(e write) bool { return slices.Contains(cgroupfile.Files(), e.file) }
 
 // confirmed says whether a second look found what the first has. Something else
 // is a change under way.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -46,6 +47,7 @@ type Watch struct {
 	kernel   *inotify // nil until Run
 	subjects map[string]*subject
 	keys     map[int32][]string // of the subjects by inotify's number
+	dirs     map[string]string  // the same by directory
 	dirty    map[string]bool
 }
 
@@ -62,7 +64,7 @@ type subject struct {
 // New makes a Watch of nothing.
 func New(o Options) (*Watch, error) {
 	w := &Watch{
-		opts: o, wake: make(chan struct{}, 1), subjects: map[string]*subject{}, keys: map[int32][]string{}, dirty: map[string]bool{},
+		opts: o, wake: make(chan struct{}, 1), subjects: map[string]*subject{}, keys: map[int32][]string{}, dirs: map[string]string{}, dirty: map[string]bool{},
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_cgroup_repairs_total",
 			Help: "Cumulative number of cgroup values that were changed from outside and repaired, by level (node, qos, pod, container) and file.",
@@ -87,6 +89,9 @@ func (w *Watch) Watch(key string, s cgroupfile.Subject) {
 	defer w.mu.Unlock()
 	w.drop(key)
 	w.subjects[key] = &subject{Subject: s}
+	for _, dir := range s.Group.Watched() {
+		w.dirs[dir] = key
+	}
 	if w.kernel != nil {
 		w.register(key)
 	}
@@ -136,6 +141,11 @@ func (w *Watch) drop(key string) {
 			w.kernel.remove(wd)
 		}
 	}
+	for _, dir := range s.Group.Watched() {
+		if w.dirs[dir] == key {
+			delete(w.dirs, dir)
+		}
+	}
 	delete(w.subjects, key)
 	delete(w.dirty, key)
 }
@@ -179,10 +189,21 @@ func (w *Watch) note(all []write) {
 				w.mark(key)
 			}
 		}
-		if !concerns(e) {
-			continue
-		}
 		for _, key := range w.keys[e.watch] {
+			switch {
+			case e.gone:
+				w.noteGone(key, e.file)
+			case concerns(e):
+				w.mark(key)
+			}
+		}
+	}
+}
+
+// noteGone takes in that a directory below a subject's was removed.
+func (w *Watch) noteGone(parent, name string) {
+	for _, dir := range w.subjects[parent].Group.Watched() {
+		if key, ok := w.dirs[filepath.Join(dir, name)]; ok {
 			w.mark(key)
 		}
 	}

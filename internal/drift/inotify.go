@@ -25,8 +25,10 @@ func openInotify() (*inotify, error) {
 }
 
 // add watches a directory and returns the number that its writes are told with.
+// A cgroup that is removed is told of by its parent only: the file system keeps
+// the inode, so that IN_DELETE_SELF does not come.
 func (i *inotify) add(dir string) (int32, error) {
-	wd, err := unix.InotifyAddWatch(i.fd, dir, unix.IN_MODIFY|unix.IN_DELETE_SELF|unix.IN_ONLYDIR)
+	wd, err := unix.InotifyAddWatch(i.fd, dir, unix.IN_MODIFY|unix.IN_DELETE|unix.IN_ONLYDIR)
 	if errors.Is(err, unix.ENOSPC) {
 		return 0, fmt.Errorf("watch cgroup: no watch is free (see the sysctl fs.inotify.max_user_watches): %w", err)
 	}
@@ -42,7 +44,7 @@ func (i *inotify) remove(wd int32) {
 type write struct {
 	watch int32
 	file  string
-	gone  bool // the directory is
+	gone  bool // it was a directory, and is removed
 	lost  bool // events were dropped
 }
 
@@ -68,7 +70,7 @@ func parse(buf []byte) []write {
 		mask := binary.NativeEndian.Uint32(buf[4:])
 		all = append(all, write{
 			watch: int32(binary.NativeEndian.Uint32(buf)), file: string(name),
-			gone: mask&(unix.IN_DELETE_SELF|unix.IN_IGNORED) != 0, lost: mask&unix.IN_Q_OVERFLOW != 0,
+			gone: mask&unix.IN_DELETE != 0, lost: mask&unix.IN_Q_OVERFLOW != 0,
 		})
 		buf = buf[end:]
 	}
