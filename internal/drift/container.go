@@ -103,12 +103,12 @@ func key(id string) string { return "container/" + id }
 
 // Hold is for a change of a container by somebody who may make it.
 func (s *Containers) Hold(id string) (release func()) {
-	release = s.opts.Watch.Hold(key(id))
+	end := s.opts.Watch.Hold(key(id))
 	return func() {
 		s.mu.Lock()
 		delete(s.told, id) // the runtime's word is another now
 		s.mu.Unlock()
-		release()
+		end()
 	}
 }
 
