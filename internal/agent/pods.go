@@ -21,7 +21,6 @@ import (
 
 // steps are the parts of this node that a pod's life is made of.
 type steps struct {
-<<<<<<< HEAD
 	dirs        *poddir.Dirs
 	allocations *allocation.Allocations // what pods hold for themselves
 	cgroups     *cgroup.Cgroups
@@ -34,25 +33,10 @@ type steps struct {
 	sandboxes   *sandbox.Sandboxes
 	resizes     *resize.Resizes
 	placements  *placement.Placements // which CPUs containers run on
+	drift       *drift.Watch          // what others change of cgroups
+	contained   *drift.Containers     // the same of those of containers
 	containers  *container.Containers
 	probes      *probe.Probes
-=======
-	dirs       *poddir.Dirs
-	cgroups    *cgroup.Cgroups
-	images     *image.Images
-	volumes    *volume.Volumes
-	claims     *claim.Claims // what claims of volumes are bound to
-	limits     *emptydir.Limits
-	contents   *payload.Volumes // what objects' volumes hold
-	devices    *device.Devices
-	sandboxes  *sandbox.Sandboxes
-	resizes    *resize.Resizes
-	placements *placement.Placements // which CPUs containers run on
-	drift      *drift.Watch          // what others change of cgroups
-	contained  *drift.Containers     // the same of those of containers
-	containers *container.Containers
-	probes     *probe.Probes
->>>>>>> 01fc8fb (drift: changes of cgroups from outside are noticed, repaired, counted and told; a pod whose cgroup vanished is made again)
 }
 
 // list is a pod's life, top to bottom. Each step names what it waits for, so
