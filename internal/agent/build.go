@@ -98,14 +98,7 @@ func (a *Agent) buildSteps() error {
 	if s.drift, err = newDrift(a); err != nil {
 		return err
 	}
-	s.cgroups = cgroup.New(cgroup.Config{
-		Drift: s.drift, Lost: func(uid types.UID) { a.fleet.Wake(uid) }, Node: nodeRef(c.NodeName),
-		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: a.facts.Usable, Events: a.events, Log: a.log, Pods: a.admitted,
-		Options: cgroup.Options{
-			CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit,
-			Unthrottled: func(p *corev1.Pod) bool { return s.placements.PodUnthrottled(p) },
-		},
-	})
+	s.cgroups = newCgroups(a)
 	s.placements = newPlacements(a, s.allocations, s.allocations.Subscribe())
 	s.contained = newContainerDrift(a)
 	if err := (images{a}).build(); err != nil {

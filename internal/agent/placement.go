@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/drift"
 	"github.com/berth-run/berth/internal/placement"
 	"github.com/berth-run/berth/internal/pod"
@@ -27,7 +28,7 @@ type holdings interface {
 // newPlacements makes the part that carries out what the ledger says.
 func newPlacements(a *Agent, held holdings, changed <-chan struct{}) *placement.Placements {
 	return placement.New(placement.Options{
-		Ledger: held, Changed: changed, Runtime: a.steps.updates(a), Cgroups: a.steps.cgroups,
+		Ledger: held, Changed: changed, Runtime: a.steps.updates(a), Cgroups: a.steps.cgroups.Containers(),
 		Observed: a.pleg.Table(), Pod: cgroupView{a}.pod, Log: a.log,
 	})
 }
@@ -46,6 +47,19 @@ func (s *steps) updates(a *Agent) heldUpdates {
 	return heldUpdates{a.engine.client.Runtime, func() *drift.Containers { return s.contained }}
 }
 
+// newCgroups makes the part that owns the cgroups above containers.
+func newCgroups(a *Agent) *cgroup.Cgroups {
+	c := a.config
+	return cgroup.New(cgroup.Config{
+		Drift: a.steps.drift, Lost: func(uid types.UID) { a.fleet.Wake(uid) }, Node: nodeRef(c.NodeName),
+		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: a.facts.Usable, Events: a.events, Log: a.log, Pods: a.admitted,
+		Options: cgroup.Options{
+			CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit,
+			Unthrottled: func(p *corev1.Pod) bool { return a.steps.placements.PodUnthrottled(p) },
+		},
+	})
+}
+
 // newDrift makes the part that notices changes of cgroups from outside.
 func newDrift(a *Agent) (*drift.Watch, error) {
 	return drift.New(drift.Options{Metrics: a.metrics, Events: a.events, Log: a.log})
@@ -55,7 +69,7 @@ func newDrift(a *Agent) (*drift.Watch, error) {
 func newContainerDrift(a *Agent) *drift.Containers {
 	return drift.NewContainers(drift.ContainerOptions{
 		Watch: a.steps.drift, Runtime: a.engine.client.Runtime, Observed: a.pleg.Table(), Pod: cgroupView{a}.pod,
-		Group: a.steps.cgroups.Container, Place: a.steps.placements.Place,
+		Group: a.steps.cgroups.Containers().Find, Place: a.steps.placements.Place,
 	})
 }
 

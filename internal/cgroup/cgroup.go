@@ -135,7 +135,7 @@ func (c *Cgroups) ensure(p *corev1.Pod, used bool) error {
 		return err
 	}
 	if used && t.complete(name) {
-		c.lookAfter(p)
+		guard{c}.lookAfter(p)
 		return nil
 	}
 	l := ForPod(p, c.cfg.Options)
@@ -143,7 +143,7 @@ func (c *Cgroups) ensure(p *corev1.Pod, used bool) error {
 		return err
 	}
 	c.remember(p, l, &l)
-	c.lookAfter(p)
+	guard{c}.lookAfter(p)
 	c.notify(class)
 	return nil
 }
@@ -167,7 +167,7 @@ func (c *Cgroups) levels(class corev1.PodQOSClass) (*tree, error) {
 		}
 	}
 	c.made = true
-	c.lookAfterLevels()
+	guard{c}.lookAfterLevels()
 	return t, nil
 }
 
@@ -214,7 +214,7 @@ func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
 	if err != nil {
 		return err
 	}
-	c.leaveAlone(uid)
+	guard{c}.leaveAlone(uid)
 	for _, class := range classes() {
 		name, err := podName(c.root, class, uid)
 		if err != nil {

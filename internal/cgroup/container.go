@@ -9,13 +9,17 @@ import (
 	"github.com/berth-run/berth/internal/pod"
 )
 
-// The cgroups of containers are the runtime's. They are found below that of
-// their pod by the container's id.
+// Containers are the cgroups of containers, which are the runtime's. They are
+// found below that of their pod by the container's id.
+type Containers struct{ c *Cgroups }
 
-// Container finds the cgroup of a container. It says false when the runtime has
+// Containers returns them.
+func (c *Cgroups) Containers() Containers { return Containers{c} }
+
+// Find finds the cgroup of a container. It says false when the runtime has
 // made none there, or not yet.
-func (c *Cgroups) Container(p *corev1.Pod, id string) (cgroupfile.Group, bool) {
-	name, t, err := c.podTree(p)
+func (x Containers) Find(p *corev1.Pod, id string) (cgroupfile.Group, bool) {
+	name, t, err := x.c.podTree(p)
 	if err != nil {
 		return cgroupfile.Group{}, false
 	}
@@ -33,8 +37,8 @@ func (t *tree) group(n Name) (cgroupfile.Group, error) {
 
 // Pin moves a container that runs to other CPUs. It says false when its cgroup is
 // not known here.
-func (c *Cgroups) Pin(p *corev1.Pod, id, cpus string) (bool, error) {
-	g, ok := c.Container(p, id)
+func (x Containers) Pin(p *corev1.Pod, id, cpus string) (bool, error) {
+	g, ok := x.Find(p, id)
 	if _, has := g.Dir("cpuset"); !ok || !has {
 		return false, nil
 	}
@@ -45,8 +49,8 @@ func (c *Cgroups) Pin(p *corev1.Pod, id, cpus string) (bool, error) {
 }
 
 // Pinned reads the CPUs and NUMA nodes of a container.
-func (c *Cgroups) Pinned(p *corev1.Pod, id string) (cpus, mems string, ok bool) {
-	g, ok := c.Container(p, id)
+func (x Containers) Pinned(p *corev1.Pod, id string) (cpus, mems string, ok bool) {
+	g, ok := x.Find(p, id)
 	if !ok {
 		return "", "", false
 	}

@@ -23,13 +23,16 @@ type drift interface {
 	Watched(key string) bool
 }
 
+// guard is the part of Cgroups that has them looked after.
+type guard struct{ *Cgroups }
+
 func podKey(uid types.UID) string { return "pod/" + string(uid) }
 
 func levelKey(class corev1.PodQOSClass) string { return "level/" + strings.ToLower(string(class)) }
 
 // lookAfter has a pod's cgroup looked after. One whose limits this process has
 // not set yet is right as it is.
-func (c *Cgroups) lookAfter(p *corev1.Pod) {
+func (c guard) lookAfter(p *corev1.Pod) {
 	if c.cfg.Drift == nil || c.cfg.Drift.Watched(podKey(p.UID)) {
 		return
 	}
@@ -50,7 +53,7 @@ func (c *Cgroups) lookAfter(p *corev1.Pod) {
 	}
 }
 
-func (c *Cgroups) writtenTo(uid types.UID) (Limits, bool) {
+func (c guard) writtenTo(uid types.UID) (Limits, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.pods[uid]
@@ -62,7 +65,7 @@ func (c *Cgroups) writtenTo(uid types.UID) (Limits, bool) {
 
 // lookAfterLevels is the same for those above pods; mu is held. A bound that is
 // not ours is the operator's.
-func (c *Cgroups) lookAfterLevels() {
+func (c guard) lookAfterLevels() {
 	if c.cfg.Drift == nil {
 		return
 	}
@@ -83,7 +86,7 @@ func (c *Cgroups) lookAfterLevels() {
 }
 
 // leaveAlone forgets a pod whose cgroup is to go.
-func (c *Cgroups) leaveAlone(uid types.UID) {
+func (c guard) leaveAlone(uid types.UID) {
 	if c.cfg.Drift != nil {
 		c.cfg.Drift.Unwatch(podKey(uid))
 	}
@@ -106,7 +109,7 @@ func (c *Cgroups) Vanished(uid types.UID) time.Time {
 // vanished makes a pod's cgroup again, for what will be started in it, and has
 // told that what runs has to go. As under the kubelet, this is for a cgroup that
 // goes while the agent looks: one that is missing when it comes up is only made.
-func (c *Cgroups) vanished(uid types.UID) {
+func (c guard) vanished(uid types.UID) {
 	c.mu.Lock()
 	h := c.pods[uid]
 	if h == nil {
@@ -128,7 +131,7 @@ func (c *Cgroups) vanished(uid types.UID) {
 
 // restore makes the levels again after one has vanished. The cgroups of its pods
 // have vanished with it.
-func (c *Cgroups) restore(class corev1.PodQOSClass) {
+func (c guard) restore(class corev1.PodQOSClass) {
 	c.mu.Lock()
 	was := c.made
 	c.made = false
