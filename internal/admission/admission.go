@@ -121,29 +121,32 @@ type Config struct {
 
 // Rule is one thing that a pod has to comply with.
 type Rule struct {
-	Name  string
-	Check func(In) Answer
+	Name string
+	// Reasons are those that it gives, and Doc is what it asks, for docs/admission.md.
+	Reasons []string
+	Doc     string
+	Check   func(In) Answer
 }
 
 // Rules are asked in this order: what only another manifest can cure comes
 // before what the node lacks.
 func Rules() []Rule {
 	return []Rule{
-		{"os", checkOS},
-		{"fields", checkFields},
-		{"sysctls", checkSysctls},
-		{"apparmor", checkAppArmor},
-		{"selinux", checkSELinux},
-		{"supplementalGroups", checkGroupsPolicy},
-		{"userNamespaces", checkUserNamespaces},
-		{"runtimeClass", checkRuntimeClass},
-		{"nodeName", checkNodeName},
-		{"nodeAffinity", checkNodeAffinity},
-		{"taints", checkTaints},
-		{"name", checkName},
-		{"hostPorts", checkHostPorts},
-		{"resources", checkResources},
-		{"topology", checkTopology},
+		{"os", []string{PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported}, "rejects a pod whose label `kubernetes.io/os` or `spec.os` is of another operating system", checkOS},
+		{"fields", []string{UnsupportedField}, "rejects a pod that sets a field which this agent does not act on ([pod-fields.md](pod-fields.md))", checkFields},
+		{"sysctls", []string{SysctlForbidden}, "rejects sysctls that are neither safe nor in `allowedUnsafeSysctls`, and those of a namespace that is the host's", checkSysctls},
+		{"apparmor", []string{AppArmor}, "blocks a pod that asks for an AppArmor profile on a host without AppArmor", checkAppArmor},
+		{"selinux", []string{SELinuxNotSupported}, "blocks a pod that asks for SELinux labels where the runtime sets none", checkSELinux},
+		{"supplementalGroups", []string{SupplementalGroupsPolicyNotSupported}, "blocks a pod with `supplementalGroupsPolicy: Strict` while the runtime cannot do it", checkGroupsPolicy},
+		{"userNamespaces", []string{UserNamespacesNotSupported}, "blocks a pod with `hostUsers: false` while kernel, file system or runtime cannot do it", checkUserNamespaces},
+		{"runtimeClass", []string{RuntimeClass}, "has a pod wait for its RuntimeClass and its handler; rejects one that contradicts the class", checkRuntimeClass},
+		{"nodeName", []string{NodeName}, "rejects a pod that is for another node", checkNodeName},
+		{"nodeAffinity", []string{NodeAffinity}, "rejects a pod whose `nodeSelector` or required node affinity the node's labels do not match", checkNodeAffinity},
+		{"taints", []string{TaintToleration}, "rejects a pod that does not tolerate a taint of `registerWithTaints` with the effect NoExecute; static pods are not asked", checkTaints},
+		{"name", []string{SameName}, "has a pod wait while an earlier one of its name ends", checkName},
+		{"hostPorts", []string{NodePorts}, "rejects a pod whose host port another one has, and has it wait while that one ends", checkHostPorts},
+		{"resources", []string{"OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOf*RESOURCE*"}, "counts what pods request against what is allocatable: waits for pods that end and for device plugins, has critical pods preempt others, or rejects", checkResources},
+		{"topology", []string{TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool, UnexpectedAdmissionError}, "decides which CPUs, memory and devices the pod has for itself: waits for those of pods that end, or rejects", checkTopology},
 	}
 }
 

@@ -8,7 +8,7 @@
 // Where the kubelet admits or fails a pod for ever, there are four answers:
 //
 //	admit     nothing speaks against it
-//	not yet   what is missing is about to be free; ask again
+//	not yet   what is missing is about to be free, or to come; ask again
 //	block     the node as it is cannot give what the pod asks for: it stays Pending
 //	reject    with the kubelet's reason: the manifest or the node has to change
 package admission

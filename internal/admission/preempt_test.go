@@ -76,13 +76,10 @@ func TestPreemptionIsTold(t *testing.T) {
 func TestPreemptionForWhatCannotBeGiven(t *testing.T) {
 	in := In{Pod: spec(t, criticalClass+requests("cpu: 1")), Node: facts(), Admitted: []PodInfo{with(t, "a", 0, "requests: {cpu: 2}")}, Config: Config{Standalone: true}}
 	in.Allot = func(beside []types.UID) (resource.Allocation, error) {
-		if len(beside) > 0 {
-			t.Errorf("asked beside %v", beside)
-		}
-		return resource.Allocation{}, reason.New("SMTAlignmentError", "not whole cores")
+		return resource.Allocation{}, reason.New("SMTAlignmentError", "not whole cores beside %d", len(beside))
 	}
 	got, _ := Admit(in)
-	if d := cmp.Diff(reject("SMTAlignmentError", "not whole cores"), got); d != "" {
+	if d := cmp.Diff(reject("SMTAlignmentError", "not whole cores beside 0"), got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }

@@ -31,6 +31,7 @@ const (
 	UnexpectedAdmissionError = "UnexpectedAdmissionError"
 	TopologyAffinityError    = "TopologyAffinityError"
 	SMTAlignmentError        = "SMTAlignmentError"
+	EmptyPodSharedPool       = "EmptyPodSharedPoolError"
 	// SELinuxNotSupported is Berth's own: the kubelet does not look.
 	SELinuxNotSupported = "SELinuxNotSupported"
 	// UserNamespacesNotSupported is Berth's own: the kubelet admits the pod and

@@ -12,7 +12,7 @@ import (
 // memory of NUMA nodes and devices, aligned as the policies want. What the node
 // lacks as a whole is the business of the rule of resources.
 func checkTopology(in In) Answer {
-	if in.Allot == nil || checkResources(in).Verdict != Admitted {
+	if in.Allot == nil {
 		return Answer{}
 	}
 	var all, staying []types.UID
@@ -26,7 +26,7 @@ func checkTopology(in In) Answer {
 		}
 	}
 	_, err := in.Allot(all)
-	if err == nil {
+	if err == nil || checkResources(in).Verdict != Admitted {
 		return Answer{}
 	}
 	if len(ending) > 0 {
