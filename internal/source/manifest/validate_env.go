@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,11 +55,24 @@ func checkValueFrom(c *check, v *corev1.EnvVarSource, at *field.Path) {
 	if r := v.FileKeyRef; r != nil {
 		at := at.Child("fileKeyRef")
 		c.text(at.Child("volumeName"), r.VolumeName, validation.IsDNS1123Label)
+		checkFileVolume(c, r.VolumeName, at.Child("volumeName"))
 		c.text(at.Child("key"), r.Key, validation.IsRelaxedEnvVarName)
 		if r.Path == "" {
 			c.add(field.Required(at.Child("path"), ""))
 		}
 		c.relative(at.Child("path"), r.Path)
+	}
+}
+
+// checkFileVolume wants one of the pod's emptyDirs, which its own containers write.
+func checkFileVolume(c *check, name string, at *field.Path) {
+	i := slices.IndexFunc(c.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+	switch {
+	case name == "": // told already
+	case i < 0:
+		c.add(field.NotFound(at, name))
+	case c.pod.Spec.Volumes[i].EmptyDir == nil:
+		c.invalid(at, name, "referenced volume must be of type emptyDir")
 	}
 }
 

@@ -87,6 +87,12 @@ func TestValidateSpec(t *testing.T) {
 			"spec.containers[0].envFrom[1].secretRef: Forbidden: cannot be set together with configMapRef",
 			`spec.containers[0].envFrom[1].configMapRef.name: Invalid value: "C": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 		}},
+		{"files with variables", "volumes: [{name: e, emptyDir: {}}, {name: h, hostPath: {path: /x}}]\n" + withContainer("env: [{name: A, valueFrom: {fileKeyRef: {volumeName: e, path: p, key: k}}}, {name: B, valueFrom: {fileKeyRef: {volumeName: h, path: p, key: k}}}, {name: C, valueFrom: {fileKeyRef: {volumeName: none, path: ../p, key: k}}}, {name: D, valueFrom: {fileKeyRef: {path: p, key: k}}}]"), []string{
+			`spec.containers[0].env[1].valueFrom.fileKeyRef.volumeName: Invalid value: "h": referenced volume must be of type emptyDir`,
+			`spec.containers[0].env[2].valueFrom.fileKeyRef.volumeName: Not found: "none"`,
+			`spec.containers[0].env[2].valueFrom.fileKeyRef.path: Invalid value: "../p": must not contain '..'`,
+			"spec.containers[0].env[3].valueFrom.fileKeyRef.volumeName: Required value",
+		}},
 		{"references", withContainer("env: [{name: A, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['a']\"}}}, {name: B, valueFrom: {resourceFieldRef: {resource: limits.disk, containerName: x}}}, {name: C, valueFrom: {secretKeyRef: {name: s}}}, {name: D, valueFrom: {resourceFieldRef: {resource: limits.hugepages-2Mi}}}]"), []string{
 			`spec.containers[0].env[1].valueFrom.resourceFieldRef.containerName: Not found: "x"`,
 			`spec.containers[0].env[1].valueFrom.resourceFieldRef.resource: Unsupported value: "limits.disk": supported values: "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"`,
