@@ -273,6 +273,15 @@ func (s *Images) Forget(uid types.UID) {
 	delete(s.pods, uid)
 }
 
+// Retry ends the backoff of a pod's images: what it pulls with has changed.
+func (s *Images) Retry(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state := s.pods[uid]; state != nil {
+		clear(state.backoffs)
+	}
+}
+
 func (s *Images) backoff(uid types.UID, image string) backoff {
 	s.mu.Lock()
 	defer s.mu.Unlock()
