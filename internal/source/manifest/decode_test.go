@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-run/berth/internal/document"
+	"github.com/berth-run/berth/internal/object"
 )
 
 func TestDecode(t *testing.T) {
@@ -157,6 +159,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: a, image: b, ports: [{containerPort: 80}]}]}\n"))
 	f.Add([]byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  spec: {volumes: [{name: v, projected: {sources: [{}]}}], initContainers: [{livenessProbe: {grpc: {port: 1}}}]}\n"))
 	f.Add([]byte("apiVersion: v1\nkind: PodList\nitems: [null, {spec: null}, {spec: {ephemeralContainers: [{lifecycle: {preStop: {httpGet: {port: x}}}}], resources: {limits: {cpu: 1}}}}]"))
+	f.Add([]byte("kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata: {k: v}\nbinaryData: {b: AAE=}\nimmutable: true\n---\nkind: Secret\napiVersion: v1\ntype: kubernetes.io/tls\nstringData: {tls.crt: x}\ndata: null\n"))
+	f.Add([]byte("kind: SecretList\napiVersion: v1\nitems: [{metadata: {name: s}, type: kubernetes.io/dockercfg, stringData: {.dockercfg: '[]'}}, null]\n---\nkind: RuntimeClass\napiVersion: node.k8s.io/v1\nhandler: runc\noverhead: {podFixed: {cpu: -1}}\nscheduling: null\n"))
+	f.Add([]byte("kind: List\napiVersion: v1\nitems:\n- {apiVersion: v1, kind: PersistentVolume, spec: {capacity: {storage: 1e3}, hostPath: {path: /a}, nfs: {server: s}, local: null}}\n- {apiVersion: v1, kind: PersistentVolumeClaim, spec: {resources: {requests: {storage: 1Gi}}, selector: {matchExpressions: [{}]}}}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		objects, err := Decode(text, "f")
 		if errs, ok := errors.AsType[Errors](err); err != nil && (!ok || len(errs) == 0) {
@@ -164,6 +169,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		for _, o := range objects {
 			if o.Value != nil {
+				completeObject(t, o.Value)
 				continue
 			}
 			Default(o.Pod)
@@ -175,6 +181,21 @@ func FuzzDecode(f *testing.F) {
 			_ = Validate(o.Pod).ToAggregate()
 		}
 	})
+}
+
+// completeObject does with a ConfigMap or the like what its source does.
+func completeObject(t *testing.T, v object.Value) {
+	t.Helper()
+	object.Default(v)
+	once := v.DeepCopyObject()
+	object.Default(v)
+	if diff := cmp.Diff(once, runtime.Object(v)); diff != "" {
+		t.Errorf("defaulted twice (-once +twice):\n%s", diff)
+	}
+	valid := len(object.Validate(v)) == 0
+	if again, ok := once.(object.Value); ok && valid && (!object.Same(v, again) || len(object.ValidateUpdate(v, again)) > 0) {
+		t.Errorf("it is not the same as itself: %v", object.ValidateUpdate(v, again))
+	}
 }
 
 // indent moves all lines but the first under a key of two spaces.
