@@ -26,11 +26,11 @@ func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 		c.NoSELinux = "the embedded runtime sets none; use a containerd that does (enable_selinux)"
 	}
 	if userns.Wanted(p.Pod) {
-		if err := a.engine.checkUserns(a.config); err != nil {
+		if err := a.engine.checkUserns(a.config, handlerOf(p.Pod, object.New(a.sources.Objects))); err != nil {
 			c.NoUserNamespaces = err.Error()
 		}
 	}
-	c.Handlers = a.engine.handlers
+	c.Handlers = a.engine.handlers.names()
 	since := p.Seen
 	if since.Before(a.began) {
 		since = a.began

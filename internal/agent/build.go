@@ -145,7 +145,11 @@ func (a *Agent) buildSteps() error {
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: object.New(a.sources.Objects),
 		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle(), s.allocations.Lifecycle(), s.placements, s.devices.Lifecycle()},
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
-		Node:         func() render.Node { return renderNode },
+		Node: func(p *corev1.Pod) render.Node {
+			n := renderNode
+			n.RecursiveReadOnly = a.engine.handlers.features(handlerOf(p, object.New(a.sources.Objects))).GetRecursiveReadOnlyMounts()
+			return n
+		},
 		LegacyLogDir: linkDir(c), Log: a.log,
 	})
 	host := hostIPs(a.facts.IPs)
@@ -229,12 +233,11 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		Allocatable:    a.facts.Allocatable,
 		HostIPs:        hostIPs(a.facts.IPs),
 		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
-		LimitedSwap:       c.LimitedSwap,
-		GroupOOMKill:      v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
-		SeccompDefault:    c.SeccompDefault,
-		RecursiveReadOnly: a.engine.handler.GetRecursiveReadOnlyMounts(),
-		Unthrottled:       a.steps.placements.Unthrottled,
-		SeccompRoot:       filepath.Join(a.config.RootDir, "seccomp"),
+		LimitedSwap:    c.LimitedSwap,
+		GroupOOMKill:   v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
+		SeccompDefault: c.SeccompDefault,
+		Unthrottled:    a.steps.placements.Unthrottled,
+		SeccompRoot:    filepath.Join(a.config.RootDir, "seccomp"),
 	}
 	if swap := a.facts.Info.Swap; swap != nil && swap.Capacity != nil {
 		n.SwapCapacity = *swap.Capacity
@@ -333,6 +336,6 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 	allocator{a}.resizeStatus(uid, in)
 	deviceStatus(a.steps.devices, m, in)
 	in.QOS = pod.QOS(m.Pod.Pod)
-	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handler.GetRecursiveReadOnlyMounts()}
+	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, object.New(a.sources.Objects))).GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()
 }

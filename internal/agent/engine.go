@@ -14,11 +14,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/runtime"
 	"github.com/berth-run/berth/internal/userns"
 )
@@ -30,10 +32,9 @@ type engine struct {
 	client   *cri.Client
 	version  *runtimeapi.VersionResponse
 	driver   cgroup.Driver
-	// features and handler are what the runtime says it can do.
+	// features are what the runtime says it can do.
 	features *runtimeapi.RuntimeFeatures
-	handler  *runtimeapi.RuntimeHandlerFeatures
-	handlers []string // names; nil when the runtime does not say
+	handlers handlers
 }
 
 // startEngine starts or connects to the runtime and waits until it answers.
@@ -100,18 +101,50 @@ func (e *engine) askFeatures(ctx context.Context) error {
 		return fmt.Errorf("ask the runtime what it can do: %w", err)
 	}
 	e.features = r.GetFeatures()
-	for _, h := range r.GetRuntimeHandlers() {
-		e.handlers = append(e.handlers, h.GetName())
-		if h.GetName() == "" {
-			e.handler = h.GetFeatures()
+	e.handlers = r.GetRuntimeHandlers()
+	return nil
+}
+
+// handlers are those that a runtime says it has; nil when it does not say.
+type handlers []*runtimeapi.RuntimeHandler
+
+// names of all; nil when the runtime does not say.
+func (h handlers) names() (names []string) {
+	for _, one := range h {
+		names = append(names, one.GetName())
+	}
+	return names
+}
+
+// features are what a handler can do; "" is the default one.
+func (h handlers) features(name string) *runtimeapi.RuntimeHandlerFeatures {
+	for _, one := range h {
+		if one.GetName() == name {
+			return one.GetFeatures()
 		}
 	}
 	return nil
 }
 
-// checkUserns says why pods cannot have user namespaces of their own.
-func (e *engine) checkUserns(c *config.Config) error {
-	if !e.handler.GetUserNamespaces() {
+// handlerOf is what runs a pod: that of its RuntimeClass, "" for the default one
+// and while the class is not there.
+func handlerOf(p *corev1.Pod, classes *object.Objects) string {
+	if p.Spec.RuntimeClassName == nil || *p.Spec.RuntimeClassName == "" {
+		return ""
+	}
+	class, err := classes.RuntimeClass(*p.Spec.RuntimeClassName)
+	if err != nil {
+		return ""
+	}
+	return class.Handler
+}
+
+// checkUserns says why pods of a handler cannot have user namespaces of their own.
+func (e *engine) checkUserns(c *config.Config, handler string) error {
+	if !e.handlers.features(handler).GetUserNamespaces() {
+		if handler != "" {
+			return fmt.Errorf("the container runtime does not support user namespaces with its handler %s", handler)
+		}
 		return errors.New("the container runtime does not support user namespaces")
 	}
 	run := "/"

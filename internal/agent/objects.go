@@ -50,7 +50,7 @@ func (x objectStore) pullAgain(keys map[object.Key]bool) {
 	found := false
 	for _, p := range x.a.fleet.Pods() {
 		if names(p) {
-			x.a.steps.images.Retry(p.UID)
+			x.a.steps.images.Forget(p.UID)
 			found = true
 		}
 	}

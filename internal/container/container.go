@@ -95,8 +95,9 @@ type Options struct {
 	Limit gate
 	// QOS is the pod's quality-of-service class.
 	QOS func(*corev1.Pod) corev1.PodQOSClass
-	// Node is what rendering needs to know of the node, now.
-	Node func() render.Node
+	// Node is what rendering needs to know of the node, now, and of the handler that
+	// runs the pod.
+	Node func(p *corev1.Pod) render.Node
 	// LegacyLogDir gets a link to each container's log, for collectors that
 	// look there; "" for none. The kubelet's is /var/log/containers.
 	LegacyLogDir string
@@ -211,7 +212,7 @@ func (s *Containers) changed(ctx context.Context, uid types.UID, name string, e 
 // podIPs are the addresses at which a pod's containers are reached.
 func (s *Containers) podIPs(p *corev1.Pod, sandboxIPs []string) []string {
 	if pod.HostNetwork(p) {
-		return s.opts.Node().HostIPs
+		return s.opts.Node(p).HostIPs
 	}
 	return sandboxIPs
 }

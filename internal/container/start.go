@@ -174,7 +174,7 @@ func (l *launch) render(ctx context.Context) error {
 	}
 	in := render.Input{
 		Pod: l.pod, QOS: s.opts.QOS(l.pod), Container: c, RestartCount: count, Backoff: l.want.Backoff,
-		Image: l.image, PodIPs: l.ips, Node: s.opts.Node(),
+		Image: l.image, PodIPs: l.ips, Node: s.opts.Node(l.pod),
 		Userns: l.sandbox.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions(),
 	}
 	if c.Target != "" {

@@ -266,20 +266,11 @@ func pullError(image string, err error) error {
 	return reason.Wrap(reason.ErrImagePull, err)
 }
 
-// Forget drops what is remembered of a pod.
+// Forget drops what is remembered of a pod: its backoffs above all.
 func (s *Images) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pods, uid)
-}
-
-// Retry ends the backoff of a pod's images: what it pulls with has changed.
-func (s *Images) Retry(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if state := s.pods[uid]; state != nil {
-		clear(state.backoffs)
-	}
 }
 
 func (s *Images) backoff(uid types.UID, image string) backoff {

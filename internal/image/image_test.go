@@ -171,11 +171,9 @@ func TestBackoff(t *testing.T) {
 		if got := n.backoff(p.UID, p.Spec.Containers[0].Image).delay; got != backoffFirst {
 			t.Errorf("a long rest did not reset the delay: %v", got)
 		}
-		for name, end := range map[string]func(types.UID){"forgotten": n.Forget, "with new credentials": n.Retry} {
-			end(p.UID)
-			if _, err := n.ensure(t, p); reason.Of(err) != reason.ErrImagePull {
-				t.Errorf("a pod %s still backs off: %v", name, err)
-			}
+		n.Forget(p.UID)
+		if _, err := n.ensure(t, p); reason.Of(err) != reason.ErrImagePull {
+			t.Errorf("a forgotten pod still backs off: %v", err)
 		}
 	})
 }

@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/store"
+)
+
+// What a pod's runtime can do is asked of the handler that runs the pod.
+func TestHandlers(t *testing.T) {
+	e := &engine{handlers: handlers{
+		{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}},
+		{Name: "sandboxed", Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
+	}}
+	table := store.New[object.Key, runtime.Object]()
+	table.Put(object.Key{Kind: object.RuntimeClass, Name: "secure"}, &nodev1.RuntimeClass{Handler: "sandboxed"})
+	type answer struct {
+		Handler   string
+		Userns    string
+		Recursive bool
+	}
+	ask := func(class *string) answer {
+		p := &corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: class}}
+		a := answer{Handler: handlerOf(p, object.New(table))}
+		a.Recursive = e.handlers.features(a.Handler).GetRecursiveReadOnlyMounts()
+		if !e.handlers.features(a.Handler).GetUserNamespaces() {
+			a.Userns = e.checkUserns(&config.Config{}, a.Handler).Error()
+		}
+		return a
+	}
+	for name, test := range map[string]struct {
+		class *string
+		want  answer
+	}{
+		"no class":                  {nil, answer{}},
+		"a class of that name":      {new("secure"), answer{"sandboxed", "the container runtime does not support user namespaces with its handler sandboxed", true}},
+		"a class that is not there": {new("other"), answer{}},
+	} {
+		if diff := cmp.Diff(test.want, ask(test.class)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"", "sandboxed"}, e.handlers.names()); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if got := handlers(nil).names(); got != nil {
+		t.Errorf("a runtime that does not say has %q", got)
+	}
+}
