@@ -145,11 +145,7 @@ func (a *Agent) buildSteps() error {
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: object.New(a.sources.Objects),
 		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle(), s.allocations.Lifecycle(), s.placements, s.devices.Lifecycle()},
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
-		Node: func(p *corev1.Pod) render.Node {
-			n := renderNode
-			n.RecursiveReadOnly = a.engine.handlers.features(handlerOf(p, object.New(a.sources.Objects))).GetRecursiveReadOnlyMounts()
-			return n
-		},
+		Node:         a.engine.renderNode(renderNode, object.New(a.sources.Objects)),
 		LegacyLogDir: linkDir(c), Log: a.log,
 	})
 	host := hostIPs(a.facts.IPs)

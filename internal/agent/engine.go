@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/container/render"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/runtime"
@@ -137,6 +138,16 @@ func handlerOf(p *corev1.Pod, classes *object.Objects) string {
 		return ""
 	}
 	return class.Handler
+}
+
+// renderNode is what rendering has to know of the node for a pod: that and what
+// the pod's handler can do.
+func (e *engine) renderNode(n render.Node, classes *object.Objects) func(*corev1.Pod) render.Node {
+	return func(p *corev1.Pod) render.Node {
+		of := n
+		of.RecursiveReadOnly = e.handlers.features(handlerOf(p, classes)).GetRecursiveReadOnlyMounts()
+		return of
+	}
 }
 
 // checkUserns says why pods of a handler cannot have user namespaces of their own.
