@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/machine"
 	"github.com/berth-run/berth/internal/resource"
 	"github.com/berth-run/berth/internal/resource/topology"
 	"github.com/berth-run/berth/internal/server/api"
@@ -39,6 +38,7 @@ func TopologyOf(n resource.Node, held resource.Held, names map[types.UID]types.N
 	t := api.Topology{
 		CPUs: m.Online().String(), OfflineCPUs: m.Offline.String(), ReservedCPUs: n.Policy.ReservedCPUs.String(), SharedCPUs: m.Online().String(),
 		CPUPolicy: "none", MemoryPolicy: "None",
+		TopologyPolicy: string(cmp.Or(n.Policy.Topology.Policy, topology.None)), TopologyScope: cmp.Or(n.Policy.Topology.Scope, topology.ScopeContainer),
 		Sockets: []api.CPUSocket{}, Nodes: []api.NUMANode{}, Caches: []api.Cache{}, Cores: []api.Core{}, Devices: []api.DeviceHolder{}, Holders: []api.Holder{},
 	}
 	if n.Policy.CPUs {
@@ -47,7 +47,7 @@ func TopologyOf(n resource.Node, held resource.Held, names map[types.UID]types.N
 	if n.Policy.Memory {
 		t.MemoryPolicy = "Static"
 	}
-	addMachine(&t, m)
+	addMachine(&t, n)
 	for uid, a := range held {
 		who := api.Holder{Namespace: names[uid].Namespace, Pod: names[uid].Name, UID: uid}
 		if !a.Pod.IsEmpty() {
@@ -65,7 +65,8 @@ func TopologyOf(n resource.Node, held resource.Held, names map[types.UID]types.N
 	return t
 }
 
-func addMachine(t *api.Topology, m machine.Machine) {
+func addMachine(t *api.Topology, given resource.Node) {
+	m := given.Machine
 	for id, cpus := range sorted(m.BySocket()) {
 		t.Sockets = append(t.Sockets, api.CPUSocket{ID: id, CPUs: cpus.String()})
 	}
@@ -73,6 +74,9 @@ func addMachine(t *api.Topology, m machine.Machine) {
 		node := api.NUMANode{ID: n.ID, CPUs: n.CPUs.String(), Memory: n.Memory}
 		for size, count := range sorted(n.HugePages) {
 			node.HugePages = append(node.HugePages, api.HugePages{Size: size, Count: count})
+		}
+		for name, size := range sorted(given.Policy.ReservedMemory[n.ID]) {
+			node.Reserved = append(node.Reserved, api.ReservedMemory{Resource: name, Size: size})
 		}
 		for id, d := range sorted(n.Distances) {
 			node.Distances = append(node.Distances, api.Distance{Node: id, Distance: d})

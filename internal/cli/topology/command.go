@@ -26,7 +26,7 @@ func Command(o Options) *cobra.Command {
 		Long: `Draw the machine the agent runs on. Each core is a cell with a sign for each of its CPUs (threads):
 
   .   shared by all containers that have no CPUs of their own
-  #   the same, and never given to a container alone: reserved
+  #   reserved: never given to a container alone
   a   held by the container, or the pod, of that letter below
 
 What is alike is folded: "4 x L3 32 MiB ... all shared" are four caches and the cores around them.

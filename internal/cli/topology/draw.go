@@ -110,7 +110,7 @@ func (d *drawing) summary(w io.Writer) error {
 		line += ", " + size(total) + " of memory"
 	}
 	fmt.Fprintln(w, line)
-	fmt.Fprintf(w, "policies        CPUs %s, memory %s\n", d.CPUPolicy, d.MemoryPolicy)
+	fmt.Fprintf(w, "policies        CPUs %s, memory %s, topology %s (scope %s)\n", d.CPUPolicy, d.MemoryPolicy, d.TopologyPolicy, d.TopologyScope)
 	for _, list := range []struct{ what, cpus string }{{"shared", d.SharedCPUs}, {"reserved", d.ReservedCPUs}, {"offline", d.OfflineCPUs}} {
 		if list.cpus != "" {
 			fmt.Fprintf(w, "CPUs %-10s %s\n", list.what, fold(list.cpus))
@@ -120,7 +120,7 @@ func (d *drawing) summary(w io.Writer) error {
 }
 
 func (d *drawing) nodes(w io.Writer) error {
-	columns := []string{"NODE", "SOCKET", "CPUS", "MEMORY", "HUGE PAGES"}
+	columns := []string{"NODE", "SOCKET", "CPUS", "MEMORY", "HUGE PAGES", "RESERVED"}
 	told := len(d.Nodes) > 1 && slices.ContainsFunc(d.Nodes, func(n api.NUMANode) bool { return len(n.Distances) > 0 })
 	if told {
 		columns = append(columns, distanceTo+numbers(d.Nodes, func(n api.NUMANode) int { return n.ID }))
@@ -134,7 +134,11 @@ func (d *drawing) nodes(w io.Writer) error {
 				pages = append(pages, fmt.Sprintf("%d x %s", p.Count, size(p.Size)))
 			}
 		}
-		row := []string{strconv.Itoa(n.ID), d.socketsOf(n.ID), or(fold(n.CPUs), "-"), size(n.Memory), or(strings.Join(pages, ", "), "-")}
+		var kept []string
+		for _, r := range n.Reserved {
+			kept = append(kept, amount(r.Size, r.Resource))
+		}
+		row := []string{strconv.Itoa(n.ID), d.socketsOf(n.ID), or(fold(n.CPUs), "-"), size(n.Memory), or(strings.Join(pages, ", "), "-"), or(strings.Join(kept, ", "), "-")}
 		if told {
 			row = append(row, strings.Repeat(" ", len(distanceTo))+distances(d.Nodes, n))
 		}

@@ -98,7 +98,10 @@ func TestHolders(t *testing.T) {
 	}
 	n := resource.Node{
 		Machine: machinetest.Load(t, "2x64-smt-zen3"), Devices: inventory,
-		Policy: resource.Policy{CPUs: true, Memory: true, ReservedCPUs: set(t, "0,128")},
+		Policy: resource.Policy{
+			CPUs: true, Memory: true, ReservedCPUs: set(t, "0,128"), ReservedMemory: memory.Reserved{1: {"memory": 1 << 30, "hugepages-1Gi": 1 << 31}},
+			Topology: topology.Options{Policy: topology.Restricted, Scope: topology.ScopePod},
+		},
 	}
 	drawn := server.TopologyOf(n, all, names)
 	golden(t, "holders", &drawn)

@@ -42,11 +42,15 @@ func memoryBlock(b api.MemoryBlock) string {
 	for i, id := range b.Nodes {
 		nodes[i] = strconv.Itoa(id)
 	}
-	what := ""
-	if b.Resource != corev1.ResourceMemory {
-		what = " of " + string(b.Resource)
+	return amount(b.Size, b.Resource) + " on node " + strings.Join(nodes, "+")
+}
+
+// amount is one of memory, or of huge pages, which are named.
+func amount(n int64, of corev1.ResourceName) string {
+	if of == corev1.ResourceMemory {
+		return size(n)
 	}
-	return fmt.Sprintf("%s%s on node %s", size(b.Size), what, strings.Join(nodes, "+"))
+	return size(n) + " of " + string(of)
 }
 
 // devices are a line for those of a resource that are near to the same nodes.

@@ -16,12 +16,16 @@ type Topology struct {
 	// ReservedCPUs are never given to a container alone.
 	ReservedCPUs string `json:"reservedCPUs,omitempty"`
 	// SharedCPUs are what containers without CPUs of their own run on: the reserved
-	// ones among them. Without the static CPU policy these are all.
+	// ones among them, unless strict-cpu-reservation keeps those free. Without the
+	// static CPU policy these are all.
 	SharedCPUs string `json:"sharedCPUs"`
-	// CPUPolicy is none or static, MemoryPolicy None or Static, as in
-	// KubeletConfiguration: whether containers may have CPUs or memory for themselves.
-	CPUPolicy    string `json:"cpuPolicy"`
-	MemoryPolicy string `json:"memoryPolicy"`
+	// CPUPolicy is none or static, MemoryPolicy None or Static, TopologyPolicy none,
+	// best-effort, restricted or single-numa-node and TopologyScope container or pod,
+	// as in KubeletConfiguration.
+	CPUPolicy      string `json:"cpuPolicy"`
+	MemoryPolicy   string `json:"memoryPolicy"`
+	TopologyPolicy string `json:"topologyPolicy"`
+	TopologyScope  string `json:"topologyScope"`
 
 	Sockets []CPUSocket    `json:"sockets"`
 	Nodes   []NUMANode     `json:"nodes"`
@@ -44,6 +48,8 @@ type NUMANode struct {
 	CPUs      string      `json:"cpus"`
 	Memory    int64       `json:"memory"` // huge pages included
 	HugePages []HugePages `json:"hugePages,omitempty"`
+	// Reserved is what containers are not given of it (reservedMemory).
+	Reserved []ReservedMemory `json:"reserved,omitempty"`
 	// Distances are as the firmware tells them: 10 is local.
 	Distances []Distance `json:"distances,omitempty"`
 }
@@ -52,6 +58,12 @@ type NUMANode struct {
 type HugePages struct {
 	Size  int64 `json:"size"`
 	Count int64 `json:"count"`
+}
+
+// ReservedMemory is an amount of memory, or of huge pages of one size.
+type ReservedMemory struct {
+	Resource corev1.ResourceName `json:"resource"`
+	Size     int64               `json:"size"`
 }
 
 // Distance is how far another node is.
