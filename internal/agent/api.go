@@ -28,10 +28,10 @@ import (
 	"github.com/berth-run/berth/internal/source/manifest"
 )
 
-func (a *Agent) serverOptions(resources server.Resources) server.Options {
+func (a *Agent) serverOptions() server.Options {
 	return server.Options{
 		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a}, Explainer: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
-		Images: images{a}, Streams: streams{a}, Files: files{a.engine}, Node: nodeState{a}, Resources: resources, Metrics: a.metrics,
+		Images: images{a}, Streams: streams{a}, Files: files{a.engine}, Node: nodeState{a}, Resources: a.steps.allocations, Metrics: a.metrics,
 		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
 	}
 }

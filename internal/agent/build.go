@@ -25,7 +25,6 @@ import (
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/hook"
-	"github.com/berth-run/berth/internal/machine"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
@@ -33,7 +32,6 @@ import (
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/probe"
 	"github.com/berth-run/berth/internal/reason"
-	"github.com/berth-run/berth/internal/resource"
 	"github.com/berth-run/berth/internal/sandbox"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/store"
@@ -297,11 +295,7 @@ func (a *Agent) buildFleet() error {
 		fleet: a.fleet, statuses: a.statuses, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
 		input: a.statusInput, forget: func(uid types.UID) { door.Forget(uid); a.forget(uid) }, shown: map[types.UID]shown{},
 	}
-	m, err := machine.Read(os.DirFS("/"))
-	if err != nil {
-		return err
-	}
-	a.server = server.New(a.serverOptions(inventory{node: resource.Node{Machine: m}, held: func() resource.Held { return nil }}))
+	a.server = server.New(a.serverOptions())
 	return nil
 }
 
