@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth/internal/device"
 	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/podresources"
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/reason"
@@ -19,6 +20,7 @@ import (
 type deviceHoldings interface {
 	Get(types.UID) (resource.Allocation, bool)
 	All() resource.Held
+	Rebuild(map[types.UID]resource.Allocation) ([]resource.Lost, error)
 	SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []string) error
 }
 
@@ -31,7 +33,19 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { a.board.update(uid) }, Events: a.events, Now: time.Now, Log: a.log,
 	})
 	tellDamage(a.log, d.Load())
+	if n := a.config.Node.Pinning; !n.CPUs && !n.Memory { // else the ledger asks what else runs where
+		_, err := held.Rebuild(d.Recorded())
+		tellDamage(a.log, err)
+	}
 	return d
+}
+
+// steady has admission find free, until it is booked, what no plugin takes meanwhile.
+func steady(d *device.Devices, admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
+	return func(p *pod.Pod, others []fleet.Other) (v fleet.Verdict) {
+		d.Steady(func() { v = admit(p, others) })
+		return v
+	}
 }
 
 // newPodResources makes the PodResources API.

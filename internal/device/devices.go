@@ -62,6 +62,8 @@ type Devices struct {
 	*stock
 	kept  *checkpoint.Dir[answers]
 	calls calls
+	// giving is held while devices are given away.
+	giving sync.Mutex
 	// writing is held for changing answers and their files.
 	writing sync.Mutex
 
@@ -111,19 +113,27 @@ func (d *Devices) Load() (err error) {
 	return errors.Join(keptErr, readErr, takenErr)
 }
 
-// Recorded are the devices for which plugins have answered, by pod, container and
-// resource; also those of the kubelet that had the node before.
-func (d *Devices) Recorded() map[types.UID]map[string]map[corev1.ResourceName][]device.ID {
+// Recorded are the devices that pods had when plugins answered for them, also those
+// that a kubelet gave which had the node before: what pods hold, if the ledger is lost.
+func (d *Devices) Recorded() resource.Held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := make(map[types.UID]map[string]map[corev1.ResourceName][]device.ID, len(d.answers))
-	for uid, pod := range d.answers {
-		all[uid] = map[string]map[corev1.ResourceName][]device.ID{}
-		for container, byName := range pod {
-			all[uid][container] = map[corev1.ResourceName][]device.ID{}
+	all := resource.Held{}
+	for uid, answers := range d.answers {
+		recorded := resource.Allocation{Containers: map[string]resource.Given{}}
+		for container, byName := range answers {
+			given := resource.Given{Devices: map[corev1.ResourceName][]device.ID{}}
 			for name, a := range byName {
-				all[uid][container][name] = a.ids()
+				if !a.Init && a.Boot == d.opts.Boot {
+					given.Devices[name] = a.ids()
+				}
 			}
+			if !given.IsEmpty() {
+				recorded.Containers[container] = given
+			}
+		}
+		if !recorded.IsEmpty() {
+			all[uid] = recorded
 		}
 	}
 	return all
@@ -151,6 +161,14 @@ func (d *Devices) Nodes(uid types.UID, container string, name corev1.ResourceNam
 func (d *Devices) Status(uid types.UID, container string) []corev1.ResourceStatus {
 	a, _ := d.opts.Ledger.Get(uid)
 	return d.health(a.Containers[container].Devices)
+}
+
+// Steady runs f while no plugin's preference is carried out: what admission finds
+// free stays free until it is booked.
+func (d *Devices) Steady(f func()) {
+	d.giving.Lock()
+	defer d.giving.Unlock()
+	f()
 }
 
 // Waiting says what the start of a container waits for, when that takes long.

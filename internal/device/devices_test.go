@@ -16,9 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
@@ -253,8 +255,8 @@ func TestAllocateOnce(t *testing.T) {
 	if got := n.Nodes("u1", "app", gpu, "gpu-1"); got != topology.Of(1) {
 		t.Errorf("nodes %v", got)
 	}
-	if diff := cmp.Diff(map[types.UID]map[string]map[corev1.ResourceName][]device.ID{"u1": {"app": {gpu: {"gpu-1"}}}}, n.Recorded()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	if diff := cmp.Diff(n.ledger.All(), n.Recorded(), cmp.Comparer(cpuset.CPUSet.Equals)); diff != "" {
+		t.Errorf("the ledger and what is recorded:\n%s", diff)
 	}
 
 	// When the pod is gone nothing is left.
@@ -417,6 +419,39 @@ func TestTakeOver(t *testing.T) {
 	}
 	n = start(t, root)
 	n.created(u1, config)
+}
+
+// Admission and preferences do not give the same device away.
+func TestPreferenceForWhatIsTakenMeanwhile(t *testing.T) {
+	n := start(t, short(t))
+	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 2, Preferred: true})
+	u1 := n.holds("u1", "gpu-0")
+	p.Hang("GetPreferredAllocation", true)
+	outcome := make(chan error, 1)
+	go func() { _, err := n.create(t.Context(), u1); outcome <- err }()
+	if err := p.Await(t.Context(), "GetPreferredAllocation gpu-0,gpu-1"); err != nil {
+		t.Fatal(err)
+	}
+	n.Steady(func() {
+		p.Hang("GetPreferredAllocation", false)
+		n.holds("u2", "gpu-1")
+	})
+	if err := <-outcome; err != nil {
+		t.Fatal(err)
+	}
+	n.created(u1, given("gpu-0"))
+}
+
+// What a container asks for and does not hold is never left out without a word.
+func TestAContainerWithoutItsDevices(t *testing.T) {
+	n := start(t, short(t))
+	n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 1})
+	p := web("u1")
+	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpu: apiresource.MustParse("1")}
+	_, err := n.create(t.Context(), p)
+	if want := "UnexpectedAdmissionError: the container asks for example.com/gpu and holds none any more; delete the pod and create it again"; fmt.Sprint(err) != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
 }
 
 // A pod without devices costs nothing.

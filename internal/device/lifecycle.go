@@ -42,6 +42,11 @@ func (l Lifecycle) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container
 func (l Lifecycle) answers(ctx context.Context, p *corev1.Pod, c pod.Container) (map[corev1.ResourceName]Answer, error) {
 	a, _ := l.devices.opts.Ledger.Get(p.UID)
 	given := a.Containers[c.Name].Devices
+	for name := range l.devices.Inventory().Requests(c.Resources.Limits) {
+		if len(given[name]) == 0 {
+			return nil, reason.New(unexpected, "the container asks for %s and holds none any more; delete the pod and create it again", name)
+		}
+	}
 	if len(given) == 0 {
 		return nil, nil
 	}

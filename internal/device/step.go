@@ -179,6 +179,8 @@ func (d *Devices) ask(ctx context.Context, p *corev1.Pod, w want) (Answer, error
 		return Answer{}, refusal
 	}
 	a := answerOf(resp.GetContainerResponses()[0])
+	c, _ := pod.FindContainer(p, w.container)
+	a.Init = c.Kind == pod.Init
 	a.Boot, a.PreStart, a.Nodes = d.opts.Boot, plugin.options.GetPreStartRequired(), map[device.ID]topology.Nodes{}
 	for _, id := range w.ids {
 		a.Nodes[id] = nodesOf(d.Inventory()[w.resource], id)
@@ -212,8 +214,8 @@ func (d *Devices) await(ctx context.Context, p *corev1.Pod, w want) (*plugin, er
 	}
 }
 
-// prefer asks the plugin which devices it would rather give, and has the ledger
-// exchange those. One that fails to say has no preference.
+// prefer asks the plugin which devices it would rather give, and exchanges those. One
+// that fails to say has no preference.
 func (d *Devices) prefer(ctx context.Context, p *corev1.Pod, w want, plugin *plugin) (want, error) {
 	inv, all := d.Inventory(), d.opts.Ledger.All()
 	request := device.Request{Resource: w.resource, Count: len(w.ids), Reusable: w.fixed}
@@ -240,12 +242,19 @@ func (d *Devices) prefer(ctx context.Context, p *corev1.Pod, w want, plugin *plu
 	if len(resp.GetContainerResponses()) == 0 {
 		return w, nil
 	}
-	now := device.Prefer(inv, all.Devices(), request, w.ids, resp.GetContainerResponses()[0].GetDeviceIDs())
+	return d.exchange(p, w, resp.GetContainerResponses()[0].GetDeviceIDs())
+}
+
+// exchange has the ledger take what a plugin prefers of what is free by now.
+func (d *Devices) exchange(p *corev1.Pod, w want, preferred []device.ID) (want, error) {
+	d.giving.Lock()
+	defer d.giving.Unlock()
+	all := d.opts.Ledger.All()
+	request := device.Request{Resource: w.resource, Count: len(w.ids), Reusable: w.fixed}
+	now := device.Prefer(d.Inventory(), all.Devices(), request, w.ids, preferred)
 	for container, ids := range exchanged(all[p.UID], w.resource, w.ids, now) {
 		if err := d.opts.Ledger.SetDevices(p.UID, container, w.resource, ids); err != nil {
-			// Another pod has got one of them meanwhile.
-			d.opts.Log.Info("device plugin's preference is not kept", "resource", w.resource, "err", err)
-			return w, nil
+			return w, fmt.Errorf("book what the device plugin of %s prefers: %w", w.resource, err)
 		}
 	}
 	w.ids = now
