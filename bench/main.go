@@ -99,6 +99,7 @@ func parts() []part {
 		{"objects", (*bench).objects},
 		{"update", (*bench).liveUpdate},
 		{"idle", (*bench).idle},
+		{"placement", (*bench).placement},
 	}
 }
 

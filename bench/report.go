@@ -26,6 +26,7 @@ type results struct {
 	Objects     comparison `json:"objectVolumes"`
 	Update      update     `json:"configMapUpdate"`
 	Idle        idleCost   `json:"idle"`
+	Placement   placement  `json:"placement"`
 }
 
 // summary of some durations, in milliseconds.
@@ -123,6 +124,7 @@ func (r results) text() string {
 	r.Probes.text(p)
 	objectRows(p, r)
 	r.Idle.text(p)
+	r.Placement.text(p)
 	return p.String()
 }
 

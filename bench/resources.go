@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"k8s.io/utils/cpuset"
+
+	allocator "github.com/berth-run/berth/internal/resource/cpu"
+	"github.com/berth-run/berth/internal/resource/cpu/cputest"
+	"github.com/berth-run/berth/internal/resource/topology"
+	"github.com/berth-run/berth/internal/resource/topology/topologytest"
+)
+
+// placement is the time to decide on which CPUs and NUMA nodes a container runs,
+// in nanoseconds, by the number of nodes.
+type placement struct {
+	Merge    []mergeCost    `json:"merge"`
+	Allocate []allocateCost `json:"allocate"`
+}
+
+// mergeCost is of hints for CPUs, memory and four devices.
+type mergeCost struct {
+	Nodes int `json:"nodes"`
+	// Hints are those of all six resources together, Ways the ways to choose one of each.
+	Hints      int     `json:"hints"`
+	Ways       float64 `json:"ways"`
+	Agreed     float64 `json:"agreed"`
+	NotAgreed  float64 `json:"notAgreed"`
+	Closest    float64 `json:"notAgreedClosest"`
+	SingleNode float64 `json:"singleNode"`
+	// EachWay is NotAgreed by trying each way; 0: not tried.
+	EachWay float64 `json:"eachWay,omitempty"`
+}
+
+// allocateCost is of 170 of 512 CPUs, a third of which is held, and of the hints
+// for 16.
+type allocateCost struct {
+	Nodes  int     `json:"nodes"`
+	Packed float64 `json:"packed"`
+	Cores  float64 `json:"fullPCPUsOnly"`
+	Caches float64 `json:"uncoreCache"`
+	Evenly float64 `json:"acrossNUMA"`
+	Hints  float64 `json:"hints"`
+}
+
+// mostWays are tried one by one in about a minute.
+const mostWays = 1 << 24
+
+func (b *bench) placement(ctx context.Context) error {
+	for _, nodes := range []int{1, 2, 4, 8, 12, 16} {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		b.results.Placement.Merge = append(b.results.Placement.Merge, measureMerge(nodes))
+	}
+	for _, nodes := range []int{1, 2, 4, 8, 16} {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		row, err := measureAllocate(nodes)
+		if err != nil {
+			return fmt.Errorf("allocate on %d nodes: %w", nodes, err)
+		}
+		b.results.Placement.Allocate = append(b.results.Placement.Allocate, row)
+	}
+	return nil
+}
+
+func measureMerge(nodes int) mergeCost {
+	on := topologytest.UpTo(nodes)
+	agreed, not := topologytest.Request(nodes, true), topologytest.Request(nodes, false)
+	merge := func(o topology.Options, wishes []topology.Wish) float64 {
+		return perCall(func() { topology.Merge(o, on, wishes) })
+	}
+	bestEffort := topology.Options{Policy: topology.BestEffort}
+	row := mergeCost{Nodes: nodes, Ways: 1,
+		Agreed: merge(bestEffort, agreed), NotAgreed: merge(bestEffort, not),
+		Closest:    merge(topology.Options{Policy: topology.BestEffort, PreferClosest: true}, not),
+		SingleNode: merge(topology.Options{Policy: topology.SingleNUMANode}, not),
+	}
+	for _, w := range not {
+		row.Hints += len(w.Hints)
+		row.Ways *= float64(len(w.Hints))
+	}
+	if row.Ways <= mostWays {
+		row.EachWay = perCall(func() { topologytest.Reference(bestEffort, on, not) })
+	}
+	return row
+}
+
+func measureAllocate(nodes int) (allocateCost, error) {
+	pool := allocator.Pool{Machine: cputest.Large(nodes), Reserved: cpuset.New(0, 256), Held: cputest.Used()}
+	row := allocateCost{Nodes: nodes}
+	for _, with := range []struct {
+		cost    *float64
+		options allocator.Options
+	}{
+		{&row.Packed, allocator.Options{}},
+		{&row.Cores, allocator.Options{FullPCPUsOnly: true}},
+		{&row.Caches, allocator.Options{PreferAlignByUncoreCache: true}},
+		{&row.Evenly, allocator.Options{DistributeAcrossNUMA: true}},
+	} {
+		pool.Options = with.options
+		var failed error
+		*with.cost = perCall(func() {
+			if _, err := allocator.Allocate(pool, 170, cpuset.New(), 0); err != nil {
+				failed = err
+			}
+		})
+		if failed != nil {
+			return row, failed
+		}
+	}
+	pool.Options = allocator.Options{}
+	row.Hints = perCall(func() { allocator.Hints(pool, 16, cpuset.New()) })
+	return row, nil
+}
+
+// perCall is the time of a call in nanoseconds: the least mean of five rounds,
+// as what else runs on the machine only ever adds to it.
+func perCall(f func()) float64 {
+	const round = 50 * time.Millisecond
+	least := math.Inf(1)
+	for range 5 {
+		began, calls := time.Now(), 0
+		for time.Since(began) < round {
+			f()
+			calls++
+		}
+		least = min(least, float64(time.Since(began).Nanoseconds())/float64(calls))
+	}
+	return math.Round(least)
+}
+
+func (r placement) text(p *page) {
+	if len(r.Merge) == 0 {
+		return
+	}
+	p.line("\n## One answer from the hints for CPUs, memory and four devices, in µs\n")
+	p.line("| NUMA nodes | hints | ways to choose | agreed | not agreed | not agreed, closest | single-numa-node | not agreed, each way tried |")
+	p.line("|---|---|---|---|---|---|---|---|")
+	for _, m := range r.Merge {
+		each := "-"
+		if m.EachWay > 0 {
+			each = fmt.Sprintf("%.1f", m.EachWay/1000)
+		}
+		p.line("| %d | %d | %.2g | %.1f | %.1f | %.1f | %.1f | %s |", m.Nodes, m.Hints, m.Ways, m.Agreed/1000, m.NotAgreed/1000, m.Closest/1000, m.SingleNode/1000, each)
+	}
+	p.line("\n## 170 of 512 CPUs, of which a third is held, and the hints for 16, in µs\n")
+	p.line("| NUMA nodes | packed | full-pcpus-only | uncorecache | across NUMA | hints |")
+	p.line("|---|---|---|---|---|---|")
+	for _, a := range r.Allocate {
+		p.line("| %d | %.0f | %.0f | %.0f | %.0f | %.0f |", a.Nodes, a.Packed/1000, a.Cores/1000, a.Caches/1000, a.Evenly/1000, a.Hints/1000)
+	}
+}
