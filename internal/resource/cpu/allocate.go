@@ -129,65 +129,65 @@ func Hints(p Pool, n int, reusable cpuset.CPUSet) []topology.Hint {
 		return nil
 	}
 	l := newLayout(p.Machine)
-	h := hinter{n: n, sockets: make([]uint64, len(l.groups[node]))}
+	nodes, must := l.nodeSets(p, reusable)
+	least, count := len(nodes), 0
+	fits := func(s nodeSet) bool { return s.free >= n && s.nodes&must == must }
+	eachSet(nodes, len(nodes)-1, nodeSet{}, func(s nodeSet) {
+		if s.all >= n {
+			least = min(least, s.nodes.Len())
+		}
+		if fits(s) {
+			count++
+		}
+	})
+	perSocket := len(nodes) / max(1, len(l.groups[socket]))
+	aligned := func(s nodeSet) bool {
+		return p.Options.AlignBySocket && perSocket > 0 && bits.OnesCount64(s.sockets) == (least+perSocket-1)/perSocket
+	}
+	hints := make([]topology.Hint, 0, count)
+	eachSet(nodes, len(nodes)-1, nodeSet{}, func(s nodeSet) {
+		if fits(s) {
+			hints = append(hints, topology.Hint{Nodes: s.nodes, Preferred: s.nodes.Len() == least || aligned(s)})
+		}
+	})
+	return hints
+}
+
+// nodeSet is a set of NUMA nodes with what it has.
+type nodeSet struct {
+	nodes     topology.Nodes
+	all, free int    // CPUs
+	sockets   uint64 // by place
+}
+
+// nodeSets are the nodes that have CPUs, each as a set, and those that have CPUs
+// to be used again.
+func (l *layout) nodeSets(p Pool, reusable cpuset.CPUSet) ([]nodeSet, topology.Nodes) {
 	again := l.places(reusable)
 	free := newTaker(l, l.rules(p.Options), l.available(p, reusable), 0)
+	var nodes []nodeSet
+	var must topology.Nodes
 	for g, in := range l.groups[node] {
-		h.nodes = append(h.nodes, topology.Of(in.id))
-		h.all, h.free = append(h.all, len(in.cpus)), append(h.free, free.takable(g))
+		s := nodeSet{nodes: topology.Of(in.id), all: len(in.cpus), free: free.takable(g)}
 		for _, cpu := range in.cpus {
-			h.sockets[g] |= 1 << l.of[socket][cpu]
+			s.sockets |= 1 << l.of[socket][cpu]
 			if again[cpu] {
-				h.must |= topology.Of(in.id)
+				must |= s.nodes
 			}
 		}
+		nodes = append(nodes, s)
 	}
-	h.least = len(h.nodes)
-	h.hints = []topology.Hint{}
-	h.spans = []uint64{}
-	h.walk(len(h.nodes)-1, set{})
-	perSocket := len(h.nodes) / max(1, len(l.groups[socket]))
-	for i := range h.hints {
-		h.hints[i].Preferred = h.hints[i].Nodes.Len() == h.least ||
-			p.Options.AlignBySocket && perSocket > 0 && bits.OnesCount64(h.spans[i]) == (h.least+perSocket-1)/perSocket
-	}
-	return h.hints
+	return nodes, must
 }
 
-// hinter walks all sets of nodes.
-type hinter struct {
-	n         int
-	nodes     []topology.Nodes
-	all, free []int    // CPUs of each node
-	sockets   []uint64 // of each node
-	must      topology.Nodes
-	least     int
-	hints     []topology.Hint
-	spans     []uint64 // the sockets of each hint
-}
-
-// set is a set of nodes with what it has.
-type set struct {
-	nodes     topology.Nodes
-	all, free int
-	sockets   uint64
-}
-
-// walk goes on with the sets that have s and any of the nodes up to i.
-func (h *hinter) walk(i int, s set) {
-	if i >= 0 {
-		h.walk(i-1, s)
-		h.walk(i-1, set{s.nodes | h.nodes[i], s.all + h.all[i], s.free + h.free[i], s.sockets | h.sockets[i]})
-		return
-	}
-	if s.nodes == 0 {
-		return
-	}
-	if s.all >= h.n {
-		h.least = min(h.least, s.nodes.Len())
-	}
-	if s.free >= h.n && s.nodes&h.must == h.must {
-		h.hints = append(h.hints, topology.Hint{Nodes: s.nodes})
-		h.spans = append(h.spans, s.sockets)
+// eachSet visits the sets that have s and any of the first i+1 nodes, but not the
+// empty one.
+func eachSet(nodes []nodeSet, i int, s nodeSet, visit func(nodeSet)) {
+	switch {
+	case i >= 0:
+		eachSet(nodes, i-1, s, visit)
+		eachSet(nodes, i-1, nodeSet{s.nodes | nodes[i].nodes, s.all + nodes[i].all, s.free + nodes[i].free, s.sockets | nodes[i].sockets}, visit)
+	case s.nodes != 0:
+		visit(s)
 	}
 }

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"cmp"
 	"slices"
 
 	"k8s.io/utils/cpuset"
@@ -38,7 +37,7 @@ type layout struct {
 }
 
 func newLayout(m machine.Machine) *layout {
-	cpus := slices.SortedFunc(slices.Values(m.CPUs), func(a, b machine.CPU) int { return cmp.Compare(a.ID, b.ID) })
+	cpus := m.CPUs
 	l := &layout{cpus: make([]int, len(cpus))}
 	for i, c := range cpus {
 		l.cpus[i] = c.ID
@@ -61,12 +60,19 @@ func groupBy(ids []int) ([]group, []int) {
 	distinct := slices.Clone(ids)
 	slices.Sort(distinct)
 	distinct = slices.Compact(distinct)
-	groups, of := make([]group, len(distinct)), make([]int, len(ids))
+	groups, of, sizes := make([]group, len(distinct)), make([]int, len(ids)), make([]int, len(distinct))
 	for place, id := range ids {
 		g, _ := slices.BinarySearch(distinct, id)
-		groups[g].id = id
-		groups[g].cpus = append(groups[g].cpus, place)
 		of[place] = g
+		sizes[g]++
+	}
+	all := make([]int, len(ids))
+	for g, id := range distinct {
+		groups[g] = group{id: id, cpus: all[:0:sizes[g]]}
+		all = all[sizes[g]:]
+	}
+	for place, g := range of {
+		groups[g].cpus = append(groups[g].cpus, place)
 	}
 	return groups, of
 }
