@@ -218,6 +218,7 @@ func TestAsksAgainWhenItIsTime(t *testing.T) {
 		}
 		n.want("a", nil)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(asked) < 2 || asked[len(asked)-1] != time.Second || asked[len(asked)-2] == time.Second {
 			t.Errorf("asked after %v", asked)
 		}
