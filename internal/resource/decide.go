@@ -39,10 +39,10 @@ func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
 	}
 	d.keepWhatIsDue()
 	var err error
-	switch bubble := resourcehelper.IsPodLevelResourcesSet(p); {
-	case !d.aligned() || n.Policy.Topology.Scope != topology.ScopePod:
+	switch {
+	case !n.aligned() || n.Policy.Topology.Scope != topology.ScopePod:
 		err = d.containers(nil)
-	case bubble:
+	case n.bubbles(p):
 		err = d.bubble()
 	default:
 		var hint topology.Hint
@@ -109,9 +109,14 @@ func (d *decision) keepWhatIsDue() {
 }
 
 // aligned says whether the topology is asked.
-func (d *decision) aligned() bool {
-	p := d.node.Policy.Topology.Policy
+func (n Node) aligned() bool {
+	p := n.Policy.Topology.Policy
 	return p != "" && p != topology.None
+}
+
+// bubbles says whether a pod is given CPUs and memory as a whole (KEP-5526).
+func (n Node) bubbles(p *corev1.Pod) bool {
+	return n.aligned() && n.Policy.Topology.Scope == topology.ScopePod && resourcehelper.IsPodLevelResourcesSet(p)
 }
 
 // containers goes through all in their order, each on nodes of its own when hint
@@ -127,7 +132,7 @@ func (d *decision) containers(hint *topology.Hint) error {
 		switch {
 		case hint != nil:
 			at = *hint
-		case d.aligned():
+		case d.node.aligned():
 			var err error
 			if at, err = d.merge(d.wishes(w), podLevelMessage(d.pod, "pod with pod-level resources failed admission with a container-level topology manager")); err != nil {
 				return err
@@ -286,19 +291,29 @@ func (d *decision) container(c pod.Container, w want, kept Given, at topology.Hi
 		if g.Memory, err = memory.Allocate(d.taken(), d.request(w), at); err != nil {
 			return err
 		}
+		d.reuse(g.Memory)
 	}
 	d.give(c, g)
 	return nil
 }
 
-// give books what a container gets, and what it takes over from those before it.
+// reuse takes off what ended containers hold what one takes over of it.
+func (d *decision) reuse(blocks []memory.Block) {
+	for _, name := range d.ended {
+		before, holds := d.given.Containers[name]
+		if !holds {
+			continue
+		}
+		left := memory.Reuse(before.Memory, blocks)
+		blocks = memory.Reuse(blocks, before.Memory)
+		before.Memory = left
+		d.given.Containers[name] = before
+	}
+}
+
+// give books what a container gets.
 func (d *decision) give(c pod.Container, g Given) {
 	if !g.IsEmpty() {
-		for _, name := range d.ended {
-			before := d.given.Containers[name]
-			before.Memory = memory.Reuse(before.Memory, g.Memory)
-			d.given.Containers[name] = before
-		}
 		d.given.Containers[c.Name] = g
 	}
 	d.pool.Held = d.pool.Held.Union(g.CPUs)

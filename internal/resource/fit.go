@@ -7,13 +7,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/resource/cpu"
 	"github.com/berth-run/berth/internal/resource/memory"
-	"github.com/berth-run/berth/internal/resource/topology"
 )
 
 // pool is what there is of CPUs beside what is held.
@@ -112,7 +110,7 @@ func (n Node) keeps(p *corev1.Pod, own Allocation) bool {
 		return false
 	}
 	d := decision{node: n, pod: p, own: own}
-	if resourcehelper.IsPodLevelResourcesSet(p) && n.Policy.Topology.Scope == topology.ScopePod {
+	if n.bubbles(p) {
 		due := map[corev1.ResourceName]int64{}
 		for _, b := range own.Pod.Memory {
 			due[b.Resource] = b.Size
