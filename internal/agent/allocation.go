@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/admission"
@@ -25,7 +26,8 @@ func newAllocations(a *Agent) (*allocation.Allocations, error) {
 	s := allocation.New(allocation.Options{
 		Node: n, Dir: filepath.Join(a.config.RootDir, "resources"), Log: a.log,
 		Devices: func() device.Inventory { return a.steps.devices.Inventory() },
-		Known:   a.known, Working: func(uid types.UID) bool { return taken(a.fleet, uid) },
+		Desired: a.sources.Desired, Observed: a.pleg.Observed, Pinned: func(p *corev1.Pod, id string) (string, string, bool) { return a.steps.cgroups.Pinned(p, id) },
+		Known: a.known, Working: func(uid types.UID) bool { return taken(a.fleet, uid) },
 	})
 	_, err = s.Load()
 	tellDamage(a.log, err)

@@ -14,10 +14,12 @@ import (
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/machine"
 	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/resource"
 	"github.com/berth-run/berth/internal/resource/device"
 	"github.com/berth-run/berth/internal/resource/memory"
 	"github.com/berth-run/berth/internal/resource/topology"
+	"github.com/berth-run/berth/internal/store"
 	"github.com/berth-run/berth/internal/worker"
 )
 
@@ -43,6 +45,13 @@ type Options struct {
 	Dir string
 	// Devices are what plugins offer at the moment.
 	Devices func() device.Inventory
+	// Desired are the pods that are to run here, Observed is what runs of one, and
+	// Pinned the CPUs and NUMA nodes that the kernel has for a container. From these
+	// is known what pods hold of which the ledger knows nothing, because it was lost
+	// or damaged.
+	Desired  *store.Table[types.UID, *pod.Pod]
+	Observed func(types.UID) *pod.Observed
+	Pinned   func(p *corev1.Pod, id string) (cpus, mems string, ok bool)
 	// Known says that somebody wants a pod, or that it is being ended. Working
 	// says that it was admitted by this agent and has not been removed.
 	Known, Working func(types.UID) bool
@@ -53,7 +62,8 @@ type Options struct {
 // Allot and Book from that of admission only.
 type Allocations struct {
 	*resource.Ledger
-	opts Options
+	opts   Options
+	looked map[types.UID]bool // pods of which it was looked at what runs
 }
 
 // New makes Allocations with an empty ledger; see Load.
@@ -78,8 +88,49 @@ func (s *Allocations) Nodes() (all topology.Nodes) {
 
 // Allot decides what a pod would be given beside these pods, and books nothing.
 func (s *Allocations) Allot(p *corev1.Pod, beside []types.UID) (resource.Allocation, error) {
+	s.rebuild()
 	return resource.Decide(s.Node(), s.held(p.UID, beside), p)
 }
+
+// rebuild looks at what runs of each pod, once: before anything is decided that is
+// to be beside it.
+func (s *Allocations) rebuild() {
+	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
+		return
+	}
+	live, looked := resource.Held{}, map[types.UID]bool{}
+	for uid, p := range s.opts.Desired.Snapshot().All() {
+		looked[uid] = true
+		if _, known := s.Get(uid); !known && !s.looked[uid] {
+			live[uid] = s.opts.Node.Found(p.Pod, s.live(p.Pod))
+		}
+	}
+	s.looked = looked
+	if _, err := s.Rebuild(live); err != nil {
+		s.opts.Log.Error("book what running pods were found to hold", "err", err)
+	}
+}
+
+// live says where the containers of a pod run, as far as that can be told.
+func (s *Allocations) live(p *corev1.Pod) map[string]resource.Place {
+	places := map[string]resource.Place{}
+	for _, c := range s.opts.Observed(p.UID).ContainersOf() {
+		cpus, mems, ok := s.opts.Pinned(p, c.ID)
+		if !ok || c.State != pod.StateRunning {
+			continue
+		}
+		at := resource.Place{}
+		at.CPUs, _ = cpuset.Parse(cpus)
+		if nodes, err := cpuset.Parse(mems); err == nil {
+			at.Nodes = topology.Of(nodes.List()...)
+		}
+		places[c.Name] = at
+	}
+	return places
+}
+
+// Fixed says why a running pod cannot have other resources; "" when it can.
+func (s *Allocations) Fixed(was, want *corev1.Pod) string { return s.opts.Node.Fixed(was, want) }
 
 // Book gives it, on disk first.
 func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {

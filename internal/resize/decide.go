@@ -97,6 +97,8 @@ const (
 // question is all that the answer to a resize depends on.
 type question struct {
 	was, want *corev1.Pod
+	// fixed is why the pod's resources cannot change while it runs; "" when they can.
+	fixed string
 	// alone and beside are why want does not fit on the node: when it is empty,
 	// and beside what other pods have; "" when it fits.
 	alone, beside string
@@ -122,6 +124,8 @@ func decide(q question) answer {
 	switch before, after := pod.QOS(q.was), pod.QOS(q.want); {
 	case before != after:
 		return answer{infeasible, fmt.Sprintf("the pod would be %s and is %s: its QoS class cannot change while it runs", after, before)}
+	case q.fixed != "":
+		return answer{infeasible, q.fixed}
 	case q.alone != "":
 		return answer{infeasible, q.alone}
 	case q.beside != "":

@@ -64,6 +64,7 @@ func TestDecide(t *testing.T) {
 	}{
 		{"it fits", question{was: small, want: large}, answer{}},
 		{"others are in the way", question{was: small, want: large, beside: "not enough"}, answer{deferred, "not enough"}},
+		{"what it holds for itself is fixed", question{was: small, want: large, fixed: "it is pinned", alone: "never enough", beside: "not enough"}, answer{infeasible, "it is pinned"}},
 		{"the node is too small", question{was: small, want: large, alone: "never enough", beside: "not enough"}, answer{infeasible, "never enough"}},
 		{"another class", question{was: small, want: newPod(corev1.ResourceRequirements{}).Pod},
 			answer{infeasible, "the pod would be BestEffort and is Burstable: its QoS class cannot change while it runs"}},

@@ -44,6 +44,9 @@ type Options struct {
 	Cgroups cgroups
 	// Resources are those of a container as the runtime is told.
 	Resources func(*corev1.Pod, pod.Container) *runtimeapi.LinuxContainerResources
+	// Fixed says why the resources of a pod cannot change from these to those while
+	// it runs; "" when they can.
+	Fixed func(was, want *corev1.Pod) string
 	// Swap says that containers of this node may have swap.
 	Swap   bool
 	Events events
@@ -84,7 +87,7 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 		s.pend(want, answer{})
 		return s.complete(want)
 	}
-	a := decide(question{was: now.Pod, want: want.Pod, alone: alone(want), beside: beside(want), swap: s.opts.Swap})
+	a := decide(question{was: now.Pod, want: want.Pod, fixed: s.opts.Fixed(now.Pod, want.Pod), alone: alone(want), beside: beside(want), swap: s.opts.Swap})
 	if a == (answer{}) {
 		if err := s.promise(want); err != nil {
 			s.opts.Log.Error("keep what is allocated to a pod", "pod", pod.FullName(want.Pod), "err", err)

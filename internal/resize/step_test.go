@@ -72,7 +72,7 @@ type rig struct {
 func start(t *testing.T, n *node, dir string) rig {
 	t.Helper()
 	s := New(Options{
-		Runtime: n, Cgroups: n, Events: n, Dir: dir, Known: func(types.UID) bool { return true }, Log: slog.New(slog.DiscardHandler),
+		Fixed: func(_, _ *corev1.Pod) string { return "" }, Runtime: n, Cgroups: n, Events: n, Dir: dir, Known: func(types.UID) bool { return true }, Log: slog.New(slog.DiscardHandler),
 		Resources: func(_ *corev1.Pod, c pod.Container) *runtimeapi.LinuxContainerResources {
 			return &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.Resources.Limits.Memory().Value()}
 		},
