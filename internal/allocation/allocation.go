@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,7 +52,9 @@ type Options struct {
 	// or damaged.
 	Desired  *store.Table[types.UID, *pod.Pod]
 	Observed func(types.UID) *pod.Observed
-	Pinned   func(p *corev1.Pod, id string) (cpus, mems string, ok bool)
+	// Synced are closed when both have held everything once.
+	Synced []<-chan struct{}
+	Pinned func(p *corev1.Pod, id string) (cpus, mems string, ok bool)
 	// Known says that somebody wants a pod, or that it is being ended. Working
 	// says that it was admitted by this agent and has not been removed.
 	Known, Working func(types.UID) bool
@@ -62,13 +65,19 @@ type Options struct {
 // Allot and Book from that of admission only.
 type Allocations struct {
 	*resource.Ledger
-	opts   Options
+	opts    Options
+	settled chan struct{}
+
+	mu     sync.Mutex
 	looked map[types.UID]bool // pods of which it was looked at what runs
 }
 
 // New makes Allocations with an empty ledger; see Load.
 func New(o Options) *Allocations {
-	return &Allocations{opts: o, Ledger: resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log})}
+	return &Allocations{
+		opts: o, settled: make(chan struct{}),
+		Ledger: resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log}),
+	}
 }
 
 // Node is the machine with what device plugins offer at the moment.
@@ -98,6 +107,8 @@ func (s *Allocations) rebuild() {
 	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	live, looked := resource.Held{}, map[types.UID]bool{}
 	for uid, p := range s.opts.Desired.Snapshot().All() {
 		looked[uid] = true
