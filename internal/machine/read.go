@@ -35,7 +35,7 @@ func Read(root fs.FS) (Machine, error) {
 	m := Machine{Offline: r.present().Difference(setOf(online))}
 	m.Nodes = r.nodes(setOf(online))
 	for _, id := range online {
-		m.CPUs = append(m.CPUs, r.cpu(id, m.Nodes))
+		m.CPUs = append(m.CPUs, r.cpu(id, setOf(online), m.Nodes))
 	}
 	m.Caches = lastLevel(m.ByCore(), r.caches(setOf(online)))
 	nameCaches(&m)
@@ -138,12 +138,12 @@ func (r *reader) present() cpuset.CPUSet {
 	return setOf(r.numbered(cpuDir, "cpu"))
 }
 
-func (r *reader) cpu(id int, nodes []Node) CPU {
+func (r *reader) cpu(id int, online cpuset.CPUSet, nodes []Node) CPU {
 	dir := path.Join(cpuDir, "cpu"+strconv.Itoa(id), "topology")
 	threads := r.set([]string{path.Join(dir, "core_cpus_list"), path.Join(dir, "thread_siblings_list")}, path.Join(dir, "thread_siblings"))
 	return CPU{
 		ID:   id,
-		Core: slices.Min(threads.Union(cpuset.New(id)).UnsortedList()),
+		Core: slices.Min(threads.Intersection(online).Union(cpuset.New(id)).UnsortedList()),
 		// -1 is a kernel whose firmware does not tell.
 		Socket: max(0, r.number(path.Join(dir, "physical_package_id"), 0)),
 		Node:   nodeOf(id, nodes),

@@ -94,3 +94,36 @@ func TestLastLevel(t *testing.T) {
 		}
 	}
 }
+
+// Whatever the files say, a machine that is read fits together: its parts are of
+// CPUs online, and each CPU is in one node.
+func FuzzRead(f *testing.F) {
+	f.Add("0-3", "0-7", "0-1", "2-3", "0,2", "0-3", "10 21", "Node 0 MemTotal: 8 kB")
+	f.Add("1", "", "0-3", "0-3", "0-1", "7", "10", "x")
+	f.Fuzz(func(t *testing.T, online, present, first, second, threads, cache, distance, memory string) {
+		m, err := Read(files(map[string]string{
+			"sys/devices/system/cpu/online": online, "sys/devices/system/cpu/present": present, "sys/devices/system/node/online": "0,5",
+			"sys/devices/system/node/node0/cpulist": first, "sys/devices/system/node/node5/cpulist": second,
+			"sys/devices/system/node/node0/distance": distance, "sys/devices/system/node/node0/meminfo": memory,
+			"sys/devices/system/cpu/cpu1/topology/thread_siblings_list": threads,
+			"sys/devices/system/cpu/cpu1/cache/index0/level":            "2", "sys/devices/system/cpu/cpu1/cache/index0/shared_cpu_list": cache,
+		}))
+		if err != nil {
+			return
+		}
+		all := m.Online()
+		for _, c := range m.CPUs {
+			node, has := m.Node(c.Node)
+			if !has || !node.CPUs.Contains(c.ID) || !all.Contains(c.Core) || !all.Contains(c.Cache) {
+				t.Fatalf("CPU %+v does not fit in %+v", c, m)
+			}
+		}
+		in := 0
+		for _, n := range m.Nodes {
+			in += n.CPUs.Size()
+		}
+		if in != all.Size() || all.Intersection(m.Offline).Size() > 0 {
+			t.Fatalf("CPUs in two nodes or in none, or online and offline: %+v", m)
+		}
+	})
+}
