@@ -18,7 +18,7 @@ func Exclusive(p *corev1.Pod, c *corev1.Container) int {
 	if pod.QOS(p) != corev1.PodQOSGuaranteed {
 		return 0
 	}
-	if PodLevel(p) && !(equal(c, corev1.ResourceCPU) && equal(c, corev1.ResourceMemory)) {
+	if PodLevel(p) && (!equal(c, corev1.ResourceCPU) || !equal(c, corev1.ResourceMemory)) {
 		return 0
 	}
 	return whole(c.Resources.Requests)
@@ -43,6 +43,7 @@ func ExclusivePod(p *corev1.Pod) int {
 			most = max(most, sidecars+n)
 		case pod.App:
 			apps += n
+		case pod.Ephemeral: // has no resources
 		}
 	}
 	return max(most, sidecars+apps)

@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/machine"
 	"github.com/berth-run/berth/internal/machine/machinetest"
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/resource/topology"
 )
@@ -57,7 +59,7 @@ func TestGivingAndTakingBack(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, uint64(len(m.CPUs))))
 		p := reserve(t, m, o, 1)
 		var given []cpuset.CPUSet
-		for range 40 {
+		for range 25 {
 			if len(given) > 0 && random.IntN(3) == 0 {
 				i := random.IntN(len(given))
 				before := p.Free()
@@ -249,7 +251,7 @@ func TestHints(t *testing.T) {
 			if diff := cmp.Diff(hintsOf(p, n), got); diff != "" {
 				t.Fatalf("%d CPUs of %s: %s", n, p.Free(), diff)
 			}
-			for _, on := range slices.Sorted(maps.Keys(got))[:min(len(got), 20)] {
+			for _, on := range slices.Sorted(maps.Keys(got))[:min(len(got), 10)] {
 				cpus, err := Allocate(p, n, cpuset.New(), on)
 				if near := nearTo(m, o, on); !regular(m) || err == nil && cpus.IsSubsetOf(near) {
 					continue
@@ -278,22 +280,21 @@ func hintsOf(p Pool, n int) map[topology.Nodes]bool {
 	hints, least, sockets := map[topology.Nodes]bool{}, len(ids), map[topology.Nodes]int{}
 	for x := 1; x < 1<<len(ids); x++ {
 		var on topology.Nodes
-		var cpus cpuset.CPUSet
+		all, have, of := 0, 0, map[int]bool{}
 		for i, id := range ids {
 			if x&(1<<i) != 0 {
-				on, cpus = on|topology.Of(id), cpus.Union(nodes[id])
-			}
-		}
-		if cpus.Size() >= n {
-			least = min(least, on.Len())
-		}
-		if cpus.Intersection(free).Size() >= n {
-			hints[on] = false
-			for _, s := range p.Machine.BySocket() {
-				if !s.Intersection(cpus).IsEmpty() {
-					sockets[on]++
+				on, all, have = on|topology.Of(id), all+nodes[id].Size(), have+nodes[id].Intersection(free).Size()
+				for _, cpu := range nodes[id].UnsortedList() {
+					c, _ := p.Machine.CPU(cpu)
+					of[c.Socket] = true
 				}
 			}
+		}
+		if all >= n {
+			least = min(least, on.Len())
+		}
+		if have >= n {
+			hints[on], sockets[on] = false, len(of)
 		}
 	}
 	perSocket := len(ids) / len(p.Machine.BySocket())
@@ -301,4 +302,75 @@ func hintsOf(p Pool, n int) map[topology.Nodes]bool {
 		hints[on] = on.Len() == least || p.Options.AlignBySocket && sockets[on] == (least+perSocket-1)/perSocket
 	}
 	return hints
+}
+
+// Containers that run at the same time never share a CPU that one has for itself,
+// whatever pod they are of.
+func TestContainersOfAPod(t *testing.T) {
+	onEachMachine(t, func(t *testing.T, m machine.Machine, o Options) {
+		random := rand.New(rand.NewPCG(3, uint64(len(m.CPUs))))
+		for range 4 {
+			pool, p := reserve(t, m, o, 1), randomPod(random, len(m.CPUs))
+			reusable, staying := cpuset.New(), cpuset.New()
+			for _, c := range pod.Containers(p) {
+				cpus, err := Allocate(pool, Exclusive(p, c.Container), reusable, 0)
+				if err != nil {
+					break // the next has as good a chance of being refused
+				}
+				if !cpus.Intersection(staying.Union(pool.Reserved)).IsEmpty() {
+					t.Fatalf("%s %s is given %s, held are %s", c.Kind, c.Name, cpus, staying)
+				}
+				if c.Kind != pod.Init {
+					staying = staying.Union(cpus)
+				}
+				pool.Held, reusable = pool.Held.Union(cpus), Reusable(reusable, c, cpus)
+			}
+		}
+	})
+}
+
+// A pod's own CPUs are divided among its containers without a rest.
+func TestBubblesAreDivided(t *testing.T) {
+	onEachMachine(t, func(t *testing.T, m machine.Machine, o Options) {
+		random := rand.New(rand.NewPCG(4, uint64(len(m.CPUs))))
+		for range 4 {
+			pool, p := reserve(t, m, o, 1), randomPod(random, len(m.CPUs)/2)
+			n := ExclusivePod(p) + 1 + random.IntN(2)
+			b, err := AllocateBubble(pool, wholePod(fmt.Sprint(n), p), 0)
+			if err != nil {
+				continue
+			}
+			left := b.CPUs
+			for _, c := range pod.Containers(p) {
+				cpus := b.Containers[c.Name]
+				switch {
+				case c.Kind == pod.Init && !cpus.IsSubsetOf(left), b.Exclusive[c.Name] && (cpus.Size() != Exclusive(p, c.Container) || !cpus.IsSubsetOf(left)):
+					t.Fatalf("%s %s is given %s of %s", c.Kind, c.Name, cpus, left)
+				case c.Kind != pod.Init && !b.Exclusive[c.Name] && !cpus.Equals(b.Shared):
+					t.Fatalf("%s %s shares %s, not %s", c.Kind, c.Name, cpus, b.Shared)
+				case c.Kind != pod.Init && b.Exclusive[c.Name]:
+					left = left.Difference(cpus)
+				}
+			}
+			if b.CPUs.Size() != n || !b.CPUs.IsSubsetOf(pool.Free()) || !left.Equals(b.Shared) {
+				t.Fatalf("of the %d CPUs %s are left %s, shared %s", n, b.CPUs, left, b.Shared)
+			}
+		}
+	})
+}
+
+func randomPod(random *rand.Rand, most int) *corev1.Pod {
+	var init, apps []corev1.Container
+	for i := range 6 {
+		c := container(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(max(1, most/4))))
+		switch random.IntN(4) {
+		case 0:
+			init = append(init, c)
+		case 1:
+			init = append(init, sidecar(c))
+		default:
+			apps = append(apps, c)
+		}
+	}
+	return podOf(init, apps...)
 }

@@ -69,7 +69,7 @@ func TestMergeIsTheBestOfAllWays(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 693))
 	machines := [][]machine.Node{topologytest.UpTo(1), topologytest.UpTo(2), topologytest.UpTo(3), topologytest.UpTo(4), topologytest.UpTo(6), topologytest.Line(0, 8, 16, 17)}
 	policies := []topology.Policy{topology.BestEffort, topology.Restricted, topology.SingleNUMANode}
-	for i := range 30000 {
+	for i := range 15000 {
 		o := topology.Options{Policy: policies[i%3], PreferClosest: i%2 == 1}
 		on := machines[random.IntN(len(machines))]
 		wishes := randomWishes(random, on)
