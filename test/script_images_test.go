@@ -23,7 +23,11 @@ func (h *harness) serveRegistry(ts *testscript.TestScript, args []string) {
 	}
 	r := images.New(o)
 	ts.Defer(r.Close)
-	ts.Check(r.WriteHosts(filepath.Join(rootOf(ts), "certs.d")))
+	hosts := filepath.Join(rootOf(ts), "certs.d")
+	if external := ts.Value(daemonKey{}).(*daemon).runtime; external != nil {
+		hosts = external.Registries()
+	}
+	ts.Check(r.WriteHosts(hosts))
 	_, err := r.PushArchive("team/app:1", h.archive)
 	ts.Check(err)
 	layer, err := images.Random("other", 1<<20)

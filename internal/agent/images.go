@@ -176,7 +176,7 @@ func (e *engine) loaded(ctx context.Context, name string) (*runtimeapi.Image, er
 
 // notOverCRI says what to do with a runtime that takes and gives no archives.
 func (x images) notOverCRI(err error) error {
-	if x.a.engine.embedded != nil {
+	if err == nil || x.a.engine.embedded != nil {
 		return err
 	}
 	return server.Next(err, "the CRI has no call for archives, so that only a containerd takes and gives them here: use the runtime's own tool, or a registry")

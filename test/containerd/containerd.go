@@ -36,6 +36,8 @@ state = %[2]q
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %[4]q
     conf_dir = %[5]q
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %[6]q
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
 `
@@ -79,7 +81,7 @@ type Daemon struct {
 func New(ctx context.Context, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o}
 	if err := errors.Join(
-		write(d.at("config.toml"), configText, d.at("root"), d.at("state"), d.at("c.sock"), o.Parts.plugins, d.at("net.d")),
+		write(d.at("config.toml"), configText, d.at("root"), d.at("state"), d.at("c.sock"), o.Parts.plugins, d.at("net.d"), d.Registries()),
 		d.Network(true),
 	); err != nil {
 		return nil, err
@@ -103,6 +105,9 @@ func (d *Daemon) Dir() string { return d.opts.Dir }
 
 // State is the directory in it that does not outlive a machine: elsewhere it lies below /run.
 func (d *Daemon) State() string { return filepath.Join(d.opts.Dir, "state") }
+
+// Registries is the directory that says how registries are reached.
+func (d *Daemon) Registries() string { return filepath.Join(d.opts.Dir, "certs.d") }
 
 // Bridge is the device of its network.
 func (d *Daemon) Bridge() string { return d.opts.Bridge }
