@@ -13,7 +13,7 @@ import (
 )
 
 // modules are what the guest needs of the kernel besides what is built in, without their dependencies.
-const modules = `virtio_pci virtio_blk overlay veth bridge loop
+const modules = `virtio_pci virtio_blk overlay veth bridge loop nfsv4 nfsd
 	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_fib_inet nft_reject_inet nft_limit nft_compat
 	xt_comment xt_mark xt_conntrack xt_MASQUERADE xt_addrtype`
 

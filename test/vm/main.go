@@ -53,7 +53,7 @@ func boots() []boot {
 	return []boot{{
 		cgroup:  "v2",
 		scripts: []string{"life"},
-		units:   []string{"cgroup"},
+		units:   []string{"cgroup", "volume/nfs"},
 	}, {
 		cgroup:  "v1",
 		scripts: []string{"life"},
