@@ -109,7 +109,7 @@ func (h *harness) awaitHealth(ts *testscript.TestScript, args []string) {
 func (h *harness) podResources(ts *testscript.TestScript, args []string) {
 	conn, err := grpc.NewClient("unix:"+filepath.Join(rootOf(ts), "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	ts.Check(err)
-	defer conn.Close()
+	defer func() { ts.Check(conn.Close()) }()
 	client := podresources.NewPodResourcesListerClient(conn)
 	list, err := client.List(context.Background(), &podresources.ListPodResourcesRequest{})
 	ts.Check(err)

@@ -127,16 +127,18 @@ func connect(ctx context.Context, name corev1.ResourceName, socket string) (*plu
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	if p.options, err = p.client.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true)); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("ask device plugin at %s for its options: %w", socket, err)
+		return nil, errors.Join(fmt.Errorf("ask device plugin at %s for its options: %w", socket, err), conn.Close())
 	}
 	return p, nil
 }
 
+// close ends the connection, and with it the stream and all calls.
+func (p *plugin) close() { _ = p.conn.Close() } // it fails when it is closed already
+
 // follow takes over what a plugin tells until it ends, another one registers for
 // its resource, or ctx ends.
 func (d *stock) follow(ctx context.Context, p *plugin) {
-	defer p.conn.Close()
+	defer p.close()
 	stream, err := p.client.ListAndWatch(ctx, &pluginapi.Empty{})
 	for first := true; err == nil; first = false {
 		var list *pluginapi.ListAndWatchResponse
@@ -162,7 +164,7 @@ func (d *stock) told(p *plugin, list []*pluginapi.Device, first bool) {
 	switch {
 	case first:
 		if s.plugin != nil {
-			s.plugin.conn.Close() // its stream ends
+			s.plugin.close() // its stream ends
 		}
 		if s.expiry != nil {
 			s.expiry.Stop()

@@ -68,11 +68,11 @@ func (d *Devices) teardown(_ context.Context, r *worker.Run) error {
 	d.writing.Lock()
 	defer d.writing.Unlock()
 	d.mu.Lock()
-	_, any := d.answers[uid]
+	_, kept := d.answers[uid]
 	delete(d.answers, uid)
 	delete(d.waits, uid)
 	d.mu.Unlock()
-	if !any {
+	if !kept {
 		return nil
 	}
 	return d.kept.DeleteUnsynced(string(uid))
@@ -193,7 +193,7 @@ func (d *Devices) ask(ctx context.Context, p *corev1.Pod, w want) (Answer, error
 func (d *Devices) await(ctx context.Context, p *corev1.Pod, w want) (*plugin, error) {
 	for {
 		serving, bad, changed := d.serving(w.resource, w.ids)
-		what := ""
+		var what string
 		switch {
 		case serving == nil:
 			what = fmt.Sprintf("the device plugin of %s to register", w.resource)

@@ -97,7 +97,7 @@ func (p *Plugin) begin() error {
 	p.end()
 	socket := filepath.Join(p.opts.Dir, p.name())
 	_ = os.Remove(socket)
-	l, err := net.Listen("unix", socket)
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", socket)
 	if err != nil {
 		return err
 	}
@@ -111,11 +111,10 @@ func (p *Plugin) begin() error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
 	_, err = pluginapi.NewRegistrationClient(conn).Register(context.Background(), &pluginapi.RegisterRequest{
 		Version: pluginapi.Version, Endpoint: p.name(), ResourceName: p.opts.Resource,
 	}, grpc.WaitForReady(true))
-	return err
+	return errors.Join(err, conn.Close())
 }
 
 func (p *Plugin) end() {

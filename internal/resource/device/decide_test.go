@@ -133,7 +133,7 @@ func TestPickRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Pick(tt.inv, Held{gpu: sets.New("a")}, Request{Resource: gpu, Count: 4}, 0)
 			want := reason.New("UnexpectedAdmissionError", "Allocate failed due to %s, which is unexpected", tt.want)
-			if got, ok := err.(*reason.Error); !ok || got.Error() != want.Error() {
+			if reason.Of(err) != want.Reason || reason.Message(err) != want.Message() {
 				t.Errorf("got  %v\nwant %v", err, want)
 			}
 		})
