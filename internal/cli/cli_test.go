@@ -100,7 +100,7 @@ func TestCommands(t *testing.T) {
 		{args: "get nodes", want: result{Err: "error: the agent has no resource \"nodes\"\nnext: it has pods, events, images, problems, configmaps, secrets, persistentvolumeclaims, persistentvolumes and runtimeclasses\n", Status: 1}},
 		{args: "get pods -o xml", want: result{Err: "error: invalid argument \"xml\" for \"-o, --output\" flag: want one of json, yaml, wide, name\nnext: see \"berth get pods --help\"\n", Status: 1}},
 		{args: "get pods a b", want: result{Err: "error: accepts at most 1 arg(s), received 2\nnext: usage: berth get pods [NAME] [flags]\n", Status: 1}},
-		{args: "get events --field-selector involvedObject.fieldPath=spec.containers{app}", want: result{Out: "LAST SEEN   TYPE     REASON    OBJECT    MESSAGE\n0s          Normal   Started   pod/web   Started container\n"}},
+		{args: "get events --field-selector involvedObject.fieldPath=spec.containers{app}", want: result{Out: "LAST SEEN   TYPE     REASON    OBJECT    MESSAGE\n2d2h        Normal   Started   pod/web   Started container\n"}},
 		{args: "events --for pod/api", want: result{Err: "No events found in namespace default\n"}},
 		{args: "events --for node/x", want: result{Err: "error: \"node/x\" is not a pod\nnext: write NAME or pod/NAME\n", Status: 1}},
 		{args: "get images", want: result{Out: "IMAGE    IMAGE ID   SIZE\napp:v1   0123       1.0kB\n"}},

@@ -92,7 +92,7 @@ func StartAt(t testing.TB, socket string) *Agent {
 		Socket:  socket,
 		Pods:    store.New[types.NamespacedName, *corev1.Pod](),
 		Objects: store.New[object.Key, runtime.Object](),
-		Events:  event.New(event.Options{Host: "node"}),
+		Events:  event.New(event.Options{Host: "node", Now: func() time.Time { return time.Now().Add(-50 * time.Hour) }}), // an age that a slow test does not change
 		LogDir:  t.TempDir(),
 		Files:   t.TempDir(),
 		done:    make(chan error, 1),
