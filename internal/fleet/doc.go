@@ -10,4 +10,7 @@
 //	          reject  changed          | orphan: seen in the runtime, wanted by nobody
 //	               v  |                |
 //	             rejected           observed
+//
+// A rejected pod that runs, since an earlier agent, gets a worker that ends it.
+// What pods that end hold is kept for the one that they were ended for (Reserved).
 package fleet

@@ -229,7 +229,7 @@ func (f *Fleet) Holders() []Other {
 		}
 	}
 	slices.SortFunc(others, func(a, b Other) int {
-		return cmp.Or(cmp.Compare(pod.FullName(a.Pod.Pod), pod.FullName(b.Pod.Pod)), cmp.Compare(a.Pod.UID, b.Pod.UID))
+		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
 	return others
 }
