@@ -42,8 +42,8 @@ func ReadNode(root fs.FS, c config.Node, facts node.Facts, log *slog.Logger) (re
 type Options struct {
 	// Node is the machine and what the configuration says, without devices.
 	Node resource.Node
-	// Dir is where the ledger is kept.
-	Dir string
+	// Dir is where the ledger is kept, Root where a kubelet had its state.
+	Dir, Root string
 	// Devices are what plugins offer at the moment.
 	Devices func() device.Inventory
 	// Desired are the pods that are to run here, Observed is what runs of one, and

@@ -1,0 +1,268 @@
+package allocation
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/machine"
+	"github.com/berth-run/berth/internal/machine/machinetest"
+	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/resource/device"
+	"github.com/berth-run/berth/internal/resource/memory"
+	"github.com/berth-run/berth/internal/resource/topology"
+	"github.com/berth-run/berth/internal/store"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+var sameSets = cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })
+
+// world is a node of 2 sockets with 16 CPUs each whose CPU 0 is reserved, and what
+// runs on it.
+type world struct {
+	root    string
+	desired *store.Table[types.UID, *pod.Pod]
+	runs    map[types.UID]string // CPUs
+	working map[types.UID]bool
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{root: t.TempDir(), desired: store.New[types.UID, *pod.Pod](), runs: map[types.UID]string{}, working: map[types.UID]bool{}}
+}
+
+func (w *world) start(t *testing.T) *Allocations {
+	t.Helper()
+	synced := make(chan struct{})
+	close(synced)
+	s := New(Options{
+		Node: resource.Node{Machine: machinetest.Load(t, "2x8-smt"), Policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0)}},
+		Dir:  filepath.Join(w.root, "resources"), Root: w.root, Log: slog.New(slog.DiscardHandler),
+		Devices: func() device.Inventory { return nil }, Desired: w.desired, Synced: []<-chan struct{}{synced},
+		Observed: func(uid types.UID) *pod.Observed {
+			if w.runs[uid] == "" {
+				return nil
+			}
+			return &pod.Observed{Containers: []pod.ContainerStatus{{ID: "1", Name: "app", State: pod.StateRunning}}}
+		},
+		Pinned:  func(p *corev1.Pod, _ string) (string, string, bool) { return w.runs[p.UID], "0-1", true },
+		Known:   func(uid types.UID) bool { _, ok := w.desired.Get(uid); return ok },
+		Working: func(uid types.UID) bool { return w.working[uid] },
+	})
+	if err := s.Load(); err != nil {
+		t.Log(err)
+	}
+	return s
+}
+
+func (w *world) want(uid types.UID, cpus string) *corev1.Pod {
+	list := corev1.ResourceList{"cpu": apiresource.MustParse(cpus), "memory": apiresource.MustParse("64Mi")}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "init", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
+		Containers:     []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
+	}}
+	w.desired.Put(uid, &pod.Pod{Pod: p})
+	return p
+}
+
+func book(t *testing.T, s *Allocations, p *corev1.Pod, beside ...types.UID) {
+	t.Helper()
+	if err := s.Book(p, beside); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func app(cpus string) map[string]resource.Given {
+	set, err := cpuset.Parse(cpus)
+	if err != nil {
+		panic(err)
+	}
+	return map[string]resource.Given{"app": {CPUs: set}}
+}
+
+func holds(t *testing.T, s *Allocations, want map[types.UID]string) {
+	t.Helper()
+	held := resource.Held{}
+	for uid, cpus := range want {
+		held[uid] = resource.Allocation{Containers: app(cpus)}
+	}
+	got := s.All()
+	for _, a := range got {
+		delete(a.Containers, "init")
+	}
+	if diff := cmp.Diff(held, got, sameSets); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFromAdmissionToTheEnd(t *testing.T) {
+	w := newWorld(t)
+	s := w.start(t)
+	a, b := w.want("a", "2"), w.want("b", "4")
+	book(t, s, a)
+	book(t, s, b, "a")
+	first, _ := s.Get("a")
+	if err := s.Lifecycle().PreStart(t.Context(), a, pod.Containers(a)[1], "id"); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := s.Get("a")
+	if diff := cmp.Diff(resource.Allocation{Containers: app(first.CPUs().String())}, after, sameSets); diff != "" {
+		t.Errorf("when the app starts (-want +got):\n%s", diff)
+	}
+	if after.CPUs().Size() != 2 || !after.CPUs().Intersection(s.All()["b"].CPUs()).IsEmpty() {
+		t.Errorf("a has %s beside %s", after.CPUs(), s.All()["b"].CPUs())
+	}
+	if err := s.Step().Teardown(t.Context(), &worker.Run{Pod: &pod.Pod{Pod: a}}); err != nil {
+		t.Fatal(err)
+	}
+	w.desired.Delete("b")
+	s.Retain()
+	holds(t, s, nil)
+}
+
+func TestRestart(t *testing.T) {
+	tests := []struct {
+		name  string
+		files map[string]string
+		runs  map[types.UID]string
+		want  map[types.UID]string
+	}{
+		{name: "nothing", want: map[types.UID]string{}},
+		{
+			name:  "what runs, when the files are damaged",
+			files: map[string]string{"resources/a.json": "broken"}, runs: map[types.UID]string{"a": "3,19", "b": "4-5,20-21"},
+			want: map[types.UID]string{"a": "3,19", "b": "4-5,20-21"},
+		},
+		{
+			name: "only what can be true", runs: map[types.UID]string{"a": "0,16", "b": "1-7"},
+			want: map[types.UID]string{},
+		},
+		{
+			name:  "a kubelet's",
+			files: map[string]string{"cpu_manager_state": `{"policyName":"static","defaultCpuSet":"0","entries":{"a":{"app":"9-10"},"gone":{"app":"1"}}}`},
+			want:  map[types.UID]string{"a": "9-10", "gone": "1"},
+		},
+		{
+			name:  "a kubelet's that is damaged, beside what runs",
+			files: map[string]string{"cpu_manager_state": `{"policyName":"static"`}, runs: map[types.UID]string{"a": "3,19"},
+			want: map[types.UID]string{"a": "3,19"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.want("a", "2")
+			w.want("b", "4")
+			for name, text := range tt.files {
+				path := filepath.Join(w.root, name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.runs != nil {
+				w.runs = tt.runs
+			}
+			s := w.start(t)
+			if err := s.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			moved := false
+			if err := s.After(func(context.Context) error { moved = true; return nil })(t.Context()); err != nil || !moved {
+				t.Errorf("nobody moves: %v", err)
+			}
+			holds(t, s, tt.want)
+		})
+	}
+}
+
+// What ended pods hold no more is not there for admission either, what is kept
+// for those that come after it is.
+func TestWhatCountsBeside(t *testing.T) {
+	w := newWorld(t)
+	s := w.start(t)
+	for _, uid := range []types.UID{"ended", "later", "gone", "beside"} {
+		if err := s.Commit(uid, resource.Allocation{Containers: app("1")}); err != nil {
+			t.Fatal(err)
+		}
+		if uid != "gone" {
+			w.want(uid, "1")
+		}
+	}
+	w.working["ended"], w.working["beside"] = true, true
+	var got []string
+	for _, uid := range []types.UID{"beside", "ended", "gone", "later"} {
+		if _, counts := s.held("new", []types.UID{"beside"})[uid]; counts {
+			got = append(got, string(uid))
+		}
+	}
+	if diff := cmp.Diff([]string{"beside", "later"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestNodeOf(t *testing.T) {
+	const gi = int64(1) << 30
+	m := machine.Machine{CPUs: []machine.CPU{{ID: 0}, {ID: 1, Core: 1}}, Nodes: []machine.Node{{ID: 0, CPUs: cpuset.New(0, 1), Memory: 4 * gi}}}
+	list := func(memory int64) corev1.ResourceList {
+		return corev1.ResourceList{"memory": *apiresource.NewQuantity(memory, apiresource.BinarySI)}
+	}
+	facts := node.Facts{Capacity: list(4 * gi), Allocatable: list(3 * gi)}
+	reserved := corev1.ResourceList{"cpu": apiresource.MustParse("500m")}
+	tests := []struct {
+		name    string
+		pinning config.Pinning
+		want    string
+		policy  resource.Policy
+	}{
+		{name: "none"},
+		{
+			name: "static", pinning: config.Pinning{CPUs: true, Memory: true, ReservedMemory: memory.Reserved{0: {"memory": gi}}},
+			policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0), Memory: true, ReservedMemory: memory.Reserved{0: {"memory": gi}}},
+		},
+		{
+			name: "all that is wrong", want: `reserve CPUs: reservedSystemCPUs names 7, which the machine does not have online: its CPUs are 0-1
+reservedMemory: 2Gi of memory are reserved on all NUMA nodes together, and kubeReserved, systemReserved and evictionHard take 1Gi: make them equal`,
+			pinning: config.Pinning{CPUs: true, ReservedCPUs: cpuset.New(7), Memory: true, ReservedMemory: memory.Reserved{0: {"memory": 2 * gi}}, Topology: topology.Options{Policy: topology.Restricted}},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n, err := NodeOf(config.Node{SystemReserved: reserved, Pinning: tt.pinning}, m, facts)
+			if tt.want != "" || err != nil {
+				if err == nil || err.Error() != tt.want {
+					t.Errorf("got  %v\nwant %s", err, tt.want)
+				}
+				return
+			}
+			if diff := cmp.Diff(tt.policy, n.Policy, sameSets); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A machine that tells nothing is one node, unless something is to be pinned there.
+func TestReadNode(t *testing.T) {
+	n, err := ReadNode(fstest.MapFS{}, config.Node{}, node.Facts{}, slog.New(slog.DiscardHandler))
+	if err != nil || len(n.Machine.Nodes) != 1 {
+		t.Errorf("got %v, error %v", n.Machine, err)
+	}
+	if _, err := ReadNode(fstest.MapFS{}, config.Node{Pinning: config.Pinning{CPUs: true}}, node.Facts{}, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("CPUs that are not known are pinned")
+	}
+}
