@@ -112,7 +112,7 @@ func (s *Allocations) rebuild() {
 	live, looked := resource.Held{}, map[types.UID]bool{}
 	for uid, p := range s.opts.Desired.Snapshot().All() {
 		looked[uid] = true
-		if _, known := s.Get(uid); !known && !s.looked[uid] {
+		if !s.looked[uid] {
 			live[uid] = s.opts.Node.Found(p.Pod, s.live(p.Pod))
 		}
 	}

@@ -76,9 +76,9 @@ func (l *Ledger) Load() ([]Lost, error) {
 	return append(lost, more...), errors.Join(err, saveErr)
 }
 
-// Rebuild takes over what running containers were found to have, for pods of
-// which the ledger knows nothing. It returns those of which something does not
-// fit beside the others.
+// Rebuild takes over what running containers were found to have: the parts (CPUs,
+// memory, each resource's devices) of which the ledger knows nothing. It returns
+// the pods of which something does not fit beside the others.
 func (l *Ledger) Rebuild(live map[types.UID]Allocation) ([]Lost, error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -90,13 +90,20 @@ func (l *Ledger) Rebuild(live map[types.UID]Allocation) ([]Lost, error) {
 func (l *Ledger) adopt(found map[types.UID]Allocation, saved bool) (lost []Lost, err error) {
 	held := l.All()
 	for _, uid := range slices.Sorted(maps.Keys(found)) {
-		if _, known := held[uid]; known || found[uid].IsEmpty() {
+		own := held[uid]
+		a, more := own.with(found[uid])
+		if !more {
 			continue
 		}
-		a, why := l.node.fitting(held, found[uid])
+		others := maps.Clone(held)
+		delete(others, uid)
+		a, why := l.node.fitting(others, a)
 		if why != nil {
 			l.log.Warn("not all that a pod held fits this machine as it is now", "pod", uid, "err", why)
 			lost = append(lost, Lost{uid, why})
+			if !own.IsEmpty() {
+				continue // what is known stays
+			}
 		}
 		switch {
 		case a.IsEmpty():

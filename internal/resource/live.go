@@ -37,7 +37,7 @@ func (n Node) Found(p *corev1.Pod, live map[string]Place) Allocation {
 		if due := cpu.Exclusive(p, c.Container); n.Policy.CPUs && due > 0 && at.CPUs.Size() == due {
 			g.CPUs = at.CPUs
 		}
-		if n.Policy.Memory && at.Nodes != 0 && len(a.Pod.Memory) == 0 {
+		if n.Policy.Memory && n.bound(at.Nodes) && len(a.Pod.Memory) == 0 {
 			g.Memory = blocks(memory.Exclusive(p, c.Container), at.Nodes)
 		}
 		if !g.IsEmpty() {
@@ -56,10 +56,16 @@ func (n Node) foundWhole(p *corev1.Pod, live map[string]Place) (g Given) {
 	if due := cpu.ExclusivePod(p); n.Policy.CPUs && due > 0 && cpus.Size() == due {
 		g.CPUs = cpus
 	}
-	if n.Policy.Memory && nodes != 0 {
+	if n.Policy.Memory && n.bound(nodes) {
 		g.Memory = blocks(memory.Whole(p), nodes)
 	}
 	return g
+}
+
+// bound says whether memory comes from these nodes because it was given there: what
+// was not comes from all.
+func (n Node) bound(nodes topology.Nodes) bool {
+	return nodes != 0 && (nodes.Len() < len(n.Machine.Nodes) || len(n.Machine.Nodes) == 1)
 }
 
 func blocks(sizes map[corev1.ResourceName]int64, nodes topology.Nodes) (all []memory.Block) {

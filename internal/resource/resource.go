@@ -85,6 +85,43 @@ func (a Allocation) CPUs() cpuset.CPUSet {
 	return all
 }
 
+// with adds the parts that an allocation lacks; false: it lacks none.
+func (a Allocation) with(other Allocation) (Allocation, bool) {
+	all, more := a.Clone(), false
+	all.Pod, more = a.Pod.with(other.Pod)
+	for name, g := range other.Containers {
+		both, changed := a.Containers[name].with(g)
+		if !changed {
+			continue
+		}
+		if all.Containers == nil {
+			all.Containers = map[string]Given{}
+		}
+		all.Containers[name], more = both, true
+	}
+	return all, more
+}
+
+func (g Given) with(other Given) (Given, bool) {
+	all, more := g.clone(), false
+	if g.CPUs.IsEmpty() && !other.CPUs.IsEmpty() {
+		all.CPUs, more = other.CPUs, true
+	}
+	if len(g.Memory) == 0 && len(other.Memory) > 0 {
+		all.Memory, more = slices.Clone(other.Memory), true
+	}
+	for name, ids := range other.Devices {
+		if len(g.Devices[name]) > 0 || len(ids) == 0 {
+			continue
+		}
+		if all.Devices == nil {
+			all.Devices = map[corev1.ResourceName][]device.ID{}
+		}
+		all.Devices[name], more = slices.Clone(ids), true
+	}
+	return all, more
+}
+
 // Memory is all memory that a pod holds; in sum it is what the pod takes.
 func (a Allocation) Memory() []memory.Block {
 	if len(a.Pod.Memory) > 0 {

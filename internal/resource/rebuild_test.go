@@ -1,0 +1,52 @@
+package resource
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/resource/device"
+	"github.com/berth-run/berth/internal/resource/topology"
+)
+
+// What runs is told by several: devices by who speaks with their plugins, CPUs and
+// memory by cgroups. Each adds what is lacking, and takes nothing away.
+func TestRebuildAddsWhatIsLacking(t *testing.T) {
+	x, y := map[corev1.ResourceName][]device.ID{gpu: {"x"}}, map[corev1.ResourceName][]device.ID{gpu: {"y"}}
+	l := newLedger(t.TempDir(), static(4))
+	for _, found := range []map[types.UID]Allocation{
+		{"a": {Containers: map[string]Given{"app": {Devices: x}}}, "b": {Containers: map[string]Given{"app": {Devices: y}}}},
+		{"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 1)}}}},
+		{"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(6, 7), Memory: mem(1, 3), Devices: y}}}},
+		{"b": {Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 4)}}}}, // a has 3
+	} {
+		if _, err := l.Rebuild(found); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := Held{
+		"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 1), Devices: x}}},
+		"b": {Containers: map[string]Given{"app": {Devices: y}}},
+	}
+	if diff := cmp.Diff(want, l.All(), sameSets); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Memory of a container that was never given any comes from all nodes.
+func TestMemoryFromAnywhereIsNobodys(t *testing.T) {
+	p := newPod("p", nil, sized("app", "cpu", "500m", "memory", "1Gi"))
+	for want, nodes := range map[string]int{"": 2, "its own": 1} {
+		all := topology.Of(0)
+		if nodes == 2 {
+			all = topology.Of(0, 1)
+		}
+		a := static(nodes).Found(p, map[string]Place{"app": {CPUs: cpuset.New(0, 1), Nodes: all}})
+		if got := len(a.Memory()) > 0; got != (want != "") {
+			t.Errorf("on %d nodes: %v", nodes, a)
+		}
+	}
+}
