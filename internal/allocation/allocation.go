@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/machine"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/pod"
@@ -58,8 +59,15 @@ type Options struct {
 	// Known says that somebody wants a pod, or that it is being ended. Working
 	// says that it was admitted by this agent and has not been removed.
 	Known, Working func(types.UID) bool
-	Log            *slog.Logger
+	Events         interface {
+		Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+	}
+	Log *slog.Logger
 }
+
+// AllocationChanged is the reason of the event of a pod that an earlier agent had
+// given what this one's machine or configuration does not have.
+const AllocationChanged = "AllocationChanged"
 
 // Allocations gives and takes. Its methods may be called from any goroutine, but
 // Allot and Book from that of admission only.
@@ -67,6 +75,7 @@ type Allocations struct {
 	*resource.Ledger
 	opts    Options
 	settled chan struct{}
+	lost    map[types.UID]error // why pods cannot keep what they held; admission's
 
 	mu     sync.Mutex
 	looked map[types.UID]bool // pods of which it was looked at what runs
@@ -75,7 +84,7 @@ type Allocations struct {
 // New makes Allocations with an empty ledger; see Load.
 func New(o Options) *Allocations {
 	return &Allocations{
-		opts: o, settled: make(chan struct{}),
+		opts: o, settled: make(chan struct{}), lost: map[types.UID]error{},
 		Ledger: resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log}),
 	}
 }
@@ -148,6 +157,10 @@ func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {
 	a, err := s.Allot(p, beside)
 	if err == nil {
 		err = s.Commit(p.UID, a)
+	}
+	if why := s.lost[p.UID]; why != nil && err == nil {
+		delete(s.lost, p.UID)
+		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, AllocationChanged, "The pod cannot keep all that it held for itself: %v", why)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package allocation
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -37,6 +38,7 @@ type world struct {
 	desired *store.Table[types.UID, *pod.Pod]
 	runs    map[types.UID]string // CPUs
 	working map[types.UID]bool
+	events  events
 }
 
 func newWorld(t *testing.T) *world {
@@ -59,7 +61,7 @@ func (w *world) start(t *testing.T) *Allocations {
 		},
 		Pinned:  func(p *corev1.Pod, _ string) (string, string, bool) { return w.runs[p.UID], "0-1", true },
 		Known:   func(uid types.UID) bool { _, ok := w.desired.Get(uid); return ok },
-		Working: func(uid types.UID) bool { return w.working[uid] },
+		Working: func(uid types.UID) bool { return w.working[uid] }, Events: &w.events,
 	})
 	if err := s.Load(); err != nil {
 		t.Log(err)
@@ -187,6 +189,32 @@ func TestRestart(t *testing.T) {
 			}
 			holds(t, s, tt.want)
 		})
+	}
+}
+
+type events []string
+
+func (e *events) Event(_ corev1.ObjectReference, _, reason, format string, args ...any) {
+	*e = append(*e, reason+": "+fmt.Sprintf(format, args...))
+}
+
+// A pod that ran on CPUs that are reserved now is given others, and told.
+func TestWhatCannotBeKept(t *testing.T) {
+	w := newWorld(t)
+	p := w.want("a", "2")
+	if err := resource.NewLedger(resource.LedgerOptions{
+		Dir: filepath.Join(w.root, "resources"), Node: resource.Node{}, Log: slog.New(slog.DiscardHandler),
+	}).Commit("a", resource.Allocation{Containers: app("0,16")}); err != nil {
+		t.Fatal(err)
+	}
+	s := w.start(t)
+	book(t, s, p)
+	book(t, s, p)
+	if got, _ := s.Get("a"); got.CPUs().Size() != 2 || got.CPUs().Contains(0) {
+		t.Errorf("it holds %s", got.CPUs())
+	}
+	if diff := cmp.Diff(events{"AllocationChanged: The pod cannot keep all that it held for itself: CPUs 0,16: 0 are reserved"}, w.events); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -19,7 +19,10 @@ import (
 func (s *Allocations) Load() error {
 	_, err := os.Stat(s.opts.Dir)
 	if !errors.Is(err, fs.ErrNotExist) {
-		_, err = s.Ledger.Load()
+		lost, err := s.Ledger.Load()
+		for _, x := range lost {
+			s.lost[x.UID] = x.Why
+		}
 		return err
 	}
 	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
