@@ -95,7 +95,7 @@ import (
 //	small-disk DIR, fill-disk DIR, free-disk DIR
 //	                            a file system of 1 MiB that can be filled
 //
-// $ROOT is the root directory, $IMAGE the workload's image, $ARCHIVE its
+// $ROOT is the root directory, $CGROUP its cgroup, $IMAGE the workload's image, $ARCHIVE its
 // archive, $CONFIG the configuration file, $REGISTRY one that never answers. [embedded] and [containerd] are
 // conditions, and [userns] and [apparmor] for a kernel that has them.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {

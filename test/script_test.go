@@ -164,6 +164,7 @@ runtimeRequestTimeout: 30s
 			env.T().FailNow()
 		}
 	})
+	env.Setenv("CGROUP", fmt.Sprintf("/berth-test-%d", n))
 	env.Setenv("ROOT", root)
 	env.Setenv("REGISTRY", d.registry.listener.Addr().String())
 	env.Setenv("CONFIG", filepath.Join(root, "config.yaml"))

@@ -40,6 +40,11 @@ type Config struct {
 	// Usable bounds the CPU and the memory of all pods together. What is not in
 	// it is not bounded.
 	Usable corev1.ResourceList
+	// QOSReserved is the part of what pods of higher classes request, in percent,
+	// that lower ones cannot use. Default 0.
+	QOSReserved int64
+	// Reserved are the cgroups that are bounded beside that of all pods.
+	Reserved []Reserved
 	// Pods are the admitted ones; what they request sets the share of the CPU
 	// that Burstable pods get together.
 	Pods func() []*corev1.Pod
@@ -58,11 +63,14 @@ type Cgroups struct {
 	root    Name
 	changed chan struct{} // wakes Run
 
-	mu     sync.Mutex
-	tree   *tree
-	made   bool   // this process has set the levels' limits
-	shares uint64 // of the Burstable level
-	pods   map[types.UID]*held
+	mu    sync.Mutex
+	tree  *tree
+	made  bool   // this process has set the levels' limits
+	asked demand // of the Burstable level
+	pods  map[types.UID]*held
+
+	enforcing sync.Mutex
+	told      map[string]string // how the last try went to bound what is reserved
 }
 
 // held is what this process knows of a pod's cgroup.
@@ -75,7 +83,7 @@ type held struct {
 
 // New makes a Cgroups. The host is looked at when the first pod comes.
 func New(c Config) *Cgroups {
-	return &Cgroups{cfg: c, root: parseName(c.Root), changed: make(chan struct{}, 1), pods: map[types.UID]*held{}}
+	return &Cgroups{cfg: c, root: parseName(c.Root), changed: make(chan struct{}, 1), pods: map[types.UID]*held{}, told: map[string]string{}}
 }
 
 // Step is the cgroups' place in a pod's life.
@@ -160,26 +168,22 @@ func (c *Cgroups) levels(class corev1.PodQOSClass) (*tree, error) {
 	if c.made && t.complete(level(c.root, class)) {
 		return t, nil
 	}
-	c.shares = burstableShares(c.cfg.Pods())
+	c.asked = demandOf(c.cfg.Pods())
 	for _, class := range classes() {
-		if err := t.apply(level(c.root, class), c.levelLimits(class)); err != nil {
-			return nil, err
+		l := levelLimits(class, c.asked, c.cfg)
+		err := t.apply(level(c.root, class), l)
+		if err == nil {
+			continue
 		}
+		// What runs may use more than it should: that is no reason to start nothing.
+		if err2 := t.apply(level(c.root, class), Limits{Shares: l.Shares}); err2 != nil {
+			return nil, err2
+		}
+		enforcer{c}.failed(level(c.root, class), err)
 	}
 	c.made = true
 	guard{c}.lookAfterLevels()
 	return t, nil
-}
-
-// levelLimits are those of the level that pods of a class stand in; mu is held.
-func (c *Cgroups) levelLimits(class corev1.PodQOSClass) Limits {
-	switch class {
-	case corev1.PodQOSBurstable:
-		return Limits{Shares: c.shares}
-	case corev1.PodQOSBestEffort:
-		return Limits{Shares: minShares}
-	}
-	return nodeLimits(c.cfg.Usable)
 }
 
 func (c *Cgroups) open() (*tree, error) {
@@ -255,8 +259,8 @@ func (c *Cgroups) Orphans(known func(types.UID) bool) ([]types.UID, error) {
 }
 
 func (c *Cgroups) notify(class corev1.PodQOSClass) {
-	if class != corev1.PodQOSBurstable {
-		return
+	if class == corev1.PodQOSBestEffort || class == corev1.PodQOSGuaranteed && c.cfg.Options.MemoryQoS == nil && c.cfg.QOSReserved == 0 {
+		return // no level depends on it
 	}
 	select {
 	case c.changed <- struct{}{}:

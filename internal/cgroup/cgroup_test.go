@@ -296,7 +296,7 @@ func TestSharesFollowThePods(t *testing.T) {
 	default:
 		t.Fatal("Setup of a Burstable pod wakes nobody")
 	}
-	if err := n.share(); err != nil {
+	if err := n.follow(); err != nil {
 		t.Fatal(err)
 	}
 	want := "2048"

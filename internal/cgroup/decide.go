@@ -28,8 +28,16 @@ type Options struct {
 	CFSPeriod time.Duration
 	// PidsLimit is the most processes and threads of a pod; 0 and less: no bound.
 	PidsLimit int64
+	// MemoryQoS protects what pods request (KEP-2570), on version 2.
+	MemoryQoS *MemoryQoS
 	// Unthrottled says that a pod has CPUs of its own and so no quota. nil: none has.
 	Unthrottled func(*corev1.Pod) bool
+}
+
+// MemoryQoS says how.
+type MemoryQoS struct {
+	// Tiered has memory.min set for Guaranteed pods and memory.low for Burstable ones.
+	Tiered bool
 }
 
 // Limits of one cgroup. A zero field is left as the kernel made it.
@@ -44,10 +52,17 @@ type Limits struct {
 	Memory int64
 	// Pids is the number of processes and threads.
 	Pids int64
+	// Protected is what the kernel leaves alone when memory is short; nil is left
+	// as it is. Version 2 only.
+	Protected *Protection
 	// HugePages is bytes by page size in bytes. nil sets nothing; otherwise a
 	// size that is missing gets none.
 	HugePages map[int64]int64
 }
+
+// Protection in bytes (Documentation/admin-guide/cgroup-v2 of the kernel): Min is
+// never reclaimed, Low as long as there is something else.
+type Protection struct{ Min, Low int64 }
 
 // ForPod decides the limits of a pod's cgroup.
 //
@@ -69,6 +84,12 @@ func ForPod(p *corev1.Pod, o Options) Limits {
 		return l
 	}
 	l.Shares = shares(requests.Cpu().MilliValue())
+	if memory := requests.Memory().Value(); o.MemoryQoS != nil && o.MemoryQoS.Tiered && memory > 0 {
+		l.Protected = &Protection{Low: memory}
+		if class == corev1.PodQOSGuaranteed {
+			l.Protected = &Protection{Min: memory}
+		}
+	}
 	if class == corev1.PodQOSGuaranteed || bounded(p, corev1.ResourceCPU) {
 		period := o.CFSPeriod
 		if period == 0 {
@@ -101,7 +122,11 @@ func explicit(l Limits) Limits {
 // bounds are those of the limits that are read back: all that systemd and hands
 // change. Huge pages are in neither.
 func (l Limits) bounds() cgroupfile.Bounds {
-	return cgroupfile.Bounds{Shares: l.Shares, Quota: l.Quota, Period: l.Period, Memory: l.Memory, Pids: l.Pids}
+	b := cgroupfile.Bounds{Shares: l.Shares, Quota: l.Quota, Period: l.Period, Memory: l.Memory, Pids: l.Pids}
+	if l.Protected != nil {
+		b.Min, b.Low = l.Protected.Min, l.Protected.Low
+	}
+	return b
 }
 
 // grown has the bounds of want, but none that is below what have allows.
@@ -149,18 +174,67 @@ func hugePageSize(name corev1.ResourceName) (int64, bool) {
 	return q.Value(), err == nil
 }
 
-// burstableShares are the shares of the cgroup of all Burstable pods: what they
-// request together. Pods that ended ask for nothing.
-func burstableShares(pods []*corev1.Pod) uint64 {
+// demand is what pods request together.
+type demand struct {
+	shares                uint64 // of Burstable pods
+	guaranteed, burstable int64  // memory in bytes
+}
+
+// demandOf sums it up. Pods that ended ask for nothing.
+func demandOf(pods []*corev1.Pod) demand {
+	var d demand
 	var milli int64
 	for _, p := range pods {
-		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		if !ended && pod.QOS(p) == corev1.PodQOSBurstable {
-			requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+		switch pod.QOS(p) {
+		case corev1.PodQOSBurstable:
 			milli += requests.Cpu().MilliValue()
+			d.burstable += requests.Memory().Value()
+		case corev1.PodQOSGuaranteed:
+			d.guaranteed += requests.Memory().Value()
+		case corev1.PodQOSBestEffort:
 		}
 	}
-	return shares(milli)
+	d.shares = shares(milli)
+	return d
+}
+
+// levelLimits are those of the level that pods of a class stand in.
+//
+// With MemoryQoS a level protects what its pods request: a child's protection
+// counts as far as its parents have it too. With a percentage reserved, the lower
+// classes are bounded to what is left of the node's memory by that part of what
+// the higher ones request.
+func levelLimits(class corev1.PodQOSClass, d demand, c Config) Limits {
+	var l Limits
+	usable := c.Usable.Memory().Value()
+	rest := usable - d.guaranteed*c.QOSReserved/100
+	switch class {
+	case corev1.PodQOSBurstable:
+		l.Shares = d.shares
+	case corev1.PodQOSBestEffort:
+		l.Shares = minShares
+		rest -= d.burstable * c.QOSReserved / 100
+	case corev1.PodQOSGuaranteed:
+		l = nodeLimits(c.Usable)
+	}
+	if c.QOSReserved > 0 && usable > 0 && class != corev1.PodQOSGuaranteed {
+		l.Memory = rest
+	}
+	if q := c.Options.MemoryQoS; q != nil && class != corev1.PodQOSBestEffort {
+		l.Protected = &Protection{}
+		switch {
+		case !q.Tiered:
+		case class == corev1.PodQOSGuaranteed:
+			l.Protected.Min = d.guaranteed + d.burstable
+		default:
+			l.Protected.Low = d.burstable
+		}
+	}
+	return l
 }
 
 // nodeLimits bound the cgroup of all pods by what the node gives them.
@@ -171,6 +245,32 @@ func nodeLimits(usable corev1.ResourceList) Limits {
 	}
 	if q, ok := usable[corev1.ResourceMemory]; ok {
 		l.Memory = q.Value()
+	}
+	if q, ok := usable[PIDs]; ok {
+		l.Pids = q.Value()
+	}
+	for name, q := range usable {
+		if size, ok := hugePageSize(name); ok {
+			if l.HugePages == nil {
+				l.HugePages = map[int64]int64{}
+			}
+			l.HugePages[size] = q.Value()
+		}
+	}
+	return l
+}
+
+// PIDs is the resource that kubeReserved and systemReserved call pid.
+const PIDs corev1.ResourceName = "pid"
+
+// reservedLimits bound a cgroup to what is reserved for it.
+func reservedLimits(r Reserved, o Options) Limits {
+	l := nodeLimits(r.Amounts)
+	if r.Compressible {
+		return Limits{Shares: l.Shares}
+	}
+	if o.MemoryQoS != nil && l.Memory > 0 {
+		l.Protected = &Protection{Min: l.Memory}
 	}
 	return l
 }

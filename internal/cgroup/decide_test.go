@@ -151,21 +151,96 @@ func TestBurstableShares(t *testing.T) {
 	}
 	tests := map[string]struct {
 		pods []*corev1.Pod
-		want uint64
+		want demand
 	}{
-		"none": {nil, 2},
+		"none": {nil, demand{shares: 2}},
 		"the burstable ones that have not ended": {[]*corev1.Pod{
 			pod("Running", list("cpu", "1"), nil), pod("Pending", list("cpu", "500m"), nil),
 			pod("Failed", list("cpu", "4"), nil), pod("Succeeded", list("cpu", "4"), nil),
 			pod("Running", nil, nil), pod("Running", list("cpu", "4", "memory", "1Mi"), list("cpu", "4", "memory", "1Mi")),
-		}, 1536},
+		}, demand{shares: 1536, guaranteed: 1 << 20}},
+		"memory": {[]*corev1.Pod{pod("Running", list("memory", "3Mi"), nil), pod("Running", list("memory", "2Mi"), nil)}, demand{shares: 2, burstable: 5 << 20}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := burstableShares(test.pods); got != test.want {
-				t.Errorf("got %d, want %d", got, test.want)
+			if got := demandOf(test.pods); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
+	}
+}
+
+func TestLevelLimits(t *testing.T) {
+	const mi = 1 << 20
+	usable := list("cpu", "2", "memory", "1000Mi", "pid", "500", "hugepages-2Mi", "8Mi")
+	node := Limits{Shares: 2048, Memory: 1000 * mi, Pids: 500, HugePages: map[int64]int64{2 * mi: 8 * mi}}
+	protected := node
+	protected.Protected = &Protection{Min: 300 * mi}
+	asked := demand{shares: 512, guaranteed: 100 * mi, burstable: 200 * mi}
+	tests := map[string]struct {
+		config Config
+		want   []Limits // Guaranteed, Burstable, BestEffort
+	}{
+		"by default": {Config{Usable: usable}, []Limits{node, {Shares: 512}, {Shares: 2}}},
+		"protected what they request": {
+			Config{Usable: usable, Options: Options{MemoryQoS: &MemoryQoS{Tiered: true}}},
+			[]Limits{protected, {Shares: 512, Protected: &Protection{Low: 200 * mi}}, {Shares: 2}},
+		},
+		"not protected any more": {
+			Config{Options: Options{MemoryQoS: &MemoryQoS{}}},
+			[]Limits{{Protected: &Protection{}}, {Shares: 512, Protected: &Protection{}}, {Shares: 2}},
+		},
+		"half is reserved": {
+			Config{Usable: usable, QOSReserved: 50}, []Limits{node, {Shares: 512, Memory: 950 * mi}, {Shares: 2, Memory: 850 * mi}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []Limits
+			for _, class := range classes() {
+				got = append(got, levelLimits(class, asked, test.config))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestReservedLimits(t *testing.T) {
+	amounts := list("cpu", "500m", "memory", "1Gi", "pid", "100")
+	tests := map[string]struct {
+		reserved Reserved
+		options  Options
+		want     Limits
+	}{
+		"all":          {Reserved{Amounts: amounts}, Options{}, Limits{Shares: 512, Memory: 1 << 30, Pids: 100}},
+		"compressible": {Reserved{Amounts: amounts, Compressible: true}, Options{}, Limits{Shares: 512}},
+		"protected":    {Reserved{Amounts: amounts}, Options{MemoryQoS: &MemoryQoS{}}, Limits{Shares: 512, Memory: 1 << 30, Pids: 100, Protected: &Protection{Min: 1 << 30}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, reservedLimits(test.reserved, test.options)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestParseExisting(t *testing.T) {
+	for _, test := range []struct {
+		path   string
+		driver Driver
+		want   Name
+	}{
+		{"/system.slice", Cgroupfs, Name{"system.slice"}},
+		{"/system.slice", Systemd, Name{"system"}},
+		{"/system.slice/system-kube_node.slice", Systemd, Name{"system", "kube-node"}},
+		{"/a/b-c", Systemd, Name{"a", "b-c"}},
+	} {
+		if diff := cmp.Diff(test.want, parseExisting(test.path, test.driver)); diff != "" {
+			t.Errorf("%s: %s", test.path, diff)
+		}
 	}
 }
 

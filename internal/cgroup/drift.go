@@ -77,7 +77,7 @@ func (c guard) lookAfterLevels() {
 		x := wanted{t: c.tree, name: level(c.root, class), want: func() (Limits, bool) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return c.levelLimits(class), c.made
+			return levelLimits(class, c.asked, c.cfg), c.made
 		}}
 		s := x.subject(kind, c.cfg.Node)
 		s.Gone = func(context.Context) { c.restore(class) }

@@ -2,19 +2,17 @@ package cgroup
 
 import (
 	"context"
+	"reflect"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
-// retryShares is the time between attempts to write the shares.
-const retryShares = time.Minute
+// retryLevels is the time between attempts to bound what could not be bounded.
+const retryLevels = time.Minute
 
-// Run keeps the CPU shares of the Burstable level at what its pods request,
+// Run keeps the levels at what their pods request, and what is reserved bounded,
 // until ctx ends. It is apart from the start of a pod, which does not wait for it.
 func (c *Cgroups) Run(ctx context.Context) error {
 	retry := time.NewTimer(0)
-	retry.Stop()
 	defer retry.Stop()
 	for {
 		select {
@@ -23,28 +21,37 @@ func (c *Cgroups) Run(ctx context.Context) error {
 		case <-c.changed:
 		case <-retry.C:
 		}
-		if err := c.share(); err != nil {
-			c.cfg.Log.Warn("The CPU shares of Burstable pods are not up to date", "err", err, "again in", retryShares)
-			retry.Reset(retryShares)
+		err := c.follow()
+		if err != nil {
+			c.cfg.Log.Warn("The cgroups above pods are not up to date", "err", err, "again in", retryLevels)
+		}
+		if left := (enforcer{c}).enforce(); left || err != nil {
+			retry.Reset(retryLevels)
 		}
 	}
 }
 
-// share writes the shares if they are not what they were.
-func (c *Cgroups) share() error {
-	want := burstableShares(c.cfg.Pods())
+// follow writes what pods request together if it is not what it was.
+func (c *Cgroups) follow() error {
+	asked := demandOf(c.cfg.Pods())
 	t, err := c.open()
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if want == c.shares {
+	if !c.made || asked == c.asked {
 		return nil
 	}
-	if err := t.set(level(c.root, corev1.PodQOSBurstable), Limits{Shares: want}); err != nil {
-		return err
+	for _, class := range classes() {
+		now, was := levelLimits(class, asked, c.cfg), levelLimits(class, c.asked, c.cfg)
+		if reflect.DeepEqual(now, was) {
+			continue
+		}
+		if err := t.set(level(c.root, class), now); err != nil {
+			return err
+		}
 	}
-	c.shares = want
+	c.asked = asked
 	return nil
 }

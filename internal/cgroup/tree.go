@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/cgroups"
@@ -186,6 +187,11 @@ func (t *tree) resources(l Limits) *cgroups.Resources {
 	}
 	if t.controllers["memory"] {
 		r.Memory = l.Memory
+		if l.Protected != nil && t.unified {
+			r.Unified = map[string]string{
+				"memory.min": strconv.FormatInt(l.Protected.Min, 10), "memory.low": strconv.FormatInt(l.Protected.Low, 10),
+			}
+		}
 	}
 	if t.controllers["pids"] && l.Pids > 0 {
 		r.PidsLimit = &l.Pids

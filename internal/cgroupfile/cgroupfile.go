@@ -69,6 +69,17 @@ func (g Group) Exists() bool {
 	return true
 }
 
+// Present is the group without the directories that are not there.
+func (g Group) Present() Group {
+	have := Group{Unified: g.Unified, Dirs: map[string]string{}}
+	for c, dir := range g.Dirs {
+		if unix.Access(dir, unix.F_OK) == nil {
+			have.Dirs[c] = dir
+		}
+	}
+	return have
+}
+
 // Child finds the cgroup of a container below that of its pod: a runtime makes
 // the container's id part of the name, as in cri-containerd-ID.scope.
 func (g Group) Child(id string) (Group, bool) {

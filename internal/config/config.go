@@ -106,6 +106,7 @@ type Node struct {
 	// Taints are registerWithTaints: what pods have to tolerate.
 	Taints  []corev1.Taint
 	Pinning Pinning
+	Enforce Enforcement
 }
 
 // Pods says how pods are run.

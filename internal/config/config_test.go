@@ -47,6 +47,7 @@ func defaults() *Config {
 		Node: Node{
 			MaxPods: 110, CgroupRoot: "/", KubeReserved: corev1.ResourceList{}, SystemReserved: corev1.ResourceList{},
 			EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%"},
+			Enforce:      Enforcement{Pods: true},
 			Pinning:      Pinning{ReconcilePeriod: 10 * time.Second, Topology: topology.Options{Policy: topology.None, Scope: topology.ScopeContainer, MaxNodes: 8}},
 		},
 		Pods: Pods{
@@ -123,10 +124,22 @@ func TestBuild(t *testing.T) {
 			name: "node",
 			text: "maxPods: 7\npodsPerCore: 2\ncgroupRoot: /berth\nkubeReserved: {cpu: 100m}\nsystemReserved: {memory: 1Gi, pid: '100'}\nevictionHard: {memory.available: 5%}\nregisterWithTaints: [{key: only, value: db, effect: NoExecute}]\n",
 			want: func(c *Config) {
-				c.Node = Node{MaxPods: 7, PodsPerCore: 2, CgroupRoot: "/berth", Pinning: c.Node.Pinning, Taints: []corev1.Taint{{Key: "only", Value: "db", Effect: corev1.TaintEffectNoExecute}}, KubeReserved: corev1.ResourceList{"cpu": resource.MustParse("100m")},
+				c.Node = Node{MaxPods: 7, PodsPerCore: 2, CgroupRoot: "/berth", Enforce: c.Node.Enforce, Pinning: c.Node.Pinning, Taints: []corev1.Taint{{Key: "only", Value: "db", Effect: corev1.TaintEffectNoExecute}}, KubeReserved: corev1.ResourceList{"cpu": resource.MustParse("100m")},
 					SystemReserved: corev1.ResourceList{"memory": resource.MustParse("1Gi"), "pid": resource.MustParse("100")}, EvictionHard: map[string]string{"memory.available": "5%"}}
 			},
 		},
+		{
+			name: "enforcement",
+			text: "enforceNodeAllocatable: [system-reserved, kube-reserved-compressible]\nsystemReservedCgroup: /system.slice\nkubeReservedCgroup: /podruntime.slice\n" +
+				"memoryThrottlingFactor: 0.5\nmemoryReservationPolicy: TieredReservation\nqosReserved: {memory: 50%}\nfeatureGates: {MemoryQoS: true, QOSReserved: true, DisableCPUQuotaWithExclusiveCPUs: false}\n",
+			want: func(c *Config) {
+				c.Node.Enforce = Enforcement{
+					System: ReservedCgroup{Path: "/system.slice"}, Kube: ReservedCgroup{Path: "/podruntime.slice", Compressible: true},
+					MemoryQoS: &MemoryQoS{ThrottlingFactor: 0.5, Tiered: true}, QOSReservedMemory: 50, ThrottleExclusive: true,
+				}
+			},
+		},
+		{name: "nothing enforced", text: "enforceNodeAllocatable: [none]\n", want: func(c *Config) { c.Node.Enforce.Pods = false }},
 		{
 			name: "pinning",
 			text: "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true', strict-cpu-reservation: 'false'}\ncpuManagerReconcilePeriod: 5s\nreservedSystemCPUs: 0,4-5\nkubeReserved: {cpu: 100m, memory: 1Gi}\nsystemReserved: {cpu: '1'}\n" +
@@ -223,6 +236,16 @@ func TestInvalid(t *testing.T) {
 			`f.yaml: registerWithTaints[0].value: Invalid value: "c d": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
 			`f.yaml: registerWithTaints[0].effect: Unsupported value: "Never": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`,
 			`f.yaml: registerWithTaints[2]: Duplicate value: "a:NoExecute"`,
+		}},
+		{name: "enforcement", text: "enforceNodeAllocatable: [none, nodes, kube-reserved, kube-reserved]\nmemoryThrottlingFactor: 1.5\nmemoryReservationPolicy: Some\nqosReserved: {memory: 101%}\n", want: []string{
+			`f.yaml: enforceNodeAllocatable: Invalid value: ["none","nodes","kube-reserved","kube-reserved"]: must be none alone, or without it`,
+			`f.yaml: enforceNodeAllocatable: Unsupported value: "nodes": supported values: "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible", "none"`,
+			`f.yaml: enforceNodeAllocatable: Duplicate value: "kube-reserved"`,
+			`kubeReservedCgroup: Invalid value: "": must name the cgroup that enforceNodeAllocatable is about`,
+			`f.yaml: memoryThrottlingFactor: Invalid value: 1.5: must be more than 0 and at most 1`,
+			`f.yaml: memoryReservationPolicy: Unsupported value: "Some": supported values: "None", "TieredReservation"`,
+			`f.yaml: qosReserved: Invalid value: "101%": must be a percentage between 0% and 100%`,
+			`f.yaml: qosReserved: Invalid value: {"memory":"101%"}: needs the feature gate QOSReserved: true`,
 		}},
 		{name: "node", text: "maxPods: -1\npodsPerCore: -1\ncgroupRoot: x\ncgroupsPerQOS: false\nkubeReserved: {gpu: '1', cpu: '-1'}\nsystemReserved: {memory: 1Gb}\nevictionHard: {memory.free: '1', nodefs.available: 101%, memory.available: x}\n", want: []string{
 			`f.yaml: kubeReserved[cpu]: Invalid value: "-1": must be a quantity of at least 0, such as 500m or 1Gi`,

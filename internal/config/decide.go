@@ -259,6 +259,7 @@ func (b *builder) node() Node {
 	}
 	b.add(taintFaults(kc.RegisterWithTaints))
 	n.Pinning = pinner{b}.pinning(&n)
+	n.Enforce = b.enforcement()
 	if n.MaxPods < 0 {
 		b.invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default, %d", defaultMaxPods)
 	}
@@ -487,6 +488,9 @@ func warnings(kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warn
 	for _, path := range slices.Sorted(maps.Keys(origin)) {
 		if path == "featureGates" {
 			for _, gate := range slices.Sorted(maps.Keys(kc.FeatureGates)) {
+				if slices.Contains(gates(), gate) {
+					continue
+				}
 				all = append(all, Warning{Origin: origin[path], Field: "featureGates." + gate, Text: "there is no such gate here; it changes nothing"})
 			}
 			continue

@@ -22,7 +22,8 @@ func honoured() []string {
 		"evictionHard", // see partly
 		"failCgroupV1",
 		"failSwapOn",
-		"featureGates", // each is told to be unknown
+		"enforceNodeAllocatable",
+		"featureGates", // those of gates; others are told to be unknown
 		"fileCheckFrequency",
 		"httpCheckFrequency",
 		"imageGCHighThresholdPercent",
@@ -32,10 +33,13 @@ func honoured() []string {
 		"imagePullCredentialsVerificationPolicy",
 		"imageServiceEndpoint", // only that of the runtime
 		"kubeReserved",
+		"kubeReservedCgroup",
 		"maxParallelImagePulls",
 		"maxPods",
 		"memoryManagerPolicy",
+		"memoryReservationPolicy",
 		"memorySwap.swapBehavior",
+		"memoryThrottlingFactor",
 		"mergeDefaultEvictionSettings",
 		"podCIDR",
 		"podLogsDir",
@@ -44,6 +48,7 @@ func honoured() []string {
 		"registerWithTaints", // see partly
 		"resolvConf",
 		"preloadedImagesVerificationAllowlist",
+		"qosReserved",
 		"reservedMemory",
 		"reservedSystemCPUs",
 		"runOnce", // refused, as by the kubelet
@@ -55,6 +60,7 @@ func honoured() []string {
 		"staticPodURL",
 		"staticPodURLHeader",
 		"systemReserved",
+		"systemReservedCgroup",
 		"topologyManagerPolicy",
 		"topologyManagerPolicyOptions",
 		"topologyManagerScope",
@@ -90,18 +96,14 @@ func notActedOn() map[string][]string {
 			"kubeAPIBurst", "kubeAPIQPS", "nodeLeaseDurationSeconds", "nodeStatusMaxImages", "nodeStatusReportFrequency",
 			"nodeStatusUpdateFrequency", "providerID", "registerNode", "rotateCertificates", "serverTLSBootstrap",
 		},
-		"a log is looked at when it is written to":                          {"containerLogMonitorInterval"},
-		"sysctls are those in the pod":                                      {"defaultPodSysctls"},
-		"pods are bounded together by what is allocatable, nothing else is": {"enforceNodeAllocatable"},
+		"a log is looked at when it is written to": {"containerLogMonitorInterval"},
+		"sysctls are those in the pod":             {"defaultPodSysctls"},
 		"nothing is evicted": {
 			"evictionMaxPodGracePeriod", "evictionMinimumReclaim", "evictionPressureTransitionPeriod", "evictionSoft",
 			"evictionSoftGracePeriod", "kernelMemcgNotification",
 		},
 		"it has no effect in any kubelet of this version either": {
 			"hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit", "streamingConnectionIdleTimeout",
-		},
-		"what is reserved is not enforced on other cgroups": {
-			"kubeReservedCgroup", "systemReservedCgroup",
 		},
 		"the service manager decides on the agent's cgroup": {"kubeletCgroups"},
 		"ephemeral storage is counted and not enforced":     {"localStorageCapacityIsolation"},
@@ -111,11 +113,8 @@ func notActedOn() map[string][]string {
 		},
 		"no chains are made":                            {"makeIPTablesUtilChains"},
 		"the service manager decides (LimitNOFILE=)":    {"maxOpenFiles"},
-		"memory.min and memory.low are not set":         {"memoryReservationPolicy"},
-		"memory.high is not set":                        {"memoryThrottlingFactor"},
 		"the service manager decides (OOMScoreAdjust=)": {"oomScoreAdj"},
 		"kernel settings are left alone":                {"protectKernelDefaults"},
-		"no memory is reserved by QoS class":            {"qosReserved"},
 		"pulls are bounded by maxParallelImagePulls": {
 			"registryBurst", "registryPullQPS",
 		},

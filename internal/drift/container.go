@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -224,6 +225,11 @@ func boundsOf(r *specs.LinuxResources) (b cgroupfile.Bounds, swap int64) {
 		}
 		if m.Swap != nil {
 			swap = *m.Swap
+		}
+	}
+	for file, bound := range map[string]*int64{"memory.high": &b.High, "memory.min": &b.Min, "memory.low": &b.Low} {
+		if n, err := strconv.ParseInt(r.Unified[file], 10, 64); err == nil {
+			*bound = n
 		}
 	}
 	return b, swap

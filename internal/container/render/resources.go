@@ -1,7 +1,9 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +47,9 @@ func Resources(in Input) *runtimeapi.LinuxContainerResources {
 	if node.CgroupV2 && node.GroupOOMKill {
 		unified["memory.oom.group"] = "1"
 	}
+	if node.CgroupV2 && node.MemoryQoS != nil {
+		maps.Copy(unified, memoryQoS(in))
+	}
 	switch {
 	case !node.SwapController:
 	case node.CgroupV2:
@@ -87,6 +92,29 @@ func whole(requests, limits corev1.ResourceList, node Node) *runtimeapi.LinuxCon
 	r := &runtimeapi.LinuxContainerResources{CpuShares: shares(request.MilliValue()), MemoryLimitInBytes: limits.Memory().Value()}
 	setQuota(r, node, *limits.Cpu())
 	return r
+}
+
+// memoryPage is the unit of memory bounds. The kernel rounds to larger ones where it has those.
+const memoryPage = 4096
+
+// memoryQoS are memory.min, memory.low and memory.high as the kubelet sets them
+// (KEP-2570).
+func memoryQoS(in Input) map[string]string {
+	request, limit := in.Container.Resources.Requests.Memory().Value(), in.Container.Resources.Limits.Memory().Value()
+	files := map[string]string{"memory.min": "0", "memory.low": "0"}
+	if in.Node.MemoryQoS.Tiered && request != 0 {
+		file := "memory.low"
+		if in.QOS == corev1.PodQOSGuaranteed {
+			file = "memory.min"
+		}
+		files = map[string]string{file: strconv.FormatInt(request, 10)}
+	}
+	top := cmp.Or(limit, in.Node.Allocatable.Memory().Value())
+	high := int64(float64(request)+float64(top-request)*in.Node.MemoryQoS.Throttling) / memoryPage * memoryPage
+	if request != limit && high > request {
+		files["memory.high"] = strconv.FormatInt(high, 10)
+	}
+	return files
 }
 
 // limitOf is the container's limit, else that of the pod (KEP-2837).

@@ -1,0 +1,131 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Enforcement says which cgroups are bounded by what is reserved, and how hard.
+type Enforcement struct {
+	// Pods bounds all pods together by what is not reserved. Default true.
+	Pods bool
+	// System and Kube are the cgroups that systemReserved and kubeReserved bound.
+	System, Kube ReservedCgroup
+	// MemoryQoS is nil unless the feature gate of that name is on (KEP-2570).
+	MemoryQoS *MemoryQoS
+	// QOSReservedMemory is the share of what pods of higher classes request, in
+	// percent, that lower ones cannot use. Default 0.
+	QOSReservedMemory int64
+	// ThrottleExclusive keeps the CPU quota of containers with CPUs of their own
+	// (feature gate DisableCPUQuotaWithExclusiveCPUs: false).
+	ThrottleExclusive bool
+}
+
+// ReservedCgroup is a cgroup that is there already. Its zero value is none.
+type ReservedCgroup struct {
+	Path string
+	// Compressible bounds it by the CPU alone.
+	Compressible bool
+}
+
+// MemoryQoS are the settings of cgroup version 2 for memory (KEP-2570).
+type MemoryQoS struct {
+	// ThrottlingFactor is where between request and limit a container is slowed
+	// down: more than 0, at most 1, default 0.9.
+	ThrottlingFactor float64
+	// Tiered protects what is requested from reclaim (TieredReservation).
+	Tiered bool
+}
+
+// gates are the feature gates that change something here.
+func gates() []string {
+	return []string{"DisableCPUQuotaWithExclusiveCPUs", "MemoryQoS", "QOSReserved"}
+}
+
+func (b *builder) enforcement() Enforcement {
+	kc := b.kc
+	on := kc.EnforceNodeAllocatable
+	if on == nil {
+		on = []string{"pods"}
+	}
+	all := []string{"pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible", "none"}
+	for i, word := range on {
+		switch {
+		case !slices.Contains(all, word):
+			b.add(field.ErrorList{field.NotSupported(field.NewPath("enforceNodeAllocatable"), word, all)})
+		case slices.Contains(on[:i], word):
+			b.add(field.ErrorList{field.Duplicate(field.NewPath("enforceNodeAllocatable"), word)})
+		case word == "none" && len(on) > 1:
+			b.invalid("enforceNodeAllocatable", on, "must be none alone, or without it")
+		}
+	}
+	e := Enforcement{
+		Pods:              slices.Contains(on, "pods"),
+		System:            b.reservedCgroup("system", on, kc.SystemReservedCgroup),
+		Kube:              b.reservedCgroup("kube", on, kc.KubeReservedCgroup),
+		MemoryQoS:         b.memoryQoS(),
+		QOSReservedMemory: b.qosReserved(),
+	}
+	if off, set := kc.FeatureGates["DisableCPUQuotaWithExclusiveCPUs"]; set {
+		e.ThrottleExclusive = !off
+	}
+	return e
+}
+
+func (b *builder) reservedCgroup(who string, on []string, path string) ReservedCgroup {
+	whole, cpu := slices.Contains(on, who+"-reserved"), slices.Contains(on, who+"-reserved-compressible")
+	name := who + "ReservedCgroup"
+	b.absolute(name, path)
+	switch {
+	case whole && cpu:
+		b.invalid("enforceNodeAllocatable", on, "must have only one of %[1]s-reserved and %[1]s-reserved-compressible", who)
+	case (whole || cpu) && path == "":
+		b.invalid(name, path, "must name the cgroup that enforceNodeAllocatable is about")
+	case whole || cpu:
+		return ReservedCgroup{Path: path, Compressible: cpu}
+	}
+	return ReservedCgroup{}
+}
+
+func (b *builder) memoryQoS() *MemoryQoS {
+	q := &MemoryQoS{ThrottlingFactor: or(b.kc.MemoryThrottlingFactor, 0.9)}
+	if q.ThrottlingFactor <= 0 || q.ThrottlingFactor > 1 {
+		b.invalid("memoryThrottlingFactor", q.ThrottlingFactor, "must be more than 0 and at most 1")
+	}
+	on := b.kc.FeatureGates["MemoryQoS"]
+	switch policy := string(b.kc.MemoryReservationPolicy); policy {
+	case "", "None":
+	case "TieredReservation":
+		q.Tiered = true
+		if !on {
+			b.invalid("memoryReservationPolicy", policy, "needs the feature gate MemoryQoS: true")
+		}
+	default:
+		b.add(field.ErrorList{field.NotSupported(field.NewPath("memoryReservationPolicy"), policy, []string{"None", "TieredReservation"})})
+	}
+	if !on {
+		return nil
+	}
+	return q
+}
+
+func (b *builder) qosReserved() int64 {
+	var percent int64
+	for name, text := range b.kc.QOSReserved {
+		if name != "memory" {
+			b.add(field.ErrorList{field.NotSupported(field.NewPath("qosReserved"), name, []string{"memory"})})
+			continue
+		}
+		number, ok := strings.CutSuffix(text, "%")
+		if _, err := fmt.Sscanf(number, "%d", &percent); err != nil || !ok || percent < 0 || percent > 100 {
+			b.invalid("qosReserved", text, "must be a percentage between 0%% and 100%%")
+		}
+	}
+	if len(b.kc.QOSReserved) > 0 && !b.kc.FeatureGates["QOSReserved"] {
+		b.invalid("qosReserved", b.kc.QOSReserved, "needs the feature gate QOSReserved: true")
+	}
+	return percent
+}
