@@ -233,9 +233,6 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		Unthrottled:    a.steps.placements.Unthrottled,
 		SeccompRoot:    filepath.Join(a.config.RootDir, "seccomp"),
 	}
-	if q := a.config.Node.Enforce.MemoryQoS; q != nil {
-		n.MemoryQoS = &render.MemoryQoS{Throttling: q.ThrottlingFactor, Tiered: q.Tiered}
-	}
 	if a.config.Node.Enforce.ThrottleExclusive {
 		n.Unthrottled = nil
 	}

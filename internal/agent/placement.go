@@ -2,22 +2,16 @@ package agent
 
 import (
 	"context"
-	"maps"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/cgroup"
-	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/drift"
 	"github.com/berth-run/berth/internal/placement"
 	"github.com/berth-run/berth/internal/pod"
@@ -56,56 +50,17 @@ func (s *steps) updates(a *Agent) heldUpdates {
 // newCgroups makes the part that owns the cgroups above containers.
 func newCgroups(a *Agent) *cgroup.Cgroups {
 	c := a.config
-	e := c.Node.Enforce
-	var qos *cgroup.MemoryQoS
-	if e.MemoryQoS != nil {
-		qos = &cgroup.MemoryQoS{Tiered: e.MemoryQoS.Tiered}
-	}
-	pods := a.facts.Capacity
-	if e.Pods {
-		pods = usable(a.facts.Usable, c.Node)
-	}
 	return cgroup.New(cgroup.Config{
 		Drift: a.steps.drift, Lost: func(uid types.UID) { a.fleet.Wake(uid) }, Node: nodeRef(c.NodeName),
-		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: pods, QOSReserved: e.QOSReservedMemory, Reserved: reserved(c.Node), Events: a.events, Log: a.log, Pods: a.admitted,
+		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: cgroup.Usable(a.facts, c.Node), QOSReserved: c.Node.Enforce.QOSReservedMemory, Reserved: cgroup.ReservedOf(c.Node), Events: a.events, Log: a.log, Pods: a.admitted,
 		Options: cgroup.Options{
 			CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit,
-			MemoryQoS:   qos,
-			Unthrottled: func(p *corev1.Pod) bool { return !e.ThrottleExclusive && a.steps.placements.PodUnthrottled(p) },
+			MemoryQoS: c.Node.Enforce.MemoryQoS,
+			Unthrottled: func(p *corev1.Pod) bool {
+				return !c.Node.Enforce.ThrottleExclusive && a.steps.placements.PodUnthrottled(p)
+			},
 		},
 	})
-}
-
-// usable adds to what pods may use together how many processes that is, if some are
-// reserved.
-func usable(all corev1.ResourceList, n config.Node) corev1.ResourceList {
-	system, kube := n.SystemReserved[cgroup.PIDs], n.KubeReserved[cgroup.PIDs]
-	text, err := os.ReadFile("/proc/sys/kernel/pid_max")
-	if err != nil || system.IsZero() && kube.IsZero() {
-		return all
-	}
-	most, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return all
-	}
-	all = maps.Clone(all)
-	all[cgroup.PIDs] = *apiresource.NewQuantity(max(1, most-system.Value()-kube.Value()), apiresource.DecimalSI)
-	return all
-}
-
-// reserved are the cgroups that are bounded beside that of all pods.
-func reserved(n config.Node) []cgroup.Reserved {
-	var all []cgroup.Reserved
-	for _, r := range []struct {
-		who    string
-		cgroup config.ReservedCgroup
-		of     corev1.ResourceList
-	}{{"System Reserved", n.Enforce.System, n.SystemReserved}, {"Kube Reserved", n.Enforce.Kube, n.KubeReserved}} {
-		if r.cgroup.Path != "" {
-			all = append(all, cgroup.Reserved{For: r.who, Path: r.cgroup.Path, Amounts: r.of, Compressible: r.cgroup.Compressible})
-		}
-	}
-	return all
 }
 
 // newDrift makes the part that notices changes of cgroups from outside.

@@ -8,6 +8,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/berth-run/berth/internal/cgroupfile"
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/pod"
 )
 
@@ -29,15 +30,9 @@ type Options struct {
 	// PidsLimit is the most processes and threads of a pod; 0 and less: no bound.
 	PidsLimit int64
 	// MemoryQoS protects what pods request (KEP-2570), on version 2.
-	MemoryQoS *MemoryQoS
+	MemoryQoS *config.MemoryQoS
 	// Unthrottled says that a pod has CPUs of its own and so no quota. nil: none has.
 	Unthrottled func(*corev1.Pod) bool
-}
-
-// MemoryQoS says how.
-type MemoryQoS struct {
-	// Tiered has memory.min set for Guaranteed pods and memory.low for Burstable ones.
-	Tiered bool
 }
 
 // Limits of one cgroup. A zero field is left as the kernel made it.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/pod"
 )
 
@@ -183,11 +184,11 @@ func TestLevelLimits(t *testing.T) {
 	}{
 		"by default": {Config{Usable: usable}, []Limits{node, {Shares: 512}, {Shares: 2}}},
 		"protected what they request": {
-			Config{Usable: usable, Options: Options{MemoryQoS: &MemoryQoS{Tiered: true}}},
+			Config{Usable: usable, Options: Options{MemoryQoS: &config.MemoryQoS{Tiered: true}}},
 			[]Limits{protected, {Shares: 512, Protected: &Protection{Low: 200 * mi}}, {Shares: 2}},
 		},
 		"not protected any more": {
-			Config{Options: Options{MemoryQoS: &MemoryQoS{}}},
+			Config{Options: Options{MemoryQoS: &config.MemoryQoS{}}},
 			[]Limits{{Protected: &Protection{}}, {Shares: 512, Protected: &Protection{}}, {Shares: 2}},
 		},
 		"half is reserved": {
@@ -216,7 +217,7 @@ func TestReservedLimits(t *testing.T) {
 	}{
 		"all":          {Reserved{Amounts: amounts}, Options{}, Limits{Shares: 512, Memory: 1 << 30, Pids: 100}},
 		"compressible": {Reserved{Amounts: amounts, Compressible: true}, Options{}, Limits{Shares: 512}},
-		"protected":    {Reserved{Amounts: amounts}, Options{MemoryQoS: &MemoryQoS{}}, Limits{Shares: 512, Memory: 1 << 30, Pids: 100, Protected: &Protection{Min: 1 << 30}}},
+		"protected":    {Reserved{Amounts: amounts}, Options{MemoryQoS: &config.MemoryQoS{}}, Limits{Shares: 512, Memory: 1 << 30, Pids: 100, Protected: &Protection{Min: 1 << 30}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

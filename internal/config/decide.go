@@ -259,7 +259,7 @@ func (b *builder) node() Node {
 	}
 	b.add(taintFaults(kc.RegisterWithTaints))
 	n.Pinning = pinner{b}.pinning(&n)
-	n.Enforce = b.enforcement()
+	n.Enforce = enforcer{b}.enforcement()
 	if n.MaxPods < 0 {
 		b.invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default, %d", defaultMaxPods)
 	}

@@ -45,7 +45,10 @@ func gates() []string {
 	return []string{"DisableCPUQuotaWithExclusiveCPUs", "MemoryQoS", "QOSReserved"}
 }
 
-func (b *builder) enforcement() Enforcement {
+// enforcer is the part of builder that reads Enforcement.
+type enforcer struct{ *builder }
+
+func (b enforcer) enforcement() Enforcement {
 	kc := b.kc
 	on := kc.EnforceNodeAllocatable
 	if on == nil {
@@ -75,7 +78,7 @@ func (b *builder) enforcement() Enforcement {
 	return e
 }
 
-func (b *builder) reservedCgroup(who string, on []string, path string) ReservedCgroup {
+func (b enforcer) reservedCgroup(who string, on []string, path string) ReservedCgroup {
 	whole, cpu := slices.Contains(on, who+"-reserved"), slices.Contains(on, who+"-reserved-compressible")
 	name := who + "ReservedCgroup"
 	b.absolute(name, path)
@@ -90,7 +93,7 @@ func (b *builder) reservedCgroup(who string, on []string, path string) ReservedC
 	return ReservedCgroup{}
 }
 
-func (b *builder) memoryQoS() *MemoryQoS {
+func (b enforcer) memoryQoS() *MemoryQoS {
 	q := &MemoryQoS{ThrottlingFactor: or(b.kc.MemoryThrottlingFactor, 0.9)}
 	if q.ThrottlingFactor <= 0 || q.ThrottlingFactor > 1 {
 		b.invalid("memoryThrottlingFactor", q.ThrottlingFactor, "must be more than 0 and at most 1")
@@ -112,7 +115,7 @@ func (b *builder) memoryQoS() *MemoryQoS {
 	return q
 }
 
-func (b *builder) qosReserved() int64 {
+func (b enforcer) qosReserved() int64 {
 	var percent int64
 	for name, text := range b.kc.QOSReserved {
 		if name != "memory" {

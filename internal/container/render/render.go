@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/podlog"
 )
@@ -64,7 +65,7 @@ type Node struct {
 	// only); the opposite of the kubelet's singleProcessOOMKill.
 	GroupOOMKill bool
 	// MemoryQoS slows down and protects (KEP-2570), on cgroup v2 only; nil: off.
-	MemoryQoS *MemoryQoS
+	MemoryQoS *config.MemoryQoS
 	// HugePages are the page sizes of the machine as the hugetlb controller spells them, e.g. "2MB".
 	HugePages []string
 	// MinOOMScoreAdj is the lowest oom_score_adj that the runtime can set; nil: any.
@@ -80,16 +81,6 @@ type Node struct {
 	// MaskedPaths are hidden besides the usual ones: what leaks the host's
 	// temperature, per CPU.
 	MaskedPaths []string
-}
-
-// MemoryQoS is what is done about the memory of containers.
-type MemoryQoS struct {
-	// Throttling is how far between its request and its limit, or the node's
-	// allocatable memory, a container is slowed down: more than 0, at most 1.
-	Throttling float64
-	// Tiered protects what is requested: memory.min of Guaranteed, memory.low of
-	// Burstable pods.
-	Tiered bool
 }
 
 // Config makes the configuration. Its errors are about the pod's spec and are

@@ -110,7 +110,7 @@ func memoryQoS(in Input) map[string]string {
 		files = map[string]string{file: strconv.FormatInt(request, 10)}
 	}
 	top := cmp.Or(limit, in.Node.Allocatable.Memory().Value())
-	high := int64(float64(request)+float64(top-request)*in.Node.MemoryQoS.Throttling) / memoryPage * memoryPage
+	high := int64(float64(request)+float64(top-request)*in.Node.MemoryQoS.ThrottlingFactor) / memoryPage * memoryPage
 	if request != limit && high > request {
 		files["memory.high"] = strconv.FormatInt(high, 10)
 	}
