@@ -57,6 +57,7 @@ func (w *Watch) start(kernel *inotify) {
 	w.kernel = kernel
 	for key := range w.subjects {
 		w.register(key)
+		w.mark(key) // it may have changed before
 	}
 }
 
