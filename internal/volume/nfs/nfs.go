@@ -45,7 +45,7 @@ func (Kind) Serves(v *corev1.Volume) bool { return v.NFS != nil }
 // ServesPersistent says whether the volume is of this kind.
 func (Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.NFS != nil }
 
-// Features: owners and labels of the files are the server's, as under the kubelet.
+// Features leaves owners and labels of the files to the server, as the kubelet does.
 func (Kind) Features(volume.Request) volume.Features {
 	return volume.Features{HostLabels: true, Remote: true}
 }

@@ -42,7 +42,7 @@ func listener(t *testing.T) (port string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { _ = l.Close() })
 	return fmt.Sprintf("port=%d", l.Addr().(*net.TCPAddr).Port)
 }
 
@@ -52,7 +52,7 @@ func TestPublishFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		defer func() { _ = l.Close() }()
 		return fmt.Sprintf("port=%d", l.Addr().(*net.TCPAddr).Port)
 	}
 	tests := []struct {

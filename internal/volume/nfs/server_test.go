@@ -52,7 +52,7 @@ func newServer(t *testing.T) *server {
 }
 
 // start gives the kernel a socket and, for an hour, what its programs would
-// answer: who the client is, and what it may have (nfs-utils, exportfs(8)).
+// answer: who the client is, and what it may have (rpc.mountd(8)).
 func (s *server) start() {
 	s.t.Helper()
 	var config net.ListenConfig
@@ -61,7 +61,7 @@ func (s *server) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	socket, err := l.(*net.TCPListener).File()
 	if err != nil {
 		s.t.Fatal(err)
