@@ -21,6 +21,9 @@ const maxDense = 20
 // inverse). That costs n*2^n for n nodes and each list, however long it is; a list
 // has at most 2^n members.
 func inCommon(all Nodes, lists [][]Nodes) []Nodes {
+	if all == 0 {
+		return nil
+	}
 	slices.SortFunc(lists, func(a, b []Nodes) int { return cmp.Compare(len(a), len(b)) })
 	met := []Nodes{all}
 	n := all.Len()

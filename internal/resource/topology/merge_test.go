@@ -45,6 +45,7 @@ func TestMerge(t *testing.T) {
 			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}, {Hints: []topology.Hint{}}}, answer{no(), false}},
 		{"two nodes are not one", topology.Options{Policy: topology.SingleNUMANode}, 4, []topology.Wish{{Hints: []topology.Hint{yes(0, 1)}}}, answer{no(), false}},
 		{"a machine of one node", topology.Options{Policy: topology.SingleNUMANode}, 1, []topology.Wish{{Hints: []topology.Hint{yes(0)}}}, answer{yes(), true}},
+		{"no nodes to decide on", topology.Options{Policy: topology.BestEffort}, 0, []topology.Wish{{Hints: []topology.Hint{yes(0)}}}, answer{no(), true}},
 		{"lowest ids", topology.Options{Policy: topology.BestEffort}, 4, []topology.Wish{{Hints: []topology.Hint{yes(2, 3), yes(0, 3), yes(1, 2)}}}, answer{yes(1, 2), true}},
 		{"lowest ids, far apart", topology.Options{Policy: topology.BestEffort}, 4, []topology.Wish{{Hints: []topology.Hint{yes(0, 3), yes(2, 3)}}}, answer{yes(0, 3), true}},
 		{"closest", topology.Options{Policy: topology.BestEffort, PreferClosest: true}, 4, []topology.Wish{{Hints: []topology.Hint{yes(0, 3), yes(2, 3)}}}, answer{yes(2, 3), true}},
