@@ -271,7 +271,7 @@ func checkGiven(t *testing.T, n Node, held Held, p *corev1.Pod, a Allocation) {
 	taken, staying := held.Devices(), map[string]string{}
 	for _, c := range pod.Containers(p) {
 		g := a.Containers[c.Name]
-		if n.Policy.CPUs && a.Pod.CPUs.IsEmpty() && g.CPUs.Size() != cpu.Exclusive(p, c.Container) && !(pod.QOS(p) == corev1.PodQOSGuaranteed && n.bubbles(p)) {
+		if n.Policy.CPUs && a.Pod.CPUs.IsEmpty() && g.CPUs.Size() != cpu.Exclusive(p, c.Container) && (pod.QOS(p) != corev1.PodQOSGuaranteed || !n.bubbles(p)) {
 			t.Fatalf("%s has CPUs %s and is due %d", c.Name, g.CPUs, cpu.Exclusive(p, c.Container))
 		}
 		if n.Policy.Memory && c.Kind != pod.Init && len(a.Pod.Memory) == 0 {

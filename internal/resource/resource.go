@@ -87,8 +87,9 @@ func (a Allocation) CPUs() cpuset.CPUSet {
 
 // with adds the parts that an allocation lacks; false: it lacks none.
 func (a Allocation) with(other Allocation) (Allocation, bool) {
-	all, more := a.Clone(), false
-	all.Pod, more = a.Pod.with(other.Pod)
+	all := a.Clone()
+	whole, more := a.Pod.with(other.Pod)
+	all.Pod = whole
 	for name, g := range other.Containers {
 		both, changed := a.Containers[name].with(g)
 		if !changed {

@@ -85,13 +85,13 @@ func CheckBubble(p *corev1.Pod) error {
 	}
 	for _, c := range pod.Containers(p) {
 		own := Exclusive(p, c.Container)
-		switch {
-		case c.Kind == pod.Ephemeral:
-		case c.Kind == pod.Init:
+		switch c.Kind {
+		case pod.Ephemeral: // has no resources
+		case pod.Init:
 			if name, is := full(); is && len(own) == 0 {
 				return reason.New("EmptyPodSharedPoolError", "pod rejected, pod has shared init containers but no %s available for them", name)
 			}
-		default:
+		case pod.App, pod.Sidecar:
 			sharing = sharing || len(own) == 0
 			for name, size := range own {
 				staying[name] += size
