@@ -60,6 +60,7 @@ script: build image ## end to end: the scripts in test/script on the real runtim
 # What runs in the machine is test/vm's to say. VMFLAGS="-cgroup v2 -run pinning" chooses of it.
 vmtest: build image ## end to end on a machine of 2 NUMA nodes and 8 CPUs, with cgroup v2 and v1 (emulated: slow)
 	@mkdir -p bin/vm
+	$(GO) test ./test/vm
 	$(GO) test -c -o bin/vm/ ./test ./internal/cgroup ./internal/volume/nfs
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
 	bin/vm/vm -kernel "$$(sh hack/kernel.sh)" $(VMFLAGS)

@@ -97,7 +97,8 @@ import (
 //
 // $ROOT is the root directory, $CGROUP its cgroup, $IMAGE the workload's image, $ARCHIVE its
 // archive, $CONFIG the configuration file, $REGISTRY one that never answers. [embedded] and [containerd] are
-// conditions, and [userns] and [apparmor] for a kernel that has them.
+// conditions, [userns], [apparmor] and [cgroup2] for a kernel that has them, and [vm] for the machine of
+// make vmtest: 8 CPUs on 2 NUMA nodes, and nobody minds what is done to it.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(usage string, least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
 		return func(ts *testscript.TestScript, neg bool, args []string) {

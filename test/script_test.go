@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/cgroups"
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -75,6 +76,10 @@ func TestScript(t *testing.T) {
 					case "apparmor":
 						enabled, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
 						return err == nil && strings.HasPrefix(string(enabled), "Y"), nil
+					case "vm":
+						return os.Getenv("BERTH_TEST_VM") != "", nil
+					case "cgroup2":
+						return cgroups.IsCgroup2UnifiedMode(), nil
 					}
 					return c == runtime, nil
 				},
@@ -143,8 +148,8 @@ evictionHard: {memory.available: 50Mi}
 crashLoopBackOff: {maxContainerRestartPeriod: 2s}
 staticPodURL: %[4]s
 httpCheckFrequency: 200ms
-runtimeRequestTimeout: 30s
-`, root, n, endpoint, d.manifests.server.URL+"/pods")
+runtimeRequestTimeout: %[5]v
+`, root, n, endpoint, d.manifests.server.URL+"/pods", patience/3)
 	if err := os.WriteFile(filepath.Join(root, "config.yaml"), []byte(config), 0o644); err != nil {
 		return err
 	}

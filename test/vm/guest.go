@@ -135,16 +135,33 @@ func mountAll(cgroup string) error {
 			return err
 		}
 	}
-	if cgroup == "v1" {
-		for h := range strings.FieldsSeq(hierarchies) {
-			for _, controller := range strings.Split(h, ",") {
-				if err := os.Symlink(h, "/sys/fs/cgroup/"+controller); err != nil && controller != h {
-					return err
-				}
+	if err := unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, ""); err != nil { // as systemd does
+		return fmt.Errorf("share mounts: %w", err)
+	}
+	if cgroup == "v2" {
+		return leaveRootCgroup()
+	}
+	for h := range strings.FieldsSeq(hierarchies) {
+		for controller := range strings.SplitSeq(h, ",") {
+			if err := os.Symlink(h, "/sys/fs/cgroup/"+controller); err != nil && controller != h {
+				return err
 			}
 		}
 	}
-	return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "") // as systemd does
+	return nil
+}
+
+// leaveRootCgroup moves this process, and so its children, to where services are. What a cgroup has
+// tells what the kernel can do, and the root has least.
+func leaveRootCgroup() error {
+	const root, own = "/sys/fs/cgroup/", "/sys/fs/cgroup/vm.service/"
+	if err := os.WriteFile(root+"cgroup.subtree_control", []byte("+cpuset +cpu +io +memory +hugetlb +pids"), 0); err != nil {
+		return err
+	}
+	if err := os.Mkdir(own, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(own+"cgroup.procs", []byte("0"), 0)
 }
 
 // prepare does what else Debian does before services start.
@@ -187,7 +204,7 @@ func (c command) run() error {
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, os.Stdout, os.Stderr
 	// Eight emulated CPUs that look for goroutines to run keep the two below them from running any.
-	cmd.Env = []string{"PATH=/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2"}
+	cmd.Env = []string{"PATH=/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2", "BERTH_TEST_VM=1"}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type command struct {
 }
 
 // initramfs writes the archive that the kernel starts from: init, the modules and the job.
-func initramfs(path, kernel string, b boot) error {
+func initramfs(path, kernel string, j job) error {
 	all, err := moduleFiles(kernel)
 	if err != nil {
 		return err
@@ -52,7 +52,8 @@ func initramfs(path, kernel string, b boot) error {
 		}
 		archive.add(name+".ko", 0o644, data)
 	}
-	text, err := json.Marshal(job{Cgroup: b.cgroup, Modules: order, Commands: b.commands()})
+	j.Modules = order
+	text, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}

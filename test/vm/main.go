@@ -52,11 +52,11 @@ type boot struct {
 func boots() []boot {
 	return []boot{{
 		cgroup:  "v2",
-		scripts: []string{"life"},
+		scripts: []string{"pinning", "bounds"},
 		units:   []string{"cgroup", "volume/nfs"},
 	}, {
 		cgroup:  "v1",
-		scripts: []string{"life"},
+		scripts: []string{"pinning"},
 		units:   []string{"cgroup"},
 	}}
 }
@@ -68,6 +68,7 @@ func run(ctx context.Context) error {
 	kernel := flag.String("kernel", "", "`directory` of an unpacked linux-image package")
 	cgroup := flag.String("cgroup", "", "only this version: v1 or v2 (default both)")
 	only := flag.String("run", "", "only the scripts and packages that match this `regexp`")
+	patience := flag.Duration("patience", 5*time.Minute, "how long a script waits for what is to happen")
 	flag.Parse()
 	match, err := regexp.Compile(*only)
 	if err != nil {
@@ -90,7 +91,7 @@ func run(ctx context.Context) error {
 		}
 		began := time.Now()
 		bounded, cancel := context.WithTimeout(ctx, limit)
-		failed := b.start(bounded, *kernel, disk)
+		failed := b.start(bounded, *kernel, disk, b.commands(*patience))
 		if bounded.Err() == context.DeadlineExceeded {
 			failed = fmt.Errorf("it hangs: not ready after %v: %w", limit, failed)
 		}
@@ -108,7 +109,7 @@ func run(ctx context.Context) error {
 }
 
 // commands are what the guest runs for a boot.
-func (b boot) commands() []command {
+func (b boot) commands(patience time.Duration) []command {
 	var all []command
 	for _, unit := range b.units {
 		all = append(all, command{
@@ -119,7 +120,7 @@ func (b boot) commands() []command {
 	if len(b.scripts) > 0 {
 		all = append(all, command{
 			Dir: "/berth/test",
-			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=14m", "-test.parallel=3", "-patience=5m",
+			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=14m", "-test.parallel=2", "-patience=" + patience.String(),
 				"-test.run=^TestScript$/^embedded$/^(" + strings.Join(b.scripts, "|") + ")$"},
 		})
 	}

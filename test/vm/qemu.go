@@ -12,13 +12,13 @@ import (
 )
 
 // start boots the machine, prints what its tests say and waits for its end.
-func (b boot) start(ctx context.Context, kernel, disk string) error {
+func (b boot) start(ctx context.Context, kernel, disk string, commands []command) error {
 	images, err := filepath.Glob(filepath.Join(kernel, "boot/vmlinuz-*"))
 	if err != nil || len(images) != 1 {
 		return fmt.Errorf("%d kernels in %q: name an unpacked linux-image package with -kernel", len(images), kernel)
 	}
 	initrd := disk + ".initramfs"
-	if err := initramfs(initrd, kernel, b); err != nil {
+	if err := initramfs(initrd, kernel, job{Cgroup: b.cgroup, Commands: commands}); err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",

@@ -51,7 +51,7 @@ func (t *transcript) line(line string) {
 	switch {
 	case result != "PASS":
 		t.wrong = append(t.wrong, name)
-		fmt.Fprintln(t.out, strings.Join(append(t.held[name], line), "\n"))
+		fmt.Fprintln(t.out, strings.Join(append(t.held[name], strings.Replace(line, "\x16", "", 1)), "\n"))
 	case parent == "TestScript" && script != "":
 		fmt.Fprintf(t.out, "ok    cgroup %s  %s  %s\n", t.machine, script, took)
 	case !strings.Contains(name, "/"):

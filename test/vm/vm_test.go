@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTranscript(t *testing.T) {
+	const console = `=== RUN   TestScript
+=== RUN   TestScript/embedded
+=== RUN   TestScript/embedded/good
+=== RUN   TestScript/embedded/bad
+[    9.1] a kernel's word
+=== NAME  TestScript/embedded/good
+    testscript.go:1: what went well
+--- PASS: TestScript/embedded/good (1.50s)
+=== NAME  TestScript/embedded/bad
+    testscript.go:2: what went wrong
+--- FAIL: TestScript/embedded/bad (2.00s)
+--- SKIP: TestLonely (0.00s)
+vm guest: test.test: exit status 1
+vm guest: done
+`
+	var out bytes.Buffer
+	said := newTranscript(&out, "v2")
+	for line := range strings.Lines(console) {
+		said.line(strings.ReplaceAll(line, "---", "\x16---"))
+	}
+	const want = `ok    cgroup v2  good  1.50s
+[    9.1] a kernel's word
+    testscript.go:2: what went wrong
+--- FAIL: TestScript/embedded/bad (2.00s)
+--- SKIP: TestLonely (0.00s)
+vm guest: test.test: exit status 1
+`
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Errorf("output (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]string{"TestScript/embedded/bad", "TestLonely", "test.test: exit status 1"}, said.wrong); d != "" || !said.done {
+		t.Errorf("done %v, wrong (-want +got):\n%s", said.done, d)
+	}
+}
+
+func TestLoadOrder(t *testing.T) {
+	needs := map[string][]string{"overlay": nil, "bridge": {"stp", "llc"}, "stp": {"llc"}, "llc": nil}
+	depends := func(name string) ([]string, error) {
+		list, ok := needs[name]
+		if !ok {
+			return nil, errors.New("there is no such file")
+		}
+		return list, nil
+	}
+	got, err := loadOrder([]string{"bridge", "overlay", "llc"}, depends)
+	if d := cmp.Diff([]string{"llc", "stp", "bridge", "overlay"}, got); d != "" || err != nil {
+		t.Errorf("error %v (-want +got):\n%s", err, d)
+	}
+	if _, err := loadOrder([]string{"none"}, depends); err == nil || err.Error() != "module none: there is no such file" {
+		t.Errorf("a module that is not there: %v", err)
+	}
+}
