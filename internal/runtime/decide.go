@@ -230,6 +230,7 @@ func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 			"io.containerd.cri.v1.runtime": map[string]any{
 				"restrict_oom_score_adj":              !h.lowerOOM,
 				"tolerate_missing_hugetlb_controller": true,
+				"disable_hugetlb_controller":          false, // the limits of containers, not just of their pods
 				"netns_mounts_under_state_dir":        true,
 				// The collector for UsageNanoCores asks every shim every second by default. Whoever wants a
 				// rate computes it from the cumulative counters.

@@ -196,10 +196,10 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// child is the command for a runtime of its own, see serve.
+// child is the command for a runtime of its own, see serve. It finds no other containerd's shim.
 func child(dir, binary string) *exec.Cmd {
 	command := exec.Command(binary)
-	command.Env = append(os.Environ(), serveEnv+"="+dir)
+	command.Env = append(os.Environ(), serveEnv+"="+dir, "PATH=/usr/sbin:/sbin")
 	return command
 }
 

@@ -192,6 +192,9 @@ func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (hos
 	if err := installPrograms(r.layout(), programs); err != nil {
 		return host{}, err
 	}
+	if err := nameShims(r.layout()); err != nil {
+		return host{}, err
+	}
 	return h, r.prepareNetwork(h)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -77,6 +78,22 @@ func (m shimManager) Start(ctx context.Context, params *bootstrap.BootstrapParam
 		return nil, err
 	}
 	return result, result.AddExtension(&types.MountCapabilities{})
+}
+
+// nameShims tells containerd which program serves the containers of an earlier run. It writes that down
+// for sandboxes, looks in PATH for those of the containers in them, and drops containers for which it
+// finds none.
+func nameShims(l layout) error {
+	sandboxed, err := filepath.Glob(filepath.Join(l.state, "io.containerd.runtime.v2.task", criNamespace, "*", "sandbox"))
+	if err != nil {
+		return err
+	}
+	for _, file := range sandboxed {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "shim-binary-path"), []byte(l.program(shimName)), 0o600); err != nil {
+			return fmt.Errorf("name the shim of a container: %w", err)
+		}
+	}
+	return nil
 }
 
 // newTaskService makes the shim's API.
