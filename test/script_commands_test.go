@@ -41,7 +41,7 @@ import (
 //	await-event POD REASON [TEXT]
 //	await-problem FILE [TEXT]   a manifest's fault is told
 //	await-node STATUS           the node's Ready condition: True, False
-//	await-log POD TEXT          its container has printed it
+//	await-log POD [NAME] TEXT   its container has printed it
 //	await-limit POD CONTAINER|- cpu|memory VALUE
 //	                            the kernel's limit of a container, or of the pod (-)
 //	await-calm POD              no resize is pending or in progress
@@ -118,7 +118,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-event":      positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
 		"await-problem":    positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),
 		"await-node":       positive("await-node STATUS", 1, 1, h.awaitNode),
-		"await-log":        positive("await-log POD TEXT", 2, 2, h.awaitLog),
+		"await-log":        positive("await-log POD [NAME] TEXT", 2, 3, h.awaitLog),
 		"await-limit":      positive("await-limit POD CONTAINER|- cpu|memory VALUE", 4, 4, h.awaitLimit),
 		"await-cgroup":     positive("await-cgroup POD|/PATH CONTAINER|- cpus|mems|shares|quota|memory|pids VALUE", 4, 4, awaitCgroup),
 		"cgroup":           positive("cgroup POD|/PATH CONTAINER|- cpus|mems|shares|quota|memory|pids VALUE", 4, 4, setCgroup),
@@ -250,10 +250,14 @@ func (h *harness) awaitNode(ts *testscript.TestScript, args []string) {
 }
 
 func (h *harness) awaitLog(ts *testscript.TestScript, args []string) {
+	var options client.LogOptions
+	if len(args) == 3 {
+		options.Container = args[1]
+	}
 	eventually(ts, func() (bool, any) {
 		var log strings.Builder
-		err := clientOf(ts).Logs(context.Background(), key(args[0]), client.LogOptions{}, &log)
-		return err == nil && strings.Contains(log.String(), args[1]), log.String()
+		err := clientOf(ts).Logs(context.Background(), key(args[0]), options, &log)
+		return err == nil && strings.Contains(log.String(), args[len(args)-1]), log.String()
 	})
 }
 

@@ -174,9 +174,12 @@ func TestDamagedObject(t *testing.T) {
 	write(t, found[0], "{")
 	r = start(t, Options{Applied: dir})
 	r.awaitValue(appConfig, "one")
-	r.catchUp()
-	if len(r.problems) != 1 {
-		t.Errorf("problems: %v", r.problems)
+	for timeout := time.After(patience); len(r.problems) != 1; r.catchUp() {
+		select {
+		case <-r.err.C():
+		case <-timeout:
+			t.Fatalf("problems: %v", r.problems)
+		}
 	}
 }
 
