@@ -19,6 +19,12 @@ import (
 // mountTimeout bounds mount(2) of a device: a journal may be long.
 const mountTimeout = 5 * time.Minute
 
+// busyPatience is for how long a device may still be in use after it was
+// unmounted: a container that starts at that moment has a copy of all mounts until
+// it has left them, and the kernel does not mount for writing what is still mounted
+// for reading there.
+const busyPatience = 3 * time.Second
+
 // Formatter mounts devices. The zero value is ready.
 type Formatter struct {
 	// Runner calls mount(2).
@@ -94,7 +100,18 @@ func (k kernel) MountSensitive(source, target, fsType string, options, sensitive
 	}
 	ctx, cancel := context.WithTimeoutCause(k.ctx, mountTimeout, fmt.Errorf("no answer in %s", mountTimeout))
 	defer cancel()
-	return k.runner.Mount(ctx, mount.Call{Source: source, Target: target, Type: fsType, Flags: o.Flags, Data: strings.Join(o.Data, ",")})
+	call := mount.Call{Source: source, Target: target, Type: fsType, Flags: o.Flags, Data: strings.Join(o.Data, ",")}
+	for giveUp := time.Now().Add(busyPatience); ; {
+		err := k.runner.Mount(ctx, call)
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(giveUp) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // programs runs programs until ctx ends, and remembers one that is not there.
