@@ -156,7 +156,8 @@ func (s *Statuses) keepNow(uid types.UID, status corev1.PodStatus) {
 	}
 }
 
-// Forget drops a pod that is gone for good, its file included.
+// Forget drops a pod that is gone for good, its file included: one that comes back
+// under its UID begins anew, also for an agent that is killed a moment later.
 func (s *Statuses) Forget(uid types.UID) {
 	e := s.entry(uid)
 	e.mu.Lock() // a computation under way ends first
@@ -166,7 +167,22 @@ func (s *Statuses) Forget(uid types.UID) {
 	delete(s.saved, uid)
 	s.mu.Unlock()
 	e.mu.Unlock()
-	s.touch(uid)
+	if err := s.unlink(uid); err != nil {
+		s.touch(uid) // with the next write
+	}
+}
+
+// unlink removes the file of a pod that has no row.
+func (s *Statuses) unlink(uid types.UID) error {
+	if s.files == nil {
+		return nil
+	}
+	s.disk.Lock()
+	defer s.disk.Unlock()
+	if _, back := s.table.Get(uid); back {
+		return nil
+	}
+	return s.files.DeleteUnsynced(string(uid))
 }
 
 func (s *Statuses) entry(uid types.UID) *entry {

@@ -135,6 +135,31 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 	}
 }
 
+// A pod that comes back under its UID begins anew, although no later write was
+// made before the agent was killed.
+func TestForgottenBeforeAKill(t *testing.T) {
+	dir := t.TempDir()
+	s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	ended := Input{Pod: newPod(func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, "app"), Observed: observed(exited("app", "a1", 1)), Node: node, Now: t0}
+	if status, _ := s.Update(ended); status.Phase != corev1.PodFailed {
+		t.Fatalf("phase %s", status.Phase)
+	}
+	kept := func() corev1.PodPhase {
+		next := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err := next.Load(); err != nil {
+			t.Fatal(err)
+		}
+		return next.Last("u1").Phase
+	}
+	if phase := kept(); phase != corev1.PodFailed {
+		t.Errorf("kept phase %q before", phase)
+	}
+	s.Forget("u1")
+	if phase := kept(); phase != "" {
+		t.Errorf("kept phase %q of a forgotten pod", phase)
+	}
+}
+
 func TestStatusesOutliveTheAgent(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
