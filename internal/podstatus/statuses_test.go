@@ -140,7 +140,7 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 func TestForgottenBeforeAKill(t *testing.T) {
 	dir := t.TempDir()
 	s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
-	ended := Input{Pod: newPod(func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, "app"), Observed: observed(exited("app", "a1", 1)), Node: node, Now: t0}
+	ended := Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)), Plan: &plan.Plan{Done: true, Failed: true}, Node: node, Now: t0}
 	if status, _ := s.Update(ended); status.Phase != corev1.PodFailed {
 		t.Fatalf("phase %s", status.Phase)
 	}
