@@ -2,7 +2,6 @@ package device
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -41,31 +40,16 @@ func Hints(inv Inventory, held Held, r Request) []topology.Hint {
 		}
 	}
 	for size := 1; size < len(ids); size++ {
-		for subset := uint64(1)<<size - 1; subset < 1<<len(ids); subset = next(subset) {
+		for _, n := range topology.Subsets(ids, size) {
 			if looked++; looked > manyHints {
 				look(c.all)
 				return hints
 			}
-			look(spread(subset, ids))
+			look(n)
 		}
 	}
 	look(c.all)
 	return hints
-}
-
-// next is the next greater number with as many bits set.
-func next(n uint64) uint64 {
-	low := n & -n
-	high := n + low
-	return high | (n^high)>>(bits.TrailingZeros64(low)+2)
-}
-
-// spread has for each bit i of the subset the node ids[i].
-func spread(subset uint64, ids []int) (n topology.Nodes) {
-	for ; subset != 0; subset &= subset - 1 {
-		n |= topology.Of(ids[bits.TrailingZeros64(subset)])
-	}
-	return n
 }
 
 // counts are the devices that are near to exactly the same nodes.

@@ -150,7 +150,7 @@ func (s State) hints(r Request) []topology.Hint {
 	var hints []topology.Hint
 	least, looked := 0, 0
 	for size := 1; size <= len(ids); size++ {
-		for subset := uint64(1)<<size - 1; subset < 1<<len(ids); subset = next(subset) {
+		for subset, nodes := range topology.Subsets(ids, size) {
 			if looked++; looked > manyHints {
 				return hints
 			}
@@ -160,7 +160,6 @@ func (s State) hints(r Request) []topology.Hint {
 			if least == 0 {
 				least = size
 			}
-			nodes := spread(subset, ids)
 			if s.together(nodes) && !slices.ContainsFunc(supplies, func(l line) bool {
 				return l.of(subset)-s.groups[nodes][l.name]+reusable(r.Reusable, nodes, l.name) < l.want
 			}) {
@@ -193,21 +192,6 @@ func reusable(blocks []Block, nodes topology.Nodes, name corev1.ResourceName) (s
 		}
 	}
 	return sum
-}
-
-// next is the next greater number with as many bits set.
-func next(n uint64) uint64 {
-	low := n & -n
-	high := n + low
-	return high | (n^high)>>(bits.TrailingZeros64(low)+2)
-}
-
-// spread has for each bit i of the subset the node ids[i].
-func spread(subset uint64, ids []int) (n topology.Nodes) {
-	for ; subset != 0; subset &= subset - 1 {
-		n |= topology.Of(ids[bits.TrailingZeros64(subset)])
-	}
-	return n
 }
 
 // Allocate chooses the nodes for a request: those of the topology's answer, or if

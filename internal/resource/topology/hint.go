@@ -1,6 +1,9 @@
 package topology
 
-import "math/bits"
+import (
+	"iter"
+	"math/bits"
+)
 
 // Nodes is a set of NUMA nodes with ids 0 to 63.
 type Nodes uint64
@@ -27,6 +30,26 @@ func (n Nodes) IDs() []int {
 		ids = append(ids, bits.TrailingZeros64(rest))
 	}
 	return ids
+}
+
+// Subsets goes through the sets of that many of these nodes, at least one. places
+// has a bit for each one's index in ids; it ascends.
+func Subsets(ids []int, size int) iter.Seq2[uint64, Nodes] {
+	return func(yield func(places uint64, n Nodes) bool) {
+		for places := uint64(1)<<size - 1; places < 1<<len(ids); {
+			var n Nodes
+			for rest := places; rest != 0; rest &= rest - 1 {
+				n |= Of(ids[bits.TrailingZeros64(rest)])
+			}
+			if !yield(places, n) {
+				return
+			}
+			// The next greater number with as many bits set.
+			low := places & -places
+			high := places + low
+			places = high | (places^high)>>(bits.TrailingZeros64(low)+2)
+		}
+	}
 }
 
 // Hint is one way to serve a request: from these nodes together. The zero value
