@@ -120,7 +120,7 @@ func TestFromAdmissionToTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	after, _ := s.Get("a")
-	if diff := cmp.Diff(resource.Allocation{Containers: app(first.CPUs().String())}, after, sameSets); diff != "" {
+	if diff := cmp.Diff(first, after, sameSets); diff != "" || after.Containers["init"].CPUs.IsEmpty() {
 		t.Errorf("when the app starts (-want +got):\n%s", diff)
 	}
 	if after.CPUs().Size() != 2 || !after.CPUs().Intersection(s.All()["b"].CPUs()).IsEmpty() {

@@ -3,7 +3,7 @@
 // resource; packages placement and device carry it out.
 //
 //	admission   Allot: what would it be given? Book: it is, on disk before it starts
-//	PreStart    what ended init containers held is freed
+//	PreStart    the memory of ended init containers is freed
 //	teardown    all is freed when nothing of the pod runs
 //
 // It is the only one that books and frees. Devices of a container may be

@@ -9,8 +9,9 @@ import (
 	"github.com/berth-run/berth/internal/pod"
 )
 
-// Lifecycle frees what init containers held when the next container starts: those
-// after it have taken over at admission what they need of it.
+// Lifecycle frees the memory of init containers when the next container starts: those
+// after it have taken over at admission what they need of it. CPUs and devices are
+// the pod's until it is gone: init containers run again in another sandbox.
 type Lifecycle struct{ allocations *Allocations }
 
 // Lifecycle hangs on the start of each container.
@@ -21,19 +22,20 @@ func (Lifecycle) PreCreate(context.Context, *corev1.Pod, pod.Container, *runtime
 	return nil
 }
 
-// PreStart frees what the init containers before this one held.
+// PreStart frees the memory of the init containers before this one.
 func (l Lifecycle) PreStart(_ context.Context, p *corev1.Pod, c pod.Container, _ string) error {
-	if a, _ := l.allocations.Get(p.UID); len(a.Containers) == 0 {
+	a, _ := l.allocations.Get(p.UID)
+	if len(a.Containers) == 0 {
 		return nil
 	}
 	for _, before := range pod.Containers(p) {
 		if before.Name == c.Name {
 			break
 		}
-		if before.Kind != pod.Init {
+		if before.Kind != pod.Init || len(a.Containers[before.Name].Memory) == 0 {
 			continue
 		}
-		if err := l.allocations.ReleaseContainer(p.UID, before.Name); err != nil {
+		if err := l.allocations.ReleaseMemory(p.UID, before.Name); err != nil {
 			return err
 		}
 	}

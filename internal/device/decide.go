@@ -155,8 +155,6 @@ type Answer struct {
 	// Boot is the kernel's boot id at that time: after another one a plugin is
 	// asked again.
 	Boot string `json:"boot"`
-	// Init: for an init container, whose devices are given on, or back, when it has ended.
-	Init bool `json:"init,omitempty"`
 	// PreStart: PreStartContainer is to be called before each start.
 	PreStart    bool              `json:"preStart,omitempty"`
 	Envs        map[string]string `json:"envs,omitempty"`

@@ -124,7 +124,7 @@ func (d *Devices) Recorded() resource.Held {
 		for container, byName := range answers {
 			given := resource.Given{Devices: map[corev1.ResourceName][]device.ID{}}
 			for name, a := range byName {
-				if !a.Init && a.Boot == d.opts.Boot {
+				if a.Boot == d.opts.Boot {
 					given.Devices[name] = a.ids()
 				}
 			}

@@ -179,8 +179,6 @@ func (d *Devices) ask(ctx context.Context, p *corev1.Pod, w want) (Answer, error
 		return Answer{}, refusal
 	}
 	a := answerOf(resp.GetContainerResponses()[0])
-	c, _ := pod.FindContainer(p, w.container)
-	a.Init = c.Kind == pod.Init
 	a.Boot, a.PreStart, a.Nodes = d.opts.Boot, plugin.options.GetPreStartRequired(), map[device.ID]topology.Nodes{}
 	for _, id := range w.ids {
 		a.Nodes[id] = nodesOf(d.Inventory()[w.resource], id)

@@ -23,9 +23,10 @@ const TopologyAffinityError = "TopologyAffinityError"
 
 // Decide says what a pod is given for itself beside what others hold, and changes
 // nothing. Containers are gone through in the order in which they start: what an
-// init container was given is given on when it ends, a sidecar keeps its own. A
-// pod that holds something already keeps it as far as that is what it asks for,
-// wherever it is. The same input gives the same answer.
+// init container was given is given on when it ends, a sidecar keeps its own. An init
+// container holds it nevertheless, beside who has it then: it runs again when the
+// pod gets another sandbox. A pod that holds something already keeps it as far as
+// that is what it asks for, wherever it is. The same input gives the same answer.
 //
 // The error is a *reason.Error with the kubelet's reason: TopologyAffinityError,
 // UnexpectedAdmissionError, SMTAlignmentError or EmptyPodSharedPoolError.
@@ -34,12 +35,18 @@ func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
 		return Allocation{}, nil
 	}
 	d := newDecision(n, held, p)
-	if n.keeps(p, d.own) {
+	all, staying := n.keeps(p, d.own)
+	if all {
 		return d.own, nil
 	}
+	own := d.own
 	d.keepWhatIsDue()
 	var err error
 	switch {
+	case staying:
+		if err = d.containers(&topology.Hint{}); err != nil {
+			return own, nil // what runs is not refused for what has ended
+		}
 	case !n.aligned() || n.Policy.Topology.Scope != topology.ScopePod:
 		err = d.containers(nil)
 	case n.bubbles(p):
@@ -122,12 +129,17 @@ func (n Node) bubbles(p *corev1.Pod) bool {
 // containers goes through all in their order, each on nodes of its own when hint
 // is nil.
 func (d *decision) containers(hint *topology.Hint) error {
-	for _, c := range pod.Containers(d.pod) {
+	order := pod.Containers(d.pod)
+	for i, c := range order {
 		if c.Kind == pod.Ephemeral {
 			continue
 		}
+		d.lend(c, order[i+1:])
 		kept := d.own.Containers[c.Name]
 		w := d.want(c).without(kept)
+		if c.Kind == pod.Init && !d.own.IsEmpty() {
+			w.memory = nil // freed when it ended
+		}
 		at := topology.Hint{}
 		switch {
 		case hint != nil:
@@ -143,6 +155,37 @@ func (d *decision) containers(hint *topology.Hint) error {
 		}
 	}
 	return nil
+}
+
+// lend makes what later containers keep reusable by an init container, which ends
+// before they start, and by no other.
+func (d *decision) lend(c pod.Container, later []pod.Container) {
+	for _, l := range later {
+		kept := d.own.Containers[l.Name]
+		if l.Kind == pod.Init || kept.IsEmpty() {
+			continue
+		}
+		if c.Kind == pod.Init {
+			d.cpus = d.cpus.Union(kept.CPUs)
+		} else {
+			d.cpus = d.cpus.Difference(kept.CPUs)
+		}
+		for name, ids := range kept.Devices {
+			d.reusable(name, ids, c.Kind == pod.Init)
+		}
+	}
+}
+
+// reusable says whether containers after this one may be given these devices too.
+func (d *decision) reusable(name corev1.ResourceName, ids []device.ID, may bool) {
+	if d.ids[name] == nil {
+		d.ids[name] = sets.New[device.ID]()
+	}
+	if may {
+		d.ids[name].Insert(ids...)
+	} else {
+		d.ids[name].Delete(ids...)
+	}
 }
 
 // want is what one container, or the pod, is due.
@@ -283,7 +326,11 @@ func (d *decision) container(c pod.Container, w want, kept Given, at topology.Hi
 	}
 	var err error
 	if w.cpus > 0 {
-		if g.CPUs, err = cpu.Allocate(d.pool, w.cpus, d.cpus, at.Nodes); err != nil {
+		pool := d.pool
+		if c.Kind == pod.Init && !d.own.IsEmpty() && d.cpus.Size() >= w.cpus {
+			pool.Held = pool.Machine.Online() // those of containers that run already are enough
+		}
+		if g.CPUs, err = cpu.Allocate(pool, w.cpus, d.cpus, at.Nodes); err != nil {
 			return err
 		}
 	}
@@ -322,15 +369,8 @@ func (d *decision) give(c pod.Container, g Given) {
 		if d.devices[name] == nil {
 			d.devices[name] = sets.New[device.ID]()
 		}
-		if d.ids[name] == nil {
-			d.ids[name] = sets.New[device.ID]()
-		}
 		d.devices[name].Insert(ids...)
-		if c.Kind == pod.Init {
-			d.ids[name].Insert(ids...)
-		} else {
-			d.ids[name].Delete(ids...)
-		}
+		d.reusable(name, ids, c.Kind == pod.Init)
 	}
 	if c.Kind == pod.Init {
 		d.ended = append(d.ended, c.Name)
@@ -359,7 +399,9 @@ func (d *decision) bubble() error {
 		if c.Kind == pod.Ephemeral {
 			continue
 		}
-		if err := d.container(c, want{devices: d.node.Devices.Requests(c.Resources.Limits)}, Given{}, at); err != nil {
+		kept := Given{Devices: d.own.Containers[c.Name].Devices}
+		w := want{devices: d.node.Devices.Requests(c.Resources.Limits)}
+		if err := d.container(c, w.without(kept), kept, at); err != nil {
 			return err
 		}
 	}

@@ -122,7 +122,19 @@ func TestDecide(t *testing.T) {
 		{
 			name: "what it has it keeps", node: aligned(topology.SingleNUMANode, topology.ScopeContainer), held: Held{"p": {Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}}},
 			pod:  newPod("p", []corev1.Container{sized("ended", "cpu", "1", size, "1Gi")}, sized("app", "cpu", "2", size, "1Gi")),
+			want: Allocation{Containers: map[string]Given{"ended": {CPUs: cpuset.New(3)}, "app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}},
+		},
+		{
+			name: "an init container has no more than there is, should it run again", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
+			held: Held{"p": {Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}}},
+			pod:  newPod("p", []corev1.Container{sized("ended", "cpu", "9", size, "1Gi")}, sized("app", "cpu", "2", size, "1Gi")),
 			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}},
+		},
+		{
+			name: "what an init container gave on is not given on again", node: static(4),
+			held: Held{"p": {Containers: map[string]Given{"ended": {CPUs: cpuset.New(2, 3)}, "app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}}},
+			pod:  newPod("p", []corev1.Container{sized("ended", "cpu", "2", size, "1Gi")}, sized("more", "cpu", "2", size, "1Gi"), sized("app", "cpu", "2", size, "1Gi")),
+			want: Allocation{Containers: map[string]Given{"ended": {CPUs: cpuset.New(2, 3)}, "more": {CPUs: cpuset.New(4, 5), Memory: mem(1, 0)}, "app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}},
 		},
 		{
 			name: "and is given what it lacks", node: aligned(topology.SingleNUMANode, topology.ScopeContainer), held: Held{"p": cpus(3, 5)}, pod: newPod("p", nil, sized("app", "cpu", "2", size, "1Gi"), sized("more", "cpu", "2", size, "1Gi")),

@@ -104,10 +104,13 @@ func (n Node) fitMemory(others Held, own []memory.Block) error {
 	return n.state(others).Check(own)
 }
 
-// keeps says whether a pod holds all it is due: it is not asked again where.
-func (n Node) keeps(p *corev1.Pod, own Allocation) bool {
+// keeps says whether a pod holds all it is due: it is not asked again where. staying
+// says the same of the containers that stay, for whose sake the pod goes on if init
+// containers cannot have what they lack. The memory of these is freed when they
+// have ended.
+func (n Node) keeps(p *corev1.Pod, own Allocation) (all, staying bool) {
 	if own.IsEmpty() {
-		return false
+		return false, false
 	}
 	d := decision{node: n, pod: p, own: own}
 	if n.bubbles(p) {
@@ -122,17 +125,22 @@ func (n Node) keeps(p *corev1.Pod, own Allocation) bool {
 		if n.Policy.Memory {
 			sizes = memory.Whole(p)
 		}
-		return own.Pod.CPUs.Size() == cpus && maps.Equal(due, sizes)
+		all = own.Pod.CPUs.Size() == cpus && maps.Equal(due, sizes)
+		return all, all
 	}
+	all = true
 	for _, c := range pod.Containers(p) {
-		if _, holds := own.Containers[c.Name]; c.Kind == pod.Ephemeral || c.Kind == pod.Init && !holds {
-			continue // it has ended, or is allocated when there is something to reuse
+		if c.Kind == pod.Ephemeral {
+			continue
 		}
 		w := d.want(c)
 		left := w.without(d.keep(c, w))
-		if left.cpus > 0 || len(left.memory) > 0 || len(left.devices) > 0 {
-			return false
+		switch lacks := left.cpus > 0 || len(left.devices) > 0; {
+		case c.Kind == pod.Init:
+			all = all && !lacks
+		case lacks || len(left.memory) > 0:
+			return false, false
 		}
 	}
-	return true
+	return all, true
 }

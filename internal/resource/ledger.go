@@ -184,16 +184,21 @@ func (l *Ledger) Release(uid types.UID) error {
 	return nil
 }
 
-// ReleaseContainer frees what a container alone holds of its pod: an init
-// container's, when the next one starts. What containers beside it hold stays.
-func (l *Ledger) ReleaseContainer(uid types.UID, container string) error {
-	return l.change(uid, container, func(g *Given) { *g = Given{} })
+// ReleaseMemory frees the memory of a container: an init container's, when the next
+// one starts. Its CPUs and devices are its pod's until that is gone.
+func (l *Ledger) ReleaseMemory(uid types.UID, container string) error {
+	return l.change(uid, container, func(g *Given) { g.Memory = nil })
 }
 
 // SetDevices exchanges the devices of a container that holds some for those that
 // its plugin prefers.
 func (l *Ledger) SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []device.ID) error {
-	return l.change(uid, container, func(g *Given) { g.Devices[name] = slices.Clone(ids) })
+	return l.change(uid, container, func(g *Given) {
+		if g.Devices == nil {
+			g.Devices = map[corev1.ResourceName][]device.ID{}
+		}
+		g.Devices[name] = slices.Clone(ids)
+	})
 }
 
 // change has f change a copy of what a container holds. One that holds nothing is
@@ -209,9 +214,6 @@ func (l *Ledger) change(uid types.UID, container string, f func(*Given)) error {
 	g, ok := a.Containers[container]
 	if !ok {
 		return nil
-	}
-	if g.Devices == nil {
-		g.Devices = map[corev1.ResourceName][]device.ID{}
 	}
 	f(&g)
 	delete(a.Containers, container)

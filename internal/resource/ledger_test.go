@@ -89,7 +89,7 @@ func TestLedgerOutlivesTheAgent(t *testing.T) {
 func TestPodsThatHoldNothingCostNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "resources")
 	l := newLedger(dir, static(1))
-	for _, err := range []error{l.Commit("1", Allocation{}), l.Release("1"), l.ReleaseContainer("1", "app"), l.SetDevices("1", "app", gpu, nil)} {
+	for _, err := range []error{l.Commit("1", Allocation{}), l.Release("1"), l.ReleaseMemory("1", "app"), l.SetDevices("1", "app", gpu, nil)} {
 		if err != nil {
 			t.Error(err)
 		}
