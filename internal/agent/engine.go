@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,6 +37,9 @@ type engine struct {
 	// features are what the runtime says it can do.
 	features *runtimeapi.RuntimeFeatures
 	handlers handlers
+	// sandboxImages are what the runtime makes sandboxes of, as far as it tells.
+	// Not all pin them.
+	sandboxImages []string
 }
 
 // startEngine starts or connects to the runtime and waits until it answers.
@@ -97,13 +101,26 @@ func (e *engine) await(ctx context.Context, log *slog.Logger) (err error) {
 }
 
 func (e *engine) askFeatures(ctx context.Context) error {
-	r, err := e.client.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	r, err := e.client.Runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
 	if err != nil {
 		return fmt.Errorf("ask the runtime what it can do: %w", err)
 	}
 	e.features = r.GetFeatures()
 	e.handlers = r.GetRuntimeHandlers()
+	e.sandboxImages = sandboxImages(r.GetInfo()["config"])
 	return nil
+}
+
+// sandboxImages reads them from what containerd tells of its configuration. Others
+// tell nothing of the kind.
+func sandboxImages(config string) []string {
+	var c struct {
+		SandboxImage string `json:"sandboxImage"`
+	}
+	if json.Unmarshal([]byte(config), &c) != nil || c.SandboxImage == "" {
+		return nil
+	}
+	return []string{c.SandboxImage}
 }
 
 // handlers are those that a runtime says it has; nil when it does not say.

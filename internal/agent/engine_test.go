@@ -55,3 +55,17 @@ func TestHandlers(t *testing.T) {
 		t.Errorf("a runtime that does not say has %q", got)
 	}
 }
+
+// What sandboxes are made of is not to be collected.
+func TestSandboxImages(t *testing.T) {
+	for config, want := range map[string][]string{
+		`{"containerd":{"snapshotter":"overlayfs"},"sandboxImage":"registry.example/pause:3.6"}`: {"registry.example/pause:3.6"},
+		`{"containerd":{}}`: nil,
+		"":                  nil,
+		"[crio]":            nil,
+	} {
+		if diff := cmp.Diff(want, sandboxImages(config)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", config, diff)
+		}
+	}
+}

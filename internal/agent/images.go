@@ -87,7 +87,7 @@ func (x images) build() error {
 
 // wanted are the images that pods of the node name.
 func (x images) wanted() []string {
-	var names []string
+	names := slices.Clone(x.a.engine.sandboxImages)
 	for _, p := range x.a.admitted() {
 		for _, c := range pod.Containers(p) {
 			names = append(names, c.Image)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -187,13 +188,12 @@ func loopback() error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(socket)
 	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
+	if err == nil {
+		lo.SetUint16(unix.IFF_UP)
+		err = unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, lo)
 	}
-	lo.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, lo); err != nil {
+	if err = errors.Join(err, unix.Close(socket)); err != nil {
 		return fmt.Errorf("bring up lo: %w", err)
 	}
 	return nil
@@ -201,7 +201,7 @@ func loopback() error {
 
 // run runs a command and waits for it, and for every orphan that ends meanwhile.
 func (c command) run() error {
-	cmd := exec.Command(c.Args[0], c.Args[1:]...)
+	cmd := exec.CommandContext(context.Background(), c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, os.Stdout, os.Stderr
 	// Eight emulated CPUs that look for goroutines to run keep the two below them from running any.
 	cmd.Env = []string{"PATH=/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2", "BERTH_TEST_VM=1"}

@@ -79,7 +79,7 @@ func depends(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	section := file.Section(".modinfo")
 	if section == nil {
 		return nil, fmt.Errorf("%s has no section .modinfo", path)

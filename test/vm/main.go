@@ -64,7 +64,7 @@ func boots() []boot {
 // limit is how long one boot may take. A quiet machine of two cores needs a fifth of it.
 const limit = 15 * time.Minute
 
-func run(ctx context.Context) error {
+func run(ctx context.Context) (err error) {
 	kernel := flag.String("kernel", "", "`directory` of an unpacked linux-image package")
 	cgroup := flag.String("cgroup", "", "only this version: v1 or v2 (default both)")
 	only := flag.String("run", "", "only the scripts and packages that match this `regexp`")
@@ -78,7 +78,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	disk := filepath.Join(dir, "disk")
 	if err := makeDisk(ctx, disk); err != nil {
 		return fmt.Errorf("make the disk: %w", err)
