@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/agent/heap"
 	"github.com/berth-run/berth/internal/agent/lock"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
@@ -43,7 +44,7 @@ type Agent struct {
 	log     *slog.Logger
 	began   time.Time
 	ready   chan struct{}
-	active  chan struct{} // something happens on the node
+	heap    *heap.Heap
 	metrics *prometheus.Registry
 
 	records
@@ -73,7 +74,7 @@ type records struct {
 func New(o Options) *Agent {
 	c := o.Config
 	a := &Agent{
-		config: c, version: o.Version, log: o.Log, ready: make(chan struct{}), active: make(chan struct{}, 1), metrics: prometheus.NewRegistry(),
+		config: c, version: o.Version, log: o.Log, ready: make(chan struct{}), heap: heap.New(), metrics: prometheus.NewRegistry(),
 		records: records{
 			events:   event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Host: c.NodeName, Log: o.Log}),
 			timeline: timeline.NewRecorder(timeline.RecorderOptions{Dir: filepath.Join(c.RootDir, "timelines"), Log: o.Log}),
@@ -193,7 +194,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 // start runs everything that goes on until the end.
 func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 	for _, run := range []func(context.Context) error{
-		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.allocations.Run, a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, newPodResources(a).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.trim,
+		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.allocations.Run, a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, newPodResources(a).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.heap.Run,
 		a.steps.allocations.After(a.steps.drift.Run), a.steps.allocations.After(a.steps.contained.Run),
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
 		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run,

@@ -1,4 +1,4 @@
-package agent
+package heap
 
 import (
 	"context"
@@ -19,24 +19,30 @@ const (
 	busyPercent  = 100
 )
 
-// trim gives the memory of a burst back to the system when the node has become
-// quiet: an agent is idle most of the time. It costs one garbage collection for
-// each time of activity, and nothing in between.
-func (a *Agent) trim(ctx context.Context) error {
+// Heap knows whether something happens on the node.
+type Heap struct{ active chan struct{} }
+
+// New makes a Heap.
+func New() *Heap { return &Heap{active: make(chan struct{}, 1)} }
+
+// Run gives the memory of a burst back to the system when the node has become
+// quiet. It costs one garbage collection for each time of activity, and nothing in
+// between.
+func (h *Heap) Run(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(busyPercent))
-	a.stir() // to start is work
+	h.Stir() // to start is work
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-a.active:
+		case <-h.active:
 			debug.SetGCPercent(busyPercent)
 		}
 		for began, resting := time.Now(), false; !resting && time.Since(began) < busy; {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-a.active:
+			case <-h.active:
 			case <-time.After(quiet):
 				resting = true
 			}
@@ -46,10 +52,10 @@ func (a *Agent) trim(ctx context.Context) error {
 	}
 }
 
-// stir notes that something happens on the node.
-func (a *Agent) stir() {
+// Stir notes that something happens on the node.
+func (h *Heap) Stir() {
 	select {
-	case a.active <- struct{}{}:
+	case h.active <- struct{}{}:
 	default:
 	}
 }
