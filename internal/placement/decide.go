@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/resource/cpu"
 	"github.com/berth-run/berth/internal/resource/memory"
 	"github.com/berth-run/berth/internal/resource/topology"
 )
@@ -21,7 +22,9 @@ type place struct{ cpus, mems string }
 // that nobody has for himself, empty while no CPUs are given away.
 //
 // In a pod that holds CPUs as a whole, the containers without their own share
-// what the others leave.
+// what the others leave. Admission sees to it that this is something for all but
+// an ephemeral container, which comes later: where nothing is left it runs on all
+// CPUs of its pod.
 func placeOf(p *corev1.Pod, name string, a resource.Allocation, shared cpuset.CPUSet) place {
 	own := a.Containers[name]
 	at := place{cpus: shared.String(), mems: nodesOf(a.Pod.Memory)}
@@ -29,7 +32,11 @@ func placeOf(p *corev1.Pod, name string, a resource.Allocation, shared cpuset.CP
 	case !own.CPUs.IsEmpty():
 		at.cpus = own.CPUs.String()
 	case !a.Pod.CPUs.IsEmpty():
-		at.cpus = a.Pod.CPUs.Difference(lasting(p, a)).String()
+		rest := a.Pod.CPUs.Difference(lasting(p, a))
+		if rest.IsEmpty() {
+			rest = a.Pod.CPUs
+		}
+		at.cpus = rest.String()
 	}
 	if mems := nodesOf(own.Memory); mems != "" {
 		at.mems = mems
@@ -64,21 +71,23 @@ func nodesOf(blocks []memory.Block) string {
 
 // unthrottled says whether a container runs without a CPU quota: CPUs of its own
 // are bound enough, and a quota would only stop them (kubelet's feature gate
-// DisableCPUQuotaWithExclusiveCPUs).
-func unthrottled(name string, a resource.Allocation) bool {
-	return !a.Containers[name].CPUs.IsEmpty()
+// DisableCPUQuotaWithExclusiveCPUs). What an init container has of its pod's CPUs
+// it may share with sidecars: that is not its own.
+func unthrottled(p *corev1.Pod, c pod.Container, a resource.Allocation) bool {
+	return !a.Containers[c.Name].CPUs.IsEmpty() && cpu.Exclusive(p, c.Container) > 0
 }
 
-// podUnthrottled is the same for a pod as a whole: one of its containers is, and
-// in one with CPUs of its own all are.
+// podUnthrottled is the same for a pod as a whole: one of its containers is. With
+// pod-level resources all that stay have to be, as the others share the pod's
+// limit. Init containers do not count there: the quota would stop those after them.
 func podUnthrottled(p *corev1.Pod, a resource.Allocation) bool {
 	some, all := false, true
 	for _, c := range pod.Containers(p) {
-		if c.Kind == pod.Ephemeral {
-			continue
+		own := unthrottled(p, c, a)
+		some = some || own
+		if c.Kind == pod.App || c.Kind == pod.Sidecar {
+			all = all && own
 		}
-		has := unthrottled(c.Name, a)
-		some, all = some || has, all && has
 	}
-	return some && (all || a.Pod.CPUs.IsEmpty())
+	return some && (all || !cpu.PodLevel(p))
 }

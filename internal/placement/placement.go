@@ -60,7 +60,8 @@ type Placements struct {
 	opts Options
 	wake chan struct{} // the runtime is to be told
 
-	// moving is held while containers get other CPUs: who starts waits for it.
+	// moving is held while containers get other CPUs, from the kernel or from the
+	// runtime: who starts waits for it, and neither undoes what the other has done.
 	moving sync.Mutex
 
 	mu     sync.Mutex
@@ -88,9 +89,9 @@ func New(o Options) *Placements {
 }
 
 // Unthrottled says whether a container is to have no CPU quota.
-func (s *Placements) Unthrottled(uid types.UID, name string) bool {
-	a, ok := s.opts.Ledger.Get(uid)
-	return ok && unthrottled(name, a)
+func (s *Placements) Unthrottled(p *corev1.Pod, c pod.Container) bool {
+	a, ok := s.opts.Ledger.Get(p.UID)
+	return ok && unthrottled(p, c, a)
 }
 
 // PodUnthrottled says whether a pod's cgroup is to have no CPU quota.
@@ -156,8 +157,10 @@ func (s *Placements) move(ctx context.Context, id string, b booking, cpus string
 }
 
 // tell has the runtime know a container's CPUs, so that the next change it makes
-// does not undo ours. One that is gone needs nothing.
+// does not undo ours; moving is held. One that is gone needs nothing.
 func (s *Placements) tell(ctx context.Context, id, cpus string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	_, err := s.opts.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
 		ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{CpusetCpus: cpus},
 	})

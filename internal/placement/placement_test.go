@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,6 +31,8 @@ type node struct {
 	runtime map[string]string // the same, as the runtime was told
 	order   []string          // what was moved, and started
 	stuck   string            // the id that the kernel does not move
+	// during, if set, happens before the runtime makes an update.
+	during func(ctx context.Context, id string) error
 }
 
 func (n *node) Get(uid types.UID) (resource.Allocation, bool) {
@@ -72,10 +75,18 @@ func (n *node) Pinned(_ *corev1.Pod, id string) (cpus, mems string, ok bool) {
 	return cpus, "", ok
 }
 
-func (n *node) UpdateContainerResources(_ context.Context, r *runtimeapi.UpdateContainerResourcesRequest, _ ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (n *node) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest, _ ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+	if n.during != nil {
+		if err := n.during(ctx, r.ContainerId); err != nil {
+			return nil, err
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.runtime[r.ContainerId] = r.Linux.CpusetCpus
+	if _, ok := n.kernel[r.ContainerId]; ok { // it writes what it is told
+		n.kernel[r.ContainerId] = r.Linux.CpusetCpus
+	}
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
@@ -210,6 +221,77 @@ func TestRunAdoptsMovesAndReleases(t *testing.T) {
 		end()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The ledger changes while the runtime is at work on what it was told before.
+func TestTheRuntimeUndoesNothing(t *testing.T) {
+	n := newNode()
+	s := n.placements(store.New[types.UID, *pod.Observed](), nil)
+	n.launch(t, s, aPod("one"), "a", "shares")
+	n.give("two", "a", 7)
+	n.launch(t, s, aPod("two"), "a", "pinned")
+
+	settled := make(chan error, 1)
+	n.during = func(ctx context.Context, _ string) error {
+		n.give("three", "a", 6)
+		if s.moving.TryLock() { // somebody may get in between
+			s.moving.Unlock()
+			settled <- s.settle(ctx)
+		} else {
+			go func() { settled <- s.settle(t.Context()) }()
+		}
+		return nil
+	}
+	if err := errors.Join(s.report(t.Context()), <-settled); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"shares": "0-5", "pinned": "7"}, n.kernel); diff != "" {
+		t.Error(diff)
+	}
+	n.during = nil
+	if err := s.report(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"shares": "0-5"}, n.runtime); diff != "" {
+		t.Errorf("the runtime was told (-want +got):\n%s", diff)
+	}
+}
+
+// One that the runtime refuses and one that it does not answer for hold up
+// nobody for long, and the others are told.
+func TestTheRuntimeIsNotWaitedForWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		s := n.placements(store.New[types.UID, *pod.Observed](), nil)
+		for _, id := range []string{"refused", "unanswered", "told"} {
+			n.launch(t, s, aPod(types.UID(id)), "a", id)
+		}
+		n.give("two", "a", 7)
+		if err := s.settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n.during = func(ctx context.Context, id string) error {
+			switch id {
+			case "refused":
+				return errors.New("no such file")
+			case "unanswered":
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		began := time.Now()
+		err := s.report(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "no such file") || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want both", err)
+		}
+		if took := time.Since(began); took != patience {
+			t.Errorf("took %v, want %v", took, patience)
+		}
+		if diff := cmp.Diff(map[string]string{"told": "0-6"}, n.runtime); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

@@ -2,6 +2,8 @@ package placement
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -9,8 +11,13 @@ import (
 	"github.com/berth-run/berth/internal/pod"
 )
 
-// retry is the time between attempts to move a container that could not be moved.
-const retry = time.Second
+const (
+	// retry is the time between attempts to move a container that could not be moved.
+	retry = time.Second
+	// patience is how long the runtime may take for one container: others wait for
+	// it, and those that start.
+	patience = 3 * time.Second
+)
 
 // Run follows the ledger and what the runtime shows, until ctx ends: it books
 // what runs already, releases what has ended by itself, moves who is to move and
@@ -36,11 +43,7 @@ func (s *Placements) Run(ctx context.Context) error {
 		case <-s.wake:
 		case <-again.C:
 		}
-		err := s.settle(ctx)
-		if err == nil {
-			err = s.report(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := errors.Join(s.settle(ctx), s.report(ctx)); err != nil && ctx.Err() == nil {
 			s.opts.Log.Warn("Containers are not where they belong", "err", err, "again in", retry)
 			again.Reset(retry)
 		}
@@ -82,17 +85,18 @@ func (s *Placements) observe(uid types.UID, o *pod.Observed, gone bool) {
 		return // it is ending, and nobody is moved for it
 	}
 	for id, name := range running {
-		if s.wanted(p, name) == (place{}) {
-			continue
+		if s.wanted(p, name) != (place{}) {
+			s.see(id, booking{pod: p, name: name, seen: true})
 		}
-		cpus, mems, _ := s.opts.Cgroups.Pinned(p, id)
-		s.see(id, booking{pod: p, name: name, at: place{cpus, mems}, seen: true})
 	}
 }
 
 // see notes a container that runs. What it has in the kernel counts: one that was
 // moved while it started may have missed it.
 func (s *Placements) see(id string, b booking) {
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	b.at.cpus, b.at.mems, _ = s.opts.Cgroups.Pinned(b.pod, id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if was := s.booked[id]; was != nil {
@@ -105,19 +109,42 @@ func (s *Placements) see(id string, b booking) {
 }
 
 // report tells the runtime where containers are that were moved in the kernel.
+// Who starts waits for one of them at most.
 func (s *Placements) report(ctx context.Context) error {
+	var errs []error
 	for id, b := range s.bookings() {
-		if b.told == b.at.cpus || b.at.cpus == "" {
-			continue
+		if err := s.reportOne(ctx, id); err != nil {
+			errs = append(errs, fmt.Errorf("tell the runtime the CPUs of container %q of pod %s: %w", b.name, pod.FullName(b.pod), err))
 		}
-		if err := s.tell(ctx, id, b.at.cpus); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		if now := s.booked[id]; now != nil {
-			now.told = b.at.cpus
-		}
-		s.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// reportOne tells where the container is now: what was found before may have
+// changed, and the runtime writes what it is told.
+func (s *Placements) reportOne(ctx context.Context, id string) error {
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	b, ok := s.booking(id)
+	if !ok || b.told == b.at.cpus || b.at.cpus == "" {
+		return nil
+	}
+	if err := s.tell(ctx, id, b.at.cpus); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.booked[id]; now != nil {
+		now.told = b.at.cpus
 	}
 	return nil
+}
+
+func (s *Placements) booking(id string) (booking, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.booked[id]; b != nil {
+		return *b, true
+	}
+	return booking{}, false
 }

@@ -32,12 +32,17 @@ func (n Node) state(h Held) memory.State {
 }
 
 // Shared are the CPUs that containers without CPUs of their own run on; empty
-// when the policy gives none away and they run anywhere.
+// when the policy gives none away and they run anywhere. With strict-cpu-reservation
+// others may hold all that is not reserved: then they run on the reserved ones, as
+// somewhere they have to run and not on what others have for themselves.
 func (n Node) Shared(h Held) cpuset.CPUSet {
 	if !n.Policy.CPUs {
 		return cpuset.New()
 	}
-	return n.pool(h).Shared()
+	if shared := n.pool(h).Shared(); !shared.IsEmpty() {
+		return shared
+	}
+	return n.Policy.ReservedCPUs
 }
 
 // fitting is the part of an allocation that can be kept on this machine beside

@@ -86,6 +86,28 @@ func TestLedgerOutlivesTheAgent(t *testing.T) {
 	}
 }
 
+func TestShared(t *testing.T) {
+	strict := static(2)
+	strict.Policy.CPU.StrictReservation = true
+	for _, test := range []struct {
+		name string
+		node Node
+		held Held
+		want cpuset.CPUSet
+	}{
+		{"no policy", Node{Machine: wide(2)}, nil, cpuset.New()},
+		{"static", static(2), Held{"1": cpus(1, 2)}, cpuset.New(0, 3)},
+		{"strict", strict, Held{"1": cpus(1, 2)}, cpuset.New(3)},
+		{"strict, and all others are held", strict, Held{"1": cpus(1, 2, 3)}, cpuset.New(0)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := test.node.Shared(test.held); !got.Equals(test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 func TestPodsThatHoldNothingCostNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "resources")
 	l := newLedger(dir, static(1))

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/config"
@@ -56,7 +55,7 @@ type Node struct {
 	CFSQuota  bool
 	CFSPeriod time.Duration
 	// Unthrottled says that a container has CPUs of its own and so no quota. nil: none has.
-	Unthrottled func(pod types.UID, container string) bool
+	Unthrottled func(*corev1.Pod, pod.Container) bool
 	// SwapController says that the kernel can account for swap. LimitedSwap is
 	// memorySwap.swapBehavior LimitedSwap (KEP-2400), in effect on cgroup v2 only.
 	SwapController bool
