@@ -63,9 +63,14 @@ func newCgroups(a *Agent) *cgroup.Cgroups {
 	})
 }
 
-// newDrift makes the part that notices changes of cgroups from outside.
+// newDrift makes the part that notices changes of cgroups from outside. As in the
+// kubelet, cpuManagerReconcilePeriod has an effect with the static policy only.
 func newDrift(a *Agent) (*drift.Watch, error) {
-	return drift.New(drift.Options{Metrics: a.metrics, Events: a.events, Log: a.log})
+	var audit time.Duration
+	if pinning := a.config.Node.Pinning; pinning.CPUs {
+		audit = pinning.ReconcilePeriod
+	}
+	return drift.New(drift.Options{Audit: audit, Metrics: a.metrics, Events: a.events, Log: a.log})
 }
 
 // newContainerDrift looks after the cgroups of containers.

@@ -76,7 +76,7 @@ func partly() map[string]string {
 		"containerLogMaxWorkers":    "bounds how many log files are compressed at the same time; rotating them has no bound",
 		"evictionHard":              "memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
 		"registerWithTaints":        "pods that do not tolerate a taint with the effect NoExecute are rejected, unless they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
-		"cpuManagerReconcilePeriod": "bounds how long a change from outside may stay unnoticed; containers are moved at once when what they share changes, and a change from outside is seen when it happens",
+		"cpuManagerReconcilePeriod": "is the time between readings of all cgroups, with cpuManagerPolicy static; containers are moved at once when what they share changes, and a change from outside is seen when it happens",
 	}
 }
 

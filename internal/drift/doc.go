@@ -11,6 +11,7 @@
 //	write --gather--> differs? --confirm--> still the same? --> repair, event, metric
 //
 // The confirmation is for whoever is right to write: a resize or the runtime's
-// own update sets one file after the other. While nothing is written it costs
-// one reading of all files in auditPeriod.
+// own update sets one file after the other. It ends after a few looks, so that
+// somebody who writes all the time is not waited for. While nothing is written it costs
+// one reading of all files in Options.Audit.
 package drift

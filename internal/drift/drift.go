@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +28,11 @@ type events interface {
 	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
 
-// Options are what a Watch needs from its surroundings. All but Metrics are
-// required.
+// Options are what a Watch needs from its surroundings. All but Metrics and Audit
+// are required.
 type Options struct {
+	// Audit is the time between readings of everything. Default 30 s.
+	Audit   time.Duration
 	Metrics prometheus.Registerer
 	Events  events
 	Log     *slog.Logger
@@ -57,7 +60,7 @@ type subject struct {
 	watches   []int32
 	unwatched bool // the audit alone looks at it
 	held      int  // somebody changes it who may
-	suspect   []cgroupfile.Change
+	suspect   suspicion
 	told      string // the last failure
 }
 
@@ -231,11 +234,14 @@ func (w *Watch) subject(key string) *subject {
 }
 
 // look reads a subject back, and says whether it has to be looked at again soon.
+// A runtime that does not answer holds up the others for patience.
 func (w *Watch) look(ctx context.Context, key string) (again bool) {
 	s := w.subject(key)
 	if s == nil {
 		return false
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if !s.Group.Exists() {
 		w.Unwatch(key)
 		if s.Gone != nil {
@@ -245,21 +251,18 @@ func (w *Watch) look(ctx context.Context, key string) (again bool) {
 	}
 	found, err := s.Differs(ctx)
 	if err != nil {
-		if s.Group.Exists() && ctx.Err() == nil {
+		if s.Group.Exists() && !errors.Is(ctx.Err(), context.Canceled) {
 			w.opts.Log.Warn("read back a cgroup", "level", s.Level, "pod", s.Ref.Name, "err", err)
 		}
 		return false
 	}
-	was := s.suspect
-	s.suspect = found
-	switch {
-	case len(found) == 0:
+	if len(found) == 0 {
 		s.told = ""
-		return false
-	case !confirmed(was, found):
-		return true
 	}
-	s.suspect = nil
+	var confirmed bool
+	if s.suspect, confirmed = s.suspect.next(found); !confirmed {
+		return len(found) > 0
+	}
 	w.repair(ctx, s, found)
 	return false
 }
@@ -272,7 +275,7 @@ func (w *Watch) repair(ctx context.Context, s *subject, found []cgroupfile.Chang
 			err = fmt.Errorf("it had no effect: %s", cgroupfile.Describe(left))
 		}
 	}
-	if ctx.Err() != nil || !s.Group.Exists() {
+	if errors.Is(ctx.Err(), context.Canceled) || !s.Group.Exists() {
 		return
 	}
 	counter := w.repairs

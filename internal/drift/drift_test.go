@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -132,17 +133,72 @@ func TestACgroupThatVanishes(t *testing.T) {
 	}
 }
 
-func TestConfirmed(t *testing.T) {
+func TestSuspicion(t *testing.T) {
 	a := []cgroupfile.Change{{File: "cpu.weight", Have: "7", Want: "100"}}
 	b := []cgroupfile.Change{{File: "cpu.weight", Have: "8", Want: "100"}}
 	for _, test := range []struct {
-		name          string
-		first, second []cgroupfile.Change
-		want          bool
+		name  string
+		looks [][]cgroupfile.Change
+		want  []bool
 	}{
-		{"first look", nil, a, false}, {"it stays", a, a, true}, {"it goes on changing", a, b, false}, {"it was a change under way", a, nil, false},
+		{"it stays", [][]cgroupfile.Change{a, a}, []bool{false, true}},
+		{"it was a change under way", [][]cgroupfile.Change{a, nil, a}, []bool{false, false, false}},
+		{"it is another, which stays", [][]cgroupfile.Change{a, b, b}, []bool{false, false, true}},
+		{"it goes on changing, also after the repair", [][]cgroupfile.Change{a, b, a, b, a}, []bool{false, false, true, false, false}},
 	} {
-		if got := confirmed(test.first, test.second); got != test.want {
+		t.Run(test.name, func(t *testing.T) {
+			var s suspicion
+			var got []bool
+			for _, found := range test.looks {
+				var confirmed bool
+				s, confirmed = s.next(found)
+				got = append(got, confirmed)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A subject that never answers, as one whose runtime hangs, holds up the next
+// one for a while only.
+func TestAnAnswerThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := New(Options{Events: make(told), Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hangs := weighing(files(t), nil)
+		hangs.Differs = func(ctx context.Context) ([]cgroupfile.Change, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		w.Watch("a", hangs)
+		began := time.Now()
+		if again := w.look(t.Context(), "a"); again || time.Since(began) != patience {
+			t.Errorf("again %v after %v; want false after %v", again, time.Since(began), patience)
+		}
+	})
+}
+
+func TestPeriod(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		audit        time.Duration
+		told, missed bool
+		want         time.Duration
+	}{
+		{"by default", 0, true, false, 30 * time.Second},
+		{"as configured", 10 * time.Second, true, false, 10 * time.Second},
+		{"one directory is not watched", 10 * time.Second, true, true, time.Second},
+		{"no directory is", 10 * time.Second, false, false, time.Second},
+	} {
+		w := &Watch{opts: Options{Audit: test.audit}, subjects: map[string]*subject{"a": {unwatched: test.missed}}}
+		if test.told {
+			w.kernel = &inotify{}
+		}
+		if got := w.period(); got != test.want {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}

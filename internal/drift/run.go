@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -14,10 +15,12 @@ const (
 	// how long what was found has to last.
 	gather = 100 * time.Millisecond
 	settle = 250 * time.Millisecond
-	// auditPeriod is the time between readings of everything; eagerAudit where
-	// the kernel does not tell of writes.
+	// auditPeriod is the time between readings of everything, see Options;
+	// eagerAudit where the kernel does not tell of writes.
 	auditPeriod = 30 * time.Second
 	eagerAudit  = time.Second
+	// patience is how long one subject may take, with all that is asked of the runtime.
+	patience = 5 * time.Second
 )
 
 // Run looks after the subjects until ctx ends.
@@ -134,5 +137,5 @@ func (w *Watch) period() time.Duration {
 			return eagerAudit
 		}
 	}
-	return auditPeriod
+	return cmp.Or(w.opts.Audit, auditPeriod)
 }
