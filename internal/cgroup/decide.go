@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,15 +12,6 @@ import (
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/pod"
 )
-
-// Bounds of cpu.shares, Documentation/admin-guide/cgroup-v1 of the kernel.
-const (
-	minShares = 2
-	maxShares = 262144
-)
-
-// minQuota is the smallest cpu.cfs_quota_us that the kernel takes.
-const minQuota = 1000
 
 // Options are what the node says about all its pods.
 type Options struct {
@@ -68,7 +60,7 @@ type Protection struct{ Min, Low int64 }
 func ForPod(p *corev1.Pod, o Options) Limits {
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
-	l := Limits{Shares: minShares, Pids: max(0, o.PidsLimit), HugePages: map[int64]int64{}}
+	l := Limits{Shares: cgroupfile.MinShares, Pids: max(0, o.PidsLimit), HugePages: map[int64]int64{}}
 	for name, q := range requests {
 		if size, ok := hugePageSize(name); ok {
 			l.HugePages[size] = q.Value()
@@ -78,7 +70,7 @@ func ForPod(p *corev1.Pod, o Options) Limits {
 	if class == corev1.PodQOSBestEffort {
 		return l
 	}
-	l.Shares = shares(requests.Cpu().MilliValue())
+	l.Shares = cgroupfile.Shares(requests.Cpu().MilliValue())
 	if memory := requests.Memory().Value(); o.MemoryQoS != nil && o.MemoryQoS.Tiered && memory > 0 {
 		l.Protected = &Protection{Low: memory}
 		if class == corev1.PodQOSGuaranteed {
@@ -86,14 +78,11 @@ func ForPod(p *corev1.Pod, o Options) Limits {
 		}
 	}
 	if class == corev1.PodQOSGuaranteed || bounded(p, corev1.ResourceCPU) {
-		period := o.CFSPeriod
-		if period == 0 {
-			period = 100 * time.Millisecond
-		}
+		period := cmp.Or(o.CFSPeriod, cgroupfile.DefaultPeriod)
 		l.Period = uint64(period.Microseconds())
 		l.Quota = -1
 		if o.CFSQuota && (o.Unthrottled == nil || !o.Unthrottled(p)) {
-			l.Quota = max(minQuota, limits.Cpu().MilliValue()*period.Microseconds()/1000)
+			l.Quota = cgroupfile.Quota(limits.Cpu().MilliValue(), period)
 		}
 	}
 	if class == corev1.PodQOSGuaranteed || bounded(p, corev1.ResourceMemory) {
@@ -154,11 +143,6 @@ func bounded(p *corev1.Pod, name corev1.ResourceName) bool {
 	return true
 }
 
-// shares turns CPU in thousandths into cpu.shares: 1024 for one CPU.
-func shares(milli int64) uint64 {
-	return uint64(min(max(milli*1024/1000, minShares), maxShares))
-}
-
 // hugePageSize is the page size in bytes of a resource such as hugepages-2Mi.
 func hugePageSize(name corev1.ResourceName) (int64, bool) {
 	prefix := corev1.ResourceHugePagesPrefix
@@ -193,7 +177,7 @@ func demandOf(pods []*corev1.Pod) demand {
 		case corev1.PodQOSBestEffort:
 		}
 	}
-	d.shares = shares(milli)
+	d.shares = cgroupfile.Shares(milli)
 	return d
 }
 
@@ -211,7 +195,7 @@ func levelLimits(class corev1.PodQOSClass, d demand, c Config) Limits {
 	case corev1.PodQOSBurstable:
 		l.Shares = d.shares
 	case corev1.PodQOSBestEffort:
-		l.Shares = minShares
+		l.Shares = cgroupfile.MinShares
 		rest -= d.burstable * c.QOSReserved / 100
 	case corev1.PodQOSGuaranteed:
 		l = nodeLimits(c.Usable)
@@ -236,7 +220,7 @@ func levelLimits(class corev1.PodQOSClass, d demand, c Config) Limits {
 func nodeLimits(usable corev1.ResourceList) Limits {
 	var l Limits
 	if q, ok := usable[corev1.ResourceCPU]; ok {
-		l.Shares = shares(q.MilliValue())
+		l.Shares = cgroupfile.Shares(q.MilliValue())
 	}
 	if q, ok := usable[corev1.ResourceMemory]; ok {
 		l.Memory = q.Value()

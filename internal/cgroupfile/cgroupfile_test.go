@@ -6,6 +6,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func TestSharesAndQuota(t *testing.T) {
+	for milli, want := range map[int64]uint64{0: 2, 1: 2, 250: 256, 1000: 1024, 1 << 40: 262144} {
+		if got := Shares(milli); got != want {
+			t.Errorf("Shares(%d) = %d, want %d", milli, got, want)
+		}
+	}
+	for milli, want := range map[int64]int64{0: 0, 1: 1000, 250: 25000, 2000: 200000} {
+		if got := Quota(milli, DefaultPeriod); got != want {
+			t.Errorf("Quota(%d) = %d, want %d", milli, got, want)
+		}
+	}
+}
+
 func TestValues(t *testing.T) {
 	b := Bounds{CPUs: "1,0", Mems: "0", Shares: 512, Quota: 50000, Period: 100000, Memory: 4097, High: 8192, Pids: -1}
 	for name, test := range map[string]struct {

@@ -5,10 +5,39 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/cgroups"
 	"k8s.io/utils/cpuset"
 )
+
+// Bounds of cpu.shares, Documentation/admin-guide/cgroup-v1 of the kernel.
+const (
+	MinShares = 2
+	maxShares = 262144
+)
+
+const (
+	// DefaultPeriod is that of a CPU quota.
+	DefaultPeriod = 100 * time.Millisecond
+	// minQuota is the smallest cpu.cfs_quota_us that the kernel takes.
+	minQuota = 1000
+)
+
+// Shares turns CPU in thousandths into cpu.shares, the CPU time relative to
+// siblings: 1024 for one CPU.
+func Shares(milli int64) uint64 {
+	return uint64(max(MinShares, min(milli*1024/1000, maxShares)))
+}
+
+// Quota turns CPU in thousandths into the CPU time in µs per period; 0 is no
+// limit.
+func Quota(milli int64, period time.Duration) int64 {
+	if milli == 0 {
+		return 0
+	}
+	return max(minQuota, milli*period.Microseconds()/1000)
+}
 
 // None is what a file says that sets no bound.
 const None = "max"
@@ -53,7 +82,7 @@ func (b Bounds) Values(unified bool) Values {
 		v["cpu.weight"] = strings.Join(weights(b.Shares), "|")
 	}
 	if b.Quota != 0 {
-		period := cmp.Or(b.Period, 100_000)
+		period := cmp.Or(b.Period, uint64(DefaultPeriod.Microseconds()))
 		set("cpu.max", number(b.Quota)+" "+strconv.FormatUint(period, 10))
 	}
 	set("memory.max", number(b.Memory))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/pod"
 )
 
@@ -244,16 +245,68 @@ func TestHash(t *testing.T) {
 	}
 }
 
-func TestShares(t *testing.T) {
-	for milli, want := range map[int64]int64{0: 2, 1: 2, 250: 256, 1000: 1024, 1 << 40: 262144} {
-		if got := shares(milli); got != want {
-			t.Errorf("shares(%d) = %d, want %d", milli, got, want)
+// What a container has beside its shares and its limit on version 2, and which
+// quota.
+func TestResources(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		all := corev1.ResourceList{}
+		if cpu != "" {
+			all[corev1.ResourceCPU] = resource.MustParse(cpu)
 		}
+		if memory != "" {
+			all[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return all
 	}
-	for milli, want := range map[int64]int64{0: 0, 1: 1000, 250: 25000, 2000: 200000} {
-		if got := quota(milli, 100000); got != want {
-			t.Errorf("quota(%d) = %d, want %d", milli, got, want)
-		}
+	guaranteed, burstable, bestEffort := corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort
+	throttling, tiered := &config.MemoryQoS{ThrottlingFactor: 0.9}, &config.MemoryQoS{ThrottlingFactor: 0.5, Tiered: true}
+	own := func(p *corev1.Pod, c pod.Container) bool { return p.Name == "web" && c.Name == "app" }
+	other := func(_ *corev1.Pod, c pod.Container) bool { return c.Name != "app" }
+	none := map[string]string{"memory.min": "0", "memory.low": "0"}
+	for _, test := range []struct {
+		name             string
+		class            corev1.PodQOSClass
+		requests, limits corev1.ResourceList
+		edit             func(*Node)
+		quota            int64
+		unified          map[string]string
+	}{
+		{"a quota, and no memory QoS", burstable, list("1", "64Mi"), list("2", "128Mi"), func(*Node) {}, 200000, nil},
+		{"quotas are off", burstable, list("1", "64Mi"), list("2", "128Mi"), func(n *Node) { n.CFSQuota = false }, 0, nil},
+		{"no CPU limit", burstable, list("1", "64Mi"), nil, func(*Node) {}, 0, nil},
+		{"CPUs of its own", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) { n.Unthrottled = own }, -1, nil},
+		{"CPUs of its own, and quotas are off", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) { n.Unthrottled, n.CFSQuota = own, false }, -1, nil},
+		{"another container has CPUs of its own", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) { n.Unthrottled = other }, 200000, nil},
+		{
+			"slowed down between request and limit, in whole pages", burstable, list("", "100Mi"), list("", "200Mi"), func(n *Node) { n.MemoryQoS = throttling },
+			0, map[string]string{"memory.min": "0", "memory.low": "0", "memory.high": "199229440"},
+		},
+		{
+			"without a limit, what the node gives counts", burstable, list("", "1Gi"), nil, func(n *Node) { n.MemoryQoS = throttling },
+			0, map[string]string{"memory.min": "0", "memory.low": "0", "memory.high": "6871945216"},
+		},
+		{"what is requested is the limit: nothing is slowed down", guaranteed, list("1", "100Mi"), list("1", "100Mi"), func(n *Node) { n.MemoryQoS = throttling }, 100000, none},
+		{"Guaranteed memory is protected", guaranteed, list("1", "100Mi"), list("1", "100Mi"), func(n *Node) { n.MemoryQoS = tiered }, 100000, map[string]string{"memory.min": "104857600"}},
+		{
+			"Burstable memory is protected as long as there is other", burstable, list("", "100Mi"), list("", "200Mi"), func(n *Node) { n.MemoryQoS = tiered },
+			0, map[string]string{"memory.low": "104857600", "memory.high": "157286400"},
+		},
+		{"nothing is asked for: neither", bestEffort, nil, nil, func(n *Node) { n.MemoryQoS = tiered }, 0, none},
+		{"version 1 has none of it", burstable, list("", "100Mi"), list("", "200Mi"), func(n *Node) { n.MemoryQoS, n.CgroupV2 = tiered, false }, 0, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in := input(t, "minimal")
+			in.QOS, in.Node.CgroupV2, in.Node.CFSQuota = test.class, true, true
+			in.Container.Resources = corev1.ResourceRequirements{Requests: test.requests, Limits: test.limits}
+			test.edit(&in.Node)
+			got := Resources(in)
+			if got.CpuQuota != test.quota {
+				t.Errorf("quota %d, want %d", got.CpuQuota, test.quota)
+			}
+			if diff := cmp.Diff(test.unified, got.Unified); diff != "" {
+				t.Errorf("files of version 2 (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -6,22 +6,14 @@ import (
 	"maps"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/cgroupfile"
 	"github.com/berth-run/berth/internal/pod"
-)
-
-const (
-	minShares = 2
-	maxShares = 262144
-
-	defaultPeriod = 100 * time.Millisecond
-	minQuota      = int64(time.Millisecond / time.Microsecond)
 )
 
 // Resources are what the runtime is told of a container's resources.
@@ -34,7 +26,7 @@ func Resources(in Input) *runtimeapi.LinuxContainerResources {
 	}
 	memory := limitOf(in, corev1.ResourceMemory)
 	r := &runtimeapi.LinuxContainerResources{
-		CpuShares:          shares(request.MilliValue()),
+		CpuShares:          int64(cgroupfile.Shares(request.MilliValue())),
 		MemoryLimitInBytes: memory.Value(),
 		OomScoreAdj:        oomScoreAdj(in),
 		HugepageLimits:     hugePageLimits(in),
@@ -68,12 +60,9 @@ func setQuota(r *runtimeapi.LinuxContainerResources, node Node, limit resource.Q
 	if !node.CFSQuota {
 		return
 	}
-	period := node.CFSPeriod
-	if period == 0 {
-		period = defaultPeriod
-	}
+	period := cmp.Or(node.CFSPeriod, cgroupfile.DefaultPeriod)
 	r.CpuPeriod = period.Microseconds()
-	r.CpuQuota = quota(limit.MilliValue(), r.CpuPeriod)
+	r.CpuQuota = cgroupfile.Quota(limit.MilliValue(), period)
 }
 
 // PodResources are what the runtime is told of a pod as a whole: what its
@@ -89,7 +78,7 @@ func whole(requests, limits corev1.ResourceList, node Node) *runtimeapi.LinuxCon
 	if !ok {
 		request = *limits.Cpu()
 	}
-	r := &runtimeapi.LinuxContainerResources{CpuShares: shares(request.MilliValue()), MemoryLimitInBytes: limits.Memory().Value()}
+	r := &runtimeapi.LinuxContainerResources{CpuShares: int64(cgroupfile.Shares(request.MilliValue())), MemoryLimitInBytes: limits.Memory().Value()}
 	setQuota(r, node, *limits.Cpu())
 	return r
 }
@@ -124,19 +113,6 @@ func limitOf(in Input, name corev1.ResourceName) resource.Quantity {
 		return in.Pod.Spec.Resources.Limits[name]
 	}
 	return q
-}
-
-// shares is the weight of CPU time for a request in thousandths of a CPU.
-func shares(milli int64) int64 {
-	return max(minShares, min(milli*1024/1000, maxShares))
-}
-
-// quota is the CPU time in microseconds per period; 0 is no limit.
-func quota(milli, period int64) int64 {
-	if milli == 0 {
-		return 0
-	}
-	return max(minQuota, milli*period/1000)
 }
 
 // swap is how much of the node's swap a container may use on cgroup v2
