@@ -26,7 +26,7 @@ func newAllocations(a *Agent) (*allocation.Allocations, error) {
 	s := allocation.New(allocation.Options{
 		Node: n, Dir: filepath.Join(a.config.RootDir, "resources"), Root: a.config.RootDir, Events: a.events, Log: a.log,
 		Devices: func() device.Inventory { return a.steps.devices.Inventory() },
-		Synced:  []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()}, Desired: a.sources.Desired, Observed: a.pleg.Observed, Pinned: func(p *corev1.Pod, id string) (string, string, bool) {
+		Synced:  []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()}, Desired: a.sources.Desired, Observed: a.pleg.Table(), Pinned: func(p *corev1.Pod, id string) (string, string, bool) {
 			return a.steps.cgroups.Containers().Pinned(p, id)
 		},
 		Known: a.known, Working: func(uid types.UID) bool { return taken(a.fleet, uid) },

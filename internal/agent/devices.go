@@ -33,10 +33,8 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { a.board.update(uid) }, Events: a.events, Now: time.Now, Log: a.log,
 	})
 	tellDamage(a.log, d.Load())
-	if n := a.config.Node.Pinning; !n.CPUs && !n.Memory { // else the ledger asks what else runs where
-		_, err := held.Rebuild(d.Recorded())
-		tellDamage(a.log, err)
-	}
+	_, err := held.Rebuild(d.Recorded())
+	tellDamage(a.log, err)
 	return d
 }
 

@@ -51,6 +51,7 @@ func (a allocator) lacks(p *pod.Pod, others []fleet.Other) string {
 // admitting notes what each admitted pod is given.
 func (a allocator) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
 	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
+		a.steps.allocations.Look()
 		v := a.book(p, others, admit(p, others))
 		if v.Admit {
 			a.steps.resizes.Admitted(p)

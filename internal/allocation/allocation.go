@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 
@@ -52,7 +54,7 @@ type Options struct {
 	// is known what pods hold of which the ledger knows nothing, because it was lost
 	// or damaged.
 	Desired  *store.Table[types.UID, *pod.Pod]
-	Observed func(types.UID) *pod.Observed
+	Observed *store.Table[types.UID, *pod.Observed]
 	// Synced are closed when both have held everything once.
 	Synced []<-chan struct{}
 	Pinned func(p *corev1.Pod, id string) (cpus, mems string, ok bool)
@@ -75,10 +77,12 @@ type Allocations struct {
 	*resource.Ledger
 	opts    Options
 	settled chan struct{}
-	lost    map[types.UID]error // why pods cannot keep what they held; admission's
 
-	mu     sync.Mutex
-	looked map[types.UID]bool // pods of which it was looked at what runs
+	looking sync.Mutex
+	looked  map[types.UID]bool // pods of which it was looked at what runs; true: knowing what they are due
+
+	mu   sync.Mutex
+	lost map[types.UID]error // why pods cannot keep what they held
 }
 
 // New makes Allocations with an empty ledger; see Load.
@@ -106,23 +110,34 @@ func (s *Allocations) Nodes() (all topology.Nodes) {
 
 // Allot decides what a pod would be given beside these pods, and books nothing.
 func (s *Allocations) Allot(p *corev1.Pod, beside []types.UID) (resource.Allocation, error) {
-	s.rebuild()
 	return resource.Decide(s.Node(), s.held(p.UID, beside), p)
 }
 
-// rebuild looks at what runs of each pod, once: before anything is decided that is
-// to be beside it.
-func (s *Allocations) rebuild() {
+// Look looks at what runs of each pod, once: before admission decides anything that
+// is to be beside it. What is observed is complete by then.
+func (s *Allocations) Look() {
 	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.looking.Lock()
+	defer s.looking.Unlock()
 	live, looked := resource.Held{}, map[types.UID]bool{}
+	observed := s.opts.Observed.Snapshot()
 	for uid, p := range s.opts.Desired.Snapshot().All() {
 		looked[uid] = true
 		if !s.looked[uid] {
-			live[uid] = s.opts.Node.Found(p.Pod, s.live(p.Pod))
+			o, _ := observed.Get(uid)
+			live[uid] = s.opts.Node.Found(p.Pod, s.live(p.Pod, o))
+		}
+	}
+	for uid, o := range observed.All() {
+		if _, wanted := looked[uid]; wanted {
+			continue
+		}
+		before, known := s.looked[uid]
+		looked[uid] = before
+		if _, holds := s.Get(uid); !known && !holds {
+			live[uid] = s.opts.Node.FoundUnknown(s.live(guaranteed(uid), o))
 		}
 	}
 	s.looked = looked
@@ -131,10 +146,35 @@ func (s *Allocations) rebuild() {
 	}
 }
 
+// Rebuild takes over what running pods were found to have. The pods that cannot
+// keep all of it are told when they are admitted.
+func (s *Allocations) Rebuild(live map[types.UID]resource.Allocation) ([]resource.Lost, error) {
+	lost, err := s.Ledger.Rebuild(live)
+	s.lose(lost)
+	return lost, err
+}
+
+func (s *Allocations) lose(lost []resource.Lost) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range lost {
+		s.lost[x.UID] = x.Why
+	}
+}
+
+// told is why a pod cannot keep all that it held, once.
+func (s *Allocations) told(uid types.UID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	why := s.lost[uid]
+	delete(s.lost, uid)
+	return why
+}
+
 // live says where the containers of a pod run, as far as that can be told.
-func (s *Allocations) live(p *corev1.Pod) map[string]resource.Place {
+func (s *Allocations) live(p *corev1.Pod, o *pod.Observed) map[string]resource.Place {
 	places := map[string]resource.Place{}
-	for _, c := range s.opts.Observed(p.UID).ContainersOf() {
+	for _, c := range o.ContainersOf() {
 		cpus, mems, ok := s.opts.Pinned(p, c.ID)
 		if !ok || c.State != pod.StateRunning {
 			continue
@@ -158,20 +198,25 @@ func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {
 	if err == nil {
 		err = s.Commit(p.UID, a)
 	}
-	if why := s.lost[p.UID]; why != nil && err == nil {
-		delete(s.lost, p.UID)
+	if err != nil {
+		return err
+	}
+	if why := s.told(p.UID); why != nil {
 		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, AllocationChanged, "The pod cannot keep all that it held for itself: %v", why)
 	}
-	return err
+	return nil
 }
 
 // held is what counts beside a pod: what it holds itself, what these do, and what
 // is kept for those that an earlier agent had admitted and this one has not come
-// to yet.
+// to yet, also if nobody wants them any more and they still run.
 func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 	held := s.All()
 	for other := range held {
-		if other != uid && !slices.Contains(beside, other) && (s.opts.Working(other) || !s.opts.Known(other)) {
+		if other == uid || slices.Contains(beside, other) {
+			continue
+		}
+		if o, _ := s.opts.Observed.Get(other); s.opts.Working(other) || !s.opts.Known(other) && !o.Running() {
 			delete(held, other)
 		}
 	}
@@ -180,6 +225,7 @@ func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 
 // Free takes back what a pod holds.
 func (s *Allocations) Free(uid types.UID) {
+	s.told(uid)
 	if err := s.Release(uid); err != nil {
 		s.opts.Log.Error("free what a pod held", "pod", uid, "err", err)
 	}
@@ -194,11 +240,11 @@ func (s *Allocations) Retain() {
 	}
 }
 
-// Step stands before the sandbox: what a pod holds is freed when nothing of it
-// runs. It was given at admission.
+// Step is torn down when nothing of the pod runs, and frees what it holds. That was
+// given at admission.
 func (s *Allocations) Step() worker.Step {
 	return worker.Step{
-		Name: "allocation", Phase: worker.Act,
+		Name: "allocation", Phase: worker.Prepare,
 		Teardown: func(_ context.Context, run *worker.Run) error { s.Free(run.Pod.UID); return nil },
 	}
 }
@@ -218,4 +264,13 @@ func (s *Allocations) Memory() []memory.Block {
 		return nil
 	}
 	return memory.NewState(s.opts.Node.Machine, s.opts.Node.Policy.ReservedMemory).Allocatable()
+}
+
+// guaranteed stands for a running pod of which only the id is known: others than
+// Guaranteed ones have no CPUs of their own.
+func guaranteed(uid types.UID) *corev1.Pod {
+	some := corev1.ResourceList{corev1.ResourceCPU: resourceapi.MustParse("1"), corev1.ResourceMemory: resourceapi.MustParse("1")}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: some, Limits: some}}},
+	}}
 }

@@ -49,16 +49,15 @@ func (w *world) start(t *testing.T) *Allocations {
 	t.Helper()
 	synced := make(chan struct{})
 	close(synced)
+	observed := store.New[types.UID, *pod.Observed]()
+	for uid := range w.runs {
+		observed.Put(uid, &pod.Observed{UID: uid, Containers: []pod.ContainerStatus{{ID: "1", Name: "app", State: pod.StateRunning}}})
+	}
 	s := New(Options{
 		Node: resource.Node{Machine: machinetest.Load(t, "2x8-smt"), Policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0)}},
 		Dir:  filepath.Join(w.root, "resources"), Root: w.root, Log: slog.New(slog.DiscardHandler),
 		Devices: func() device.Inventory { return nil }, Desired: w.desired, Synced: []<-chan struct{}{synced},
-		Observed: func(uid types.UID) *pod.Observed {
-			if w.runs[uid] == "" {
-				return nil
-			}
-			return &pod.Observed{Containers: []pod.ContainerStatus{{ID: "1", Name: "app", State: pod.StateRunning}}}
-		},
+		Observed: observed,
 		Pinned:  func(p *corev1.Pod, _ string) (string, string, bool) { return w.runs[p.UID], "0-1", true },
 		Known:   func(uid types.UID) bool { _, ok := w.desired.Get(uid); return ok },
 		Working: func(uid types.UID) bool { return w.working[uid] }, Events: &w.events,
@@ -148,6 +147,10 @@ func TestRestart(t *testing.T) {
 			want: map[types.UID]string{"a": "3,19", "b": "4-5,20-21"},
 		},
 		{
+			name: "what runs of a pod that ends and nobody describes", runs: map[types.UID]string{"ending": "3,19", "shares": "0-31", "b": "4-5,20-21"},
+			want: map[types.UID]string{"ending": "3,19", "b": "4-5,20-21"},
+		},
+		{
 			name: "only what can be true", runs: map[types.UID]string{"a": "0,16", "b": "1-7"},
 			want: map[types.UID]string{},
 		},
@@ -216,6 +219,42 @@ func TestWhatCannotBeKept(t *testing.T) {
 	if diff := cmp.Diff(events{"AllocationChanged: The pod cannot keep all that it held for itself: CPUs 0,16: 0 are reserved"}, w.events); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// Of two pods that were found on the same CPUs one keeps them; the other is given
+// others when it is admitted, and told.
+func TestWhatWasFoundTwice(t *testing.T) {
+	w := newWorld(t)
+	w.want("a", "2")
+	b := w.want("b", "2")
+	w.runs = map[types.UID]string{"a": "3,19", "b": "3,19"}
+	s := w.start(t)
+	s.Look()
+	book(t, s, b)
+	if got := s.All(); got["a"].CPUs().String() != "3,19" || got["b"].CPUs().Size() != 2 || got["b"].CPUs().Contains(3) {
+		t.Errorf("they hold %v", got)
+	}
+	if diff := cmp.Diff(events{"AllocationChanged: The pod cannot keep all that it held for itself: CPUs 3,19: 3,19 are held by another pod"}, w.events); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Who asks what a pod would be given changes nothing, also before it is known what
+// runs; what still runs is not given away although nobody wants it.
+func TestAskingBooksNothing(t *testing.T) {
+	w := newWorld(t)
+	a, all := w.want("a", "30"), "1-15,17-31"
+	w.runs["ending"] = all
+	s := w.start(t)
+	if got, err := s.Allot(a, nil); err != nil || got.CPUs().Size() != 30 {
+		t.Errorf("it would be given %s, error %v", got.CPUs(), err)
+	}
+	holds(t, s, map[types.UID]string{})
+	s.Look()
+	if got, err := s.Allot(a, nil); err == nil {
+		t.Errorf("it would be given %s", got.CPUs())
+	}
+	holds(t, s, map[types.UID]string{"ending": all})
 }
 
 // What ended pods hold no more is not there for admission either, what is kept

@@ -11,7 +11,7 @@ func (s *Allocations) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	s.rebuild()
+	s.Look()
 	close(s.settled)
 	return nil
 }

@@ -20,9 +20,7 @@ func (s *Allocations) Load() error {
 	_, err := os.Stat(s.opts.Dir)
 	if !errors.Is(err, fs.ErrNotExist) {
 		lost, err := s.Ledger.Load()
-		for _, x := range lost {
-			s.lost[x.UID] = x.Why
-		}
+		s.lose(lost)
 		return err
 	}
 	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {

@@ -47,6 +47,18 @@ func (n Node) Found(p *corev1.Pod, live map[string]Place) Allocation {
 	return a
 }
 
+// FoundUnknown is the same of a Guaranteed pod of which it is not known what it is
+// due: CPUs that none of the shared ones are among. It is for one that ends.
+func (n Node) FoundUnknown(live map[string]Place) Allocation {
+	a := Allocation{Containers: map[string]Given{}}
+	for name, at := range live {
+		if n.Policy.CPUs && !at.CPUs.IsEmpty() && at.CPUs.IsSubsetOf(n.pool(nil).Free()) && !n.pool(nil).Shared().IsSubsetOf(at.CPUs) {
+			a.Containers[name] = Given{CPUs: at.CPUs}
+		}
+	}
+	return a
+}
+
 func (n Node) foundWhole(p *corev1.Pod, live map[string]Place) (g Given) {
 	cpus, nodes := cpuset.New(), topology.Nodes(0)
 	for _, at := range live {
