@@ -47,7 +47,12 @@ func allotted(s *allocation.Allocations, in admission.In) admission.In {
 // book books what a verdict gives, and frees what it takes. What cannot be
 // written down is not given: the pod waits.
 func (a allocator) book(p *pod.Pod, others []fleet.Other, v fleet.Verdict) fleet.Verdict {
+	if !v.Reserve {
+		a.steps.allocations.Drop(p.UID)
+	}
 	switch {
+	case v.Reserve:
+		a.steps.allocations.Keep(p.Pod, a.staying(others))
 	case v.Admit && !v.Ended:
 		beside := make([]types.UID, len(others))
 		for i, o := range others {
@@ -61,4 +66,15 @@ func (a allocator) book(p *pod.Pod, others []fleet.Other, v fleet.Verdict) fleet
 		a.steps.allocations.Free(p.UID)
 	}
 	return v
+}
+
+// staying are those of these pods that have not been told to end by now.
+func (a allocator) staying(others []fleet.Other) []types.UID {
+	var staying []types.UID
+	for _, o := range others {
+		if m, _ := a.fleet.Member(o.Pod.UID); !m.Working || m.State.Stop == nil {
+			staying = append(staying, o.Pod.UID)
+		}
+	}
+	return staying
 }

@@ -83,12 +83,13 @@ type Allocations struct {
 
 	mu   sync.Mutex
 	lost map[types.UID]error // why pods cannot keep what they held
+	kept resource.Held       // what is meant for pods that others end for
 }
 
 // New makes Allocations with an empty ledger; see Load.
 func New(o Options) *Allocations {
 	return &Allocations{
-		opts: o, settled: make(chan struct{}), lost: map[types.UID]error{},
+		opts: o, settled: make(chan struct{}), lost: map[types.UID]error{}, kept: resource.Held{},
 		Ledger: resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log}),
 	}
 }
@@ -111,6 +112,27 @@ func (s *Allocations) Nodes() (all topology.Nodes) {
 // Allot decides what a pod would be given beside these pods, and books nothing.
 func (s *Allocations) Allot(p *corev1.Pod, beside []types.UID) (resource.Allocation, error) {
 	return resource.Decide(s.Node(), s.held(p.UID, beside), p)
+}
+
+// Keep has what a pod is to be given when others have ended, beside those that
+// stay, count as held for the pods that are asked about after it, until Book, Free
+// or Drop.
+func (s *Allocations) Keep(p *corev1.Pod, staying []types.UID) {
+	a, err := s.Allot(p, staying)
+	if err != nil || a.IsEmpty() {
+		s.Drop(p.UID)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[p.UID] = a
+}
+
+// Drop ends that.
+func (s *Allocations) Drop(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.kept, uid)
 }
 
 // Look looks at what runs of each pod, once: before admission decides anything that
@@ -201,13 +223,14 @@ func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {
 	if err != nil {
 		return err
 	}
+	s.Drop(p.UID)
 	if why := s.told(p.UID); why != nil {
 		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, AllocationChanged, "The pod cannot keep all that it held for itself: %v", why)
 	}
 	return nil
 }
 
-// held is what counts beside a pod: what it holds itself, what these do, and what
+// held is what counts beside a pod: what it holds itself, what these do or are to, and what
 // is kept for those that an earlier agent had admitted and this one has not come
 // to yet, also if nobody wants them any more and they still run.
 func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
@@ -220,12 +243,20 @@ func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 			delete(held, other)
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, a := range s.kept {
+		if _, holds := held[other]; !holds && other != uid && slices.Contains(beside, other) {
+			held[other] = a
+		}
+	}
 	return held
 }
 
 // Free takes back what a pod holds.
 func (s *Allocations) Free(uid types.UID) {
 	s.told(uid)
+	s.Drop(uid)
 	if err := s.Release(uid); err != nil {
 		s.opts.Log.Error("free what a pod held", "pod", uid, "err", err)
 	}

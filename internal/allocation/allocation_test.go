@@ -38,6 +38,7 @@ type world struct {
 	desired *store.Table[types.UID, *pod.Pod]
 	runs    map[types.UID]string // CPUs
 	working map[types.UID]bool
+	near    topology.Options
 	events  events
 }
 
@@ -54,13 +55,13 @@ func (w *world) start(t *testing.T) *Allocations {
 		observed.Put(uid, &pod.Observed{UID: uid, Containers: []pod.ContainerStatus{{ID: "1", Name: "app", State: pod.StateRunning}}})
 	}
 	s := New(Options{
-		Node: resource.Node{Machine: machinetest.Load(t, "2x8-smt"), Policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0)}},
+		Node: resource.Node{Machine: machinetest.Load(t, "2x8-smt"), Policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0), Topology: w.near}},
 		Dir:  filepath.Join(w.root, "resources"), Root: w.root, Log: slog.New(slog.DiscardHandler),
 		Devices: func() device.Inventory { return nil }, Desired: w.desired, Synced: []<-chan struct{}{synced},
 		Observed: observed,
-		Pinned:  func(p *corev1.Pod, _ string) (string, string, bool) { return w.runs[p.UID], "0-1", true },
-		Known:   func(uid types.UID) bool { _, ok := w.desired.Get(uid); return ok },
-		Working: func(uid types.UID) bool { return w.working[uid] }, Events: &w.events,
+		Pinned:   func(p *corev1.Pod, _ string) (string, string, bool) { return w.runs[p.UID], "0-1", true },
+		Known:    func(uid types.UID) bool { _, ok := w.desired.Get(uid); return ok },
+		Working:  func(uid types.UID) bool { return w.working[uid] }, Events: &w.events,
 	})
 	if err := s.Load(); err != nil {
 		t.Log(err)
@@ -237,6 +238,32 @@ func TestWhatWasFoundTwice(t *testing.T) {
 	if diff := cmp.Diff(events{"AllocationChanged: The pod cannot keep all that it held for itself: CPUs 3,19: 3,19 are held by another pod"}, w.events); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// What a pod is to have for which others end is not given to one that is asked
+// about later.
+func TestWhatIsKeptForAPodThatWaits(t *testing.T) {
+	w := newWorld(t)
+	w.near = topology.Options{Policy: topology.SingleNUMANode, Scope: topology.ScopeContainer}
+	s := w.start(t)
+	for uid, cpus := range map[types.UID]string{"ends": "1-7,16-23", "stays": "8-11,24-27"} {
+		if err := s.Commit(uid, resource.Allocation{Containers: app(cpus)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, later := w.want("first", "12"), w.want("later", "8")
+	s.Keep(first, []types.UID{"stays"})
+	s.Free("ends")
+	book(t, s, later, "stays", "first")
+	if got, _ := s.Get("later"); got.CPUs().String() != "12-15,28-31" {
+		t.Errorf("it is given %s, where the first is to be", got.CPUs())
+	}
+	book(t, s, first, "stays", "later")
+	if _, err := s.Allot(w.want("last", "4"), []types.UID{"stays", "later", "first"}); err == nil {
+		t.Error("there is room for another")
+	}
+	s.Free("first")
+	book(t, s, w.want("last", "4"), "stays", "later", "first")
 }
 
 // Who asks what a pod would be given changes nothing, also before it is known what

@@ -3,6 +3,7 @@
 // resource; packages placement and device carry it out.
 //
 //	admission   Allot: what would it be given? Book: it is, on disk before it starts
+//	            Keep: it is to be, when others have ended
 //	PreStart    the memory of ended init containers is freed
 //	teardown    all is freed when nothing of the pod runs
 //
