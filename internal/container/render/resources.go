@@ -127,20 +127,11 @@ func swap(in Input) int64 {
 	return int64(float64(request.Value()) / float64(in.Node.MemoryCapacity) * float64(in.Node.SwapCapacity))
 }
 
-const (
-	nodeCritical    = "system-node-critical"
-	clusterCritical = "system-cluster-critical"
-	criticalFrom    = 2_000_000_000
-)
-
 // critical pods are static ones and those of the system's priority classes.
-func critical(p *corev1.Pod) bool {
-	source := pod.Source(p.Annotations[pod.AnnotationConfigSource])
-	return source == pod.SourceFile || source == pod.SourceURL || p.Spec.PriorityClassName == nodeCritical || p.Spec.PriorityClassName == clusterCritical ||
-		p.Spec.Priority != nil && *p.Spec.Priority >= criticalFrom
-}
+func critical(p *corev1.Pod) bool { return pod.Static(p) || pod.Priority(p) >= pod.SystemCritical }
 
 const (
+	nodeCritical  = "system-node-critical"
 	oomGuaranteed = -997
 	oomBestEffort = 1000
 )
