@@ -44,6 +44,7 @@ func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
 	var err error
 	switch {
 	case staying:
+		d.staying = true
 		if err = d.containers(&topology.Hint{}); err != nil {
 			return own, nil // what runs is not refused for what has ended
 		}
@@ -80,6 +81,9 @@ type decision struct {
 	pool    cpu.Pool
 	memory  memory.State // beside other pods
 	devices device.Held
+
+	// staying: only init containers lack anything, which have ended.
+	staying bool
 
 	given Allocation
 	// What init containers leave to those after them.
@@ -157,21 +161,22 @@ func (d *decision) containers(hint *topology.Hint) error {
 	return nil
 }
 
-// lend makes what later containers keep reusable by an init container, which ends
-// before they start, and by no other.
+// lend makes what later containers keep reusable by an init container that has
+// nothing to run with again, and by no other.
 func (d *decision) lend(c pod.Container, later []pod.Container) {
 	for _, l := range later {
 		kept := d.own.Containers[l.Name]
 		if l.Kind == pod.Init || kept.IsEmpty() {
 			continue
 		}
-		if c.Kind == pod.Init {
+		may := c.Kind == pod.Init && d.staying
+		if may {
 			d.cpus = d.cpus.Union(kept.CPUs)
 		} else {
 			d.cpus = d.cpus.Difference(kept.CPUs)
 		}
 		for name, ids := range kept.Devices {
-			d.reusable(name, ids, c.Kind == pod.Init)
+			d.reusable(name, ids, may)
 		}
 	}
 }
@@ -327,7 +332,7 @@ func (d *decision) container(c pod.Container, w want, kept Given, at topology.Hi
 	var err error
 	if w.cpus > 0 {
 		pool := d.pool
-		if c.Kind == pod.Init && !d.own.IsEmpty() && d.cpus.Size() >= w.cpus {
+		if c.Kind == pod.Init && d.staying && d.cpus.Size() >= w.cpus {
 			pool.Held = pool.Machine.Online() // those of containers that run already are enough
 		}
 		if g.CPUs, err = cpu.Allocate(pool, w.cpus, d.cpus, at.Nodes); err != nil {
