@@ -255,7 +255,7 @@ func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 
 // Free takes back what a pod holds.
 func (s *Allocations) Free(uid types.UID) {
-	s.told(uid)
+	_ = s.told(uid) // it is no matter any more
 	s.Drop(uid)
 	if err := s.Release(uid); err != nil {
 		s.opts.Log.Error("free what a pod held", "pod", uid, "err", err)

@@ -44,10 +44,7 @@ func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
 	var err error
 	switch {
 	case staying:
-		d.staying = true
-		if err = d.containers(&topology.Hint{}); err != nil {
-			return own, nil // what runs is not refused for what has ended
-		}
+		return d.stay(own), nil
 	case !n.aligned() || n.Policy.Topology.Scope != topology.ScopePod:
 		err = d.containers(nil)
 	case n.bubbles(p):
@@ -62,6 +59,16 @@ func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
 		return Allocation{}, err
 	}
 	return d.given, nil
+}
+
+// stay is what a pod that runs has from now on. It is not refused for what has
+// ended of it.
+func (d *decision) stay(own Allocation) Allocation {
+	d.staying = true
+	if d.containers(&topology.Hint{}) != nil {
+		return own
+	}
+	return d.given
 }
 
 // asksForDevices says whether a container asks for something that a plugin serves.
