@@ -175,16 +175,16 @@ func (v *Volumes) writer(m *mount) writer {
 
 // write makes content the volume's, and notes what to look at later.
 func (v *Volumes) write(ctx context.Context, m *mount, view *pinning, content Content) error {
-	changed, err := v.writer(m).write(ctx, content.Files)
-	if err != nil {
+	w := v.writer(m)
+	if _, err := w.write(ctx, content.Files); err != nil {
 		return err
 	}
 	m.pinned, m.told, m.failures = view.found, "", 0
 	if !content.Until.IsZero() {
 		v.schedule(m, content.Until)
 	}
-	if changed {
-		v.schedule(m, time.Now().Add(2*grace)) // to remove the version before
+	if w.left {
+		v.schedule(m, time.Now().Add(2*grace))
 	}
 	return nil
 }

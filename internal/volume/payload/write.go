@@ -27,11 +27,13 @@ type writer struct {
 	owner  owner
 	memory bool // the files must never be on a disk
 	now    time.Time
+	// left says after write that there is a version to be removed later.
+	left bool
 }
 
 // write makes files the content of the volume at path, and says whether they
 // were not.
-func (w writer) write(ctx context.Context, files Files) (changed bool, err error) {
+func (w *writer) write(ctx context.Context, files Files) (changed bool, err error) {
 	files, err = checked(files)
 	if err != nil {
 		return false, err
@@ -364,11 +366,16 @@ func (w *writer) sweep(ctx context.Context, current string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range stale(names, current, w.now) {
+	gone := stale(names, current, w.now)
+	for _, name := range gone {
 		if err := safepath.RemoveAll(ctx, "/proc/self/fd/"+strconv.Itoa(int(w.dir.Fd()))+"/"+name); err != nil {
 			return err
 		}
 	}
+	w.left = slices.ContainsFunc(names, func(name string) bool {
+		_, version := versionTime(name)
+		return version && name != current && !slices.Contains(gone, name)
+	})
 	return nil
 }
 

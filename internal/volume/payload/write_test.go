@@ -155,7 +155,7 @@ func TestWriteRepairs(t *testing.T) {
 			dir := memory(t)
 			now := time.Now().Add(-time.Hour)
 			files := Files{"app": text("one", 0o644), "etc/x": text("two", 0o644)}
-			if _, err := (writer{path: dir, now: now}).write(t.Context(), files); err != nil {
+			if _, err := (&writer{path: dir, now: now}).write(t.Context(), files); err != nil {
 				t.Fatal(err)
 			}
 			want := look(t, dir)
@@ -164,7 +164,7 @@ func TestWriteRepairs(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if _, err := (writer{path: dir, now: now.Add(time.Minute)}).write(t.Context(), files); err != nil {
+				if _, err := (&writer{path: dir, now: now.Add(time.Minute)}).write(t.Context(), files); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -183,7 +183,7 @@ func TestWriteBesideOthers(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "app"), 0o755), os.Mkdir(filepath.Join(dir, "run"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (writer{path: dir, now: time.Now()}).write(t.Context(), Files{"app": text("one", 0o644)}); err != nil {
+	if _, err := (&writer{path: dir, now: time.Now()}).write(t.Context(), Files{"app": text("one", 0o644)}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{"VERSION": "755 0:0 dir", "VERSION/app": "644 0:0 one", "..data": "-> VERSION", "app": "755 0:0 dir", "run": "755 0:0 dir"}
@@ -256,7 +256,7 @@ func readGeneration(dir string) (string, error) {
 func TestReaderNeverSeesHalf(t *testing.T) {
 	dir := memory(t)
 	now := time.Now()
-	if _, err := (writer{path: dir, now: now}).write(t.Context(), generation(0)); err != nil {
+	if _, err := (&writer{path: dir, now: now}).write(t.Context(), generation(0)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -281,7 +281,7 @@ func TestReaderNeverSeesHalf(t *testing.T) {
 	}()
 	for n := range 1000 {
 		now = now.Add(10 * time.Millisecond)
-		if changed, err := (writer{path: dir, now: now}).write(t.Context(), generation(n+1)); err != nil || !changed {
+		if changed, err := (&writer{path: dir, now: now}).write(t.Context(), generation(n+1)); err != nil || !changed {
 			t.Fatalf("%v, %v", changed, err)
 		}
 	}
@@ -291,7 +291,7 @@ func TestReaderNeverSeesHalf(t *testing.T) {
 	if r.err != nil || len(r.seen) < 3 {
 		t.Errorf("%v; %d versions seen", r.err, len(r.seen))
 	}
-	if _, err := (writer{path: dir, now: now.Add(grace)}).write(t.Context(), generation(1000)); err != nil {
+	if _, err := (&writer{path: dir, now: now.Add(grace)}).write(t.Context(), generation(1000)); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "..2*")); len(left) != 1 {
@@ -305,7 +305,7 @@ const killedDir = "PAYLOAD_TEST_WRITE_TO"
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killedDir); dir != "" {
 		for n := 0; ; n++ { // until it is killed
-			if _, err := (writer{path: dir, now: time.Now().Add(time.Duration(n) * grace)}).write(t.Context(), generation(n)); err != nil {
+			if _, err := (&writer{path: dir, now: time.Now().Add(time.Duration(n) * grace)}).write(t.Context(), generation(n)); err != nil {
 				fmt.Println(err)
 				os.Exit(1)
 			}
@@ -333,10 +333,10 @@ func TestKilled(t *testing.T) {
 			t.Fatalf("round %d: %v", round, err)
 		}
 	}
-	if _, err := (writer{path: dir, now: time.Now().Add(time.Hour)}).write(t.Context(), generation(7)); err != nil {
+	if _, err := (&writer{path: dir, now: time.Now().Add(time.Hour)}).write(t.Context(), generation(7)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (writer{path: dir, now: time.Now().Add(2 * time.Hour)}).write(t.Context(), generation(7)); err != nil {
+	if _, err := (&writer{path: dir, now: time.Now().Add(2 * time.Hour)}).write(t.Context(), generation(7)); err != nil {
 		t.Fatal(err)
 	}
 	names, err := os.ReadDir(dir)
@@ -357,7 +357,7 @@ func FuzzProjectedPath(f *testing.F) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		_, err := (writer{path: dir, owner: owner{new(int64(os.Getgid()))}, now: time.Now()}).write(t.Context(), Files{p: text("content", 0o600)})
+		_, err := (&writer{path: dir, owner: owner{new(int64(os.Getgid()))}, now: time.Now()}).write(t.Context(), Files{p: text("content", 0o600)})
 		clean, refused := CheckPath(p)
 		if (err == nil) != (refused == nil) {
 			t.Fatalf("%q: checked: %v, written: %v", p, refused, err)
