@@ -18,7 +18,7 @@ func dropConstants() error {
 	if err != nil {
 		return err
 	}
-	defer self.Close()
+	defer func() { _ = self.Close() }() // it was only read
 	if self.Type != elf.ET_EXEC {
 		return nil
 	}
