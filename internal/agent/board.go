@@ -43,7 +43,16 @@ type shown struct {
 	deleting bool
 }
 
-// update brings the row of a pod up to date.
+// refresh brings the row of a pod up to date that the fleet has. Others than the
+// fleet may know of a pod before it, or longer: that is no news of its end.
+func (b *board) refresh(uid types.UID) {
+	if _, here := b.fleet.Member(uid); here {
+		b.update(uid)
+	}
+}
+
+// update brings the row of a pod up to date, or removes it with the pod. It is the
+// fleet's to call.
 func (b *board) update(uid types.UID) {
 	m, ok := b.fleet.Member(uid)
 	if !ok {

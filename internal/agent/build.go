@@ -268,7 +268,7 @@ func (a *Agent) admitted() []*corev1.Pod {
 // verdictChanged has what depends on a probe's verdict looked at: the pod's
 // status at once, and its plan.
 func (a *Agent) verdictChanged(uid types.UID) {
-	a.board.update(uid)
+	a.board.refresh(uid)
 	a.fleet.Wake(uid)
 }
 

@@ -21,7 +21,7 @@ func (x amender) SetCondition(_ context.Context, key types.NamespacedName, c cor
 		return nil, server.BadRequest(fmt.Sprintf("condition %s is computed by the agent", c.Type), "set another one, such as that of a readiness gate")
 	}
 	x.a.statuses.SetCondition(row.UID, c)
-	x.a.board.update(row.UID)
+	x.a.board.refresh(row.UID)
 	if now, ok := x.a.board.pods.Get(key); ok && now.UID == row.UID {
 		return now, nil
 	}

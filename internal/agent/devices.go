@@ -30,7 +30,7 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	c := a.config
 	d := device.New(device.Options{
 		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"), Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
-		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { showDevices(a, uid) }, Events: a.events, Now: time.Now, Log: a.log,
+		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { a.board.refresh(uid) }, Events: a.events, Now: time.Now, Log: a.log,
 	})
 	tellDamage(a.log, d.Load())
 	_, err := held.Rebuild(d.Recorded())
@@ -43,14 +43,6 @@ func steady(d *device.Devices, admit func(*pod.Pod, []fleet.Other) fleet.Verdict
 	return func(p *pod.Pod, others []fleet.Other) (v fleet.Verdict) {
 		d.Steady(func() { v = admit(p, others) })
 		return v
-	}
-}
-
-// showDevices has a pod's status follow its devices. An agent that has just started
-// hears of devices before of the pod: who is no member yet is not gone.
-func showDevices(a *Agent, uid types.UID) {
-	if _, here := a.fleet.Member(uid); here {
-		a.board.update(uid)
 	}
 }
 
