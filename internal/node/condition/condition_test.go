@@ -1,0 +1,208 @@
+package condition
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+var (
+	now    = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	before = now.Add(-time.Hour)
+)
+
+func well() Facts {
+	return Facts{Runtime: {Well: now}, Network: {Well: now}}
+}
+
+func with(f Facts, kind Kind, fact Fact) Facts {
+	f[kind] = fact
+	return f
+}
+
+func condition(of corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string, since time.Time) corev1.NodeCondition {
+	return corev1.NodeCondition{
+		Type: of, Status: status, Reason: reason, Message: message,
+		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(since),
+	}
+}
+
+func TestDecide(t *testing.T) {
+	memory := condition(corev1.NodeMemoryPressure, "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available", now)
+	disk := condition(corev1.NodeDiskPressure, "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure", now)
+	pid := condition(corev1.NodePIDPressure, "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available", now)
+	ready := condition(corev1.NodeReady, "True", "KubeletReady", "kubelet is posting ready status", now)
+	unready := func(message string) []corev1.NodeCondition {
+		return []corev1.NodeCondition{memory, disk, pid, condition(corev1.NodeReady, "False", "KubeletNotReady", message, now)}
+	}
+	since := func(c corev1.NodeCondition, at time.Time) corev1.NodeCondition {
+		c.LastTransitionTime = metav1.NewTime(at)
+		return c
+	}
+	for name, test := range map[string]struct {
+		facts  Facts
+		before []corev1.NodeCondition
+		want   []corev1.NodeCondition
+	}{
+		"well": {facts: well(), want: []corev1.NodeCondition{memory, disk, pid, ready}},
+		"nothing said": {facts: Facts{},
+			want: unready("[container runtime status check may not have completed yet, network state unknown]")},
+		"runtime silent for less than 30 s": {
+			facts: with(well(), Runtime, Fact{Well: now.Add(-RuntimeSilence + 1)}), want: []corev1.NodeCondition{memory, disk, pid, ready}},
+		"runtime silent for 30 s": {
+			facts: with(well(), Runtime, Fact{Well: now.Add(-RuntimeSilence)}), want: unready("container runtime is down")},
+		"runtime down and not ready, no network": {
+			facts: Facts{Runtime: {Well: before, Problem: "container runtime not ready: a"}, Network: {Problem: "b"}},
+			want:  unready("[container runtime is down, container runtime not ready: a, b]")},
+		"pod lifecycle": {facts: with(well(), PodLifecycle, Fact{Problem: "last seen active 3m1s ago"}),
+			want: unready("PLEG is not healthy: last seen active 3m1s ago")},
+		"storage":           {facts: with(well(), Storage, Fact{Problem: "CSINode is not yet initialized"}), want: unready("CSINode is not yet initialized")},
+		"container manager": {facts: with(well(), ContainerManager, Fact{Problem: "cgroup is gone"}), want: unready("cgroup is gone")},
+		"shutdown":          {facts: with(well(), Shutdown, Fact{Problem: "node is shutting down"}), want: unready("node is shutting down")},
+		"the same problem twice": {facts: with(with(well(), Storage, Fact{Problem: "x"}), ContainerManager, Fact{Problem: "x"}),
+			want: unready("x")},
+		"a warning does not make it unready": {facts: with(well(), Limits, Fact{Problem: "no CPU quota"}), want: []corev1.NodeCondition{memory, disk, pid,
+			condition(corev1.NodeReady, "True", "KubeletReady", "kubelet is posting ready status. WARNING: no CPU quota", now)}},
+		"pressures": {
+			facts: with(with(with(well(), MemoryPressure, Fact{Problem: "y"}), DiskPressure, Fact{Problem: "y"}), PIDPressure, Fact{Problem: "y"}),
+			want: []corev1.NodeCondition{
+				condition(corev1.NodeMemoryPressure, "True", "KubeletHasInsufficientMemory", "kubelet has insufficient memory available", now),
+				condition(corev1.NodeDiskPressure, "True", "KubeletHasDiskPressure", "kubelet has disk pressure", now),
+				condition(corev1.NodePIDPressure, "True", "KubeletHasInsufficientPID", "kubelet has insufficient PID available", now),
+				ready,
+			}},
+		"transition times": {
+			facts: well(),
+			before: []corev1.NodeCondition{
+				since(memory, before),
+				condition(corev1.NodeReady, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.", before),
+				condition(corev1.NodeNetworkUnavailable, "False", "Routed", "", before),
+			},
+			want: []corev1.NodeCondition{since(memory, before), disk, pid, ready}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, Decide(test.facts, test.before, now)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestEvents(t *testing.T) {
+	good := Decide(well(), nil, now)
+	bad := Decide(with(with(well(), Shutdown, Fact{Problem: "x"}), MemoryPressure, Fact{Problem: "x"}), good, now)
+	for name, test := range map[string]struct {
+		before, after []corev1.NodeCondition
+		want          []string
+	}{
+		"first":  {nil, good, []string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"}},
+		"same":   {good, good, nil},
+		"worse":  {good, bad, []string{"NodeHasInsufficientMemory", "NodeNotReady"}},
+		"better": {bad, good, []string{"NodeHasSufficientMemory", "NodeReady"}},
+	} {
+		if diff := cmp.Diff(test.want, Events(test.before, test.after)); diff != "" {
+			t.Error(name, diff)
+		}
+	}
+}
+
+func TestSame(t *testing.T) {
+	one := Decide(well(), nil, now)
+	later := Decide(well(), one, now.Add(time.Second))
+	other := Decide(with(well(), Shutdown, Fact{Problem: "x"}), one, now)
+	got := []bool{Same(one, later), Same(one, other), Same(one, one[1:])}
+	if diff := cmp.Diff([]bool{true, false, false}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// runtime answers what it is told to.
+type runtime struct {
+	answer *runtimeapi.StatusResponse
+	err    error
+}
+
+func (r *runtime) Status(context.Context, *runtimeapi.StatusRequest, ...grpc.CallOption) (*runtimeapi.StatusResponse, error) {
+	return r.answer, r.err
+}
+
+func answer(ready, network bool) *runtimeapi.StatusResponse {
+	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		{Type: runtimeapi.RuntimeReady, Status: ready, Reason: "Why"},
+		{Type: runtimeapi.NetworkReady, Status: network, Reason: "NetworkPluginNotReady", Message: "no config"},
+	}}}
+}
+
+// A runtime that comes, loses its network, dies and comes back: who watches is
+// woken at the moment of each, not at the next round.
+func TestTableFollowsTheRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		table := New()
+		r := &runtime{err: errors.New("not up")}
+		w := NewRuntimeWatch(table, r, slog.New(slog.DiscardHandler))
+		start := time.Now()
+		var seen []string
+		go func() {
+			for ctx.Err() == nil {
+				changed := table.Changed()
+				if last := len(seen) - 1; last < 0 || seen[last] != table.Ready() {
+					seen = append(seen, table.Ready())
+				}
+				select {
+				case <-changed:
+				case <-ctx.Done():
+				}
+			}
+		}()
+		go table.Run(ctx) //nolint:errcheck // it has none
+		go w.Run(ctx)     //nolint:errcheck // it has none
+
+		time.Sleep(time.Second)
+		r.answer, r.err = answer(true, true), nil
+		time.Sleep(time.Minute)
+		r.answer = answer(true, false)
+		time.Sleep(time.Minute)
+		r.answer = answer(true, true)
+		time.Sleep(10 * time.Second)
+		r.err = errors.New("down")
+		time.Sleep(RuntimeSilence + time.Second)
+		r.err = nil
+		time.Sleep(time.Second)
+		synctest.Wait()
+		want := []string{
+			"[container runtime status check may not have completed yet, network state unknown]",
+			"",
+			"container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:no config",
+			"",
+			"container runtime is down",
+			"",
+		}
+		if diff := cmp.Diff(want, seen); diff != "" {
+			t.Error(diff)
+		}
+		if took := time.Since(start); took > 3*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestReadWithoutConditions(t *testing.T) {
+	runtime, network := read(&runtimeapi.StatusResponse{})
+	want := []string{"container runtime not ready: the runtime has no condition RuntimeReady", "container runtime network not ready: the runtime has no condition NetworkReady"}
+	if diff := cmp.Diff(want, []string{runtime, network}); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,203 @@
+package condition
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Kind is what a fact is about. Each has one part of the agent that sets it.
+type Kind string
+
+const (
+	// Runtime is set each time the container runtime says that it is ready, and
+	// with a problem when it says that it is not. Silence for longer than
+	// RuntimeSilence means that it is down.
+	Runtime Kind = "runtime"
+	// Network is whether pods can have a network. Not ready until it was set.
+	Network Kind = "network"
+	// PodLifecycle is whether changes of containers are noticed at all. It is
+	// about the whole loop, never about one pod.
+	PodLifecycle Kind = "pod lifecycle"
+	// Storage is whether the node's CSINode object says what it should.
+	Storage Kind = "storage"
+	// ContainerManager is whether the cgroups that hold the pods are as they should be.
+	ContainerManager Kind = "container manager"
+	// Limits is what the node lacks without being unready for it: a warning in
+	// the message of Ready.
+	Limits Kind = "limits"
+	// Shutdown is whether the machine is going down.
+	Shutdown Kind = "shutdown"
+	// MemoryPressure, DiskPressure and PIDPressure have a problem while the node
+	// is short of that resource.
+	MemoryPressure Kind = "memory pressure"
+	DiskPressure   Kind = "disk pressure"
+	PIDPressure    Kind = "PID pressure"
+)
+
+// RuntimeSilence is how long the runtime may say nothing before it counts as
+// down (the kubelet's maxWaitForContainerRuntime).
+const RuntimeSilence = 30 * time.Second
+
+// Fact is what one part says of the node.
+type Fact struct {
+	// Problem in the words for Ready's message; "" is well.
+	Problem string
+	// Well is when there was last no problem. Zero: never.
+	Well time.Time
+}
+
+// Facts are all that was said, by kind.
+type Facts map[Kind]Fact
+
+// pressure is one of the conditions that are False when all is well.
+type pressure struct {
+	kind                    Kind
+	of                      corev1.NodeConditionType
+	reason, message         string // under pressure
+	wellReason, wellMessage string
+}
+
+func pressures() []pressure {
+	return []pressure{
+		{MemoryPressure, corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
+			"KubeletHasSufficientMemory", "kubelet has sufficient memory available"},
+		{DiskPressure, corev1.NodeDiskPressure, "KubeletHasDiskPressure", "kubelet has disk pressure",
+			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"},
+		{PIDPressure, corev1.NodePIDPressure, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
+			"KubeletHasSufficientPID", "kubelet has sufficient PID available"},
+	}
+}
+
+// Decide makes the conditions of this package, Ready last. before are the
+// conditions that the Node object has: a condition whose status is the same keeps
+// its transition time. Types that are not of this package are left out.
+func Decide(f Facts, before []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
+	all := make([]corev1.NodeCondition, 0, 4)
+	for _, p := range pressures() {
+		c := corev1.NodeCondition{Type: p.of, Status: corev1.ConditionFalse, Reason: p.wellReason, Message: p.wellMessage}
+		if f[p.kind].Problem != "" {
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, p.reason, p.message
+		}
+		all = append(all, c)
+	}
+	all = append(all, ready(f, now))
+	for i := range all {
+		c := &all[i]
+		c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
+		if was := find(before, c.Type); was != nil && was.Status == c.Status && !was.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
+	}
+	return all
+}
+
+func ready(f Facts, now time.Time) corev1.NodeCondition {
+	c := corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+		Reason: "KubeletReady", Message: "kubelet is posting ready status",
+	}
+	switch all := problems(f, now); {
+	case len(all) == 1:
+		c.Message = all[0]
+	case len(all) > 1:
+		c.Message = "[" + strings.Join(all, ", ") + "]"
+	}
+	if c.Message != "kubelet is posting ready status" {
+		c.Status, c.Reason = corev1.ConditionFalse, "KubeletNotReady"
+	}
+	if warning := f[Limits].Problem; warning != "" {
+		c.Message += ". WARNING: " + warning
+	}
+	return c
+}
+
+// problems are why the node is not ready, each once.
+func problems(f Facts, now time.Time) (all []string) {
+	add := func(problem string) {
+		if problem != "" && !slices.Contains(all, problem) {
+			all = append(all, problem)
+		}
+	}
+	switch runtime := f[Runtime]; {
+	case runtime.Well.IsZero():
+		add("container runtime status check may not have completed yet")
+	case now.Sub(runtime.Well) >= RuntimeSilence:
+		add("container runtime is down")
+	}
+	if p := f[PodLifecycle].Problem; p != "" {
+		add("PLEG is not healthy: " + p)
+	}
+	add(f[Runtime].Problem)
+	if network, ok := f[Network]; !ok {
+		add("network state unknown")
+	} else {
+		add(network.Problem)
+	}
+	add(f[Storage].Problem)
+	add(f[ContainerManager].Problem)
+	add(f[Shutdown].Problem)
+	return all
+}
+
+// again is when the conditions change without a new fact; ok is false when they
+// do not.
+func again(f Facts, now time.Time) (at time.Time, ok bool) {
+	well := f[Runtime].Well
+	if well.IsZero() || now.Sub(well) >= RuntimeSilence {
+		return time.Time{}, false
+	}
+	return well.Add(RuntimeSilence), true
+}
+
+// Same says whether two lists say the same, heartbeats aside.
+func Same(a, b []corev1.NodeCondition) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, c := range a {
+		other := find(b, c.Type)
+		if other == nil || c.Status != other.Status || c.Reason != other.Reason || c.Message != other.Message ||
+			!c.LastTransitionTime.Equal(&other.LastTransitionTime) {
+			return false
+		}
+	}
+	return true
+}
+
+// Events are the reasons of the events that tell of a change, as the kubelet
+// names them: a pressure also when it is heard of for the first time.
+func Events(before, after []corev1.NodeCondition) (reasons []string) {
+	names := map[corev1.NodeConditionType][2]string{
+		corev1.NodeMemoryPressure: {"NodeHasSufficientMemory", "NodeHasInsufficientMemory"},
+		corev1.NodeDiskPressure:   {"NodeHasNoDiskPressure", "NodeHasDiskPressure"},
+		corev1.NodePIDPressure:    {"NodeHasSufficientPID", "NodeHasInsufficientPID"},
+		corev1.NodeReady:          {"NodeNotReady", "NodeReady"},
+	}
+	for _, c := range after {
+		name, ours := names[c.Type]
+		was := find(before, c.Type)
+		if !ours || was == nil && c.Type == corev1.NodeReady || was != nil && was.Status == c.Status {
+			continue
+		}
+		if c.Status == corev1.ConditionTrue {
+			reasons = append(reasons, name[1])
+		} else {
+			reasons = append(reasons, name[0])
+		}
+	}
+	return reasons
+}
+
+// find is the condition of that type, nil when there is none.
+func find(all []corev1.NodeCondition, of corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range all {
+		if all[i].Type == of {
+			return &all[i]
+		}
+	}
+	return nil
+}
