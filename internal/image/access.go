@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/image/credential"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/reason"
 )
 
@@ -51,6 +53,21 @@ func (s *access) pullSecrets(p *corev1.Pod) (have []*corev1.Secret, missing []st
 		missing = append(missing, ref.Name)
 	}
 	return have, missing
+}
+
+// untold is an *object.Unknown while the API server has not told of a Secret that
+// a pod names: a pull without it could fail for no reason.
+func (s *access) untold(p *corev1.Pod) error {
+	if s.secrets == nil {
+		return nil
+	}
+	for _, ref := range p.Spec.ImagePullSecrets {
+		_, err := s.secrets.Secret(p.Namespace, ref.Name)
+		if unknown, ok := errors.AsType[*object.Unknown](err); ok && ref.Name != "" {
+			return unknown
+		}
+	}
+	return nil
 }
 
 // allowed says whether a pod may use an image that is present.

@@ -217,6 +217,9 @@ func (s *access) cannotLook(ctx context.Context, w want, err error) error {
 
 // pullFor pulls for a pod and tells its events.
 func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image, error) {
+	if err := s.access.untold(w.pod); err != nil {
+		return nil, err
+	}
 	s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q", w.image)
 	begin := s.now()
 	creds, trouble := s.access.credentials(ctx, w.pod, n)

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-run/berth/internal/store"
@@ -39,32 +40,43 @@ func (k Key) Compare(other Key) int {
 type Table = store.Table[Key, runtime.Object]
 
 // Objects reads the table by kind.
-type Objects struct{ table *Table }
+type Objects struct {
+	table *Table
+	heard func(Key) bool
+}
 
-// New returns the objects of a table.
-func New(table *Table) *Objects { return &Objects{table} }
+// New returns the objects of a table that has all there is: the standalone one.
+func New(table *Table) *Objects { return &Objects{table: table} }
 
-// ConfigMap returns the object, or a *Missing.
+// Joined returns the objects of a table that a cluster fills too. What is not in
+// the table is a *Missing only once heard says that the cluster has told of it,
+// and an *Unknown before.
+func Joined(table *Table, heard func(Key) bool) *Objects { return &Objects{table, heard} }
+
+// OfCluster says that the object is the API server's, not a manifest's.
+func OfCluster(v metav1.Object) bool { return v.GetResourceVersion() != "" }
+
+// ConfigMap returns the object, or a *Missing or *Unknown.
 func (o *Objects) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
 	return get[*corev1.ConfigMap](o, Key{ConfigMap, namespace, name})
 }
 
-// Secret returns the object, or a *Missing.
+// Secret returns the object, or a *Missing or *Unknown.
 func (o *Objects) Secret(namespace, name string) (*corev1.Secret, error) {
 	return get[*corev1.Secret](o, Key{Secret, namespace, name})
 }
 
-// PersistentVolume returns the object, or a *Missing.
+// PersistentVolume returns the object, or a *Missing or *Unknown.
 func (o *Objects) PersistentVolume(name string) (*corev1.PersistentVolume, error) {
 	return get[*corev1.PersistentVolume](o, Key{PersistentVolume, "", name})
 }
 
-// PersistentVolumeClaim returns the object, or a *Missing.
+// PersistentVolumeClaim returns the object, or a *Missing or *Unknown.
 func (o *Objects) PersistentVolumeClaim(namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	return get[*corev1.PersistentVolumeClaim](o, Key{PersistentVolumeClaim, namespace, name})
 }
 
-// RuntimeClass returns the object, or a *Missing.
+// RuntimeClass returns the object, or a *Missing or *Unknown.
 func (o *Objects) RuntimeClass(name string) (*nodev1.RuntimeClass, error) {
 	return get[*nodev1.RuntimeClass](o, Key{RuntimeClass, "", name})
 }
@@ -74,6 +86,9 @@ func (o *Objects) Watch() *store.Watcher[Key, runtime.Object] { return o.table.W
 
 func get[T runtime.Object](o *Objects, key Key) (found T, err error) {
 	row, ok := o.table.Get(key)
+	if !ok && o.heard != nil && !o.heard(key) {
+		return found, &Unknown{key}
+	}
 	if !ok {
 		return found, &Missing{key}
 	}

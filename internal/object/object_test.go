@@ -27,3 +27,23 @@ func TestObjects(t *testing.T) {
 		t.Errorf("a kind does not stand for another: %v", err)
 	}
 }
+
+func TestJoined(t *testing.T) {
+	table, key := store.New[Key, runtime.Object](), Key{Secret, "default", "app"}
+	heard := false
+	objects := Joined(table, func(k Key) bool { return heard && k == key })
+	_, err := objects.Secret("default", "app")
+	keys, only := Waits(err)
+	if !only || len(keys) != 1 || keys[0] != key || err.Error() != "waiting for the API server to tell of Secret default/app" {
+		t.Errorf("nothing was told: %v, waits for %v", err, keys)
+	}
+	heard = true
+	if _, err := objects.Secret("default", "app"); err == nil || err.Error() != "waiting for Secret default/app" {
+		t.Errorf("it is not there: %v", err)
+	}
+	heard = false
+	table.Put(key, &corev1.Secret{})
+	if _, err := objects.Secret("default", "app"); err != nil {
+		t.Errorf("what is in the table is known: %v", err)
+	}
+}

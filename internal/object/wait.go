@@ -5,6 +5,15 @@ type Missing struct{ Key Key }
 
 func (e *Missing) Error() string { return "waiting for " + e.Key.String() }
 
+// Unknown is the error of an object of which the cluster has not told yet whether
+// it is there. Who names it waits also where it may do without the object: "not
+// known yet" is never "not there".
+type Unknown struct{ Key Key }
+
+func (e *Unknown) Error() string {
+	return "waiting for the API server to tell of " + e.Key.String()
+}
+
 // Lacking is the error of an object that is there and does not have what is
 // asked of it, such as a key of its data.
 type Lacking struct {
@@ -23,6 +32,8 @@ func Waits(err error) (keys []Key, only bool) {
 	case nil:
 		return nil, false
 	case *Missing:
+		return []Key{e.Key}, true
+	case *Unknown:
 		return []Key{e.Key}, true
 	case *Lacking:
 		return []Key{e.Key}, true
