@@ -1,0 +1,78 @@
+package offline
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/pod"
+)
+
+// AnnotationAlways, with the value "true", marks a pod that is kept whatever the
+// configuration says of others, and without an age at which it is too old.
+const AnnotationAlways = "node.kubernetes.io/bootstrap-checkpoint"
+
+// Kept is a pod with all that it needs to start.
+type Kept struct {
+	Pod     *corev1.Pod
+	Objects []object.Value
+	// Tokens are those of the pod's service account, by what the volume asks for.
+	Tokens map[string]Token
+}
+
+// Token is one of a service account.
+type Token struct {
+	Value   string    `json:"value"`
+	Expires time.Time `json:"expires"`
+}
+
+// Always says that a pod is kept in any case.
+func Always(p *corev1.Pod) bool { return p.Annotations[AnnotationAlways] == "true" }
+
+// wanted says that a pod is worth keeping: it is the API server's, and has not
+// ended or been told to.
+func wanted(p *pod.Pod, all bool) bool {
+	switch {
+	case p.Source != pod.Source("api"), p.DeletionTimestamp != nil:
+		return false
+	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
+		return false
+	}
+	return all || Always(p.Pod)
+}
+
+// bare is a pod without what only says how it was at one moment.
+func bare(p *corev1.Pod) *corev1.Pod {
+	b := *p
+	b.Status, b.ResourceVersion, b.ManagedFields, b.SelfLink = corev1.PodStatus{}, "", nil, ""
+	return &b
+}
+
+// fresh are the pods that may be started at now, when the API server was last
+// heard at confirmed: after age only those that are kept always; age 0 is no limit.
+func fresh(kept []Kept, confirmed, now time.Time, age time.Duration) []Kept {
+	if age <= 0 || now.Sub(confirmed) <= age {
+		return kept
+	}
+	return slices.DeleteFunc(slices.Clone(kept), func(k Kept) bool { return !Always(k.Pod) })
+}
+
+// later is when to note again that the API server was heard, for an age of which
+// an error of a tenth does not matter.
+func later(age time.Duration) time.Duration {
+	return min(max(age/10, 10*time.Second), 10*time.Minute)
+}
+
+// objectMeta drops what an object carries for others than its readers.
+func objectMeta(v object.Value) object.Value {
+	c := v.DeepCopyObject().(object.Value)
+	c.SetManagedFields(nil)
+	if a := c.GetAnnotations(); a != nil {
+		delete(a, corev1.LastAppliedConfigAnnotation)
+	}
+	c.SetOwnerReferences([]metav1.OwnerReference(nil))
+	return c
+}

@@ -1,0 +1,225 @@
+package offline
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/store"
+)
+
+func apiPod(uid string, change ...func(*corev1.Pod)) *pod.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: "pod-" + uid, ResourceVersion: "7"}}
+	p.Spec.Containers = []corev1.Container{{Name: "app", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}}}
+	for _, c := range change {
+		c(p)
+	}
+	return &pod.Pod{Pod: p, Source: pod.Source("api")}
+}
+
+func always(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationAlways: "true"} }
+
+func TestWhatIsKept(t *testing.T) {
+	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
+	static := apiPod("u", always)
+	static.Source = pod.SourceFile
+	for name, c := range map[string]struct {
+		pod       *pod.Pod
+		all, some bool
+	}{
+		"a pod":          {apiPod("u"), true, false},
+		"marked":         {apiPod("u", always), true, true},
+		"ended":          {apiPod("u", always, ended), false, false},
+		"being deleted":  {apiPod("u", always, deleted), false, false},
+		"not the API's":  {static, false, false},
+		"marked as none": {apiPod("u", func(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationAlways: "false"} }), true, false},
+	} {
+		if all, some := wanted(c.pod, true), wanted(c.pod, false); all != c.all || some != c.some {
+			t.Errorf("%s: kept %t, and %t when only marked ones are; want %t and %t", name, all, some, c.all, c.some)
+		}
+	}
+}
+
+func TestTooOld(t *testing.T) {
+	kept := []Kept{{Pod: apiPod("a").Pod}, {Pod: apiPod("b", always).Pod}}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		heard time.Duration
+		age   time.Duration
+		want  int
+	}{{time.Hour, 0, 2}, {time.Hour, time.Hour, 2}, {time.Hour + 1, time.Hour, 1}} {
+		if got := fresh(kept, now.Add(-c.heard), now, c.age); len(got) != c.want {
+			t.Errorf("heard %v ago, maximum %v: %d pods, want %d", c.heard, c.age, len(got), c.want)
+		}
+	}
+}
+
+// node is what an Offline reads of an agent.
+type node struct {
+	Options
+	answers bool
+	unheard map[object.Key]bool
+}
+
+func newNode(t *testing.T) *node {
+	n := &node{answers: true, unheard: map[object.Key]bool{}}
+	n.Options = Options{
+		Root: t.TempDir(), All: true, Desired: store.New[types.UID, *pod.Pod](), Objects: store.New[object.Key, runtime.Object](),
+		Accepted: func(types.UID) bool { return true },
+		Names: func(p *corev1.Pod) []object.Key {
+			return []object.Key{{Kind: object.Secret, Namespace: p.Namespace, Name: p.Spec.Containers[0].EnvFrom[0].SecretRef.Name}}
+		},
+		Tokens: func(uid types.UID) map[string]Token {
+			return map[string]Token{"api": {Value: "token of " + string(uid)}}
+		},
+		Answers: func() bool { return n.answers }, Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	n.Find = func(k object.Key) (object.Value, bool) {
+		v, ok := n.Objects.Get(k)
+		if !ok {
+			return nil, !n.unheard[k]
+		}
+		return v.(object.Value), true
+	}
+	return n
+}
+
+func (n *node) secret(value string) {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"k": []byte(value)}}
+	n.Objects.Put(object.KeyOf(s), s)
+}
+
+// during runs an Offline of the node while what is told happens.
+func (n *node) during(t *testing.T, what func()) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := New(n.Options)
+		if _, err := o.Load(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- o.Run(ctx) }()
+		what()
+		o.Heard()
+		time.Sleep(3 * delay)
+		cancel()
+		<-done
+	})
+}
+
+func (n *node) load(t *testing.T) map[types.UID]Kept {
+	t.Helper()
+	kept, err := New(n.Options).Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[types.UID]Kept{}
+	for _, k := range kept {
+		m[k.Pod.UID] = k
+	}
+	return m
+}
+
+func TestKeptWithWhatItNeeds(t *testing.T) {
+	n := newNode(t)
+	n.during(t, func() { n.secret("one"); n.Desired.Put("a", apiPod("a")) })
+	n.during(t, func() { n.secret("two") })
+	got := n.load(t)["a"]
+	want := Kept{
+		Pod: bare(apiPod("a").Pod), Tokens: map[string]Token{"api": {Value: "token of a"}},
+		Objects: []object.Value{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"k": []byte("two")}}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	file := filepath.Join(n.Root, "offline", "pods", "a")
+	entries, err := filepath.Glob(file + "*")
+	if err != nil || len(entries) != 1 {
+		t.Fatal(entries, err)
+	}
+	data, err := os.ReadFile(entries[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, plain := range []string{"two", "dHdv", "token of a", "SecretRef", "secretRef"} {
+		if strings.Contains(string(data), plain) {
+			t.Errorf("%q can be read on disk", plain)
+		}
+	}
+	if info, err := os.Stat(entries[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+}
+
+func TestForgottenOnlyWhenTheServerSaysSo(t *testing.T) {
+	n := newNode(t)
+	n.secret("one")
+	n.during(t, func() { n.Desired.Put("a", apiPod("a")); n.Desired.Put("b", apiPod("b")) })
+	n.answers = false
+	n.Desired.Delete("a") // an agent that has just begun wants nothing yet
+	n.during(t, func() {})
+	if got := n.load(t); len(got) != 2 {
+		t.Fatalf("%d pods are kept while the API server is away, want 2", len(got))
+	}
+	n.answers = true
+	n.during(t, func() {})
+	if got := n.load(t); len(got) != 1 || got["b"].Pod == nil {
+		t.Errorf("kept %v, want b", got)
+	}
+}
+
+func TestWhatIsNotHeardOfYetStays(t *testing.T) {
+	n := newNode(t)
+	n.secret("one")
+	n.during(t, func() { n.Desired.Put("a", apiPod("a")) })
+	key := object.Key{Kind: object.Secret, Namespace: "default", Name: "s"}
+	n.Objects.Delete(key)
+	n.unheard[key] = true
+	n.during(t, func() { n.Desired.Put("a", apiPod("a", always)) })
+	if got := n.load(t)["a"]; len(got.Objects) != 1 {
+		t.Errorf("objects %v, want the Secret of before", got.Objects)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	n := newNode(t)
+	n.secret("one")
+	n.during(t, func() { n.Desired.Put("a", apiPod("a")) })
+	made := filepath.Join(n.Root, "offline", "key")
+	if err := os.Rename(made, made+".lost"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(n.Options).Load(); err == nil || !strings.Contains(err.Error(), "default/pod-a (a): it was encrypted with another key") {
+		t.Errorf("another key: %v", err)
+	}
+	n.KeyFile = made + ".lost"
+	if got := n.load(t); len(got) != 1 {
+		t.Errorf("with the key given: %d pods, want 1", len(got))
+	}
+	if err := os.Chmod(n.KeyFile, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(n.Options).Load(); err == nil || !strings.Contains(err.Error(), "chmod 0600") {
+		t.Errorf("a key that others may read: %v", err)
+	}
+	n.KeyFile = filepath.Join(n.Root, "none")
+	if _, err := New(n.Options).Load(); err == nil {
+		t.Error("a key file that is given and not there was made")
+	}
+}

@@ -1,0 +1,78 @@
+package offline
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// keySize in bytes: AES-256.
+const keySize = 32
+
+// loadKey reads the key of a file: 32 bytes in base64, for its owner alone. With
+// create, one that is missing is made.
+func loadKey(path string, create bool) (cipher.AEAD, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && create {
+		return makeKey(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("%s has mode %#o: others than its owner may use it: chmod 0600 %s", path, mode, path)
+	}
+	text := make([]byte, base64.StdEncoding.EncodedLen(keySize)+2)
+	n, err := f.Read(text)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text[:n])))
+	if err != nil || len(key) != keySize {
+		return nil, fmt.Errorf("%s is not a key: want %d bytes in base64, as of: head -c %d /dev/urandom | base64", path, keySize, keySize)
+	}
+	return aead(key)
+}
+
+// makeKey makes a key that is on disk, whole, before anything is encrypted with it.
+func makeKey(path string) (_ cipher.AEAD, err error) {
+	key := make([]byte, keySize)
+	_, _ = rand.Read(key) // never fails
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return nil, err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return nil, err
+	}
+	return aead(key)
+}
+
+func aead(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
