@@ -16,6 +16,7 @@ const (
 	SourceFile  Source = "file"  // staticPodPath
 	SourceURL   Source = "http"  // staticPodURL
 	SourceLocal Source = "local" // berth apply and berth run, over the agent's socket
+	SourceAPI   Source = "api"   // the API server of the cluster
 )
 
 // Annotations that the kubelet puts on pods it takes from a file or a URL.
@@ -25,11 +26,20 @@ const (
 	AnnotationConfigSeen   = "kubernetes.io/config.seen"
 )
 
+// AnnotationMirror marks the API server's copy of a static pod. Its value is the
+// static pod's AnnotationConfigHash.
+const AnnotationMirror = "kubernetes.io/config.mirror"
+
 // Pod is one desired pod. The object is never changed after it was put in a table.
+//
+// One from the API is the API's object, all but its managed fields: what it has
+// of metadata and status is what the API said last. It stays desired while it has
+// a deletion timestamp, until the API has dropped it.
 type Pod struct {
 	*corev1.Pod
 	Source Source
-	// Origin names where the manifest was read: a path, a URL, or "berth apply".
+	// Origin names where the manifest was read: a path, a URL, "berth apply", or
+	// "the API server".
 	Origin string
 	// Seen is when the source first read this UID; the start of its timeline.
 	Seen time.Time

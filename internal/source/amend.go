@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/source/identity"
 	"github.com/berth-run/berth/internal/source/manifest"
 )
 
@@ -34,7 +35,10 @@ func (s *Sources) amend(ctx context.Context, key types.NamespacedName, change fu
 	if err := s.Local.ready(ctx); err != nil {
 		return nil, err
 	}
-	if p, ok := s.Local.merge.owner(key); ok && p.Source != pod.SourceLocal {
+	switch p, ok := s.Local.merge.owner(key); {
+	case ok && p.Source == pod.SourceAPI:
+		return nil, fmt.Errorf("pod %s comes from %s, change it there: %w", key, p.Origin, ErrTaken)
+	case ok && p.Source != pod.SourceLocal:
 		return s.Local.merge.amend(key, change)
 	}
 	return s.Local.amend(key, change)
@@ -97,7 +101,7 @@ func resize(p *corev1.Pod, container string, r corev1.ResourceRequirements) erro
 	c.Resources.Requests = joined(c.Resources.Requests, r.Requests)
 	c.Resources.Limits = joined(c.Resources.Limits, r.Limits)
 	// The same manifest applied again is a change: it takes the resources back.
-	annotate(p, pod.AnnotationConfigHash, contentHash([]byte(p.Annotations[pod.AnnotationConfigHash]), resourcesOf(p)))
+	annotate(p, pod.AnnotationConfigHash, contentHash([]byte(p.Annotations[pod.AnnotationConfigHash]), identity.Resources(p)))
 	return nil
 }
 
@@ -111,4 +115,44 @@ func joined(was, now corev1.ResourceList) corev1.ResourceList {
 	}
 	maps.Copy(all, now)
 	return all
+}
+
+// amend changes a pod of a manifest, on disk first.
+func (m *merge) amend(key types.NamespacedName, change func(*corev1.Pod) error) (*pod.Pod, error) {
+	m.mu.Lock()
+	origin, base := m.base(key)
+	if base == nil {
+		m.mu.Unlock()
+		return nil, fmt.Errorf("pod %s: %w", key, ErrNotFound)
+	}
+	now := m.static.Identify(origin, base)
+	if err := amendPod(now.Pod, change); err != nil {
+		m.mu.Unlock()
+		return nil, err
+	}
+	if err := m.static.Amend(origin, base, now); err != nil {
+		m.mu.Unlock()
+		return nil, fmt.Errorf("keep the change of pod %s: %w", key, err)
+	}
+	m.replace(origin, m.origins[origin].base, time.Now())
+	m.settle(origin, time.Now())
+	p, ok := m.desired.Get(now.UID)
+	if !ok {
+		return nil, fmt.Errorf("pod %s: %w", key, ErrNotFound)
+	}
+	return p, nil
+}
+
+// base is the pod of a manifest that the wanted pod of this name stands for.
+func (m *merge) base(key types.NamespacedName) (origin string, p *pod.Pod) {
+	winner, ok := m.owner(key)
+	if !ok || winner.Source == pod.SourceLocal {
+		return "", nil
+	}
+	for _, p := range m.origins[winner.Origin].base {
+		if p.Key() == key {
+			return winner.Origin, p
+		}
+	}
+	return "", nil
 }

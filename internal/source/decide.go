@@ -15,12 +15,9 @@ import (
 
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/source/identity"
 	"github.com/berth-run/berth/internal/source/manifest"
 )
-
-// annotationMirror marks the API server's copy of a static pod; a manifest that
-// was exported from there carries it.
-const annotationMirror = "kubernetes.io/config.mirror"
 
 // static completes a pod of a file or URL the way the kubelet does: it gets a
 // UID from its content and place, the node's name behind its own, and, from a
@@ -90,7 +87,7 @@ func strip(o metav1.Object) {
 	o.SetManagedFields(nil)
 	o.SetOwnerReferences(nil)
 	o.SetFinalizers(nil)
-	for _, key := range []string{pod.AnnotationConfigHash, pod.AnnotationConfigSource, pod.AnnotationConfigSeen, annotationMirror} {
+	for _, key := range []string{pod.AnnotationConfigHash, pod.AnnotationConfigSource, pod.AnnotationConfigSeen, pod.AnnotationMirror} {
 		delete(o.GetAnnotations(), key)
 	}
 }
@@ -155,7 +152,7 @@ func kept[T any](last, good []T, same func(a, b T) bool) []T {
 // claim is something that some origin wants, with its place in the order of claims.
 type claim[T any] struct {
 	want  T
-	order uint64 // when its origin first wanted this name
+	order uint64 // when its origin first wanted this name; the cluster's come last
 	index int    // within its origin
 }
 
@@ -211,7 +208,7 @@ func inPlace(was, now *corev1.Pod) bool {
 func takeChangeable(old, now []corev1.Container) {
 	for i := range min(len(old), len(now)) {
 		old[i].Image, old[i].ImagePullPolicy = now[i].Image, now[i].ImagePullPolicy
-		if equality.Semantic.DeepEqual(unsized(old[i].Resources), unsized(now[i].Resources)) {
+		if equality.Semantic.DeepEqual(identity.Unsized(old[i].Resources), identity.Unsized(now[i].Resources)) {
 			old[i].Resources = now[i].Resources
 		}
 	}

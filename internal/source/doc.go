@@ -1,10 +1,13 @@
 // Package source says which pods are wanted on this node: it reads manifests
-// from a directory or file, from a URL, and from the agent's own API, and is the
-// only writer of the table of desired pods.
+// from a directory or file, from a URL, and from the agent's own API, takes what
+// the API server has for this node, and is the only writer of the tables of desired
+// pods and of objects.
 //
 //	directory (inotify, relist) --+
 //	URL (poll) -------------------+--> merge --> Desired  (pods, by UID)
-//	Local (berth apply, run) -----+         +--> Problems (what was not taken, and why)
+//	Local (berth apply, run) -----+         +--> Objects  (by kind and name)
+//	Cluster (watch, objects) -----+         +--> Problems (what was not taken, and why)
+//	      +--> Mirrors (the API server's copies of static pods)
 //
 // A pod stands in Desired as it is to run: complete, valid, with its UID. An
 // edit of a manifest that has no UID of its own is another UID: the old pod ends

@@ -6,84 +6,15 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 )
 
 // sized is a manifest whose container has these resources.
 func sized(name, image, requests string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  containers: [{name: app, image: '" + image + "', resources: {requests: " + requests + "}}]\n"
-}
-
-const (
-	hashA = types.UID("0123456789abcdef0123456789abcdef")
-	hashB = types.UID("fedcba9876543210fedcba9876543210")
-)
-
-func TestRecognize(t *testing.T) {
-	asking := func(uid types.UID, text string) *pod.Pod {
-		p, err := static(decodeOne(t, text, "f"), pod.SourceFile, "node")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.UID = uid
-		return p
-	}
-	small, large := sized("web", "app:1", "{cpu: 100m}"), sized("web", "app:1", "{cpu: 200m}")
-	first := recognize(identity{}, asking(hashA, small))
-	tests := []struct {
-		name string
-		was  identity
-		now  *pod.Pod
-		uid  types.UID
-	}{
-		{"the same text", first, asking(hashA, small), hashA},
-		{"other resources", first, asking(hashB, large), hashA},
-		{"another image", first, asking(hashB, sized("web", "app:2", "{cpu: 100m}")), hashB},
-		{"another class", first, asking(hashB, sized("web", "app:1", "{}")), hashB},
-		{"a UID of its own", first, asking("mine", large), "mine"},
-		{"another UID of its own", recognize(identity{}, asking("mine", small)), asking("yours", large), "yours"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := recognize(tt.was, tt.now)
-			if want := (identity{UID: tt.uid, Content: tt.now.UID, Shape: shapeOf(tt.now.Pod)}); got != want {
-				t.Errorf("got %+v, want %+v", got, want)
-			}
-		})
-	}
-}
-
-// What is changed over the API counts until the manifest says something else.
-func TestAmendment(t *testing.T) {
-	asking := func(requests string) *pod.Pod {
-		p, err := static(decodeOne(t, sized("web", "app:1", requests), "f"), pod.SourceFile, "node")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	base := asking("{cpu: 100m}")
-	changed := base.DeepCopy()
-	changed.Spec.Containers[0].Resources.Requests = requests("cpu", "300m")
-	changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
-	was := recognize(identity{}, base)
-	was.Amended = amended(base.Pod, changed)
-
-	outcome := func(p *pod.Pod) []string {
-		c := p.DeepCopy()
-		recognize(was, p).Amended.apply(c)
-		return []string{c.Spec.Containers[0].Resources.Requests.Cpu().String(), c.Spec.EphemeralContainers[0].Name}
-	}
-	got := map[string][]string{"the same manifest": outcome(base), "another one": outcome(asking("{cpu: 200m}"))}
-	want := map[string][]string{"the same manifest": {"300m", "debug"}, "another one": {"200m", "debug"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
 }
 
 // The pod of a manifest keeps its UID over edits of its resources, also while no

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/source/cluster"
+	"github.com/berth-run/berth/internal/source/identity"
 	"github.com/berth-run/berth/internal/store"
 )
 
@@ -27,9 +30,10 @@ type merge struct {
 
 	mu      sync.Mutex
 	origins map[string]offer
+	cluster *cluster.Set
 	order   map[claimed]uint64
 	last    uint64
-	static  identities
+	static  *identity.Identities
 	classes map[types.UID]classed
 	changed chan struct{} // wakes keep
 }
@@ -63,9 +67,10 @@ func newMerge(o Options) *merge {
 		log:      o.Log,
 		taken:    o.Taken,
 		origins:  map[string]offer{},
+		cluster:  cluster.New(o.NodeName),
 		order:    map[claimed]uint64{},
 		classes:  map[types.UID]classed{},
-		static:   identities{path: o.Identities, known: map[string]identity{}},
+		static:   identity.New(o.Identities),
 		changed:  make(chan struct{}, 1),
 	}
 }
@@ -88,7 +93,7 @@ func (m *merge) replace(origin string, pods []*pod.Pod, at time.Time) {
 	adopted := make([]*pod.Pod, len(pods))
 	for i, p := range pods {
 		if p.Source != pod.SourceLocal {
-			p = m.static.identify(origin, p)
+			p = m.static.Identify(origin, p)
 		}
 		adopted[i] = adopt(o.pods, p, at)
 	}
@@ -152,6 +157,7 @@ func (m *merge) settle(origin string, at time.Time) {
 	for _, o := range m.origins {
 		problems = append(append(problems, o.problems...), o.refused...)
 	}
+	problems = append(problems, m.refusals()...)
 	wanted := map[types.UID]bool{}
 	m.classify(winners)
 	for _, p := range winners {
@@ -206,11 +212,11 @@ func (m *merge) forget(origin string) {
 	if origin == originLocal || len(m.origins[origin].problems) > 0 {
 		return
 	}
-	m.static.retain(func(at string) bool {
+	m.static.Retain(func(at string) bool {
 		name, mine := strings.CutPrefix(at, origin+" ")
 		return !mine || m.order[claimed{origin, podKey(parseName(name))}] != 0
 	})
-	if m.static.dirty {
+	if m.static.Dirty() {
 		select {
 		case m.changed <- struct{}{}:
 		default:
@@ -229,7 +235,7 @@ func (m *merge) keep(ctx context.Context, synced <-chan struct{}) error {
 		case <-synced:
 			synced = nil
 			m.mu.Lock()
-			m.static.retain(m.isPlace)
+			m.static.Retain(m.isPlace)
 			m.mu.Unlock()
 		case <-m.changed:
 		case <-ctx.Done():
@@ -246,7 +252,7 @@ func (m *merge) keep(ctx context.Context, synced <-chan struct{}) error {
 
 func (m *merge) isPlace(at string) bool {
 	for c := range m.order {
-		if c.key.Kind == "Pod" && placeOf(c.origin, types.NamespacedName{Namespace: c.key.Namespace, Name: c.key.Name}) == at {
+		if c.key.Kind == "Pod" && identity.Place(c.origin, types.NamespacedName{Namespace: c.key.Namespace, Name: c.key.Name}) == at {
 			return true
 		}
 	}
@@ -256,14 +262,9 @@ func (m *merge) isPlace(at string) bool {
 func (m *merge) flush() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.static.dirty {
-		return
-	}
-	if err := m.static.save(); err != nil {
+	if err := m.static.Flush(); err != nil {
 		m.log.Warn("keep who the pods of manifests are", "err", err)
-		return
 	}
-	m.static.dirty = false
 }
 
 func (m *merge) claims() []claim[*pod.Pod] {
@@ -272,6 +273,9 @@ func (m *merge) claims() []claim[*pod.Pod] {
 		for i, p := range o.pods {
 			all = append(all, claim[*pod.Pod]{p, m.order[claimed{origin, podKey(p.Key())}], i})
 		}
+	}
+	for i, p := range m.cluster.Pods() {
+		all = append(all, claim[*pod.Pod]{p, math.MaxUint64, i})
 	}
 	return all
 }

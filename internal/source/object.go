@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/object"
@@ -84,8 +85,8 @@ func (m *merge) replaceObjects(o *offer, items []*item, at time.Time) {
 	}
 }
 
-// settleObjects brings the table of objects to what the origins want: each name
-// is the first's who claimed it.
+// settleObjects brings the table of objects to what the cluster has and the
+// origins want: each name is the cluster's, or the first's who claimed it.
 func (m *merge) settleObjects() (problems []Problem) {
 	var claims []claim[*item]
 	for origin, o := range m.origins {
@@ -97,6 +98,11 @@ func (m *merge) settleObjects() (problems []Problem) {
 	first := map[object.Key]*item{}
 	for _, c := range claims {
 		key := c.want.key()
+		if m.cluster.Object(key) != nil {
+			problems = append(problems, Problem{Origin: c.want.origin, Err: reason.New(reason.FailedValidation,
+				"%s: %s is there in the cluster, whose object is used: rename it, or remove one of the two", c.want.origin, key)}.about(key))
+			continue
+		}
 		if other, taken := first[key]; taken {
 			problems = append(problems, Problem{Origin: c.want.origin, Err: reason.New(reason.FailedValidation,
 				"%s: %s is wanted already by %s: rename it, or remove one of the two", c.want.origin, key, other.origin)}.about(key))
@@ -105,16 +111,34 @@ func (m *merge) settleObjects() (problems []Problem) {
 		first[key] = c.want
 	}
 	for key := range m.objects.Snapshot().All() {
-		if first[key] == nil {
+		if first[key] == nil && m.cluster.Object(key) == nil {
 			m.objects.Delete(key)
 		}
 	}
 	for key, i := range first {
-		if old, ok := m.objects.Get(key); !ok || old != i.Value {
-			m.objects.Put(key, i.Value)
-		}
+		m.hold(key, i.Value)
+	}
+	for key, v := range m.cluster.Objects() {
+		m.hold(key, v)
 	}
 	return problems
+}
+
+// hold puts an object into the table, if it is another.
+func (m *merge) hold(key object.Key, v runtime.Object) {
+	if old, ok := m.objects.Get(key); !ok || old != v {
+		m.objects.Put(key, v)
+	}
+}
+
+// supplied says whether an origin wants an object of that name.
+func (m *merge) supplied(key object.Key) bool {
+	for _, o := range m.origins {
+		if slices.ContainsFunc(o.objects, func(i *item) bool { return i.key() == key }) {
+			return true
+		}
+	}
+	return false
 }
 
 // holder is who has an object of that name now.

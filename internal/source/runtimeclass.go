@@ -16,12 +16,13 @@ type classed struct {
 
 // classify adds to the pods what their RuntimeClass says, as the API server does
 // when a pod is created: what a pod had when the node took it on it keeps for as
-// long as it is the same, whatever becomes of the class. m.mu is held.
+// long as it is the same, whatever becomes of the class. Pods of the API have been
+// given that there. m.mu is held.
 func (m *merge) classify(pods []*pod.Pod) {
 	was := m.classes
 	m.classes = map[types.UID]classed{}
 	for i, p := range pods {
-		if p.Spec.RuntimeClassName == nil {
+		if p.Spec.RuntimeClassName == nil || p.Source == pod.SourceAPI {
 			continue
 		}
 		c := was[p.UID]

@@ -36,7 +36,10 @@ type Options struct {
 	// Identities is the file in which is kept who the pods of manifests are;
 	// empty: in memory only.
 	Identities string
-	Log        *slog.Logger
+	// Cluster says that pods come from an API server too, by way of
+	// Sources.Cluster: Synced waits for it.
+	Cluster bool
+	Log     *slog.Logger
 	// Report is told of each problem once.
 	Report reporter
 	// Taken says that the node has taken a pod on; required. From then on the pod
@@ -56,10 +59,12 @@ type Sources struct {
 	Problems *store.Table[ProblemKey, Problem]
 	// Local takes pods from the agent's API.
 	Local *Local
+	// Cluster takes pods and objects from the API server.
+	Cluster *Cluster
 
-	merge   *merge
-	runners []runner
-	synced  *latch
+	merge         *merge
+	runners       []runner
+	synced, local *latch
 }
 
 // runner reads one place until ctx ends; it calls seen once it has been read.
@@ -68,14 +73,18 @@ type runner func(ctx context.Context, seen func()) error
 // New returns sources that do nothing until Run.
 func New(o Options) *Sources {
 	m := newMerge(o)
-	s := &Sources{Desired: m.desired, Objects: m.objects, Problems: m.problems, Local: newLocal(o, m), merge: m}
+	s := &Sources{Desired: m.desired, Objects: m.objects, Problems: m.problems, Local: newLocal(o, m), Cluster: newCluster(m), merge: m}
 	if o.Path != "" {
 		s.runners = append(s.runners, newDir(o, m).run)
 	}
 	if o.URL != "" {
 		s.runners = append(s.runners, newURL(o, m).run)
 	}
-	s.synced = newLatch(1 + len(s.runners))
+	s.local, s.synced = newLatch(1+len(s.runners)), newLatch(1)
+	if o.Cluster {
+		s.synced = newLatch(2)
+		s.Cluster.seen = sync.OnceFunc(s.synced.lift)
+	}
 	return s
 }
 
@@ -87,22 +96,43 @@ func (s *Sources) Run(ctx context.Context) error {
 	if err := s.Local.load(time.Now()); err != nil {
 		return fmt.Errorf("load applied pods: %w", err)
 	}
-	if err := s.merge.static.load(); err != nil {
+	if err := s.merge.static.Load(); err != nil {
 		s.merge.log.Warn("load who the pods of manifests are", "err", err)
 	}
-	s.synced.lift()
+	s.local.lift()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range s.runners {
-		seen := sync.OnceFunc(s.synced.lift)
+		seen := sync.OnceFunc(s.local.lift)
 		group.Go(func() error { return run(ctx, seen) })
 	}
-	group.Go(func() error { return s.merge.keep(ctx, s.Synced()) })
+	group.Go(func() error { return s.merge.keep(ctx, s.LocalSynced()) })
+	group.Go(func() error {
+		select {
+		case <-s.LocalSynced():
+			s.synced.lift()
+		case <-ctx.Done():
+		}
+		return nil
+	})
 	return group.Wait()
 }
 
 // Synced is closed once every source has been read: the directory listed, the
-// URL served. Before that, a pod that is not desired may just not be known yet.
+// URL served, the API server's pods listed. Before that, a pod that is not desired
+// may just not be known yet.
 func (s *Sources) Synced() <-chan struct{} { return s.synced.open }
+
+// LocalSynced is closed once every source but the API server has been read. Before
+// that, an object of a manifest that is not there may just not be known yet.
+func (s *Sources) LocalSynced() <-chan struct{} { return s.local.open }
+
+// Supplies says whether a manifest, or what was applied, has an object of that
+// name, also while the cluster's is in its place.
+func (s *Sources) Supplies(key object.Key) bool {
+	s.merge.mu.Lock()
+	defer s.merge.mu.Unlock()
+	return s.merge.supplied(key)
+}
 
 // latch opens when it was lifted as often as it has bolts.
 type latch struct {
