@@ -1,0 +1,105 @@
+package object
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
+)
+
+const maxNames = 5
+
+// Images are the largest images as the object lists them: at most most of them
+// (-1: all), each with up to 5 names, digests first (nodeStatusMaxImages).
+func Images(all []*runtimeapi.Image, most int32) []corev1.ContainerImage {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b *runtimeapi.Image) int {
+		return cmp.Or(cmp.Compare(b.GetSize(), a.GetSize()), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	if most >= 0 && int(most) < len(all) {
+		all = all[:most]
+	}
+	list := make([]corev1.ContainerImage, 0, len(all))
+	for _, image := range all {
+		names := slices.Concat(image.GetRepoDigests(), image.GetRepoTags())
+		list = append(list, corev1.ContainerImage{
+			Names: names[:min(len(names), maxNames)], SizeBytes: int64(image.GetSize()), //nolint:gosec // no image has 8 EiB
+		})
+	}
+	return list
+}
+
+// RuntimeOf is what a runtime says of itself. status may be nil: not known yet.
+func RuntimeOf(version *runtimeapi.VersionResponse, status *runtimeapi.StatusResponse) Runtime {
+	r := Runtime{Version: "unknown://Unknown"}
+	if version != nil {
+		r.Version = version.GetRuntimeName() + "://" + version.GetRuntimeVersion()
+	}
+	for _, h := range status.GetRuntimeHandlers() {
+		recursive, users := h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces()
+		r.Handlers = append(r.Handlers, corev1.NodeRuntimeHandler{
+			Name:     h.GetName(),
+			Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: &recursive, UserNamespaces: &users},
+		})
+	}
+	slices.SortFunc(r.Handlers, func(a, b corev1.NodeRuntimeHandler) int { return cmp.Compare(a.Name, b.Name) })
+	if f := status.GetFeatures(); f != nil {
+		groups := f.GetSupplementalGroupsPolicy()
+		r.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: &groups}
+	}
+	return r
+}
+
+// Declared are the features that the scheduler and the API server may count on
+// here (KEP-5328), sorted. Of those of Kubernetes 1.36 this agent has the restart
+// of all containers and the resize of init containers; it takes WebSockets for
+// exec, attach and port-forward when webSockets says that its server does. It
+// does not resize resources of a whole pod, and does not give pods of the host's
+// network user namespaces. A gate that is set to false takes its feature away,
+// NodeDeclaredFeatures all.
+func Declared(gates map[string]bool, webSockets bool) []string {
+	on := func(gate string) bool {
+		enabled, set := gates[gate]
+		return enabled || !set
+	}
+	if !on("NodeDeclaredFeatures") {
+		return nil
+	}
+	var all []string
+	if webSockets && on("ExtendWebSocketsToKubelet") {
+		all = append(all, "ExtendWebSocketsToKubelet")
+	}
+	for _, name := range []string{"InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"} {
+		if on(name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// CheckLabels says which of --node-labels a node may not set for itself: those of
+// kubernetes.io and k8s.io except the ones meant for nodes, as the kubelet and the
+// admission plugin NodeRestriction have it.
+func CheckLabels(labels map[string]string) error {
+	var bad []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		domain, _, _ := strings.Cut(key, "/")
+		kubernetes := slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(of string) bool {
+			return domain == of || strings.HasSuffix(domain, "."+of)
+		})
+		if strings.Contains(key, "/") && kubernetes && !kubeletapis.IsKubeletLabel(key) {
+			bad = append(bad, key)
+		}
+	}
+	if len(bad) > 0 {
+		return fmt.Errorf("set --node-labels: a node may not give itself %s; of kubernetes.io and k8s.io it may have labels of *.%s and *.%s, and %s",
+			strings.Join(bad, ", "), corev1.LabelNamespaceSuffixKubelet, corev1.LabelNamespaceSuffixNode,
+			strings.Join(kubeletapis.KubeletLabels(), ", "))
+	}
+	return nil
+}
