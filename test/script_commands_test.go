@@ -139,6 +139,9 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"within": positive("within DURATION COMMAND...", 2, many, func(ts *testscript.TestScript, args []string) {
 			limit, err := time.ParseDuration(args[0])
 			ts.Check(err)
+			if inVM() {
+				limit *= 5 // emulated CPUs are that slow
+			}
 			command, ok := commands[args[1]]
 			if !ok {
 				ts.Fatalf("within %s: %q is no command of this harness", args[0], args[1])

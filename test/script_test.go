@@ -77,7 +77,7 @@ func TestScript(t *testing.T) {
 						enabled, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
 						return err == nil && strings.HasPrefix(string(enabled), "Y"), nil
 					case "vm":
-						return os.Getenv("BERTH_TEST_VM") != "", nil
+						return inVM(), nil
 					case "cgroup2":
 						return cgroups.IsCgroup2UnifiedMode(), nil
 					}
@@ -88,6 +88,9 @@ func TestScript(t *testing.T) {
 		})
 	}
 }
+
+// inVM says that this is the machine of test/vm.
+func inVM() bool { return os.Getenv("BERTH_TEST_VM") != "" }
 
 type harness struct {
 	bin, archive, runtime string

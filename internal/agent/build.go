@@ -141,7 +141,7 @@ func (a *Agent) buildSteps() error {
 	tellDamage(a.log, s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: object.New(a.sources.Objects),
-		Lifecycle: []container.Lifecycle{hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")}), s.resizes.Lifecycle(), s.allocations.Lifecycle(), s.placements, s.devices.Lifecycle()},
+		Lifecycle: s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})),
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
 		Node:         a.engine.renderNode(renderNode, object.New(a.sources.Objects)),
 		LegacyLogDir: linkDir(c), Log: a.log,

@@ -15,13 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/agent/waits"
 	"github.com/berth-run/berth/internal/image"
 	"github.com/berth-run/berth/internal/image/credential"
 	"github.com/berth-run/berth/internal/image/garbage"
 	"github.com/berth-run/berth/internal/image/record"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/runtime"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/server/api"
@@ -111,13 +111,7 @@ func (x images) gone(id string) {
 type images struct{ a *Agent }
 
 // wantsImage says whether something failed for want of an image.
-func wantsImage(err error) bool {
-	switch reason.Of(err) {
-	case reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImageNeverPull:
-		return true
-	}
-	return false
-}
+func wantsImage(err error) bool { return waits.PullFailure(err) != nil }
 
 // Load implements server.Images.
 func (x images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error) {

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,27 +34,6 @@ func (x objectStore) wake(ctx context.Context) error {
 			keys[c.Key] = true
 		}
 		x.a.fleet.ObjectsChanged(keys)
-		x.pullAgain(keys)
-	}
-}
-
-// pullAgain has pods pull at once that wait for their next try with one of these
-// Secrets.
-func (x objectStore) pullAgain(keys map[object.Key]bool) {
-	names := func(p *corev1.Pod) bool {
-		return slices.ContainsFunc(p.Spec.ImagePullSecrets, func(r corev1.LocalObjectReference) bool {
-			return keys[object.Key{Kind: object.Secret, Namespace: p.Namespace, Name: r.Name}]
-		})
-	}
-	found := false
-	for _, p := range x.a.fleet.Pods() {
-		if names(p) {
-			x.a.steps.images.Forget(p.UID)
-			found = true
-		}
-	}
-	if found {
-		x.a.fleet.Retry(wantsImage) // others find their backoff as it was
 	}
 }
 

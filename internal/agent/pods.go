@@ -7,6 +7,7 @@ import (
 	"github.com/berth-run/berth/internal/container"
 	"github.com/berth-run/berth/internal/device"
 	"github.com/berth-run/berth/internal/drift"
+	"github.com/berth-run/berth/internal/hook"
 	"github.com/berth-run/berth/internal/image"
 	"github.com/berth-run/berth/internal/placement"
 	"github.com/berth-run/berth/internal/poddir"
@@ -53,6 +54,17 @@ func (s steps) list() []worker.Step {
 		s.resizes.Step(),     // what its running containers and its cgroup may use
 		s.containers.Step(),  // its containers: stopped, removed and started as the plan says
 		s.probes.Step(),      // the probes of those that run
+	}
+}
+
+// lifecycle is who takes part in the life of each container, in this order.
+func (s steps) lifecycle(hooks *hook.Hooks) []container.Lifecycle {
+	return []container.Lifecycle{
+		{PreCreate: hooks.PreCreate, PreStart: hooks.PreStart, PreStop: hooks.PreStop, PostStop: hooks.PostStop},
+		{PreStart: s.resizes.PreStart},
+		{PreStart: s.allocations.PreStart},
+		{PreCreate: s.placements.PreCreate, PreStart: s.placements.PreStart, PostStop: s.placements.PostStop},
+		{PreCreate: s.devices.PreCreate, PreStart: s.devices.PreStart},
 	}
 }
 

@@ -116,7 +116,7 @@ func TestFromAdmissionToTheEnd(t *testing.T) {
 	book(t, s, a)
 	book(t, s, b, "a")
 	first, _ := s.Get("a")
-	if err := s.Lifecycle().PreStart(t.Context(), a, pod.Containers(a)[1], "id"); err != nil {
+	if err := s.PreStart(t.Context(), a, pod.Containers(a)[1], "id"); err != nil {
 		t.Fatal(err)
 	}
 	after, _ := s.Get("a")

@@ -62,7 +62,7 @@ func onBench(t *testing.T, spec corev1.PodSpec, body func(*testing.T, *bench)) {
 		b.tasks = &testTasks{running: map[string]bool{}, failed: map[string]error{}}
 		b.Containers = New(Options{
 			Runtime: b.cri.Runtime, Images: b, Sandboxes: b, Volumes: b, Dirs: b, Observer: b.pleg, Events: b, Limit: b,
-			Lifecycle: []Lifecycle{b.lifecycle}, LegacyLogDir: filepath.Join(dir, "containers"),
+			Lifecycle: []Lifecycle{{}, b.lifecycle.hooks()}, LegacyLogDir: filepath.Join(dir, "containers"),
 			QOS:  func(*corev1.Pod) corev1.PodQOSClass { return corev1.PodQOSBestEffort },
 			Node: func(*corev1.Pod) render.Node { return render.Node{HostIPs: []string{"127.0.0.1"}} },
 		})
@@ -314,12 +314,16 @@ func (t *testTasks) interrupt() {
 	t.wg.Wait()
 }
 
-// recorder is a Lifecycle that notes its calls and can refuse.
+// recorder takes part in the lives of containers, notes its calls and can refuse.
 type recorder struct {
 	mu     sync.Mutex
 	calls  []string
 	refuse string // the call that fails, e.g. "PreCreate app"
 	hang   string // the call that waits for its context
+}
+
+func (r *recorder) hooks() Lifecycle {
+	return Lifecycle{PreCreate: r.PreCreate, PreStart: r.PreStart, PreStop: r.PreStop, PostStop: r.PostStop}
 }
 
 func (r *recorder) call(ctx context.Context, what string) error {

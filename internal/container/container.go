@@ -18,16 +18,17 @@ import (
 )
 
 // Lifecycle takes part in the life of every container of the node, from
-// outside of its pod's spec: resource allocators and the operator's hooks. All
-// methods may be called again for the same container, also by another process.
-type Lifecycle interface {
+// outside of its pod's spec: resource allocators and the operator's hooks. Each
+// may be called again for the same container, also by another process; nil: there
+// is nothing to do.
+type Lifecycle struct {
 	// PreCreate may change the configuration or refuse the container.
-	PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error
+	PreCreate func(ctx context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error
 	// PreStart may refuse the start of what was created; it is removed then.
-	PreStart(ctx context.Context, p *corev1.Pod, c pod.Container, id string) error
+	PreStart func(ctx context.Context, p *corev1.Pod, c pod.Container, id string) error
 	// PreStop and PostStop are around a stop. Their failures do not hold it up.
-	PreStop(ctx context.Context, id string) error
-	PostStop(ctx context.Context, id string) error
+	PreStop  func(ctx context.Context, id string) error
+	PostStop func(ctx context.Context, id string) error
 }
 
 // runtime are the calls that are made here.

@@ -242,6 +242,9 @@ func (l *launch) volumes(ctx context.Context, in render.Input) ([]string, error)
 
 func (l *launch) preCreate(ctx context.Context) error {
 	for _, lifecycle := range l.s.opts.Lifecycle {
+		if lifecycle.PreCreate == nil {
+			continue
+		}
 		if err := lifecycle.PreCreate(ctx, l.pod, l.want.Container, l.config); err != nil {
 			return err
 		}
@@ -280,6 +283,9 @@ func (l *launch) create(ctx context.Context) error {
 
 func (l *launch) preStart(ctx context.Context) error {
 	for _, lifecycle := range l.s.opts.Lifecycle {
+		if lifecycle.PreStart == nil {
+			continue
+		}
 		if err := lifecycle.PreStart(ctx, l.pod, l.want.Container, l.id); err != nil {
 			if ctx.Err() != nil {
 				return err

@@ -149,6 +149,9 @@ func (s *Containers) stop(ctx context.Context, v *victim) (err error) {
 	}
 	s.with(v.pod.UID, func(l *life) { delete(l.endings, v.id) })
 	for _, l := range s.opts.Lifecycle {
+		if l.PostStop == nil {
+			continue
+		}
 		if err := l.PostStop(ctx, v.id); err != nil {
 			s.opts.Log.Warn("PostStop of container", "pod", pod.FullName(v.pod), "container", v.c.Name, "err", err)
 		}
@@ -161,6 +164,9 @@ func (s *Containers) prepare(ctx context.Context, v *victim) {
 	graced, cancel := v.context(ctx)
 	defer cancel()
 	for _, l := range s.opts.Lifecycle {
+		if l.PreStop == nil {
+			continue
+		}
 		if err := l.PreStop(graced, v.id); err != nil {
 			s.opts.Log.Warn("PreStop of container", "pod", pod.FullName(v.pod), "container", v.c.Name, "err", err)
 		}

@@ -137,7 +137,7 @@ func (n *node) holds(uid types.UID, ids ...device.ID) *corev1.Pod {
 // create is what PreCreate makes of an empty configuration.
 func (n *node) create(ctx context.Context, p *corev1.Pod) (*runtimeapi.ContainerConfig, error) {
 	config := &runtimeapi.ContainerConfig{}
-	return config, n.Lifecycle().PreCreate(ctx, p, pod.Containers(p)[0], config)
+	return config, n.PreCreate(ctx, p, pod.Containers(p)[0], config)
 }
 
 func (n *node) created(p *corev1.Pod, want *runtimeapi.ContainerConfig) {
@@ -316,7 +316,7 @@ func TestRefusals(t *testing.T) {
 	p.Refuse("Allocate", false)
 	n.created(u1, given("gpu-0"))
 
-	started := func() error { return n.Lifecycle().PreStart(t.Context(), u1, pod.Containers(u1)[0], "id") }
+	started := func() error { return n.PreStart(t.Context(), u1, pod.Containers(u1)[0], "id") }
 	p.Refuse("PreStartContainer", true)
 	want = reason.New("CreateContainerConfigError", "device plugin PreStartContainer rpc failed with err: rpc error: code = Unknown desc = the sample plugin was told to refuse")
 	if err := started(); fmt.Sprint(err) != want.Error() {

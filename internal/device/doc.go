@@ -16,6 +16,6 @@
 // starts knows the resources of the one before, and they are lost to it.
 //
 // The step calls Allocate ahead of the containers' starts; a start waits for the
-// answers that concern it, and asks itself when there is none. Lifecycle puts them
+// answers that concern it, and asks itself when there is none. PreCreate puts them
 // into the container's configuration and calls PreStartContainer.
 package device

@@ -19,30 +19,23 @@ import (
 // preStartLimit is how long a plugin may take for PreStartContainer.
 const preStartLimit = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
 
-// Lifecycle gives containers their devices. It takes its place in the internal
-// lifecycle of containers.
-type Lifecycle struct{ devices *Devices }
-
-// Lifecycle returns it.
-func (d *Devices) Lifecycle() Lifecycle { return Lifecycle{d} }
-
-// PreCreate puts what plugins answered into the configuration: device nodes,
+// PreCreate puts what plugins answered into the configuration of a container: device nodes,
 // mounts, environment, annotations and CDI names. It waits for the answers.
-func (l Lifecycle) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error {
-	answers, err := l.answers(ctx, p, c)
+func (d *Devices) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error {
+	answers, err := d.answersFor(ctx, p, c)
 	if err != nil {
 		return err
 	}
 	for _, conflict := range put(config, answers) {
-		l.devices.opts.Log.Warn("device plugins contradict each other: the first one counts", "pod", pod.FullName(p), "container", c.Name, "left out", conflict)
+		d.opts.Log.Warn("device plugins contradict each other: the first one counts", "pod", pod.FullName(p), "container", c.Name, "left out", conflict)
 	}
 	return nil
 }
 
-func (l Lifecycle) answers(ctx context.Context, p *corev1.Pod, c pod.Container) (map[corev1.ResourceName]Answer, error) {
-	a, _ := l.devices.opts.Ledger.Get(p.UID)
+func (d *Devices) answersFor(ctx context.Context, p *corev1.Pod, c pod.Container) (map[corev1.ResourceName]Answer, error) {
+	a, _ := d.opts.Ledger.Get(p.UID)
 	given := a.Containers[c.Name].Devices
-	for name := range l.devices.Inventory().Requests(c.Resources.Limits) {
+	for name := range d.Inventory().Requests(c.Resources.Limits) {
 		if len(given[name]) == 0 {
 			return nil, reason.New(unexpected, "the container asks for %s and holds none any more; delete the pod and create it again", name)
 		}
@@ -55,7 +48,7 @@ func (l Lifecycle) answers(ctx context.Context, p *corev1.Pod, c pod.Container) 
 		if len(given[name]) == 0 {
 			continue
 		}
-		answer, err := l.devices.ensure(ctx, p, c.Name, name)
+		answer, err := d.ensure(ctx, p, c.Name, name)
 		if err != nil {
 			return nil, err
 		}
@@ -65,8 +58,8 @@ func (l Lifecycle) answers(ctx context.Context, p *corev1.Pod, c pod.Container) 
 }
 
 // PreStart calls PreStartContainer of the plugins that asked for it.
-func (l Lifecycle) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container, _ string) error {
-	answers, err := l.answers(ctx, p, c)
+func (d *Devices) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container, _ string) error {
+	answers, err := d.answersFor(ctx, p, c)
 	if err != nil {
 		return err
 	}
@@ -74,15 +67,15 @@ func (l Lifecycle) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container,
 		if !answers[name].PreStart {
 			continue
 		}
-		if err := l.preStart(ctx, name, answers[name]); err != nil {
+		if err := d.preStart(ctx, name, answers[name]); err != nil {
 			return reason.Wrap(reason.CreateContainerConfigError, fmt.Errorf("device plugin PreStartContainer rpc failed with err: %w", err))
 		}
 	}
 	return nil
 }
 
-func (l Lifecycle) preStart(ctx context.Context, name corev1.ResourceName, a Answer) error {
-	plugin, _, _ := l.devices.serving(name, nil)
+func (d *Devices) preStart(ctx context.Context, name corev1.ResourceName, a Answer) error {
+	plugin, _, _ := d.serving(name, nil)
 	if plugin == nil {
 		return errors.New("the device plugin of " + string(name) + " is not registered")
 	}
@@ -91,9 +84,3 @@ func (l Lifecycle) preStart(ctx context.Context, name corev1.ResourceName, a Ans
 		return err
 	})
 }
-
-// PreStop does nothing.
-func (Lifecycle) PreStop(context.Context, string) error { return nil }
-
-// PostStop does nothing: devices are the pod's until it is gone.
-func (Lifecycle) PostStop(context.Context, string) error { return nil }

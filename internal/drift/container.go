@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc"
@@ -130,21 +131,31 @@ type container struct {
 	group    cgroupfile.Group
 }
 
+// answerTime is how long a runtime may take that is asked again.
+const answerTime = 300 * time.Millisecond
+
 // differs compares with what the runtime has said before, and asks it again
-// before it finds anything.
+// before it finds anything. What it has said counts if it does not answer.
 func (x *container) differs(ctx context.Context) ([]cgroupfile.Change, error) {
 	x.s.mu.Lock()
-	want, ok := x.s.told[x.id]
+	told, ok := x.s.told[x.id]
 	x.s.mu.Unlock()
-	if ok {
-		found, err := x.compare(want)
-		if err != nil || len(found) == 0 {
+	if !ok {
+		want, err := x.ask(ctx)
+		if err != nil {
 			return nil, err
 		}
+		return x.compare(want)
 	}
+	found, err := x.compare(told)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	want, err := x.ask(ctx)
 	if err != nil {
-		return nil, err
+		return found, nil
 	}
 	return x.compare(want)
 }
@@ -235,13 +246,18 @@ func boundsOf(r *specs.LinuxResources) (b cgroupfile.Bounds, swap int64) {
 	return b, swap
 }
 
-// repair goes through the runtime, so that systemd learns of it too, and writes
-// what has not changed by that.
+// repair writes what was found: a runtime that hangs keeps nobody from what is
+// theirs. Then it goes through the runtime, so that systemd learns of it too, and
+// writes what could not be written before (a limit of memory above that of memory
+// and swap).
 func (x *container) repair(ctx context.Context, found []cgroupfile.Change) error {
 	x.s.mu.Lock()
 	told, swap := x.s.told[x.id], x.s.swap[x.id]
 	x.s.mu.Unlock()
 	b := x.placed(told)
+	for _, c := range found {
+		_ = cgroupfile.Write(x.group, c.File, c.Want) // it is compared below
+	}
 	_, err := x.s.opts.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
 		ContainerId: x.id, Linux: updateFor(b, swap, x.group.Unified, found),
 	})

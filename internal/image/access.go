@@ -24,13 +24,13 @@ type access struct {
 	log     *slog.Logger
 }
 
-// credentials are what a pod's image can be pulled with. The error says what of
-// them could not be had: the pull is tried with the rest, as the kubelet does.
-func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name) ([]credential.Credential, error) {
+// credentials are what an image can be pulled with, of the node and by the pull
+// Secrets of a pod. The error says what of them could not be had: the pull is tried
+// with the rest, as the kubelet does.
+func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name, have []*corev1.Secret, missing []string) ([]credential.Credential, error) {
 	if s.keys == nil {
 		return nil, nil
 	}
-	have, missing := s.pullSecrets(p)
 	if len(missing) > 0 {
 		s.events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.PullSecretMissing,
 			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))

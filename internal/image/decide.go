@@ -1,6 +1,8 @@
 package image
 
 import (
+	"bytes"
+	"maps"
 	"time"
 
 	"github.com/distribution/reference"
@@ -51,8 +53,9 @@ func decide(policy corev1.PullPolicy, present bool, b backoff, now time.Time) ac
 type backoff struct {
 	delay   time.Duration
 	failed  time.Time
-	message string // of that failure, reason first
-	pull    *pull  // that failed
+	message string           // of that failure, reason first
+	pull    *pull            // that failed
+	secrets []*corev1.Secret // of the pod, at the time
 }
 
 func (b backoff) until() time.Time {
@@ -64,7 +67,7 @@ func (b backoff) until() time.Time {
 
 // after adds a failure. Several containers that waited for the same pull saw
 // one failure, not several.
-func (b backoff) after(p *pull, message string, now time.Time) backoff {
+func (b backoff) after(p *pull, message string, secrets []*corev1.Secret, now time.Time) backoff {
 	if b.pull == p {
 		return b
 	}
@@ -72,7 +75,12 @@ func (b backoff) after(p *pull, message string, now time.Time) backoff {
 	if b.delay > 0 && now.Sub(b.failed) <= backoffExpiry {
 		delay = min(2*b.delay, backoffMax)
 	}
-	return backoff{delay: delay, failed: now, message: message, pull: p}
+	return backoff{delay: delay, failed: now, message: message, pull: p, secrets: secrets}
+}
+
+// sameSecret says whether two versions of a Secret give the same access.
+func sameSecret(a, b *corev1.Secret) bool {
+	return a.Name == b.Name && a.Type == b.Type && maps.EqualFunc(a.Data, b.Data, bytes.Equal)
 }
 
 // name is an image reference in its two spellings.

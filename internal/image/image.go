@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/image/credential"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/worker"
@@ -146,7 +148,7 @@ func (s *Images) Ensure(ctx context.Context, p *corev1.Pod, c pod.Container) (*r
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if s.stands(p.UID, a) {
+		if s.stands(p, a) {
 			return a.image, a.err
 		}
 	}
@@ -177,9 +179,9 @@ func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) 
 		s.events.Event(w.ref, corev1.EventTypeWarning, reason.ErrImageNeverPull, "%s", err.Message())
 		return nil, err
 	default: // wait
-		b := s.backoff(w.pod.UID, w.image)
+		b := s.backoff(w.pod, w.image)
 		s.events.Event(w.ref, corev1.EventTypeNormal, reason.BackOff, "Back-off pulling image %q", w.image)
-		return nil, worker.RetryAt(b.until(), reason.New(reason.ImagePullBackOff, "Back-off pulling image %q: %s", w.image, b.message))
+		return nil, worker.RetryAt(b.until(), wakened(w.pod, reason.New(reason.ImagePullBackOff, "Back-off pulling image %q: %s", w.image, b.message)))
 	}
 }
 
@@ -203,7 +205,7 @@ func (s *Images) look(ctx context.Context, w want) (finding, error) {
 			return finding{}, reason.New(reason.ImageInspectError, "Failed to inspect image %q: %w", w.image, err)
 		}
 	}
-	f.todo = decide(policy, f.image != nil && s.access.allowed(w, f), s.backoff(w.pod.UID, w.image), s.now())
+	f.todo = decide(policy, f.image != nil && s.access.allowed(w, f), s.backoff(w.pod, w.image), s.now())
 	return f, nil
 }
 
@@ -222,7 +224,8 @@ func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image
 	}
 	s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q", w.image)
 	begin := s.now()
-	creds, trouble := s.access.credentials(ctx, w.pod, n)
+	have, missing := s.access.pullSecrets(w.pod)
+	creds, trouble := s.access.credentials(ctx, w.pod, n, have, missing)
 	pulled, err := s.pull(ctx, n, creds, &waiter{
 		who: pod.FullName(w.pod), priority: priority(w.pod),
 		tell: func(news string) {
@@ -244,9 +247,27 @@ func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image
 	failure := pullError(w.image, err)
 	s.mu.Lock()
 	state := s.podState(w.pod.UID)
-	state.backoffs[w.image] = state.backoffs[w.image].after(pulled, failure.Error(), s.now())
+	state.backoffs[w.image] = state.backoffs[w.image].after(pulled, failure.Error(), have, s.now())
 	s.mu.Unlock()
-	return nil, failure
+	return nil, wakened(w.pod, failure)
+}
+
+// unpulled is the failure of a pull. It waits for a time, and for another version
+// of a Secret of the pod (object.Waits).
+type unpulled struct {
+	error
+	secrets []error
+}
+
+func (e *unpulled) Unwrap() []error { return append([]error{e.error}, e.secrets...) }
+
+func wakened(p *corev1.Pod, failure error) error {
+	e := &unpulled{error: failure}
+	for _, ref := range p.Spec.ImagePullSecrets {
+		key := object.Key{Kind: object.Secret, Namespace: p.Namespace, Name: ref.Name}
+		e.secrets = append(e.secrets, &object.Lacking{Key: key, Err: failure})
+	}
+	return e
 }
 
 // pullError gives a failed pull the reason that the runtime named at the start
@@ -276,13 +297,22 @@ func (s *Images) Forget(uid types.UID) {
 	delete(s.pods, uid)
 }
 
-func (s *Images) backoff(uid types.UID, image string) backoff {
+// backoff is that of an image; none when the pod's Secrets are others than those
+// that the pull failed with.
+func (s *Images) backoff(p *corev1.Pod, image string) backoff {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if state := s.pods[uid]; state != nil {
-		return state.backoffs[image]
+	b := backoff{}
+	if state := s.pods[p.UID]; state != nil {
+		b = state.backoffs[image]
 	}
-	return backoff{}
+	s.mu.Unlock()
+	if b.delay == 0 {
+		return b
+	}
+	if have, _ := s.access.pullSecrets(p); !slices.EqualFunc(have, b.secrets, sameSecret) {
+		return backoff{}
+	}
+	return b
 }
 
 // podState makes room for what is remembered of a pod. The caller holds mu.
@@ -310,12 +340,12 @@ func (s *Images) takeAhead(uid types.UID, c pod.Container) *ahead {
 }
 
 // stands says whether the result of a pull ahead can be taken for a pull now.
-func (s *Images) stands(uid types.UID, a *ahead) bool {
+func (s *Images) stands(p *corev1.Pod, a *ahead) bool {
 	switch {
 	case a.image != nil:
 		return s.now().Sub(a.at) < aheadLife
 	case a.err != nil:
-		return s.now().Before(s.backoff(uid, a.spec).until())
+		return s.now().Before(s.backoff(p, a.spec).until())
 	}
 	return false
 }

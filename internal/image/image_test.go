@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,11 +16,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/cri/critest"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/worker"
@@ -168,12 +171,49 @@ func TestBackoff(t *testing.T) {
 		if _, err := n.ensure(t, p); !strings.Contains(err.Error(), "Back-off") {
 			t.Errorf("after a long rest: %v", err)
 		}
-		if got := n.backoff(p.UID, p.Spec.Containers[0].Image).delay; got != backoffFirst {
+		if got := n.backoff(p, p.Spec.Containers[0].Image).delay; got != backoffFirst {
 			t.Errorf("a long rest did not reset the delay: %v", got)
 		}
 		n.Forget(p.UID)
 		if _, err := n.ensure(t, p); reason.Of(err) != reason.ErrImagePull {
 			t.Errorf("a forgotten pod still backs off: %v", err)
+		}
+	})
+}
+
+// secretsOf are the pull Secrets of everybody.
+type secretsOf map[string]*corev1.Secret
+
+func (s secretsOf) Secret(_, name string) (*corev1.Secret, error) {
+	if found := s[name]; found != nil {
+		return found, nil
+	}
+	return nil, &object.Missing{Key: object.Key{Kind: object.Secret, Name: name}}
+}
+
+// A Secret that comes while the pull fails without it has it tried again at once.
+func TestSecretEndsBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, have := newNode(t, 0), secretsOf{}
+		n.access.secrets = have
+		p := podOf("p", "registry.test/gone:1", corev1.PullIfNotPresent)
+		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "late"}}
+		_, err := n.ensure(t, p)
+		keys, only := object.Waits(err)
+		if want := []object.Key{{Kind: object.Secret, Namespace: p.Namespace, Name: "late"}}; !slices.Equal(keys, want) || only {
+			t.Errorf("it waits for %v (only: %v), want %v", keys, only, want)
+		}
+		reasons := []string{reason.Of(err)}
+		for _, password := range []string{"", "old", "old", "new"} {
+			if password != "" {
+				have["late"] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Data: map[string][]byte{"password": []byte(password)}}
+			}
+			_, err := n.ensure(t, p)
+			reasons = append(reasons, reason.Of(err))
+		}
+		want := []string{reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImagePull}
+		if diff := cmp.Diff(want, reasons); diff != "" {
+			t.Errorf("reasons (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -218,7 +258,7 @@ func TestFailureOfASharedPullCountsOnce(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if got := n.backoff(p.UID, remote).delay; got != backoffFirst {
+		if got := n.backoff(p, remote).delay; got != backoffFirst {
 			t.Errorf("delay %v after one failure", got)
 		}
 	})

@@ -59,9 +59,6 @@ func (s *Placements) PreStart(ctx context.Context, p *corev1.Pod, c pod.Containe
 	return nil
 }
 
-// PreStop does nothing: the container runs on for its grace, where it is.
-func (s *Placements) PreStop(context.Context, string) error { return nil }
-
 // PostStop releases the container. What its pod holds is released with the pod.
 func (s *Placements) PostStop(_ context.Context, id string) error {
 	s.mu.Lock()

@@ -96,7 +96,7 @@ func (r rig) admit(p *pod.Pod) {
 func (r rig) started(p *pod.Pod, id string) {
 	r.t.Helper()
 	c, _ := pod.FindContainer(p.Pod, "app")
-	if err := r.Lifecycle().PreStart(r.t.Context(), p.Pod, c, id); err != nil {
+	if err := r.PreStart(r.t.Context(), p.Pod, c, id); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -52,11 +52,11 @@ type boot struct {
 func boots() []boot {
 	return []boot{{
 		cgroup:  "v2",
-		scripts: []string{"pinning", "bounds"},
+		scripts: []string{"pinning", "bounds", "drift", "resize", "restart", "devices"},
 		units:   []string{"cgroup", "volume/nfs"},
 	}, {
 		cgroup:  "v1",
-		scripts: []string{"pinning"},
+		scripts: []string{"pinning", "drift", "resize", "restart", "devices"},
 		units:   []string{"cgroup"},
 	}}
 }

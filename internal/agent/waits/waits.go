@@ -22,7 +22,7 @@ func Objects(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 		if !strings.HasPrefix(task, "step/") {
 			continue
 		}
-		if e := pullFailure(err); e != nil {
+		if e := PullFailure(err); e != nil {
 			return e.Reason, e.Message(), true
 		}
 		keys, _ := object.Waits(err)
@@ -41,8 +41,8 @@ func Objects(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 	return why, "waiting for " + strings.Join(slices.Compact(names), ", ") + lacking, len(names) > 0
 }
 
-// pullFailure finds what went wrong with the image of a volume; nil for nothing.
-func pullFailure(err error) *reason.Error {
+// PullFailure finds in an error what went wrong with an image; nil for nothing.
+func PullFailure(err error) *reason.Error {
 	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself, to all of its leaves
 	case *reason.Error:
 		if slices.Contains([]string{
@@ -51,12 +51,12 @@ func pullFailure(err error) *reason.Error {
 		}, e.Reason) {
 			return e
 		}
-		return pullFailure(e.Err)
+		return PullFailure(e.Err)
 	case interface{ Unwrap() error }:
-		return pullFailure(e.Unwrap())
+		return PullFailure(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		for _, inner := range e.Unwrap() {
-			if found := pullFailure(inner); found != nil {
+			if found := PullFailure(inner); found != nil {
 				return found
 			}
 		}
