@@ -99,6 +99,9 @@ func (r *Runtime) prepareNetwork(h host) error {
 	if len(usable) < len(r.config.PodCIDRs) {
 		r.config.Log.Info("IPv6 is disabled on this machine: pods get IPv4 only", "podCIDRs", usable)
 	}
+	if err := r.makeBridge(h.ipv6); err != nil {
+		return fmt.Errorf("set up pod network: %w", err)
+	}
 	text, err := json.MarshalIndent(networkConfig(r.config, h), "", "  ")
 	if err != nil {
 		return fmt.Errorf("set up pod network: %w", err)
@@ -109,6 +112,24 @@ func (r *Runtime) prepareNetwork(h host) error {
 	}
 	if err := os.WriteFile(filepath.Join(dir, "10-berth.conflist"), text, 0o644); err != nil {
 		return fmt.Errorf("set up pod network: %w", err)
+	}
+	return nil
+}
+
+// makeBridge makes the bridge before the CNI plugin does. The gateway's IPv6 address could
+// else not be used for the first second of the first pod: the kernel would look for others that
+// have it (duplicate address detection, RFC 4862), which nobody can on a bridge of this node's pods.
+func (r *Runtime) makeBridge(ipv6 bool) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = r.config.Bridge
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make bridge %q: %w", attrs.Name, err)
+	}
+	if !ipv6 {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", attrs.Name, "accept_dad"), []byte("0"), 0); err != nil {
+		r.config.Log.Warn("The gateway's IPv6 address is usable only a second after the first pod's start", "err", err)
 	}
 	return nil
 }
