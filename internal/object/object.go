@@ -21,6 +21,18 @@ const (
 	RuntimeClass          = "RuntimeClass"
 )
 
+// Kinds of objects that a cluster tells of and that are not in the table.
+const (
+	Service            = "Service"
+	ClusterTrustBundle = "ClusterTrustBundle"
+)
+
+// Every is the name in a key that stands for all objects of its kind and namespace.
+const Every = "*"
+
+// Bundles is the key of all ClusterTrustBundles.
+func Bundles() Key { return Key{Kind: ClusterTrustBundle, Name: Every} }
+
 // Key names an object. Namespace is empty for kinds that have none.
 type Key struct{ Kind, Namespace, Name string }
 

@@ -21,7 +21,8 @@ type Sources struct {
 	Objects map[object.Key]runtime.Object
 	// Files are environment files of the pod's volumes (KEP-3721).
 	Files map[EnvFile]string
-	// Services are the variables that tell of services; a standalone node has none.
+	// Services are the variables that tell of services, made by Services; a
+	// standalone node has none.
 	Services map[string]string
 }
 

@@ -56,6 +56,14 @@ func (l Lacks) Error() string {
 // Unwrap has package object find what is waited for.
 func (l Lacks) Unwrap() []error { return l }
 
+// Later is the error of what cannot be had now, such as a token while the API
+// server is away. Files that are there stay in use until it can.
+type Later struct{ Err error }
+
+func (e *Later) Error() string { return e.Err.Error() }
+
+func (e *Later) Unwrap() error { return e.Err }
+
 // Err is nil if nothing is missing.
 func (l Lacks) Err() error {
 	switch len(l) {

@@ -3,6 +3,7 @@ package payload
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -38,7 +39,8 @@ type Source interface {
 	// Uses are the objects that the volume names, there or not.
 	Uses(p *corev1.Pod, v *corev1.Volume) []object.Key
 	// Content is what the volume is to hold now. What has to come first is an
-	// *object.Missing or *object.Lacking, or Lacks of them.
+	// *object.Missing, *object.Unknown or *object.Lacking, or Lacks of them; what
+	// cannot be had now is a *Later.
 	Content(ctx context.Context, o Objects, p *corev1.Pod, v *corev1.Volume) (Content, error)
 }
 
@@ -76,6 +78,7 @@ type Volumes struct {
 
 	mu      sync.Mutex
 	mounted map[string]*mount // by target
+	changed map[object.Key]bool
 }
 
 // mount is one volume of one pod.
@@ -100,7 +103,7 @@ type mount struct {
 
 // New makes a Volumes. It looks at nothing.
 func New(c Config) *Volumes {
-	return &Volumes{cfg: c, kick: make(chan struct{}, 1), mounted: map[string]*mount{}}
+	return &Volumes{cfg: c, kick: make(chan struct{}, 1), mounted: map[string]*mount{}, changed: map[object.Key]bool{}}
 }
 
 // Disk makes a kind of volume of a source, with its files on disk.
@@ -109,6 +112,24 @@ func (v *Volumes) Disk(s Source) volume.Kind { return kind{Source: s, volumes: v
 // Memory makes a kind of volume of a source whose files are never on a disk.
 func (v *Volumes) Memory(s Source) volume.Kind {
 	return kind{Source: s, volumes: v, medium: corev1.StorageMediumMemory}
+}
+
+// Changed has the volumes of these objects made anew. The table of objects shows
+// its own changes: this is for what it does not have, such as that the API server
+// has told that an object is not there.
+func (v *Volumes) Changed(keys map[object.Key]bool) {
+	v.mu.Lock()
+	maps.Copy(v.changed, keys)
+	v.mu.Unlock()
+	v.look()
+}
+
+// look has Run see what there is to do.
+func (v *Volumes) look() {
+	select {
+	case v.kick <- struct{}{}:
+	default:
+	}
 }
 
 // kind is a volume.Kind.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -48,6 +49,7 @@ func (v *Volumes) Run(ctx context.Context) error {
 		case <-synced:
 			synced, all = nil, true // what is not there now is to be told
 		case <-v.kick:
+			v.takeChanged(changed)
 		case <-timer.C:
 		}
 		v.refresh(ctx, func(m *mount) bool {
@@ -57,6 +59,14 @@ func (v *Volumes) Run(ctx context.Context) error {
 			timer.Reset(max(0, time.Until(next)))
 		}
 	}
+}
+
+// takeChanged moves what Changed was told to into.
+func (v *Volumes) takeChanged(into map[object.Key]bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	maps.Copy(into, v.changed)
+	clear(v.changed)
 }
 
 // refresh brings the chosen volumes up to date, and those that are due.
@@ -101,10 +111,7 @@ func (v *Volumes) schedule(m *mount, at time.Time) {
 		return
 	}
 	m.due = at
-	select {
-	case v.kick <- struct{}{}:
-	default:
-	}
+	v.look()
 }
 
 // publish makes a volume.
@@ -112,7 +119,7 @@ func (v *Volumes) publish(ctx context.Context, m *mount) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	view, content, err := v.content(ctx, m)
-	if _, waits := object.Waits(err); waits && v.writer(m).complete() {
+	if stays(err) && v.writer(m).complete() {
 		m.published = true
 		v.schedule(m, time.Now().Add(grace)) // to tell, if it has not come by then
 		return nil
@@ -145,7 +152,7 @@ func (v *Volumes) update(ctx context.Context, m *mount, synced bool) {
 	}
 	view, content, err := v.content(ctx, m)
 	if _, waits := object.Waits(err); waits {
-		if synced {
+		if synced && !untold(err) {
 			v.tell(m, err.Error()+"; its files stay as they are")
 		}
 		return
@@ -161,6 +168,19 @@ func (v *Volumes) update(ctx context.Context, m *mount, synced bool) {
 	v.schedule(m, time.Now().Add(delay))
 	v.tell(m, err.Error())
 	v.cfg.Log.Warn("update volume", "pod", pod.FullName(m.request.Pod), "volume", m.request.Volume.Name, "err", err, "again in", delay)
+}
+
+// stays says that files which are there are good until err has passed.
+func stays(err error) bool {
+	_, waits := object.Waits(err)
+	_, later := errors.AsType[*Later](err)
+	return waits || later
+}
+
+// untold says that err will pass as soon as the API server is heard.
+func untold(err error) bool {
+	_, unknown := errors.AsType[*object.Unknown](err)
+	return unknown
 }
 
 func (v *Volumes) content(ctx context.Context, m *mount) (*pinning, Content, error) {

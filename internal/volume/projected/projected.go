@@ -48,6 +48,8 @@ func (Source) Uses(p *corev1.Pod, v *corev1.Volume) []object.Key {
 			keys = append(keys, configmap.Key(p.Namespace, s.ConfigMap.Name))
 		case s.Secret != nil:
 			keys = append(keys, secret.Key(p.Namespace, s.Secret.Name))
+		case s.ClusterTrustBundle != nil:
+			keys = append(keys, object.Bundles())
 		}
 	}
 	return keys
@@ -93,6 +95,9 @@ func (s Source) part(ctx context.Context, o payload.Objects, p *corev1.Pod, v *c
 	default:
 		var issued map[string][]byte
 		issued, c.Until, err = s.Issuer.Issue(ctx, p, v, i)
+		if _, waits := object.Waits(err); err != nil && !waits {
+			err = &payload.Later{Err: err}
+		}
 		c.Files = payload.Files{}
 		for path, data := range issued {
 			c.Files[path] = credential(p, data, mode)

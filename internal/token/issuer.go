@@ -1,0 +1,44 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+type bundles interface {
+	Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error)
+}
+
+// Issuer makes the files of projected volumes that only a control plane can.
+type Issuer struct {
+	Tokens *Tokens
+	// Bundles are the trust bundles of the cluster.
+	Bundles bundles
+}
+
+// Issue makes the files of one source of a pod's projected volume, by their
+// paths. until is when they are to be renewed; zero for never.
+func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, source int) (files map[string][]byte, until time.Time, err error) {
+	switch s := v.Projected.Sources[source]; {
+	case s.ServiceAccountToken != nil:
+		token, err := i.Tokens.Token(ctx, forVolume(p, s.ServiceAccountToken))
+		if err != nil {
+			return nil, until, err
+		}
+		return map[string][]byte{s.ServiceAccountToken.Path: []byte(token.Value)}, token.Renew, nil
+	case s.ClusterTrustBundle != nil:
+		all, err := i.Bundles.Bundles()
+		if err != nil {
+			return nil, until, err
+		}
+		text, err := anchors(s.ClusterTrustBundle, all)
+		return map[string][]byte{s.ClusterTrustBundle.Path: text}, until, err
+	case s.PodCertificate != nil:
+		return nil, until, errors.New("this agent asks for no certificates of pods (podCertificate): use a Secret with a certificate, or a CSI driver that issues them")
+	}
+	return nil, until, errors.New("it is nothing that a control plane hands out")
+}
