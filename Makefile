@@ -10,7 +10,7 @@ SRC     := $(shell find cmd internal -name '*.go' -o -name '*.c' 2>/dev/null)
 # Packages that have no part of the runtime linked in: quick to build with -race.
 RACE     = $(shell $(GO) list ./internal/... | grep -v -e /internal/runtime -e '/critest$$')
 
-.PHONY: help setup assets build image run test check lint unit race script vmtest bench clean
+.PHONY: help setup assets build image cluster run test check lint unit race script vmtest bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -32,6 +32,9 @@ bin/workload.tar: $(wildcard test/workload/*.go test/image/*.go)
 
 image: bin/workload.tar ## build the example's image
 
+cluster: ## build bin/cluster, the Kubernetes control plane that tests run against (once a machine)
+	@sh hack/cluster.sh
+
 run: build image ## run the example pod until it is Ready; show its timeline, logs and clean end
 	@sh example/run.sh
 
@@ -48,10 +51,10 @@ $(LINT): tools/go.mod tools/go.sum
 lint: assets $(LINT)
 	$(LINT) run ./...
 
-unit: assets ## tests of the packages, and one conformance suite on every runtime
+unit: assets cluster ## tests of the packages, and one conformance suite on every runtime
 	$(GO) test -timeout 15m -p 2 ./internal/... ./cmd/...
 
-race: assets ## the same with the race detector, without the runtime's packages
+race: assets cluster ## the same with the race detector, without the runtime's packages
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 2 $(RACE)
 
 script: build image ## end to end: the scripts in test/script on the real runtimes

@@ -1,0 +1,186 @@
+package kubeapitest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// nursery starts processes that die with this one, however it dies. The kernel
+// ties them to the thread that started them, so that is one which stays.
+type nursery struct {
+	requests chan birth
+	closed   chan struct{}
+}
+
+type birth struct {
+	cmd  *exec.Cmd
+	done chan error
+}
+
+func newNursery() *nursery {
+	n := &nursery{requests: make(chan birth), closed: make(chan struct{})}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		defer close(n.closed)
+		for r := range n.requests {
+			r.done <- r.cmd.Start()
+		}
+	}()
+	return n
+}
+
+func (n *nursery) start(cmd *exec.Cmd) error {
+	r := birth{cmd: cmd, done: make(chan error)}
+	n.requests <- r
+	return <-r.done
+}
+
+// close ends what was started and is not over.
+func (n *nursery) close() {
+	close(n.requests)
+	<-n.closed
+}
+
+// process is a server that runs.
+type process struct {
+	name, log string
+	cmd       *exec.Cmd
+	over      chan struct{} // closed when it has ended and is reaped
+}
+
+// run starts a server of the program in dir; what it says goes to NAME.log there.
+func (n *nursery) run(program, dir, name string, flags ...string) (*process, error) {
+	p := &process{name: name, log: filepath.Join(dir, name+".log"), over: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p.cmd = exec.Command(program, append([]string{name}, flags...)...)
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
+	p.cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setpgid: true}
+	if err := n.start(p.cmd); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // ended by a signal, as asked; who waits for an answer tells a crash
+		close(p.over)
+	}()
+	return p, nil
+}
+
+// signal returns without error where the process is over.
+func (p *process) signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// kill returns when the process is gone.
+func (p *process) kill() error {
+	err := p.signal(unix.SIGKILL)
+	if err == nil {
+		<-p.over
+	}
+	return err
+}
+
+// words are the last that the process said.
+func (p *process) words() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4000):])
+}
+
+// port is a TCP port of 127.0.0.1 that nobody else gets until close: it is bound
+// and not listened on, with SO_REUSEPORT, with which the server binds it too.
+type port struct {
+	fd     int
+	number int
+}
+
+func reserve() (port, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return port{}, fmt.Errorf("reserve port: %w", err)
+	}
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return port{}, fmt.Errorf("reserve port: %w", err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+		return port{}, fmt.Errorf("reserve port: %w", err)
+	}
+	return port{fd: fd, number: name.(*unix.SockaddrInet4).Port}, nil
+}
+
+func (p port) close() { _ = unix.Close(p.fd) }
+
+func (p port) String() string { return strconv.Itoa(p.number) }
+
+// address is where the port is reached.
+func (p port) address() string { return net.JoinHostPort("127.0.0.1", p.String()) }
+
+const prefix = "berth-cluster-"
+
+// newDir makes the directory of a cluster, in memory where the machine has that:
+// etcd writes much. It takes those away that killed tests have left.
+func newDir() (string, error) {
+	base := "/dev/shm"
+	if info, err := os.Stat(base); err != nil || !info.IsDir() {
+		base = os.TempDir()
+	}
+	left, err := filepath.Glob(filepath.Join(base, prefix+"*"))
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range left {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
+		if pid, err := strconv.Atoi(owner); err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			_ = os.RemoveAll(dir) // or the next cluster does
+		}
+	}
+	return os.MkdirTemp(base, prefix+strconv.Itoa(os.Getpid())+"-")
+}
+
+// program is the path of bin/cluster of this module.
+func program() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("find bin/cluster: the test does not run inside the module")
+		}
+		dir = filepath.Dir(dir)
+	}
+	path := filepath.Join(dir, "bin/cluster")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: run make cluster", err)
+	}
+	return path, nil
+}

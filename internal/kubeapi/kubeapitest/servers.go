@@ -1,0 +1,240 @@
+package kubeapitest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// startup bounds the start of a server on a busy machine; alone it takes seconds.
+const startup = 3 * time.Minute
+
+// servers are the processes of one control plane, and what they need.
+type servers struct {
+	options   Options
+	program   string
+	dir       string
+	ca        *authority
+	nursery   *nursery
+	proxy     *proxy
+	ports     struct{ etcd, peer, api port }
+	etcd      *process
+	api       *process
+	others    []*process
+	admin     *rest.Config
+	adminFile string
+	names     atomic.Int64 // how many there are
+	released  []func()
+}
+
+// name makes a name that is not there twice.
+func (s *servers) name(base string) string {
+	return base + "-" + strconv.FormatInt(s.names.Add(1), 10)
+}
+
+// up starts a control plane. What it has begun is ended where it fails.
+func up(ctx context.Context, o Options) (_ *servers, err error) {
+	s := &servers{options: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.program, err = program(); err != nil {
+		return nil, err
+	}
+	if s.dir, err = newDir(); err != nil {
+		return nil, err
+	}
+	for _, p := range []*port{&s.ports.etcd, &s.ports.peer, &s.ports.api} {
+		if *p, err = reserve(); err != nil {
+			return nil, err
+		}
+		s.released = append(s.released, p.close)
+	}
+	if err := s.keys(); err != nil {
+		return nil, fmt.Errorf("make certificates: %w", err)
+	}
+	s.nursery = newNursery()
+	client, peer := "http://"+s.ports.etcd.address(), "http://"+s.ports.peer.address()
+	s.etcd, err = s.nursery.run(s.program, s.dir, "etcd", "--name", "etcd", "--data-dir", filepath.Join(s.dir, "etcd"),
+		"--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
+		"--initial-advertise-peer-urls", peer, "--initial-cluster", "etcd="+peer,
+		"--socket-reuse-port", "--unsafe-no-fsync", "--log-level", "warn")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.startAPI(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.grant(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.startOthers()
+}
+
+// keys makes the certificates and keys of the servers, and the proxy.
+func (s *servers) keys() error {
+	var err error
+	if s.ca, err = newAuthority("kubernetes"); err != nil {
+		return err
+	}
+	frontCA, err := newAuthority("front-proxy")
+	if err != nil {
+		return err
+	}
+	serving, err := s.ca.server(pkix.Name{CommonName: "kube-apiserver"}, "127.0.0.1", "localhost", "10.96.0.1",
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+	if err != nil {
+		return err
+	}
+	front, err := frontCA.client(Identity{User: "front-proxy"})
+	if err != nil {
+		return err
+	}
+	nodes, err := s.ca.client(Identity{User: kubeletClient, Groups: []string{kubeletClient}})
+	if err != nil {
+		return err
+	}
+	tokens, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	tokensPEM, err := keyPEM(tokens)
+	if err != nil {
+		return err
+	}
+	authorityKey, err := keyPEM(s.ca.key)
+	if err != nil {
+		return err
+	}
+	for name, text := range map[string][]byte{"ca.crt": s.ca.pem, "ca.key": authorityKey, "front-ca.crt": frontCA.pem, "sa.key": tokensPEM} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(serving.write(filepath.Join(s.dir, "apiserver")), nodes.write(filepath.Join(s.dir, "kubelet-client"))); err != nil {
+		return err
+	}
+	if s.proxy, err = newProxy(s.ports.api.address(), trust{serving: serving, front: front, ca: s.ca.pem}); err != nil {
+		return err
+	}
+	s.proxy.start()
+	s.admin, err = s.config("https://"+s.ports.api.address(), Identity{User: "admin", Groups: []string{"system:masters"}})
+	if err == nil {
+		s.adminFile, err = s.file("admin", s.admin)
+	}
+	return err
+}
+
+// startAPI starts kube-apiserver and waits until it is ready.
+func (s *servers) startAPI(ctx context.Context) error {
+	in := func(name string) string { return filepath.Join(s.dir, name) }
+	flags := []string{
+		"--etcd-servers", "http://" + s.ports.etcd.address(),
+		"--bind-address", "127.0.0.1", "--secure-port", s.ports.api.String(), "--permit-port-sharing",
+		"--advertise-address", "127.0.0.1", "--endpoint-reconciler-type", "none", // no pod asks for loopback
+		"--tls-cert-file", in("apiserver.crt"), "--tls-private-key-file", in("apiserver.key"),
+		"--client-ca-file", in("ca.crt"), "--enable-bootstrap-token-auth",
+		"--requestheader-client-ca-file", in("front-ca.crt"), "--requestheader-allowed-names", "front-proxy",
+		"--requestheader-username-headers", "X-Remote-User", "--requestheader-group-headers", "X-Remote-Group",
+		"--kubelet-certificate-authority", in("ca.crt"),
+		"--kubelet-client-certificate", in("kubelet-client.crt"), "--kubelet-client-key", in("kubelet-client.key"),
+		"--kubelet-preferred-address-types", "InternalIP,Hostname",
+		"--service-account-issuer", "https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file", in("sa.key"), "--service-account-signing-key-file", in("sa.key"),
+		"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
+		"--service-cluster-ip-range", "10.96.0.0/16", "--allow-privileged",
+		"--feature-gates", "ClusterTrustBundle=true,ClusterTrustBundleProjection=true",
+		"--runtime-config", "certificates.k8s.io/v1beta1/clustertrustbundles=true",
+	}
+	var err error
+	if s.api, err = s.nursery.run(s.program, s.dir, "kube-apiserver", append(flags, s.options.APIServer...)...); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(s.admin)
+	if err != nil {
+		return err
+	}
+	return s.api.answers(ctx, func() error {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+// startOthers starts what the options ask for besides the API server.
+func (s *servers) startOthers() error {
+	common := []string{"--kubeconfig", s.adminFile, "--leader-elect=false", "--secure-port", "0"}
+	if s.options.Controllers {
+		key := func(name string) string { return filepath.Join(s.dir, name) }
+		flags := append(common[:len(common):len(common)], "--controllers", "*,bootstrapsigner,tokencleaner",
+			"--service-account-private-key-file", key("sa.key"), "--root-ca-file", key("ca.crt"),
+			"--cluster-signing-cert-file", key("ca.crt"), "--cluster-signing-key-file", key("ca.key"))
+		p, err := s.nursery.run(s.program, s.dir, "kube-controller-manager", append(flags, s.options.ControllerManager...)...)
+		if err != nil {
+			return err
+		}
+		s.others = append(s.others, p)
+	}
+	if s.options.Scheduler {
+		p, err := s.nursery.run(s.program, s.dir, "kube-scheduler", common...)
+		if err != nil {
+			return err
+		}
+		s.others = append(s.others, p)
+	}
+	return nil
+}
+
+// answers waits until try succeeds. It fails when the process is over.
+func (p *process) answers(ctx context.Context, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, startup)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w; it said:\n%s", p.name, err, p.words())
+		case <-p.over:
+			return fmt.Errorf("%s ended: %w; it said:\n%s", p.name, err, p.words())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// close ends the processes and takes the directory away.
+func (s *servers) close() error {
+	var errs []error
+	if s.proxy != nil {
+		s.proxy.close()
+	}
+	for _, p := range append(s.others, s.api, s.etcd) {
+		if p != nil {
+			errs = append(errs, p.kill())
+		}
+	}
+	if s.nursery != nil {
+		s.nursery.close()
+	}
+	for _, release := range s.released {
+		release()
+	}
+	if s.dir != "" {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	return errors.Join(errs...)
+}
