@@ -142,7 +142,9 @@ func (c *Cluster) Config(id Identity) *rest.Config {
 // Kubeconfig is the path of a new file with Config.
 func (c *Cluster) Kubeconfig(id Identity) string {
 	c.t.Helper()
-	return c.write(id.User, c.Config(id))
+	path, err := c.servers.fresh(id.User, c.Config(id))
+	c.check(err)
+	return path
 }
 
 // NodeConfig is Config for the node with this name.
@@ -162,15 +164,9 @@ func (c *Cluster) NodeKubeconfig(name string) string {
 // signed where there are Controllers.
 func (c *Cluster) BootstrapKubeconfig() string {
 	c.t.Helper()
-	return c.write("bootstrap", &rest.Config{
+	path, err := c.servers.fresh("bootstrap", &rest.Config{
 		Host: c.servers.nodes(), BearerToken: tokenID + "." + tokenSecret, TLSClientConfig: rest.TLSClientConfig{CAData: c.servers.ca.pem},
 	})
-}
-
-// write makes a kubeconfig with a name of its own.
-func (c *Cluster) write(name string, config *rest.Config) string {
-	c.t.Helper()
-	path, err := c.servers.file(c.servers.name(strings.ReplaceAll(name, ":", "-")), config)
 	c.check(err)
 	return path
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -54,4 +55,9 @@ func (s *servers) file(name string, c *rest.Config) (string, error) {
 		return "", fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return path, nil
+}
+
+// fresh is file with a name that no other has.
+func (s *servers) fresh(name string, c *rest.Config) (string, error) {
+	return s.file(s.name(strings.ReplaceAll(name, ":", "-")), c)
 }
