@@ -40,7 +40,7 @@ func BadRequest(message, next string) error {
 
 // Next adds to an error what the user is to do about it.
 func Next(err error, next string) error {
-	st := statusOf(err)
+	st := StatusOf(err)
 	if next == "" {
 		return &apierrors.StatusError{ErrStatus: st}
 	}
@@ -54,8 +54,8 @@ func Next(err error, next string) error {
 	return &apierrors.StatusError{ErrStatus: st}
 }
 
-// statusOf is the answer for an error.
-func statusOf(err error) metav1.Status {
+// StatusOf is the answer for an error.
+func StatusOf(err error) metav1.Status {
 	var st metav1.Status
 	var known apierrors.APIStatus
 	switch {
@@ -78,7 +78,7 @@ func statusOf(err error) metav1.Status {
 }
 
 func writeError(w http.ResponseWriter, err error) {
-	st := statusOf(err)
+	st := StatusOf(err)
 	writeJSON(w, int(st.Code), &st)
 }
 

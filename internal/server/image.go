@@ -162,7 +162,7 @@ func (s imageRoutes) pull(w http.ResponseWriter, r *http.Request) error {
 		image, err := s.Images.Pull(r.Context(), name)
 		end := api.Pull{TypeMeta: api.Type("Pull"), Name: name, Image: &image}
 		if err != nil {
-			st := statusOf(err)
+			st := StatusOf(err)
 			end.Image, end.Error = nil, &st
 		}
 		last <- end

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,7 @@ import (
 )
 
 func (s podRoutes) podLog(w http.ResponseWriter, r *http.Request) error {
-	opts, n, err := logOptions(r)
+	opts, n, err := LogOptions(r)
 	if err != nil {
 		return err
 	}
@@ -30,12 +31,36 @@ func (s podRoutes) podLog(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c, err := chooseContainer(p, opts.Container)
+	return Logs{Pods: s.Pods, Dir: s.LogDir, Log: s.Log}.Serve(w, r, LogRequest{p, opts, n})
+}
+
+// Logs answers requests for the logs of containers.
+type Logs struct {
+	Pods *Pods
+	// Dir holds the pods' log directories.
+	Dir string
+	Log *slog.Logger
+}
+
+// LogRequest is what is asked of a pod's logs. Instance is the restart count of
+// the instance that is meant; nil: the newest, or the one before.
+type LogRequest struct {
+	Pod      *corev1.Pod
+	Options  *corev1.PodLogOptions
+	Instance *int64
+}
+
+// Serve writes a log, or returns the error to answer when nothing was written. A
+// log that is followed ends with its container, or with the request.
+func (l Logs) Serve(w http.ResponseWriter, r *http.Request, req LogRequest) error {
+	p := req.Pod
+	c, err := chooseContainer(p, req.Options.Container)
 	if err != nil {
 		return err
 	}
+	opts := *req.Options
 	opts.Container = c.Name
-	instance, err := chooseInstance(p, opts, n)
+	instance, err := chooseInstance(p, &opts, req.Instance)
 	if err != nil {
 		return err
 	}
@@ -43,15 +68,15 @@ func (s podRoutes) podLog(w http.ResponseWriter, r *http.Request) error {
 	var followers sync.WaitGroup
 	defer followers.Wait()
 	defer cancel()
-	read := readOptions(opts, time.Now())
-	read.Log = s.Log
+	read := readOptions(&opts, time.Now())
+	read.Log = l.Log
 	if opts.Follow {
 		ended := make(chan struct{})
 		read.Ended = ended
-		followers.Go(func() { s.waitEnd(ctx, p, c.Name, instance); close(ended) })
+		followers.Go(func() { l.waitEnd(ctx, p, c.Name, instance); close(ended) })
 	}
 	out := &logWriter{w: w}
-	dir := podlog.PodDir(s.LogDir, p.Namespace, p.Name, p.UID)
+	dir := podlog.PodDir(l.Dir, p.Namespace, p.Name, p.UID)
 	err = podlog.Read(ctx, filepath.Join(dir, podlog.File(c.Name, instance)), read, out)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = Next(apierrors.NewNotFound(schema.GroupResource{Resource: "log"}, fmt.Sprintf("%s/%s/%d", pod.FullName(p), c.Name, instance)),
@@ -74,8 +99,8 @@ func brokeOff(w http.ResponseWriter, err error) {
 }
 
 // waitEnd returns when a container's n-th instance has ended, or ctx.
-func (s podRoutes) waitEnd(ctx context.Context, p *corev1.Pod, container string, n int) {
-	watcher := s.Pods.WatchKey(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+func (l Logs) waitEnd(ctx context.Context, p *corev1.Pod, container string, n int) {
+	watcher := l.Pods.WatchKey(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 	defer watcher.Stop()
 	for {
 		changes, err := watcher.Next(ctx)
@@ -90,7 +115,8 @@ func (s podRoutes) waitEnd(ctx context.Context, p *corev1.Pod, container string,
 	}
 }
 
-func logOptions(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, err error) {
+// LogOptions reads the parameters of a request for a log.
+func LogOptions(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, err error) {
 	q := queryOf(r)
 	instance = q.number(api.ParamInstance, 0)
 	opts = &corev1.PodLogOptions{

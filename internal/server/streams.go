@@ -43,15 +43,22 @@ func (s podRoutes) running(r *http.Request, name string) (*corev1.Pod, pod.Conta
 	if err != nil {
 		return nil, pod.Container{}, err
 	}
+	c, err := RunningContainer(p, name)
+	return p, c, err
+}
+
+// RunningContainer is a pod's container of that name, or its only one when the
+// name is empty; an error when it does not run.
+func RunningContainer(p *corev1.Pod, name string) (pod.Container, error) {
 	c, err := chooseContainer(p, name)
 	if err != nil {
-		return nil, c, err
+		return c, err
 	}
 	if st := containerStatus(p, c.Name); st.State.Running == nil {
-		return nil, c, BadRequest(fmt.Sprintf("container %q of pod %s is not running", c.Name, pod.FullName(p)),
+		return c, BadRequest(fmt.Sprintf("container %q of pod %s is not running", c.Name, pod.FullName(p)),
 			fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
 	}
-	return p, c, nil
+	return c, nil
 }
 
 func (s podRoutes) podExec(w http.ResponseWriter, r *http.Request) error {

@@ -16,6 +16,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+
+	"github.com/berth-run/berth/internal/server"
 )
 
 // execServer is the streaming server of container runtimes over commands that
@@ -43,6 +45,9 @@ func newExecServer(t testing.TB) *execServer {
 	t.Cleanup(web.Close)
 	return &execServer{s}
 }
+
+// Streams prepares connections into pods, as a runtime does.
+func (a *Agent) Streams() server.Streams { return a.exec }
 
 // ExecURL prepares a command.
 func (e *execServer) ExecURL(_ context.Context, p *corev1.Pod, o *corev1.PodExecOptions) (string, error) {

@@ -1,0 +1,120 @@
+package https
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// check is one thing that must be well.
+type check struct {
+	name string
+	run  func(context.Context) error
+}
+
+// checks are those of /healthz.
+func (s *Server) checks() []check {
+	fine := func(context.Context) error { return nil }
+	// What answers can log: its handlers do not buffer.
+	return []check{{"ping", fine}, {"log", fine}, {"syncloop", s.About.SyncLoop}}
+}
+
+// health runs checks when asked, and keeps what they said for /metrics/slis.
+type health struct {
+	checks   []check
+	registry *prometheus.Registry
+	now      *prometheus.GaugeVec
+	total    *prometheus.CounterVec
+}
+
+func newHealth(checks []check) *health {
+	h := &health{
+		checks: checks, registry: prometheus.NewRegistry(),
+		now: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kubernetes_healthcheck", Help: "What a health check said last: 1 is well."}, []string{"name", "type"}),
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubernetes_healthchecks_total", Help: "What health checks said."}, []string{"name", "status", "type"}),
+	}
+	h.registry.MustRegister(h.now, h.total) // a registry of its own
+	return h
+}
+
+func (h *health) metrics() http.Handler {
+	return promhttp.HandlerFor(h.registry, promhttp.HandlerOpts{})
+}
+
+func (h *health) run(ctx context.Context, c check) error {
+	err := c.run(ctx)
+	value, status := 1.0, "success"
+	if err != nil {
+		value, status = 0, "error"
+	}
+	h.now.WithLabelValues(c.name, "healthz").Set(value)
+	h.total.WithLabelValues(c.name, status, "healthz").Inc()
+	return err
+}
+
+// serveAll answers "ok", or the list of checks when one failed or the
+// parameter verbose is given. The parameter exclude leaves checks out.
+func (h *health) serveAll(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	var report bytes.Buffer
+	failed := false
+	for _, c := range h.checks {
+		switch {
+		case slices.Contains(q["exclude"], c.name):
+			fmt.Fprintf(&report, "[+]%s excluded: ok\n", c.name)
+		case h.run(r.Context(), c) != nil:
+			failed = true
+			fmt.Fprintf(&report, "[-]%s failed: reason withheld\n", c.name)
+		default:
+			fmt.Fprintf(&report, "[+]%s ok\n", c.name)
+		}
+	}
+	switch {
+	case failed:
+		http.Error(w, report.String()+"healthz check failed", http.StatusInternalServerError)
+	case q.Has("verbose"):
+		writeText(w, report.String()+"healthz check passed\n")
+	default:
+		writeText(w, "ok")
+	}
+	return nil
+}
+
+func (h *health) serveOne(w http.ResponseWriter, r *http.Request) error {
+	for _, c := range h.checks {
+		if c.name != r.PathValue("check") {
+			continue
+		}
+		if err := h.run(r.Context(), c); err != nil {
+			http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
+			return nil
+		}
+		writeText(w, "ok")
+		return nil
+	}
+	http.NotFound(w, r)
+	return nil
+}
+
+// healthPort is a sign of life for what restarts a dead agent: a runtime that
+// does not answer is no reason to.
+func (s *Server) healthPort() http.Handler {
+	alive := newHealth(s.checks()[:1])
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", answer(alive.serveAll))
+	mux.Handle("GET /healthz/{check}", answer(alive.serveOne))
+	return mux
+}
+
+func writeText(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write([]byte(text)) // only the connection can fail, and then nobody listens
+}

@@ -1,0 +1,196 @@
+package https
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// shutdownGrace is how long requests under way get when the agent ends. Streams
+// and followed logs end at once.
+const shutdownGrace = 2 * time.Second
+
+// errStopping is the cause with which requests end when the agent does.
+var errStopping = errors.New("the agent stops")
+
+// Run listens and serves until ctx ends. It returns an error when an address
+// cannot be had or fails, and nil after ctx, when no request is left.
+func (s *Server) Run(ctx context.Context) error {
+	if s.Enabled.DebuggingHandlers && s.Enabled.ProfilingHandler && s.Enabled.ContentionProfiling {
+		runtime.SetBlockProfileRate(1)
+		defer runtime.SetBlockProfileRate(0)
+	}
+	ports, err := s.listen()
+	if err != nil {
+		return err
+	}
+	close(s.ready)
+	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(errStopping)
+	group, serving := errgroup.WithContext(ctx)
+	for _, p := range ports {
+		p.server.BaseContext = func(net.Listener) context.Context { return base }
+		s.Log.Info("serving", "what", p.what, "address", p.listener.Addr())
+		group.Go(func() error { return p.serve() })
+	}
+	<-serving.Done()
+	stop(errStopping)
+	var closing sync.WaitGroup
+	for _, p := range ports {
+		closing.Go(func() { p.end(context.WithoutCancel(ctx)) })
+	}
+	closing.Wait()
+	s.active.Wait()
+	return group.Wait()
+}
+
+// port is one address that is served.
+type port struct {
+	what     string
+	listener *listener
+	server   *http.Server
+}
+
+// listen takes all configured addresses, or none.
+func (s *Server) listen() (ports []*port, err error) {
+	defer func() {
+		if err != nil {
+			for _, p := range ports {
+				_ = p.listener.Close()
+			}
+		}
+	}()
+	for _, want := range []struct {
+		what, address string
+		secure        bool
+		handler       func() http.Handler
+	}{
+		{"HTTPS", s.Addresses.HTTPS, true, s.Handler},
+		{"read-only HTTP", s.Addresses.ReadOnly, false, s.readOnly},
+		{"health", s.Addresses.Healthz, false, s.healthPort},
+	} {
+		if want.address == "" {
+			continue
+		}
+		l, err := net.Listen("tcp", want.address)
+		if err != nil {
+			return ports, fmt.Errorf("listen for %s on %s: %w; another kubelet or agent may have it: stop it, or configure another port", want.what, want.address, err)
+		}
+		p := &port{what: want.what, listener: newListener(l), server: &http.Server{
+			Handler:           want.handler(),
+			ReadHeaderTimeout: 10 * time.Second,
+			IdleTimeout:       90 * time.Second, // that of http.DefaultTransport
+			ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		}}
+		if want.secure {
+			p.server.TLSConfig = s.tlsConfig()
+		}
+		s.bound[want.address] = l.Addr()
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+// tlsConfig is that of the options, asking clients for a certificate that is
+// judged with each request: authorities change while connections live.
+func (s *Server) tlsConfig() *tls.Config {
+	protocols := []string{"h2", "http/1.1"}
+	base := s.TLS.Clone()
+	base.NextProtos = protocols
+	given := base.GetConfigForClient
+	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		c := base
+		if given != nil {
+			chosen, err := given(hello)
+			if err != nil {
+				return nil, err
+			}
+			if chosen != nil {
+				c = chosen
+			}
+		}
+		c = c.Clone()
+		c.GetConfigForClient = nil
+		c.NextProtos = protocols
+		c.ClientAuth, c.ClientCAs = tls.RequestClientCert, s.Access.ClientCAs()
+		return c, nil
+	}
+	return base
+}
+
+func (p *port) serve() error {
+	var err error
+	if p.server.TLSConfig != nil {
+		err = p.server.ServeTLS(p.listener, "", "")
+	} else {
+		err = p.server.Serve(p.listener)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve %s on %s: %w", p.what, p.listener.Addr(), err)
+}
+
+// end lets requests finish within shutdownGrace and closes all connections. An
+// http.Server forgets those that became streams; the listener has them.
+func (p *port) end(ctx context.Context) {
+	last, cancel := context.WithTimeout(ctx, shutdownGrace)
+	defer cancel()
+	if err := p.server.Shutdown(last); err != nil {
+		_ = p.server.Close()
+	}
+	p.listener.closeAll()
+}
+
+// listener knows its connections.
+type listener struct {
+	net.Listener
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+}
+
+func newListener(l net.Listener) *listener {
+	return &listener{Listener: l, conns: map[*conn]struct{}{}}
+}
+
+type conn struct {
+	net.Conn
+	of *listener
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := &conn{c, l}
+	l.conns[known] = struct{}{}
+	return known, nil
+}
+
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.conns, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+func (l *listener) closeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		_ = c.Conn.Close()
+	}
+	clear(l.conns)
+}
