@@ -12,5 +12,11 @@
 //	             rejected           observed
 //
 // A rejected pod that runs, since an earlier agent, gets a worker that ends it.
+//
+// A pod of the API with a deletion timestamp is ended and never admitted again: it
+// gets a worker for that also when none began it here, for what an earlier agent
+// may have left of it. When nothing is left it stays a member (Gone) until the API
+// has dropped it. What the API drops while it runs is ended with its own grace.
+//
 // What pods that end hold is kept for the one that they were ended for (Reserved).
 package fleet

@@ -84,6 +84,10 @@ type Member struct {
 	State   worker.State
 	// Orphan says that nobody wants the pod and it is only being ended.
 	Orphan bool
+	// Gone says that nothing of the pod is left on this node, and that it is a
+	// member only until the API, which wants it deleted, has dropped it. State is
+	// the last one.
+	Gone bool
 }
 
 type member struct {
@@ -93,6 +97,7 @@ type member struct {
 	verdict Verdict
 	worker  *worker.Worker
 	orphan  bool
+	gone    bool
 	ahead   context.CancelFunc // ends Ahead; nil: it was not begun
 }
 
@@ -130,7 +135,7 @@ func (f *Fleet) Member(uid types.UID) (Member, bool) {
 	var view Member
 	var w *worker.Worker
 	if ok {
-		view = Member{Pod: m.pod, Desired: m.desired, Verdict: m.verdict, Working: m.worker != nil, Orphan: m.orphan}
+		view = Member{Pod: m.pod, Desired: m.desired, Verdict: m.verdict, Working: m.worker != nil, Orphan: m.orphan, Gone: m.gone}
 		w = m.worker
 	}
 	f.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/pod"
@@ -40,7 +39,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-desired.C():
-			f.desire(desired.Changes())
+			f.desire(ctx, desired.Changes())
 		case <-observed.C():
 			for _, c := range observed.Changes() {
 				f.Wake(c.Key)
@@ -50,7 +49,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 			}
 		case <-desiredSynced:
 			desiredSynced, synced = nil, true
-			f.desire(desired.Changes()) // what was wanted before this moment is no orphan
+			f.desire(ctx, desired.Changes()) // what was wanted before this moment is no orphan
 			f.sweep(ctx)
 		case <-f.kick:
 		case <-f.ping:
@@ -69,7 +68,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 }
 
 // desire takes over what the sources want now.
-func (f *Fleet) desire(changes []store.Change[types.UID, *pod.Pod]) {
+func (f *Fleet) desire(ctx context.Context, changes []store.Change[types.UID, *pod.Pod]) {
 	for _, c := range changes {
 		f.mu.Lock()
 		m := f.members[c.Key]
@@ -79,24 +78,66 @@ func (f *Fleet) desire(changes []store.Change[types.UID, *pod.Pod]) {
 			f.mu.Unlock()
 			continue
 		case m == nil:
-			f.members[c.Key] = &member{pod: c.Value, desired: c.Value}
-		case c.Deleted && m.worker == nil:
+			m = &member{pod: c.Value, desired: c.Value}
+			f.members[c.Key] = m
+		case c.Deleted && (m.worker == nil || m.gone):
 			m.endAhead()
 			delete(f.members, c.Key)
 		case c.Deleted:
 			w = m.worker
-		case m.worker == nil:
-			m.endAhead()
-			m.pod, m.desired = c.Value, c.Value
-			m.verdict = Verdict{} // a rejected pod is tried again when its manifest changes
 		default:
-			m.desired, m.due = c.Value, true
+			m.want(c.Value)
 		}
 		f.mu.Unlock()
-		if w != nil {
-			w.Stop(pod.Stop{Reason: "Deleted", Message: "the pod is no longer wanted", Remove: true, At: f.opts.Now()})
+		switch {
+		case w != nil:
+			w.Stop(pod.Stop{Reason: reasonDeleted, Message: "the pod is no longer wanted", Remove: true, At: f.opts.Now()})
+		case !c.Deleted:
+			f.end(ctx, m)
 		}
 		f.opts.Changed(c.Key)
+	}
+}
+
+// want takes over another version of the pod. One that this node does not act on
+// otherwise takes the place of the one before and changes nothing. The caller holds
+// the fleet's lock.
+func (m *member) want(p *pod.Pod) {
+	was := m.desired
+	m.desired = p
+	switch same := was != nil && was.Source == p.Source && !pod.Differs(was.Pod, p.Pod); {
+	case same && m.pod == was:
+		m.pod = p
+	case same:
+	case m.worker != nil:
+		m.due = true
+	default:
+		m.endAhead()
+		m.pod = p
+		if p.Source != pod.SourceAPI { // whose rejected pods have failed for good
+			m.verdict = Verdict{} // a rejected pod is tried again when its manifest changes
+		}
+	}
+}
+
+// end has a pod ended that the API wants ended. One that has no worker gets one for
+// it: an earlier agent may have left something of it.
+func (f *Fleet) end(ctx context.Context, m *member) {
+	f.mu.Lock()
+	stops, w, gone := ends(m.desired, m.verdict, f.opts.Now()), m.worker, m.gone
+	if w == nil && len(stops) > 0 {
+		m.endAhead()
+		m.verdict.Ended = true
+	}
+	f.mu.Unlock()
+	switch {
+	case gone || len(stops) == 0:
+	case w == nil:
+		f.work(ctx, m, stops...)
+	default:
+		for _, s := range stops {
+			w.Stop(s)
+		}
 	}
 }
 
@@ -116,7 +157,7 @@ func (f *Fleet) resize() {
 		p := f.opts.Allocate(m.desired, append(f.Holders(), f.Reserved()...))
 		f.mu.Lock()
 		m.due = p != m.desired
-		news := !m.due || !equality.Semantic.DeepEqual(m.pod.Pod, p.Pod)
+		news := !m.due || pod.Differs(m.pod.Pod, p.Pod)
 		if news {
 			m.pod = p
 		}
@@ -149,7 +190,7 @@ func (f *Fleet) admit(ctx context.Context) time.Time {
 			f.work(ctx, m)
 		case v.Reject:
 			if o, _ := f.opts.Observed.Get(p.UID); o.Running() { // since an earlier agent
-				f.work(ctx, m, pod.Stop{Reason: v.Reason, Message: "Pod was rejected: " + v.Message, At: f.opts.Now()})
+				f.work(ctx, m, rejection(v, f.opts.Now()))
 			}
 		default:
 			f.begin(ctx, m, p)
@@ -216,7 +257,7 @@ func (f *Fleet) Holders() []Other {
 	var all []holder
 	f.mu.Lock()
 	for _, m := range f.members {
-		if m.worker != nil {
+		if m.worker != nil && !m.gone {
 			all = append(all, holder{m.worker, m.verdict.Ended})
 		}
 	}
@@ -268,22 +309,32 @@ func (f *Fleet) work(ctx context.Context, m *member, ends ...pod.Stop) {
 }
 
 // bury drops the pods of which nothing is left. One that came back in the
-// meantime begins anew, when what was told of it is forgotten.
+// meantime begins anew, when what was told of it is forgotten; one that the API
+// wants deleted stays until it is.
 func (f *Fleet) bury() {
 	f.mu.Lock()
 	ended := f.ended
 	f.ended = nil
 	for _, uid := range ended {
-		f.members[uid].endAhead()
+		m := f.members[uid]
+		m.endAhead()
+		if p, wanted := f.opts.Desired.Get(uid); wanted && p.DeletionTimestamp != nil {
+			m.desired, m.gone, m.orphan = p, true, false
+			continue
+		}
 		delete(f.members, uid)
 	}
 	f.mu.Unlock()
 	for _, uid := range ended {
 		f.opts.Changed(uid)
-		if p, wanted := f.opts.Desired.Get(uid); wanted {
-			f.mu.Lock()
+		f.mu.Lock()
+		p, wanted := f.opts.Desired.Get(uid)
+		again := wanted && f.members[uid] == nil
+		if again {
 			f.members[uid] = &member{pod: p, desired: p}
-			f.mu.Unlock()
+		}
+		f.mu.Unlock()
+		if again {
 			f.opts.Changed(uid)
 		}
 	}

@@ -1,9 +1,11 @@
 package pod
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -121,4 +123,20 @@ func FindContainer(p *corev1.Pod, name string) (Container, bool) {
 		}
 	}
 	return Container{}, false
+}
+
+// Differs says whether two versions of a pod differ in what this node acts on:
+// spec, labels, annotations, or a deletion. What others write into the status, and
+// each new resource version, is not among it.
+func Differs(a, b *corev1.Pod) bool {
+	return !equality.Semantic.DeepEqual(a.Spec, b.Spec) ||
+		!maps.Equal(a.Labels, b.Labels) ||
+		!maps.Equal(a.Annotations, b.Annotations) ||
+		!a.DeletionTimestamp.Equal(b.DeletionTimestamp) ||
+		!equality.Semantic.DeepEqual(a.DeletionGracePeriodSeconds, b.DeletionGracePeriodSeconds)
+}
+
+// Ended says whether a phase is final: containers of such a pod never run again.
+func Ended(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }

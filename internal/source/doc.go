@@ -12,7 +12,7 @@
 // A pod stands in Desired as it is to run: complete, valid, with its UID. An
 // edit of a manifest that has no UID of its own is another UID: the old pod ends
 // and a new one starts. An edit of nothing but the CPU and memory of containers
-// is the same pod (identity.go). Values in the tables are never changed.
+// is the same pod (package identity). Values in the tables are never changed.
 //
 // What is changed over the API of a pod whose manifest is not the agent's to
 // write (its resources, ephemeral containers) is kept beside its identity.

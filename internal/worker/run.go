@@ -156,9 +156,12 @@ func (w *Worker) setup(ctx context.Context, s Step, run *Run, revision int) {
 }
 
 // started is when the pod's life on this node began: the oldest trace of it in
-// the runtime tells more than this process can know.
+// the runtime, or in the API, tells more than this process can know.
 func started(p *pod.Pod, o *pod.Observed) time.Time {
 	t := p.Seen
+	if s := p.Status.StartTime; s != nil {
+		t = earliest(t, s.Time)
+	}
 	if o != nil {
 		for _, s := range o.Sandboxes {
 			t = earliest(t, s.CreatedAt)
