@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/config"
@@ -47,28 +48,6 @@ func (l *logFlagSet) logger(w io.Writer) (*slog.Logger, error) {
 	return nil, client.Next(fmt.Errorf("--log-format %q is unknown", l.format), "want text or json")
 }
 
-// addConfig adds the flags of a command that makes an agent to set f.
-func addConfig(cmd *cobra.Command, f *config.Flags) {
-	cmd.Flags().StringVar(&f.ConfigFile, "config", "", "KubeletConfiguration `file`")
-	cmd.Flags().StringVar(&f.ConfigDir, "config-dir", "", "`directory` of .conf files that are merged over --config, in order of their names")
-	mark(cmd.MarkFlagFilename("config", "yaml", "yml", "json"))
-	mark(cmd.MarkFlagDirname("config-dir"))
-}
-
-// addNode adds the flags of the daemon alone.
-func addNode(cmd *cobra.Command, f *config.Flags) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.RunDir, "run-dir", "", "`directory` of sockets and mounts (default /run/berth, or run in another --root-dir)")
-	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's `name`; default: the host's")
-	flags.TextVar((*process.Addresses)(&f.NodeIPs), "node-ip", process.Addresses(nil), "the node's `address`, or two of different families, with a comma between")
-	flags.StringToStringVar(&f.NodeLabels, "node-labels", nil, "`labels` of the node: key=value, with commas between")
-	flags.StringVar(&f.CRIListen, "cri-listen", "", "serve the embedded runtime's CRI here too, for crictl: `unix://PATH`")
-	flags.StringVar(&f.ImageCredentialProviderConfig, "image-credential-provider-config", "", "CredentialProviderConfig `file`, or a directory of them: plugins that know the credentials of registries")
-	flags.StringVar(&f.ImageCredentialProviderBinDir, "image-credential-provider-bin-dir", "", "`directory` with the plugins' programs")
-	mark(cmd.MarkFlagDirname("run-dir"))
-	mark(cmd.MarkFlagDirname("image-credential-provider-bin-dir"))
-}
-
 // flags are the settings of an agent on the root of the command line.
 func (a *app) flags(f config.Flags) config.Flags {
 	f.RootDir, f.Socket = a.root, a.socketPath()
@@ -86,8 +65,9 @@ func agentCommand(a *app) *cobra.Command {
 		Short: "Run the agent: the daemon that runs the pods of this machine",
 		Long: "Run the agent in the foreground, as a service manager wants it. SIGTERM and SIGINT detach it: the pods'\n" +
 			"containers run on, and the next agent on the same root takes them over. A second signal ends it at once.",
-		Example: "  berth agent --config /etc/berth/config.yaml",
-		Args:    usage(cobra.NoArgs),
+		Example: "  berth agent --config /etc/berth/config.yaml\n" +
+			"  berth agent --config /var/lib/kubelet/config.yaml --kubeconfig /etc/kubernetes/kubelet.conf",
+		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if steps {
 				return printSteps(cmd.OutOrStdout())
@@ -102,8 +82,8 @@ func agentCommand(a *app) *cobra.Command {
 			return runAgent(cmd.Context(), a.flags(f), log)
 		},
 	}
-	addConfig(cmd, &f)
-	addNode(cmd, &f)
+	agentflag.Config(cmd, &f)
+	agentflag.Node(cmd, &f)
 	l.add(cmd, slog.LevelInfo)
 	cmd.Flags().BoolVar(&steps, "print-steps", false, "print the steps of a pod's life and exit")
 	return cmd

@@ -336,7 +336,9 @@ func TestRunNeedsAnAgentThatFits(t *testing.T) {
 
 func TestSocket(t *testing.T) {
 	for _, tt := range []struct{ root, socket, want string }{
-		{api.DefaultRoot, "", "/run/berth/berth.sock"},
+		{"", "", "/run/berth/berth.sock"},
+		{"/var/lib/berth", "", "/run/berth/berth.sock"},
+		{"/var/lib/kubelet", "", "/run/berth/berth.sock"},
 		{"/srv/berth", "", "/srv/berth/berth.sock"},
 		{"/srv/berth", "/tmp/s", "/tmp/s"},
 	} {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/config"
 )
@@ -28,7 +30,7 @@ func resetCommand(a *app) *cobra.Command {
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
-				return client.Next(fmt.Errorf("this kills every pod on %s and removes their data", a.root), "say --yes if that is meant")
+				return client.Next(fmt.Errorf("this kills every pod on %s and removes their data", cmp.Or(a.root, config.DefaultRootDir)), "say --yes if that is meant")
 			}
 			if err := needRoot(); err != nil {
 				return err
@@ -40,7 +42,7 @@ func resetCommand(a *app) *cobra.Command {
 			return resetAgent(cmd.Context(), a.flags(f), log)
 		},
 	}
-	addConfig(cmd, &f)
+	agentflag.Config(cmd, &f)
 	l.add(cmd, slog.LevelWarn)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
 	return cmd

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/internal/cli/explain"
 	"github.com/berth-run/berth/internal/cli/topology"
 	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/server/api"
 )
 
@@ -104,8 +105,8 @@ func newRoot() *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&a.root, "root-dir", api.DefaultRoot, "`directory` of the agent's state")
-	cmd.PersistentFlags().StringVar(&a.socket, "socket", "", "the agent's `socket` (default "+api.DefaultSocket+", or berth.sock in another --root-dir)")
+	cmd.PersistentFlags().StringVar(&a.root, "root-dir", "", "`directory` of the agent's state (default "+config.DefaultRootDir+", or "+config.JoinedRootDir+" with \"berth agent --kubeconfig\")")
+	cmd.PersistentFlags().StringVar(&a.socket, "socket", "", "the agent's `socket` (default "+config.SocketOf("")+", or berth.sock in another --root-dir)")
 	mark(cmd.MarkPersistentFlagDirname("root-dir"))
 	mark(cmd.MarkPersistentFlagFilename("socket"))
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -132,7 +133,7 @@ func (a *app) socketPath() string {
 	if a.socket != "" {
 		return a.socket
 	}
-	return api.Socket(a.root)
+	return config.SocketOf(a.root)
 }
 
 func (a *app) client() *client.Client { return client.New(a.socketPath()) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/transfer"
@@ -56,7 +57,7 @@ The exit status is 0 when every container ended with 0, the exit code of the one
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
 	}
 	f.add(cmd)
-	addConfig(cmd, &f.agent)
+	agentflag.Config(cmd, &f.agent)
 	f.log.add(cmd, slog.LevelWarn)
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the pods with the running agent")

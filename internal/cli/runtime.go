@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/runtime"
@@ -44,7 +45,7 @@ func runtimeCommand(a *app) *cobra.Command {
 	mark(cmd.MarkFlagRequired("listen"))
 	cmd.Flags().StringArrayVar(&load, "image-archive", nil, "load this image archive `file` first; may be repeated")
 	mark(cmd.MarkFlagFilename("image-archive"))
-	addConfig(cmd, &f)
+	agentflag.Config(cmd, &f)
 	l.add(cmd, slog.LevelInfo)
 	return cmd
 }

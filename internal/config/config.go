@@ -9,23 +9,30 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 )
 
-// DefaultRootDir is where an agent keeps its state unless --root-dir says
-// otherwise.
-const DefaultRootDir = "/var/lib/berth"
+const (
+	// DefaultRootDir is where a standalone agent keeps its state unless --root-dir
+	// says otherwise.
+	DefaultRootDir = "/var/lib/berth"
+	// JoinedRootDir is the same for an agent of a cluster: the kubelet's, so that
+	// either takes over from the other.
+	JoinedRootDir = "/var/lib/kubelet"
+)
 
 // Flags are the settings that KubeletConfiguration does not have. Zero values
 // stand for the defaults.
 type Flags struct {
 	// ConfigFile and ConfigDir hold the KubeletConfiguration and its drop-ins.
 	ConfigFile, ConfigDir string
-	// RootDir holds what outlives a reboot. Default DefaultRootDir.
+	// RootDir holds what outlives a reboot. Default DefaultRootDir, or
+	// JoinedRootDir with Kubeconfig.
 	RootDir string
 	// RunDir holds sockets and mounts. Default /run/berth, or RootDir/run for
-	// another root than the default.
+	// another root than the two defaults.
 	RunDir string
 	// HostnameOverride is the node's name. Default: the host's, in lower case.
 	HostnameOverride string
-	// NodeIPs are the node's addresses, at most one of each family.
+	// NodeIPs are the node's addresses, at most one of each family; one that is
+	// unspecified stands for the default one.
 	NodeIPs []netip.Addr
 	// NodeLabels are added to the node's own.
 	NodeLabels map[string]string
@@ -36,6 +43,25 @@ type Flags struct {
 	ImageCredentialProviderConfig, ImageCredentialProviderBinDir string
 	// CRIListen serves the embedded runtime there too: unix:///path.
 	CRIListen string
+	// Kubeconfig makes the node one of its cluster; empty: standalone.
+	// BootstrapKubeconfig has the right to ask for the first client certificate.
+	Kubeconfig, BootstrapKubeconfig string
+	// CertDir has the certificates that the agent asks for or makes. Default
+	// RootDir/pki.
+	CertDir string
+	// CloudProvider is empty or external.
+	CloudProvider string
+	Offline       OfflineFlags
+	// NotActedOn are flags of the kubelet that were given and change nothing.
+	NotActedOn []string
+}
+
+// OfflineFlags say what becomes of the record of accepted pods, of which
+// KubeletConfiguration knows nothing. See Offline.
+type OfflineFlags struct {
+	Off     bool
+	MaxAge  time.Duration
+	KeyFile string
 }
 
 // Config is everything an agent is told. It is complete, valid, and never
@@ -44,17 +70,21 @@ type Config struct {
 	Flags
 	NodeName string
 
-	Sources Sources
-	Runtime Runtime
-	Images  Images
-	Node    Node
-	Pods    Pods
-	Tracing *Tracing // nil: no export
+	Sources  Sources
+	Runtime  Runtime
+	Images   Images
+	Node     Node
+	Pods     Pods
+	Tracing  *Tracing // nil: no export
+	Cluster  *Cluster // nil: standalone
+	Offline  *Offline // nil: no record; always with Cluster nil
+	Server   Server
+	Shutdown Shutdown
 }
 
 // Sources say where pods come from.
 type Sources struct {
-	StaticPodPath      string // default RootDir/manifests
+	StaticPodPath      string // default RootDir/manifests; with Cluster none, as a kubelet's
 	StaticPodURL       string
 	StaticPodURLHeader http.Header
 	FileCheckFrequency time.Duration // default 20 s

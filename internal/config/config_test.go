@@ -31,6 +31,7 @@ func compare() cmp.Options {
 	return cmp.Options{
 		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 		cmp.Comparer(func(a, b resource.Quantity) bool { return a.Equal(b) }),
 		cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() }),
 	}
@@ -39,7 +40,7 @@ func compare() cmp.Options {
 // defaults is the Config of no file and no flags.
 func defaults() *Config {
 	return &Config{
-		Flags:    Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock"},
+		Flags:    Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock", CertDir: "/var/lib/berth/pki"},
 		NodeName: "host-1",
 		Sources:  Sources{StaticPodPath: "/var/lib/berth/manifests", FileCheckFrequency: 20 * time.Second, HTTPCheckFrequency: 20 * time.Second},
 		Runtime:  Runtime{RequestTimeout: 2 * time.Minute, CgroupDriver: "cgroupfs", ParallelPulls: 1},
@@ -83,7 +84,7 @@ func TestBuild(t *testing.T) {
 			name:  "flags",
 			flags: Flags{RootDir: "/srv/b/", HostnameOverride: " Node-A ", NodeLabels: map[string]string{"a": "b"}, CRIListen: "unix:///run/cri.sock", NodeIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}},
 			want: func(c *Config) {
-				c.RootDir, c.RunDir, c.Socket = "/srv/b", "/srv/b/run", "/srv/b/berth.sock"
+				c.RootDir, c.RunDir, c.Socket, c.CertDir = "/srv/b", "/srv/b/run", "/srv/b/berth.sock", "/srv/b/pki"
 				c.HostnameOverride, c.NodeName = " Node-A ", "node-a"
 				c.NodeLabels, c.CRIListen = map[string]string{"a": "b"}, "unix:///run/cri.sock"
 				c.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
@@ -193,10 +194,10 @@ func TestInvalid(t *testing.T) {
 		host       string
 		want       []string
 	}{
-		{name: "flags", flags: Flags{NodeLabels: map[string]string{"a b": "c"}, CRIListen: "tcp://x", NodeIPs: []netip.Addr{netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("10.0.0.1")}}, want: []string{
+		{name: "flags", flags: Flags{NodeLabels: map[string]string{"a b": "c"}, CRIListen: "tcp://x", NodeIPs: []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("10.0.0.1")}}, want: []string{
 			`--cri-listen: Invalid value: "tcp://x": must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock`,
 			`--node-labels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
-			`--node-ip: Invalid value: "0.0.0.0": must be an address of this machine`,
+			`--node-ip: Invalid value: "224.0.0.1": must be an address of this machine, or 0.0.0.0 or :: for the default one of that family`,
 			`--node-ip: Invalid value: "10.0.0.1": must be the only one of its family`,
 		}},
 		{name: "a path too long for a socket", flags: Flags{RootDir: "/" + strings.Repeat("r", 100)}, want: []string{
@@ -377,31 +378,36 @@ func TestEveryFieldIsClassified(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
+	const noServer = "is not acted on: there is no HTTPS server: it needs --kubeconfig, or port with authentication.x509.clientCAFile; commands use the agent's socket"
 	kc, origin := parse(t, `
 maxPods: 3
 evictionHard: {memory.available: 5%}
 reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]
 enableServer: false
-rotateCertificates: false
+rotateCertificates: true
 cpuManagerReconcilePeriod: 0s
 clusterDNS: []
 logging: {format: json, flushFrequency: 0, verbosity: 0}
 authentication: {anonymous: {enabled: false}}
 featureGates: {B: true, A: false}
 tracing: {endpoint: "c:1"}
+tlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA]
 `)
 	var got []string
-	for _, w := range warnings(kc, origin) {
+	for _, w := range warnings(Flags{NotActedOn: []string{"runtime-cgroups"}}, kc, origin) {
 		got = append(got, w.String())
 	}
 	want := []string{
-		"f.yaml: authentication.anonymous.enabled: is not acted on: there is no HTTPS server; commands use the agent's socket",
-		"f.yaml: enableServer: is not acted on: there is no HTTPS server; commands use the agent's socket",
+		"--runtime-cgroups: is not acted on: the runtime is where the service manager has put it",
+		"f.yaml: authentication.anonymous.enabled: " + noServer,
 		"f.yaml: evictionHard: memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
 		"f.yaml: featureGates.A: there is no such gate here; it changes nothing",
 		"f.yaml: featureGates.B: there is no such gate here; it changes nothing",
 		"f.yaml: logging.format: is not acted on: use --log-format and --log-level",
+		"f.yaml: rotateCertificates: is not acted on: there is no API server to talk to without --kubeconfig",
+		"f.yaml: tlsCipherSuites: " + noServer,
 		"f.yaml: reservedMemory: reserves nothing unless memoryManagerPolicy is Static",
+		"f.yaml: tlsCipherSuites: TLS_RSA_WITH_AES_128_CBC_SHA is insecure",
 		"f.yaml: tracing.samplingRatePerMillion: is 0: no trace is exported; 1000000 exports all",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -510,7 +516,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("a file that was read cannot be merged: %v", err)
 		}
-		warnings(kc, origin)
+		warnings(Flags{}, kc, origin)
 		if _, errs := build(Flags{}, kc, host{name: "host"}); len(errs) > 0 {
 			_ = located(errs, origin).Error()
 		}

@@ -110,12 +110,15 @@ func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.Er
 	b := &builder{kc: kc}
 	c := &Config{Flags: b.flags(f)}
 	c.NodeName = b.nodeName(f, h)
-	c.Sources = b.sources(c.RootDir)
+	c.Sources = b.sources(c.Flags)
 	c.Runtime = b.runtime()
 	c.Images = b.images()
 	c.Node = b.node()
 	c.Pods = b.pods()
 	c.Tracing = b.tracing()
+	c.Cluster, c.Offline = joiner{b}.cluster(c.Flags), joiner{b}.offline(c.Flags)
+	c.Server = listener{b}.server(c.Flags)
+	c.Shutdown = b.shutdown()
 	b.machine(h)
 	if kc.RunOnce {
 		b.invalid("runOnce", true, `is not there any more; "berth run" runs pods and ends with them`)
@@ -123,14 +126,27 @@ func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.Er
 	return c, b.errs
 }
 
-func (b *builder) flags(f Flags) Flags {
-	f.RootDir = filepath.Clean(cmp.Or(f.RootDir, DefaultRootDir))
-	runDir := filepath.Join(f.RootDir, "run")
-	socket := filepath.Join(f.RootDir, "berth.sock")
-	if f.RootDir == DefaultRootDir {
-		runDir, socket = "/run/berth", "/run/berth/berth.sock"
+// SocketOf is where the agent on a root directory listens: in /run/berth for
+// the two defaults (an empty root is one of them), berth.sock within any other root.
+func SocketOf(root string) string {
+	if root == "" || slices.Contains([]string{DefaultRootDir, JoinedRootDir}, filepath.Clean(root)) {
+		return "/run/berth/berth.sock"
 	}
-	f.RunDir, f.Socket = cmp.Or(f.RunDir, runDir), cmp.Or(f.Socket, socket)
+	return filepath.Join(root, "berth.sock")
+}
+
+func (b *builder) flags(f Flags) Flags {
+	root := DefaultRootDir
+	if f.Kubeconfig != "" {
+		root = JoinedRootDir
+	}
+	f.RootDir = filepath.Clean(cmp.Or(f.RootDir, root))
+	runDir := filepath.Join(f.RootDir, "run")
+	if f.RootDir == DefaultRootDir || f.RootDir == JoinedRootDir {
+		runDir = "/run/berth"
+	}
+	f.RunDir, f.Socket = cmp.Or(f.RunDir, runDir), cmp.Or(f.Socket, SocketOf(f.RootDir))
+	f.CertDir = certDir(f)
 	b.socketPath("--socket", f.Socket)
 	if f.CRIListen != "" {
 		b.socket("--cri-listen", f.CRIListen)
@@ -140,8 +156,8 @@ func (b *builder) flags(f Flags) Flags {
 	}
 	b.add(metavalidation.ValidateLabels(f.NodeLabels, field.NewPath("--node-labels")))
 	for i, ip := range f.NodeIPs {
-		if !ip.IsValid() || ip.IsUnspecified() || ip.IsMulticast() {
-			b.invalid("--node-ip", ip.String(), "must be an address of this machine")
+		if !ip.IsValid() || ip.IsMulticast() {
+			b.invalid("--node-ip", ip.String(), "must be an address of this machine, or 0.0.0.0 or :: for the default one of that family")
 		}
 		if slices.ContainsFunc(f.NodeIPs[:i], func(other netip.Addr) bool { return other.Is4() == ip.Is4() }) {
 			b.invalid("--node-ip", ip.String(), "must be the only one of its family")
@@ -163,13 +179,16 @@ func (b *builder) nodeName(f Flags, h host) string {
 	return name
 }
 
-func (b *builder) sources(root string) Sources {
+func (b *builder) sources(f Flags) Sources {
 	kc := b.kc
 	s := Sources{
-		StaticPodPath:      cmp.Or(kc.StaticPodPath, filepath.Join(root, "manifests")),
+		StaticPodPath:      kc.StaticPodPath,
 		StaticPodURL:       kc.StaticPodURL,
 		FileCheckFrequency: b.duration("fileCheckFrequency", kc.FileCheckFrequency, defaultCheckPeriod),
 		HTTPCheckFrequency: b.duration("httpCheckFrequency", kc.HTTPCheckFrequency, defaultCheckPeriod),
+	}
+	if s.StaticPodPath == "" && f.Kubeconfig == "" {
+		s.StaticPodPath = filepath.Join(f.RootDir, "manifests")
 	}
 	b.absolute("staticPodPath", s.StaticPodPath)
 	if s.StaticPodURL != "" {
@@ -477,12 +496,25 @@ func or[T any](p *T, byDefault T) T {
 
 // warnings says of every field that is set, by the file it is set in, what is
 // not done about it.
-func warnings(kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warning {
+func warnings(f Flags, kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warning {
 	var all []Warning
+	for _, flag := range f.NotActedOn {
+		all = append(all, Warning{Origin: "--" + flag, Text: "is not acted on: " + FlagsNotActedOn()[flag]})
+	}
 	some, none := partly(), map[string]string{}
-	for text, paths := range notActedOn() {
-		for _, path := range paths {
-			none[path] = text
+	reasons := []map[string][]string{notActedOn()}
+	if f.Kubeconfig == "" {
+		reasons = append(reasons, standalone())
+		maps.Copy(some, standalonePartly())
+	}
+	if !serves(kc, f.Kubeconfig != "") {
+		reasons = append(reasons, withoutServer())
+	}
+	for _, paths := range reasons {
+		for text, paths := range paths {
+			for _, path := range paths {
+				none[path] = text
+			}
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(origin)) {
@@ -505,6 +537,7 @@ func warnings(kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warn
 	if len(kc.ReservedMemory) > 0 && kc.MemoryManagerPolicy != "Static" {
 		all = append(all, Warning{Origin: origin["reservedMemory"], Field: "reservedMemory", Text: "reserves nothing unless memoryManagerPolicy is Static"})
 	}
+	all = append(all, weakTLS(kc, origin)...)
 	if t := kc.Tracing; t != nil && or(t.SamplingRatePerMillion, 0) == 0 {
 		all = append(all, Warning{
 			Origin: cmp.Or(origin["tracing.endpoint"], origin["tracing.samplingRatePerMillion"]), Field: "tracing.samplingRatePerMillion",

@@ -3,28 +3,50 @@ package config
 // honoured are the fields of KubeletConfiguration that are acted on.
 func honoured() []string {
 	return []string{
+		"address",
 		"allowedUnsafeSysctls",
+		"authentication.anonymous.enabled",
+		"authentication.webhook.cacheTTL",
+		"authentication.webhook.enabled",
+		"authentication.x509.clientCAFile",
+		"authorization.mode",
+		"authorization.webhook.cacheAuthorizedTTL",
+		"authorization.webhook.cacheUnauthorizedTTL",
 		"cgroupDriver",
 		"cgroupRoot",
 		"cgroupsPerQOS", // only true
 		"clusterDNS",
 		"clusterDomain",
+		"configMapAndSecretChangeDetectionStrategy",
 		"containerLogMaxFiles",
 		"containerLogMaxSize",
 		"containerLogMaxWorkers", // see partly
 		"containerRuntimeEndpoint",
+		"contentType",
 		"cpuCFSQuota",
 		"cpuCFSQuotaPeriod",
 		"cpuManagerPolicy",
 		"cpuManagerPolicyOptions",
 		"cpuManagerReconcilePeriod", // see partly
 		"crashLoopBackOff.maxContainerRestartPeriod",
+		"enableContentionProfiling",
+		"enableControllerAttachDetach",
+		"enableDebugFlagsHandler",
+		"enableDebuggingHandlers",
+		"enableProfilingHandler",
+		"enableServer",
+		"enableSystemLogHandler",
+		"enableSystemLogQuery",
+		"enforceNodeAllocatable",
+		"eventBurst",
+		"eventRecordQPS",
 		"evictionHard", // see partly
 		"failCgroupV1",
 		"failSwapOn",
-		"enforceNodeAllocatable",
 		"featureGates", // those of gates; others are told to be unknown
 		"fileCheckFrequency",
+		"healthzBindAddress",
+		"healthzPort",
 		"httpCheckFrequency",
 		"imageGCHighThresholdPercent",
 		"imageGCLowThresholdPercent",
@@ -32,6 +54,8 @@ func honoured() []string {
 		"imageMinimumGCAge",
 		"imagePullCredentialsVerificationPolicy",
 		"imageServiceEndpoint", // only that of the runtime
+		"kubeAPIBurst",
+		"kubeAPIQPS",
 		"kubeReserved",
 		"kubeReservedCgroup",
 		"maxParallelImagePulls",
@@ -41,26 +65,45 @@ func honoured() []string {
 		"memorySwap.swapBehavior",
 		"memoryThrottlingFactor",
 		"mergeDefaultEvictionSettings",
+		"nodeLeaseDurationSeconds",
+		"nodeStatusMaxImages",
+		"nodeStatusReportFrequency",
+		"nodeStatusUpdateFrequency",
 		"podCIDR",
 		"podLogsDir",
 		"podPidsLimit",
 		"podsPerCore",
-		"registerWithTaints", // see partly
-		"resolvConf",
+		"port",
 		"preloadedImagesVerificationAllowlist",
+		"providerID",
 		"qosReserved",
+		"readOnlyPort",
+		"registerNode",
+		"registerWithTaints", // see partly
 		"reservedMemory",
 		"reservedSystemCPUs",
+		"resolvConf",
+		"rotateCertificates",
 		"runOnce", // refused, as by the kubelet
 		"runtimeRequestTimeout",
 		"seccompDefault",
 		"serializeImagePulls",
+		"serverTLSBootstrap",
+		"shutdownGracePeriod",
+		"shutdownGracePeriodByPodPriority",
+		"shutdownGracePeriodCriticalPods",
 		"singleProcessOOMKill",
 		"staticPodPath",
 		"staticPodURL",
 		"staticPodURLHeader",
+		"streamingConnectionIdleTimeout",
 		"systemReserved",
 		"systemReservedCgroup",
+		"tlsCertFile",
+		"tlsCipherSuites",
+		"tlsCurvePreferences",
+		"tlsMinVersion",
+		"tlsPrivateKeyFile",
 		"topologyManagerPolicy",
 		"topologyManagerPolicyOptions",
 		"topologyManagerScope",
@@ -75,27 +118,58 @@ func partly() map[string]string {
 	return map[string]string{
 		"containerLogMaxWorkers":    "bounds how many log files are compressed at the same time; rotating them has no bound",
 		"evictionHard":              "memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
-		"registerWithTaints":        "pods that do not tolerate a taint with the effect NoExecute are rejected, unless they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
 		"cpuManagerReconcilePeriod": "is the time between readings of all cgroups, with cpuManagerPolicy static; containers are moved at once when what they share changes, and a change from outside is seen when it happens",
+	}
+}
+
+// standalonePartly are those that do less without a cluster.
+func standalonePartly() map[string]string {
+	return map[string]string{
+		"registerWithTaints": "pods that do not tolerate a taint with the effect NoExecute are rejected, unless they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
+	}
+}
+
+// standalone are honoured fields that need a cluster, under what is the case
+// without one.
+func standalone() map[string][]string {
+	return map[string][]string{
+		"there is no API server to talk to without --kubeconfig": {
+			"configMapAndSecretChangeDetectionStrategy", "contentType", "enableControllerAttachDetach", "eventBurst", "eventRecordQPS",
+			"kubeAPIBurst", "kubeAPIQPS", "nodeLeaseDurationSeconds", "nodeStatusMaxImages", "nodeStatusReportFrequency",
+			"nodeStatusUpdateFrequency", "providerID", "registerNode", "rotateCertificates", "serverTLSBootstrap",
+		},
+	}
+}
+
+// withoutServer are honoured fields that need the HTTPS server, under what is
+// the case without one. enableServer: false asks for just that.
+func withoutServer() map[string][]string {
+	return map[string][]string{
+		"there is no HTTPS server: it needs --kubeconfig, or port with authentication.x509.clientCAFile; commands use the agent's socket": {
+			"authentication.anonymous.enabled", "authentication.webhook.cacheTTL", "authentication.webhook.enabled",
+			"authentication.x509.clientCAFile", "authorization.mode", "authorization.webhook.cacheAuthorizedTTL",
+			"authorization.webhook.cacheUnauthorizedTTL", "enableContentionProfiling", "enableDebugFlagsHandler",
+			"enableDebuggingHandlers", "enableProfilingHandler", "enableSystemLogHandler", "enableSystemLogQuery",
+			"port", "streamingConnectionIdleTimeout", "tlsCertFile", "tlsCipherSuites", "tlsCurvePreferences",
+			"tlsMinVersion", "tlsPrivateKeyFile",
+		},
+	}
+}
+
+// FlagsNotActedOn are the kubelet's flags that are taken and change nothing,
+// with what is the case instead.
+func FlagsNotActedOn() map[string]string {
+	return map[string]string{
+		"runtime-cgroups":                       "the runtime is where the service manager has put it",
+		"minimum-container-ttl-duration":        "a dead container stays until a later instance of it has died",
+		"maximum-dead-containers":               "dead containers are bounded one by one: the last dead instance of each stays",
+		"maximum-dead-containers-per-container": "the last dead instance of each container stays",
 	}
 }
 
 // notActedOn are the other fields, under what is the case instead.
 func notActedOn() map[string][]string {
 	return map[string][]string{
-		"there is no HTTPS server; commands use the agent's socket": {
-			"address", "authentication.anonymous.enabled", "authentication.webhook.cacheTTL", "authentication.webhook.enabled",
-			"authentication.x509.clientCAFile", "authorization.mode", "authorization.webhook.cacheAuthorizedTTL",
-			"authorization.webhook.cacheUnauthorizedTTL", "enableContentionProfiling", "enableDebugFlagsHandler",
-			"enableDebuggingHandlers", "enableProfilingHandler", "enableServer", "enableSystemLogHandler", "enableSystemLogQuery",
-			"healthzBindAddress", "healthzPort", "port", "readOnlyPort", "tlsCertFile", "tlsCipherSuites", "tlsCurvePreferences",
-			"tlsMinVersion", "tlsPrivateKeyFile",
-		},
-		"there is no API server to talk to": {
-			"configMapAndSecretChangeDetectionStrategy", "contentType", "enableControllerAttachDetach", "eventBurst", "eventRecordQPS",
-			"kubeAPIBurst", "kubeAPIQPS", "nodeLeaseDurationSeconds", "nodeStatusMaxImages", "nodeStatusReportFrequency",
-			"nodeStatusUpdateFrequency", "providerID", "registerNode", "rotateCertificates", "serverTLSBootstrap",
-		},
 		"a log is looked at when it is written to": {"containerLogMonitorInterval"},
 		"sysctls are those in the pod":             {"defaultPodSysctls"},
 		"nothing is evicted": {
@@ -103,7 +177,7 @@ func notActedOn() map[string][]string {
 			"evictionSoftGracePeriod", "kernelMemcgNotification",
 		},
 		"it has no effect in any kubelet of this version either": {
-			"hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit", "streamingConnectionIdleTimeout",
+			"hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit",
 		},
 		"the service manager decides on the agent's cgroup": {"kubeletCgroups"},
 		"ephemeral storage is counted and not enforced":     {"localStorageCapacityIsolation"},
@@ -118,10 +192,7 @@ func notActedOn() map[string][]string {
 		"pulls are bounded by maxParallelImagePulls": {
 			"registryBurst", "registryPullQPS",
 		},
-		"no metrics are hidden": {"showHiddenMetricsForVersion"},
-		"a shutdown of the machine is not delayed": {
-			"shutdownGracePeriod", "shutdownGracePeriodByPodPriority", "shutdownGracePeriodCriticalPods",
-		},
+		"no metrics are hidden":                           {"showHiddenMetricsForVersion"},
 		"a pod is looked at when something of it changes": {"syncFrequency"},
 		"other processes are left where they are":         {"systemCgroups"},
 		"there are no volume plugins":                     {"volumePluginDir"},

@@ -48,11 +48,17 @@ func Load(f Flags) (*Config, []Warning, error) {
 	if err != nil {
 		return nil, all, err
 	}
-	all = append(all, warnings(kc, origin)...)
-	for _, dir := range []*string{&f.RootDir, &f.RunDir, &f.Socket, &f.ImageCredentialProviderConfig, &f.ImageCredentialProviderBinDir} {
+	all = append(all, warnings(f, kc, origin)...)
+	for _, dir := range []*string{
+		&f.RootDir, &f.RunDir, &f.Socket, &f.ImageCredentialProviderConfig, &f.ImageCredentialProviderBinDir,
+		&f.Kubeconfig, &f.BootstrapKubeconfig, &f.CertDir, &f.Offline.KeyFile,
+	} {
 		if *dir, err = absolute(*dir); err != nil {
 			return nil, all, fmt.Errorf("read flags: %w", err)
 		}
+	}
+	if err := anchor(kc, origin); err != nil {
+		return nil, all, fmt.Errorf("read paths of the configuration: %w", err)
 	}
 	h, err := readHost(kc)
 	if err != nil {
@@ -71,6 +77,29 @@ func absolute(path string) (string, error) {
 		return "", nil
 	}
 	return filepath.Abs(path)
+}
+
+// anchor takes relative paths from the directory of the file that they are in,
+// as the kubelet does.
+func anchor(kc *v1beta1.KubeletConfiguration, origin map[string]string) error {
+	paths := map[string]*string{
+		"staticPodPath": &kc.StaticPodPath, "tlsCertFile": &kc.TLSCertFile, "tlsPrivateKeyFile": &kc.TLSPrivateKeyFile,
+		"authentication.x509.clientCAFile": &kc.Authentication.X509.ClientCAFile,
+	}
+	if kc.ResolverConfig != nil {
+		paths["resolvConf"] = kc.ResolverConfig
+	}
+	for field, path := range paths {
+		if *path == "" || filepath.IsAbs(*path) {
+			continue
+		}
+		dir, err := filepath.Abs(filepath.Dir(origin[field]))
+		if err != nil {
+			return err
+		}
+		*path = filepath.Join(dir, *path)
+	}
+	return nil
 }
 
 // located puts the file before each error of a field.

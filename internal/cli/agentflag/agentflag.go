@@ -1,0 +1,98 @@
+package agentflag
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-run/berth/internal/cli/process"
+	"github.com/berth-run/berth/internal/config"
+)
+
+// Config adds the flags of every command that makes an agent.
+func Config(cmd *cobra.Command, f *config.Flags) {
+	cmd.Flags().StringVar(&f.ConfigFile, "config", "", "KubeletConfiguration `file`")
+	cmd.Flags().StringVar(&f.ConfigDir, "config-dir", "", "`directory` of .conf files that are merged over --config, in order of their names")
+	mark(cmd.MarkFlagFilename("config", "yaml", "yml", "json"))
+	mark(cmd.MarkFlagDirname("config-dir"))
+}
+
+// Node adds the flags of the daemon alone.
+func Node(cmd *cobra.Command, f *config.Flags) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.RunDir, "run-dir", "", "`directory` of sockets and mounts (default /run/berth, or run in another --root-dir)")
+	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's `name`; default: the host's")
+	flags.TextVar((*process.Addresses)(&f.NodeIPs), "node-ip", process.Addresses(nil), "the node's `address`, or two of different families, with a comma between; 0.0.0.0 or :: is the default one of its family")
+	flags.StringToStringVar(&f.NodeLabels, "node-labels", nil, "`labels` of the node: key=value, with commas between")
+	flags.StringVar(&f.CRIListen, "cri-listen", "", "serve the embedded runtime's CRI here too, for crictl: `unix://PATH`")
+	flags.StringVar(&f.ImageCredentialProviderConfig, "image-credential-provider-config", "", "CredentialProviderConfig `file`, or a directory of them: plugins that know the credentials of registries")
+	flags.StringVar(&f.ImageCredentialProviderBinDir, "image-credential-provider-bin-dir", "", "`directory` with the plugins' programs")
+	mark(cmd.MarkFlagDirname("run-dir"))
+	mark(cmd.MarkFlagDirname("image-credential-provider-bin-dir"))
+	cluster(cmd, f)
+	ignored(cmd, f)
+}
+
+// cluster adds what makes the node one of a cluster.
+func cluster(cmd *cobra.Command, f *config.Flags) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig `file`: be a node of its cluster, with the kubelet's defaults and --root-dir "+config.JoinedRootDir)
+	flags.StringVar(&f.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig `file` with the right to ask for a client certificate, where --kubeconfig is not there yet or of no use any more")
+	flags.StringVar(&f.CertDir, "cert-dir", "", "`directory` of the certificates that the agent asks for or makes (default pki in --root-dir)")
+	flags.StringVar(&f.CloudProvider, "cloud-provider", "", "external: a controller of the cluster knows the machine; empty: none does")
+	on := flags.VarPF((*not)(&f.Offline.Off), "offline-pods", "", "keep a record of the cluster's pods here, and start them from it when the machine boots while the API server is away")
+	on.NoOptDefVal = "true"
+	flags.DurationVar(&f.Offline.MaxAge, "offline-max-age", 0, "do not start them if the API server was last heard of longer ago than this `duration`; 0s: however long it was")
+	flags.StringVar(&f.Offline.KeyFile, "offline-key-file", "", "`file` with the key for secrets in that record, made if it is not there (default offline.key in --root-dir)")
+	for _, name := range []string{"kubeconfig", "bootstrap-kubeconfig", "offline-key-file"} {
+		mark(cmd.MarkFlagFilename(name))
+	}
+	mark(cmd.MarkFlagDirname("cert-dir"))
+}
+
+// ignored adds the kubelet's flags that change nothing, so that its command line
+// is taken as it is. That one was given is told at start.
+func ignored(cmd *cobra.Command, f *config.Flags) {
+	for name, text := range config.FlagsNotActedOn() {
+		cmd.Flags().Var(&unused{name: name, all: &f.NotActedOn}, name, "changes nothing: "+text)
+	}
+}
+
+// unused is a flag that notes that it was given.
+type unused struct {
+	name  string
+	all   *[]string
+	value string
+}
+
+func (u *unused) String() string { return u.value }
+func (u *unused) Type() string   { return "value" }
+
+func (u *unused) Set(text string) error {
+	if u.value = text; text != "" {
+		*u.all = append(*u.all, u.name)
+	}
+	return nil
+}
+
+// not is a flag that is on by default, for a field that is off by default.
+type not bool
+
+var _ pflag.Value = (*not)(nil)
+
+func (n *not) String() string { return strconv.FormatBool(!bool(*n)) }
+func (n *not) Type() string   { return "bool" }
+
+func (n *not) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	*n = not(!on)
+	return err
+}
+
+// mark panics on what only a wrong name in this package can cause.
+func mark(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
