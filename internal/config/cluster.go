@@ -28,10 +28,11 @@ type Cluster struct {
 	// ContentType of requests. Default application/vnd.kubernetes.protobuf.
 	ContentType string
 	// Main and Events bound the requests to the API server. Default 50 a second,
-	// 100 at once, for each.
-	Main, Events Rate
-	Registration Registration
-	Status       NodeStatus
+	// 100 at once, for each. Statuses of pods have a budget of their own, so that
+	// nothing delays them: Main where kubeAPIQPS is set, else 200 a second, 400 at once.
+	Main, Events, Statuses Rate
+	Registration           Registration
+	Status                 NodeStatus
 	// ExternalCloud is --cloud-provider=external: a controller of the cluster
 	// tells the node's addresses and takes away the taint that it is made with.
 	ExternalCloud bool
@@ -42,8 +43,8 @@ type Cluster struct {
 	AttachDetach bool
 }
 
-// Rate bounds requests. QPS 0 is client-go's default (5 a second for the API,
-// no bound for events as for the kubelet).
+// Rate bounds requests. QPS 0 is 5 a second for Main, as client-go has it, and
+// no bound for events.
 type Rate struct {
 	QPS, Burst int
 }
@@ -83,14 +84,17 @@ type Offline struct {
 // Defaults of Kubernetes 1.36.
 const (
 	defaultQPS, defaultBurst = 50, 100
-	defaultStatusUpdate      = 10 * time.Second
-	defaultStatusReport      = 5 * time.Minute
-	defaultLease             = 40
-	defaultStatusImages      = 50
-	defaultContentType       = "application/vnd.kubernetes.protobuf"
+	// Enough for every pod of a full node to change at once; the API server has
+	// its own fairness (APF).
+	defaultStatusQPS, defaultStatusBurst = 200, 400
+	defaultStatusUpdate                  = 10 * time.Second
+	defaultStatusReport                  = 5 * time.Minute
+	defaultLease                         = 40
+	defaultStatusImages                  = 50
+	defaultContentType                   = "application/vnd.kubernetes.protobuf"
 )
 
-// joiner is the part of builder that reads what an agent of a cluster needs.
+// joiner is the part of builder that reads what the node is to the cluster.
 type joiner struct{ *builder }
 
 // cluster is nil for a standalone agent.
@@ -111,6 +115,9 @@ func (b joiner) cluster(f Flags) *Cluster {
 		ExternalCloud:      f.CloudProvider == "external",
 		Detection:          cmp.Or(kc.ConfigMapAndSecretChangeDetectionStrategy, v1beta1.WatchChangeDetectionStrategy),
 		AttachDetach:       or(kc.EnableControllerAttachDetach, true),
+	}
+	if c.Statuses = c.Main; kc.KubeAPIQPS == nil {
+		c.Statuses = Rate{QPS: defaultStatusQPS, Burst: defaultStatusBurst}
 	}
 	if known := []string{defaultContentType, "application/json", "application/cbor"}; !slices.Contains(known, c.ContentType) {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath("contentType"), c.ContentType, known)})

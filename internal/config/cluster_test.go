@@ -19,7 +19,7 @@ func joined() *Config {
 	c.Sources.StaticPodPath = ""
 	c.Cluster = &Cluster{
 		Kubeconfig: "/k", CertDir: "/var/lib/kubelet/pki", ContentType: "application/vnd.kubernetes.protobuf",
-		Main: Rate{50, 100}, Events: Rate{50, 100}, Registration: Registration{Register: true},
+		Main: Rate{50, 100}, Events: Rate{50, 100}, Statuses: Rate{200, 400}, Registration: Registration{Register: true},
 		Status:    NodeStatus{UpdateFrequency: 10 * time.Second, ReportFrequency: 5 * time.Minute, LeaseDuration: 40 * time.Second, MaxImages: 50},
 		Detection: v1beta1.WatchChangeDetectionStrategy, AttachDetach: true,
 	}
@@ -62,7 +62,7 @@ func TestJoined(t *testing.T) {
 			text: "kubeAPIQPS: 0\nkubeAPIBurst: 7\neventRecordQPS: 8\neventBurst: 9\ncontentType: application/json\nregisterNode: false\nproviderID: p://1\nnodeStatusUpdateFrequency: 3s\n" +
 				"nodeLeaseDurationSeconds: 20\nnodeStatusMaxImages: -1\nconfigMapAndSecretChangeDetectionStrategy: Cache\nenableControllerAttachDetach: false\nrotateCertificates: true\n",
 			want: func(c *Config) {
-				c.Cluster.Main, c.Cluster.Events, c.Cluster.ContentType = Rate{0, 7}, Rate{8, 9}, "application/json"
+				c.Cluster.Main, c.Cluster.Statuses, c.Cluster.Events, c.Cluster.ContentType = Rate{0, 7}, Rate{0, 7}, Rate{8, 9}, "application/json"
 				c.Cluster.Registration = Registration{ProviderID: "p://1"}
 				c.Cluster.Status = NodeStatus{UpdateFrequency: 3 * time.Second, ReportFrequency: 3 * time.Second, LeaseDuration: 20 * time.Second, MaxImages: -1}
 				c.Cluster.Detection, c.Cluster.AttachDetach, c.Cluster.RotateCertificates = v1beta1.TTLCacheChangeDetectionStrategy, false, true

@@ -118,7 +118,7 @@ func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.Er
 	c.Tracing = b.tracing()
 	c.Cluster, c.Offline = joiner{b}.cluster(c.Flags), joiner{b}.offline(c.Flags)
 	c.Server = listener{b}.server(c.Flags)
-	c.Shutdown = b.shutdown()
+	c.Shutdown = joiner{b}.shutdown()
 	b.machine(h)
 	if kc.RunOnce {
 		b.invalid("runOnce", true, `is not there any more; "berth run" runs pods and ends with them`)

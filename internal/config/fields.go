@@ -2,44 +2,26 @@ package config
 
 // honoured are the fields of KubeletConfiguration that are acted on.
 func honoured() []string {
-	return []string{
+	all := []string{
 		"address",
 		"allowedUnsafeSysctls",
-		"authentication.anonymous.enabled",
-		"authentication.webhook.cacheTTL",
-		"authentication.webhook.enabled",
-		"authentication.x509.clientCAFile",
-		"authorization.mode",
-		"authorization.webhook.cacheAuthorizedTTL",
-		"authorization.webhook.cacheUnauthorizedTTL",
 		"cgroupDriver",
 		"cgroupRoot",
 		"cgroupsPerQOS", // only true
 		"clusterDNS",
 		"clusterDomain",
-		"configMapAndSecretChangeDetectionStrategy",
 		"containerLogMaxFiles",
 		"containerLogMaxSize",
 		"containerLogMaxWorkers", // see partly
 		"containerRuntimeEndpoint",
-		"contentType",
 		"cpuCFSQuota",
 		"cpuCFSQuotaPeriod",
 		"cpuManagerPolicy",
 		"cpuManagerPolicyOptions",
 		"cpuManagerReconcilePeriod", // see partly
 		"crashLoopBackOff.maxContainerRestartPeriod",
-		"enableContentionProfiling",
-		"enableControllerAttachDetach",
-		"enableDebugFlagsHandler",
-		"enableDebuggingHandlers",
-		"enableProfilingHandler",
 		"enableServer",
-		"enableSystemLogHandler",
-		"enableSystemLogQuery",
 		"enforceNodeAllocatable",
-		"eventBurst",
-		"eventRecordQPS",
 		"evictionHard", // see partly
 		"failCgroupV1",
 		"failSwapOn",
@@ -54,8 +36,6 @@ func honoured() []string {
 		"imageMinimumGCAge",
 		"imagePullCredentialsVerificationPolicy",
 		"imageServiceEndpoint", // only that of the runtime
-		"kubeAPIBurst",
-		"kubeAPIQPS",
 		"kubeReserved",
 		"kubeReservedCgroup",
 		"maxParallelImagePulls",
@@ -65,45 +45,28 @@ func honoured() []string {
 		"memorySwap.swapBehavior",
 		"memoryThrottlingFactor",
 		"mergeDefaultEvictionSettings",
-		"nodeLeaseDurationSeconds",
-		"nodeStatusMaxImages",
-		"nodeStatusReportFrequency",
-		"nodeStatusUpdateFrequency",
 		"podCIDR",
 		"podLogsDir",
 		"podPidsLimit",
 		"podsPerCore",
-		"port",
 		"preloadedImagesVerificationAllowlist",
-		"providerID",
 		"qosReserved",
 		"readOnlyPort",
-		"registerNode",
 		"registerWithTaints", // see partly
 		"reservedMemory",
 		"reservedSystemCPUs",
 		"resolvConf",
-		"rotateCertificates",
 		"runOnce", // refused, as by the kubelet
 		"runtimeRequestTimeout",
 		"seccompDefault",
 		"serializeImagePulls",
-		"serverTLSBootstrap",
-		"shutdownGracePeriod",
-		"shutdownGracePeriodByPodPriority",
-		"shutdownGracePeriodCriticalPods",
+		"shutdownGracePeriod", "shutdownGracePeriodByPodPriority", "shutdownGracePeriodCriticalPods",
 		"singleProcessOOMKill",
 		"staticPodPath",
 		"staticPodURL",
 		"staticPodURLHeader",
-		"streamingConnectionIdleTimeout",
 		"systemReserved",
 		"systemReservedCgroup",
-		"tlsCertFile",
-		"tlsCipherSuites",
-		"tlsCurvePreferences",
-		"tlsMinVersion",
-		"tlsPrivateKeyFile",
 		"topologyManagerPolicy",
 		"topologyManagerPolicyOptions",
 		"topologyManagerScope",
@@ -111,6 +74,12 @@ func honoured() []string {
 		"tracing.samplingRatePerMillion",
 		"userNamespaces.idsPerPod",
 	}
+	for _, some := range []map[string][]string{standalone(), withoutServer()} {
+		for _, paths := range some {
+			all = append(all, paths...)
+		}
+	}
+	return all
 }
 
 // partly are honoured fields that do less here than in the kubelet.

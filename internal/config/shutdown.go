@@ -25,7 +25,7 @@ const systemCritical = 2_000_000_000
 
 // shutdown is the three fields in one list. A pair of periods is two groups: the
 // critical pods get theirs out of the whole.
-func (b *builder) shutdown() Shutdown {
+func (b joiner) shutdown() Shutdown {
 	total, critical := b.kc.ShutdownGracePeriod.Duration, b.kc.ShutdownGracePeriodCriticalPods.Duration
 	seconds := func(path string, d time.Duration) {
 		if d < 0 || d > 0 && d < time.Second {
