@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/resource"
 	"github.com/berth-run/berth/internal/resource/device"
 )
@@ -64,6 +65,8 @@ type In struct {
 	// RuntimeClass finds a class; the error of one that is not there is
 	// *object.Missing. nil: there are none.
 	RuntimeClass func(name string) (*nodev1.RuntimeClass, error)
+	// Supplied says that a manifest gives an object; nil: none does.
+	Supplied func(object.Key) bool
 	// Devices are what device plugins offer now.
 	Devices device.Inventory
 	// PluginsBy is until when a device plugin that has not registered is waited
@@ -140,6 +143,7 @@ func Rules() []Rule {
 		{"supplementalGroups", []string{SupplementalGroupsPolicyNotSupported}, "blocks a pod with `supplementalGroupsPolicy: Strict` while the runtime cannot do it", checkGroupsPolicy},
 		{"userNamespaces", []string{UserNamespacesNotSupported}, "blocks a pod with `hostUsers: false` while kernel, file system or runtime cannot do it", checkUserNamespaces},
 		{"runtimeClass", []string{RuntimeClass}, "has a pod wait for its RuntimeClass and its handler; rejects one that contradicts the class", checkRuntimeClass},
+		{"manifestObjects", []string{ManifestObject}, "in a cluster, has a pod of a manifest wait until manifests give the ConfigMaps, Secrets and claims that it needs: it does not get the cluster's", checkObjects},
 		{"nodeName", []string{NodeName}, "rejects a pod that is for another node", checkNodeName},
 		{"nodeAffinity", []string{NodeAffinity}, "rejects a pod whose `nodeSelector` or required node affinity the node's labels do not match", checkNodeAffinity},
 		{"taints", []string{TaintToleration}, "rejects a pod that does not tolerate a taint of `registerWithTaints` with the effect NoExecute; static pods are not asked", checkTaints},

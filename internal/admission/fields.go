@@ -24,7 +24,8 @@ const (
 	// where a kubelet refuses the pod: what it names is read from manifests beside
 	// the pod's.
 	Standalone
-	// Joined needs a control plane. A standalone agent refuses it.
+	// Joined needs a control plane. A standalone agent refuses it, and every agent
+	// in a pod of a manifest, which the API server does not know.
 	Joined
 	// Refused rejects the pod that sets it.
 	Refused
@@ -326,7 +327,7 @@ func securityFields() []Field {
 // checkFields rejects a pod that sets what is refused, so that no field is
 // silently ignored.
 func checkFields(in In) Answer {
-	w := walker{standalone: in.Config.Standalone, fields: map[string]Field{}}
+	w := walker{standalone: in.Config.Standalone || ofManifest(in.Pod), fields: map[string]Field{}}
 	for _, f := range Fields() {
 		w.fields[f.Path] = f
 	}

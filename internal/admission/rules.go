@@ -40,6 +40,8 @@ const (
 	// SameName is Berth's own: the kubelet waits for the earlier pod too, and
 	// does not say so.
 	SameName = "SameName"
+	// ManifestObject is Berth's own: the kubelet refuses the manifest.
+	ManifestObject = "ManifestObject"
 )
 
 func checkOS(in In) Answer {

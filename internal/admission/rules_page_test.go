@@ -63,7 +63,7 @@ func TestReasonsAreCounted(t *testing.T) {
 // it wait is not counted.
 func rejects(reason string) bool {
 	switch reason {
-	case AppArmor, SELinuxNotSupported, SupplementalGroupsPolicyNotSupported, UserNamespacesNotSupported, SameName:
+	case AppArmor, SELinuxNotSupported, SupplementalGroupsPolicyNotSupported, UserNamespacesNotSupported, SameName, ManifestObject:
 		return false
 	}
 	return true

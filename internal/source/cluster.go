@@ -71,27 +71,32 @@ func (c *Cluster) Drop(p *corev1.Pod) {
 	c.merge.settle(cluster.Origin, time.Now())
 }
 
-// PutObject takes an object of the cluster, of the API type of its kind.
-func (c *Cluster) PutObject(key object.Key, v runtime.Object) { c.merge.setObject(key, v) }
-
-// DropObject says that the cluster does not have an object, or that no pod of the
-// cluster names it any more.
-func (c *Cluster) DropObject(key object.Key) { c.merge.setObject(key, nil) }
-
-// Restore gives pods and objects that were the cluster's when it was last heard,
-// for as long as it is not: the pods until Replace, an object until something is
-// said of it. After Replace it does nothing.
-func (c *Cluster) Restore(pods []*corev1.Pod, objects map[object.Key]runtime.Object) {
+// Restore gives pods that were the cluster's when it was last heard, until it says
+// better: until Replace. After that it does nothing.
+func (c *Cluster) Restore(pods []*corev1.Pod) {
 	m, at := c.merge, time.Now()
 	m.mu.Lock()
-	if !m.cluster.Restore(pods, objects, at) {
+	if !m.cluster.Restore(pods, at) {
 		m.mu.Unlock()
 		return
 	}
 	m.settle(cluster.Origin, at)
 }
 
-// setObject makes v the cluster's object of that name, which may be nil.
+// Objects takes the objects of the cluster.
+func (c *Cluster) Objects() Objects { return Objects{c.merge} }
+
+// Objects puts what the cluster has into the table of objects.
+type Objects struct{ merge *merge }
+
+// Put takes an object of the API type of its kind.
+func (o Objects) Put(v object.Value) { o.merge.setObject(object.KeyOf(v), v) }
+
+// Drop says that the cluster does not have an object, or that no pod of the cluster
+// names it any more.
+func (o Objects) Drop(key object.Key) { o.merge.setObject(key, nil) }
+
+// setObject makes v the cluster's object of that name; nil: it has none.
 func (m *merge) setObject(key object.Key, v runtime.Object) {
 	m.mu.Lock()
 	m.cluster.SetObject(key, v)

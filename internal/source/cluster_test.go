@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/object"
@@ -22,8 +21,8 @@ func apiPod(name string, uid types.UID, version string) *corev1.Pod {
 	}
 }
 
-func clusterMap(value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app"}, Data: map[string]string{"key": value}}
+func clusterMap(name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"key": value}}
 }
 
 // Nothing may be concluded before the API server was heard, but what manifests
@@ -34,7 +33,7 @@ func TestClusterIsWaitedFor(t *testing.T) {
 	r := start(t, Options{Path: dir, Cluster: true})
 	<-r.LocalSynced()
 	r.await([]string{webPod})
-	r.Cluster.Restore([]*corev1.Pod{apiPod("a", "1", "1"), apiPod("b", "2", "1")}, nil)
+	r.Cluster.Restore([]*corev1.Pod{apiPod("a", "1", "1"), apiPod("b", "2", "1")})
 	r.await([]string{"default/a", "default/b", webPod})
 	if r.synced() {
 		t.Error("synced without the API server")
@@ -87,18 +86,17 @@ func TestClusterObjects(t *testing.T) {
 	<-r.LocalSynced()
 	r.awaitValue(appConfig, "mine")
 	other := object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "other"}
-	r.Cluster.Restore(nil, map[object.Key]runtime.Object{appConfig: clusterMap("kept"), other: clusterMap("kept too")})
-	r.awaitValue(appConfig, "kept")
-	r.awaitValue(other, "kept too")
-	r.Cluster.PutObject(appConfig, clusterMap("theirs"))
+	r.Cluster.Objects().Put(clusterMap("other", "alone"))
+	r.awaitValue(other, "alone")
+	r.Cluster.Objects().Put(clusterMap("app", "theirs"))
 	r.awaitValue(appConfig, "theirs")
 	r.await(nil, "FailedValidation: "+file+": ConfigMap default/app is there in the cluster, whose object is used: rename it, or remove one of the two")
 	if !r.Supplies(appConfig) || r.Supplies(other) {
 		t.Error("who has a manifest is not known")
 	}
-	r.Cluster.DropObject(appConfig)
+	r.Cluster.Objects().Drop(appConfig)
 	r.awaitValue(appConfig, "mine")
-	r.Cluster.DropObject(other)
+	r.Cluster.Objects().Drop(other)
 	r.awaitValue(other, "")
 	r.await(nil)
 }

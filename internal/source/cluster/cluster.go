@@ -30,8 +30,6 @@ type Set struct {
 	pods    map[types.UID]*pod.Pod
 	refused map[types.UID]Refusal
 	objects map[object.Key]runtime.Object
-	// restored are the objects that the API server has said nothing of yet.
-	restored map[object.Key]runtime.Object
 }
 
 // Refusal is a pod that cannot be run here, and why.
@@ -45,7 +43,7 @@ func New(node string) *Set {
 	return &Set{
 		Mirrors: store.New[types.NamespacedName, *corev1.Pod](), node: node,
 		pods: map[types.UID]*pod.Pod{}, refused: map[types.UID]Refusal{},
-		objects: map[object.Key]runtime.Object{}, restored: map[object.Key]runtime.Object{},
+		objects: map[object.Key]runtime.Object{},
 	}
 }
 
@@ -88,20 +86,15 @@ func (s *Set) Drop(p *corev1.Pod) {
 	s.forget(p.UID)
 }
 
-// Restore takes what the API server had when it was heard last. It does nothing
-// once it has been heard, and says so.
-func (s *Set) Restore(pods []*corev1.Pod, objects map[object.Key]runtime.Object, at time.Time) bool {
+// Restore takes pods that the API server had when it was heard last. It does
+// nothing once it has been heard, and says so.
+func (s *Set) Restore(pods []*corev1.Pod, at time.Time) bool {
 	if s.synced {
 		return false
 	}
 	for _, p := range pods {
 		if !Mirror(p) {
 			s.take(p, s.pods[p.UID], at)
-		}
-	}
-	for key, v := range objects {
-		if s.objects[key] == nil {
-			s.restored[key] = v
 		}
 	}
 	return true
@@ -119,7 +112,6 @@ func (s *Set) Pods() []*pod.Pod {
 
 // SetObject takes an object; nil says that there is none.
 func (s *Set) SetObject(key object.Key, v runtime.Object) {
-	delete(s.restored, key)
 	if v == nil {
 		delete(s.objects, key)
 		return
@@ -128,24 +120,10 @@ func (s *Set) SetObject(key object.Key, v runtime.Object) {
 }
 
 // Object is the cluster's of that name, or nil.
-func (s *Set) Object(key object.Key) runtime.Object {
-	if v := s.objects[key]; v != nil {
-		return v
-	}
-	return s.restored[key]
-}
+func (s *Set) Object(key object.Key) runtime.Object { return s.objects[key] }
 
 // Objects are all of them.
-func (s *Set) Objects() iter.Seq2[object.Key, runtime.Object] {
-	return func(yield func(object.Key, runtime.Object) bool) {
-		for key, v := range s.restored {
-			if !yield(key, v) {
-				return
-			}
-		}
-		maps.All(s.objects)(yield)
-	}
-}
+func (s *Set) Objects() iter.Seq2[object.Key, runtime.Object] { return maps.All(s.objects) }
 
 func (s *Set) forget(uid types.UID) {
 	delete(s.pods, uid)

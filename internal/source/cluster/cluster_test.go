@@ -82,9 +82,9 @@ func TestSet(t *testing.T) {
 			"default/../a": `pod default/../a: metadata.name: Invalid value: "../a"`,
 		}}},
 		"restored until it is heard": {func(s *Set) {
-			s.Restore([]*corev1.Pod{apiPod("a", "1", "1", nil), apiPod("b", "2", "1", nil)}, nil, at)
+			s.Restore([]*corev1.Pod{apiPod("a", "1", "1", nil), apiPod("b", "2", "1", nil)}, at)
 			s.Replace([]*corev1.Pod{apiPod("b", "2", "1", nil)}, at.Add(time.Minute))
-			s.Restore([]*corev1.Pod{apiPod("c", "3", "1", nil)}, nil, at)
+			s.Restore([]*corev1.Pod{apiPod("c", "3", "1", nil)}, at)
 		}, state{Pods: []string{"b 2 1"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
