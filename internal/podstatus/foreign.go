@@ -16,6 +16,9 @@ func (c *computation) foreign() {
 			c.s.Conditions = append(c.s.Conditions, given)
 		}
 	}
+	if c.Pod.Source == sourceAPI {
+		return
+	}
 	for _, set := range c.old.Conditions {
 		if given := find(c.s.Conditions, set.Type); Foreign(set.Type) && (given == nil || set.LastTransitionTime.After(given.LastTransitionTime.Time)) {
 			c.put(set)
