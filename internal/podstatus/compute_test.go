@@ -413,7 +413,7 @@ func TestComputePodOfTheAPI(t *testing.T) {
 			Conditions:        []corev1.PodCondition{gate, target, {Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(-2)}},
 			ContainerStatuses: []corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) { s.RestartCount = 4 })}}
 	}, "app")
-	p.Source = sourceAPI
+	p.Source = pod.SourceAPI
 	type seen struct {
 		Phase      corev1.PodPhase
 		Reason     string
@@ -439,7 +439,7 @@ func TestComputePodOfTheAPI(t *testing.T) {
 	find(in.Previous.Conditions, corev1.DisruptionTarget).Status = corev1.ConditionTrue // as it was before
 	ended := *p.Pod
 	ended.Status.Phase, ended.Status.Reason = corev1.PodFailed, "NodeLost"
-	in.Pod = &pod.Pod{Pod: &ended, Source: sourceAPI}
+	in.Pod = &pod.Pod{Pod: &ended, Source: pod.SourceAPI}
 	want.Phase, want.Reason = corev1.PodFailed, "NodeLost"
 	if diff := cmp.Diff(want, look(Compute(in))); diff != "" {
 		t.Errorf("ended by somebody else (-want +got):\n%s", diff)

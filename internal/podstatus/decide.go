@@ -209,13 +209,10 @@ func (c *computation) phase() corev1.PodPhase {
 	return coming
 }
 
-// sourceAPI is where pods of a cluster come from.
-const sourceAPI pod.Source = "api"
-
 // ended says whether the API server has the pod as one that has ended, whoever has
 // said so. It never goes on then, in no agent.
 func (c *computation) ended() bool {
-	return c.Pod.Source == sourceAPI && final(c.Pod.Status.Phase)
+	return c.Pod.Source == pod.SourceAPI && final(c.Pod.Status.Phase)
 }
 
 // Reasons of a stop (pod.Stop) that this package tells apart.

@@ -3,6 +3,8 @@ package podstatus
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/pod"
 )
 
 // Foreign says whether somebody else than the agent may set a condition.
@@ -16,7 +18,7 @@ func (c *computation) foreign() {
 			c.s.Conditions = append(c.s.Conditions, given)
 		}
 	}
-	if c.Pod.Source == sourceAPI {
+	if c.Pod.Source == pod.SourceAPI {
 		return
 	}
 	for _, set := range c.old.Conditions {
