@@ -76,6 +76,8 @@ func (c *computation) begin() {
 		NominatedNodeName:           given.NominatedNodeName,
 		ResourceClaimStatuses:       given.ResourceClaimStatuses,
 		ExtendedResourceClaimStatus: given.ExtendedResourceClaimStatus,
+
+		NodeAllocatableResourceClaimStatuses: given.NodeAllocatableResourceClaimStatuses,
 	}
 	if c.s.StartTime.IsZero() {
 		c.s.StartTime = new(stamp(c.firstSeen()))
