@@ -86,20 +86,22 @@ type bench struct {
 type part struct {
 	name    string
 	measure func(*bench, context.Context) error
+	alone   bool // needs neither Berth nor the floor
 }
 
 func parts() []part {
 	return []part{
-		{"one", (*bench).one},
-		{"several", (*bench).several},
-		{"burst", (*bench).bursts},
-		{"restart", (*bench).restart},
-		{"readiness", (*bench).readiness},
-		{"probes", (*bench).probeCost},
-		{"objects", (*bench).objects},
-		{"update", (*bench).liveUpdate},
-		{"idle", (*bench).idle},
-		{"placement", (*bench).placement},
+		{name: "one", measure: (*bench).one},
+		{name: "several", measure: (*bench).several},
+		{name: "burst", measure: (*bench).bursts},
+		{name: "restart", measure: (*bench).restart},
+		{name: "readiness", measure: (*bench).readiness},
+		{name: "probes", measure: (*bench).probeCost},
+		{name: "objects", measure: (*bench).objects},
+		{name: "update", measure: (*bench).liveUpdate},
+		{name: "idle", measure: (*bench).idle},
+		{name: "placement", measure: (*bench).placement, alone: true},
+		{name: "status", measure: (*bench).statuses, alone: true},
 	}
 }
 
@@ -121,22 +123,19 @@ func run(ctx context.Context, o options) (err error) {
 			err = os.RemoveAll(dir)
 		}
 	}()
-	berth, err := startBerth(ctx, filepath.Join(dir, "a"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, berth.end()) }()
-	floor, err := startFloor(ctx, filepath.Join(dir, "f"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, floor.end()) }()
-
-	b := &bench{options: o, berth: berth, floor: floor, results: results{Machine: machine(), Date: time.Now().UTC().Format(time.DateOnly)}}
-	for _, part := range parts() {
-		if len(o.only) > 0 && !slices.Contains(o.only, part.name) {
-			continue
+	b := &bench{options: o, results: results{Machine: machine(), Date: time.Now().UTC().Format(time.DateOnly)}}
+	wanted := slices.DeleteFunc(parts(), func(p part) bool { return len(o.only) > 0 && !slices.Contains(o.only, p.name) })
+	if slices.ContainsFunc(wanted, func(p part) bool { return !p.alone }) {
+		if b.berth, err = startBerth(ctx, filepath.Join(dir, "a")); err != nil {
+			return err
 		}
+		defer func() { err = errors.Join(err, b.berth.end()) }()
+		if b.floor, err = startFloor(ctx, filepath.Join(dir, "f")); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, b.floor.end()) }()
+	}
+	for _, part := range wanted {
 		if err := part.measure(b, ctx); err != nil {
 			return fmt.Errorf("measure %s: %w", part.name, err)
 		}

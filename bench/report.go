@@ -19,14 +19,15 @@ type results struct {
 	Several comparison `json:"severalContainers"`
 	Burst   burst      `json:"burst"`
 	// Termination is the end of the bursts.
-	Termination burst      `json:"termination"`
-	Restart     restarts   `json:"restart"`
-	Readiness   readiness  `json:"readiness"`
-	Probes      probeCost  `json:"execProbes"`
-	Objects     comparison `json:"objectVolumes"`
-	Update      update     `json:"configMapUpdate"`
-	Idle        idleCost   `json:"idle"`
-	Placement   placement  `json:"placement"`
+	Termination burst       `json:"termination"`
+	Restart     restarts    `json:"restart"`
+	Readiness   readiness   `json:"readiness"`
+	Probes      probeCost   `json:"execProbes"`
+	Objects     comparison  `json:"objectVolumes"`
+	Update      update      `json:"configMapUpdate"`
+	Idle        idleCost    `json:"idle"`
+	Placement   placement   `json:"placement"`
+	Statuses    statusRates `json:"statuses"`
 }
 
 // summary of some durations, in milliseconds.
@@ -125,6 +126,7 @@ func (r results) text() string {
 	objectRows(p, r)
 	r.Idle.text(p)
 	r.Placement.text(p)
+	r.Statuses.text(p)
 	return p.String()
 }
 

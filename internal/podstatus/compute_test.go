@@ -401,3 +401,53 @@ func TestBlocked(t *testing.T) {
 		t.Errorf("it runs, and is %+v", s)
 	}
 }
+
+// The object of the API server is the base of a pod that this node has no status of,
+// and says what others have done to one that it has.
+func TestComputePodOfTheAPI(t *testing.T) {
+	crash := isTerminated("a1", 1, "Error", "")
+	gate := corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue, LastTransitionTime: at(5)}
+	target := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: at(9)}
+	p := newPod(func(p *corev1.Pod) {
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: new(at(-9)), QOSClass: corev1.PodQOSBestEffort,
+			Conditions:        []corev1.PodCondition{gate, target, {Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(-2)}},
+			ContainerStatuses: []corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) { s.RestartCount = 4 })}}
+	}, "app")
+	p.Source = pod.SourceAPI
+	type seen struct {
+		Phase      corev1.PodPhase
+		Reason     string
+		StartTime  metav1.Time
+		QOS        corev1.PodQOSClass
+		Restarts   int32
+		Last       *corev1.ContainerStateTerminated
+		Conditions []corev1.PodCondition
+	}
+	look := func(s corev1.PodStatus) seen {
+		c := s.ContainerStatuses[0]
+		return seen{s.Phase, s.Reason, *s.StartTime, s.QOSClass, c.RestartCount, c.LastTerminationState.Terminated,
+			[]corev1.PodCondition{*find(s.Conditions, "example.com/gate"), *find(s.Conditions, corev1.DisruptionTarget)}}
+	}
+	in := Input{Pod: p, Node: node, Now: now, Observed: observed(restarted(running("app", "a2"), 5), exited("app", "a1", 1))}
+	want := seen{corev1.PodRunning, "", at(-9), corev1.PodQOSBestEffort, 5, crash.Terminated, []corev1.PodCondition{gate, target}}
+	got := Compute(in)
+	if diff := cmp.Diff(want, look(got)); diff != "" {
+		t.Errorf("without a status of its own (-want +got):\n%s", diff)
+	}
+
+	in.Previous = got
+	find(in.Previous.Conditions, corev1.DisruptionTarget).Status = corev1.ConditionTrue // as it was before
+	ended := *p.Pod
+	ended.Status.Phase, ended.Status.Reason = corev1.PodFailed, "NodeLost"
+	in.Pod = &pod.Pod{Pod: &ended, Source: pod.SourceAPI}
+	want.Phase, want.Reason = corev1.PodFailed, "NodeLost"
+	if diff := cmp.Diff(want, look(Compute(in))); diff != "" {
+		t.Errorf("ended by somebody else (-want +got):\n%s", diff)
+	}
+
+	in.Pod = p
+	in.Previous.Conditions = append(in.Previous.Conditions, corev1.PodCondition{Type: "example.com/removed", Status: corev1.ConditionTrue})
+	if c := find(Compute(in).Conditions, "example.com/removed"); c != nil {
+		t.Errorf("a condition that somebody has removed is back: %+v", c)
+	}
+}

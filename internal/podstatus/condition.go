@@ -79,7 +79,8 @@ func find(all []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondi
 // disruption tells that the pod was ended by the node for the sake of others. It
 // comes with the final phase, not before.
 func (c *computation) disruption() {
-	if was := find(c.old.Conditions, corev1.DisruptionTarget); was != nil {
+	was, given := find(c.old.Conditions, corev1.DisruptionTarget), find(c.s.Conditions, corev1.DisruptionTarget)
+	if was != nil && (given == nil || was.LastTransitionTime.After(given.LastTransitionTime.Time)) {
 		c.put(*was)
 	}
 	if c.Stop == nil || !c.Terminated || !failsPod(c.Stop.Reason) || c.Stop.Reason == stopDeadline || final(c.old.Phase) {

@@ -19,7 +19,7 @@ import (
 // neither is changed afterwards.
 func Compute(in Input) corev1.PodStatus {
 	c := &computation{Input: in, old: in.Previous}
-	if wasRejected(in.Previous) && (in.Refused == nil || !in.Refused.Final) {
+	if wasRejected(in.Previous) && (in.Refused == nil || !in.Refused.Final) && !c.ended() {
 		c.old = corev1.PodStatus{} // admission was asked again, by a later agent or about a changed pod
 	}
 	if c.old.Phase == "" {
@@ -76,6 +76,8 @@ func (c *computation) begin() {
 		NominatedNodeName:           given.NominatedNodeName,
 		ResourceClaimStatuses:       given.ResourceClaimStatuses,
 		ExtendedResourceClaimStatus: given.ExtendedResourceClaimStatus,
+
+		NodeAllocatableResourceClaimStatuses: given.NodeAllocatableResourceClaimStatuses,
 	}
 	if c.s.StartTime.IsZero() {
 		c.s.StartTime = new(stamp(c.firstSeen()))
@@ -181,6 +183,10 @@ func (c *computation) phase() corev1.PodPhase {
 		c.s.Phase, c.s.Reason, c.s.Message = c.old.Phase, c.old.Reason, c.old.Message
 		return c.s.Phase
 	}
+	if given := &c.Pod.Status; c.ended() {
+		c.s.Phase, c.s.Reason, c.s.Message = given.Phase, given.Reason, given.Message
+		return c.s.Phase
+	}
 	coming, over := c.livePhase(), c.Terminated
 	switch {
 	case c.Stop != nil && failsPod(c.Stop.Reason):
@@ -203,6 +209,12 @@ func (c *computation) phase() corev1.PodPhase {
 		c.s.Phase = coming
 	}
 	return coming
+}
+
+// ended says whether the API server has the pod as one that has ended, whoever has
+// said so. It never goes on then, in no agent.
+func (c *computation) ended() bool {
+	return c.Pod.Source == pod.SourceAPI && final(c.Pod.Status.Phase)
 }
 
 // Reasons of a stop (pod.Stop) that this package tells apart.

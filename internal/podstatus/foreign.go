@@ -3,6 +3,8 @@ package podstatus
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/pod"
 )
 
 // Foreign says whether somebody else than the agent may set a condition.
@@ -15,6 +17,9 @@ func (c *computation) foreign() {
 		if !owned(given.Type) {
 			c.s.Conditions = append(c.s.Conditions, given)
 		}
+	}
+	if c.Pod.Source == pod.SourceAPI {
+		return
 	}
 	for _, set := range c.old.Conditions {
 		if given := find(c.s.Conditions, set.Type); Foreign(set.Type) && (given == nil || set.LastTransitionTime.After(given.LastTransitionTime.Time)) {

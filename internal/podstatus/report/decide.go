@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
@@ -109,7 +110,7 @@ func judge(err error) (answer, time.Duration) {
 	after := time.Duration(seconds) * time.Second
 	var status apierrors.APIStatus
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsGone(err):
+	case apierrors.IsNotFound(err), replaced(err):
 		return gone, 0
 	case apierrors.IsConflict(err):
 		return stale, 0
@@ -121,6 +122,13 @@ func judge(err error) (answer, time.Duration) {
 		return failed, after
 	}
 	return refused, 0
+}
+
+// replaced says whether an error is about the UID that a patch is for: the name has
+// another pod now.
+func replaced(err error) bool {
+	cause, ok := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
+	return ok && cause.Field == "metadata.uid"
 }
 
 // delay is the time to the next try after so many failures in a row. fraction, from 0

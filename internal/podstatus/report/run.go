@@ -232,7 +232,9 @@ func (w *Writer) land(e *row, f *flight) (dropped bool) {
 
 // brought notes what the API server has taken. The row stays dirty if it has changed since.
 func (w *Writer) brought(e *row, f *flight) {
-	w.stats.Changes += min(f.patches+f.deletes, 1)
+	if f.err == nil {
+		w.stats.Changes += min(f.patches+f.deletes, 1)
+	}
 	e.sent, e.residue, e.repairs = f.row.sent, f.row.residue, f.row.repairs
 	e.done, e.fails, e.lost, e.doubt = f.row.version, 0, false, false
 	e.due, e.hold, e.since = time.Time{}, time.Time{}, time.Time{}
@@ -256,7 +258,7 @@ func (w *Writer) failed(e *row, f *flight, a answer, after time.Duration, now ti
 	if after > 0 {
 		e.hold = e.due
 	}
-	if a == refused {
+	if a == refused && e.fails == 1 {
 		w.opts.Log.Warn("the API server refuses the status of a pod", "pod", podName(e.Pod), "again in", wait, "err", f.err)
 		return
 	}
