@@ -100,7 +100,7 @@ func (l logind) maxDelay() (time.Duration, error) {
 	if !ok {
 		return 0, fmt.Errorf("read InhibitDelayMaxUSec of logind: it is %s, not a number", v.Signature())
 	}
-	return time.Duration(min(us, uint64(24*time.Hour/time.Microsecond))) * time.Microsecond, nil //nolint:gosec // bounded
+	return time.Duration(min(us, uint64(24*time.Hour/time.Microsecond))) * time.Microsecond, nil
 }
 
 // allow makes logind wait for at least that long, by a drop-in and a reload.
@@ -109,12 +109,12 @@ func (l logind) allow(ctx context.Context, delay time.Duration, dir string) erro
 	if err != nil || now >= delay {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // logind reads it
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make drop-in of logind: %w", err)
 	}
 	seconds := (delay + time.Second - 1) / time.Second
 	text := fmt.Sprintf("# Pods are given this time before the machine goes down.\n[Login]\nInhibitDelayMaxSec=%d\n", seconds)
-	if err := os.WriteFile(filepath.Join(dir, dropIn), []byte(text), 0o644); err != nil { //nolint:gosec // logind reads it
+	if err := os.WriteFile(filepath.Join(dir, dropIn), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write drop-in of logind: %w", err)
 	}
 	const sighup = int32(1)

@@ -32,22 +32,21 @@ func (m *Manager) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		launch := func(f func()) { group.Go(func() error { f(); return nil }) }
-		for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+		for retry := firstRetry; ctx.Err() == nil; retry = min(2*retry, lastRetry) {
 			began := time.Now()
 			err := m.watch(ctx, launch)
-			if ctx.Err() != nil {
-				return nil
-			}
 			if time.Since(began) > lastRetry {
 				retry = firstRetry
 			}
-			m.o.Log.Warn("A shutdown of this machine would not be noticed", "err", err, "again in", retry)
+			if ctx.Err() == nil {
+				m.o.Log.Warn("A shutdown of this machine would not be noticed", "err", err, "again in", retry)
+			}
 			select {
 			case <-ctx.Done():
-				return nil
 			case <-time.After(retry):
 			}
 		}
+		return nil
 	})
 	return group.Wait()
 }

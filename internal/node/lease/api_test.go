@@ -30,7 +30,7 @@ func TestLife(t *testing.T) {
 	var owner atomic.Value
 	owner.Store(types.UID(""))
 	r := New(Options{
-		Client: client, Node: "n1", Duration: 2 * time.Second, Owner: func() types.UID { return owner.Load().(types.UID) }, //nolint:forcetypeassert // it is one
+		Client: client, Node: "n1", Duration: 2 * time.Second, Owner: func() types.UID { return owner.Load().(types.UID) },
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -61,7 +61,7 @@ func TestLife(t *testing.T) {
 	if got := fmt.Sprint(*l.Spec.HolderIdentity, *l.Spec.LeaseDurationSeconds); got != "n12" {
 		t.Errorf("holder and duration are %s", got)
 	}
-	l = renewed(l.Spec.RenewTime.Time)
+	renewed(l.Spec.RenewTime.Time)
 
 	// Somebody else writes to it, and then deletes it.
 	if l, err = admin.Patch(t.Context(), "n1", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
@@ -73,7 +73,7 @@ func TestLife(t *testing.T) {
 	if err := admin.Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l = renewed(l.Spec.RenewTime.Time)
+	renewed(l.Spec.RenewTime.Time)
 
 	c.KillAPIServer()
 	c.StartAPIServer()

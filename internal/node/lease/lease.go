@@ -58,15 +58,13 @@ func New(o Options) *Renewer {
 func (r *Renewer) Run(ctx context.Context) error {
 	every := r.o.Duration / fraction
 	retry := firstRetry
-	for failed := 0; ; {
-		wait := time.Duration(float64(every) * (1 + 0.04*rand.Float64())) //nolint:gosec // spreads nodes
+	for failed := 0; ctx.Err() == nil; {
+		wait := time.Duration(float64(every) * (1 + 0.04*rand.Float64()))
 		began := time.Now()
 		err := r.renew(ctx, every)
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err != nil:
-			if failed++; !errors.Is(err, errNoNode) && (failed == 1 || failed%10 == 0) {
+			if failed++; ctx.Err() == nil && !errors.Is(err, errNoNode) && (failed == 1 || failed%10 == 0) {
 				r.o.Log.Warn("Cannot renew the lease of the node", "err", err, "in a row", failed)
 			}
 			wait = min(retry, every)
@@ -77,10 +75,10 @@ func (r *Renewer) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-time.After(wait):
 		}
 	}
+	return nil
 }
 
 // errNoNode is no trouble by itself: the Node object is on its way.

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-run/berth/internal/node/condition"
 )
 
-var shared = kubeapitest.NewShared(kubeapitest.Options{}) //nolint:gochecknoglobals // one control plane for all tests
+var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
