@@ -336,6 +336,19 @@ func TestWhatANodeMayNot(t *testing.T) {
 	}
 }
 
+func TestTheAgentStartsBeforeTheAPIServer(t *testing.T) {
+	c := shared.Cluster(t)
+	c.Disconnect()
+	t.Cleanup(c.Connect)
+	a := start(t, c, "early", nil)
+	a.setWell()
+	if n := a.Node(); n.Labels["disk"] != "ssd" || n.Spec.Taints[0].Key != "dedicated" || ready(n) != isReady {
+		t.Errorf("the node is %v", n)
+	}
+	c.Connect()
+	a.awaitReady(20*time.Second, isReady)
+}
+
 func TestTheAPIServerGoesAndComesBack(t *testing.T) {
 	c := shared.Cluster(t)
 	a := start(t, c, "away", nil)
