@@ -80,7 +80,13 @@ type login struct {
 }
 
 // inhibitor is one that was handed out: both ends of its pipe.
-type inhibitor struct{ read, write *os.File }
+type inhibitor struct {
+	read  *os.File
+	write int // a bare number: D-Bus sends it at a time of its own
+}
+
+// forget leaves the end for writing to the other side alone, which has it by now.
+func (i inhibitor) forget() { _ = unix.Close(i.write) }
 
 // released waits until the other side has closed it.
 func (i inhibitor) released(t *testing.T) {
@@ -150,12 +156,12 @@ func (m manager) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error)
 	if what != "shutdown" || mode != "delay" {
 		return 0, dbus.MakeFailedError(fmt.Errorf("%s %s %s %s", what, who, why, mode))
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
+	ends := make([]int, 2)
+	if err := unix.Pipe2(ends, unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
-	m.inhibited <- inhibitor{r, w}
-	return dbus.UnixFD(w.Fd()), nil
+	m.inhibited <- inhibitor{os.NewFile(uintptr(ends[0]), "inhibitor"), ends[1]}
+	return dbus.UnixFD(ends[1]), nil
 }
 
 type properties struct{ *login }

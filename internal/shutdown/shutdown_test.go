@@ -171,7 +171,7 @@ func TestPodsEndInOrder(t *testing.T) {
 	if err := n.Admit(); reason.Of(err) != Refused || reason.Message(err) != "Pod was rejected as the node is shutting down." {
 		t.Errorf("a new pod is answered %v", err)
 	}
-	_ = lock.write.Close()
+	lock.forget()
 	if !lock.held(t) {
 		t.Error("the inhibitor is gone before the pods")
 	}
@@ -258,7 +258,7 @@ func TestTheBusComesBack(t *testing.T) {
 	b.start()
 	b.login(time.Minute, true)
 	receive(t, pods.stopped, "a stop")
-	_ = lock.write.Close()
+	lock.forget()
 	if !lock.held(t) {
 		t.Error("the inhibitor is gone with the bus")
 	}
