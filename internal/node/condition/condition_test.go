@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,12 +128,22 @@ func TestSame(t *testing.T) {
 
 // runtime answers what it is told to.
 type runtime struct {
+	mu     sync.Mutex
 	answer *runtimeapi.StatusResponse
 	err    error
 }
 
 func (r *runtime) Status(context.Context, *runtimeapi.StatusRequest, ...grpc.CallOption) (*runtimeapi.StatusResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.answer, r.err
+}
+
+// set makes these the answer.
+func (r *runtime) set(answer *runtimeapi.StatusResponse, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer, r.err = answer, err
 }
 
 func answer(ready, network bool) *runtimeapi.StatusResponse {
@@ -169,15 +180,15 @@ func TestTableFollowsTheRuntime(t *testing.T) {
 		go w.Run(ctx)     //nolint:errcheck // it has none
 
 		time.Sleep(time.Second)
-		r.answer, r.err = answer(true, true), nil
+		r.set(answer(true, true), nil)
 		time.Sleep(time.Minute)
-		r.answer = answer(true, false)
+		r.set(answer(true, false), nil)
 		time.Sleep(time.Minute)
-		r.answer = answer(true, true)
+		r.set(answer(true, true), nil)
 		time.Sleep(10 * time.Second)
-		r.err = errors.New("down")
+		r.set(nil, errors.New("down"))
 		time.Sleep(RuntimeSilence + time.Second)
-		r.err = nil
+		r.set(answer(true, true), nil)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		want := []string{

@@ -31,11 +31,12 @@ const (
 	Limits Kind = "limits"
 	// Shutdown is whether the machine is going down.
 	Shutdown Kind = "shutdown"
-	// MemoryPressure, DiskPressure and PIDPressure have a problem while the node
-	// is short of that resource.
+	// MemoryPressure has a problem while the node is short of memory.
 	MemoryPressure Kind = "memory pressure"
-	DiskPressure   Kind = "disk pressure"
-	PIDPressure    Kind = "PID pressure"
+	// DiskPressure has a problem while a file system of the node is nearly full.
+	DiskPressure Kind = "disk pressure"
+	// PIDPressure has a problem while the node is short of process ids.
+	PIDPressure Kind = "PID pressure"
 )
 
 // RuntimeSilence is how long the runtime may say nothing before it counts as

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -57,15 +58,13 @@ func New(o Options) *Renewer {
 func (r *Renewer) Run(ctx context.Context) error {
 	every := r.o.Duration / fraction
 	retry := firstRetry
-	for failed := 0; ; {
-		wait := time.Duration(float64(every) * (1 + 0.04*rand.Float64())) //nolint:gosec // spreads nodes
+	for failed := 0; ctx.Err() == nil; {
+		wait := time.Duration(float64(every) * (1 + 0.04*rand.Float64()))
 		began := time.Now()
 		err := r.renew(ctx, every)
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err != nil:
-			if failed++; failed == 1 || failed%10 == 0 {
+			if failed++; ctx.Err() == nil && !errors.Is(err, errNoNode) && (failed == 1 || failed%10 == 0) {
 				r.o.Log.Warn("Cannot renew the lease of the node", "err", err, "in a row", failed)
 			}
 			wait = min(retry, every)
@@ -76,11 +75,14 @@ func (r *Renewer) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-time.After(wait):
 		}
 	}
+	return nil
 }
+
+// errNoNode is no trouble by itself: the Node object is on its way.
+var errNoNode = errors.New("the Node object has not been heard of yet")
 
 // renew writes the lease on top of the one written before; what somebody else did
 // to it is asked for only when that fails.
@@ -92,7 +94,7 @@ func (r *Renewer) renew(ctx context.Context, within time.Duration) error {
 		l, err := r.leases.Get(ctx, r.o.Node, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err) && owner == "":
-			return fmt.Errorf("create lease %s: the Node object has not been heard of yet", r.o.Node)
+			return fmt.Errorf("create lease %s: %w", r.o.Node, errNoNode)
 		case apierrors.IsNotFound(err):
 			l, err = r.leases.Create(ctx, Next(nil, r.o.Node, owner, r.o.Duration, time.Now()), metav1.CreateOptions{})
 			if err != nil {

@@ -28,7 +28,7 @@ func Images(all []*runtimeapi.Image, most int32) []corev1.ContainerImage {
 	for _, image := range all {
 		names := slices.Concat(image.GetRepoDigests(), image.GetRepoTags())
 		list = append(list, corev1.ContainerImage{
-			Names: names[:min(len(names), maxNames)], SizeBytes: int64(image.GetSize()), //nolint:gosec // no image has 8 EiB
+			Names: names[:min(len(names), maxNames)], SizeBytes: int64(image.GetSize()),
 		})
 	}
 	return list

@@ -100,7 +100,7 @@ func (x *Object) keep(ctx context.Context) {
 	retry := firstRetry
 	for {
 		changed := x.o.Inputs.Conditions.Changed()
-		wait := time.Duration(float64(x.o.UpdateEvery) * (1 + 0.04*rand.Float64())) //nolint:gosec // spreads nodes
+		wait := time.Duration(float64(x.o.UpdateEvery) * (1 + 0.04*rand.Float64()))
 		if err := x.update(ctx, retry > firstRetry); err != nil && ctx.Err() == nil {
 			x.o.Log.Warn("Cannot update the status of the node", "err", err)
 			wait = min(retry, x.o.UpdateEvery)
@@ -163,7 +163,7 @@ func (x *Object) update(ctx context.Context, fresh bool) error {
 	delay := time.Duration(0)
 	if changed || s.sent.IsZero() {
 		// Nodes that changed together do not report together ever after.
-		delay = time.Duration(float64(x.o.ReportEvery) * (rand.Float64() - 0.5)) //nolint:gosec // no secret
+		delay = time.Duration(float64(x.o.ReportEvery) * (rand.Float64() - 0.5))
 	}
 	if err := x.send(ctx, was, next); err != nil {
 		if apierrors.IsNotFound(err) {

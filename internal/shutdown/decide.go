@@ -1,0 +1,78 @@
+package shutdown
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const systemCritical = 2_000_000_000 // system-cluster-critical, the lowest of the critical ones
+
+// Group is the time that pods get from a priority on up to that of the next group.
+type Group struct {
+	Priority int32
+	Grace    time.Duration
+}
+
+// Groups are those of a configuration, lowest priority first: byPriority
+// (shutdownGracePeriodByPodPriority) when there are any, else two made of
+// shutdownGracePeriod and shutdownGracePeriodCriticalPods, its part for critical
+// pods. None: the machine's shutdown is not delayed.
+func Groups(total, critical time.Duration, byPriority []Group) []Group {
+	groups := slices.Clone(byPriority)
+	if len(groups) == 0 && total > 0 && critical <= total {
+		groups = []Group{{0, total - critical}, {systemCritical, critical}}
+	}
+	slices.SortStableFunc(groups, func(a, b Group) int { return cmp.Compare(a.Priority, b.Priority) })
+	return groups
+}
+
+// Total is the time that all groups take one after the other at most.
+func Total(groups []Group) (sum time.Duration) {
+	for _, g := range groups {
+		sum += g.Grace
+	}
+	return sum
+}
+
+// Ending is a pod and how long its containers get.
+type Ending struct {
+	Pod   *corev1.Pod
+	Grace time.Duration
+}
+
+// Batch is a group with the pods in it, never none.
+type Batch struct {
+	Group
+	Pods []Ending
+}
+
+// Decide puts pods into groups, in the order in which they end. A pod belongs to
+// the group with the highest priority that is not above its own, or to the lowest
+// one; it gets its own grace if that is shorter.
+func Decide(groups []Group, pods []*corev1.Pod) []Batch {
+	all := make([]Batch, len(groups))
+	for i, g := range groups {
+		all[i].Group = g
+	}
+	for _, p := range pods {
+		priority := int32(0)
+		if p.Spec.Priority != nil {
+			priority = *p.Spec.Priority
+		}
+		at := 0
+		for i, g := range groups {
+			if g.Priority <= priority {
+				at = i
+			}
+		}
+		grace := groups[at].Grace
+		if own := p.Spec.TerminationGracePeriodSeconds; own != nil {
+			grace = min(grace, time.Duration(*own)*time.Second)
+		}
+		all[at].Pods = append(all[at].Pods, Ending{p, grace})
+	}
+	return slices.DeleteFunc(all, func(b Batch) bool { return len(b.Pods) == 0 })
+}

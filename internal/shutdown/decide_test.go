@@ -1,0 +1,63 @@
+package shutdown
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestGroups(t *testing.T) {
+	const s = time.Second
+	for name, test := range map[string]struct {
+		total, critical time.Duration
+		byPriority      []Group
+		want            []Group
+	}{
+		"off":                     {0, 0, nil, nil},
+		"critical pods":           {30 * s, 10 * s, nil, []Group{{0, 20 * s}, {2_000_000_000, 10 * s}}},
+		"no time of their own":    {30 * s, 0, nil, []Group{{0, 30 * s}, {2_000_000_000, 0}}},
+		"more critical than all":  {10 * s, 30 * s, nil, nil},
+		"by priority, in order":   {0, 0, []Group{{100, 2 * s}, {-5, s}}, []Group{{-5, s}, {100, 2 * s}}},
+		"by priority comes first": {30 * s, 10 * s, []Group{{0, s}}, []Group{{0, s}}},
+	} {
+		if diff := cmp.Diff(test.want, Groups(test.total, test.critical, test.byPriority)); diff != "" {
+			t.Error(name, diff)
+		}
+	}
+}
+
+// aPod has a name, a priority and a grace in seconds; -1 stands for none.
+func aPod(name string, priority int32, grace int64) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
+	if priority >= 0 {
+		p.Spec.Priority = &priority
+	}
+	if grace >= 0 {
+		p.Spec.TerminationGracePeriodSeconds = &grace
+	}
+	return p
+}
+
+func TestDecide(t *testing.T) {
+	const s = time.Second
+	groups := []Group{{10, 20 * s}, {100, 5 * s}, {1000, s}}
+	low, none, at, between, top := aPod("low", 3, 30), aPod("none", -1, -1), aPod("at", 100, 2), aPod("between", 999, 60), aPod("top", 5000, 0)
+	want := []Batch{
+		{groups[0], []Ending{{low, 20 * s}, {none, 20 * s}}},
+		{groups[1], []Ending{{between, 5 * s}, {at, 2 * s}}},
+		{groups[2], []Ending{{top, 0}}},
+	}
+	if diff := cmp.Diff(want, Decide(groups, []*corev1.Pod{top, low, between, none, at})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want[2:], Decide(groups, []*corev1.Pod{top})); diff != "" {
+		t.Error("groups without pods:", diff)
+	}
+	if total := Total(groups); total != 26*s {
+		t.Errorf("the total is %s", total)
+	}
+}
