@@ -126,7 +126,7 @@ func links(p *corev1.Pod) bool {
 }
 
 func ofCluster(p *pod.Pod) bool {
-	return p.Source != pod.SourceFile && p.Source != pod.SourceURL && p.Source != pod.SourceLocal
+	return p.Source == pod.SourceAPI
 }
 
 // trim takes from an object what nobody on a node reads, in place: it may be

@@ -119,11 +119,9 @@ func (c *Cluster) end(key object.Key) {
 	delete(c.followers, key)
 	delete(c.trouble, key)
 	delete(c.sets, key)
-	if c.heard[key] {
-		delete(c.heard, key)
-		if inTable(key) {
-			c.cfg.Sink.Drop(key)
-		}
+	delete(c.heard, key)
+	if inTable(key) {
+		c.cfg.Sink.DropObject(key)
 	}
 	c.nameLocked(key, nil)
 }
