@@ -177,7 +177,7 @@ func leadsTo(v object.Value) []object.Key {
 const (
 	retryFirst   = 100 * time.Millisecond
 	retryRefused = 5 * time.Second
-	retryMax     = 30 * time.Second
+	retryMax     = 10 * time.Second
 )
 
 // delay before try number failures+1; failures is at least 1.

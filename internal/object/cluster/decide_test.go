@@ -97,7 +97,7 @@ func TestDelay(t *testing.T) {
 		{refused, 1, 100 * time.Millisecond},
 		{refused, 20, 5 * time.Second},
 		{errors.New("connection refused"), 4, 800 * time.Millisecond},
-		{errors.New("connection refused"), 1000, 30 * time.Second},
+		{errors.New("connection refused"), 1000, 10 * time.Second},
 	} {
 		if got := delay(test.err, test.failures); got != test.want {
 			t.Errorf("%v, failure %d: %v, want %v", test.err, test.failures, got, test.want)

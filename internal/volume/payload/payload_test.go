@@ -351,12 +351,15 @@ func TestTooMuch(t *testing.T) {
 
 // issuer issues tokens that last for an hour, unless it has an error.
 type issuer struct {
+	mu     sync.Mutex
 	issued int
 	until  time.Time
 	err    error
 }
 
 func (i *issuer) Issue(_ context.Context, p *corev1.Pod, v *corev1.Volume, source int) (map[string][]byte, time.Time, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	if i.err != nil {
 		return nil, time.Time{}, i.err
 	}
@@ -366,6 +369,13 @@ func (i *issuer) Issue(_ context.Context, p *corev1.Pod, v *corev1.Volume, sourc
 	}
 	path := v.Projected.Sources[source].ServiceAccountToken.Path
 	return map[string][]byte{path: fmt.Appendf(nil, "%s %d", p.Name, i.issued)}, i.until, nil
+}
+
+// answer has it issue a new token or, with an error, none.
+func (i *issuer) answer(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.err, i.until = err, time.Time{}
 }
 
 func TestIssuedAgain(t *testing.T) {
@@ -390,30 +400,30 @@ func TestIssuedAgain(t *testing.T) {
 // A pod does not start without its first token, and runs on with what it has.
 func TestIssuerAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, away := newNode(t), &issuer{err: errors.New("connection refused")}
+		n, away, trouble := newNode(t), &issuer{}, errors.New("connection refused")
 		n.issuer = away
+		away.answer(trouble)
 		life, kill := context.WithCancel(t.Context())
 		a := n.start(life, closed())
 		r := n.request(a.projecteds, "config", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
 		}})
-		if _, err := a.projecteds.Publish(t.Context(), r); !errors.Is(err, away.err) {
+		if _, err := a.projecteds.Publish(t.Context(), r); !errors.Is(err, trouble) {
 			t.Fatalf("without a first token: %v", err)
 		}
-		trouble := away.err
-		away.err = nil
+		away.answer(nil)
 		n.publish(a.projecteds, r)
 		kill()
 		synctest.Wait()
 
-		away.err = trouble
+		away.answer(trouble)
 		a = n.start(t.Context(), closed())
 		n.publish(a.projecteds, r)
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		n.want(r, map[string]string{"token": "app 1"})
 		n.wantEvents(failed + "source 0: connection refused")
-		away.err, away.until = nil, time.Time{}
+		away.answer(nil)
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		n.want(r, map[string]string{"token": "app 2"})
