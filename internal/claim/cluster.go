@@ -77,9 +77,6 @@ func (c *Claims) releaseOfCluster(uid types.UID) {
 
 // ofCluster says that a pod is the API server's: its claims are too.
 func ofCluster(p *corev1.Pod) bool {
-	switch pod.Source(p.Annotations[pod.AnnotationConfigSource]) {
-	case pod.SourceFile, pod.SourceURL, pod.SourceLocal:
-		return false
-	}
-	return true
+	from := pod.Source(p.Annotations[pod.AnnotationConfigSource])
+	return from == "" || from == pod.SourceAPI
 }

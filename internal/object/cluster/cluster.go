@@ -189,9 +189,6 @@ func (c *Cluster) Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error) {
 
 // fromManifest says that a pod is not the API server's, which marks none.
 func fromManifest(p *corev1.Pod) bool {
-	switch pod.Source(p.Annotations[pod.AnnotationConfigSource]) {
-	case pod.SourceFile, pod.SourceURL, pod.SourceLocal:
-		return true
-	}
-	return false
+	from := pod.Source(p.Annotations[pod.AnnotationConfigSource])
+	return from != "" && from != pod.SourceAPI
 }

@@ -9,7 +9,7 @@ import (
 // replace makes items all that there is of the follower's key. A follower that
 // was ended tells nothing any more.
 func (f *follower) replace(items []object.Value) {
-	c, first := f.cluster, false
+	c := f.cluster
 	for i := range items {
 		items[i] = trim(items[i])
 	}
@@ -23,7 +23,7 @@ func (f *follower) replace(items []object.Value) {
 		c.mu.Unlock()
 		return
 	}
-	first = !c.heard[f.key]
+	first := !c.heard[f.key]
 	switch {
 	case !inTable(f.key):
 		set := make(map[string]object.Value, len(items))
