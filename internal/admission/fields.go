@@ -238,7 +238,7 @@ func volumeFields() []Field {
 		{Path: "Volume.secret"},
 		{Path: "Volume.downwardAPI"},
 		{Path: "Volume.projected"},
-		{Path: "Volume.persistentVolumeClaim", Status: Standalone, Why: "bound to hostPath, local and nfs PersistentVolumes, or to a directory that is made for it"},
+		{Path: "Volume.persistentVolumeClaim", Status: Standalone, Why: "bound to hostPath, local and nfs PersistentVolumes, or to a directory that is made for it; on a node of a cluster by the control plane"},
 		{Path: "Volume.ephemeral", Status: Standalone, Why: "removed with the pod"},
 		{Path: "Volume.csi", Status: Refused, Why: notMounted},
 		{Path: "Volume.nfs", Status: Whole, Why: "by the kernel's NFS client, nothing else is to be installed"},
@@ -274,7 +274,7 @@ func contentFields() []Field {
 		{Path: "DownwardAPIVolumeFile.user", Status: Refused, Why: newer},
 		{Path: "VolumeProjection.serviceAccountToken", Status: Joined, Why: "service accounts belong to a control plane"},
 		{Path: "VolumeProjection.clusterTrustBundle", Status: Joined, Why: "trust bundles belong to a control plane"},
-		{Path: "VolumeProjection.podCertificate", Status: Joined, Why: "a control plane signs certificates of pods"},
+		{Path: "VolumeProjection.podCertificate", Status: Refused, Why: "this version asks for no certificates of pods: use a Secret, or a CSI driver that issues them"},
 	}
 	for _, kind := range []string{"ConfigMap", "Secret", "DownwardAPI", "Projected"} {
 		list = append(list, Field{Path: kind + "VolumeSource.defaultMode"}, Field{Path: kind + "VolumeSource.defaultUser", Status: Refused, Why: newer})

@@ -26,11 +26,16 @@ type events interface {
 	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
 
-// Config of Claims. All fields are required.
+// Config of Claims. Fields are required unless they say otherwise.
 type Config struct {
 	// Root is the agent's directory.
 	Root    string
 	Objects *object.Table
+	// Cluster tells of the claims of pods of the API server, which a control plane
+	// binds; nil: there is none.
+	Cluster cluster
+	// Labels are those that the Node has in the cluster; nil: those of Node.
+	Labels func() map[string]string
 	// Synced is closed when Objects has held everything once.
 	Synced <-chan struct{}
 	// Complete says that every manifest could be read: only then is a claim that
@@ -55,6 +60,7 @@ type Claims struct {
 	removing map[types.NamespacedName]bool
 	told     map[types.NamespacedName]string // the last trouble of each unbound claim
 	changed  map[object.Key]bool             // that Run is to tell of
+	users    users
 	revision uint64
 }
 
@@ -63,6 +69,7 @@ func New(c Config) *Claims {
 	return &Claims{
 		cfg: c, kick: make(chan struct{}, 1), bindings: map[types.NamespacedName]*Binding{},
 		removing: map[types.NamespacedName]bool{}, told: map[types.NamespacedName]string{}, changed: map[object.Key]bool{},
+		users: users{},
 	}
 }
 
@@ -114,8 +121,19 @@ func (c *Claims) change(name types.NamespacedName, b *Binding) error {
 
 // Bound returns the volume of a pod's claim, and notes the pod as its user. It
 // binds the claim, or makes a volume for it, if need be. What has to come first is
-// an *object.Missing or *object.Lacking.
+// an *object.Missing, *object.Unknown or *object.Lacking.
 func (c *Claims) Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
+	name := types.NamespacedName{Namespace: p.Namespace}
+	if v.Ephemeral != nil {
+		name.Name = p.Name + "-" + v.Name
+	} else {
+		name.Name = v.PersistentVolumeClaim.ClaimName
+	}
+	if c.cfg.Cluster != nil && ofCluster(p) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.boundByCluster(name, p, v)
+	}
 	select {
 	case <-c.cfg.Synced:
 	case <-ctx.Done():
@@ -123,12 +141,6 @@ func (c *Claims) Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*c
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := types.NamespacedName{Namespace: p.Namespace}
-	if v.Ephemeral != nil {
-		name.Name = p.Name + "-" + v.Name
-	} else {
-		name.Name = v.PersistentVolumeClaim.ClaimName
-	}
 	b, err := c.bind(name, p, v)
 	if err != nil {
 		return nil, err
@@ -166,8 +178,8 @@ func (c *Claims) bind(name types.NamespacedName, p *corev1.Pod, v *corev1.Volume
 		return nil, lacking(name, errors.New("the volume that it had before is being removed"))
 	}
 	b := c.bindings[name]
-	row, there := c.cfg.Objects.Get(keyOf(name))
-	claim, _ := row.(*corev1.PersistentVolumeClaim)
+	claim := c.local(name)
+	there := claim != nil
 	if v.Ephemeral != nil {
 		if there || b != nil && b.Owner != p.UID {
 			return nil, lacking(name, fmt.Errorf("PVC %q was not created for pod %q (pod is not owner)", name, p.Namespace+"/"+p.Name))
@@ -187,6 +199,17 @@ func (c *Claims) bind(name types.NamespacedName, p *corev1.Pod, v *corev1.Volume
 		return b, nil
 	}
 	return c.bindNew(name, claim, p.UID, v.Ephemeral != nil)
+}
+
+// local is a claim of a manifest, nil for none. One of the cluster is no matter of
+// ours.
+func (c *Claims) local(name types.NamespacedName) *corev1.PersistentVolumeClaim {
+	row, _ := c.cfg.Objects.Get(keyOf(name))
+	claim, ok := row.(*corev1.PersistentVolumeClaim)
+	if !ok || object.OfCluster(claim) {
+		return nil
+	}
+	return claim
 }
 
 // bindNew binds a claim that has nothing, and makes a volume where none fits.
@@ -237,7 +260,7 @@ func (c *Claims) tell(claim *corev1.PersistentVolumeClaim, kind, why, text strin
 // volumes are those of manifests, and the claims that have volumes.
 func (c *Claims) volumes() (all []*corev1.PersistentVolume, taken map[string]types.NamespacedName) {
 	for _, row := range c.cfg.Objects.Snapshot().All() {
-		if v, ok := row.(*corev1.PersistentVolume); ok {
+		if v, ok := row.(*corev1.PersistentVolume); ok && !object.OfCluster(v) {
 			all = append(all, v)
 		}
 	}
@@ -287,6 +310,7 @@ func (c *Claims) makeDir(b *Binding) error {
 func (c *Claims) Released(uid types.UID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.releaseOfCluster(uid)
 	for name, b := range c.bindings {
 		if !slices.Contains(b.Users, uid) {
 			continue

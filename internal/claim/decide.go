@@ -123,11 +123,8 @@ func misfit(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *c
 	if err != nil || c.Spec.Selector != nil && !selector.Matches(labels.Set(v.Labels)) {
 		return "not what the claim's selector selects"
 	}
-	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
-		s, err := nodeaffinity.NewNodeSelector(a.Required)
-		if err != nil || !s.Match(node) {
-			return "for another node (nodeAffinity)"
-		}
+	if !forNode(v, node) {
+		return "for another node (nodeAffinity)"
 	}
 	return ""
 }
@@ -281,4 +278,55 @@ func volumeStatus(v *corev1.PersistentVolume, b *Binding) *corev1.PersistentVolu
 		v.Status.Phase = corev1.VolumeReleased
 	}
 	return v
+}
+
+// usable says why a pod cannot use a claim of the cluster yet; nil when it can.
+// The texts are the kubelet's.
+func usable(c *corev1.PersistentVolumeClaim, p *corev1.Pod, v *corev1.Volume) error {
+	switch {
+	case v.Ephemeral != nil && !metav1.IsControlledBy(c, p):
+		return fmt.Errorf("PVC %q was not created for pod %q (pod is not owner)", nameOf(c), p.Namespace+"/"+p.Name)
+	case c.DeletionTimestamp != nil && len(p.Status.ContainerStatuses) == 0:
+		return fmt.Errorf("PVC %s is being deleted", nameOf(c))
+	case c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "":
+		return fmt.Errorf("PVC %s has non-bound phase (%q) or empty pvc.Spec.VolumeName (%q)", nameOf(c), c.Status.Phase, c.Spec.VolumeName)
+	}
+	return nil
+}
+
+// fits says why a volume is not a claim's, or not for this node; nil when it is.
+func fits(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *corev1.Node) error {
+	switch r := v.Spec.ClaimRef; {
+	case r == nil:
+		return fmt.Errorf("PersistentVolume %s is not bound to any claim (claimRef)", v.Name)
+	case r.UID != c.UID:
+		return fmt.Errorf("PersistentVolume %s is bound to the claim %s/%s with the UID %s, and not to this one, %s", v.Name, r.Namespace, r.Name, r.UID, c.UID)
+	}
+	if !forNode(v, node) {
+		return fmt.Errorf("PersistentVolume %s is for another node (nodeAffinity)", v.Name)
+	}
+	return nil
+}
+
+// forNode says whether a volume can be had on the node.
+func forNode(v *corev1.PersistentVolume, node *corev1.Node) bool {
+	a := v.Spec.NodeAffinity
+	if a == nil || a.Required == nil {
+		return true
+	}
+	s, err := nodeaffinity.NewNodeSelector(a.Required)
+	return err == nil && s.Match(node)
+}
+
+// excludesOf finds the pod that has a claim for itself alone (ReadWriteOncePod).
+func excludesOf(c *corev1.PersistentVolumeClaim, users map[types.UID]bool, uid types.UID) (other types.UID, taken bool) {
+	if !slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
+		return "", false
+	}
+	for user := range users {
+		if user != uid {
+			return user, true
+		}
+	}
+	return "", false
 }

@@ -14,6 +14,10 @@
 // disk after everything that was made is gone, so that an agent killed in between
 // goes on where it was.
 //
+// On a node of a cluster the claims of the API server's pods are bound by a control
+// plane. Of those it says only whether a pod can use them here; nothing of them is
+// kept or made.
+//
 // A claim is its namespace and name: one that goes and comes back finds its
 // volume again, as long as that is kept.
 package claim

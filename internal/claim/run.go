@@ -83,7 +83,7 @@ func (c *Claims) bindAll() map[object.Key]bool {
 	volumes, taken := c.volumes()
 	for key, row := range c.cfg.Objects.Snapshot().All() {
 		claim, ok := row.(*corev1.PersistentVolumeClaim)
-		if !ok {
+		if !ok || object.OfCluster(claim) {
 			continue
 		}
 		name := nameOf(claim)
@@ -120,7 +120,7 @@ func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Ti
 	gone = map[types.NamespacedName]*Binding{}
 	complete := c.cfg.Complete()
 	for name, b := range c.bindings {
-		_, there := c.cfg.Objects.Get(keyOf(name))
+		there := c.local(name) != nil
 		if b.Owner != "" {
 			there = false
 		} else if !there && !complete {
@@ -169,6 +169,9 @@ func (c *Claims) Rows() (rows map[object.Key]runtime.Object, revision uint64) {
 		}
 	}
 	for key, row := range c.cfg.Objects.Snapshot().All() {
+		if o, ok := row.(object.Value); ok && object.OfCluster(o) {
+			continue // it shows its status itself
+		}
 		switch o := row.(type) {
 		case *corev1.PersistentVolumeClaim:
 			b := c.bindings[nameOf(o)]

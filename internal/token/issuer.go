@@ -24,6 +24,8 @@ type Issuer struct {
 // paths. until is when they are to be renewed; zero for never.
 func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, source int) (files map[string][]byte, until time.Time, err error) {
 	switch s := v.Projected.Sources[source]; {
+	case s.ServiceAccountToken != nil && s.ServiceAccountToken.User != nil, s.ClusterTrustBundle != nil && s.ClusterTrustBundle.User != nil:
+		return nil, until, errors.New("this version does not set the user of a file: leave out user, the file is the pod's user's if it has one")
 	case s.ServiceAccountToken != nil:
 		token, err := i.Tokens.Token(ctx, forVolume(p, s.ServiceAccountToken))
 		if err != nil {

@@ -17,15 +17,16 @@ import (
 )
 
 // api is an API server that issues tokens t1, t2, ...; err is what it answers
-// instead.
+// instead, until a time or for ever.
 type api struct {
 	asked []authenticationv1.TokenRequestSpec
 	err   error
+	until time.Time
 }
 
 func (a *api) create(_ context.Context, _, _ string, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	a.asked = append(a.asked, r.Spec)
-	if a.err != nil {
+	if a.err != nil && (a.until.IsZero() || time.Now().Before(a.until)) {
 		return nil, a.err
 	}
 	got := r.DeepCopy()
@@ -121,7 +122,7 @@ func TestRefusedTokenIsAskedForAgainSoon(t *testing.T) {
 		server := &api{err: apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "default", errors.New("no relationship found"))}
 		tokens := New(server.create, slog.New(slog.DiscardHandler))
 		begin := time.Now()
-		time.AfterFunc(250*time.Millisecond, func() { server.err = nil })
+		server.until = begin.Add(250 * time.Millisecond)
 		want(t, tokens, request(), "t3")
 		if took := time.Since(begin); took > time.Second {
 			t.Errorf("it took %v", took)

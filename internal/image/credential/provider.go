@@ -144,7 +144,7 @@ func newProvider(c *v1.CredentialProvider, binDir string) (Provider, error) {
 		p.CacheDuration = c.DefaultCacheDuration.Duration
 	}
 	if c.TokenAttributes != nil {
-		wrong("tokenAttributes: there is no API server that issues tokens of service accounts; leave it out")
+		wrong("tokenAttributes: this version gives credential providers no tokens of service accounts; leave it out")
 	}
 	for _, e := range c.Env {
 		p.Env = append(p.Env, e.Name+"="+e.Value)

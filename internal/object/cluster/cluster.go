@@ -9,6 +9,7 @@ import (
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	kubeclient "k8s.io/client-go/kubernetes"
 
@@ -28,10 +29,11 @@ const (
 	Get   Strategy = "Get"   // it is read again each syncFrequency
 )
 
-// Sink takes what the API server tells. An object is never changed after Put.
+// Sink takes what the API server tells. An object is never changed after it was
+// put, and is of the API type of its kind.
 type Sink interface {
-	Put(object.Value)
-	Drop(object.Key)
+	PutObject(object.Key, runtime.Object)
+	DropObject(object.Key)
 }
 
 type pods interface {
@@ -116,16 +118,13 @@ func (c *Cluster) Names(p *corev1.Pod) []object.Key {
 	return keys
 }
 
-// Seed has objects count as told by the API server until it tells better: those
-// that an earlier agent had read. absent are those that were known not to be
-// there. It is called before Run.
-func (c *Cluster) Seed(values []object.Value, absent []object.Key) {
+// Seed has objects count as told by the API server to be absent until it tells
+// better: an agent that starts while it is away may know from before that they were
+// not there. Those that were are restored into the table by others. It is called
+// before Run.
+func (c *Cluster) Seed(absent ...object.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, v := range values {
-		c.heard[object.KeyOf(v)] = true
-		c.cfg.Sink.Put(v)
-	}
 	for _, key := range absent {
 		c.heard[key] = true
 	}
@@ -188,6 +187,8 @@ func (c *Cluster) Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error) {
 	return found, nil
 }
 
+// fromManifest says that a pod is not the API server's, which marks none.
 func fromManifest(p *corev1.Pod) bool {
-	return !ofCluster(&pod.Pod{Pod: p, Source: pod.Source(p.Annotations[pod.AnnotationConfigSource])})
+	from := pod.Source(p.Annotations[pod.AnnotationConfigSource])
+	return from != "" && from != pod.SourceAPI
 }

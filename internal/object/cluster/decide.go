@@ -126,7 +126,7 @@ func links(p *corev1.Pod) bool {
 }
 
 func ofCluster(p *pod.Pod) bool {
-	return p.Source != pod.SourceFile && p.Source != pod.SourceURL && p.Source != pod.SourceLocal
+	return p.Source == pod.SourceAPI
 }
 
 // trim takes from an object what nobody on a node reads, in place: it may be
@@ -177,7 +177,7 @@ func leadsTo(v object.Value) []object.Key {
 const (
 	retryFirst   = 100 * time.Millisecond
 	retryRefused = 5 * time.Second
-	retryMax     = 30 * time.Second
+	retryMax     = 10 * time.Second
 )
 
 // delay before try number failures+1; failures is at least 1.

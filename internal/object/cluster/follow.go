@@ -86,17 +86,20 @@ type follower struct {
 	from    resource
 	cancel  context.CancelFunc
 	again   chan struct{}
+	retry   chan struct{} // the API server answers others
 
 	version  string // of the list, or of the last event: where a watch goes on
 	settled  bool
 	told     string // which state of the object the table has
-	failures int
-	looks    int // since something changed, at what is not watched
+	failures int    // of tries in a row; guarded by Cluster.mu
+	looks    int    // since something changed, at what is not watched
 }
 
-func (f *follower) lookAgain() {
+func (f *follower) lookAgain() { signal(f.again) }
+
+func signal(c chan struct{}) {
 	select {
-	case f.again <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -111,18 +114,14 @@ func (f *follower) run(ctx context.Context) {
 		var pause time.Duration
 		switch {
 		case err == nil && f.watches():
-			f.failures = 0
 			continue // the API server ends a watch now and then
 		case err == nil:
-			f.failures = 0
 			pause = f.period()
 		case expired(err):
 			f.version = ""
 			continue
 		default:
-			f.failures++
-			f.note(err)
-			pause = delay(err, f.failures)
+			pause = delay(err, f.failed(err))
 		}
 		f.wait(ctx, pause)
 	}
@@ -140,6 +139,7 @@ func (f *follower) wait(ctx context.Context, pause time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-due:
+	case <-f.retry:
 	case <-f.again:
 		f.version = ""
 	}
@@ -189,6 +189,7 @@ func (f *follower) look(ctx context.Context) error {
 		return fmt.Errorf("watch %s: %w", f.key, err)
 	}
 	defer w.Stop()
+	f.answered()
 	began := time.Now()
 	for {
 		select {
@@ -215,6 +216,7 @@ func (f *follower) list(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", f.key, err)
 	}
+	f.answered()
 	var items []object.Value
 	err = meta.EachListItem(list, func(o runtime.Object) error {
 		v, ok := o.(object.Value)

@@ -108,7 +108,7 @@ func (c *Cluster) nameLocked(user any, keys []object.Key) {
 }
 
 func (c *Cluster) start(key object.Key) {
-	f := &follower{cluster: c, key: key, from: source(c.cfg.Client, key), again: make(chan struct{}, 1)}
+	f := &follower{cluster: c, key: key, from: source(c.cfg.Client, key), again: make(chan struct{}, 1), retry: make(chan struct{}, 1)}
 	c.followers[key] = f
 	c.spawn(f)
 }
@@ -119,11 +119,9 @@ func (c *Cluster) end(key object.Key) {
 	delete(c.followers, key)
 	delete(c.trouble, key)
 	delete(c.sets, key)
-	if c.heard[key] {
-		delete(c.heard, key)
-		if inTable(key) {
-			c.cfg.Sink.Drop(key)
-		}
+	delete(c.heard, key)
+	if inTable(key) {
+		c.cfg.Sink.DropObject(key)
 	}
 	c.nameLocked(key, nil)
 }

@@ -9,7 +9,7 @@ import (
 // replace makes items all that there is of the follower's key. A follower that
 // was ended tells nothing any more.
 func (f *follower) replace(items []object.Value) {
-	c, first := f.cluster, false
+	c := f.cluster
 	for i := range items {
 		items[i] = trim(items[i])
 	}
@@ -23,7 +23,7 @@ func (f *follower) replace(items []object.Value) {
 		c.mu.Unlock()
 		return
 	}
-	first = !c.heard[f.key]
+	first := !c.heard[f.key]
 	switch {
 	case !inTable(f.key):
 		set := make(map[string]object.Value, len(items))
@@ -33,18 +33,17 @@ func (f *follower) replace(items []object.Value) {
 		first = first || !same(c.sets[f.key], set)
 		c.sets[f.key] = set
 	case len(items) == 0:
-		c.cfg.Sink.Drop(f.key)
+		c.cfg.Sink.DropObject(f.key)
 		c.nameLocked(f.key, nil)
 	default:
 		if state != f.told {
 			f.looks = 0
-			c.cfg.Sink.Put(items[0])
+			c.cfg.Sink.PutObject(f.key, items[0])
 			c.nameLocked(f.key, leadsTo(items[0]))
 		}
 		first = false // the table shows it
 	}
 	f.told, c.heard[f.key] = state, true
-	delete(c.trouble, f.key)
 	c.mu.Unlock()
 	if first {
 		c.cfg.Changed(map[object.Key]bool{f.key: true})
@@ -79,21 +78,42 @@ func same(a, b map[string]object.Value) bool {
 	})
 }
 
-// note keeps why a read failed, and logs it once for each cause: an API server
-// that is away, and a refusal that is over in a moment, are told by others.
-func (f *follower) note(err error) {
+// failed keeps why a try failed, and returns how many have in a row. It is told of
+// once: an API server that is away, and a refusal that is over in a moment, are
+// told by others.
+func (f *follower) failed(err error) int {
 	c := f.cluster
 	c.mu.Lock()
-	current := c.followers[f.key] == f
+	f.failures++
+	failures, current := f.failures, c.followers[f.key] == f
 	if current {
 		c.trouble[f.key] = err
 	}
 	c.mu.Unlock()
-	if current && f.failures == loggedFailure {
+	if current && failures == toldFailure {
 		c.cfg.Log.Warn("follow an object of the cluster", "object", f.key, "err", err)
 		c.cfg.Changed(map[object.Key]bool{f.key: true}) // who waits may say why
 	}
+	return failures
 }
 
-// loggedFailure is the try whose failure is told.
-const loggedFailure = 5
+// toldFailure is the try whose failure is told.
+const toldFailure = 5
+
+// answered ends a row of failures. Others that failed need not wait for their
+// next try any longer.
+func (f *follower) answered() {
+	c := f.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.failures == 0 || c.followers[f.key] != f {
+		return
+	}
+	f.failures = 0
+	delete(c.trouble, f.key)
+	for _, other := range c.followers {
+		if other.failures > 0 {
+			signal(other.retry)
+		}
+	}
+}

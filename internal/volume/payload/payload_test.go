@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,8 @@ type node struct {
 	table  *object.Table
 	events *recorded
 	issuer projected.Issuer
+	// heard is for a node of a cluster.
+	heard func(object.Key) bool
 }
 
 func newNode(t *testing.T) *node {
@@ -77,17 +80,22 @@ func newNode(t *testing.T) *node {
 // agent is one life of the agent.
 type agent struct {
 	*node
+	volumes                         *payload.Volumes
 	configMaps, secrets, projecteds volume.Kind
 }
 
 // start begins a life; all sources of objects have been heard once synced.
 func (n *node) start(ctx context.Context, synced <-chan struct{}) agent {
+	objects := object.New(n.table)
+	if n.heard != nil {
+		objects = object.Joined(n.table, n.heard)
+	}
 	v := payload.New(payload.Config{
-		Objects: object.New(n.table), Synced: synced, Events: n.events, Log: slog.New(slog.DiscardHandler),
+		Objects: objects, Synced: synced, Events: n.events, Log: slog.New(slog.DiscardHandler),
 		EmptyDir: emptydir.Kind{Allocatable: 1 << 30, MemoryLimit: func(*corev1.Pod) int64 { return 256 << 10 }},
 	})
 	go func() { _ = v.Run(ctx) }()
-	return agent{n, v.Disk(configmap.Source{}), v.Memory(secret.Source{}), v.Memory(projected.Source{Issuer: n.issuer})}
+	return agent{n, v, v.Disk(configmap.Source{}), v.Memory(secret.Source{}), v.Memory(projected.Source{Issuer: n.issuer})}
 }
 
 func closed() <-chan struct{} {
@@ -341,19 +349,33 @@ func TestTooMuch(t *testing.T) {
 	})
 }
 
-// issuer issues tokens that last for an hour.
+// issuer issues tokens that last for an hour, unless it has an error.
 type issuer struct {
+	mu     sync.Mutex
 	issued int
 	until  time.Time
+	err    error
 }
 
 func (i *issuer) Issue(_ context.Context, p *corev1.Pod, v *corev1.Volume, source int) (map[string][]byte, time.Time, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.err != nil {
+		return nil, time.Time{}, i.err
+	}
 	if !time.Now().Before(i.until) {
 		i.issued++
 		i.until = time.Now().Add(time.Hour)
 	}
 	path := v.Projected.Sources[source].ServiceAccountToken.Path
 	return map[string][]byte{path: fmt.Appendf(nil, "%s %d", p.Name, i.issued)}, i.until, nil
+}
+
+// answer has it issue a new token or, with an error, none.
+func (i *issuer) answer(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.err, i.until = err, time.Time{}
 }
 
 func TestIssuedAgain(t *testing.T) {
@@ -372,6 +394,70 @@ func TestIssuedAgain(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		n.want(r, map[string]string{"token": "app 2"})
+	})
+}
+
+// A pod does not start without its first token, and runs on with what it has.
+func TestIssuerAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, away, trouble := newNode(t), &issuer{}, errors.New("connection refused")
+		n.issuer = away
+		away.answer(trouble)
+		life, kill := context.WithCancel(t.Context())
+		a := n.start(life, closed())
+		r := n.request(a.projecteds, "config", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
+		}})
+		if _, err := a.projecteds.Publish(t.Context(), r); !errors.Is(err, trouble) {
+			t.Fatalf("without a first token: %v", err)
+		}
+		away.answer(nil)
+		n.publish(a.projecteds, r)
+		kill()
+		synctest.Wait()
+
+		away.answer(trouble)
+		a = n.start(t.Context(), closed())
+		n.publish(a.projecteds, r)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		n.want(r, map[string]string{"token": "app 1"})
+		n.wantEvents(failed + "source 0: connection refused")
+		away.answer(nil)
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		n.want(r, map[string]string{"token": "app 2"})
+	})
+}
+
+// What an agent finds stays until the API server has told what became of it.
+func TestUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		var heard atomic.Bool
+		n.heard = func(object.Key) bool { return heard.Load() }
+		life, kill := context.WithCancel(t.Context())
+		a := n.start(life, closed())
+		r := n.request(a.configMaps, "config", configMapSource("app", true))
+		_, err := a.configMaps.Publish(t.Context(), r)
+		if _, unknown := errors.AsType[*object.Unknown](err); !unknown {
+			t.Fatalf("an optional one of which nothing is known: %v", err)
+		}
+		n.configMap("app", false, "a", "1")
+		n.publish(a.configMaps, r)
+		kill()
+		synctest.Wait()
+
+		n.table.Delete(configmap.Key("default", "app"))
+		a = n.start(t.Context(), closed())
+		n.publish(a.configMaps, r)
+		time.Sleep(time.Minute)
+		n.want(r, map[string]string{"a": "1"})
+		heard.Store(true)
+		a.volumes.Changed(map[object.Key]bool{configmap.Key("default", "app"): true})
+		synctest.Wait()
+		n.want(r, map[string]string{})
+		n.wantEvents()
 	})
 }
 
