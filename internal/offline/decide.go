@@ -36,7 +36,7 @@ func Always(p *corev1.Pod) bool { return p.Annotations[AnnotationAlways] == "tru
 // ended or been told to.
 func wanted(p *pod.Pod, all bool) bool {
 	switch {
-	case p.Source != pod.Source("api"), p.DeletionTimestamp != nil:
+	case p.Source != pod.SourceAPI, p.DeletionTimestamp != nil:
 		return false
 	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
 		return false

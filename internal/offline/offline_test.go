@@ -28,7 +28,7 @@ func apiPod(uid string, change ...func(*corev1.Pod)) *pod.Pod {
 	for _, c := range change {
 		c(p)
 	}
-	return &pod.Pod{Pod: p, Source: pod.Source("api")}
+	return &pod.Pod{Pod: p, Source: pod.SourceAPI}
 }
 
 func always(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationAlways: "true"} }

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/diskusage"
 	"github.com/berth-run/berth/internal/volume"
 )
 
@@ -112,12 +113,12 @@ func (l *Limits) next() (target string, v *limited) {
 
 func (l *Limits) look(ctx context.Context, target string, v *limited) {
 	began := time.Now()
-	used, err := measure(ctx, target)
+	used, err := diskusage.Measure(ctx, target)
 	took := time.Since(began)
 	switch {
-	case errors.Is(err, errTooDeep):
+	case errors.Is(err, diskusage.ErrTooDeep):
 		l.opts.Evict(v.pod, fmt.Sprintf("Usage of EmptyDir volume %q cannot be measured against the limit %q: %v.", v.name, v.text, err))
-	case err == nil && used > v.limit:
+	case err == nil && used.Bytes > v.limit:
 		l.opts.Evict(v.pod, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q.", v.name, v.text))
 	case err != nil && ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist):
 		l.opts.Log.Warn("measure an emptyDir volume", "pod", v.pod.Namespace+"/"+v.pod.Name, "volume", v.name, "err", err)

@@ -12,52 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
-
-func TestMeasure(t *testing.T) {
-	dir, outside := t.TempDir(), t.TempDir()
-	fill := func(name string, size int) {
-		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, make([]byte, size), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fill(filepath.Join(outside, "big"), 8<<20)
-	empty, err := measure(t.Context(), dir)
-	if err != nil || empty != 0 {
-		t.Errorf("an empty volume takes %d, %v", empty, err)
-	}
-	fill(filepath.Join(dir, "a/b/file"), 1<<20)
-	if err := errors.Join(
-		os.Link(filepath.Join(dir, "a/b/file"), filepath.Join(dir, "again")),
-		os.Symlink(filepath.Join(outside, "big"), filepath.Join(dir, "link")),
-		os.Symlink(outside, filepath.Join(dir, "dir")),
-		os.Symlink(dir, filepath.Join(dir, "loop")),
-		unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
-	); err != nil {
-		t.Fatal(err)
-	}
-	sparse, err := os.Create(filepath.Join(dir, "sparse"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sparse.Close()
-	if err := sparse.Truncate(1 << 40); err != nil {
-		t.Fatal(err)
-	}
-	used, err := measure(t.Context(), dir)
-	if err != nil || used < 1<<20 || used > 1<<20+64<<10 {
-		t.Errorf("it takes %d, %v, want 1 MiB and two directories", used, err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := measure(ctx, dir); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want it to end with its context", err)
-	}
-}
 
 func TestNextLook(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{

@@ -1,4 +1,4 @@
-package emptydir
+package diskusage
 
 import (
 	"context"
@@ -14,25 +14,30 @@ import (
 // open.
 const maxDepth = 2048
 
-// errTooDeep says that a volume cannot be measured because of what its pod has
-// made there.
-var errTooDeep = fmt.Errorf("it has more than %d directories in each other", maxDepth)
+// ErrTooDeep says that a tree cannot be measured because of what was made there.
+var ErrTooDeep = fmt.Errorf("it has more than %d directories in each other", maxDepth)
 
-// measure returns how much of the disk a directory's tree takes, in bytes, as
+// Usage of a tree.
+type Usage struct {
+	Bytes  int64 // of blocks
+	Inodes int64 // without that of the tree's own root
+}
+
+// Measure returns how much of the disk a directory's tree takes, as
 // du(1) counts: blocks, and a file of several names once. Links are not
 // followed and mounts not entered, whatever the pod does meanwhile.
-func measure(ctx context.Context, path string) (int64, error) {
+func Measure(ctx context.Context, path string) (Usage, error) {
 	root, err := os.Open(path)
 	if err != nil {
-		return 0, err
+		return Usage{}, err
 	}
 	m := measurement{linked: map[uint64]bool{}}
 	err = m.dir(ctx, root, 0)
-	return m.bytes, err
+	return m.Usage, err
 }
 
 type measurement struct {
-	bytes  int64
+	Usage
 	linked map[uint64]bool // inodes of several names that are counted
 }
 
@@ -40,7 +45,7 @@ type measurement struct {
 func (m *measurement) dir(ctx context.Context, dir *os.File, depth int) error {
 	defer dir.Close()
 	if depth > maxDepth {
-		return errTooDeep
+		return ErrTooDeep
 	}
 	for {
 		names, err := dir.Readdirnames(512)
@@ -78,7 +83,8 @@ func (m *measurement) entry(ctx context.Context, dir *os.File, name string, dept
 		m.linked[st.Ino] = true
 	}
 	if !isDir {
-		m.bytes += st.Blocks * 512
+		m.Inodes++
+		m.Bytes += st.Blocks * 512
 		return nil
 	}
 	how := unix.OpenHow{
@@ -92,6 +98,7 @@ func (m *measurement) entry(ctx context.Context, dir *os.File, name string, dept
 	case err != nil:
 		return &os.PathError{Op: "open", Path: dir.Name() + "/" + name, Err: err}
 	}
-	m.bytes += st.Blocks * 512
+	m.Inodes++
+	m.Bytes += st.Blocks * 512
 	return m.dir(ctx, os.NewFile(uintptr(fd), dir.Name()+"/"+name), depth+1)
 }

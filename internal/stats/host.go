@@ -1,0 +1,126 @@
+package stats
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/cgroups"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// bootTime is when the machine began, see proc_stat(5); zero where it is not told.
+func bootTime(host string) time.Time {
+	text, err := os.ReadFile(filepath.Join(host, "proc/stat"))
+	if err != nil {
+		return time.Time{}
+	}
+	for line := range bytes.Lines(text) {
+		if value, ok := strings.CutPrefix(string(line), "btime "); ok {
+			if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
+				return time.Unix(n, 0)
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// meminfo reads a value of proc_meminfo(5), in bytes; 0 where there is none.
+func meminfo(host, name string) uint64 {
+	text, err := os.ReadFile(filepath.Join(host, "proc/meminfo"))
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(text) {
+		fields := strings.Fields(string(line))
+		if len(fields) >= 2 && fields[0] == name+":" {
+			n, _ := strconv.ParseUint(fields[1], 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}
+
+// swapTotal is all swap of the machine.
+func (s *Stats) swapTotal() uint64 { return meminfo(s.Host, "SwapTotal") }
+
+// processLimit is how many processes and threads there may be, and are: the last
+// but one of proc_loadavg(5) counts them.
+func processLimit(host string, now time.Time) (*statsapi.RlimitStats, error) {
+	text, err := os.ReadFile(filepath.Join(host, "proc/sys/kernel/pid_max"))
+	if err != nil {
+		return nil, err
+	}
+	most, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("read pid_max: %w", err)
+	}
+	if text, err = os.ReadFile(filepath.Join(host, "proc/loadavg")); err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 4 {
+		return nil, fmt.Errorf("read loadavg: it says %q", text)
+	}
+	_, all, _ := strings.Cut(fields[3], "/")
+	count, err := strconv.ParseInt(all, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("read loadavg: %w", err)
+	}
+	return &statsapi.RlimitStats{Time: metav1.NewTime(now), MaxPID: &most, NumOfRunningProcesses: &count}, nil
+}
+
+func psi(p *cgroups.PSIStats) *statsapi.PSIStats {
+	data := func(d cgroups.PSIData) statsapi.PSIData {
+		return statsapi.PSIData{Total: d.Total * uint64(time.Microsecond), Avg10: d.Avg10, Avg60: d.Avg60, Avg300: d.Avg300}
+	}
+	return &statsapi.PSIStats{Full: data(p.Full), Some: data(p.Some)}
+}
+
+// networkStats; the first interface is the one that is told without a name for
+// all: a pod's eth0, or what a node has first.
+func networkStats(all []traffic, now time.Time) *statsapi.NetworkStats {
+	if len(all) == 0 {
+		return nil
+	}
+	n := &statsapi.NetworkStats{Time: metav1.NewTime(now)}
+	for _, t := range all {
+		one := statsapi.InterfaceStats{Name: t.name, RxBytes: new(t.rxBytes), RxErrors: new(t.rxErrors), TxBytes: new(t.txBytes), TxErrors: new(t.txErrors)}
+		if t.name == "eth0" || n.Name == "" {
+			n.InterfaceStats = one
+		}
+		n.Interfaces = append(n.Interfaces, one)
+	}
+	return n
+}
+
+// number is a field of a file, 0 where there is none or it says max.
+func number(path string, field int) float64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	if field >= len(fields) {
+		return 0
+	}
+	n, err := strconv.ParseFloat(fields[field], 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// sharesOf turns a weight of cgroup version 2 into shares of version 1, the way
+// round that cAdvisor goes (KEP-2254): 1 to 10000 onto 2 to 262144.
+func sharesOf(weight float64) float64 {
+	if weight == 0 {
+		return 0
+	}
+	return 2 + float64(int64((weight-1)*262142/9999))
+}

@@ -1,0 +1,90 @@
+package stats
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+)
+
+// podSample is a pod and what it uses.
+type podSample struct {
+	Pod
+	sample
+	containers []containerSample
+	network    []traffic
+	processes  int
+}
+
+type containerSample struct {
+	Container
+	sample
+	processes int
+}
+
+// scan reads the cgroups of all pods. What ended meanwhile is left out; the error
+// joins what could not be read for another reason.
+func (s *Stats) scan() (pods []podSample, err error) {
+	var errs []error
+	for _, p := range s.Source.Pods() {
+		one, err := s.scanPod(p)
+		if err != nil && !gone(err) {
+			errs = append(errs, err)
+		}
+		if one.Stats != nil {
+			pods = append(pods, one)
+		}
+	}
+	return pods, errors.Join(errs...)
+}
+
+func (s *Stats) scanPod(p Pod) (one podSample, err error) {
+	one = podSample{Pod: p}
+	if one.sample, err = read(p.Group, s.Now()); err != nil {
+		return one, err
+	}
+	var errs []error
+	inside := 0 // a process in the pod's network namespace
+	for _, c := range p.Containers {
+		sampled, err := read(c.Group, s.Now())
+		if err != nil {
+			if !gone(err) {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		n, first := processes(c.Group)
+		if inside == 0 {
+			inside = first
+		}
+		one.processes += n
+		one.containers = append(one.containers, containerSample{c, sampled, n})
+	}
+	if inside != 0 && !p.HostNetwork {
+		if one.network, err = network(s.Host, inside); err != nil && !gone(err) {
+			errs = append(errs, err)
+		}
+	}
+	return one, errors.Join(errs...)
+}
+
+// root is the whole machine, of which version 1 counts no processes.
+func (s *Stats) root() (sample, error) {
+	g := s.Root
+	g.Dirs = maps.Clone(g.Dirs)
+	delete(g.Dirs, "pids")
+	return read(g, s.Now())
+}
+
+// remember bounds what is kept for rates: what nobody asked about for an hour is
+// gone, or of no interest.
+func (s *Stats) remember() { s.rates.keep(s.Now().Add(-time.Hour)) }
+
+// layers are best effort: statistics without them are better than none.
+func (s *Stats) layers(ctx context.Context) map[string]Layer {
+	all, err := s.Source.Layers(ctx)
+	if err != nil {
+		s.Log.Warn("ask the runtime what containers have written", "err", err)
+	}
+	return all
+}

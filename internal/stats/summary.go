@@ -1,0 +1,201 @@
+package stats
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// Summary is what /stats/summary tells. brief leaves out everything but CPU and
+// memory (only_cpu_and_memory).
+func (s *Stats) Summary(ctx context.Context, brief bool) (*statsapi.Summary, error) {
+	root, err := s.root()
+	if err != nil {
+		return nil, err
+	}
+	pods, err := s.scan()
+	if err != nil {
+		s.Log.Warn("read what pods use", "err", err)
+	}
+	sum := &statsapi.Summary{Node: statsapi.NodeStats{
+		NodeName: s.Node, StartTime: metav1.NewTime(bootTime(s.Host)),
+		CPU: s.cpu("node", root), Memory: s.nodeMemory(root), Swap: swapStats(root, s.swapTotal()),
+	}}
+	sum.Node.SystemContainers = s.system()
+	var layers map[string]Layer
+	if !brief {
+		s.nodeRest(ctx, &sum.Node, root)
+		layers = s.layers(ctx)
+	}
+	for _, p := range pods {
+		sum.Pods = append(sum.Pods, s.podStats(ctx, p, brief, layers))
+	}
+	s.remember()
+	return sum, nil
+}
+
+// system tells of the agent, the runtime and all pods together.
+func (s *Stats) system() []statsapi.ContainerStats {
+	var all []statsapi.ContainerStats
+	groups := s.Source.System()
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		sampled, err := read(groups[name], s.Now())
+		if err != nil {
+			if !gone(err) {
+				s.Log.Warn("read what a part of the system uses", "part", name, "err", err)
+			}
+			continue
+		}
+		all = append(all, statsapi.ContainerStats{
+			Name: name, StartTime: metav1.NewTime(bootTime(s.Host)), CPU: s.cpu("system/"+name, sampled), Memory: memoryStats(sampled, 0), Swap: swapStats(sampled, 0),
+		})
+	}
+	return all
+}
+
+func (s *Stats) nodeRest(ctx context.Context, n *statsapi.NodeStats, root sample) {
+	var errs []error
+	now := s.Now()
+	if interfaces, err := network(s.Host, 1); err == nil {
+		n.Network = networkStats(interfaces, now)
+	} else {
+		errs = append(errs, err)
+	}
+	var err error
+	if n.Fs, err = fileSystem(s.Dir, now); err != nil {
+		errs = append(errs, err)
+	}
+	if used, inodes, dir, err := s.Source.Images(ctx); err != nil {
+		errs = append(errs, err)
+	} else if f, err := fileSystem(dir, now); err != nil {
+		errs = append(errs, err)
+	} else {
+		f.UsedBytes, f.InodesUsed = new(used), new(inodes)
+		n.Runtime = &statsapi.RuntimeStats{ImageFs: f, ContainerFs: f}
+	}
+	if n.Rlimit, err = processLimit(s.Host, now); err != nil {
+		errs = append(errs, err)
+	}
+	if p := root.BlkioStats.PSI; p != nil {
+		n.IO = &statsapi.IOStats{Time: metav1.NewTime(now), PSI: psi(p)}
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.Log.Warn("read what the node uses", "err", err)
+	}
+}
+
+func (s *Stats) podStats(ctx context.Context, p podSample, brief bool, layers map[string]Layer) statsapi.PodStats {
+	one := statsapi.PodStats{
+		PodRef:    statsapi.PodReference{Name: p.Name, Namespace: p.Namespace, UID: string(p.UID)},
+		StartTime: metav1.NewTime(p.Started), Containers: []statsapi.ContainerStats{},
+		CPU: s.cpu(string(p.UID), p.sample), Memory: memoryStats(p.sample, 0), Swap: swapStats(p.sample, 0),
+	}
+	for _, c := range p.containers {
+		limit, _ := bounded(c.MemoryStats.Usage.Limit)
+		stats := statsapi.ContainerStats{
+			Name: c.Name, StartTime: metav1.NewTime(c.Started), CPU: s.cpu(c.ID, c.sample), Memory: memoryStats(c.sample, limit), Swap: swapStats(c.sample, 0),
+		}
+		if p := c.BlkioStats.PSI; p != nil && !brief {
+			stats.IO = &statsapi.IOStats{Time: metav1.NewTime(c.at), PSI: psi(p)}
+		}
+		one.Containers = append(one.Containers, stats)
+	}
+	if brief {
+		return one
+	}
+	one.Network = networkStats(p.network, p.at)
+	one.ProcessStats = &statsapi.ProcessStats{ProcessCount: new(uint64(p.processes))}
+	if p := p.BlkioStats.PSI; p != nil {
+		one.IO = &statsapi.IOStats{Time: one.CPU.Time, PSI: psi(p)}
+	}
+	s.podFiles(ctx, p, &one, layers)
+	return one
+}
+
+// podFiles tells what a pod has written: over its images, as logs, and in volumes.
+func (s *Stats) podFiles(ctx context.Context, p podSample, one *statsapi.PodStats, layers map[string]Layer) {
+	disk, err := fileSystem(s.Dir, s.Now())
+	if err != nil {
+		s.Log.Warn("read what the node uses", "err", err)
+		return
+	}
+	var bytes, inodes uint64
+	for i := range one.Containers {
+		c := &one.Containers[i]
+		if layer, ok := layers[p.containers[i].ID]; ok {
+			c.Rootfs = used(disk, layer.Bytes, layer.Inodes)
+			bytes, inodes = bytes+layer.Bytes, inodes+layer.Inodes
+		}
+		// A container has a directory of its own below that of the pod's logs.
+		if f, err := s.directory(ctx, filepath.Join(p.Logs, c.Name)); err == nil {
+			c.Logs = f
+			bytes, inodes = bytes+*f.UsedBytes, inodes+*f.InodesUsed
+		}
+	}
+	if s.VolumePeriod >= 0 {
+		for _, v := range p.Volumes {
+			f, err := s.volume(ctx, v, s.Dir)
+			if err != nil {
+				if !gone(err) {
+					s.Log.Warn("measure a volume", "pod", p.Namespace+"/"+p.Name, "volume", v.Name, "err", err)
+				}
+				continue
+			}
+			one.VolumeStats = append(one.VolumeStats, *f)
+			if v.Ephemeral {
+				bytes, inodes = bytes+*f.UsedBytes, inodes+*f.InodesUsed
+			}
+		}
+	}
+	one.EphemeralStorage = used(disk, bytes, inodes)
+}
+
+// used is a file system with what one of its users takes.
+func used(disk *statsapi.FsStats, bytes, inodes uint64) *statsapi.FsStats {
+	f := *disk
+	f.UsedBytes, f.InodesUsed = &bytes, &inodes
+	return &f
+}
+
+func (s *Stats) cpu(key string, v sample) *statsapi.CPUStats {
+	c := &statsapi.CPUStats{Time: metav1.NewTime(v.at), UsageCoreNanoSeconds: new(v.CpuStats.CpuUsage.TotalUsage)}
+	c.UsageNanoCores = s.rates.next(key, v.at, v.CpuStats.CpuUsage.TotalUsage)
+	if p := v.CpuStats.PSI; p != nil {
+		c.PSI = psi(p)
+	}
+	return c
+}
+
+// memoryStats of a cgroup; limit is 0 for one that has none.
+func memoryStats(v sample, limit uint64) *statsapi.MemoryStats {
+	m := &statsapi.MemoryStats{
+		Time: metav1.NewTime(v.at), UsageBytes: new(v.MemoryStats.Usage.Usage), WorkingSetBytes: new(v.workingSet()), RSSBytes: new(v.rss()),
+		PageFaults: new(v.memory("pgfault", "pgfault")), MajorPageFaults: new(v.memory("pgmajfault", "pgmajfault")),
+	}
+	if limit > 0 {
+		m.AvailableBytes = new(limit - min(limit, v.workingSet()))
+	}
+	if p := v.MemoryStats.PSI; p != nil {
+		m.PSI = psi(p)
+	}
+	return m
+}
+
+func (s *Stats) nodeMemory(root sample) *statsapi.MemoryStats {
+	return memoryStats(root, uint64(s.Capacity.Memory().Value()))
+}
+
+// swapStats; total is 0 where nothing says how much there may be.
+func swapStats(v sample, total uint64) *statsapi.SwapStats {
+	out := &statsapi.SwapStats{Time: metav1.NewTime(v.at), SwapUsageBytes: new(v.swap())}
+	if limit, ok := v.swapLimit(); ok && total == 0 {
+		total = limit
+	}
+	out.SwapAvailableBytes = new(total - min(total, v.swap()))
+	return out
+}
