@@ -119,7 +119,7 @@ func (b joiner) cluster(f Flags) *Cluster {
 	if c.Statuses = c.Main; kc.KubeAPIQPS == nil {
 		c.Statuses = Rate{QPS: defaultStatusQPS, Burst: defaultStatusBurst}
 	}
-	if known := []string{defaultContentType, "application/json", "application/cbor"}; !slices.Contains(known, c.ContentType) {
+	if known := []string{defaultContentType, "application/json"}; !slices.Contains(known, c.ContentType) {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath("contentType"), c.ContentType, known)})
 	}
 	strategies := []v1beta1.ResourceChangeDetectionStrategy{v1beta1.GetChangeDetectionStrategy, v1beta1.TTLCacheChangeDetectionStrategy, v1beta1.WatchChangeDetectionStrategy}

@@ -175,7 +175,7 @@ func TestInvalidCluster(t *testing.T) {
 			`f.yaml: nodeStatusUpdateFrequency: Invalid value: "-1s": must be more than 0s; 0s stands for the default, 10s`,
 			`f.yaml: nodeLeaseDurationSeconds: Invalid value: -1: must be more than 0`,
 			`f.yaml: nodeStatusMaxImages: Invalid value: -2: must be at least -1, which tells of all`,
-			`f.yaml: contentType: Unsupported value: "text/plain": supported values: "application/vnd.kubernetes.protobuf", "application/json", "application/cbor"`,
+			`f.yaml: contentType: Unsupported value: "text/plain": supported values: "application/vnd.kubernetes.protobuf", "application/json"`,
 			`f.yaml: configMapAndSecretChangeDetectionStrategy: Unsupported value: "Push": supported values: "Get", "Cache", "Watch"`,
 		}},
 		{name: "server", flags: Flags{Kubeconfig: "/k"}, text: "address: x\nport: -1\nreadOnlyPort: 65536\nhealthzPort: -1\ntlsCertFile: c\ntlsMinVersion: TLS1\ntlsCurvePreferences: [1]\nauthorization: {mode: RBAC}\nenableSystemLogHandler: false\nenableSystemLogQuery: true\n", want: []string{

@@ -1,0 +1,38 @@
+package kubeapi
+
+import "time"
+
+// State says whether the API server answers, and since when that is so.
+type State struct {
+	// Since is zero while nothing was asked yet, or what was has no answer yet.
+	Since time.Time
+	// Err is why, when it does not answer: of the newest request.
+	Err error
+}
+
+// Away says that the server does not answer.
+func (s State) Away() bool { return s.Err != nil }
+
+// outcome is what became of a request.
+type outcome struct {
+	Began, Ended time.Time
+	Err          error // nil: it was answered, if only with a refusal
+}
+
+// judge is the state after a request. A failure counts only if the request began
+// after heard, the last answer: what was asked before is older news.
+func judge(s State, heard time.Time, o outcome) State {
+	switch {
+	case o.Err == nil && (s.Away() || s.Since.IsZero()):
+		return State{Since: o.Ended}
+	case o.Err == nil || o.Began.Before(heard):
+		return s
+	case s.Away():
+		return State{Since: s.Since, Err: o.Err}
+	}
+	return State{Since: o.Ended, Err: o.Err}
+}
+
+// unavailable are the answers of something before the API server, or of one that
+// does not serve yet (RFC 9110: 502, 503, 504).
+func unavailable(code int) bool { return code >= 502 && code <= 504 }

@@ -1,0 +1,103 @@
+package kubeapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-run/berth/internal/config"
+)
+
+func TestJudge(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	first, second := errors.New("first"), errors.New("second")
+	answers, away := State{Since: at(1)}, State{Since: at(1), Err: first}
+	for _, tt := range []struct {
+		name  string
+		state State
+		heard int
+		o     outcome
+		want  State
+	}{
+		{"the first answer", State{}, 0, outcome{at(1), at(2), nil}, State{Since: at(2)}},
+		{"the first failure", State{}, 0, outcome{at(1), at(2), first}, State{Since: at(2), Err: first}},
+		{"another answer", answers, 1, outcome{at(2), at(3), nil}, answers},
+		{"away", answers, 2, outcome{at(3), at(4), first}, State{Since: at(4), Err: first}},
+		{"asked before the last answer", answers, 5, outcome{at(3), at(6), first}, answers},
+		{"still away", away, 0, outcome{at(3), at(4), second}, State{Since: at(1), Err: second}},
+		{"back", away, 0, outcome{at(3), at(4), nil}, State{Since: at(4)}},
+	} {
+		if diff := cmp.Diff(tt.want, judge(tt.state, at(tt.heard), tt.o), cmpopts.EquateErrors()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// clusterConfig is what the configuration of an agent of a cluster says by default.
+func clusterConfig() *config.Cluster {
+	return &config.Cluster{
+		ContentType: "application/vnd.kubernetes.protobuf", Main: config.Rate{QPS: 50, Burst: 100}, Statuses: config.Rate{QPS: 200, Burst: 400},
+		Status: config.NodeStatus{UpdateFrequency: 10 * time.Second, LeaseDuration: 40 * time.Second},
+	}
+}
+
+// Every client tells of the server, and a refusal is an answer.
+func TestHealth(t *testing.T) {
+	code := make(chan int, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.UserAgent(); got != "berth/v1" {
+			t.Errorf("user agent %q", got)
+		}
+		w.WriteHeader(<-code)
+	}))
+	defer server.Close()
+	a, err := Connect(Options{Base: &rest.Config{Host: server.URL}, Cluster: clusterConfig(), Version: "v1", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := a.Health.Watch()
+	defer watch.Stop()
+	get := func(ctx context.Context) { _, _ = a.Heartbeat.CoreV1().Nodes().Get(ctx, "n", metav1.GetOptions{}) }
+
+	code <- http.StatusForbidden
+	get(t.Context())
+	if s := a.Health.State(); s.Since.IsZero() || s.Away() {
+		t.Errorf("refused: %+v", s)
+	}
+	code <- http.StatusBadGateway
+	get(t.Context())
+	if s := a.Health.State(); !s.Away() {
+		t.Errorf("by a gateway: %+v", s)
+	}
+	since := a.Health.State()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	get(ctx)
+	if diff := cmp.Diff(since, a.Health.State(), cmpopts.EquateErrors()); diff != "" {
+		t.Errorf("a request that was given up changed what is known:\n%s", diff)
+	}
+	code <- http.StatusOK
+	get(t.Context())
+	if s := a.Health.State(); s.Away() || a.Health.Heard().IsZero() {
+		t.Errorf("back: %+v", s)
+	}
+	<-watch.C()
+	if changes := watch.Changes(); len(changes) != 1 || changes[0].Value.Away() {
+		t.Errorf("watch: %+v", changes)
+	}
+	server.CloseClientConnections()
+	server.Close()
+	get(t.Context())
+	if s := a.Health.State(); !s.Away() {
+		t.Errorf("server gone: %+v", s)
+	}
+}
