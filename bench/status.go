@@ -2,26 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
-	"os"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-
-	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
-	"github.com/berth-run/berth/internal/podstatus/report"
+	"github.com/berth-run/berth/bench/statusrate"
 )
 
 // statusRates are the status changes a second that a real API server takes.
@@ -40,193 +23,22 @@ type statusRate struct {
 	Seen     summary `json:"seenMs"` // from the change to its event in a watch, all pods changing at once
 }
 
-// statusPods is the kubelet's limit of pods on a node.
-const statusPods = 110
-
 // statuses measures how fast statuses of pods reach a real API server, which has the
 // same CPUs as bench.
 func (b *bench) statuses(ctx context.Context) error {
-	t := &clusterUser{}
-	var rows []statusRate
-	err := t.run(func() error {
-		cluster := kubeapitest.Start(t, kubeapitest.Options{})
-		n, err := newStatusNode(ctx, cluster)
-		if err != nil {
-			return err
-		}
-		for _, inFlight := range []int{0, 1, 4, 8, 16, 32, 64} {
-			row, err := n.measure(ctx, inFlight, b.rounds)
-			if err != nil {
-				return err
-			}
-			rows = append(rows, row)
-		}
-		return nil
-	})
-	b.results.Statuses = statusRates{Pods: statusPods, Rows: rows}
-	return errors.Join(err, t.end())
-}
-
-// statusNode has pods that run nowhere: their statuses are made up.
-type statusNode struct {
-	config   *rest.Config
-	client   kubernetes.Interface
-	pods     []*corev1.Pod
-	requests atomic.Int64
-	state    int32
-
-	mu     sync.Mutex
-	newest map[types.UID]*corev1.Pod
-	told   func(*corev1.Pod) // of each object that the watch brings
-}
-
-func newStatusNode(ctx context.Context, cluster *kubeapitest.Cluster) (*statusNode, error) {
-	const name = "bench"
-	n := &statusNode{config: cluster.NodeConfig(name), newest: map[types.UID]*corev1.Pod{}}
-	n.config.ContentType = "application/vnd.kubernetes.protobuf"
-	n.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counter{next, &n.requests} })
-	var err error
-	if n.client, err = kubernetes.NewForConfig(n.config); err != nil {
-		return nil, err
+	rates, err := statusrate.Measure(ctx, b.rounds, 0, 1, 4, 8, 16, 32, 64)
+	if err != nil {
+		return err
 	}
-	in, admin := cluster.Namespace(), cluster.Client()
-	for i := range statusPods {
-		p, err := admin.CoreV1().Pods(in).Create(ctx, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), Labels: map[string]string{"app": "web"}},
-			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "app", Image: image}, {Name: "side", Image: image}}},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return nil, err
-		}
-		n.pods = append(n.pods, p)
-	}
-	return n, nil
-}
-
-// measure has all pods change at once, round by round.
-func (n *statusNode) measure(ctx context.Context, inFlight, rounds int) (statusRate, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	defer func() { cancel(); all.Wait() }()
-	w := report.New(report.Options{Client: n.client, InFlight: max(inFlight, 1), Log: slog.New(slog.DiscardHandler)})
-	all.Go(func() { _ = w.Run(ctx) }) // with the error of ctx
-	lw := cache.NewListWatchFromClient(n.client.CoreV1().RESTClient(), "pods", "", fields.OneTermEqualSelector("spec.nodeName", "bench"))
-	_, watch := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw, ObjectType: &corev1.Pod{}, Handler: cache.ResourceEventHandlerFuncs{
-		AddFunc: n.hear, UpdateFunc: func(_, o any) { n.hear(o) },
-	}})
-	all.Go(func() { watch.Run(ctx.Done()) })
-	if !cache.WaitForCacheSync(ctx.Done(), watch.HasSynced) {
-		return statusRate{}, ctx.Err()
-	}
-	round := func() ([]time.Duration, error) { return n.round(ctx, w, inFlight > 0) }
-	if _, err := round(); err != nil { // connections, caches
-		return statusRate{}, err
-	}
-	var seen []time.Duration
-	requests, cpu, begin := n.requests.Load(), ownCPU(), time.Now()
-	for range rounds {
-		times, err := round()
-		if err != nil {
-			return statusRate{}, err
-		}
-		seen = append(seen, times...)
-	}
-	took, changes := time.Since(begin), float64(len(seen))
-	return statusRate{
-		InFlight: inFlight, Changes: len(seen), Rate: changes / took.Seconds(), Requests: float64(n.requests.Load()-requests) / changes,
-		CPU: (ownCPU() - cpu).Seconds() * 1000 / changes, Seen: summarise(seen),
-	}, nil
-}
-
-// round changes all pods and waits until a watch has shown each change.
-func (n *statusNode) round(ctx context.Context, w *report.Writer, parallel bool) ([]time.Duration, error) {
-	n.state++
-	state, begin := n.state, time.Now()
-	var mu sync.Mutex
-	seen := map[types.UID]time.Duration{}
-	done := make(chan struct{})
-	n.mu.Lock()
-	n.told = func(p *corev1.Pod) {
-		mu.Lock()
-		defer mu.Unlock()
-		if s := p.Status.ContainerStatuses; seen[p.UID] == 0 && len(s) > 0 && s[0].RestartCount == state {
-			if seen[p.UID] = time.Since(begin); len(seen) == len(n.pods) {
-				close(done)
-			}
-		}
-		if parallel {
-			w.Set(report.Row{UID: p.UID, Pod: p, Status: madeUp(state)})
-		}
-	}
-	for _, p := range n.newest {
-		if parallel {
-			w.Set(report.Row{UID: p.UID, Pod: p, Status: madeUp(state)})
-		}
-	}
-	n.mu.Unlock()
-	if !parallel {
-		if err := n.oneByOne(ctx, state); err != nil {
-			return nil, err
-		}
-	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(patience):
-		return nil, fmt.Errorf("status %d was not seen of all pods: %+v", state, w.Stats())
-	case <-done:
-	}
-	var times []time.Duration
-	for _, d := range seen {
-		times = append(times, d)
-	}
-	return times, nil
-}
-
-// oneByOne reads each pod and writes its status, one pod after the other.
-func (n *statusNode) oneByOne(ctx context.Context, state int32) error {
-	for _, p := range n.pods {
-		now, err := n.client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		now.Status = madeUp(state)
-		if _, err := n.client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, now, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
+	b.results.Statuses.Pods = statusrate.Pods
+	for _, r := range rates {
+		n := float64(len(r.Seen))
+		b.results.Statuses.Rows = append(b.results.Statuses.Rows, statusRate{
+			InFlight: r.InFlight, Changes: len(r.Seen), Rate: n / r.Took.Seconds(), Requests: float64(r.Requests) / n,
+			CPU: r.CPU.Seconds() * 1000 / n, Seen: summarise(r.Seen),
+		})
 	}
 	return nil
-}
-
-// hear takes what the watch brings.
-func (n *statusNode) hear(o any) {
-	p := o.(*corev1.Pod)
-	n.mu.Lock()
-	n.newest[p.UID] = p
-	told := n.told
-	n.mu.Unlock()
-	if told != nil {
-		told(p)
-	}
-}
-
-// madeUp is the status number i of a pod, which is ready in every other.
-func madeUp(i int32) corev1.PodStatus {
-	since := metav1.NewTime(time.Unix(1_800_000_000+int64(i), 0))
-	is := []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue}[i%2]
-	s := corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "192.0.2.1", HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}},
-		PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
-	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodScheduled} {
-		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Unix(1_800_000_000, 0))})
-	}
-	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
-		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: t, Status: is, LastTransitionTime: since})
-	}
-	for _, name := range []string{"app", "side"} {
-		s.ContainerStatuses = append(s.ContainerStatuses, corev1.ContainerStatus{Name: name, Image: image, ImageID: image, ContainerID: "containerd://" + name,
-			RestartCount: i, Ready: i%2 == 1, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}})
-	}
-	return s
 }
 
 func (s statusRates) text(p *page) {
@@ -243,64 +55,4 @@ func (s statusRates) text(p *page) {
 		}
 		p.line("| %s | %.0f | %.2f | %.2f | %.0f, %.0f |", way, r.Rate, r.Requests, r.CPU, r.Seen.P50, r.Seen.P99)
 	}
-}
-
-// counter counts requests.
-type counter struct {
-	http.RoundTripper
-	n *atomic.Int64
-}
-
-func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.n.Add(1)
-	return c.RoundTripper.RoundTrip(r)
-}
-
-// clusterUser lets bench have a control plane that is meant for tests.
-type clusterUser struct{ cleanups []func() }
-
-// failure is what Fatalf ends run with.
-type failure struct{ error }
-
-func (*clusterUser) Helper() {}
-
-func (*clusterUser) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
-
-func (*clusterUser) Fatalf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
-
-func (u *clusterUser) Cleanup(f func()) { u.cleanups = append(u.cleanups, f) }
-
-// run calls f and gives its error, or that of a Fatalf.
-func (*clusterUser) run(f func() error) (err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			err = r.error
-		default:
-			panic(r)
-		}
-	}()
-	return f()
-}
-
-// end has the control plane removed.
-func (u *clusterUser) end() error {
-	var err error
-	for len(u.cleanups) > 0 {
-		last := len(u.cleanups) - 1
-		f := u.cleanups[last]
-		u.cleanups = u.cleanups[:last]
-		err = errors.Join(err, u.run(func() error { f(); return nil }))
-	}
-	return err
-}
-
-// ownCPU is the CPU time of this process.
-func ownCPU() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
