@@ -28,6 +28,7 @@ type options struct {
 	watch                                  time.Duration
 	out                                    string
 	only                                   []string
+	keep                                   bool
 	concurrency                            []int
 }
 
@@ -44,7 +45,7 @@ func main() {
 	flag.IntVar(&o.updates, "updates", 5, "how often the ConfigMap is edited")
 	flag.DurationVar(&o.watch, "watch", 30*time.Second, "how long CPU time is taken, of the idle agent and of exec probes")
 	flag.StringVar(&o.out, "out", "bench", "directory of RESULTS.md and results.json")
-	flag.Func("only", "some parts, with commas between; nothing is written then: "+strings.Join(partNames(), ", "), func(s string) error {
+	flag.Func("only", "some parts, with commas between; nothing is written then but with -keep: "+strings.Join(partNames(), ", "), func(s string) error {
 		o.only = strings.Split(s, ",")
 		for _, name := range o.only {
 			if !slices.Contains(partNames(), name) {
@@ -53,6 +54,7 @@ func main() {
 		}
 		return nil
 	})
+	flag.BoolVar(&o.keep, "keep", false, "with -only: keep what is in -out of the other parts, and write all")
 	o.concurrency = []int{1, 2, 3, 4, 6, 8, 16, 30}
 	flag.Func("concurrency", "how many pods of a burst the floor starts or removes at once, with commas between (default 1,2,3,4,6,8,16,30)", func(s string) error {
 		o.concurrency = nil
@@ -124,6 +126,11 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}()
 	b := &bench{options: o, results: results{Machine: machine(), Date: time.Now().UTC().Format(time.DateOnly)}}
+	if o.keep && len(o.only) > 0 {
+		if err := b.results.keep(o.out, o.only); err != nil {
+			return err
+		}
+	}
 	wanted := slices.DeleteFunc(parts(), func(p part) bool { return len(o.only) > 0 && !slices.Contains(o.only, p.name) })
 	if slices.ContainsFunc(wanted, func(p part) bool { return !p.alone }) {
 		if b.berth, err = startBerth(ctx, filepath.Join(dir, "a")); err != nil {
@@ -141,7 +148,7 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}
 	fmt.Print(b.results.text())
-	if len(o.only) > 0 {
+	if len(o.only) > 0 && !o.keep {
 		return nil
 	}
 	return b.results.write(o.out)

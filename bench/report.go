@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,6 +29,32 @@ type results struct {
 	Idle        idleCost    `json:"idle"`
 	Placement   placement   `json:"placement"`
 	Statuses    statusRates `json:"statuses"`
+	// Alone are the parts that were measured in runs of their own, and when.
+	Alone map[string]string `json:"measuredAlone,omitempty"`
+}
+
+// keep fills in what was measured before, on the same kind of machine, of other
+// parts than those that are measured now.
+func (r *results) keep(dir string, measured []string) error {
+	raw, err := os.ReadFile(filepath.Join(dir, "results.json"))
+	if err != nil {
+		return err
+	}
+	var before results
+	if err := json.Unmarshal(raw, &before); err != nil {
+		return fmt.Errorf("read %s: %w", filepath.Join(dir, "results.json"), err)
+	}
+	if before.Machine != r.Machine {
+		return fmt.Errorf("the results in %s are of another machine (%s): measure all parts", dir, before.Machine)
+	}
+	if before.Alone == nil {
+		before.Alone = map[string]string{}
+	}
+	for _, part := range measured {
+		before.Alone[part] = r.Date
+	}
+	*r = before
+	return nil
 }
 
 // summary of some durations, in milliseconds.
@@ -105,6 +132,9 @@ func (r results) text() string {
 	p := &page{}
 	p.line("# Results\n")
 	p.line("%s, on %s. How to read it: README.md beside this file.", r.Date, r.Machine)
+	for _, part := range slices.Sorted(maps.Keys(r.Alone)) {
+		p.line("The part `%s` is of a run of its own, on %s.", part, r.Alone[part])
+	}
 	if r.One.Berth.N+r.Several.Berth.N+r.Burst.Berth.N > 0 {
 		p.line("\n## From the manifest to the container's first instruction, in ms\n")
 		p.line("| what | Berth p50 (min, p90) | floor p50 (min, p90) | ratio | goal |")
