@@ -4,6 +4,7 @@
 set -eu
 
 packages="
+apparmor
 ca-certificates
 e2fsprogs
 gcc

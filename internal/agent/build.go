@@ -228,6 +228,7 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		HostIPs:        hostIPs(a.facts.IPs),
 		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
 		LimitedSwap:    c.LimitedSwap,
+		MemoryQoS:      a.config.Node.Enforce.MemoryQoS,
 		GroupOOMKill:   v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
 		SeccompDefault: c.SeccompDefault,
 		Unthrottled:    a.steps.placements.Unthrottled,

@@ -30,7 +30,7 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	c := a.config
 	d := device.New(device.Options{
 		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"), Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
-		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { a.board.refresh(uid) }, Events: a.events, Now: time.Now, Log: a.log,
+		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { a.board.refresh(uid) }, Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.log,
 	})
 	tellDamage(a.log, d.Load())
 	_, err := held.Rebuild(d.Recorded())

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -51,9 +52,11 @@ type Options struct {
 	// Affected is told of a pod when the health of a device that it holds, or what
 	// it waits for, has changed. It must not block.
 	Affected func(types.UID)
-	Events   events
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Metrics may be nil.
+	Metrics prometheus.Registerer
+	Events  events
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 // Devices are the device plugins of a node, what they offer and what they
@@ -77,8 +80,14 @@ type answers map[string]map[corev1.ResourceName]Answer
 
 // New makes a Devices that knows of no plugin.
 func New(o Options) *Devices {
+	s := newStock(o)
+	if o.Metrics != nil {
+		if err := s.metrics.register(o.Metrics); err != nil {
+			o.Log.Error("register metrics of device plugins", "err", err)
+		}
+	}
 	return &Devices{
-		stock: newStock(o), kept: checkpoint.NewDir[answers](filepath.Join(o.State, "pods"), checkpoint.Format{Version: 1}), calls: calls{busy: map[call]chan struct{}{}},
+		stock: s, kept: checkpoint.NewDir[answers](filepath.Join(o.State, "pods"), checkpoint.Format{Version: 1}), calls: calls{busy: map[call]chan struct{}{}},
 		answers: map[types.UID]answers{}, waits: map[types.UID]map[string]string{},
 	}
 }

@@ -106,6 +106,7 @@ func (r registration) Register(ctx context.Context, req *pluginapi.RegisterReque
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	log.Info("device plugin registered")
+	r.d.metrics.registrations.WithLabelValues(req.GetResourceName()).Inc()
 	r.follow(p)
 	return &pluginapi.Empty{}, nil
 }

@@ -162,9 +162,11 @@ func (d *Devices) ask(ctx context.Context, p *corev1.Pod, w want) (Answer, error
 	}
 	var resp *pluginapi.AllocateResponse
 	err = d.timed(ctx, p, w, "Allocate", func(ctx context.Context) (err error) {
+		began := d.opts.Now()
 		resp, err = plugin.client.Allocate(ctx, &pluginapi.AllocateRequest{
 			ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: w.ids}},
 		})
+		d.metrics.allocated(w.resource, d.opts.Now().Sub(began))
 		return err
 	})
 	if err == nil && len(resp.GetContainerResponses()) == 0 {

@@ -39,7 +39,8 @@ type known struct {
 
 // stock is what plugins offer. Its methods may be called from any goroutine.
 type stock struct {
-	opts Options
+	opts    Options
+	metrics metrics
 	// saving is held for writing the file, which takes too long for mu.
 	saving sync.Mutex
 
@@ -50,7 +51,7 @@ type stock struct {
 }
 
 func newStock(o Options) *stock {
-	return &stock{opts: o, supplies: map[corev1.ResourceName]*supply{}, inventory: device.Inventory{}, changed: make(chan struct{})}
+	return &stock{opts: o, metrics: newMetrics(), supplies: map[corev1.ResourceName]*supply{}, inventory: device.Inventory{}, changed: make(chan struct{})}
 }
 
 func (d *stock) knownFile() string { return filepath.Join(d.opts.State, "resources.json") }

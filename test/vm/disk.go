@@ -18,7 +18,7 @@ const programs = `sh
 	ln ls mkdir mkfifo mknod mktemp mv nproc printf readlink rm rmdir sed seq sleep sort stat sync tail
 	tee test timeout touch tr true uname uniq wc
 	dmesg losetup mkfs.ext4 mkswap mount pgrep pkill swapoff swapon sysctl taskset umount
-	nft`
+	nft apparmor_parser`
 
 // makeDisk writes an ext4 file system for the guest: a small Debian, and in /berth what this tree
 // has at the same places.
@@ -36,6 +36,9 @@ func makeDisk(ctx context.Context, path string) error {
 		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
 			return err
 		}
+	}
+	if err := os.Symlink("bin", filepath.Join(root, "sbin")); err != nil { // where runtimes look for apparmor_parser
+		return err
 	}
 	var elf []string
 	for _, name := range strings.Fields(programs) {

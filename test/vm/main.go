@@ -52,7 +52,7 @@ type boot struct {
 func boots() []boot {
 	return []boot{{
 		cgroup:  "v2",
-		scripts: []string{"pinning", "bounds", "memory-qos", "drift", "resize", "restart", "devices"},
+		scripts: []string{"pinning", "bounds", "memory-qos", "apparmor", "drift", "resize", "restart", "devices"},
 		units:   []string{"cgroup", "volume/nfs"},
 	}, {
 		cgroup:  "v1",

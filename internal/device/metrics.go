@@ -1,0 +1,37 @@
+package device
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// metrics have the kubelet's names and buckets.
+type metrics struct {
+	registrations *prometheus.CounterVec
+	allocations   *prometheus.HistogramVec
+}
+
+func newMetrics() metrics {
+	return metrics{
+		registrations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubelet_device_plugin_registration_total",
+			Help: "Cumulative number of device plugin registrations, by resource name.",
+		}, []string{"resource_name"}),
+		allocations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "kubelet_device_plugin_alloc_duration_seconds",
+			Help:    "Duration in seconds of a device plugin's answers to Allocate, by resource name.",
+			Buckets: prometheus.DefBuckets,
+		}, []string{"resource_name"}),
+	}
+}
+
+func (m metrics) register(r prometheus.Registerer) error {
+	return errors.Join(r.Register(m.registrations), r.Register(m.allocations))
+}
+
+func (m metrics) allocated(name corev1.ResourceName, took time.Duration) {
+	m.allocations.WithLabelValues(string(name)).Observe(took.Seconds())
+}
