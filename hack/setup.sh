@@ -16,6 +16,7 @@ make
 nftables
 procps
 qemu-system-x86
+xfsprogs
 zstd
 "
 # The external runtime that the test scripts run against; it brings its own runc.

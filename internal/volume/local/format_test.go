@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// loop makes a block device of a file.
-func loop(t *testing.T) (device string) {
+// loop makes a block device of a file, of so many bytes.
+func loop(t *testing.T, size int64) (device string) {
 	t.Helper()
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		t.Skip("no loop devices here")
@@ -35,7 +35,7 @@ func loop(t *testing.T) (device string) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(file, 16<<20); err != nil {
+	if err := os.Truncate(file, size); err != nil {
 		t.Fatal(err)
 	}
 	device = strings.TrimSpace(run(t, "losetup", "--find", "--show", file))
@@ -68,9 +68,30 @@ func fails(t *testing.T, err error, want string) {
 	}
 }
 
+// An empty device gets the file system that is asked for.
+func TestXFS(t *testing.T) {
+	if kinds, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(kinds), "\txfs\n") {
+		t.Skip("the kernel has no xfs")
+	}
+	const least = 300 << 20 // mkfs.xfs makes none that is smaller
+	k, r := Kind{}, request(t, loop(t, least))
+	r.Persistent.Spec.Local.FSType = new("xfs")
+	for range 2 { // formatted, and found again
+		if err := k.Stage(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if at, err := mount.At(r.Stage); err != nil || at == nil || at.FSType != "xfs" {
+			t.Errorf("mounted %+v, %v", at, err)
+		}
+		if err := k.Unstage(t.Context(), r.Stage); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The life of a device: empty, formatted, shared, damaged.
 func TestDevice(t *testing.T) {
-	k, r := Kind{}, request(t, loop(t))
+	k, r := Kind{}, request(t, loop(t, 16<<20))
 	r.ReadOnly = true
 	fails(t, k.Stage(t.Context(), r), "has no file system, and none is made for who only reads")
 
@@ -160,7 +181,7 @@ func TestDevice(t *testing.T) {
 }
 
 func TestWrongDevices(t *testing.T) {
-	device := loop(t)
+	device := loop(t, 16<<20)
 	k, r := Kind{}, request(t, device)
 	r.Persistent.Spec.Local.FSType = new("../ext4")
 	fails(t, k.Stage(t.Context(), r), `fsType "../ext4"`)
