@@ -62,7 +62,7 @@ func boots() []boot {
 }
 
 // limit is how long one boot may take. A quiet machine of two cores needs a fifth of it.
-const limit = 15 * time.Minute
+const limit = 30 * time.Minute
 
 func run(ctx context.Context) (err error) {
 	kernel := flag.String("kernel", "", "`directory` of an unpacked linux-image package")
@@ -120,7 +120,7 @@ func (b boot) commands(patience time.Duration) []command {
 	if len(b.scripts) > 0 {
 		all = append(all, command{
 			Dir: "/berth/test",
-			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=14m", "-test.parallel=2", "-patience=" + patience.String(),
+			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=29m", "-test.parallel=2", "-patience=" + patience.String(),
 				"-test.run=^TestScript$/^embedded$/^(" + strings.Join(b.scripts, "|") + ")$"},
 		})
 	}
