@@ -1,32 +1,17 @@
 package shutdown
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-const systemCritical = 2_000_000_000 // system-cluster-critical, the lowest of the critical ones
-
-// Group is the time that pods get from a priority on up to that of the next group.
+// Group is the time that pods get from a priority on up to that of the next group
+// (shutdownGracePeriodByPodPriority, config.ShutdownGroup).
 type Group struct {
 	Priority int32
 	Grace    time.Duration
-}
-
-// Groups are those of a configuration, lowest priority first: byPriority
-// (shutdownGracePeriodByPodPriority) when there are any, else two made of
-// shutdownGracePeriod and shutdownGracePeriodCriticalPods, its part for critical
-// pods. None: the machine's shutdown is not delayed.
-func Groups(total, critical time.Duration, byPriority []Group) []Group {
-	groups := slices.Clone(byPriority)
-	if len(groups) == 0 && total > 0 && critical <= total {
-		groups = []Group{{0, total - critical}, {systemCritical, critical}}
-	}
-	slices.SortStableFunc(groups, func(a, b Group) int { return cmp.Compare(a.Priority, b.Priority) })
-	return groups
 }
 
 // Total is the time that all groups take one after the other at most.
@@ -49,7 +34,8 @@ type Batch struct {
 	Pods []Ending
 }
 
-// Decide puts pods into groups, in the order in which they end. A pod belongs to
+// Decide puts pods into groups, which ascend by priority, in the order in which
+// they end. A pod belongs to
 // the group with the highest priority that is not above its own, or to the lowest
 // one; it gets its own grace if that is shorter.
 func Decide(groups []Group, pods []*corev1.Pod) []Batch {

@@ -10,26 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestGroups(t *testing.T) {
-	const s = time.Second
-	for name, test := range map[string]struct {
-		total, critical time.Duration
-		byPriority      []Group
-		want            []Group
-	}{
-		"off":                     {0, 0, nil, nil},
-		"critical pods":           {30 * s, 10 * s, nil, []Group{{0, 20 * s}, {2_000_000_000, 10 * s}}},
-		"no time of their own":    {30 * s, 0, nil, []Group{{0, 30 * s}, {2_000_000_000, 0}}},
-		"more critical than all":  {10 * s, 30 * s, nil, nil},
-		"by priority, in order":   {0, 0, []Group{{100, 2 * s}, {-5, s}}, []Group{{-5, s}, {100, 2 * s}}},
-		"by priority comes first": {30 * s, 10 * s, []Group{{0, s}}, []Group{{0, s}}},
-	} {
-		if diff := cmp.Diff(test.want, Groups(test.total, test.critical, test.byPriority)); diff != "" {
-			t.Error(name, diff)
-		}
-	}
-}
-
 // aPod has a name, a priority and a grace in seconds; -1 stands for none.
 func aPod(name string, priority int32, grace int64) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}

@@ -49,7 +49,7 @@ type events interface {
 
 // Options of a Manager.
 type Options struct {
-	// Groups are those of Groups. Without any, Run does nothing.
+	// Groups ascend by priority. Without any, Run does nothing.
 	Groups   []Group
 	Pods     pods
 	Statuses statuses

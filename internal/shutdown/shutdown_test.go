@@ -196,7 +196,7 @@ func TestACancelledShutdownLeavesTheRest(t *testing.T) {
 	b := newBus(t)
 	l := b.login(time.Minute, false)
 	pods := newMembers(aPod("web", 0, 30), aPod("critical", 2_000_000_000, 30))
-	n := run(t, b, l, Groups(time.Minute, 30*time.Second, nil), pods)
+	n := run(t, b, l, []Group{{0, 30 * time.Second}, {2_000_000_000, 30 * time.Second}}, pods)
 	receive(t, l.inhibited, "the inhibitor")
 	l.prepare(t, true)
 	receive(t, pods.stopped, "a stop")

@@ -288,16 +288,3 @@ func TestDeclared(t *testing.T) {
 		}
 	}
 }
-
-func TestCheckLabels(t *testing.T) {
-	for key, good := range map[string]bool{
-		"disk": true, "example.com/disk": true, "node.kubernetes.io/pool": true, "a.kubelet.kubernetes.io/x": true,
-		"topology.kubernetes.io/zone": true, "kubernetes.io": true,
-		"kubernetes.io/mine": false, "node-role.kubernetes.io/worker": false, "x.k8s.io/y": false,
-		"node-restriction.kubernetes.io/x": false,
-	} {
-		if err := CheckLabels(map[string]string{key: ""}); (err == nil) != good {
-			t.Errorf("label %s: %v", key, err)
-		}
-	}
-}

@@ -2,26 +2,22 @@ package object
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
 const maxNames = 5
 
 // Images are the largest images as the object lists them: at most most of them
 // (-1: all), each with up to 5 names, digests first (nodeStatusMaxImages).
-func Images(all []*runtimeapi.Image, most int32) []corev1.ContainerImage {
+func Images(all []*runtimeapi.Image, most int) []corev1.ContainerImage {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b *runtimeapi.Image) int {
 		return cmp.Or(cmp.Compare(b.GetSize(), a.GetSize()), cmp.Compare(a.GetId(), b.GetId()))
 	})
-	if most >= 0 && int(most) < len(all) {
+	if most >= 0 && most < len(all) {
 		all = all[:most]
 	}
 	list := make([]corev1.ContainerImage, 0, len(all))
@@ -80,26 +76,4 @@ func Declared(gates map[string]bool, webSockets bool) []string {
 		}
 	}
 	return all
-}
-
-// CheckLabels says which of --node-labels a node may not set for itself: those of
-// kubernetes.io and k8s.io except the ones meant for nodes, as the kubelet and the
-// admission plugin NodeRestriction have it.
-func CheckLabels(labels map[string]string) error {
-	var bad []string
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		domain, _, _ := strings.Cut(key, "/")
-		kubernetes := slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(of string) bool {
-			return domain == of || strings.HasSuffix(domain, "."+of)
-		})
-		if strings.Contains(key, "/") && kubernetes && !kubeletapis.IsKubeletLabel(key) {
-			bad = append(bad, key)
-		}
-	}
-	if len(bad) > 0 {
-		return fmt.Errorf("set --node-labels: a node may not give itself %s; of kubernetes.io and k8s.io it may have labels of *.%s and *.%s, and %s",
-			strings.Join(bad, ", "), corev1.LabelNamespaceSuffixKubelet, corev1.LabelNamespaceSuffixNode,
-			strings.Join(kubeletapis.KubeletLabels(), ", "))
-	}
-	return nil
 }
