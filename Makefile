@@ -10,7 +10,7 @@ SRC     := $(shell find cmd internal -name '*.go' -o -name '*.c' 2>/dev/null)
 # Packages that have no part of the runtime linked in: quick to build with -race.
 RACE     = $(shell $(GO) list ./internal/... | grep -v -e /internal/runtime -e '/critest$$')
 
-.PHONY: help setup assets build image cluster run test check lint unit race script vmtest bench clean
+.PHONY: help setup assets build image cluster run test check lint unit race script e2e vmtest bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -38,7 +38,7 @@ cluster: ## build bin/cluster, the Kubernetes control plane that tests run again
 run: build image ## run the example pod until it is Ready; show its timeline, logs and clean end
 	@sh example/run.sh
 
-test: setup assets check unit race script vmtest ## everything that CI runs
+test: setup assets check unit race script e2e vmtest ## everything that CI runs
 
 check: lint ## formatting, vet, linters, the shape of the code
 	$(GO) vet ./...
@@ -58,7 +58,10 @@ race: assets cluster ## the same with the race detector, without the runtime's p
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 2 $(RACE)
 
 script: build image ## end to end: the scripts in test/script on the real runtimes
-	$(GO) test -count=1 -timeout 40m ./test/
+	$(GO) test -count=1 -timeout 40m -skip TestE2E ./test/
+
+e2e: build image cluster ## end to end on a node of a real cluster: the scripts in test/e2e
+	$(GO) test -count=1 -timeout 40m -run TestE2E ./test/
 
 # What runs in the machine is test/vm's to say. VMFLAGS="-cgroup v2 -run pinning" chooses of it.
 vmtest: build image ## end to end on a machine of 2 NUMA nodes and 8 CPUs, with cgroup v2 and v1 (emulated: slow)

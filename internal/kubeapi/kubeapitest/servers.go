@@ -180,6 +180,7 @@ func (s *servers) startOthers() error {
 		key := func(name string) string { return filepath.Join(s.dir, name) }
 		flags := append(common[:len(common):len(common)], "--controllers", "*,bootstrapsigner,tokencleaner",
 			"--service-account-private-key-file", key("sa.key"), "--root-ca-file", key("ca.crt"),
+			"--flex-volume-plugin-dir", key("flex"), // it makes this directory
 			"--cluster-signing-cert-file", key("ca.crt"), "--cluster-signing-key-file", key("ca.key"))
 		p, err := s.nursery.run(s.program, s.dir, "kube-controller-manager", append(flags, s.options.ControllerManager...)...)
 		if err != nil {

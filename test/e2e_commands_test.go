@@ -1,0 +1,335 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
+)
+
+// node is what a script's node has of its cluster.
+type node struct {
+	cluster *kubeapitest.Cluster // nil before its start
+	client  kubernetes.Interface
+	stop    func()
+	address string
+	kubelet *exec.Cmd
+}
+
+type nodeKey struct{}
+
+func nodeOf(ts *testscript.TestScript) *node {
+	n := ts.Value(nodeKey{}).(*node)
+	if n.cluster == nil {
+		ts.Fatalf("no cluster: cluster start comes first")
+	}
+	return n
+}
+
+// scriptT is a script as a kubeapitest.T.
+type scriptT struct {
+	*testscript.TestScript
+	ended []func()
+}
+
+func (*scriptT) Helper()            {}
+func (s *scriptT) Cleanup(f func()) { s.ended = append(s.ended, f) }
+
+// end does once what is to be done at the end.
+func (s *scriptT) end() {
+	for _, f := range s.ended {
+		f()
+	}
+	s.ended = nil
+}
+
+func (h *harness) clusterCommand(ts *testscript.TestScript, args []string) {
+	n := ts.Value(nodeKey{}).(*node)
+	switch {
+	case args[0] == "start" && n.cluster == nil:
+	case args[0] == "stop" && n.cluster != nil:
+		n.stop()
+		n.cluster = nil
+		return
+	default:
+		ts.Fatalf("cluster %s: unknown, or done already", args[0])
+	}
+	t := &scriptT{TestScript: ts}
+	ts.Defer(t.end)
+	n.cluster = kubeapitest.Start(t, kubeapitest.Options{Controllers: true, Scheduler: true})
+	n.client, n.stop = n.cluster.Client(), t.end
+	var err error
+	n.address, err = hostAddress()
+	ts.Check(err)
+	port, err := freePort()
+	ts.Check(err)
+	cert, key := n.cluster.ServingCertificate(nodeName, n.address, nodeName)
+	ts.Check(appendTo(ts.Getenv("CONFIG"), fmt.Sprintf(`port: %d
+healthzPort: 0
+failSwapOn: false
+failCgroupV1: false
+cgroupDriver: cgroupfs
+staticPodPath: %s/manifests
+tlsCertFile: %s
+tlsPrivateKeyFile: %s
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s}}
+authorization: {mode: Webhook}
+`, port, rootOf(ts), cert, key, n.cluster.CA())))
+	ts.Setenv("KUBECONFIG", n.cluster.AdminKubeconfig())
+	ts.Setenv("NODE", n.cluster.NodeKubeconfig(nodeName))
+	tools := ts.MkAbs("tools")
+	ts.Check(os.MkdirAll(tools, 0o755))
+	ts.Check(os.WriteFile(filepath.Join(tools, "kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec %s kubectl \"$@\"\n", n.cluster.Program()), 0o755))
+	ts.Setenv("PATH", tools+":"+ts.Getenv("PATH"))
+}
+
+func appendTo(path, text string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// hostAddress is one at which the node's server is reached: the API refuses a
+// node whose address is loopback.
+func hostAddress() (string, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, a := range all {
+		if ip := a.(*net.IPNet).IP; ip.To4() != nil && ip.IsGlobalUnicast() {
+			return ip.String(), nil
+		}
+	}
+	return "", errors.New("this machine has no address but loopback")
+}
+
+// freePort is one that nobody listens on.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+func (h *harness) join(ts *testscript.TestScript, args []string) {
+	n := nodeOf(ts)
+	h.agent(ts, append([]string{"start", "--kubeconfig", ts.Getenv("NODE"), "--node-ip", n.address}, args...))
+	awaitNodeReady(ts, []string{"True"})
+}
+
+// kubelet is the one to compare with, on the agent's root directory and runtime.
+// It makes no rules for packets: the machine is not its own.
+func (h *harness) kubelet(ts *testscript.TestScript, args []string) {
+	n := nodeOf(ts)
+	switch args[0] {
+	case "start":
+		ts.Check(makeCgroups(ts.Getenv("CGROUP")))
+		restore, err := keepMachine()
+		ts.Check(err)
+		ts.Defer(restore)
+		config, err := os.ReadFile(ts.Getenv("CONFIG"))
+		ts.Check(err)
+		path := ts.MkAbs("kubelet.yaml")
+		ts.Check(os.WriteFile(path, append(config, "makeIPTablesUtilChains: false\n"...), 0o600))
+		log, err := os.OpenFile(ts.MkAbs("agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		ts.Check(err)
+		defer log.Close()
+		began := time.Now()
+		n.kubelet = exec.Command(n.cluster.Program(), "kubelet", "--config", path, "--kubeconfig", ts.Getenv("NODE"),
+			"--root-dir", rootOf(ts), "--hostname-override", nodeName, "--node-ip", n.address, "--volume-plugin-dir", ts.MkAbs("plugins"))
+		n.kubelet.Stdout, n.kubelet.Stderr = log, log
+		ts.Check(n.kubelet.Start())
+		ts.Defer(func() { _ = n.endKubelet(unix.SIGKILL) })
+		n.awaitReady(ts, corev1.ConditionTrue, began)
+	case "stop":
+		_ = n.endKubelet(unix.SIGTERM) // its status tells of the signal
+	case "kill":
+		_ = n.endKubelet(unix.SIGKILL)
+	default:
+		ts.Fatalf("kubelet %s: unknown", args[0])
+	}
+}
+
+// makeCgroups makes a cgroup in all hierarchies: a kubelet expects its cgroupRoot.
+func makeCgroups(name string) error {
+	procs, err := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs")
+	for _, p := range procs {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(filepath.Dir(p), name), 0o755))
+	}
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // empty in a new one of cgroup v1
+		text, readErr := os.ReadFile(filepath.Join("/sys/fs/cgroup/cpuset", file))
+		if readErr != nil {
+			continue // cgroup v2 has them filled
+		}
+		err = errors.Join(err, os.WriteFile(filepath.Join("/sys/fs/cgroup/cpuset", name, file), text, 0o644))
+	}
+	return err
+}
+
+// removeCgroups takes away what nothing runs in.
+func removeCgroups(name string) {
+	levels, _ := filepath.Glob("/sys/fs/cgroup/*" + name)
+	for _, dir := range levels {
+		_ = removeLevels(dir)
+	}
+}
+
+// keepMachine notes what a kubelet changes outside of its root directory; restore
+// takes it back.
+func keepMachine() (restore func(), err error) {
+	values := map[string][]byte{}
+	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
+		path := filepath.Join("/proc/sys", name)
+		if values[path], err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
+	absent := slices.DeleteFunc([]string{
+		"/var/lib/kubelet/device-plugins/kubelet.sock", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods",
+	}, func(path string) bool {
+		_, err := os.Lstat(path)
+		return err == nil
+	})
+	return func() {
+		for path, value := range values {
+			_ = os.WriteFile(path, value, 0o644)
+		}
+		for _, path := range absent {
+			_ = os.Remove(path) // a directory that others use by now stays
+		}
+	}, nil
+}
+
+func (n *node) endKubelet(s syscall.Signal) error {
+	if n.kubelet == nil {
+		return nil
+	}
+	err := errors.Join(n.kubelet.Process.Signal(s), n.kubelet.Wait())
+	n.kubelet = nil
+	return err
+}
+
+func kubectl(ts *testscript.TestScript, neg bool, args []string) {
+	nodeOf(ts)
+	switch err := ts.Exec("kubectl", args...); {
+	case err != nil && !neg:
+		ts.Fatalf("kubectl %q: %v", args, err)
+	case err == nil && neg:
+		ts.Fatalf("kubectl %q succeeded", args)
+	}
+}
+
+func apiserver(ts *testscript.TestScript, args []string) {
+	c := nodeOf(ts).cluster
+	actions := map[string]func(){"kill": c.KillAPIServer, "start": c.StartAPIServer, "pause": c.PauseAPIServer, "resume": c.ResumeAPIServer}
+	act(ts, "apiserver", actions, args[0])
+}
+
+func nodes(ts *testscript.TestScript, args []string) {
+	c := nodeOf(ts).cluster
+	act(ts, "nodes", map[string]func(){"cut": c.CutConnections, "disconnect": c.Disconnect, "connect": c.Connect}, args[0])
+}
+
+func act(ts *testscript.TestScript, command string, actions map[string]func(), name string) {
+	action, ok := actions[name]
+	if !ok {
+		ts.Fatalf("%s %s: unknown", command, name)
+	}
+	action()
+}
+
+func etcd(ts *testscript.TestScript, args []string) {
+	if args[0] != "pause" {
+		ts.Fatalf("etcd %s: unknown", args[0])
+	}
+	d, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	c := nodeOf(ts).cluster
+	c.PauseEtcd()
+	time.Sleep(d) // how long it lasts is what is tested
+	c.ResumeEtcd()
+}
+
+func inject(ts *testscript.TestScript, args []string) {
+	c := nodeOf(ts).cluster
+	if len(args) == 1 && args[0] == "none" {
+		c.Inject()
+		return
+	}
+	if len(args) != 3 {
+		ts.Fatalf("inject %q: see clusterCommands", args)
+	}
+	code, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	times, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	fault := kubeapitest.Fault{Code: code, Times: times, Match: func(r *http.Request) bool { return r.Method == args[0] }}
+	switch code {
+	case http.StatusTooManyRequests:
+		fault.Reason, fault.RetryAfter = metav1.StatusReasonTooManyRequests, 1
+	case http.StatusConflict:
+		fault.Reason = metav1.StatusReasonConflict
+	case http.StatusInternalServerError:
+		fault.Reason = metav1.StatusReasonInternalError
+	}
+	c.Inject(fault)
+}
+
+func expire(ts *testscript.TestScript, _ []string) {
+	id := kubeapitest.Node(nodeName)
+	id.Lifetime = -time.Minute
+	ts.Setenv("NODE", nodeOf(ts).cluster.Kubeconfig(id))
+}
+
+func awaitNodeReady(ts *testscript.TestScript, args []string) {
+	nodeOf(ts).awaitReady(ts, corev1.ConditionStatus(args[0]), time.Time{})
+}
+
+// awaitReady waits for the node's Ready condition, as told since a time.
+func (n *node) awaitReady(ts *testscript.TestScript, want corev1.ConditionStatus, since time.Time) {
+	eventually(ts, func() (bool, any) {
+		object, err := n.client.CoreV1().Nodes().Get(context.Background(), nodeName, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		return slices.ContainsFunc(object.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == want && !c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second))
+		}), object.Status.Conditions
+	})
+}
+
+func awaitPod(ts *testscript.TestScript, args []string) {
+	n, k := nodeOf(ts), key(args[0])
+	eventually(ts, func() (bool, any) {
+		p, err := n.client.CoreV1().Pods(k.Namespace).Get(context.Background(), k.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return args[1] == "Gone", "not there"
+		}
+		if err != nil {
+			return false, err
+		}
+		return shows(p, args[1]), describe(p)
+	})
+}

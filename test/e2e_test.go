@@ -1,0 +1,98 @@
+package test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/berth-run/berth/test/containerd"
+)
+
+// nodeName is the node that a script's agent and kubelet are.
+const nodeName = "node1"
+
+// TestE2E runs the scripts on a node of a real cluster, each with a control plane
+// of its own. Those of e2e/containerd have the machine's containerd, which a
+// kubelet can use too.
+func TestE2E(t *testing.T) {
+	for runtime, dir := range map[string]string{"containerd": "e2e/containerd"} {
+		t.Run(runtime, func(t *testing.T) {
+			h := newHarness(t, runtime)
+			commands := h.commands()
+			maps.Copy(commands, h.clusterCommands())
+			testscript.Run(t, testscript.Params{
+				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Cmds: commands,
+				Setup: func(env *testscript.Env) error {
+					env.Values[nodeKey{}] = &node{}
+					env.Defer(func() { removeCgroups(env.Getenv("CGROUP")) }) // when nothing runs any more
+					return h.setup(env)
+				},
+			})
+		})
+	}
+}
+
+// newHarness needs what make build and make image build.
+func newHarness(t *testing.T, runtime string) *harness {
+	t.Helper()
+	h := &harness{runtime: runtime}
+	for path, to := range map[string]*string{"../bin/berth": &h.bin, "../bin/workload.tar": &h.archive} {
+		var err error
+		*to, err = filepath.Abs(path)
+		check(t, err)
+		if _, err := os.Stat(*to); err != nil {
+			t.Fatalf("%v: run make build image", err)
+		}
+	}
+	if runtime == "containerd" {
+		var err error
+		h.parts, err = containerd.Build(t.Context(), t.TempDir(), "../tools", h.archive)
+		check(t, err)
+	}
+	return h
+}
+
+// clusterCommands are what the scripts of e2e have besides the others:
+//
+//	cluster start               etcd, kube-apiserver, kube-controller-manager and kube-scheduler; $CONFIG has
+//	                            what a node of it needs, $NODE its kubeconfig, $KUBECONFIG the administrator's
+//	cluster stop                all of it ends
+//	join [FLAG...]              agent start as $NODE says, until the node is ready
+//	kubelet start|stop|kill     the kubelet itself, as the same node, on the external runtime; start waits
+//	                            until the node is ready
+//	kubectl ARGS...             as the administrator; "exec kubectl" works too, so in the background
+//	apiserver kill|start|pause|resume
+//	etcd pause DURATION         it stands still so long
+//	nodes cut|disconnect|connect
+//	                            the connections of nodes to the API server
+//	inject METHOD CODE N        the API server answers the next N requests of nodes with this method so;
+//	                            N 0 is all, until "inject none"
+//	expire                      $NODE is a kubeconfig whose certificate has expired
+//	await-node-ready STATUS     the API server shows the node's Ready condition so
+//	await-pod POD CONDITION     the API server shows a pod so: see await
+func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool, []string) {
+	positive := func(least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
+		return func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg || len(args) < least || len(args) > most {
+				ts.Fatalf("arguments: %q; see clusterCommands", args)
+			}
+			f(ts, args)
+		}
+	}
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"kubectl":          kubectl,
+		"cluster":          positive(1, 1, h.clusterCommand),
+		"join":             positive(0, 1<<10, h.join),
+		"kubelet":          positive(1, 1, h.kubelet),
+		"apiserver":        positive(1, 1, apiserver),
+		"etcd":             positive(2, 2, etcd),
+		"nodes":            positive(1, 1, nodes),
+		"inject":           positive(1, 3, inject),
+		"expire":           positive(0, 0, expire),
+		"await-node-ready": positive(1, 1, awaitNodeReady),
+		"await-pod":        positive(2, 2, awaitPod),
+	}
+}
