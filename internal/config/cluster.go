@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -76,8 +75,7 @@ type Offline struct {
 	// MaxAge is how long after the API server was last heard of its pods are
 	// started from the record. 0: however long it was.
 	MaxAge time.Duration
-	// KeyFile has the key for secrets in the record; it is made when it is
-	// absent. Default RootDir/offline.key.
+	// KeyFile has the key of the record. Empty: one is made, RootDir/offline/key.
 	KeyFile string
 }
 
@@ -206,5 +204,5 @@ func (b joiner) offline(f Flags) *Offline {
 	if f.Kubeconfig == "" || f.Offline.Off {
 		return nil
 	}
-	return &Offline{MaxAge: f.Offline.MaxAge, KeyFile: cmp.Or(f.Offline.KeyFile, filepath.Join(f.RootDir, "offline.key"))}
+	return &Offline{MaxAge: f.Offline.MaxAge, KeyFile: f.Offline.KeyFile}
 }

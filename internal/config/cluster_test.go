@@ -23,7 +23,7 @@ func joined() *Config {
 		Status:    NodeStatus{UpdateFrequency: 10 * time.Second, ReportFrequency: 5 * time.Minute, LeaseDuration: 40 * time.Second, MaxImages: 50},
 		Detection: v1beta1.WatchChangeDetectionStrategy, AttachDetach: true,
 	}
-	c.Offline = &Offline{KeyFile: "/var/lib/kubelet/offline.key"}
+	c.Offline = &Offline{}
 	c.Server = Server{
 		HTTPS: netip.MustParseAddrPort("0.0.0.0:10250"), Healthz: netip.MustParseAddrPort("127.0.0.1:10248"),
 		TLS:         TLS{CertDir: "/var/lib/kubelet/pki", MinVersion: tls.VersionTLS12},

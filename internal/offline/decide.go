@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/token"
 )
 
 // AnnotationAlways, with the value "true", marks a pod that is kept whatever the
@@ -20,13 +21,7 @@ type Kept struct {
 	Pod     *corev1.Pod
 	Objects []object.Value
 	// Tokens are those of the pod's service account, by what the volume asks for.
-	Tokens map[string]Token
-}
-
-// Token is one of a service account.
-type Token struct {
-	Value   string    `json:"value"`
-	Expires time.Time `json:"expires"`
+	Tokens map[string]token.Token
 }
 
 // Always says that a pod is kept in any case.

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/store"
+	"github.com/berth-run/berth/internal/token"
 )
 
 // Options of an Offline.
@@ -45,7 +46,7 @@ type Options struct {
 	// Names lists the objects that a pod needs.
 	Names func(*corev1.Pod) []object.Key
 	// Tokens are those that a pod was given; nil: none are known.
-	Tokens func(types.UID) map[string]Token
+	Tokens func(types.UID) map[string]token.Token
 	// Answers says that the API server was heard, and everything that it wants of
 	// this node is in Desired.
 	Answers func() bool
@@ -74,9 +75,9 @@ type record struct {
 }
 
 type content struct {
-	Pod     *corev1.Pod      `json:"pod"`
-	Objects []typed          `json:"objects,omitempty"`
-	Tokens  map[string]Token `json:"tokens,omitempty"`
+	Pod     *corev1.Pod            `json:"pod"`
+	Objects []typed                `json:"objects,omitempty"`
+	Tokens  map[string]token.Token `json:"tokens,omitempty"`
 }
 
 type typed struct {

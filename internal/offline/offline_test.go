@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/store"
+	"github.com/berth-run/berth/internal/token"
 )
 
 func apiPod(uid string, change ...func(*corev1.Pod)) *pod.Pod {
@@ -84,8 +85,8 @@ func newNode(t *testing.T) *node {
 		Names: func(p *corev1.Pod) []object.Key {
 			return []object.Key{{Kind: object.Secret, Namespace: p.Namespace, Name: p.Spec.Containers[0].EnvFrom[0].SecretRef.Name}}
 		},
-		Tokens: func(uid types.UID) map[string]Token {
-			return map[string]Token{"api": {Value: "token of " + string(uid)}}
+		Tokens: func(uid types.UID) map[string]token.Token {
+			return map[string]token.Token{"api": {Value: "token of " + string(uid)}}
 		},
 		Answers: func() bool { return n.answers }, Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
@@ -142,7 +143,7 @@ func TestKeptWithWhatItNeeds(t *testing.T) {
 	n.during(t, func() { n.secret("two") })
 	got := n.load(t)["a"]
 	want := Kept{
-		Pod: bare(apiPod("a").Pod), Tokens: map[string]Token{"api": {Value: "token of a"}},
+		Pod: bare(apiPod("a").Pod), Tokens: map[string]token.Token{"api": {Value: "token of a"}},
 		Objects: []object.Value{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"k": []byte("two")}}},
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -9,7 +9,6 @@ import (
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	kubeclient "k8s.io/client-go/kubernetes"
 
@@ -32,8 +31,8 @@ const (
 // Sink takes what the API server tells. An object is never changed after it was
 // put, and is of the API type of its kind.
 type Sink interface {
-	PutObject(object.Key, runtime.Object)
-	DropObject(object.Key)
+	Put(object.Value)
+	Drop(object.Key)
 }
 
 type pods interface {

@@ -54,8 +54,8 @@ type node struct {
 
 type sink struct{ *object.Table }
 
-func (s sink) PutObject(key object.Key, v runtime.Object) { s.Put(key, v) }
-func (s sink) DropObject(key object.Key)                  { s.Delete(key) }
+func (s sink) Put(v object.Value)  { s.Table.Put(object.KeyOf(v), v) }
+func (s sink) Drop(key object.Key) { s.Delete(key) }
 
 // record notes the requests of the node.
 type record struct {

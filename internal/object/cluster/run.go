@@ -121,7 +121,7 @@ func (c *Cluster) end(key object.Key) {
 	delete(c.sets, key)
 	delete(c.heard, key)
 	if inTable(key) {
-		c.cfg.Sink.DropObject(key)
+		c.cfg.Sink.Drop(key)
 	}
 	c.nameLocked(key, nil)
 }

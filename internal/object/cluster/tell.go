@@ -33,12 +33,12 @@ func (f *follower) replace(items []object.Value) {
 		first = first || !same(c.sets[f.key], set)
 		c.sets[f.key] = set
 	case len(items) == 0:
-		c.cfg.Sink.DropObject(f.key)
+		c.cfg.Sink.Drop(f.key)
 		c.nameLocked(f.key, nil)
 	default:
 		if state != f.told {
 			f.looks = 0
-			c.cfg.Sink.PutObject(f.key, items[0])
+			c.cfg.Sink.Put(items[0])
 			c.nameLocked(f.key, leadsTo(items[0]))
 		}
 		first = false // the table shows it

@@ -1,0 +1,216 @@
+package join
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/internal/cert"
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/kubeapi"
+	"github.com/berth-run/berth/internal/node/condition"
+	"github.com/berth-run/berth/internal/object"
+	objects "github.com/berth-run/berth/internal/object/cluster"
+	"github.com/berth-run/berth/internal/offline"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/source"
+	"github.com/berth-run/berth/internal/source/apiserver"
+	"github.com/berth-run/berth/internal/token"
+	"github.com/berth-run/berth/internal/volume/projected"
+)
+
+// Options of Connect. All are required.
+type Options struct {
+	Config  *config.Config
+	Version string
+	Sources *source.Sources
+	Events  *event.Recorder
+	// Accepted says that the node has taken a pod on.
+	Accepted func(types.UID) bool
+	// Changed has what waits for an object tried again.
+	Changed func(map[object.Key]bool)
+	Log     *slog.Logger
+}
+
+// Cluster is what an agent is a node of. nil: it is standalone.
+type Cluster struct {
+	Options
+	certificate *cert.Client
+	api         *kubeapi.API
+	pods        *apiserver.Watch
+	objects     *objects.Cluster
+	tokens      *token.Tokens
+	conditions  *condition.Table
+	offline     *offline.Offline
+	kept        []offline.Kept
+	node        parts
+}
+
+// Connect makes what the agent's steps need of the cluster. It reads the
+// kubeconfig and what was kept of the last time; it sends nothing.
+func Connect(o Options) (*Cluster, error) {
+	c := &Cluster{Options: o, conditions: condition.New()}
+	cfg := o.Config
+	c.certificate = cert.NewClient(cert.ClientOptions{
+		Cluster: cfg.Cluster, NodeName: cfg.NodeName, Events: o.Events, Changed: func() { c.api.CloseConnections() }, Log: o.Log,
+	})
+	base, err := c.certificate.Load()
+	if err != nil {
+		return nil, fmt.Errorf("join the cluster: %w", err)
+	}
+	c.api, err = kubeapi.Connect(kubeapi.Options{
+		Base: base, Cluster: cfg.Cluster, Version: o.Version, Certificate: c.certificate.Certificate, Log: o.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("join the cluster: %w", err)
+	}
+	c.pods = apiserver.New(apiserver.Options{Client: c.api.Main, NodeName: cfg.NodeName, Sink: o.Sources.Cluster})
+	c.objects = objects.New(objects.Config{
+		Client: c.api.Main, Pods: o.Sources.Desired, Sink: o.Sources.Cluster.Objects(), Changed: o.Changed,
+		Strategy: objects.Strategy(cfg.Cluster.Detection), TTL: c.ttl, Log: o.Log,
+	})
+	c.tokens = token.New(token.FromAPI(c.api.Main), o.Log)
+	record := config.Offline{}
+	if cfg.Offline != nil {
+		record = *cfg.Offline
+	}
+	c.offline = offline.New(offline.Options{
+		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: record.KeyFile, MaxAge: record.MaxAge,
+		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Find: c.find, Accepted: o.Accepted, Names: c.objects.Names,
+		Tokens: c.tokens.Of, Answers: c.answers, Now: time.Now, Log: o.Log,
+	})
+	c.remember()
+	return c, nil
+}
+
+// remember reads what was kept for a boot without an API server. Objects that a
+// kept pod names and that were not there then count as not there until the API
+// server says better.
+func (c *Cluster) remember() {
+	kept, err := c.offline.Load()
+	if err != nil {
+		c.Log.Error("read what is kept of the cluster's pods", "err", err)
+	}
+	c.kept = kept
+	there := map[object.Key]bool{}
+	for _, k := range kept {
+		for _, v := range k.Objects {
+			there[object.KeyOf(v)] = true
+		}
+		c.tokens.Seed(k.Pod.UID, k.Tokens)
+	}
+	var absent []object.Key
+	for _, k := range kept {
+		for _, key := range objects.Named(k.Pod) {
+			if !there[key] {
+				absent = append(absent, key)
+			}
+		}
+	}
+	c.objects.Seed(absent...)
+}
+
+// find is an object as offline asks for it.
+func (c *Cluster) find(key object.Key) (object.Value, bool) {
+	v, ok := c.Sources.Objects.Get(key)
+	if !ok {
+		return nil, c.objects.Heard(key)
+	}
+	value, _ := v.(object.Value)
+	return value, true
+}
+
+// answers says that the API server was heard, and has said which pods it wants here.
+func (c *Cluster) answers() bool {
+	select {
+	case <-c.Sources.Synced():
+		return !c.api.Health.State().Away()
+	default:
+		return false
+	}
+}
+
+// ttl is for how long objects may be kept without another look, as the control
+// plane says on the Node.
+func (c *Cluster) ttl() time.Duration {
+	if c.node.object == nil {
+		return 0
+	}
+	d, err := time.ParseDuration(c.node.object.Node().Annotations[corev1.ObjectTTLAnnotationKey] + "s")
+	if err != nil {
+		return 0
+	}
+	return d
+}
+
+// Client speaks to the API server with the node's rights; nil: there is none.
+func (c *Cluster) Client() kubernetes.Interface {
+	if c == nil {
+		return nil
+	}
+	return c.api.Main
+}
+
+// Objects are what pods name, from manifests and from the cluster.
+func (c *Cluster) Objects(table *object.Table) *object.Objects {
+	if c == nil {
+		return object.New(table)
+	}
+	return object.Joined(table, c.objects.Heard)
+}
+
+// Issuer hands out tokens and trust bundles; nil: nobody does.
+func (c *Cluster) Issuer() projected.Issuer {
+	if c == nil {
+		return nil
+	}
+	return token.Issuer{Tokens: c.tokens, Bundles: c.objects}
+}
+
+// Services are those that a pod is told of; nil: none.
+func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
+	if c == nil {
+		return nil, nil
+	}
+	return c.objects.Services(p)
+}
+
+// Labels are those of the Node object; nil: it has not been heard of.
+func (c *Cluster) Labels() map[string]string {
+	if c == nil || c.node.object == nil {
+		return nil
+	}
+	return c.node.object.Node().Labels
+}
+
+// Forget drops what is remembered of a pod that is gone.
+func (c *Cluster) Forget(uid types.UID) {
+	if c == nil {
+		return
+	}
+	c.tokens.Forget(uid)
+	c.node.statuses.Forget(uid)
+}
+
+// Changed hears of a pod whose place on the node has changed.
+func (c *Cluster) PodChanged(uid types.UID) {
+	if c != nil {
+		c.offline.Changed(uid)
+	}
+}
+
+// restored are the pods that were kept, as the API server would give them.
+func (c *Cluster) restored() (pods []*corev1.Pod) {
+	for _, k := range c.kept {
+		pods = append(pods, k.Pod)
+	}
+	return pods
+}
+
+// fromCluster says that the API server has a say in a pod.
+func fromCluster(p *pod.Pod) bool { return p.Source == pod.SourceAPI }

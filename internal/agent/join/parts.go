@@ -1,0 +1,279 @@
+package join
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/event/publish"
+	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/kubeapi"
+	"github.com/berth-run/berth/internal/mirror"
+	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/node/condition"
+	"github.com/berth-run/berth/internal/node/lease"
+	nodeobject "github.com/berth-run/berth/internal/node/object"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podstatus/report"
+)
+
+// KubernetesVersion is the version whose kubelet this node is to the cluster.
+const KubernetesVersion = "v1.36.3"
+
+// Node is what the agent's own parts say of this node. All are required.
+type Node struct {
+	Facts   node.Facts
+	Version *runtimeapi.VersionResponse
+	CRI     *cri.Client
+	Devices func() nodeobject.Devices
+	// FreshDevices says that no device was known to an earlier agent.
+	FreshDevices bool
+	// Healthy returns what keeps the agent from looking after its pods, or nil.
+	Healthy func(context.Context) error
+	// Refresh has the status of a pod computed anew.
+	Refresh func(types.UID)
+	Began   time.Time
+}
+
+// parts tell the cluster of the node.
+type parts struct {
+	statuses *report.Writer
+	answers  *answers
+	mirrors  *mirror.Mirrors
+	events   *publish.Publisher
+	object   *nodeobject.Object
+	lease    *lease.Renewer
+	runtime  *condition.RuntimeWatch
+	healthy  func(context.Context) error
+}
+
+// Complete makes the parts that tell of the node. The steps are there by then.
+func (c *Cluster) Complete(n Node) {
+	if c == nil {
+		return
+	}
+	cfg := c.Config
+	ref := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: cfg.NodeName, UID: types.UID(cfg.NodeName)}
+	p := &c.node
+	p.healthy = n.Healthy
+	p.answers = newAnswers(c.api.Health)
+	p.statuses = report.New(report.Options{Client: c.api.Statuses, Health: p.answers, Log: c.Log})
+	p.events = publish.New(publish.Options{
+		Source: c.Events, Client: c.api.Events, QPS: float64(cfg.Cluster.Events.QPS), Burst: cfg.Cluster.Events.Burst,
+		Path: filepath.Join(cfg.RootDir, "events", "sent.json"), Since: n.Began, Log: c.Log,
+	})
+	p.runtime = condition.NewRuntimeWatch(c.conditions, n.CRI.Runtime, c.Log)
+	p.object = nodeobject.New(nodeobject.Options{
+		Client: c.api.Heartbeat,
+		Config: nodeobject.Config{
+			Machine: n.Facts, AskedIPs: cfg.NodeIPs, Taints: cfg.Node.Taints, ProviderID: cfg.Cluster.Registration.ProviderID,
+			ExternalCloud: cfg.Cluster.ExternalCloud, ControllerAttach: cfg.Cluster.AttachDetach, Port: int32(cfg.Server.HTTPS.Port()),
+			Version: KubernetesVersion, DeclaredFeatures: nodeobject.Declared(nil, cfg.Server.HTTPS.IsValid()), FreshDevices: n.FreshDevices,
+		},
+		Inputs: nodeobject.Inputs{
+			Conditions: c.conditions, Devices: n.Devices,
+			Runtime: func() nodeobject.Runtime { return nodeobject.RuntimeOf(n.Version, p.runtime.Last()) },
+			Images:  c.images(n.CRI),
+		},
+		Register: cfg.Cluster.Registration.Register, UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
+		Ref: ref, Events: c.Events, Log: c.Log,
+	})
+	p.lease = lease.New(lease.Options{
+		Client: c.api.Heartbeat, Node: cfg.NodeName, Owner: c.nodeUID, Duration: cfg.Cluster.Status.LeaseDuration, Log: c.Log,
+	})
+	p.mirrors = mirror.New(mirror.Options{
+		Client: c.api.Main, NodeName: cfg.NodeName, NodeUID: func() (types.UID, bool) { uid := c.nodeUID(); return uid, uid != "" },
+		Desired: c.Sources.Desired, Mirrors: c.Sources.Cluster.Mirrors, Synced: c.Sources.Synced(), Changed: n.Refresh, Now: time.Now, Log: c.Log,
+	})
+}
+
+// images are the largest of the runtime, as the Node object lists them.
+func (c *Cluster) images(client *cri.Client) func(context.Context) ([]corev1.ContainerImage, error) {
+	return func(ctx context.Context) ([]corev1.ContainerImage, error) {
+		r, err := client.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+		if err != nil {
+			return nil, err
+		}
+		return nodeobject.Images(r.Images, c.Config.Cluster.Status.MaxImages), nil
+	}
+}
+
+// nodeUID is that of the Node object; "" until it was heard of.
+func (c *Cluster) nodeUID() types.UID {
+	select {
+	case <-c.node.object.Heard():
+		return c.node.object.Node().UID
+	default:
+		return ""
+	}
+}
+
+// Conditions are those of this node; nil: nobody asks.
+func (c *Cluster) Conditions() *condition.Table {
+	if c == nil {
+		return nil
+	}
+	return c.conditions
+}
+
+// Told takes the status of a pod as it is now, for the API server.
+func (c *Cluster) Told(m fleet.Member, status corev1.PodStatus) {
+	if c == nil {
+		return
+	}
+	row := report.Row{UID: m.Pod.UID, Status: status, Gone: m.Gone}
+	switch {
+	case m.Pod.Source == pod.SourceAPI && m.Desired != nil:
+		row.Pod = m.Desired.Pod
+	case pod.Static(m.Pod.Pod):
+		if row.Pod, _ = c.node.mirrors.Mirror(m.Pod.UID); row.Pod == nil {
+			return
+		}
+	default:
+		return
+	}
+	c.node.statuses.Set(row)
+}
+
+// Flush sends the statuses that wait, the terminal ones first.
+func (c *Cluster) Flush(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	return c.node.statuses.Flush(ctx)
+}
+
+// Run is the node's life in the cluster, until ctx ends. Nothing is asked of the
+// API server before there is a client certificate.
+func (c *Cluster) Run(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	begin := func(run func(context.Context) error) {
+		running.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				c.Log.Error("a part of the cluster's has ended", "err", err)
+			}
+		})
+	}
+	begin(c.certificate.Run)
+	begin(c.offline.Run)
+	begin(c.restore)
+	begin(c.conditions.Run)
+	begin(c.node.runtime.Run)
+	begin(c.watchHealth)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.certificate.Ready():
+	}
+	for _, run := range []func(context.Context) error{
+		c.pods.Run, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run,
+	} {
+		begin(run)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// patience is how long an API server may take to answer before the pods of the
+// last time are started without it.
+const patience = 10 * time.Second
+
+// restore has the pods of the last time wanted when the API server does not
+// answer, until it does.
+func (c *Cluster) restore(ctx context.Context) error {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	health := c.api.Health.Watch()
+	defer health.Stop()
+	for away := false; !away; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.Sources.Synced():
+			c.offline.Heard()
+			return nil
+		case <-health.C():
+			for _, change := range health.Changes() {
+				away = away || change.Value.Away()
+			}
+		case <-late.C:
+			away = true
+		}
+	}
+	if len(c.kept) > 0 {
+		c.Log.Warn("the API server does not answer: this node's pods start as they were when it was last heard", "pods", len(c.kept), "err", c.api.Health.State().Err)
+	}
+	for _, k := range c.kept {
+		for _, v := range k.Objects {
+			c.Sources.Cluster.Objects().Put(v)
+		}
+	}
+	c.Sources.Cluster.Restore(c.restored())
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.Sources.Synced():
+		c.offline.Heard()
+	}
+	return nil
+}
+
+// watchHealth says whether pods are looked after at all.
+func (c *Cluster) watchHealth(ctx context.Context) error {
+	for {
+		problem := ""
+		if err := c.node.healthy(ctx); err != nil {
+			problem = err.Error()
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		c.conditions.Set(condition.PodLifecycle, problem)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(c.Config.Cluster.Status.UpdateFrequency):
+		}
+	}
+}
+
+// answers tells the writer of statuses whether the API server does.
+type answers struct {
+	health *kubeapi.Health
+
+	mu      sync.Mutex
+	changed chan struct{}
+}
+
+func newAnswers(h *kubeapi.Health) *answers { return &answers{health: h, changed: make(chan struct{})} }
+
+// Answers implements report.Health.
+func (a *answers) Answers() (bool, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.health.State().Away(), a.changed
+}
+
+func (a *answers) run(ctx context.Context) error {
+	w := a.health.Watch()
+	defer w.Stop()
+	for {
+		if _, err := w.Next(ctx); err != nil {
+			return err
+		}
+		a.mu.Lock()
+		close(a.changed)
+		a.changed = make(chan struct{})
+		a.mu.Unlock()
+	}
+}
