@@ -18,7 +18,7 @@ const nodeName = "node1"
 // of its own. Those of e2e/containerd have the machine's containerd, which a
 // kubelet can use too.
 func TestE2E(t *testing.T) {
-	for runtime, dir := range map[string]string{"containerd": "e2e/containerd"} {
+	for runtime, dir := range map[string]string{"containerd": "e2e/containerd", "embedded": "e2e"} {
 		t.Run(runtime, func(t *testing.T) {
 			h := newHarness(t, runtime)
 			commands := h.commands()

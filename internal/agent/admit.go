@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/internal/admission"
-	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/userns"
 )
@@ -19,14 +18,14 @@ const pluginPatience = 5 * time.Minute
 // admissionInput is what the rules go by, without the other pods.
 func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 	c := admission.Config{
-		Standalone: true, Taints: a.config.Node.Taints, UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
+		Standalone: a.cluster == nil, Taints: member{a}.taints(), UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
 		SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
 	}
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil && a.engine.embedded != nil {
 		c.NoSELinux = "the embedded runtime sets none; use a containerd that does (enable_selinux)"
 	}
 	if userns.Wanted(p.Pod) {
-		if err := a.engine.checkUserns(a.config, handlerOf(p.Pod, object.New(a.sources.Objects))); err != nil {
+		if err := a.engine.checkUserns(a.config, handlerOf(p.Pod, a.objects)); err != nil {
 			c.NoUserNamespaces = err.Error()
 		}
 	}
@@ -35,8 +34,10 @@ func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 	if since.Before(a.began) {
 		since = a.began
 	}
+	facts := a.facts
+	facts.Labels = member{a}.labels()
 	return allotted(a.steps.allocations, admission.In{
-		Pod: p.Pod, Node: a.facts, RuntimeClass: object.New(a.sources.Objects).RuntimeClass, Config: c,
+		Pod: p.Pod, Node: facts, Supplied: a.sources.Supplies, RuntimeClass: a.objects.RuntimeClass, Config: c,
 		Now: time.Now(), PluginsBy: since.Add(pluginPatience),
 	})
 }

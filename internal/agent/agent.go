@@ -14,17 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/agent/heap"
+	"github.com/berth-run/berth/internal/agent/join"
 	"github.com/berth-run/berth/internal/agent/lock"
+	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pleg"
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/source"
 	"github.com/berth-run/berth/internal/timeline"
+
+	"k8s.io/klog/v2"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
@@ -48,7 +53,7 @@ type Agent struct {
 	metrics *prometheus.Registry
 
 	records
-	sources *source.Sources
+	demand
 
 	facts    node.Facts
 	engine   *engine
@@ -58,9 +63,23 @@ type Agent struct {
 	statuses *podstatus.Statuses
 	fleet    *fleet.Fleet
 	board    *board
-	server   *server.Server
-	store    imageStore
+	doors
+	store imageStore
 	housekeeping
+}
+
+// doors are the servers of this node.
+type doors struct {
+	server *server.Server // commands on this machine
+	remote *serve.Node    // the cluster
+}
+
+// demand is what is wanted of this node.
+type demand struct {
+	sources *source.Sources
+	cluster *join.Cluster // nil: standalone
+	// objects are what pods name besides themselves.
+	objects *object.Objects
 }
 
 // records are what is told of the node's work.
@@ -84,7 +103,7 @@ func New(o Options) *Agent {
 		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Period: c.Sources.FileCheckFrequency,
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
 		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"), Report: problems{a.events}, Log: o.Log,
-		Taken: func(uid types.UID) bool { return taken(a.fleet, uid) },
+		Taken: func(uid types.UID) bool { return taken(a.fleet, uid) }, Cluster: c.Cluster != nil,
 	})
 	return a
 }
@@ -96,6 +115,7 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // Containers run on.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	a.began = time.Now()
+	klog.SetSlogLogger(a.log.With("component", "client-go")) // which has one logger for the process
 	c := a.config
 	// Containers with user namespaces of their own go through the run directory
 	// to their roots, as users whom nobody knows.
@@ -160,6 +180,9 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	if a.facts, err = node.Read(a.nodeConfig()); err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
+	if err := (member{a}).connect(); err != nil {
+		return err
+	}
 	var shutdown func(context.Context) error
 	a.tracer, shutdown, err = timeline.Provider(ctx, timeline.ProviderOptions{
 		Recorder: a.timeline, OTLP: otlp(a.config), Version: a.version, Host: a.config.NodeName, Log: a.log,
@@ -197,7 +220,7 @@ func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.allocations.Run, a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, newPodResources(a).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.heap.Run,
 		a.steps.allocations.After(a.steps.drift.Run), a.steps.allocations.After(a.steps.contained.Run),
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
-		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run,
+		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}

@@ -26,6 +26,8 @@ import (
 type board struct {
 	fleet    *fleet.Fleet
 	statuses *podstatus.Statuses
+	// told is given each status for the API server, if there is one.
+	told     func(fleet.Member, corev1.PodStatus)
 	timeline *timeline.Recorder
 	pods     *server.Pods
 	// input fills in what the steps know of a pod.
@@ -60,7 +62,7 @@ func (b *board) update(uid types.UID) {
 		return
 	}
 	in := podstatus.Input{Pod: m.Pod}
-	if m.Working {
+	if m.Working || m.Gone {
 		in.Stop, in.Plan = m.State.Stop, &m.State.Plan
 		in.Terminated = m.State.Stage >= worker.Cleaning
 	} else if !m.Verdict.Admit {
@@ -68,6 +70,7 @@ func (b *board) update(uid types.UID) {
 	}
 	b.input(m, &in)
 	status, changed := b.statuses.Update(in)
+	b.told(m, status)
 	b.finish(uid, status)
 	if m.Pod.Namespace == "" {
 		return // leftovers of a pod whose name is not known

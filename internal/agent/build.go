@@ -26,7 +26,6 @@ import (
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/hook"
 	"github.com/berth-run/berth/internal/node"
-	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/poddir"
 	"github.com/berth-run/berth/internal/podstatus"
@@ -90,7 +89,7 @@ func (a *Agent) buildSteps() error {
 	s := &a.steps
 	s.dirs = poddir.New(poddir.Config{
 		Root: c.RootDir, Logs: c.Pods.LogsDir, ResolvConf: c.Pods.ResolvConf, Events: a.events,
-		Resolver: poddir.Resolver{ClusterDNS: c.Pods.ClusterDNS, ClusterDomain: c.Pods.ClusterDomain, Standalone: true, NodeIPs: a.facts.IPs},
+		Resolver: poddir.Resolver{ClusterDNS: c.Pods.ClusterDNS, ClusterDomain: c.Pods.ClusterDomain, Standalone: a.cluster == nil, NodeIPs: a.facts.IPs},
 	})
 	var err error
 	if s.drift, err = newDrift(a); err != nil {
@@ -110,7 +109,7 @@ func (a *Agent) buildSteps() error {
 		Allocatable: a.facts.Allocatable.Memory().Value(),
 		MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
 	}
-	s.contents = payload.New(payload.Config{Objects: object.New(a.sources.Objects), Synced: a.sources.Synced(), EmptyDir: emptyDir, Events: a.events, Log: a.log})
+	s.contents = payload.New(payload.Config{Objects: a.objects, Synced: a.sources.LocalSynced(), EmptyDir: emptyDir, Events: a.events, Log: a.log})
 	s.claims = objectStore{a}.claims()
 	tellDamage(a.log, s.claims.Load())
 	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims, Kinds: []volume.Kind{
@@ -122,7 +121,7 @@ func (a *Agent) buildSteps() error {
 		s.contents.Disk(configmap.Source{}),
 		s.contents.Memory(secret.Source{}),
 		s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
-		s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable}),
+		s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable, Issuer: a.cluster.Issuer()}),
 	}})
 	s.devices = newDevices(a, s.allocations)
 	renderNode, err := a.renderNode()
@@ -131,7 +130,7 @@ func (a *Agent) buildSteps() error {
 	}
 	places := sandbox.NewPlaces(startsAtOnce(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
-		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places, Network: podNetwork{a.monitor}, Classes: object.New(a.sources.Objects),
+		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places, Network: podNetwork{a.monitor}, Classes: a.objects,
 		Resources: func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources) {
 			return render.PodResources(p, renderNode)
 		},
@@ -140,10 +139,10 @@ func (a *Agent) buildSteps() error {
 	s.resizes = newResizes(a, renderNode)
 	tellDamage(a.log, s.resizes.Load())
 	s.containers = container.New(container.Options{
-		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: object.New(a.sources.Objects),
+		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: a.objects, Services: a.cluster.Services,
 		Lifecycle: s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})),
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
-		Node:         a.engine.renderNode(renderNode, object.New(a.sources.Objects)),
+		Node:         a.engine.renderNode(renderNode, a.objects),
 		LegacyLogDir: linkDir(c), Log: a.log,
 	})
 	host := hostIPs(a.facts.IPs)
@@ -288,7 +287,7 @@ func (a *Agent) buildFleet() error {
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(door.Admit)), Changed: func(uid types.UID) { a.board.update(uid); a.heap.Stir() },
+		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(door.Admit)), Changed: func(uid types.UID) { a.board.update(uid); a.cluster.PodChanged(uid); a.heap.Stir() },
 		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.log,
 		Worker: worker.Options{
 			Steps: a.steps.list(), Observed: cgroupView{a}.observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,
@@ -296,11 +295,11 @@ func (a *Agent) buildFleet() error {
 		},
 	})
 	a.board = &board{
-		fleet: a.fleet, statuses: a.statuses, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
+		fleet: a.fleet, statuses: a.statuses, told: a.cluster.Told, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
 		input: a.statusInput, forget: func(uid types.UID) { door.Forget(uid); a.forget(uid) }, shown: map[types.UID]shown{},
 	}
 	a.server = server.New(a.serverOptions())
-	return nil
+	return member{a}.complete()
 }
 
 // leftovers are the pods that have directories, parts of volumes or cgroups here.
@@ -330,6 +329,6 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 	allocator{a}.resizeStatus(uid, in)
 	deviceStatus(a.steps.devices, m, in)
 	in.QOS = pod.QOS(m.Pod.Pod)
-	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, object.New(a.sources.Objects))).GetRecursiveReadOnlyMounts()}
+	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, a.objects)).GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()
 }

@@ -47,6 +47,7 @@ func (a *Agent) forget(uid types.UID) {
 	a.steps.resizes.Forget(uid)
 	a.steps.placements.Forget(uid)
 	a.steps.allocations.Free(uid)
+	a.cluster.Forget(uid)
 	a.housekeeping.garbage.Gone(uid)
 }
 

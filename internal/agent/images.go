@@ -20,7 +20,6 @@ import (
 	"github.com/berth-run/berth/internal/image/credential"
 	"github.com/berth-run/berth/internal/image/garbage"
 	"github.com/berth-run/berth/internal/image/record"
-	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/runtime"
 	"github.com/berth-run/berth/internal/server"
@@ -73,7 +72,7 @@ func (x images) build() error {
 		home = "" // a service without HOME
 	}
 	o := image.Options{
-		Secrets: object.New(a.sources.Objects),
+		Secrets: a.objects,
 		Client:  a.engine.client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Records: a.store.records, Pulled: a.store.garbage.Look,
 		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers, Environ: os.Environ(), Now: time.Now}),
 		Now:  time.Now, Log: a.log,

@@ -47,13 +47,17 @@ func (x objectStore) Snapshot() store.Snapshot[object.Key, runtime.Object] {
 // claims makes what binds claims to volumes.
 func (x objectStore) claims() *claim.Claims {
 	a := x.a
-	return claim.New(claim.Config{
-		Root: a.config.RootDir, Objects: a.sources.Objects, Synced: a.sources.Synced(),
+	c := claim.Config{
+		Root: a.config.RootDir, Objects: a.sources.Objects, Labels: member{a}.labels, Synced: a.sources.LocalSynced(),
 		Complete: func() bool { return a.sources.Problems.Len() == 0 },
 		Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.facts.Name, Labels: a.facts.Labels}},
 		Changed:  func(keys map[object.Key]bool) { a.fleet.ObjectsChanged(keys) },
 		Events:   a.events, Now: time.Now, Log: a.log,
-	})
+	}
+	if a.cluster != nil {
+		c.Cluster = a.objects
+	}
+	return claim.New(c)
 }
 
 // Delete implements server.Objects.

@@ -101,6 +101,9 @@ func (s *Allocations) Node() resource.Node {
 	return n
 }
 
+// Machine is what the node is built of.
+func (s *Allocations) Machine() machine.Machine { return s.opts.Node.Machine }
+
 // Nodes are the machine's NUMA nodes.
 func (s *Allocations) Nodes() (all topology.Nodes) {
 	for _, n := range s.opts.Node.Machine.Nodes {

@@ -30,6 +30,42 @@ func (x Containers) Find(p *corev1.Pod, id string) (cgroupfile.Group, bool) {
 	return g.Child(id)
 }
 
+// Pod is the cgroup of a pod, and its path below the hierarchy.
+func (x Containers) Pod(p *corev1.Pod) (g cgroupfile.Group, path string, err error) {
+	name, t, err := x.c.podTree(p)
+	if err != nil {
+		return g, "", err
+	}
+	return t.at(name)
+}
+
+// Pods is the cgroup that holds all pods, Machine the one that holds everything.
+func (x Containers) Pods() (cgroupfile.Group, error) { return x.named(x.c.root.child("kubepods")) }
+
+// Machine is the cgroup of the whole machine.
+func (x Containers) Machine() (cgroupfile.Group, error) { return x.named(nil) }
+
+func (x Containers) named(n Name) (cgroupfile.Group, error) {
+	t, err := x.c.open()
+	if err != nil {
+		return cgroupfile.Group{}, err
+	}
+	g, _, err := t.at(n)
+	return g, err
+}
+
+// at is a cgroup and its path below the hierarchy.
+func (t *tree) at(n Name) (g cgroupfile.Group, path string, err error) {
+	path = n.Cgroupfs()
+	if t.driver == Systemd && len(n) > 0 {
+		if path, err = n.Systemd(); err != nil {
+			return g, "", fmt.Errorf("name the slice: %w", err)
+		}
+	}
+	g, err = t.group(n)
+	return g, path, err
+}
+
 func (t *tree) group(n Name) (cgroupfile.Group, error) {
 	paths, err := t.paths(n)
 	return cgroupfile.Group{Unified: t.unified, Dirs: paths}, err

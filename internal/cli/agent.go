@@ -37,6 +37,7 @@ func newAgent(f config.Flags, log *slog.Logger) (agentProcess, error) {
 
 // resetAgent takes away all that agents left on a root.
 func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
+	f.Apart = true
 	a, err := makeAgent(f, log)
 	if err != nil {
 		return err
@@ -46,6 +47,7 @@ func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 
 // runtimeConfig is the embedded runtime of an agent with these flags.
 func runtimeConfig(f config.Flags, log *slog.Logger) (runtime.Config, error) {
+	f.Apart = true
 	c, err := loadConfig(f, log)
 	if err != nil {
 		return runtime.Config{}, err

@@ -29,7 +29,7 @@ func joined() *Config {
 		TLS:         TLS{CertDir: "/var/lib/kubelet/pki", MinVersion: tls.VersionTLS12},
 		Auth:        Auth{TokenReview: true, TokenTTL: 2 * time.Minute, AllowedTTL: 5 * time.Minute, DeniedTTL: 30 * time.Second},
 		Handlers:    Handlers{Debugging: true, SystemLog: true, Profiling: true, DebugFlags: true},
-		IdleTimeout: 4 * time.Hour,
+		IdleTimeout: 4 * time.Hour, VolumePeriod: time.Minute,
 	}
 	return c
 }
@@ -83,7 +83,7 @@ func TestJoined(t *testing.T) {
 						CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, Curves: []tls.CurveID{tls.X25519}, ClientCAFile: "/ca"},
 					Auth:        Auth{Anonymous: true, TokenTTL: time.Second, AlwaysAllow: true, AllowedTTL: 2 * time.Second, DeniedTTL: 3 * time.Second},
 					Handlers:    Handlers{SystemLog: true, SystemLogQuery: true, ContentionProfiling: true},
-					IdleTimeout: 5 * time.Second,
+					IdleTimeout: 5 * time.Second, VolumePeriod: time.Minute,
 				}
 			},
 		},

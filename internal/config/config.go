@@ -52,6 +52,9 @@ type Flags struct {
 	// CloudProvider is empty or external.
 	CloudProvider string
 	Offline       OfflineFlags
+	// Apart leaves out what the node is to a cluster and what it serves: for
+	// commands that only take away what is on the machine.
+	Apart bool
 	// NotActedOn are flags of the kubelet that were given and change nothing.
 	NotActedOn []string
 }
@@ -80,6 +83,9 @@ type Config struct {
 	Offline  *Offline // nil: no record; always with Cluster nil
 	Server   Server
 	Shutdown Shutdown
+	// Kubelet is what the files say, for those who ask the agent for its
+	// configuration.
+	Kubelet *v1beta1.KubeletConfiguration
 }
 
 // Sources say where pods come from.

@@ -109,6 +109,7 @@ func (b *builder) socketPath(path, file string) {
 func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.ErrorList) {
 	b := &builder{kc: kc}
 	c := &Config{Flags: b.flags(f)}
+	c.Kubelet = kc
 	c.NodeName = b.nodeName(f, h)
 	c.Sources = b.sources(c.Flags)
 	c.Runtime = b.runtime()
@@ -116,9 +117,11 @@ func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.Er
 	c.Node = b.node()
 	c.Pods = b.pods()
 	c.Tracing = b.tracing()
-	c.Cluster, c.Offline = joiner{b}.cluster(c.Flags), joiner{b}.offline(c.Flags)
-	c.Server = listener{b}.server(c.Flags)
-	c.Shutdown = joiner{b}.shutdown()
+	if !f.Apart {
+		c.Cluster, c.Offline = joiner{b}.cluster(c.Flags), joiner{b}.offline(c.Flags)
+		c.Server = listener{b}.server(c.Flags)
+		c.Shutdown = joiner{b}.shutdown()
+	}
 	b.machine(h)
 	if kc.RunOnce {
 		b.invalid("runOnce", true, `is not there any more; "berth run" runs pods and ends with them`)

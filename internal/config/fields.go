@@ -69,7 +69,7 @@ func honoured() []string {
 		"systemReservedCgroup",
 		"topologyManagerPolicy",
 		"topologyManagerPolicyOptions",
-		"topologyManagerScope",
+		"topologyManagerScope", "volumeStatsAggPeriod",
 		"tracing.endpoint",
 		"tracing.samplingRatePerMillion",
 		"userNamespaces.idsPerPod",
@@ -165,6 +165,5 @@ func notActedOn() map[string][]string {
 		"a pod is looked at when something of it changes": {"syncFrequency"},
 		"other processes are left where they are":         {"systemCgroups"},
 		"there are no volume plugins":                     {"volumePluginDir"},
-		"volumes are not measured":                        {"volumeStatsAggPeriod"},
 	}
 }

@@ -30,6 +30,9 @@ type Server struct {
 	// IdleTimeout ends exec, attach and port-forward streams on which nothing
 	// moves. Default 4 h.
 	IdleTimeout time.Duration
+	// VolumePeriod is for how long the measured size of a volume counts
+	// (volumeStatsAggPeriod). Default 1 min; less than 0: volumes are not measured.
+	VolumePeriod time.Duration
 }
 
 // TLS are the settings of the HTTPS server.
@@ -83,6 +86,7 @@ const (
 	defaultTokenTTL    = 2 * time.Minute
 	defaultAllowedTTL  = 5 * time.Minute
 	defaultDeniedTTL   = 30 * time.Second
+	defaultVolumes     = time.Minute
 )
 
 // listener is the part of builder that reads Server.
@@ -114,6 +118,7 @@ func (b listener) server(f Flags) Server {
 	}
 	s.HTTPS = b.port("port", ip, cmp.Or(kc.Port, defaultPort))
 	s.TLS, s.Auth, s.Handlers, s.IdleTimeout = tls, auth, handlers, idle
+	s.VolumePeriod = cmp.Or(kc.VolumeStatsAggPeriod.Duration, defaultVolumes)
 	if joined {
 		return s
 	}

@@ -88,6 +88,8 @@ type Options struct {
 	Volumes   volumes
 	Dirs      dirs
 	Objects   objects
+	// Services are those that a pod is told of; nil: of none.
+	Services func(*corev1.Pod) ([]*corev1.Service, error)
 	// Lifecycle is called in this order.
 	Lifecycle []Lifecycle
 	Observer  observer

@@ -22,7 +22,7 @@ import (
 // maxEnvFile is the most bytes of an environment file that are read.
 const maxEnvFile = 1 << 20
 
-// objects are what pods name besides themselves. The errors are *object.Missing.
+// objects are what pods name besides themselves. The errors are *object.Missing and *object.Unknown.
 type objects interface {
 	ConfigMap(namespace, name string) (*corev1.ConfigMap, error)
 	Secret(namespace, name string) (*corev1.Secret, error)
@@ -47,6 +47,13 @@ func (l *launch) sources(mounted map[string]pod.Volume) (s render.Sources, err e
 			return s, err
 		}
 		s.Objects[key] = o
+	}
+	if l.s.opts.Services != nil {
+		services, err := l.s.opts.Services(l.pod)
+		if err != nil {
+			return s, err
+		}
+		s.Services = render.Services(l.pod, services)
 	}
 	for _, f := range files {
 		v, ok := mounted[f.Volume]
@@ -109,6 +116,9 @@ func (l *life) missing() (names []string) {
 	for _, err := range l.failed {
 		if m, ok := errors.AsType[*object.Missing](err); ok {
 			names = append(names, m.Key.String())
+		}
+		if u, ok := errors.AsType[*object.Unknown](err); ok {
+			names = append(names, u.Key.String())
 		}
 	}
 	return names

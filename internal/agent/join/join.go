@@ -188,6 +188,14 @@ func (c *Cluster) Labels() map[string]string {
 	return c.node.object.Node().Labels
 }
 
+// Taints are those of the Node object; heard is false before it was heard of.
+func (c *Cluster) Taints() (taints []corev1.Taint, heard bool) {
+	if c == nil || c.nodeUID() == "" {
+		return nil, false
+	}
+	return c.node.object.Node().Spec.Taints, true
+}
+
 // Forget drops what is remembered of a pod that is gone.
 func (c *Cluster) Forget(uid types.UID) {
 	if c == nil {

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/agent/join"
+	"github.com/berth-run/berth/internal/agent/serve"
+	nodeobject "github.com/berth-run/berth/internal/node/object"
+	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/stats"
+)
+
+// member is the agent as a node of a cluster, or of none.
+type member struct{ *Agent }
+
+// connect makes what the steps need of the cluster, if the agent is to be a node
+// of one.
+func (a member) connect() (err error) {
+	if a.config.Cluster != nil {
+		a.cluster, err = join.Connect(join.Options{
+			Config: a.config, Version: a.version, Sources: a.sources, Events: a.events,
+			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed, Log: a.log,
+		})
+	}
+	a.objects = a.cluster.Objects(a.sources.Objects)
+	return err
+}
+
+// complete makes what tells the cluster of this node, and the node's own server.
+func (a member) complete() (err error) {
+	a.cluster.Complete(join.Node{
+		Facts: a.facts, Version: a.engine.version, CRI: a.engine.client, Began: a.began,
+		Devices: func() nodeobject.Devices {
+			inv := a.steps.devices.Inventory()
+			return nodeobject.Devices{Capacity: inv.Capacity(), Allocatable: inv.Allocatable()}
+		},
+		Healthy: nodeState{a.Agent}.Healthy, Refresh: a.board.refresh,
+	})
+	a.remote, err = a.serve()
+	return err
+}
+
+// serve makes the node's server for the cluster.
+func (a member) serve() (*serve.Node, error) {
+	machine, err := a.steps.cgroups.Containers().Machine()
+	if err != nil {
+		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
+	}
+	return serve.New(serve.Options{
+		Config: a.config, Version: a.version, Began: a.began, Client: a.cluster.Client(), Addresses: a.facts.Addresses,
+		Pods: a.board.pods, Settled: a.fleet.Settled(), Streams: streams{a.Agent},
+		Runtime: serve.Commands{CRI: a.engine.client, ID: containerID},
+		Healthy: nodeState{a.Agent}.Healthy, Verbosity: func(int) {}, Metrics: a.metrics, Log: a.log,
+		Stats: stats.Options{
+			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity,
+			Dir: a.config.RootDir, Host: "/", VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
+			Source: serve.Source{
+				CRI: a.engine.client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(), Pod: cgroupView{a.Agent}.pod,
+				Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
+			},
+		},
+	})
+}
+
+// changed has what waits for objects tried again: parts of pods, and their
+// volumes.
+func (x objectStore) changed(keys map[object.Key]bool) {
+	x.a.fleet.ObjectsChanged(keys)
+	x.a.steps.contents.Changed(keys)
+}
+
+// labels are those that the node has in the cluster.
+func (a member) labels() map[string]string {
+	if labels := a.cluster.Labels(); labels != nil {
+		return labels
+	}
+	return a.facts.Labels
+}
+
+// taints are those that the node has in the cluster; standalone, those that it is
+// configured with.
+func (a member) taints() []corev1.Taint {
+	if taints, heard := a.cluster.Taints(); heard {
+		return taints
+	}
+	return a.config.Node.Taints
+}

@@ -1,0 +1,3 @@
+// Package files reads and writes files of running containers for "berth cp". It owns
+// nothing: the files are the containers'.
+package files

@@ -1,0 +1,158 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/berth-run/berth/internal/auth"
+	"github.com/berth-run/berth/internal/cert"
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/server"
+	"github.com/berth-run/berth/internal/server/https"
+	"github.com/berth-run/berth/internal/stats"
+)
+
+// Options of a Node. All are required but Client.
+type Options struct {
+	Config  *config.Config
+	Version string
+	Began   time.Time
+	// Client asks the API server who may do what; nil: there is none.
+	Client kubernetes.Interface
+	// Addresses are the node's.
+	Addresses func() []corev1.NodeAddress
+	Pods      *server.Pods
+	Settled   <-chan struct{}
+	Streams   server.Streams
+	Runtime   https.Runtime
+	// Healthy returns what keeps the agent from looking after its pods, or nil.
+	Healthy func(context.Context) error
+	// Verbosity sets the detail of the log, as klog's -v does.
+	Verbosity func(int)
+	Stats     stats.Options
+	Metrics   *prometheus.Registry
+	Log       *slog.Logger
+}
+
+// Node is the node's server for the cluster.
+type Node struct {
+	certificate *cert.Serving
+	access      *auth.Auth
+	server      *https.Server
+}
+
+// New makes the server. It reads nothing before Run.
+func New(o Options) (*Node, error) {
+	c := o.Config.Server
+	if !c.HTTPS.IsValid() && !c.ReadOnly.IsValid() && !c.Healthz.IsValid() {
+		return &Node{}, nil
+	}
+	n := &Node{certificate: cert.NewServing(cert.ServingOptions{
+		TLS: c.TLS, NodeName: o.Config.NodeName, Client: o.Client, Addresses: o.Addresses, Log: o.Log,
+	})}
+	mode := auth.ModeWebhook
+	if c.Auth.AlwaysAllow {
+		mode = auth.ModeAlwaysAllow
+	}
+	var err error
+	n.access, err = auth.New(auth.Options{
+		Node: o.Config.NodeName, ClientCAFile: c.TLS.ClientCAFile, Anonymous: c.Auth.Anonymous, Tokens: c.Auth.TokenReview && o.Client != nil, TokenTTL: c.Auth.TokenTTL,
+		Mode: mode, AllowedTTL: c.Auth.AllowedTTL, DeniedTTL: c.Auth.DeniedTTL, Client: o.Client, Log: o.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("decide who may use the node's server: %w", err)
+	}
+	used := stats.New(o.Stats)
+	n.server, err = https.New(https.Options{
+		Addresses: https.Addresses{HTTPS: spell(c.HTTPS), ReadOnly: spell(c.ReadOnly), Healthz: spell(c.Healthz)},
+		TLS:       n.certificate.TLSConfig(), Access: n.access,
+		Enabled: https.Enabled{
+			DebuggingHandlers: c.Handlers.Debugging, SystemLogHandler: c.Handlers.SystemLog, SystemLogQuery: c.Handlers.SystemLogQuery,
+			ProfilingHandler: c.Handlers.Profiling, ContentionProfiling: c.Handlers.ContentionProfiling, DebugFlagHandler: c.Handlers.DebugFlags,
+		},
+		Dirs: https.Dirs{PodLogs: o.Config.Pods.LogsDir, Checkpoints: filepath.Join(o.Config.RootDir, "checkpoints")},
+		About: https.About{
+			Version: o.Version, Started: o.Began, Config: func() *kubeletconfig.KubeletConfiguration { return o.Config.Kubelet },
+			Flags: func() map[string]string { return flags(o.Config) }, SetVerbosity: o.Verbosity, SyncLoop: o.Healthy,
+		},
+		Pods: o.Pods, Settled: o.Settled, Streams: o.Streams, Runtime: o.Runtime, Stats: used,
+		Metrics: https.Metrics{
+			Agent:    promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}),
+			Probes:   promhttp.HandlerFor(only{o.Metrics, "prober_"}, promhttp.HandlerOpts{}),
+			CAdvisor: scrape(stats.Cadvisor{Stats: used}), Resource: scrape(stats.Resource{Stats: used}),
+		},
+		StreamIdle: c.IdleTimeout, Register: o.Metrics, Log: o.Log,
+	})
+	return n, err
+}
+
+// Run serves until ctx ends.
+func (n *Node) Run(ctx context.Context) error {
+	if n.server == nil {
+		return nil
+	}
+	if err := n.certificate.Load(); err != nil {
+		return fmt.Errorf("serve the node's API: %w", err)
+	}
+	if err := n.access.Load(); err != nil {
+		return fmt.Errorf("serve the node's API: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return n.certificate.Run(ctx) })
+	group.Go(func() error { return n.server.Run(ctx) })
+	return group.Wait()
+}
+
+func spell(a netip.AddrPort) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// scrape answers with what a collector finds at that moment.
+func scrape(c prometheus.Collector) http.Handler {
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(c)
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}
+
+// only are the metrics whose names begin so.
+type only struct {
+	prometheus.Gatherer
+	prefix string
+}
+
+// Gather implements prometheus.Gatherer.
+func (o only) Gather() ([]*dto.MetricFamily, error) {
+	all, err := o.Gatherer.Gather()
+	var some []*dto.MetricFamily
+	for _, f := range all {
+		if strings.HasPrefix(f.GetName(), o.prefix) {
+			some = append(some, f)
+		}
+	}
+	return some, err
+}
+
+// flags are those of the command line that say more than their default.
+func flags(c *config.Config) map[string]string {
+	return map[string]string{
+		"config": c.ConfigFile, "config-dir": c.ConfigDir, "root-dir": c.RootDir, "run-dir": c.RunDir, "cert-dir": c.CertDir,
+		"hostname-override": c.HostnameOverride, "kubeconfig": c.Kubeconfig, "bootstrap-kubeconfig": c.BootstrapKubeconfig, "cloud-provider": c.CloudProvider,
+	}
+}

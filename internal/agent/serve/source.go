@@ -1,0 +1,161 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/berth-run/berth/internal/cgroup"
+	"github.com/berth-run/berth/internal/cgroupfile"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/stats"
+	"github.com/berth-run/berth/internal/store"
+)
+
+// Source tells package stats of what runs.
+type Source struct {
+	CRI      *cri.Client
+	Cgroups  cgroup.Containers
+	Observed *store.Table[types.UID, *pod.Observed]
+	// Pod finds a pod of this node by its UID.
+	Pod func(types.UID) (*corev1.Pod, bool)
+	// Volumes are those of a pod that are mounted, by name.
+	Volumes func(types.UID) map[string]pod.Volume
+	// Logs is the directory of a pod's logs.
+	Logs func(*corev1.Pod) string
+}
+
+// Pods implements stats.Source.
+func (s Source) Pods() (pods []stats.Pod) {
+	for uid, o := range s.Observed.Snapshot().All() {
+		box, ok := o.Sandbox()
+		if !ok {
+			continue
+		}
+		p, ok := s.Pod(uid)
+		if !ok {
+			continue
+		}
+		group, at, err := s.Cgroups.Pod(p)
+		if err != nil {
+			continue // there is none to read
+		}
+		one := stats.Pod{
+			Namespace: p.Namespace, Name: p.Name, UID: uid, Started: box.CreatedAt, Group: group, Path: at, HostNetwork: box.HostNetwork,
+			Logs: s.Logs(p), Volumes: s.volumes(p),
+		}
+		for _, c := range o.ContainersOf() {
+			if c.State != pod.StateRunning {
+				continue
+			}
+			if child, ok := group.Child(c.ID); ok {
+				one.Containers = append(one.Containers, stats.Container{
+					Name: c.Name, ID: c.ID, RuntimeName: c.ID, Image: c.Image, Group: child, Path: path.Join(at, base(child)), Started: c.StartedAt,
+				})
+			}
+		}
+		pods = append(pods, one)
+	}
+	return pods
+}
+
+// base is the name of a cgroup.
+func base(g cgroupfile.Group) string {
+	for _, dir := range g.Dirs {
+		return path.Base(dir)
+	}
+	return ""
+}
+
+func (s Source) volumes(p *corev1.Pod) (all []stats.Volume) {
+	mounted := s.Volumes(p.UID)
+	for _, v := range p.Spec.Volumes {
+		m, ok := mounted[v.Name]
+		if !ok || m.Block {
+			continue
+		}
+		one := stats.Volume{Name: v.Name, Path: m.Path, Ephemeral: v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault}
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			one.Claim = &statsapi.PVCReference{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
+		case v.Ephemeral != nil:
+			one.Claim = &statsapi.PVCReference{Namespace: p.Namespace, Name: p.Name + "-" + v.Name}
+		case v.HostPath != nil, v.Image != nil:
+			continue // they are not the pod's
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// System implements stats.Source.
+func (s Source) System() map[string]cgroupfile.Group {
+	all := map[string]cgroupfile.Group{}
+	if g, err := s.Cgroups.Pods(); err == nil {
+		all[statsapi.SystemContainerPods] = g
+	}
+	return all
+}
+
+// Layers implements stats.Source.
+func (s Source) Layers(ctx context.Context) (map[string]stats.Layer, error) {
+	r, err := s.CRI.Runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]stats.Layer, len(r.Stats))
+	for _, c := range r.Stats {
+		w := c.GetWritableLayer()
+		all[c.GetAttributes().GetId()] = stats.Layer{Bytes: w.GetUsedBytes().GetValue(), Inodes: w.GetInodesUsed().GetValue()}
+	}
+	return all, nil
+}
+
+// Images implements stats.Source.
+func (s Source) Images(ctx context.Context) (bytes, inodes uint64, dir string, err error) {
+	r, err := s.CRI.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	if err != nil {
+		return 0, 0, "", err
+	}
+	if len(r.ImageFilesystems) == 0 {
+		return 0, 0, "", errors.New("the runtime tells of no file system of images")
+	}
+	f := r.ImageFilesystems[0]
+	return f.GetUsedBytes().GetValue(), f.GetInodesUsed().GetValue(), f.GetFsId().GetMountpoint(), nil
+}
+
+// Commands runs commands and makes checkpoints through the CRI.
+type Commands struct {
+	CRI *cri.Client
+	// ID is the id of a pod's container at the runtime.
+	ID func(p *corev1.Pod, container string) string
+}
+
+// Run implements https.Runtime.
+func (c Commands) Run(ctx context.Context, p *corev1.Pod, container string, command []string) ([]byte, error) {
+	r, err := c.CRI.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: c.ID(p, container), Cmd: command})
+	if err != nil {
+		return nil, err
+	}
+	out := append(r.Stdout, r.Stderr...)
+	if r.ExitCode != 0 {
+		return out, fmt.Errorf("command terminated with exit code %d", r.ExitCode)
+	}
+	return out, nil
+}
+
+// Checkpoint implements https.Runtime.
+func (c Commands) Checkpoint(ctx context.Context, p *corev1.Pod, container, path string, timeout time.Duration) error {
+	_, err := c.CRI.Runtime.CheckpointContainer(ctx, &runtimeapi.CheckpointContainerRequest{
+		ContainerId: c.ID(p, container), Location: path, Timeout: int64(timeout.Seconds()),
+	})
+	return err
+}
