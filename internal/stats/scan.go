@@ -80,6 +80,21 @@ func (s *Stats) root() (sample, error) {
 // gone, or of no interest.
 func (s *Stats) remember() { s.rates.keep(s.Now().Add(-time.Hour)) }
 
+// all is the whole machine, without Stats where it could not be read, and the pods.
+// failed is 1 if something was left out, as a scrape says it.
+func (s *Stats) all() (root sample, pods []podSample, failed float64) {
+	root, err := s.root()
+	if err != nil {
+		s.Log.Warn("read what the node uses", "err", err)
+		failed = 1
+	}
+	if pods, err = s.scan(); err != nil {
+		s.Log.Warn("read what pods use", "err", err)
+		failed = 1
+	}
+	return root, pods, failed
+}
+
 // layers are best effort: statistics without them are better than none.
 func (s *Stats) layers(ctx context.Context) map[string]Layer {
 	all, err := s.Source.Layers(ctx)
