@@ -25,7 +25,7 @@ type Cadvisor struct{ *Stats }
 // container_scrape_error is 1.
 func (c Cadvisor) Gather() ([]*dto.MetricFamily, error) {
 	e := emitter{families: families{}, devices: devices{host: c.Host, names: map[[2]uint64]string{}}, now: c.Now()}
-	root, pods, failed := c.all()
+	root, pods, failed := c.all(full)
 	if root.Stats != nil {
 		e.of(Container{}, "/", Pod{})
 		e.usage(root)

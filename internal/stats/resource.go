@@ -16,7 +16,7 @@ type Resource struct{ *Stats }
 // scrape_error is 1.
 func (r Resource) Gather() ([]*dto.MetricFamily, error) {
 	f := families{}
-	root, pods, failed := r.all()
+	root, pods, failed := r.all(brief)
 	if root.Stats != nil {
 		f.use("node", nil, root)
 	}

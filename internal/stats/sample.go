@@ -29,8 +29,14 @@ type sample struct {
 	oomKills uint64
 }
 
+// What is read of a cgroup: each file costs.
+const (
+	brief = cgroups.CPU | cgroups.Memory
+	full  = brief | cgroups.IO | cgroups.Pids | cgroups.HugeTLB
+)
+
 // read asks a cgroup. The error is fs.ErrNotExist when it is gone.
-func read(g cgroupfile.Group, now time.Time) (sample, error) {
+func read(g cgroupfile.Group, what cgroups.Controller, now time.Time) (sample, error) {
 	s := sample{at: now, unified: g.Unified}
 	g = g.Present()
 	if len(g.Dirs) == 0 {
@@ -48,10 +54,12 @@ func read(g cgroupfile.Group, now time.Time) (sample, error) {
 	if err != nil {
 		return s, fmt.Errorf("read a cgroup: %w", err)
 	}
-	if s.Stats, err = m.Stats(&cgroups.StatsOptions{Controllers: cgroups.CPU | cgroups.Memory | cgroups.IO | cgroups.Pids | cgroups.HugeTLB}); err != nil {
+	if s.Stats, err = m.Stats(&cgroups.StatsOptions{Controllers: what}); err != nil {
 		return s, fmt.Errorf("read a cgroup: %w", err)
 	}
-	s.oomKills = oomKills(g)
+	if what == full {
+		s.oomKills = oomKills(g)
+	}
 	return s, nil
 }
 

@@ -320,7 +320,7 @@ func TestReadsTheKernel(t *testing.T) {
 			g.Dirs[c] = "/sys/fs/cgroup/" + c
 		}
 	}
-	s, err := (&Stats{Options: Options{Root: g, Now: time.Now}}).root()
+	s, err := (&Stats{Options: Options{Root: g, Now: time.Now}}).root(full)
 	if err != nil {
 		t.Fatal(err)
 	}
