@@ -2,11 +2,14 @@ package stats
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/opencontainers/cgroups"
-	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/cgroupfile"
 )
@@ -18,105 +21,111 @@ import (
 // among them.
 type Cadvisor struct{ *Stats }
 
-// Describe implements prometheus.Collector. What there is depends on the pods, so
-// nothing is promised.
-func (Cadvisor) Describe(chan<- *prometheus.Desc) {}
-
-// cadvisorLabels are those of every series of a container: its cgroup, and what
-// is in it. All but id are empty for what is not a pod's.
-func cadvisorLabels(more ...string) []string {
-	return append([]string{"container", "id", "image", "name", "namespace", "pod"}, more...)
-}
-
-// Collect implements prometheus.Collector.
-func (c Cadvisor) Collect(ch chan<- prometheus.Metric) {
-	e := emitter{ch: ch}
-	failed := 0.0
-	if root, err := c.root(); err == nil {
-		e.labels = []string{"", "/", "", "", "", ""}
+// Gather implements prometheus.Gatherer. What cannot be read is left out, and
+// container_scrape_error is 1.
+func (c Cadvisor) Gather() ([]*dto.MetricFamily, error) {
+	e := emitter{families: families{}, devices: devices{host: c.Host, names: map[[2]uint64]string{}}, now: c.Now()}
+	root, pods, failed := c.all(full)
+	if root.Stats != nil {
+		e.of(Container{}, "/", Pod{})
 		e.usage(root)
-	} else {
-		c.Log.Warn("read what the node uses", "err", err)
-		failed = 1
-	}
-	pods, err := c.scan()
-	if err != nil {
-		c.Log.Warn("read what pods use", "err", err)
-		failed = 1
+		e.gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch", unixSeconds(bootTime(c.Host)))
+		c.disk(&e)
 	}
 	layers := c.layers(context.Background())
 	for _, p := range pods {
-		e.labels = []string{"", p.Path, "", "", p.Namespace, p.Name}
-		e.usage(p.sample)
-		e.spec(p.Group, p.sample)
-		e.processes(p.sample, p.processes)
+		e.of(Container{}, p.Path, p.Pod)
+		e.cgroup(p.Group, p.sample, p.Started, p.processes)
+		e.of(p.Sandbox, p.Sandbox.Path, p.Pod)
+		if p.Sandbox.ID == "" {
+			e.of(Container{}, p.Path, p.Pod)
+		}
 		for _, t := range p.network {
 			e.traffic(t)
 		}
 		for _, one := range p.containers {
-			e.labels = []string{one.Name, one.Path, one.Image, one.RuntimeName, p.Namespace, p.Name}
-			e.usage(one.sample)
-			e.spec(one.Group, one.sample)
-			e.processes(one.sample, one.processes)
-			e.gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch", float64(one.Started.Unix()))
-			e.gauge("container_last_seen", "When the container was last read, in seconds since the epoch", float64(one.at.Unix()))
+			e.of(one.Container, one.Path, p.Pod)
+			e.cgroup(one.Group, one.sample, one.Started, one.processes)
 			if l, ok := layers[one.ID]; ok {
-				e.gauge("container_fs_usage_bytes", "Bytes that the container has written over its image", float64(l.Bytes), "device", "")
-				e.gauge("container_fs_inodes_total", "Inodes that the container has made over its image", float64(l.Inodes), "device", "")
+				e.gauge("container_fs_usage_bytes", "Bytes in use", float64(l.Bytes), "device", e.devices.of(c.Dir))
 			}
 		}
 	}
-	c.machine(ch)
-	e.labels = nil
-	ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("container_scrape_error", "1 if something could not be read, 0 otherwise", nil, nil), prometheus.GaugeValue, failed)
+	c.machine(e.families)
+	e.families.add(gauge("container_scrape_error", "1 if something could not be read, 0 otherwise"), nil, failed)
+	return e.families.list(), nil
+}
+
+// disk tells of the node's own file system.
+func (c Cadvisor) disk(e *emitter) {
+	f, err := fileSystem(c.Dir, c.Now())
+	if err != nil {
+		c.Log.Warn("read what the node uses", "err", err)
+		return
+	}
+	device := e.devices.of(c.Dir)
+	e.gauge("container_fs_limit_bytes", "Size of the file system in bytes", float64(*f.CapacityBytes), "device", device)
+	e.gauge("container_fs_usage_bytes", "Bytes in use", float64(*f.UsedBytes), "device", device)
+	e.gauge("container_fs_inodes_total", "Inodes of the file system", float64(*f.Inodes), "device", device)
+	e.gauge("container_fs_inodes_free", "Free inodes of the file system", float64(*f.InodesFree), "device", device)
 }
 
 // machine tells what the node is made of.
-func (c Cadvisor) machine(ch chan<- prometheus.Metric) {
-	facts := func(name, help string, v float64) {
-		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, v)
+func (c Cadvisor) machine(f families) {
+	of := labelled("machine_id", c.Identity.MachineID, "system_uuid", c.Identity.SystemUUID, "boot_id", c.Identity.BootID)
+	for _, fact := range []struct {
+		name, help string
+		value      float64
+	}{
+		{"machine_cpu_cores", "Logical CPUs", float64(len(c.Machine.CPUs))},
+		{"machine_cpu_physical_cores", "Cores", float64(len(c.Machine.ByCore()))},
+		{"machine_cpu_sockets", "Sockets", float64(len(c.Machine.BySocket()))},
+		{"machine_memory_bytes", "Memory in bytes", float64(c.Capacity.Memory().Value())},
+		{"machine_swap_bytes", "Swap in bytes", float64(c.swapTotal())},
+	} {
+		f.add(gauge(fact.name, fact.help), of, fact.value)
 	}
-	facts("machine_cpu_cores", "Logical CPUs", float64(len(c.Machine.CPUs)))
-	facts("machine_cpu_physical_cores", "Cores", float64(len(c.Machine.ByCore())))
-	facts("machine_cpu_sockets", "Sockets", float64(len(c.Machine.BySocket())))
-	facts("machine_memory_bytes", "Memory in bytes", float64(c.Capacity.Memory().Value()))
-	facts("machine_swap_bytes", "Swap in bytes", float64(c.swapTotal()))
+	f.add(gauge("machine_scrape_error", "1 if something could not be read, 0 otherwise"), nil, 0)
 }
 
-// emitter sends the series of one cgroup.
+// emitter adds the series of one cgroup after the other.
 type emitter struct {
-	ch     chan<- prometheus.Metric
-	labels []string
+	families families
+	devices  devices
+	labels   labels
+	now      time.Time
 }
 
-// send takes further labels as pairs.
-func (e emitter) send(kind prometheus.ValueType, name, help string, v float64, pairs []string) {
-	labels, values := cadvisorLabels(), e.labels
-	for i := 0; i < len(pairs); i += 2 {
-		labels = append(labels, pairs[i])
-		values = append(values[:len(values):len(values)], pairs[i+1])
-	}
-	e.ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, labels, nil), kind, v, values...)
+// of has what follows be a cgroup's. All labels but id are empty for what is not
+// a pod's; those that tell of a container, for what is not a container's.
+func (e *emitter) of(c Container, path string, p Pod) {
+	e.labels = labelled("container", c.Name, "id", path, "image", c.Image, "name", c.RuntimeName, "namespace", p.Namespace, "pod", p.Name)
 }
 
-func (e emitter) counter(name, help string, v float64, pairs ...string) {
-	e.send(prometheus.CounterValue, name, help, v, pairs)
+// counter and gauge take further labels and their values in turn.
+func (e *emitter) counter(name, help string, v float64, pairs ...string) {
+	e.families.add(counter(name, help), e.labels.with(pairs...), v)
 }
 
-func (e emitter) gauge(name, help string, v float64, pairs ...string) {
-	e.send(prometheus.GaugeValue, name, help, v, pairs)
+func (e *emitter) gauge(name, help string, v float64, pairs ...string) {
+	e.families.add(gauge(name, help), e.labels.with(pairs...), v)
 }
 
-func (e emitter) usage(s sample) {
+// cgroup is all that one says of a pod or a container.
+func (e *emitter) cgroup(g cgroupfile.Group, s sample, began time.Time, processes int) {
+	e.spec(g, s)
+	e.usage(s)
+	e.gauge("container_processes", "Processes", float64(processes))
+	e.gauge("container_threads", "Threads", float64(s.PidsStats.Current))
+	e.gauge("container_threads_max", "Threads that there may be, 0: no bound", float64(s.PidsStats.Limit))
+	e.gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch", unixSeconds(began))
+}
+
+func (e *emitter) usage(s sample) {
 	cpu := s.CpuStats
 	e.counter("container_cpu_usage_seconds_total", "Cumulative CPU time in seconds", seconds(cpu.CpuUsage.TotalUsage), "cpu", "total")
 	e.counter("container_cpu_user_seconds_total", "Cumulative CPU time in user mode in seconds", seconds(cpu.CpuUsage.UsageInUsermode))
 	e.counter("container_cpu_system_seconds_total", "Cumulative CPU time in the kernel in seconds", seconds(cpu.CpuUsage.UsageInKernelmode))
-	if cpu.ThrottlingData.Periods > 0 {
-		e.counter("container_cpu_cfs_periods_total", "Periods of the CPU quota that have passed", float64(cpu.ThrottlingData.Periods))
-		e.counter("container_cpu_cfs_throttled_periods_total", "Periods in which the quota was used up", float64(cpu.ThrottlingData.ThrottledPeriods))
-		e.counter("container_cpu_cfs_throttled_seconds_total", "Time without CPU because of the quota in seconds", seconds(cpu.ThrottlingData.ThrottledTime))
-	}
 	m := s.MemoryStats
 	e.gauge("container_memory_usage_bytes", "Memory in use in bytes, caches included", float64(m.Usage.Usage))
 	e.gauge("container_memory_working_set_bytes", "Memory in use in bytes without inactive file pages", float64(s.workingSet()))
@@ -129,10 +138,21 @@ func (e emitter) usage(s sample) {
 	e.gauge("container_memory_total_active_file_bytes", "Active file pages in bytes", float64(s.memory("total_active_file", "active_file")))
 	e.gauge("container_memory_total_inactive_file_bytes", "Inactive file pages in bytes", float64(s.memory("total_inactive_file", "inactive_file")))
 	e.counter("container_memory_failcnt", "How often the memory limit was hit", float64(m.Usage.Failcnt))
-	const failures = "Page faults"
-	e.counter("container_memory_failures_total", failures, float64(s.memory("pgfault", "pgfault")), "failure_type", "pgfault", "scope", "container")
-	e.counter("container_memory_failures_total", failures, float64(s.memory("pgmajfault", "pgmajfault")), "failure_type", "pgmajfault", "scope", "container")
+	for kind, scopes := range map[string][2]uint64{
+		"pgfault":    {s.memory("pgfault", "pgfault"), s.memory("total_pgfault", "pgfault")},
+		"pgmajfault": {s.memory("pgmajfault", "pgmajfault"), s.memory("total_pgmajfault", "pgmajfault")},
+	} {
+		const faults = "Page faults"
+		e.counter("container_memory_failures_total", faults, float64(scopes[0]), "failure_type", kind, "scope", "container")
+		e.counter("container_memory_failures_total", faults, float64(scopes[1]), "failure_type", kind, "scope", "hierarchy")
+	}
 	e.counter("container_oom_events_total", "Processes that were killed for want of memory", float64(s.oomKills))
+	for size, h := range s.HugetlbStats {
+		e.gauge("container_hugetlb_usage_bytes", "Huge pages in use in bytes", float64(h.Usage), "pagesize", size)
+		e.gauge("container_hugetlb_max_usage_bytes", "Most huge pages that were in use in bytes", float64(h.MaxUsage), "pagesize", size)
+		e.counter("container_hugetlb_failcnt", "How often the limit of huge pages was hit", float64(h.Failcnt), "pagesize", size)
+	}
+	e.gauge("container_last_seen", "When the container was last read, in seconds since the epoch", unixSeconds(e.now))
 	e.io(s.BlkioStats)
 	e.pressure("cpu", cpu.PSI)
 	e.pressure("memory", m.PSI)
@@ -140,26 +160,27 @@ func (e emitter) usage(s sample) {
 }
 
 // io counts what went to and from block devices.
-func (e emitter) io(b cgroups.BlkioStats) {
-	sum := func(entries []cgroups.BlkioStatEntry, op string, to func(device string, v float64)) {
-		for _, x := range entries {
-			if x.Op == op {
-				to(strconv.FormatUint(x.Major, 10)+":"+strconv.FormatUint(x.Minor, 10), float64(x.Value))
-			}
+func (e *emitter) io(b cgroups.BlkioStats) {
+	names := map[string]string{"Read": "reads", "Write": "writes"}
+	for _, x := range b.IoServiceBytesRecursive {
+		name, ok := names[x.Op]
+		if !ok {
+			continue
 		}
+		device := e.devices.name(x.Major, x.Minor)
+		e.counter("container_fs_"+name+"_bytes_total", "Bytes of "+name+" of block devices", float64(x.Value), "device", device)
+		e.counter("container_blkio_device_usage_total", "Bytes that went to and from block devices", float64(x.Value),
+			"device", device, "major", strconv.FormatUint(x.Major, 10), "minor", strconv.FormatUint(x.Minor, 10), "operation", x.Op)
 	}
-	for op, name := range map[string]string{"Read": "reads", "Write": "writes"} {
-		sum(b.IoServiceBytesRecursive, op, func(device string, v float64) {
-			e.counter("container_fs_"+name+"_bytes_total", "Bytes of "+name+" of block devices", v, "device", device)
-		})
-		sum(b.IoServicedRecursive, op, func(device string, v float64) {
-			e.counter("container_fs_"+name+"_total", "Number of "+name+" of block devices", v, "device", device)
-		})
+	for _, x := range b.IoServicedRecursive {
+		if name, ok := names[x.Op]; ok {
+			e.counter("container_fs_"+name+"_total", "Number of "+name+" of block devices", float64(x.Value), "device", e.devices.name(x.Major, x.Minor))
+		}
 	}
 }
 
 // pressure tells stalls (PSI), where the kernel does.
-func (e emitter) pressure(what string, p *cgroups.PSIStats) {
+func (e *emitter) pressure(what string, p *cgroups.PSIStats) {
 	if p == nil {
 		return
 	}
@@ -168,29 +189,35 @@ func (e emitter) pressure(what string, p *cgroups.PSIStats) {
 	e.counter("container_pressure_"+what+"_stalled_seconds_total", "Time that no task went on for want of "+what+" in seconds", float64(p.Full.Total)*us)
 }
 
-func (e emitter) processes(s sample, processes int) {
-	e.gauge("container_processes", "Processes", float64(processes))
-	e.gauge("container_threads", "Threads", float64(s.PidsStats.Current))
-	e.gauge("container_threads_max", "Threads that there may be, 0: no bound", float64(s.PidsStats.Limit))
-}
-
-// spec tells what a cgroup is bounded by; 0 is no bound.
-func (e emitter) spec(g cgroupfile.Group, s sample) {
-	limit, _ := bounded(s.MemoryStats.Usage.Limit)
-	e.gauge("container_spec_memory_limit_bytes", "Memory limit in bytes, 0: none", float64(limit))
+// spec tells what a cgroup is bounded by; 0 is no bound. What is throttled is
+// counted of those that have a quota.
+func (e *emitter) spec(g cgroupfile.Group, s sample) {
+	limit, ok := bounded(s.MemoryStats.Usage.Limit)
+	if !ok {
+		limit = 0
+	}
 	swap, _ := s.swapLimit()
+	e.gauge("container_spec_memory_limit_bytes", "Memory limit in bytes, 0: none", float64(limit))
 	e.gauge("container_spec_memory_swap_limit_bytes", "Limit of memory and swap in bytes, 0: none", float64(limit+swap))
-	b := bounds(g)
+	b := boundsOf(g)
+	e.gauge("container_spec_memory_reservation_limit_bytes", "Memory in bytes that is kept longest, 0: none", b.reservation)
 	e.gauge("container_spec_cpu_shares", "CPU shares", b.shares)
 	if b.period > 0 {
 		e.gauge("container_spec_cpu_period", "Period of the CPU quota in microseconds", b.period)
 	}
-	if b.quota > 0 {
-		e.gauge("container_spec_cpu_quota", "CPU quota per period in microseconds", b.quota)
+	if b.quota == 0 {
+		return
 	}
+	e.gauge("container_spec_cpu_quota", "CPU quota per period in microseconds", b.quota)
+	t, burst := s.CpuStats.ThrottlingData, s.CpuStats.BurstData
+	e.counter("container_cpu_cfs_periods_total", "Periods of the CPU quota that have passed", float64(t.Periods))
+	e.counter("container_cpu_cfs_throttled_periods_total", "Periods in which the quota was used up", float64(t.ThrottledPeriods))
+	e.counter("container_cpu_cfs_throttled_seconds_total", "Time without CPU because of the quota in seconds", seconds(t.ThrottledTime))
+	e.counter("container_cpu_cfs_burst_periods_total", "Periods in which more than the quota was used", float64(burst.BurstsPeriods))
+	e.counter("container_cpu_cfs_burst_seconds_total", "CPU time above the quota in seconds", seconds(burst.BurstTime))
 }
 
-func (e emitter) traffic(t traffic) {
+func (e *emitter) traffic(t traffic) {
 	for _, c := range []struct {
 		name, help string
 		value      uint64
@@ -204,10 +231,19 @@ func (e emitter) traffic(t traffic) {
 	}
 }
 
-// cpuBounds of a cgroup; 0 where there is none.
-type cpuBounds struct{ shares, quota, period float64 }
+// bounds of a cgroup; 0 where there is none.
+type bounds struct{ shares, quota, period, reservation float64 }
 
-func bounds(g cgroupfile.Group) (b cpuBounds) {
+func boundsOf(g cgroupfile.Group) (b bounds) {
+	if dir, ok := g.Dir("memory"); ok {
+		file := "memory.soft_limit_in_bytes"
+		if g.Unified {
+			file = "memory.low"
+		}
+		if n := number(filepath.Join(dir, file), 0); n < 1<<62 {
+			b.reservation = n
+		}
+	}
 	dir, ok := g.Dir("cpu")
 	if !ok {
 		return b
@@ -220,4 +256,40 @@ func bounds(g cgroupfile.Group) (b cpuBounds) {
 	b.shares = number(filepath.Join(dir, "cpu.shares"), 0)
 	b.quota, b.period = number(filepath.Join(dir, "cpu.cfs_quota_us"), 0), number(filepath.Join(dir, "cpu.cfs_period_us"), 0)
 	return b
+}
+
+// devices are the block devices of the machine by name, as /dev/sda: cgroups know
+// their numbers. Of one that sysfs does not have, the numbers are its name.
+type devices struct {
+	host  string
+	names map[[2]uint64]string
+}
+
+func (d devices) name(major, minor uint64) string {
+	key := [2]uint64{major, minor}
+	if name, known := d.names[key]; known {
+		return name
+	}
+	name := strconv.FormatUint(major, 10) + ":" + strconv.FormatUint(minor, 10)
+	if to, err := os.Readlink(filepath.Join(d.host, "sys/dev/block", name)); err == nil {
+		name = "/dev/" + filepath.Base(to)
+	}
+	d.names[key] = name
+	return name
+}
+
+// of is the device that a path is on.
+func (d devices) of(path string) string {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return ""
+	}
+	return d.name(uint64(unix.Major(st.Dev)), uint64(unix.Minor(st.Dev)))
+}
+
+func unixSeconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.Unix())
 }

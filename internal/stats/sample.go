@@ -29,15 +29,21 @@ type sample struct {
 	oomKills uint64
 }
 
+// What is read of a cgroup: each file costs.
+const (
+	brief = cgroups.CPU | cgroups.Memory
+	full  = brief | cgroups.IO | cgroups.Pids | cgroups.HugeTLB
+)
+
 // read asks a cgroup. The error is fs.ErrNotExist when it is gone.
-func read(g cgroupfile.Group, now time.Time) (sample, error) {
+func read(g cgroupfile.Group, what cgroups.Controller, now time.Time) (sample, error) {
 	s := sample{at: now, unified: g.Unified}
 	g = g.Present()
 	if len(g.Dirs) == 0 {
 		return s, fmt.Errorf("read a cgroup: %w", fs.ErrNotExist)
 	}
 	var m interface {
-		GetStats() (*cgroups.Stats, error)
+		Stats(*cgroups.StatsOptions) (*cgroups.Stats, error)
 	}
 	var err error
 	if g.Unified {
@@ -48,10 +54,12 @@ func read(g cgroupfile.Group, now time.Time) (sample, error) {
 	if err != nil {
 		return s, fmt.Errorf("read a cgroup: %w", err)
 	}
-	if s.Stats, err = m.GetStats(); err != nil {
+	if s.Stats, err = m.Stats(&cgroups.StatsOptions{Controllers: what}); err != nil {
 		return s, fmt.Errorf("read a cgroup: %w", err)
 	}
-	s.oomKills = oomKills(g)
+	if what == full {
+		s.oomKills = oomKills(g)
+	}
 	return s, nil
 }
 
@@ -98,14 +106,14 @@ func (s sample) rss() uint64 { return s.memory("total_rss", "anon") }
 
 // swap is what is swapped out.
 func (s sample) swap() uint64 {
-	if s.unified {
+	if s.unified { // of the root the library tells nothing but the sum
 		return s.MemoryStats.SwapUsage.Usage - min(s.MemoryStats.SwapUsage.Usage, s.MemoryStats.Usage.Usage)
 	}
 	return s.memory("total_swap", "")
 }
 
 // bounded is a limit, or false for one that is none: the kernel says the largest
-// number of whole pages.
+// number of whole pages, or max.
 func bounded(limit uint64) (uint64, bool) {
 	return limit, limit != 0 && limit < math.MaxInt64-(1<<16)
 }

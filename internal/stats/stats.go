@@ -44,8 +44,11 @@ type Pod struct {
 	Path string
 	// HostNetwork pods have no network of their own to count.
 	HostNetwork bool
-	Containers  []Container
-	Volumes     []Volume
+	// Sandbox is what holds the pod's network: it has no Name, and the image of the
+	// pause container. Its Group is not read. Zero where it is not known.
+	Sandbox    Container
+	Containers []Container
+	Volumes    []Volume
 	// Logs is the directory of its containers' logs.
 	Logs string
 }
@@ -66,6 +69,9 @@ type Source interface {
 	Images(context.Context) (bytes, inodes uint64, dir string, err error)
 }
 
+// Identity of a machine, as the Node's status has it.
+type Identity struct{ MachineID, SystemUUID, BootID string }
+
 // Options of Stats. All are required.
 type Options struct {
 	Node   string
@@ -73,6 +79,8 @@ type Options struct {
 	// Root is the cgroup of the whole machine.
 	Root    cgroupfile.Group
 	Machine machine.Machine
+	// Identity is what tells the machine from others.
+	Identity Identity
 	// Capacity of the node, of which its memory counts.
 	Capacity corev1.ResourceList
 	// Dir is on the node's own file system.

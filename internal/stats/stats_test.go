@@ -2,9 +2,12 @@ package stats
 
 import (
 	"context"
+	"flag"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +16,11 @@ import (
 	"github.com/opencontainers/cgroups"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/cgroupfile"
 	"github.com/berth-run/berth/internal/machine"
@@ -56,11 +61,32 @@ func v1Files(name, cpu, memory string) map[string]string {
 		"memory/" + name + "/memory.stat":               "cache 4096\ntotal_rss 8192\ntotal_inactive_file 1000\ntotal_swap 77\npgfault 3\npgmajfault 1",
 		"memory/" + name + "/memory.usage_in_bytes":     memory,
 		"memory/" + name + "/memory.max_usage_in_bytes": memory, "memory/" + name + "/memory.failcnt": "2", "memory/" + name + "/memory.limit_in_bytes": "1048576",
-		"memory/" + name + "/memory.oom_control":   "oom_kill_disable 0\nunder_oom 0\noom_kill 9",
-		"memory/" + name + "/memory.use_hierarchy": "1",
-		"pids/" + name + "/pids.current":           "5", "pids/" + name + "/pids.max": "max",
+		"memory/" + name + "/memory.oom_control":                       "oom_kill_disable 0\nunder_oom 0\noom_kill 9",
+		"memory/" + name + "/memory.use_hierarchy":                     "1",
+		"memory/" + name + "/memory.soft_limit_in_bytes":               "9223372036854771712",
+		"blkio/" + name + "/blkio.throttle.io_service_bytes_recursive": "8:16 Read 100\n8:16 Write 200\n8:16 Total 300\nTotal 300",
+		"blkio/" + name + "/blkio.throttle.io_serviced_recursive":      "8:16 Read 1\n8:16 Write 2\n8:16 Total 3\nTotal 3",
+		"pids/" + name + "/pids.current":                               "5", "pids/" + name + "/pids.max": "max",
 		"pids/" + name + "/cgroup.procs": "4242\n4243",
 	}
+}
+
+// v2Files are the same with version 2.
+func v2Files(name, cpu, memory string) map[string]string {
+	psi := "some avg10=1.00 avg60=2.00 avg300=3.00 total=4000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1000000"
+	files := map[string]string{}
+	for file, text := range map[string]string{
+		"cgroup.controllers": "cpu io memory pids", "cgroup.procs": "4242\n4243", "pids.current": "5", "pids.max": "100",
+		"cpu.stat":   "usage_usec " + cpu[:len(cpu)-3] + "\nuser_usec 1000000\nsystem_usec 500000\nnr_periods 4\nnr_throttled 1\nthrottled_usec 5000000\nnr_bursts 2\nburst_usec 1000000",
+		"cpu.weight": "20", "cpu.max": "50000 100000", "cpu.pressure": psi,
+		"memory.current": memory, "memory.max": "1048576", "memory.peak": memory, "memory.low": "4096", "memory.swap.current": "77", "memory.swap.max": "100", "memory.swap.peak": "77",
+		"memory.stat":   "anon 8192\nfile 4096\nkernel 2048\nfile_mapped 1024\nactive_file 3000\ninactive_file 1000\npgfault 3\npgmajfault 1",
+		"memory.events": "low 0\nhigh 0\nmax 2\noom 9\noom_kill 9", "memory.pressure": psi,
+		"io.stat": "8:16 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n9:1 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0", "io.pressure": psi,
+	} {
+		files[filepath.Join(name, file)] = text
+	}
+	return files
 }
 
 // fakeNode is one pod with one container.
@@ -77,15 +103,34 @@ func (n fakeNode) Images(context.Context) (uint64, uint64, string, error) {
 
 func newStats(t *testing.T) (*Stats, *time.Time) {
 	t.Helper()
+	files := map[string]string{}
+	for name, v := range usage() {
+		maps.Copy(files, v1Files(name, v[0], v[1]))
+	}
+	return newNode(t, files, v1)
+}
+
+func newUnified(t *testing.T) (*Stats, *time.Time) {
+	t.Helper()
+	files := map[string]string{}
+	for name, v := range usage() {
+		maps.Copy(files, v2Files(name, v[0], v[1]))
+	}
+	return newNode(t, files, func(dir, name string) cgroupfile.Group {
+		return cgroupfile.Group{Unified: true, Dirs: map[string]string{"": filepath.Join(dir, name)}}
+	})
+}
+
+// usage is the CPU time in ns and the memory of the cgroups.
+func usage() map[string][2]string {
+	return map[string][2]string{".": {"9000000000", "900000"}, "pod": {"3000000000", "300000"}, "pod/id1": {"2000000000", "200000"}}
+}
+
+func newNode(t *testing.T, files map[string]string, group func(dir, name string) cgroupfile.Group) (*Stats, *time.Time) {
+	t.Helper()
 	// The files of the test are no cgroup's, as the library wants them to be.
 	cgroups.TestMode = true
 	t.Cleanup(func() { cgroups.TestMode = false })
-	files := map[string]string{}
-	for name, v := range map[string][2]string{".": {"9000000000", "900000"}, "pod": {"3000000000", "300000"}, "pod/id1": {"2000000000", "200000"}} {
-		for file, text := range v1Files(name, v[0], v[1]) {
-			files[file] = text
-		}
-	}
 	dir := hierarchy(t, files)
 	host := hierarchy(t, map[string]string{
 		"proc/stat": "cpu 1 2 3\nbtime 1700000000", "proc/meminfo": "MemTotal: 8 kB\nSwapTotal: 2 kB",
@@ -93,101 +138,110 @@ func newStats(t *testing.T) (*Stats, *time.Time) {
 		"proc/1/net/dev":    "h\n eth9: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
 		"proc/4242/net/dev": "Inter-| Receive\n face |bytes\n    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n  eth0: 10 20 30 40 0 0 0 0 50 60 70 80 0 0 0 0",
 	})
+	if err := os.MkdirAll(filepath.Join(host, "sys/dev/block"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../../devices/virtual/block/sdq", filepath.Join(host, "sys/dev/block/8:16")); err != nil {
+		t.Fatal(err)
+	}
 	volume := hierarchy(t, map[string]string{"file": "text"})
 	logs := hierarchy(t, map[string]string{"app/0.log": "text"})
 	now := time.Unix(1700000100, 0)
 	began := time.Unix(1700000050, 0)
 	return New(Options{
-		Node: "n1", Root: v1(dir, "."), Machine: machine.Machine{CPUs: []machine.CPU{{ID: 0}, {ID: 1}}}, Dir: t.TempDir(), Host: host,
+		Node: "n1", Root: group(dir, "."), Machine: machine.Machine{CPUs: []machine.CPU{{ID: 0}, {ID: 1}}}, Dir: t.TempDir(), Host: host,
+		Identity: Identity{"m", "s", "b"},
 		Capacity: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Ki")}, VolumePeriod: time.Minute,
 		Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Source: fakeNode{[]Pod{{
-			Namespace: "default", Name: "web", UID: types.UID("u1"), Started: began, Group: v1(dir, "pod"), Path: "/kubepods/podu1", Logs: logs,
+			Namespace: "default", Name: "web", UID: types.UID("u1"), Started: began, Group: group(dir, "pod"), Path: "/kubepods/podu1", Logs: logs,
+			Sandbox: Container{ID: "box", RuntimeName: "box", Image: "example.com/pause:1", Path: "/kubepods/podu1/box"},
 			Containers: []Container{
-				{Name: "app", ID: "id1", RuntimeName: "id1", Image: "example.com/app:1", Group: v1(dir, "pod/id1"), Path: "/kubepods/podu1/id1", Started: began},
-				{Name: "ended", ID: "id2", Group: v1(dir, "pod/id2")},
+				{Name: "app", ID: "id1", RuntimeName: "id1", Image: "example.com/app:1", Group: group(dir, "pod/id1"), Path: "/kubepods/podu1/id1", Started: began},
+				{Name: "ended", ID: "id2", Group: group(dir, "pod/id2")},
 			},
-			Volumes: []Volume{{Name: "data", Path: volume, Ephemeral: true}, {Name: "gone", Path: volume + "/none"}},
+			Volumes: []Volume{
+				{Name: "data", Path: volume, Ephemeral: true}, {Name: "gone", Path: volume + "/none"},
+				{Name: "claimed", Path: volume, Claim: &statsapi.PVCReference{Name: "c1", Namespace: "default"}},
+			},
 		}}},
 	}), &now
 }
 
-// series are the samples of a collector, spelled as a scrape does but for the times.
-func series(t *testing.T, c prometheus.Collector) map[string]float64 {
+var update = flag.Bool("update", false, "write golden files")
+
+// anySize hides what a sample says of the test's file system.
+func anySize(m *dto.Metric) {
+	device, id := "", ""
+	for _, l := range m.Label {
+		switch l.GetName() {
+		case "device":
+			device = l.GetValue()
+			if device != "/dev/sdq" && device != "9:1" {
+				l.Value = new("DISK")
+			}
+		case "id":
+			id = l.GetValue()
+		}
+	}
+	if m.Gauge != nil && device != "" && id == "/" {
+		m.Gauge.Value = new(0.0)
+	}
+}
+
+// tells compares a scrape with testdata/NAME.txt. The test's own file system
+// is shown as one of any size.
+func tells(t *testing.T, name string, g prometheus.Gatherer) {
 	t.Helper()
-	r := prometheus.NewRegistry()
-	r.MustRegister(c)
-	families, err := r.Gather()
+	families, err := g.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]float64{}
+	var got strings.Builder
 	for _, f := range families {
 		for _, m := range f.Metric {
-			var labels []string
-			for _, l := range m.Label {
-				if l.GetValue() != "" {
-					labels = append(labels, l.GetName()+"="+l.GetValue())
-				}
-			}
-			got[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = value(m)
+			anySize(m)
+		}
+		slices.SortFunc(f.Metric, func(a, b *dto.Metric) int { return strings.Compare(a.String(), b.String()) })
+		if _, err := expfmt.MetricFamilyToText(&got, f); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return got
-}
-
-func value(m *dto.Metric) float64 {
-	if m.Counter != nil {
-		return m.Counter.GetValue()
+	file := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return m.Gauge.GetValue()
-}
-
-func TestResource(t *testing.T) {
-	s, _ := newStats(t)
-	const c = "{container=app,namespace=default,pod=web}"
-	const p = "{namespace=default,pod=web}"
-	want := map[string]float64{
-		"node_cpu_usage_seconds_total{}": 9, "node_memory_working_set_bytes{}": 899000, "node_swap_usage_bytes{}": 77,
-		"pod_cpu_usage_seconds_total" + p: 3, "pod_memory_working_set_bytes" + p: 299000, "pod_swap_usage_bytes" + p: 77,
-		"container_cpu_usage_seconds_total" + c: 2, "container_memory_working_set_bytes" + c: 199000, "container_swap_usage_bytes" + c: 77,
-		"container_start_time_seconds" + c: 1700000050, "scrape_error{}": 0, "resource_scrape_error{}": 0,
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if d := cmp.Diff(want, series(t, Resource{s})); d != "" {
+	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); d != "" {
 		t.Error(d)
 	}
-}
-
-func TestCadvisor(t *testing.T) {
-	s, _ := newStats(t)
-	got := series(t, Cadvisor{s})
-	const c = "container=app,id=/kubepods/podu1/id1,image=example.com/app:1,name=id1,namespace=default,pod=web"
-	const p = "id=/kubepods/podu1"
-	for name, want := range map[string]float64{
-		"container_cpu_usage_seconds_total{container=app,cpu=total" + strings.TrimPrefix(c, "container=app") + "}": 2,
-		"container_cpu_usage_seconds_total{cpu=total,id=/}":                                                        9,
-		"container_cpu_cfs_throttled_seconds_total{" + c + "}":                                                     5,
-		"container_memory_working_set_bytes{" + c + "}":                                                            199000,
-		"container_memory_rss{" + c + "}":                                                                          8192,
-		"container_oom_events_total{" + c + "}":                                                                    9,
-		"container_spec_cpu_quota{" + c + "}":                                                                      50000,
-		"container_spec_cpu_shares{" + p + ",namespace=default,pod=web}":                                           512,
-		"container_spec_memory_limit_bytes{" + c + "}":                                                             1048576,
-		"container_processes{" + c + "}":                                                                           2,
-		"container_threads{" + c + "}":                                                                             5,
-		"container_fs_usage_bytes{" + c + "}":                                                                      700,
-		"container_network_receive_bytes_total{" + p + ",interface=eth0,namespace=default,pod=web}":                10,
-		"container_network_transmit_packets_dropped_total{" + p + ",interface=eth0,namespace=default,pod=web}":     80,
-		"machine_cpu_cores{}":                                                                                      2, "machine_memory_bytes{}": 8192, "container_scrape_error{}": 0,
-	} {
-		if v, ok := got[name]; !ok || v != want {
-			t.Errorf("%s is %v (%t), want %v", name, v, ok, want)
+	// A registry would refuse what is not well formed.
+	checked := prometheus.NewPedanticRegistry()
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if !slices.IsSortedFunc(m.Label, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) }) {
+				t.Errorf("the labels of %s are out of order: %v", f.GetName(), m)
+			}
 		}
 	}
-	for name := range got {
-		if strings.Contains(name, "ended") {
-			t.Errorf("%s: its container has no cgroup any more", name)
-		}
+	if _, err := (prometheus.Gatherers{checked, g}).Gather(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a node with one pod tells, on either version of cgroups.
+func TestScrapes(t *testing.T) {
+	for name, make := range map[string]func(*testing.T) (*Stats, *time.Time){"v1": newStats, "v2": newUnified} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := make(t)
+			tells(t, "resource-"+name, Resource{s})
+			tells(t, "cadvisor-"+name, Cadvisor{s})
+		})
 	}
 }
 
@@ -221,7 +275,7 @@ func TestSummary(t *testing.T) {
 	if c.Name != "app" || *c.Memory.AvailableBytes != 1048576-199000 || *c.Rootfs.UsedBytes != 700 || *c.Logs.InodesUsed != 1 {
 		t.Errorf("container %+v", c)
 	}
-	if len(p.VolumeStats) != 1 || p.VolumeStats[0].Name != "data" || *p.VolumeStats[0].UsedBytes == 0 {
+	if len(p.VolumeStats) != 2 || p.VolumeStats[0].Name != "data" || *p.VolumeStats[0].UsedBytes == 0 || p.VolumeStats[1].PVCRef.Name != "c1" {
 		t.Errorf("volumes %+v", p.VolumeStats)
 	}
 	if want := 700 + *c.Logs.UsedBytes + *p.VolumeStats[0].UsedBytes; *p.EphemeralStorage.UsedBytes != want {
@@ -266,7 +320,7 @@ func TestReadsTheKernel(t *testing.T) {
 			g.Dirs[c] = "/sys/fs/cgroup/" + c
 		}
 	}
-	s, err := (&Stats{Options: Options{Root: g, Now: time.Now}}).root()
+	s, err := (&Stats{Options: Options{Root: g, Now: time.Now}}).root(full)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,14 +11,18 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Summary is what /stats/summary tells. brief leaves out everything but CPU and
-// memory (only_cpu_and_memory).
-func (s *Stats) Summary(ctx context.Context, brief bool) (*statsapi.Summary, error) {
-	root, err := s.root()
+// Summary is what /stats/summary tells, or of that CPU and memory alone
+// (only_cpu_and_memory).
+func (s *Stats) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error) {
+	what := full
+	if onlyCPUAndMemory {
+		what = brief
+	}
+	root, err := s.root(what)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := s.scan()
+	pods, err := s.scan(what)
 	if err != nil {
 		s.Log.Warn("read what pods use", "err", err)
 	}
@@ -28,12 +32,12 @@ func (s *Stats) Summary(ctx context.Context, brief bool) (*statsapi.Summary, err
 	}}
 	sum.Node.SystemContainers = s.system()
 	var layers map[string]Layer
-	if !brief {
+	if !onlyCPUAndMemory {
 		s.nodeRest(ctx, &sum.Node, root)
 		layers = s.layers(ctx)
 	}
 	for _, p := range pods {
-		sum.Pods = append(sum.Pods, s.podStats(ctx, p, brief, layers))
+		sum.Pods = append(sum.Pods, s.podStats(ctx, p, onlyCPUAndMemory, layers))
 	}
 	s.remember()
 	return sum, nil
@@ -44,7 +48,7 @@ func (s *Stats) system() []statsapi.ContainerStats {
 	var all []statsapi.ContainerStats
 	groups := s.Source.System()
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		sampled, err := read(groups[name], s.Now())
+		sampled, err := read(groups[name], brief, s.Now())
 		if err != nil {
 			if !gone(err) {
 				s.Log.Warn("read what a part of the system uses", "part", name, "err", err)
@@ -89,7 +93,7 @@ func (s *Stats) nodeRest(ctx context.Context, n *statsapi.NodeStats, root sample
 	}
 }
 
-func (s *Stats) podStats(ctx context.Context, p podSample, brief bool, layers map[string]Layer) statsapi.PodStats {
+func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool, layers map[string]Layer) statsapi.PodStats {
 	one := statsapi.PodStats{
 		PodRef:    statsapi.PodReference{Name: p.Name, Namespace: p.Namespace, UID: string(p.UID)},
 		StartTime: metav1.NewTime(p.Started), Containers: []statsapi.ContainerStats{},
@@ -100,12 +104,12 @@ func (s *Stats) podStats(ctx context.Context, p podSample, brief bool, layers ma
 		stats := statsapi.ContainerStats{
 			Name: c.Name, StartTime: metav1.NewTime(c.Started), CPU: s.cpu(c.ID, c.sample), Memory: memoryStats(c.sample, limit), Swap: swapStats(c.sample, 0),
 		}
-		if p := c.BlkioStats.PSI; p != nil && !brief {
+		if p := c.BlkioStats.PSI; p != nil && !onlyCPUAndMemory {
 			stats.IO = &statsapi.IOStats{Time: metav1.NewTime(c.at), PSI: psi(p)}
 		}
 		one.Containers = append(one.Containers, stats)
 	}
-	if brief {
+	if onlyCPUAndMemory {
 		return one
 	}
 	one.Network = networkStats(p.network, p.at)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -93,7 +92,7 @@ func New(o Options) (*Node, error) {
 		Metrics: https.Metrics{
 			Agent:    promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}),
 			Probes:   promhttp.HandlerFor(only{o.Metrics, "prober_"}, promhttp.HandlerOpts{}),
-			CAdvisor: scrape(stats.Cadvisor{Stats: used}), Resource: scrape(stats.Resource{Stats: used}),
+			CAdvisor: promhttp.HandlerFor(stats.Cadvisor{Stats: used}, promhttp.HandlerOpts{}), Resource: promhttp.HandlerFor(stats.Resource{Stats: used}, promhttp.HandlerOpts{}),
 		},
 		StreamIdle: c.IdleTimeout, Register: o.Metrics, Log: o.Log,
 	})
@@ -122,13 +121,6 @@ func spell(a netip.AddrPort) string {
 		return ""
 	}
 	return a.String()
-}
-
-// scrape answers with what a collector finds at that moment.
-func scrape(c prometheus.Collector) http.Handler {
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(c)
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
 // only are the metrics whose names begin so.

@@ -50,7 +50,7 @@ func (s Source) Pods() (pods []stats.Pod) {
 		}
 		one := stats.Pod{
 			Namespace: p.Namespace, Name: p.Name, UID: uid, Started: box.CreatedAt, Group: group, Path: at, HostNetwork: box.HostNetwork,
-			Logs: s.Logs(p), Volumes: s.volumes(p),
+			Logs: s.Logs(p), Volumes: s.volumes(p), Sandbox: stats.Container{ID: box.ID, RuntimeName: box.ID, Path: path.Join(at, box.ID), Started: box.CreatedAt},
 		}
 		for _, c := range o.ContainersOf() {
 			if c.State != pod.StateRunning {

@@ -1,0 +1,159 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// fake is a plugin on a socket of its own.
+type fake struct {
+	registration.UnimplementedRegistrationServer
+	info   *registration.PluginInfo
+	told   chan string
+	silent atomic.Int32 // so many calls are not answered
+}
+
+func (f *fake) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	if f.silent.Add(-1) >= 0 {
+		return nil, errors.New("not yet")
+	}
+	return f.info, nil
+}
+
+func (f *fake) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	f.told <- fmt.Sprint(s.GetPluginRegistered(), s.GetError())
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// serve has a plugin on a socket; stop removes it.
+func serve(t *testing.T, socket, kind, name string, silent int32) (f *fake, stop func()) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = &fake{info: &registration.PluginInfo{Type: kind, Name: name, SupportedVersions: []string{"1.0.0"}}, told: make(chan string, 100)}
+	f.silent.Store(silent)
+	s := grpc.NewServer()
+	registration.RegisterRegistrationServer(s, f)
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = s.Serve(l) }()
+	stop = func() { s.Stop(); <-ended }
+	t.Cleanup(stop)
+	return f, stop
+}
+
+// book writes down what a handler is asked.
+type book struct {
+	events chan string
+	refuse atomic.Bool
+}
+
+func (b *book) Register(_ context.Context, p Plugin) error {
+	if b.refuse.CompareAndSwap(true, false) {
+		return errors.New("no room")
+	}
+	b.events <- "register " + p.Name + " " + filepath.Base(p.Endpoint)
+	return nil
+}
+
+func (b *book) Deregister(p Plugin) {
+	b.events <- "deregister " + p.Name + " " + filepath.Base(p.Endpoint)
+}
+
+func want(t *testing.T, from <-chan string, text string) {
+	t.Helper()
+	select {
+	case got := <-from:
+		if got != text {
+			t.Fatalf("got %q, want %q", got, text)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("no %q in 20 s", text)
+	}
+}
+
+// watch runs a Watcher until the test ends.
+func watch(t *testing.T, dir string) *book {
+	t.Helper()
+	b := &book{events: make(chan string, 100)}
+	w := New(Options{Dir: dir, Handlers: map[string]Handler{TypeCSI: b}, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return b
+}
+
+func TestPluginsComeAndGo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "plugins_registry")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	there, stop := serve(t, filepath.Join(dir, "a.sock"), TypeCSI, "a.example.com", 0)
+	b := watch(t, dir)
+	want(t, b.events, "register a.example.com a.sock")
+	want(t, there.told, "true")
+
+	// The same name, another socket.
+	stop()
+	want(t, b.events, "deregister a.example.com a.sock")
+	again, stop := serve(t, filepath.Join(dir, "a.sock"), TypeCSI, "a.example.com", 2)
+	want(t, b.events, "register a.example.com a.sock")
+	want(t, again.told, "true")
+
+	// Directories that come later, and what is hidden.
+	if err := os.MkdirAll(filepath.Join(dir, "deep", "er"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	hiddenPlugin, _ := serve(t, filepath.Join(dir, ".hidden"), TypeCSI, "hidden", 0)
+	deep, _ := serve(t, filepath.Join(dir, "deep", "er", "b.sock"), TypeCSI, "b", 0)
+	want(t, b.events, "register b b.sock")
+	want(t, deep.told, "true")
+	stop()
+	want(t, b.events, "deregister a.example.com a.sock")
+	if len(hiddenPlugin.told) > 0 {
+		t.Error("a hidden socket was asked")
+	}
+}
+
+func TestReplacedSocket(t *testing.T) {
+	dir := t.TempDir()
+	b := watch(t, dir)
+	serve(t, filepath.Join(dir, "a.sock"), TypeCSI, "old", 0)
+	want(t, b.events, "register old a.sock")
+	serve(t, filepath.Join(dir, ".next"), TypeCSI, "new", 0)
+	if err := os.Rename(filepath.Join(dir, ".next"), filepath.Join(dir, "a.sock")); err != nil {
+		t.Fatal(err)
+	}
+	want(t, b.events, "deregister old a.sock")
+	want(t, b.events, "register new a.sock")
+}
+
+func TestRefusal(t *testing.T) {
+	dir := t.TempDir()
+	b := watch(t, dir)
+	b.refuse.Store(true)
+	f, _ := serve(t, filepath.Join(dir, "a.sock"), TypeCSI, "a", 0)
+	want(t, f.told, "falseno room")
+	want(t, b.events, "register a a.sock")
+	want(t, f.told, "true")
+	other, _ := serve(t, filepath.Join(dir, "b.sock"), "Toaster", "b", 0)
+	want(t, other.told, `falseplugins of type "Toaster" are not handled by this agent`)
+}
