@@ -6,6 +6,7 @@ set -eu
 packages="
 apparmor
 ca-certificates
+dbus-daemon
 e2fsprogs
 gcc
 git

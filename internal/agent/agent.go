@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/heap"
 	"github.com/berth-run/berth/internal/agent/join"
 	"github.com/berth-run/berth/internal/agent/lock"
+	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
@@ -39,13 +40,15 @@ type Options struct {
 	Config *config.Config
 	// Version of this binary, for traces and the status.
 	Version string
-	Log     *slog.Logger
+	// Verbosity changes the detail of Log as klog's -v does.
+	Verbosity func(int)
+	Log       *slog.Logger
 }
 
 // Agent is the node agent. New allocates it, Run is its life.
 type Agent struct {
+	Options
 	config  *config.Config
-	version string
 	log     *slog.Logger
 	began   time.Time
 	ready   chan struct{}
@@ -68,10 +71,11 @@ type Agent struct {
 	housekeeping
 }
 
-// doors are the servers of this node.
+// doors are who asks something of this node that is not a source of pods.
 type doors struct {
 	server *server.Server // commands on this machine
 	remote *serve.Node    // the cluster
+	power  *power.Machine // the machine that goes down
 }
 
 // demand is what is wanted of this node.
@@ -93,7 +97,7 @@ type records struct {
 func New(o Options) *Agent {
 	c := o.Config
 	a := &Agent{
-		config: c, version: o.Version, log: o.Log, ready: make(chan struct{}), heap: heap.New(), metrics: prometheus.NewRegistry(),
+		Options: o, config: c, log: o.Log, ready: make(chan struct{}), heap: heap.New(), metrics: prometheus.NewRegistry(),
 		records: records{
 			events:   event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Host: c.NodeName, Log: o.Log}),
 			timeline: timeline.NewRecorder(timeline.RecorderOptions{Dir: filepath.Join(c.RootDir, "timelines"), Log: o.Log}),
@@ -185,7 +189,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	}
 	var shutdown func(context.Context) error
 	a.tracer, shutdown, err = timeline.Provider(ctx, timeline.ProviderOptions{
-		Recorder: a.timeline, OTLP: otlp(a.config), Version: a.version, Host: a.config.NodeName, Log: a.log,
+		Recorder: a.timeline, OTLP: otlp(a.config), Version: a.Version, Host: a.config.NodeName, Log: a.log,
 	})
 	if err != nil {
 		return fmt.Errorf("set up tracing: %w", err)
@@ -220,7 +224,7 @@ func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.allocations.Run, a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, newPodResources(a).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.heap.Run,
 		a.steps.allocations.After(a.steps.drift.Run), a.steps.allocations.After(a.steps.contained.Run),
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
-		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run,
+		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run, a.power.Run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}

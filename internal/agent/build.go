@@ -287,7 +287,12 @@ func (a *Agent) buildFleet() error {
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(door.Admit)), Changed: func(uid types.UID) { a.board.update(uid); a.cluster.PodChanged(uid); a.heap.Stir() },
+		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(member{a}.refusing(door.Admit))), Changed: func(uid types.UID) {
+			a.board.update(uid)
+			a.cluster.PodChanged(uid)
+			a.power.Changed(uid)
+			a.heap.Stir()
+		},
 		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.log,
 		Worker: worker.Options{
 			Steps: a.steps.list(), Observed: cgroupView{a}.observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,

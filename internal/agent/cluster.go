@@ -8,9 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/agent/join"
+	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/serve"
+	"github.com/berth-run/berth/internal/fleet"
 	nodeobject "github.com/berth-run/berth/internal/node/object"
 	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/stats"
 )
 
@@ -22,7 +25,7 @@ type member struct{ *Agent }
 func (a member) connect() (err error) {
 	if a.config.Cluster != nil {
 		a.cluster, err = join.Connect(join.Options{
-			Config: a.config, Version: a.version, Sources: a.sources, Events: a.events,
+			Config: a.config, Version: a.Version, Sources: a.sources, Events: a.events,
 			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed, Log: a.log,
 		})
 	}
@@ -40,8 +43,16 @@ func (a member) complete() (err error) {
 		},
 		Healthy: nodeState{a.Agent}.Healthy, Refresh: a.board.refresh,
 	})
+	a.power = power.New(power.Options{
+		Config: a.config, Fleet: a.fleet, Flush: a.cluster.Flush, Conditions: a.cluster.Conditions(), Events: a.events, Log: a.log,
+	})
 	a.remote, err = a.serve()
 	return err
+}
+
+// refusing is an admission that takes no pods while the machine goes down.
+func (a member) refusing(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
+	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict { return a.power.Admit(admit)(p, others) }
 }
 
 // serve makes the node's server for the cluster.
@@ -51,10 +62,10 @@ func (a member) serve() (*serve.Node, error) {
 		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
 	}
 	return serve.New(serve.Options{
-		Config: a.config, Version: a.version, Began: a.began, Client: a.cluster.Client(), Addresses: a.facts.Addresses,
+		Config: a.config, Version: a.Version, Began: a.began, Client: a.cluster.Client(), Addresses: a.facts.Addresses,
 		Pods: a.board.pods, Settled: a.fleet.Settled(), Streams: streams{a.Agent},
 		Runtime: serve.Commands{CRI: a.engine.client, ID: containerID},
-		Healthy: nodeState{a.Agent}.Healthy, Verbosity: func(int) {}, Metrics: a.metrics, Log: a.log,
+		Healthy: nodeState{a.Agent}.Healthy, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
 		Stats: stats.Options{
 			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity, Identity: stats.Identity{MachineID: a.facts.Info.MachineID, SystemUUID: a.facts.Info.SystemUUID, BootID: a.facts.Info.BootID},
 			Dir: a.config.RootDir, Host: "/", VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,

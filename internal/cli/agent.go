@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-run/berth/internal/agent"
 	"github.com/berth-run/berth/internal/cli/printer"
+	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/runtime"
 	"github.com/berth-run/berth/internal/server/api"
@@ -27,7 +28,7 @@ func makeAgent(f config.Flags, log *slog.Logger) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return agent.New(agent.Options{Config: c, Version: api.BuildVersion().Version, Log: log}), nil
+	return agent.New(agent.Options{Config: c, Version: api.BuildVersion().Version, Verbosity: process.Verbosity(log), Log: log}), nil
 }
 
 // newAgent makes the agent of this process.

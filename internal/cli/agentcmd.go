@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 
@@ -38,14 +37,11 @@ func (l *logFlagSet) add(cmd *cobra.Command, level slog.Level) {
 }
 
 func (l *logFlagSet) logger(w io.Writer) (*slog.Logger, error) {
-	opts := &slog.HandlerOptions{Level: l.level}
-	switch l.format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, opts)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	log, err := process.Logger(w, l.format, l.level)
+	if err != nil {
+		return nil, client.Next(err, "want text or json")
 	}
-	return nil, client.Next(fmt.Errorf("--log-format %q is unknown", l.format), "want text or json")
+	return log, nil
 }
 
 // flags are the settings of an agent on the root of the command line.

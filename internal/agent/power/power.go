@@ -1,0 +1,122 @@
+package power
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/node/condition"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/shutdown"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// Options of a Machine. All are required but Conditions.
+type Options struct {
+	Config *config.Config
+	Fleet  *fleet.Fleet
+	// Flush sends the statuses that wait to the API server, if there is one.
+	Flush func(context.Context) error
+	// Conditions are those of the node; nil: nobody asks.
+	Conditions *condition.Table
+	Events     *event.Recorder
+	Log        *slog.Logger
+}
+
+// Machine may go down.
+type Machine struct {
+	Options
+	manager *shutdown.Manager
+
+	mu      sync.Mutex
+	waiting map[types.UID][]chan struct{}
+}
+
+// New makes a Machine that has not connected to logind.
+func New(o Options) *Machine {
+	m := &Machine{Options: o, waiting: map[types.UID][]chan struct{}{}}
+	groups := make([]shutdown.Group, len(o.Config.Shutdown))
+	for i, g := range o.Config.Shutdown {
+		groups[i] = shutdown.Group(g)
+	}
+	m.manager = shutdown.New(shutdown.Options{
+		Groups: groups, Pods: m, Statuses: flusher(o.Flush), Path: filepath.Join(o.Config.RootDir, "shutdown.json"),
+		Tell: func(problem string) {
+			if o.Conditions != nil {
+				o.Conditions.Set(condition.Shutdown, problem)
+			}
+		},
+		Ref:    corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: o.Config.NodeName, UID: types.UID(o.Config.NodeName)},
+		Events: o.Events, Log: o.Log,
+	})
+	return m
+}
+
+type flusher func(context.Context) error
+
+// Flush implements what package shutdown asks of statuses.
+func (f flusher) Flush(ctx context.Context) error { return f(ctx) }
+
+// Run holds up a shutdown of the machine until the pods have ended, until ctx ends.
+func (m *Machine) Run(ctx context.Context) error { return m.manager.Run(ctx) }
+
+// Admit refuses pods while the machine goes down; the others are next's to judge.
+func (m *Machine) Admit(next func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
+	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
+		if err := m.manager.Admit(); err != nil {
+			return fleet.Verdict{Reject: true, Reason: shutdown.Refused, Message: err.Error()}
+		}
+		return next(p, others)
+	}
+}
+
+// Changed hears of a pod whose place on the node has changed.
+func (m *Machine) Changed(uid types.UID) {
+	m.mu.Lock()
+	waiting := m.waiting[uid]
+	m.mu.Unlock()
+	if len(waiting) == 0 || !m.over(uid) {
+		return
+	}
+	m.mu.Lock()
+	waiting = m.waiting[uid]
+	delete(m.waiting, uid)
+	m.mu.Unlock()
+	for _, w := range waiting {
+		close(w)
+	}
+}
+
+// over says that nothing of a pod runs or is mounted.
+func (m *Machine) over(uid types.UID) bool {
+	member, here := m.Fleet.Member(uid)
+	return !here || member.Gone || member.State.Stage == worker.Terminated
+}
+
+// Active implements what package shutdown asks of pods.
+func (m *Machine) Active() []*corev1.Pod { return m.Fleet.Pods() }
+
+// Stop implements what package shutdown asks of pods.
+func (m *Machine) Stop(uid types.UID, s pod.Stop) { m.Fleet.Stop(uid, s) }
+
+// Ended implements what package shutdown asks of pods.
+func (m *Machine) Ended(ctx context.Context, uid types.UID) error {
+	done := make(chan struct{})
+	m.mu.Lock()
+	m.waiting[uid] = append(m.waiting[uid], done)
+	m.mu.Unlock()
+	m.Changed(uid) // it may have ended before
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
