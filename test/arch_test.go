@@ -40,7 +40,7 @@ var groups = map[string]string{
 	"internal/plan": "plan", "internal/worker": "worker",
 	"internal/cri": "cri", "internal/runtime": "runtime",
 	"internal/source": "in", "internal/admission": "in", "internal/pleg": "observe", "internal/podstatus": "observe",
-	"internal/server": "server", "internal/podresources": "server", "internal/auth": "server", "internal/stats": "server",
+	"internal/server": "server", "internal/podresources": "server", "internal/auth": "server", "internal/stats": "server", "internal/telemetry": "server",
 	"test": "test", "bench": "test", "example": "test",
 }
 

@@ -40,6 +40,7 @@ type keeper struct {
 
 	current atomic.Pointer[tls.Certificate]
 	ready   chan struct{} // closed with the first pair
+	failures
 
 	// Used by Load, then by run alone.
 	taken time.Time         // when the pair was taken, zero for that of Load
@@ -166,6 +167,7 @@ func (k *keeper) asked(ctx context.Context, err error, now time.Time) time.Time 
 		k.retry = 0
 		return now
 	}
+	k.count.Add(1)
 	k.retry = min(max(2*k.retry, retryFirst), retryMax)
 	k.log.Warn("no new certificate", "err", err, "again", k.retry)
 	return now.Add(k.retry)

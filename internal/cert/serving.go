@@ -74,6 +74,9 @@ func (s *Serving) Load() error {
 	return nil
 }
 
+// Certificate is the pair in use, nil before there is one.
+func (s *Serving) Certificate() *tls.Certificate { return s.current.Load() }
+
 // Ready is closed when there is a certificate.
 func (s *Serving) Ready() <-chan struct{} { return s.ready }
 

@@ -31,6 +31,8 @@ type PLEG struct {
 	table  *store.Table[types.UID, *pod.Observed]
 	synced chan struct{} // closed after the first complete relist
 
+	metrics *metrics
+
 	mu    sync.Mutex
 	locks map[types.UID]*podLock
 	wg    sync.WaitGroup
@@ -55,7 +57,7 @@ func New(o Options) *PLEG {
 		o.Poll = time.Second
 	}
 	return &PLEG{
-		opts: o, table: store.New[types.UID, *pod.Observed](),
+		opts: o, metrics: newMetrics(), table: store.New[types.UID, *pod.Observed](),
 		synced: make(chan struct{}), locks: map[types.UID]*podLock{},
 	}
 }

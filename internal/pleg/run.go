@@ -37,7 +37,7 @@ func (p *PLEG) Run(ctx context.Context) error {
 
 func (p *PLEG) firstRelist(ctx context.Context) error {
 	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
-		err := p.relist(ctx, true)
+		err := p.measured(ctx, true)
 		if err == nil {
 			close(p.synced)
 			return nil
@@ -77,7 +77,7 @@ func (p *PLEG) audit(ctx context.Context) {
 		case <-timer.C:
 			delay = firstDelay
 		}
-		if err := p.relist(ctx, false); err != nil && ctx.Err() == nil {
+		if err := p.measured(ctx, false); err != nil && ctx.Err() == nil {
 			p.opts.Log.Warn("list the runtime's pods", "err", err)
 		}
 	}
