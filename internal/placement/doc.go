@@ -12,7 +12,7 @@
 // A container that has no CPUs of its own runs on those that are shared: of the
 // node, or of its pod (KEP-5526). When these change, the running ones get the new
 // set in the kernel at once and are told to the runtime after that
-// (docs/adr/0014). While nothing is pinned, nothing is booked.
+// (docs/adr/0013). While nothing is pinned, nothing is booked.
 //
 // It owns which id runs where, in memory only: after a restart Run reads it from
 // the observed pods, which also releases what ended while no agent ran.
