@@ -1,0 +1,125 @@
+package dra
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// stateFile is the kubelet's name for its checkpoint.
+const stateFile = "dra_manager_state"
+
+// What the kubelet of 1.32 and newer writes.
+const (
+	checkpointKind    = "DRACheckpoint"
+	checkpointVersion = "checkpoint.dra.kubelet.k8s.io/v1"
+)
+
+// sealed is the file: the checksum is that of the bytes of Data.
+type sealed struct {
+	Data     string
+	Checksum uint32
+}
+
+// content is what Data holds. The kubelet has its type's fields in lower case.
+type content struct {
+	Kind               string `json:"kind"`
+	APIVersion         string `json:"apiVersion"`
+	ClaimInfoStateList []*record
+}
+
+func seal(records map[string]*record) ([]byte, error) {
+	c := content{Kind: checkpointKind, APIVersion: checkpointVersion}
+	for _, key := range slices.Sorted(maps.Keys(records)) {
+		c.ClaimInfoStateList = append(c.ClaimInfoStateList, records[key])
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(sealed{Data: string(data), Checksum: crc32.ChecksumIEEE(data)})
+}
+
+func open(raw []byte) (map[string]*record, error) {
+	var s sealed
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, fmt.Errorf("is not a checkpoint: %w", err)
+	}
+	if sum := crc32.ChecksumIEEE([]byte(s.Data)); sum != s.Checksum {
+		return nil, fmt.Errorf("has checksum %d, but its data has %d", s.Checksum, sum)
+	}
+	var c content
+	if err := json.Unmarshal([]byte(s.Data), &c); err != nil {
+		return nil, fmt.Errorf("has data of another shape: %w", err)
+	}
+	if c.APIVersion != checkpointVersion || c.Kind != checkpointKind {
+		return nil, fmt.Errorf("has %s of %s, this program reads %s of %s", c.Kind, c.APIVersion, checkpointKind, checkpointVersion)
+	}
+	records := map[string]*record{}
+	for i, r := range c.ClaimInfoStateList {
+		if r == nil || r.ClaimUID == "" || r.ClaimName == "" || r.Namespace == "" {
+			return nil, fmt.Errorf("does not name claim %d", i)
+		}
+		records[r.key()] = r.clone()
+	}
+	return records, nil
+}
+
+// readRecords reads the checkpoint. One that cannot be used is moved aside: the next
+// save does not overwrite it.
+func readRecords(path string) (map[string]*record, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]*record{}, nil
+	}
+	if err != nil {
+		return map[string]*record{}, fmt.Errorf("read the claims that are prepared: %w", err)
+	}
+	records, err := open(raw)
+	if err == nil {
+		return records, nil
+	}
+	aside := fmt.Sprintf("%s.corrupt-%s", path, time.Now().UTC().Format("20060102T150405.000000000Z"))
+	return map[string]*record{}, errors.Join(
+		fmt.Errorf("state file %s %w; it is kept as %s, and drivers are not told to unprepare the claims in it", path, err, filepath.Base(aside)), os.Rename(path, aside))
+}
+
+// writeRecords replaces the checkpoint, which is whole at every moment.
+func writeRecords(path string, records map[string]*record) (err error) {
+	raw, err := seal(records)
+	if err != nil {
+		return fmt.Errorf("encode the claims that are prepared: %w", err)
+	}
+	next := path + ".tmp"
+	if err := writeSynced(next, raw); err != nil {
+		_ = os.Remove(next) // gives its room back on a full disk; the first error is the one to tell
+		return fmt.Errorf("save the claims that are prepared: %w", err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		return fmt.Errorf("save the claims that are prepared: %w", err)
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("save the claims that are prepared: %w", err)
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+func writeSynced(path string, raw []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(raw)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
