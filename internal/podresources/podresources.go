@@ -40,6 +40,11 @@ type devices interface {
 	Nodes(uid types.UID, container string, name corev1.ResourceName, id device.ID) topology.Nodes
 }
 
+// claims are the ResourceClaims of a container; nil: it has none.
+type claims interface {
+	DynamicResources(p *corev1.Pod, container string) []*api.DynamicResource
+}
+
 // Options are what Server needs from its surroundings.
 type Options struct {
 	// Socket is where it listens.
@@ -48,6 +53,8 @@ type Options struct {
 	Pods    func() []*corev1.Pod
 	Ledger  ledger
 	Devices devices
+	// Claims is nil in an agent without a cluster.
+	Claims claims
 	// CPUs and Memory are what can be given away in all, as far as the node gives
 	// any away.
 	CPUs   func() cpuset.CPUSet
@@ -126,7 +133,13 @@ func (s *Server) GetAllocatableResources(context.Context, *api.AllocatableResour
 
 func (s *Server) pod(p *corev1.Pod) *api.PodResources {
 	a, _ := s.opts.Ledger.Get(p.UID)
-	return render(p, a, func(container string, name corev1.ResourceName, id device.ID) topology.Nodes {
+	r := render(p, a, func(container string, name corev1.ResourceName, id device.ID) topology.Nodes {
 		return s.opts.Devices.Nodes(p.UID, container, name, id)
 	})
+	if s.opts.Claims != nil {
+		for _, c := range r.Containers {
+			c.DynamicResources = s.opts.Claims.DynamicResources(p, c.Name)
+		}
+	}
+	return r
 }

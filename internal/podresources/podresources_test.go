@@ -43,6 +43,22 @@ func (i inventory) Nodes(_ types.UID, _ string, name corev1.ResourceName, id dev
 	return i[name][at].Nodes
 }
 
+// claimed are the claims of the rich pod's app.
+type claimed []*api.DynamicResource
+
+func (c claimed) DynamicResources(p *corev1.Pod, container string) []*api.DynamicResource {
+	if p.Name != "rich" || container != "app" {
+		return nil
+	}
+	return c
+}
+
+func someClaims() claimed {
+	return claimed{{ClaimName: "c", ClaimNamespace: "shop", ClaimResources: []*api.ClaimResource{
+		{DriverName: "gpu.example.com", PoolName: "pool", DeviceName: "d", CdiDevices: []*api.CDIDevice{{Name: "gpu.example.com/device=d"}}},
+	}}}
+}
+
 // serve has a node with one pod that holds something of all, and one that holds
 // nothing.
 func serve(t *testing.T) api.PodResourcesListerClient {
@@ -72,6 +88,7 @@ func serve(t *testing.T) api.PodResourcesListerClient {
 			Pod: resource.Given{CPUs: cpuset.New(1, 2, 3, 4), Memory: block},
 		}},
 		Devices: inventory{gpu: {{ID: "a", Healthy: true, Nodes: topology.Of(0)}, {ID: "b", Healthy: true, Nodes: topology.Of(0, 1)}, {ID: "n", Healthy: true}, {ID: "x"}}},
+		Claims:  someClaims(),
 		CPUs:    func() cpuset.CPUSet { return cpuset.New(1, 2, 3) },
 		Memory:  func() []memory.Block { return block },
 		Log:     slog.New(slog.DiscardHandler),
@@ -109,7 +126,7 @@ func TestAnswers(t *testing.T) {
 	all := []*api.ContainerDevices{dev("a", on(0)), dev("b", on(0)), dev("b", on(1)), dev("n", nil)}
 	block := []*api.ContainerMemory{{MemoryType: "memory", Size: 1 << 30, Topology: on(0, 1)}}
 	rich := &api.PodResources{Name: "rich", Namespace: "shop", CpuIds: []int64{1, 2, 3, 4}, Memory: block, Containers: []*api.ContainerResources{
-		{Name: "side", CpuIds: []int64{2}}, {Name: "app", CpuIds: []int64{1, 3}, Memory: block, Devices: all}, {Name: "shares"},
+		{Name: "side", CpuIds: []int64{2}}, {Name: "app", CpuIds: []int64{1, 3}, Memory: block, Devices: all, DynamicResources: someClaims()}, {Name: "shares"},
 	}}
 	poor := &api.PodResources{Name: "poor", Namespace: "shop", Containers: []*api.ContainerResources{{Name: "app"}}}
 
