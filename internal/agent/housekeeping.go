@@ -25,7 +25,7 @@ func (a *Agent) buildHousekeeping() {
 	a.housekeeping.garbage = gc.New(gc.Options{
 		Runtime: cri, Observer: a.pleg, Observed: a.pleg.Table(),
 		Synced: []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()},
-		Known:  a.known, Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: linkDir(a.config), Log: a.log,
+		Known:  a.known, Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: linkDir(a.config), Policy: gc.Policy(a.config.Dead), Log: a.log,
 	})
 }
 

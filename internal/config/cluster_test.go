@@ -151,6 +151,10 @@ func TestInvalidCluster(t *testing.T) {
 		flags      Flags
 		want       []string
 	}{
+		{name: "flags of the process", flags: Flags{Dead: DeadFlags{MinAge: -1}, Lock: LockFlags{Yield: true}}, want: []string{
+			`--minimum-container-ttl-duration: Invalid value: "-1ns": must not be negative; 0s sets no bound`,
+			`--exit-on-lock-contention: Invalid value: true: needs --lock-file: the file that others open`,
+		}},
 		{name: "flags without a cluster", flags: Flags{BootstrapKubeconfig: "/b", CloudProvider: "aws", Offline: OfflineFlags{MaxAge: -1, KeyFile: "/key"}}, want: []string{
 			`--cloud-provider: Unsupported value: "aws": supported values: "", "external"`,
 			`--offline-max-age: Invalid value: "-1ns": must not be negative; 0s sets no bound`,

@@ -52,6 +52,8 @@ type Flags struct {
 	// CloudProvider is empty or external.
 	CloudProvider string
 	Offline       OfflineFlags
+	Lock          LockFlags
+	Dead          DeadFlags
 	// Apart leaves out what the node is to a cluster and what it serves: for
 	// commands that only take away what is on the machine.
 	Apart bool
@@ -65,6 +67,22 @@ type OfflineFlags struct {
 	Off     bool
 	MaxAge  time.Duration
 	KeyFile string
+}
+
+// LockFlags make an agent one of several processes of which one works.
+type LockFlags struct {
+	// File is locked before anything is done; empty: none.
+	File string
+	// Yield ends the agent when another process opens File, or removes it
+	// (--exit-on-lock-contention).
+	Yield bool
+}
+
+// DeadFlags say how many dead containers stay; nil stands for the default. See
+// DeadContainers.
+type DeadFlags struct {
+	MinAge              time.Duration
+	PerContainer, Total *int
 }
 
 // Config is everything an agent is told. It is complete, valid, and never
@@ -83,9 +101,20 @@ type Config struct {
 	Offline  *Offline // nil: no record; always with Cluster nil
 	Server   Server
 	Shutdown Shutdown
+	Dead     DeadContainers
 	// Kubelet is what the files say, for those who ask the agent for its
 	// configuration.
 	Kubelet *v1beta1.KubeletConfiguration
+}
+
+// DeadContainers bounds the dead instances of containers of live pods. The newest
+// instance of each container stays in any case.
+type DeadContainers struct {
+	// MinAge is for how long after its creation one stays. Default 0.
+	MinAge time.Duration
+	// PerContainer is how many stay of one container, default 1; Total how many on
+	// the node, default -1. Less than 0: no bound.
+	PerContainer, Total int
 }
 
 // Sources say where pods come from.

@@ -58,6 +58,7 @@ func defaults() *Config {
 			PidsLimit: -1, MaxRestartBackoff: 300 * time.Second, UsernsIDs: 65536,
 			Logs: Logs{MaxSize: 10 << 20, MaxFiles: 5, Workers: 1},
 		},
+		Dead: DeadContainers{PerContainer: 1, Total: -1},
 	}
 }
 
@@ -91,6 +92,15 @@ func TestBuild(t *testing.T) {
 				c.NodeLabels, c.CRIListen = map[string]string{"a": "b"}, "unix:///run/cri.sock"
 				c.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
 				c.Sources.StaticPodPath = "/srv/b/manifests"
+			},
+		},
+		{
+			name:  "dead containers",
+			flags: Flags{Dead: DeadFlags{MinAge: time.Minute, PerContainer: new(0), Total: new(100)}, Lock: LockFlags{File: "/run/kubelet.lock", Yield: true}},
+			want: func(c *Config) {
+				c.Flags.Dead = DeadFlags{MinAge: time.Minute, PerContainer: new(0), Total: new(100)}
+				c.Lock = LockFlags{File: "/run/kubelet.lock", Yield: true}
+				c.Dead = DeadContainers{MinAge: time.Minute, PerContainer: 0, Total: 100}
 			},
 		},
 		{
@@ -400,7 +410,7 @@ tlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA]
 		got = append(got, w.String())
 	}
 	want := []string{
-		"--runtime-cgroups: is not acted on: the runtime is where the service manager has put it",
+		"--runtime-cgroups: is not acted on: the embedded runtime is in the agent's process, so in its cgroup, and another one is where its service manager has put it",
 		"f.yaml: authentication.anonymous.enabled: " + noServer,
 		"f.yaml: evictionHard: memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
 		"f.yaml: featureGates.A: there is no such gate here; it changes nothing",

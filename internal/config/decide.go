@@ -122,6 +122,8 @@ func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.Er
 		c.Server = listener{b}.server(c.Flags)
 		c.Shutdown = joiner{b}.shutdown()
 	}
+	c.Dead = process{b}.dead(f.Dead)
+	process{b}.lock(f.Lock)
 	b.machine(h)
 	if kc.RunOnce {
 		b.invalid("runOnce", true, `is not there any more; "berth run" runs pods and ends with them`)

@@ -129,10 +129,7 @@ func withoutServer() map[string][]string {
 // with what is the case instead.
 func FlagsNotActedOn() map[string]string {
 	return map[string]string{
-		"runtime-cgroups":                       "the runtime is where the service manager has put it",
-		"minimum-container-ttl-duration":        "a dead container stays until a later instance of it has died",
-		"maximum-dead-containers":               "dead containers are bounded one by one: the last dead instance of each stays",
-		"maximum-dead-containers-per-container": "the last dead instance of each container stays",
+		"runtime-cgroups": "the embedded runtime is in the agent's process, so in its cgroup, and another one is where its service manager has put it",
 	}
 }
 

@@ -2,7 +2,8 @@
 // that was killed left of pods that are gone.
 //
 // Of a live pod it owns the removal of dead containers that have a successor, of
-// sandboxes that were replaced, and of the logs of earlier instances. When a pod
+// sandboxes that were replaced, and of the logs of earlier instances, within the
+// bounds of a Policy. When a pod
 // is gone it removes what its end has missed. It looks at a pod when the
 // observed table shows a change of it, at the node once at the start; when
 // nothing happens it does nothing.

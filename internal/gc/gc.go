@@ -31,7 +31,7 @@ type logs interface {
 	RemoveLogs(ctx context.Context, uid types.UID) error
 }
 
-// Options of a Collector. All but Keep and LinkDir are required.
+// Options of a Collector. All but LinkDir are required.
 type Options struct {
 	Runtime  runtime
 	Observer observer
@@ -45,9 +45,9 @@ type Options struct {
 	// LogsDir is podLogsDir; LinkDir has links to logs for older collectors, ""
 	// for none.
 	LogsDir, LinkDir string
-	// Keep is how many dead instances of a container stay. Default 1.
-	Keep int
-	Log  *slog.Logger
+	// Policy says how many dead instances stay.
+	Policy Policy
+	Log    *slog.Logger
 }
 
 // Collector removes garbage.
@@ -64,14 +64,12 @@ type Collector struct {
 	busy  map[types.UID]bool
 	due   map[types.UID]time.Time
 	retry map[types.UID]time.Duration
-	last  map[types.UID]map[string]int // restart counts whose logs were looked at
+	last  map[types.UID]map[string]int  // restart counts whose logs were looked at
+	over  map[types.UID]map[string]bool // containers that are too many for the node
 }
 
 // New makes a Collector that has removed nothing.
 func New(o Options) *Collector {
-	if o.Keep <= 0 {
-		o.Keep = 1
-	}
 	return &Collector{
 		opts: o, again: make(chan struct{}, 1), gone: map[types.UID]bool{}, done: make(chan result),
 		busy: map[types.UID]bool{}, due: map[types.UID]time.Time{}, retry: map[types.UID]time.Duration{},

@@ -15,18 +15,14 @@ import (
 	"github.com/berth-run/berth/internal/podlog"
 )
 
-// removeLogs removes the logs of earlier instances of the containers that have a
-// new one since was.
-func (g *Collector) removeLogs(o *pod.Observed, was, counts map[string]int) error {
+// removeLogs removes the logs of earlier instances.
+func (g *Collector) removeLogs(o *pod.Observed, containers map[string]instances) error {
 	var errs []error
-	for name, count := range counts {
-		if last, ok := was[name]; ok && last == count {
-			continue
-		}
+	for name, in := range containers {
 		dir := filepath.Join(podlog.PodDir(g.opts.LogsDir, o.Namespace, o.Name, o.UID), name)
 		files, err := names(dir)
 		errs = append(errs, err)
-		for _, file := range staleLogs(files, count, g.opts.Keep) {
+		for _, file := range staleLogs(files, in, g.opts.Policy.PerContainer) {
 			errs = append(errs, ignoreAbsent(removeFile(filepath.Join(dir, file))))
 		}
 	}

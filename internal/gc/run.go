@@ -53,6 +53,7 @@ func (g *Collector) Run(ctx context.Context) error {
 			for _, c := range observed.Changes() {
 				g.due[c.Key] = time.Now()
 			}
+			g.count(time.Now())
 		case <-g.again:
 			for uid := range g.takeGone() {
 				g.due[uid] = time.Now()
@@ -84,6 +85,23 @@ func (g *Collector) look(ctx context.Context) (next time.Time) {
 	return next
 }
 
+// count looks for dead containers that are too many for the node; their pods are due.
+func (g *Collector) count(now time.Time) {
+	if g.opts.Policy.Total < 0 {
+		return
+	}
+	var live []*pod.Observed
+	for uid, o := range g.opts.Observed.Snapshot().All() {
+		if g.opts.Known(uid) {
+			live = append(live, o)
+		}
+	}
+	g.over = surplus(live, g.opts.Policy)
+	for uid := range g.over {
+		g.due[uid] = now
+	}
+}
+
 // begin decides about one pod and removes what is to be removed, if anything is.
 func (g *Collector) begin(ctx context.Context, uid types.UID) {
 	o, _ := g.opts.Observed.Get(uid)
@@ -92,18 +110,22 @@ func (g *Collector) begin(ctx context.Context, uid types.UID) {
 		delete(g.last, uid)
 		delete(g.retry, uid)
 	}
-	w, counts := decide(o, gone, g.opts.Keep), newest(o)
+	counts := newest(o)
+	w, next := decide(o, gone, g.opts.Policy, g.over[uid], time.Now())
+	if !next.IsZero() {
+		g.due[uid] = next
+	}
 	if len(w.Containers)+len(w.Sandboxes) == 0 && (gone || maps.Equal(counts, g.last[uid])) {
 		return
 	}
 	if gone {
 		counts = nil // its end removes them all
 	}
-	was := g.last[uid]
+	logs := logsOf(o, w, g.last[uid], counts)
 	g.busy[uid] = true
 	g.wg.Go(func() {
 		r := result{uid: uid, counts: counts}
-		r.err = errors.Join(g.remove(ctx, o, w), g.removeLogs(o, was, counts))
+		r.err = errors.Join(g.remove(ctx, o, w), g.removeLogs(o, logs))
 		select {
 		case g.done <- r:
 		case <-ctx.Done():

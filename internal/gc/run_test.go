@@ -42,7 +42,7 @@ func newNode(t *testing.T) *node {
 		known: map[types.UID]bool{}, synced: make(chan struct{})}
 	n.collector = New(Options{
 		Runtime: n, Observer: n, Observed: n.table, Synced: []<-chan struct{}{n.synced}, Known: n.isKnown,
-		Logs: poddir.New(poddir.Config{Logs: n.root}), LogsDir: n.root, LinkDir: n.links, Log: slog.New(slog.DiscardHandler),
+		Logs: poddir.New(poddir.Config{Logs: n.root}), LogsDir: n.root, LinkDir: n.links, Policy: Policy{PerContainer: 1, Total: -1}, Log: slog.New(slog.DiscardHandler),
 	})
 	return n
 }

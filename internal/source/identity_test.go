@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 )
 
@@ -65,6 +67,42 @@ func TestStaticPodIsResized(t *testing.T) {
 	write(t, file, sized("web", "app:1", "{cpu: 400m}"))
 	r.await([]string{webPod})
 	if got := r.get(webPod); got.UID == first.UID {
+		t.Error("a manifest that came back is the pod that went")
+	}
+}
+
+// A static pod that runs already under another UID is that pod from then on: it is
+// looked for when its manifest is first read, after it is known what runs.
+func TestStaticPodIsAdopted(t *testing.T) {
+	const runs = types.UID("00000000000000000000000000000001")
+	dir, awaited, asked := t.TempDir(), make(chan struct{}), 0
+	o := Options{Path: dir, Identities: filepath.Join(t.TempDir(), "identities.json")}
+	o.Adopt = func(*pod.Pod) (types.UID, bool) { asked++; return runs, true } // one at a time: under the lock of all
+	o.Await = func(context.Context) error { <-awaited; return nil }
+	file := filepath.Join(dir, "web.yaml")
+	write(t, file, sized("web", "app:1", "{cpu: 100m}"))
+	r := start(t, o)
+	r.await(nil)
+	close(awaited)
+	r.awaitSynced()
+	r.await([]string{webPod})
+	if got := r.get(webPod); got.UID != runs || got.Annotations[pod.AnnotationConfigHash] != string(runs) || asked != 1 {
+		t.Errorf("UID %s, annotations %v, asked %d times", got.UID, got.Annotations, asked)
+	}
+	r.stop()
+
+	o.Adopt, o.Await = nil, nil
+	r = start(t, o)
+	r.awaitSynced()
+	r.await([]string{webPod})
+	if got := r.get(webPod); got.UID != runs {
+		t.Errorf("after a restart: UID %s", got.UID)
+	}
+	must(t, os.Remove(file))
+	r.await(nil)
+	write(t, file, sized("web", "app:1", "{cpu: 100m}"))
+	r.await([]string{webPod})
+	if got := r.get(webPod); got.UID == runs {
 		t.Error("a manifest that came back is the pod that went")
 	}
 }

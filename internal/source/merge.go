@@ -59,6 +59,8 @@ func podKey(name types.NamespacedName) object.Key {
 }
 
 func newMerge(o Options) *merge {
+	static := identity.New(o.Identities)
+	static.Adopt = o.Adopt
 	return &merge{
 		desired:  store.New[types.UID, *pod.Pod](),
 		objects:  store.New[object.Key, runtime.Object](),
@@ -70,7 +72,7 @@ func newMerge(o Options) *merge {
 		cluster:  cluster.New(o.NodeName),
 		order:    map[claimed]uint64{},
 		classes:  map[types.UID]classed{},
-		static:   identity.New(o.Identities),
+		static:   static,
 		changed:  make(chan struct{}, 1),
 	}
 }
@@ -235,6 +237,7 @@ func (m *merge) keep(ctx context.Context, synced <-chan struct{}) error {
 		case <-synced:
 			synced = nil
 			m.mu.Lock()
+			m.static.Adopt = nil
 			m.static.Retain(m.isPlace)
 			m.mu.Unlock()
 		case <-m.changed:

@@ -39,7 +39,12 @@ type Options struct {
 	// Cluster says that pods come from an API server too, by way of
 	// Sources.Cluster: Synced waits for it.
 	Cluster bool
-	Log     *slog.Logger
+	// Adopt says which pod runs already for the pod of a manifest that has not been
+	// read before, under another UID (package takeover); nil: none does. Manifests
+	// are read when Await has returned: once Adopt can tell.
+	Adopt func(*pod.Pod) (types.UID, bool)
+	Await func(context.Context) error
+	Log   *slog.Logger
 	// Report is told of each problem once.
 	Report reporter
 	// Taken says that the node has taken a pod on; required. From then on the pod
@@ -63,6 +68,7 @@ type Sources struct {
 	Cluster *Cluster
 
 	merge         *merge
+	await         func(context.Context) error
 	runners       []runner
 	synced, local *latch
 }
@@ -73,7 +79,10 @@ type runner func(ctx context.Context, seen func()) error
 // New returns sources that do nothing until Run.
 func New(o Options) *Sources {
 	m := newMerge(o)
-	s := &Sources{Desired: m.desired, Objects: m.objects, Problems: m.problems, Local: newLocal(o, m), Cluster: newCluster(m), merge: m}
+	s := &Sources{Desired: m.desired, Objects: m.objects, Problems: m.problems, Local: newLocal(o, m), Cluster: newCluster(m), merge: m, await: o.Await}
+	if s.await == nil {
+		s.await = func(context.Context) error { return nil }
+	}
 	if o.Path != "" {
 		s.runners = append(s.runners, newDir(o, m).run)
 	}
@@ -103,7 +112,12 @@ func (s *Sources) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range s.runners {
 		seen := sync.OnceFunc(s.local.lift)
-		group.Go(func() error { return run(ctx, seen) })
+		group.Go(func() error {
+			if err := s.await(ctx); err != nil {
+				return err
+			}
+			return run(ctx, seen)
+		})
 	}
 	group.Go(func() error { return s.merge.keep(ctx, s.LocalSynced()) })
 	group.Go(func() error {

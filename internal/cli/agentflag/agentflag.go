@@ -30,8 +30,44 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 	flags.StringVar(&f.ImageCredentialProviderBinDir, "image-credential-provider-bin-dir", "", "`directory` with the plugins' programs")
 	mark(cmd.MarkFlagDirname("run-dir"))
 	mark(cmd.MarkFlagDirname("image-credential-provider-bin-dir"))
+	flags.StringVar(&f.Lock.File, "lock-file", "", "`file` to lock before anything is done, and to wait for while another process has its lock")
+	flags.BoolVar(&f.Lock.Yield, "exit-on-lock-contention", false, "end when another process opens the --lock-file, or removes it; containers run on")
 	cluster(cmd, f)
+	dead(cmd, f)
 	ignored(cmd, f)
+	kubelets(cmd)
+}
+
+// dead adds the flags about dead containers.
+func dead(cmd *cobra.Command, f *config.Flags) {
+	flags := cmd.Flags()
+	flags.DurationVar(&f.Dead.MinAge, "minimum-container-ttl-duration", 0, "for how long after its creation a dead container of a live pod stays at least, a `duration`")
+	flags.Var(&count{&f.Dead.PerContainer, "1"}, "maximum-dead-containers-per-container", "how many dead instances of a container of a live pod stay, a `number`; less than 0: all. The newest instance always does")
+	flags.Var(&count{&f.Dead.Total, "-1"}, "maximum-dead-containers", "how many of them stay on the node, a `number`; less than 0: no bound")
+}
+
+// count is a number that may not be given.
+type count struct {
+	to        **int
+	byDefault string
+}
+
+func (c *count) Type() string { return "int" }
+
+func (c *count) String() string {
+	if c.to == nil || *c.to == nil {
+		return c.byDefault
+	}
+	return strconv.Itoa(**c.to)
+}
+
+func (c *count) Set(text string) error {
+	n, err := strconv.ParseInt(text, 0, 32)
+	if err != nil {
+		return err
+	}
+	*c.to = new(int(n))
+	return nil
 }
 
 // cluster adds what makes the node one of a cluster.
@@ -44,7 +80,7 @@ func cluster(cmd *cobra.Command, f *config.Flags) {
 	on := flags.VarPF((*not)(&f.Offline.Off), "offline-pods", "", "keep a record of the cluster's pods here, and start them from it when the machine boots while the API server is away")
 	on.NoOptDefVal = "true"
 	flags.DurationVar(&f.Offline.MaxAge, "offline-max-age", 0, "do not start them if the API server was last heard of longer ago than this `duration`; 0s: however long it was")
-	flags.StringVar(&f.Offline.KeyFile, "offline-key-file", "", "`file` with the key for secrets in that record, made if it is not there (default offline.key in --root-dir)")
+	flags.StringVar(&f.Offline.KeyFile, "offline-key-file", "", "`file` with the key for secrets in that record, made if it is not there (default offline/key in --root-dir)")
 	for _, name := range []string{"kubeconfig", "bootstrap-kubeconfig", "offline-key-file"} {
 		mark(cmd.MarkFlagFilename(name))
 	}

@@ -2,13 +2,17 @@ package agentflag
 
 import (
 	"net/netip"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/cobra"
+	"k8s.io/kubelet/config/v1beta1"
 
+	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/config"
 )
 
@@ -20,7 +24,7 @@ func TestNode(t *testing.T) {
 	Node(cmd, &got)
 	err := cmd.ParseFlags([]string{
 		"--config=/c", "--config-dir=/c.d", "--kubeconfig=/k", "--bootstrap-kubeconfig=/b", "--cert-dir=/pki", "--cloud-provider=external", "--hostname-override=n",
-		"--node-ip=::", "--node-labels=a=b,c=d", "--runtime-cgroups=/r", "--maximum-dead-containers", "-1", "--offline-pods=false", "--offline-max-age=1h", "--offline-key-file=/key",
+		"--node-ip=::", "--node-labels=a=b,c=d", "--runtime-cgroups=/r", "--maximum-dead-containers", "-1", "--maximum-dead-containers-per-container=2", "--minimum-container-ttl-duration=1m", "--lock-file=/l", "--exit-on-lock-contention", "--offline-pods=false", "--offline-max-age=1h", "--offline-key-file=/key",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -28,9 +32,57 @@ func TestNode(t *testing.T) {
 	want := config.Flags{
 		ConfigFile: "/c", ConfigDir: "/c.d", Kubeconfig: "/k", BootstrapKubeconfig: "/b", CertDir: "/pki", CloudProvider: "external", HostnameOverride: "n",
 		NodeIPs: []netip.Addr{netip.IPv6Unspecified()}, NodeLabels: map[string]string{"a": "b", "c": "d"},
-		NotActedOn: []string{"runtime-cgroups", "maximum-dead-containers"}, Offline: config.OfflineFlags{Off: true, MaxAge: time.Hour, KeyFile: "/key"},
+		NotActedOn: []string{"runtime-cgroups"}, Lock: config.LockFlags{File: "/l", Yield: true},
+		Dead:    config.DeadFlags{MinAge: time.Minute, PerContainer: new(2), Total: new(-1)},
+		Offline: config.OfflineFlags{Off: true, MaxAge: time.Hour, KeyFile: "/key"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// A flag of the kubelet that is a field of its configuration is refused with the field's name.
+func TestKubeletFlags(t *testing.T) {
+	cmd := &cobra.Command{Use: "agent"}
+	Node(cmd, &config.Flags{})
+	for args, want := range map[string]string{
+		"--cgroup-driver=systemd":         `next: write cgroupDriver into the file of --config, or into a .conf file of --config-dir`,
+		"--pod-infra-container-image=p:1": `next: leave it out: the sandbox image is the runtime's, and kubelets since 1.35 do not take it either`,
+		"--v=2":                           `next: use --log-level`,
+		"-v=2":                            `next: use --log-level`,
+		"--nonsense":                      `next: see "agent --help"`,
+	} {
+		err := cmd.FlagErrorFunc()(cmd, cmd.ParseFlags([]string{args}))
+		if got := "next: " + client.NextStep(err); got != want {
+			t.Errorf("%s: %v, %s; want %s", args, err, got, want)
+		}
+	}
+}
+
+// Every field that a flag stands for is one.
+func TestFields(t *testing.T) {
+	for flag, path := range fields() {
+		kind := reflect.TypeFor[v1beta1.KubeletConfiguration]()
+		for name := range strings.SplitSeq(path, ".") {
+			field, ok := byJSON(kind, name)
+			if !ok {
+				t.Errorf("--%s: there is no field %s", flag, path)
+				break
+			}
+			if kind = field.Type; kind.Kind() == reflect.Pointer {
+				kind = kind.Elem()
+			}
+		}
+	}
+}
+
+func byJSON(t reflect.Type, name string) (reflect.StructField, bool) {
+	if t.Kind() != reflect.Struct {
+		return reflect.StructField{}, false
+	}
+	return t.FieldByNameFunc(func(goName string) bool {
+		f, _ := t.FieldByName(goName)
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return tag == name
+	})
 }

@@ -52,6 +52,15 @@ func recognize(was Identity, p *pod.Pod) Identity {
 	return now
 }
 
+// adopt makes the pod that runs the one at a place, where a manifest leaves open who
+// it is. One that the manifest does not stand for any more stays another one.
+func adopt(was, now Identity, runs types.UID) Identity {
+	if !hashed(now.Content) || runs == was.UID || runs == now.UID {
+		return now
+	}
+	return Identity{UID: runs, Content: now.Content, Shape: now.Shape}
+}
+
 // hashed tells the UIDs that contentHash makes from those that manifests give:
 // who writes another one wants another pod.
 func hashed(uid types.UID) bool {

@@ -14,14 +14,21 @@ import (
 // Identities are kept in one file: whoever loses it starts the pods of edited
 // manifests anew, nothing worse. They are for one goroutine at a time.
 type Identities struct {
+	// Adopt says which pod the runtime has already for the pod of a manifest, under
+	// whatever UID. It is asked once for each place; nil: not any more, or never.
+	Adopt func(*pod.Pod) (types.UID, bool)
+
 	path  string // empty: kept in memory only
 	known map[string]Identity
+	met   map[string]bool // places that Adopt was asked about
 	dirty bool
 }
 
 // New returns identities kept in a file, or only in memory if path is empty.
 // Nothing is read before Load.
-func New(path string) *Identities { return &Identities{path: path, known: map[string]Identity{}} }
+func New(path string) *Identities {
+	return &Identities{path: path, known: map[string]Identity{}, met: map[string]bool{}}
+}
 
 // format of the file.
 func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
@@ -68,6 +75,12 @@ func (s *Identities) Identify(origin string, p *pod.Pod) *pod.Pod {
 	key := Place(origin, p.Key())
 	was, known := s.known[key]
 	now := recognize(was, p)
+	if s.Adopt != nil && !s.met[key] {
+		s.met[key] = true
+		if runs, ok := s.Adopt(p); ok {
+			now = adopt(was, now, runs)
+		}
+	}
 	if !known || now != was {
 		s.known[key], s.dirty = now, true
 	}

@@ -52,6 +52,32 @@ func TestRecognize(t *testing.T) {
 	}
 }
 
+func TestAdopt(t *testing.T) {
+	const runs = types.UID("00000000000000000000000000000001")
+	first := asking(hashA, "app:1", "100m")
+	edited := asking(hashB, "app:2", "100m")
+	was := recognize(Identity{}, first)
+	tests := []struct {
+		name string
+		was  Identity
+		now  *pod.Pod
+		runs types.UID
+		uid  types.UID
+	}{
+		{"a kubelet's", Identity{}, first, runs, runs},
+		{"a kubelet's again, after this agent's", was, first, runs, runs},
+		{"the one that it was", was, first, hashA, hashA},
+		{"before the manifest was edited", was, edited, hashA, hashB},
+		{"the manifest says who it is", Identity{}, asking("mine", "app:1", "100m"), runs, "mine"},
+	}
+	for _, tt := range tests {
+		got := adopt(tt.was, recognize(tt.was, tt.now), tt.runs)
+		if want := (Identity{UID: tt.uid, Content: tt.now.UID, Shape: shapeOf(tt.now.Pod)}); got != want {
+			t.Errorf("%s: got %+v, want %+v", tt.name, got, want)
+		}
+	}
+}
+
 // What is changed over the API counts until the manifest says something else.
 func TestAmendment(t *testing.T) {
 	base := asking(hashA, "app:1", "100m")

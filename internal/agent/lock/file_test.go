@@ -1,0 +1,71 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Who comes second waits, and who is told to makes room for it.
+func TestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubelet.lock")
+	first, err := Acquire(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	impatient, cancel := context.WithTimeout(t.Context(), 2*turn)
+	defer cancel()
+	if _, err := Acquire(impatient, path); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a second one has the lock: %v", err)
+	}
+	contended := make(chan error, 1)
+	go func() { contended <- first.Contended(t.Context()) }()
+	go func() {
+		if err := <-contended; err != nil {
+			t.Errorf("contention was not seen: %v", err)
+		}
+		if err := first.Release(); err != nil {
+			t.Error(err)
+		}
+	}()
+	second := make(chan error, 1)
+	go func() {
+		f, err := Acquire(t.Context(), path)
+		if err == nil {
+			err = f.Release()
+		}
+		second <- err
+	}()
+	for { // the watch may have begun after the second one came: it is opened until it is seen
+		select {
+		case err := <-second:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		case <-time.After(turn):
+			f, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Close()
+		}
+	}
+}
+
+func TestContendedEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubelet.lock")
+	f, err := Acquire(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Release()
+	short, cancel := context.WithTimeout(t.Context(), turn)
+	defer cancel()
+	if err := f.Contended(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Contended returned %v", err)
+	}
+}

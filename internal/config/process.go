@@ -1,0 +1,18 @@
+package config
+
+// process is the part of builder that reads flags of the agent as a process, and
+// of what it cleans up.
+type process struct{ *builder }
+
+func (b process) lock(f LockFlags) {
+	if f.Yield && f.File == "" {
+		b.invalid("--exit-on-lock-contention", true, "needs --lock-file: the file that others open")
+	}
+}
+
+func (b process) dead(f DeadFlags) DeadContainers {
+	if f.MinAge < 0 {
+		b.invalid("--minimum-container-ttl-duration", f.MinAge.String(), "must not be negative; 0s sets no bound")
+	}
+	return DeadContainers{MinAge: f.MinAge, PerContainer: or(f.PerContainer, 1), Total: or(f.Total, -1)}
+}
