@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/lock"
+	"github.com/berth-run/berth/internal/agent/rootdir"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/podlog"
@@ -23,8 +24,8 @@ import (
 
 // Reset ends everything that an agent left on this machine under its root
 // directory, at once and without grace: pods, volumes, cgroups, the embedded
-// runtime with its images and network, and the directory itself. It fails while
-// an agent works there. What can be undone is undone also when some of it fails.
+// runtime with its images and network, and the directory itself (package rootdir).
+// It fails while an agent works there. What can be undone is undone also when some of it fails.
 func (a *Agent) Reset(ctx context.Context) error {
 	root := a.config.RootDir
 	if _, err := os.Stat(root); errors.Is(err, os.ErrNotExist) {
@@ -45,7 +46,7 @@ func (a *Agent) Reset(ctx context.Context) error {
 	if err != nil {
 		return err // nothing is deleted through a mount that stayed
 	}
-	return errors.Join(os.RemoveAll(a.config.RunDir), os.RemoveAll(root))
+	return errors.Join(os.RemoveAll(a.config.RunDir), rootdir.Remove(root))
 }
 
 // resetPods runs the runtime for as long as it takes to end all pods.

@@ -24,8 +24,9 @@ func resetCommand(a *app) *cobra.Command {
 		Use:   "reset --yes",
 		Short: "Kill every pod of this root and remove all that agents left there",
 		Long: "Kill every pod of this root at once and remove everything that agents left on this machine for it: applied\n" +
-			"pods, volumes, cgroups, the embedded runtime with its images and network, and the directory itself. It\n" +
-			"fails while an agent works there.",
+			"pods, volumes, cgroups, the embedded runtime with its images and network, and the directory itself. Of\n" +
+			"the kubelet's directory, " + config.JoinedRootDir + ", the node's certificates (pki) and files that others wrote stay.\n" +
+			"It fails while an agent works there.",
 		Example: "  berth reset --yes",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
