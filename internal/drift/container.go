@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,19 +49,31 @@ type ContainerOptions struct {
 type Containers struct {
 	opts ContainerOptions
 
-	mu   sync.Mutex
-	told map[string]cgroupfile.Bounds // the runtime's word by id, once it was asked for
-	swap map[string]int64             // bytes of memory and swap together, the same
-	of   map[types.UID]map[string]bool
+	mu       sync.Mutex
+	told     map[string]cgroupfile.Bounds // the runtime's word by id, once it was asked for
+	swap     map[string]int64             // bytes of memory and swap together, the same
+	of       map[types.UID]map[string]bool
+	repaired map[*container][]cgroupfile.Change // what systemd does not know yet
+	wake     chan struct{}                      // there is some of it
 }
 
 // NewContainers makes Containers that look after none.
 func NewContainers(o ContainerOptions) *Containers {
-	return &Containers{opts: o, told: map[string]cgroupfile.Bounds{}, swap: map[string]int64{}, of: map[types.UID]map[string]bool{}}
+	return &Containers{
+		opts: o, told: map[string]cgroupfile.Bounds{}, swap: map[string]int64{}, of: map[types.UID]map[string]bool{},
+		repaired: map[*container][]cgroupfile.Change{}, wake: make(chan struct{}, 1),
+	}
 }
 
 // Run follows the observed pods until ctx ends.
 func (s *Containers) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.follow(ctx) })
+	group.Go(func() error { return s.tellAll(ctx) })
+	return group.Wait()
+}
+
+func (s *Containers) follow(ctx context.Context) error {
 	w := s.opts.Observed.Watch()
 	defer w.Stop()
 	for {
@@ -246,33 +260,86 @@ func boundsOf(r *specs.LinuxResources) (b cgroupfile.Bounds, swap int64) {
 	return b, swap
 }
 
-// repair writes what was found: a runtime that hangs keeps nobody from what is
-// theirs. Then it goes through the runtime, so that systemd learns of it too, and
-// writes what could not be written before (a limit of memory above that of memory
-// and swap).
-func (x *container) repair(ctx context.Context, found []cgroupfile.Change) error {
+// repair writes what was found: no runtime that hangs keeps anybody from what is theirs. Where
+// the cgroup is a unit of systemd's it is told too, through the runtime.
+func (x *container) repair(_ context.Context, found []cgroupfile.Change) error {
 	x.s.mu.Lock()
-	told, swap := x.s.told[x.id], x.s.swap[x.id]
+	swap := x.s.swap[x.id]
 	x.s.mu.Unlock()
-	b := x.placed(told)
-	for _, c := range found {
-		_ = cgroupfile.Write(x.group, c.File, c.Want) // it is compared below
-	}
-	_, err := x.s.opts.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
-		ContainerId: x.id, Linux: updateFor(b, swap, x.group.Unified, found),
-	})
-	left, err2 := x.compare(told)
-	if err2 != nil {
-		return errors.Join(err, err2)
-	}
 	var errs []error
-	for _, c := range left {
-		errs = append(errs, cgroupfile.Write(x.group, c.File, c.Want))
+	for _, c := range found {
+		err := cgroupfile.Write(x.group, c.File, c.Want)
+		if err != nil && c.File == "memory.limit_in_bytes" {
+			// It cannot exceed that of memory and swap, which was lowered too.
+			both := c.Want
+			if swap > 0 {
+				both = strconv.FormatInt(swap, 10)
+			}
+			if cgroupfile.Write(x.group, "memory.memsw.limit_in_bytes", both) == nil {
+				err = cgroupfile.Write(x.group, c.File, c.Want)
+			}
+		}
+		errs = append(errs, err)
 	}
-	if written := errors.Join(errs...); written != nil {
-		return errors.Join(err, written)
+	if isUnit(x.group) {
+		x.s.toTell(x, found)
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// toTell has the runtime told later of what was repaired. Nobody waits for that.
+func (s *Containers) toTell(x *container, found []cgroupfile.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.repaired[x] = append(s.repaired[x], found...)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Containers) tellAll(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		}
+		s.mu.Lock()
+		repaired := s.repaired
+		s.repaired = map[*container][]cgroupfile.Change{}
+		s.mu.Unlock()
+		for x, found := range repaired {
+			if err := x.tell(ctx, found); err != nil && ctx.Err() == nil {
+				s.opts.Watch.opts.Log.Warn("tell the runtime of a repaired cgroup", "pod", x.pod.Name, "container", x.name, "err", err)
+			}
+		}
+	}
+}
+
+// tell has the runtime set what was repaired as it is to be by now.
+func (x *container) tell(ctx context.Context, found []cgroupfile.Change) error {
+	x.s.mu.Lock()
+	told, ok := x.s.told[x.id]
+	swap := x.s.swap[x.id]
+	x.s.mu.Unlock()
+	if !ok {
+		return nil // it has ended, or was changed through the runtime since
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := x.s.opts.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
+		ContainerId: x.id, Linux: updateFor(x.placed(told), swap, x.group.Unified, found),
+	})
+	return err
+}
+
+// isUnit says whether systemd has made a container's cgroup: its driver names it so.
+func isUnit(g cgroupfile.Group) bool {
+	for _, dir := range g.Dirs {
+		return strings.HasSuffix(dir, ".scope")
+	}
+	return false
 }
 
 // updateFor sets those bounds that have changed.

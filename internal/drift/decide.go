@@ -32,3 +32,8 @@ func (s suspicion) next(found []cgroupfile.Change) (now suspicion, confirmed boo
 	}
 	return now, false
 }
+
+// remaining are those that are left as they were found.
+func remaining(found, left []cgroupfile.Change) []cgroupfile.Change {
+	return slices.DeleteFunc(slices.Clone(left), func(c cgroupfile.Change) bool { return !slices.Contains(found, c) })
+}

@@ -14,4 +14,8 @@
 // own update sets one file after the other. It ends after a few looks, so that
 // somebody who writes all the time is not waited for. While nothing is written it costs
 // one reading of all files in Options.Audit.
+//
+// Each subject is looked at on its own, so that a runtime that hangs keeps no other one waiting,
+// and what is repaired is written to the files: a second change while the runtime is told of
+// the first one is noticed like any other.
 package drift

@@ -49,17 +49,19 @@ type Watch struct {
 	mu       sync.Mutex
 	kernel   *inotify // nil until Run
 	subjects map[string]*subject
-	keys     map[int32][]string // of the subjects by inotify's number
-	dirs     map[string]string  // the same by directory
-	dirty    map[string]bool
+	keys     map[int32][]string   // of the subjects by inotify's number
+	dirs     map[string]string    // the same by directory
+	dirty    map[string]time.Time // when which of them are to be looked at
 }
 
-// subject is what is known of one. Its fields but held and watches belong to Run.
+// subject is what is known of one. Its suspicion and failure belong to the look at it, of which
+// there is one at a time.
 type subject struct {
 	cgroupfile.Subject
 	watches   []int32
 	unwatched bool // the audit alone looks at it
 	held      int  // somebody changes it who may
+	looking   bool
 	suspect   suspicion
 	told      string // the last failure
 }
@@ -67,7 +69,7 @@ type subject struct {
 // New makes a Watch of nothing.
 func New(o Options) (*Watch, error) {
 	w := &Watch{
-		opts: o, wake: make(chan struct{}, 1), subjects: map[string]*subject{}, keys: map[int32][]string{}, dirs: map[string]string{}, dirty: map[string]bool{},
+		opts: o, wake: make(chan struct{}, 1), subjects: map[string]*subject{}, keys: map[int32][]string{}, dirs: map[string]string{}, dirty: map[string]time.Time{},
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_cgroup_repairs_total",
 			Help: "Cumulative number of cgroup values that were changed from outside and repaired, by level (node, qos, pod, container) and file.",
@@ -105,6 +107,15 @@ func (w *Watch) Unwatch(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drop(key)
+}
+
+// unwatch ends it unless the key has another subject by now.
+func (w *Watch) unwatch(key string, s *subject) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.subjects[key] == s {
+		w.drop(key)
+	}
 }
 
 // Hold is for a change by somebody who may make it: until it is released, what is
@@ -175,7 +186,9 @@ func (w *Watch) register(key string) {
 
 // mark has a subject looked at.
 func (w *Watch) mark(key string) {
-	w.dirty[key] = true
+	if _, ok := w.dirty[key]; !ok {
+		w.dirty[key] = time.Now().Add(gather)
+	}
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -212,38 +225,56 @@ func (w *Watch) noteGone(parent, name string) {
 	}
 }
 
-// take returns the subjects to look at now.
-func (w *Watch) take(all bool) []string {
+// take returns the subjects to look at at that time. All but those that are held or looked at count
+// where all is true.
+func (w *Watch) take(now time.Time, all bool) map[string]*subject {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var keys []string
+	taken := map[string]*subject{}
 	for key, s := range w.subjects {
-		if (all || w.dirty[key]) && s.held == 0 {
-			keys = append(keys, key)
+		due, dirty := w.dirty[key]
+		if (all || dirty && !due.After(now)) && s.held == 0 && !s.looking {
+			taken[key], s.looking = s, true
 			delete(w.dirty, key)
 		}
 	}
-	slices.Sort(keys)
-	return keys
+	return taken
 }
 
-func (w *Watch) subject(key string) *subject {
+// due is the time of the next look; false: there is none.
+func (w *Watch) due() (next time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.subjects[key]
+	for key, at := range w.dirty {
+		if s := w.subjects[key]; s.held == 0 && !s.looking && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+	}
+	return next, ok
+}
+
+// looked takes in that a look has ended.
+func (w *Watch) looked(e ended) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.subject.looking = false
+	if _, dirty := w.dirty[e.key]; e.again && !dirty && w.subjects[e.key] == e.subject {
+		w.dirty[e.key] = time.Now().Add(settle)
+	}
+}
+
+func (w *Watch) isHeld(s *subject) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return s.held > 0
 }
 
 // look reads a subject back, and says whether it has to be looked at again soon.
-// A runtime that does not answer holds up the others for patience.
-func (w *Watch) look(ctx context.Context, key string) (again bool) {
-	s := w.subject(key)
-	if s == nil {
-		return false
-	}
+func (w *Watch) look(ctx context.Context, key string, s *subject) (again bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if !s.Group.Exists() {
-		w.Unwatch(key)
+		w.unwatch(key, s)
 		if s.Gone != nil {
 			s.Gone(ctx)
 		}
@@ -263,20 +294,27 @@ func (w *Watch) look(ctx context.Context, key string) (again bool) {
 	if s.suspect, confirmed = s.suspect.next(found); !confirmed {
 		return len(found) > 0
 	}
-	w.repair(ctx, s, found)
-	return false
+	if w.isHeld(s) {
+		return false // its release has it looked at again
+	}
+	return w.repair(ctx, s, found)
 }
 
-func (w *Watch) repair(ctx context.Context, s *subject, found []cgroupfile.Change) {
+// repair says whether something else was changed meanwhile.
+func (w *Watch) repair(ctx context.Context, s *subject, found []cgroupfile.Change) (again bool) {
 	err := s.Repair(ctx, found)
 	if err == nil {
 		var left []cgroupfile.Change
-		if left, err = s.Differs(ctx); err == nil && len(left) > 0 {
-			err = fmt.Errorf("it had no effect: %s", cgroupfile.Describe(left))
+		if left, err = s.Differs(ctx); err == nil {
+			same := remaining(found, left)
+			again = len(left) > len(same)
+			if len(same) > 0 {
+				err = fmt.Errorf("it had no effect: %s", cgroupfile.Describe(same))
+			}
 		}
 	}
 	if errors.Is(ctx.Err(), context.Canceled) || !s.Group.Exists() {
-		return
+		return false
 	}
 	counter := w.repairs
 	if err != nil {
@@ -294,4 +332,5 @@ func (w *Watch) repair(ctx context.Context, s *subject, found []cgroupfile.Chang
 		s.told = text
 		w.opts.Events.Event(s.Ref, corev1.EventTypeWarning, FailedCgroupRepair, "The %s's cgroup was changed from outside and could not be repaired: %s: %v", s.Level, text, err)
 	}
+	return again
 }

@@ -26,10 +26,12 @@ func (c told) Event(_ corev1.ObjectReference, _, reason, format string, args ...
 	c <- reason + ": " + fmt.Sprintf(format, args...)
 }
 
-// files is a cgroup of version 2 in a directory, with 100 as its weight.
-func files(t *testing.T) cgroupfile.Group {
+func files(t *testing.T) cgroupfile.Group { return filesOf(t, "pod") }
+
+// filesOf is a cgroup of version 2 in a directory of that name, with 100 as its weight.
+func filesOf(t *testing.T, name string) cgroupfile.Group {
 	t.Helper()
-	g := cgroupfile.Group{Unified: true, Dirs: map[string]string{"": filepath.Join(t.TempDir(), "pod")}}
+	g := cgroupfile.Group{Unified: true, Dirs: map[string]string{"": filepath.Join(t.TempDir(), name)}}
 	if err := os.Mkdir(g.Dirs[""], 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -161,25 +163,63 @@ func TestSuspicion(t *testing.T) {
 	}
 }
 
-// A subject that never answers, as one whose runtime hangs, holds up the next
-// one for a while only.
+// A subject that does not answer, as one whose runtime hangs, keeps no other waiting,
+// and is given up after a while.
 func TestAnAnswerThatDoesNotCome(t *testing.T) {
+	events, g, asked := make(told, 1), files(t), make(chan string, 1)
+	w := running(t, events)
+	hangs := weighing(files(t), nil)
+	hangs.Differs = func(ctx context.Context) ([]cgroupfile.Change, error) {
+		asked <- "asked"
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	w.Watch("a", hangs)
+	put(t, hangs.Group, "7")
+	await(t, asked)
+	w.Watch("b", weighing(g, func() error { put(t, g, "100"); return nil }))
+	put(t, g, "7")
+	want := "CgroupRepaired: The pod's cgroup was changed from outside and is repaired: cpu.weight is 7, not 100"
+	if diff := cmp.Diff(want, await(t, events)); diff != "" {
+		t.Error(diff)
+	}
+
 	synctest.Test(t, func(t *testing.T) {
 		w, err := New(Options{Events: make(told), Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		hangs := weighing(files(t), nil)
 		hangs.Differs = func(ctx context.Context) ([]cgroupfile.Change, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		w.Watch("a", hangs)
 		began := time.Now()
-		if again := w.look(t.Context(), "a"); again || time.Since(began) != patience {
+		if again := w.look(t.Context(), "a", &subject{Subject: hangs}); again || time.Since(began) != patience {
 			t.Errorf("again %v after %v; want false after %v", again, time.Since(began), patience)
 		}
 	})
+}
+
+// What is found while somebody else may change it is not repaired, and is looked at afterwards.
+func TestAHeldSubject(t *testing.T) {
+	events, g := make(told, 1), files(t)
+	w := running(t, events)
+	w.Watch("a", weighing(g, func() error { put(t, g, "100"); return nil }))
+	release := w.Hold("a")
+	put(t, g, "7")
+	if taken := w.take(time.Now().Add(time.Hour), true); len(taken) != 0 {
+		t.Errorf("it is looked at while it is held: %v", taken)
+	}
+	release()
+	await(t, events)
+}
+
+func TestRemaining(t *testing.T) {
+	found := []cgroupfile.Change{{File: "cpu.max", Have: "5 5", Want: "9 9"}, {File: "cpu.weight", Have: "7", Want: "100"}}
+	left := []cgroupfile.Change{{File: "cpu.max", Have: "5 5", Want: "9 9"}, {File: "cpu.weight", Have: "8", Want: "100"}, {File: "pids.max", Have: "1", Want: "2"}}
+	if diff := cmp.Diff(found[:1], remaining(found, left)); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestPeriod(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,7 +13,7 @@ import (
 
 const (
 	// gather is how long writes are collected before they are looked at, settle
-	// how long what was found has to last.
+	// how long what was found has to last. With answerTime twice they are less than a second.
 	gather = 100 * time.Millisecond
 	settle = 250 * time.Millisecond
 	// auditPeriod is the time between readings of everything, see Options;
@@ -75,52 +76,50 @@ func (w *Watch) stop() {
 	}
 }
 
+// ended is a look that has ended.
+type ended struct {
+	key     string
+	subject *subject
+	again   bool
+}
+
+// loop has each subject looked at on its own: one whose runtime hangs keeps no other waiting.
 func (w *Watch) loop(ctx context.Context) error {
-	soon := time.NewTimer(0)
-	soon.Stop()
-	defer soon.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	audit := time.NewTimer(w.period())
 	defer audit.Stop()
-	gathering := false
+	looks := make(chan ended)
+	var running sync.WaitGroup
+	defer running.Wait()
+	begin := func(taken map[string]*subject) {
+		for key, s := range taken {
+			running.Go(func() {
+				e := ended{key, s, w.look(ctx, key, s)}
+				select {
+				case looks <- e:
+				case <-ctx.Done():
+				}
+			})
+		}
+	}
 	for {
-		var keys []string
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.wake:
-			if !gathering {
-				gathering = true
-				soon.Reset(gather)
-			}
-			continue
-		case <-soon.C:
-			gathering = false
-			keys = w.take(false)
+		case <-next.C:
+			begin(w.take(time.Now(), false))
 		case <-audit.C:
-			keys = w.take(true)
+			begin(w.take(time.Now(), true))
 			audit.Reset(w.period())
+		case e := <-looks:
+			w.looked(e)
 		}
-		var again []string
-		for _, key := range keys {
-			if ctx.Err() == nil && w.look(ctx, key) {
-				again = append(again, key)
-			}
-		}
-		if len(again) > 0 {
-			w.remark(again)
-			gathering = true
-			soon.Reset(settle)
-		}
-	}
-}
-
-// remark has subjects looked at again, without a wake.
-func (w *Watch) remark(keys []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, key := range keys {
-		if w.subjects[key] != nil {
-			w.dirty[key] = true
+		if at, ok := w.due(); ok {
+			next.Reset(time.Until(at))
+		} else {
+			next.Stop()
 		}
 	}
 }
