@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/utils/cpuset"
@@ -9,8 +10,8 @@ import (
 // lastLevel chooses, of caches sorted from the highest level, those of the
 // highest level at which one is shared by several cores. CPUs without a cache of
 // this level, as the small cores of a hybrid processor, have their
-// next lower shared one.
-func lastLevel(cores map[int]cpuset.CPUSet, caches []Cache) []Cache {
+// next lower shared one. The others are lower, from the lowest level.
+func lastLevel(cores map[int]cpuset.CPUSet, caches []Cache) (last, lower []Cache) {
 	coreOf := map[int]int{}
 	for core, threads := range cores {
 		for _, id := range threads.UnsortedList() {
@@ -23,16 +24,18 @@ func lastLevel(cores map[int]cpuset.CPUSet, caches []Cache) []Cache {
 			shared[c.Level] = shared[c.Level] || coreOf[id] != coreOf[c.ID]
 		}
 	}
-	var last []Cache
 	covered := cpuset.New()
 	for _, c := range caches {
 		if shared[c.Level] && c.CPUs.Intersection(covered).IsEmpty() {
 			last = append(last, c)
 			covered = covered.Union(c.CPUs)
+		} else {
+			lower = append(lower, c)
 		}
 	}
 	slices.SortFunc(last, func(a, b Cache) int { return a.ID - b.ID })
-	return last
+	slices.SortFunc(lower, func(a, b Cache) int { return cmp.Or(a.Level-b.Level, a.ID-b.ID) })
+	return last, lower
 }
 
 // nameCaches sets CPU.Cache.

@@ -14,7 +14,8 @@ type Machine struct {
 	// kernel tells neither their core nor their node.
 	Offline cpuset.CPUSet
 	Nodes   []Node  // by id, also those without CPUs or without memory
-	Caches  []Cache // by id; empty where no cache is shared by several cores
+	Caches  []Cache // those of the last level, by id; empty where no cache is shared by several cores
+	Lower   []Cache // the other caches of data, by level and id; empty where the kernel tells of none
 }
 
 // CPU is one logical processor.
@@ -34,10 +35,11 @@ type CPU struct {
 	Cache int
 }
 
-// Cache is a last-level cache: of the caches that several cores share the one
-// of the highest level ("uncore cache" in the CPU manager's words).
+// Cache is one that holds data. It is of the last level if it is, of the caches that
+// several cores share, the one of the highest level ("uncore cache" in the CPU
+// manager's words).
 type Cache struct {
-	ID    int // the least id of its CPUs, as in CPU.Cache
+	ID    int // the least id of its CPUs, as in CPU.Cache; unique in its level
 	Level int
 	Size  int64         // bytes, 0: not told
 	CPUs  cpuset.CPUSet // online

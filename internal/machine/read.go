@@ -37,7 +37,7 @@ func Read(root fs.FS) (Machine, error) {
 	for _, id := range online {
 		m.CPUs = append(m.CPUs, r.cpu(id, setOf(online), m.Nodes))
 	}
-	m.Caches = lastLevel(m.ByCore(), r.caches(setOf(online)))
+	m.Caches, m.Lower = lastLevel(m.ByCore(), r.caches(setOf(online)))
 	nameCaches(&m)
 	if r.err != nil {
 		return Machine{}, fmt.Errorf("read machine: %w", r.err)

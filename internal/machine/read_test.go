@@ -88,7 +88,7 @@ func TestLastLevel(t *testing.T) {
 		"of one core": {[]Cache{{ID: 0, Level: 2, CPUs: cpuset.New(0, 1)}, {ID: 2, Level: 2, CPUs: cpuset.New(2)}}, nil},
 		"hybrid":      {[]Cache{l3, {ID: 0, Level: 2, CPUs: cpuset.New(0, 1)}, shared}, []Cache{l3, shared}},
 	} {
-		got := lastLevel(cores, c.caches)
+		got, _ := lastLevel(cores, c.caches)
 		if diff := cmp.Diff(c.want, got, cmp.Comparer(compareSets)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

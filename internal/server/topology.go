@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/machine"
 	"github.com/berth-run/berth/internal/resource"
 	"github.com/berth-run/berth/internal/resource/topology"
 	"github.com/berth-run/berth/internal/server/api"
@@ -39,7 +40,7 @@ func TopologyOf(n resource.Node, held resource.Held, names map[types.UID]types.N
 		CPUs: m.Online().String(), OfflineCPUs: m.Offline.String(), ReservedCPUs: n.Policy.ReservedCPUs.String(), SharedCPUs: m.Online().String(),
 		CPUPolicy: "none", MemoryPolicy: "None",
 		TopologyPolicy: string(cmp.Or(n.Policy.Topology.Policy, topology.None)), TopologyScope: cmp.Or(n.Policy.Topology.Scope, topology.ScopeContainer),
-		Sockets: []api.CPUSocket{}, Nodes: []api.NUMANode{}, Caches: []api.Cache{}, Cores: []api.Core{}, Devices: []api.DeviceHolder{}, Holders: []api.Holder{},
+		Sockets: []api.CPUSocket{}, Nodes: []api.NUMANode{}, Caches: []api.Cache{}, LowerCaches: []api.Cache{}, Cores: []api.Core{}, Devices: []api.DeviceHolder{}, Holders: []api.Holder{},
 	}
 	if n.Policy.CPUs {
 		t.CPUPolicy, t.SharedCPUs = "static", n.Shared(held).String()
@@ -84,12 +85,19 @@ func addMachine(t *api.Topology, given resource.Node) {
 		t.Nodes = append(t.Nodes, node)
 	}
 	for _, c := range m.Caches {
-		t.Caches = append(t.Caches, api.Cache{ID: c.ID, Level: c.Level, Size: c.Size, CPUs: c.CPUs.String()})
+		t.Caches = append(t.Caches, cacheOf(c))
+	}
+	for _, c := range m.Lower {
+		t.LowerCaches = append(t.LowerCaches, cacheOf(c))
 	}
 	for id, cpus := range sorted(m.ByCore()) {
 		c, _ := m.CPU(id)
 		t.Cores = append(t.Cores, api.Core{ID: id, Socket: c.Socket, Node: c.Node, CPUs: cpus.String()})
 	}
+}
+
+func cacheOf(c machine.Cache) api.Cache {
+	return api.Cache{ID: c.ID, Level: c.Level, Size: c.Size, CPUs: c.CPUs.String()}
 }
 
 func holder(who api.Holder, g resource.Given) api.Holder {

@@ -56,7 +56,7 @@ func boots() []boot {
 		units:   []string{"cgroup", "volume/nfs"},
 	}, {
 		cgroup:  "v1",
-		scripts: []string{"pinning", "drift", "resize", "restart", "devices"},
+		scripts: []string{"pinning", "bounds", "drift", "resize", "restart", "devices"},
 		units:   []string{"cgroup"},
 	}}
 }

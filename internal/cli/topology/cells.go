@@ -10,7 +10,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// row is a line of cores of one cache, or several lines that are alike.
+// row is a line of cores of one cache, or several lines that are alike, or one of caches
+// below the last level.
 type row struct {
 	label  string // of the cache; empty where its cores go on in another line
 	caches int
@@ -40,7 +41,7 @@ func (d *drawing) places(w io.Writer) error {
 	rows := map[place][]row{}
 	var label, cpus int // their widths
 	for _, at := range order {
-		rows[at] = join(d.rows(in[at]))
+		rows[at] = append(d.lowerRows(in[at]), join(d.rows(in[at]))...)
 		for _, r := range rows[at] {
 			label, cpus = max(label, len(r.label)), max(cpus, len(r.list()))
 		}

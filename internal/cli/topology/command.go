@@ -30,7 +30,7 @@ func Command(o Options) *cobra.Command {
   a   held by the container, or the pod, of that letter below
 
 What is alike is folded: "4 x L3 32 MiB ... all shared" are four caches and the cores around them.
-0-22:2 is every second CPU from 0 to 22.`,
+0-22:2 is every second CPU from 0 to 22. Caches below the last level come first, alike ones together.`,
 		Example: "  berth topology\n  berth topology -o json",
 		Args:    o.Usage(cobra.NoArgs),
 	}

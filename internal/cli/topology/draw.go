@@ -40,7 +40,8 @@ type drawing struct {
 	*api.Topology
 	signs map[int]rune // by CPU
 	cores []core
-	cache map[int]api.Cache // by CPU
+	cache map[int]api.Cache // by CPU, of the last level
+	lower []lowerCache
 }
 
 type core struct {
@@ -79,6 +80,9 @@ func newDrawing(t *api.Topology) (*drawing, error) {
 		for _, id := range parse(c.CPUs) {
 			d.cache[id] = c
 		}
+	}
+	for _, c := range t.LowerCaches {
+		d.lower = append(d.lower, lowerCache{c, parse(c.CPUs)})
 	}
 	for _, c := range t.Cores {
 		d.cores = append(d.cores, core{c, parse(c.CPUs)})

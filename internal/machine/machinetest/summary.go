@@ -32,6 +32,21 @@ func Summary(m machine.Machine) string {
 	for _, c := range m.Caches {
 		fmt.Fprintf(&out, "cache %d: L%d %s size %d\n", c.ID, c.Level, c.CPUs, c.Size)
 	}
+	type kind struct {
+		level int
+		size  int64
+	}
+	lower, order := map[kind]map[int]cpuset.CPUSet{}, []kind{}
+	for _, c := range m.Lower {
+		k := kind{c.Level, c.Size}
+		if lower[k] == nil {
+			lower[k], order = map[int]cpuset.CPUSet{}, append(order, k)
+		}
+		lower[k][c.ID] = c.CPUs
+	}
+	for _, k := range order {
+		fmt.Fprintf(&out, "lower caches: L%d size %d: %s\n", k.level, k.size, sets(lower[k]))
+	}
 	fmt.Fprintf(&out, "by cache: %s\n", sets(m.ByCache()))
 	return out.String()
 }

@@ -27,11 +27,13 @@ type Topology struct {
 	TopologyPolicy string `json:"topologyPolicy"`
 	TopologyScope  string `json:"topologyScope"`
 
-	Sockets []CPUSocket    `json:"sockets"`
-	Nodes   []NUMANode     `json:"nodes"`
-	Caches  []Cache        `json:"caches"`
-	Cores   []Core         `json:"cores"`
-	Devices []DeviceHolder `json:"devices"`
+	Sockets []CPUSocket `json:"sockets"`
+	Nodes   []NUMANode  `json:"nodes"`
+	Caches  []Cache     `json:"caches"`
+	// LowerCaches are the other caches that hold data, by level and id.
+	LowerCaches []Cache        `json:"lowerCaches"`
+	Cores       []Core         `json:"cores"`
+	Devices     []DeviceHolder `json:"devices"`
 	// Holders are by namespace, pod and container.
 	Holders []Holder `json:"holders"`
 }
@@ -72,10 +74,10 @@ type Distance struct {
 	Distance int `json:"distance"`
 }
 
-// Cache is a last-level cache: the highest level that several cores share. There
-// are none where no cache is shared.
+// Cache is one that holds data. In Topology.Caches are those of the last level: the highest that
+// several cores share. There are none where no cache is shared.
 type Cache struct {
-	// ID is the least of its CPUs.
+	// ID is the least of its CPUs. No other cache of its level has it.
 	ID    int    `json:"id"`
 	Level int    `json:"level"`
 	Size  int64  `json:"size,omitempty"`
