@@ -107,8 +107,12 @@ func setCgroup(ts *testscript.TestScript, args []string) {
 }
 
 func awaitCgroup(ts *testscript.TestScript, args []string) {
+	var g cgroupfile.Group
+	ok := false
 	eventually(ts, func() (bool, any) {
-		g, ok := cgroupOf(ts, args[0], args[1])
+		if !ok || !g.Exists() { // to ask the agent each time takes from the time that it has
+			g, ok = cgroupOf(ts, args[0], args[1])
+		}
 		want := bound(ts, g.Unified, args[2], args[3])
 		have, err := cgroupfile.Read(g, want)
 		return ok && err == nil && len(have) == len(want) && len(cgroupfile.Differences(want, have)) == 0, have

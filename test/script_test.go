@@ -165,7 +165,13 @@ runtimeRequestTimeout: %[5]v
 		for len(kill(h.bin, root)) > 0 {
 			time.Sleep(10 * time.Millisecond) // commands that the script left in the background
 		}
-		out, err := exec.Command(h.bin, "reset", "--yes", "--root-dir", root, "--config", filepath.Join(root, "config.yaml")).CombinedOutput()
+		reset := func() ([]byte, error) {
+			return exec.Command(h.bin, "reset", "--yes", "--root-dir", root, "--config", filepath.Join(root, "config.yaml")).CombinedOutput()
+		}
+		out, err := reset()
+		if err != nil && inVM() { // on emulated CPUs the runtime may need longer to start than reset waits
+			out, err = reset()
+		}
 		if err != nil {
 			err = errors.Join(err, destroy(d.traces(root)))
 			env.T().Log(string(out), err)

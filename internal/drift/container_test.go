@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
@@ -15,12 +16,17 @@ import (
 	"github.com/berth-run/berth/internal/pod"
 )
 
-// hanging is a runtime that knows a container's weight and never ends an update.
+// hanging is a runtime that never ends an update, and knows a container's weight unless it is silent.
 type hanging struct {
 	updates chan *runtimeapi.LinuxContainerResources
+	silent  bool
 }
 
-func (h hanging) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest, ...grpc.CallOption) (*runtimeapi.ContainerStatusResponse, error) {
+func (h hanging) ContainerStatus(ctx context.Context, _ *runtimeapi.ContainerStatusRequest, _ ...grpc.CallOption) (*runtimeapi.ContainerStatusResponse, error) {
+	if h.silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return &runtimeapi.ContainerStatusResponse{Info: map[string]string{"info": `{"runtimeSpec": {"linux": {"resources": {"cpu": {"shares": 1024}}}}}`}}, nil
 }
 
@@ -34,8 +40,8 @@ func (h hanging) UpdateContainerResources(ctx context.Context, r *runtimeapi.Upd
 }
 
 // contained is a container in a cgroup, with a runtime that hangs.
-func contained(w *Watch, g cgroupfile.Group) (*container, chan *runtimeapi.LinuxContainerResources) {
-	runtime := hanging{make(chan *runtimeapi.LinuxContainerResources)}
+func contained(w *Watch, g cgroupfile.Group, silent bool) (*container, chan *runtimeapi.LinuxContainerResources) {
+	runtime := hanging{make(chan *runtimeapi.LinuxContainerResources), silent}
 	s := NewContainers(ContainerOptions{
 		Watch: w, Runtime: runtime, Place: func(*corev1.Pod, string) (cpus, mems string) { return "", "" },
 	})
@@ -47,7 +53,7 @@ func contained(w *Watch, g cgroupfile.Group) (*container, chan *runtimeapi.Linux
 func TestAnUpdateThatHangs(t *testing.T) {
 	events, g := make(told, 1), filesOf(t, "cri-containerd-1.scope")
 	w := running(t, events)
-	x, updates := contained(w, g)
+	x, updates := contained(w, g, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- x.s.tellAll(ctx) }()
@@ -70,13 +76,45 @@ func TestAnUpdateThatHangs(t *testing.T) {
 	}
 }
 
+// From the write to the repair it is less than a second, whatever the runtime does. The time is
+// that of the waits alone.
+func TestWithinASecond(t *testing.T) {
+	g := files(t)
+	synctest.Test(t, func(t *testing.T) {
+		events := make(told, 1)
+		w, err := New(Options{Events: events, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.loop(ctx) }()
+		x, _ := contained(w, g, true)
+		x.s.told[x.id] = cgroupfile.Bounds{Shares: 1024}
+		w.Watch(key(x.id), x.s.subject(x.pod, pod.ContainerStatus{ID: x.id, Name: x.name}, g))
+		put(t, g, "7")
+		began := time.Now()
+		w.mu.Lock()
+		w.mark(key(x.id))
+		w.mu.Unlock()
+		<-events
+		if took := time.Since(began); took >= time.Second {
+			t.Errorf("it took %v", took)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Only systemd has to know: elsewhere the files are all there is. It is not told what is not
 // so any more, nor waited for without an end.
 func TestWhoIsTold(t *testing.T) {
 	w := &Watch{opts: Options{Log: slog.New(slog.DiscardHandler)}}
 	found := []cgroupfile.Change{{File: "cpu.weight", Have: "7", Want: "100"}}
 	for name, want := range map[string]int{"1": 0, "cri-containerd-1.scope": 1} {
-		x, _ := contained(w, filesOf(t, name))
+		x, _ := contained(w, filesOf(t, name), false)
 		if err := x.repair(t.Context(), found); err != nil {
 			t.Error(err)
 		}
@@ -85,7 +123,7 @@ func TestWhoIsTold(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		x, _ := contained(w, cgroupfile.Group{})
+		x, _ := contained(w, cgroupfile.Group{}, false)
 		if err := x.tell(t.Context(), found); err != nil {
 			t.Errorf("a container that has ended: %v", err)
 		}
