@@ -30,7 +30,7 @@ const (
 
 // InUse are the volumes for a Node's status.volumesInUse: those that are attached
 // and must stay so. known is false before an earlier agent's were counted, in Run.
-func (k *Kind) InUse() (volumes []corev1.UniqueVolumeName, known bool) {
+func (k *attacher) InUse() (volumes []corev1.UniqueVolumeName, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Sorted(maps.Keys(k.using)), k.counted
@@ -38,7 +38,7 @@ func (k *Kind) InUse() (volumes []corev1.UniqueVolumeName, known bool) {
 
 // NodeChanged is told that this Node has another status.volumesInUse or
 // volumesAttached. It does not block.
-func (k *Kind) NodeChanged() {
+func (k *attacher) NodeChanged() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	close(k.moved)
@@ -46,8 +46,8 @@ func (k *Kind) NodeChanged() {
 }
 
 // count finds the volumes that an earlier agent has used.
-func (k *Kind) count() {
-	files, _ := filepath.Glob(filepath.Join(k.o.Root, "plugins", k.Dir(), "*", idFile)) // the pattern is good
+func (k *attacher) count() {
+	files, _ := filepath.Glob(filepath.Join(k.o.Root, "plugins", dirName, "*", idFile)) // the pattern is good
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, name := range files {
@@ -75,7 +75,7 @@ func readID(name string) (id identity, err error) {
 	return id, err
 }
 
-func (k *Kind) use(name corev1.UniqueVolumeName, used bool) {
+func (k *attacher) use(name corev1.UniqueVolumeName, used bool) {
 	k.mu.Lock()
 	changed := k.using[name] != used
 	if used {
@@ -91,7 +91,7 @@ func (k *Kind) use(name corev1.UniqueVolumeName, used bool) {
 
 // attach waits until the volume is attached and returns what the driver's
 // controller has to say of it to the node.
-func (k *Kind) attach(ctx context.Context, id identity, o *storagev1.CSIDriver) (map[string]string, error) {
+func (k *attacher) attach(ctx context.Context, id identity, o *storagev1.CSIDriver) (map[string]string, error) {
 	if k.o.Client == nil || !attaches(o) {
 		return nil, nil
 	}
@@ -125,7 +125,7 @@ func (k *Kind) attach(ctx context.Context, id identity, o *storagev1.CSIDriver) 
 }
 
 // askAgain has a driver asked at the next pass how many volumes it can have.
-func (k *Kind) askAgain(name string) {
+func (k *registry) askAgain(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if d := k.drivers[name]; d != nil {
@@ -137,7 +137,7 @@ func (k *Kind) askAgain(name string) {
 var errSlow = errors.New("it takes long")
 
 // poll asks until it is true, at growing pauses and when the Node changes.
-func (k *Kind) poll(ctx context.Context, ask func(context.Context) (bool, error)) error {
+func (k *attacher) poll(ctx context.Context, ask func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, attachLimit, errSlow)
 	defer cancel()
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {

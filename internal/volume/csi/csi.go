@@ -63,24 +63,40 @@ type Options struct {
 // Kind serves the volumes of CSI drivers. It is a plugin.Handler too. Make it with
 // New, then Run it. Its methods may be called from any goroutine.
 type Kind struct {
-	o       Options
-	telling chan struct{} // held while the cluster is told
-	known   known
+	*attacher
 	targets keyed // by path, held while it is published or unpublished
 
-	mu      sync.Mutex
-	drivers map[string]*driver
+	// Below the registry's lock.
+
 	// staged are the shared parts that were staged by this process, attachments
 	// what the controllers told of them. By StageID.
 	staged      map[string]bool
 	attachments map[string]map[string]string
+	// published are by what Publish returned.
+	published map[string]*published
+}
+
+// registry has the drivers, and tells the cluster of them.
+type registry struct {
+	o       Options
+	telling chan struct{} // held while the cluster is told
+	known   known
+
+	mu      sync.Mutex
+	drivers map[string]*driver
+}
+
+// attacher waits for volumes to be attached, and keeps them so.
+type attacher struct {
+	*registry
+
+	// Below the registry's lock.
+
 	// using are attached volumes, on disk as StageIDs. counted says that those of an
 	// earlier agent are among them.
 	using   map[corev1.UniqueVolumeName]bool
 	counted bool
-	// published are by what Publish returned.
-	published map[string]*published
-	moved     chan struct{} // closed, and made anew, when the Node has changed
+	moved   chan struct{} // closed, and made anew, when the Node has changed
 }
 
 // published is a volume of which Publish has succeeded.
@@ -95,15 +111,18 @@ type published struct {
 
 // New makes a Kind that knows no driver. It looks at nothing.
 func New(o Options) *Kind {
+	r := &registry{o: o, telling: make(chan struct{}, 1), known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}, drivers: map[string]*driver{}}
 	return &Kind{
-		o: o, telling: make(chan struct{}, 1), known: known{asked: make(chan struct{}, 1), names: map[string]bool{}},
-		targets: keyed{held: map[string]chan struct{}{}}, drivers: map[string]*driver{}, staged: map[string]bool{},
-		attachments: map[string]map[string]string{}, using: map[corev1.UniqueVolumeName]bool{}, published: map[string]*published{}, moved: make(chan struct{}),
+		attacher: &attacher{registry: r, using: map[corev1.UniqueVolumeName]bool{}, moved: make(chan struct{})},
+		targets:  keyed{held: map[string]chan struct{}{}}, staged: map[string]bool{}, attachments: map[string]map[string]string{}, published: map[string]*published{},
 	}
 }
 
+// dirName is the directory of these volumes in a pod's, as the kubelet spells it.
+const dirName = "kubernetes.io~csi"
+
 // Dir is the directory of these volumes in a pod's.
-func (*Kind) Dir() string { return "kubernetes.io~csi" }
+func (*Kind) Dir() string { return dirName }
 
 // Serves says whether the volume is of this kind.
 func (*Kind) Serves(v *corev1.Volume) bool { return v.CSI != nil }

@@ -50,7 +50,7 @@ func call[Q, A any](ctx context.Context, f func(context.Context, Q, ...grpc.Call
 
 // Register begins to use a driver: it is asked what it can do, and the cluster is
 // told of it. It takes the place of one that has its name.
-func (k *Kind) Register(ctx context.Context, p plugin.Plugin) error {
+func (k *registry) Register(ctx context.Context, p plugin.Plugin) error {
 	if err := (identity{Driver: p.Name, Handle: "-"}).check(); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (k *Kind) Register(ctx context.Context, p plugin.Plugin) error {
 	return nil
 }
 
-func (k *Kind) install(ctx context.Context, d *driver) error {
+func (k *registry) install(ctx context.Context, d *driver) error {
 	can, err := call(ctx, d.node.NodeGetCapabilities, &csi.NodeGetCapabilitiesRequest{})
 	if err != nil {
 		return fmt.Errorf("ask CSI driver for its capabilities: %w", err)
@@ -89,7 +89,7 @@ func (k *Kind) install(ctx context.Context, d *driver) error {
 }
 
 // announce asks a driver for its node info and tells the cluster of it.
-func (k *Kind) announce(ctx context.Context, d *driver) error {
+func (k *registry) announce(ctx context.Context, d *driver) error {
 	got, err := call(ctx, d.node.NodeGetInfo, &csi.NodeGetInfoRequest{})
 	if err != nil {
 		return fmt.Errorf("ask CSI driver for its node info: %w", err)
@@ -104,7 +104,7 @@ func (k *Kind) announce(ctx context.Context, d *driver) error {
 }
 
 // Deregister ends the use of a driver that has gone. Its volumes stay mounted.
-func (k *Kind) Deregister(p plugin.Plugin) {
+func (k *registry) Deregister(p plugin.Plugin) {
 	k.mu.Lock()
 	d := k.drivers[p.Name]
 	if d == nil || d.endpoint != p.Endpoint {
@@ -125,7 +125,7 @@ func (k *Kind) Deregister(p plugin.Plugin) {
 }
 
 // driver finds one that has registered. The error is waited with until it has.
-func (k *Kind) driver(name string) (*driver, error) {
+func (k *registry) driver(name string) (*driver, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if d := k.drivers[name]; d != nil {
@@ -135,7 +135,7 @@ func (k *Kind) driver(name string) (*driver, error) {
 }
 
 // wake has what waits for a driver tried again.
-func (k *Kind) wake(name string) {
+func (k *registry) wake(name string) {
 	if k.o.Changed != nil {
 		k.o.Changed(map[object.Key]bool{driverKey(name): true})
 	}

@@ -43,7 +43,7 @@ func (w *known) get(name string) (d *storagev1.CSIDriver, ok bool) {
 
 // object is a driver's CSIDriver object, nil for none. The error is waited with
 // until the cluster has told.
-func (k *Kind) object(name string) (*storagev1.CSIDriver, error) {
+func (k *registry) object(name string) (*storagev1.CSIDriver, error) {
 	if k.o.Client == nil {
 		return nil, nil
 	}
@@ -55,7 +55,7 @@ func (k *Kind) object(name string) (*storagev1.CSIDriver, error) {
 }
 
 // watchDrivers follows the CSIDriver objects until ctx ends.
-func (k *Kind) watchDrivers(ctx context.Context) {
+func (k *registry) watchDrivers(ctx context.Context) {
 	if k.o.Client == nil {
 		return
 	}

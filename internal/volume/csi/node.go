@@ -22,7 +22,7 @@ const tellLimit = 30 * time.Second
 
 // tellNode writes what a driver says of this node into the Node and its CSINode, or
 // takes the driver out of them for nil.
-func (k *Kind) tellNode(ctx context.Context, name string, i *info) error {
+func (k *registry) tellNode(ctx context.Context, name string, i *info) error {
 	ctx, cancel := context.WithTimeout(ctx, tellLimit)
 	defer cancel()
 	select { // one at a time: the annotation is read and written
@@ -52,7 +52,7 @@ func (k *Kind) tellNode(ctx context.Context, name string, i *info) error {
 }
 
 // annotate patches what differs, and only that.
-func (k *Kind) annotate(ctx context.Context, node *corev1.Node, name string, i *info) error {
+func (k *registry) annotate(ctx context.Context, node *corev1.Node, name string, i *info) error {
 	meta := map[string]any{}
 	if text := annotated(node.Annotations[annotationIDs], name, i); text != node.Annotations[annotationIDs] {
 		meta["annotations"] = map[string]any{annotationIDs: orNull(text)}
@@ -89,7 +89,7 @@ func orNull(text string) any {
 	return text
 }
 
-func (k *Kind) writeCSINode(ctx context.Context, node *corev1.Node, name string, i *info) error {
+func (k *registry) writeCSINode(ctx context.Context, node *corev1.Node, name string, i *info) error {
 	nodes := k.o.Client.StorageV1().CSINodes()
 	now, err := nodes.Get(ctx, k.o.Node, metav1.GetOptions{})
 	switch {

@@ -92,7 +92,7 @@ func (k *Kind) republish(ctx context.Context, path string, p *published) {
 // recount asks a driver again how many volumes it can have (KEP-4876): each
 // nodeAllocatableUpdatePeriodSeconds, and when a volume could not be attached for
 // want of room.
-func (k *Kind) recount(ctx context.Context, d *driver) {
+func (k *registry) recount(ctx context.Context, d *driver) {
 	if k.o.Client == nil {
 		return
 	}
