@@ -62,7 +62,7 @@ const (
 	noAccounts = "service accounts belong to a control plane"
 	noClaims   = "dynamic resource allocation is not supported by this version"
 	newer      = "newer than the Kubernetes version that is followed"
-	noCloud    = "Kubernetes serves it by a CSI driver, and those are not supported by this version"
+	noCloud    = "Kubernetes serves it by a CSI driver, and this version does not translate it: use a PersistentVolume with csi"
 	removed    = "Kubernetes has removed this kind of volume"
 	notMounted = "this kind of volume is not mounted by this version"
 	windows    = "it is for Windows nodes"
@@ -238,9 +238,9 @@ func volumeFields() []Field {
 		{Path: "Volume.secret"},
 		{Path: "Volume.downwardAPI"},
 		{Path: "Volume.projected"},
-		{Path: "Volume.persistentVolumeClaim", Status: Standalone, Why: "bound to hostPath, local and nfs PersistentVolumes, or to a directory that is made for it; on a node of a cluster by the control plane"},
+		{Path: "Volume.persistentVolumeClaim", Status: Standalone, Why: "bound to hostPath, local, nfs and csi PersistentVolumes, or to a directory that is made for it; on a node of a cluster by the control plane"},
 		{Path: "Volume.ephemeral", Status: Standalone, Why: "removed with the pod"},
-		{Path: "Volume.csi", Status: Refused, Why: notMounted},
+		{Path: "Volume.csi", Status: Joined, Why: "the driver's CSIDriver object says that it has such volumes"},
 		{Path: "Volume.nfs", Status: Whole, Why: "by the kernel's NFS client, nothing else is to be installed"},
 		{Path: "Volume.iscsi", Status: Refused, Why: "this version does not log in to iSCSI targets: do so on the host (iscsiadm) and use a local PersistentVolume of the device"},
 		{Path: "Volume.fc", Status: Refused, Why: "this version does not look for Fibre Channel disks: use a local PersistentVolume of the device under /dev/disk/by-path"},

@@ -52,6 +52,15 @@ type Persistent interface {
 	ServesPersistent(v *corev1.PersistentVolume) bool
 }
 
+// Targeted is a Kind whose volumes are not by the pod's name for them in the pod's
+// directory.
+type Targeted interface {
+	Kind
+	// TargetName is pure. Volumes of a pod with one name are one, and Publish is
+	// called for them side by side.
+	TargetName(r Request) string
+}
+
 // Featured is a Kind that has something of the framework's done for its volumes.
 // One that is not has the zero Features.
 type Featured interface {
@@ -59,7 +68,8 @@ type Featured interface {
 	Features(r Request) Features
 }
 
-// Features are what becomes of a volume around Publish. It is pure.
+// Features are what becomes of a volume around Publish. They are asked for before
+// it, and FSGroup and HostLabels again after it: by then more may be known.
 type Features struct {
 	// FSGroup: the volume's files are given to the pod's fsGroup after Publish,
 	// unless it is read-only. False for a kind that does so itself and for what

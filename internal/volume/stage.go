@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/safepath"
@@ -140,8 +141,8 @@ func (v *Volumes) uses() ([]use, error) {
 	var all []use
 	for _, dir := range dirs {
 		marks, err := os.ReadDir(filepath.Join(dir, stageUsers))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			continue // drivers and kubelets have their own things there
 		}
 		if err != nil {
 			return nil, err

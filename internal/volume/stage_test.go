@@ -236,7 +236,7 @@ func TestClaims(t *testing.T) {
 		"a block volume":  {device("data"), raw, newShared(), true, ""},
 		"block, mounted":  {runAs("u1", claim("data")), raw, newShared(), true, `mount volume "data": volume data has volumeMode Block, but is specified in volumeMounts`},
 		"files, a device": {device("data"), disk(), newShared(), true, `mount volume "data": volume data has volumeMode Filesystem, but is specified in volumeDevices`},
-		"unknown source":  {runAs("u1", claim("data")), &corev1.PersistentVolume{}, newShared(), true, `mount volume "data": its PersistentVolume "" is of a kind that this agent does not mount: use one of hostPath, local or nfs`},
+		"unknown source":  {runAs("u1", claim("data")), &corev1.PersistentVolume{}, newShared(), true, `mount volume "data": its PersistentVolume "" is of a kind that this agent does not mount: use one of hostPath, local, nfs or csi`},
 		"not a group":     {runAs("u1", claim("data")), badGroup, newShared(), true, `mount volume "data": the annotation pv.beta.kubernetes.io/gid of PersistentVolume pv is not a group: "staff"`},
 		"no stage":        {runAs("u1", claim("data")), disk(), failing, true, `mount volume "data": stage it for the node: the disk is gone`},
 	}

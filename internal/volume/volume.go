@@ -161,7 +161,14 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 		if r.Block {
 			below = devicesDir
 		}
-		r.Target = filepath.Join(dir, below, k.Dir(), r.Volume.Name)
+		name := r.Volume.Name
+		if t, ok := k.(Targeted); ok {
+			name = t.TargetName(r)
+		}
+		if err := safepath.Name(name); err != nil {
+			return done, err
+		}
+		r.Target = filepath.Join(dir, below, k.Dir(), name)
 		if err := os.MkdirAll(filepath.Dir(r.Target), 0o750); err != nil {
 			return done, err
 		}
@@ -175,6 +182,7 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 	if err != nil {
 		return done, err
 	}
+	features = featuresOf(k, r) // it may know more of the volume by now
 	if features.FSGroup && !r.Block && !r.ReadOnly {
 		if err := v.own(ctx, r, path); err != nil {
 			return done, err
@@ -224,7 +232,7 @@ func (v *Volumes) kindOf(r Request) (Kind, error) {
 		}
 	}
 	if r.Persistent != nil {
-		return nil, fmt.Errorf("its PersistentVolume %q is of a kind that this agent does not mount: use one of hostPath, local or nfs", r.Persistent.Name)
+		return nil, fmt.Errorf("its PersistentVolume %q is of a kind that this agent does not mount: use one of hostPath, local, nfs or csi", r.Persistent.Name)
 	}
 	return nil, errors.New("its source is of a kind that this agent does not mount")
 }

@@ -1,0 +1,306 @@
+package csi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/volume"
+)
+
+// Keys of volume contexts and secrets (Kubernetes CSI documentation, "Pod info on
+// mount" and "Token requests").
+const (
+	infoName      = "csi.storage.k8s.io/pod.name"
+	infoNamespace = "csi.storage.k8s.io/pod.namespace"
+	infoUID       = "csi.storage.k8s.io/pod.uid"
+	infoAccount   = "csi.storage.k8s.io/serviceAccount.name"
+	infoEphemeral = "csi.storage.k8s.io/ephemeral"
+	infoTokens    = "csi.storage.k8s.io/serviceAccount.tokens"
+)
+
+// identity is the part of a volume that pods share. Its JSON is the StageID.
+type identity struct {
+	Driver string `json:"driver"`
+	Handle string `json:"handle"`
+	// Block is the name of the PersistentVolume if it is used as a device.
+	Block string `json:"block,omitempty"`
+}
+
+func identityOf(r volume.Request) identity {
+	s := r.Persistent.Spec.CSI
+	id := identity{Driver: s.Driver, Handle: s.VolumeHandle}
+	if r.Block {
+		id.Block = r.Persistent.Name
+	}
+	return id
+}
+
+func (id identity) String() string {
+	text, _ := json.Marshal(id) // strings cannot fail
+	return string(text)
+}
+
+// unique is the volume's name in a Node's status.
+func (id identity) unique() corev1.UniqueVolumeName {
+	return corev1.UniqueVolumeName("kubernetes.io/csi/" + id.Driver + "^" + id.Handle)
+}
+
+// check refuses what would lead out of the directories.
+func (id identity) check() error {
+	for _, name := range []string{id.Driver, id.Block} {
+		if strings.Contains(name, "/") || name == "." || name == ".." {
+			return fmt.Errorf("%q is no name of a CSI driver or volume", name)
+		}
+	}
+	if id.Driver == "" || id.Handle == "" {
+		return fmt.Errorf("the CSI volume names no driver or no volumeHandle")
+	}
+	return nil
+}
+
+func hash(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "")))
+	return hex.EncodeToString(sum[:])
+}
+
+// attachmentName is the VolumeAttachment's.
+func attachmentName(id identity, node string) string {
+	return "csi-" + hash(id.Handle, id.Driver, node)
+}
+
+// inlineHandle is the volume id of a pod's own volume.
+func inlineHandle(uid types.UID, name string) string { return "csi-" + hash(string(uid), name) }
+
+// claimName is by what the volume is in the pod's directory.
+func claimName(r volume.Request) string {
+	if r.Persistent != nil {
+		return r.Persistent.Name
+	}
+	return r.Volume.Name
+}
+
+func lifecycle(r volume.Request) storagev1.VolumeLifecycleMode {
+	if r.Persistent != nil {
+		return storagev1.VolumeLifecyclePersistent
+	}
+	return storagev1.VolumeLifecycleEphemeral
+}
+
+// serves says why a driver does not have volumes of that mode; nil when it does. d
+// is nil for one without a CSIDriver object.
+func serves(d *storagev1.CSIDriver, driver string, mode storagev1.VolumeLifecycleMode) error {
+	switch {
+	case d == nil && mode == storagev1.VolumeLifecyclePersistent:
+		return nil
+	case d == nil:
+		return fmt.Errorf("volume mode %q not supported by driver %s (no CSIDriver object)", mode, driver)
+	case !slices.Contains(d.Spec.VolumeLifecycleModes, mode):
+		return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, driver, d.Spec.VolumeLifecycleModes)
+	}
+	return nil
+}
+
+// attaches says that a driver's volumes are attached by a controller.
+func attaches(d *storagev1.CSIDriver) bool {
+	return d == nil || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired
+}
+
+// attached is what to make of a VolumeAttachment: attached, not yet, or why never.
+func attached(a *storagev1.VolumeAttachment) (bool, error) {
+	switch {
+	case a.DeletionTimestamp != nil:
+		return false, fmt.Errorf("volume attachment %s is being deleted", a.Name)
+	case a.Status.Attached:
+		return true, nil
+	case a.Status.AttachError != nil:
+		return false, fmt.Errorf("attach the volume: %s", a.Status.AttachError.Message)
+	}
+	return false, nil
+}
+
+// exhausted says that the node has no room for the volume, whatever CSINode said.
+func exhausted(a *storagev1.VolumeAttachment) bool {
+	e := a.Status.AttachError
+	return e != nil && e.ErrorCode != nil && *e.ErrorCode == int32(codes.ResourceExhausted)
+}
+
+// groups says that the agent gives the volume's files to the pod's fsGroup
+// (KEP-1682). A driver that takes the group itself is asked elsewhere.
+func groups(d *storagev1.CSIDriver, r volume.Request) bool {
+	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
+	if d != nil && d.Spec.FSGroupPolicy != nil {
+		policy = *d.Spec.FSGroupPolicy
+	}
+	switch policy {
+	case storagev1.NoneFSGroupPolicy:
+		return false
+	case storagev1.FileFSGroupPolicy:
+		return true
+	}
+	if r.Persistent == nil {
+		return r.Volume.CSI.FSType != nil && *r.Volume.CSI.FSType != ""
+	}
+	s := r.Persistent.Spec
+	return s.CSI.FSType != "" && (slices.Contains(s.AccessModes, corev1.ReadWriteOnce) || slices.Contains(s.AccessModes, corev1.ReadWriteOncePod))
+}
+
+// podInfo tells a driver for whom it mounts.
+func podInfo(p *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]string {
+	return map[string]string{
+		infoName: p.Name, infoNamespace: p.Namespace, infoUID: string(p.UID), infoAccount: p.Spec.ServiceAccountName,
+		infoEphemeral: strconv.FormatBool(mode == storagev1.VolumeLifecycleEphemeral),
+	}
+}
+
+// merged are both, the second's where both have a key.
+func merged(a, b map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, a)
+	maps.Copy(all, b)
+	return all
+}
+
+// accessMode is the mode in CSI's words. precise drivers tell one writer from one
+// node (SINGLE_NODE_MULTI_WRITER, KEP-2485).
+func accessMode(modes []corev1.PersistentVolumeAccessMode, precise bool) csi.VolumeCapability_AccessMode_Mode {
+	mode := corev1.ReadWriteOnce
+	if len(modes) > 0 {
+		mode = modes[0]
+	}
+	switch mode {
+	case corev1.ReadOnlyMany:
+		return csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	case corev1.ReadWriteMany:
+		return csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	case corev1.ReadWriteOnce:
+		if precise {
+			return csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+		}
+		return csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	case corev1.ReadWriteOncePod:
+		if precise {
+			return csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+		}
+		return csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	}
+	return csi.VolumeCapability_AccessMode_UNKNOWN
+}
+
+// capability is how a volume is to be used. label is the SELinux label to mount it
+// with, "" for none; group says that the driver takes the pod's fsGroup.
+func capability(r volume.Request, precise, group bool, label string) *csi.VolumeCapability {
+	var modes []corev1.PersistentVolumeAccessMode
+	m := &csi.VolumeCapability_MountVolume{}
+	if r.Persistent != nil {
+		modes, m.FsType, m.MountFlags = r.Persistent.Spec.AccessModes, r.Persistent.Spec.CSI.FSType, slices.Clone(r.Persistent.Spec.MountOptions)
+	} else if t := r.Volume.CSI.FSType; t != nil {
+		m.FsType = *t
+	}
+	c := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessMode(modes, precise)}}
+	if r.Block {
+		c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+		return c
+	}
+	if label != "" {
+		m.MountFlags = append(m.MountFlags, fmt.Sprintf("context=%q", label))
+	}
+	if s := r.Pod.Spec.SecurityContext; group && s != nil && s.FSGroup != nil {
+		m.VolumeMountGroup = strconv.FormatInt(*s.FSGroup, 10)
+	}
+	c.AccessType = &csi.VolumeCapability_Mount{Mount: m}
+	return c
+}
+
+// labelled says that a volume may be mounted with the pod's SELinux label: it is
+// one pod's alone, and the driver passes the option on (KEP-1710).
+func labelled(d *storagev1.CSIDriver, r volume.Request) bool {
+	return d != nil && d.Spec.SELinuxMount != nil && *d.Spec.SELinuxMount && !r.Block && r.Persistent != nil &&
+		slices.Equal(r.Persistent.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod})
+}
+
+// info is what a driver says of this node.
+type info struct {
+	nodeID   string
+	limit    int64 // of volumes; 0 for none
+	topology map[string]string
+}
+
+// listed is the drivers of a CSINode with one as it is now, or without it for nil.
+func listed(drivers []storagev1.CSINodeDriver, name string, i *info) []storagev1.CSINodeDriver {
+	rest := slices.DeleteFunc(slices.Clone(drivers), func(d storagev1.CSINodeDriver) bool { return d.Name == name })
+	if i == nil {
+		return rest
+	}
+	own := storagev1.CSINodeDriver{Name: name, NodeID: i.nodeID, TopologyKeys: slices.Sorted(maps.Keys(i.topology))}
+	if i.limit > 0 {
+		own.Allocatable = &storagev1.VolumeNodeResources{Count: new(int32(min(i.limit, math.MaxInt32)))}
+	}
+	at := slices.IndexFunc(drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == name })
+	if at < 0 {
+		at = len(rest)
+	}
+	return slices.Insert(rest, at, own)
+}
+
+// annotated is the Node's annotation with a driver's id, or without it for nil. What
+// cannot be read is begun anew.
+func annotated(text, name string, i *info) string {
+	ids := map[string]string{}
+	if json.Unmarshal([]byte(text), &ids) != nil || ids == nil {
+		ids = map[string]string{}
+	}
+	delete(ids, name)
+	if i != nil {
+		ids[name] = i.nodeID
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	out, _ := json.Marshal(ids) // strings cannot fail
+	return string(out)
+}
+
+// clash is the topology label that the Node has with another value.
+func clash(labels, topology map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(topology)) {
+		if has, ok := labels[key]; ok && has != topology[key] {
+			return fmt.Errorf("detected topology value collision: driver reported %q:%q but existing label is %q:%q", key, topology[key], key, has)
+		}
+	}
+	return nil
+}
+
+// checkVersions says why a driver cannot be used by the versions that it names.
+func checkVersions(versions []string) error {
+	for _, v := range versions {
+		if major, _, _ := strings.Cut(strings.TrimPrefix(v, "v"), "."); major == "1" {
+			return nil
+		}
+	}
+	return fmt.Errorf("it speaks versions %q of CSI, and this agent version 1", versions)
+}
+
+// infeasible says that an expansion will never succeed as it is asked for.
+func infeasible(err error) bool {
+	return slices.Contains([]codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.NotFound}, status.Code(err))
+}
+
+// grows says that a volume is larger than its claim has been told.
+func grows(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+	has, told := v.Spec.Capacity[corev1.ResourceStorage], c.Status.Capacity[corev1.ResourceStorage]
+	return c.Status.Phase == corev1.ClaimBound && has.Cmp(told) > 0
+}
