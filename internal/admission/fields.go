@@ -60,7 +60,7 @@ const defaultAccount = "default"
 // Reasons that several fields share.
 const (
 	noAccounts = "service accounts belong to a control plane"
-	noClaims   = "dynamic resource allocation is not supported by this version"
+	noClaims   = "the scheduler of a cluster allocates ResourceClaims, and the API server has them"
 	newer      = "newer than the Kubernetes version that is followed"
 	noCloud    = "Kubernetes serves it by a CSI driver, and this version does not translate it: use a PersistentVolume with csi"
 	removed    = "Kubernetes has removed this kind of volume"
@@ -124,7 +124,7 @@ func podFields() []Field {
 		{Path: "PodSpec.os", Status: Whole},
 		{Path: "PodSpec.hostUsers", Why: "false blocks the pod while the kernel, the file system or the runtime cannot do it"},
 		{Path: "PodSpec.schedulingGates", Status: Refused, Why: "a gated pod is not to run yet: remove the gates"},
-		{Path: "PodSpec.resourceClaims", Status: Refused, Why: noClaims},
+		{Path: "PodSpec.resourceClaims", Status: Joined, Why: noClaims},
 		{Path: "PodSpec.resources"},
 		{Path: "PodSpec.hostnameOverride"},
 		{Path: "PodSpec.schedulingGroup", Status: Scheduled},
@@ -136,7 +136,7 @@ func podFields() []Field {
 
 		{Path: "ResourceRequirements.limits"},
 		{Path: "ResourceRequirements.requests"},
-		{Path: "ResourceRequirements.claims", Status: Refused, Why: noClaims},
+		{Path: "ResourceRequirements.claims", Status: Joined, Why: noClaims},
 	}
 }
 
