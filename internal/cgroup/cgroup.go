@@ -61,6 +61,7 @@ type Config struct {
 type Cgroups struct {
 	cfg     Config
 	root    Name
+	metrics metrics
 	changed chan struct{} // wakes Run
 
 	mu    sync.Mutex
@@ -83,7 +84,7 @@ type held struct {
 
 // New makes a Cgroups. The host is looked at when the first pod comes.
 func New(c Config) *Cgroups {
-	return &Cgroups{cfg: c, root: parseName(c.Root), changed: make(chan struct{}, 1), pods: map[types.UID]*held{}, told: map[string]string{}}
+	return &Cgroups{cfg: c, root: parseName(c.Root), metrics: newMetrics(), changed: make(chan struct{}, 1), pods: map[types.UID]*held{}, told: map[string]string{}}
 }
 
 // Step is the cgroups' place in a pod's life.
@@ -122,6 +123,7 @@ func containersRun(o *pod.Observed) bool {
 }
 
 func (c *Cgroups) setup(p *corev1.Pod, used bool) error {
+	defer c.metrics.took("create", time.Now())
 	if err := c.ensure(p, used); err != nil {
 		c.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedPodCgroup,
 			"unable to ensure pod container exists: %v", err)
@@ -214,6 +216,7 @@ func (c *Cgroups) Empty(ctx context.Context, p *corev1.Pod) error {
 // Remove ends what still runs in the cgroup of a pod, of whatever class it was,
 // and removes it. A pod that has none is no error.
 func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
+	defer c.metrics.took("destroy", time.Now())
 	t, err := c.open()
 	if err != nil {
 		return err

@@ -110,8 +110,9 @@ type Options struct {
 // Containers starts and stops the containers of a node. Its methods may be
 // called from any goroutine.
 type Containers struct {
-	opts Options
-	http *http.Client
+	opts    Options
+	http    *http.Client
+	metrics metrics
 
 	mu    sync.Mutex
 	lives map[types.UID]*life
@@ -135,7 +136,7 @@ func New(o Options) *Containers {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Containers{opts: o, http: lifecycleClient(), lives: map[types.UID]*life{}}
+	return &Containers{opts: o, http: lifecycleClient(), metrics: newMetrics(), lives: map[types.UID]*life{}}
 }
 
 // Waiting tells why a container is not started: how the last try failed. It is

@@ -112,6 +112,7 @@ func (l *launch) judge(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+	l.s.metrics.count(l.pod, l.want.Name, err)
 	l.s.with(l.pod.UID, func(life *life) {
 		if err == nil {
 			delete(life.failed, l.want.Name)

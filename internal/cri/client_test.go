@@ -230,7 +230,10 @@ func TestMetrics(t *testing.T) {
 	got := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
-			name := family.GetName() + " " + m.GetLabel()[0].GetName() + "=" + m.GetLabel()[0].GetValue()
+			name := family.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetName() + "=" + l.GetValue()
+			}
 			got[name] = m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
@@ -238,6 +241,8 @@ func TestMetrics(t *testing.T) {
 		"kubelet_runtime_operations_total operation_type=run_podsandbox":            4,
 		"kubelet_runtime_operations_errors_total operation_type=run_podsandbox":     2,
 		"kubelet_runtime_operations_duration_seconds operation_type=run_podsandbox": 4,
+		"kubelet_started_pods_total":                                                4, "kubelet_started_pods_errors_total": 2,
+		"kubelet_run_podsandbox_duration_seconds runtime_handler=": 4, "kubelet_run_podsandbox_errors_total runtime_handler=": 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

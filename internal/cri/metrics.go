@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // metrics are the kubelet's, name for name, so that dashboards keep working.
@@ -15,11 +16,42 @@ type metrics struct {
 	total    *prometheus.CounterVec
 	failed   *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	pods     podMetrics
+}
+
+// podMetrics are of calls that start a pod: those that make its sandbox.
+type podMetrics struct {
+	started, failed prometheus.Counter
+	sandboxes       *prometheus.HistogramVec
+	sandboxErrors   *prometheus.CounterVec
+}
+
+func newPodMetrics() podMetrics {
+	return podMetrics{
+		started: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_total", Help: "Cumulative number of attempts to start a pod."}),
+		failed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_errors_total", Help: "Cumulative number of attempts to start a pod that failed."}),
+		sandboxes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kubelet_run_podsandbox_duration_seconds", Help: "Duration in seconds of making a pod's sandbox, by runtime handler.", Buckets: prometheus.DefBuckets,
+		}, []string{"runtime_handler"}),
+		sandboxErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubelet_run_podsandbox_errors_total", Help: "Cumulative number of sandboxes that could not be made, by runtime handler.",
+		}, []string{"runtime_handler"}),
+	}
+}
+
+func (m podMetrics) count(handler string, took time.Duration, err error) {
+	m.started.Inc()
+	m.sandboxes.WithLabelValues(handler).Observe(took.Seconds())
+	if err != nil {
+		m.failed.Inc()
+		m.sandboxErrors.WithLabelValues(handler).Inc()
+	}
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	label := []string{"operation_type"}
 	m := &metrics{
+		pods: newPodMetrics(),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubelet_runtime_operations_total",
 			Help: "Calls to the container runtime by operation type.",
@@ -37,7 +69,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	if reg == nil {
 		return m, nil
 	}
-	err := errors.Join(register(reg, &m.total), register(reg, &m.failed), register(reg, &m.duration))
+	err := errors.Join(register(reg, &m.total), register(reg, &m.failed), register(reg, &m.duration),
+		register(reg, &m.pods.started), register(reg, &m.pods.failed), register(reg, &m.pods.sandboxes), register(reg, &m.pods.sandboxErrors))
 	if err != nil {
 		return nil, fmt.Errorf("register runtime metrics: %w", err)
 	}
@@ -61,7 +94,11 @@ func (m *metrics) countCall(next call) call {
 		err := next(ctx, method, req, reply, opts...)
 		op := operation(callName(method))
 		m.total.WithLabelValues(op).Inc()
-		m.duration.WithLabelValues(op).Observe(time.Since(start).Seconds())
+		took := time.Since(start)
+		m.duration.WithLabelValues(op).Observe(took.Seconds())
+		if r, ok := req.(*runtimeapi.RunPodSandboxRequest); ok {
+			m.pods.count(r.GetRuntimeHandler(), took, err)
+		}
 		if err != nil {
 			m.failed.WithLabelValues(op).Inc()
 		}

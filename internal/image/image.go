@@ -81,6 +81,7 @@ type Images struct {
 	access   access
 	progress progress
 	pulled   func()
+	metrics  metrics
 	now      func() time.Time
 	log      *slog.Logger
 
@@ -111,7 +112,7 @@ type ahead struct {
 func New(o Options) *Images {
 	s := &Images{
 		runtime: store{o.Client}, events: o.Events, progress: o.Progress,
-		pulled: o.Pulled, now: o.Now, log: o.Log, queue: queue{limit: o.Parallel},
+		pulled: o.Pulled, metrics: newMetrics(), now: o.Now, log: o.Log, queue: queue{limit: o.Parallel},
 		pulls: map[string]*pull{}, pods: map[types.UID]*podImages{},
 	}
 	if s.log == nil {

@@ -122,6 +122,9 @@ func (s *Images) run(ctx context.Context, p *pull) {
 	p.image, p.err = s.fetch(ctx, p)
 	timeline.End(span, p.err)
 	s.log.Info("pull image", "image", p.name.tagged, "took", p.took, "size", p.image.GetSize(), "err", p.err)
+	if p.err == nil {
+		s.metrics.pulled(p.image.GetSize(), p.took)
+	}
 	s.mu.Lock()
 	s.drop(p)
 	s.queue.leave(p)

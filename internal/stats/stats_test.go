@@ -3,6 +3,7 @@ package stats
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -242,6 +243,28 @@ func TestScrapes(t *testing.T) {
 			tells(t, "resource-"+name, Resource{s})
 			tells(t, "cadvisor-"+name, Cadvisor{s})
 		})
+	}
+}
+
+func TestVolumes(t *testing.T) {
+	s, _ := newStats(t)
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(NewVolumes(s))
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range families {
+		m := f.Metric[0]
+		got[f.GetName()] = fmt.Sprint(m.Label[0].GetValue(), "/", m.Label[1].GetValue(), " ", m.Gauge.GetValue() > 0)
+	}
+	want := map[string]string{}
+	for _, name := range []string{"capacity_bytes", "available_bytes", "used_bytes", "inodes", "inodes_free", "inodes_used"} {
+		want["kubelet_volume_stats_"+name] = "default/c1 true"
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }
 

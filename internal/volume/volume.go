@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,9 +37,10 @@ type Config struct {
 
 // Volumes mounts the volumes of all pods.
 type Volumes struct {
-	cfg    Config
-	stages keyed
-	remote keyed // by mount path
+	cfg     Config
+	metrics metrics
+	stages  keyed
+	remote  keyed // by mount path
 
 	mu      sync.Mutex
 	mounted map[types.UID]map[string]mounted // by volume name
@@ -54,7 +56,7 @@ type mounted struct {
 
 // New makes a Volumes. It looks at nothing.
 func New(c Config) *Volumes {
-	return &Volumes{cfg: c, mounted: map[types.UID]map[string]mounted{}}
+	return &Volumes{cfg: c, metrics: newMetrics(), mounted: map[types.UID]map[string]mounted{}}
 }
 
 // Step is the volumes' place in a pod's life.
@@ -151,6 +153,8 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 	if err != nil {
 		return done, err
 	}
+	begin := time.Now()
+	defer func() { v.metrics.took(k.Dir(), "volume_mount", begin, err) }()
 	features := featuresOf(k, r)
 	r.ReadOnly = r.ReadOnly || features.ReadOnly
 	if r.Block && !features.Block {
@@ -302,7 +306,10 @@ func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 		targets, err := list(filepath.Join(dir, sub))
 		errs = append(errs, err)
 		for _, target := range targets {
-			if err := v.unpublish(ctx, target); err != nil {
+			begin := time.Now()
+			err := v.unpublish(ctx, target)
+			v.metrics.took(filepath.Base(filepath.Dir(target)), "volume_unmount", begin, err)
+			if err != nil {
 				errs = append(errs, fmt.Errorf("unmount volume %q: %w", filepath.Base(target), err))
 			}
 		}

@@ -1,0 +1,50 @@
+package image
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the kubelet's, of pulls that brought an image.
+type metrics struct{ pulls *prometheus.HistogramVec }
+
+func newMetrics() metrics {
+	return metrics{prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "kubelet_image_pull_duration_seconds",
+		Help:    "Duration in seconds of image pulls, by the size of the image.",
+		Buckets: []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600},
+	}, []string{"image_size_in_bytes"})}
+}
+
+// Register has pulls told of. Call it once.
+func (s *Images) Register(reg prometheus.Registerer) error {
+	if err := reg.Register(s.metrics.pulls); err != nil {
+		return fmt.Errorf("register metrics of image pulls: %w", err)
+	}
+	return nil
+}
+
+func (m metrics) pulled(size uint64, took time.Duration) {
+	m.pulls.WithLabelValues(sizeClass(size)).Observe(took.Seconds())
+}
+
+// sizeClass spells how large an image is, as the kubelet does; a size that the
+// runtime did not tell is N/A.
+func sizeClass(size uint64) string {
+	const mb, gb = 1 << 20, 1 << 30
+	class := "N/A"
+	for _, c := range []struct {
+		above uint64
+		name  string
+	}{
+		{0, "0-10MB"}, {10 * mb, "10MB-100MB"}, {100 * mb, "100MB-500MB"}, {500 * mb, "500MB-1GB"}, {gb, "1GB-5GB"}, {5 * gb, "5GB-10GB"},
+		{10 * gb, "10GB-20GB"}, {20 * gb, "20GB-30GB"}, {30 * gb, "30GB-40GB"}, {40 * gb, "40GB-60GB"}, {60 * gb, "60GB-100GB"}, {100 * gb, "GT100GB"},
+	} {
+		if size > c.above {
+			class = c.name
+		}
+	}
+	return class
+}

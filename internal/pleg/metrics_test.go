@@ -1,0 +1,40 @@
+package pleg
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestRelistsAreTold(t *testing.T) {
+	run(t, asIs, func(t *testing.T, b *bench) {
+		reg := prometheus.NewPedanticRegistry()
+		if err := b.pleg.Register(reg); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if h := f.Metric[0].Histogram; h != nil && (h.GetSampleCount() < 8 || h.GetSampleCount() > 15) {
+				t.Errorf("%s: %d relists in ten minutes", f.GetName(), h.GetSampleCount())
+			}
+		}
+		if last := testutil.ToFloat64(b.pleg.metrics.lastSeen); time.Since(time.Unix(int64(last), 0)) > 90*time.Second {
+			t.Errorf("the last relist was at %v", last)
+		}
+		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+			t.Errorf("%v, %v", problems, err)
+		}
+		if !strings.HasPrefix(families[0].GetName(), "kubelet_pleg_") {
+			t.Errorf("%v", families)
+		}
+	})
+}

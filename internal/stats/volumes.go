@@ -1,0 +1,61 @@
+package stats
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// Volumes tells of the volumes of claims (kubelet_volume_stats_*), by which alerts
+// know that one fills up. It implements prometheus.Collector. A volume that several
+// pods have is told of once, one that cannot be measured not at all.
+type Volumes struct {
+	stats *Stats
+	descs [6]*prometheus.Desc
+}
+
+// NewVolumes makes a Volumes that measures as the summary does.
+func NewVolumes(s *Stats) *Volumes {
+	v := &Volumes{stats: s}
+	for i, d := range [...][2]string{
+		{"capacity_bytes", "Size of the volume in bytes"}, {"available_bytes", "Free bytes of the volume"}, {"used_bytes", "Bytes of the volume in use"},
+		{"inodes", "Inodes of the volume"}, {"inodes_free", "Free inodes of the volume"}, {"inodes_used", "Inodes of the volume in use"},
+	} {
+		v.descs[i] = prometheus.NewDesc("kubelet_volume_stats_"+d[0], d[1], []string{"namespace", "persistentvolumeclaim"}, nil)
+	}
+	return v
+}
+
+// Describe implements prometheus.Collector.
+func (v *Volumes) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range v.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
+	if v.stats.VolumePeriod < 0 {
+		return
+	}
+	told := map[statsapi.PVCReference]bool{}
+	for _, p := range v.stats.Source.Pods() {
+		for _, volume := range p.Volumes {
+			if volume.Claim == nil || told[*volume.Claim] {
+				continue
+			}
+			told[*volume.Claim] = true
+			f, err := v.stats.volume(context.Background(), volume, v.stats.Dir)
+			if err != nil {
+				if !gone(err) {
+					v.stats.Log.Warn("measure a volume", "pod", p.Namespace+"/"+p.Name, "volume", volume.Name, "err", err)
+				}
+				continue
+			}
+			for i, value := range []*uint64{f.CapacityBytes, f.AvailableBytes, f.UsedBytes, f.Inodes, f.InodesFree, f.InodesUsed} {
+				ch <- prometheus.MustNewConstMetric(v.descs[i], prometheus.GaugeValue, float64(*value), volume.Claim.Namespace, volume.Claim.Name)
+			}
+		}
+	}
+}
