@@ -19,15 +19,18 @@ import (
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/container/render"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pleg"
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/source"
+	"github.com/berth-run/berth/internal/source/takeover"
 	"github.com/berth-run/berth/internal/timeline"
 
 	"k8s.io/klog/v2"
@@ -108,6 +111,9 @@ func New(o Options) *Agent {
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
 		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"), Report: problems{a.events}, Log: o.Log,
 		Taken: func(uid types.UID) bool { return taken(a.fleet, uid) }, Cluster: c.Cluster != nil,
+		Adopt: func(p *pod.Pod) (types.UID, bool) {
+			return takeover.Find(p, render.Hashes(p.Pod), a.pleg.Table().Snapshot().All())
+		}, Await: func(ctx context.Context) error { return a.pleg.Await(ctx) },
 	})
 	return a
 }
@@ -131,6 +137,12 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 			return fmt.Errorf("make directory: %w", err)
 		}
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	release, err := lock.Turn(ctx, c.Lock.File, c.Lock.Yield, cancel)
+	if err != nil {
+		return ended(err)
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	unlock, err := lock.Root(c.RootDir)
 	if err != nil {
 		return err
@@ -139,7 +151,6 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	// What others stand on outlives them: the records, and the runtime, which
 	// still serves the calls that are under way.
 	launch, stop := foundation(context.WithoutCancel(ctx))
-	ctx, cancel := context.WithCancel(ctx)
 	defer func() { err = errors.Join(err, stop()) }()
 	launch(a.events.Run, cancel)
 	launch(a.timeline.Run, cancel)

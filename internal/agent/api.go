@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-run/berth/internal/agent/files"
 	"github.com/berth-run/berth/internal/agent/gate"
+	"github.com/berth-run/berth/internal/agent/stream"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/object"
@@ -32,7 +33,7 @@ import (
 func (a *Agent) serverOptions() server.Options {
 	return server.Options{
 		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a}, Explainer: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
-		Images: images{a}, Streams: streams{a}, Files: files.Files{CRI: a.engine.client, Runtime: a.engine.shortName(), ID: containerID}, Node: nodeState{a}, Resources: a.steps.allocations, Metrics: a.metrics,
+		Images: images{a}, Streams: streamsOf(a), Files: files.Files{CRI: a.engine.client, Runtime: a.engine.shortName(), ID: stream.ContainerID}, Node: nodeState{a}, Resources: a.steps.allocations, Metrics: a.metrics,
 		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
 	}
 }

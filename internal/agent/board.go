@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/server"
+	"github.com/berth-run/berth/internal/telemetry"
 	"github.com/berth-run/berth/internal/timeline"
 	"github.com/berth-run/berth/internal/worker"
 )
@@ -27,7 +28,9 @@ type board struct {
 	fleet    *fleet.Fleet
 	statuses *podstatus.Statuses
 	// told is given each status for the API server, if there is one.
-	told     func(fleet.Member, corev1.PodStatus)
+	told func(fleet.Member, corev1.PodStatus)
+	// starts counts what it takes to start a pod.
+	starts   *telemetry.Starts
 	timeline *timeline.Recorder
 	pods     *server.Pods
 	// input fills in what the steps know of a pod.
@@ -71,6 +74,12 @@ func (b *board) update(uid types.UID) {
 	b.input(m, &in)
 	status, changed := b.statuses.Update(in)
 	b.told(m, status)
+	b.starts.Status(m.Pod, status)
+	if d := m.Desired; d != nil && d.Source == pod.SourceAPI {
+		b.starts.Shown(m.Pod, d.Status)
+	} else {
+		b.starts.Shown(m.Pod, status)
+	}
 	b.finish(uid, status)
 	if m.Pod.Namespace == "" {
 		return // leftovers of a pod whose name is not known
@@ -116,6 +125,7 @@ func view(p *corev1.Pod, status corev1.PodStatus, stop *pod.Stop) *corev1.Pod {
 func (b *board) remove(uid types.UID) {
 	b.timeline.Finish(uid, reason.New("Deleted", "the pod was removed before it was ready"))
 	b.statuses.Forget(uid)
+	b.starts.Forget(uid)
 	b.forget(uid)
 	b.mu.Lock()
 	was, known := b.shown[uid]

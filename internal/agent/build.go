@@ -112,7 +112,7 @@ func (a *Agent) buildSteps() error {
 	s.contents = payload.New(payload.Config{Objects: a.objects, Synced: a.sources.LocalSynced(), EmptyDir: emptyDir, Events: a.events, Log: a.log})
 	s.claims = objectStore{a}.claims()
 	tellDamage(a.log, s.claims.Load())
-	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims, Kinds: []volume.Kind{
+	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims, Kinds: append(a.cluster.Plugins().Kinds(),
 		emptyDir,
 		hostpath.Kind{},
 		local.Kind{},
@@ -122,7 +122,7 @@ func (a *Agent) buildSteps() error {
 		s.contents.Memory(secret.Source{}),
 		s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
 		s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable, Issuer: a.cluster.Issuer()}),
-	}})
+	)})
 	s.devices = newDevices(a, s.allocations)
 	renderNode, err := a.renderNode()
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *Agent) buildSteps() error {
 	tellDamage(a.log, s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: a.objects, Services: a.cluster.Services,
-		Lifecycle: s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})),
+		Lifecycle: append(s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})), a.cluster.Plugins().Lifecycle()...),
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
 		Node:         a.engine.renderNode(renderNode, a.objects),
 		LegacyLogDir: linkDir(c), Log: a.log,
@@ -295,7 +295,7 @@ func (a *Agent) buildFleet() error {
 		},
 		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.log,
 		Worker: worker.Options{
-			Steps: a.steps.list(), Observed: cgroupView{a}.observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,
+			Steps: a.steps.list(a.cluster.Plugins().Steps()...), Observed: cgroupView{a}.observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,
 			Hash: render.Hashes, Restart: a.steps.resizes.Restarts, MaxBackoff: c.Pods.MaxRestartBackoff, Trace: a.timeline.Context, Now: time.Now, Log: a.log,
 		},
 	})
@@ -313,7 +313,7 @@ func (a *Agent) leftovers() ([]types.UID, error) {
 	dirs, err := a.steps.dirs.Orphans(none)
 	staged, err2 := a.steps.volumes.Orphans(none)
 	groups, err3 := a.steps.cgroups.Orphans(none)
-	return slices.Concat(dirs, staged, groups, a.steps.claims.Users(), a.steps.devices.Users()), errors.Join(err, err2, err3)
+	return slices.Concat(dirs, staged, groups, a.steps.claims.Users(), a.steps.devices.Users(), a.cluster.Plugins().Users()), errors.Join(err, err2, err3)
 }
 
 // statusInput adds what the steps know to what a status is computed from.
@@ -332,7 +332,7 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 		in.Probes[id] = podstatus.Probes(r)
 	}
 	allocator{a}.resizeStatus(uid, in)
-	deviceStatus(a.steps.devices, m, in)
+	deviceStatus(a, m, in)
 	in.QOS = pod.QOS(m.Pod.Pod)
 	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, a.objects)).GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()

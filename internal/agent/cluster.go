@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/opencontainers/cgroups"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/agent/join"
 	"github.com/berth-run/berth/internal/agent/power"
+	"github.com/berth-run/berth/internal/agent/series"
 	"github.com/berth-run/berth/internal/agent/serve"
+	"github.com/berth-run/berth/internal/agent/stream"
 	"github.com/berth-run/berth/internal/fleet"
 	nodeobject "github.com/berth-run/berth/internal/node/object"
 	"github.com/berth-run/berth/internal/object"
@@ -26,7 +29,8 @@ func (a member) connect() (err error) {
 	if a.config.Cluster != nil {
 		a.cluster, err = join.Connect(join.Options{
 			Config: a.config, Version: a.Version, Sources: a.sources, Events: a.events,
-			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed, Log: a.log,
+			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed,
+			Affected: func(uid types.UID) { a.board.refresh(uid) }, Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
 		})
 	}
 	a.objects = a.cluster.Objects(a.sources.Objects)
@@ -43,11 +47,24 @@ func (a member) complete() (err error) {
 		},
 		Healthy: nodeState{a.Agent}.Healthy, Refresh: a.board.refresh,
 	})
+	a.board.starts, err = series.Register(series.Options{
+		Registry: a.metrics, Node: a.config.NodeName, Version: join.KubernetesVersion, Unified: cgroups.IsCgroup2UnifiedMode(),
+		Sources: a.sources, PLEG: a.pleg, Fleet: a.fleet, Timeline: a.timeline,
+		Parts: []series.Part{a.steps.volumes, a.steps.images, a.steps.containers, a.steps.cgroups},
+	})
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
 	a.power = power.New(power.Options{
 		Config: a.config, Fleet: a.fleet, Flush: a.cluster.Flush, Conditions: a.cluster.Conditions(), Events: a.events, Log: a.log,
 	})
 	a.remote, err = a.serve()
 	return err
+}
+
+// streamsOf opens connections into the pods of an agent.
+func streamsOf(a *Agent) stream.Streams {
+	return stream.Streams{CRI: a.engine.client, Observed: a.pleg.Observed}
 }
 
 // refusing is an admission that takes no pods while the machine goes down.
@@ -62,9 +79,9 @@ func (a member) serve() (*serve.Node, error) {
 		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
 	}
 	return serve.New(serve.Options{
-		Config: a.config, Version: a.Version, Began: a.began, Client: a.cluster.Client(), Addresses: a.facts.Addresses,
-		Pods: a.board.pods, Settled: a.fleet.Settled(), Streams: streams{a.Agent},
-		Runtime: serve.Commands{CRI: a.engine.client, ID: containerID},
+		Config: a.config, Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(), Addresses: a.facts.Addresses,
+		Pods: a.board.pods, Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
+		Runtime: serve.Commands{CRI: a.engine.client, ID: stream.ContainerID},
 		Healthy: nodeState{a.Agent}.Healthy, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
 		Stats: stats.Options{
 			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity, Identity: stats.Identity{MachineID: a.facts.Info.MachineID, SystemUUID: a.facts.Info.SystemUUID, BootID: a.facts.Info.BootID},

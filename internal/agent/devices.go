@@ -51,20 +51,26 @@ func newPodResources(a *Agent) *podresources.Server {
 	held := a.steps.allocations
 	return podresources.New(podresources.Options{
 		Socket: filepath.Join(a.config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.admitted, Ledger: held, Devices: a.steps.devices,
-		CPUs: held.CPUs, Memory: held.Memory, Log: a.log,
+		CPUs: held.CPUs, Memory: held.Memory, Claims: a.cluster.Plugins(), Log: a.log,
 	})
 }
 
 // deviceStatus adds what a status shows of devices: their health, and what the
 // start of a container waits for.
-func deviceStatus(devices *device.Devices, m fleet.Member, in *podstatus.Input) {
-	uid, failed := m.Pod.UID, in.Waiting
-	in.Devices = func(name string) []corev1.ResourceStatus { return devices.Status(uid, name) }
+func deviceStatus(a *Agent, m fleet.Member, in *podstatus.Input) {
+	uid, failed, devices := m.Pod.UID, in.Waiting, a.steps.devices
+	in.Devices = func(name string) []corev1.ResourceStatus {
+		claimed, _ := a.cluster.Plugins().Devices(m.Pod.Pod, name)
+		return append(devices.Status(uid, name), claimed...)
+	}
 	in.Waiting = func(name string) (string, string, bool) {
 		if why, message, ok := failed(name); ok {
 			return why, message, ok
 		}
 		message, ok := devices.Waiting(uid, name)
-		return reason.ContainerCreating, message, ok
+		if !ok {
+			_, message = a.cluster.Plugins().Devices(m.Pod.Pod, name)
+		}
+		return reason.ContainerCreating, message, message != ""
 	}
 }

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"slices"
+
 	"github.com/berth-run/berth/internal/allocation"
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/claim"
@@ -42,19 +44,25 @@ type steps struct {
 
 // list is a pod's life, top to bottom. Each step names what it waits for, so
 // that independent work overlaps; ending a pod goes back up.
-func (s steps) list() []worker.Step {
-	return []worker.Step{
+// more are steps that only a node of a cluster has: the sandbox waits for them.
+func (s steps) list(more ...worker.Step) []worker.Step {
+	sandbox := s.sandboxes.Step()
+	for _, step := range more {
+		sandbox.After = append(sandbox.After, step.Name)
+	}
+	return slices.Concat([]worker.Step{
 		s.dirs.Step(),        // its directories
 		s.cgroups.Step(),     // its cgroup
 		s.images.Step(),      // all its images at once; nothing waits here, each container waits for its own
 		s.volumes.Step(),     // its volumes
 		s.devices.Step(),     // its devices; each container waits for its own
 		s.allocations.Step(), // what it holds for itself of the node, until nothing of it runs
-		s.sandboxes.Step(),   // its sandbox and network
-		s.resizes.Step(),     // what its running containers and its cgroup may use
-		s.containers.Step(),  // its containers: stopped, removed and started as the plan says
-		s.probes.Step(),      // the probes of those that run
-	}
+	}, more, []worker.Step{
+		sandbox,             // its sandbox and network
+		s.resizes.Step(),    // what its running containers and its cgroup may use
+		s.containers.Step(), // its containers: stopped, removed and started as the plan says
+		s.probes.Step(),     // the probes of those that run
+	})
 }
 
 // lifecycle is who takes part in the life of each container, in this order.

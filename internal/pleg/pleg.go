@@ -162,3 +162,13 @@ func (p *PLEG) read(ctx context.Context, uid types.UID) error {
 	p.table.Put(uid, now)
 	return nil
 }
+
+// Await waits for the first look at everything.
+func (p *PLEG) Await(ctx context.Context) error {
+	select {
+	case <-p.Synced():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -20,6 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/source"
 	"github.com/berth-run/berth/internal/source/apiserver"
+	"github.com/berth-run/berth/internal/telemetry"
 	"github.com/berth-run/berth/internal/token"
 	"github.com/berth-run/berth/internal/volume/projected"
 )
@@ -34,6 +36,11 @@ type Options struct {
 	Accepted func(types.UID) bool
 	// Changed has what waits for an object tried again.
 	Changed func(map[object.Key]bool)
+	// Affected has the status of a pod computed anew.
+	Affected func(types.UID)
+	// Boot is the id of the machine's boot.
+	Boot    string
+	Metrics *prometheus.Registry
 	Log     *slog.Logger
 }
 
@@ -48,6 +55,7 @@ type Cluster struct {
 	conditions  *condition.Table
 	offline     *offline.Offline
 	kept        []offline.Kept
+	plugins     *Plugins
 	node        parts
 }
 
@@ -59,6 +67,9 @@ func Connect(o Options) (*Cluster, error) {
 	c.certificate = cert.NewClient(cert.ClientOptions{
 		Cluster: cfg.Cluster, NodeName: cfg.NodeName, Events: o.Events, Changed: func() { c.api.CloseConnections() }, Log: o.Log,
 	})
+	if err := telemetry.Client(o.Metrics); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
 	base, err := c.certificate.Load()
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
@@ -85,7 +96,7 @@ func Connect(o Options) (*Cluster, error) {
 		Tokens: c.tokens.Of, Answers: c.answers, Now: time.Now, Log: o.Log,
 	})
 	c.remember()
-	return c, nil
+	return c, c.plug()
 }
 
 // remember reads what was kept for a boot without an API server. Objects that a
@@ -154,6 +165,14 @@ func (c *Cluster) Client() kubernetes.Interface {
 		return nil
 	}
 	return c.api.Main
+}
+
+// Certificate is what the node shows to the API server; nil: there is none.
+func (c *Cluster) Certificate() *cert.Client {
+	if c == nil {
+		return nil
+	}
+	return c.certificate
 }
 
 // Objects are what pods name, from manifests and from the cluster.

@@ -79,7 +79,7 @@ func (c *Cluster) Complete(n Node) {
 		Inputs: nodeobject.Inputs{
 			Conditions: c.conditions, Devices: n.Devices,
 			Runtime: func() nodeobject.Runtime { return nodeobject.RuntimeOf(n.Version, p.runtime.Last()) },
-			Images:  c.images(n.CRI),
+			Images:  c.images(n.CRI), VolumesInUse: c.plugins.volumes.InUse,
 		},
 		Register: cfg.Cluster.Registration.Register, UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
 		Ref: ref, Events: c.Events, Log: c.Log,
@@ -176,7 +176,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	case <-c.certificate.Ready():
 	}
 	for _, run := range []func(context.Context) error{
-		c.pods.Run, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run,
+		c.pods.Run, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.plugins.watcher.Run, c.plugins.volumes.Run, c.plugins.claims.Run, c.plugins.followNode,
 	} {
 		begin(run)
 	}

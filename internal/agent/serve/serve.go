@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -23,6 +24,7 @@ import (
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/server/https"
 	"github.com/berth-run/berth/internal/stats"
+	"github.com/berth-run/berth/internal/telemetry"
 )
 
 // Options of a Node. All are required but Client.
@@ -32,6 +34,8 @@ type Options struct {
 	Began   time.Time
 	// Client asks the API server who may do what; nil: there is none.
 	Client kubernetes.Interface
+	// ClientCertificate is what the node shows to the API server; nil: nothing.
+	ClientCertificate *cert.Client
 	// Addresses are the node's.
 	Addresses func() []corev1.NodeAddress
 	Pods      *server.Pods
@@ -76,6 +80,21 @@ func New(o Options) (*Node, error) {
 		return nil, fmt.Errorf("decide who may use the node's server: %w", err)
 	}
 	used := stats.New(o.Stats)
+	if err := o.Metrics.Register(stats.NewVolumes(used)); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	var client interface {
+		Certificate() *tls.Certificate
+		Failures() uint64
+	}
+	if o.ClientCertificate != nil {
+		client = o.ClientCertificate
+	}
+	for _, c := range telemetry.Certificates(client, n.certificate, time.Now) {
+		if err := o.Metrics.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
 	n.server, err = https.New(https.Options{
 		Addresses: https.Addresses{HTTPS: spell(c.HTTPS), ReadOnly: spell(c.ReadOnly), Healthz: spell(c.Healthz)},
 		TLS:       n.certificate.TLSConfig(), Access: n.access,

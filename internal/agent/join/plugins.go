@@ -1,0 +1,162 @@
+package join
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/berth-run/berth/internal/container"
+	"github.com/berth-run/berth/internal/dra"
+	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/plugin"
+	"github.com/berth-run/berth/internal/token"
+	"github.com/berth-run/berth/internal/volume"
+	"github.com/berth-run/berth/internal/volume/csi"
+	"github.com/berth-run/berth/internal/worker"
+)
+
+// Plugins are the drivers that register on this node, for volumes and for devices
+// of ResourceClaims. nil: there are none without a cluster.
+type Plugins struct {
+	cluster *Cluster
+	watcher *plugin.Watcher
+	volumes *csi.Kind
+	claims  *dra.Claims
+}
+
+// plug makes the parts that speak with drivers.
+func (c *Cluster) plug() (err error) {
+	o := c.Options
+	x := &Plugins{cluster: c}
+	c.plugins = x
+	x.volumes = csi.New(csi.Options{
+		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, Objects: object.Joined(o.Sources.Objects, c.objects.Heard),
+		Token: x.token, Reported: x.reported, InUseChanged: x.poke, Changed: o.Changed, Refresh: c.objects.Refresh,
+		Events: o.Events, Now: time.Now, Log: o.Log,
+	})
+	x.claims, err = dra.New(dra.Options{
+		Client: c.api.Main, Node: o.Config.NodeName, Dir: o.Config.RootDir, Boot: o.Boot,
+		Pod: x.newest, Affected: o.Affected, Metrics: o.Metrics, Now: time.Now, Log: o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.claims.Load(); err != nil {
+		o.Log.Error("read what an earlier agent kept", "err", err)
+	}
+	x.watcher = plugin.New(plugin.Options{
+		Dir:      filepath.Join(o.Config.RootDir, "plugins_registry"),
+		Handlers: map[string]plugin.Handler{plugin.TypeCSI: x.volumes, plugin.TypeDRA: x.claims.Drivers()}, Log: o.Log,
+	})
+	return nil
+}
+
+// Plugins are the drivers of this node.
+func (c *Cluster) Plugins() *Plugins {
+	if c == nil {
+		return nil
+	}
+	return c.plugins
+}
+
+// token is a token of a pod's service account for one audience.
+func (x *Plugins) token(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (string, time.Time, error) {
+	r := token.Request{Namespace: p.Namespace, ServiceAccount: p.Spec.ServiceAccountName, Life: life, PodName: p.Name, PodUID: p.UID}
+	if audience != "" {
+		r.Audiences = []string{audience}
+	}
+	t, err := x.cluster.tokens.Token(ctx, r)
+	return t.Value, t.Expires, err
+}
+
+// reported are the volumes that the API server was told to be in use.
+func (x *Plugins) reported() []corev1.UniqueVolumeName {
+	if x.cluster.node.object == nil {
+		return nil
+	}
+	return x.cluster.node.object.VolumesReported()
+}
+
+// poke has the node's status written soon.
+func (x *Plugins) poke() {
+	if x.cluster.node.object != nil {
+		x.cluster.node.object.Poke()
+	}
+}
+
+// newest is a pod as the API server has it.
+func (x *Plugins) newest(uid types.UID) *corev1.Pod {
+	if p, ok := x.cluster.Sources.Desired.Get(uid); ok {
+		return p.Pod
+	}
+	return nil
+}
+
+// followNode tells the volumes of changes of the Node object: what is attached.
+func (x *Plugins) followNode(ctx context.Context) error {
+	for {
+		changed := x.cluster.node.object.Changed()
+		x.volumes.NodeChanged()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// Kinds are the kinds of volumes that only a cluster has.
+func (x *Plugins) Kinds() []volume.Kind {
+	if x == nil {
+		return nil
+	}
+	return []volume.Kind{x.volumes}
+}
+
+// Steps are the steps of a pod's life that only a cluster has; the sandbox waits
+// for them.
+func (x *Plugins) Steps() []worker.Step {
+	if x == nil {
+		return nil
+	}
+	return []worker.Step{x.claims.Step()}
+}
+
+// Lifecycle is who of the cluster's takes part in the life of each container.
+func (x *Plugins) Lifecycle() []container.Lifecycle {
+	if x == nil {
+		return nil
+	}
+	return []container.Lifecycle{{PreCreate: x.claims.PreCreate}}
+}
+
+// Users are the pods that have claims of devices prepared.
+func (x *Plugins) Users() []types.UID {
+	if x == nil {
+		return nil
+	}
+	return x.claims.Users()
+}
+
+// Devices are the health of what a container has by claims, and what its pod waits
+// for.
+func (x *Plugins) Devices(p *corev1.Pod, container string) (health []corev1.ResourceStatus, waits string) {
+	if x == nil {
+		return nil, ""
+	}
+	waits, _ = x.claims.Waiting(p.UID)
+	return x.claims.Status(p, container), waits
+}
+
+// DynamicResources are what a container has by claims, as the PodResources API
+// lists them.
+func (x *Plugins) DynamicResources(p *corev1.Pod, container string) []*podresourcesapi.DynamicResource {
+	if x == nil {
+		return nil
+	}
+	return x.claims.DynamicResources(p, container)
+}
