@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
@@ -93,6 +95,11 @@ authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {c
 authorization: {mode: Webhook}
 `, port, rootOf(ts), cert, key, n.cluster.CA())))
 	ts.Setenv("KUBECONFIG", n.cluster.AdminKubeconfig())
+	ts.Setenv("SERVER", n.cluster.AdminConfig().Host)
+	forward, err := freePort()
+	ts.Check(err)
+	ts.Setenv("PORT", strconv.Itoa(forward))
+	ts.Setenv("NODE_IP", n.address)
 	ts.Setenv("NODE", n.cluster.NodeKubeconfig(nodeName))
 	tools := ts.MkAbs("tools")
 	ts.Check(os.MkdirAll(tools, 0o755))
@@ -241,6 +248,18 @@ func kubectl(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+func create(ts *testscript.TestScript, args []string) {
+	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
+		if slices.Contains([]string{"IMAGE", "SERVER", "WORK"}, name) {
+			return ts.Getenv(name)
+		}
+		return "$" + name
+	})
+	path := ts.MkAbs(args[0])
+	ts.Check(os.WriteFile(path, []byte(text), 0o644))
+	kubectl(ts, false, []string{"create", "-f", path})
+}
+
 func apiserver(ts *testscript.TestScript, args []string) {
 	c := nodeOf(ts).cluster
 	actions := map[string]func(){"kill": c.KillAPIServer, "start": c.StartAPIServer, "pause": c.PauseAPIServer, "resume": c.ResumeAPIServer}
@@ -301,6 +320,43 @@ func expire(ts *testscript.TestScript, _ []string) {
 	id := kubeapitest.Node(nodeName)
 	id.Lifetime = -time.Minute
 	ts.Setenv("NODE", nodeOf(ts).cluster.Kubeconfig(id))
+}
+
+// renew puts a kubeconfig that is of use into the place of $NODE.
+func renew(ts *testscript.TestScript, _ []string) {
+	ts.Check(os.Rename(nodeOf(ts).cluster.NodeKubeconfig(nodeName), ts.Getenv("NODE")))
+}
+
+// awaitDeleted waits until the API server has a pod no more, and looks at once
+// for what is left of it.
+func (h *harness) awaitDeleted(ts *testscript.TestScript, args []string) {
+	n, k := nodeOf(ts), key(args[0])
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	p, err := n.client.CoreV1().Pods(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	ts.Check(err)
+	w, err := n.client.CoreV1().Pods(k.Namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + k.Name, ResourceVersion: p.ResourceVersion,
+	})
+	ts.Check(err)
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if e.Type != watch.Deleted {
+			continue
+		}
+		left := slices.DeleteFunc(h.list(ts), func(line string) bool { return !strings.Contains(line, " "+k.Name+" ") })
+		if _, err := os.Lstat(filepath.Join(rootOf(ts), "pods", string(p.UID))); err == nil {
+			left = append(left, "its directory")
+		}
+		if len(left) > 0 {
+			fail(ts, "%s is gone from the API, and of it there is: %q", k, left)
+		}
+		return
+	}
+	fail(ts, "%s is not deleted", k)
 }
 
 func awaitNodeReady(ts *testscript.TestScript, args []string) {

@@ -3,6 +3,7 @@ package test
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -58,12 +59,16 @@ func newHarness(t *testing.T, runtime string) *harness {
 // clusterCommands are what the scripts of e2e have besides the others:
 //
 //	cluster start               etcd, kube-apiserver, kube-controller-manager and kube-scheduler; $CONFIG has
-//	                            what a node of it needs, $NODE its kubeconfig, $KUBECONFIG the administrator's
+//	                            what a node of it needs, $NODE its kubeconfig, $KUBECONFIG the administrator's,
+//	                            $SERVER the API server's URL, $NODE_IP the node's address, $PORT a port that
+//	                            nobody listens on
 //	cluster stop                all of it ends
 //	join [FLAG...]              agent start as $NODE says, until the node is ready
 //	kubelet start|stop|kill     the kubelet itself, as the same node, on the external runtime; start waits
 //	                            until the node is ready
 //	kubectl ARGS...             as the administrator; "exec kubectl" works too, so in the background
+//	terminal COLSxROWS ARGS...  kubectl on a terminal that grows, see there
+//	create FILE                 kubectl create of FILE with $IMAGE, $SERVER and $WORK in it
 //	apiserver kill|start|pause|resume
 //	etcd pause DURATION         it stands still so long
 //	nodes cut|disconnect|connect
@@ -71,7 +76,9 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	inject METHOD CODE N        the API server answers the next N requests of nodes with this method so;
 //	                            N 0 is all, until "inject none"
 //	expire                      $NODE is a kubeconfig whose certificate has expired
+//	renew                       the same file has a new one
 //	await-node-ready STATUS     the API server shows the node's Ready condition so
+//	await-deleted POD           the API server has it no more, and nothing of it is left by then
 //	await-pod POD CONDITION     the API server shows a pod so: see await
 func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
@@ -83,7 +90,11 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		}
 	}
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"kubectl":          kubectl,
+		"kubectl": kubectl,
+		"create":  positive(1, 1, create),
+		"terminal": positive(2, 1<<10, func(ts *testscript.TestScript, args []string) {
+			onTerminal(ts, args[0], exec.Command(nodeOf(ts).cluster.Program(), append([]string{"kubectl", "--kubeconfig", ts.Getenv("KUBECONFIG")}, args[1:]...)...))
+		}),
 		"cluster":          positive(1, 1, h.clusterCommand),
 		"join":             positive(0, 1<<10, h.join),
 		"kubelet":          positive(1, 1, h.kubelet),
@@ -92,6 +103,8 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"nodes":            positive(1, 1, nodes),
 		"inject":           positive(1, 3, inject),
 		"expire":           positive(0, 0, expire),
+		"renew":            positive(0, 0, renew),
+		"await-deleted":    positive(1, 1, h.awaitDeleted),
 		"await-node-ready": positive(1, 1, awaitNodeReady),
 		"await-pod":        positive(2, 2, awaitPod),
 	}

@@ -17,14 +17,18 @@ import (
 // terminal runs berth on a terminal of its own. What it shows goes to the
 // file "screen".
 func (h *harness) terminal(ts *testscript.TestScript, args []string) {
+	onTerminal(ts, args[0], exec.Command(h.bin, append([]string{"--root-dir", rootOf(ts)}, args[1:]...)...))
+}
+
+// onTerminal runs a command on a terminal of a size such as 80x24.
+func onTerminal(ts *testscript.TestScript, columnsRows string, cmd *exec.Cmd) {
 	var size unix.Winsize
-	_, err := fmt.Sscanf(args[0], "%dx%d", &size.Col, &size.Row)
+	_, err := fmt.Sscanf(columnsRows, "%dx%d", &size.Col, &size.Row)
 	ts.Check(err)
 	master, slave, err := openTerminal()
 	ts.Check(err)
 	defer master.Close()
 	ts.Check(unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &size))
-	cmd := exec.Command(h.bin, append([]string{"--root-dir", rootOf(ts)}, args[1:]...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: unix.SIGKILL}
 	ts.Check(cmd.Start())

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,8 +21,15 @@ const AnnotationAlways = "node.kubernetes.io/bootstrap-checkpoint"
 type Kept struct {
 	Pod     *corev1.Pod
 	Objects []object.Value
+	Sets    Sets
 	// Tokens are those of the pod's service account, by what the volume asks for.
 	Tokens map[string]token.Token
+}
+
+// Sets are the objects of which a pod names not one but all.
+type Sets struct {
+	Services []*corev1.Service                         `json:"services,omitempty"`
+	Bundles  []*certificatesv1beta1.ClusterTrustBundle `json:"clusterTrustBundles,omitempty"`
 }
 
 // Always says that a pod is kept in any case.

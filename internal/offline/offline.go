@@ -45,6 +45,9 @@ type Options struct {
 	Accepted func(types.UID) bool
 	// Names lists the objects that a pod needs.
 	Names func(*corev1.Pod) []object.Key
+	// Sets are the collections that a pod's containers are told of. known is as
+	// that of Find. nil: there are none.
+	Sets func(*corev1.Pod) (s Sets, known bool)
 	// Tokens are those that a pod was given; nil: none are known.
 	Tokens func(types.UID) map[string]token.Token
 	// Answers says that the API server was heard, and everything that it wants of
@@ -77,6 +80,7 @@ type record struct {
 type content struct {
 	Pod     *corev1.Pod            `json:"pod"`
 	Objects []typed                `json:"objects,omitempty"`
+	Sets    Sets                   `json:"sets,omitzero"`
 	Tokens  map[string]token.Token `json:"tokens,omitempty"`
 }
 
@@ -140,7 +144,7 @@ func (o *Offline) Load() ([]Kept, error) {
 }
 
 func seal(key cipher.AEAD, k Kept) (r record, plain []byte, err error) {
-	c := content{Pod: k.Pod, Tokens: k.Tokens}
+	c := content{Pod: k.Pod, Sets: k.Sets, Tokens: k.Tokens}
 	for _, v := range k.Objects {
 		data, err := json.Marshal(v)
 		if err != nil {
@@ -163,7 +167,7 @@ func open(key cipher.AEAD, uid types.UID, r record) (k Kept, err error) {
 	if err := json.Unmarshal(plain, &c); err != nil {
 		return k, err
 	}
-	k = Kept{Pod: c.Pod, Tokens: c.Tokens}
+	k = Kept{Pod: c.Pod, Sets: c.Sets, Tokens: c.Tokens}
 	for _, t := range c.Objects {
 		kind, ok := object.KindNamed(t.Kind)
 		if !ok {

@@ -139,11 +139,14 @@ func (n *node) load(t *testing.T) map[types.UID]Kept {
 
 func TestKeptWithWhatItNeeds(t *testing.T) {
 	n := newNode(t)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}}
+	n.Sets = func(*corev1.Pod) (Sets, bool) { return Sets{Services: []*corev1.Service{service}}, true }
 	n.during(t, func() { n.secret("one"); n.Desired.Put("a", apiPod("a")) })
 	n.during(t, func() { n.secret("two") })
 	got := n.load(t)["a"]
 	want := Kept{
-		Pod: bare(apiPod("a").Pod), Tokens: map[string]token.Token{"api": {Value: "token of a"}},
+		Sets: Sets{Services: []*corev1.Service{service}},
+		Pod:  bare(apiPod("a").Pod), Tokens: map[string]token.Token{"api": {Value: "token of a"}},
 		Objects: []object.Value{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"k": []byte("two")}}},
 	}
 	if d := cmp.Diff(want, got); d != "" {

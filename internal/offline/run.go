@@ -27,6 +27,14 @@ func (o *Offline) Changed(uid types.UID) {
 // has become true.
 func (o *Offline) Heard() { o.wake() }
 
+// SetsChanged has all pods looked at: what Sets answers may be different now.
+func (o *Offline) SetsChanged() {
+	for uid := range o.Desired.Snapshot().All() {
+		o.mark(uid)
+	}
+	o.wake()
+}
+
 func (o *Offline) mark(uid types.UID) {
 	o.mu.Lock()
 	o.due[uid] = true
@@ -156,6 +164,13 @@ func (o *Offline) writeOne(uid types.UID) error {
 		if v != nil {
 			k.Objects = append(k.Objects, objectMeta(v))
 		}
+	}
+	if o.Sets != nil {
+		sets, known := o.Sets(p.Pod)
+		if !known {
+			return nil // SetsChanged is called then
+		}
+		k.Sets = sets
 	}
 	if o.Tokens != nil {
 		k.Tokens = o.Tokens(uid)

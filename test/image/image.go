@@ -68,6 +68,7 @@ func pack(program []byte) (v1.Image, error) {
 		{tar.Header{Typeflag: tar.TypeReg, Name: "etc/group", Mode: 0o644}, []byte(groups)},
 		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp", Mode: 0o1777}, nil},
 		{tar.Header{Typeflag: tar.TypeReg, Name: "workload", Mode: 0o755}, program},
+		{tar.Header{Typeflag: tar.TypeSymlink, Name: "tar", Linkname: "workload", Mode: 0o777}, nil}, // kubectl cp calls it
 	}
 	for _, e := range entries {
 		e.header.Size = int64(len(e.content))

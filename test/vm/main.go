@@ -48,15 +48,16 @@ type boot struct {
 }
 
 // boots are what make vmtest runs. A script or test that skips there has failed: it is on the list
-// because the machine has what it needs.
+// because the machine has what it needs. Emulation is slow: what a script shows on the machine at
+// hand as well, as most do of cgroup v1, is not on the list.
 func boots() []boot {
 	return []boot{{
 		cgroup:  "v2",
-		scripts: []string{"pinning", "bounds", "memory-qos", "apparmor", "drift", "resize", "restart", "devices"},
+		scripts: []string{"pinning", "bounds", "memory-qos", "apparmor", "drift", "resize"},
 		units:   []string{"cgroup", "volume/nfs"},
 	}, {
 		cgroup:  "v1",
-		scripts: []string{"pinning", "bounds", "drift", "resize", "restart", "devices"},
+		scripts: []string{"pinning", "bounds"},
 		units:   []string{"cgroup"},
 	}}
 }

@@ -9,6 +9,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +47,8 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
                             same health (default :8080)
   get URL                   print the body of URL; exit with 1 unless the status is 2xx
   post URL                  the same with POST and no body
+  fetch URL DIR             get from a server of the authority in DIR/ca.crt, with the token in DIR/token
+  tar ARG...                what kubectl cp needs of tar(1)
   stamp [FILE]              write the time at main's first instruction, in ns of CLOCK_REALTIME, to
                             FILE or stdout
   log LINES_PER_SECOND BYTES [COUNT]
@@ -66,6 +70,9 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
 
 func main() {
 	started := time.Now()
+	if filepath.Base(os.Args[0]) == "tar" { // the image has it under this name too, for kubectl cp
+		os.Args = append([]string{os.Args[0], "tar"}, os.Args[1:]...)
+	}
 	for _, action := range split(os.Args[1:]) {
 		if err := do(action, started); err != nil {
 			fmt.Fprintln(os.Stderr, "workload:", err)
@@ -162,6 +169,10 @@ func do(action []string, started time.Time) error {
 		return echo()
 	case "size":
 		return size()
+	case "tar":
+		return archive(args)
+	case "fetch":
+		return fetch(args)
 	}
 	return fmt.Errorf("unknown action %q\n%s", action[0], usage)
 }
@@ -329,7 +340,29 @@ func request(method, url string) error {
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	return show(http.DefaultClient, request)
+}
+
+// fetch asks as a client of the API server does that runs in a pod.
+func fetch(args []string) error {
+	if len(args) != 2 {
+		return errUsage
+	}
+	authority, err1 := os.ReadFile(filepath.Join(args[1], "ca.crt"))
+	token, err2 := os.ReadFile(filepath.Join(args[1], "token"))
+	request, err3 := http.NewRequestWithContext(context.Background(), http.MethodGet, args[0], http.NoBody)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+string(token))
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	return show(&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}, request)
+}
+
+// show prints the body of the answer.
+func show(client *http.Client, request *http.Request) error {
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,14 @@
 package join
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -82,7 +85,7 @@ func Connect(o Options) (*Cluster, error) {
 	}
 	c.pods = apiserver.New(apiserver.Options{Client: c.api.Main, NodeName: cfg.NodeName, Sink: o.Sources.Cluster})
 	c.objects = objects.New(objects.Config{
-		Client: c.api.Main, Pods: o.Sources.Desired, Sink: o.Sources.Cluster.Objects(), Changed: o.Changed,
+		Client: c.api.Main, Pods: o.Sources.Desired, Sink: o.Sources.Cluster.Objects(), Changed: c.changed,
 		Strategy: objects.Strategy(cfg.Cluster.Detection), TTL: c.ttl, Log: o.Log,
 	})
 	c.tokens = token.New(token.FromAPI(c.api.Main), o.Log)
@@ -92,7 +95,7 @@ func Connect(o Options) (*Cluster, error) {
 	}
 	c.offline = offline.New(offline.Options{
 		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: record.KeyFile, MaxAge: record.MaxAge,
-		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Find: c.find, Accepted: o.Accepted, Names: c.objects.Names,
+		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Find: c.find, Accepted: o.Accepted, Names: c.objects.Names, Sets: c.sets,
 		Tokens: c.tokens.Of, Answers: c.answers, Now: time.Now, Log: o.Log,
 	})
 	c.remember()
@@ -134,6 +137,30 @@ func (c *Cluster) find(key object.Key) (object.Value, bool) {
 	}
 	value, _ := v.(object.Value)
 	return value, true
+}
+
+// sets are the collections that a pod is told of as offline asks for them.
+func (c *Cluster) sets(p *corev1.Pod) (s offline.Sets, known bool) {
+	var err error
+	if s.Services, err = c.objects.Services(p); err != nil {
+		return s, false
+	}
+	if objects.Trusts(p) {
+		s.Bundles, err = c.objects.Bundles()
+		slices.SortFunc(s.Bundles, func(a, b *certificatesv1beta1.ClusterTrustBundle) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return s, err == nil
+}
+
+// changed hears of objects that the table does not show.
+func (c *Cluster) changed(keys map[object.Key]bool) {
+	c.Options.Changed(keys)
+	for key := range keys {
+		if key.Kind == object.Service || key.Kind == object.ClusterTrustBundle {
+			c.offline.SetsChanged()
+			return
+		}
+	}
 }
 
 // answers says that the API server was heard, and has said which pods it wants here.

@@ -217,6 +217,7 @@ func (c *Cluster) restore(ctx context.Context) error {
 		for _, v := range k.Objects {
 			c.Sources.Cluster.Objects().Put(v)
 		}
+		c.objects.Restore(k.Pod, k.Sets.Services, k.Sets.Bundles)
 	}
 	c.Sources.Cluster.Restore(c.restored())
 	select {

@@ -129,6 +129,35 @@ func (c *Cluster) Seed(absent ...object.Key) {
 	}
 }
 
+// Restore has collections that a pod is told of be as they were once, those of
+// which the API server has not told yet.
+func (c *Cluster) Restore(p *corev1.Pod, services []*corev1.Service, bundles []*certificatesv1beta1.ClusterTrustBundle) {
+	sets := map[object.Key]map[string]object.Value{}
+	for _, key := range serviceKeys(p) {
+		set := map[string]object.Value{}
+		for _, s := range services {
+			if s.Namespace == key.Namespace && (key.Name == object.Every || key.Name == s.Name) {
+				set[s.Name] = s
+			}
+		}
+		sets[key] = set
+	}
+	if Trusts(p) {
+		set := map[string]object.Value{}
+		for _, b := range bundles {
+			set[b.Name] = b
+		}
+		sets[object.Bundles()] = set
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, set := range sets {
+		if !c.heard[key] {
+			c.sets[key], c.heard[key] = set, true
+		}
+	}
+}
+
 // Refresh has objects read again that are not watched, such as a claim whose
 // volume was made larger.
 func (c *Cluster) Refresh(keys ...object.Key) {

@@ -100,12 +100,17 @@ func followedFor(p *pod.Pod) []object.Key {
 		}
 	}
 	keys = append(keys, serviceKeys(p.Pod)...)
-	for _, v := range p.Spec.Volumes {
-		if v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ClusterTrustBundle != nil }) {
-			return append(keys, object.Bundles())
-		}
+	if Trusts(p.Pod) {
+		keys = append(keys, object.Bundles())
 	}
 	return keys
+}
+
+// Trusts says that a pod has a volume of ClusterTrustBundles.
+func Trusts(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ClusterTrustBundle != nil })
+	})
 }
 
 // serviceKeys are what is followed for the variables of a pod.
