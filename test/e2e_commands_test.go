@@ -333,30 +333,38 @@ func (h *harness) awaitDeleted(ts *testscript.TestScript, args []string) {
 	n, k := nodeOf(ts), key(args[0])
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	uid := ""
 	p, err := n.client.CoreV1().Pods(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return
+	switch {
+	case err == nil:
+		uid = string(p.UID)
+		ts.Check(n.deleted(ctx, p))
+	case !apierrors.IsNotFound(err):
+		ts.Fatalf("%v", err)
 	}
-	ts.Check(err)
-	w, err := n.client.CoreV1().Pods(k.Namespace).Watch(ctx, metav1.ListOptions{
-		FieldSelector: "metadata.name=" + k.Name, ResourceVersion: p.ResourceVersion,
+	left := slices.DeleteFunc(h.list(ts), func(line string) bool { return !strings.Contains(line, " "+k.Name+" ") })
+	if _, err := os.Lstat(filepath.Join(rootOf(ts), "pods", uid)); uid != "" && err == nil {
+		left = append(left, "its directory")
+	}
+	if len(left) > 0 {
+		fail(ts, "%s is gone from the API, and of it there is: %q", k, left)
+	}
+}
+
+func (n *node) deleted(ctx context.Context, p *corev1.Pod) error {
+	w, err := n.client.CoreV1().Pods(p.Namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + p.Name, ResourceVersion: p.ResourceVersion,
 	})
-	ts.Check(err)
+	if err != nil {
+		return err
+	}
 	defer w.Stop()
 	for e := range w.ResultChan() {
-		if e.Type != watch.Deleted {
-			continue
+		if e.Type == watch.Deleted {
+			return nil
 		}
-		left := slices.DeleteFunc(h.list(ts), func(line string) bool { return !strings.Contains(line, " "+k.Name+" ") })
-		if _, err := os.Lstat(filepath.Join(rootOf(ts), "pods", string(p.UID))); err == nil {
-			left = append(left, "its directory")
-		}
-		if len(left) > 0 {
-			fail(ts, "%s is gone from the API, and of it there is: %q", k, left)
-		}
-		return
 	}
-	fail(ts, "%s is not deleted", k)
+	return fmt.Errorf("%s/%s is not deleted", p.Namespace, p.Name)
 }
 
 func awaitNodeReady(ts *testscript.TestScript, args []string) {

@@ -96,7 +96,7 @@ type flight struct {
 
 // fly brings the row to the API server.
 func (f *flight) fly(ctx context.Context) {
-	if f.row.doubt {
+	if f.row.doubt || f.row.Pod.ResourceVersion == "" { // one from the node's record: what the API server shows is not known
 		if f.read(ctx); f.err != nil {
 			return
 		}
