@@ -1,14 +1,11 @@
 package join
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -89,67 +86,17 @@ func Connect(o Options) (*Cluster, error) {
 		Strategy: objects.Strategy(cfg.Cluster.Detection), TTL: c.ttl, Log: o.Log,
 	})
 	c.tokens = token.New(token.FromAPI(c.api.Main), o.Log)
-	record := config.Offline{}
+	keep := config.Offline{}
 	if cfg.Offline != nil {
-		record = *cfg.Offline
+		keep = *cfg.Offline
 	}
 	c.offline = offline.New(offline.Options{
-		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: record.KeyFile, MaxAge: record.MaxAge,
-		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Find: c.find, Accepted: o.Accepted, Names: c.objects.Names, Sets: c.sets,
-		Tokens: c.tokens.Of, Answers: c.answers, Now: time.Now, Log: o.Log,
+		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: keep.KeyFile, MaxAge: keep.MaxAge,
+		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Find: record{c}.find, Accepted: o.Accepted, Names: c.objects.Names, Sets: record{c}.sets,
+		Tokens: c.tokens.Of, Answers: record{c}.answers, Now: time.Now, Log: o.Log,
 	})
-	c.remember()
+	record{c}.remember()
 	return c, c.plug()
-}
-
-// remember reads what was kept for a boot without an API server. Objects that a
-// kept pod names and that were not there then count as not there until the API
-// server says better.
-func (c *Cluster) remember() {
-	kept, err := c.offline.Load()
-	if err != nil {
-		c.Log.Error("read what is kept of the cluster's pods", "err", err)
-	}
-	c.kept = kept
-	there := map[object.Key]bool{}
-	for _, k := range kept {
-		for _, v := range k.Objects {
-			there[object.KeyOf(v)] = true
-		}
-		c.tokens.Seed(k.Pod.UID, k.Tokens)
-	}
-	var absent []object.Key
-	for _, k := range kept {
-		for _, key := range objects.Named(k.Pod) {
-			if !there[key] {
-				absent = append(absent, key)
-			}
-		}
-	}
-	c.objects.Seed(absent...)
-}
-
-// find is an object as offline asks for it.
-func (c *Cluster) find(key object.Key) (object.Value, bool) {
-	v, ok := c.Sources.Objects.Get(key)
-	if !ok {
-		return nil, c.objects.Heard(key)
-	}
-	value, _ := v.(object.Value)
-	return value, true
-}
-
-// sets are the collections that a pod is told of as offline asks for them.
-func (c *Cluster) sets(p *corev1.Pod) (s offline.Sets, known bool) {
-	var err error
-	if s.Services, err = c.objects.Services(p); err != nil {
-		return s, false
-	}
-	if objects.Trusts(p) {
-		s.Bundles, err = c.objects.Bundles()
-		slices.SortFunc(s.Bundles, func(a, b *certificatesv1beta1.ClusterTrustBundle) int { return cmp.Compare(a.Name, b.Name) })
-	}
-	return s, err == nil
 }
 
 // changed hears of objects that the table does not show.
@@ -160,16 +107,6 @@ func (c *Cluster) changed(keys map[object.Key]bool) {
 			c.offline.SetsChanged()
 			return
 		}
-	}
-}
-
-// answers says that the API server was heard, and has said which pods it wants here.
-func (c *Cluster) answers() bool {
-	select {
-	case <-c.Sources.Synced():
-		return !c.api.Health.State().Away()
-	default:
-		return false
 	}
 }
 
@@ -256,14 +193,6 @@ func (c *Cluster) PodChanged(uid types.UID) {
 	if c != nil {
 		c.offline.Changed(uid)
 	}
-}
-
-// restored are the pods that were kept, as the API server would give them.
-func (c *Cluster) restored() (pods []*corev1.Pod) {
-	for _, k := range c.kept {
-		pods = append(pods, k.Pod)
-	}
-	return pods
 }
 
 // fromCluster says that the API server has a say in a pod.

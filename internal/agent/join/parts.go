@@ -166,7 +166,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	begin(c.certificate.Run)
 	begin(c.offline.Run)
-	begin(c.restore)
+	begin(record{c}.restore)
 	begin(c.conditions.Run)
 	begin(c.node.runtime.Run)
 	begin(c.watchHealth)
@@ -182,51 +182,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return ctx.Err()
-}
-
-// patience is how long an API server may take to answer before the pods of the
-// last time are started without it.
-const patience = 10 * time.Second
-
-// restore has the pods of the last time wanted when the API server does not
-// answer, until it does.
-func (c *Cluster) restore(ctx context.Context) error {
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	health := c.api.Health.Watch()
-	defer health.Stop()
-	for away := false; !away; {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.Sources.Synced():
-			c.offline.Heard()
-			return nil
-		case <-health.C():
-			for _, change := range health.Changes() {
-				away = away || change.Value.Away()
-			}
-		case <-late.C:
-			away = true
-		}
-	}
-	if len(c.kept) > 0 {
-		c.Log.Warn("the API server does not answer: this node's pods start as they were when it was last heard", "pods", len(c.kept), "err", c.api.Health.State().Err)
-	}
-	for _, k := range c.kept {
-		for _, v := range k.Objects {
-			c.Sources.Cluster.Objects().Put(v)
-		}
-		c.objects.Restore(k.Pod, k.Sets.Services, k.Sets.Bundles)
-	}
-	c.Sources.Cluster.Restore(c.restored())
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.Sources.Synced():
-		c.offline.Heard()
-	}
-	return nil
 }
 
 // watchHealth says whether pods are looked after at all.

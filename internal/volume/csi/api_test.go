@@ -131,7 +131,9 @@ func TestInline(t *testing.T) {
 	}}
 	_, err := admin.StorageV1().CSIDrivers().Create(t.Context(), o, metav1.CreateOptions{})
 	check(t, err)
-	t.Cleanup(func() { check(t, admin.StorageV1().CSIDrivers().Delete(context.Background(), o.Name, metav1.DeleteOptions{})) })
+	t.Cleanup(func() {
+		check(t, admin.StorageV1().CSIDrivers().Delete(context.Background(), o.Name, metav1.DeleteOptions{}))
+	})
 	d := &csidriver.Driver{}
 	start(t, n, d)
 	p := podWith(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName1, VolumeAttributes: map[string]string{"size": "1"}}}, false)
