@@ -80,7 +80,7 @@ func cluster(cmd *cobra.Command, f *config.Flags) {
 	on := flags.VarPF((*not)(&f.Offline.Off), "offline-pods", "", "keep a record of the cluster's pods here, and start them from it when the machine boots while the API server is away")
 	on.NoOptDefVal = "true"
 	flags.DurationVar(&f.Offline.MaxAge, "offline-max-age", 0, "do not start them if the API server was last heard of longer ago than this `duration`; 0s: however long it was")
-	flags.StringVar(&f.Offline.KeyFile, "offline-key-file", "", "`file` with the key for secrets in that record, made if it is not there (default offline/key in --root-dir)")
+	flags.StringVar(&f.Offline.KeyFile, "offline-key-file", "", "`file` with the key of that record: 32 bytes in base64, for its owner alone (default: one is made, offline/key in --root-dir)")
 	for _, name := range []string{"kubeconfig", "bootstrap-kubeconfig", "offline-key-file"} {
 		mark(cmd.MarkFlagFilename(name))
 	}
