@@ -55,7 +55,7 @@ func newAuth(t *testing.T, o Options) *Auth {
 // asking is a request of somebody with a certificate, a token, both or none.
 func asking(t *testing.T, cert []byte, token string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), "GET", "https://n1:10250/", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://n1:10250/", nil)
 	check(t, err)
 	if cert != nil {
 		block, _ := pem.Decode(cert)

@@ -99,7 +99,7 @@ func (k *keeper) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch certificates: %w", err)
 	}
-	defer watcher.Close()
+	defer func() { _ = watcher.Close() }()
 	var (
 		asking = make(chan error)
 		stop   context.CancelFunc // not nil: asking
@@ -110,7 +110,7 @@ func (k *keeper) run(ctx context.Context) error {
 	defer func() {
 		if stop != nil {
 			stop()
-			<-asking
+			_ = <-asking // ctx ended
 		}
 	}()
 	for {

@@ -42,6 +42,7 @@ func (m metrics) count(p *corev1.Pod, name string, err error) {
 			kind = "init_container"
 		case pod.Ephemeral:
 			kind = "ephemeral_container"
+		case pod.App:
 		}
 	}
 	m.started.WithLabelValues(kind).Inc()

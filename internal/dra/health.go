@@ -103,6 +103,7 @@ func healthOf(dev *drahealth.DeviceHealth, now time.Time) health {
 		h.status = corev1.ResourceHealthStatusHealthy
 	case drahealth.HealthStatus_UNHEALTHY:
 		h.status = corev1.ResourceHealthStatusUnhealthy
+	case drahealth.HealthStatus_UNKNOWN:
 	}
 	if s := dev.GetHealthCheckTimeoutSeconds(); s > 0 {
 		h.until = now.Add(time.Duration(s) * time.Second)

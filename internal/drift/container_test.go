@@ -2,6 +2,7 @@ package drift
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -128,7 +129,7 @@ func TestWhoIsTold(t *testing.T) {
 			t.Errorf("a container that has ended: %v", err)
 		}
 		x.s.told[x.id] = cgroupfile.Bounds{Shares: 1024}
-		if err := x.tell(t.Context(), found); err != context.DeadlineExceeded {
+		if err := x.tell(t.Context(), found); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v, want that it took too long", err)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/token"
 )
 
-// AnnotationAlways, with the value "true", marks a pod that is kept whatever the
+// AnnotationAlways marks a pod, with the value "true", that is kept whatever the
 // configuration says of others, and without an age at which it is too old.
 const AnnotationAlways = "node.kubernetes.io/bootstrap-checkpoint"
 
@@ -50,7 +50,7 @@ func wanted(p *pod.Pod, all bool) bool {
 // bare is a pod without what only says how it was at one moment.
 func bare(p *corev1.Pod) *corev1.Pod {
 	b := *p
-	b.Status, b.ResourceVersion, b.ManagedFields, b.SelfLink = corev1.PodStatus{}, "", nil, ""
+	b.Status, b.ResourceVersion, b.ManagedFields = corev1.PodStatus{}, "", nil
 	return &b
 }
 

@@ -2,6 +2,7 @@ package offline
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -120,7 +121,9 @@ func (n *node) during(t *testing.T, what func()) {
 		o.Heard()
 		time.Sleep(3 * delay)
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	})
 }
 

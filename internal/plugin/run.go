@@ -50,7 +50,7 @@ func (w *Watcher) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch plugins: %w", err)
 	}
-	defer notify.Close()
+	defer func() { _ = notify.Close() }()
 	var running sync.WaitGroup
 	defer running.Wait()
 	followed := map[string]*follower{}
@@ -168,7 +168,7 @@ func (w *Watcher) register(ctx context.Context, socket string) (Plugin, error) {
 	if err != nil {
 		return Plugin{}, fmt.Errorf("connect to plugin: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	client := registration.NewRegistrationClient(conn)
 	asking, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

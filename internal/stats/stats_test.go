@@ -237,9 +237,9 @@ func tells(t *testing.T, name string, g prometheus.Gatherer) {
 
 // What a node with one pod tells, on either version of cgroups.
 func TestScrapes(t *testing.T) {
-	for name, make := range map[string]func(*testing.T) (*Stats, *time.Time){"v1": newStats, "v2": newUnified} {
+	for name, build := range map[string]func(*testing.T) (*Stats, *time.Time){"v1": newStats, "v2": newUnified} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := make(t)
+			s, _ := build(t)
 			tells(t, "resource-"+name, Resource{s})
 			tells(t, "cadvisor-"+name, Cadvisor{s})
 		})

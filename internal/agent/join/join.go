@@ -18,7 +18,6 @@ import (
 	"github.com/berth-run/berth/internal/object"
 	objects "github.com/berth-run/berth/internal/object/cluster"
 	"github.com/berth-run/berth/internal/offline"
-	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/source"
 	"github.com/berth-run/berth/internal/source/apiserver"
 	"github.com/berth-run/berth/internal/telemetry"
@@ -188,12 +187,9 @@ func (c *Cluster) Forget(uid types.UID) {
 	c.node.statuses.Forget(uid)
 }
 
-// Changed hears of a pod whose place on the node has changed.
+// PodChanged hears of a pod whose place on the node has changed.
 func (c *Cluster) PodChanged(uid types.UID) {
 	if c != nil {
 		c.offline.Changed(uid)
 	}
 }
-
-// fromCluster says that the API server has a say in a pod.
-func fromCluster(p *pod.Pod) bool { return p.Source == pod.SourceAPI }

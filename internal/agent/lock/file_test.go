@@ -62,7 +62,7 @@ func TestContendedEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Release()
+	defer func() { _ = f.Release() }()
 	short, cancel := context.WithTimeout(t.Context(), turn)
 	defer cancel()
 	if err := f.Contended(short); !errors.Is(err, context.DeadlineExceeded) {

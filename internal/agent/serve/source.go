@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -145,7 +146,7 @@ func (c Commands) Run(ctx context.Context, p *corev1.Pod, container string, comm
 	if err != nil {
 		return nil, err
 	}
-	out := append(r.Stdout, r.Stderr...)
+	out := slices.Concat(r.Stdout, r.Stderr)
 	if r.ExitCode != 0 {
 		return out, fmt.Errorf("command terminated with exit code %d", r.ExitCode)
 	}

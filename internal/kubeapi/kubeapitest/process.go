@@ -1,6 +1,7 @@
 package kubeapitest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -66,7 +67,7 @@ func (n *nursery) run(program, dir, name string, flags ...string) (*process, err
 		return nil, err
 	}
 	defer log.Close()
-	p.cmd = exec.Command(program, append([]string{name}, flags...)...)
+	p.cmd = exec.CommandContext(context.Background(), program, append([]string{name}, flags...)...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
 	p.cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setpgid: true}

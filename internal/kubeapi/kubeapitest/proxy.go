@@ -1,6 +1,7 @@
 package kubeapitest
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -69,7 +70,7 @@ func newProxy(target string, keys trust) (*proxy, error) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(keys.ca)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for nodes: %w", err)
 	}
@@ -134,7 +135,7 @@ func (p *proxy) serve(conn net.Conn) {
 		return
 	}
 	defer p.forget(conn)
-	server, err := net.Dial("tcp", p.target)
+	server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", p.target)
 	if err != nil {
 		return // the client sees what it would: its connection ends
 	}

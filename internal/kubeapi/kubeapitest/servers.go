@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -178,7 +179,7 @@ func (s *servers) startOthers() error {
 	common := []string{"--kubeconfig", s.adminFile, "--leader-elect=false", "--secure-port", "0"}
 	if s.options.Controllers {
 		key := func(name string) string { return filepath.Join(s.dir, name) }
-		flags := append(common[:len(common):len(common)], "--controllers", "*,bootstrapsigner,tokencleaner",
+		flags := append(slices.Clone(common), "--controllers", "*,bootstrapsigner,tokencleaner",
 			"--service-account-private-key-file", key("sa.key"), "--root-ca-file", key("ca.crt"),
 			"--flex-volume-plugin-dir", key("flex"), // it makes this directory
 			"--cluster-signing-cert-file", key("ca.crt"), "--cluster-signing-key-file", key("ca.key"))

@@ -365,7 +365,7 @@ func TestZpageForm(t *testing.T) {
 		}
 	}
 	for _, rt := range []string{"/statusz", "/flagz"} {
-		r, _ := http.NewRequestWithContext(t.Context(), "GET", n.url+rt, nil)
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+rt, nil)
 		r.Header.Set("Accept", strings.Replace(json, "Statusz", map[string]string{"/statusz": "Statusz", "/flagz": "Flagz"}[rt], 1))
 		answer, err := roundTripper{"admin", n.web.Transport}.RoundTrip(r)
 		if err != nil {
@@ -455,7 +455,7 @@ func TestHTTP2AndReload(t *testing.T) {
 	for i := range certs {
 		served = &certs[i]
 		n.web.CloseIdleConnections()
-		answer, err := roundTripper{"admin", n.web.Transport}.RoundTrip(must(http.NewRequestWithContext(t.Context(), "GET", n.url+"/healthz", nil)))
+		answer, err := roundTripper{"admin", n.web.Transport}.RoundTrip(must(http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+"/healthz", nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -466,7 +466,7 @@ func TestHTTP2AndReload(t *testing.T) {
 	}
 	old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}
 	if c, err := tls.Dial("tcp", n.Addr(anyPort).String(), old); err == nil {
-		c.Close()
+		_ = c.Close()
 		t.Error("a client of TLS 1.2 is served")
 	}
 }

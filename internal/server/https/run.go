@@ -29,7 +29,7 @@ func (s *Server) Run(ctx context.Context) error {
 		runtime.SetBlockProfileRate(1)
 		defer runtime.SetBlockProfileRate(0)
 	}
-	ports, err := s.listen()
+	ports, err := s.listen(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ type port struct {
 }
 
 // listen takes all configured addresses, or none.
-func (s *Server) listen() (ports []*port, err error) {
+func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 	defer func() {
 		if err != nil {
 			for _, p := range ports {
@@ -81,7 +81,7 @@ func (s *Server) listen() (ports []*port, err error) {
 		if want.address == "" {
 			continue
 		}
-		l, err := net.Listen("tcp", want.address)
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", want.address)
 		if err != nil {
 			return ports, fmt.Errorf("listen for %s on %s: %w; another kubelet or agent may have it: stop it, or configure another port", want.what, want.address, err)
 		}

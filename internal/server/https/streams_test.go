@@ -149,8 +149,7 @@ func TestStreamsEnd(t *testing.T) {
 				}
 				n.active.Wait()
 				cancel()
-				typed.Close()
-				shown.Close()
+				_ = errors.Join(typed.Close(), shown.Close())
 				if name == "agent" {
 					break // there is one end
 				}
@@ -224,7 +223,7 @@ func TestFollow(t *testing.T) {
 	follow := func(ctx context.Context) (*bufio.Reader, io.Closer) {
 		t.Helper()
 		r := must(http.NewRequestWithContext(ctx, "GET", n.url+"/containerLogs/default/web/app?follow=true", nil))
-		answer := must(roundTripper{"admin", n.web.Transport}.RoundTrip(r))
+		answer := must(roundTripper{"admin", n.web.Transport}.RoundTrip(r)) //nolint:bodyclose // the caller does
 		return bufio.NewReader(answer.Body), answer.Body
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -259,7 +258,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for i := range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := must(http.NewRequestWithContext(ctx, "GET", n.url+"/containerLogs/default/web/app?follow=true", nil))
-		answer := must(roundTripper{"admin", n.web.Transport}.RoundTrip(r))
+		answer := must(roundTripper{"admin", n.web.Transport}.RoundTrip(r)) //nolint:bodyclose // it ends with its context
 		must(answer.Body.Read(make([]byte, 1)))
 		cancel()
 		answer.Body.Close()

@@ -26,7 +26,7 @@ func (s nodeRoutes) systemLogs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("open log directory: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // it was only read
 	files := logFiles{root}
 	name := r.PathValue("path")
 	if s.Enabled.SystemLogQuery {
@@ -122,7 +122,7 @@ func copyLog(w io.Writer, files logFiles, service string) error {
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // it was only read
 		st, err := f.Stat()
 		if err != nil {
 			return err

@@ -150,6 +150,7 @@ func groups(d *storagev1.CSIDriver, r volume.Request) bool {
 		return false
 	case storagev1.FileFSGroupPolicy:
 		return true
+	case storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy: // the default
 	}
 	if r.Persistent == nil {
 		return r.Volume.CSI.FSType != nil && *r.Volume.CSI.FSType != ""

@@ -164,6 +164,7 @@ func usageOf(got *csi.NodeGetVolumeStatsResponse) (u Usage) {
 			u.Capacity, u.Available, u.Used = &total, &free, &used
 		case csi.VolumeUsage_INODES:
 			u.Inodes, u.InodesFree, u.InodesUsed = &total, &free, &used
+		case csi.VolumeUsage_UNKNOWN: // says nothing
 		}
 	}
 	return u
