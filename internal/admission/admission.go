@@ -103,6 +103,9 @@ func (in In) others() []PodInfo {
 
 // Config is what the agent's configuration and its runtime say.
 type Config struct {
+	// NodeUnknown: the Node object has not been heard of, so that its labels and
+	// taints are not known, and this is a pod that the node had accepted when it was.
+	NodeUnknown bool
 	// Standalone agents have no control plane.
 	Standalone bool
 	// Taints are the node's.

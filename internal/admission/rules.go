@@ -116,6 +116,9 @@ func checkNodeName(in In) Answer {
 }
 
 func checkNodeAffinity(in In) Answer {
+	if in.Config.NodeUnknown {
+		return Answer{}
+	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node.Name, Labels: in.Node.Labels}}
 	matches, err := nodeaffinity.GetRequiredNodeAffinity(in.Pod).Match(n)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // a scheduler away is not the node's business, and static pods run in any case,
 // as under the kubelet.
 func checkTaints(in In) Answer {
-	if pod.Static(in.Pod) {
+	if pod.Static(in.Pod) || in.Config.NodeUnknown {
 		return Answer{}
 	}
 	for _, t := range in.Config.Taints {

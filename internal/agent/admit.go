@@ -18,7 +18,7 @@ const pluginPatience = 5 * time.Minute
 // admissionInput is what the rules go by, without the other pods.
 func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 	c := admission.Config{
-		Standalone: a.cluster == nil, Taints: member{a}.taints(), UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
+		Standalone: a.cluster == nil, NodeUnknown: a.cluster != nil && p.Source == pod.SourceAPI && !member{a}.known(), Taints: member{a}.taints(), UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
 		SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
 	}
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil && a.engine.embedded != nil {

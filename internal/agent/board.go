@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,8 +39,10 @@ type board struct {
 	// forget drops what the steps remember of a pod for its status.
 	forget func(types.UID)
 
-	mu    sync.Mutex
-	shown map[types.UID]shown
+	rounds atomic.Uint64 // of all pods, numbered as they begin
+	mu     sync.Mutex
+	shown  map[types.UID]shown
+	last   map[types.UID]uint64 // the round that told of a pod last
 }
 
 // shown is what the row of a pod was made from.
@@ -59,10 +62,20 @@ func (b *board) refresh(uid types.UID) {
 // update brings the row of a pod up to date, or removes it with the pod. It is the
 // fleet's to call.
 func (b *board) update(uid types.UID) {
+	for again := false; !b.round(uid, again); again = true {
+	}
+}
+
+// round computes the status of a pod and tells it. Several may be under way for
+// one pod: what was computed earlier is never told later. It says false when it
+// was overtaken by one that began after it, which may not have told what this one
+// has changed; the next is to tell in any case (again).
+func (b *board) round(uid types.UID, again bool) bool {
+	mine := b.rounds.Add(1)
 	m, ok := b.fleet.Member(uid)
 	if !ok {
 		b.remove(uid)
-		return
+		return true
 	}
 	in := podstatus.Input{Pod: m.Pod}
 	if m.Working || m.Gone {
@@ -73,6 +86,15 @@ func (b *board) update(uid types.UID) {
 	}
 	b.input(m, &in)
 	status, changed := b.statuses.Update(in)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !b.current(uid):
+		return true // it went meanwhile: its row goes with it
+	case b.last[uid] > mine:
+		return false
+	}
+	b.last[uid] = mine
 	b.told(m, status)
 	b.starts.Status(m.Pod, status)
 	if d := m.Desired; d != nil && d.Source == pod.SourceAPI {
@@ -82,22 +104,21 @@ func (b *board) update(uid types.UID) {
 	}
 	b.finish(uid, status)
 	if m.Pod.Namespace == "" {
-		return // leftovers of a pod whose name is not known
+		return true // leftovers of a pod whose name is not known
 	}
 	deleting := in.Stop != nil && in.Stop.Remove
 	wanted := cmp.Or(m.Desired, m.Pod) // which may ask for more than it was given
 	now := shown{wanted, deleting}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !changed && b.shown[uid] == now {
-		return
+	if !changed && !again && b.shown[uid] == now {
+		return true
 	}
 	key := m.Pod.Key()
 	if row, taken := b.pods.Get(key); taken && row.UID != uid && b.current(row.UID) {
-		return // the name is shown for its predecessor until that is gone
+		return true // the name is shown for its predecessor until that is gone
 	}
 	b.shown[uid] = now
 	b.pods.Put(key, view(wanted.Pod, status, in.Stop))
+	return true
 }
 
 func (b *board) current(uid types.UID) bool {
@@ -130,6 +151,7 @@ func (b *board) remove(uid types.UID) {
 	b.mu.Lock()
 	was, known := b.shown[uid]
 	delete(b.shown, uid)
+	delete(b.last, uid)
 	if known {
 		if row, ok := b.pods.Get(was.pod.Key()); ok && row.UID == uid {
 			b.pods.Delete(was.pod.Key())

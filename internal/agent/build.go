@@ -16,13 +16,13 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/gate"
+	"github.com/berth-run/berth/internal/agent/stop"
 	"github.com/berth-run/berth/internal/agent/waits"
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/container"
 	"github.com/berth-run/berth/internal/container/render"
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/hook"
 	"github.com/berth-run/berth/internal/node"
@@ -30,7 +30,6 @@ import (
 	"github.com/berth-run/berth/internal/poddir"
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/probe"
-	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/sandbox"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/store"
@@ -53,10 +52,6 @@ import (
 // patience is how long a call of the runtime may keep its place before others go
 // on beside it.
 const patience = 5 * time.Second
-
-// evictionGrace is what a pod gets that is evicted for what it uses, as under
-// the kubelet.
-const evictionGrace = time.Second
 
 // startsAtOnce bounds the sandboxes and containers that the runtime makes at the
 // same time. More only wait for each other, on the CPUs and in the kernel
@@ -102,7 +97,7 @@ func (a *Agent) buildSteps() error {
 		return err
 	}
 	s.limits = emptydir.NewLimits(emptydir.LimitOptions{
-		Evict: func(p *corev1.Pod, message string) { evict(a.fleet, a.events, p, message) }, Log: a.log,
+		Evict: func(p *corev1.Pod, message string) { stop.Evict(a.fleet, a.events, p, message) }, Log: a.log,
 	})
 	emptyDir := emptydir.Kind{
 		Limits:      s.limits,
@@ -188,16 +183,6 @@ func nodeRef(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
 
-// evict ends a pod that uses more than it may, and leaves it visible as Failed.
-func evict(pods *fleet.Fleet, events *event.Recorder, p *corev1.Pod, message string) {
-	m, ok := pods.Member(p.UID)
-	if !ok || m.State.Stage != worker.Syncing {
-		return // it ends already
-	}
-	events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.Evicted, "%s", message)
-	pods.Stop(p.UID, pod.Stop{Reason: reason.Evicted, Message: message, Grace: new(evictionGrace), At: time.Now()})
-}
-
 // podNetwork is the runtime's, in the words of the kubelet.
 type podNetwork struct{ monitor *cri.Monitor }
 
@@ -281,7 +266,7 @@ func (a *Agent) buildFleet() error {
 	tellDamage(a.log, a.statuses.Load())
 	door := gate.New(gate.Options{
 		Input: a.admissionInput, Observed: a.pleg.Observed, Status: a.statuses.Last, Kept: a.statuses.Kept, Began: a.began,
-		Preempt:  func(uid types.UID) { preempt(a.fleet, a.events, uid) },
+		Preempt:  func(uid types.UID) { stop.Preempt(a.fleet, a.events, uid) },
 		Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
 	})
 	a.fleet = fleet.New(fleet.Options{
@@ -301,7 +286,7 @@ func (a *Agent) buildFleet() error {
 	})
 	a.board = &board{
 		fleet: a.fleet, statuses: a.statuses, told: a.cluster.Told, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
-		input: a.statusInput, forget: func(uid types.UID) { door.Forget(uid); a.forget(uid) }, shown: map[types.UID]shown{},
+		input: a.statusInput, forget: func(uid types.UID) { door.Forget(uid); a.forget(uid) }, shown: map[types.UID]shown{}, last: map[types.UID]uint64{},
 	}
 	a.server = server.New(a.serverOptions())
 	return member{a}.complete()

@@ -79,7 +79,7 @@ func (a member) serve() (*serve.Node, error) {
 		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
 	}
 	return serve.New(serve.Options{
-		Config: a.config, Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(), Addresses: a.facts.Addresses,
+		Config: a.config, Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(), Addresses: a.addresses,
 		Pods: a.board.pods, Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
 		Runtime: serve.Commands{CRI: a.engine.client, ID: stream.ContainerID},
 		Healthy: nodeState{a.Agent}.Healthy, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
@@ -94,11 +94,26 @@ func (a member) serve() (*serve.Node, error) {
 	})
 }
 
+// addresses are those of the Node object: a cloud's controller may know others than
+// the machine does.
+func (a member) addresses() []corev1.NodeAddress {
+	if all := a.cluster.Addresses(); len(all) > 0 {
+		return all
+	}
+	return a.facts.Addresses()
+}
+
 // changed has what waits for objects tried again: parts of pods, and their
 // volumes.
 func (x objectStore) changed(keys map[object.Key]bool) {
 	x.a.fleet.ObjectsChanged(keys)
 	x.a.steps.contents.Changed(keys)
+}
+
+// known says that the Node object has been heard of.
+func (a member) known() bool {
+	_, heard := a.cluster.Taints()
+	return heard
 }
 
 // labels are those that the node has in the cluster.

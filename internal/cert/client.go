@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -64,6 +65,7 @@ func NewClient(o ClientOptions) *Client {
 		log: o.Log.With("certificate", "client"), files: c.files, read: c.read, want: c.want, ask: c.ask, changed: o.Changed,
 		expired: c.expired, ready: make(chan struct{}),
 	}
+	c.open = sync.OnceFunc(func() { close(c.ready) })
 	return c
 }
 
@@ -104,7 +106,7 @@ func (c *Client) Load() (*rest.Config, error) {
 	t.CertFile, t.KeyFile, t.CertData, t.KeyData = "", "", nil, nil
 	c.look(time.Now())
 	if c.current.Load() == nil && !c.manages() {
-		close(c.ready) // by a token: there is no certificate to wait for
+		c.open() // by a token: there is no certificate to wait for
 	}
 	return rest.CopyConfig(c.base), nil
 }

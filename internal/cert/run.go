@@ -39,7 +39,8 @@ type keeper struct {
 	wake <-chan struct{}
 
 	current atomic.Pointer[tls.Certificate]
-	ready   chan struct{} // closed with the first pair
+	ready   chan struct{} // closed with the first pair, or where none is needed
+	open    func()        // closes ready, once
 	failures
 
 	// Used by Load, then by run alone.
@@ -69,10 +70,9 @@ func (k *keeper) look(now time.Time) {
 		}
 		k.log.Info("certificate", "subject", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
 		if before == nil {
-			close(k.ready)
-		} else {
-			k.changed()
+			k.open()
 		}
+		k.changed()
 	}
 	if pair = k.current.Load(); pair != nil && !now.Before(pair.Leaf.NotAfter) && k.told != pair.Leaf {
 		k.told = pair.Leaf

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -49,6 +50,7 @@ func NewServing(o ServingOptions) *Serving {
 		log: o.Log.With("certificate", "serving"), files: s.files, read: s.read, want: s.want, ask: s.ask, changed: func() {},
 		expired: func(*x509.Certificate) {}, wake: o.AddressesChanged, ready: make(chan struct{}),
 	}
+	s.open = sync.OnceFunc(func() { close(s.ready) })
 	return s
 }
 

@@ -69,7 +69,7 @@ func honoured() []string {
 		"systemReservedCgroup",
 		"topologyManagerPolicy",
 		"topologyManagerPolicyOptions",
-		"topologyManagerScope", "volumeStatsAggPeriod",
+		"syncFrequency", "topologyManagerScope", "volumeStatsAggPeriod", // see partly
 		"tracing.endpoint",
 		"tracing.samplingRatePerMillion",
 		"userNamespaces.idsPerPod",
@@ -94,6 +94,7 @@ func partly() map[string]string {
 // standalonePartly are those that do less without a cluster.
 func standalonePartly() map[string]string {
 	return map[string]string{
+		"syncFrequency":      "is the time between two readings of a ConfigMap or Secret with configMapAndSecretChangeDetectionStrategy Get; a pod is looked at when something of it changes",
 		"registerWithTaints": "pods that do not tolerate a taint with the effect NoExecute are rejected, unless they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
 	}
 }
@@ -158,9 +159,8 @@ func notActedOn() map[string][]string {
 		"pulls are bounded by maxParallelImagePulls": {
 			"registryBurst", "registryPullQPS",
 		},
-		"no metrics are hidden":                           {"showHiddenMetricsForVersion"},
-		"a pod is looked at when something of it changes": {"syncFrequency"},
-		"other processes are left where they are":         {"systemCgroups"},
-		"there are no volume plugins":                     {"volumePluginDir"},
+		"no metrics are hidden":                   {"showHiddenMetricsForVersion"},
+		"other processes are left where they are": {"systemCgroups"},
+		"there are no volume plugins":             {"volumePluginDir"},
 	}
 }

@@ -113,7 +113,10 @@ func (a *API) base(o Options) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read TLS settings of API server %s: %w", rc.Host, err)
 	}
-	if o.Certificate != nil && tlsConfig != nil {
+	if tlsConfig == nil { // nothing but the machine's authorities is trusted
+		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if o.Certificate != nil {
 		fixed := tlsConfig.GetClientCertificate
 		tlsConfig.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			if c := o.Certificate(); c != nil {

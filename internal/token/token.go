@@ -100,7 +100,13 @@ func (t *Tokens) Token(ctx context.Context, r Request) (Token, error) {
 	if good && now.Before(e.retry) {
 		return e.token.until(e.retry), nil
 	}
-	issued, err := t.ask(ctx, r)
+	asking := ctx
+	if good { // there is one to go on with
+		var cancel context.CancelFunc
+		asking, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	issued, err := t.ask(asking, r)
 	if err == nil {
 		e.token, e.seeded, e.failures = issued, false, 0
 		return issued, nil
@@ -139,6 +145,8 @@ func (t *Tokens) entry(r Request) *entry {
 const (
 	refusedFirst = 100 * time.Millisecond
 	refusedTries = 5
+	// patience is how long a request may take while there is a token to go on with.
+	patience = 2 * time.Second
 )
 
 func (t *Tokens) ask(ctx context.Context, r Request) (Token, error) {

@@ -82,7 +82,7 @@ func Connect(o Options) (*Cluster, error) {
 	c.pods = apiserver.New(apiserver.Options{Client: c.api.Main, NodeName: cfg.NodeName, Sink: o.Sources.Cluster})
 	c.objects = objects.New(objects.Config{
 		Client: c.api.Main, Pods: o.Sources.Desired, Sink: o.Sources.Cluster.Objects(), Changed: c.changed,
-		Strategy: objects.Strategy(cfg.Cluster.Detection), TTL: c.ttl, Log: o.Log,
+		Strategy: objects.Strategy(cfg.Cluster.Detection), TTL: c.ttl, Sync: cfg.Kubelet.SyncFrequency.Duration, Log: o.Log,
 	})
 	c.tokens = token.New(token.FromAPI(c.api.Main), o.Log)
 	keep := config.Offline{}
@@ -164,7 +164,7 @@ func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 
 // Labels are those of the Node object; nil: it has not been heard of.
 func (c *Cluster) Labels() map[string]string {
-	if c == nil || c.node.object == nil {
+	if c == nil || c.nodeUID() == "" {
 		return nil
 	}
 	return c.node.object.Node().Labels
@@ -176,6 +176,14 @@ func (c *Cluster) Taints() (taints []corev1.Taint, heard bool) {
 		return nil, false
 	}
 	return c.node.object.Node().Spec.Taints, true
+}
+
+// Addresses are those of the Node object; nil before it was heard of.
+func (c *Cluster) Addresses() []corev1.NodeAddress {
+	if c == nil || c.nodeUID() == "" {
+		return nil
+	}
+	return c.node.object.Node().Status.Addresses
 }
 
 // Forget drops what is remembered of a pod that is gone.

@@ -164,7 +164,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 			}
 		})
 	}
-	begin(c.certificate.Run)
+	begin(c.again(c.certificate.Run))
 	begin(c.offline.Run)
 	begin(record{c}.restore)
 	begin(c.conditions.Run)
@@ -176,12 +176,42 @@ func (c *Cluster) Run(ctx context.Context) error {
 	case <-c.certificate.Ready():
 	}
 	for _, run := range []func(context.Context) error{
-		c.pods.Run, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.plugins.watcher.Run, c.plugins.volumes.Run, c.plugins.claims.Run, c.plugins.followNode,
+		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.again(c.plugins.watcher.Run), c.plugins.volumes.Run, c.plugins.claims.Run, c.plugins.followNode,
 	} {
 		begin(run)
 	}
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// again runs a part once more when it fails, as for want of inotify instances: the
+// node does without it meanwhile.
+func (c *Cluster) again(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+			err := run(ctx)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			c.Log.Error("a part of the cluster's has ended", "err", err, "again in", wait)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(wait):
+			}
+		}
+	}
+}
+
+// watchPods follows the pods of this node, as a kubelet does from when the node
+// itself is known: they are admitted by its labels and taints.
+func (c *Cluster) watchPods(ctx context.Context) error {
+	select {
+	case <-c.node.object.Heard():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return c.pods.Run(ctx)
 }
 
 // watchHealth says whether pods are looked after at all.

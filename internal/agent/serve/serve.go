@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -64,40 +65,16 @@ func New(o Options) (*Node, error) {
 	if !c.HTTPS.IsValid() && !c.ReadOnly.IsValid() && !c.Healthz.IsValid() {
 		return &Node{}, nil
 	}
-	n := &Node{certificate: cert.NewServing(cert.ServingOptions{
-		TLS: c.TLS, NodeName: o.Config.NodeName, Client: o.Client, Addresses: o.Addresses, Log: o.Log,
-	})}
-	mode := auth.ModeWebhook
-	if c.Auth.AlwaysAllow {
-		mode = auth.ModeAlwaysAllow
-	}
-	var err error
-	n.access, err = auth.New(auth.Options{
-		Node: o.Config.NodeName, ClientCAFile: c.TLS.ClientCAFile, Anonymous: c.Auth.Anonymous, Tokens: c.Auth.TokenReview && o.Client != nil, TokenTTL: c.Auth.TokenTTL,
-		Mode: mode, AllowedTTL: c.Auth.AllowedTTL, DeniedTTL: c.Auth.DeniedTTL, Client: o.Client, Log: o.Log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("decide who may use the node's server: %w", err)
+	n := &Node{}
+	if err := n.secure(o); err != nil {
+		return nil, err
 	}
 	used := stats.New(o.Stats)
 	if err := o.Metrics.Register(stats.NewVolumes(used)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	var client interface {
-		Certificate() *tls.Certificate
-		Failures() uint64
-	}
-	if o.ClientCertificate != nil {
-		client = o.ClientCertificate
-	}
-	for _, c := range telemetry.Certificates(client, n.certificate, time.Now) {
-		if err := o.Metrics.Register(c); err != nil {
-			return nil, fmt.Errorf("register metrics: %w", err)
-		}
-	}
-	n.server, err = https.New(https.Options{
+	options := https.Options{
 		Addresses: https.Addresses{HTTPS: spell(c.HTTPS), ReadOnly: spell(c.ReadOnly), Healthz: spell(c.Healthz)},
-		TLS:       n.certificate.TLSConfig(), Access: n.access,
 		Enabled: https.Enabled{
 			DebuggingHandlers: c.Handlers.Debugging, SystemLogHandler: c.Handlers.SystemLog, SystemLogQuery: c.Handlers.SystemLogQuery,
 			ProfilingHandler: c.Handlers.Profiling, ContentionProfiling: c.Handlers.ContentionProfiling, DebugFlagHandler: c.Handlers.DebugFlags,
@@ -114,8 +91,49 @@ func New(o Options) (*Node, error) {
 			CAdvisor: promhttp.HandlerFor(stats.Cadvisor{Stats: used}, promhttp.HandlerOpts{}), Resource: promhttp.HandlerFor(stats.Resource{Stats: used}, promhttp.HandlerOpts{}),
 		},
 		StreamIdle: c.IdleTimeout, Register: o.Metrics, Log: o.Log,
-	})
+	}
+	if n.certificate != nil {
+		options.TLS, options.Access = n.certificate.TLSConfig(), n.access
+	}
+	var err error
+	n.server, err = https.New(options)
 	return n, err
+}
+
+// secure makes the certificate and the access rules, for a node with an HTTPS port.
+func (n *Node) secure(o Options) error {
+	c := o.Config.Server
+	if !c.HTTPS.IsValid() {
+		return nil
+	}
+	n.certificate = cert.NewServing(cert.ServingOptions{
+		TLS: c.TLS, NodeName: o.Config.NodeName, Client: o.Client, Addresses: o.Addresses, Log: o.Log,
+	})
+	mode := auth.ModeWebhook
+	if c.Auth.AlwaysAllow {
+		mode = auth.ModeAlwaysAllow
+	}
+	var err error
+	n.access, err = auth.New(auth.Options{
+		Node: o.Config.NodeName, ClientCAFile: c.TLS.ClientCAFile, Anonymous: c.Auth.Anonymous, Tokens: c.Auth.TokenReview && o.Client != nil, TokenTTL: c.Auth.TokenTTL,
+		Mode: mode, AllowedTTL: c.Auth.AllowedTTL, DeniedTTL: c.Auth.DeniedTTL, Client: o.Client, Log: o.Log,
+	})
+	if err != nil {
+		return fmt.Errorf("decide who may use the node's server: %w", err)
+	}
+	var client interface {
+		Certificate() *tls.Certificate
+		Failures() uint64
+	}
+	if o.ClientCertificate != nil {
+		client = o.ClientCertificate
+	}
+	for _, c := range telemetry.Certificates(client, n.certificate, time.Now) {
+		if err := o.Metrics.Register(c); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
 }
 
 // Run serves until ctx ends.
@@ -123,14 +141,13 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.server == nil {
 		return nil
 	}
-	if err := n.certificate.Load(); err != nil {
-		return fmt.Errorf("serve the node's API: %w", err)
-	}
-	if err := n.access.Load(); err != nil {
-		return fmt.Errorf("serve the node's API: %w", err)
-	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return n.certificate.Run(ctx) })
+	if n.certificate != nil {
+		if err := errors.Join(n.certificate.Load(), n.access.Load()); err != nil {
+			return fmt.Errorf("serve the node's API: %w", err)
+		}
+		group.Go(func() error { return n.certificate.Run(ctx) })
+	}
 	group.Go(func() error { return n.server.Run(ctx) })
 	return group.Wait()
 }

@@ -1,0 +1,3 @@
+// Package stop ends pods for the node's sake, and tells of it. It owns nothing: the
+// fleet ends them.
+package stop
