@@ -71,8 +71,9 @@ func (k *keeper) look(now time.Time) {
 		k.log.Info("certificate", "subject", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
 		if before == nil {
 			k.open()
+		} else {
+			k.changed()
 		}
-		k.changed()
 	}
 	if pair = k.current.Load(); pair != nil && !now.Before(pair.Leaf.NotAfter) && k.told != pair.Leaf {
 		k.told = pair.Leaf
