@@ -111,7 +111,9 @@ func (k *keeper) run(ctx context.Context) error {
 	defer func() {
 		if stop != nil {
 			stop()
-			_ = <-asking // ctx ended
+			if err := <-asking; err != nil {
+				k.log.Debug("asking for a certificate was interrupted", "err", err)
+			}
 		}
 	}()
 	for {

@@ -143,7 +143,8 @@ func TestStreamsEnd(t *testing.T) {
 				}
 				end(n, cancel)
 				select {
-				case <-ended:
+				case err := <-ended:
+					t.Logf("%s: the stream has ended: %v", how, err)
 				case <-time.After(10 * time.Second):
 					t.Fatalf("%s: the stream goes on", how)
 				}
@@ -222,7 +223,7 @@ func TestFollow(t *testing.T) {
 	n.agent.WriteLog(t, p, "app", 0, "first")
 	follow := func(ctx context.Context) (*bufio.Reader, io.Closer) {
 		t.Helper()
-		r := must(http.NewRequestWithContext(ctx, "GET", n.url+"/containerLogs/default/web/app?follow=true", nil))
+		r := must(http.NewRequestWithContext(ctx, http.MethodGet, n.url+"/containerLogs/default/web/app?follow=true", nil))
 		answer := must(roundTripper{"admin", n.web.Transport}.RoundTrip(r)) //nolint:bodyclose // the caller does
 		return bufio.NewReader(answer.Body), answer.Body
 	}
@@ -257,7 +258,7 @@ func TestNothingIsLeft(t *testing.T) {
 	before := 0
 	for i := range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
-		r := must(http.NewRequestWithContext(ctx, "GET", n.url+"/containerLogs/default/web/app?follow=true", nil))
+		r := must(http.NewRequestWithContext(ctx, http.MethodGet, n.url+"/containerLogs/default/web/app?follow=true", nil))
 		answer := must(roundTripper{"admin", n.web.Transport}.RoundTrip(r)) //nolint:bodyclose // it ends with its context
 		must(answer.Body.Read(make([]byte, 1)))
 		cancel()
