@@ -24,7 +24,7 @@ if [ ! -e "$kept" ]; then
 	trap 'exit 1' HUP INT TERM
 	minor=${version#*.}
 	say=k8s.io/component-base/version
-	CGO_ENABLED=0 go build -C test/cluster -trimpath -o "$build" -ldflags "-s -w \
+	go build -C test/cluster -trimpath -o "$build" -ldflags "-s -w \
 		-X $say.gitVersion=v$version -X $say.gitMajor=${version%%.*} -X $say.gitMinor=${minor%%.*}" .
 	chmod 755 "$build"
 	mv "$build" "$kept"
