@@ -143,19 +143,21 @@ func (o *Offline) Load() ([]Kept, error) {
 	return fresh(kept, at.At, o.Now(), o.MaxAge), errors.Join(errs...)
 }
 
-func seal(key cipher.AEAD, k Kept) (r record, plain []byte, err error) {
+// encode is what is to be encrypted of a pod.
+func encode(k Kept) ([]byte, error) {
 	c := content{Pod: k.Pod, Sets: k.Sets, Tokens: k.Tokens}
 	for _, v := range k.Objects {
 		data, err := json.Marshal(v)
 		if err != nil {
-			return r, nil, err
+			return nil, err
 		}
 		c.Objects = append(c.Objects, typed{object.KeyOf(v).Kind, data})
 	}
-	if plain, err = json.Marshal(c); err != nil {
-		return r, nil, err
-	}
-	return record{k.Pod.Namespace, k.Pod.Name, key.Seal(nil, nil, plain, []byte(k.Pod.UID))}, plain, nil
+	return json.Marshal(c)
+}
+
+func seal(key cipher.AEAD, p *corev1.Pod, plain []byte) record {
+	return record{p.Namespace, p.Name, key.Seal(nil, nil, plain, []byte(p.UID))}
 }
 
 func open(key cipher.AEAD, uid types.UID, r record) (k Kept, err error) {

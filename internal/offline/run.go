@@ -175,7 +175,7 @@ func (o *Offline) writeOne(uid types.UID) error {
 	if o.Tokens != nil {
 		k.Tokens = o.Tokens(uid)
 	}
-	r, plain, err := seal(o.key, k)
+	plain, err := encode(k)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (o *Offline) writeOne(uid types.UID) error {
 	if was == string(sum[:]) {
 		return nil
 	}
-	if err := o.disk.Save(string(uid), r); err != nil {
+	if err := o.disk.Save(string(uid), seal(o.key, k.Pod, plain)); err != nil {
 		return err
 	}
 	o.written[uid] = string(sum[:])
