@@ -178,11 +178,6 @@ func (a *Agent) wasReady(uid types.UID, id string) (probe.Ready, bool) {
 	return probe.Ready{}, false
 }
 
-// nodeRef names the node in an event.
-func nodeRef(name string) corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
-}
-
 // podNetwork is the runtime's, in the words of the kubelet.
 type podNetwork struct{ monitor *cri.Monitor }
 

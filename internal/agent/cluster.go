@@ -69,7 +69,12 @@ func streamsOf(a *Agent) stream.Streams {
 
 // refusing is an admission that takes no pods while the machine goes down.
 func (a member) refusing(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
-	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict { return a.power.Admit(admit)(p, others) }
+	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
+		if v, down := a.power.Refuses(); down {
+			return v
+		}
+		return admit(p, others)
+	}
 }
 
 // serve makes the node's server for the cluster.

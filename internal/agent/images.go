@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/waits"
+	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/image"
 	"github.com/berth-run/berth/internal/image/credential"
 	"github.com/berth-run/berth/internal/image/garbage"
@@ -61,7 +62,7 @@ func (x images) build() error {
 		Thresholds: garbage.Thresholds{
 			High: c.Images.HighThreshold, Low: c.Images.LowThreshold, MinAge: c.Images.MinimumAge, MaxAge: c.Images.MaximumAge,
 		},
-		Events: a.events, Node: nodeRef(c.NodeName),
+		Events: a.events, Node: event.NodeRef(c.NodeName),
 		Now: time.Now, Log: a.log,
 	})
 	if err := errors.Join(a.store.records.Load(), a.store.garbage.Load()); err != nil {

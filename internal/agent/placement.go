@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/drift"
+	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/placement"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/resource"
@@ -51,7 +52,7 @@ func (s *steps) updates(a *Agent) heldUpdates {
 func newCgroups(a *Agent) *cgroup.Cgroups {
 	c := a.config
 	return cgroup.New(cgroup.Config{
-		Drift: a.steps.drift, Lost: func(uid types.UID) { a.fleet.Wake(uid) }, Node: nodeRef(c.NodeName),
+		Drift: a.steps.drift, Lost: func(uid types.UID) { a.fleet.Wake(uid) }, Node: event.NodeRef(c.NodeName),
 		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: cgroup.Usable(a.facts, c.Node), QOSReserved: c.Node.Enforce.QOSReservedMemory, Reserved: cgroup.ReservedOf(c.Node), Events: a.events, Log: a.log, Pods: a.admitted,
 		Options: cgroup.Options{
 			CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit,

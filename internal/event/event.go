@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/pod"
 )
@@ -133,6 +134,11 @@ func PodRef(p *corev1.Pod) corev1.ObjectReference {
 		Name:       p.Name,
 		UID:        p.UID,
 	}
+}
+
+// NodeRef names a node in an event. Its UID is its name, as in a kubelet's events.
+func NodeRef(name string) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }
 
 // ContainerRef names a container of a pod in an event: the pod with the

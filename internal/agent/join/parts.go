@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/event/publish"
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/kubeapi"
@@ -59,7 +60,6 @@ func (c *Cluster) Complete(n Node) {
 		return
 	}
 	cfg := c.Config
-	ref := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: cfg.NodeName, UID: types.UID(cfg.NodeName)}
 	p := &c.node
 	p.healthy = n.Healthy
 	p.answers = newAnswers(c.api.Health)
@@ -82,7 +82,7 @@ func (c *Cluster) Complete(n Node) {
 			Images:  c.images(n.CRI), VolumesInUse: c.plugins.volumes.InUse,
 		},
 		Register: cfg.Cluster.Registration.Register, UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
-		Ref: ref, Events: c.Events, Log: c.Log,
+		Ref: event.NodeRef(cfg.NodeName), Events: c.Events, Log: c.Log,
 	})
 	p.lease = lease.New(lease.Options{
 		Client: c.api.Heartbeat, Node: cfg.NodeName, Owner: c.nodeUID, Duration: cfg.Cluster.Status.LeaseDuration, Log: c.Log,

@@ -11,7 +11,6 @@ import (
 
 	"github.com/berth-run/berth/internal/container"
 	"github.com/berth-run/berth/internal/dra"
-	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/plugin"
 	"github.com/berth-run/berth/internal/token"
 	"github.com/berth-run/berth/internal/volume"
@@ -34,7 +33,7 @@ func (c *Cluster) plug() (err error) {
 	x := &Plugins{cluster: c}
 	c.plugins = x
 	x.volumes = csi.New(csi.Options{
-		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, Objects: object.Joined(o.Sources.Objects, c.objects.Heard),
+		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, Objects: c.Objects(o.Sources.Objects),
 		Token: x.token, Reported: x.reported, InUseChanged: x.poke, Changed: o.Changed, Refresh: c.objects.Refresh,
 		Events: o.Events, Now: time.Now, Log: o.Log,
 	})

@@ -53,7 +53,7 @@ func New(o Options) *Machine {
 				o.Conditions.Set(condition.Shutdown, problem)
 			}
 		},
-		Ref:    corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: o.Config.NodeName, UID: types.UID(o.Config.NodeName)},
+		Ref:    event.NodeRef(o.Config.NodeName),
 		Events: o.Events, Log: o.Log,
 	})
 	return m
@@ -67,14 +67,12 @@ func (f flusher) Flush(ctx context.Context) error { return f(ctx) }
 // Run holds up a shutdown of the machine until the pods have ended, until ctx ends.
 func (m *Machine) Run(ctx context.Context) error { return m.manager.Run(ctx) }
 
-// Admit refuses pods while the machine goes down; the others are next's to judge.
-func (m *Machine) Admit(next func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
-	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
-		if err := m.manager.Admit(); err != nil {
-			return fleet.Verdict{Reject: true, Reason: shutdown.Refused, Message: err.Error()}
-		}
-		return next(p, others)
+// Refuses says that the machine goes down, and with which verdict for pods that come.
+func (m *Machine) Refuses() (fleet.Verdict, bool) {
+	if err := m.manager.Admit(); err != nil {
+		return fleet.Verdict{Reject: true, Reason: shutdown.Refused, Message: err.Error()}, true
 	}
+	return fleet.Verdict{}, false
 }
 
 // Changed hears of a pod whose place on the node has changed.
