@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -79,18 +78,9 @@ type Offline struct {
 	KeyFile string
 }
 
-// Defaults of Kubernetes 1.36.
-const (
-	defaultQPS, defaultBurst = 50, 100
-	// Enough for every pod of a full node to change at once; the API server has
-	// its own fairness (APF).
-	defaultStatusQPS, defaultStatusBurst = 200, 400
-	defaultStatusUpdate                  = 10 * time.Second
-	defaultStatusReport                  = 5 * time.Minute
-	defaultLease                         = 40
-	defaultStatusImages                  = 50
-	defaultContentType                   = "application/vnd.kubernetes.protobuf"
-)
+// Enough for every pod of a full node to change at once; the API server has its
+// own fairness (APF).
+const defaultStatusQPS, defaultStatusBurst = 200, 400
 
 // joiner is the part of builder that reads what the node is to the cluster.
 type joiner struct{ *builder }
@@ -105,19 +95,19 @@ func (b joiner) cluster(f Flags) *Cluster {
 	c := &Cluster{
 		Kubeconfig: f.Kubeconfig, BootstrapKubeconfig: f.BootstrapKubeconfig, CertDir: f.CertDir,
 		RotateCertificates: kc.RotateCertificates,
-		ContentType:        cmp.Or(kc.ContentType, defaultContentType),
+		ContentType:        kc.ContentType,
 		Main:               b.rate("kubeAPIQPS", "kubeAPIBurst", kc.KubeAPIQPS, kc.KubeAPIBurst),
 		Events:             b.rate("eventRecordQPS", "eventBurst", kc.EventRecordQPS, kc.EventBurst),
-		Registration:       Registration{Register: or(kc.RegisterNode, true), ProviderID: kc.ProviderID},
+		Registration:       Registration{Register: *kc.RegisterNode, ProviderID: kc.ProviderID},
 		Status:             b.status(),
 		ExternalCloud:      f.CloudProvider == "external",
-		Detection:          cmp.Or(kc.ConfigMapAndSecretChangeDetectionStrategy, v1beta1.WatchChangeDetectionStrategy),
-		AttachDetach:       or(kc.EnableControllerAttachDetach, true),
+		Detection:          kc.ConfigMapAndSecretChangeDetectionStrategy,
+		AttachDetach:       *kc.EnableControllerAttachDetach,
 	}
-	if c.Statuses = c.Main; kc.KubeAPIQPS == nil {
+	if c.Statuses = c.Main; b.files.KubeAPIQPS == nil {
 		c.Statuses = Rate{QPS: defaultStatusQPS, Burst: defaultStatusBurst}
 	}
-	if known := []string{defaultContentType, "application/json"}; !slices.Contains(known, c.ContentType) {
+	if known := []string{"application/vnd.kubernetes.protobuf", "application/json"}; !slices.Contains(known, c.ContentType) {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath("contentType"), c.ContentType, known)})
 	}
 	strategies := []v1beta1.ResourceChangeDetectionStrategy{v1beta1.GetChangeDetectionStrategy, v1beta1.TTLCacheChangeDetectionStrategy, v1beta1.WatchChangeDetectionStrategy}
@@ -167,31 +157,26 @@ func (b joiner) labels(labels map[string]string) {
 }
 
 func (b joiner) rate(qpsField, burstField string, qps *int32, burst int32) Rate {
-	r := Rate{QPS: int(or(qps, defaultQPS)), Burst: int(cmp.Or(burst, defaultBurst))}
+	r := Rate{QPS: int(*qps), Burst: int(burst)}
 	if r.QPS < 0 {
 		b.invalid(qpsField, r.QPS, "must not be negative")
 	}
 	if r.Burst < 0 {
-		b.invalid(burstField, r.Burst, "must not be negative; 0 stands for the default, %d", defaultBurst)
+		b.invalid(burstField, r.Burst, "must not be negative; 0 stands for the default")
 	}
 	return r
 }
 
 func (b joiner) status() NodeStatus {
 	kc := b.kc
-	report := defaultStatusReport
-	if kc.NodeStatusUpdateFrequency.Duration != 0 {
-		report = kc.NodeStatusUpdateFrequency.Duration
-	}
-	lease := cmp.Or(kc.NodeLeaseDurationSeconds, defaultLease)
 	s := NodeStatus{
-		UpdateFrequency: b.duration("nodeStatusUpdateFrequency", kc.NodeStatusUpdateFrequency, defaultStatusUpdate),
-		ReportFrequency: b.duration("nodeStatusReportFrequency", kc.NodeStatusReportFrequency, report),
-		LeaseDuration:   time.Duration(lease) * time.Second,
-		MaxImages:       int(or(kc.NodeStatusMaxImages, defaultStatusImages)),
+		UpdateFrequency: b.duration("nodeStatusUpdateFrequency", kc.NodeStatusUpdateFrequency),
+		ReportFrequency: b.duration("nodeStatusReportFrequency", kc.NodeStatusReportFrequency),
+		LeaseDuration:   time.Duration(kc.NodeLeaseDurationSeconds) * time.Second,
+		MaxImages:       int(*kc.NodeStatusMaxImages),
 	}
-	if lease < 0 {
-		b.invalid("nodeLeaseDurationSeconds", lease, "must be more than 0")
+	if kc.NodeLeaseDurationSeconds < 0 {
+		b.invalid("nodeLeaseDurationSeconds", kc.NodeLeaseDurationSeconds, "must be more than 0")
 	}
 	if s.MaxImages < -1 {
 		b.invalid("nodeStatusMaxImages", s.MaxImages, "must be at least -1, which tells of all")

@@ -14,7 +14,7 @@ import (
 
 // joined is the Config of --kubeconfig alone: what a kubelet has.
 func joined() *Config {
-	c := defaults()
+	c := alone()
 	c.Flags = Flags{RootDir: "/var/lib/kubelet", RunDir: "/run/berth", Socket: "/run/berth/berth.sock", CertDir: "/var/lib/kubelet/pki", Kubeconfig: "/k"}
 	c.Sources.StaticPodPath = ""
 	c.Cluster = &Cluster{
@@ -173,10 +173,10 @@ func TestInvalidCluster(t *testing.T) {
 		}},
 		{name: "cluster", flags: Flags{Kubeconfig: "/k"}, text: "kubeAPIQPS: -1\nkubeAPIBurst: -1\neventRecordQPS: -1\neventBurst: -1\ncontentType: text/plain\nnodeStatusUpdateFrequency: -1s\nnodeLeaseDurationSeconds: -1\nnodeStatusMaxImages: -2\nconfigMapAndSecretChangeDetectionStrategy: Push\n", want: []string{
 			`f.yaml: kubeAPIQPS: Invalid value: -1: must not be negative`,
-			`f.yaml: kubeAPIBurst: Invalid value: -1: must not be negative; 0 stands for the default, 100`,
+			`f.yaml: kubeAPIBurst: Invalid value: -1: must not be negative; 0 stands for the default`,
 			`f.yaml: eventRecordQPS: Invalid value: -1: must not be negative`,
-			`f.yaml: eventBurst: Invalid value: -1: must not be negative; 0 stands for the default, 100`,
-			`f.yaml: nodeStatusUpdateFrequency: Invalid value: "-1s": must be more than 0s; 0s stands for the default, 10s`,
+			`f.yaml: eventBurst: Invalid value: -1: must not be negative; 0 stands for the default`,
+			`f.yaml: nodeStatusUpdateFrequency: Invalid value: "-1s": must be more than 0s; leave it out for the default`,
 			`f.yaml: nodeLeaseDurationSeconds: Invalid value: -1: must be more than 0`,
 			`f.yaml: nodeStatusMaxImages: Invalid value: -2: must be at least -1, which tells of all`,
 			`f.yaml: contentType: Unsupported value: "text/plain": supported values: "application/vnd.kubernetes.protobuf", "application/json"`,
@@ -216,7 +216,7 @@ func TestInvalidCluster(t *testing.T) {
 // A relative path is seen from the file that has it.
 func TestRelativePaths(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"base.yaml": "staticPodPath: m\nresolvConf: r\n", "d/a.conf": "authentication: {x509: {clientCAFile: ../ca}}\n"} {
+	for name, text := range map[string]string{"base.yaml": "staticPodPath: m\nresolvConf: r\nfailSwapOn: false\nfailCgroupV1: false\n", "d/a.conf": "authentication: {x509: {clientCAFile: ../ca}}\n"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

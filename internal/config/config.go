@@ -102,8 +102,8 @@ type Config struct {
 	Server   Server
 	Shutdown Shutdown
 	Dead     DeadContainers
-	// Kubelet is what the files say, for those who ask the agent for its
-	// configuration.
+	// Kubelet is what the files say with the defaults of the rest, for those who
+	// ask the agent for its configuration.
 	Kubelet *v1beta1.KubeletConfiguration
 }
 

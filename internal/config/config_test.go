@@ -39,8 +39,8 @@ func compare() cmp.Options {
 	}
 }
 
-// defaults is the Config of no file and no flags.
-func defaults() *Config {
+// alone is the Config of no file and no flags.
+func alone() *Config {
 	return &Config{
 		Flags:    Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock", CertDir: "/var/lib/berth/pki"},
 		NodeName: "host-1",
@@ -190,7 +190,7 @@ func TestBuild(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			want := defaults()
+			want := alone()
 			tt.want(want)
 			if diff := cmp.Diff(want, got, compare()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -219,7 +219,7 @@ func TestInvalid(t *testing.T) {
 			`--hostname-override: Invalid value: "my_host": the host's name cannot be the node's, set --hostname-override: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 		}},
 		{name: "sources", text: "staticPodPath: m\nstaticPodURL: ftp://x\nfileCheckFrequency: -1s\nstaticPodURLHeader: {'a b': [c]}\n", want: []string{
-			`f.yaml: fileCheckFrequency: Invalid value: "-1s": must be more than 0s; 0s stands for the default, 20s`,
+			`f.yaml: fileCheckFrequency: Invalid value: "-1s": must be more than 0s; leave it out for the default`,
 			`f.yaml: staticPodPath: Invalid value: "m": must be an absolute path`,
 			`f.yaml: staticPodURL: Invalid value: "ftp://x": must be an http or https URL`,
 			`f.yaml: staticPodURLHeader: Invalid value: "a b": a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')`,
@@ -235,7 +235,7 @@ func TestInvalid(t *testing.T) {
 		}},
 		{name: "images", text: "imageGCHighThresholdPercent: 101\nimageGCLowThresholdPercent: 101\nimageMinimumGCAge: -1s\nimageMaximumGCAge: 1s\nimagePullCredentialsVerificationPolicy: Sometimes\npreloadedImagesVerificationAllowlist: ['a:1', 'b*']\n", flags: Flags{ImageCredentialProviderBinDir: "/opt/p"}, want: []string{
 			`--image-credential-provider-config: Invalid value: "": must be given together with --image-credential-provider-bin-dir, or not at all`,
-			`f.yaml: imageMinimumGCAge: Invalid value: "-1s": must be more than 0s; 0s stands for the default, 2m0s`,
+			`f.yaml: imageMinimumGCAge: Invalid value: "-1s": must be more than 0s; leave it out for the default`,
 			`f.yaml: imageGCHighThresholdPercent: Invalid value: 101: must be between 0 and 100`,
 			`f.yaml: imageGCLowThresholdPercent: Invalid value: 101: must be between 0 and 100`,
 			`f.yaml: imageGCLowThresholdPercent: Invalid value: 101: must be less than imageGCHighThresholdPercent, 101`,
@@ -267,7 +267,7 @@ func TestInvalid(t *testing.T) {
 			`f.yaml: evictionHard[memory.available]: Invalid value: "x": must be a quantity of at least 0 or a percentage between 0% and 100%`,
 			`f.yaml: evictionHard: Unsupported value: "memory.free": supported values: "memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available"`,
 			`f.yaml: evictionHard[nodefs.available]: Invalid value: "101%": must be a quantity of at least 0 or a percentage between 0% and 100%`,
-			`f.yaml: maxPods: Invalid value: -1: must not be negative; 0 stands for the default, 110`,
+			`f.yaml: maxPods: Invalid value: -1: must not be negative; 0 stands for the default`,
 			`f.yaml: podsPerCore: Invalid value: -1: must not be negative; 0 sets no bound`,
 			`f.yaml: cgroupRoot: Invalid value: "x": must be an absolute path`,
 			`f.yaml: cgroupsPerQOS: Invalid value: false: must be true: pods are always in cgroups by their QoS class`,
@@ -301,22 +301,21 @@ func TestInvalid(t *testing.T) {
 			`f.yaml: containerLogMaxFiles: Invalid value: 1: must be at least 2: the file that is written to and a rotated one`,
 			`f.yaml: containerLogMaxWorkers: Invalid value: 0: must be at least 1`,
 		}},
-		{name: "pods", text: "podLogsDir: l\nresolvConf: r\nclusterDNS: [x]\nclusterDomain: A b\ncpuCFSQuotaPeriod: 2s\npodPidsLimit: -2\ncrashLoopBackOff: {maxContainerRestartPeriod: 301s}\nmemorySwap: {swapBehavior: All}\nallowedUnsafeSysctls: [vm.swappiness]\n", want: []string{
+		{name: "pods", text: "podLogsDir: l\nresolvConf: r\nclusterDNS: [x]\nclusterDomain: A b\ncpuCFSQuotaPeriod: 2s\ncrashLoopBackOff: {maxContainerRestartPeriod: 301s}\nmemorySwap: {swapBehavior: All}\nallowedUnsafeSysctls: [vm.swappiness]\n", want: []string{
 			`f.yaml: clusterDNS[0]: Invalid value: "x": must be an IP address`,
 			`f.yaml: allowedUnsafeSysctls[0]: Invalid value: "vm.swappiness": must be kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.* or a part of these; * can only be at the end`,
 			`f.yaml: podLogsDir: Invalid value: "l": must be an absolute path`,
 			`f.yaml: resolvConf: Invalid value: "r": must be an absolute path`,
 			`f.yaml: clusterDomain: Invalid value: "A b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 			`f.yaml: cpuCFSQuotaPeriod: Invalid value: "2s": must be between 1ms and 1s`,
-			`f.yaml: podPidsLimit: Invalid value: -2: must be at least -1, which sets no limit`,
 			`f.yaml: crashLoopBackOff.maxContainerRestartPeriod: Invalid value: "5m1s": must be between 1s and 300s`,
 			`f.yaml: memorySwap.swapBehavior: Unsupported value: "All": supported values: "NoSwap", "LimitedSwap"`,
 		}},
 		{name: "machine and the rest", text: "tracing: {samplingRatePerMillion: 1000001}\nfailSwapOn: true\nfailCgroupV1: true\nrunOnce: true\nmaxParallelImagePulls: 0\n", want: []string{
 			`f.yaml: maxParallelImagePulls: Invalid value: 0: must be at least 1`,
 			`f.yaml: tracing.samplingRatePerMillion: Invalid value: 1000001: must be between 0 and 1000000`,
-			`f.yaml: failSwapOn: Invalid value: true: swap is on: turn it off (swapoff -a), or set failSwapOn: false`,
-			`f.yaml: failCgroupV1: Invalid value: true: this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, or set failCgroupV1: false`,
+			`f.yaml: failSwapOn: Invalid value: true: swap is on: turn it off (swapoff -a), or write failSwapOn: false into the file of --config`,
+			`f.yaml: failCgroupV1: Invalid value: true: this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, or write failCgroupV1: false into the file of --config`,
 			`f.yaml: runOnce: Invalid value: true: is not there any more; "berth run" runs pods and ends with them`,
 		}},
 	}
@@ -487,7 +486,7 @@ func TestLoad(t *testing.T) {
 	in("conf.d/50-worse.conf", header+"podsPerCore: -1\n")
 	_, _, err = Load(Flags{ConfigFile: base, ConfigDir: drops, HostnameOverride: "node"})
 	if diff := cmp.Diff([]string{
-		bad + ": maxPods: Invalid value: -1: must not be negative; 0 stands for the default, 110",
+		bad + ": maxPods: Invalid value: -1: must not be negative; 0 stands for the default",
 		worse + ": podsPerCore: Invalid value: -1: must not be negative; 0 sets no bound",
 	}, lines(err)); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)

@@ -22,22 +22,10 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 )
 
-// Defaults of Kubernetes 1.36, except as the fields of Config say.
 const (
-	defaultCheckPeriod    = 20 * time.Second
-	defaultRequestTimeout = 2 * time.Minute
-	defaultMaxPods        = 110
-	defaultPodLogs        = "/var/log/pods"
-	defaultLogMaxSize     = "10Mi"
-	defaultLogMaxFiles    = 5
-	defaultResolvConf     = "/etc/resolv.conf"
-	defaultCFSPeriod      = 100 * time.Millisecond
-	defaultRestartPeriod  = 300 * time.Second
-	defaultOTLP           = "localhost:4317"
-	defaultImageHigh      = 85
-	defaultImageLow       = 80
-	defaultImageAge       = 2 * time.Minute
-
+	defaultOTLP = "localhost:4317"
+	// maxRestartPeriod bounds crashLoopBackOff.maxContainerRestartPeriod.
+	maxRestartPeriod = 300 * time.Second
 	// maxSocketPath is sun_path without its final zero (unix(7)).
 	maxSocketPath = 107
 )
@@ -51,8 +39,9 @@ type host struct {
 
 // builder makes a Config and collects everything wrong on the way.
 type builder struct {
-	kc   *v1beta1.KubeletConfiguration
-	errs field.ErrorList
+	// kc has all defaults, files only what files say.
+	kc, files *v1beta1.KubeletConfiguration
+	errs      field.ErrorList
 }
 
 func (b *builder) invalid(path string, value any, format string, args ...any) {
@@ -74,12 +63,11 @@ func (b *builder) within(path string, value, low, high int64) {
 	}
 }
 
-// duration is a field's value, or its default when it is not set.
-func (b *builder) duration(path string, d metav1.Duration, byDefault time.Duration) time.Duration {
+func (b *builder) duration(path string, d metav1.Duration) time.Duration {
 	if d.Duration < 0 {
-		b.invalid(path, d.Duration.String(), "must be more than 0s; 0s stands for the default, %s", byDefault)
+		b.invalid(path, d.Duration.String(), "must be more than 0s; leave it out for the default")
 	}
-	return cmp.Or(d.Duration, byDefault)
+	return d.Duration
 }
 
 func (b *builder) absolute(path, value string) {
@@ -106,12 +94,13 @@ func (b *builder) socketPath(path, file string) {
 
 // build fills in defaults and checks everything. Paths of flags are absolute. The Config is of no use when
 // there are errors.
-func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.ErrorList) {
-	b := &builder{kc: kc}
+func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field.ErrorList) {
+	kc := complete(files, f)
+	b := &builder{kc: kc, files: files}
 	c := &Config{Flags: b.flags(f)}
 	c.Kubelet = kc
 	c.NodeName = b.nodeName(f, h)
-	c.Sources = b.sources(c.Flags)
+	c.Sources = b.sources()
 	c.Runtime = b.runtime()
 	c.Images = b.images()
 	c.Node = b.node()
@@ -121,10 +110,10 @@ func build(f Flags, kc *v1beta1.KubeletConfiguration, h host) (*Config, field.Er
 		c.Cluster, c.Offline = joiner{b}.cluster(c.Flags), joiner{b}.offline(c.Flags)
 		c.Server = listener{b}.server(c.Flags)
 		c.Shutdown = joiner{b}.shutdown()
+		b.machine(h)
 	}
 	c.Dead = process{b}.dead(f.Dead)
 	process{b}.lock(f.Lock)
-	b.machine(h)
 	if kc.RunOnce {
 		b.invalid("runOnce", true, `is not there any more; "berth run" runs pods and ends with them`)
 	}
@@ -140,12 +129,17 @@ func SocketOf(root string) string {
 	return filepath.Join(root, "berth.sock")
 }
 
-func (b *builder) flags(f Flags) Flags {
+// rootDir is that of the flags, or the default one.
+func rootDir(f Flags) string {
 	root := DefaultRootDir
 	if f.Kubeconfig != "" {
 		root = JoinedRootDir
 	}
-	f.RootDir = filepath.Clean(cmp.Or(f.RootDir, root))
+	return filepath.Clean(cmp.Or(f.RootDir, root))
+}
+
+func (b *builder) flags(f Flags) Flags {
+	f.RootDir = rootDir(f)
 	runDir := filepath.Join(f.RootDir, "run")
 	if f.RootDir == DefaultRootDir || f.RootDir == JoinedRootDir {
 		runDir = "/run/berth"
@@ -184,16 +178,13 @@ func (b *builder) nodeName(f Flags, h host) string {
 	return name
 }
 
-func (b *builder) sources(f Flags) Sources {
+func (b *builder) sources() Sources {
 	kc := b.kc
 	s := Sources{
 		StaticPodPath:      kc.StaticPodPath,
 		StaticPodURL:       kc.StaticPodURL,
-		FileCheckFrequency: b.duration("fileCheckFrequency", kc.FileCheckFrequency, defaultCheckPeriod),
-		HTTPCheckFrequency: b.duration("httpCheckFrequency", kc.HTTPCheckFrequency, defaultCheckPeriod),
-	}
-	if s.StaticPodPath == "" && f.Kubeconfig == "" {
-		s.StaticPodPath = filepath.Join(f.RootDir, "manifests")
+		FileCheckFrequency: b.duration("fileCheckFrequency", kc.FileCheckFrequency),
+		HTTPCheckFrequency: b.duration("httpCheckFrequency", kc.HTTPCheckFrequency),
 	}
 	b.absolute("staticPodPath", s.StaticPodPath)
 	if s.StaticPodURL != "" {
@@ -215,9 +206,9 @@ func (b *builder) runtime() Runtime {
 	kc := b.kc
 	r := Runtime{
 		Endpoint:       kc.ContainerRuntimeEndpoint,
-		RequestTimeout: b.duration("runtimeRequestTimeout", kc.RuntimeRequestTimeout, defaultRequestTimeout),
+		RequestTimeout: b.duration("runtimeRequestTimeout", kc.RuntimeRequestTimeout),
 		PodCIDRs:       b.podCIDRs(),
-		CgroupDriver:   cmp.Or(kc.CgroupDriver, "cgroupfs"),
+		CgroupDriver:   kc.CgroupDriver,
 		ParallelPulls:  b.parallelPulls(),
 	}
 	if r.Endpoint != "" {
@@ -233,17 +224,17 @@ func (b *builder) runtime() Runtime {
 }
 
 // parallelPulls is serializeImagePulls and maxParallelImagePulls in one number.
-// Pulls are serial by default, unless a maximum of more than 1 is set.
 func (b *builder) parallelPulls() int {
-	most, serial := b.kc.MaxParallelImagePulls, b.kc.SerializeImagePulls
+	most, serial := b.kc.MaxParallelImagePulls, *b.kc.SerializeImagePulls
 	switch {
 	case most != nil && *most < 1:
 		b.invalid("maxParallelImagePulls", *most, "must be at least 1")
-	case most != nil && *most > 1 && serial != nil && *serial:
+	case most != nil && *most > 1 && serial:
 		b.invalid("maxParallelImagePulls", *most, "must be 1, or left out, with serializeImagePulls: true")
-	case most != nil && (*most > 1 || serial != nil && !*serial):
+	case serial:
+	case most != nil:
 		return int(*most)
-	case serial != nil && !*serial:
+	default:
 		return 0
 	}
 	return 1
@@ -273,7 +264,7 @@ func (b *builder) podCIDRs() []netip.Prefix {
 func (b *builder) node() Node {
 	kc := b.kc
 	n := Node{
-		MaxPods:        cmp.Or(kc.MaxPods, defaultMaxPods),
+		MaxPods:        kc.MaxPods,
 		PodsPerCore:    kc.PodsPerCore,
 		KubeReserved:   b.reserved("kubeReserved", kc.KubeReserved),
 		SystemReserved: b.reserved("systemReserved", kc.SystemReserved),
@@ -285,13 +276,13 @@ func (b *builder) node() Node {
 	n.Pinning = pinner{b}.pinning(&n)
 	n.Enforce = enforcer{b}.enforcement()
 	if n.MaxPods < 0 {
-		b.invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default, %d", defaultMaxPods)
+		b.invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default")
 	}
 	if n.PodsPerCore < 0 {
 		b.invalid("podsPerCore", n.PodsPerCore, "must not be negative; 0 sets no bound")
 	}
 	b.absolute("cgroupRoot", n.CgroupRoot)
-	if !or(kc.CgroupsPerQOS, true) {
+	if !*kc.CgroupsPerQOS {
 		b.invalid("cgroupsPerQOS", false, "must be true: pods are always in cgroups by their QoS class")
 	}
 	return n
@@ -315,12 +306,8 @@ func (b *builder) reserved(path string, amounts map[string]string) corev1.Resour
 	return list
 }
 
-// evictionHard are the thresholds by signal. Once one is set the others are not
-// those of the default, unless mergeDefaultEvictionSettings says so.
+// evictionHard are the thresholds by signal.
 func (b *builder) evictionHard() map[string]string {
-	byDefault := map[string]string{
-		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%",
-	}
 	known := []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
 		"containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available"}
 	for _, signal := range slices.Sorted(maps.Keys(b.kc.EvictionHard)) {
@@ -331,15 +318,7 @@ func (b *builder) evictionHard() map[string]string {
 			b.add(field.ErrorList{field.Invalid(field.NewPath("evictionHard").Key(signal), value, "must be a quantity of at least 0 or a percentage between 0% and 100%")})
 		}
 	}
-	if len(b.kc.EvictionHard) == 0 {
-		return byDefault
-	}
-	all := map[string]string{}
-	if merge := b.kc.MergeDefaultEvictionSettings; merge != nil && *merge {
-		all = byDefault
-	}
-	maps.Copy(all, b.kc.EvictionHard)
-	return all
+	return maps.Clone(b.kc.EvictionHard)
 }
 
 func isThreshold(text string) bool {
@@ -354,16 +333,16 @@ func isThreshold(text string) bool {
 func (b *builder) pods() Pods {
 	kc := b.kc
 	p := Pods{
-		LogsDir:              filepath.Clean(cmp.Or(kc.PodLogsDir, defaultPodLogs)),
+		LogsDir:              filepath.Clean(kc.PodLogsDir),
 		Logs:                 b.logs(),
 		ClusterDNS:           b.clusterDNS(),
 		ClusterDomain:        kc.ClusterDomain,
-		ResolvConf:           or(kc.ResolverConfig, defaultResolvConf),
-		CPUCFSQuota:          or(kc.CPUCFSQuota, true),
-		CPUCFSQuotaPeriod:    or(kc.CPUCFSQuotaPeriod, metav1.Duration{Duration: defaultCFSPeriod}).Duration,
-		PidsLimit:            or(kc.PodPidsLimit, -1),
-		SeccompDefault:       or(kc.SeccompDefault, false),
-		MaxRestartBackoff:    or(kc.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{Duration: defaultRestartPeriod}).Duration,
+		ResolvConf:           *kc.ResolverConfig,
+		CPUCFSQuota:          *kc.CPUCFSQuota,
+		CPUCFSQuotaPeriod:    kc.CPUCFSQuotaPeriod.Duration,
+		PidsLimit:            *kc.PodPidsLimit,
+		SeccompDefault:       *kc.SeccompDefault,
+		MaxRestartBackoff:    kc.CrashLoopBackOff.MaxContainerRestartPeriod.Duration,
 		SingleProcessOOMKill: kc.SingleProcessOOMKill,
 		AllowedUnsafeSysctls: b.unsafeSysctls(),
 		UsernsIDs:            b.usernsIDs(),
@@ -376,10 +355,7 @@ func (b *builder) pods() Pods {
 	if d := p.CPUCFSQuotaPeriod; d < time.Millisecond || d > time.Second {
 		b.invalid("cpuCFSQuotaPeriod", d.String(), "must be between 1ms and 1s")
 	}
-	if p.PidsLimit < -1 {
-		b.invalid("podPidsLimit", p.PidsLimit, "must be at least -1, which sets no limit")
-	}
-	if d := p.MaxRestartBackoff; d < time.Second || d > defaultRestartPeriod {
+	if d := p.MaxRestartBackoff; d < time.Second || d > maxRestartPeriod {
 		b.invalid("crashLoopBackOff.maxContainerRestartPeriod", d.String(), "must be between 1s and 300s")
 	}
 	switch kc.MemorySwap.SwapBehavior {
@@ -395,11 +371,10 @@ func (b *builder) pods() Pods {
 // logs are bounded as a kubelet's: less than 0 sets no bound on the size.
 func (b *builder) logs() Logs {
 	kc := b.kc
-	l := Logs{MaxFiles: int(or(kc.ContainerLogMaxFiles, defaultLogMaxFiles)), Workers: int(or(kc.ContainerLogMaxWorkers, 1))}
-	text := cmp.Or(kc.ContainerLogMaxSize, defaultLogMaxSize)
-	size, err := resource.ParseQuantity(text)
+	l := Logs{MaxFiles: int(*kc.ContainerLogMaxFiles), Workers: int(*kc.ContainerLogMaxWorkers)}
+	size, err := resource.ParseQuantity(kc.ContainerLogMaxSize)
 	if l.MaxSize = size.Value(); err != nil || l.MaxSize == 0 {
-		b.invalid("containerLogMaxSize", text, "must be a quantity such as 10Mi; one below 0 turns the rotation of logs off")
+		b.invalid("containerLogMaxSize", kc.ContainerLogMaxSize, "must be a quantity such as 10Mi; one below 0 turns the rotation of logs off")
 	}
 	if l.MaxFiles < 2 {
 		b.invalid("containerLogMaxFiles", l.MaxFiles, "must be at least 2: the file that is written to and a rotated one")
@@ -480,14 +455,14 @@ func (b *builder) tracing() *Tracing {
 	return &Tracing{Endpoint: or(t.Endpoint, defaultOTLP), SamplingRatePerMillion: or(t.SamplingRatePerMillion, 0)}
 }
 
-// machine refuses a machine that the configuration does not want. Unlike the
-// kubelet an agent takes swap and cgroup v1 as they come unless it is told not to.
+// machine refuses a machine that the configuration does not want.
 func (b *builder) machine(h host) {
-	if or(b.kc.FailSwapOn, false) && h.swap {
-		b.invalid("failSwapOn", true, "swap is on: turn it off (swapoff -a), or set failSwapOn: false")
+	const next = "or write %[1]s: false into the file of --config"
+	if *b.kc.FailSwapOn && h.swap {
+		b.invalid("failSwapOn", true, "swap is on: turn it off (swapoff -a), "+next, "failSwapOn")
 	}
-	if or(b.kc.FailCgroupV1, false) && h.cgroupV1 {
-		b.invalid("failCgroupV1", true, "this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, or set failCgroupV1: false")
+	if *b.kc.FailCgroupV1 && h.cgroupV1 {
+		b.invalid("failCgroupV1", true, "this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, "+next, "failCgroupV1")
 	}
 }
 

@@ -8,6 +8,6 @@
 // Warning, never silence: fields.go says of each what becomes of it.
 //
 // Load is the only maker of a Config and the only part that touches the machine
-// (it reads files, the host's name and, if asked to, whether swap is on). The
+// (it reads files, the host's name, whether swap is on and which cgroups there are). The
 // Config is written once and read by everybody.
 package config

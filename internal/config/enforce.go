@@ -51,9 +51,6 @@ type enforcer struct{ *builder }
 func (b enforcer) enforcement() Enforcement {
 	kc := b.kc
 	on := kc.EnforceNodeAllocatable
-	if on == nil {
-		on = []string{"pods"}
-	}
 	all := []string{"pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible", "none"}
 	for i, word := range on {
 		switch {
@@ -94,13 +91,13 @@ func (b enforcer) reservedCgroup(who string, on []string, path string) ReservedC
 }
 
 func (b enforcer) memoryQoS() *MemoryQoS {
-	q := &MemoryQoS{ThrottlingFactor: or(b.kc.MemoryThrottlingFactor, 0.9)}
+	q := &MemoryQoS{ThrottlingFactor: *b.kc.MemoryThrottlingFactor}
 	if q.ThrottlingFactor <= 0 || q.ThrottlingFactor > 1 {
 		b.invalid("memoryThrottlingFactor", q.ThrottlingFactor, "must be more than 0 and at most 1")
 	}
 	on := b.kc.FeatureGates["MemoryQoS"]
 	switch policy := string(b.kc.MemoryReservationPolicy); policy {
-	case "", "None":
+	case "None":
 	case "TieredReservation":
 		q.Tiered = true
 		if !on {

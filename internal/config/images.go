@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,11 +13,11 @@ import (
 func (b *builder) images() Images {
 	kc := b.kc
 	i := Images{
-		HighThreshold: int(or(kc.ImageGCHighThresholdPercent, defaultImageHigh)),
-		LowThreshold:  int(or(kc.ImageGCLowThresholdPercent, defaultImageLow)),
-		MinimumAge:    b.duration("imageMinimumGCAge", kc.ImageMinimumGCAge, defaultImageAge),
+		HighThreshold: int(*kc.ImageGCHighThresholdPercent),
+		LowThreshold:  int(*kc.ImageGCLowThresholdPercent),
+		MinimumAge:    b.duration("imageMinimumGCAge", kc.ImageMinimumGCAge),
 		MaximumAge:    kc.ImageMaximumGCAge.Duration,
-		Verification:  cmp.Or(kc.ImagePullCredentialsVerificationPolicy, v1beta1.NeverVerifyPreloadedImages),
+		Verification:  kc.ImagePullCredentialsVerificationPolicy,
 		Allowlist:     slices.Clone(kc.PreloadedImagesVerificationAllowlist),
 	}
 	b.within("imageGCHighThresholdPercent", int64(i.HighThreshold), 0, 100)

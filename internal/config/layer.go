@@ -17,8 +17,9 @@ const configKind = "KubeletConfiguration"
 
 // layer is one configuration file.
 type layer struct {
-	name string
-	data map[string]any
+	name   string
+	data   map[string]any
+	config *v1beta1.KubeletConfiguration // data as it is alone; nil for a layer that is no file
 }
 
 // parseLayer reads one file strictly.
@@ -38,7 +39,7 @@ func parseLayer(name string, text []byte) (layer, error) {
 	if kc.APIVersion != v1beta1.SchemeGroupVersion.String() || kc.Kind != configKind {
 		return layer{}, fmt.Errorf("%s: wants apiVersion %s and kind %s, has %q and %q", name, v1beta1.SchemeGroupVersion, configKind, kc.APIVersion, kc.Kind)
 	}
-	l := layer{name: name}
+	l := layer{name: name, config: &kc}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if err := d.Decode(&l.data); err != nil {
@@ -48,17 +49,17 @@ func parseLayer(name string, text []byte) (layer, error) {
 }
 
 // mergeLayers lays each file over the ones before it (JSON merge patch, RFC
-// 7396) and says which file each field that is set comes from.
+// 7396) and says which file each field that is set comes from. What a layer
+// without a config has comes from none.
 func mergeLayers(layers []layer) (*v1beta1.KubeletConfiguration, map[string]string, error) {
 	merged := map[string]any{}
 	origin := map[string]string{}
 	for _, l := range layers {
 		patch(merged, l.data)
-		one, err := decode(l.data)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", l.name, err)
+		if l.config == nil {
+			continue
 		}
-		for _, path := range setFields(one) {
+		for _, path := range setFields(l.config) {
 			origin[path] = l.name
 		}
 	}

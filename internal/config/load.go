@@ -60,7 +60,7 @@ func Load(f Flags) (*Config, []Warning, error) {
 	if err := anchor(kc, origin); err != nil {
 		return nil, all, fmt.Errorf("read paths of the configuration: %w", err)
 	}
-	h, err := readHost(kc)
+	h, err := readHost()
 	if err != nil {
 		return nil, all, err
 	}
@@ -130,6 +130,9 @@ func readLayers(f Flags) ([]layer, []Warning, error) {
 		read(f.ConfigFile)
 	}
 	if f.ConfigDir != "" {
+		if len(layers) > 0 && errs[0] == nil {
+			layers = append(layers, beforeDropIns(layers[0].config))
+		}
 		errs = append(errs, filepath.WalkDir(f.ConfigDir, func(path string, e fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
@@ -159,26 +162,22 @@ func readLayer(path string) (layer, error) {
 	return parseLayer(path, text)
 }
 
-// readHost looks at what the configuration asks for, and at nothing else.
-func readHost(kc *v1beta1.KubeletConfiguration) (host, error) {
+// readHost looks at the machine.
+func readHost() (host, error) {
 	var h host
 	var err error
 	if h.name, err = os.Hostname(); err != nil {
 		return h, fmt.Errorf("read the host's name: %w", err)
 	}
-	if or(kc.FailSwapOn, false) {
-		swaps, err := os.ReadFile("/proc/swaps")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // absent: a kernel without swap
-			return h, fmt.Errorf("look for swap (failSwapOn): %w", err)
-		}
-		h.swap = bytes.Count(bytes.TrimSpace(swaps), []byte("\n")) > 0 // a head line, then one each
+	swaps, err := os.ReadFile("/proc/swaps")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // absent: a kernel without swap
+		return h, fmt.Errorf("look for swap: %w", err)
 	}
-	if or(kc.FailCgroupV1, false) {
-		var s unix.Statfs_t
-		if err := unix.Statfs("/sys/fs/cgroup", &s); err != nil {
-			return h, fmt.Errorf("look for cgroup v1 (failCgroupV1): statfs /sys/fs/cgroup: %w", err)
-		}
-		h.cgroupV1 = s.Type != unix.CGROUP2_SUPER_MAGIC
+	h.swap = bytes.Count(bytes.TrimSpace(swaps), []byte("\n")) > 0 // a head line, then one each
+	var s unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/cgroup", &s); err != nil {
+		return h, fmt.Errorf("look for cgroup v1: statfs /sys/fs/cgroup: %w", err)
 	}
+	h.cgroupV1 = s.Type != unix.CGROUP2_SUPER_MAGIC
 	return h, nil
 }

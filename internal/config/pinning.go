@@ -19,8 +19,6 @@ import (
 	"github.com/berth-run/berth/internal/resource/topology"
 )
 
-const defaultReconcilePeriod = 10 * time.Second
-
 // Pinning says which CPUs and which memory containers get for themselves. The
 // zero value but for ReconcilePeriod: none. What pods with pod-level resources get
 // as a whole (KEP-5526) has no switch of its own: it follows the policies.
@@ -50,7 +48,7 @@ type pinner struct{ *builder }
 func (b pinner) pinning(n *Node) Pinning {
 	kc := b.kc
 	p := Pinning{
-		ReconcilePeriod: b.duration("cpuManagerReconcilePeriod", kc.CPUManagerReconcilePeriod, defaultReconcilePeriod),
+		ReconcilePeriod: b.duration("cpuManagerReconcilePeriod", kc.CPUManagerReconcilePeriod),
 		ReservedMemory:  b.reservedMemory(),
 		Topology:        b.topology(),
 	}
@@ -76,11 +74,8 @@ func (b pinner) pinning(n *Node) Pinning {
 	return p
 }
 
-// oneOf is a policy's name, or the first if none is set.
+// oneOf is a policy's name.
 func (b pinner) oneOf(path, value string, known ...string) string {
-	if value == "" {
-		return known[0]
-	}
 	if !slices.Contains(known, value) {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath(path), value, known)})
 	}

@@ -78,17 +78,6 @@ type Handlers struct {
 	ContentionProfiling bool // profiles of locks, default false
 }
 
-// Defaults of Kubernetes 1.36.
-const (
-	defaultPort        = 10250
-	defaultHealthzPort = 10248
-	defaultIdle        = 4 * time.Hour
-	defaultTokenTTL    = 2 * time.Minute
-	defaultAllowedTTL  = 5 * time.Minute
-	defaultDeniedTTL   = 30 * time.Second
-	defaultVolumes     = time.Minute
-)
-
 // listener is the part of builder that reads Server.
 type listener struct{ *builder }
 
@@ -100,25 +89,21 @@ func serves(kc *v1beta1.KubeletConfiguration, joined bool) bool {
 func (b listener) server(f Flags) Server {
 	kc, joined := b.kc, f.Kubeconfig != ""
 	var s Server
-	healthz := int32(0)
-	if joined {
-		healthz = defaultHealthzPort
-	}
-	s.Healthz = b.port("healthzPort", b.ip("healthzBindAddress", cmp.Or(kc.HealthzBindAddress, "127.0.0.1")), or(kc.HealthzPort, healthz))
-	ip := b.ip("address", cmp.Or(kc.Address, "0.0.0.0"))
+	s.Healthz = b.port("healthzPort", b.ip("healthzBindAddress", kc.HealthzBindAddress), *kc.HealthzPort)
+	ip := b.ip("address", kc.Address)
 	s.ReadOnly = b.port("readOnlyPort", ip, kc.ReadOnlyPort)
 	handlers := b.handlers()
 	if handlers.SystemLogQuery && !handlers.SystemLog {
 		b.invalid("enableSystemLogQuery", true, "needs enableSystemLogHandler: true")
 	}
-	idle := b.duration("streamingConnectionIdleTimeout", kc.StreamingConnectionIdleTimeout, defaultIdle)
+	idle := b.duration("streamingConnectionIdleTimeout", kc.StreamingConnectionIdleTimeout)
 	tls, auth := b.tls(f), b.auth(joined)
 	if !serves(kc, joined) {
 		return s
 	}
-	s.HTTPS = b.port("port", ip, cmp.Or(kc.Port, defaultPort))
+	s.HTTPS = b.port("port", ip, kc.Port)
 	s.TLS, s.Auth, s.Handlers, s.IdleTimeout = tls, auth, handlers, idle
-	s.VolumePeriod = cmp.Or(kc.VolumeStatsAggPeriod.Duration, defaultVolumes)
+	s.VolumePeriod = kc.VolumeStatsAggPeriod.Duration
 	if joined {
 		return s
 	}
@@ -134,8 +119,8 @@ func (b listener) server(f Flags) Server {
 func (b listener) handlers() Handlers {
 	kc := b.kc
 	return Handlers{
-		Debugging: or(kc.EnableDebuggingHandlers, true), SystemLog: or(kc.EnableSystemLogHandler, true), SystemLogQuery: or(kc.EnableSystemLogQuery, false),
-		Profiling: or(kc.EnableProfilingHandler, true), DebugFlags: or(kc.EnableDebugFlagsHandler, true), ContentionProfiling: kc.EnableContentionProfiling,
+		Debugging: *kc.EnableDebuggingHandlers, SystemLog: *kc.EnableSystemLogHandler, SystemLogQuery: *kc.EnableSystemLogQuery,
+		Profiling: *kc.EnableProfilingHandler, DebugFlags: *kc.EnableDebugFlagsHandler, ContentionProfiling: kc.EnableContentionProfiling,
 	}
 }
 
@@ -189,12 +174,12 @@ func (b listener) tls(f Flags) TLS {
 func (b listener) auth(joined bool) Auth {
 	n, z := b.kc.Authentication, b.kc.Authorization
 	a := Auth{
-		Anonymous:   or(n.Anonymous.Enabled, false),
-		TokenReview: or(n.Webhook.Enabled, joined),
-		TokenTTL:    b.duration("authentication.webhook.cacheTTL", n.Webhook.CacheTTL, defaultTokenTTL),
+		Anonymous:   *n.Anonymous.Enabled,
+		TokenReview: *n.Webhook.Enabled,
+		TokenTTL:    b.duration("authentication.webhook.cacheTTL", n.Webhook.CacheTTL),
 		AlwaysAllow: z.Mode == v1beta1.KubeletAuthorizationModeAlwaysAllow,
-		AllowedTTL:  b.duration("authorization.webhook.cacheAuthorizedTTL", z.Webhook.CacheAuthorizedTTL, defaultAllowedTTL),
-		DeniedTTL:   b.duration("authorization.webhook.cacheUnauthorizedTTL", z.Webhook.CacheUnauthorizedTTL, defaultDeniedTTL),
+		AllowedTTL:  b.duration("authorization.webhook.cacheAuthorizedTTL", z.Webhook.CacheAuthorizedTTL),
+		DeniedTTL:   b.duration("authorization.webhook.cacheUnauthorizedTTL", z.Webhook.CacheUnauthorizedTTL),
 	}
 	modes := []v1beta1.KubeletAuthorizationMode{v1beta1.KubeletAuthorizationModeAlwaysAllow, v1beta1.KubeletAuthorizationModeWebhook}
 	if z.Mode != "" && !slices.Contains(modes, z.Mode) {
