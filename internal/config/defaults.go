@@ -86,15 +86,19 @@ func defaults() *v1beta1.KubeletConfiguration {
 		ConfigMapAndSecretChangeDetectionStrategy: v1beta1.WatchChangeDetectionStrategy,
 		ImagePullCredentialsVerificationPolicy:    v1beta1.NeverVerifyPreloadedImages,
 	}
+	defaultAccess(kc)
+	kc.CrashLoopBackOff.MaxContainerRestartPeriod = new(after(300 * time.Second))
+	logs.SetRecommendedLoggingConfiguration(&kc.Logging)
+	return kc
+}
+
+func defaultAccess(kc *v1beta1.KubeletConfiguration) {
 	kc.Authentication.Anonymous.Enabled = new(false)
 	kc.Authentication.Webhook = v1beta1.KubeletWebhookAuthentication{Enabled: new(true), CacheTTL: after(2 * time.Minute)}
 	kc.Authorization = v1beta1.KubeletAuthorization{
 		Mode:    v1beta1.KubeletAuthorizationModeWebhook,
 		Webhook: v1beta1.KubeletWebhookAuthorization{CacheAuthorizedTTL: after(5 * time.Minute), CacheUnauthorizedTTL: after(30 * time.Second)},
 	}
-	kc.CrashLoopBackOff.MaxContainerRestartPeriod = new(after(300 * time.Second))
-	logs.SetRecommendedLoggingConfiguration(&kc.Logging)
-	return kc
 }
 
 func after(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
