@@ -75,7 +75,7 @@ func (h *harness) clusterCommand(ts *testscript.TestScript, args []string) {
 	}
 	t := &scriptT{TestScript: ts}
 	ts.Defer(t.end)
-	n.cluster = kubeapitest.Start(t, kubeapitest.Options{Controllers: true, Scheduler: true})
+	n.cluster = kubeapitest.Start(t, kubeapitest.Options{Controllers: true, Scheduler: true, ControllerManager: args[1:]})
 	n.client, n.stop = n.cluster.Client(), t.end
 	var err error
 	n.address, err = hostAddress()
@@ -250,7 +250,7 @@ func kubectl(ts *testscript.TestScript, neg bool, args []string) {
 
 func create(ts *testscript.TestScript, args []string) {
 	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
-		if slices.Contains([]string{"IMAGE", "SERVER", "WORK"}, name) {
+		if slices.Contains([]string{"IMAGE", "SERVER", "WORK", "METRICS_PORT", "CA_BUNDLE"}, name) {
 			return ts.Getenv(name)
 		}
 		return "$" + name

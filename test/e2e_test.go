@@ -58,7 +58,8 @@ func newHarness(t *testing.T, runtime string) *harness {
 
 // clusterCommands are what the scripts of e2e have besides the others:
 //
-//	cluster start               etcd, kube-apiserver, kube-controller-manager and kube-scheduler; $CONFIG has
+//	cluster start [FLAG...]     etcd, kube-apiserver, kube-controller-manager (the flags are for it) and
+//	                            kube-scheduler; $CONFIG has
 //	                            what a node of it needs, $NODE its kubeconfig, $KUBECONFIG the administrator's,
 //	                            $SERVER the API server's URL, $NODE_IP the node's address, $PORT a port that
 //	                            nobody listens on
@@ -67,8 +68,11 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	kubelet start|stop|kill     the kubelet itself, as the same node, on the external runtime; start waits
 //	                            until the node is ready
 //	kubectl ARGS...             as the administrator; "exec kubectl" works too, so in the background
-//	terminal COLSxROWS ARGS...  kubectl on a terminal that grows, see there
-//	create FILE                 kubectl create of FILE with $IMAGE, $SERVER and $WORK in it
+//	terminal COLSxROWS [-dialog FILE] ARGS...
+//	                            kubectl on a terminal, see there
+//	create FILE                 kubectl create of FILE with $IMAGE, $SERVER, $WORK, $METRICS_PORT and
+//	                            $CA_BUNDLE in it
+//	metrics-server              the resource metrics of the node, see startMetricsServer
 //	apiserver kill|start|pause|resume
 //	etcd pause DURATION         it stands still so long
 //	nodes cut|disconnect|connect
@@ -93,9 +97,13 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"kubectl": kubectl,
 		"create":  positive(1, 1, create),
 		"terminal": positive(2, 1<<10, func(ts *testscript.TestScript, args []string) {
-			onTerminal(ts, args[0], exec.Command(nodeOf(ts).cluster.Program(), append([]string{"kubectl", "--kubeconfig", ts.Getenv("KUBECONFIG")}, args[1:]...)...))
+			kubectl := []string{"kubectl", "--kubeconfig", ts.Getenv("KUBECONFIG")}
+			onTerminal(ts, args, func(args ...string) *exec.Cmd {
+				return exec.Command(nodeOf(ts).cluster.Program(), append(kubectl, args...)...)
+			})
 		}),
-		"cluster":          positive(1, 1, h.clusterCommand),
+		"cluster":          positive(1, 1<<10, h.clusterCommand),
+		"metrics-server":   positive(0, 0, startMetricsServer),
 		"join":             positive(0, 1<<10, h.join),
 		"kubelet":          positive(1, 1, h.kubelet),
 		"apiserver":        positive(1, 1, apiserver),

@@ -68,8 +68,10 @@ import (
 //	serve-manifests FILE        what the static pod URL answers from now on
 //	runtime kill|start|freeze|thaw|unplug|plug
 //	                            the external runtime; unplugged it has no pod network
-//	terminal COLSxROWS ARGS...  berth on a terminal that grows by a column and a row whenever something
-//	                            was written to it; the file "screen" is what it showed
+//	terminal COLSxROWS [-dialog FILE] ARGS...
+//	                            berth on a terminal that grows by a column and a row whenever something
+//	                            was written to it; the file "screen" is what it showed. FILE says what is
+//	                            typed: a line of it is waited for, the next one is typed, and so on
 //	await-url URL               until a GET succeeds
 //	await-runtime               the runtime's socket answers
 //	run-pod NAME                a pod of one container, made by the runtime's own calls
@@ -181,7 +183,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),
 		"await-url":        positive("await-url URL", 1, 1, awaitURL),
 		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
-		"terminal":         positive("terminal COLSxROWS ARGS...", 2, many, h.terminal),
+		"terminal":         positive("terminal COLSxROWS [-dialog FILE] ARGS...", 2, many, h.terminal),
 	}
 	return commands
 }

@@ -63,6 +63,7 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   fork N                    start N children that sleep; do not wait for them
   exists FILE...            exit with 1 unless all exist
   eat BYTES                 use that much memory
+  burn                      keep one CPU busy until SIGTERM
   fill FILE BYTES           write that many bytes to a file
   link TARGET NAME          put a symbolic link in the place of a name
   swap NAME NAME            exchange two names, again and again, until SIGTERM
@@ -153,12 +154,11 @@ func do(action []string, started time.Time) error {
 	case "fork":
 		return fork(args)
 	case "exists":
-		return each(args, func(path string) error {
-			_, err := os.Stat(path)
-			return err
-		})
+		return each(args, exists)
 	case "eat":
 		return eat(args)
+	case "burn":
+		return burn()
 	case "fill":
 		return fill(args)
 	case "link":
@@ -520,6 +520,21 @@ func eat(args []string) error {
 	}
 	fmt.Println("ate", len(memory))
 	return nil
+}
+
+func exists(path string) error {
+	_, err := os.Stat(path)
+	return err
+}
+
+func burn() error {
+	for signals := stopped(); ; {
+		select {
+		case <-signals:
+			return nil
+		default:
+		}
+	}
 }
 
 func fill(args []string) error {
