@@ -18,7 +18,7 @@ help: ## list the targets
 setup: ## install what building and testing needs (Debian packages)
 	@sh hack/setup.sh
 
-assets: setup ## build what the binary carries: runc, CNI plugins, pause
+assets: setup ## build what the binary carries: runc, CNI plugins, pause, the shim
 	@sh hack/assets.sh
 
 $(BIN): $(SRC) go.mod go.sum | assets

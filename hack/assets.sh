@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the programs that the embedded runtime carries (runc, CNI plugins, pause) and puts them,
-# compressed, where go:embed finds them: internal/runtime/assets. Their versions are tools/go.mod's.
+# Builds the programs that the embedded runtime carries (runc, CNI plugins, pause, the shim) and puts them,
+# compressed, where go:embed finds them: internal/runtime/assets. Their versions are tools/go.mod's,
+# the shim's is that of containerd in go.mod.
 #
 # A build is kept in $BERTH_CACHE (default ~/.cache/berth) by everything that goes into it, so that
 # only a change of those builds again.
@@ -11,7 +12,8 @@ out=internal/runtime/assets
 cni=github.com/containernetworking/plugins/plugins
 
 key=$({
-	cat tools/go.mod tools/go.sum internal/runtime/pause/pause.c hack/assets.sh
+	cat tools/go.mod tools/go.sum internal/runtime/pause/pause.c internal/runtime/shim/*.go hack/assets.sh
+	go list -deps -f '{{with .Module}}{{.Path}} {{.Version}}{{end}}' ./internal/runtime/shim | sort -u
 	go version
 	gcc -dumpfullversion -dumpmachine
 	dpkg-query -W libseccomp-dev 2>/dev/null || true
@@ -21,7 +23,7 @@ key=$({
 
 cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}/assets
 if [ ! -e "$cache/$key/stamp" ]; then
-	echo "assets: building runc, CNI plugins and pause (once; kept in $cache)"
+	echo "assets: building runc, CNI plugins, pause and the shim (once; kept in $cache)"
 	mkdir -p "$cache"
 	build=$(mktemp -d "$cache/build.XXXXXX")
 	trap 'rm -rf "$build"' EXIT
@@ -32,6 +34,9 @@ if [ ! -e "$cache/$key/stamp" ]; then
 	for plugin in main/bridge ipam/host-local meta/portmap; do
 		CGO_ENABLED=0 go build -C tools -trimpath -ldflags '-s -w' -o "$build/${plugin#*/}" "$cni/$plugin"
 	done
+	# The tag is containerd's own for it.
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags no_grpc -ldflags '-s -w' \
+		-o "$build/containerd-shim-runc-v2" ./internal/runtime/shim
 	gcc -Os -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-asynchronous-unwind-tables \
 		-static -nostdlib -s -Wl,--build-id=none -Wl,-z,noseparate-code \
 		-o "$build/pause" internal/runtime/pause/pause.c

@@ -7,18 +7,12 @@ import (
 
 	"github.com/berth-run/berth/internal/cli"
 	"github.com/berth-run/berth/internal/mount"
-	"github.com/berth-run/berth/internal/runtime"
 )
 
 func main() {
 	// This binary is also the process that a mount which may hang is made in.
 	if handled, code := mount.Main(os.Args, os.Stdin, os.Stdout); handled {
 		os.Exit(code)
-	}
-	// This binary is also the shim of its containers: the runtime executes it
-	// for that, and must not get an agent.
-	if runtime.ShimMain(os.Args) {
-		return
 	}
 	os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -13,14 +13,14 @@
 //	      ^                             |
 //	      +---- exits, OOMs (ttrpc) ----+
 //
-// A shim is the same binary under the name containerd-shim-runc-v2 ([ShimMain]). Shims and containers
-// outlive this process: a Run on the same directories finds them again.
+// A shim is a program of its own (shim). Shims and containers outlive this process: a Run on the same
+// directories finds them again.
 //
 // # What is stock and what is ours
 //
 // Ours are the programs' installation, the pause image, the network's configuration and the way in.
 // Stock containerd are the sandbox controller ("podsandbox": a pause container per pod), the shim's
 // task service and the CNI plugins. Each is named in one place, to be replaced there: the sandboxer
-// and the shim in [serverConfig], the linked plugins in plugins.go, the task service in [ShimMain],
+// and the shim in [serverConfig], the linked plugins in plugins.go, the task service in shim,
 // the network in [networkConfig].
 package runtime

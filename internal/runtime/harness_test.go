@@ -34,11 +34,8 @@ const (
 	cgroup = "berthrt"
 )
 
-// The test binary is also the shim, and the runtime that TestRestart kills.
+// The test binary is also the runtime that TestRestart kills.
 func TestMain(m *testing.M) {
-	if runtime.ShimMain(os.Args) {
-		return
-	}
 	if dir := os.Getenv(serveEnv); dir != "" {
 		if err := serve(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -1,10 +1,8 @@
 package runtime
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"debug/elf"
 	"embed"
 	"encoding/hex"
 	"errors"
@@ -17,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-	"golang.org/x/sys/unix"
 )
 
 // The programs that hack/assets.sh builds: NAME.zst, and the SHA-256 of each in SHA256SUMS.
@@ -27,6 +24,8 @@ var assets embed.FS
 
 const (
 	selfPath = "/proc/self/exe" // the running program even when its file was replaced or removed
+	// shimName is what containerd calls the shim of a runtime by runc.
+	shimName = "containerd-shim-runc-v2"
 	// keyLength is how much of a hash goes into a file's name.
 	keyLength = 12
 )
@@ -57,7 +56,7 @@ func (p program) open() (io.ReadCloser, error) {
 }
 
 // errNoPrograms is what a build without `make assets` ends with.
-var errNoPrograms = errors.New("this build carries no runc and no CNI plugins: run `make assets`, then build again")
+var errNoPrograms = errors.New("this build lacks a program that it has to carry: run `make assets`, then build again")
 
 // embeddedPrograms lists the programs in this build by name.
 func embeddedPrograms() (map[string]program, error) {
@@ -84,7 +83,7 @@ func parseSums(text string) (map[string]program, error) {
 	return programs, nil
 }
 
-// installPrograms puts runc, the CNI plugins and this binary as the shim into the bin directory,
+// installPrograms puts runc, the shim and the CNI plugins into the bin directory,
 // where shims and containers of an earlier run may still use older ones. A file is named by its
 // content and never changed; the name without the content part is a link, replaced atomically.
 func installPrograms(l layout, programs map[string]program) error {
@@ -92,7 +91,7 @@ func installPrograms(l layout, programs map[string]program) error {
 		return err
 	}
 	links := map[string]string{} // link to the file it names
-	for _, name := range append([]string{"runc"}, cniPlugins[:]...) {
+	for _, name := range append([]string{"runc", shimName}, cniPlugins[:]...) {
 		p, ok := programs[name]
 		if !ok {
 			return fmt.Errorf("install %s: %w", name, errNoPrograms)
@@ -105,11 +104,6 @@ func installPrograms(l layout, programs map[string]program) error {
 			links[l.program(name)] = filepath.Join("..", p.file())
 		}
 	}
-	self, err := installSelf(l.bin())
-	if err != nil {
-		return fmt.Errorf("install shim: %w", err)
-	}
-	links[l.program(shimName)] = self
 	keep := map[string]bool{}
 	for link, target := range links {
 		if err := replaceLink(target, link); err != nil {
@@ -132,33 +126,6 @@ func installProgram(dir string, p program) error {
 	}
 	defer content.Close()
 	return writeExecutable(target, content, p.sum)
-}
-
-// installSelf makes the running binary available under a name that stays when the binary is
-// upgraded, and returns that name: a hard link where possible, otherwise a copy.
-func installSelf(dir string) (string, error) {
-	key, err := buildKey(selfPath)
-	if err != nil {
-		return "", err
-	}
-	name := "shim-" + key
-	target := filepath.Join(dir, name)
-	if have, err := buildKey(target); err == nil && have == key {
-		return name, nil
-	}
-	tmp := target + ".tmp"
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	if err := unix.Linkat(unix.AT_FDCWD, selfPath, unix.AT_FDCWD, tmp, unix.AT_SYMLINK_FOLLOW); err == nil {
-		return name, os.Rename(tmp, target)
-	}
-	self, err := os.Open(selfPath)
-	if err != nil {
-		return "", err
-	}
-	defer self.Close()
-	return name, writeExecutable(target, self, "")
 }
 
 // writeExecutable writes the file in one step as seen from outside. A sum that is not empty must be
@@ -236,38 +203,18 @@ func executedFiles() map[string]bool {
 	return used
 }
 
-// buildKey identifies the content of a Go executable: by the build ID that the linker made of it, or
-// by all of the content when there is none.
-func buildKey(path string) (string, error) {
-	// Below this a build ID was set by hand, and is not unique.
-	const fullBuildID = 64
-	file, err := os.Open(path)
+// nameShims tells containerd which program serves the containers of an earlier run. It writes that down
+// for sandboxes, looks in PATH for those of the containers in them, and drops containers for which it
+// finds none.
+func nameShims(l layout) error {
+	sandboxed, err := filepath.Glob(filepath.Join(l.state, "io.containerd.runtime.v2.task", criNamespace, "*", "sandbox"))
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer file.Close()
-	hash := sha256.New()
-	if id := goBuildID(file); len(id) >= fullBuildID {
-		hash.Write(id)
-	} else if _, err := io.Copy(hash, bufio.NewReader(file)); err != nil {
-		return "", err
+	for _, file := range sandboxed {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "shim-binary-path"), []byte(l.program(shimName)), 0o600); err != nil {
+			return fmt.Errorf("name the shim of a container: %w", err)
+		}
 	}
-	return hex.EncodeToString(hash.Sum(nil))[:keyLength], nil
-}
-
-// goBuildID reads the note that the Go linker writes, or nil.
-func goBuildID(r io.ReaderAt) []byte {
-	binary, err := elf.NewFile(r)
-	if err != nil {
-		return nil
-	}
-	section := binary.Section(".note.go.buildid")
-	if section == nil {
-		return nil
-	}
-	note, err := section.Data()
-	if err != nil {
-		return nil
-	}
-	return note
+	return nil
 }

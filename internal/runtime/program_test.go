@@ -83,31 +83,6 @@ func TestWriteExecutable(t *testing.T) {
 	}
 }
 
-// Another build has another key, and so has a copy without a build ID but with other content.
-func TestBuildKey(t *testing.T) {
-	dir := t.TempDir()
-	text := filepath.Join(dir, "text")
-	keys := map[string]bool{}
-	for _, content := range []string{"a", "b"} {
-		if err := os.WriteFile(text, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		key, err := buildKey(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys[key] = true
-	}
-	self, err := buildKey(selfPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys[self] = true
-	if len(keys) != 3 {
-		t.Errorf("keys %v, want 3 different ones", keys)
-	}
-}
-
 // pause ends with 0 when told to.
 func TestPause(t *testing.T) {
 	programs, err := embeddedPrograms()

@@ -2,8 +2,8 @@ package runtime_test
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,7 +28,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(t.TempDir(), "berth")
-	copySelf(t, binary, false)
+	copySelf(t, binary)
 	agent := serveChild(t, dir, binary)
 	t.Cleanup(func() { kill(t, agent) })
 	c := newClient(t, dial(t, dir), dir)
@@ -44,7 +44,8 @@ func TestRestart(t *testing.T) {
 	if err := unix.Kill(pids[leaving], unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	copySelf(t, binary, true)
+	copySelf(t, binary)
+	age(t, dir)
 	agent = serveChild(t, dir, binary)
 
 	if code := c.exitCode(t, leaving); code != 5 {
@@ -247,22 +248,30 @@ func kill(t *testing.T, command *exec.Cmd) {
 	_ = command.Wait() // it was killed
 }
 
-// copySelf copies the test binary; altered, it counts as another build.
-func copySelf(t *testing.T, path string, altered bool) {
+// copySelf copies the test binary.
+func copySelf(t *testing.T, path string) {
 	t.Helper()
 	content, err := os.ReadFile(selfPath)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if altered {
-		binary, err := elf.NewFile(bytes.NewReader(content))
-		if err != nil {
-			t.Fatal(err)
-		}
-		note := binary.Section(".note.go.buildid")
-		content[note.Offset+note.Size-2] ^= 1
-	}
 	if err := os.WriteFile(path, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const installedShims = "root/bin/containerd-shim-runc-v2-*"
+
+// age makes the installed shim one that an earlier version has installed.
+func age(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, installedShims))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("installed shims: %q, %v", files, err)
+	}
+	name := "containerd-shim-runc-v2"
+	old := filepath.Join(dir, "root", "bin", name+"-0123456789ab")
+	if err := errors.Join(os.Rename(files[0], old), os.Remove(filepath.Join(dir, "root", "bin", name)), os.Symlink(old, filepath.Join(dir, "root", "bin", name))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -270,7 +279,7 @@ func copySelf(t *testing.T, path string, altered bool) {
 // shims counts the installed versions of the shim.
 func shims(t *testing.T, dir string) int {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "root", "bin", "shim-*"))
+	files, err := filepath.Glob(filepath.Join(dir, installedShims))
 	if err != nil {
 		t.Fatal(err)
 	}

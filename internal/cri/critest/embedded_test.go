@@ -22,14 +22,6 @@ import (
 
 const workload = "berth.test/workload:1"
 
-// The test binary is also the shim of the embedded runtime.
-func TestMain(m *testing.M) {
-	if runtime.ShimMain(os.Args) {
-		return
-	}
-	os.Exit(m.Run())
-}
-
 func TestEmbedded(t *testing.T) {
 	critest.Suite(t, func(t *testing.T) critest.Env {
 		dir := scratch(t)

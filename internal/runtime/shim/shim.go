@@ -1,12 +1,8 @@
-package runtime
+package main
 
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	goruntime "runtime"
 
 	bootstrap "github.com/containerd/containerd/api/runtime/bootstrap/v1"
@@ -27,36 +23,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-const (
-	shimName = "containerd-shim-runc-v2"
-	// modeEnv set to modeShim makes a process a shim. The name it was started under does that as
-	// well, but is lost when a shim starts its server half from os.Executable.
-	modeEnv  = "BERTH_MODE"
-	modeShim = "shim"
-)
-
-// ShimMain runs the shim if this process was started as one, that is under the shim's name or by a
-// shim, and reports whether it did. main must call it before anything else and return if it is true:
-// containerd executes the shim for questions, too, and an answer from the agent would be another
-// agent.
-func ShimMain(args []string) (handled bool) {
-	named := len(args) > 0 && filepath.Base(args[0]) == shimName
-	if !named && os.Getenv(modeEnv) != modeShim {
-		return false
-	}
-	runShim(args)
-	return true
-}
-
-// runShim serves one pod's containers, or answers one question about them. It exits the process when
-// it fails.
-func runShim(args []string) {
-	_ = os.Setenv(modeEnv, modeShim)
-	// The shim's flags are the process's; those that linked packages registered are not.
-	flag.CommandLine = flag.NewFlagSet(args[0], flag.ExitOnError)
+func main() {
 	_ = log.SetLevel(log.WarnLevel.String())
-	// The plugins of the server, linked into the same binary, are none of the shim's.
-	registry.Reset()
 	registry.Register(&plugin.Registration{
 		Type:     plugins.TTRPCPlugin,
 		ID:       "task",
@@ -78,22 +46,6 @@ func (m shimManager) Start(ctx context.Context, params *bootstrap.BootstrapParam
 		return nil, err
 	}
 	return result, result.AddExtension(&types.MountCapabilities{})
-}
-
-// nameShims tells containerd which program serves the containers of an earlier run. It writes that down
-// for sandboxes, looks in PATH for those of the containers in them, and drops containers for which it
-// finds none.
-func nameShims(l layout) error {
-	sandboxed, err := filepath.Glob(filepath.Join(l.state, "io.containerd.runtime.v2.task", criNamespace, "*", "sandbox"))
-	if err != nil {
-		return err
-	}
-	for _, file := range sandboxed {
-		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "shim-binary-path"), []byte(l.program(shimName)), 0o600); err != nil {
-			return fmt.Errorf("name the shim of a container: %w", err)
-		}
-	}
-	return nil
 }
 
 // newTaskService makes the shim's API.
