@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/berth-run/berth/bench/proc"
 )
 
 // burst is the makespan of many pods at once, of their start or of their end.
@@ -52,7 +54,7 @@ func oneBurst(ctx context.Context, s side, prefix string, concurrency int, up, d
 		{up, func() (time.Duration, error) { return s.start(ctx, prefix, up.Pods, shape{}, concurrency) }},
 		{down, func() (time.Duration, error) { return s.remove(ctx, prefix, up.Pods, concurrency) }},
 	} {
-		before, err := cpu(s.host().pid())
+		before, err := proc.CPU(s.host().pid())
 		if err != nil {
 			return err
 		}
@@ -60,11 +62,11 @@ func oneBurst(ctx context.Context, s side, prefix string, concurrency int, up, d
 		if err != nil {
 			return err
 		}
-		after, err := cpu(s.host().pid())
+		after, err := proc.CPU(s.host().pid())
 		if err != nil {
 			return err
 		}
-		if used := (after.own - before.own).Seconds(); concurrency == 0 {
+		if used := (after.Own - before.Own).Seconds(); concurrency == 0 {
 			half.berth, half.BerthCPU = append(half.berth, took), append(half.BerthCPU, used)
 		} else {
 			half.floor[concurrency], half.FloorCPU = append(half.floor[concurrency], took), append(half.FloorCPU, used)

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/berth-run/berth/bench/proc"
 )
 
 // idleCost of the agent's process with the runtime in it; shims are not in it.
@@ -31,7 +29,7 @@ func (b *bench) idle(ctx context.Context) error {
 		return err
 	}
 	pid := b.berth.pid()
-	before, err := cpu(pid)
+	before, err := proc.CPU(pid)
 	if err != nil {
 		return err
 	}
@@ -39,13 +37,13 @@ func (b *bench) idle(ctx context.Context) error {
 	if err := sleep(ctx, b.watch); err != nil {
 		return err
 	}
-	after, err := cpu(pid)
+	after, err := proc.CPU(pid)
 	if err != nil {
 		return err
 	}
 	c.Seconds = time.Since(begin).Seconds()
-	c.CPUPercent = (after.own - before.own).Seconds() / c.Seconds * 100
-	if c.RSSMB, c.PrivateMB, err = memory(pid); err != nil {
+	c.CPUPercent = (after.Own - before.Own).Seconds() / c.Seconds * 100
+	if c.RSSMB, c.PrivateMB, err = proc.Memory(pid); err != nil {
 		return err
 	}
 	b.results.Idle = c
@@ -64,30 +62,4 @@ func (c idleCost) text(p *page) {
 	p.line("| CPU, %% of a core | %.2f | 0.20 |", c.CPUPercent)
 	p.line("| RSS, MB | %.1f | 90 |", c.RSSMB)
 	p.line("| private, MB | %.1f | 45 |", c.PrivateMB)
-}
-
-// memory is the resident and the private memory of a process in MB
-// (/proc/PID/smaps_rollup).
-func memory(pid int) (rss, private float64, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 {
-			continue
-		}
-		kb, err := strconv.ParseFloat(fields[1], 64)
-		if err != nil {
-			continue // the header
-		}
-		switch fields[0] {
-		case "Rss:":
-			rss = kb * 1024 / 1e6
-		case "Private_Clean:", "Private_Dirty:":
-			private += kb * 1024 / 1e6
-		}
-	}
-	return rss, private, nil
 }

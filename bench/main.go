@@ -25,7 +25,7 @@ import (
 type options struct {
 	pods, rounds, burst, containers        int
 	restarts, flips, probes, many, updates int
-	watch                                  time.Duration
+	watch, idleWatch                       time.Duration
 	out                                    string
 	only                                   []string
 	keep                                   bool
@@ -44,6 +44,7 @@ func main() {
 	flag.IntVar(&o.many, "many", 100, "pods that mount one ConfigMap")
 	flag.IntVar(&o.updates, "updates", 5, "how often the ConfigMap is edited")
 	flag.DurationVar(&o.watch, "watch", 30*time.Second, "how long CPU time is taken, of the idle agent and of exec probes")
+	flag.DurationVar(&o.idleWatch, "idle-watch", time.Minute, "how long the requests of an idle node of a cluster are counted")
 	flag.StringVar(&o.out, "out", "bench", "directory of RESULTS.md and results.json")
 	flag.Func("only", "some parts, with commas between; nothing is written then but with -keep: "+strings.Join(partNames(), ", "), func(s string) error {
 		o.only = strings.Split(s, ",")
@@ -104,6 +105,8 @@ func parts() []part {
 		{name: "idle", measure: (*bench).idle},
 		{name: "placement", measure: (*bench).placement, alone: true},
 		{name: "status", measure: (*bench).statuses, alone: true},
+		{name: "cluster", measure: (*bench).cluster, alone: true},
+		{name: "watches", measure: (*bench).watches, alone: true},
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/bench/proc"
 )
 
 // probeCost is the CPU time of exec probes beside that of the same commands run
@@ -121,19 +123,19 @@ func (p *process) tree() (u execUsage, err error) {
 		if err != nil {
 			return u, err
 		}
-		used, err := cpu(pid)
+		used, err := proc.CPU(pid)
 		switch {
 		case err != nil: // it has ended: its parent has its time
 		case pid == p.pid():
-			u.Process += used.own.Seconds()
-			u.Children += used.children.Seconds()
+			u.Process += used.Own.Seconds()
+			u.Children += used.Children.Seconds()
 		default:
-			u.Shims += used.own.Seconds()
-			u.Children += used.children.Seconds()
+			u.Shims += used.Own.Seconds()
+			u.Children += used.Children.Seconds()
 		}
 	}
-	client, err := cpu(unix.Getpid())
-	u.Process += client.own.Seconds()
+	client, err := proc.CPU(unix.Getpid())
+	u.Process += client.Own.Seconds()
 	return u, err
 }
 

@@ -29,6 +29,8 @@ type results struct {
 	Idle        idleCost    `json:"idle"`
 	Placement   placement   `json:"placement"`
 	Statuses    statusRates `json:"statuses"`
+	Cluster     clusterCost `json:"cluster"`
+	Watches     watchCost   `json:"watches"`
 	// Alone are the parts that were measured in runs of their own, and when.
 	Alone map[string]string `json:"measuredAlone,omitempty"`
 }
@@ -157,6 +159,8 @@ func (r results) text() string {
 	r.Idle.text(p)
 	r.Placement.text(p)
 	r.Statuses.text(p)
+	r.Cluster.text(p)
+	r.Watches.text(p)
 	return p.String()
 }
 

@@ -7,12 +7,10 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -24,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/test/kubelet"
 )
 
 // node is what a script's node has of its cluster.
@@ -32,7 +31,7 @@ type node struct {
 	client  kubernetes.Interface
 	stop    func()
 	address string
-	kubelet *exec.Cmd
+	kubelet *kubelet.Kubelet
 }
 
 type nodeKey struct{}
@@ -152,10 +151,6 @@ func (h *harness) kubelet(ts *testscript.TestScript, args []string) {
 	n := nodeOf(ts)
 	switch args[0] {
 	case "start":
-		ts.Check(makeCgroups(ts.Getenv("CGROUP")))
-		restore, err := keepMachine()
-		ts.Check(err)
-		ts.Defer(restore)
 		config, err := os.ReadFile(ts.Getenv("CONFIG"))
 		ts.Check(err)
 		path := ts.MkAbs("kubelet.yaml")
@@ -164,78 +159,20 @@ func (h *harness) kubelet(ts *testscript.TestScript, args []string) {
 		ts.Check(err)
 		defer log.Close()
 		began := time.Now()
-		n.kubelet = exec.Command(n.cluster.Program(), "kubelet", "--config", path, "--kubeconfig", ts.Getenv("NODE"),
-			"--root-dir", rootOf(ts), "--hostname-override", nodeName, "--node-ip", n.address, "--volume-plugin-dir", ts.MkAbs("plugins"))
-		n.kubelet.Stdout, n.kubelet.Stderr = log, log
-		ts.Check(n.kubelet.Start())
-		ts.Defer(func() { _ = n.endKubelet(unix.SIGKILL) })
+		n.kubelet, err = kubelet.Start(kubelet.Options{
+			Program: n.cluster.Program(), Config: path, CgroupRoot: ts.Getenv("CGROUP"), Kubeconfig: ts.Getenv("NODE"),
+			Root: rootOf(ts), Plugins: ts.MkAbs("plugins"), Node: nodeName, Address: n.address, Log: log,
+		})
+		ts.Check(err)
+		ts.Defer(func() { n.kubelet.End(unix.SIGKILL) })
 		n.awaitReady(ts, corev1.ConditionTrue, began)
 	case "stop":
-		_ = n.endKubelet(unix.SIGTERM) // its status tells of the signal
+		n.kubelet.End(unix.SIGTERM)
 	case "kill":
-		_ = n.endKubelet(unix.SIGKILL)
+		n.kubelet.End(unix.SIGKILL)
 	default:
 		ts.Fatalf("kubelet %s: unknown", args[0])
 	}
-}
-
-// makeCgroups makes a cgroup in all hierarchies: a kubelet expects its cgroupRoot.
-func makeCgroups(name string) error {
-	procs, err := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs")
-	for _, p := range procs {
-		err = errors.Join(err, os.MkdirAll(filepath.Join(filepath.Dir(p), name), 0o755))
-	}
-	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // empty in a new one of cgroup v1
-		text, readErr := os.ReadFile(filepath.Join("/sys/fs/cgroup/cpuset", file))
-		if readErr != nil {
-			continue // cgroup v2 has them filled
-		}
-		err = errors.Join(err, os.WriteFile(filepath.Join("/sys/fs/cgroup/cpuset", name, file), text, 0o644))
-	}
-	return err
-}
-
-// removeCgroups takes away what nothing runs in.
-func removeCgroups(name string) {
-	levels, _ := filepath.Glob("/sys/fs/cgroup/*" + name)
-	for _, dir := range levels {
-		_ = removeLevels(dir)
-	}
-}
-
-// keepMachine notes what a kubelet changes outside of its root directory; restore
-// takes it back.
-func keepMachine() (restore func(), err error) {
-	values := map[string][]byte{}
-	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
-		path := filepath.Join("/proc/sys", name)
-		if values[path], err = os.ReadFile(path); err != nil {
-			return nil, err
-		}
-	}
-	absent := slices.DeleteFunc([]string{
-		"/var/lib/kubelet/device-plugins/kubelet.sock", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods",
-	}, func(path string) bool {
-		_, err := os.Lstat(path)
-		return err == nil
-	})
-	return func() {
-		for path, value := range values {
-			_ = os.WriteFile(path, value, 0o644)
-		}
-		for _, path := range absent {
-			_ = os.Remove(path) // a directory that others use by now stays
-		}
-	}, nil
-}
-
-func (n *node) endKubelet(s syscall.Signal) error {
-	if n.kubelet == nil {
-		return nil
-	}
-	err := errors.Join(n.kubelet.Process.Signal(s), n.kubelet.Wait())
-	n.kubelet = nil
-	return err
 }
 
 func kubectl(ts *testscript.TestScript, neg bool, args []string) {

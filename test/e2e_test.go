@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/berth-run/berth/test/containerd"
+	"github.com/berth-run/berth/test/kubelet"
 )
 
 // nodeName is the node that a script's agent and kubelet are.
@@ -28,7 +29,7 @@ func TestE2E(t *testing.T) {
 				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Cmds: commands,
 				Setup: func(env *testscript.Env) error {
 					env.Values[nodeKey{}] = &node{}
-					env.Defer(func() { removeCgroups(env.Getenv("CGROUP")) }) // when nothing runs any more
+					env.Defer(func() { kubelet.RemoveCgroups(env.Getenv("CGROUP")) }) // when nothing runs any more
 					return h.setup(env)
 				},
 			})

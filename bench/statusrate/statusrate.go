@@ -2,11 +2,9 @@ package statusrate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/berth-run/berth/bench/controlplane"
 	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/internal/podstatus/report"
 )
@@ -44,10 +43,9 @@ type Rate struct {
 // Measure starts a control plane, which has the same CPUs, and changes all pods so many rounds with each
 // number of pods in flight.
 func Measure(ctx context.Context, rounds int, inFlight ...int) ([]Rate, error) {
-	t := &clusterUser{}
 	var rates []Rate
-	err := t.run(func() error {
-		n, err := newNode(ctx, kubeapitest.Start(t, kubeapitest.Options{}))
+	err := controlplane.Use(kubeapitest.Options{}, func(c *kubeapitest.Cluster) error {
+		n, err := newNode(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -60,7 +58,7 @@ func Measure(ctx context.Context, rounds int, inFlight ...int) ([]Rate, error) {
 		}
 		return nil
 	})
-	return rates, errors.Join(err, t.end())
+	return rates, err
 }
 
 // node has pods that run nowhere: their statuses are made up.
@@ -230,46 +228,6 @@ type counter struct {
 func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.n.Add(1)
 	return c.RoundTripper.RoundTrip(r)
-}
-
-// clusterUser lets bench have a control plane that is meant for tests.
-type clusterUser struct{ cleanups []func() }
-
-// failure is what Fatalf ends run with.
-type failure struct{ error }
-
-func (*clusterUser) Helper() {}
-
-func (*clusterUser) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
-
-func (*clusterUser) Fatalf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
-
-func (u *clusterUser) Cleanup(f func()) { u.cleanups = append(u.cleanups, f) }
-
-// run calls f and gives its error, or that of a Fatalf.
-func (*clusterUser) run(f func() error) (err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			err = r.error
-		default:
-			panic(r)
-		}
-	}()
-	return f()
-}
-
-// end has the control plane removed.
-func (u *clusterUser) end() error {
-	var err error
-	for len(u.cleanups) > 0 {
-		last := len(u.cleanups) - 1
-		f := u.cleanups[last]
-		u.cleanups = u.cleanups[:last]
-		err = errors.Join(err, u.run(func() error { f(); return nil }))
-	}
-	return err
 }
 
 // ownCPU is the CPU time of this process.

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth/bench/joined"
+)
+
+// clusterCost is what a node of a real cluster takes, beside the kubelet.
+type clusterCost struct {
+	Pods        int        `json:"pods"`
+	Rounds      int        `json:"rounds"`
+	IdleSeconds float64    `json:"idleSeconds"`
+	Berth       clusterUse `json:"berth"`
+	Kubelet     clusterUse `json:"kubelet"`
+}
+
+// clusterUse is one node's.
+type clusterUse struct {
+	Running      summary        `json:"runningMs"` // from the creation of the first pod to the last one Running in a watch
+	PodsASecond  float64        `json:"podsPerSecond"`
+	StartCPU     float64        `json:"agentCPUMsPerPod"`
+	Requests     map[string]int `json:"requestsForStarts"` // of all rounds
+	IdleRequests map[string]int `json:"requestsIdle"`
+	IdleCPU      float64        `json:"agentCPUIdlePercentOfACore"`
+	RSSMB        float64        `json:"agentRSSMB"`
+	PrivateMB    float64        `json:"agentPrivateMB"`
+}
+
+// watchCost is the memory for objects of the cluster that pods mount.
+type watchCost struct {
+	Berth   []joined.Watched `json:"berth,omitempty"`
+	Kubelet []joined.Watched `json:"kubelet,omitempty"`
+}
+
+// cluster measures a node of a real cluster, and the kubelet as another one.
+func (b *bench) cluster(ctx context.Context) error {
+	c := clusterCost{Pods: b.burst, Rounds: b.rounds, IdleSeconds: b.idleWatch.Seconds()}
+	berth, kubelet, err := b.joined(ctx, joined.Options{Pods: c.Pods, Rounds: c.Rounds, Idle: b.idleWatch})
+	if err != nil {
+		return err
+	}
+	c.Berth, c.Kubelet = c.use(berth), c.use(kubelet)
+	b.results.Cluster = c
+	return nil
+}
+
+// watches measures the memory for objects that are watched one by one.
+func (b *bench) watches(ctx context.Context) error {
+	berth, kubelet, err := b.joined(ctx, joined.Options{Objects: []int{0, 50, 150}})
+	b.results.Watches = watchCost{Berth: berth.Watched, Kubelet: kubelet.Watched}
+	return err
+}
+
+func (b *bench) joined(ctx context.Context, o joined.Options) (berth, kubelet joined.Result, err error) {
+	if o.Dir, err = os.MkdirTemp("", "bj"); err != nil {
+		return berth, kubelet, err
+	}
+	if o.Binary, err = filepath.Abs(binary); err != nil {
+		return berth, kubelet, err
+	}
+	if o.Archive, err = filepath.Abs(archive); err != nil {
+		return berth, kubelet, err
+	}
+	if berth, kubelet, err = joined.Measure(ctx, o); err != nil {
+		return berth, kubelet, err // something may still run
+	}
+	return berth, kubelet, os.RemoveAll(o.Dir)
+}
+
+func (c clusterCost) use(r joined.Result) clusterUse {
+	var cpu time.Duration
+	for _, d := range r.StartCPU {
+		cpu += d
+	}
+	u := clusterUse{
+		Running: summarise(r.Took), StartCPU: cpu.Seconds() * 1000 / float64(c.Pods*c.Rounds),
+		Requests: r.Starts, IdleRequests: r.Idle, IdleCPU: r.IdleCPU.Seconds() / c.IdleSeconds * 100, RSSMB: r.RSS, PrivateMB: r.Private,
+	}
+	u.PodsASecond = float64(c.Pods) / u.Running.P50 * 1000
+	return u
+}
+
+func (c clusterCost) text(p *page) {
+	if c.Pods == 0 {
+		return
+	}
+	b, k := c.Berth, c.Kubelet
+	p.line("\n## A node of a real cluster: %d pods at once, bound by its scheduler, %d times\n", c.Pods, c.Rounds)
+	p.line("Berth with its own runtime; the kubelet with the machine's containerd, which is a process of its own. The control plane is on the same CPUs.\n")
+	p.line("| what | Berth | kubelet | ratio |")
+	p.line("|---|---|---|---|")
+	row := func(what, format string, ours, theirs float64) {
+		p.line("| %s | "+format+" | "+format+" | **%.2f** |", what, ours, theirs, ratio(ours, theirs))
+	}
+	row("created to all Running in a watch, p50, ms", "%.0f", b.Running.P50, k.Running.P50)
+	row("pods a second", "%.1f", b.PodsASecond, k.PodsASecond)
+	row("API requests for a pod's start", "%.1f", c.each(b.Requests), c.each(k.Requests))
+	row("agent's CPU until all run, ms a pod", "%.0f", b.StartCPU, k.StartCPU)
+	row(fmt.Sprintf("API requests in an idle minute, with %d pods", c.Pods), "%.1f", c.aMinute(b), c.aMinute(k))
+	row("agent's CPU then, % of a core", "%.2f", b.IdleCPU, k.IdleCPU)
+	row("agent's RSS, MB", "%.1f", b.RSSMB, k.RSSMB)
+	row("of that private, MB", "%.1f", b.PrivateMB, k.PrivateMB)
+	p.line("\nRequests for a pod's start: Berth %s; the kubelet %s.", c.kinds(b.Requests), c.kinds(k.Requests))
+}
+
+// each is the number of requests for one pod's start.
+func (c clusterCost) each(requests map[string]int) float64 {
+	return float64(sum(requests)) / float64(c.Pods*c.Rounds)
+}
+
+func (c clusterCost) aMinute(u clusterUse) float64 {
+	return float64(sum(u.IdleRequests)) / c.IdleSeconds * 60
+}
+
+// kinds names the requests of which there is more than a hundredth for a pod.
+func (c clusterCost) kinds(requests map[string]int) string {
+	var all []string
+	for _, what := range slices.Sorted(maps.Keys(requests)) {
+		if n := float64(requests[what]) / float64(c.Pods*c.Rounds); n > 0.01 {
+			all = append(all, fmt.Sprintf("%s %.2f", what, n))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func sum(counts map[string]int) int {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+func (w watchCost) text(p *page) {
+	if len(w.Berth) == 0 {
+		return
+	}
+	p.line("\n## ConfigMaps and Secrets of 1 KiB that a pod mounts, each watched by itself\n")
+	p.line("| node | objects | watches | agent's RSS, MB | of that private, MB | KB an object |")
+	p.line("|---|---|---|---|---|---|")
+	for _, n := range []struct {
+		name string
+		rows []joined.Watched
+	}{{"Berth", w.Berth}, {"kubelet", w.Kubelet}} {
+		for _, r := range n.rows {
+			each := "-"
+			if more := r.Objects - n.rows[0].Objects; more > 0 {
+				each = fmt.Sprintf("%.0f", (r.Private-n.rows[0].Private)*1000/float64(more))
+			}
+			p.line("| %s | %d | %d | %.1f | %.1f | %s |", n.name, r.Objects, r.Watches, r.RSS, r.Private, each)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package controlplane lends bench a control plane that is meant for tests.
+package controlplane

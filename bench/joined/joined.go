@@ -1,0 +1,259 @@
+package joined
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/bench/controlplane"
+	"github.com/berth-run/berth/bench/proc"
+	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
+)
+
+const (
+	image    = "example.com/workload:1"
+	patience = 3 * time.Minute
+	// settle is the time for what follows a change: events, garbage, write-back.
+	settle = 15 * time.Second
+)
+
+// Options of a measurement.
+type Options struct {
+	// Dir holds everything; short, because unix sockets lie below it.
+	Dir string
+	// Binary is Berth, Archive the image of the pods.
+	Binary, Archive string
+	Pods, Rounds    int
+	// Idle is how long nothing happens.
+	Idle time.Duration
+	// Objects are numbers of ConfigMaps and as many Secrets that a pod mounts; none: not measured.
+	Objects []int
+}
+
+// Result of one node.
+type Result struct {
+	// Took is from the creation of the first pod until a watch has shown the last of them Running.
+	Took []time.Duration
+	// Starts are the requests for all pods of all rounds until all is quiet, Idle those with all pods
+	// running and nothing to do, by verb and resource.
+	Starts, Idle map[string]int
+	// StartCPU is the agent's CPU time for all pods of a round until they are Running.
+	StartCPU []time.Duration
+	IdleCPU  time.Duration
+	// RSS and Private are of the idle agent with all pods, in MB.
+	RSS, Private float64
+	Watched      []Watched
+}
+
+// Watched is a node with a pod that mounts ConfigMaps and Secrets.
+type Watched struct {
+	Objects int     `json:"objects"` // of both kinds together
+	Watches int     `json:"watches"` // of ConfigMaps and Secrets, at the API server
+	RSS     float64 `json:"rssMB"`   // of the agent
+	Private float64 `json:"privateMB"`
+}
+
+// Measure starts a control plane on the same CPUs and gives the results of both nodes.
+func Measure(ctx context.Context, o Options) (berth, kubelet Result, err error) {
+	audit, err := newAudit(o.Dir)
+	if err != nil {
+		return berth, kubelet, err
+	}
+	err = controlplane.Use(kubeapitest.Options{Controllers: true, Scheduler: true, APIServer: audit.flags()}, func(c *kubeapitest.Cluster) (err error) {
+		b := &bench{options: o, audit: audit, cluster: c, client: c.Client(), namespace: c.Namespace(), berth: &berth, kubelet: &kubelet}
+		if b.address, err = hostAddress(); err != nil {
+			return err
+		}
+		return b.run(ctx)
+	})
+	return berth, kubelet, err
+}
+
+// bench is one measurement.
+type bench struct {
+	options        Options
+	audit          *audit
+	cluster        *kubeapitest.Cluster
+	client         kubernetes.Interface
+	namespace      string
+	address        string
+	berth, kubelet *Result
+}
+
+func (b *bench) run(ctx context.Context) (err error) {
+	var nodes []*node
+	for _, start := range []func(context.Context) (*node, error){b.startBerth, b.startKubelet} {
+		n, err := start(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.end()) }()
+		nodes = append(nodes, n)
+	}
+	nodes[0].result, nodes[1].result = b.berth, b.kubelet
+	if err := b.rounds(ctx, nodes); err != nil {
+		return err
+	}
+	return b.objects(ctx, nodes)
+}
+
+// rounds start pods on the nodes in turn. The pods of the last round stay for the idle time of both.
+func (b *bench) rounds(ctx context.Context, nodes []*node) error {
+	if b.options.Rounds == 0 {
+		return nil
+	}
+	for i := range b.options.Rounds + 1 { // the first is a warm-up
+		for _, n := range nodes {
+			if err := b.round(ctx, n, i > 0); err != nil {
+				return fmt.Errorf("on node %s: %w", n.name, err)
+			}
+			if i == b.options.Rounds {
+				continue
+			}
+			if err := b.removePods(ctx, n); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.idle(ctx, nodes); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if err := b.removePods(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) round(ctx context.Context, n *node, counts bool) error {
+	before, err := proc.CPU(n.pid())
+	if err != nil {
+		return err
+	}
+	mark, err := b.audit.mark()
+	if err != nil {
+		return err
+	}
+	took, err := b.startPods(ctx, n)
+	if err != nil {
+		return err
+	}
+	after, err := proc.CPU(n.pid())
+	if err != nil {
+		return err
+	}
+	if err := sleep(ctx, settle); err != nil || !counts {
+		return err
+	}
+	requests, err := b.audit.since(mark, n.user())
+	if err != nil {
+		return err
+	}
+	r := n.result
+	r.Took, r.StartCPU = append(r.Took, took), append(r.StartCPU, after.Own-before.Own)
+	r.Starts = add(r.Starts, requests)
+	return nil
+}
+
+// idle looks at all nodes at the same time.
+func (b *bench) idle(ctx context.Context, nodes []*node) error {
+	mark, err := b.audit.mark()
+	if err != nil {
+		return err
+	}
+	before := map[*node]proc.Time{}
+	for _, n := range nodes {
+		if before[n], err = proc.CPU(n.pid()); err != nil {
+			return err
+		}
+	}
+	if err := sleep(ctx, b.options.Idle); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		after, err := proc.CPU(n.pid())
+		if err != nil {
+			return err
+		}
+		r := n.result
+		r.IdleCPU = after.Own - before[n].Own
+		if r.RSS, r.Private, err = proc.Memory(n.pid()); err != nil {
+			return err
+		}
+		if r.Idle, err = b.audit.since(mark, n.user()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hostAddress is one at which the API lets a node be: not loopback.
+func hostAddress() (string, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, a := range all {
+		if ip := a.(*net.IPNet).IP; ip.To4() != nil && ip.IsGlobalUnicast() {
+			return ip.String(), nil
+		}
+	}
+	return "", errors.New("this machine has no address but loopback")
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// ready waits until a node is, and says so of itself when it is not.
+func (b *bench) ready(ctx context.Context, name string) error {
+	return poll(ctx, "node "+name+" is ready", func() (bool, error) {
+		object, err := b.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, nil //nolint:nilerr // it is not there yet
+		}
+		for _, c := range object.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status == corev1.ConditionTrue && len(object.Spec.Taints) == 0, nil
+			}
+		}
+		return false, nil
+	})
+}
+
+// poll asks until it is so.
+func poll(ctx context.Context, what string, ask func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		is, err := ask()
+		if err != nil || is {
+			return err
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("wait until %s: %w", what, err)
+		}
+	}
+}
+
+// write makes a file and its directory.
+func write(path, format string, args ...any) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, fmt.Appendf(nil, format, args...), 0o600)
+}

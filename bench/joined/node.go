@@ -1,0 +1,145 @@
+package joined
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/test/containerd"
+	"github.com/berth-run/berth/test/kubelet"
+)
+
+// node is a node of the cluster.
+type node struct {
+	name   string
+	result *Result
+	pid    func() int
+	// end ends the node's agent and takes away all that is of it.
+	end func() error
+}
+
+func (n *node) user() string { return "system:node:" + n.name }
+
+// config writes a node's configuration, the same for both but for what they must not share.
+func (b *bench) config(name, cgroup, more string) (dir, path string, err error) {
+	dir = filepath.Join(b.options.Dir, name)
+	port, err := freePort()
+	if err != nil {
+		return "", "", err
+	}
+	cert, key := b.cluster.ServingCertificate(name, b.address, name)
+	path = filepath.Join(dir, "config.yaml")
+	return dir, path, write(path, `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+podLogsDir: %s/logs
+cgroupRoot: %s
+cgroupDriver: cgroupfs
+port: %d
+healthzPort: 0
+maxPods: 110
+failSwapOn: false
+failCgroupV1: false
+evictionHard: {memory.available: 50Mi}
+tlsCertFile: %s
+tlsPrivateKeyFile: %s
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s}}
+authorization: {mode: Webhook}
+%s`, dir, cgroup, port, cert, key, b.cluster.CA(), more)
+}
+
+// freePort is one that nobody listens on.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+func (b *bench) startBerth(ctx context.Context) (*node, error) {
+	const name = "berth"
+	dir, config, err := b.config(name, "/berth-bench", "podCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\n")
+	if err != nil {
+		return nil, err
+	}
+	root := filepath.Join(dir, "r")
+	cmd := exec.Command(b.options.Binary, "agent", "--log-level", "warn", "--root-dir", root, "--config", config,
+		"--kubeconfig", b.cluster.NodeKubeconfig(name), "--hostname-override", name, "--node-ip", b.address)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	n := &node{name: name, pid: func() int { return cmd.Process.Pid }, end: func() error {
+		err := cmd.Process.Signal(unix.SIGTERM)
+		_ = cmd.Wait() // it was told to end
+		return errors.Join(err, reset(b.options.Binary, root, config))
+	}}
+	err = b.ready(ctx, name)
+	if err == nil {
+		err = run(exec.CommandContext(ctx, b.options.Binary, "--root-dir", root, "image", "load", b.options.Archive))
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.end())
+	}
+	return n, nil
+}
+
+func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
+	const name, cgroup = "kubelet", "/berth-bench-kubelet"
+	dir := filepath.Join(b.options.Dir, "c")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	parts, err := containerd.Build(ctx, filepath.Join(b.options.Dir, "parts"), "tools", b.options.Archive)
+	if err != nil {
+		return nil, err
+	}
+	daemon, err := containerd.New(ctx, containerd.Options{Parts: parts, Dir: dir, Bridge: "berth-bench1", Subnet: "10.205.2.0/24"})
+	if err != nil {
+		return nil, err
+	}
+	dir, config, err := b.config(name, cgroup, fmt.Sprintf("containerRuntimeEndpoint: %q\nmakeIPTablesUtilChains: false\n", daemon.Endpoint()))
+	if err != nil {
+		return nil, errors.Join(err, daemon.Close())
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, errors.Join(err, daemon.Close())
+	}
+	root := filepath.Join(dir, "r")
+	k, err := kubelet.Start(kubelet.Options{
+		Program: b.cluster.Program(), Config: config, CgroupRoot: cgroup, Kubeconfig: b.cluster.NodeKubeconfig(name),
+		Root: root, Plugins: filepath.Join(dir, "plugins"), Node: name, Address: b.address, Log: log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, log.Close(), daemon.Close())
+	}
+	n := &node{name: name, pid: k.Pid, end: func() error {
+		k.End(unix.SIGTERM)
+		err := errors.Join(log.Close(), reset(b.options.Binary, root, config), daemon.Close())
+		kubelet.RemoveCgroups(cgroup)
+		return err
+	}}
+	if err := b.ready(ctx, name); err != nil {
+		return nil, errors.Join(err, n.end())
+	}
+	return n, nil
+}
+
+// reset has all removed that a node has had on the machine, a kubelet's too.
+func reset(binary, root, config string) error {
+	return run(exec.Command(binary, "reset", "--yes", "--root-dir", root, "--config", config))
+}
+
+func run(cmd *exec.Cmd) error {
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return nil
+}

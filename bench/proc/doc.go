@@ -1,0 +1,2 @@
+// Package proc reads what a process has used of the machine, from /proc.
+package proc

@@ -1,0 +1,64 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tick is the unit of the process times in /proc: USER_HZ is always 100 to user space.
+const tick = time.Second / 100
+
+// Time of a process, user and system together.
+type Time struct {
+	Own      time.Duration
+	Children time.Duration // those that have ended and were waited for, with theirs
+}
+
+// CPU reads /proc/PID/stat (proc_pid_stat(5)).
+func CPU(pid int) (Time, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Time{}, err
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	var ticks [4]int64 // utime, stime, cutime, cstime
+	if len(fields) < 11+len(ticks) {
+		return Time{}, fmt.Errorf("read /proc/%d/stat: %d fields", pid, len(fields))
+	}
+	for i := range ticks {
+		if ticks[i], err = strconv.ParseInt(fields[11+i], 10, 64); err != nil {
+			return Time{}, fmt.Errorf("read /proc/%d/stat: %w", pid, err)
+		}
+	}
+	return Time{Own: time.Duration(ticks[0]+ticks[1]) * tick, Children: time.Duration(ticks[2]+ticks[3]) * tick}, nil
+}
+
+// Memory is the resident and the private memory of a process in MB
+// (/proc/PID/smaps_rollup).
+func Memory(pid int) (rss, private float64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			continue
+		}
+		kb, err := strconv.ParseFloat(fields[1], 64)
+		if err != nil {
+			continue // the header
+		}
+		switch fields[0] {
+		case "Rss:":
+			rss = kb * 1024 / 1e6
+		case "Private_Clean:", "Private_Dirty:":
+			private += kb * 1024 / 1e6
+		}
+	}
+	return rss, private, nil
+}
