@@ -326,11 +326,18 @@ func (c *computation) restart(k pod.Container, s pod.ContainerStatus) {
 		return
 	}
 	delay := c.crashDelay(s)
-	if until := s.FinishedAt.Add(delay); c.Now.Before(until) {
+	if until, waits := c.backsOff(s, delay); waits {
 		c.wait(k.Name, reason.CrashLoopBackOff, c.backoffMessage(k.Name, delay), until)
 		return
 	}
 	c.start(k, s, delay)
+}
+
+// backsOff says until when an exited container waits. One whose end lies ahead does not: the
+// machine's clock was set back since, and nobody knows how long it has waited.
+func (c *computation) backsOff(s pod.ContainerStatus, delay time.Duration) (until time.Time, waits bool) {
+	until = s.FinishedAt.Add(delay)
+	return until, c.Now.Before(until) && !s.FinishedAt.After(c.Now)
 }
 
 func (c *computation) backoffMessage(name string, delay time.Duration) string {

@@ -206,6 +206,7 @@ func TestRestart(t *testing.T) {
 		"second after 10 s":    {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)), want: want{Waiting: crash, Again: at(20)}},
 		"and then it starts":   {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)), in: Input{Now: at(20)}, want: want{Start: []string{"app #2 after 10s"}}},
 		"third after 20 s":     {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 2, 10*time.Second)), want: want{Waiting: crash, Again: at(30)}},
+		"the clock set back":   {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)), in: Input{Now: at(-7000)}, want: want{Start: []string{"app #2 after 10s"}}},
 		"300 s at the most":    {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 9, 300*time.Second)), want: want{Waiting: crash, Again: at(310)}},
 		"the node's maximum":   {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 9, 4*time.Second)), in: Input{MaxBackoff: 5 * time.Second}, want: want{Waiting: crash, Again: at(15)}},
 		"a maximum under 10 s": {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)), in: Input{MaxBackoff: time.Second}, want: want{Waiting: crash, Again: at(11)}},

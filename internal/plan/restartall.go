@@ -37,8 +37,7 @@ func (c *computation) restartAll() bool {
 		return true
 	}
 	delay := c.crashDelay(*c.source)
-	until := c.source.FinishedAt.Add(delay)
-	if c.Now.Before(until) {
+	if until, waits := c.backsOff(*c.source, delay); waits {
 		c.wait(c.source.Name, reason.CrashLoopBackOff, c.backoffMessage(c.source.Name, delay), until)
 		return true
 	}
@@ -66,12 +65,13 @@ func (c *computation) outdated(s pod.ContainerStatus) bool {
 }
 
 // restartAllSource is the newest dead container whose exit asks for a restart of
-// all, and nil when there is none.
+// all, and nil when there is none. An end that lies ahead, from before the machine's clock was set
+// back, does not: nothing would ever be newer.
 func (c *computation) restartAllSource() (source *pod.ContainerStatus) {
 	for _, k := range pod.Containers(c.Pod) {
 		s, ok := c.current(k)
 		if ok && s.State == pod.StateExited && !c.changed(s) && ruleFor(k.Container, s.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers &&
-			(source == nil || s.FinishedAt.After(source.FinishedAt)) {
+			!s.FinishedAt.After(c.Now) && (source == nil || s.FinishedAt.After(source.FinishedAt)) {
 			source = &s
 		}
 	}

@@ -165,13 +165,14 @@ func userOf(u *runtimeapi.LinuxContainerUser) *corev1.ContainerUser {
 	return &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}}
 }
 
-// order puts the newest first, as everybody reads them.
+// order puts the newest first, as everybody reads them. The count of attempts says which one that is, since
+// the machine's clock may have been set back in between.
 func order(o *pod.Observed) {
 	slices.SortStableFunc(o.Sandboxes, func(a, b pod.SandboxStatus) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Attempt, a.Attempt))
+		return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt))
 	})
 	slices.SortStableFunc(o.Containers, func(a, b pod.ContainerStatus) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.RestartCount, a.RestartCount))
+		return cmp.Or(cmp.Compare(b.RestartCount, a.RestartCount), b.CreatedAt.Compare(a.CreatedAt))
 	})
 }
 

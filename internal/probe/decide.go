@@ -110,11 +110,21 @@ func begun(due time.Time, period time.Duration, now time.Time) time.Time {
 // resumed is when a probe is due of which an earlier agent knew that it was due
 // at due: then, or at the first tick to come. Ticks that were missed are not made
 // up for, so that a restart of the agent is no wave of probes.
-func resumed(due time.Time, period time.Duration, now time.Time) time.Time {
-	if !due.Before(now) {
-		return due
+func resumed(due time.Time, s settings, now time.Time) time.Time {
+	ahead := due.Sub(now)
+	if ahead < 0 {
+		ahead += (s.period - 1 - ahead) / s.period * s.period
 	}
-	return due.Add((now.Sub(due) + period - 1) / period * period)
+	return now.Add(min(ahead, s.delay+s.period)) // if it was further, the clock was set back
+}
+
+// anchored is a time of the machine's clock that has passed, on the clock that now was read
+// from, which nobody sets: what is counted from it goes on when the machine's is set.
+func anchored(at, now time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return now.Add(min(0, at.Sub(now)))
 }
 
 // early says whether a failure now does not count: the first startup probe of a

@@ -109,16 +109,25 @@ func TestTicks(t *testing.T) {
 		{"took a part of the period", 20, 24, 30, 20, 30},
 		{"took the period: at once", 20, 30, 30, 30, 30},
 		{"took longer: at once, ticks in between are lost", 20, 47, 40, 40, 50},
+		{"the clock was set back", 7200, 15, 7210, 7200, 25},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			due, now := at(tt.due*time.Second), at(tt.now*time.Second)
-			got := [...]time.Duration{nextDue(due, period, now).Sub(t0), begun(due, period, now).Sub(t0), resumed(due, period, now).Sub(t0)}
+			got := [...]time.Duration{nextDue(due, period, now).Sub(t0), begun(due, period, now).Sub(t0), resumed(due, settings{period: period}, now).Sub(t0)}
 			want := [...]time.Duration{tt.next * time.Second, tt.begun * time.Second, tt.resumed * time.Second}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("next, begun, resumed (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAnchored(t *testing.T) {
+	now := at(100 * time.Second)
+	got := []time.Time{anchored(at(90*time.Second), now), anchored(at(7200*time.Second), now), anchored(time.Time{}, now)}
+	if diff := cmp.Diff([]time.Time{at(90 * time.Second), now, {}}, got); diff != "" {
+		t.Errorf("of the past, of the future, none (-want +got):\n%s", diff)
 	}
 }
 

@@ -93,7 +93,7 @@ func (p *Probes) retarget(ctx context.Context, desired *pod.Pod, o *pod.Observed
 		runs[s.ID] = true
 		t := e.targets[s.ID]
 		if t == nil {
-			t = &target{pod: e, id: s.ID, since: s.StartedAt}
+			t = &target{pod: e, id: s.ID, since: anchored(s.StartedAt, p.opts.Now())}
 			e.targets[s.ID] = t
 		}
 		t.container, t.ip = c, ip
@@ -161,7 +161,7 @@ func (p *Probes) newJob(ctx context.Context, t *target, k Kind, spec *corev1.Pro
 	if was, ok := p.saved[t.pod.uid].take(t.id, k); ok { // from here on the job has it
 		j.state = was
 		if !was.Due.IsZero() {
-			j.state.Due = resumed(was.Due, j.settings.period, now)
+			j.state.Due = resumed(was.Due, j.settings, now)
 		}
 	} else {
 		j.state.Verdict = k.initial()

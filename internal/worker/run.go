@@ -17,6 +17,10 @@ const (
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 )
 
+// longestSleep bounds how long a worker waits for a time of the machine's clock, such as the
+// end of a pod's active deadline: the clock may be set meanwhile.
+const longestSleep = time.Minute
+
 // Run brings the pod through its life and returns nil when nothing of it is
 // left. A pod that ended by itself stays, with what tells how, until a Stop asks
 // for its removal. When ctx ends Run detaches: it returns ctx's error as soon as
@@ -81,7 +85,7 @@ func (w *Worker) sync(ctx context.Context) error {
 		}
 		timer.Stop()
 		if next := w.pass(setup); !next.IsZero() {
-			timer.Reset(max(0, next.Sub(w.opts.Now())))
+			timer.Reset(min(max(0, next.Sub(w.opts.Now())), longestSleep))
 		}
 		select {
 		case <-ctx.Done():

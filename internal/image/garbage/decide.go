@@ -78,9 +78,10 @@ func expired(images []Image, t Thresholds, now time.Time) []Image {
 	})
 }
 
-// candidates are those that may go when the disk is full, in this order.
+// candidates are those that may go when the disk is full, in this order. One of tomorrow is old
+// enough: the clock was set back.
 func candidates(images []Image, t Thresholds, now time.Time) []Image {
-	return slices.DeleteFunc(unused(images, false), func(i Image) bool { return now.Sub(i.FirstSeen) < t.MinAge })
+	return slices.DeleteFunc(unused(images, false), func(i Image) bool { return !i.FirstSeen.After(now) && now.Sub(i.FirstSeen) < t.MinAge })
 }
 
 // FullName is an image's name as the runtime spells it. An id stays what it is.

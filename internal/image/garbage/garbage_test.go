@@ -35,15 +35,16 @@ func TestDecide(t *testing.T) {
 		{ID: "new", FirstSeen: ago(1)},
 		{ID: "old", FirstSeen: ago(60), LastUsed: ago(50)},
 		{ID: "never", FirstSeen: ago(30)},
+		{ID: "tomorrow", FirstSeen: ago(-1440)},
 	}
 	thresholds := Thresholds{High: 85, Low: 80, MinAge: 2 * time.Minute, MaxAge: 40 * time.Minute}
-	if diff := cmp.Diff([]string{"never", "old", "recent"}, ids(candidates(images, thresholds, now))); diff != "" {
+	if diff := cmp.Diff([]string{"never", "tomorrow", "old", "recent"}, ids(candidates(images, thresholds, now))); diff != "" {
 		t.Errorf("candidates (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"old"}, ids(expired(images, thresholds, now))); diff != "" {
 		t.Errorf("expired (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"imported", "never", "new", "old", "recent"}, ids(unused(images, true))); diff != "" {
+	if diff := cmp.Diff([]string{"imported", "never", "new", "tomorrow", "old", "recent"}, ids(unused(images, true))); diff != "" {
 		t.Errorf("unused (-want +got):\n%s", diff)
 	}
 	for _, c := range []struct {
