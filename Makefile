@@ -64,12 +64,12 @@ e2e: build image cluster ## end to end on a node of a real cluster: the scripts 
 	$(GO) test -count=1 -timeout 40m -run TestE2E ./test/
 
 # What runs in the machine is test/vm's to say. VMFLAGS="-cgroup v2 -run pinning" chooses of it.
-vmtest: build image ## end to end on a machine of 2 NUMA nodes and 8 CPUs, with cgroup v2 and v1 (emulated: slow)
+vmtest: build image ## end to end on a machine of 2 NUMA nodes and 8 CPUs, with cgroup v2, v1, and systemd (emulated: slow)
 	@mkdir -p bin/vm
 	$(GO) test ./test/vm
 	$(GO) test -c -o bin/vm/ ./test ./internal/cgroup ./internal/volume/nfs
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
-	bin/vm/vm -kernel "$$(sh hack/kernel.sh)" $(VMFLAGS)
+	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" $(VMFLAGS)
 
 bench: build image ## measure; writes bench/RESULTS.md and bench/results.json
 	$(GO) run ./bench

@@ -22,7 +22,7 @@ import (
 // testRoot is the cgroup that the script's agent has everything below, in each
 // controller of version 1 or in the hierarchy of version 2.
 func testRoot(ts *testscript.TestScript) cgroupfile.Group {
-	name := "berth-test-" + strconv.Itoa(ts.Value(daemonKey{}).(*daemon).place)
+	name := ts.Getenv("CGROUP")
 	g := cgroupfile.Group{Unified: cgroups.IsCgroup2UnifiedMode(), Dirs: map[string]string{}}
 	if g.Unified {
 		g.Dirs[""] = filepath.Join("/sys/fs/cgroup", name)
@@ -58,7 +58,11 @@ func cgroupOf(ts *testscript.TestScript, name, container string) (cgroupfile.Gro
 	if pod.QOS(p) == corev1.PodQOSGuaranteed {
 		class = ""
 	}
-	g := below(testRoot(ts), "kubepods", class, "pod"+string(p.UID))
+	path := []string{"kubepods", class, "pod" + string(p.UID)}
+	if onSystemd() {
+		path = nestedSlices(path)
+	}
+	g := below(testRoot(ts), path...)
 	if container == "-" {
 		return g, true
 	}
@@ -68,6 +72,21 @@ func cgroupOf(ts *testscript.TestScript, name, container string) (cgroupfile.Gro
 		}
 	}
 	return g, false
+}
+
+// nestedSlices are the slices at a path: the name of each has those around it.
+func nestedSlices(path []string) (all []string) {
+	for _, part := range path {
+		if part == "" {
+			continue
+		}
+		name := strings.ReplaceAll(part, "-", "_")
+		if n := len(all); n > 0 {
+			name = strings.TrimSuffix(all[n-1], ".slice") + "-" + name
+		}
+		all = append(all, name+".slice")
+	}
+	return all
 }
 
 // bound is one value of a cgroup as the files of this machine spell it.

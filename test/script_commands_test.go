@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,6 +73,8 @@ import (
 //	                            berth on a terminal that grows by a column and a row whenever something
 //	                            was written to it; the file "screen" is what it showed. FILE says what is
 //	                            typed: a line of it is waited for, the next one is typed, and so on
+//	await-output REGEXP COMMAND...
+//	                            a program of the host, asked again until it prints what matches
 //	await-url URL               until a GET succeeds
 //	await-runtime               the runtime's socket answers
 //	run-pod NAME                a pod of one container, made by the runtime's own calls
@@ -100,7 +103,8 @@ import (
 // $ROOT is the root directory, $CGROUP its cgroup, $IMAGE the workload's image, $ARCHIVE its
 // archive, $CONFIG the configuration file, $REGISTRY one that never answers. [embedded] and [containerd] are
 // conditions, [userns], [apparmor] and [cgroup2] for a kernel that has them, and [vm] for the machine of
-// make vmtest: 8 CPUs on 2 NUMA nodes, and nobody minds what is done to it.
+// make vmtest: 8 CPUs on 2 NUMA nodes, and nobody minds what is done to it; [systemd] for the one of them
+// that has systemd as its init.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(usage string, least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
 		return func(ts *testscript.TestScript, neg bool, args []string) {
@@ -181,11 +185,23 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
 		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
 		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),
+		"await-output":     positive("await-output REGEXP COMMAND...", 2, many, awaitOutput),
 		"await-url":        positive("await-url URL", 1, 1, awaitURL),
 		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
 		"terminal":         positive("terminal COLSxROWS [-dialog FILE] ARGS...", 2, many, h.terminal),
 	}
 	return commands
+}
+
+func awaitOutput(ts *testscript.TestScript, args []string) {
+	match, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	eventually(ts, func() (bool, any) {
+		cmd := exec.Command(args[1], args[2:]...)
+		cmd.Dir = ts.MkAbs(".")
+		out, err := cmd.CombinedOutput()
+		return err == nil && match.Match(out), fmt.Sprintf("%s %v", out, err)
+	})
 }
 
 func awaitURL(ts *testscript.TestScript, args []string) {

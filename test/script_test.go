@@ -78,6 +78,8 @@ func TestScript(t *testing.T) {
 						return err == nil && strings.HasPrefix(string(enabled), "Y"), nil
 					case "vm":
 						return inVM(), nil
+					case "systemd":
+						return onSystemd(), nil
 					case "cgroup2":
 						return cgroups.IsCgroup2UnifiedMode(), nil
 					}
@@ -91,6 +93,9 @@ func TestScript(t *testing.T) {
 
 // inVM says that this is the machine of test/vm.
 func inVM() bool { return os.Getenv("BERTH_TEST_VM") != "" }
+
+// onSystemd says that it is that one with systemd as its init.
+func onSystemd() bool { return inVM() && exists("/run/systemd/system") }
 
 type harness struct {
 	bin, archive, runtime string

@@ -20,17 +20,23 @@ const programs = `sh
 	dmesg losetup mkfs.ext4 mkswap mount pgrep pkill swapoff swapon sysctl taskset umount
 	nft apparmor_parser`
 
-// makeDisk writes an ext4 file system for the guest: a small Debian, and in /berth what this tree
-// has at the same places.
-func makeDisk(ctx context.Context, path string) error {
+// makeDisk writes an ext4 file system for the guest: a small Debian with the unpacked packages of
+// systemd, and in /berth what this tree has at the same places.
+func makeDisk(ctx context.Context, path, systemd string) error {
 	root := path + ".d"
+	if err := os.CopyFS(root, os.DirFS(systemd)); err != nil {
+		return fmt.Errorf("copy systemd, which -systemd names: %w", err)
+	}
+	if err := copyTree("test/vm/etc", filepath.Join(root, "etc")); err != nil {
+		return err
+	}
 	for _, dir := range []string{"bin", "dev", "etc", "proc", "root", "run", "sys", "tmp", "var/lib", "var/log"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
 		}
 	}
 	for name, text := range map[string]string{
-		"passwd": "root:x:0:0::/root:/bin/sh\n", "group": "root:x:0:\n", "hosts": "127.0.0.1 localhost\n::1 localhost\n",
+		"passwd": "root:x:0:0::/root:/bin/sh\nmessagebus:x:100:100::/:/bin/false\n", "group": "root:x:0:\nmessagebus:x:100:\n", "hosts": "127.0.0.1 localhost\n::1 localhost\n",
 		"resolv.conf": "nameserver 127.0.0.1\n", "machine-id": strings.Repeat("b", 32) + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
@@ -55,7 +61,10 @@ func makeDisk(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	libraries, err := libraries(ctx, append(elf, tests...))
+	for _, name := range []string{"bin/systemctl", "lib/systemd/systemd", "lib/systemd/systemd-logind", "usr/bin/dbus-daemon"} {
+		elf = append(elf, filepath.Join(systemd, name))
+	}
+	libraries, err := libraries(ctx, systemd, append(elf, tests...))
 	if err != nil {
 		return err
 	}
@@ -64,7 +73,7 @@ func makeDisk(ctx context.Context, path string) error {
 			return err
 		}
 	}
-	for _, part := range append(tests, "bin/berth", "bin/workload.tar", "test/script") {
+	for _, part := range append(tests, "bin/vm/vm", "bin/berth", "packaging/berth.service", "bin/workload.tar", "test/script") {
 		if err := copyTree(part, filepath.Join(root, "berth", part)); err != nil {
 			return err
 		}
@@ -85,9 +94,15 @@ func makeDisk(ctx context.Context, path string) error {
 	return os.RemoveAll(root)
 }
 
-// libraries are the paths of all that the programs are linked with.
-func libraries(ctx context.Context, programs []string) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "ldd", programs...).Output()
+// libraries are the paths of all that the programs are linked with, but for those in the packages of systemd.
+func libraries(ctx context.Context, systemd string, programs []string) ([]string, error) {
+	ldd := exec.CommandContext(ctx, "ldd", programs...)
+	path := "LD_LIBRARY_PATH="
+	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/systemd"} {
+		path += filepath.Join(systemd, dir) + ":"
+	}
+	ldd.Env = append(os.Environ(), path)
+	out, err := ldd.Output()
 	if err != nil && len(out) == 0 { // it fails where one is linked statically or is a script
 		return nil, fmt.Errorf("ldd: %w", err)
 	}
@@ -95,7 +110,7 @@ func libraries(ctx context.Context, programs []string) ([]string, error) {
 	var all []string
 	for line := range bytes.Lines(out) {
 		for _, word := range strings.Fields(string(line)) {
-			if strings.HasPrefix(word, "/") && !strings.HasSuffix(word, ":") && !seen[word] {
+			if strings.HasPrefix(word, "/") && !strings.HasSuffix(word, ":") && !strings.HasPrefix(word, systemd) && !seen[word] {
 				seen[word] = true
 				all = append(all, word)
 			}

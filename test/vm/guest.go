@@ -19,7 +19,14 @@ const (
 	guestDone   = "done"
 )
 
+const (
+	// asService is how systemd starts this program, with the job below.
+	asService = "guest"
+	handedOn  = "/berth/job"
+)
+
 // guest is init: it makes the machine what an agent expects, runs the job and switches the machine off.
+// If systemd is to be init, the first and the last of that are for it and its service.
 func guest() {
 	say := func(text string) { fmt.Println(guestPrefix + strings.ReplaceAll(text, "\n", "; ")) }
 	if err := work(); err != nil {
@@ -30,12 +37,15 @@ func guest() {
 }
 
 func work() error {
-	text, err := os.ReadFile("/job")
-	if err != nil {
-		return err
+	if os.Getpid() != 1 {
+		j, err := readJob(handedOn)
+		if err != nil {
+			return err
+		}
+		return j.run()
 	}
-	var j job
-	if err := json.Unmarshal(text, &j); err != nil {
+	j, err := readJob("/job")
+	if err != nil {
 		return err
 	}
 	for _, name := range j.Modules {
@@ -46,12 +56,43 @@ func work() error {
 	if err := enter(); err != nil {
 		return err
 	}
-	if err := mountAll(j.Cgroup); err != nil {
+	if j.Machine == "systemd" {
+		return handOn(j)
+	}
+	if err := mountAll(j.Machine); err != nil {
 		return err
 	}
 	if err := prepare(); err != nil {
 		return err
 	}
+	return j.run()
+}
+
+func readJob(path string) (j job, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return j, err
+	}
+	return j, json.Unmarshal(text, &j)
+}
+
+// handOn makes systemd init, which starts this program again as vm.service.
+func handOn(j job) error {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(handedOn, text, 0o644); err != nil {
+		return err
+	}
+	const systemd = "/lib/systemd/systemd"
+	if err := unix.Exec(systemd, []string{systemd, "--unit=vm.service"}, nil); err != nil {
+		return fmt.Errorf("start %s: %w", systemd, err)
+	}
+	return nil
+}
+
+func (j job) run() error {
 	var all error
 	for _, c := range j.Commands {
 		if err := c.run(); err != nil {
@@ -204,7 +245,7 @@ func (c command) run() error {
 	cmd := exec.CommandContext(context.Background(), c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, os.Stdout, os.Stderr
 	// Eight emulated CPUs that look for goroutines to run keep the two below them from running any.
-	cmd.Env = []string{"PATH=/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2", "BERTH_TEST_VM=1"}
+	cmd.Env = []string{"PATH=/bin:/usr/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2", "BERTH_TEST_VM=1"}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ const modules = `virtio_pci virtio_blk overlay veth bridge loop nfsv4 nfsd
 
 // job is what the guest does. It is the file /job in the initramfs.
 type job struct {
-	Cgroup   string // v1 or v2
+	Machine  string // see boot
 	Modules  []string
 	Commands []command
 }

@@ -1,13 +1,14 @@
 // Command vm runs end-to-end scripts and tests of packages on a machine that is not the one at
 // hand: Debian's cloud kernel under qemu's software emulation, with 8 CPUs on 2 NUMA nodes, all
-// capabilities, and cgroup v2 or v1. It needs no KVM and no network, and installs nothing.
+// capabilities, and cgroup v2, v1, or Debian's systemd as process 1. It needs no KVM and no network,
+// and installs nothing.
 //
-//	go run ./test/vm -kernel DIR [-cgroup v1|v2] [-run REGEXP]
+//	bin/vm/vm -kernel DIR -systemd DIR [-machine v1|v2|systemd] [-run REGEXP]
 //
-// DIR is an unpacked linux-image package (hack/kernel.sh prints it). bin/berth, bin/workload.tar and
+// The directories are unpacked packages (hack/unpack.sh prints them). bin/berth, bin/workload.tar and
 // bin/vm, which has the compiled tests, are there (make vmtest). The exit status is 1 if a test failed.
 //
-// The same program is init in the machine: see guest.go.
+// The same program is init in the machine, or a service of systemd's: see guest.go.
 package main
 
 import (
@@ -27,7 +28,7 @@ import (
 )
 
 func main() {
-	if os.Getpid() == 1 {
+	if os.Getpid() == 1 || len(os.Args) == 2 && os.Args[1] == asService {
 		guest()
 	}
 	runtime.LockOSThread() // qemu ends with the thread that started it
@@ -42,8 +43,9 @@ func main() {
 
 // boot is one start of the machine.
 type boot struct {
-	cgroup  string   // v1 or v2
+	machine string   // v2 and v1, of cgroups, or systemd, which has v2
 	scripts []string // of test/script
+	alone   []string // the same, beside which no other may run
 	units   []string // packages in internal
 }
 
@@ -52,11 +54,11 @@ type boot struct {
 // hand as well, as most do of cgroup v1, is not on the list.
 func boots() []boot {
 	return []boot{{
-		cgroup:  "v2",
+		machine: "v2",
 		scripts: []string{"pinning", "bounds", "memory-qos", "apparmor", "drift", "resize"},
 		units:   []string{"cgroup", "volume/nfs"},
 	}, {
-		cgroup:  "v1",
+		machine: "v1",
 		scripts: []string{"pinning", "bounds"},
 		units:   []string{"cgroup"},
 	}}
@@ -67,7 +69,8 @@ const limit = 30 * time.Minute
 
 func run(ctx context.Context) (err error) {
 	kernel := flag.String("kernel", "", "`directory` of an unpacked linux-image package")
-	cgroup := flag.String("cgroup", "", "only this version: v1 or v2 (default both)")
+	systemd := flag.String("systemd", "", "`directory` of the unpacked packages of systemd and D-Bus")
+	machine := flag.String("machine", "", "only this one: v1, v2 or systemd (default all)")
 	only := flag.String("run", "", "only the scripts and packages that match this `regexp`")
 	patience := flag.Duration("patience", 5*time.Minute, "how long a script waits for what is to happen")
 	flag.Parse()
@@ -81,26 +84,25 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	disk := filepath.Join(dir, "disk")
-	if err := makeDisk(ctx, disk); err != nil {
+	if err := makeDisk(ctx, disk, *systemd); err != nil {
 		return fmt.Errorf("make the disk: %w", err)
 	}
 	for _, b := range boots() {
-		b.scripts = slices.DeleteFunc(b.scripts, func(s string) bool { return !match.MatchString(s) })
-		b.units = slices.DeleteFunc(b.units, func(s string) bool { return !match.MatchString(s) })
-		if *cgroup != "" && *cgroup != b.cgroup || len(b.scripts)+len(b.units) == 0 {
+		commands := b.commands(match, *patience)
+		if *machine != "" && *machine != b.machine || len(commands) == 0 {
 			continue
 		}
 		began := time.Now()
 		bounded, cancel := context.WithTimeout(ctx, limit)
-		failed := b.start(bounded, *kernel, disk, b.commands(*patience))
+		failed := b.start(bounded, *kernel, disk, commands)
 		if bounded.Err() == context.DeadlineExceeded {
 			failed = fmt.Errorf("it hangs: not ready after %v: %w", limit, failed)
 		}
 		cancel()
 		if failed != nil {
-			failed = fmt.Errorf("cgroup %s: %w", b.cgroup, failed)
+			failed = fmt.Errorf("%s: %w", b.machine, failed)
 		} else {
-			fmt.Printf("ok    cgroup %s  %.0fs\n", b.cgroup, time.Since(began).Seconds())
+			fmt.Printf("ok    %s  %.0fs\n", b.machine, time.Since(began).Seconds())
 		}
 		if err = errors.Join(err, failed); ctx.Err() != nil {
 			break
@@ -109,20 +111,26 @@ func run(ctx context.Context) (err error) {
 	return err
 }
 
-// commands are what the guest runs for a boot.
-func (b boot) commands(patience time.Duration) []command {
+// commands are what the guest runs for a boot, of what match matches.
+func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
+	matching := func(names []string) []string {
+		return slices.DeleteFunc(names, func(n string) bool { return !match.MatchString(n) })
+	}
 	var all []command
-	for _, unit := range b.units {
+	for _, unit := range matching(b.units) {
 		all = append(all, command{
 			Dir:  "/berth/internal/" + unit,
 			Args: []string{"/berth/bin/vm/" + filepath.Base(unit) + ".test", "-test.v=test2json", "-test.timeout=5m"},
 		})
 	}
-	if len(b.scripts) > 0 {
+	for _, scripts := range [][]string{matching(b.scripts), matching(b.alone)} {
+		if len(scripts) == 0 {
+			continue
+		}
 		all = append(all, command{
 			Dir: "/berth/test",
 			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=29m", "-test.parallel=2", "-patience=" + patience.String(),
-				"-test.run=^TestScript$/^embedded$/^(" + strings.Join(b.scripts, "|") + ")$"},
+				"-test.run=^TestScript$/^embedded$/^(" + strings.Join(scripts, "|") + ")$"},
 		})
 	}
 	return all

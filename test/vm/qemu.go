@@ -18,12 +18,13 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 		return fmt.Errorf("%d kernels in %q: name an unpacked linux-image package with -kernel", len(images), kernel)
 	}
 	initrd := disk + ".initramfs"
-	if err := initramfs(initrd, kernel, job{Cgroup: b.cgroup, Commands: commands}); err != nil {
+	if err := initramfs(initrd, kernel, job{Machine: b.machine, Commands: commands}); err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
-		// Of the vendors, only Intel's CPUs have threads here.
-		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off,vendor=GenuineIntel",
+		// Of the vendors, only Intel's CPUs have threads here. Without ERMS and FSRM the kernel copies words: an
+		// emulated rep movsb goes byte by byte.
+		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off,vendor=GenuineIntel",
 		"-smp", "8,sockets=2,cores=2,threads=2", "-m", "4G",
 		"-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
 		"-object", "memory-backend-ram,id=m1,size=2G", "-numa", "node,nodeid=1,cpus=4-7,memdev=m1",
@@ -41,7 +42,7 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 	if err := qemu.Start(); err != nil {
 		return fmt.Errorf("%w: make setup installs it", err)
 	}
-	said := newTranscript(os.Stdout, b.cgroup)
+	said := newTranscript(os.Stdout, b.machine)
 	for lines := bufio.NewReader(console); err == nil; {
 		var line string
 		if line, err = lines.ReadString('\n'); line != "" {

@@ -53,9 +53,9 @@ func (t *transcript) line(line string) {
 		t.wrong = append(t.wrong, name)
 		fmt.Fprintln(t.out, strings.Join(append(t.held[name], strings.Replace(line, "\x16", "", 1)), "\n"))
 	case parent == "TestScript" && script != "":
-		fmt.Fprintf(t.out, "ok    cgroup %s  %s  %s\n", t.machine, script, took)
+		fmt.Fprintf(t.out, "ok    %s  %s  %s\n", t.machine, script, took)
 	case !strings.Contains(name, "/"):
-		fmt.Fprintf(t.out, "ok    cgroup %s  %s  %s\n", t.machine, name, took)
+		fmt.Fprintf(t.out, "ok    %s  %s  %s\n", t.machine, name, took)
 	}
 	delete(t.held, name)
 }

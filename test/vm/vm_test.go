@@ -30,7 +30,7 @@ vm guest: done
 	for line := range strings.Lines(console) {
 		said.line(strings.ReplaceAll(line, "---", "\x16---"))
 	}
-	const want = `ok    cgroup v2  good  1.50s
+	const want = `ok    v2  good  1.50s
 [    9.1] a kernel's word
     testscript.go:2: what went wrong
 --- FAIL: TestScript/embedded/bad (2.00s)
