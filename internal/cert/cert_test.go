@@ -32,7 +32,9 @@ func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 // told keeps events.
 type told chan string
 
-func (e told) Event(_ corev1.ObjectReference, _, reason, _ string, _ ...any) { e <- reason }
+func (e told) Event(ref corev1.ObjectReference, _, reason, _ string, _ ...any) {
+	e <- reason + " " + string(ref.UID)
+}
 
 // running runs a part until the test ends.
 func running(t *testing.T, run func(context.Context) error) {
@@ -144,7 +146,7 @@ func TestExpired(t *testing.T) {
 		t.Errorf("the server says %s", got)
 	}
 	running(t, n.client.Run)
-	if got := <-n.events; got != "ClientCertificateExpired" {
+	if got := <-n.events; got != "ClientCertificateExpired old" {
 		t.Errorf("event %s", got)
 	}
 	replace(kubeapitest.Node("old"))

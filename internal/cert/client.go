@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/certificate"
 
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/event"
 )
 
 // The kubelet's names in CertDir.
@@ -230,7 +231,7 @@ func (c *Client) ask(ctx context.Context) error {
 }
 
 func (c *Client) expired(leaf *x509.Certificate) {
-	c.o.Events.Event(corev1.ObjectReference{Kind: "Node", Name: c.o.NodeName, UID: "", APIVersion: "v1"}, corev1.EventTypeWarning, "ClientCertificateExpired",
+	c.o.Events.Event(event.NodeRef(c.o.NodeName), corev1.EventTypeWarning, "ClientCertificateExpired",
 		"the client certificate expired at %s; pods run on, a renewed one is taken up by itself", leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 

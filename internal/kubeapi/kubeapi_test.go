@@ -20,7 +20,7 @@ import (
 func TestJudge(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	first, second := errors.New("first"), errors.New("second")
-	answers, away := State{Since: at(1)}, State{Since: at(1), Err: first}
+	answers, away := State{Since: at(1)}, State{Since: at(1), Err: first, First: at(0), Last: at(1)}
 	for _, tt := range []struct {
 		name  string
 		state State
@@ -29,11 +29,11 @@ func TestJudge(t *testing.T) {
 		want  State
 	}{
 		{"the first answer", State{}, 0, outcome{at(1), at(2), nil}, State{Since: at(2)}},
-		{"the first failure", State{}, 0, outcome{at(1), at(2), first}, State{Since: at(2), Err: first}},
+		{"the first failure", State{}, 0, outcome{at(1), at(2), first}, State{Since: at(2), Err: first, First: at(1), Last: at(2)}},
 		{"another answer", answers, 1, outcome{at(2), at(3), nil}, answers},
-		{"away", answers, 2, outcome{at(3), at(4), first}, State{Since: at(4), Err: first}},
+		{"away", answers, 2, outcome{at(3), at(4), first}, State{Since: at(4), Err: first, First: at(3), Last: at(4)}},
 		{"asked before the last answer", answers, 5, outcome{at(3), at(6), first}, answers},
-		{"still away", away, 0, outcome{at(3), at(4), second}, State{Since: at(1), Err: second}},
+		{"still away", away, 0, outcome{at(3), at(4), second}, State{Since: at(1), Err: second, First: at(0), Last: at(4)}},
 		{"back", away, 0, outcome{at(3), at(4), nil}, State{Since: at(4)}},
 	} {
 		if diff := cmp.Diff(tt.want, judge(tt.state, at(tt.heard), tt.o), cmpopts.EquateErrors()); diff != "" {

@@ -1,7 +1,10 @@
 package offline
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -52,6 +55,33 @@ func bare(p *corev1.Pod) *corev1.Pod {
 	b := *p
 	b.Status, b.ResourceVersion, b.ManagedFields = corev1.PodStatus{}, "", nil
 	return &b
+}
+
+// stamp is another one when anything about a pod and what it needs is, as far as the
+// API server tells by their versions; empty if it does not tell. The pod's own
+// version changes with its status too, which is not kept.
+func stamp(k Kept) string {
+	var b strings.Builder
+	all := []metav1.Object{k.Pod}
+	for _, v := range k.Objects {
+		all = append(all, v)
+	}
+	for _, s := range k.Sets.Services {
+		all = append(all, s)
+	}
+	for _, s := range k.Sets.Bundles {
+		all = append(all, s)
+	}
+	for _, v := range all {
+		if v.GetResourceVersion() == "" {
+			return ""
+		}
+		fmt.Fprintf(&b, "%s/%s %s ", v.GetNamespace(), v.GetName(), v.GetResourceVersion())
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.Tokens)) {
+		fmt.Fprintf(&b, "%s %d ", name, k.Tokens[name].Expires.UnixNano())
+	}
+	return b.String()
 }
 
 // fresh are the pods that may be started at now, when the API server was last

@@ -3,6 +3,7 @@ package offline
 import (
 	"cmp"
 	"crypto/cipher"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,8 +66,15 @@ type Offline struct {
 
 	mu      sync.Mutex
 	key     cipher.AEAD
-	written map[types.UID]string // what is on disk, by a hash
+	written map[types.UID]written
 	due     map[types.UID]bool
+}
+
+// written is what is on disk of a pod; zero: something that is compared when the pod
+// is heard of.
+type written struct {
+	stamp string
+	sum   [sha256.Size]byte // of the content
 }
 
 // record is a pod on disk, version 1. What is not encrypted is for people.
@@ -100,7 +108,7 @@ func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
 func New(o Options) *Offline {
 	return &Offline{
 		Options: o, disk: checkpoint.NewDir[record](filepath.Join(o.Root, "offline", "pods"), format()),
-		dirty: make(chan struct{}, 1), written: map[types.UID]string{}, due: map[types.UID]bool{},
+		dirty: make(chan struct{}, 1), written: map[types.UID]written{}, due: map[types.UID]bool{},
 	}
 }
 
@@ -130,7 +138,7 @@ func (o *Offline) Load() ([]Kept, error) {
 			o.mark(types.UID(uid))
 			continue
 		}
-		o.written[types.UID(uid)] = "" // something: it is compared when the pod is heard of
+		o.written[types.UID(uid)] = written{}
 		kept = append(kept, k)
 	}
 	at, err := checkpoint.Load[confirmation](o.confirmedFile(), format())
@@ -145,9 +153,9 @@ func (o *Offline) Load() ([]Kept, error) {
 
 // encode is what is to be encrypted of a pod.
 func encode(k Kept) ([]byte, error) {
-	c := content{Pod: k.Pod, Sets: k.Sets, Tokens: k.Tokens}
+	c := content{Pod: bare(k.Pod), Sets: k.Sets, Tokens: k.Tokens}
 	for _, v := range k.Objects {
-		data, err := json.Marshal(v)
+		data, err := json.Marshal(objectMeta(v))
 		if err != nil {
 			return nil, err
 		}

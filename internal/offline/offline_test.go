@@ -2,6 +2,7 @@ package offline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -201,6 +202,76 @@ func TestWhatIsNotHeardOfYetStays(t *testing.T) {
 	n.during(t, func() { n.Desired.Put("a", apiPod("a", always)) })
 	if got := n.load(t)["a"]; len(got.Objects) != 1 {
 		t.Errorf("objects %v, want the Secret of before", got.Objects)
+	}
+}
+
+func TestStamp(t *testing.T) {
+	kept := func(change func(*Kept)) Kept {
+		k := Kept{
+			Pod: apiPod("a").Pod, Objects: []object.Value{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", ResourceVersion: "1"}}},
+			Sets:   Sets{Services: []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "db", ResourceVersion: "2"}}}},
+			Tokens: map[string]token.Token{"api": {Expires: time.Unix(100, 0)}},
+		}
+		change(&k)
+		return k
+	}
+	was := stamp(kept(func(*Kept) {}))
+	for name, c := range map[string]struct {
+		change func(*Kept)
+		same   bool
+	}{
+		"nothing":         {func(*Kept) {}, true},
+		"the pod":         {func(k *Kept) { k.Pod.ResourceVersion = "8" }, false},
+		"an object":       {func(k *Kept) { k.Objects[0].SetResourceVersion("3") }, false},
+		"an object went":  {func(k *Kept) { k.Objects = nil }, false},
+		"a service":       {func(k *Kept) { k.Sets.Services[0].ResourceVersion = "3" }, false},
+		"a token":         {func(k *Kept) { k.Tokens = map[string]token.Token{"api": {Expires: time.Unix(101, 0)}} }, false},
+		"another's token": {func(k *Kept) { k.Tokens = map[string]token.Token{"vault": {Expires: time.Unix(100, 0)}} }, false},
+	} {
+		if got := stamp(kept(c.change)) == was; got != c.same {
+			t.Errorf("%s: the same stamp: %t, want %t", name, got, c.same)
+		}
+	}
+	if s := stamp(kept(func(k *Kept) { k.Objects[0].SetResourceVersion("") })); s != "" {
+		t.Errorf("without a version: %q", s)
+	}
+}
+
+// counted is a Secret that counts how often it is encoded.
+type counted struct {
+	*corev1.Secret
+	times *int
+}
+
+func (c counted) DeepCopyObject() runtime.Object { return counted{c.Secret.DeepCopy(), c.times} }
+
+func (c counted) MarshalJSON() ([]byte, error) {
+	*c.times++
+	return json.Marshal(c.Secret)
+}
+
+// A pod is looked at at each pass of its worker, and encoded when it is another.
+func TestWhatIsTheSameIsNotEncoded(t *testing.T) {
+	n, times := newNode(t), 0
+	secret := counted{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", ResourceVersion: "1"}}, &times}
+	n.Find = func(object.Key) (object.Value, bool) { return secret, true }
+	o := New(n.Options)
+	if _, err := o.Load(); err != nil {
+		t.Fatal(err)
+	}
+	look := func() int {
+		t.Helper()
+		if err := o.writeOne("a"); err != nil {
+			t.Fatal(err)
+		}
+		return times
+	}
+	n.Desired.Put("a", apiPod("a"))
+	got := []int{look(), look()}
+	n.Desired.Put("a", apiPod("a", func(p *corev1.Pod) { p.ResourceVersion = "8" }))
+	got = append(got, look(), look())
+	if diff := cmp.Diff([]int{1, 1, 2, 2}, got); diff != "" {
+		t.Errorf("encoded (-want +got):\n%s", diff)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/checkpoint"
@@ -155,37 +156,47 @@ func (o *Offline) writeOne(uid types.UID) error {
 	case !o.Accepted(uid):
 		return nil
 	}
-	k := Kept{Pod: bare(p.Pod)}
-	for _, key := range o.Names(p.Pod) {
-		v, known := o.Find(key)
-		if !known {
-			return nil // its coming is a change
-		}
-		if v != nil {
-			k.Objects = append(k.Objects, objectMeta(v))
-		}
+	k, known := o.gather(p.Pod)
+	if !known {
+		return nil // what is heard of later is a change
 	}
-	if o.Sets != nil {
-		sets, known := o.Sets(p.Pod)
-		if !known {
-			return nil // SetsChanged is called then
-		}
-		k.Sets = sets
-	}
-	if o.Tokens != nil {
-		k.Tokens = o.Tokens(uid)
+	now := written{stamp: stamp(k)}
+	if there && now.stamp != "" && now.stamp == was.stamp {
+		return nil
 	}
 	plain, err := encode(k)
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(plain)
-	if was == string(sum[:]) {
-		return nil
+	now.sum = sha256.Sum256(plain)
+	if was.sum != now.sum {
+		if err := o.disk.Save(string(uid), seal(o.key, k.Pod, plain)); err != nil {
+			return err
+		}
 	}
-	if err := o.disk.Save(string(uid), seal(o.key, k.Pod, plain)); err != nil {
-		return err
-	}
-	o.written[uid] = string(sum[:])
+	o.written[uid] = now
 	return nil
+}
+
+// gather is a pod with all that it needs; known is false until that can be told.
+func (o *Offline) gather(p *corev1.Pod) (k Kept, known bool) {
+	k.Pod = p
+	for _, key := range o.Names(p) {
+		v, known := o.Find(key)
+		if !known {
+			return k, false
+		}
+		if v != nil {
+			k.Objects = append(k.Objects, v)
+		}
+	}
+	if o.Sets != nil {
+		if k.Sets, known = o.Sets(p); !known {
+			return k, false
+		}
+	}
+	if o.Tokens != nil {
+		k.Tokens = o.Tokens(p.UID)
+	}
+	return k, true
 }

@@ -18,31 +18,17 @@ import (
 // server.
 type record struct{ *Cluster }
 
-// remember reads what was kept for a boot without an API server. Objects that a
-// kept pod names and that were not there then count as not there until the API
-// server says better.
+// remember reads what was kept for a boot without an API server. Of it only tokens
+// count before it is known to be away: they are as good as on the day they were given.
 func (c record) remember() {
 	kept, err := c.offline.Load()
 	if err != nil {
 		c.Log.Error("read what is kept of the cluster's pods", "err", err)
 	}
 	c.kept = kept
-	there := map[object.Key]bool{}
 	for _, k := range kept {
-		for _, v := range k.Objects {
-			there[object.KeyOf(v)] = true
-		}
 		c.tokens.Seed(k.Pod.UID, k.Tokens)
 	}
-	var absent []object.Key
-	for _, k := range kept {
-		for _, key := range objects.Named(k.Pod) {
-			if !there[key] {
-				absent = append(absent, key)
-			}
-		}
-	}
-	c.objects.Seed(absent...)
 }
 
 // find is an object as offline asks for it.
@@ -78,55 +64,60 @@ func (c record) answers() bool {
 	}
 }
 
-// restored are the pods that were kept, as the API server would give them.
-func (c record) restored() (pods []*corev1.Pod) {
-	for _, k := range c.kept {
-		pods = append(pods, k.Pod)
-	}
-	return pods
-}
-
-// patience is how long an API server may take to answer before the pods of the
-// last time are started without it.
-const patience = 10 * time.Second
-
-// restore has the pods of the last time wanted when the API server does not
-// answer, until it does.
+// restore has the pods of the last time wanted when the API server is away at the
+// start, until it tells which it wants.
 func (c record) restore(ctx context.Context) error {
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	health := c.api.Health.Watch()
-	defer health.Stop()
-	for away := false; !away; {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.Sources.Synced():
-			c.offline.Heard()
-			return nil
-		case <-health.C():
-			for _, change := range health.Changes() {
-				away = away || change.Value.Away()
-			}
-		case <-late.C:
-			away = true
-		}
+	if c.away(ctx) {
+		c.standIn()
 	}
-	if len(c.kept) > 0 {
-		c.Log.Warn("the API server does not answer: this node's pods start as they were when it was last heard", "pods", len(c.kept), "err", c.api.Health.State().Err)
-	}
-	for _, k := range c.kept {
-		for _, v := range k.Objects {
-			c.Sources.Cluster.Objects().Put(v)
-		}
-		c.objects.Restore(k.Pod, k.Sets.Services, k.Sets.Bundles)
-	}
-	c.Sources.Cluster.Restore(c.restored())
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.Sources.Synced():
-		c.offline.Heard()
 	}
+	c.objects.Told()
+	c.offline.Heard()
 	return nil
+}
+
+// away waits until the API server is known to be away, or has told which pods it
+// wants.
+func (c record) away(ctx context.Context) bool {
+	health := c.api.Health.Watch()
+	defer health.Stop()
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-c.Sources.Synced():
+			return false
+		case <-health.C():
+			health.Changes()
+		case <-again:
+		}
+		gone, look := away(c.api.Health.State())
+		if gone {
+			return true
+		}
+		again = nil
+		if look > 0 {
+			again = time.After(look)
+		}
+	}
+}
+
+// standIn has the pods of the last time wanted, with what they name as it was then.
+func (c record) standIn() {
+	if len(c.kept) > 0 {
+		c.Log.Warn("the API server does not answer: this node's pods start as they were when it was last heard", "pods", len(c.kept), "err", c.api.Health.State().Err)
+	}
+	pods := make([]*corev1.Pod, len(c.kept))
+	known := make([]objects.Kept, len(c.kept))
+	for i, k := range c.kept {
+		pods[i] = k.Pod
+		known[i] = objects.Kept{Pod: k.Pod, Objects: k.Objects, Services: k.Sets.Services, Bundles: k.Sets.Bundles}
+	}
+	c.objects.Restore(known)
+	c.Sources.Cluster.Restore(pods)
 }

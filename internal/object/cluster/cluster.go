@@ -76,6 +76,11 @@ type Cluster struct {
 	sets map[object.Key]map[string]object.Value
 	// local are keys that pods of manifests name.
 	local map[object.Key]int
+	// kept is what there was of a key when the API server was last heard, none
+	// included; nil once it has told what it wants.
+	kept map[object.Key][]object.Value
+	// news are for Config.Changed, once mu is free.
+	news map[object.Key]bool
 }
 
 // New makes a Cluster that has heard nothing.
@@ -95,7 +100,32 @@ func New(c Config) *Cluster {
 func (c *Cluster) Heard(key object.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.heard[key] || c.users[key] == 0 && c.local[key] > 0
+	return c.known(key) || c.users[key] == 0 && c.local[key] > 0
+}
+
+// known says that there is an answer about a key: the API server's, or the one of
+// before while it is away.
+func (c *Cluster) known(key object.Key) bool {
+	_, kept := c.kept[key]
+	return kept || c.heard[key]
+}
+
+// tell notes what the table does not show.
+func (c *Cluster) tell(key object.Key) {
+	if c.news == nil {
+		c.news = map[object.Key]bool{}
+	}
+	c.news[key] = true
+}
+
+// unlock ends a change, and tells of what it noted.
+func (c *Cluster) unlock() {
+	news := c.news
+	c.news = nil
+	c.mu.Unlock()
+	if len(news) > 0 {
+		c.cfg.Changed(news)
+	}
 }
 
 // Trouble is why an object could not be read at the last try; nil for none.
@@ -115,47 +145,6 @@ func (c *Cluster) Names(p *corev1.Pod) []object.Key {
 		keys = append(keys, c.wanted[key]...)
 	}
 	return keys
-}
-
-// Seed has objects count as told by the API server to be absent until it tells
-// better: an agent that starts while it is away may know from before that they were
-// not there. Those that were are restored into the table by others. It is called
-// before Run.
-func (c *Cluster) Seed(absent ...object.Key) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, key := range absent {
-		c.heard[key] = true
-	}
-}
-
-// Restore has collections that a pod is told of be as they were once, those of
-// which the API server has not told yet.
-func (c *Cluster) Restore(p *corev1.Pod, services []*corev1.Service, bundles []*certificatesv1beta1.ClusterTrustBundle) {
-	sets := map[object.Key]map[string]object.Value{}
-	for _, key := range serviceKeys(p) {
-		set := map[string]object.Value{}
-		for _, s := range services {
-			if s.Namespace == key.Namespace && (key.Name == object.Every || key.Name == s.Name) {
-				set[s.Name] = s
-			}
-		}
-		sets[key] = set
-	}
-	if Trusts(p) {
-		set := map[string]object.Value{}
-		for _, b := range bundles {
-			set[b.Name] = b
-		}
-		sets[object.Bundles()] = set
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, set := range sets {
-		if !c.heard[key] {
-			c.sets[key], c.heard[key] = set, true
-		}
-	}
 }
 
 // Refresh has objects read again that are not watched, such as a claim whose
@@ -179,7 +168,7 @@ func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 	defer c.mu.Unlock()
 	var found []*corev1.Service
 	for _, key := range serviceKeys(p) {
-		if !c.heard[key] && !fromManifest(p) {
+		if !c.known(key) && !fromManifest(p) {
 			return nil, &object.Unknown{Key: key}
 		}
 		for _, v := range c.sets[key] {
@@ -199,7 +188,7 @@ func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 func (c *Cluster) Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.heard[object.Bundles()] {
+	if !c.known(object.Bundles()) {
 		unknown := &object.Unknown{Key: object.Bundles()}
 		if err := c.trouble[object.Bundles()]; err != nil {
 			return nil, &object.Lacking{Key: object.Bundles(), Err: fmt.Errorf("%w: %w", unknown, err)}

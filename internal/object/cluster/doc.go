@@ -16,7 +16,10 @@
 //	ClusterTrustBundle     all, while a pod projects one; kept here
 //
 // An API server that is away ends nothing: what was read stays until it is
-// heard that it has changed. A refused read is tried again soon, as the authorizer
+// heard that it has changed. An agent that begins while it is away may be told what
+// there was when it was last heard (Restore): that is what followers begin with, so
+// that it goes as everything else does, when no pod names it or the API server says
+// so. A refused read is tried again soon, as the authorizer
 // learns of a pod's node a moment after the node does.
 //
 // Pods of manifests may name objects of manifests only; of the cluster they have

@@ -31,7 +31,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		changed := map[object.Key]bool{}
+		c.mu.Lock()
 		for _, change := range changes {
 			var keys, own []object.Key
 			if !change.Deleted {
@@ -41,27 +41,23 @@ func (c *Cluster) Run(ctx context.Context) error {
 				}
 			}
 			c.name(change.Key, keys)
-			c.keepLocal(local[change.Key], own, changed)
+			c.keepLocal(local[change.Key], own)
 			local[change.Key] = own
 			if change.Deleted {
 				delete(local, change.Key)
 			}
 		}
-		if len(changed) > 0 {
-			c.cfg.Changed(changed)
-		}
+		c.unlock()
 	}
 }
 
 // keepLocal counts what pods of manifests name; what is named for the first time
 // is known from now on.
-func (c *Cluster) keepLocal(was, now []object.Key, changed map[object.Key]bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Cluster) keepLocal(was, now []object.Key) {
 	for _, key := range now {
 		c.local[key]++
 		if c.local[key] == 1 {
-			changed[key] = true
+			c.tell(key)
 		}
 	}
 	for _, key := range was {
@@ -74,12 +70,6 @@ func (c *Cluster) keepLocal(was, now []object.Key, changed map[object.Key]bool) 
 // name makes keys all that a user wants to be followed. What it did not want
 // before is read again if it is not watched: its content may be of an earlier time.
 func (c *Cluster) name(user any, keys []object.Key) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.nameLocked(user, keys)
-}
-
-func (c *Cluster) nameLocked(user any, keys []object.Key) {
 	was := c.wanted[user]
 	c.wanted[user] = keys
 	if len(keys) == 0 {
@@ -110,6 +100,7 @@ func (c *Cluster) nameLocked(user any, keys []object.Key) {
 func (c *Cluster) start(key object.Key) {
 	f := &follower{cluster: c, key: key, from: source(c.cfg.Client, key), again: make(chan struct{}, 1), retry: make(chan struct{}, 1)}
 	c.followers[key] = f
+	c.recall(key)
 	c.spawn(f)
 }
 
@@ -123,7 +114,7 @@ func (c *Cluster) end(key object.Key) {
 	if inTable(key) {
 		c.cfg.Sink.Drop(key)
 	}
-	c.nameLocked(key, nil)
+	c.name(key, nil)
 }
 
 // inTable: other kinds are kept here.

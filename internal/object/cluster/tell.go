@@ -19,43 +19,51 @@ func (f *follower) replace(items []object.Value) {
 		state = string(items[0].GetUID()) + "/" + items[0].GetResourceVersion()
 	}
 	c.mu.Lock()
+	defer c.unlock()
 	if c.followers[f.key] != f {
-		c.mu.Unlock()
 		return
 	}
 	first := !c.heard[f.key]
+	c.heard[f.key] = true
+	if len(items) == 1 && inTable(f.key) {
+		if state == f.told {
+			return
+		}
+		f.looks = 0
+	}
+	f.told = state
+	if c.take(f.key, items) || first && (len(items) == 0 || !inTable(f.key)) {
+		c.tell(f.key)
+	}
+}
+
+// take makes items all that is known to be there of a key, and says whether that
+// is a change that the table does not show.
+func (c *Cluster) take(key object.Key, items []object.Value) (news bool) {
 	switch {
-	case !inTable(f.key):
+	case !inTable(key):
 		set := make(map[string]object.Value, len(items))
 		for _, v := range items {
 			set[v.GetName()] = v
 		}
-		first = first || !same(c.sets[f.key], set)
-		c.sets[f.key] = set
+		news = !same(c.sets[key], set)
+		c.sets[key] = set
 	case len(items) == 0:
-		c.cfg.Sink.Drop(f.key)
-		c.nameLocked(f.key, nil)
+		c.cfg.Sink.Drop(key)
+		c.name(key, nil)
 	default:
-		if state != f.told {
-			f.looks = 0
-			c.cfg.Sink.Put(items[0])
-			c.nameLocked(f.key, leadsTo(items[0]))
-		}
-		first = false // the table shows it
+		c.cfg.Sink.Put(items[0])
+		c.name(key, leadsTo(items[0]))
 	}
-	f.told, c.heard[f.key] = state, true
-	c.mu.Unlock()
-	if first {
-		c.cfg.Changed(map[object.Key]bool{f.key: true})
-	}
+	return news
 }
 
 // change notes one object of a collection.
 func (f *follower) change(v object.Value, gone bool) {
 	c := f.cluster
 	c.mu.Lock()
+	defer c.unlock()
 	if c.followers[f.key] != f {
-		c.mu.Unlock()
 		return
 	}
 	set := maps.Clone(c.sets[f.key])
@@ -68,8 +76,7 @@ func (f *follower) change(v object.Value, gone bool) {
 		set[v.GetName()] = trim(v)
 	}
 	c.sets[f.key] = set
-	c.mu.Unlock()
-	c.cfg.Changed(map[object.Key]bool{f.key: true})
+	c.tell(f.key)
 }
 
 func same(a, b map[string]object.Value) bool {
@@ -84,17 +91,17 @@ func same(a, b map[string]object.Value) bool {
 func (f *follower) failed(err error) int {
 	c := f.cluster
 	c.mu.Lock()
+	defer c.unlock()
 	f.failures++
-	failures, current := f.failures, c.followers[f.key] == f
-	if current {
-		c.trouble[f.key] = err
+	if c.followers[f.key] != f {
+		return f.failures
 	}
-	c.mu.Unlock()
-	if current && failures == toldFailure {
+	c.trouble[f.key] = err
+	if f.failures == toldFailure {
 		c.cfg.Log.Warn("follow an object of the cluster", "object", f.key, "err", err)
-		c.cfg.Changed(map[object.Key]bool{f.key: true}) // who waits may say why
+		c.tell(f.key) // who waits may say why
 	}
-	return failures
+	return f.failures
 }
 
 // toldFailure is the try whose failure is told.
