@@ -40,7 +40,7 @@ func (a member) connect() (err error) {
 // complete makes what tells the cluster of this node, and the node's own server.
 func (a member) complete() (err error) {
 	a.cluster.Complete(join.Node{
-		Facts: a.facts, Version: a.engine.version, CRI: a.engine.client, Began: a.began,
+		Facts: a.facts, Version: a.engine.version, CRI: a.engine.client, Health: a.monitor.Health, Began: a.began,
 		Devices: func() nodeobject.Devices {
 			inv := a.steps.devices.Inventory()
 			return nodeobject.Devices{Capacity: inv.Capacity(), Allocatable: inv.Allocatable()}
@@ -84,7 +84,7 @@ func (a member) serve() (*serve.Node, error) {
 		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
 	}
 	return serve.New(serve.Options{
-		Config: a.config, Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(), Addresses: a.addresses,
+		Config: a.config, Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(), Addresses: a.addresses, AddressesChanged: a.cluster.AddressesChanged(),
 		Pods: a.board.pods, Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
 		Runtime: serve.Commands{CRI: a.engine.client, ID: stream.ContainerID},
 		Healthy: nodeState{a.Agent}.Healthy, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,

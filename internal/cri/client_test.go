@@ -304,7 +304,7 @@ func TestMonitor(t *testing.T) {
 		f := critest.NewFake(t)
 		c := f.Client(cri.Options{})
 		looks := 0
-		m := cri.NewMonitor(c, slog.New(slog.DiscardHandler), func(cri.Health) { looks++ })
+		m := cri.NewMonitor(c, cri.MonitorOptions{Observe: func(cri.Health) { looks++ }}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- m.Run(ctx) }()
@@ -354,10 +354,34 @@ func TestMonitor(t *testing.T) {
 	})
 }
 
+// A node of a cluster is NotReady soon after its runtime has no network.
+func TestMonitorThatIsToKnowSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := critest.NewFake(t)
+		var networks []bool
+		m := cri.NewMonitor(f.Client(cri.Options{}), cri.MonitorOptions{Calm: 5 * time.Second, Observe: func(h cri.Health) {
+			networks = append(networks, h.Network(time.Now()).Ready)
+		}}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx) }()
+		time.Sleep(11 * time.Second)
+		f.SetNetwork(false, "NetworkPluginNotReady", "no CNI configuration")
+		time.Sleep(4100 * time.Millisecond)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
+		if diff := cmp.Diff([]bool{true, true, true, false}, networks); diff != "" {
+			t.Errorf("looks (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestAwaitNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := critest.NewFake(t)
-		m := cri.NewMonitor(f.Client(cri.Options{}), slog.New(slog.DiscardHandler), nil)
+		m := cri.NewMonitor(f.Client(cri.Options{}), cri.MonitorOptions{}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		f.SetNetwork(false, "NetworkPluginNotReady", "no CNI configuration")
 		told := make(chan string, 10)

@@ -13,9 +13,9 @@ const (
 	// service. The kubelet's maxWaitForContainerRuntime.
 	silenceGrace = 30 * time.Second
 
-	calmWait    = 30 * time.Second // between looks at a runtime that is ready
+	calmWait    = 30 * time.Second // between looks at a runtime that is ready, unless the node is to know sooner
 	troubleWait = 5 * time.Second  // the longest between looks at one that does not answer; the kubelet's period
-	unreadyWait = time.Second      // between looks at one that is not ready: pods may be waiting for it
+	unreadyWait = time.Second / 2  // between looks at one that is not ready: pods may be waiting for it
 	firstRetry  = 250 * time.Millisecond
 )
 
@@ -83,12 +83,12 @@ func (h Health) condition(kind string, now time.Time) Condition {
 
 // wait is the time until the next look. Failures are retried quickly at first,
 // so that a runtime that restarts is found again as soon as it answers.
-func (h Health) wait(now time.Time) time.Duration {
+func (h Health) wait(now time.Time, calm time.Duration) time.Duration {
 	switch {
 	case h.Err != nil:
 		return min(firstRetry<<min(h.Failures-1, 10), troubleWait)
 	case h.Runtime(now).Ready && h.Network(now).Ready:
-		return calmWait
+		return calm
 	}
 	return unreadyWait
 }

@@ -66,7 +66,7 @@ func TestHealth(t *testing.T) {
 			if diff := cmp.Diff(test.network, h.Network(now)); diff != "" {
 				t.Errorf("network: %s", diff)
 			}
-			if got := h.wait(now); got != test.wait {
+			if got := h.wait(now, calmWait); got != test.wait {
 				t.Errorf("next look after %s, want %s", got, test.wait)
 			}
 		})
@@ -78,7 +78,7 @@ func TestHealthRetriesSlowDown(t *testing.T) {
 	var waits []time.Duration
 	for range 7 {
 		h = h.Observe(time.Time{}, nil, errors.New("refused"))
-		waits = append(waits, h.wait(time.Time{}))
+		waits = append(waits, h.wait(time.Time{}, calmWait))
 	}
 	s := time.Second
 	want := []time.Duration{s / 4, s / 2, s, 2 * s, 4 * s, 5 * s, 5 * s}

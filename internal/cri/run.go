@@ -10,13 +10,22 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Monitor keeps the Health of one runtime. It asks for Status every 30 s while
-// all is well, at once when any call of the client is lost, and every few
-// seconds until the runtime is ready again.
+// MonitorOptions of a Monitor. The zero value is for who only waits for the network.
+type MonitorOptions struct {
+	// Calm is the time between looks while all is well. Default 30 s.
+	Calm time.Duration
+	// Observe, if not nil, is called from Run after every look: also while nothing
+	// but the age of a failure changes, since a Condition depends on it.
+	Observe func(Health)
+}
+
+// Monitor keeps the Health of one runtime, and is who asks for it. It does so
+// every MonitorOptions.Calm while all is well, at once when any call of the client
+// is lost, and more often until the runtime is ready again.
 type Monitor struct {
 	client  *Client
+	options MonitorOptions
 	log     *slog.Logger
-	observe func(Health)
 	health  atomic.Pointer[Health]
 
 	mu     sync.Mutex
@@ -24,13 +33,14 @@ type Monitor struct {
 }
 
 // NewMonitor makes the monitor of client's runtime; there may be one per Client.
-// observe, if not nil, is called from Run after every look: also while nothing
-// but the age of a failure changes, since a Condition depends on it.
-func NewMonitor(client *Client, log *slog.Logger, observe func(Health)) *Monitor {
-	if observe == nil {
-		observe = func(Health) {}
+func NewMonitor(client *Client, o MonitorOptions, log *slog.Logger) *Monitor {
+	if o.Calm <= 0 {
+		o.Calm = calmWait
 	}
-	m := &Monitor{client: client, log: log, observe: observe, looked: make(chan struct{})}
+	if o.Observe == nil {
+		o.Observe = func(Health) {}
+	}
+	m := &Monitor{client: client, options: o, log: log, looked: make(chan struct{})}
 	m.health.Store(&Health{})
 	return m
 }
@@ -76,7 +86,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		timer := time.NewTimer(h.wait(time.Now()))
+		timer := time.NewTimer(h.wait(time.Now(), m.options.Calm))
 		// While the runtime fails, lost calls are no news.
 		trouble := m.client.trouble
 		if h.Err != nil {
@@ -111,6 +121,6 @@ func (m *Monitor) look(ctx context.Context) (Health, error) {
 	case h.Err == nil && before.Err != nil:
 		m.log.Info("runtime answers again", "endpoint", m.client.Endpoint(), "after", h.Answered.Sub(before.FailingSince))
 	}
-	m.observe(h)
+	m.options.Observe(h)
 	return h, nil
 }

@@ -32,6 +32,8 @@ type Node struct {
 	Facts   node.Facts
 	Version *runtimeapi.VersionResponse
 	CRI     *cri.Client
+	// Health is the container runtime's.
+	Health  func() cri.Health
 	Devices func() nodeobject.Devices
 	// FreshDevices says that no device was known to an earlier agent.
 	FreshDevices bool
@@ -50,7 +52,8 @@ type parts struct {
 	events   *publish.Publisher
 	object   *nodeobject.Object
 	lease    *lease.Renewer
-	runtime  *condition.RuntimeWatch
+	moved    chan struct{} // has a token after the node's addresses have changed
+	ranges   func(context.Context, *corev1.Node) time.Duration
 	healthy  func(context.Context) error
 }
 
@@ -68,7 +71,8 @@ func (c *Cluster) Complete(n Node) {
 		Source: c.Events, Client: c.api.Events, QPS: float64(cfg.Cluster.Events.QPS), Burst: cfg.Cluster.Events.Burst,
 		Path: filepath.Join(cfg.RootDir, "events", "sent.json"), Since: n.Began, Log: c.Log,
 	})
-	p.runtime = condition.NewRuntimeWatch(c.conditions, n.CRI.Runtime, c.Log)
+	p.moved = make(chan struct{}, 1)
+	p.ranges = c.ranges(n.CRI.Runtime)
 	p.object = nodeobject.New(nodeobject.Options{
 		Client: c.api.Heartbeat,
 		Config: nodeobject.Config{
@@ -78,7 +82,7 @@ func (c *Cluster) Complete(n Node) {
 		},
 		Inputs: nodeobject.Inputs{
 			Conditions: c.conditions, Devices: n.Devices,
-			Runtime: func() nodeobject.Runtime { return nodeobject.RuntimeOf(n.Version, p.runtime.Last()) },
+			Runtime: func() nodeobject.Runtime { return nodeobject.RuntimeOf(n.Version, n.Health().Status) },
 			Images:  c.images(n.CRI), VolumesInUse: c.plugins.volumes.InUse,
 		},
 		Register: cfg.Cluster.Registration.Register, UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
@@ -168,7 +172,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 	begin(c.offline.Run)
 	begin(record{c}.restore)
 	begin(c.conditions.Run)
-	begin(c.node.runtime.Run)
 	begin(c.watchHealth)
 	select {
 	case <-ctx.Done():
@@ -176,7 +179,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	case <-c.certificate.Ready():
 	}
 	for _, run := range []func(context.Context) error{
-		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.again(c.plugins.watcher.Run), c.plugins.volumes.Run, c.plugins.claims.Run, c.plugins.followNode,
+		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.again(c.plugins.watcher.Run), c.plugins.volumes.Run, c.plugins.claims.Run, c.follow(c.plugins.nodeChanged), c.follow(c.moves()), c.follow(c.node.ranges),
 	} {
 		begin(run)
 	}

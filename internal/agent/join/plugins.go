@@ -95,17 +95,10 @@ func (x *Plugins) newest(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// followNode tells the volumes of changes of the Node object: what is attached.
-func (x *Plugins) followNode(ctx context.Context) error {
-	for {
-		changed := x.cluster.node.object.Changed()
-		x.volumes.NodeChanged()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
-	}
+// nodeChanged tells the volumes of the Node object: what is attached.
+func (x *Plugins) nodeChanged(context.Context, *corev1.Node) time.Duration {
+	x.volumes.NodeChanged()
+	return 0
 }
 
 // Kinds are the kinds of volumes that only a cluster has.

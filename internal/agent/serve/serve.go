@@ -28,7 +28,7 @@ import (
 	"github.com/berth-run/berth/internal/telemetry"
 )
 
-// Options of a Node. All are required but Client.
+// Options of a Node. All are required but Client and AddressesChanged.
 type Options struct {
 	Config  *config.Config
 	Version string
@@ -37,12 +37,14 @@ type Options struct {
 	Client kubernetes.Interface
 	// ClientCertificate is what the node shows to the API server; nil: nothing.
 	ClientCertificate *cert.Client
-	// Addresses are the node's.
-	Addresses func() []corev1.NodeAddress
-	Pods      *server.Pods
-	Settled   <-chan struct{}
-	Streams   server.Streams
-	Runtime   https.Runtime
+	// Addresses are the node's. AddressesChanged has a token after they have changed;
+	// nil: they never do.
+	Addresses        func() []corev1.NodeAddress
+	AddressesChanged <-chan struct{}
+	Pods             *server.Pods
+	Settled          <-chan struct{}
+	Streams          server.Streams
+	Runtime          https.Runtime
 	// Healthy returns what keeps the agent from looking after its pods, or nil.
 	Healthy func(context.Context) error
 	// Verbosity sets the detail of the log, as klog's -v does.
@@ -107,7 +109,7 @@ func (n *Node) secure(o Options) error {
 		return nil
 	}
 	n.certificate = cert.NewServing(cert.ServingOptions{
-		TLS: c.TLS, NodeName: o.Config.NodeName, Client: o.Client, Addresses: o.Addresses, Log: o.Log,
+		TLS: c.TLS, NodeName: o.Config.NodeName, Client: o.Client, Addresses: o.Addresses, AddressesChanged: o.AddressesChanged, Log: o.Log,
 	})
 	mode := auth.ModeWebhook
 	if c.Auth.AlwaysAllow {

@@ -2,15 +2,12 @@ package condition
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -126,24 +123,36 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// runtime answers what it is told to.
+// runtime tells a table how it is every 5 s, as it is asked.
 type runtime struct {
-	mu     sync.Mutex
-	answer *runtimeapi.StatusResponse
-	err    error
+	table *Table
+	mu    sync.Mutex
+	says  *runtimeapi.StatusResponse // nil: nothing
 }
 
-func (r *runtime) Status(context.Context, *runtimeapi.StatusRequest, ...grpc.CallOption) (*runtimeapi.StatusResponse, error) {
+// set makes this the answer; it is asked for at once.
+func (r *runtime) set(says *runtimeapi.StatusResponse) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.answer, r.err
+	r.says = says
+	if says != nil {
+		r.table.Answered(says)
+	}
 }
 
-// set makes these the answer.
-func (r *runtime) set(answer *runtimeapi.StatusResponse, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answer, r.err = answer, err
+func (r *runtime) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Second):
+		}
+		r.mu.Lock()
+		if r.says != nil {
+			r.table.Answered(r.says)
+		}
+		r.mu.Unlock()
+	}
 }
 
 func answer(ready, network bool) *runtimeapi.StatusResponse {
@@ -160,8 +169,7 @@ func TestTableFollowsTheRuntime(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		table := New()
-		r := &runtime{err: errors.New("not up")}
-		w := NewRuntimeWatch(table, r, slog.New(slog.DiscardHandler))
+		r := &runtime{table: table}
 		start := time.Now()
 		var seen []string
 		go func() {
@@ -177,18 +185,18 @@ func TestTableFollowsTheRuntime(t *testing.T) {
 			}
 		}()
 		go table.Run(ctx) //nolint:errcheck // it has none
-		go w.Run(ctx)     //nolint:errcheck // it has none
+		go r.run(ctx)
 
 		time.Sleep(time.Second)
-		r.set(answer(true, true), nil)
+		r.set(answer(true, true))
 		time.Sleep(time.Minute)
-		r.set(answer(true, false), nil)
+		r.set(answer(true, false))
 		time.Sleep(time.Minute)
-		r.set(answer(true, true), nil)
+		r.set(answer(true, true))
 		time.Sleep(10 * time.Second)
-		r.set(nil, errors.New("down"))
+		r.set(nil)
 		time.Sleep(RuntimeSilence + time.Second)
-		r.set(answer(true, true), nil)
+		r.set(answer(true, true))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		want := []string{
