@@ -217,7 +217,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	if a.engine, err = startEngine(ctx, launch, a.config, a.metrics, a.tracer, a.log); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)
 	}
-	a.monitor = cri.NewMonitor(a.engine.client, a.cluster.Monitoring(), a.log)
+	a.monitor = cri.NewMonitor(a.engine.client, join.Monitoring(a.cluster), a.log)
 	a.pleg = pleg.New(pleg.Options{Runtime: a.engine.client.Runtime, Now: time.Now, Log: a.log})
 	if a.steps.allocations, err = newAllocations(a); err != nil {
 		return err

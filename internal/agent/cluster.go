@@ -55,9 +55,12 @@ func (a member) complete() (err error) {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	a.power = power.New(power.Options{
-		Config: a.config, Fleet: a.fleet, Flush: a.cluster.Flush, Conditions: a.cluster.Conditions(), Events: a.events, Log: a.log,
+	a.power, err = power.New(power.Options{
+		Config: a.config, Fleet: a.fleet, Observed: a.pleg.Observed, Flush: a.cluster.Flush, Conditions: a.cluster.Conditions(), Metrics: a.metrics, Events: a.events, Log: a.log,
 	})
+	if err != nil {
+		return err
+	}
 	a.remote, err = a.serve()
 	return err
 }
@@ -70,7 +73,7 @@ func streamsOf(a *Agent) stream.Streams {
 // refusing is an admission that takes no pods while the machine goes down.
 func (a member) refusing(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
 	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
-		if v, down := a.power.Refuses(); down {
+		if v, down := a.power.Refuses(p); down {
 			return v
 		}
 		return admit(p, others)

@@ -34,6 +34,18 @@ type Batch struct {
 	Pods []Ending
 }
 
+// Next is the group that ends now: of the pods that are left those of group i, and
+// those that have come too late for the groups before it. None: there are no such.
+func Next(groups []Group, i int, left []*corev1.Pod) (b Batch, found bool) {
+	b.Group = groups[i]
+	for _, batch := range Decide(groups, left) {
+		if batch.Priority <= b.Priority {
+			b.Pods = append(b.Pods, batch.Pods...)
+		}
+	}
+	return b, len(b.Pods) > 0
+}
+
 // Decide puts pods into groups, which ascend by priority, in the order in which
 // they end. A pod belongs to
 // the group with the highest priority that is not above its own, or to the lowest

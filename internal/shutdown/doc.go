@@ -13,6 +13,10 @@
 //	                              the inhibitor is released: the machine goes down
 //	logind --PrepareForShutdown(false)--> the rest is left alone, the node is Ready
 //
+// An agent that comes up while the machine goes down first finds what an earlier one
+// left running, and ends that in the same order. Other pods that come are refused:
+// those of the API for good, those of manifests until the shutdown is called off.
+//
 // What was stopped stays stopped: as with the kubelet, such pods are Failed with
 // the reason Terminated. Those of sources other than the API start again when the
 // agent does (podstatus.Statuses.Kept); a shutdown that was called off ends with

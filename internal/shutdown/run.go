@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ const (
 	// Sending statuses gets what is left of the group's time, within these: the
 	// machine does not stay up for an API server that is away.
 	flushAtLeast, flushAtMost = time.Second, 5 * time.Second
+	// settleWithin is how long an agent that comes up meanwhile looks for what runs.
+	settleWithin = 5 * time.Second
 )
 
 // Run holds the inhibitor and ends the pods when the machine goes down, until ctx
@@ -61,6 +64,7 @@ func (m *Manager) recall() {
 	if j.Began.IsZero() {
 		return
 	}
+	m.metrics.show(j)
 	late := 0
 	for _, p := range j.Pods {
 		if !p.Gone {
@@ -157,9 +161,11 @@ func (m *Manager) end(ctx context.Context) {
 	m.o.Events.Event(m.o.Ref, corev1.EventTypeNormal, "Shutdown", "Shutdown manager detected shutdown event")
 	journal := Journal{Began: time.Now()}
 	m.write(journal)
-	for _, batch := range Decide(m.o.Groups, m.o.Pods.Active()) {
-		if ctx.Err() != nil {
-			break
+	m.settle(ctx)
+	for i := range m.o.Groups {
+		batch, found := Next(m.o.Groups, i, m.left(journal.Pods))
+		if !found || ctx.Err() != nil {
+			continue
 		}
 		journal.Pods = append(journal.Pods, m.endBatch(ctx, batch)...)
 		m.write(journal)
@@ -169,6 +175,26 @@ func (m *Manager) end(ctx context.Context) {
 	if m.release(ctx) {
 		m.o.Log.Info("The pods of this node have ended: the machine may go down", "pods", len(journal.Pods), "took", journal.Ended.Sub(journal.Began))
 	}
+}
+
+// settle waits for the pods that an earlier agent left.
+func (m *Manager) settle(ctx context.Context) {
+	if m.o.Settled == nil {
+		return
+	}
+	select {
+	case <-m.o.Settled:
+	case <-ctx.Done():
+	case <-time.After(settleWithin):
+		m.o.Log.Warn("Not all pods are known yet: those that are end now")
+	}
+}
+
+// left are the pods that were not stopped yet.
+func (m *Manager) left(stopped []Stopped) []*corev1.Pod {
+	return slices.DeleteFunc(m.o.Pods.Active(), func(p *corev1.Pod) bool {
+		return slices.ContainsFunc(stopped, func(s Stopped) bool { return s.UID == p.UID })
+	})
 }
 
 // endBatch ends the pods of a group at once. When they are gone with their volumes
@@ -200,6 +226,7 @@ func (m *Manager) endBatch(ctx context.Context, b Batch) []Stopped {
 }
 
 func (m *Manager) write(j Journal) {
+	m.metrics.show(j)
 	if err := checkpoint.Save(m.o.Path, format(), j); err != nil {
 		m.o.Log.Warn("Cannot keep what the shutdown did", "err", err)
 	}

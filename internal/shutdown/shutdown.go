@@ -50,8 +50,11 @@ type events interface {
 // Options of a Manager.
 type Options struct {
 	// Groups ascend by priority. Without any, Run does nothing.
-	Groups   []Group
-	Pods     pods
+	Groups []Group
+	Pods   pods
+	// Settled is closed when Pods has all that an earlier agent left running: of
+	// those that come up while the machine goes down already. nil: it has them.
+	Settled  <-chan struct{}
 	Statuses statuses
 	// Tell is told the problem of the node, "" when it is over: the condition
 	// table's Set of kind Shutdown. It does not block.
@@ -71,7 +74,8 @@ type Options struct {
 // Manager waits for the machine to go down and ends the pods then. It is safe for
 // concurrent use.
 type Manager struct {
-	o Options
+	o       Options
+	metrics metrics
 
 	mu     sync.Mutex
 	down   bool
@@ -89,7 +93,7 @@ func New(o Options) *Manager {
 	if o.DropInDir == "" {
 		o.DropInDir = DropInDir
 	}
-	return &Manager{o: o}
+	return &Manager{o: o, metrics: newMetrics()}
 }
 
 // Down says whether the machine is going down.

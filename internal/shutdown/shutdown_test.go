@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -22,6 +25,7 @@ import (
 
 // members are pods that end when the test says so.
 type members struct {
+	mu      sync.Mutex
 	pods    []*corev1.Pod
 	stopped chan string // name and grace
 	ended   map[types.UID]chan struct{}
@@ -35,7 +39,18 @@ func newMembers(pods ...*corev1.Pod) *members {
 	return m
 }
 
-func (m *members) Active() []*corev1.Pod { return m.pods }
+func (m *members) Active() []*corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.pods)
+}
+
+// comes has another pod running.
+func (m *members) comes(p *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pods = append(m.pods, p)
+}
 
 func (m *members) Stop(uid types.UID, s pod.Stop) {
 	if s.Reason != "Terminated" || s.Message != "Pod was terminated in response to imminent node shutdown." || s.At.IsZero() {
@@ -89,11 +104,12 @@ type node struct {
 	stop  func()
 }
 
-func run(t *testing.T, b *bus, l *login, groups []Group, pods *members) node {
+func run(t *testing.T, b *bus, l *login, groups []Group, pods *members, settled ...<-chan struct{}) node {
 	t.Helper()
+	settled = append(settled, nil)
 	n := node{diary: &diary{}, log: &bytes.Buffer{}}
 	n.Manager = New(Options{
-		Groups: groups, Pods: pods, Statuses: n.diary, Tell: func(p string) { n.diary.add("problem: " + p) },
+		Groups: groups, Pods: pods, Settled: settled[0], Statuses: n.diary, Tell: func(p string) { n.diary.add("problem: " + p) },
 		Path: filepath.Join(t.TempDir(), "shutdown"), Bus: b.connect, DropInDir: l.dropIn,
 		Ref: corev1.ObjectReference{Kind: "Node", Name: "n1"}, Events: n.diary, Log: slog.New(slog.NewTextHandler(n.log, nil)),
 	})
@@ -189,6 +205,50 @@ func TestPodsEndInOrder(t *testing.T) {
 	}})
 	if diff := cmp.Diff([]string{"problem: node is shutting down", detected, "flush", "flush"}, n.diary.text()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// An agent that comes up meanwhile ends what runs when it knows it, in order; what
+// it finds later ends with the groups that are left.
+func TestAnAgentThatComesUpMeanwhile(t *testing.T) {
+	b := newBus(t)
+	l := b.login(time.Minute, true)
+	web, late, critical := aPod("web", 0, 30), aPod("late", 0, 30), aPod("critical", 2_000_000_000, 30)
+	pods, settled := newMembers(web, late, critical), make(chan struct{})
+	pods.pods = nil
+	n := run(t, b, l, []Group{{0, 10 * time.Second}, {2_000_000_000, 20 * time.Second}}, pods, settled)
+	for n.Admit() == nil {
+		time.Sleep(time.Millisecond) // until it has seen that the machine goes down
+	}
+	pods.comes(critical)
+	pods.comes(web)
+	close(settled)
+	got := []string{receive(t, pods.stopped, "the first group")}
+	pods.comes(late)
+	close(pods.ended["web"])
+	got = append(got, receive(t, pods.stopped, "the second group"), receive(t, pods.stopped, "the second group"))
+	if diff := cmp.Diff([]string{"web 10s", "late 10s", "critical 20s"}, got); diff != "" {
+		t.Error(diff)
+	}
+	close(pods.ended["late"])
+	close(pods.ended["critical"])
+}
+
+func TestMetrics(t *testing.T) {
+	m, registry := New(Options{}), prometheus.NewRegistry()
+	if err := m.Register(registry); err != nil {
+		t.Fatal(err)
+	}
+	m.metrics.show(Journal{Began: time.Unix(100, 0), Ended: time.Unix(102, 5e8)})
+	want := `# HELP kubelet_graceful_shutdown_end_time_seconds Last graceful shutdown end time since unix epoch in seconds
+# TYPE kubelet_graceful_shutdown_end_time_seconds gauge
+kubelet_graceful_shutdown_end_time_seconds 102.5
+# HELP kubelet_graceful_shutdown_start_time_seconds Last graceful shutdown start time since unix epoch in seconds
+# TYPE kubelet_graceful_shutdown_start_time_seconds gauge
+kubelet_graceful_shutdown_start_time_seconds 100
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
 	}
 }
 

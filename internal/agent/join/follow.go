@@ -18,8 +18,8 @@ import (
 const runtimePeriod = 5 * time.Second
 
 // Monitoring is how the container runtime is looked after, whose conditions are the
-// node's.
-func (c *Cluster) Monitoring() cri.MonitorOptions {
+// node's. c may be nil.
+func Monitoring(c *Cluster) cri.MonitorOptions {
 	if c == nil {
 		return cri.MonitorOptions{}
 	}
@@ -39,9 +39,12 @@ func (c *Cluster) AddressesChanged() <-chan struct{} {
 	return c.node.moved
 }
 
+// changes are those of the Node object, which others write too.
+type changes struct{ *Cluster }
+
 // follow calls react with the Node object as it is, after each change of it, and
 // again after the time that it returned, if that is not 0.
-func (c *Cluster) follow(react func(context.Context, *corev1.Node) (again time.Duration)) func(context.Context) error {
+func (c changes) follow(react func(context.Context, *corev1.Node) (again time.Duration)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
 			changed := c.node.object.Changed()
@@ -60,7 +63,7 @@ func (c *Cluster) follow(react func(context.Context, *corev1.Node) (again time.D
 }
 
 // moves tells of other addresses of the node, as a cloud's controller may give it.
-func (c *Cluster) moves() func(context.Context, *corev1.Node) time.Duration {
+func (c changes) moves() func(context.Context, *corev1.Node) time.Duration {
 	was := c.node.object.Node().Status.Addresses
 	return func(_ context.Context, n *corev1.Node) time.Duration {
 		if !slices.Equal(was, n.Status.Addresses) {
@@ -77,7 +80,7 @@ func (c *Cluster) moves() func(context.Context, *corev1.Node) time.Duration {
 // ranges tells the container runtime which addresses the cluster has given to the
 // pods of this node. What it makes of them is its own: the ranges of a network that
 // a plugin of the cluster has configured are the plugin's.
-func (c *Cluster) ranges(runtime runtimeapi.RuntimeServiceClient) func(context.Context, *corev1.Node) time.Duration {
+func (c changes) ranges(runtime runtimeapi.RuntimeServiceClient) func(context.Context, *corev1.Node) time.Duration {
 	told := ""
 	return func(ctx context.Context, n *corev1.Node) time.Duration {
 		cidrs := strings.Join(n.Spec.PodCIDRs, ",")

@@ -72,7 +72,7 @@ func (c *Cluster) Complete(n Node) {
 		Path: filepath.Join(cfg.RootDir, "events", "sent.json"), Since: n.Began, Log: c.Log,
 	})
 	p.moved = make(chan struct{}, 1)
-	p.ranges = c.ranges(n.CRI.Runtime)
+	p.ranges = changes{c}.ranges(n.CRI.Runtime)
 	p.object = nodeobject.New(nodeobject.Options{
 		Client: c.api.Heartbeat,
 		Config: nodeobject.Config{
@@ -178,8 +178,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return ctx.Err()
 	case <-c.certificate.Ready():
 	}
+	node := changes{c}
 	for _, run := range []func(context.Context) error{
-		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.again(c.plugins.watcher.Run), c.plugins.volumes.Run, c.plugins.claims.Run, c.follow(c.plugins.nodeChanged), c.follow(c.moves()), c.follow(c.node.ranges),
+		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.again(c.plugins.watcher.Run), c.plugins.volumes.Run, c.plugins.claims.Run, node.follow(c.plugins.nodeChanged), node.follow(node.moves()), node.follow(c.node.ranges),
 	} {
 		begin(run)
 	}

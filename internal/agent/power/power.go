@@ -2,10 +2,12 @@ package power
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -22,10 +24,13 @@ import (
 type Options struct {
 	Config *config.Config
 	Fleet  *fleet.Fleet
+	// Observed is what runs of a pod.
+	Observed func(types.UID) *pod.Observed
 	// Flush sends the statuses that wait to the API server, if there is one.
 	Flush func(context.Context) error
 	// Conditions are those of the node; nil: nobody asks.
 	Conditions *condition.Table
+	Metrics    prometheus.Registerer
 	Events     *event.Recorder
 	Log        *slog.Logger
 }
@@ -40,23 +45,29 @@ type Machine struct {
 }
 
 // New makes a Machine that has not connected to logind.
-func New(o Options) *Machine {
+func New(o Options) (*Machine, error) {
 	m := &Machine{Options: o, waiting: map[types.UID][]chan struct{}{}}
 	groups := make([]shutdown.Group, len(o.Config.Shutdown))
 	for i, g := range o.Config.Shutdown {
 		groups[i] = shutdown.Group(g)
 	}
 	m.manager = shutdown.New(shutdown.Options{
-		Groups: groups, Pods: m, Statuses: flusher(o.Flush), Path: filepath.Join(o.Config.RootDir, "shutdown.json"),
+		Groups: groups, Pods: m, Settled: o.Fleet.Settled(), Statuses: flusher(o.Flush), Path: filepath.Join(o.Config.RootDir, "shutdown.json"),
 		Tell: func(problem string) {
 			if o.Conditions != nil {
 				o.Conditions.Set(condition.Shutdown, problem)
+			}
+			if problem == "" {
+				o.Fleet.Reconsider() // what waited for the end of this
 			}
 		},
 		Ref:    event.NodeRef(o.Config.NodeName),
 		Events: o.Events, Log: o.Log,
 	})
-	return m
+	if err := m.manager.Register(o.Metrics); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return m, nil
 }
 
 type flusher func(context.Context) error
@@ -67,12 +78,10 @@ func (f flusher) Flush(ctx context.Context) error { return f(ctx) }
 // Run holds up a shutdown of the machine until the pods have ended, until ctx ends.
 func (m *Machine) Run(ctx context.Context) error { return m.manager.Run(ctx) }
 
-// Refuses says that the machine goes down, and with which verdict for pods that come.
-func (m *Machine) Refuses() (fleet.Verdict, bool) {
-	if err := m.manager.Admit(); err != nil {
-		return fleet.Verdict{Reject: true, Reason: shutdown.Refused, Message: err.Error()}, true
-	}
-	return fleet.Verdict{}, false
+// Refuses says that the machine goes down, and with which verdict for a pod that
+// comes.
+func (m *Machine) Refuses(p *pod.Pod) (fleet.Verdict, bool) {
+	return refuse(p, m.Observed(p.UID).Running(), m.manager.Admit())
 }
 
 // Changed hears of a pod whose place on the node has changed.

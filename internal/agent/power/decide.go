@@ -1,0 +1,18 @@
+package power
+
+import (
+	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/shutdown"
+)
+
+// refuse is the verdict on a pod while the machine goes down; false: there is none.
+// One that runs was admitted by an earlier agent: it ends in its turn. A pod of the
+// API has failed for good, so that its owner makes another elsewhere; others wait,
+// since nobody does that for them, and come up if the shutdown is called off.
+func refuse(p *pod.Pod, runs bool, err error) (fleet.Verdict, bool) {
+	if err == nil || runs {
+		return fleet.Verdict{}, false
+	}
+	return fleet.Verdict{Reject: p.Source == pod.SourceAPI, Reason: shutdown.Refused, Message: err.Error()}, true
+}
