@@ -43,6 +43,8 @@ type Options struct {
 	Config *config.Config
 	// Version of this binary, for traces and the status.
 	Version string
+	// Flags are those of the command line, by name, with what they were set to.
+	Flags map[string]string
 	// Verbosity changes the detail of Log as klog's -v does.
 	Verbosity func(int)
 	Log       *slog.Logger
@@ -102,7 +104,7 @@ func New(o Options) *Agent {
 	a := &Agent{
 		Options: o, config: c, log: o.Log, ready: make(chan struct{}), heap: heap.New(), metrics: prometheus.NewRegistry(),
 		records: records{
-			events:   event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Host: c.NodeName, Log: o.Log}),
+			events:   event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Component: join.EventSource(c), Host: c.NodeName, Log: o.Log}),
 			timeline: timeline.NewRecorder(timeline.RecorderOptions{Dir: filepath.Join(c.RootDir, "timelines"), Log: o.Log}),
 		},
 	}

@@ -90,13 +90,14 @@ func (a member) serve() (*serve.Node, error) {
 		Config: a.config, Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(), Addresses: a.addresses, AddressesChanged: a.cluster.AddressesChanged(),
 		Pods: a.board.pods, Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
 		Runtime: serve.Commands{CRI: a.engine.client, ID: stream.ContainerID},
-		Healthy: nodeState{a.Agent}.Healthy, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
+		Healthy: nodeState{a.Agent}.Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
 		Stats: stats.Options{
 			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity, Identity: stats.Identity{MachineID: a.facts.Info.MachineID, SystemUUID: a.facts.Info.SystemUUID, BootID: a.facts.Info.BootID},
 			Dir: a.config.RootDir, Host: "/", VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
 			Source: serve.Source{
 				CRI: a.engine.client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(), Pod: cgroupView(a).pod,
 				Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
+				Endpoint: a.config.Runtime.Endpoint,
 			},
 		},
 	})

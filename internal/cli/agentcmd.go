@@ -75,6 +75,7 @@ func agentCommand(a *app) *cobra.Command {
 			if err := needRoot(); err != nil {
 				return err
 			}
+			f.CommandLine = agentflag.Values(cmd.Flags())
 			return runAgent(cmd.Context(), a.flags(f), log)
 		},
 	}

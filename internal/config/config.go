@@ -59,6 +59,8 @@ type Flags struct {
 	Apart bool
 	// NotActedOn are flags of the kubelet that were given and change nothing.
 	NotActedOn []string
+	// CommandLine is what all flags were set to, by name, for who looks at the agent.
+	CommandLine map[string]string
 }
 
 // OfflineFlags say what becomes of the record of accepted pods, of which

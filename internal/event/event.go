@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,8 +15,13 @@ import (
 	"github.com/berth-run/berth/internal/pod"
 )
 
-// Component is the source of every event.
+// Component is the source of events that nobody but this agent's own commands reads.
 const Component = "berth"
+
+// Kubelet is the source of the events of a node of a cluster: field selectors
+// (source=kubelet, reportingComponent=kubelet), exporters and alerts know those of a
+// node by it, and it is what this agent is to the cluster.
+const Kubelet = "kubelet"
 
 // maxMessage is the longest message in bytes, the limit of the events.k8s.io API.
 const maxMessage = 1024
@@ -25,6 +31,8 @@ type Options struct {
 	// Dir holds the journal. It is created when missing. Empty: events are kept
 	// in memory only.
 	Dir string
+	// Component is the events' source. Default: Component.
+	Component string
 	// Host is the node's name, shown as the events' source.
 	Host string
 	// Max is how many events are kept. Default: 10,000.
@@ -40,12 +48,13 @@ type Options struct {
 // Recorder takes events and keeps the last of them. All methods may be called at
 // any time, also before and after Run.
 type Recorder struct {
-	dir   string
-	host  string
-	max   int
-	delay time.Duration
-	now   func() time.Time
-	log   *slog.Logger
+	dir       string
+	component string
+	host      string
+	max       int
+	delay     time.Duration
+	now       func() time.Time
+	log       *slog.Logger
 
 	dirty chan struct{} // wakes Run
 
@@ -69,15 +78,16 @@ func New(o Options) *Recorder {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Recorder{
-		dir:      o.Dir,
-		host:     o.Host,
-		max:      o.Max,
-		delay:    o.Delay,
-		now:      o.Now,
-		log:      o.Log,
-		dirty:    make(chan struct{}, 1),
-		ring:     newRing(o.Max),
-		watchers: map[chan struct{}]struct{}{},
+		dir:       o.Dir,
+		component: cmp.Or(o.Component, Component),
+		host:      o.Host,
+		max:       o.Max,
+		delay:     o.Delay,
+		now:       o.Now,
+		log:       o.Log,
+		dirty:     make(chan struct{}, 1),
+		ring:      newRing(o.Max),
+		watchers:  map[chan struct{}]struct{}{},
 	}
 }
 

@@ -96,12 +96,12 @@ func (r *Recorder) object(c *content) corev1.Event {
 		InvolvedObject:      ref,
 		Reason:              c.group.reason,
 		Message:             c.message,
-		Source:              corev1.EventSource{Component: Component, Host: r.host},
+		Source:              corev1.EventSource{Component: r.component, Host: r.host},
 		FirstTimestamp:      metav1.NewTime(c.first),
 		LastTimestamp:       metav1.NewTime(c.last),
 		Count:               c.count,
 		Type:                c.group.eventType,
-		ReportingController: Component,
+		ReportingController: r.component,
 		ReportingInstance:   r.host,
 	}
 }

@@ -80,7 +80,9 @@ func TestChooseInstance(t *testing.T) {
 		{name: "a certain one", status: corev1.ContainerStatus{State: running, LastTerminationState: ended, RestartCount: 3}, asked: n(1), want: 1},
 		{name: "a certain one that is not there yet", status: corev1.ContainerStatus{State: running}, asked: n(1), err: `container "app" in pod "web" has no instance 1`},
 		{name: "never restarted", status: corev1.ContainerStatus{State: running}, previous: true, err: `previous terminated container "app" in pod "web" not found`},
-		{name: "waiting", status: corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}, err: `container "app" in pod "web" is waiting to start: ErrImagePull`},
+		{name: "waiting", status: corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}, err: `container "app" in pod "web" is waiting to start: image can't be pulled`},
+		{name: "waiting to try again", status: corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}, err: `container "app" in pod "web" is waiting to start: trying and failing to pull image`},
+		{name: "waiting for something else", status: corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError"}}}, err: `container "app" in pod "web" is waiting to start: CreateContainerError`},
 		{name: "nothing known", err: `container "app" in pod "web" is waiting to start: its pod is pending`},
 	}
 	for _, tt := range tests {

@@ -38,6 +38,11 @@ func BadRequest(message, next string) error {
 	return Next(apierrors.NewBadRequest(message), next)
 }
 
+// invalid says that a request is understood, and cannot be meant.
+func invalid(message, next string) error {
+	return Next(failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, message), next)
+}
+
 // Next adds to an error what the user is to do about it.
 func Next(err error, next string) error {
 	st := StatusOf(err)

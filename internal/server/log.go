@@ -115,7 +115,8 @@ func (l Logs) waitEnd(ctx context.Context, p *corev1.Pod, container string, n in
 	}
 }
 
-// LogOptions reads the parameters of a request for a log.
+// LogOptions reads the parameters of a request for a log. As with the Kubernetes API,
+// what cannot be read is a bad request, and what cannot be meant is invalid.
 func LogOptions(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, err error) {
 	q := queryOf(r)
 	instance = q.number(api.ParamInstance, 0)
@@ -124,22 +125,22 @@ func LogOptions(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, e
 		Follow:       q.flag("follow", false),
 		Previous:     q.flag("previous", false),
 		Timestamps:   q.flag("timestamps", false),
-		SinceSeconds: q.number("sinceSeconds", 1),
+		SinceSeconds: q.atLeast("sinceSeconds", 1),
 		SinceTime:    q.time("sinceTime"),
-		TailLines:    q.number("tailLines", 0),
-		LimitBytes:   q.number("limitBytes", 1),
+		TailLines:    q.atLeast("tailLines", 0),
+		LimitBytes:   q.atLeast("limitBytes", 1),
 	}
 	switch stream := q.Get("stream"); stream {
 	case "":
 	case corev1.LogStreamAll, corev1.LogStreamStdout, corev1.LogStreamStderr:
 		opts.Stream = &stream
 	default:
-		q.bad("stream", "All, Stdout or Stderr")
+		q.fail(invalid(fmt.Sprintf("query parameter stream=%q is not All, Stdout or Stderr", stream), ""))
 	}
 	switch {
 	case q.err != nil:
 	case opts.SinceSeconds != nil && opts.SinceTime != nil:
-		q.err = BadRequest("sinceSeconds and sinceTime exclude each other", "give one of them")
+		q.err = invalid("sinceSeconds and sinceTime exclude each other", "give one of them")
 	case opts.Previous && instance != nil:
 		q.err = BadRequest("previous and instance exclude each other", "give one of them")
 	}

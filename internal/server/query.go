@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -27,8 +28,12 @@ type query struct {
 func queryOf(r *http.Request) *query { return &query{Values: r.URL.Query()} }
 
 func (q *query) bad(name, want string) {
+	q.fail(BadRequest(fmt.Sprintf("query parameter %s=%q is not %s", name, q.Get(name), want), ""))
+}
+
+func (q *query) fail(err error) {
 	if q.err == nil {
-		q.err = BadRequest(fmt.Sprintf("query parameter %s=%q is not %s", name, q.Get(name), want), "")
+		q.err = err
 	}
 }
 
@@ -53,11 +58,24 @@ func (q *query) number(name string, least int64) *int64 {
 		return nil
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
-	if err != nil || n < least {
+	switch {
+	case err != nil && least == math.MinInt64:
+		q.bad(name, "a number")
+		return nil
+	case err != nil || n < least:
 		q.bad(name, fmt.Sprintf("a number of at least %d", least))
 		return nil
 	}
 	return &n
+}
+
+// atLeast reads an integer, of which one that is less is invalid; nil when absent.
+func (q *query) atLeast(name string, least int64) *int64 {
+	n := q.number(name, math.MinInt64)
+	if n != nil && *n < least {
+		q.fail(invalid(fmt.Sprintf("query parameter %s=%d is not a number of at least %d", name, *n, least), ""))
+	}
+	return n
 }
 
 // time reads a time of RFC 3339; nil when absent.

@@ -2,6 +2,9 @@ package stats
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -12,40 +15,86 @@ import (
 	"github.com/berth-run/berth/internal/diskusage"
 )
 
-// size is what a directory was measured to take.
-type size struct {
-	at    time.Time
-	usage diskusage.Usage
-}
+// patience is how long a question waits for a measurement: a file system whose
+// server is away answers nobody.
+const patience = 10 * time.Second
 
-// sizes remembers what was measured.
+// sizes are what directories and volumes were found to take. Each path is measured
+// once at a time, and once in a period.
 type sizes struct {
 	mu    sync.Mutex
-	known map[string]size
+	known map[string]*size
 }
 
-// of measures a directory, unless it was within period.
-func (s *sizes) of(ctx context.Context, path string, now time.Time, period time.Duration) (diskusage.Usage, time.Time, error) {
-	s.mu.Lock()
-	was, known := s.known[path]
-	s.mu.Unlock()
-	if known && now.Sub(was.at) < period {
-		return was.usage, was.at, nil
+// size is one measurement, which is under way until done is closed.
+type size struct {
+	at   time.Time
+	done chan struct{}
+	fs   *statsapi.FsStats
+	err  error
+}
+
+// of is what measure says of a path, or said within period before now. What fails
+// is not tried again before the period has passed. A measurement goes on when the
+// one who asked has left: others get what it finds.
+func (s *sizes) of(ctx context.Context, path string, now time.Time, period time.Duration, measure func(context.Context) (*statsapi.FsStats, error)) (*statsapi.FsStats, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("measure %s: it takes longer than %v", path, patience))
+	defer cancel()
+	one := s.begin(ctx, path, now, period, measure)
+	select {
+	case <-one.done:
+		if one.err != nil {
+			return nil, one.err
+		}
+		fs := *one.fs
+		return &fs, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	usage, err := diskusage.Measure(ctx, path)
+}
+
+// begin is the last measurement of a path, or a new one.
+func (s *sizes) begin(ctx context.Context, path string, now time.Time, period time.Duration, measure func(context.Context) (*statsapi.FsStats, error)) *size {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		delete(s.known, path)
-		return usage, now, err
+	if was := s.known[path]; was != nil && (was.underWay() || now.Sub(was.at) < period) {
+		return was
 	}
-	s.known[path] = size{now, usage}
 	for path, k := range s.known {
-		if now.Sub(k.at) > time.Hour {
+		if now.Sub(k.at) > time.Hour && !k.underWay() {
 			delete(s.known, path)
 		}
 	}
-	return usage, now, nil
+	one := &size{at: now, done: make(chan struct{})}
+	s.known[path] = one
+	go func() {
+		defer close(one.done)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
+		defer cancel()
+		if one.fs, one.err = measure(ctx); one.err == nil {
+			one.fs.Time = metav1.NewTime(now)
+		} else if gone(one.err) { // it may come
+			s.forget(path, one)
+		}
+	}()
+	return one
+}
+
+func (s *sizes) forget(path string, one *size) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known[path] == one {
+		delete(s.known, path)
+	}
+}
+
+func (s *size) underWay() bool {
+	select {
+	case <-s.done:
+		return false
+	default:
+		return true
+	}
 }
 
 // fileSystem is the one that a path is on: its size and what is free, without a
@@ -64,36 +113,76 @@ func fileSystem(path string, now time.Time) (*statsapi.FsStats, error) {
 }
 
 // directory is the file system of a path, with what is used below the path alone.
-func (s *Stats) directory(ctx context.Context, path string) (*statsapi.FsStats, error) {
-	f, err := fileSystem(path, s.Now())
+func directory(ctx context.Context, path string, now time.Time) (*statsapi.FsStats, error) {
+	f, err := fileSystem(path, now)
 	if err != nil {
 		return nil, err
 	}
-	u, at, err := s.sizes.of(ctx, path, s.Now(), s.VolumePeriod)
+	u, err := diskusage.Measure(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	f.Time, f.UsedBytes, f.InodesUsed = metav1.NewTime(at), new(uint64(u.Bytes)), new(uint64(u.Inodes))
+	f.UsedBytes, f.InodesUsed = new(uint64(u.Bytes)), new(uint64(u.Inodes))
 	return f, nil
 }
 
-// volume is what a volume takes: of one that is a file system of its own the
-// kernel knows.
-func (s *Stats) volume(ctx context.Context, v Volume, p string) (*statsapi.VolumeStats, error) {
-	own, err := mountPoint(v.Path, p)
-	if err != nil {
-		return nil, err
+// directory is what is below a path.
+func (s *Stats) directory(ctx context.Context, path string) (*statsapi.FsStats, error) {
+	return s.sizes.of(ctx, path, s.Now(), s.VolumePeriod, func(ctx context.Context) (*statsapi.FsStats, error) {
+		return directory(ctx, path, s.Now())
+	})
+}
+
+// errSilent is of a volume that only its driver can measure, which has not.
+var errSilent = fmt.Errorf("its driver has told nothing of it: %w", os.ErrNotExist)
+
+// volume is what a volume takes: its driver may tell. Else the kernel knows it of a
+// device, and of a file system of its own.
+func (s *Stats) volume(ctx context.Context, v Volume) (*statsapi.VolumeStats, error) {
+	f, told, err := (*statsapi.FsStats)(nil), false, error(nil)
+	if s.Told != nil {
+		f, told = s.Told(v.Path)
 	}
-	var f *statsapi.FsStats
-	if own {
-		f, err = fileSystem(v.Path, s.Now())
-	} else {
-		f, err = s.directory(ctx, v.Path)
+	switch {
+	case told && f == nil:
+		err = errSilent
+	case !told:
+		f, err = s.sizes.of(ctx, v.Path, s.Now(), s.VolumePeriod, func(ctx context.Context) (*statsapi.FsStats, error) {
+			return s.measure(ctx, v)
+		})
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &statsapi.VolumeStats{FsStats: *f, Name: v.Name, PVCRef: v.Claim}, nil
+}
+
+func (s *Stats) measure(ctx context.Context, v Volume) (*statsapi.FsStats, error) {
+	if v.Block {
+		return device(v.Path)
+	}
+	own, err := mountPoint(v.Path, s.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if own {
+		return fileSystem(v.Path, s.Now())
+	}
+	return directory(ctx, v.Path, s.Now())
+}
+
+// device is a block device, of which nobody knows how much of it is in use.
+func device(path string) (*statsapi.FsStats, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	return &statsapi.FsStats{CapacityBytes: new(uint64(end))}, nil
 }
 
 // mountPoint says that a path is on another file system than where the pods'

@@ -30,9 +30,10 @@ func bootTime(host string) time.Time {
 	return time.Time{}
 }
 
-// meminfo reads a value of proc_meminfo(5), in bytes; 0 where there is none.
-func meminfo(host, name string) uint64 {
-	text, err := os.ReadFile(filepath.Join(host, "proc/meminfo"))
+// kilobytes reads a value of proc_meminfo(5) or proc_pid_status(5), in bytes; 0 where
+// there is none.
+func kilobytes(path, name string) uint64 {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0
 	}
@@ -47,7 +48,9 @@ func meminfo(host, name string) uint64 {
 }
 
 // swapTotal is all swap of the machine.
-func (s *Stats) swapTotal() uint64 { return meminfo(s.Host, "SwapTotal") }
+func (s *Stats) swapTotal() uint64 {
+	return kilobytes(filepath.Join(s.Host, "proc/meminfo"), "SwapTotal")
+}
 
 // processLimit is how many processes and threads there may be, and are: the last
 // but one of proc_loadavg(5) counts them.

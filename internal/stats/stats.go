@@ -25,9 +25,11 @@ type Container struct {
 	Started time.Time
 }
 
-// Volume is a directory of a pod on the host.
+// Volume is a directory of a pod on the host, or a device.
 type Volume struct {
 	Name, Path string
+	// Block is a device (volumeMode Block).
+	Block bool
 	// Claim is set for a volume of a PersistentVolumeClaim.
 	Claim *statsapi.PVCReference
 	// Ephemeral volumes count as the pod's ephemeral storage: emptyDir on disk.
@@ -53,6 +55,15 @@ type Pod struct {
 	Logs string
 }
 
+// Part is a part of the system beside the containers: a cgroup, or what a process is
+// in.
+type Part struct {
+	Group cgroupfile.Group
+	// PID, where it is not 0, is that of a process whose cgroup is meant instead. Of
+	// one that is in no cgroup below the machine's own, the process alone is told.
+	PID int
+}
+
 // Layer is what a container has written over its image.
 type Layer struct{ Bytes, Inodes uint64 }
 
@@ -60,9 +71,11 @@ type Layer struct{ Bytes, Inodes uint64 }
 type Source interface {
 	// Pods are those with a running sandbox.
 	Pods() []Pod
-	// System are the cgroups of the agent, the runtime and all pods, by the names of
-	// the summary (statsapi.SystemContainer*), as far as there are any.
-	System() map[string]cgroupfile.Group
+	// System are the agent, the runtime and all pods, by the names of the summary
+	// (statsapi.SystemContainer*), as far as they are known: "pods" always, "kubelet"
+	// for the agent, and "runtime" where that is another process whose socket tells
+	// which. A runtime that is embedded is in "kubelet".
+	System() map[string]Part
 	// Layers are the sizes of the running containers' own files, by container id.
 	Layers(context.Context) (map[string]Layer, error)
 	// Images is what the image store takes, and the directory it is in.
@@ -72,7 +85,7 @@ type Source interface {
 // Identity of a machine, as the Node's status has it.
 type Identity struct{ MachineID, SystemUUID, BootID string }
 
-// Options of Stats. All are required.
+// Options of Stats. All are required but Told.
 type Options struct {
 	Node   string
 	Source Source
@@ -87,7 +100,11 @@ type Options struct {
 	Dir string
 	// Host is where proc is looked for: /.
 	Host string
-	// VolumePeriod is volumeStatsAggPeriod; less than 0: volumes are not measured.
+	// Told is what a driver says of the volume at a path, nil while it says nothing;
+	// ok is false for one that is to be measured. nil: no driver tells of any.
+	Told func(path string) (f *statsapi.FsStats, ok bool)
+	// VolumePeriod is volumeStatsAggPeriod, for which what was measured of a volume or
+	// a directory is told again; less than 0: volumes are not measured.
 	VolumePeriod time.Duration
 	Now          func() time.Time
 	Log          *slog.Logger
@@ -103,7 +120,7 @@ type Stats struct {
 
 // New makes a Stats.
 func New(o Options) *Stats {
-	return &Stats{Options: o, rates: rates{last: map[string]point{}}, sizes: sizes{known: map[string]size{}}}
+	return &Stats{Options: o, rates: rates{last: map[string]point{}}, sizes: sizes{known: map[string]*size{}}}
 }
 
 // point is the CPU time that was used up to a moment.
@@ -113,8 +130,8 @@ type point struct {
 	rate  *uint64
 }
 
-// rates turns CPU time into CPU by what was seen the last time. There is none for
-// what is seen for the first time.
+// rates turns CPU time into CPU by what was seen the last time. Of what is seen for
+// the first time there is one if it has just begun: that since its start.
 type rates struct {
 	mu   sync.Mutex
 	last map[string]point
@@ -124,10 +141,17 @@ type rates struct {
 // before is told.
 const leastInterval = 500 * time.Millisecond
 
-func (r *rates) next(key string, at time.Time, usage uint64) *uint64 {
+// begun is for how long what has started is new: the CPU time of all its life then
+// says what it uses.
+const begun = time.Minute
+
+func (r *rates) next(key string, at time.Time, usage uint64, started time.Time) *uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was, known := r.last[key]
+	if !known && at.Sub(started) < begun {
+		was, known = point{at: started}, true
+	}
 	if known && at.Sub(was.at) < leastInterval {
 		return was.rate
 	}

@@ -11,15 +11,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/opencontainers/cgroups"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -91,10 +94,13 @@ func v2Files(name, cpu, memory string) map[string]string {
 }
 
 // fakeNode is one pod with one container.
-type fakeNode struct{ pods []Pod }
+type fakeNode struct {
+	pods  []Pod
+	parts map[string]Part
+}
 
-func (n fakeNode) Pods() []Pod                         { return n.pods }
-func (n fakeNode) System() map[string]cgroupfile.Group { return nil }
+func (n fakeNode) Pods() []Pod             { return n.pods }
+func (n fakeNode) System() map[string]Part { return n.parts }
 func (n fakeNode) Layers(context.Context) (map[string]Layer, error) {
 	return map[string]Layer{"id1": {Bytes: 700, Inodes: 7}}, nil
 }
@@ -154,7 +160,7 @@ func newNode(t *testing.T, files map[string]string, group func(dir, name string)
 		Identity: Identity{"m", "s", "b"},
 		Capacity: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Ki")}, VolumePeriod: time.Minute,
 		Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Source: fakeNode{[]Pod{{
+		Source: fakeNode{pods: []Pod{{
 			Namespace: "default", Name: "web", UID: types.UID("u1"), Started: began, Group: group(dir, "pod"), Path: "/kubepods/podu1", Logs: logs,
 			Sandbox: Container{ID: "box", RuntimeName: "box", Image: "example.com/pause:1", Path: "/kubepods/podu1/box"},
 			Containers: []Container{
@@ -268,6 +274,130 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+// Who knows a volume is asked: its driver, or the kernel of a device, once in a
+// period.
+func TestWhoKnowsAVolume(t *testing.T) {
+	s, now := newStats(t)
+	tells := &statsapi.FsStats{CapacityBytes: new(uint64(100)), AvailableBytes: new(uint64(60)), UsedBytes: new(uint64(40))}
+	s.Told = func(path string) (*statsapi.FsStats, bool) {
+		return map[string]*statsapi.FsStats{"/told": tells}[path], path == "/told" || path == "/silent"
+	}
+	disk := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(disk, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := *now
+	for _, c := range []struct {
+		volume Volume
+		want   *statsapi.FsStats
+	}{
+		{Volume{Path: "/told"}, tells},
+		{Volume{Path: "/told", Block: true}, tells},
+		{Volume{Path: "/silent"}, nil},
+		{Volume{Path: disk, Block: true}, &statsapi.FsStats{Time: metav1.NewTime(first), CapacityBytes: new(uint64(4096))}},
+	} {
+		got, err := s.volume(t.Context(), c.volume)
+		if c.want == nil {
+			if !gone(err) {
+				t.Errorf("%+v: %v", c.volume, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%+v: %v", c.volume, err)
+		}
+		if d := cmp.Diff(*c.want, got.FsStats); d != "" {
+			t.Errorf("%+v: %s", c.volume, d)
+		}
+	}
+	if err := os.Truncate(disk, 8192); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		want  uint64
+	}{{s.VolumePeriod - 1, 4096}, {s.VolumePeriod, 8192}} {
+		*now = first.Add(c.after)
+		got, err := s.volume(t.Context(), Volume{Path: disk, Block: true})
+		if err != nil || *got.CapacityBytes != c.want {
+			t.Errorf("after %v: %v, %v; want %d", c.after, got, err, c.want)
+		}
+	}
+}
+
+// A volume whose server is away keeps nobody waiting for ever, and is not asked
+// again beside.
+func TestVolumeThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		times, answer := 0, make(chan struct{})
+		s := sizes{known: map[string]*size{}}
+		measure := func(context.Context) (*statsapi.FsStats, error) {
+			times++
+			<-answer
+			return &statsapi.FsStats{UsedBytes: new(uint64(1))}, nil
+		}
+		begun := time.Now()
+		for range 2 {
+			if _, err := s.of(t.Context(), "/v", time.Now(), time.Minute, measure); err == nil || !strings.Contains(err.Error(), "takes longer than 10s") {
+				t.Errorf("told after %v: %v", time.Since(begun), err)
+			}
+		}
+		close(answer)
+		got, err := s.of(t.Context(), "/v", time.Now(), time.Minute, measure)
+		if err != nil || *got.UsedBytes != 1 || times != 1 || !got.Time.Time.Equal(begun) {
+			t.Errorf("when it answers: %+v, %v, measured %d times", got, err, times)
+		}
+	})
+}
+
+// The agent is told of by its cgroup, or alone where it has none of its own.
+func TestSystem(t *testing.T) {
+	for name, c := range map[string]struct {
+		cgroup string
+		want   statsapi.ContainerStats
+	}{
+		"a cgroup of its own": {"1:cpu:/pod\n2:cpuacct:/pod\n4:memory:/pod", statsapi.ContainerStats{
+			CPU:    &statsapi.CPUStats{UsageCoreNanoSeconds: new(uint64(3e9)), UsageNanoCores: nil},
+			Memory: &statsapi.MemoryStats{UsageBytes: new(uint64(300000)), WorkingSetBytes: new(uint64(299000)), RSSBytes: new(uint64(8192)), PageFaults: new(uint64(3)), MajorPageFaults: new(uint64(1))},
+		}},
+		"the machine's": {"1:cpu:/\n2:cpuacct:/\n4:memory:/pod", statsapi.ContainerStats{
+			CPU:    &statsapi.CPUStats{UsageCoreNanoSeconds: new(uint64(35e8))},
+			Memory: &statsapi.MemoryStats{UsageBytes: new(uint64(80 << 10)), WorkingSetBytes: new(uint64(80 << 10)), RSSBytes: new(uint64(50 << 10)), PageFaults: new(uint64(12)), MajorPageFaults: new(uint64(2))},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := newStats(t)
+			dir := filepath.Join(s.Host, "proc/7")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for file, text := range map[string]string{
+				"cgroup": c.cgroup, "status": "Name: a\nVmRSS: 80 kB\nRssAnon: 50 kB\nVmSwap: 1 kB",
+				"stat": "7 (a ) b) S 1 7 7 0 -1 0 10 0 2 0 300 50 0 0 20 0 9 0 500 1 1 1",
+			} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			node := s.Source.(fakeNode)
+			node.parts = map[string]Part{statsapi.SystemContainerKubelet: {PID: 7}}
+			s.Source = node
+			sum, err := s.Summary(t.Context(), true)
+			if err != nil || len(sum.Node.SystemContainers) != 1 {
+				t.Fatalf("%+v, %v", sum, err)
+			}
+			got := sum.Node.SystemContainers[0]
+			if got.Name != "kubelet" || got.StartTime.Unix() != 1700000005 {
+				t.Errorf("%s since %v", got.Name, got.StartTime)
+			}
+			anyTime := cmpopts.IgnoreTypes(metav1.Time{})
+			if d := cmp.Diff(c.want, statsapi.ContainerStats{CPU: got.CPU, Memory: got.Memory}, anyTime); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
 func TestSummary(t *testing.T) {
 	s, now := newStats(t)
 	first, err := s.Summary(t.Context(), false)
@@ -324,9 +454,15 @@ func TestRates(t *testing.T) {
 		{time.Second, 50, nil},                                 // another cgroup of its name
 	} {
 		at = at.Add(c.after)
-		if d := cmp.Diff(c.want, r.next("a", at, c.usage)); d != "" {
+		if d := cmp.Diff(c.want, r.next("a", at, c.usage, time.Time{})); d != "" {
 			t.Errorf("at %v: %s", at, d)
 		}
+	}
+	if d := cmp.Diff(new(uint64(1e9)), r.next("new", at, 2e9, at.Add(-2*time.Second))); d != "" {
+		t.Errorf("what has just begun: %s", d)
+	}
+	if d := cmp.Diff((*uint64)(nil), r.next("old", at, 2e9, at.Add(-2*time.Minute))); d != "" {
+		t.Errorf("what has run for long: %s", d)
 	}
 	r.keep(at.Add(time.Second))
 	if len(r.last) != 0 {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -28,7 +29,7 @@ func (s *Stats) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.S
 	}
 	sum := &statsapi.Summary{Node: statsapi.NodeStats{
 		NodeName: s.Node, StartTime: metav1.NewTime(bootTime(s.Host)),
-		CPU: s.cpu("node", root), Memory: s.nodeMemory(root), Swap: swapStats(root, s.swapTotal()),
+		CPU: s.cpu("node", root, time.Time{}), Memory: s.nodeMemory(root), Swap: swapStats(root, s.swapTotal()),
 	}}
 	sum.Node.SystemContainers = s.system()
 	var layers map[string]Layer
@@ -46,9 +47,9 @@ func (s *Stats) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.S
 // system tells of the agent, the runtime and all pods together.
 func (s *Stats) system() []statsapi.ContainerStats {
 	var all []statsapi.ContainerStats
-	groups := s.Source.System()
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		sampled, err := read(groups[name], brief, s.Now())
+	parts := s.Source.System()
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		sampled, started, err := s.part(parts[name])
 		if err != nil {
 			if !gone(err) {
 				s.Log.Warn("read what a part of the system uses", "part", name, "err", err)
@@ -56,7 +57,7 @@ func (s *Stats) system() []statsapi.ContainerStats {
 			continue
 		}
 		all = append(all, statsapi.ContainerStats{
-			Name: name, StartTime: metav1.NewTime(bootTime(s.Host)), CPU: s.cpu("system/"+name, sampled), Memory: memoryStats(sampled, 0), Swap: swapStats(sampled, 0),
+			Name: name, StartTime: metav1.NewTime(started), CPU: s.cpu("system/"+name, sampled, started), Memory: memoryStats(sampled, 0), Swap: swapStats(sampled, 0),
 		})
 	}
 	return all
@@ -97,12 +98,12 @@ func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool
 	one := statsapi.PodStats{
 		PodRef:    statsapi.PodReference{Name: p.Name, Namespace: p.Namespace, UID: string(p.UID)},
 		StartTime: metav1.NewTime(p.Started), Containers: []statsapi.ContainerStats{},
-		CPU: s.cpu(string(p.UID), p.sample), Memory: memoryStats(p.sample, 0), Swap: swapStats(p.sample, 0),
+		CPU: s.cpu(string(p.UID), p.sample, p.Started), Memory: memoryStats(p.sample, 0), Swap: swapStats(p.sample, 0),
 	}
 	for _, c := range p.containers {
 		limit, _ := bounded(c.MemoryStats.Usage.Limit)
 		stats := statsapi.ContainerStats{
-			Name: c.Name, StartTime: metav1.NewTime(c.Started), CPU: s.cpu(c.ID, c.sample), Memory: memoryStats(c.sample, limit), Swap: swapStats(c.sample, 0),
+			Name: c.Name, StartTime: metav1.NewTime(c.Started), CPU: s.cpu(c.ID, c.sample, c.Started), Memory: memoryStats(c.sample, limit), Swap: swapStats(c.sample, 0),
 		}
 		if p := c.BlkioStats.PSI; p != nil && !onlyCPUAndMemory {
 			stats.IO = &statsapi.IOStats{Time: metav1.NewTime(c.at), PSI: psi(p)}
@@ -143,7 +144,7 @@ func (s *Stats) podFiles(ctx context.Context, p podSample, one *statsapi.PodStat
 	}
 	if s.VolumePeriod >= 0 {
 		for _, v := range p.Volumes {
-			f, err := s.volume(ctx, v, s.Dir)
+			f, err := s.volume(ctx, v)
 			if err != nil {
 				if !gone(err) {
 					s.Log.Warn("measure a volume", "pod", p.Namespace+"/"+p.Name, "volume", v.Name, "err", err)
@@ -166,9 +167,10 @@ func used(disk *statsapi.FsStats, bytes, inodes uint64) *statsapi.FsStats {
 	return &f
 }
 
-func (s *Stats) cpu(key string, v sample) *statsapi.CPUStats {
+// cpu of what began at a time; zero: nobody knows when.
+func (s *Stats) cpu(key string, v sample, started time.Time) *statsapi.CPUStats {
 	c := &statsapi.CPUStats{Time: metav1.NewTime(v.at), UsageCoreNanoSeconds: new(v.CpuStats.CpuUsage.TotalUsage)}
-	c.UsageNanoCores = s.rates.next(key, v.at, v.CpuStats.CpuUsage.TotalUsage)
+	c.UsageNanoCores = s.rates.next(key, v.at, v.CpuStats.CpuUsage.TotalUsage, started)
 	if p := v.CpuStats.PSI; p != nil {
 		c.PSI = psi(p)
 	}

@@ -46,7 +46,7 @@ func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
 				continue
 			}
 			told[*volume.Claim] = true
-			f, err := v.stats.volume(context.Background(), volume, v.stats.Dir)
+			f, err := v.stats.volume(context.Background(), volume)
 			if err != nil {
 				if !gone(err) {
 					v.stats.Log.Warn("measure a volume", "pod", p.Namespace+"/"+p.Name, "volume", volume.Name, "err", err)
@@ -54,6 +54,9 @@ func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
 				continue
 			}
 			for i, value := range []*uint64{f.CapacityBytes, f.AvailableBytes, f.UsedBytes, f.Inodes, f.InodesFree, f.InodesUsed} {
+				if value == nil {
+					continue // its driver does not tell
+				}
 				ch <- prometheus.MustNewConstMetric(v.descs[i], prometheus.GaugeValue, float64(*value), volume.Claim.Namespace, volume.Claim.Name)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/opencontainers/cgroups"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -159,6 +160,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
+	announce(c.Events, c.Config.NodeName, c.Version, cgroups.IsCgroup2UnifiedMode())
 	var running sync.WaitGroup
 	defer running.Wait()
 	begin := func(run func(context.Context) error) {

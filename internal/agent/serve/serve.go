@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,8 @@ type Options struct {
 	Runtime          https.Runtime
 	// Healthy returns what keeps the agent from looking after its pods, or nil.
 	Healthy func(context.Context) error
+	// Flags are those of the command line, by name, with what they were set to.
+	Flags map[string]string
 	// Verbosity sets the detail of the log, as klog's -v does.
 	Verbosity func(int)
 	Stats     stats.Options
@@ -84,12 +87,14 @@ func New(o Options) (*Node, error) {
 		Dirs: https.Dirs{PodLogs: o.Config.Pods.LogsDir, Checkpoints: filepath.Join(o.Config.RootDir, "checkpoints")},
 		About: https.About{
 			Version: o.Version, Started: o.Began, Config: func() *kubeletconfig.KubeletConfiguration { return o.Config.Kubelet },
-			Flags: func() map[string]string { return flags(o.Config) }, SetVerbosity: o.Verbosity, SyncLoop: o.Healthy,
+			Flags: func() map[string]string { return flags(o.Flags, o.Config) }, SetVerbosity: o.Verbosity, SyncLoop: o.Healthy,
 		},
 		Pods: o.Pods, Settled: o.Settled, Streams: o.Streams, Runtime: o.Runtime, Stats: used,
 		Metrics: https.Metrics{
-			Agent:    promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}),
-			Probes:   promhttp.HandlerFor(only{o.Metrics, "prober_"}, promhttp.HandlerOpts{}),
+			Agent: promhttp.HandlerFor(some{o.Metrics, func(name string) bool { return !ofProbes(name) }}, promhttp.HandlerOpts{}),
+			Probes: promhttp.HandlerFor(some{o.Metrics, func(name string) bool {
+				return ofProbes(name) || name == "process_start_time_seconds" // by which a counter that begins again is told
+			}}, promhttp.HandlerOpts{}),
 			CAdvisor: promhttp.HandlerFor(stats.Cadvisor{Stats: used}, promhttp.HandlerOpts{}), Resource: promhttp.HandlerFor(stats.Resource{Stats: used}, promhttp.HandlerOpts{}),
 		},
 		StreamIdle: c.IdleTimeout, Register: o.Metrics, Log: o.Log,
@@ -161,28 +166,33 @@ func spell(a netip.AddrPort) string {
 	return a.String()
 }
 
-// only are the metrics whose names begin so.
-type only struct {
+// some are the metrics whose names say so.
+type some struct {
 	prometheus.Gatherer
-	prefix string
+	name func(string) bool
 }
 
 // Gather implements prometheus.Gatherer.
-func (o only) Gather() ([]*dto.MetricFamily, error) {
-	all, err := o.Gatherer.Gather()
-	var some []*dto.MetricFamily
-	for _, f := range all {
-		if strings.HasPrefix(f.GetName(), o.prefix) {
-			some = append(some, f)
-		}
-	}
-	return some, err
+func (s some) Gather() ([]*dto.MetricFamily, error) {
+	all, err := s.Gatherer.Gather()
+	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !s.name(f.GetName()) }), err
 }
 
-// flags are those of the command line that say more than their default.
-func flags(c *config.Config) map[string]string {
-	return map[string]string{
-		"config": c.ConfigFile, "config-dir": c.ConfigDir, "root-dir": c.RootDir, "run-dir": c.RunDir, "cert-dir": c.CertDir,
-		"hostname-override": c.HostnameOverride, "kubeconfig": c.Kubeconfig, "bootstrap-kubeconfig": c.BootstrapKubeconfig, "cloud-provider": c.CloudProvider,
+// ofProbes says that a metric is told at /metrics/probes alone. They are many, one
+// for each probe of a container.
+func ofProbes(name string) bool { return strings.HasPrefix(name, "prober_") }
+
+// flags are those of the command line with their values in effect: of some the
+// default depends on others.
+func flags(given map[string]string, c *config.Config) map[string]string {
+	all := map[string]string{
+		"root-dir": c.RootDir, "run-dir": c.RunDir, "cert-dir": c.CertDir, "hostname-override": c.HostnameOverride,
+		"kubeconfig": c.Kubeconfig, "bootstrap-kubeconfig": c.BootstrapKubeconfig, "cloud-provider": c.CloudProvider,
 	}
+	for name, value := range given {
+		if all[name] == "" {
+			all[name] = value
+		}
+	}
+	return all
 }

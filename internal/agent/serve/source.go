@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -32,6 +36,9 @@ type Source struct {
 	Volumes func(types.UID) map[string]pod.Volume
 	// Logs is the directory of a pod's logs.
 	Logs func(*corev1.Pod) string
+	// Endpoint is where the runtime is, unix:///path; "" for one that is part of this
+	// process.
+	Endpoint string
 }
 
 // Pods implements stats.Source.
@@ -80,10 +87,10 @@ func (s Source) volumes(p *corev1.Pod) (all []stats.Volume) {
 	mounted := s.Volumes(p.UID)
 	for _, v := range p.Spec.Volumes {
 		m, ok := mounted[v.Name]
-		if !ok || m.Block {
+		if !ok {
 			continue
 		}
-		one := stats.Volume{Name: v.Name, Path: m.Path, Ephemeral: v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault}
+		one := stats.Volume{Name: v.Name, Path: m.Path, Block: m.Block, Ephemeral: v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault}
 		switch {
 		case v.PersistentVolumeClaim != nil:
 			one.Claim = &statsapi.PVCReference{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
@@ -98,12 +105,43 @@ func (s Source) volumes(p *corev1.Pod) (all []stats.Volume) {
 }
 
 // System implements stats.Source.
-func (s Source) System() map[string]cgroupfile.Group {
-	all := map[string]cgroupfile.Group{}
+func (s Source) System() map[string]stats.Part {
+	all := map[string]stats.Part{statsapi.SystemContainerKubelet: {PID: os.Getpid()}}
 	if g, err := s.Cgroups.Pods(); err == nil {
-		all[statsapi.SystemContainerPods] = g
+		all[statsapi.SystemContainerPods] = stats.Part{Group: g}
+	}
+	if pid := listener(s.Endpoint); pid != 0 {
+		all[statsapi.SystemContainerRuntime] = stats.Part{PID: pid}
 	}
 	return all
+}
+
+// listener is the process that listens on a socket, see SO_PEERCRED in unix(7); 0
+// where that cannot be told, or is the init process, which listens for others.
+func listener(endpoint string) int {
+	path, ok := strings.CutPrefix(endpoint, "unix://")
+	if !ok {
+		return 0
+	}
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = c.Close() }() // nothing was said
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	err = raw.Control(func(fd uintptr) {
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil && peer.Pid > 1 {
+			pid = int(peer.Pid)
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return pid
 }
 
 // Layers implements stats.Source.

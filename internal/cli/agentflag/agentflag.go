@@ -38,6 +38,14 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 	kubelets(cmd)
 }
 
+// Values are all flags by name, as /flagz shows them. None is a secret: those that
+// have to do with one name a file.
+func Values(flags *pflag.FlagSet) map[string]string {
+	all := map[string]string{}
+	flags.VisitAll(func(f *pflag.Flag) { all[f.Name] = f.Value.String() })
+	return all
+}
+
 // dead adds the flags about dead containers.
 func dead(cmd *cobra.Command, f *config.Flags) {
 	flags := cmd.Flags()

@@ -39,6 +39,14 @@ func TestNode(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	set := Values(cmd.Flags())
+	for name, want := range map[string]string{
+		"config": "/c", "node-ip": "::", "node-labels": "[a=b,c=d]", "maximum-dead-containers": "-1", "offline-pods": "false", "lock-file": "/l", "cri-listen": "", "runtime-cgroups": "/r",
+	} {
+		if got, known := set[name]; got != want || !known {
+			t.Errorf("--%s is told as %q, want %q", name, got, want)
+		}
+	}
 }
 
 // A flag of the kubelet that is a field of its configuration is refused with the field's name.
