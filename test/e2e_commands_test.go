@@ -100,6 +100,7 @@ authorization: {mode: Webhook}
 	ts.Setenv("PORT", strconv.Itoa(forward))
 	ts.Setenv("NODE_IP", n.address)
 	ts.Setenv("NODE", n.cluster.NodeKubeconfig(nodeName))
+	ts.Setenv("BOOTSTRAP", n.cluster.BootstrapKubeconfig())
 	tools := ts.MkAbs("tools")
 	ts.Check(os.MkdirAll(tools, 0o755))
 	ts.Check(os.WriteFile(filepath.Join(tools, "kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec %s kubectl \"$@\"\n", n.cluster.Program()), 0o755))
@@ -228,29 +229,45 @@ func etcd(ts *testscript.TestScript, args []string) {
 	c.ResumeEtcd()
 }
 
+func controllers(ts *testscript.TestScript, args []string) {
+	c := nodeOf(ts).cluster
+	act(ts, "controllers", map[string]func(){"pause": c.PauseControllers, "resume": c.ResumeControllers}, args[0])
+}
+
 func inject(ts *testscript.TestScript, args []string) {
 	c := nodeOf(ts).cluster
 	if len(args) == 1 && args[0] == "none" {
 		c.Inject()
 		return
 	}
-	if len(args) != 3 {
-		ts.Fatalf("inject %q: see clusterCommands", args)
+	var faults []kubeapitest.Fault
+	for rule := range slices.Chunk(args, 4) {
+		if len(rule) < 4 {
+			ts.Fatalf("inject %q: see clusterCommands", rule)
+		}
+		code, err := strconv.Atoi(rule[2])
+		ts.Check(err)
+		times, err := strconv.Atoi(rule[3])
+		ts.Check(err)
+		fault := kubeapitest.Fault{Code: code, Times: times, Reason: reasons[code], Match: func(r *http.Request) bool {
+			return r.Method == rule[0] && strings.Contains(r.URL.Path, rule[1])
+		}}
+		if code == http.StatusTooManyRequests {
+			fault.RetryAfter = 1
+		}
+		faults = append(faults, fault)
 	}
-	code, err := strconv.Atoi(args[1])
-	ts.Check(err)
-	times, err := strconv.Atoi(args[2])
-	ts.Check(err)
-	fault := kubeapitest.Fault{Code: code, Times: times, Match: func(r *http.Request) bool { return r.Method == args[0] }}
-	switch code {
-	case http.StatusTooManyRequests:
-		fault.Reason, fault.RetryAfter = metav1.StatusReasonTooManyRequests, 1
-	case http.StatusConflict:
-		fault.Reason = metav1.StatusReasonConflict
-	case http.StatusInternalServerError:
-		fault.Reason = metav1.StatusReasonInternalError
-	}
-	c.Inject(fault)
+	c.Inject(faults...)
+}
+
+// reasons are what an API server says with a code.
+var reasons = map[int]metav1.StatusReason{
+	http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusConflict: metav1.StatusReasonConflict, http.StatusGone: metav1.StatusReasonExpired,
+	http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusInternalServerError: metav1.StatusReasonInternalError,
+}
+
+func awaitInjected(ts *testscript.TestScript, _ []string) {
+	eventually(ts, func() (bool, any) { return nodeOf(ts).cluster.Spent(), "not all of the faults were met" })
 }
 
 func expire(ts *testscript.TestScript, _ []string) {

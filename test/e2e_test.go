@@ -61,7 +61,8 @@ func newHarness(t *testing.T, runtime string) *harness {
 //
 //	cluster start [FLAG...]     etcd, kube-apiserver, kube-controller-manager (the flags are for it) and
 //	                            kube-scheduler; $CONFIG has
-//	                            what a node of it needs, $NODE its kubeconfig, $KUBECONFIG the administrator's,
+//	                            what a node of it needs, $NODE its kubeconfig, $BOOTSTRAP one with a bootstrap
+//	                            token, $KUBECONFIG the administrator's,
 //	                            $SERVER the API server's URL, $NODE_IP the node's address, $PORT a port that
 //	                            nobody listens on
 //	cluster stop                all of it ends
@@ -78,13 +79,18 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	etcd pause DURATION         it stands still so long
 //	nodes cut|disconnect|connect
 //	                            the connections of nodes to the API server
-//	inject METHOD CODE N        the API server answers the next N requests of nodes with this method so;
-//	                            N 0 is all, until "inject none"
+//	controllers pause|resume    kube-controller-manager
+//	inject METHOD PATH CODE N [METHOD PATH CODE N]...
+//	                            the API server answers the next N requests of nodes with this method and
+//	                            this part of a path so, one line of these after the other; N 0 is all, until
+//	                            "inject none"
+//	await-injected              all were answered so that were to be
 //	expire                      $NODE is a kubeconfig whose certificate has expired
 //	renew                       the same file has a new one
 //	await-node-ready STATUS     the API server shows the node's Ready condition so
 //	await-deleted POD           the API server has it no more, and nothing of it is left by then
 //	await-pod POD CONDITION     the API server shows a pod so: see await
+//	await-converged             the API server, the node and its runtime tell the same, see there
 func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
 		return func(ts *testscript.TestScript, neg bool, args []string) {
@@ -110,11 +116,14 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"apiserver":        positive(1, 1, apiserver),
 		"etcd":             positive(2, 2, etcd),
 		"nodes":            positive(1, 1, nodes),
-		"inject":           positive(1, 3, inject),
+		"inject":           positive(1, 1<<10, inject),
+		"await-injected":   positive(0, 0, awaitInjected),
+		"controllers":      positive(1, 1, controllers),
 		"expire":           positive(0, 0, expire),
 		"renew":            positive(0, 0, renew),
 		"await-deleted":    positive(1, 1, h.awaitDeleted),
 		"await-node-ready": positive(1, 1, awaitNodeReady),
 		"await-pod":        positive(2, 2, awaitPod),
+		"await-converged":  positive(0, 0, h.awaitConverged),
 	}
 }

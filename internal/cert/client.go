@@ -198,12 +198,18 @@ func (c *Client) client(pair *tls.Certificate) *rest.Config {
 
 func (c *Client) ask(ctx context.Context) error {
 	pair := c.current.Load()
-	rc := rest.CopyConfig(c.client(pair))
-	if rc.Host == c.base.Host && pair != nil && c.client(pair) == c.base {
+	from := c.client(pair)
+	rc := rest.CopyConfig(from)
+	if from == c.base {
 		var err error
 		if rc.CertData, rc.KeyData, err = encode(pair); err != nil {
 			return err
 		}
+		// Nobody answers to a certificate that has expired: who waits with it for the
+		// signature goes on as somebody else.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, pair.Leaf.NotAfter)
+		defer cancel()
 	}
 	rc.QPS = -1
 	http, err := rest.HTTPClientFor(rc)

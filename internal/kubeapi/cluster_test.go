@@ -2,17 +2,25 @@ package kubeapi_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/event/publish"
 	"github.com/berth-run/berth/internal/kubeapi"
 	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/podstatus/report"
 )
 
 var shared = kubeapitest.NewShared(kubeapitest.Options{})
@@ -94,27 +102,72 @@ func TestCloseConnections(t *testing.T) {
 	}
 }
 
-// A burst of events waits for its own budget alone.
-func TestEventsDelayNothing(t *testing.T) {
+// A burst of events waits for its own budget alone, and so does one that the server
+// refuses: the statuses of pods overtake it.
+func TestEventsDelayNoStatus(t *testing.T) {
+	const events, pods, states = 3000, 20, 5
 	c := shared.Cluster(t)
+	t.Cleanup(func() { c.Inject() })
 	a := connect(t, c, "busy")
+	recorder := event.New(event.Options{Host: "busy"})
+	log := slog.New(slog.DiscardHandler)
+	publisher := publish.New(publish.Options{Source: recorder, Client: a.Events, QPS: 10, Burst: 20, Max: events, Since: time.Now(), Log: log})
+	statuses := report.New(report.Options{Client: a.Statuses, Log: log})
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			_, _ = a.Events.CoreV1().Events("default").Get(ctx, "none", metav1.GetOptions{})
-		}
-	}()
-	began := time.Now()
-	for range 20 {
-		if _, err := a.Statuses.CoreV1().Nodes().Get(t.Context(), "busy", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	var running sync.WaitGroup
+	t.Cleanup(func() { cancel(); running.Wait() })
+	for _, run := range []func(context.Context) error{publisher.Run, statuses.Run} {
+		running.Go(func() { _ = run(ctx) }) // until ctx ends
+	}
+	var all []*corev1.Pod
+	namespace := c.Namespace()
+	for i := range pods {
+		p, err := c.Client().CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i)},
+			Spec:       corev1.PodSpec{NodeName: "busy", Containers: []corev1.Container{{Name: "app", Image: "img"}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
+		all = append(all, p)
 	}
-	if took := time.Since(began); took > 10*time.Second { // 20 events take 19 s
-		t.Errorf("20 requests took %v", took)
+	c.Inject(kubeapitest.Fault{
+		Match: func(r *http.Request) bool {
+			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/events")
+		},
+		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, RetryAfter: 1,
+	})
+	for i := range events {
+		recorder.Event(corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: fmt.Sprint("other-", i)}, corev1.EventTypeWarning, "Burst", "of many")
 	}
-	cancel()
-	<-done
+	message := ""
+	for _, refused := range []bool{true, false} {
+		if !refused {
+			c.Inject()
+		}
+		for range states {
+			message += "."
+			for _, p := range all {
+				statuses.Set(report.Row{UID: p.UID, Pod: p, Status: corev1.PodStatus{Phase: corev1.PodRunning, Message: message}})
+			}
+			if err := statuses.Flush(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, err := c.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list.Items {
+			if p.Status.Message != message {
+				t.Errorf("pod %s: status %q, want %q", p.Name, p.Status.Message, message)
+			}
+		}
+		if s := publisher.Stats(); refused && s.Created > 0 || s.Waiting < events/2 {
+			t.Errorf("refused %v: when the statuses are there, events: %+v", refused, s)
+		}
+	}
+	for publisher.Stats().Created == 0 { // they come, in their time
+		time.Sleep(20 * time.Millisecond)
+	}
 }

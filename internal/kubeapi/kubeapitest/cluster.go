@@ -255,6 +255,18 @@ func (c *Cluster) ResumeEtcd() {
 	c.check(c.servers.etcd.signal(unix.SIGCONT))
 }
 
+// PauseControllers stops kube-controller-manager: nothing is signed, for one.
+func (c *Cluster) PauseControllers() {
+	c.t.Helper()
+	c.check(c.servers.controllers.signal(unix.SIGSTOP))
+}
+
+// ResumeControllers follows PauseControllers.
+func (c *Cluster) ResumeControllers() {
+	c.t.Helper()
+	c.check(c.servers.controllers.signal(unix.SIGCONT))
+}
+
 // CutConnections ends the connections of nodes, watches among them. They may
 // connect again at once.
 func (c *Cluster) CutConnections() { c.servers.proxy.drop() }
@@ -271,3 +283,6 @@ func (c *Cluster) Connect() { c.servers.proxy.set(func() { c.servers.proxy.cut =
 func (c *Cluster) Inject(faults ...Fault) {
 	c.servers.proxy.set(func() { c.servers.proxy.faults = slices.Clone(faults) })
 }
+
+// Spent says that each of the faults with a number of Times was given so often.
+func (c *Cluster) Spent() bool { return c.servers.proxy.spent() }

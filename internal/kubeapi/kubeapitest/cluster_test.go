@@ -210,7 +210,7 @@ func TestLife(t *testing.T) {
 	var pids []int
 	if !t.Run("cluster", func(t *testing.T) {
 		c = Start(t, Options{Controllers: true, Scheduler: true})
-		for _, p := range append(c.servers.others, c.servers.api, c.servers.etcd) {
+		for _, p := range []*process{c.servers.scheduler, c.servers.controllers, c.servers.api, c.servers.etcd} {
 			pids = append(pids, p.cmd.Process.Pid)
 		}
 		namespace := c.Namespace()

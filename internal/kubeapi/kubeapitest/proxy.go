@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -191,6 +192,13 @@ func (p *proxy) fault(r *http.Request) *Fault {
 		return &answer
 	}
 	return nil
+}
+
+// spent says that no fault with a number of times is left.
+func (p *proxy) spent() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !slices.ContainsFunc(p.faults, func(f Fault) bool { return f.Times > 0 })
 }
 
 // reverse is the way to the API server.

@@ -24,16 +24,18 @@ const startup = 3 * time.Minute
 
 // servers are the processes of one control plane, and what they need.
 type servers struct {
-	options   Options
-	program   string
-	dir       string
-	ca        *authority
-	nursery   *nursery
-	proxy     *proxy
-	ports     struct{ etcd, peer, api port }
-	etcd      *process
-	api       *process
-	others    []*process
+	options Options
+	program string
+	dir     string
+	ca      *authority
+	nursery *nursery
+	proxy   *proxy
+	ports   struct{ etcd, peer, api port }
+	etcd    *process
+	api     *process
+	// controllers and scheduler are nil where the options do not ask for them.
+	controllers, scheduler *process
+
 	admin     *rest.Config
 	adminFile string
 	names     atomic.Int64 // how many there are
@@ -183,18 +185,16 @@ func (s *servers) startOthers() error {
 			"--service-account-private-key-file", key("sa.key"), "--root-ca-file", key("ca.crt"),
 			"--flex-volume-plugin-dir", key("flex"), // it makes this directory
 			"--cluster-signing-cert-file", key("ca.crt"), "--cluster-signing-key-file", key("ca.key"))
-		p, err := s.nursery.run(s.program, s.dir, "kube-controller-manager", append(flags, s.options.ControllerManager...)...)
-		if err != nil {
+		var err error
+		if s.controllers, err = s.nursery.run(s.program, s.dir, "kube-controller-manager", append(flags, s.options.ControllerManager...)...); err != nil {
 			return err
 		}
-		s.others = append(s.others, p)
 	}
 	if s.options.Scheduler {
-		p, err := s.nursery.run(s.program, s.dir, "kube-scheduler", common...)
-		if err != nil {
+		var err error
+		if s.scheduler, err = s.nursery.run(s.program, s.dir, "kube-scheduler", common...); err != nil {
 			return err
 		}
-		s.others = append(s.others, p)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (s *servers) close() error {
 	if s.proxy != nil {
 		s.proxy.close()
 	}
-	for _, p := range append(s.others, s.api, s.etcd) {
+	for _, p := range []*process{s.scheduler, s.controllers, s.api, s.etcd} {
 		if p != nil {
 			errs = append(errs, p.kill())
 		}
