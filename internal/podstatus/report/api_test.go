@@ -252,6 +252,34 @@ func TestPodWasReplaced(t *testing.T) {
 	}
 }
 
+// A conflict may mean that the pod was replaced, or that it is there as before.
+func TestDeleteMeetsAConflict(t *testing.T) {
+	n := newNode(t, "conflict")
+	n.cluster.Inject(kubeapitest.Fault{
+		Match: func(r *http.Request) bool { return r.Method == http.MethodDelete }, Times: 2, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+	})
+	for _, replaced := range []bool{false, true} {
+		n.dropped = nil
+		p := n.pod("web", nil)
+		if err := n.admin.CoreV1().Pods(n.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		marked := n.shows(p, "the deletion's mark", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+		if replaced {
+			if err := n.admin.CoreV1().Pods(n.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+				t.Fatal(err)
+			}
+			n.pod("web", nil)
+		}
+		n.set(marked, status(1, corev1.PodSucceeded, false), true)
+		n.until("the pod's end", func() bool { return cmp.Equal(n.dropped, []types.UID{p.UID}) })
+		_, err := n.admin.CoreV1().Pods(n.namespace).Get(t.Context(), "web", metav1.GetOptions{})
+		if replaced != (err == nil) {
+			t.Errorf("replaced %v: %v", replaced, err)
+		}
+	}
+}
+
 func TestMirrorPodIsNotDeleted(t *testing.T) {
 	n := newNode(t, "mirror")
 	p := n.pod("static", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "static-uid"} })

@@ -168,9 +168,9 @@ func (f *flight) delete(ctx context.Context) {
 		GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &uid},
 	}), "")
 	switch a, _ := judge(err); a {
-	case taken, gone, stale: // the pod of this UID is not there any more
+	case taken, gone:
 		f.row.dropped = uid
-	default:
+	default: // a conflict too: the name has another pod now, or somebody else writes this one; the next try looks
 		f.err = fmt.Errorf("delete pod: %w", err)
 	}
 }
