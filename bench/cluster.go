@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/berth-run/berth/bench/joined"
 )
@@ -26,12 +25,22 @@ type clusterCost struct {
 type clusterUse struct {
 	Running      summary        `json:"runningMs"` // from the creation of the first pod to the last one Running in a watch
 	PodsASecond  float64        `json:"podsPerSecond"`
-	StartCPU     float64        `json:"agentCPUMsPerPod"`
 	Requests     map[string]int `json:"requestsForStarts"` // of all rounds
 	IdleRequests map[string]int `json:"requestsIdle"`
-	IdleCPU      float64        `json:"agentCPUIdlePercentOfACore"`
-	RSSMB        float64        `json:"agentRSSMB"`
-	PrivateMB    float64        `json:"agentPrivateMB"`
+	Agent        processUse     `json:"agent"`
+	Runtime      processUse     `json:"runtime,omitzero"` // where it is a process of its own
+}
+
+// processUse is what a process of a node uses of the machine.
+type processUse struct {
+	StartCPU  float64 `json:"cpuMsPerPod"`
+	IdleCPU   float64 `json:"cpuIdlePercentOfACore"`
+	RSSMB     float64 `json:"rssMB"`
+	PrivateMB float64 `json:"privateMB"`
+}
+
+func (u processUse) plus(v processUse) processUse {
+	return processUse{StartCPU: u.StartCPU + v.StartCPU, IdleCPU: u.IdleCPU + v.IdleCPU, RSSMB: u.RSSMB + v.RSSMB, PrivateMB: u.PrivateMB + v.PrivateMB}
 }
 
 // watchCost is the memory for objects of the cluster that pods mount.
@@ -76,14 +85,13 @@ func (b *bench) joined(ctx context.Context, o joined.Options) (berth, kubelet jo
 }
 
 func (c clusterCost) use(r joined.Result) clusterUse {
-	var cpu time.Duration
-	for _, d := range r.StartCPU {
-		cpu += d
+	process := func(u joined.Use) processUse {
+		return processUse{
+			StartCPU: u.Start.Seconds() * 1000 / float64(c.Pods*c.Rounds), IdleCPU: u.Idle.Seconds() / c.IdleSeconds * 100,
+			RSSMB: u.RSS, PrivateMB: u.Private,
+		}
 	}
-	u := clusterUse{
-		Running: summarise(r.Took), StartCPU: cpu.Seconds() * 1000 / float64(c.Pods*c.Rounds),
-		Requests: r.Starts, IdleRequests: r.Idle, IdleCPU: r.IdleCPU.Seconds() / c.IdleSeconds * 100, RSSMB: r.RSS, PrivateMB: r.Private,
-	}
+	u := clusterUse{Running: summarise(r.Took), Requests: r.Starts, IdleRequests: r.Idle, Agent: process(r.Agent), Runtime: process(r.Runtime)}
 	u.PodsASecond = float64(c.Pods) / u.Running.P50 * 1000
 	return u
 }
@@ -94,7 +102,7 @@ func (c clusterCost) text(p *page) {
 	}
 	b, k := c.Berth, c.Kubelet
 	p.line("\n## A node of a real cluster: %d pods at once, bound by its scheduler, %d times\n", c.Pods, c.Rounds)
-	p.line("Berth with its own runtime; the kubelet with the machine's containerd, which is a process of its own. The control plane is on the same CPUs.\n")
+	p.line("Berth has its runtime within; the kubelet has the machine's containerd, a process of its own. The control plane is on the same CPUs.\n")
 	p.line("| what | Berth | kubelet | ratio |")
 	p.line("|---|---|---|---|")
 	row := func(what, format string, ours, theirs float64) {
@@ -103,11 +111,16 @@ func (c clusterCost) text(p *page) {
 	row("created to all Running in a watch, p50, ms", "%.0f", b.Running.P50, k.Running.P50)
 	row("pods a second", "%.1f", b.PodsASecond, k.PodsASecond)
 	row("API requests for a pod's start", "%.1f", c.each(b.Requests), c.each(k.Requests))
-	row("agent's CPU until all run, ms a pod", "%.0f", b.StartCPU, k.StartCPU)
 	row(fmt.Sprintf("API requests in an idle minute, with %d pods", c.Pods), "%.1f", c.aMinute(b), c.aMinute(k))
-	row("agent's CPU then, % of a core", "%.2f", b.IdleCPU, k.IdleCPU)
-	row("agent's RSS, MB", "%.1f", b.RSSMB, k.RSSMB)
-	row("of that private, MB", "%.1f", b.PrivateMB, k.PrivateMB)
+	for _, of := range []struct {
+		what         string
+		ours, theirs processUse
+	}{{"agent", b.Agent, k.Agent}, {"agent and runtime", b.Agent, k.Agent.plus(k.Runtime)}} {
+		row(of.what+": CPU until all run, ms a pod", "%.0f", of.ours.StartCPU, of.theirs.StartCPU)
+		row(of.what+": CPU when idle, % of a core", "%.2f", of.ours.IdleCPU, of.theirs.IdleCPU)
+		row(of.what+": RSS, MB", "%.1f", of.ours.RSSMB, of.theirs.RSSMB)
+		row(of.what+": of that in no file, MB", "%.1f", of.ours.PrivateMB, of.theirs.PrivateMB)
+	}
 	p.line("\nRequests for a pod's start: Berth %s; the kubelet %s.", c.kinds(b.Requests), c.kinds(k.Requests))
 }
 
@@ -144,7 +157,7 @@ func (w watchCost) text(p *page) {
 		return
 	}
 	p.line("\n## ConfigMaps and Secrets of 1 KiB that a pod mounts, each watched by itself\n")
-	p.line("| node | objects | watches | agent's RSS, MB | of that private, MB | KB an object |")
+	p.line("| node | objects | watches | agent's RSS, MB | of that in no file, MB | KB an object |")
 	p.line("|---|---|---|---|---|---|")
 	for _, n := range []struct {
 		name string

@@ -61,5 +61,5 @@ func (c idleCost) text(p *page) {
 	p.line("|---|---|---|")
 	p.line("| CPU, %% of a core | %.2f | 0.20 |", c.CPUPercent)
 	p.line("| RSS, MB | %.1f | 90 |", c.RSSMB)
-	p.line("| private, MB | %.1f | 45 |", c.PrivateMB)
+	p.line("| of that in no file, MB | %.1f | 45 |", c.PrivateMB)
 }

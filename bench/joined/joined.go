@@ -21,8 +21,10 @@ import (
 const (
 	image    = "example.com/workload:1"
 	patience = 3 * time.Minute
-	// settle is the time for what follows a change: events, garbage, write-back.
+	// settle is the time for what follows a change: garbage, write-back.
 	settle = 15 * time.Second
+	// follow is the time for the last requests of a start, which are events.
+	follow = 5 * time.Second
 )
 
 // Options of a measurement.
@@ -45,12 +47,17 @@ type Result struct {
 	// Starts are the requests for all pods of all rounds until all is quiet, Idle those with all pods
 	// running and nothing to do, by verb and resource.
 	Starts, Idle map[string]int
-	// StartCPU is the agent's CPU time for all pods of a round until they are Running.
-	StartCPU []time.Duration
-	IdleCPU  time.Duration
-	// RSS and Private are of the idle agent with all pods, in MB.
+	// Agent, and Runtime where that is another process.
+	Agent, Runtime Use
+	Watched        []Watched
+}
+
+// Use of the machine by a process.
+type Use struct {
+	// Start is the CPU time for all pods of all rounds until they are Running, Idle that of the idle time.
+	Start, Idle time.Duration
+	// RSS and Private are of the idle process with all pods, in MB.
 	RSS, Private float64
-	Watched      []Watched
 }
 
 // Watched is a node with a pod that mounts ConfigMaps and Secrets.
@@ -135,7 +142,7 @@ func (b *bench) rounds(ctx context.Context, nodes []*node) error {
 }
 
 func (b *bench) round(ctx context.Context, n *node, counts bool) error {
-	before, err := proc.CPU(n.pid())
+	before, err := n.cpu()
 	if err != nil {
 		return err
 	}
@@ -147,11 +154,11 @@ func (b *bench) round(ctx context.Context, n *node, counts bool) error {
 	if err != nil {
 		return err
 	}
-	after, err := proc.CPU(n.pid())
+	after, err := n.cpu()
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, settle); err != nil || !counts {
+	if err := sleep(ctx, follow); err != nil || !counts {
 		return err
 	}
 	requests, err := b.audit.since(mark, n.user())
@@ -159,20 +166,24 @@ func (b *bench) round(ctx context.Context, n *node, counts bool) error {
 		return err
 	}
 	r := n.result
-	r.Took, r.StartCPU = append(r.Took, took), append(r.StartCPU, after.Own-before.Own)
-	r.Starts = add(r.Starts, requests)
+	r.Took, r.Starts = append(r.Took, took), add(r.Starts, requests)
+	r.Agent.Start += after.agent - before.agent
+	r.Runtime.Start += after.runtime - before.runtime
 	return nil
 }
 
 // idle looks at all nodes at the same time.
 func (b *bench) idle(ctx context.Context, nodes []*node) error {
+	if err := sleep(ctx, settle); err != nil {
+		return err
+	}
 	mark, err := b.audit.mark()
 	if err != nil {
 		return err
 	}
-	before := map[*node]proc.Time{}
+	before := map[*node]cpuTimes{}
 	for _, n := range nodes {
-		if before[n], err = proc.CPU(n.pid()); err != nil {
+		if before[n], err = n.cpu(); err != nil {
 			return err
 		}
 	}
@@ -180,14 +191,19 @@ func (b *bench) idle(ctx context.Context, nodes []*node) error {
 		return err
 	}
 	for _, n := range nodes {
-		after, err := proc.CPU(n.pid())
+		after, err := n.cpu()
 		if err != nil {
 			return err
 		}
 		r := n.result
-		r.IdleCPU = after.Own - before[n].Own
-		if r.RSS, r.Private, err = proc.Memory(n.pid()); err != nil {
+		r.Agent.Idle, r.Runtime.Idle = after.agent-before[n].agent, after.runtime-before[n].runtime
+		if r.Agent.RSS, r.Agent.Private, err = proc.Memory(n.agent); err != nil {
 			return err
+		}
+		if n.runtime != 0 {
+			if r.Runtime.RSS, r.Runtime.Private, err = proc.Memory(n.runtime); err != nil {
+				return err
+			}
 		}
 		if r.Idle, err = b.audit.since(mark, n.user()); err != nil {
 			return err

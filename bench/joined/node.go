@@ -8,20 +8,34 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/bench/proc"
 	"github.com/berth-run/berth/test/containerd"
 	"github.com/berth-run/berth/test/kubelet"
 )
 
 // node is a node of the cluster.
 type node struct {
-	name   string
-	result *Result
-	pid    func() int
+	name           string
+	result         *Result
+	agent, runtime int // processes; no runtime where the agent has it within
 	// end ends the node's agent and takes away all that is of it.
 	end func() error
+}
+
+// cpuTimes are of a node's processes so far.
+type cpuTimes struct{ agent, runtime time.Duration }
+
+func (n *node) cpu() (t cpuTimes, err error) {
+	agent, err := proc.CPU(n.agent)
+	if err != nil || n.runtime == 0 {
+		return cpuTimes{agent: agent.Own}, err
+	}
+	runtime, err := proc.CPU(n.runtime)
+	return cpuTimes{agent: agent.Own, runtime: runtime.Own}, err
 }
 
 func (n *node) user() string { return "system:node:" + n.name }
@@ -75,7 +89,7 @@ func (b *bench) startBerth(ctx context.Context) (*node, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	n := &node{name: name, pid: func() int { return cmd.Process.Pid }, end: func() error {
+	n := &node{name: name, agent: cmd.Process.Pid, end: func() error {
 		err := cmd.Process.Signal(unix.SIGTERM)
 		_ = cmd.Wait() // it was told to end
 		return errors.Join(err, reset(b.options.Binary, root, config))
@@ -120,7 +134,7 @@ func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
 	if err != nil {
 		return nil, errors.Join(err, log.Close(), daemon.Close())
 	}
-	n := &node{name: name, pid: k.Pid, end: func() error {
+	n := &node{name: name, agent: k.Pid(), runtime: daemon.Pid(), end: func() error {
 		k.End(unix.SIGTERM)
 		err := errors.Join(log.Close(), reset(b.options.Binary, root, config), daemon.Close())
 		kubelet.RemoveCgroups(cgroup)

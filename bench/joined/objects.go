@@ -80,7 +80,7 @@ func (b *bench) watched(ctx context.Context, n *node, many int) error {
 		return err
 	}
 	w.Watches = after - before
-	if w.RSS, w.Private, err = proc.Memory(n.pid()); err != nil {
+	if w.RSS, w.Private, err = proc.Memory(n.agent); err != nil {
 		return err
 	}
 	n.result.Watched = append(n.result.Watched, w)

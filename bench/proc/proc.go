@@ -37,7 +37,7 @@ func CPU(pid int) (Time, error) {
 	return Time{Own: time.Duration(ticks[0]+ticks[1]) * tick, Children: time.Duration(ticks[2]+ticks[3]) * tick}, nil
 }
 
-// Memory is the resident and the private memory of a process in MB
+// Memory is the resident memory of a process in MB, and what of it is the process's alone and in no file
 // (/proc/PID/smaps_rollup).
 func Memory(pid int) (rss, private float64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
@@ -56,8 +56,8 @@ func Memory(pid int) (rss, private float64, err error) {
 		switch fields[0] {
 		case "Rss:":
 			rss = kb * 1024 / 1e6
-		case "Private_Clean:", "Private_Dirty:":
-			private += kb * 1024 / 1e6
+		case "Private_Dirty:":
+			private = kb * 1024 / 1e6
 		}
 	}
 	return rss, private, nil

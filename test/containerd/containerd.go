@@ -97,6 +97,9 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	return d, nil
 }
 
+// Pid is the daemon's process.
+func (d *Daemon) Pid() int { return d.cmd.Process.Pid }
+
 // Endpoint is where the daemon serves its CRI.
 func (d *Daemon) Endpoint() string { return "unix://" + filepath.Join(d.opts.Dir, "c.sock") }
 
