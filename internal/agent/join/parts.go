@@ -75,7 +75,7 @@ func (c *Cluster) Complete(n Node) {
 	p.moved = make(chan struct{}, 1)
 	p.ranges = changes{c}.ranges(n.CRI.Runtime)
 	p.object = nodeobject.New(nodeobject.Options{
-		Client: c.api.Heartbeat,
+		Client: c.api.Heartbeat, Watches: c.api.Main,
 		Config: nodeobject.Config{
 			Machine: n.Facts, AskedIPs: cfg.NodeIPs, Taints: cfg.Node.Taints, ProviderID: cfg.Cluster.Registration.ProviderID,
 			ExternalCloud: cfg.Cluster.ExternalCloud, ControllerAttach: cfg.Cluster.AttachDetach, Port: int32(cfg.Server.HTTPS.Port()),

@@ -73,7 +73,7 @@ func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Optio
 	config.Machine.Labels[corev1.LabelHostname] = name
 	config.ProviderID = ""
 	o := Options{
-		Client: client, Config: config, Register: true, Ref: corev1.ObjectReference{Kind: "Node", Name: name}, Events: a.told,
+		Client: client, Watches: client, Config: config, Register: true, Ref: corev1.ObjectReference{Kind: "Node", Name: name}, Events: a.told,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Inputs: Inputs{
 			Conditions: a.table,

@@ -32,8 +32,9 @@ type Inputs struct {
 
 // Options of an Object.
 type Options struct {
-	// Client is the one for heartbeats: its budget is not shared.
-	Client kubernetes.Interface
+	// Client is the one for heartbeats: its budget is not shared. Watches is for the object's watch: a client
+	// for heartbeats gives up what takes longer.
+	Client, Watches kubernetes.Interface
 	Config Config
 	Inputs Inputs
 	// Register is registerNode: whether the object is made. Its status is written

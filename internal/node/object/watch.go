@@ -15,7 +15,7 @@ import (
 // its own name.
 func (x *Object) watch(ctx context.Context) {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, x.o.Config.Machine.Name).String()
-	nodes := x.o.Client.CoreV1().Nodes()
+	nodes := x.o.Watches.CoreV1().Nodes()
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = selector
@@ -27,7 +27,7 @@ func (x *Object) watch(ctx context.Context) {
 		},
 	}
 	cache.NewReflectorWithOptions(
-		cache.ToListWatcherWithWatchListSemantics(source, x.o.Client), &corev1.Node{}, (*sink)(x), cache.ReflectorOptions{Name: "node"},
+		cache.ToListWatcherWithWatchListSemantics(source, x.o.Watches), &corev1.Node{}, (*sink)(x), cache.ReflectorOptions{Name: "node"},
 	).RunWithContext(ctx)
 }
 
