@@ -35,8 +35,8 @@ type Options struct {
 	// Client is the one for heartbeats: its budget is not shared. Watches is for the object's watch: a client
 	// for heartbeats gives up what takes longer.
 	Client, Watches kubernetes.Interface
-	Config Config
-	Inputs Inputs
+	Config          Config
+	Inputs          Inputs
 	// Register is registerNode: whether the object is made. Its status is written
 	// in any case.
 	Register bool
