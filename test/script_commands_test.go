@@ -85,8 +85,8 @@ import (
 //	await-span 'NAME > NAME...' it has a span at that place of a trace
 //	service-manager DURATION    the agents that start from now on have one, whose watchdog waits so long
 //	await-notify TEXT           an agent has told it so
-//	device-plugin start RESOURCE DEVICES [numa=N] [preferred] [prestart] [cdi=KIND] [mount=DIR]
-//	                            a sample device plugin; it registers whenever an agent is new
+//	device-plugin start RESOURCE DEVICES [numa=N] [preferred] [prestart] [cdi=KIND] [mount=DIR] [found]
+//	                            a sample device plugin; it registers whenever an agent is new, or else is found
 //	device-plugin stop RESOURCE as if it was killed
 //	device-plugin sick|heal RESOURCE ID
 //	device-plugin hang|answer|refuse|accept RESOURCE METHOD

@@ -57,7 +57,7 @@ func (h *harness) devicePlugin(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// pluginOptions reads DEVICES [numa=N] [preferred] [prestart] [cdi=KIND] [mount=DIR].
+// pluginOptions reads DEVICES [numa=N] [preferred] [prestart] [cdi=KIND] [mount=DIR] [found].
 func pluginOptions(ts *testscript.TestScript, name string, args []string) deviceplugin.Options {
 	o := deviceplugin.Options{Dir: filepath.Join(rootOf(ts), "device-plugins"), Resource: name}
 	var err error
@@ -70,6 +70,8 @@ func pluginOptions(ts *testscript.TestScript, name string, args []string) device
 			o.NUMA, err = strconv.Atoi(value)
 		case key == "preferred":
 			o.Preferred = true
+		case key == "found":
+			o.Registry = filepath.Join(rootOf(ts), "plugins_registry")
 		case key == "prestart":
 			o.PreStart = true
 		case key == "cdi":

@@ -19,9 +19,9 @@ import (
 type amounts map[corev1.ResourceName]int64
 
 // requested is what a pod takes of the node: its requests as a whole (KEP-753,
-// KEP-2837, overhead included), and a place.
+// KEP-2837, overhead included), and a place. What DRA drivers serve is none of it.
 func requested(p *corev1.Pod) amounts {
-	a := amountsOf(resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}))
+	a := amountsOf(resourcehelper.PodRequests(pod.WithoutClaimed(p), resourcehelper.PodResourcesOptions{}))
 	a[corev1.ResourcePods] = 1
 	return a
 }

@@ -300,6 +300,33 @@ func TestTaints(t *testing.T) {
 	}
 }
 
+// What a DRA driver serves is not the node's to count, of this pod and of others
+// (KEP-5004).
+func TestClaimedResources(t *testing.T) {
+	const implicit = "deviceclass.resource.kubernetes.io/gpu"
+	claimed := func(p *corev1.Pod, container string) *corev1.Pod {
+		p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "made", RequestMappings: []corev1.ContainerExtendedResourceRequest{
+			{ContainerName: container, ResourceName: "example.com/dongle", RequestName: "r0"}, {ContainerName: container, ResourceName: implicit, RequestName: "r1"},
+		}}
+		return p
+	}
+	one := other(t, "one", requests("example.com/dongle: 1"))
+	one.Pod = claimed(one.Pod, "c")
+	for title, test := range map[string]struct {
+		in   In
+		want Answer
+	}{
+		"served by a driver":       {In{Pod: claimed(spec(t, requests("example.com/dongle: 5, "+implicit+": 1")), "c")}, Answer{}},
+		"of another container":     {In{Pod: claimed(spec(t, requests(implicit+": 1")), "d")}, reject("OutOf"+implicit, "Node didn't have enough resource: %s, requested: 1, used: 0, capacity: 0", implicit)},
+		"beside one that has none": {In{Pod: spec(t, requests("example.com/dongle: 1")), Admitted: []PodInfo{one}}, Answer{}},
+	} {
+		test.in.Node = facts()
+		if d := cmp.Diff(test.want, checkResources(test.in)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", title, d)
+		}
+	}
+}
+
 // TestDevices asks for devices that come and go with their plugins.
 func TestDevices(t *testing.T) {
 	const name = "example.com/gpu"

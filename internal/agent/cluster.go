@@ -45,7 +45,7 @@ func (a member) complete() (err error) {
 			inv := a.steps.devices.Inventory()
 			return nodeobject.Devices{Capacity: inv.Capacity(), Allocatable: inv.Allocatable()}
 		},
-		Healthy: nodeState{a.Agent}.Healthy, Refresh: a.board.refresh,
+		FreshDevices: a.steps.devices.Fresh(), Registered: a.steps.devices.Settled, Healthy: nodeState{a.Agent}.Healthy, Refresh: a.board.refresh,
 	})
 	a.board.starts, err = series.Register(series.Options{
 		Registry: a.metrics, Node: a.config.NodeName, Version: join.KubernetesVersion, Unified: cgroups.IsCgroup2UnifiedMode(),

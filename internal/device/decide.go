@@ -22,14 +22,29 @@ import (
 
 // checkRegistration says why a plugin is not taken, for the plugin's log.
 func checkRegistration(r *pluginapi.RegisterRequest) error {
-	if !slices.Contains(pluginapi.SupportedVersions[:], r.GetVersion()) {
-		return fmt.Errorf("requested API version %q is not supported: use one of %q", r.GetVersion(), pluginapi.SupportedVersions)
+	if err := checkVersions(r.GetVersion()); err != nil {
+		return err
 	}
-	if !isExtended(r.GetResourceName()) {
-		return fmt.Errorf("the ResourceName %q is invalid: it is to be DOMAIN/NAME and not of kubernetes.io", r.GetResourceName())
+	if err := checkResource(r.GetResourceName()); err != nil {
+		return err
 	}
 	if !filepath.IsLocal(r.GetEndpoint()) {
 		return fmt.Errorf("the endpoint %q is not the name of a socket beside the one that this was asked through", r.GetEndpoint())
+	}
+	return nil
+}
+
+// checkVersions wants one that this node speaks.
+func checkVersions(versions ...string) error {
+	if !slices.ContainsFunc(versions, func(v string) bool { return slices.Contains(pluginapi.SupportedVersions[:], v) }) {
+		return fmt.Errorf("requested API version %q is not supported: use one of %q", strings.Join(versions, ", "), pluginapi.SupportedVersions)
+	}
+	return nil
+}
+
+func checkResource(name string) error {
+	if !isExtended(name) {
+		return fmt.Errorf("the ResourceName %q is invalid: it is to be DOMAIN/NAME and not of kubernetes.io", name)
 	}
 	return nil
 }

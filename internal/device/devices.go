@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -101,8 +102,11 @@ func (d *Devices) Load() (err error) {
 	var takenErr error
 	if errors.Is(readErr, fs.ErrNotExist) {
 		readErr = nil
+		theirs := filepath.Join(d.opts.Dir, kubeletCheckpoint)
+		_, statErr := os.Lstat(theirs)
+		d.fresh = errors.Is(statErr, fs.ErrNotExist)
 		var taken map[types.UID]answers
-		taken, resources, takenErr = readKubelet(filepath.Join(d.opts.Dir, kubeletCheckpoint), d.opts.Boot)
+		taken, resources, takenErr = readKubelet(theirs, d.opts.Boot)
 		for uid, a := range taken {
 			if _, own := kept[string(uid)]; !own {
 				kept[string(uid)] = a
@@ -120,6 +124,17 @@ func (d *Devices) Load() (err error) {
 		d.answers[types.UID(uid)] = a
 	}
 	return errors.Join(keptErr, readErr, takenErr)
+}
+
+// Fresh says that neither an agent nor a kubelet has kept anything of devices here:
+// the machine is a new one, maybe in the place of one of its name.
+func (d *Devices) Fresh() bool { return d.fresh }
+
+// Settled notes that who needs to know of Fresh does. The next agent is not.
+func (d *Devices) Settled() {
+	if err := d.keepKnown(); err != nil {
+		d.opts.Log.Error("keep what device plugins offer", "err", err)
+	}
 }
 
 // Recorded are the devices that pods had when plugins answered for them, also those

@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -27,22 +27,36 @@ const socketName = "kubelet.sock"
 // connectLimit bounds what a plugin does before its registration is answered.
 const connectLimit = 10 * time.Second
 
-// Run lets plugins register until ctx ends, and follows those that did. A machine on
-// which nobody can register still runs pods: Run says so in the log and goes on.
+// Run lets plugins register until ctx ends, and follows those that did, here or with
+// a Registry. A machine on which nobody can register here still runs pods: Run says so
+// in the log and goes on.
 func (d *stock) Run(ctx context.Context) error {
 	defer d.stopTimers()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.serve(ctx) })
+	group.Go(func() error {
+		for {
+			select {
+			case p := <-d.come:
+				group.Go(func() error { d.follow(ctx, p); return nil })
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// serve lets plugins register at the socket.
+func (d *stock) serve(ctx context.Context) error {
 	listener, err := d.listen(ctx)
 	if err != nil {
 		d.opts.Log.Error("no device plugin can register", "err", err)
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	var watches sync.WaitGroup
-	defer watches.Wait()
 	s := grpc.NewServer()
-	pluginapi.RegisterRegistrationServer(s, registration{d: d, follow: func(p *plugin) {
-		watches.Go(func() { d.follow(ctx, p) })
-	}})
+	pluginapi.RegisterRegistrationServer(s, registration{d: d})
 	defer context.AfterFunc(ctx, s.Stop)()
 	if err := s.Serve(listener); ctx.Err() == nil {
 		return fmt.Errorf("serve device plugins' registrations: %w", err)
@@ -89,26 +103,38 @@ func (d *stock) listen(ctx context.Context) (net.Listener, error) {
 // registration is the service that plugins call.
 type registration struct {
 	pluginapi.UnimplementedRegistrationServer
-	d      *stock
-	follow func(*plugin)
+	d *stock
 }
 
-// Register connects to a plugin, which serves already, and follows what it offers.
+// Register takes a plugin, which serves already.
 func (r registration) Register(ctx context.Context, req *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
 	log := r.d.opts.Log.With("resource", req.GetResourceName(), "endpoint", req.GetEndpoint())
 	if err := checkRegistration(req); err != nil {
 		log.Error("register device plugin", "err", err)
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	p, err := connect(ctx, corev1.ResourceName(req.GetResourceName()), filepath.Join(r.d.opts.Dir, req.GetEndpoint()))
-	if err != nil {
+	if _, err := r.d.take(ctx, req.GetResourceName(), filepath.Join(r.d.opts.Dir, req.GetEndpoint())); err != nil {
 		log.Error("register device plugin", "err", err)
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	log.Info("device plugin registered")
-	r.d.metrics.registrations.WithLabelValues(req.GetResourceName()).Inc()
-	r.follow(p)
 	return &pluginapi.Empty{}, nil
+}
+
+// take connects to a plugin and has what it offers followed by Run.
+func (d *stock) take(ctx context.Context, resource, socket string) (*plugin, error) {
+	p, err := connect(ctx, corev1.ResourceName(resource), socket)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case d.come <- p:
+	case <-ctx.Done():
+		p.close()
+		return nil, ctx.Err()
+	}
+	d.metrics.registrations.WithLabelValues(resource).Inc()
+	return p, nil
 }
 
 // plugin is one connection to one.

@@ -41,8 +41,12 @@ type known struct {
 type stock struct {
 	opts    Options
 	metrics metrics
+	come    chan *plugin // that Run is to follow
 	// saving is held for writing the file, which takes too long for mu.
 	saving sync.Mutex
+
+	// fresh: nothing was kept. Load sets it.
+	fresh bool
 
 	mu        sync.Mutex
 	supplies  map[corev1.ResourceName]*supply
@@ -51,7 +55,7 @@ type stock struct {
 }
 
 func newStock(o Options) *stock {
-	return &stock{opts: o, metrics: newMetrics(), supplies: map[corev1.ResourceName]*supply{}, inventory: device.Inventory{}, changed: make(chan struct{})}
+	return &stock{opts: o, metrics: newMetrics(), come: make(chan *plugin), supplies: map[corev1.ResourceName]*supply{}, inventory: device.Inventory{}, changed: make(chan struct{})}
 }
 
 func (d *stock) knownFile() string { return filepath.Join(d.opts.State, "resources.json") }

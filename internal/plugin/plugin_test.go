@@ -84,11 +84,17 @@ func want(t *testing.T, from <-chan string, text string) {
 	}
 }
 
-// watch runs a Watcher until the test ends.
+// watch has a handler hear of the plugins in a directory.
 func watch(t *testing.T, dir string) *book {
 	t.Helper()
 	b := &book{events: make(chan string, 100)}
-	w := New(Options{Dir: dir, Handlers: map[string]Handler{TypeCSI: b}, Log: slog.New(slog.DiscardHandler)})
+	run(t, New(Options{Dir: dir, Handlers: map[string]Handler{TypeCSI: b}, Log: slog.New(slog.DiscardHandler)}))
+	return b
+}
+
+// run runs a Watcher until the test ends.
+func run(t *testing.T, w *Watcher) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -98,7 +104,6 @@ func watch(t *testing.T, dir string) *book {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	return b
 }
 
 func TestPluginsComeAndGo(t *testing.T) {
@@ -157,3 +162,33 @@ func TestRefusal(t *testing.T) {
 	other, _ := serve(t, filepath.Join(dir, "b.sock"), "Toaster", "b", 0)
 	want(t, other.told, `falseplugins of type "Toaster" are not handled by this agent`)
 }
+
+// The directory cannot be made, for now.
+func TestWatchLater(t *testing.T) {
+	root := t.TempDir()
+	inTheWay := filepath.Join(root, "plugins")
+	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string, 100)
+	b := &book{events: make(chan string, 1)}
+	w := New(Options{Dir: filepath.Join(inTheWay, "registry"), Handlers: map[string]Handler{TypeCSI: b}, Log: slog.New(failures(told))})
+	run(t, w)
+	want(t, told, "no plugin can register")
+	if err := errors.Join(os.Remove(inTheWay), os.MkdirAll(w.opts.Dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, filepath.Join(w.opts.Dir, "a.sock"), TypeCSI, "a", 0)
+	want(t, b.events, "register a a.sock")
+}
+
+// failures is a log of which the messages of errors are told.
+type failures chan<- string
+
+func (failures) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+func (f failures) Handle(_ context.Context, r slog.Record) error {
+	f <- r.Message
+	return nil
+}
+func (f failures) WithAttrs([]slog.Attr) slog.Handler { return f }
+func (f failures) WithGroup(string) slog.Handler      { return f }

@@ -21,14 +21,30 @@ import (
 const callLimit = 5 * time.Second
 
 // Run follows the directory until ctx ends. A machine on which nobody can register
-// still runs pods: Run says so in the log and goes on. Plugins stay registered when
-// it ends.
+// still runs pods: Run says so in the log and tries again, as for want of inotify
+// instances. Plugins stay registered meanwhile, and when it ends.
 func (w *Watcher) Run(ctx context.Context) error {
-	if err := w.run(ctx); err != nil && ctx.Err() == nil {
-		w.opts.Log.Error("no plugin can register", "dir", w.opts.Dir, "err", err)
-		<-ctx.Done()
+	var running sync.WaitGroup
+	defer running.Wait()
+	followed := map[string]*follower{}
+	for failures := 1; ; failures++ {
+		err := w.run(ctx, &running, followed)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		w.opts.Log.Error("no plugin can register", "dir", w.opts.Dir, "err", err, "again in", pause(failures))
+		sleep(ctx, pause(failures))
 	}
-	return ctx.Err()
+}
+
+// sleep returns early when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 // follower is one socket that is followed. end ends it for good, done is closed
@@ -42,7 +58,7 @@ type follower struct {
 // errGone is why a follower ends whose socket is no more.
 var errGone = errors.New("the plugin's socket is gone")
 
-func (w *Watcher) run(ctx context.Context) error {
+func (w *Watcher) run(ctx context.Context, running *sync.WaitGroup, followed map[string]*follower) error {
 	if err := os.MkdirAll(w.opts.Dir, 0o750); err != nil {
 		return fmt.Errorf("make the directory of plugins: %w", err)
 	}
@@ -51,15 +67,12 @@ func (w *Watcher) run(ctx context.Context) error {
 		return fmt.Errorf("watch plugins: %w", err)
 	}
 	defer func() { _ = notify.Close() }()
-	var running sync.WaitGroup
-	defer running.Wait()
-	followed := map[string]*follower{}
 	for {
 		now, err := w.scan(notify)
 		if err != nil {
 			return err
 		}
-		w.follow(ctx, &running, followed, now)
+		w.follow(ctx, running, followed, now)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -152,12 +165,7 @@ func (w *Watcher) serve(ctx context.Context, socket string) {
 		}
 		failures++
 		log.Warn("register plugin", "failures", failures, "err", err)
-		timer := time.NewTimer(pause(failures))
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		sleep(ctx, pause(failures))
 	}
 }
 

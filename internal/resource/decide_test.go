@@ -50,6 +50,14 @@ func whole(p *corev1.Pod, amounts ...string) *corev1.Pod {
 	return p
 }
 
+// claimed has the scheduler have made a claim for what a container asks for.
+func claimed(p *corev1.Pod, container string, name corev1.ResourceName) *corev1.Pod {
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+		RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: container, ResourceName: string(name)}},
+	}
+	return p
+}
+
 func mem(size int64, nodes ...int) []memory.Block {
 	return []memory.Block{{Nodes: topology.Of(nodes...), Resource: corev1.ResourceMemory, Size: size * gi}}
 }
@@ -102,6 +110,10 @@ func TestDecide(t *testing.T) {
 			name: "the pod of one node", node: aligned(topology.SingleNUMANode, topology.ScopePod),
 			pod:  newPod("p", nil, sized("a", "cpu", "1", size, "3Gi"), sized("b", "cpu", "1", size, "4Gi")),
 			want: Allocation{Containers: map[string]Given{"a": {CPUs: cpuset.New(2), Memory: mem(3, 1)}, "b": {CPUs: cpuset.New(3), Memory: mem(4, 1)}}},
+		},
+		{
+			name: "devices of a driver", node: Node{Machine: wide(4), Devices: aligned("", "").Devices},
+			pod: claimed(newPod("p", nil, sized("app", string(gpu), "2")), "app", gpu),
 		},
 		{
 			name: "devices alone", node: Node{Machine: wide(4), Devices: aligned("", "").Devices}, pod: newPod("p", nil, corev1.Container{Name: "app", Resources: sized("", string(gpu), "2").Resources}),

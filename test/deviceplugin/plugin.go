@@ -3,6 +3,7 @@
 package deviceplugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +18,17 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
 // Options of a Plugin. Its devices are called PREFIX-0, PREFIX-1, ..., after the
 // last part of the resource's name.
 type Options struct {
 	// Dir has the socket to register at, and gets the plugin's own.
-	Dir      string
+	Dir string
+	// Registry is plugins_registry. A plugin that has it serves there, where it is
+	// found, and has no use for Dir.
+	Registry string
 	Resource string
 	Devices  int
 	// NUMA is on how many nodes they are, in turns; 0: it does not say.
@@ -41,6 +46,7 @@ type Options struct {
 // Plugin serves until Stop, and registers again whenever the agent's socket is new.
 type Plugin struct {
 	pluginapi.UnimplementedDevicePluginServer
+	registration.UnimplementedRegistrationServer
 	opts    Options
 	watcher *fsnotify.Watcher
 	done    sync.WaitGroup
@@ -68,10 +74,10 @@ func Start(o Options) (*Plugin, error) {
 	if p.watcher, err = fsnotify.NewWatcher(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.MkdirAll(o.Dir, 0o750), p.watcher.Add(o.Dir)); err != nil {
+	if err := errors.Join(os.MkdirAll(p.dir(), 0o750), p.watcher.Add(p.dir())); err != nil {
 		return nil, errors.Join(err, p.watcher.Close())
 	}
-	if _, statErr := os.Stat(p.agent()); statErr == nil {
+	if _, statErr := os.Stat(p.agent()); statErr == nil || o.Registry != "" {
 		err = p.begin()
 	}
 	p.done.Go(p.watch)
@@ -79,6 +85,7 @@ func Start(o Options) (*Plugin, error) {
 }
 
 func (p *Plugin) prefix() string { return p.opts.Resource[strings.LastIndex(p.opts.Resource, "/")+1:] }
+func (p *Plugin) dir() string    { return cmp.Or(p.opts.Registry, p.opts.Dir) }
 func (p *Plugin) agent() string  { return filepath.Join(p.opts.Dir, "kubelet.sock") }
 func (p *Plugin) name() string   { return "test-" + p.prefix() + ".sock" }
 
@@ -95,7 +102,7 @@ func (p *Plugin) watch() {
 // begin serves anew and registers.
 func (p *Plugin) begin() error {
 	p.end()
-	socket := filepath.Join(p.opts.Dir, p.name())
+	socket := filepath.Join(p.dir(), p.name())
 	_ = os.Remove(socket)
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", socket)
 	if err != nil {
@@ -103,10 +110,14 @@ func (p *Plugin) begin() error {
 	}
 	s := grpc.NewServer()
 	pluginapi.RegisterDevicePluginServer(s, p)
+	registration.RegisterRegistrationServer(s, p)
 	p.mu.Lock()
 	p.server = s
 	p.mu.Unlock()
 	p.done.Go(func() { _ = s.Serve(l) }) // until end stops it
+	if p.opts.Registry != "" {
+		return nil
+	}
 	conn, err := grpc.NewClient("unix:"+p.agent(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -115,6 +126,17 @@ func (p *Plugin) begin() error {
 		Version: pluginapi.Version, Endpoint: p.name(), ResourceName: p.opts.Resource,
 	}, grpc.WaitForReady(true))
 	return errors.Join(err, conn.Close())
+}
+
+// GetInfo is for who finds it in Registry.
+func (p *Plugin) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{Type: registration.DevicePlugin, Name: p.opts.Resource, SupportedVersions: pluginapi.SupportedVersions[:]}, nil
+}
+
+// NotifyRegistrationStatus notes what became of it.
+func (p *Plugin) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	p.note(strings.TrimSpace(fmt.Sprint("Registered ", s.GetPluginRegistered(), " ", s.GetError())))
+	return &registration.RegistrationStatusResponse{}, nil
 }
 
 func (p *Plugin) end() {

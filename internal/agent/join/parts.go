@@ -36,8 +36,10 @@ type Node struct {
 	// Health is the container runtime's.
 	Health  func() cri.Health
 	Devices func() nodeobject.Devices
-	// FreshDevices says that no device was known to an earlier agent.
+	// FreshDevices says that no device was known to an earlier agent, until
+	// Registered is called.
 	FreshDevices bool
+	Registered   func()
 	// Healthy returns what keeps the agent from looking after its pods, or nil.
 	Healthy func(context.Context) error
 	// Refresh has the status of a pod computed anew.
@@ -86,7 +88,7 @@ func (c *Cluster) Complete(n Node) {
 			Runtime: func() nodeobject.Runtime { return nodeobject.RuntimeOf(n.Version, n.Health().Status) },
 			Images:  c.images(n.CRI), VolumesInUse: c.plugins.volumes.InUse,
 		},
-		Register: cfg.Cluster.Registration.Register, UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
+		Register: cfg.Cluster.Registration.Register, Registered: n.Registered, UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
 		Ref: event.NodeRef(cfg.NodeName), Events: c.Events, Log: c.Log,
 	})
 	p.lease = lease.New(lease.Options{
@@ -182,7 +184,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	node := changes{c}
 	for _, run := range []func(context.Context) error{
-		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.again(c.plugins.watcher.Run), c.plugins.volumes.Run, c.plugins.claims.Run, node.follow(c.plugins.nodeChanged), node.follow(node.moves()), node.follow(c.node.ranges),
+		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run, node.follow(c.plugins.nodeChanged), node.follow(node.moves()), node.follow(c.node.ranges),
 	} {
 		begin(run)
 	}

@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -18,11 +19,10 @@ import (
 	"github.com/berth-run/berth/internal/worker"
 )
 
-// Plugins are the drivers that register on this node, for volumes and for devices
-// of ResourceClaims. nil: there are none without a cluster.
+// Plugins are the drivers that only a node of a cluster has, for volumes and for
+// devices of ResourceClaims. nil: there are none without one.
 type Plugins struct {
 	cluster *Cluster
-	watcher *plugin.Watcher
 	volumes *csi.Kind
 	claims  *dra.Claims
 }
@@ -47,11 +47,34 @@ func (c *Cluster) plug() (err error) {
 	if err := x.claims.Load(); err != nil {
 		o.Log.Error("read what an earlier agent kept", "err", err)
 	}
-	x.watcher = plugin.New(plugin.Options{
-		Dir:      filepath.Join(o.Config.RootDir, "plugins_registry"),
-		Handlers: map[string]plugin.Handler{plugin.TypeCSI: x.volumes, plugin.TypeDRA: x.claims.Drivers()}, Log: o.Log,
-	})
 	return nil
+}
+
+// Watcher finds the plugins of a node, those too that need no cluster.
+func (x *Plugins) Watcher(root string, devices plugin.Handler, log *slog.Logger) *plugin.Watcher {
+	handlers := map[string]plugin.Handler{plugin.TypeDevice: devices}
+	if x != nil {
+		handlers[plugin.TypeCSI] = joined{x.volumes, x.cluster.certificate.Ready()}
+		handlers[plugin.TypeDRA] = joined{x.claims.Drivers(), x.cluster.certificate.Ready()}
+	}
+	return plugin.New(plugin.Options{Dir: filepath.Join(root, "plugins_registry"), Handlers: handlers, Log: log})
+}
+
+// joined has drivers wait until the node has a client certificate: what they
+// register is told to the cluster.
+type joined struct {
+	plugin.Handler
+	ready <-chan struct{}
+}
+
+// Register implements plugin.Handler.
+func (j joined) Register(ctx context.Context, p plugin.Plugin) error {
+	select {
+	case <-j.ready:
+		return j.Handler.Register(ctx, p)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Plugins are the drivers of this node.

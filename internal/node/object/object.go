@@ -40,6 +40,8 @@ type Options struct {
 	// Register is registerNode: whether the object is made. Its status is written
 	// in any case.
 	Register bool
+	// Registered is told that the object is made or brought up to date. Optional.
+	Registered func()
 	// UpdateEvery is nodeStatusUpdateFrequency, default 10 s; ReportEvery is
 	// nodeStatusReportFrequency, default 5 min.
 	UpdateEvery, ReportEvery time.Duration

@@ -32,8 +32,13 @@ func (x *Object) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { x.watch(ctx); return nil })
 	group.Go(func() error {
-		if x.o.Register && !x.register(ctx) {
-			return nil
+		if x.o.Register {
+			if !x.register(ctx) {
+				return nil
+			}
+			if x.o.Registered != nil {
+				x.o.Registered()
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,34 @@
+package pod
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// WithoutClaimed is a pod without the extended resources that its containers get
+// by the ResourceClaim which the scheduler has made for them (KEP-5004): a DRA driver
+// serves them, not the node or a device plugin. A pod that has none is returned as
+// it is.
+func WithoutClaimed(p *corev1.Pod) *corev1.Pod {
+	s := p.Status.ExtendedResourceClaimStatus
+	if s == nil || len(s.RequestMappings) == 0 {
+		return p
+	}
+	next := *p
+	for _, list := range []*[]corev1.Container{&next.Spec.InitContainers, &next.Spec.Containers} {
+		*list = slices.Clone(*list)
+		for i := range *list {
+			c := &(*list)[i]
+			c.Resources.Requests, c.Resources.Limits = maps.Clone(c.Resources.Requests), maps.Clone(c.Resources.Limits)
+			for _, m := range s.RequestMappings {
+				if m.ContainerName == c.Name {
+					delete(c.Resources.Requests, corev1.ResourceName(m.ResourceName))
+					delete(c.Resources.Limits, corev1.ResourceName(m.ResourceName))
+				}
+			}
+		}
+	}
+	return &next
+}
