@@ -72,8 +72,8 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	kubectl ARGS...             as the administrator; "exec kubectl" works too, so in the background
 //	terminal COLSxROWS [-dialog FILE] ARGS...
 //	                            kubectl on a terminal, see there
-//	create FILE                 kubectl create of FILE with $IMAGE, $SERVER, $WORK, $METRICS_PORT and
-//	                            $CA_BUNDLE in it
+//	create FILE                 kubectl create of FILE with $IMAGE, $SERVER, $WORK, $METRICS_PORT,
+//	                            $CA_BUNDLE and $CDI in it
 //	metrics-server              the resource metrics of the node, see startMetricsServer
 //	apiserver kill|start|pause|resume
 //	etcd pause DURATION         it stands still so long
@@ -87,6 +87,16 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	await-injected              all were answered so that were to be
 //	expire                      $NODE is a kubeconfig whose certificate has expired
 //	renew                       the same file has a new one
+//	dra-driver start DEVICE...  the sample DRA driver $CDI, whose devices have a name in CDI; each sets a
+//	                            variable of its name, and brings a node /dev/DEVICE
+//	dra-driver stop             it ends; what it has published stays
+//	dra-driver sick DEVICE
+//	dra-driver hang prepare|unprepare
+//	dra-driver answer
+//	dra-driver refuse [WHY]     it fails calls, or fails them no more
+//	dra-driver await CALL       it was asked so, as in prepare default/CLAIM
+//	dra-driver calls FILE       what it was asked, in order
+//	dra-driver prepared N       so many claims are prepared
 //	await-node-ready STATUS     the API server shows the node's Ready condition so
 //	await-deleted POD           the API server has it no more, and nothing of it is left by then
 //	await-pod POD CONDITION     the API server shows a pod so: see await
@@ -122,6 +132,7 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"expire":           positive(0, 0, expire),
 		"renew":            positive(0, 0, renew),
 		"await-deleted":    positive(1, 1, h.awaitDeleted),
+		"dra-driver":       positive(1, 1<<10, draDriver),
 		"await-node-ready": positive(1, 1, awaitNodeReady),
 		"await-pod":        positive(2, 2, awaitPod),
 		"await-converged":  positive(0, 0, h.awaitConverged),

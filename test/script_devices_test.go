@@ -128,6 +128,11 @@ func (h *harness) podResources(ts *testscript.TestScript, args []string) {
 	for _, p := range list.PodResources {
 		for _, c := range p.Containers {
 			note(p.Name+"/"+c.Name, c.Devices)
+			for _, claim := range c.DynamicResources {
+				for _, r := range claim.ClaimResources {
+					lines = append(lines, fmt.Sprintf("%s/%s %s/%s %s %s\n", p.Name, c.Name, claim.ClaimNamespace, claim.ClaimName, r.PoolName, r.DeviceName))
+				}
+			}
 		}
 	}
 	allocatable, err := client.GetAllocatableResources(context.Background(), &podresources.AllocatableResourcesRequest{})
@@ -140,18 +145,27 @@ func (h *harness) podResources(ts *testscript.TestScript, args []string) {
 // cdiSpec puts a CDI specification where the runtime looks for it. $CDI in it, and
 // from now on, is the vendor's domain, which no other script has.
 func (h *harness) cdiSpec(ts *testscript.TestScript, args []string) {
-	const dir = "/var/run/cdi"
-	vendor := fmt.Sprintf("test%d.example.com", ts.Value(daemonKey{}).(*daemon).place)
+	dir, vendor := cdiVendor(ts)
+	ts.Check(os.WriteFile(filepath.Join(dir, vendor+".json"), []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "$CDI", vendor)), 0o644))
+}
+
+// cdiVendor is a domain, from now on $CDI, that no other script has, and the
+// directory where the runtime looks for specifications. Those of the vendor are
+// removed at the end.
+func cdiVendor(ts *testscript.TestScript) (dir, vendor string) {
+	dir, vendor = "/var/run/cdi", fmt.Sprintf("test%d.example.com", ts.Value(daemonKey{}).(*daemon).place)
 	ts.Setenv("CDI", vendor)
 	_, err := os.Stat(dir)
 	made := errors.Is(err, os.ErrNotExist)
 	ts.Check(os.MkdirAll(dir, 0o755))
-	file := filepath.Join(dir, vendor+".json")
 	ts.Defer(func() {
-		_ = os.Remove(file)
+		files, _ := filepath.Glob(filepath.Join(dir, vendor+"*.json"))
+		for _, file := range files {
+			_ = os.Remove(file)
+		}
 		if made {
 			_ = os.Remove(dir) // unless somebody else uses it by now
 		}
 	})
-	ts.Check(os.WriteFile(file, []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "$CDI", vendor)), 0o644))
+	return dir, vendor
 }

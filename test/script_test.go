@@ -31,6 +31,7 @@ import (
 	"github.com/berth-run/berth/internal/userns"
 	"github.com/berth-run/berth/test/containerd"
 	"github.com/berth-run/berth/test/deviceplugin"
+	"github.com/berth-run/berth/test/dradriver"
 )
 
 // patience bounds every wait of a script. It is long because machines are busy;
@@ -114,6 +115,7 @@ type daemon struct {
 	systemd   *systemd       // the same
 	place     int            // what claim gave
 	plugins   map[string]*deviceplugin.Plugin
+	dra       *dradriver.Driver // nil unless the script asked for it
 }
 
 type daemonKey struct{}

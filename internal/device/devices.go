@@ -126,17 +126,6 @@ func (d *Devices) Load() (err error) {
 	return errors.Join(keptErr, readErr, takenErr)
 }
 
-// Fresh says that neither an agent nor a kubelet has kept anything of devices here:
-// the machine is a new one, maybe in the place of one of its name.
-func (d *Devices) Fresh() bool { return d.fresh }
-
-// Settled notes that who needs to know of Fresh does. The next agent is not.
-func (d *Devices) Settled() {
-	if err := d.keepKnown(); err != nil {
-		d.opts.Log.Error("keep what device plugins offer", "err", err)
-	}
-}
-
 // Recorded are the devices that pods had when plugins answered for them, also those
 // that a kubelet gave which had the node before: what pods hold, if the ledger is lost.
 func (d *Devices) Recorded() resource.Held {

@@ -73,6 +73,17 @@ func (d *stock) restore(k known) {
 	d.refresh()
 }
 
+// Fresh says that neither an agent nor a kubelet has kept anything of devices here:
+// the machine is a new one, maybe in the place of one of its name.
+func (d *stock) Fresh() bool { return d.fresh }
+
+// Settled notes that who needs to know of Fresh does. The next agent is not.
+func (d *stock) Settled() {
+	if err := d.keepKnown(); err != nil {
+		d.opts.Log.Error("keep what device plugins offer", "err", err)
+	}
+}
+
 // Inventory is what plugins offer now. It is not to be changed.
 func (d *stock) Inventory() device.Inventory {
 	d.mu.Lock()

@@ -18,6 +18,10 @@ import (
 	"github.com/berth-run/berth/internal/timeline"
 )
 
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
 // Options are what Claims needs from its surroundings.
 type Options struct {
 	// Client reads ResourceClaims and removes ResourceSlices, as a node. nil in an
@@ -35,6 +39,7 @@ type Options struct {
 	// Affected is told of a pod when the health of a device of its claims, or what it
 	// waits for, has changed. It must not block.
 	Affected func(types.UID)
+	Events   events
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 	Now     func() time.Time
@@ -183,20 +188,33 @@ func (c *Claims) DynamicResources(p *corev1.Pod, container string) []*podresourc
 	return shown(all, c.snapshot(), p.Namespace)
 }
 
-// waiting tells what a pod waits for until done is called: in the timeline and in its
-// status.
-func (c *Claims) waiting(ctx context.Context, uid types.UID, what string) (done func()) {
+// waiting tells what a pod waits for until done is called: in the timeline, and after
+// a moment of quiet in its status.
+func (c *Claims) waiting(ctx context.Context, uid types.UID, what string, quiet time.Duration) (done func()) {
 	ended := timeline.Wait(ctx, what)
-	c.mu.Lock()
-	c.waits[uid] = "waiting for " + what
-	c.mu.Unlock()
-	c.opts.Affected(uid)
+	over, told := false, false
+	timer := time.AfterFunc(quiet, func() {
+		c.mu.Lock()
+		if told = !over; told {
+			c.waits[uid] = "waiting for " + what
+		}
+		tell := told
+		c.mu.Unlock()
+		if tell {
+			c.opts.Affected(uid)
+		}
+	})
 	return func() {
 		ended()
+		timer.Stop()
 		c.mu.Lock()
+		over = true
 		delete(c.waits, uid)
+		tell := told
 		c.mu.Unlock()
-		c.opts.Affected(uid)
+		if tell {
+			c.opts.Affected(uid)
+		}
 	}
 }
 

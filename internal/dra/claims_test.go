@@ -2,6 +2,8 @@ package dra
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -46,6 +48,16 @@ type node struct {
 	dir, name string
 	changed   chan struct{} // holds one
 	ahead     atomic.Int64  // of the clock
+
+	mu   sync.Mutex
+	told []string // events
+}
+
+// Event takes the place of the recorder.
+func (n *node) Event(ref corev1.ObjectReference, _, reason, format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.told = append(n.told, ref.Name+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
 func check(t *testing.T, err error) {
@@ -80,7 +92,7 @@ func (n *node) agent() *Claims {
 	client, err := kubernetes.NewForConfig(n.cluster.NodeConfig(n.name))
 	check(n.t, err)
 	c, err := New(Options{
-		Client: client, Node: n.name, Dir: n.dir, Boot: "boot", Log: slog.New(slog.DiscardHandler),
+		Client: client, Events: n, Node: n.name, Dir: n.dir, Boot: "boot", Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) },
 		Affected: func(types.UID) {
 			select {
@@ -224,6 +236,32 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// The claims that an agent has prepared before a reboot are prepared again, once.
+func TestReboot(t *testing.T) {
+	n := start(t)
+	d := n.driver(dradriver.Options{})
+	one, two := n.pod("one", n.claim("c").Name), n.pod("two", "c")
+	n.allocate("c", one, two)
+	check(t, <-n.setup(one))
+	check(t, <-n.setup(two))
+	n.opts.Boot = "next"
+	if err := n.PreCreate(t.Context(), one, pod.Containers(one)[0], &runtimeapi.ContainerConfig{}); reason.Of(err) != reason.CreateContainerConfigError {
+		t.Errorf("a container of what is not prepared: %v", err)
+	}
+	check(t, <-n.setup(one))
+	check(t, <-n.setup(two))
+	if got := cdi(t, n.Claims, two); !slices.Equal(got, []string{d.CDI("c", "x")}) {
+		t.Errorf("CDI names %v", got)
+	}
+	call := "prepare " + n.namespace + "/c"
+	if diff := cmp.Diff([]string{call, call}, d.Calls()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	for _, p := range []*corev1.Pod{one, two} {
+		check(t, n.Step().Teardown(t.Context(), run(p)))
+	}
+}
+
 // A driver of the older version refuses, and then does not.
 func TestRefusal(t *testing.T) {
 	n := start(t)
@@ -238,7 +276,42 @@ func TestRefusal(t *testing.T) {
 	if err := n.Step().Teardown(t.Context(), run(p)); err == nil || len(n.Users()) != 1 {
 		t.Errorf("unprepare: %v, users %v", err, n.Users())
 	}
+	n.mu.Lock()
+	for i, reason := range []string{failedPrepare, failedUnprepare} {
+		if len(n.told) != 2 || !strings.HasPrefix(n.told[i], "p "+reason+": ") || !strings.Contains(n.told[i], "too hot") {
+			t.Errorf("events %q", n.told)
+		}
+	}
+	n.mu.Unlock()
 	d.Refuse("")
+	check(t, <-n.setup(p))
+	if got := cdi(t, n.Claims, p); len(got) != 1 {
+		t.Errorf("CDI names %v", got)
+	}
+	check(t, n.Step().Teardown(t.Context(), run(p)))
+}
+
+// A driver does not answer: the pod says so, and an agent that comes meanwhile asks
+// for the same.
+func TestHangingDriver(t *testing.T) {
+	n := start(t)
+	d := n.driver(dradriver.Options{})
+	p := n.pod("p", n.claim("c").Name)
+	n.allocate("c", p)
+	d.Hang("prepare")
+	ctx, kill := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Step().Setup(ctx, run(p)) }()
+	n.waits(p, "DRA driver testhangingdriver.example.com to answer NodePrepareResources for ResourceClaim c")
+	kill()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("setup: %v", err)
+	}
+	if m, waits := n.Waiting(p.UID); waits {
+		t.Errorf("it is still %s", m)
+	}
+	d.Hang("")
+	check(t, n.Load()) // what the next agent begins with
 	check(t, <-n.setup(p))
 	if got := cdi(t, n.Claims, p); len(got) != 1 {
 		t.Errorf("CDI names %v", got)

@@ -16,13 +16,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 
+	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/worker"
 )
 
-// failedPrepare is the kubelet's reason when a driver refuses.
-const failedPrepare = "FailedPrepareDynamicResources"
+// failedPrepare is the kubelet's reason when a driver refuses. failedUnprepare is why
+// a pod that has ended stays: the kubelet says so in its log alone.
+const (
+	failedPrepare   = "FailedPrepareDynamicResources"
+	failedUnprepare = "FailedUnprepareDynamicResources"
+)
 
 // Delays between looks at a claim that is not ready. A driver that registers is seen
 // at once.
@@ -30,6 +35,9 @@ const (
 	lookFirst = 500 * time.Millisecond
 	lookMax   = 10 * time.Second
 )
+
+// quietly is how long a pod waits for a driver's answer before its status says so.
+const quietly = time.Second
 
 // StepName is what the sandbox's step waits for.
 const StepName = "dra"
@@ -60,12 +68,13 @@ func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 			return ctx.Err()
 		}
 		if err != nil {
+			c.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, failedPrepare, "Failed to prepare dynamic resources: %v", err)
 			return reason.New(failedPrepare, "prepare dynamic resources: %w", err)
 		}
 		if lacks == "" {
 			return nil
 		}
-		done := c.waiting(ctx, p.UID, lacks)
+		done := c.waiting(ctx, p.UID, lacks, 0)
 		timer := time.NewTimer(delay)
 		select {
 		case <-changed:
@@ -178,7 +187,9 @@ func (c *Claims) prepare(ctx context.Context, uid types.UID, found []*record) er
 		prepared[r.key()] = r.clone()
 	}
 	for _, driver := range slices.Sorted(maps.Keys(batches)) {
+		done := c.waiting(ctx, uid, fmt.Sprintf("DRA driver %s to answer NodePrepareResources for ResourceClaim %s", driver, names(batches[driver])), quietly)
 		answers, err := c.callPrepare(ctx, driver, batches[driver])
+		done()
 		if err != nil {
 			return err
 		}
@@ -257,6 +268,9 @@ func (c *Claims) teardown(ctx context.Context, r *worker.Run) error {
 	c.metrics.operation("UnprepareResources", err, c.opts.Now().Sub(start))
 	if err != nil && ctx.Err() == nil {
 		c.opts.Log.Warn("unprepare claims of a pod", "pod", r.Pod.UID, "err", err)
+		if r.Pod.Name != "" { // otherwise its UID is all that is known
+			c.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, failedUnprepare, "Failed to unprepare dynamic resources: %v", err)
+		}
 		return fmt.Errorf("unprepare dynamic resources: %w", err)
 	}
 	return err

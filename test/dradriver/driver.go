@@ -4,6 +4,7 @@ package dradriver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -31,6 +32,10 @@ type Options struct {
 	Node    string
 	Client  kubernetes.Interface
 	Devices []string
+	// Specs is a directory for CDI specifications: a device of a claim sets a variable
+	// of its own name in capitals to NAMESPACE/CLAIM, and brings a node /dev/DEVICE that
+	// is /dev/zero. "": there are none.
+	Specs string
 	// V1beta1 has it serve that version only.
 	V1beta1 bool
 }
@@ -45,14 +50,16 @@ type Driver struct {
 	prepared map[types.UID]bool
 	calls    []string
 	refuse   string
+	hang     string
+	asked    chan struct{} // closed at each call
 	health   map[string]kubeletplugin.HealthStatus
-	changed  chan struct{} // closed at each change of health
+	changed  chan struct{} // closed at each change of health, and of what hangs
 }
 
 // Start serves, registers and publishes.
 func Start(ctx context.Context, o Options) (*Driver, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	d := &Driver{cancel: cancel, opts: o, prepared: map[types.UID]bool{}, health: map[string]kubeletplugin.HealthStatus{}, changed: make(chan struct{})}
+	d := &Driver{cancel: cancel, opts: o, prepared: map[types.UID]bool{}, health: map[string]kubeletplugin.HealthStatus{}, asked: make(chan struct{}), changed: make(chan struct{})}
 	registry, data := filepath.Join(o.Root, "plugins_registry"), filepath.Join(o.Root, "plugins", o.Name)
 	err := errors.Join(os.MkdirAll(registry, 0o750), os.MkdirAll(data, 0o750))
 	if err == nil {
@@ -76,6 +83,7 @@ func Start(ctx context.Context, o Options) (*Driver, error) {
 // Stop ends it, as a signal would: its sockets go, its slices stay.
 func (d *Driver) Stop() {
 	d.cancel()
+	d.Hang("") // the library waits for calls that are under way
 	if d.helper != nil {
 		d.helper.Stop()
 	}
@@ -93,13 +101,67 @@ func (d *Driver) Refuse(message string) {
 	d.refuse = message
 }
 
+// Hang has calls of one method, prepare or unprepare, not answer; "": none.
+func (d *Driver) Hang(method string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hang = method
+	d.tell()
+}
+
+// tell wakes who waits for a change. The caller holds mu.
+func (d *Driver) tell() {
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
 // SetHealth changes what it says of a device.
 func (d *Driver) SetHealth(device string, status kubeletplugin.HealthStatus) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.health[device] = status
-	close(d.changed)
-	d.changed = make(chan struct{})
+	d.tell()
+}
+
+// Await returns when a call has come, or ctx ends.
+func (d *Driver) Await(ctx context.Context, call string) error {
+	for {
+		d.mu.Lock()
+		asked, there := d.asked, slices.Contains(d.calls, call)
+		d.mu.Unlock()
+		if there {
+			return nil
+		}
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			return fmt.Errorf("the driver was not asked %q but %q", call, d.Calls())
+		}
+	}
+}
+
+// called notes a call, and returns when it is to be answered. The caller holds mu,
+// and holds it again then.
+func (d *Driver) called(ctx context.Context, method, namespace, name string) error {
+	d.calls = append(d.calls, method+" "+namespace+"/"+name)
+	close(d.asked)
+	d.asked = make(chan struct{})
+	for d.hang == method {
+		changed := d.changed
+		d.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		d.mu.Lock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if d.refuse != "" {
+		return errors.New(d.refuse)
+	}
+	return nil
 }
 
 // Calls are those that came, in their order, e.g. "prepare default/claim".
@@ -116,27 +178,24 @@ func (d *Driver) Prepared() int {
 	return len(d.prepared)
 }
 
-func (d *Driver) failure() error {
-	if d.refuse == "" {
-		return nil
-	}
-	return errors.New(d.refuse)
-}
-
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin.
-func (d *Driver) PrepareResourceClaims(_ context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+func (d *Driver) PrepareResourceClaims(ctx context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := map[types.UID]kubeletplugin.PrepareResult{}
 	for _, c := range claims {
-		d.calls = append(d.calls, "prepare "+c.Namespace+"/"+c.Name)
-		result := kubeletplugin.PrepareResult{Err: d.failure()}
+		result := kubeletplugin.PrepareResult{Err: d.called(ctx, "prepare", c.Namespace, c.Name)}
+		var devices []any
 		for _, r := range c.Status.Allocation.Devices.Results {
 			if r.Driver == d.opts.Name {
 				result.Devices = append(result.Devices, kubeletplugin.Device{
 					Requests: []string{r.Request}, PoolName: r.Pool, DeviceName: r.Device, CDIDeviceIDs: []string{d.CDI(c.Name, r.Device)},
 				})
+				devices = append(devices, deviceOf(c, r.Device))
 			}
+		}
+		if result.Err == nil && d.opts.Specs != "" {
+			result.Err = d.specify(c.UID, devices)
 		}
 		if result.Err == nil {
 			d.prepared[c.UID] = true
@@ -148,19 +207,44 @@ func (d *Driver) PrepareResourceClaims(_ context.Context, claims []*resourceapi.
 
 // CDI is the name of a claim's device.
 func (d *Driver) CDI(claim, device string) string {
-	return d.opts.Name + "/device=" + strings.ReplaceAll(claim, ".", "-") + "-" + device
+	return d.opts.Name + "/device=" + local(claim, device)
+}
+
+func local(claim, device string) string { return strings.ReplaceAll(claim, ".", "-") + "-" + device }
+
+// spec is the file of a claim's devices.
+func (d *Driver) spec(uid types.UID) string {
+	return filepath.Join(d.opts.Specs, d.opts.Name+"-"+string(uid)+".json")
+}
+
+// deviceOf is a device as CDI specifies it.
+func deviceOf(c *resourceapi.ResourceClaim, device string) any {
+	variable := strings.ToUpper(strings.ReplaceAll(device, "-", "_"))
+	return map[string]any{"name": local(c.Name, device), "containerEdits": map[string]any{
+		"env":         []string{variable + "=" + c.Namespace + "/" + c.Name},
+		"deviceNodes": []any{map[string]string{"path": "/dev/" + device, "hostPath": "/dev/zero"}},
+	}}
+}
+
+// specify writes the CDI specification of a claim's devices.
+func (d *Driver) specify(uid types.UID, devices []any) error {
+	text, err := json.Marshal(map[string]any{"cdiVersion": "0.6.0", "kind": d.opts.Name + "/device", "devices": devices})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(d.spec(uid), text, 0o644)
 }
 
 // UnprepareResourceClaims implements kubeletplugin.DRAPlugin.
-func (d *Driver) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
+func (d *Driver) UnprepareResourceClaims(ctx context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := map[types.UID]error{}
 	for _, c := range claims {
-		d.calls = append(d.calls, "unprepare "+c.Namespace+"/"+c.Name)
-		all[c.UID] = d.failure()
+		all[c.UID] = d.called(ctx, "unprepare", c.Namespace, c.Name)
 		if all[c.UID] == nil {
 			delete(d.prepared, c.UID)
+			_ = os.Remove(d.spec(c.UID)) // it may have none
 		}
 	}
 	return all, nil

@@ -39,7 +39,7 @@ func (c *Cluster) plug() (err error) {
 	})
 	x.claims, err = dra.New(dra.Options{
 		Client: c.api.Main, Node: o.Config.NodeName, Dir: o.Config.RootDir, Boot: o.Boot,
-		Pod: x.newest, Affected: o.Affected, Metrics: o.Metrics, Now: time.Now, Log: o.Log,
+		Pod: x.newest, Affected: o.Affected, Events: o.Events, Metrics: o.Metrics, Now: time.Now, Log: o.Log,
 	})
 	if err != nil {
 		return err
