@@ -2,6 +2,7 @@ package device
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	found "github.com/berth-run/berth/internal/plugin"
@@ -29,6 +30,9 @@ func (r *Registry) Register(ctx context.Context, f found.Plugin) error {
 	if err := checkVersions(f.Versions...); err != nil {
 		return err
 	}
+	if r.has(f) {
+		return fmt.Errorf("endpoint %s is already registered", f.Endpoint)
+	}
 	p, err := r.stock.take(ctx, f.Name, f.Endpoint)
 	if err != nil {
 		return err
@@ -39,11 +43,19 @@ func (r *Registry) Register(ctx context.Context, f found.Plugin) error {
 	return nil
 }
 
+func (r *Registry) has(f found.Plugin) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.taken[f.Endpoint] != nil
+}
+
 // Deregister implements plugin.Handler: the plugin's devices are lost.
 func (r *Registry) Deregister(f found.Plugin) {
 	r.mu.Lock()
 	p := r.taken[f.Endpoint]
 	delete(r.taken, f.Endpoint)
 	r.mu.Unlock()
-	p.close()
+	if p != nil { // otherwise two of one endpoint came at once, and it has ended with the other
+		p.close()
+	}
 }

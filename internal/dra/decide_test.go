@@ -174,8 +174,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// kubeletFile is what a kubelet 1.36 has written.
-const kubeletFile = `{"Data":"{\"kind\":\"DRACheckpoint\",\"apiVersion\":\"checkpoint.dra.kubelet.k8s.io/v1\",\"ClaimInfoStateList\":[{\"ClaimUID\":\"1\",\"ClaimName\":\"shared\",\"Namespace\":\"default\",\"PodUIDs\":{\"uid\":{}},\"DriverState\":{\"a.example.com\":{\"Devices\":[{\"PoolName\":\"pool\",\"DeviceName\":\"x\",\"ShareID\":null,\"RequestNames\":[\"big\"],\"CDIDeviceIDs\":[\"a.example.com/device=x\"]}]}}}]}","Checksum":2073673515}`
+// kubeletFile is what a kubelet 1.36.3 has written of two pods, byte for byte.
+const kubeletFile = `{"Data":"{\"kind\":\"DRACheckpoint\",\"apiVersion\":\"checkpoint.dra.kubelet.k8s.io/v1\",\"ClaimInfoStateList\":[{\"ClaimUID\":\"7bd2dd88-bab7-4cb1-9ca3-e315a08f7548\",\"ClaimName\":\"claim-one\",\"Namespace\":\"default\",\"PodUIDs\":{\"4b977394-6b03-4985-90df-39fb86f89e84\":{}},\"DriverState\":{\"test1.example.com\":{\"Devices\":[{\"PoolName\":\"node1\",\"DeviceName\":\"gpu-0\",\"ShareID\":null,\"RequestNames\":[\"any\"],\"CDIDeviceIDs\":[\"test1.example.com/device=claim-one-gpu-0\"]}]}}},{\"ClaimUID\":\"d5d4d501-d24f-4135-967e-c832870fc449\",\"ClaimName\":\"claim-two\",\"Namespace\":\"default\",\"PodUIDs\":{\"7bf612c5-91e8-420d-b424-f2bd2a2521d4\":{}},\"DriverState\":{\"test1.example.com\":{\"Devices\":[{\"PoolName\":\"node1\",\"DeviceName\":\"gpu-1\",\"ShareID\":null,\"RequestNames\":[\"any\"],\"CDIDeviceIDs\":[\"test1.example.com/device=claim-two-gpu-1\"]}]}}}]}","Checksum":2687483826}`
 
 func TestCheckpoint(t *testing.T) {
 	path := filepath.Join(t.TempDir(), stateFile)
@@ -201,14 +201,20 @@ func TestCheckpoint(t *testing.T) {
 }
 
 func TestCheckpointOfKubelet(t *testing.T) {
-	want := &record{ClaimUID: "1", ClaimName: "shared", Namespace: "default", PodUIDs: sets.New("uid"), DriverState: map[string]driverState{
-		"a.example.com": {Devices: []device{{PoolName: "pool", DeviceName: "x", RequestNames: []string{"big"}, CDIDeviceIDs: []string{"a.example.com/device=x"}}}},
-	}}
+	claim := func(uid types.UID, name, pod, dev string) *record {
+		return &record{ClaimUID: uid, ClaimName: name, Namespace: "default", PodUIDs: sets.New(pod), DriverState: map[string]driverState{
+			"test1.example.com": {Devices: []device{{PoolName: "node1", DeviceName: dev, RequestNames: []string{"any"}, CDIDeviceIDs: []string{"test1.example.com/device=" + name + "-" + dev}}}},
+		}}
+	}
+	want := map[string]*record{
+		"default/claim-one": claim("7bd2dd88-bab7-4cb1-9ca3-e315a08f7548", "claim-one", "4b977394-6b03-4985-90df-39fb86f89e84", "gpu-0"),
+		"default/claim-two": claim("d5d4d501-d24f-4135-967e-c832870fc449", "claim-two", "7bf612c5-91e8-420d-b424-f2bd2a2521d4", "gpu-1"),
+	}
 	got, err := open([]byte(kubeletFile))
-	if d := cmp.Diff(map[string]*record{"default/shared": want}, got); d != "" || err != nil {
+	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("err %v, (-want +got):\n%s", err, d)
 	}
-	raw, err := seal(map[string]*record{"default/shared": want})
+	raw, err := seal(want)
 	if d := cmp.Diff(kubeletFile, string(raw)); d != "" || err != nil {
 		t.Errorf("written back: err %v, (-want +got):\n%s", err, d)
 	}

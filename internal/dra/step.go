@@ -54,7 +54,8 @@ func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 	if !wants(r.Pod.Pod) {
 		return nil
 	}
-	delay := lookFirst
+	delay, told, done := lookFirst, "", func() {}
+	defer func() { done() }()
 	for {
 		changed := c.drivers.changes()
 		p := r.Pod.Pod
@@ -74,7 +75,10 @@ func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 		if lacks == "" {
 			return nil
 		}
-		done := c.waiting(ctx, p.UID, lacks, 0)
+		if lacks != told {
+			done()
+			told, done = lacks, c.waiting(ctx, p.UID, lacks, 0)
+		}
 		timer := time.NewTimer(delay)
 		select {
 		case <-changed:
@@ -83,7 +87,6 @@ func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 		case <-ctx.Done():
 		}
 		timer.Stop()
-		done()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
