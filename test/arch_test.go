@@ -89,7 +89,6 @@ var exceptions = map[string]string{
 	"internal/plan.computation":                  "one plan is one computation, its methods are the rules of it",
 	"internal/podstatus.computation":             "one status is one computation, its methods are the paragraphs of it",
 	"internal/volume.Volumes":                    "the step, what others look up in it, and its metrics",
-	"internal/image.Images":                      "the step, what others look up in it, and its metrics",
 	"internal/probe.Probes":                      "the schedule of all probes and the four ways to ask",
 }
 

@@ -101,7 +101,7 @@ func (s *Images) Pull(ctx context.Context, image string) (*runtimeapi.Image, err
 		creds, trouble = s.access.keys.Find(ctx, n.repository, nil)
 	}
 	const behindPods = -1
-	p, err := s.pull(ctx, n, creds, &waiter{priority: behindPods})
+	p, err := s.pool.pull(ctx, n, creds, &waiter{priority: behindPods})
 	if err != nil {
 		if trouble != nil {
 			s.log.Warn("find credentials", "image", image, "err", trouble)

@@ -74,21 +74,17 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Images knows the pulls under way. Its methods may be called from any goroutine.
+// Images knows what each pod's images need and how their pulls went. Its methods
+// may be called from any goroutine.
 type Images struct {
-	runtime  store
-	events   events
-	access   access
-	progress progress
-	pulled   func()
-	metrics  metrics
-	now      func() time.Time
-	log      *slog.Logger
+	events events
+	access access
+	pool   pool
+	now    func() time.Time
+	log    *slog.Logger
 
-	mu    sync.Mutex
-	queue queue
-	pulls map[string]*pull // by pullKey
-	pods  map[types.UID]*podImages
+	mu   sync.Mutex
+	pods map[types.UID]*podImages
 }
 
 // podImages is what is remembered of one pod.
@@ -110,16 +106,17 @@ type ahead struct {
 
 // New makes an Images that pulls nothing yet.
 func New(o Options) *Images {
-	s := &Images{
-		runtime: store{o.Client}, events: o.Events, progress: o.Progress,
-		pulled: o.Pulled, metrics: newMetrics(), now: o.Now, log: o.Log, queue: queue{limit: o.Parallel},
-		pulls: map[string]*pull{}, pods: map[types.UID]*podImages{},
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	return &Images{
+		events: o.Events, now: o.Now, log: o.Log, pods: map[types.UID]*podImages{},
+		access: access{events: o.Events, secrets: o.Secrets, keys: o.Keys, records: o.Records, log: o.Log},
+		pool: pool{
+			runtime: store{o.Client}, records: o.Records, progress: o.Progress, done: o.Pulled, metrics: newMetrics(),
+			now: o.Now, log: o.Log, queue: queue{limit: o.Parallel}, pulls: map[string]*pull{},
+		},
 	}
-	s.access = access{events: o.Events, secrets: o.Secrets, keys: o.Keys, records: o.Records, log: s.log}
-	return s
 }
 
 // want is an image that something of a pod needs.
@@ -202,7 +199,7 @@ func (s *Images) look(ctx context.Context, w want) (finding, error) {
 	policy := policyOf(w.policy, n)
 	f := finding{name: n}
 	if policy != corev1.PullAlways {
-		if f.image, err = s.runtime.status(ctx, n.tagged); err != nil {
+		if f.image, err = s.pool.runtime.status(ctx, n.tagged); err != nil {
 			return finding{}, reason.New(reason.ImageInspectError, "Failed to inspect image %q: %w", w.image, err)
 		}
 	}
@@ -227,7 +224,7 @@ func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image
 	begin := s.now()
 	have, missing := s.access.pullSecrets(w.pod)
 	creds, trouble := s.access.credentials(ctx, w.pod, n, have, missing)
-	pulled, err := s.pull(ctx, n, creds, &waiter{
+	pulled, err := s.pool.pull(ctx, n, creds, &waiter{
 		who: pod.FullName(w.pod), priority: priority(w.pod),
 		tell: func(news string) {
 			s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q: %s", w.image, news)

@@ -303,7 +303,7 @@ func TestPullEndsWithItsLastPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 0)
 		ended := make(chan struct{})
-		n.runtime = store{endings{n.runtime, ended}}
+		n.pool.runtime = store{endings{n.pool.runtime, ended}}
 		n.fake.Inject(critest.Fault{Method: "PullImage", Hang: true})
 		first, leaveFirst := context.WithCancel(t.Context())
 		second, leaveSecond := context.WithCancel(t.Context())

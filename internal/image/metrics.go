@@ -20,7 +20,7 @@ func newMetrics() metrics {
 
 // Register has pulls told of. Call it once.
 func (s *Images) Register(reg prometheus.Registerer) error {
-	if err := reg.Register(s.metrics.pulls); err != nil {
+	if err := reg.Register(s.pool.metrics.pulls); err != nil {
 		return fmt.Errorf("register metrics of image pulls: %w", err)
 	}
 	return nil

@@ -30,7 +30,9 @@ type Pull struct {
 }
 
 // Pulls lists the pulls under way, the oldest first.
-func (s *Images) Pulls() []Pull {
+func (s *Images) Pulls() []Pull { return s.pool.list() }
+
+func (s *pool) list() []Pull {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]Pull, 0, len(s.pulls))
@@ -59,7 +61,7 @@ func (s *Images) Pulls() []Pull {
 
 // watch follows a pull that has a slot until ctx ends: it tells how it goes now
 // and then, and gives its slot to others while it does not.
-func (s *Images) watch(ctx context.Context, p *pull) {
+func (s *pool) watch(ctx context.Context, p *pull) {
 	s.mu.Lock()
 	p.course = newCourse(s.progress != nil, s.now())
 	s.mu.Unlock()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -18,10 +20,10 @@ import (
 // and has the same credentials. It ends early when nobody is left.
 type pull struct {
 	name  name
-	key   string // in Images.pulls
+	key   string // in pool.pulls
 	creds []credential.Credential
 
-	// Guarded by Images.mu.
+	// Guarded by pool.mu.
 	waiters  map[*waiter]struct{}
 	priority int32 // the highest of the waiters'
 	arrived  int   // its place among those that wait for a slot
@@ -61,9 +63,25 @@ func pullKey(n name, creds []credential.Credential) string {
 	return n.full + " " + string(h.Sum(nil))
 }
 
+// pool is the pulls under way on this node. Its methods may be called from any
+// goroutine.
+type pool struct {
+	runtime  store
+	records  records  // nil: nobody remembers
+	progress progress // nil: the runtime does not tell
+	done     func()   // called after each pull that brought an image; nil: nobody asks
+	metrics  metrics
+	now      func() time.Time
+	log      *slog.Logger
+
+	mu    sync.Mutex
+	queue queue
+	pulls map[string]*pull // by pullKey
+}
+
 // pull waits for the pull of an image, begun now or by somebody else. When ctx
 // ends first and nobody else waits, the pull has ended too when it returns.
-func (s *Images) pull(ctx context.Context, n name, creds []credential.Credential, w *waiter) (*pull, error) {
+func (s *pool) pull(ctx context.Context, n name, creds []credential.Credential, w *waiter) (*pull, error) {
 	p := s.join(ctx, n, creds, w)
 	defer s.leave(p, w)
 	select {
@@ -74,7 +92,7 @@ func (s *Images) pull(ctx context.Context, n name, creds []credential.Credential
 	}
 }
 
-func (s *Images) join(ctx context.Context, n name, creds []credential.Credential, w *waiter) *pull {
+func (s *pool) join(ctx context.Context, n name, creds []credential.Credential, w *waiter) *pull {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := pullKey(n, creds)
@@ -95,7 +113,7 @@ func (s *Images) join(ctx context.Context, n name, creds []credential.Credential
 	return p
 }
 
-func (s *Images) leave(p *pull, w *waiter) {
+func (s *pool) leave(p *pull, w *waiter) {
 	s.mu.Lock()
 	delete(p.waiters, w)
 	last := len(p.waiters) == 0
@@ -110,13 +128,13 @@ func (s *Images) leave(p *pull, w *waiter) {
 }
 
 // drop has the next pull of this image begin anew. The caller holds mu.
-func (s *Images) drop(p *pull) {
+func (s *pool) drop(p *pull) {
 	if s.pulls[p.key] == p {
 		delete(s.pulls, p.key)
 	}
 }
 
-func (s *Images) run(ctx context.Context, p *pull) {
+func (s *pool) run(ctx context.Context, p *pull) {
 	defer close(p.done)
 	ctx, span := timeline.Start(ctx, p.name.tagged, timeline.KindImage.Attr())
 	p.image, p.err = s.fetch(ctx, p)
@@ -129,12 +147,12 @@ func (s *Images) run(ctx context.Context, p *pull) {
 	s.drop(p)
 	s.queue.leave(p)
 	s.mu.Unlock()
-	if p.err == nil && s.pulled != nil {
-		s.pulled()
+	if p.err == nil && s.done != nil {
+		s.done()
 	}
 }
 
-func (s *Images) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) {
+func (s *pool) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) {
 	select {
 	case <-p.turn:
 	default:
@@ -147,8 +165,8 @@ func (s *Images) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) 
 			return nil, ctx.Err()
 		}
 	}
-	if s.access.records != nil {
-		if err := s.access.records.Begin(p.name.full); err != nil {
+	if s.records != nil {
+		if err := s.records.Begin(p.name.full); err != nil {
 			return nil, err
 		}
 	}
@@ -160,16 +178,16 @@ func (s *Images) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) 
 	p.took = s.now().Sub(begin)
 	stop()
 	<-ended
-	if s.access.records == nil {
+	if s.records == nil {
 		return image, err
 	}
 	if err != nil {
-		if e := s.access.records.Fail(p.name.full); e != nil {
+		if e := s.records.Fail(p.name.full); e != nil {
 			s.log.Warn("forget a pull that failed", "image", p.name.full, "err", e)
 		}
 		return nil, err
 	}
-	if e := s.access.records.End(p.name.full, p.name.repository, image.Id, used); e != nil {
+	if e := s.records.End(p.name.full, p.name.repository, image.Id, used); e != nil {
 		s.log.Warn("the image will be pulled again for other pods", "image", p.name.full, "err", e)
 	}
 	return image, nil

@@ -1,6 +1,6 @@
 package image
 
-// queue bounds the pulls that run. Its caller holds Images.mu.
+// queue bounds the pulls that run. Its caller holds pool.mu.
 type queue struct {
 	limit, used int // limit 0: no bound
 	waiting     []*pull
