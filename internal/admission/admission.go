@@ -106,6 +106,9 @@ type Config struct {
 	// NodeUnknown: the Node object has not been heard of, so that its labels and
 	// taints are not known, and this is a pod that the node had accepted when it was.
 	NodeUnknown bool
+	// NodeOld: the labels of the Node may be older than the pod, which comes to
+	// the agent by a watch of its own, so that they do not speak against it.
+	NodeOld bool
 	// Standalone agents have no control plane.
 	Standalone bool
 	// Taints are the node's.
@@ -141,15 +144,15 @@ func Rules() []Rule {
 		{"os", []string{PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported}, "rejects a pod whose label `kubernetes.io/os` or `spec.os` is of another operating system", checkOS},
 		{"fields", []string{UnsupportedField}, "rejects a pod that sets a field which this agent does not act on ([pod-fields.md](pod-fields.md))", checkFields},
 		{"sysctls", []string{SysctlForbidden}, "rejects sysctls that are neither safe nor in `allowedUnsafeSysctls`, and those of a namespace that is the host's", checkSysctls},
-		{"apparmor", []string{AppArmor}, "blocks a pod that asks for an AppArmor profile on a host without AppArmor", checkAppArmor},
+		{"apparmor", []string{AppArmor}, "blocks a pod that asks for an AppArmor profile on a host without AppArmor; rejects one of the cluster", checkAppArmor},
 		{"selinux", []string{SELinuxNotSupported}, "blocks a pod that asks for SELinux labels where the runtime sets none", checkSELinux},
-		{"supplementalGroups", []string{SupplementalGroupsPolicyNotSupported}, "blocks a pod with `supplementalGroupsPolicy: Strict` while the runtime cannot do it", checkGroupsPolicy},
+		{"supplementalGroups", []string{SupplementalGroupsPolicyNotSupported}, "blocks a pod with `supplementalGroupsPolicy: Strict` while the runtime cannot do it; rejects one of the cluster", checkGroupsPolicy},
 		{"userNamespaces", []string{UserNamespacesNotSupported}, "blocks a pod with `hostUsers: false` while kernel, file system or runtime cannot do it", checkUserNamespaces},
 		{"runtimeClass", []string{RuntimeClass}, "has a pod wait for its RuntimeClass and its handler; rejects one that contradicts the class", checkRuntimeClass},
 		{"manifestObjects", []string{ManifestObject}, "in a cluster, has a pod of a manifest wait until manifests give the ConfigMaps, Secrets and claims that it needs: it does not get the cluster's", checkObjects},
 		{"nodeName", []string{NodeName}, "rejects a pod that is for another node", checkNodeName},
-		{"nodeAffinity", []string{NodeAffinity}, "rejects a pod whose `nodeSelector` or required node affinity the node's labels do not match", checkNodeAffinity},
-		{"taints", []string{TaintToleration}, "rejects a pod that does not tolerate a taint of `registerWithTaints` with the effect NoExecute; static pods are not asked", checkTaints},
+		{"nodeAffinity", []string{NodeAffinity}, "rejects a pod whose `nodeSelector` or required node affinity the node's labels do not match, in a cluster after the API server has confirmed them", checkNodeAffinity},
+		{"taints", []string{TaintToleration}, "rejects a pod that does not tolerate a taint of the Node, or without a cluster of `registerWithTaints`, with the effect NoExecute; static pods are not asked", checkTaints},
 		{"name", []string{SameName}, "has a pod wait while an earlier one of its name ends", checkName},
 		{"hostPorts", []string{NodePorts}, "rejects a pod whose host port another one has, and has it wait while that one ends", checkHostPorts},
 		{"resources", []string{"OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOf*RESOURCE*"}, "counts what pods request against what is allocatable: waits for pods that end and for device plugins, has critical pods preempt others, or rejects", checkResources},

@@ -24,28 +24,21 @@ func (h hostPort) String() string {
 	return fmt.Sprintf("%s:%d/%s", h.ip, h.port, h.protocol)
 }
 
-// hostPorts are those of all containers: they are mapped for the pod as a whole,
-// also an init container's.
 func hostPorts(p *corev1.Pod) []hostPort {
 	var ports []hostPort
-	for _, c := range pod.Containers(p) {
-		for _, port := range c.Ports {
-			if port.HostPort == 0 {
-				continue
-			}
-			h := hostPort{protocol: port.Protocol, ip: port.HostIP, port: port.HostPort}
-			if h.protocol == "" {
-				h.protocol = corev1.ProtocolTCP
-			}
-			// A wildcard of either family takes the port on all addresses: a
-			// socket bound to :: holds those of IPv4 too.
-			if ip, err := netip.ParseAddr(port.HostIP); err == nil {
-				if h.ip = ip.Unmap().String(); ip.Unmap().IsUnspecified() {
-					h.ip = ""
-				}
-			}
-			ports = append(ports, h)
+	for _, port := range pod.HostPorts(p) {
+		h := hostPort{protocol: port.Protocol, ip: port.HostIP, port: port.HostPort}
+		if h.protocol == "" {
+			h.protocol = corev1.ProtocolTCP
 		}
+		// A wildcard of either family takes the port on all addresses: a
+		// socket bound to :: holds those of IPv4 too.
+		if ip, err := netip.ParseAddr(port.HostIP); err == nil {
+			if h.ip = ip.Unmap().String(); ip.Unmap().IsUnspecified() {
+				h.ip = ""
+			}
+		}
+		ports = append(ports, h)
 	}
 	return ports
 }

@@ -32,6 +32,8 @@ const (
 	TopologyAffinityError    = "TopologyAffinityError"
 	SMTAlignmentError        = "SMTAlignmentError"
 	EmptyPodSharedPool       = "EmptyPodSharedPoolError"
+	// NodeShutdown is what is said to pods that come while the machine goes down.
+	NodeShutdown = "NodeShutdown"
 	// SELinuxNotSupported is Berth's own: the kubelet does not look.
 	SELinuxNotSupported = "SELinuxNotSupported"
 	// UserNamespacesNotSupported is Berth's own: the kubelet admits the pod and
@@ -60,7 +62,7 @@ func checkAppArmor(in In) Answer {
 	}
 	for _, c := range pod.Containers(in.Pod) {
 		if appArmor(in.Pod, c) {
-			return block(AppArmor, "Cannot enforce AppArmor: AppArmor is not enabled on the host (container %q asks for a profile)", c.Name)
+			return in.lack(AppArmor, "Cannot enforce AppArmor: AppArmor is not enabled on the host (container %q asks for a profile)", c.Name)
 		}
 	}
 	return Answer{}
@@ -98,7 +100,7 @@ func checkGroupsPolicy(in In) Answer {
 	if s == nil || s.SupplementalGroupsPolicy == nil || *s.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyStrict || in.Config.SupplementalGroupsPolicy {
 		return Answer{}
 	}
-	return block(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=%s is not supported in this node", corev1.SupplementalGroupsPolicyStrict)
+	return in.lack(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=%s is not supported in this node", corev1.SupplementalGroupsPolicyStrict)
 }
 
 func checkUserNamespaces(in In) Answer {
@@ -124,10 +126,23 @@ func checkNodeAffinity(in In) Answer {
 	if err != nil {
 		return reject(NodeAffinity, "Predicate NodeAffinity failed: the pod's node affinity cannot be read: %v", err)
 	}
+	if !matches && in.Config.NodeOld {
+		return Answer{Verdict: NotYet, Reason: NodeAffinity, Message: "waiting for the API server to confirm the labels of the node: those known are older than the pod, which does not match them"}
+	}
 	if !matches {
 		return reject(NodeAffinity, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
 	}
 	return Answer{}
+}
+
+// lack is the answer to what the node cannot give. A pod of the cluster is
+// rejected, as by a kubelet, so that its controller makes another one, for another
+// node perhaps; a manifest's pod has nowhere else to go and is blocked.
+func (in In) lack(reason, format string, args ...any) Answer {
+	if in.Config.Standalone || ofManifest(in.Pod) {
+		return block(reason, format, args...)
+	}
+	return reject(reason, format, args...)
 }
 
 // checkName holds a pod back while another one of its name is there: their

@@ -107,6 +107,8 @@ func TestNodeAffinity(t *testing.T) {
 		"selector":                {spec: "nodeSelector: {zone: a}"},
 		"another selector":        {spec: "nodeSelector: {zone: b}", want: no},
 		"a label that is not":     {spec: "nodeSelector: {rack: '1'}", want: no},
+		"not confirmed":           {spec: "nodeSelector: {rack: '1'}", config: Config{NodeOld: true}, want: Answer{Verdict: NotYet, Reason: NodeAffinity, Message: "waiting for the API server to confirm the labels of the node: those known are older than the pod, which does not match them"}},
+		"met by old labels":       {spec: "nodeSelector: {zone: a}", config: Config{NodeOld: true}},
 		"required":                {spec: required("{matchExpressions: [{key: zone, operator: In, values: [a, b]}]}")},
 		"required, one of two":    {spec: required("{matchExpressions: [{key: zone, operator: In, values: [c]}]}, {matchFields: [{key: metadata.name, operator: In, values: [here]}]}")},
 		"required, not met":       {spec: required("{matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}"), want: no},
@@ -152,7 +154,8 @@ func TestHostPorts(t *testing.T) {
 		"the same address":      {spec: port("hostPort: 80, hostIP: '::ffff:127.0.0.1'"), admitted: local, want: reject(NodePorts, taken+"(127.0.0.1:80/TCP is used by pod default/web)")},
 		"another address":       {spec: port("hostPort: 80, hostIP: 192.0.2.1"), admitted: local},
 		"its own":               {spec: port("hostPort: 80"), admitted: []PodInfo{other(t, "app", port("hostPort: 80"))}},
-		"an init container's":   {spec: "initContainers: [{name: c, ports: [{containerPort: 1, hostPort: 80}]}]", admitted: web, want: reject(NodePorts, taken+"(80/TCP is used by pod default/web)")},
+		"an init container's":   {spec: "initContainers: [{name: c, ports: [{containerPort: 1, hostPort: 80}]}]", admitted: web},
+		"a sidecar's":           {spec: "initContainers: [{name: c, restartPolicy: Always, ports: [{containerPort: 1, hostPort: 80}]}]", admitted: web, want: reject(NodePorts, taken+"(80/TCP is used by pod default/web)")},
 		"of a pod that ends":    {spec: port("hostPort: 80"), admitted: []PodInfo{ending(web[0], time.Unix(7, 0))}, want: Answer{Verdict: NotYet, Reason: NodePorts, Until: time.Unix(7, 0), Message: "waiting for pod default/web to end: host port 80/TCP"}},
 		"of one that ends and of one that does not": {spec: port("hostPort: 80"), admitted: []PodInfo{ending(local[0], time.Time{}), other(t, "db", port("hostPort: 80, hostIP: 192.0.2.1"))}, want: reject(NodePorts, taken+"(80/TCP is used by pod default/db)")},
 	})
@@ -230,11 +233,13 @@ func TestSysctls(t *testing.T) {
 
 func TestAppArmor(t *testing.T) {
 	const profile = "securityContext: {appArmorProfile: {type: RuntimeDefault}}"
-	no := block(AppArmor, `Cannot enforce AppArmor: AppArmor is not enabled on the host (container "c" asks for a profile)`)
+	const text = `Cannot enforce AppArmor: AppArmor is not enabled on the host (container "c" asks for a profile)`
+	no := reject(AppArmor, text)
 	testRule(t, "apparmor", map[string]ruleTest{
 		"none":                  {spec: "containers: [{name: c}]"},
 		"the pod's":             {spec: profile + "\ncontainers: [{name: c}]", want: no},
 		"a container's":         {spec: "containers: [{name: c, " + profile + "}]", want: no},
+		"without a cluster":     {spec: profile + "\ncontainers: [{name: c}]", config: Config{Standalone: true}, want: block(AppArmor, text)},
 		"unconfined":            {spec: profile + "\ncontainers: [{name: c, securityContext: {appArmorProfile: {type: Unconfined}}}]"},
 		"on a host that has it": {spec: profile + "\ncontainers: [{name: c}]", config: Config{AppArmor: true}},
 	})
@@ -247,10 +252,11 @@ func TestAppArmor(t *testing.T) {
 
 func TestGroupsPolicy(t *testing.T) {
 	testRule(t, "supplementalGroups", map[string]ruleTest{
-		"none":      {spec: "{}"},
-		"merge":     {spec: "securityContext: {supplementalGroupsPolicy: Merge}"},
-		"strict":    {spec: "securityContext: {supplementalGroupsPolicy: Strict}", want: block(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=Strict is not supported in this node")},
-		"supported": {spec: "securityContext: {supplementalGroupsPolicy: Strict}", config: Config{SupplementalGroupsPolicy: true}},
+		"none":         {spec: "{}"},
+		"merge":        {spec: "securityContext: {supplementalGroupsPolicy: Merge}"},
+		"strict":       {spec: "securityContext: {supplementalGroupsPolicy: Strict}", config: Config{Standalone: true}, want: block(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=Strict is not supported in this node")},
+		"of a cluster": {spec: "securityContext: {supplementalGroupsPolicy: Strict}", want: reject(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=Strict is not supported in this node")},
+		"supported":    {spec: "securityContext: {supplementalGroupsPolicy: Strict}", config: Config{SupplementalGroupsPolicy: true}},
 	})
 }
 

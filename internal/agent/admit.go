@@ -18,8 +18,7 @@ const pluginPatience = 5 * time.Minute
 // admissionInput is what the rules go by, without the other pods.
 func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 	c := admission.Config{
-		Standalone: a.cluster == nil, NodeUnknown: a.cluster != nil && p.Source == pod.SourceAPI && !member{a}.known(), Taints: member{a}.taints(), UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
-		SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
+		UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(), SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
 	}
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil && a.engine.embedded != nil {
 		c.NoSELinux = "the embedded runtime sets none; use a containerd that does (enable_selinux)"
@@ -34,12 +33,12 @@ func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 	if since.Before(a.began) {
 		since = a.began
 	}
-	facts := a.facts
-	facts.Labels = member{a}.labels()
-	return allotted(a.steps.allocations, admission.In{
-		Pod: p.Pod, Node: facts, Supplied: a.sources.Supplies, RuntimeClass: a.objects.RuntimeClass, Config: c,
+	in := admission.In{
+		Pod: p.Pod, Node: a.facts, Supplied: a.sources.Supplies, RuntimeClass: a.objects.RuntimeClass, Config: c,
 		Now: time.Now(), PluginsBy: since.Add(pluginPatience),
-	})
+	}
+	member{a}.asNode(p, &in)
+	return allotted(a.steps.allocations, in)
 }
 
 // appArmor says that the kernel enforces it.

@@ -267,7 +267,7 @@ func (a *Agent) buildFleet() error {
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(member{a}.refusing(door.Admit))), Changed: func(uid types.UID) {
+		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(member{a}.admitting(door.Admit))), Changed: func(uid types.UID) {
 			a.board.update(uid)
 			a.cluster.PodChanged(uid)
 			a.power.Changed(uid)

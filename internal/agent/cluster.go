@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/admission"
 	"github.com/berth-run/berth/internal/agent/join"
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/series"
@@ -30,7 +31,8 @@ func (a member) connect() (err error) {
 		a.cluster, err = join.Connect(join.Options{
 			Config: a.config, Version: a.Version, Sources: a.sources, Events: a.events,
 			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed,
-			Affected: func(uid types.UID) { a.board.refresh(uid) }, Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
+			NodeChanged: func() { a.fleet.Reconsider() },
+			Affected:    func(uid types.UID) { a.board.refresh(uid) }, Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
 		})
 	}
 	a.objects = a.cluster.Objects(a.sources.Objects)
@@ -70,13 +72,18 @@ func streamsOf(a *Agent) stream.Streams {
 	return stream.Streams{CRI: a.engine.client, Observed: a.pleg.Observed}
 }
 
-// refusing is an admission that takes no pods while the machine goes down.
-func (a member) refusing(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
+// admitting is an admission that takes no pods while the machine goes down, and asks
+// the API server for the node's labels before they speak against a pod.
+func (a member) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
 	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 		if v, down := a.power.Refuses(p); down {
 			return v
 		}
-		return admit(p, others)
+		v := admit(p, others)
+		if !v.Admit && !v.Reject && v.Reason == admission.NodeAffinity {
+			a.cluster.ConfirmNode()
+		}
+		return v
 	}
 }
 
@@ -106,8 +113,8 @@ func (a member) serve() (*serve.Node, error) {
 // addresses are those of the Node object: a cloud's controller may know others than
 // the machine does.
 func (a member) addresses() []corev1.NodeAddress {
-	if all := a.cluster.Addresses(); len(all) > 0 {
-		return all
+	if n, _ := a.cluster.Node(); n != nil && len(n.Status.Addresses) > 0 {
+		return n.Status.Addresses
 	}
 	return a.facts.Addresses()
 }
@@ -119,25 +126,24 @@ func (x objectStore) changed(keys map[object.Key]bool) {
 	x.a.steps.contents.Changed(keys)
 }
 
-// known says that the Node object has been heard of.
-func (a member) known() bool {
-	_, heard := a.cluster.Taints()
-	return heard
-}
-
 // labels are those that the node has in the cluster.
 func (a member) labels() map[string]string {
-	if labels := a.cluster.Labels(); labels != nil {
-		return labels
+	if n, _ := a.cluster.Node(); n != nil {
+		return n.Labels
 	}
 	return a.facts.Labels
 }
 
-// taints are those that the node has in the cluster; standalone, those that it is
-// configured with.
-func (a member) taints() []corev1.Taint {
-	if taints, heard := a.cluster.Taints(); heard {
-		return taints
+// asNode adds what the cluster says of the node to what admission goes by:
+// labels and taints. Standalone they are as configured.
+func (a member) asNode(p *pod.Pod, in *admission.In) {
+	in.Config.Standalone, in.Config.Taints = a.cluster == nil, a.config.Node.Taints
+	in.Node.Labels = a.labels()
+	n, asOf := a.cluster.Node()
+	if n != nil {
+		in.Config.Taints = n.Spec.Taints
 	}
-	return a.config.Node.Taints
+	if p.Source == pod.SourceAPI {
+		in.Config.NodeUnknown, in.Config.NodeOld = n == nil, asOf.Before(p.Seen)
+	}
 }

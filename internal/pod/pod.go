@@ -115,6 +115,22 @@ func Containers(p *corev1.Pod) []Container {
 	return all
 }
 
+// HostPorts are the ports of the host that the pod takes: of the containers that
+// run as long as it does, as the scheduler counts them.
+func HostPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {
+	for _, c := range Containers(p) {
+		if c.Kind != App && c.Kind != Sidecar {
+			continue
+		}
+		for _, port := range c.Ports {
+			if port.HostPort != 0 {
+				ports = append(ports, port)
+			}
+		}
+	}
+	return ports
+}
+
 // FindContainer returns the container of that name.
 func FindContainer(p *corev1.Pod, name string) (Container, bool) {
 	for _, c := range Containers(p) {

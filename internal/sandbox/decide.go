@@ -65,19 +65,14 @@ func portMappings(p *corev1.Pod) ([]*runtimeapi.PortMapping, error) {
 		return nil, nil
 	}
 	var mappings []*runtimeapi.PortMapping
-	for _, c := range pod.Containers(p) {
-		for _, port := range c.Ports {
-			if port.HostPort == 0 {
-				continue
-			}
-			protocol, ok := runtimeapi.Protocol_value[strings.ToUpper(string(port.Protocol))]
-			if !ok {
-				return nil, fmt.Errorf("map port %d of container %q: protocol %q is not TCP, UDP or SCTP", port.ContainerPort, c.Name, port.Protocol)
-			}
-			mappings = append(mappings, &runtimeapi.PortMapping{
-				Protocol: runtimeapi.Protocol(protocol), ContainerPort: port.ContainerPort, HostPort: port.HostPort, HostIp: port.HostIP,
-			})
+	for _, port := range pod.HostPorts(p) {
+		protocol, ok := runtimeapi.Protocol_value[strings.ToUpper(string(port.Protocol))]
+		if !ok {
+			return nil, fmt.Errorf("map host port %d: protocol %q is not TCP, UDP or SCTP", port.HostPort, port.Protocol)
 		}
+		mappings = append(mappings, &runtimeapi.PortMapping{
+			Protocol: runtimeapi.Protocol(protocol), ContainerPort: port.ContainerPort, HostPort: port.HostPort, HostIp: port.HostIP,
+		})
 	}
 	return mappings, nil
 }

@@ -27,7 +27,10 @@ func TestRender(t *testing.T) {
 		Sysctls:                  []corev1.Sysctl{{Name: "net/ipv4/ping_group_range", Value: "0 1"}, {Name: "net/ipv4/conf/eth0.7/forwarding", Value: "1"}, {Name: "net.core.somaxconn", Value: "9"}},
 	}
 	p.Spec.ShareProcessNamespace = new(true)
-	p.Spec.InitContainers = []corev1.Container{{Name: "i", Ports: []corev1.ContainerPort{{ContainerPort: 1, HostPort: 11, Protocol: "UDP"}}}}
+	p.Spec.InitContainers = []corev1.Container{
+		{Name: "i", Ports: []corev1.ContainerPort{{ContainerPort: 2, HostPort: 12, Protocol: "UDP"}}}, // it ends before the pod is up
+		{Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{{ContainerPort: 1, HostPort: 11, Protocol: "UDP"}}},
+	}
 	p.Spec.Containers = []corev1.Container{{Name: "a", SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 		Ports: []corev1.ContainerPort{{ContainerPort: 80, Protocol: "TCP"}, {ContainerPort: 81, HostPort: 8081, HostIP: "127.0.0.1", Protocol: "TCP"}}}}
 
@@ -92,7 +95,7 @@ func TestHostNetworkMapsNoPorts(t *testing.T) {
 func TestUnknownProtocol(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80, Protocol: "QUIC"}}}}}}
 	_, err := Render(p, given)
-	want := `map port 80 of container "a": protocol "QUIC" is not TCP, UDP or SCTP`
+	want := `map host port 80: protocol "QUIC" is not TCP, UDP or SCTP`
 	if err == nil || err.Error() != want {
 		t.Errorf("Render: %v, want %s", err, want)
 	}

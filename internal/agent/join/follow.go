@@ -62,6 +62,12 @@ func (c changes) follow(react func(context.Context, *corev1.Node) (again time.Du
 	}
 }
 
+// told has the pods that wait for something of the node looked at again.
+func (c changes) told(context.Context, *corev1.Node) time.Duration {
+	c.NodeChanged()
+	return 0
+}
+
 // moves tells of other addresses of the node, as a cloud's controller may give it.
 func (c changes) moves() func(context.Context, *corev1.Node) time.Duration {
 	was := c.node.object.Node().Status.Addresses

@@ -35,6 +35,8 @@ type Options struct {
 	Accepted func(types.UID) bool
 	// Changed has what waits for an object tried again.
 	Changed func(map[object.Key]bool)
+	// NodeChanged hears of changes of the Node object.
+	NodeChanged func()
 	// Affected has the status of a pod computed anew.
 	Affected func(types.UID)
 	// Boot is the id of the machine's boot.
@@ -162,29 +164,19 @@ func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 	return c.objects.Services(p)
 }
 
-// Labels are those of the Node object; nil: it has not been heard of.
-func (c *Cluster) Labels() map[string]string {
+// Node is the Node object, and a time at which it was the newest, zero if nobody
+// asked (ConfirmNode); nil before it was heard of. It is shared: do not change it.
+func (c *Cluster) Node() (n *corev1.Node, asOf time.Time) {
 	if c == nil || c.nodeUID() == "" {
-		return nil
+		return nil, time.Time{}
 	}
-	return c.node.object.Node().Labels
+	asOf = c.node.object.AsOf()
+	return c.node.object.Node(), asOf
 }
 
-// Taints are those of the Node object; heard is false before it was heard of.
-func (c *Cluster) Taints() (taints []corev1.Taint, heard bool) {
-	if c == nil || c.nodeUID() == "" {
-		return nil, false
-	}
-	return c.node.object.Node().Spec.Taints, true
-}
-
-// Addresses are those of the Node object; nil before it was heard of.
-func (c *Cluster) Addresses() []corev1.NodeAddress {
-	if c == nil || c.nodeUID() == "" {
-		return nil
-	}
-	return c.node.object.Node().Status.Addresses
-}
+// ConfirmNode has the API server asked for the Node object; NodeChanged hears that
+// it has answered.
+func (c *Cluster) ConfirmNode() { c.node.object.Confirm() }
 
 // Forget drops what is remembered of a pod that is gone.
 func (c *Cluster) Forget(uid types.UID) {

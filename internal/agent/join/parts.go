@@ -184,7 +184,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	node := changes{c}
 	for _, run := range []func(context.Context) error{
-		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run, node.follow(c.plugins.nodeChanged), node.follow(node.moves()), node.follow(c.node.ranges),
+		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run, node.follow(c.plugins.nodeChanged), node.follow(node.told), node.follow(node.moves()), node.follow(c.node.ranges),
 	} {
 		begin(run)
 	}

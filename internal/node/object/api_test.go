@@ -253,6 +253,27 @@ func TestAnObjectThatIsThere(t *testing.T) {
 	}
 }
 
+// Whoever doubts what is heard of the node is told when it is confirmed, also when
+// there is nothing new.
+func TestConfirm(t *testing.T) {
+	c := shared.Cluster(t)
+	a := start(t, c, "confirmed", nil)
+	a.registered()
+	if !a.AsOf().IsZero() {
+		t.Errorf("confirmed at %v by nobody", a.AsOf())
+	}
+	doubted := time.Now()
+	for !a.AsOf().After(doubted) {
+		changed := a.Changed()
+		a.Confirm()
+		select {
+		case <-changed:
+		case <-time.After(soon):
+			t.Fatal("the API server is not asked")
+		}
+	}
+}
+
 func TestADeletedObjectIsRegisteredWhenTheAgentStarts(t *testing.T) {
 	c := shared.Cluster(t)
 	a := start(t, c, "deleted", func(o *Options) { o.UpdateEvery = 50 * time.Millisecond })

@@ -61,6 +61,8 @@ type Object struct {
 	gone    bool         // somebody deleted it
 	heard   chan struct{}
 	changed chan struct{} // closed and replaced when node is another
+	doubted bool          // somebody asked for a confirmation
+	asOf    time.Time     // node is at least as new as this; zero: nobody asked
 
 	sending sync.Mutex // one status at a time
 	report  schedule
@@ -125,6 +127,38 @@ func (x *Object) Poke() {
 	case x.poke <- struct{}{}:
 	default:
 	}
+}
+
+// Confirm has the API server asked whether Node is the newest. When it has
+// answered, Changed is closed also if it is.
+func (x *Object) Confirm() {
+	x.mu.Lock()
+	x.doubted = true
+	x.mu.Unlock()
+	x.Poke()
+}
+
+// AsOf is a time at which Node was the newest; zero: it was never confirmed.
+func (x *Object) AsOf() time.Time {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.asOf
+}
+
+func (x *Object) isDoubted() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.doubted
+}
+
+// confirm takes that Node is what the API server answered with, or newer. Who asks
+// after the question was sent, asks again.
+func (x *Object) confirm(asked time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.doubted, x.asOf = false, asked
+	close(x.changed)
+	x.changed = make(chan struct{})
 }
 
 // hear takes an object that the API server sent. One older than what is known

@@ -146,7 +146,8 @@ func (x *Object) update(ctx context.Context, fresh bool) error {
 	if gone {
 		return nil
 	}
-	if fresh {
+	if fresh || x.isDoubted() {
+		asked := time.Now()
 		n, err := x.o.Client.CoreV1().Nodes().Get(ctx, was.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -156,6 +157,7 @@ func (x *Object) update(ctx context.Context, fresh bool) error {
 			return fmt.Errorf("get node %s: %w", was.Name, err)
 		}
 		x.hear(n, false)
+		x.confirm(asked)
 		was = n
 	}
 	now := time.Now()
