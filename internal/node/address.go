@@ -1,35 +1,36 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// nodeIPs are the addresses asked for, or the one that reaches the default
-// route. A machine without a network still runs pods: its address is loopback.
-func nodeIPs(asked []netip.Addr, log *slog.Logger) ([]netip.Addr, error) {
-	host, err := hostAddresses()
-	if err != nil {
-		return nil, err
-	}
-	if len(asked) == 0 {
-		ip, ok := routed(netip.Addr{})
+// lookWithin bounds the question for the addresses of the node's name.
+const lookWithin = 2 * time.Second
+
+// errNoAddress is of a machine whose network is not there, or not yet.
+var errNoAddress = errors.New("no address of this machine is in its name, and there is no default route")
+
+// nodeIPs are the addresses asked for, or the default one.
+func (c Config) nodeIPs(name string, host []netip.Addr) ([]netip.Addr, error) {
+	if len(c.IPs) == 0 {
+		ip, ok := c.defaultIP(name, host, netip.Addr{})
 		if !ok {
-			ip = fallback(host)
-			log.Warn("No default route: taking another address of this machine as the node's", "ip", ip)
+			return nil, errNoAddress
 		}
 		return []netip.Addr{ip}, nil
 	}
-	ips := make([]netip.Addr, 0, len(asked))
-	for _, ip := range asked {
+	ips := make([]netip.Addr, 0, len(c.IPs))
+	for _, ip := range c.IPs {
 		if ip.IsUnspecified() {
-			found, ok := routed(ip)
+			found, ok := c.defaultIP(name, host, ip)
 			if !ok {
 				return nil, fmt.Errorf("find the node's address for --node-ip %s: no default route of that family; name the address", ip)
 			}
@@ -40,9 +41,46 @@ func nodeIPs(asked []netip.Addr, log *slog.Logger) ([]netip.Addr, error) {
 		ips = append(ips, ip)
 	}
 	if len(ips) > 2 || len(ips) == 2 && ips[0].Is4() == ips[1].Is4() {
-		return nil, fmt.Errorf("use --node-ip %v: one address, or one of each family", asked)
+		return nil, fmt.Errorf("use --node-ip %v: one address, or one of each family", c.IPs)
 	}
 	return ips, nil
+}
+
+// defaultIP is the node's name if that is an address, else the address of this
+// machine that the name stands for, else the one that reaches the default route:
+// a kubelet's order. bind is unspecified for that family, or zero for any.
+func (c Config) defaultIP(name string, host []netip.Addr, bind netip.Addr) (netip.Addr, bool) {
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return ip, true
+	}
+	if c.Lookup != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), lookWithin)
+		defer cancel()
+		// A name that nobody knows is as good as none.
+		found, _ := c.Lookup(ctx, name)
+		if ip, ok := ofName(found, host, bind); ok {
+			return ip, true
+		}
+	}
+	return routed(bind)
+}
+
+// ofName chooses among the addresses that a name stands for: one that this machine
+// has, of the family of bind, of IPv4 if that is any.
+func ofName(found, host []netip.Addr, bind netip.Addr) (best netip.Addr, ok bool) {
+	for _, ip := range found {
+		ip = ip.Unmap()
+		if checkIP(ip, host) != nil || bind.IsValid() && bind.Is4() != ip.Is4() {
+			continue
+		}
+		if ip.Is4() {
+			return ip, true
+		}
+		if !ok {
+			best, ok = ip, true
+		}
+	}
+	return best, ok
 }
 
 func hostAddresses() ([]netip.Addr, error) {

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -21,8 +23,11 @@ type Config struct {
 	Name string
 	// IPs are the addresses asked for with --node-ip, at most one of each
 	// family; an unspecified address stands for the default one of its family.
-	// Default: the address that reaches the default route.
+	// Default: the name's own or the one that reaches the default route.
 	IPs []netip.Addr
+	// Lookup resolves the node's name, in a cluster, whose other nodes go by the
+	// same DNS (net.Resolver.LookupNetIP). nil: it is not asked.
+	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Labels are added to those of the operating system.
 	Labels map[string]string
 	// MaxPods is the number of pods the node takes.
@@ -50,7 +55,8 @@ type Facts struct {
 	Usable corev1.ResourceList
 	Labels map[string]string
 	Info   corev1.NodeSystemInfo
-	// IPs has the primary address first; it is never empty.
+	// IPs has the primary address first; it is never empty. They may change later
+	// (Addresses).
 	IPs []netip.Addr
 }
 
@@ -86,8 +92,15 @@ func Read(c Config) (Facts, error) {
 		cpus = runtime.NumCPU()
 		c.Log.Warn("The CPUs online are not known: counting those of this process", "cpus", cpus, "err", err)
 	}
-	ips, err := nodeIPs(c.IPs, c.Log)
+	host, err := hostAddresses()
 	if err != nil {
+		return Facts{}, err
+	}
+	ips, err := c.nodeIPs(name, host)
+	if errors.Is(err, errNoAddress) { // a machine without a network still runs pods
+		ips = []netip.Addr{fallback(host)}
+		c.Log.Warn("No default route: taking another address of this machine as the node's", "ip", ips[0])
+	} else if err != nil {
 		return Facts{}, err
 	}
 
