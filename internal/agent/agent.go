@@ -63,7 +63,7 @@ type Agent struct {
 	records
 	demand
 
-	facts    node.Facts
+	machine
 	engine   *engine
 	monitor  *cri.Monitor
 	pleg     *pleg.PLEG
@@ -74,6 +74,12 @@ type Agent struct {
 	doors
 	store imageStore
 	housekeeping
+}
+
+// machine is what this agent runs on.
+type machine struct {
+	facts node.Facts // as it began
+	ips   *node.Addresses
 }
 
 // doors are who asks something of this node that is not a source of pods.
@@ -197,6 +203,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	if a.facts, err = node.Read(a.nodeConfig()); err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
+	a.ips = node.Follow(a.nodeConfig(), a.facts, member{a}.moved)
 	if err := (member{a}).connect(); err != nil {
 		return err
 	}
@@ -237,7 +244,7 @@ func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.allocations.Run, a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, newPodResources(a).Run, a.cluster.Plugins().Watcher(a.config.RootDir, a.steps.devices.Registry(), a.log).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.heap.Run,
 		a.steps.allocations.After(a.steps.drift.Run), a.steps.allocations.After(a.steps.contained.Run),
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
-		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run, a.power.Run,
+		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run, a.power.Run, a.ips.Run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}

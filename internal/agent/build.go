@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -63,8 +65,14 @@ const legacyLogDir = "/var/log/containers"
 
 func (a *Agent) nodeConfig() node.Config {
 	c := a.config
+	var lookup func(context.Context, string) ([]netip.Addr, error)
+	if c.Cluster != nil {
+		lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		}
+	}
 	return node.Config{
-		Name: c.NodeName, IPs: c.NodeIPs, Labels: c.NodeLabels,
+		Name: c.NodeName, IPs: c.NodeIPs, Lookup: lookup, Labels: c.NodeLabels,
 		MaxPods: c.Node.MaxPods, PodsPerCore: c.Node.PodsPerCore,
 		Reserved: node.Reserved{Kube: c.Node.KubeReserved, System: c.Node.SystemReserved, EvictionHard: c.Node.EvictionHard},
 		Dir:      c.RootDir, Log: a.log,
@@ -140,11 +148,10 @@ func (a *Agent) buildSteps() error {
 		Node:         a.engine.renderNode(renderNode, a.objects),
 		LegacyLogDir: linkDir(c), Log: a.log,
 	})
-	host := hostIPs(a.facts.IPs)
 	s.probes, err = probe.New(probe.Options{
 		CRI: a.engine.client.Runtime, Events: a.events, Observed: a.pleg.Observed, Expand: render.ExpandCommand,
 		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
-			if ips := podstatus.PodIPs(p, o, host); len(ips) > 0 {
+			if ips := podstatus.PodIPs(p, o, member{a}.hostIPs()); len(ips) > 0 {
 				return ips[0]
 			}
 			return ""
@@ -204,7 +211,7 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		CgroupV2:       v2,
 		MemoryCapacity: a.facts.Capacity.Memory().Value(),
 		Allocatable:    a.facts.Allocatable,
-		HostIPs:        hostIPs(a.facts.IPs),
+		HostIPs:        member{a}.hostIPs(),
 		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
 		LimitedSwap:    c.LimitedSwap,
 		MemoryQoS:      a.config.Node.Enforce.MemoryQoS,
@@ -314,6 +321,6 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 	allocator{a}.resizeStatus(uid, in)
 	deviceStatus(a, m, in)
 	in.QOS = pod.QOS(m.Pod.Pod)
-	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: hostIPs(a.facts.IPs), RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, a.objects)).GetRecursiveReadOnlyMounts()}
+	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: member{a}.hostIPs(), RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, a.objects)).GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()
 }

@@ -15,9 +15,11 @@ import (
 	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/agent/stream"
 	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/node"
 	nodeobject "github.com/berth-run/berth/internal/node/object"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/stats"
 )
 
@@ -31,8 +33,8 @@ func (a member) connect() (err error) {
 		a.cluster, err = join.Connect(join.Options{
 			Config: a.config, Version: a.Version, Sources: a.sources, Events: a.events,
 			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed,
-			NodeChanged: func() { a.fleet.Reconsider() },
-			Affected:    func(uid types.UID) { a.board.refresh(uid) }, Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
+			NodeChanged: func() { a.fleet.Reconsider() }, Moved: a.tellPods,
+			Affected: func(uid types.UID) { a.board.refresh(uid) }, Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
 		})
 	}
 	a.objects = a.cluster.Objects(a.sources.Objects)
@@ -42,7 +44,7 @@ func (a member) connect() (err error) {
 // complete makes what tells the cluster of this node, and the node's own server.
 func (a member) complete() (err error) {
 	a.cluster.Complete(join.Node{
-		Facts: a.facts, Version: a.engine.version, CRI: a.engine.client, Health: a.monitor.Health, Began: a.began,
+		Facts: a.facts, IPs: a.ips.IPs, Version: a.engine.version, CRI: a.engine.client, Health: a.monitor.Health, Began: a.began,
 		Devices: func() nodeobject.Devices {
 			inv := a.steps.devices.Inventory()
 			return nodeobject.Devices{Capacity: inv.Capacity(), Allocatable: inv.Allocatable()}
@@ -81,7 +83,7 @@ func (a member) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) fun
 		}
 		v := admit(p, others)
 		if !v.Admit && !v.Reject && v.Reason == admission.NodeAffinity {
-			a.cluster.ConfirmNode()
+			a.cluster.Object().Confirm()
 		}
 		return v
 	}
@@ -110,13 +112,53 @@ func (a member) serve() (*serve.Node, error) {
 	})
 }
 
+// object is the Node object, nil before it was heard of and without a cluster.
+func (a member) object() *corev1.Node {
+	if x := a.cluster.Object(); x != nil {
+		select {
+		case <-x.Heard():
+			return x.Node()
+		default:
+		}
+	}
+	return nil
+}
+
 // addresses are those of the Node object: a cloud's controller may know others than
 // the machine does.
 func (a member) addresses() []corev1.NodeAddress {
-	if n, _ := a.cluster.Node(); n != nil && len(n.Status.Addresses) > 0 {
+	if n := a.object(); n != nil && len(n.Status.Addresses) > 0 {
 		return n.Status.Addresses
 	}
-	return a.facts.Addresses()
+	return a.machineAddresses()
+}
+
+func (a member) machineAddresses() []corev1.NodeAddress {
+	return node.Facts{Name: a.facts.Name, IPs: a.ips.IPs()}.Addresses()
+}
+
+// hostIPs are those of the addresses that pods are told of, as the kubelet chooses:
+// internal before external ones, one of each family.
+func (a member) hostIPs() []string {
+	if ips := podstatus.HostIPs(a.addresses()); len(ips) > 0 {
+		return ips
+	}
+	return podstatus.HostIPs(a.machineAddresses())
+}
+
+// moved has all told of other addresses of the machine.
+func (a member) moved() {
+	if x := a.cluster.Object(); x != nil {
+		x.Poke()
+	}
+	a.tellPods()
+}
+
+// tellPods has the addresses of the node told in the statuses of its pods.
+func (a member) tellPods() {
+	for _, p := range a.fleet.Pods() {
+		a.board.refresh(p.UID)
+	}
 }
 
 // changed has what waits for objects tried again: parts of pods, and their
@@ -128,7 +170,7 @@ func (x objectStore) changed(keys map[object.Key]bool) {
 
 // labels are those that the node has in the cluster.
 func (a member) labels() map[string]string {
-	if n, _ := a.cluster.Node(); n != nil {
+	if n := a.object(); n != nil {
 		return n.Labels
 	}
 	return a.facts.Labels
@@ -139,11 +181,11 @@ func (a member) labels() map[string]string {
 func (a member) asNode(p *pod.Pod, in *admission.In) {
 	in.Config.Standalone, in.Config.Taints = a.cluster == nil, a.config.Node.Taints
 	in.Node.Labels = a.labels()
-	n, asOf := a.cluster.Node()
+	n := a.object()
 	if n != nil {
 		in.Config.Taints = n.Spec.Taints
 	}
 	if p.Source == pod.SourceAPI {
-		in.Config.NodeUnknown, in.Config.NodeOld = n == nil, asOf.Before(p.Seen)
+		in.Config.NodeUnknown, in.Config.NodeOld = n == nil, a.cluster.Object().AsOf().Before(p.Seen)
 	}
 }

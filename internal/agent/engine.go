@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
 	"strings"
 	"time"
@@ -214,15 +213,6 @@ func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 		rc.Bridge = "berth-" + hex.EncodeToString(sum[:4])
 	}
 	return rc
-}
-
-// hostIPs are addresses as status spells them.
-func hostIPs(ips []netip.Addr) []string {
-	text := make([]string, len(ips))
-	for i, ip := range ips {
-		text[i] = ip.String()
-	}
-	return text
 }
 
 // shortName is the runtime's name in container ids, such as containerd.

@@ -166,3 +166,22 @@ func TestAddresses(t *testing.T) {
 		})
 	}
 }
+
+func TestHostIPs(t *testing.T) {
+	in, out := corev1.NodeInternalIP, corev1.NodeExternalIP
+	for title, test := range map[string]struct {
+		all  []corev1.NodeAddress
+		want []string
+	}{
+		"no address":          {all: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}}},
+		"internal ones first": {all: []corev1.NodeAddress{{Type: out, Address: "192.0.2.1"}, {Type: in, Address: "10.0.0.1"}}, want: []string{"10.0.0.1"}},
+		"one of a family":     {all: []corev1.NodeAddress{{Type: in, Address: "10.0.0.1"}, {Type: in, Address: "10.0.0.2"}, {Type: in, Address: "fd00::1"}, {Type: in, Address: "fd00::2"}}, want: []string{"10.0.0.1", "fd00::1"}},
+		"the other external":  {all: []corev1.NodeAddress{{Type: in, Address: "fd00::1"}, {Type: out, Address: "192.0.2.1"}}, want: []string{"fd00::1", "192.0.2.1"}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, HostIPs(test.all)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -126,6 +126,23 @@ func (c *computation) addresses() {
 	}
 }
 
+// HostIPs are those of a node's addresses that pods are told of: internal before
+// external ones, the first, and the first of the other family.
+func HostIPs(all []corev1.NodeAddress) (ips []string) {
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
+		for _, a := range all {
+			ip, err := netip.ParseAddr(a.Address)
+			if a.Type != kind || err != nil {
+				continue
+			}
+			if len(ips) == 0 || len(ips) == 1 && netip.MustParseAddr(ips[0]).Is4() != ip.Is4() {
+				ips = append(ips, ip.String())
+			}
+		}
+	}
+	return ips
+}
+
 // PodIPs are a pod's addresses now: at most one of each family, that of the
 // host's primary address first. None without a ready sandbox.
 func PodIPs(p *corev1.Pod, o *pod.Observed, hostIPs []string) []string {

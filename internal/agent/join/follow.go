@@ -74,6 +74,7 @@ func (c changes) moves() func(context.Context, *corev1.Node) time.Duration {
 	return func(_ context.Context, n *corev1.Node) time.Duration {
 		if !slices.Equal(was, n.Status.Addresses) {
 			was = n.Status.Addresses
+			c.Moved()
 			select {
 			case c.node.moved <- struct{}{}:
 			default:

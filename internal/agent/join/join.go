@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/kubeapi"
 	"github.com/berth-run/berth/internal/node/condition"
+	nodeobject "github.com/berth-run/berth/internal/node/object"
 	"github.com/berth-run/berth/internal/object"
 	objects "github.com/berth-run/berth/internal/object/cluster"
 	"github.com/berth-run/berth/internal/offline"
@@ -37,6 +38,8 @@ type Options struct {
 	Changed func(map[object.Key]bool)
 	// NodeChanged hears of changes of the Node object.
 	NodeChanged func()
+	// Moved hears that the Node object has other addresses.
+	Moved func()
 	// Affected has the status of a pod computed anew.
 	Affected func(types.UID)
 	// Boot is the id of the machine's boot.
@@ -164,19 +167,13 @@ func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 	return c.objects.Services(p)
 }
 
-// Node is the Node object, and a time at which it was the newest, zero if nobody
-// asked (ConfirmNode); nil before it was heard of. It is shared: do not change it.
-func (c *Cluster) Node() (n *corev1.Node, asOf time.Time) {
-	if c == nil || c.nodeUID() == "" {
-		return nil, time.Time{}
+// Object is the Node object; nil: there is none.
+func (c *Cluster) Object() *nodeobject.Object {
+	if c == nil {
+		return nil
 	}
-	asOf = c.node.object.AsOf()
-	return c.node.object.Node(), asOf
+	return c.node.object
 }
-
-// ConfirmNode has the API server asked for the Node object; NodeChanged hears that
-// it has answered.
-func (c *Cluster) ConfirmNode() { c.node.object.Confirm() }
 
 // Forget drops what is remembered of a pod that is gone.
 func (c *Cluster) Forget(uid types.UID) {

@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -30,7 +31,9 @@ const KubernetesVersion = "v1.36.3"
 
 // Node is what the agent's own parts say of this node. All are required.
 type Node struct {
-	Facts   node.Facts
+	Facts node.Facts
+	// IPs are the machine's addresses now.
+	IPs     func() []netip.Addr
 	Version *runtimeapi.VersionResponse
 	CRI     *cri.Client
 	// Health is the container runtime's.
@@ -86,7 +89,7 @@ func (c *Cluster) Complete(n Node) {
 		Inputs: nodeobject.Inputs{
 			Conditions: c.conditions, Devices: n.Devices,
 			Runtime: func() nodeobject.Runtime { return nodeobject.RuntimeOf(n.Version, n.Health().Status) },
-			Images:  c.images(n.CRI), VolumesInUse: c.plugins.volumes.InUse,
+			IPs:     n.IPs, Images: c.images(n.CRI), VolumesInUse: c.plugins.volumes.InUse,
 		},
 		Register: cfg.Cluster.Registration.Register, Registered: n.Registered, UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
 		Ref: event.NodeRef(cfg.NodeName), Events: c.Events, Log: c.Log,

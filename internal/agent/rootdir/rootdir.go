@@ -6,6 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/config"
 )
@@ -45,4 +49,17 @@ func made() []string {
 		// A kubelet's own records of the same pods, which a next one would believe.
 		"actuated_pods_state", "allocated_pods_state", "cpu_manager_state", "dra_manager_state", "memory_manager_state",
 	}
+}
+
+// Unmount unmounts what is mounted in a directory, the innermost first.
+func Unmount(dir string) error {
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.Mountpoint != dir && !strings.HasPrefix(m.Mountpoint, filepath.Clean(dir)+"/"), false
+	})
+	for _, m := range slices.Backward(mounts) {
+		if e := unix.Unmount(m.Mountpoint, unix.MNT_DETACH); e != nil && !errors.Is(e, unix.EINVAL) {
+			err = errors.Join(err, fmt.Errorf("unmount %s: %w", m.Mountpoint, e))
+		}
+	}
+	return err
 }

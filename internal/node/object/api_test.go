@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -271,6 +272,25 @@ func TestConfirm(t *testing.T) {
 		case <-time.After(soon):
 			t.Fatal("the API server is not asked")
 		}
+	}
+}
+
+// A machine that moves to another network is told of under its new address.
+func TestAddressesChange(t *testing.T) {
+	c := shared.Cluster(t)
+	var ips atomic.Pointer[[]netip.Addr]
+	ips.Store(&[]netip.Addr{netip.MustParseAddr("192.0.2.1")})
+	a := start(t, c, "moving", func(o *Options) { o.Inputs.IPs = func() []netip.Addr { return *ips.Load() } })
+	a.registered()
+	for _, want := range []string{"192.0.2.1", "198.51.100.1"} {
+		ips.Store(&[]netip.Addr{netip.MustParseAddr(want)})
+		a.Poke()
+		await(t, soon, func() string {
+			if got := a.get().Status.Addresses; got[0].Address != want {
+				return fmt.Sprintf("the addresses are %v", got)
+			}
+			return ""
+		})
 	}
 }
 

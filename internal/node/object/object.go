@@ -3,6 +3,7 @@ package object
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -22,9 +23,11 @@ type events interface {
 // Of what is nil the node has none.
 type Inputs struct {
 	Conditions *condition.Table // never nil
-	Devices    func() Devices
-	Runtime    func() Runtime
-	Images     func(context.Context) ([]corev1.ContainerImage, error)
+	// IPs are the machine's instead of those of Config.
+	IPs     func() []netip.Addr
+	Devices func() Devices
+	Runtime func() Runtime
+	Images  func(context.Context) ([]corev1.ContainerImage, error)
 	// VolumesInUse are the attachable volumes in use, and whether they are all
 	// known yet.
 	VolumesInUse func() (volumes []corev1.UniqueVolumeName, known bool)
@@ -221,6 +224,9 @@ func older(a, b string) bool {
 func (x *Object) quickFacts() Facts {
 	in := x.o.Inputs
 	f := Facts{Config: x.o.Config, Conditions: in.Conditions.Facts(), VolumesKnown: in.VolumesInUse == nil}
+	if in.IPs != nil {
+		f.Config.Machine.IPs = in.IPs()
+	}
 	if in.Devices != nil {
 		f.Devices = in.Devices()
 	}

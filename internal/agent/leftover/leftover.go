@@ -1,0 +1,57 @@
+package leftover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/podlog"
+)
+
+// apart is the time between two attempts to end a sandbox.
+const apart = 200 * time.Millisecond
+
+// End stops and removes a sandbox with all that is in it. It tries for that long: a
+// runtime may still be busy with what an agent that was killed had asked for.
+func End(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string, patience time.Duration) (err error) {
+	for giveUp := time.Now().Add(patience); time.Now().Before(giveUp); {
+		_, stopErr := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+		_, err = client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+		if err == nil || cri.IsNotFound(err) {
+			return nil
+		}
+		if err = fmt.Errorf("end sandbox %s: %w", id, errors.Join(stopErr, err)); cri.IsHung(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(apart):
+		}
+	}
+	return err
+}
+
+// Unlink removes the links in dir that collectors find a sandbox's logs by. dir ""
+// has none.
+func Unlink(ctx context.Context, client runtimeapi.RuntimeServiceClient, box *runtimeapi.PodSandbox, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	in, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: box.Id}})
+	if err != nil {
+		return err
+	}
+	for _, c := range in.Containers {
+		link := podlog.LegacyLink(dir, box.GetMetadata().GetNamespace(), box.GetMetadata().GetName(), c.GetMetadata().GetName(), c.Id)
+		if e := os.Remove(link); e != nil && !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("remove log link: %w", e))
+		}
+	}
+	return err
+}
