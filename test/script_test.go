@@ -141,7 +141,7 @@ func (h *harness) setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { _ = d.registry.listener.Close() })
-	endpoint := ""
+	endpoint := "embedded"
 	if h.runtime != "embedded" {
 		if d.runtime, err = h.external(env, n); err != nil {
 			return err
@@ -187,6 +187,7 @@ runtimeRequestTimeout: %[5]v
 	})
 	env.Setenv("CGROUP", fmt.Sprintf("/berth-test-%d", n))
 	env.Setenv("ROOT", root)
+	env.Setenv("ENDPOINT", endpoint)
 	env.Setenv("REGISTRY", d.registry.listener.Addr().String())
 	env.Setenv("CONFIG", filepath.Join(root, "config.yaml"))
 	env.Setenv("IMAGE", "example.com/workload:1")
@@ -219,6 +220,9 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 		d.cmd.Stdout, d.cmd.Stderr = log, log
 		if d.systemd != nil {
 			d.cmd.Env = d.systemd.env
+		}
+		if e := ts.Getenv("CONTAINER_RUNTIME_ENDPOINT"); e != "" {
+			d.cmd.Env = append(d.cmd.Environ(), "CONTAINER_RUNTIME_ENDPOINT="+e)
 		}
 		ts.Check(d.cmd.Start())
 		h.healthy(ts)

@@ -194,7 +194,7 @@ func (x nodeState) Status(context.Context) api.Status {
 	s := api.Status{
 		TypeMeta: api.Type("Status"), Node: a.config.NodeName, Root: a.config.RootDir, PID: os.Getpid(), StartedAt: metav1.NewTime(a.began),
 		Version: api.BuildVersion(),
-		Runtime: api.Runtime{Name: a.engine.version.RuntimeName, Version: a.engine.version.RuntimeVersion, Endpoint: a.config.Runtime.Endpoint},
+		Runtime: api.Runtime{Name: a.engine.version.RuntimeName, Version: a.engine.version.RuntimeVersion, Endpoint: a.engine.choice.Endpoint},
 	}
 	health := a.monitor.Health()
 	runtime, network := health.Runtime(now), health.Network(now)

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/agent/endpoint"
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/container/render"
@@ -31,6 +32,7 @@ import (
 type engine struct {
 	embedded *runtime.Runtime // nil for an external one
 	client   *cri.Client
+	choice   endpoint.Choice
 	version  *runtimeapi.VersionResponse
 	driver   cgroup.Driver
 	// features are what the runtime says it can do.
@@ -43,9 +45,13 @@ type engine struct {
 
 // startEngine starts or connects to the runtime and waits until it answers.
 func startEngine(ctx context.Context, launch func(func(context.Context) error), c *config.Config, reg prometheus.Registerer, tracer trace.TracerProvider, log *slog.Logger) (*engine, error) {
-	e := &engine{}
+	choice, err := endpoint.Choose(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{choice: choice}
 	opts := cri.Options{Timeout: c.Runtime.RequestTimeout, Log: log, Registerer: reg}
-	if c.Runtime.Endpoint == "" {
+	if e.choice.Endpoint == "" {
 		embedded := RuntimeConfig(c, log)
 		embedded.Tracer = tracer
 		e.embedded = runtime.New(embedded)
@@ -66,10 +72,9 @@ func startEngine(ctx context.Context, launch func(func(context.Context) error), 
 		}
 	} else {
 		if c.CRIListen != "" {
-			return nil, fmt.Errorf("--cri-listen serves the embedded runtime, but containerRuntimeEndpoint is %s; drop one of them", c.Runtime.Endpoint)
+			return nil, fmt.Errorf("--cri-listen serves the embedded runtime, but containerRuntimeEndpoint is %s; drop one of them", e.choice.Endpoint)
 		}
-		var err error
-		if e.client, err = cri.New(c.Runtime.Endpoint, opts); err != nil {
+		if e.client, err = cri.New(e.choice.Endpoint, opts); err != nil {
 			return nil, err
 		}
 	}

@@ -17,6 +17,7 @@ func joined() *Config {
 	c := alone()
 	c.Flags = Flags{RootDir: "/var/lib/kubelet", RunDir: "/run/berth", Socket: "/run/berth/berth.sock", CertDir: "/var/lib/kubelet/pki", Kubeconfig: "/k"}
 	c.Sources.StaticPodPath = ""
+	c.Runtime.KubeletsDefault = "unix:///run/containerd/containerd.sock"
 	c.Cluster = &Cluster{
 		Kubeconfig: "/k", CertDir: "/var/lib/kubelet/pki", ContentType: "application/vnd.kubernetes.protobuf",
 		Main: Rate{50, 100}, Events: Rate{50, 100}, Statuses: Rate{200, 400}, Registration: Registration{Register: true},

@@ -16,6 +16,11 @@ const (
 	// JoinedRootDir is the same for an agent of a cluster: the kubelet's, so that
 	// either takes over from the other.
 	JoinedRootDir = "/var/lib/kubelet"
+	// EmbeddedRuntime is the containerRuntimeEndpoint of the runtime that an agent
+	// carries.
+	EmbeddedRuntime = "embedded"
+	// kubeletsRuntime is the containerRuntimeEndpoint of a kubelet that is told none.
+	kubeletsRuntime = "unix:///run/containerd/containerd.sock"
 )
 
 // Flags are the settings that KubeletConfiguration does not have. Zero values
@@ -130,8 +135,11 @@ type Sources struct {
 
 // Runtime says what runs containers.
 type Runtime struct {
-	// Endpoint is unix:///path; empty: the embedded runtime.
+	// Endpoint is unix:///path, EmbeddedRuntime, or empty: package endpoint chooses.
 	Endpoint string
+	// KubeletsDefault is where a kubelet looks for its runtime when it is told
+	// none, or $CONTAINER_RUNTIME_ENDPOINT. Empty without a cluster.
+	KubeletsDefault string
 	// RequestTimeout is the base of every CRI call's deadline. Default 2 min.
 	RequestTimeout time.Duration
 	// PodCIDRs are the address ranges of the embedded runtime's network, at

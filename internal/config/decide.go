@@ -35,6 +35,7 @@ type host struct {
 	name     string
 	swap     bool // some is in use
 	cgroupV1 bool
+	runtime  string // $CONTAINER_RUNTIME_ENDPOINT
 }
 
 // builder makes a Config and collects everything wrong on the way.
@@ -101,7 +102,7 @@ func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field
 	c.Kubelet = kc
 	c.NodeName = b.nodeName(f, h)
 	c.Sources = b.sources()
-	c.Runtime = b.runtime()
+	c.Runtime = b.runtime(c.Flags, h)
 	c.Images = b.images()
 	c.Node = b.node()
 	c.Pods = b.pods()
@@ -202,7 +203,7 @@ func (b *builder) sources() Sources {
 	return s
 }
 
-func (b *builder) runtime() Runtime {
+func (b *builder) runtime(f Flags, h host) Runtime {
 	kc := b.kc
 	r := Runtime{
 		Endpoint:       kc.ContainerRuntimeEndpoint,
@@ -211,8 +212,13 @@ func (b *builder) runtime() Runtime {
 		CgroupDriver:   kc.CgroupDriver,
 		ParallelPulls:  b.parallelPulls(),
 	}
-	if r.Endpoint != "" {
+	if r.Endpoint != "" && r.Endpoint != EmbeddedRuntime {
 		b.socket("containerRuntimeEndpoint", r.Endpoint)
+	}
+	// A command apart is not told whether a root is that of a node of a cluster.
+	if f.Kubeconfig != "" || f.Apart && f.RootDir == JoinedRootDir {
+		r.KubeletsDefault = cmp.Or(h.runtime, kubeletsRuntime)
+		b.socket("$CONTAINER_RUNTIME_ENDPOINT", r.KubeletsDefault)
 	}
 	if e := kc.ImageServiceEndpoint; e != "" && e != r.Endpoint {
 		b.invalid("imageServiceEndpoint", e, "must be containerRuntimeEndpoint (%q), or left out: images are pulled by what runs them", r.Endpoint)

@@ -169,6 +169,7 @@ func readHost() (host, error) {
 	if h.name, err = os.Hostname(); err != nil {
 		return h, fmt.Errorf("read the host's name: %w", err)
 	}
+	h.runtime = os.Getenv("CONTAINER_RUNTIME_ENDPOINT")
 	swaps, err := os.ReadFile("/proc/swaps")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // absent: a kernel without swap
 		return h, fmt.Errorf("look for swap: %w", err)

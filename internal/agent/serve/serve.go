@@ -31,7 +31,9 @@ import (
 
 // Options of a Node. All are required but Client and AddressesChanged.
 type Options struct {
-	Config  *config.Config
+	Config *config.Config
+	// Kubelet is the configuration in effect, as /configz shows it.
+	Kubelet *kubeletconfig.KubeletConfiguration
 	Version string
 	Began   time.Time
 	// Client asks the API server who may do what; nil: there is none.
@@ -86,7 +88,7 @@ func New(o Options) (*Node, error) {
 		},
 		Dirs: https.Dirs{PodLogs: o.Config.Pods.LogsDir, Checkpoints: filepath.Join(o.Config.RootDir, "checkpoints")},
 		About: https.About{
-			Version: o.Version, Started: o.Began, Config: func() *kubeletconfig.KubeletConfiguration { return o.Config.Kubelet },
+			Version: o.Version, Started: o.Began, Config: func() *kubeletconfig.KubeletConfiguration { return o.Kubelet },
 			Flags: func() map[string]string { return flags(o.Flags, o.Config) }, SetVerbosity: o.Verbosity, SyncLoop: o.Healthy,
 		},
 		Pods: o.Pods, Settled: o.Settled, Streams: o.Streams, Runtime: o.Runtime, Stats: used,

@@ -1,0 +1,84 @@
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/kubelet/config/v1beta1"
+
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/cri"
+)
+
+// Embedded is the containerRuntimeEndpoint of the runtime that an agent carries.
+const Embedded = config.EmbeddedRuntime
+
+// patience is how long a runtime may take to tell its version.
+const patience = 5 * time.Second
+
+// Choose looks at the node as far as the choice depends on it, and logs why.
+func Choose(ctx context.Context, c *config.Config, log *slog.Logger) (Choice, error) {
+	choice, err := choose(ctx, c)
+	if err != nil {
+		return choice, fmt.Errorf("choose one: %w", err)
+	}
+	log.Info("container runtime chosen", "endpoint", choice.name(), "because", choice.Reason)
+	return choice, nil
+}
+
+// Effective is a configuration with what is known when the runtime answers: which
+// it is, and its cgroup driver.
+func (c Choice) Effective(kc *v1beta1.KubeletConfiguration, driver string) *v1beta1.KubeletConfiguration {
+	kc = kc.DeepCopy()
+	kc.ContainerRuntimeEndpoint, kc.CgroupDriver = c.name(), driver
+	return kc
+}
+
+func (c Choice) name() string { return cmp.Or(c.Endpoint, Embedded) }
+
+func choose(ctx context.Context, c *config.Config) (Choice, error) {
+	f := Facts{Configured: c.Runtime.Endpoint, Joined: c.Runtime.KubeletsDefault != "", Default: c.Runtime.KubeletsDefault}
+	if f.Configured != "" || !f.Joined {
+		return decide(f)
+	}
+	var err, err2 error
+	f.Used, err = filled(filepath.Join(c.RootDir, "runtime"))
+	f.Pods, err2 = filled(filepath.Join(c.RootDir, "pods"))
+	if err := errors.Join(err, err2); err != nil {
+		return Choice{}, err
+	}
+	if !f.Used {
+		f.Trouble = answers(ctx, f.Default)
+	}
+	if ctx.Err() != nil {
+		return Choice{}, ctx.Err()
+	}
+	return decide(f)
+}
+
+// answers asks a runtime for its version.
+func answers(ctx context.Context, endpoint string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	client, err := cri.Dial(ctx, endpoint, cri.Options{})
+	if err != nil {
+		return err
+	}
+	return client.Close()
+}
+
+// filled says whether a directory is there and has something in it.
+func filled(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return len(entries) > 0, err
+}
