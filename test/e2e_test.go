@@ -72,8 +72,8 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	kubectl ARGS...             as the administrator; "exec kubectl" works too, so in the background
 //	terminal COLSxROWS [-dialog FILE] ARGS...
 //	                            kubectl on a terminal, see there
-//	create FILE                 kubectl create of FILE with $IMAGE, $SERVER, $WORK, $METRICS_PORT,
-//	                            $CA_BUNDLE and $CDI in it
+//	create FILE                 kubectl create of FILE with $IMAGE, $REGISTRY, $SERVER, $WORK,
+//	                            $METRICS_PORT, $CA_BUNDLE and $CDI in it
 //	metrics-server              the resource metrics of the node, see startMetricsServer
 //	apiserver kill|start|pause|resume
 //	etcd pause DURATION         it stands still so long

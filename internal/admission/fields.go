@@ -274,7 +274,7 @@ func contentFields() []Field {
 		{Path: "DownwardAPIVolumeFile.user", Status: Refused, Why: newer},
 		{Path: "VolumeProjection.serviceAccountToken", Status: Joined, Why: "service accounts belong to a control plane"},
 		{Path: "VolumeProjection.clusterTrustBundle", Status: Joined, Why: "trust bundles belong to a control plane"},
-		{Path: "VolumeProjection.podCertificate", Status: Refused, Why: "this version asks for no certificates of pods: use a Secret, or a CSI driver that issues them"},
+		{Path: "VolumeProjection.podCertificate", Status: Refused, Why: "off by default in Kubernetes 1.36 (feature gate PodCertificateRequest), and this agent asks for no certificates of pods: use a Secret, or a CSI driver that issues them"},
 	}
 	for _, kind := range []string{"ConfigMap", "Secret", "DownwardAPI", "Projected"} {
 		list = append(list, Field{Path: kind + "VolumeSource.defaultMode"}, Field{Path: kind + "VolumeSource.defaultUser", Status: Refused, Why: newer})

@@ -75,7 +75,7 @@ func (x images) build() error {
 	o := image.Options{
 		Secrets: a.objects,
 		Client:  a.engine.client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Records: a.store.records, Pulled: a.store.garbage.Look,
-		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers, Environ: os.Environ(), Now: time.Now}),
+		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers, Environ: os.Environ(), Accounts: a.cluster.Puller(), Now: time.Now}),
 		Now:  time.Now, Log: a.log,
 	}
 	if a.engine.embedded != nil {

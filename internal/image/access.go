@@ -35,7 +35,7 @@ func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name, have []
 		s.events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.PullSecretMissing,
 			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))
 	}
-	return s.keys.Find(ctx, n.repository, have)
+	return s.keys.Find(ctx, p, n.repository, have)
 }
 
 // pullSecrets are those that a pod names, and the names of those that are not there.
@@ -71,7 +71,7 @@ func (s *access) untold(p *corev1.Pod) error {
 }
 
 // allowed says whether a pod may use an image that is present.
-func (s *access) allowed(w want, f finding) bool {
+func (s *access) allowed(ctx context.Context, w want, f finding) bool {
 	if s.records == nil {
 		return true
 	}
@@ -81,7 +81,7 @@ func (s *access) allowed(w want, f finding) bool {
 		}
 		secrets, _ := s.pullSecrets(w.pod)
 		// What cannot be read gives no access: the pull that follows says so.
-		of, err := s.keys.OfSecrets(f.name.repository, secrets)
+		of, err := s.keys.Of(ctx, w.pod, f.name.repository, secrets)
 		if err != nil {
 			s.log.Debug("look for credentials", "image", w.image, "err", err)
 		}
@@ -98,7 +98,7 @@ func (s *Images) Pull(ctx context.Context, image string) (*runtimeapi.Image, err
 	}
 	creds, trouble := []credential.Credential(nil), error(nil)
 	if s.access.keys != nil {
-		creds, trouble = s.access.keys.Find(ctx, n.repository, nil)
+		creds, trouble = s.access.keys.Find(ctx, nil, n.repository, nil)
 	}
 	const behindPods = -1
 	p, err := s.pool.pull(ctx, n, creds, &waiter{priority: behindPods})

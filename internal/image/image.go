@@ -40,9 +40,9 @@ type secrets interface {
 
 // keys finds what a repository can be pulled with.
 type keys interface {
-	Find(ctx context.Context, repository string, secrets []*corev1.Secret) ([]credential.Credential, error)
-	// OfSecrets is what of the secrets is for the repository.
-	OfSecrets(repository string, secrets []*corev1.Secret) ([]credential.Secret, error)
+	Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Credential, error)
+	// Of is what of a pod gives access to the repository.
+	Of(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Secret, error)
 }
 
 // records remembers with what images were pulled.
@@ -203,7 +203,7 @@ func (s *Images) look(ctx context.Context, w want) (finding, error) {
 			return finding{}, reason.New(reason.ImageInspectError, "Failed to inspect image %q: %w", w.image, err)
 		}
 	}
-	f.todo = decide(policy, f.image != nil && s.access.allowed(w, f), s.backoff(w.pod, w.image), s.now())
+	f.todo = decide(policy, f.image != nil && s.access.allowed(ctx, w, f), s.backoff(w.pod, w.image), s.now())
 	return f, nil
 }
 

@@ -40,7 +40,7 @@ func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, sour
 		text, err := anchors(s.ClusterTrustBundle, all)
 		return map[string][]byte{s.ClusterTrustBundle.Path: text}, until, err
 	case s.PodCertificate != nil:
-		return nil, until, errors.New("this agent asks for no certificates of pods (podCertificate): use a Secret with a certificate, or a CSI driver that issues them")
+		return nil, until, errors.New("this agent asks for no certificates of pods (podCertificate), which Kubernetes 1.36 has off by default (feature gate PodCertificateRequest): use a Secret with a certificate, or a CSI driver that issues them")
 	}
 	return nil, until, errors.New("it is nothing that a control plane hands out")
 }

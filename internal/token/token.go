@@ -160,20 +160,29 @@ func (t *Tokens) ask(ctx context.Context, r Request) (Token, error) {
 	if r.Life > 0 {
 		request.Spec.ExpirationSeconds = new(int64(r.Life / time.Second))
 	}
-	for try := 0; ; try++ {
+	return unlessRefused(ctx, func() (Token, error) {
 		now := time.Now()
 		got, err := t.create(ctx, r.Namespace, r.ServiceAccount, request)
 		switch {
-		case err == nil && got.Status.Token == "":
-			return Token{}, errors.New("the API server sent none")
-		case err == nil:
-			return issue(got, now), nil
-		case !apierrors.IsForbidden(err) || try+1 == refusedTries:
+		case err != nil:
 			return Token{}, err
+		case got.Status.Token == "":
+			return Token{}, errors.New("the API server sent none")
+		}
+		return issue(got, now), nil
+	})
+}
+
+// unlessRefused calls again for a while as long as the API server forbids it.
+func unlessRefused[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	for try := 0; ; try++ {
+		got, err := call()
+		if !apierrors.IsForbidden(err) || try+1 == refusedTries {
+			return got, err
 		}
 		select {
 		case <-ctx.Done():
-			return Token{}, ctx.Err()
+			return got, ctx.Err()
 		case <-time.After(refusedFirst << try): // 1.5 s in all
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/cert"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/event"
+	"github.com/berth-run/berth/internal/image/credential"
 	"github.com/berth-run/berth/internal/kubeapi"
 	"github.com/berth-run/berth/internal/node/condition"
 	nodeobject "github.com/berth-run/berth/internal/node/object"
@@ -56,6 +57,7 @@ type Cluster struct {
 	pods        *apiserver.Watch
 	objects     *objects.Cluster
 	tokens      *token.Tokens
+	puller      *token.Puller
 	conditions  *condition.Table
 	offline     *offline.Offline
 	kept        []offline.Kept
@@ -90,6 +92,7 @@ func Connect(o Options) (*Cluster, error) {
 		Strategy: objects.Strategy(cfg.Cluster.Detection), TTL: c.ttl, Sync: cfg.Kubelet.SyncFrequency.Duration, Log: o.Log,
 	})
 	c.tokens = token.New(token.FromAPI(c.api.Main), o.Log)
+	c.puller = token.NewPuller(c.tokens, c.api.Main)
 	keep := config.Offline{}
 	if cfg.Offline != nil {
 		keep = *cfg.Offline
@@ -157,6 +160,14 @@ func (c *Cluster) Issuer() projected.Issuer {
 		return nil
 	}
 	return token.Issuer{Tokens: c.tokens, Bundles: c.objects}
+}
+
+// Puller has what credential providers are given of pods' service accounts; nil: nothing.
+func (c *Cluster) Puller() credential.Accounts {
+	if c == nil {
+		return nil
+	}
+	return c.puller
 }
 
 // Services are those that a pod is told of; nil: none.

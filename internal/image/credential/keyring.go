@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,10 +25,13 @@ type Credential struct {
 	Secret *Secret
 }
 
-// Secret names a pull secret and what in it was used.
+// Secret names whose a credential is: a pull secret and what in it was used, or
+// the service account whose token a plugin was given for it.
 type Secret struct {
+	// Kind is empty for a Secret, else ServiceAccount.
+	Kind                 string `json:",omitempty"`
 	UID, Namespace, Name string
-	// Hash is the SHA-256 of the credential, in hex.
+	// Hash is the SHA-256 of the credential, in hex; of a service account its UID.
 	Hash string
 }
 
@@ -40,13 +44,16 @@ type Options struct {
 	Providers []Provider
 	// Environ is what the plugins' processes get besides their own variables.
 	Environ []string
-	Now     func() time.Time
+	// Accounts are for providers that are given tokens; nil: there are none.
+	Accounts Accounts
+	Now      func() time.Time
 }
 
 // Keyring finds credentials. Its methods may be called from any goroutine.
 type Keyring struct {
-	files   []file
-	plugins []*plugin
+	files    []file
+	plugins  []*plugin
+	accounts Accounts
 }
 
 // file is a docker configuration of the node.
@@ -57,7 +64,7 @@ type file struct {
 
 // New makes a Keyring. Nothing is read before it is asked.
 func New(o Options) *Keyring {
-	k := &Keyring{}
+	k := &Keyring{accounts: o.Accounts}
 	for _, p := range o.Providers {
 		k.plugins = append(k.plugins, newPlugin(p, o.Environ, o.Now))
 	}
@@ -80,9 +87,9 @@ func New(o Options) *Keyring {
 
 // Find lists what a repository, such as docker.io/library/busybox, can be pulled
 // with, in the order in which to try it: from the pod's secrets, the node's
-// configuration, the plugins. The error joins what could not be read or asked;
-// the list holds the rest.
-func (k *Keyring) Find(ctx context.Context, repository string, secrets []*corev1.Secret) ([]Credential, error) {
+// configuration, the plugins. p is who it is for, nil: nobody's pod. The error
+// joins what could not be read or asked; the list holds the rest.
+func (k *Keyring) Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Credential, error) {
 	found, err := ofSecrets(repository, secrets)
 	errs := []error{err}
 	all, err := k.ofNode()
@@ -90,24 +97,38 @@ func (k *Keyring) Find(ctx context.Context, repository string, secrets []*corev1
 	for _, e := range all.find(repository) {
 		found = append(found, Credential{Auth: e.auth()})
 	}
-	for _, p := range k.plugins {
-		all, err := p.provide(ctx, repository)
-		errs = append(errs, err)
+	for _, plugin := range k.plugins {
+		if !plugin.covers(repository) {
+			continue
+		}
+		all, source, err := plugin.find(ctx, k.accounts, p, repository)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("ask credential provider %q: %w", plugin.Name, err))
+		}
 		for _, e := range all.find(repository) {
-			found = append(found, Credential{Auth: e.auth()})
+			found = append(found, Credential{Auth: e.auth(), Secret: source})
 		}
 	}
 	return found, errors.Join(errs...)
 }
 
-// OfSecrets is what of the secrets is for the repository, as in Find.
-func (k *Keyring) OfSecrets(repository string, secrets []*corev1.Secret) ([]Secret, error) {
+// Of is what of a pod gives access to the repository: its secrets, as in Find, and
+// its service account where a plugin takes that.
+func (k *Keyring) Of(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Secret, error) {
 	found, err := ofSecrets(repository, secrets)
-	all := make([]Secret, len(found))
-	for i, c := range found {
-		all[i] = *c.Secret
+	var all []Secret
+	for _, c := range found {
+		all = append(all, *c.Secret)
 	}
-	return all, err
+	takes := func(p *plugin) bool { return p.Token != nil && p.covers(repository) }
+	if k.accounts == nil || p.Spec.ServiceAccountName == "" || !slices.ContainsFunc(k.plugins, takes) {
+		return all, err
+	}
+	account, e := k.accounts.Account(ctx, p.Namespace, p.Spec.ServiceAccountName)
+	if e == nil {
+		all = append(all, *ofAccount(account))
+	}
+	return all, errors.Join(err, e)
 }
 
 func ofSecrets(repository string, secrets []*corev1.Secret) (found []Credential, err error) {

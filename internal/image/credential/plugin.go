@@ -49,20 +49,20 @@ func newPlugin(p Provider, environ []string, now func() time.Time) *plugin {
 	return &plugin{Provider: p, environ: environ, now: now, timeout: execTimeout, asking: make(chan struct{}, 1), cache: map[string]answer{}}
 }
 
-// cacheKey is under what an answer is kept.
-func cacheKey(kind v1.PluginCacheKeyType, repository string) (string, error) {
+// cacheKey is under what an answer is kept, for all who have the same grant.
+func cacheKey(kind v1.PluginCacheKeyType, repository, grant string) (string, error) {
 	switch kind {
 	case v1.ImagePluginCacheKeyType:
-		return "image " + repository, nil
+		return "image " + repository + " " + grant, nil
 	case v1.RegistryPluginCacheKeyType:
-		return "registry " + hostOf(repository), nil
+		return "registry " + hostOf(repository) + " " + grant, nil
 	case v1.GlobalPluginCacheKeyType:
-		return "global", nil
+		return "global " + grant, nil
 	}
 	return "", fmt.Errorf("cacheKeyType is %q, must be Image, Registry or Global", kind)
 }
 
-func (p *plugin) cached(repository string) (entries, bool) {
+func (p *plugin) cached(repository, grant string) (entries, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
@@ -71,7 +71,8 @@ func (p *plugin) cached(repository string) (entries, bool) {
 			delete(p.cache, key)
 		}
 	}
-	for _, key := range []string{"image " + repository, "registry " + hostOf(repository), "global"} {
+	for _, kind := range []v1.PluginCacheKeyType{v1.ImagePluginCacheKeyType, v1.RegistryPluginCacheKeyType, v1.GlobalPluginCacheKeyType} {
+		key, _ := cacheKey(kind, repository, grant)
 		if a, ok := p.cache[key]; ok {
 			return a.entries, true
 		}
@@ -79,13 +80,10 @@ func (p *plugin) cached(repository string) (entries, bool) {
 	return nil, false
 }
 
-// provide answers from the cache, or asks the plugin. It is nil for a repository
-// that is none of the plugin's.
-func (p *plugin) provide(ctx context.Context, repository string) (entries, error) {
-	if !p.covers(repository) {
-		return nil, nil
-	}
-	if e, ok := p.cached(repository); ok {
+// provide answers from the cache, or asks the plugin for one with a grant.
+func (p *plugin) provide(ctx context.Context, repository string, g *grant) (entries, error) {
+	granted := g.key(p.Token != nil && p.Token.PerToken)
+	if e, ok := p.cached(repository, granted); ok {
 		return e, nil
 	}
 	select {
@@ -94,18 +92,17 @@ func (p *plugin) provide(ctx context.Context, repository string) (entries, error
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if e, ok := p.cached(repository); ok {
+	if e, ok := p.cached(repository, granted); ok {
 		return e, nil
 	}
-	e, err := p.ask(ctx, repository)
-	if err != nil {
-		return nil, fmt.Errorf("ask credential provider %q: %w", p.Name, err)
-	}
-	return e, nil
+	return p.ask(ctx, repository, granted, g)
 }
 
-func (p *plugin) ask(ctx context.Context, repository string) (entries, error) {
+func (p *plugin) ask(ctx context.Context, repository, granted string, g *grant) (entries, error) {
 	request := v1.CredentialProviderRequest{Image: repository}
+	if g != nil {
+		request.ServiceAccountToken, request.ServiceAccountAnnotations = g.token, g.annotations
+	}
 	request.APIVersion, request.Kind = apiVersion, "CredentialProviderRequest"
 	text, err := json.Marshal(request)
 	if err != nil {
@@ -122,7 +119,7 @@ func (p *plugin) ask(ctx context.Context, repository string) (entries, error) {
 	if response.APIVersion != apiVersion || response.Kind != responseKind {
 		return nil, fmt.Errorf("its answer is a %q of %q, must be a %s of %s", response.Kind, response.APIVersion, responseKind, apiVersion)
 	}
-	key, err := cacheKey(response.CacheKeyType, repository)
+	key, err := cacheKey(response.CacheKeyType, repository, granted)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +132,9 @@ func (p *plugin) ask(ctx context.Context, repository string) (entries, error) {
 	}
 	all := entries{}
 	for pattern, a := range response.Auth {
+		if g != nil && !p.Token.PerToken && a.Password == g.token {
+			return nil, errors.New("its answer is the token itself, which is one pod's: set tokenAttributes.cacheType to Token")
+		}
 		all[pattern] = entry{Username: a.Username, Password: a.Password}
 	}
 	if life > 0 {

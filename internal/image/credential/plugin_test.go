@@ -58,7 +58,7 @@ func TestPluginCache(t *testing.T) {
 			now := time.Unix(1000, 0)
 			k := New(Options{RootDir: dir, HomeDir: dir, Providers: []Provider{providerOf(dir)}, Environ: os.Environ(), Now: func() time.Time { return now }})
 			for _, repository := range []string{"a.registry.io/x", "a.registry.io/x", "a.registry.io/y", "b.registry.io/x", "other.io/x"} {
-				found, err := k.Find(t.Context(), repository, nil)
+				found, err := k.Find(t.Context(), nil, repository, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -67,7 +67,7 @@ func TestPluginCache(t *testing.T) {
 				}
 			}
 			now = now.Add(time.Minute)
-			if _, err := k.Find(t.Context(), "a.registry.io/x", nil); err != nil {
+			if _, err := k.Find(t.Context(), nil, "a.registry.io/x", nil); err != nil {
 				t.Fatal(err)
 			}
 			if got := runs(t, dir); got != c.want {
@@ -79,7 +79,7 @@ func TestPluginCache(t *testing.T) {
 
 func TestPluginFaults(t *testing.T) {
 	for name, c := range map[string]struct{ answer, want string }{
-		"fails":         {"echo no access >&2; exit 3", `ask credential provider "plug": exit status 3: no access`},
+		"fails":         {"echo no access >&2; exit 3", `exit status 3: no access`},
 		"no JSON":       {"echo hello", "not JSON"},
 		"another kind":  {`echo '{"kind": "Secret"}'`, `"Secret"`},
 		"unknown cache": {respond("Pod", ""), "must be Image, Registry or Global"},
@@ -92,7 +92,7 @@ func TestPluginFaults(t *testing.T) {
 			if name == "hangs" {
 				p.timeout = 100 * time.Millisecond
 			}
-			if found, err := p.provide(t.Context(), "a.registry.io/x"); err == nil || !strings.Contains(err.Error(), c.want) || found != nil {
+			if found, err := p.provide(t.Context(), "a.registry.io/x", nil); err == nil || !strings.Contains(err.Error(), c.want) || found != nil {
 				t.Errorf("%v, error %v, want one with %q", found, err, c.want)
 			}
 		})
@@ -111,7 +111,7 @@ func TestFindOrder(t *testing.T) {
 	}
 	broken := secret.DeepCopy()
 	broken.Name, broken.Data = "broken", nil
-	found, err := New(Options{RootDir: dir, HomeDir: dir, Now: time.Now}).Find(t.Context(), "registry.io/app", []*corev1.Secret{broken, secret})
+	found, err := New(Options{RootDir: dir, HomeDir: dir, Now: time.Now}).Find(t.Context(), nil, "registry.io/app", []*corev1.Secret{broken, secret})
 	if err == nil || !strings.Contains(err.Error(), "default/broken") {
 		t.Errorf("error %v", err)
 	}

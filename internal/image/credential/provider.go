@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "k8s.io/kubelet/config/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -24,6 +25,21 @@ type Provider struct {
 	CacheDuration time.Duration
 	Args          []string
 	Env           []string // NAME=VALUE
+	// Token is nil for a plugin that is given no tokens of service accounts.
+	Token *TokenAttributes
+}
+
+// TokenAttributes say what a plugin is given of a pod's service account (KEP-4412).
+type TokenAttributes struct {
+	Audience string
+	// PerToken keeps answers for one token (cacheType Token), and not for all of a
+	// service account.
+	PerToken bool
+	// Required leaves out the plugin for pods without a service account.
+	Required bool
+	// RequiredAnnotations of the service account are given to the plugin, which is
+	// left out where one is missing; OptionalAnnotations are given if they are there.
+	RequiredAnnotations, OptionalAnnotations []string
 }
 
 func (p Provider) covers(repository string) bool {
@@ -143,11 +159,43 @@ func newProvider(c *v1.CredentialProvider, binDir string) (Provider, error) {
 	default:
 		p.CacheDuration = c.DefaultCacheDuration.Duration
 	}
-	if c.TokenAttributes != nil {
-		wrong("tokenAttributes: this version gives credential providers no tokens of service accounts; leave it out")
+	if a := c.TokenAttributes; a != nil {
+		for _, err := range tokenFaults(a) {
+			wrong("tokenAttributes.%w", err)
+		}
+		p.Token = &TokenAttributes{
+			Audience: a.ServiceAccountTokenAudience, PerToken: a.CacheType == v1.TokenServiceAccountTokenCacheType, Required: a.RequireServiceAccount != nil && *a.RequireServiceAccount,
+			RequiredAnnotations: a.RequiredServiceAccountAnnotationKeys, OptionalAnnotations: a.OptionalServiceAccountAnnotationKeys,
+		}
 	}
 	for _, e := range c.Env {
 		p.Env = append(p.Env, e.Name+"="+e.Value)
 	}
 	return p, errors.Join(errs...)
+}
+
+func tokenFaults(a *v1.ServiceAccountTokenAttributes) (errs []error) {
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if a.ServiceAccountTokenAudience == "" {
+		wrong("serviceAccountTokenAudience: must be set")
+	}
+	if types := []v1.ServiceAccountTokenCacheType{v1.ServiceAccountServiceAccountTokenCacheType, v1.TokenServiceAccountTokenCacheType}; !slices.Contains(types, a.CacheType) {
+		wrong("cacheType: %q is not supported, must be one of %q", a.CacheType, types)
+	}
+	if a.RequireServiceAccount == nil {
+		wrong("requireServiceAccount: must be set")
+	} else if !*a.RequireServiceAccount && len(a.RequiredServiceAccountAnnotationKeys) > 0 {
+		wrong("requireServiceAccount: must be true with requiredServiceAccountAnnotationKeys")
+	}
+	var known []string
+	for _, key := range slices.Concat(a.RequiredServiceAccountAnnotationKeys, a.OptionalServiceAccountAnnotationKeys) {
+		for _, message := range validation.IsQualifiedName(strings.ToLower(key)) {
+			wrong("requiredServiceAccountAnnotationKeys and optionalServiceAccountAnnotationKeys: %q: %s", key, message)
+		}
+		if slices.Contains(known, key) {
+			wrong("optionalServiceAccountAnnotationKeys: %q is there twice", key)
+		}
+		known = append(known, key)
+	}
+	return errs
 }
