@@ -105,8 +105,8 @@ func (a member) serve() (*serve.Node, error) {
 			Dir: a.config.RootDir, Host: "/", VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
 			Source: serve.Source{
 				CRI: a.engine.client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(), Pod: cgroupView(a).pod,
-				Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
-				Endpoint: a.config.Runtime.Endpoint,
+				Named: serve.Named(a.config), Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
+				Endpoint: a.engine.choice.Endpoint,
 			},
 		},
 	})

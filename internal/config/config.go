@@ -62,10 +62,11 @@ type Flags struct {
 	// Apart leaves out what the node is to a cluster and what it serves: for
 	// commands that only take away what is on the machine.
 	Apart bool
-	// NotActedOn are flags of the kubelet that were given and change nothing.
-	NotActedOn []string
 	// CommandLine is what all flags were set to, by name, for who looks at the agent.
 	CommandLine map[string]string
+	// RuntimeCgroups is the cgroup that /stats/summary tells of as the runtime's;
+	// empty: that of the process that listens on the runtime's socket.
+	RuntimeCgroups string
 }
 
 // OfflineFlags say what becomes of the record of accepted pods, of which

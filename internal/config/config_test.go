@@ -405,11 +405,10 @@ tracing: {endpoint: "c:1"}
 tlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA]
 `)
 	var got []string
-	for _, w := range warnings(Flags{NotActedOn: []string{"runtime-cgroups"}}, kc, origin) {
+	for _, w := range warnings(Flags{}, kc, origin) {
 		got = append(got, w.String())
 	}
 	want := []string{
-		"--runtime-cgroups: is not acted on: the embedded runtime is in the agent's process, so in its cgroup, and another one is where its service manager has put it",
 		"f.yaml: authentication.anonymous.enabled: " + noServer,
 		"f.yaml: evictionHard: memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
 		"f.yaml: featureGates.A: there is no such gate here; it changes nothing",

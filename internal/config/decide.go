@@ -148,6 +148,7 @@ func (b *builder) flags(f Flags) Flags {
 	f.RunDir, f.Socket = cmp.Or(f.RunDir, runDir), cmp.Or(f.Socket, SocketOf(f.RootDir))
 	f.CertDir = certDir(f)
 	b.socketPath("--socket", f.Socket)
+	b.absolute("--runtime-cgroups", f.RuntimeCgroups)
 	if f.CRIListen != "" {
 		b.socket("--cri-listen", f.CRIListen)
 	}
@@ -484,9 +485,6 @@ func or[T any](p *T, byDefault T) T {
 // not done about it.
 func warnings(f Flags, kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warning {
 	var all []Warning
-	for _, flag := range f.NotActedOn {
-		all = append(all, Warning{Origin: "--" + flag, Text: "is not acted on: " + FlagsNotActedOn()[flag]})
-	}
 	some, none := partly(), map[string]string{}
 	reasons := []map[string][]string{notActedOn()}
 	if f.Kubeconfig == "" {

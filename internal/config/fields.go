@@ -86,6 +86,8 @@ func honoured() []string {
 func partly() map[string]string {
 	return map[string]string{
 		"containerLogMaxWorkers":    "bounds how many log files are compressed at the same time; rotating them has no bound",
+		"kubeletCgroups":            "is the cgroup that /stats/summary tells of as the kubelet's; the agent is not moved there: its service manager decides",
+		"systemCgroups":             "is the cgroup that /stats/summary tells of as misc; no process is moved there: the service manager decides",
 		"evictionHard":              "memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
 		"cpuManagerReconcilePeriod": "is the time between readings of all cgroups, with cpuManagerPolicy static; containers are moved at once when what they share changes, and a change from outside is seen when it happens",
 	}
@@ -120,17 +122,9 @@ func withoutServer() map[string][]string {
 			"authentication.x509.clientCAFile", "authorization.mode", "authorization.webhook.cacheAuthorizedTTL",
 			"authorization.webhook.cacheUnauthorizedTTL", "enableContentionProfiling", "enableDebugFlagsHandler",
 			"enableDebuggingHandlers", "enableProfilingHandler", "enableSystemLogHandler", "enableSystemLogQuery",
-			"port", "streamingConnectionIdleTimeout", "tlsCertFile", "tlsCipherSuites", "tlsCurvePreferences",
+			"kubeletCgroups", "port", "streamingConnectionIdleTimeout", "systemCgroups", "tlsCertFile", "tlsCipherSuites", "tlsCurvePreferences",
 			"tlsMinVersion", "tlsPrivateKeyFile",
 		},
-	}
-}
-
-// FlagsNotActedOn are the kubelet's flags that are taken and change nothing,
-// with what is the case instead.
-func FlagsNotActedOn() map[string]string {
-	return map[string]string{
-		"runtime-cgroups": "the embedded runtime is in the agent's process, so in its cgroup, and another one is where its service manager has put it",
 	}
 }
 
@@ -146,8 +140,7 @@ func notActedOn() map[string][]string {
 		"it has no effect in any kubelet of this version either": {
 			"hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit",
 		},
-		"the service manager decides on the agent's cgroup": {"kubeletCgroups"},
-		"ephemeral storage is counted and not enforced":     {"localStorageCapacityIsolation"},
+		"ephemeral storage is counted and not enforced": {"localStorageCapacityIsolation"},
 		"use --log-format and --log-level": {
 			"logging.flushFrequency", "logging.format", "logging.options.json.infoBufferSize", "logging.options.json.splitStream",
 			"logging.options.text.infoBufferSize", "logging.options.text.splitStream", "logging.verbosity", "logging.vmodule",
@@ -159,8 +152,7 @@ func notActedOn() map[string][]string {
 		"pulls are bounded by maxParallelImagePulls": {
 			"registryBurst", "registryPullQPS",
 		},
-		"no metrics are hidden":                   {"showHiddenMetricsForVersion"},
-		"other processes are left where they are": {"systemCgroups"},
-		"there are no volume plugins":             {"volumePluginDir"},
+		"no metrics are hidden":       {"showHiddenMetricsForVersion"},
+		"there are no volume plugins": {"volumePluginDir"},
 	}
 }

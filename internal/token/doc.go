@@ -1,5 +1,6 @@
 // Package token hands out what only a control plane can: tokens of service
-// accounts (TokenRequest), bound to a pod, and trust bundles for its volumes.
+// accounts (TokenRequest), bound to a pod, for its volumes and for credential
+// providers, and trust bundles for its volumes.
 //
 // It owns the tokens of the pods of this node, in memory. A token is asked for
 // once for each pod, service account, audience and life, and again at 80 % of its

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/cgroupfile"
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/stats"
@@ -34,6 +36,9 @@ type Source struct {
 	Pod func(types.UID) (*corev1.Pod, bool)
 	// Volumes are those of a pod that are mounted, by name.
 	Volumes func(types.UID) map[string]pod.Volume
+	// Named are cgroups of the machine that the summary tells of, by what it calls
+	// them; one without a path is left out.
+	Named map[string]string
 	// Logs is the directory of a pod's logs.
 	Logs func(*corev1.Pod) string
 	// Endpoint is where the runtime is, unix:///path; "" for one that is part of this
@@ -104,6 +109,15 @@ func (s Source) volumes(p *corev1.Pod) (all []stats.Volume) {
 	return all
 }
 
+// Named are the cgroups that a configuration names for the statistics alone.
+func Named(c *config.Config) map[string]string {
+	return map[string]string{
+		statsapi.SystemContainerRuntime: c.RuntimeCgroups,
+		statsapi.SystemContainerKubelet: c.Kubelet.KubeletCgroups,
+		statsapi.SystemContainerMisc:    c.Kubelet.SystemCgroups,
+	}
+}
+
 // System implements stats.Source.
 func (s Source) System() map[string]stats.Part {
 	all := map[string]stats.Part{statsapi.SystemContainerKubelet: {PID: os.Getpid()}}
@@ -112,6 +126,20 @@ func (s Source) System() map[string]stats.Part {
 	}
 	if pid := listener(s.Endpoint); pid != 0 {
 		all[statsapi.SystemContainerRuntime] = stats.Part{PID: pid}
+	}
+	machine, err := s.Cgroups.Machine()
+	if err != nil {
+		return all
+	}
+	for name, path := range s.Named {
+		if path == "" {
+			continue
+		}
+		g := cgroupfile.Group{Unified: machine.Unified, Dirs: map[string]string{}}
+		for controller, dir := range machine.Dirs {
+			g.Dirs[controller] = filepath.Join(dir, path)
+		}
+		all[name] = stats.Part{Group: g}
 	}
 	return all
 }

@@ -32,9 +32,9 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 	mark(cmd.MarkFlagDirname("image-credential-provider-bin-dir"))
 	flags.StringVar(&f.Lock.File, "lock-file", "", "`file` to lock before anything is done, and to wait for while another process has its lock")
 	flags.BoolVar(&f.Lock.Yield, "exit-on-lock-contention", false, "end when another process opens the --lock-file, or removes it; containers run on")
+	flags.StringVar(&f.RuntimeCgroups, "runtime-cgroups", "", "`cgroup` of the container runtime, such as /system.slice/containerd.service, for /stats/summary; no process is moved there")
 	cluster(cmd, f)
 	dead(cmd, f)
-	ignored(cmd, f)
 	kubelets(cmd)
 }
 
@@ -81,7 +81,7 @@ func (c *count) Set(text string) error {
 // cluster adds what makes the node one of a cluster.
 func cluster(cmd *cobra.Command, f *config.Flags) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig `file`: be a node of its cluster, with the kubelet's defaults and --root-dir "+config.JoinedRootDir)
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig `file`: be a node of its cluster, with the kubelet's defaults, its runtime where containerRuntimeEndpoint is not set, and --root-dir "+config.JoinedRootDir)
 	flags.StringVar(&f.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig `file` with the right to ask for a client certificate, where --kubeconfig is not there yet or of no use any more")
 	flags.StringVar(&f.CertDir, "cert-dir", "", "`directory` of the certificates that the agent asks for or makes (default pki in --root-dir)")
 	flags.StringVar(&f.CloudProvider, "cloud-provider", "", "external: a controller of the cluster knows the machine; empty: none does")
@@ -93,31 +93,6 @@ func cluster(cmd *cobra.Command, f *config.Flags) {
 		mark(cmd.MarkFlagFilename(name))
 	}
 	mark(cmd.MarkFlagDirname("cert-dir"))
-}
-
-// ignored adds the kubelet's flags that change nothing, so that its command line
-// is taken as it is. That one was given is told at start.
-func ignored(cmd *cobra.Command, f *config.Flags) {
-	for name, text := range config.FlagsNotActedOn() {
-		cmd.Flags().Var(&unused{name: name, all: &f.NotActedOn}, name, "changes nothing: "+text)
-	}
-}
-
-// unused is a flag that notes that it was given.
-type unused struct {
-	name  string
-	all   *[]string
-	value string
-}
-
-func (u *unused) String() string { return u.value }
-func (u *unused) Type() string   { return "value" }
-
-func (u *unused) Set(text string) error {
-	if u.value = text; text != "" {
-		*u.all = append(*u.all, u.name)
-	}
-	return nil
 }
 
 // not is a flag that is on by default, for a field that is off by default.

@@ -32,7 +32,7 @@ func TestNode(t *testing.T) {
 	want := config.Flags{
 		ConfigFile: "/c", ConfigDir: "/c.d", Kubeconfig: "/k", BootstrapKubeconfig: "/b", CertDir: "/pki", CloudProvider: "external", HostnameOverride: "n",
 		NodeIPs: []netip.Addr{netip.IPv6Unspecified()}, NodeLabels: map[string]string{"a": "b", "c": "d"},
-		NotActedOn: []string{"runtime-cgroups"}, Lock: config.LockFlags{File: "/l", Yield: true},
+		RuntimeCgroups: "/r", Lock: config.LockFlags{File: "/l", Yield: true},
 		Dead:    config.DeadFlags{MinAge: time.Minute, PerContainer: new(2), Total: new(-1)},
 		Offline: config.OfflineFlags{Off: true, MaxAge: time.Hour, KeyFile: "/key"},
 	}

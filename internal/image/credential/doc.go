@@ -1,5 +1,8 @@
 // Package credential finds what an image can be pulled with.
 //
+// A provider that asks for it is given the token of the pod's service account
+// (KEP-4412), and its answer is that account's.
+//
 // It owns the reading of docker configurations, from pull secrets and from files
 // of the node, the exec protocol of credential provider plugins
 // (credentialprovider.kubelet.k8s.io/v1) and the cache of their answers. Package
