@@ -174,12 +174,18 @@ func tellDamage(log *slog.Logger, err error) {
 	}
 }
 
-// wasReady is what was last reported of a container.
+// wasReady is what was last reported of a container: by an earlier agent, or by the
+// kubelet in whose place this one runs.
 func (a *Agent) wasReady(uid types.UID, id string) (probe.Ready, bool) {
-	s := a.statuses.Last(uid)
-	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
-		if _, known := splitID(c.ContainerID); known == id && c.State.Running != nil {
-			return probe.Ready{Started: c.Started != nil && *c.Started, Ready: c.Ready}, true
+	told := []corev1.PodStatus{a.statuses.Last(uid)}
+	if p, ok := a.sources.Desired.Get(uid); ok && p.Source == pod.SourceAPI {
+		told = append(told, p.Status)
+	}
+	for _, s := range told {
+		for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+			if _, known := splitID(c.ContainerID); known == id && c.State.Running != nil {
+				return probe.Ready{Started: c.Started != nil && *c.Started, Ready: c.Ready}, true
+			}
 		}
 	}
 	return probe.Ready{}, false

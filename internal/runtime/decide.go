@@ -26,6 +26,8 @@ type layout struct{ root, state string }
 func (l layout) bin() string       { return filepath.Join(l.root, "bin") }
 func (l layout) cniBin() string    { return filepath.Join(l.bin(), "cni") }
 func (l layout) cniConf() string   { return filepath.Join(l.root, "cni") }
+func (l layout) network() string   { return filepath.Join(l.cniConf(), "10-berth.conflist") }
+func (l layout) ranges() string    { return filepath.Join(l.root, "pod-cidrs") }
 func (l layout) lock() string      { return filepath.Join(l.root, "runtime.lock") }
 func (l layout) addresses() string { return filepath.Join(l.state, "ipam") }
 
@@ -73,8 +75,25 @@ func validate(c Config) error {
 	if len(c.Bridge) > maxBridge || strings.ContainsAny(c.Bridge, "/ :") {
 		return fmt.Errorf("bridge name %q is not a device name of at most %d bytes", c.Bridge, maxBridge)
 	}
+	return validRanges(c.PodCIDRs)
+}
+
+// parseRanges reads ranges as UpdateRuntimeConfig has them: CIDR[,CIDR].
+func parseRanges(text string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for part := range strings.SplitSeq(text, ",") {
+		cidr, err := netip.ParsePrefix(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("pod CIDR %q: %w", part, err)
+		}
+		all = append(all, cidr)
+	}
+	return all, validRanges(all)
+}
+
+func validRanges(cidrs []netip.Prefix) error {
 	var v4, v6 int
-	for _, cidr := range c.PodCIDRs {
+	for _, cidr := range cidrs {
 		switch {
 		case !cidr.IsValid():
 			return fmt.Errorf("pod CIDR %s is not valid", cidr)
@@ -87,7 +106,7 @@ func validate(c Config) error {
 		}
 	}
 	if v4 > 1 || v6 > 1 {
-		return fmt.Errorf("pod CIDRs %v: at most one IPv4 and one IPv6 range", c.PodCIDRs)
+		return fmt.Errorf("pod CIDRs %v: at most one IPv4 and one IPv6 range", cidrs)
 	}
 	return nil
 }

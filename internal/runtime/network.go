@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,6 +94,9 @@ func (r *Runtime) prepareNetwork(h host) error {
 	if h.filter == "" {
 		return errors.New("set up pod network: neither nft nor iptables works here: install the package nftables or iptables")
 	}
+	if err := r.recallRanges(); err != nil {
+		return fmt.Errorf("set up pod network: %w", err)
+	}
 	usable := podCIDRs(r.config.PodCIDRs, h.ipv6)
 	if len(usable) == 0 {
 		return fmt.Errorf("set up pod network: IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", r.config.PodCIDRs)
@@ -102,17 +107,74 @@ func (r *Runtime) prepareNetwork(h host) error {
 	if err := r.makeBridge(h.ipv6); err != nil {
 		return fmt.Errorf("set up pod network: %w", err)
 	}
-	text, err := json.MarshalIndent(networkConfig(r.config, h), "", "  ")
+	if err := r.writeNetwork(h, r.config.PodCIDRs); err != nil {
+		return fmt.Errorf("set up pod network: %w", err)
+	}
+	r.builtIn = &h
+	return nil
+}
+
+// writeNetwork puts the configuration in its place at once: containerd reads it when
+// it changes.
+func (r *Runtime) writeNetwork(h host, cidrs []netip.Prefix) error {
+	c := r.config
+	c.PodCIDRs = cidrs
+	text, err := json.MarshalIndent(networkConfig(c, h), "", "  ")
 	if err != nil {
-		return fmt.Errorf("set up pod network: %w", err)
+		return err
 	}
-	dir := r.layout().cniConf()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("set up pod network: %w", err)
+	return replace(r.layout().network(), text)
+}
+
+func replace(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "10-berth.conflist"), text, 0o644); err != nil {
-		return fmt.Errorf("set up pod network: %w", err)
+	next := path + ".next"
+	if err := os.WriteFile(next, text, 0o644); err != nil {
+		return err
 	}
+	return os.Rename(next, path)
+}
+
+// recallRanges takes the ranges that the node was given last, unless the
+// configuration says some.
+func (r *Runtime) recallRanges() error {
+	text, err := os.ReadFile(r.layout().ranges())
+	if r.chosen || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	cidrs, err := parseRanges(string(text))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", r.layout().ranges(), err)
+	}
+	r.config.PodCIDRs = cidrs
+	return nil
+}
+
+// useRanges gives the pods that start from now on addresses of the ranges that the
+// cluster has given the node (CRI UpdateRuntimeConfig), also after a restart. A
+// network of somebody else's configuration is not touched.
+func (r *Runtime) useRanges(text string) error {
+	if r.builtIn == nil || text == "" {
+		return nil
+	}
+	cidrs, err := parseRanges(text)
+	if err != nil {
+		return err
+	}
+	if len(podCIDRs(cidrs, r.builtIn.ipv6)) == 0 {
+		return fmt.Errorf("IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", cidrs)
+	}
+	r.ranging.Lock()
+	defer r.ranging.Unlock()
+	if err := errors.Join(r.writeNetwork(*r.builtIn, cidrs), replace(r.layout().ranges(), []byte(text))); err != nil {
+		return fmt.Errorf("change pod network: %w", err)
+	}
+	r.config.Log.Info("The ranges of pod addresses are others", "podCIDRs", cidrs)
 	return nil
 }
 

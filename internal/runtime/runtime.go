@@ -31,7 +31,7 @@ type Config struct {
 	// runtime starts. Default /etc/cni/net.d.
 	CNIConfDir string
 	// PodCIDRs are the ranges of pod addresses in the built-in network, at most one IPv4 and one IPv6.
-	// Default one of each, private.
+	// Default those of the last UpdateRuntimeConfig, else one of each, private.
 	PodCIDRs []netip.Prefix
 	// Bridge is the bridge device of the built-in network, and its CNI name. Default berth0.
 	Bridge string
@@ -52,6 +52,10 @@ type Config struct {
 // Runtime is a containerd in this process. A process can run one, once.
 type Runtime struct {
 	config Config
+	chosen bool // the configuration says the ranges of pod addresses
+	// builtIn is the machine as the built-in network found it; nil: there is another.
+	builtIn *host
+	ranging sync.Mutex // one change of the ranges at a time
 
 	// ready is closed when up is set or err is.
 	ready chan struct{}
@@ -63,7 +67,7 @@ type Runtime struct {
 
 // New allocates a runtime; Run starts it.
 func New(config Config) *Runtime {
-	return &Runtime{config: withDefaults(config), ready: make(chan struct{})}
+	return &Runtime{config: withDefaults(config), chosen: len(config.PodCIDRs) > 0, ready: make(chan struct{})}
 }
 
 func (r *Runtime) layout() layout { return layout{r.config.Root, r.config.State} }
@@ -123,6 +127,7 @@ func (r *Runtime) run(ctx context.Context) error {
 		return err
 	}
 	defer up.stop()
+	up.ranges = r.useRanges
 	if err := up.ensurePause(ctx, programs["pause"]); err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/containerd/plugin/registry"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -39,8 +41,10 @@ type server struct {
 		UpdateImage(ctx context.Context, name string) error
 	}
 	snapshotter string
-	importing   sync.Mutex
-	transfers   transfers
+	// ranges is told of the ranges of pod addresses, as UpdateRuntimeConfig has them.
+	ranges    func(string) error
+	importing sync.Mutex
+	transfers transfers
 }
 
 // startServer starts containerd and waits until its CRI answers. It gives up when ctx ends or at an
@@ -153,6 +157,11 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 				var done func()
 				ctx, done = s.transfers.begin(ctx, pull.GetImage().GetImage())
 				defer done()
+			}
+			if update, ok := req.(*runtimeapi.UpdateRuntimeConfigRequest); ok {
+				if err := s.ranges(update.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()); err != nil {
+					return nil, status.Error(codes.InvalidArgument, err.Error())
+				}
 			}
 			return handle(traced(ctx, tracer, info.FullMethod), req)
 		}))
