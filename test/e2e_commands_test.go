@@ -32,6 +32,7 @@ type node struct {
 	stop    func()
 	address string
 	kubelet *kubelet.Kubelet
+	drivers map[string]*csiDriver
 }
 
 type nodeKey struct{}

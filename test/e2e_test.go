@@ -28,7 +28,7 @@ func TestE2E(t *testing.T) {
 			testscript.Run(t, testscript.Params{
 				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Cmds: commands,
 				Setup: func(env *testscript.Env) error {
-					env.Values[nodeKey{}] = &node{}
+					env.Values[nodeKey{}] = &node{drivers: map[string]*csiDriver{}}
 					env.Defer(func() { kubelet.RemoveCgroups(env.Getenv("CGROUP")) }) // when nothing runs any more
 					return h.setup(env)
 				},
@@ -97,6 +97,17 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	dra-driver await CALL       it was asked so, as in prepare default/CLAIM
 //	dra-driver calls FILE       what it was asked, in order
 //	dra-driver prepared N       so many claims are prepared
+//	csi-driver start NAME [driver=NAME] [version=V] [limit=N] [topology=KEY=VALUE] [can=CAPABILITY,...]
+//	                            a CSI driver that registers, or the same again; its volumes are in $WORK/volumes
+//	csi-driver stop NAME        it is gone, and what it has mounted stays
+//	csi-driver attach|detach NAME
+//	                            its external-attacher, from now on or no more
+//	csi-driver fail NAME METHOD CODE|hang, csi-driver heal NAME METHOD
+//	csi-driver await NAME METHOD [N]
+//	                            it was asked N times, or once more
+//	csi-driver calls NAME FILE  what it was asked of volumes, in order
+//	csi-driver requests NAME METHOD FILE
+//	                            the requests as JSON, a line each
 //	await-node-ready STATUS     the API server shows the node's Ready condition so
 //	await-deleted POD           the API server has it no more, and nothing of it is left by then
 //	await-pod POD CONDITION     the API server shows a pod so: see await
@@ -133,6 +144,7 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"renew":            positive(0, 0, renew),
 		"await-deleted":    positive(1, 1, h.awaitDeleted),
 		"dra-driver":       positive(1, 1<<10, draDriver),
+		"csi-driver":       positive(2, 1<<10, h.csiDriver),
 		"await-node-ready": positive(1, 1, awaitNodeReady),
 		"await-pod":        positive(2, 2, awaitPod),
 		"await-converged":  positive(0, 0, h.awaitConverged),

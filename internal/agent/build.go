@@ -126,6 +126,7 @@ func (a *Agent) buildSteps() error {
 		s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
 		s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable, Issuer: a.cluster.Issuer()}),
 	)})
+	tellDamage(a.log, s.volumes.Adopt())
 	s.devices = newDevices(a, s.allocations)
 	renderNode, err := a.renderNode()
 	if err != nil {

@@ -102,7 +102,7 @@ func (a member) serve() (*serve.Node, error) {
 		Healthy: nodeState{a.Agent}.Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
 		Stats: stats.Options{
 			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity, Identity: stats.Identity{MachineID: a.facts.Info.MachineID, SystemUUID: a.facts.Info.SystemUUID, BootID: a.facts.Info.BootID},
-			Dir: a.config.RootDir, Host: "/", VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
+			Dir: a.config.RootDir, Host: "/", Told: a.cluster.Plugins().VolumeUsage, VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
 			Source: serve.Source{
 				CRI: a.engine.client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(), Pod: cgroupView(a).pod,
 				Named: serve.Named(a.config), Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,

@@ -45,6 +45,23 @@ type Stager interface {
 	Unstage(ctx context.Context, stage string) error
 }
 
+// Adopter is a Stager whose volumes another agent may have mounted, which keeps their
+// users elsewhere.
+type Adopter interface {
+	Stager
+	// Uses are the volumes of pods that are mounted and have a shared part, by what is
+	// found on disk. What cannot be read is an error beside those that can.
+	Uses() ([]Use, error)
+}
+
+// Use is one volume of one pod that uses a shared part.
+type Use struct {
+	StageID string
+	UID     types.UID
+	// Volume is a name for it among those of the pod.
+	Volume string
+}
+
 // Persistent is a Kind that serves the volumes that claims are bound to.
 type Persistent interface {
 	Kind

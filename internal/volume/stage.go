@@ -40,22 +40,13 @@ func (v *Volumes) stage(ctx context.Context, k Stager, r *Request) error {
 	if id == "" {
 		return nil
 	}
-	hash := sha256.Sum256([]byte(id))
-	dir := filepath.Join(v.cfg.Root, pluginsDir, k.Dir(), hex.EncodeToString(hash[:16]))
+	dir := v.stageDir(k, id)
 	unlock, err := v.stages.lock(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	for _, sub := range []string{stageUsers, stageMount} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
-			return err
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, stageID), []byte(id), 0o600); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, stageUsers, string(r.Pod.UID)+"~"+r.Volume.Name), nil, 0o600); err != nil {
+	if err := writeUser(dir, Use{StageID: id, UID: r.Pod.UID, Volume: r.Volume.Name}); err != nil {
 		return err
 	}
 	r.Stage = filepath.Join(dir, stageMount)
@@ -63,6 +54,55 @@ func (v *Volumes) stage(ctx context.Context, k Stager, r *Request) error {
 		return fmt.Errorf("stage it for the node: %w", err)
 	}
 	return nil
+}
+
+// Adopt writes down the users that only an Adopter knows of. It is called before any
+// pod is set up or removed: what one of them alone uses is undone then, and nothing
+// that another uses.
+func (v *Volumes) Adopt() error {
+	var errs []error
+	for _, k := range v.cfg.Kinds {
+		a, ok := k.(Adopter)
+		if !ok {
+			continue
+		}
+		found, err := a.Uses()
+		errs = append(errs, err)
+		for _, u := range found {
+			errs = append(errs, v.adopt(a, u))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (v *Volumes) adopt(k Stager, u Use) error {
+	if err := safepath.Name(string(u.UID)); err != nil {
+		return err
+	}
+	dir := v.stageDir(k, u.StageID)
+	marks, _ := filepath.Glob(filepath.Join(dir, stageUsers, string(u.UID)+"~*")) // the pattern is good
+	if len(marks) > 0 {
+		return nil
+	}
+	return writeUser(dir, u)
+}
+
+func (v *Volumes) stageDir(k Stager, id string) string {
+	hash := sha256.Sum256([]byte(id))
+	return filepath.Join(v.cfg.Root, pluginsDir, k.Dir(), hex.EncodeToString(hash[:16]))
+}
+
+// writeUser writes a user of a shared part down, and what the part is.
+func writeUser(dir string, u Use) error {
+	for _, sub := range []string{stageUsers, stageMount} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, stageID), []byte(u.StageID), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, stageUsers, string(u.UID)+"~"+u.Volume), nil, 0o600)
 }
 
 // release strikes a pod out as a user of all shared parts, and undoes those that

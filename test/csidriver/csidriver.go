@@ -1,10 +1,11 @@
-// Package csidriver is a CSI driver for tests: the identity and node services of
-// the real API on a unix socket, and its registration. A volume is a directory
-// below Dir, bound to where it is asked for, or a file behind a loop device. It
-// can be made to fail, to hang and to be slow.
+// Package csidriver is a CSI driver for tests: the identity, node and controller
+// services of the real API on a unix socket, its registration, and the
+// external-attacher beside it. A volume is a directory below Dir, bound to where it
+// is asked for, or a file behind a loop device. It can be made to fail and to hang.
 package csidriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,18 +22,21 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+	pluginregistration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
 // Driver is one. Set its fields before Serve.
 type Driver struct {
 	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
 	csi.UnimplementedNodeServer
-	registration.UnimplementedRegistrationServer
+	pluginregistration.UnimplementedRegistrationServer
 
 	Name, NodeID string
 	// Dir has the volumes' content.
 	Dir string
+	// Version is the one that it registers with; "" for 1.0.0.
+	Version string
 	// Can are the node service's capabilities.
 	Can []csi.NodeServiceCapability_RPC_Type
 	// Limit of volumes and Topology are for NodeGetInfo.
@@ -65,31 +69,32 @@ func (d *Driver) Fail(method string, err error) {
 	d.faults[method] = err
 }
 
-// Calls are those of a method so far.
+// Calls are those of a method so far, of all for "".
 func (d *Driver) Calls(method string) (found []Call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.calls {
-		if c.Method == method {
+		if method == "" || c.Method == method {
 			found = append(found, c)
 		}
 	}
 	return found
 }
 
-// Serve listens on socket, and when registry is not empty registers there. stop ends
-// it and removes the sockets.
-func (d *Driver) Serve(socket, registry string) (stop func(), err error) {
+// Serve listens on socket, and when registration is not empty registers with a
+// socket there. stop ends it and removes the sockets; it can be served again.
+func (d *Driver) Serve(socket, registration string) (stop func(), err error) {
 	d.socket = socket
 	s := grpc.NewServer(grpc.UnaryInterceptor(d.intercept))
 	csi.RegisterIdentityServer(s, d)
+	csi.RegisterControllerServer(s, d)
 	csi.RegisterNodeServer(s, d)
-	registration.RegisterRegistrationServer(s, d)
+	pluginregistration.RegisterRegistrationServer(s, d)
 	var serving sync.WaitGroup
 	stop = func() { s.Stop(); serving.Wait() }
 	paths := []string{socket}
-	if registry != "" {
-		paths = append(paths, filepath.Join(registry, d.Name+"-reg.sock"))
+	if registration != "" {
+		paths = append(paths, registration)
 	}
 	for _, path := range paths {
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -124,13 +129,13 @@ func (d *Driver) intercept(ctx context.Context, q any, info *grpc.UnaryServerInf
 }
 
 // GetInfo tells of the driver to who looks for plugins.
-func (d *Driver) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
-	return &registration.PluginInfo{Type: "CSIPlugin", Name: d.Name, Endpoint: d.socket, SupportedVersions: []string{"1.0.0"}}, nil
+func (d *Driver) GetInfo(context.Context, *pluginregistration.InfoRequest) (*pluginregistration.PluginInfo, error) {
+	return &pluginregistration.PluginInfo{Type: "CSIPlugin", Name: d.Name, Endpoint: d.socket, SupportedVersions: []string{cmp.Or(d.Version, "1.0.0")}}, nil
 }
 
 // NotifyRegistrationStatus is told the outcome.
-func (d *Driver) NotifyRegistrationStatus(context.Context, *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
-	return &registration.RegistrationStatusResponse{}, nil
+func (d *Driver) NotifyRegistrationStatus(context.Context, *pluginregistration.RegistrationStatus) (*pluginregistration.RegistrationStatusResponse, error) {
+	return &pluginregistration.RegistrationStatusResponse{}, nil
 }
 
 // GetPluginInfo names the driver.

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/container"
 	"github.com/berth-run/berth/internal/dra"
@@ -34,7 +36,7 @@ func (c *Cluster) plug() (err error) {
 	c.plugins = x
 	x.volumes = csi.New(csi.Options{
 		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, Objects: c.Objects(o.Sources.Objects),
-		Token: x.token, Reported: x.reported, InUseChanged: x.poke, Changed: o.Changed, Refresh: c.objects.Refresh,
+		Token: x.token, Reported: x.reported, InUseChanged: x.poke, Changed: o.Changed, Refresh: c.objects.Refresh, Label: csi.FileLabel(),
 		Events: o.Events, Now: time.Now, Log: o.Log,
 	})
 	x.claims, err = dra.New(dra.Options{
@@ -147,6 +149,21 @@ func (x *Plugins) Lifecycle() []container.Lifecycle {
 		return nil
 	}
 	return []container.Lifecycle{{PreCreate: x.claims.PreCreate}}
+}
+
+// VolumeUsage is what a driver tells of the volume at a path: see stats.Options.Told.
+func (x *Plugins) VolumeUsage(path string) (*statsapi.FsStats, bool) {
+	if x == nil {
+		return nil, false
+	}
+	u, ok := x.volumes.Stats(path)
+	if u == nil {
+		return nil, ok
+	}
+	return &statsapi.FsStats{
+		Time: metav1.NewTime(u.At), CapacityBytes: u.Capacity, AvailableBytes: u.Available, UsedBytes: u.Used,
+		Inodes: u.Inodes, InodesFree: u.InodesFree, InodesUsed: u.InodesUsed,
+	}, true
 }
 
 // Users are the pods that have claims of devices prepared.

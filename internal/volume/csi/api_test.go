@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -139,7 +140,9 @@ func TestInline(t *testing.T) {
 	p := podWith(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName1, VolumeAttributes: map[string]string{"size": "1"}}}, false)
 	p.Spec.ServiceAccountName = "default"
 	n.await(t, p)
-	n.kind.pass(t.Context())
+	var parts sync.WaitGroup
+	n.kind.pass(t.Context(), &parts, true)
+	parts.Wait()
 	calls := d.Calls("NodePublishVolume")
 	if len(calls) != 2 {
 		t.Fatalf("published %d times, want once and again", len(calls))

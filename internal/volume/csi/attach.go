@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-run/berth/internal/volume"
 	"github.com/berth-run/berth/internal/worker"
 )
 
@@ -25,7 +26,7 @@ import (
 const (
 	firstLook   = 200 * time.Millisecond
 	lastLook    = 5 * time.Second
-	attachLimit = 30 * time.Second
+	attachLimit = 15 * time.Second
 )
 
 // InUse are the volumes for a Node's status.volumesInUse: those that are attached
@@ -56,6 +57,26 @@ func (k *attacher) count() {
 		}
 	}
 	k.counted = true
+}
+
+// Uses are the volumes of pods that have a vol_data.json, which a kubelet writes too.
+func (k *Kind) Uses() (all []volume.Use, err error) {
+	found, _ := filepath.Glob(filepath.Join(k.o.Root, "pods", "*", "volume*", dirName, "*")) // the pattern is good
+	for _, target := range found {
+		at := k.placeOf(target)
+		kept, ok, loadErr := load(at.dir)
+		if loadErr != nil || !ok || kept.Mode == string(storagev1.VolumeLifecycleEphemeral) {
+			err = errors.Join(err, loadErr)
+			continue
+		}
+		id := identity{Driver: kept.Driver, Handle: kept.Handle, Block: at.block}
+		if checkErr := id.check(); checkErr != nil {
+			err = errors.Join(err, fmt.Errorf("read what is mounted from %s: %w", at.dir, checkErr))
+			continue
+		}
+		all = append(all, volume.Use{StageID: id.String(), UID: at.uid, Volume: filepath.Base(target)})
+	}
+	return all, err
 }
 
 // idFile is the framework's file with the StageID.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/internal/object"
@@ -52,9 +54,9 @@ type Options struct {
 	Changed func(map[object.Key]bool)
 	// Refresh has objects of the table read again; it must not block. May be nil.
 	Refresh func(keys ...object.Key)
-	// Label is the SELinux label of a pod's files, "" for none; nil on a host
-	// without SELinux.
-	Label  func(p *corev1.Pod) string
+	// Label is the SELinux label that the files of a container with these options
+	// have: see FileLabel. nil on a host without SELinux.
+	Label  func(*corev1.SELinuxOptions) (string, error)
 	Events events
 	Now    func() time.Time
 	Log    *slog.Logger
@@ -64,7 +66,8 @@ type Options struct {
 // New, then Run it. Its methods may be called from any goroutine.
 type Kind struct {
 	*attacher
-	targets keyed // by path, held while it is published or unpublished
+	targets keyed         // by path, held while it is published or unpublished
+	fresh   chan struct{} // one token: something was published
 
 	// Below the registry's lock.
 
@@ -80,6 +83,7 @@ type Kind struct {
 type registry struct {
 	o       Options
 	telling chan struct{} // held while the cluster is told
+	names   keyed         // by driver, held while one registers
 	known   known
 
 	mu      sync.Mutex
@@ -105,16 +109,24 @@ type published struct {
 	// end interrupts what is done with the volume while it is in use.
 	ctx context.Context
 	end context.CancelFunc
-	// size that the volume was expanded to; "" for not at all.
-	size string
+
+	// Below the registry's lock.
+
+	// size that the volume has on this node; zero before it is known.
+	size resource.Quantity
+	// stuck: the driver does not expand it while it is in use.
+	stuck   bool
+	usage   *Usage // what the driver told last
+	tended  bool   // at least once
+	tending bool
 }
 
 // New makes a Kind that knows no driver. It looks at nothing.
 func New(o Options) *Kind {
-	r := &registry{o: o, telling: make(chan struct{}, 1), known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}, drivers: map[string]*driver{}}
+	r := &registry{o: o, telling: make(chan struct{}, 1), names: keyed{held: map[string]chan struct{}{}}, drivers: map[string]*driver{}, known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}}
 	return &Kind{
 		attacher: &attacher{registry: r, using: map[corev1.UniqueVolumeName]bool{}, moved: make(chan struct{})},
-		targets:  keyed{held: map[string]chan struct{}{}}, staged: map[string]bool{}, attachments: map[string]map[string]string{}, published: map[string]*published{},
+		targets:  keyed{held: map[string]chan struct{}{}}, fresh: make(chan struct{}, 1), staged: map[string]bool{}, attachments: map[string]map[string]string{}, published: map[string]*published{},
 	}
 }
 
@@ -144,7 +156,8 @@ func (k *Kind) Features(r volume.Request) volume.Features {
 		return f
 	}
 	f.FSGroup = groups(object, r) && !d.has(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
-	f.HostLabels = labelled(object, r) && k.label(r) != "" // it is mounted with the label
+	label, err := k.label(object, r)
+	f.HostLabels = err == nil && label != "" // it is mounted with the label
 	return f
 }
 
@@ -155,11 +168,16 @@ func driverName(r volume.Request) string {
 	return r.Volume.CSI.Driver
 }
 
-func (k *Kind) label(r volume.Request) string {
+// label is the SELinux label to mount a volume with, "" for none.
+func (k *Kind) label(d *storagev1.CSIDriver, r volume.Request) (string, error) {
 	if k.o.Label == nil {
-		return ""
+		return "", nil
 	}
-	return k.o.Label(r.Pod)
+	options, err := labelOf(d, r)
+	if err != nil || options == nil {
+		return "", err
+	}
+	return k.o.Label(options)
 }
 
 // paths are where a volume's shared part is.

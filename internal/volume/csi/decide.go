@@ -16,8 +16,12 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/volume"
 )
 
@@ -226,11 +230,39 @@ func capability(r volume.Request, precise, group bool, label string) *csi.Volume
 	return c
 }
 
-// labelled says that a volume may be mounted with the pod's SELinux label: it is
-// one pod's alone, and the driver passes the option on (KEP-1710).
-func labelled(d *storagev1.CSIDriver, r volume.Request) bool {
-	return d != nil && d.Spec.SELinuxMount != nil && *d.Spec.SELinuxMount && !r.Block && r.Persistent != nil &&
-		slices.Equal(r.Persistent.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod})
+// labelOf is the SELinux options of the label that a volume is mounted with, nil for
+// none (KEP-1710): it is one pod's alone, the driver passes the option on, the pod
+// wants it so, and all of its containers that use the volume have the same label.
+func labelOf(d *storagev1.CSIDriver, r volume.Request) (*corev1.SELinuxOptions, error) {
+	if d == nil || d.Spec.SELinuxMount == nil || !*d.Spec.SELinuxMount || r.Block || r.Persistent == nil ||
+		!slices.Equal(r.Persistent.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}) {
+		return nil, nil
+	}
+	var common *corev1.SELinuxOptions
+	if s := r.Pod.Spec.SecurityContext; s != nil {
+		if s.SELinuxChangePolicy != nil && *s.SELinuxChangePolicy == corev1.SELinuxChangePolicyRecursive {
+			return nil, nil
+		}
+		common = s.SELinuxOptions
+	}
+	var found *corev1.SELinuxOptions
+	for _, c := range pod.Containers(r.Pod) {
+		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == r.Volume.Name }) {
+			continue
+		}
+		own := common
+		if c.SecurityContext != nil && c.SecurityContext.SELinuxOptions != nil {
+			own = c.SecurityContext.SELinuxOptions
+		}
+		switch {
+		case own == nil:
+		case found == nil:
+			found = own
+		case *found != *own:
+			return nil, fmt.Errorf("containers with different SELinux labels (%+v and %+v) use it, and it is mounted with one: give them the same seLinuxOptions, or the pod seLinuxChangePolicy: Recursive", *found, *own)
+		}
+	}
+	return found, nil
 }
 
 // info is what a driver says of this node.
@@ -285,14 +317,18 @@ func clash(labels, topology map[string]string) error {
 	return nil
 }
 
-// checkVersions says why a driver cannot be used by the versions that it names.
-func checkVersions(versions []string) error {
-	for _, v := range versions {
-		if major, _, _ := strings.Cut(strings.TrimPrefix(v, "v"), "."); major == "1" {
-			return nil
-		}
+// succeeds is the highest of the versions that a driver names, or why it is not
+// used: it speaks none of CSI 1, or another of its name does as well (nil: there is
+// none).
+func succeeds(before *driver, versions []string) (*version.Version, error) {
+	speaks, err := version.HighestSupportedVersion(versions)
+	if err != nil {
+		return nil, fmt.Errorf("it speaks versions %q of CSI, and this agent version 1", versions)
 	}
-	return fmt.Errorf("it speaks versions %q of CSI, and this agent version 1", versions)
+	if before != nil && !before.version.LessThan(speaks) {
+		return nil, fmt.Errorf("another driver with the same name is already registered, at %s with version %s: one that takes its place needs a higher one than %s", before.endpoint, before.version, speaks)
+	}
+	return speaks, nil
 }
 
 // infeasible says that an expansion will never succeed as it is asked for.
@@ -300,8 +336,66 @@ func infeasible(err error) bool {
 	return slices.Contains([]codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.NotFound}, status.Code(err))
 }
 
-// grows says that a volume is larger than its claim has been told.
-func grows(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
-	has, told := v.Spec.Capacity[corev1.ResourceStorage], c.Status.Capacity[corev1.ResourceStorage]
-	return c.Status.Phase == corev1.ClaimBound && has.Cmp(told) > 0
+// expansionNotRequired on a claim says that the control plane has done all of it
+// (external-resizer).
+const expansionNotRequired = "volume.kubernetes.io/node-expansion-not-required"
+
+// expansion is what is to be done about a volume's size on this node.
+type expansion struct {
+	// size to expand to; zero: nothing is to be done.
+	size resource.Quantity
+	// tell the claim of it; else it knows, from another node.
+	tell bool
+}
+
+// mayGrow says that a claim by itself gives reason to look at its volume's size. had
+// is what the volume has here.
+func mayGrow(c *corev1.PersistentVolumeClaim, had resource.Quantity) bool {
+	told := c.Status.Capacity[corev1.ResourceStorage]
+	return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != "" || told.Cmp(had) > 0 ||
+		slices.ContainsFunc(c.Status.Conditions, func(s corev1.PersistentVolumeClaimCondition) bool {
+			return s.Type == corev1.PersistentVolumeClaimFileSystemResizePending
+		})
+}
+
+// expands compares what a volume has on this node with what the control plane has
+// made of it (KEP-556, KEP-1790): it leaves the size in allocatedResources, and
+// whether the node has something to do in allocatedResourceStatuses. An older one
+// says nothing there, and the volume's capacity counts. A volume of several nodes is
+// expanded on each.
+func expands(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, had resource.Quantity) expansion {
+	size, told := v.Spec.Capacity[corev1.ResourceStorage], c.Status.Capacity[corev1.ResourceStorage]
+	if c.Status.Phase != corev1.ClaimBound || had.Cmp(size) >= 0 {
+		return expansion{}
+	}
+	state := c.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
+	if allocated, ok := c.Status.AllocatedResources[corev1.ResourceStorage]; ok {
+		size = allocated
+	} else if state == "" {
+		return expansion{size: size, tell: told.Cmp(size) < 0}
+	}
+	switch state {
+	case corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress:
+		return expansion{size: size, tell: true}
+	case "":
+		if told.Cmp(size) >= 0 && slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, expansionNotRequired) {
+			return expansion{size: size}
+		}
+	}
+	return expansion{}
+}
+
+// final says that a call has failed for good, and nothing of it goes on in the
+// driver (CSI specification, "Error Scheme").
+func final(err error) bool {
+	s, ok := status.FromError(err)
+	if !ok {
+		return false // it may have been asked before
+	}
+	switch s.Code() {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
+		return false
+	default:
+		return true
+	}
 }

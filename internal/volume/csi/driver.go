@@ -10,6 +10,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/plugin"
@@ -27,12 +28,16 @@ func driverKey(name string) object.Key { return object.Key{Kind: KindDriver, Nam
 // driver is one that has registered.
 type driver struct {
 	name, endpoint string
-	conn           *grpc.ClientConn
-	node           csi.NodeClient
+	// version is the highest that it speaks.
+	version *version.Version
+	conn    *grpc.ClientConn
+	node    csi.NodeClient
 	// can are the node service's capabilities.
 	can []csi.NodeServiceCapability_RPC_Type
 	// due is when to ask again how many volumes it can have; zero: never.
 	due time.Time
+	// asking: that is being done. Below the registry's lock, as due is.
+	asking bool
 }
 
 func (d *driver) has(c csi.NodeServiceCapability_RPC_Type) bool { return slices.Contains(d.can, c) }
@@ -49,12 +54,22 @@ func call[Q, A any](ctx context.Context, f func(context.Context, Q, ...grpc.Call
 }
 
 // Register begins to use a driver: it is asked what it can do, and the cluster is
-// told of it. It takes the place of one that has its name.
+// told of it. One that speaks a higher version takes the place of one that has its
+// name; any other is refused for as long as that is there.
 func (k *registry) Register(ctx context.Context, p plugin.Plugin) error {
 	if err := (identity{Driver: p.Name, Handle: "-"}).check(); err != nil {
 		return err
 	}
-	if err := checkVersions(p.Versions); err != nil {
+	unlock, err := k.names.lock(ctx, p.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	k.mu.Lock()
+	before := k.drivers[p.Name]
+	k.mu.Unlock()
+	speaks, err := succeeds(before, p.Versions)
+	if err != nil {
 		return err
 	}
 	conn, err := grpc.NewClient("unix:"+p.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithIdleTimeout(0),
@@ -62,12 +77,11 @@ func (k *registry) Register(ctx context.Context, p plugin.Plugin) error {
 	if err != nil {
 		return fmt.Errorf("connect to CSI driver: %w", err)
 	}
-	d := &driver{name: p.Name, endpoint: p.Endpoint, conn: conn, node: csi.NewNodeClient(conn)}
+	d := &driver{name: p.Name, endpoint: p.Endpoint, version: speaks, conn: conn, node: csi.NewNodeClient(conn)}
 	if err := k.install(ctx, d); err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	k.mu.Lock()
-	before := k.drivers[p.Name]
 	k.drivers[p.Name] = d
 	k.mu.Unlock()
 	if before != nil {

@@ -7,12 +7,16 @@ import (
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/volume"
 )
 
 // Reasons of events, in the kubelet's words.
@@ -22,60 +26,101 @@ const (
 )
 
 // grow has the driver give a volume the size that its PersistentVolume has by now,
-// and tells the claim (KEP-556). What fails is told and tried again at the next
-// pass: the pod has its volume.
-func (k *Kind) grow(ctx context.Context, path string, p *published) {
+// and tells the claim. What fails is told and tried again at the next pass: the pod
+// has its volume. fresh has the claim read from the API server, which a node may ask
+// and not watch; else what the table has is new enough.
+func (k *Kind) grow(ctx context.Context, path string, p *published, fresh bool) {
 	r := p.request
-	if r.Persistent == nil || r.Persistent.Spec.ClaimRef == nil || r.ReadOnly {
+	if k.o.Client == nil || r.Persistent == nil || r.Persistent.Spec.ClaimRef == nil || r.ReadOnly {
 		return
 	}
 	d, err := k.driver(driverName(r))
 	if err != nil || !d.has(csi.NodeServiceCapability_RPC_EXPAND_VOLUME) {
 		return
 	}
-	ref := r.Persistent.Spec.ClaimRef
-	pv, err := k.o.Objects.PersistentVolume(r.Persistent.Name)
-	if err != nil || pv.Spec.CSI == nil {
-		return // it is looked at again when the cluster tells of it
-	}
-	claim, err := k.o.Objects.PersistentVolumeClaim(ref.Namespace, ref.Name)
-	size := pv.Spec.Capacity[corev1.ResourceStorage]
-	if err != nil || !grows(claim, pv) {
-		return
-	}
 	k.mu.Lock()
-	told := p.size == size.String()
+	had, stuck := p.size, p.stuck
 	k.mu.Unlock()
-	if told { // and the table has not heard of it yet
+	if stuck {
 		return
 	}
-	if err := k.expand(ctx, d, path, p, pv); err != nil {
-		if ctx.Err() == nil {
-			k.o.Events.Event(event.PodRef(r.Pod), corev1.EventTypeWarning, resizeFailed, "NodeExpandVolume.NodeExpandVolume failed for volume %q : %v", pv.Name, err)
-			k.tellClaim(ctx, claim, failedStatus(claim, infeasible(err)))
+	claim, pv, err := k.sizes(ctx, r.Persistent, had, fresh)
+	if err != nil {
+		if fresh && ctx.Err() == nil {
+			k.o.Log.Warn("look at the size of a volume", "volume", r.Persistent.Name, "err", err)
 		}
 		return
 	}
-	if k.tellClaim(ctx, claim, grownStatus(claim, pv)) {
-		k.mu.Lock()
-		p.size = size.String()
-		k.mu.Unlock()
-		k.o.Events.Event(event.PodRef(r.Pod), corev1.EventTypeNormal, resizeDone, "MountVolume.NodeExpandVolume succeeded for volume %q", pv.Name)
+	if had.IsZero() {
+		had = claim.Status.Capacity[corev1.ResourceStorage]
 	}
+	what := expands(claim, pv, had)
+	if !what.size.IsZero() {
+		had, stuck = k.expandTo(ctx, d, path, p, claim, what, had)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p.size, p.stuck = had, stuck
 }
 
-func (k *Kind) expand(ctx context.Context, d *driver, path string, p *published, pv *corev1.PersistentVolume) error {
-	secrets, err := k.secrets(ctx, pv.Spec.CSI.NodeExpandSecretRef)
+// sizes are the claim and the volume that tell how large it is.
+func (k *Kind) sizes(ctx context.Context, v *corev1.PersistentVolume, had resource.Quantity, fresh bool) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error) {
+	ref := v.Spec.ClaimRef
+	if !fresh {
+		claim, err := k.o.Objects.PersistentVolumeClaim(ref.Namespace, ref.Name)
+		return claim, v, err
+	}
+	claim, err := k.o.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err == nil && mayGrow(claim, had) {
+		v, err = k.o.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
+	}
+	return claim, v, err
+}
+
+// expandTo expands a volume and tells its claim and pod. has is the size that it has
+// then; stuck: it is not to be tried again while the volume is in use.
+func (k *Kind) expandTo(ctx context.Context, d *driver, path string, p *published, claim *corev1.PersistentVolumeClaim, what expansion, had resource.Quantity) (has resource.Quantity, stuck bool) {
+	r := p.request
+	var err error
+	if what.tell {
+		if claim, err = k.tellClaim(ctx, claim, begunStatus(claim)); err != nil {
+			return had, false // what is known of the claim is old
+		}
+	}
+	if err := k.expand(ctx, d, path, r, what.size); err != nil {
+		if ctx.Err() == nil {
+			k.o.Events.Event(event.PodRef(r.Pod), corev1.EventTypeWarning, resizeFailed, "NodeExpandVolume.NodeExpandVolume failed for volume %q : %v", r.Persistent.Name, err)
+		}
+		if what.tell && final(err) {
+			_, _ = k.tellClaim(ctx, claim, failedStatus(claim, what.size, err, metav1.NewTime(k.o.Now()))) // it is in the log, and the driver is asked again
+		}
+		return had, status.Code(err) == codes.FailedPrecondition
+	}
+	if what.tell {
+		if _, err := k.tellClaim(ctx, claim, grownStatus(claim, what.size)); err != nil {
+			return had, false // a driver that has done it does nothing when it is asked again
+		}
+	}
+	for _, ref := range []corev1.ObjectReference{event.PodRef(r.Pod), {
+		Kind: object.PersistentVolumeClaim, APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+	}} {
+		k.o.Events.Event(ref, corev1.EventTypeNormal, resizeDone, "MountVolume.NodeExpandVolume succeeded for volume %q", r.Persistent.Name)
+	}
+	return what.size, false
+}
+
+func (k *Kind) expand(ctx context.Context, d *driver, path string, r volume.Request, size resource.Quantity) error {
+	s := r.Persistent.Spec.CSI
+	secrets, err := k.secrets(ctx, s.NodeExpandSecretRef)
 	if err != nil {
 		return fmt.Errorf("nodeExpandSecretRef: %w", err)
 	}
-	size := pv.Spec.Capacity[corev1.ResourceStorage]
 	q := &csi.NodeExpandVolumeRequest{
-		VolumeId: pv.Spec.CSI.VolumeHandle, VolumePath: path, Secrets: secrets, CapacityRange: &csi.CapacityRange{RequiredBytes: size.Value()},
-		VolumeCapability: capability(p.request, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER), false, ""),
+		VolumeId: s.VolumeHandle, VolumePath: path, Secrets: secrets, CapacityRange: &csi.CapacityRange{RequiredBytes: size.Value()},
+		VolumeCapability: capability(r, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER), false, ""),
 	}
 	if d.has(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
-		q.StagingTargetPath = k.paths(identityOf(p.request)).staging
+		q.StagingTargetPath = k.paths(identityOf(r)).staging
 	}
 	if _, err := call(ctx, d.node.NodeExpandVolume, q); err != nil {
 		return fmt.Errorf("NodeExpandVolume of CSI driver %s: %w", d.name, err)
@@ -83,10 +128,21 @@ func (k *Kind) expand(ctx context.Context, d *driver, path string, p *published,
 	return nil
 }
 
-// grownStatus is the patch of a claim's status after an expansion.
-func grownStatus(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) map[string]any {
+// storage is a status's map with one value for storage.
+func storage(value any) map[string]any { return map[string]any{string(corev1.ResourceStorage): value} }
+
+// begunStatus is the patch of a claim's status before an expansion; nil for none.
+func begunStatus(c *corev1.PersistentVolumeClaim) map[string]any {
+	if c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != corev1.PersistentVolumeClaimNodeResizePending {
+		return nil // it is in progress, or the control plane is too old to know
+	}
+	return map[string]any{"allocatedResourceStatuses": storage(corev1.PersistentVolumeClaimNodeResizeInProgress)}
+}
+
+// grownStatus is the patch after it.
+func grownStatus(c *corev1.PersistentVolumeClaim, size resource.Quantity) map[string]any {
 	status := map[string]any{
-		"capacity": map[string]any{string(corev1.ResourceStorage): v.Spec.Capacity.Storage().String()},
+		"capacity": storage(size.String()),
 		"conditions": slices.DeleteFunc(slices.Clone(c.Status.Conditions), func(p corev1.PersistentVolumeClaimCondition) bool {
 			return slices.Contains([]corev1.PersistentVolumeClaimConditionType{
 				corev1.PersistentVolumeClaimFileSystemResizePending, corev1.PersistentVolumeClaimResizing,
@@ -95,37 +151,49 @@ func grownStatus(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) ma
 		}),
 	}
 	if len(c.Status.AllocatedResourceStatuses) > 0 {
-		status["allocatedResourceStatuses"] = map[string]any{string(corev1.ResourceStorage): nil}
+		status["allocatedResourceStatuses"] = storage(nil)
 	}
 	return status
 }
 
-// failedStatus is the patch after an expansion that failed; nil for none: only one
-// that can never succeed is the control plane's to take back (KEP-1790).
-func failedStatus(c *corev1.PersistentVolumeClaim, never bool) map[string]any {
-	if !never || c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimNodeResizeInfeasible {
-		return nil
+// failedStatus is the patch after one that has failed for good. One that can never
+// succeed is the control plane's to take back (KEP-1790), as is one that the claim
+// does not ask for any more.
+func failedStatus(c *corev1.PersistentVolumeClaim, size resource.Quantity, why error, now metav1.Time) map[string]any {
+	conditions := slices.DeleteFunc(slices.Clone(c.Status.Conditions), func(p corev1.PersistentVolumeClaimCondition) bool {
+		return p.Type == corev1.PersistentVolumeClaimNodeResizeError
+	})
+	patch := map[string]any{"conditions": append(conditions, corev1.PersistentVolumeClaimCondition{
+		Type: corev1.PersistentVolumeClaimNodeResizeError, Status: corev1.ConditionTrue, LastTransitionTime: now,
+		Message: fmt.Sprintf("failed to expand pvc with %v", why),
+	})}
+	failedBefore := len(conditions) < len(c.Status.Conditions)
+	asked := c.Spec.Resources.Requests[corev1.ResourceStorage]
+	if infeasible(why) || failedBefore && asked.Cmp(size) != 0 {
+		patch["allocatedResourceStatuses"] = storage(corev1.PersistentVolumeClaimNodeResizeInfeasible)
 	}
-	return map[string]any{"allocatedResourceStatuses": map[string]any{string(corev1.ResourceStorage): corev1.PersistentVolumeClaimNodeResizeInfeasible}}
+	return patch
 }
 
-// tellClaim patches the claim's status as it was read: another's change of it is
-// not overwritten. done is false when it is to be told again.
-func (k *Kind) tellClaim(ctx context.Context, c *corev1.PersistentVolumeClaim, status map[string]any) (done bool) {
-	if status == nil || k.o.Client == nil {
-		return true
+// tellClaim patches the claim's status as it was read, and returns it as it is then:
+// another's change of it is not overwritten. A nil status changes nothing.
+func (k *Kind) tellClaim(ctx context.Context, c *corev1.PersistentVolumeClaim, status map[string]any) (*corev1.PersistentVolumeClaim, error) {
+	if status == nil {
+		return c, nil
 	}
-	defer func() {
-		if k.o.Refresh != nil {
-			k.o.Refresh(object.KeyOf(c))
-		}
-	}()
+	if k.o.Refresh != nil {
+		defer k.o.Refresh(object.KeyOf(c))
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": c.UID, "resourceVersion": c.ResourceVersion}, "status": status})
-	if err == nil {
-		_, err = k.o.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return c, err
 	}
-	if err != nil && ctx.Err() == nil {
-		k.o.Log.Warn("tell claim of its size", "claim", c.Namespace+"/"+c.Name, "err", err)
+	next, err := k.o.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		if ctx.Err() == nil {
+			k.o.Log.Warn("tell claim of its size", "claim", c.Namespace+"/"+c.Name, "err", err)
+		}
+		return c, fmt.Errorf("patch the status of PersistentVolumeClaim %s/%s: %w", c.Namespace, c.Name, err)
 	}
-	return err == nil
+	return next, nil
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/mount"
 	"github.com/berth-run/berth/internal/volume"
@@ -40,11 +41,15 @@ func (k *Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	p := &published{request: r, ctx: life, end: end}
 	if before := k.published[path]; before != nil {
 		before.end()
-		p.size = before.size
+		p.size, p.stuck, p.usage, p.tended = before.size, before.stuck, before.usage, before.tended
 	}
 	k.published[path] = p
 	k.mu.Unlock()
-	k.grow(ctx, path, p)
+	select {
+	case k.fresh <- struct{}{}:
+	default:
+	}
+	k.grow(ctx, path, p, false)
 	return path, nil
 }
 
@@ -68,9 +73,9 @@ func (k *Kind) publish(ctx context.Context, r volume.Request, path string) error
 	if err := serves(o, name, lifecycle(r)); err != nil {
 		return err
 	}
-	label := ""
-	if labelled(o, r) {
-		label = k.label(r)
+	label, err := k.label(o, r)
+	if err != nil {
+		return err
 	}
 	request, err := k.request(ctx, r, o, d)
 	if err != nil {
@@ -175,15 +180,46 @@ func (k *Kind) tokens(ctx context.Context, p *corev1.Pod, o *storagev1.CSIDriver
 	return map[string]string{infoTokens: string(text)}, err
 }
 
+// place is what a volume's place in a pod's directory says of it.
+type place struct {
+	uid types.UID
+	// block is the name of the PersistentVolume of a device, "" for a file system.
+	block string
+	// path is what Publish has returned, dir the directory of vol_data.json.
+	path, dir string
+}
+
+func (k *Kind) placeOf(target string) place {
+	sort := filepath.Dir(filepath.Dir(target)) // volumes or volumeDevices
+	p := place{uid: types.UID(filepath.Base(filepath.Dir(sort))), path: filepath.Join(target, mountName), dir: target}
+	if filepath.Base(sort) == "volumeDevices" {
+		p.block = filepath.Base(target)
+		at := k.paths(identity{Block: p.block})
+		p.path, p.dir = filepath.Join(at.publish, string(p.uid)), at.data
+	}
+	return p
+}
+
+// unmap undoes what a kubelet has besides for a device: a bind of it for each pod,
+// and a loop device on that, which keeps it busy.
+func (k *Kind) unmap(at place) error {
+	bind := filepath.Join(filepath.Dir(at.dir), "dev", string(at.uid))
+	if err := detachLoops(bind); err != nil {
+		return err
+	}
+	if err := volume.Unmount(bind); err != nil {
+		return err
+	}
+	if err := os.Remove(bind); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // Unpublish has the driver undo it, if it was ever asked to publish the volume.
 func (k *Kind) Unpublish(ctx context.Context, target string) error {
-	block := filepath.Base(filepath.Dir(filepath.Dir(target))) == "volumeDevices"
-	path, dir := filepath.Join(target, mountName), target
-	if block {
-		uid := filepath.Base(filepath.Dir(filepath.Dir(filepath.Dir(target))))
-		at := k.paths(identity{Block: filepath.Base(target)})
-		path, dir = filepath.Join(at.publish, uid), at.data
-	}
+	at := k.placeOf(target)
+	path, dir := at.path, at.dir
 	k.mu.Lock()
 	if p := k.published[path]; p != nil {
 		p.end()
@@ -211,7 +247,10 @@ func (k *Kind) Unpublish(ctx context.Context, target string) error {
 	if err := unmounted(path); err != nil {
 		return err
 	}
-	if block { // vol_data.json is of all pods
+	if at.block != "" { // vol_data.json is of all pods
+		if err := k.unmap(at); err != nil {
+			return err
+		}
 		for _, name := range []string{path, target} {
 			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

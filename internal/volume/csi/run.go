@@ -2,13 +2,13 @@ package csi
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/berth-run/berth/internal/volume"
 )
 
 // period of what is done with volumes in use.
@@ -31,7 +31,9 @@ func (k *Kind) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
-			k.pass(ctx)
+			k.pass(ctx, &parts, true)
+		case <-k.fresh:
+			k.pass(ctx, &parts, false)
 		}
 	}
 }
@@ -48,24 +50,41 @@ func (k *Kind) close() {
 	clear(k.drivers)
 }
 
-// pass looks at all volumes and drivers once, side by side.
-func (k *Kind) pass(ctx context.Context) {
+// pass begins to look at all volumes and drivers, or at those volumes alone that it
+// has never looked at. One that is still looked at is left alone: a driver that
+// hangs holds up nothing but its own.
+func (k *Kind) pass(ctx context.Context, parts *sync.WaitGroup, all bool) {
 	k.mu.Lock()
-	volumes, drivers := maps.Clone(k.published), maps.Clone(k.drivers)
-	k.mu.Unlock()
-	var all sync.WaitGroup
-	defer all.Wait()
-	for path, p := range volumes {
-		all.Go(func() {
+	defer k.mu.Unlock()
+	for path, p := range k.published {
+		if p.tending || !all && p.tended {
+			continue
+		}
+		p.tending, p.tended = true, true
+		parts.Go(func() {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(p.ctx, cancel)()
-			k.republish(ctx, path, p)
-			k.grow(ctx, path, p)
+			if all {
+				k.republish(ctx, path, p)
+				k.grow(ctx, path, p, true)
+			}
+			k.measure(ctx, path, p)
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			p.tending = false
 		})
 	}
-	for _, d := range drivers {
-		all.Go(func() { k.recount(ctx, d) })
+	for _, d := range k.drivers {
+		if all && !d.asking {
+			d.asking = true
+			parts.Go(func() {
+				k.recount(ctx, d)
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				d.asking = false
+			})
+		}
 	}
 }
 
@@ -120,43 +139,66 @@ func (k *registry) recount(ctx context.Context, d *driver) {
 
 // Usage of a volume, in bytes and inodes; nil for what the driver does not tell.
 type Usage struct {
+	At                             time.Time
 	Capacity, Available, Used      *uint64
 	Inodes, InodesFree, InodesUsed *uint64
 }
 
-// ErrNoStats is of a volume of which the driver tells no usage, or which is none of
-// CSI: it is for others to measure.
-var ErrNoStats = errors.New("no driver tells of its usage")
-
-// Stats are what the driver says of the volume at a path that Publish has returned.
-func (k *Kind) Stats(ctx context.Context, path string) (Usage, error) {
+// Stats are what the driver told last, as a rule within a minute, of the volume at a
+// path that Publish has returned; nil while it has told nothing. It asks nobody. ok
+// is false where no driver tells of usage: it is for others to measure.
+func (k *Kind) Stats(path string) (last *Usage, ok bool) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	p := k.published[path]
-	k.mu.Unlock()
 	if p == nil {
-		return Usage{}, ErrNoStats
+		return nil, false
 	}
-	d, err := k.driver(driverName(p.request))
+	d := k.drivers[driverName(p.request)]
+	if p.usage == nil && d != nil && !d.has(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS) {
+		return nil, false
+	}
+	return p.usage, true
+}
+
+// measure asks the driver what a volume takes, for Stats.
+func (k *Kind) measure(ctx context.Context, path string, p *published) {
+	u, err := k.ask(ctx, path, p.request)
+	if err != nil && ctx.Err() == nil {
+		k.o.Log.Warn("ask CSI driver what a volume takes", "volume", claimName(p.request), "err", err)
+	}
+	if err != nil || u == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p.usage = u
+}
+
+// ask is nil where the driver tells nothing of usage.
+func (k *Kind) ask(ctx context.Context, path string, r volume.Request) (*Usage, error) {
+	d, err := k.driver(driverName(r))
 	if err != nil {
-		return Usage{}, err
+		return nil, err
 	}
 	if !d.has(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS) {
-		return Usage{}, ErrNoStats
+		return nil, nil
 	}
 	q := &csi.NodeGetVolumeStatsRequest{VolumePath: path}
-	if r := p.request; r.Persistent != nil {
+	if r.Persistent != nil {
 		q.VolumeId = r.Persistent.Spec.CSI.VolumeHandle
 	} else {
 		q.VolumeId = inlineHandle(r.Pod.UID, r.Volume.Name)
 	}
 	got, err := call(ctx, d.node.NodeGetVolumeStats, q)
 	if err != nil {
-		return Usage{}, fmt.Errorf("NodeGetVolumeStats of CSI driver %s: %w", d.name, err)
+		return nil, fmt.Errorf("NodeGetVolumeStats of CSI driver %s: %w", d.name, err)
 	}
-	return usageOf(got), nil
+	return usageOf(got, k.o.Now()), nil
 }
 
-func usageOf(got *csi.NodeGetVolumeStatsResponse) (u Usage) {
+func usageOf(got *csi.NodeGetVolumeStatsResponse, now time.Time) *Usage {
+	u := &Usage{At: now}
 	for _, one := range got.GetUsage() {
 		total, free, used := uint64(max(0, one.GetTotal())), uint64(max(0, one.GetAvailable())), uint64(max(0, one.GetUsed()))
 		switch one.GetUnit() {

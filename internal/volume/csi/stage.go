@@ -59,9 +59,9 @@ func (k *Kind) Stage(ctx context.Context, r volume.Request) error {
 	if err != nil {
 		return fmt.Errorf("nodeStageSecretRef: %w", err)
 	}
-	label := ""
-	if labelled(o, r) {
-		label = k.label(r)
+	label, err := k.label(o, r)
+	if err != nil {
+		return err
 	}
 	at := k.paths(id)
 	if err := (data{SpecName: r.Persistent.Name, Handle: id.Handle, Driver: id.Driver, Node: k.o.Node, Label: label}).save(at.data); err != nil {
@@ -116,9 +116,9 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 		}
 	}
 	if id.Block == "" {
-		err = remove(at.data, filepath.Base(at.staging), dataFile)
+		err = remove(at.data, filepath.Base(at.staging), dataFile, "."+dataFile)
 	} else {
-		err = errors.Join(remove(at.staging), remove(at.publish), remove(at.data, dataFile), remove(filepath.Dir(at.data), "dev"))
+		err = errors.Join(remove(at.staging), remove(at.publish), remove(at.data, dataFile, "."+dataFile), remove(filepath.Dir(at.data), "dev"))
 	}
 	if err != nil {
 		return err
