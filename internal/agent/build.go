@@ -115,7 +115,7 @@ func (a *Agent) buildSteps() error {
 	s.contents = payload.New(payload.Config{Objects: a.objects, Synced: a.sources.LocalSynced(), EmptyDir: emptyDir, Events: a.events, Log: a.log})
 	s.claims = objectStore{a}.claims()
 	tellDamage(a.log, s.claims.Load())
-	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims, Kinds: append(a.cluster.Plugins().Kinds(),
+	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims, Kinds: append(a.cluster.Plugins().Kinds(c.RootDir),
 		emptyDir,
 		hostpath.Kind{},
 		local.Kind{},

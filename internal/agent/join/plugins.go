@@ -126,10 +126,11 @@ func (x *Plugins) nodeChanged(context.Context, *corev1.Node) time.Duration {
 	return 0
 }
 
-// Kinds are the kinds of volumes that only a cluster has.
-func (x *Plugins) Kinds() []volume.Kind {
+// Kinds are the kinds of volumes that only a cluster has; without one there may be
+// some left below root.
+func (x *Plugins) Kinds(root string) []volume.Kind {
 	if x == nil {
-		return nil
+		return []volume.Kind{csi.Left{Root: root}}
 	}
 	return []volume.Kind{x.volumes}
 }

@@ -60,7 +60,7 @@ func (k *attacher) count() {
 }
 
 // Uses are the volumes of pods that have a vol_data.json, which a kubelet writes too.
-func (k *Kind) Uses() (all []volume.Use, err error) {
+func (k *registry) Uses() (all []volume.Use, err error) {
 	found, _ := filepath.Glob(filepath.Join(k.o.Root, "pods", "*", "volume*", dirName, "*")) // the pattern is good
 	for _, target := range found {
 		at := k.placeOf(target)

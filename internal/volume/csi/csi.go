@@ -2,6 +2,7 @@ package csi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -187,7 +188,7 @@ type paths struct {
 	publish string // the directory of a device's published files
 }
 
-func (k *Kind) paths(id identity) paths {
+func (k *registry) paths(id identity) paths {
 	base := filepath.Join(k.o.Root, "plugins", "kubernetes.io", "csi")
 	if id.Block != "" {
 		base = filepath.Join(base, "volumeDevices")
@@ -195,6 +196,14 @@ func (k *Kind) paths(id identity) paths {
 	}
 	base = filepath.Join(base, id.Driver, hash(id.Handle))
 	return paths{data: base, staging: filepath.Join(base, "globalmount")}
+}
+
+// remove takes away what is kept of a shared part that is not mounted any more.
+func (p paths) remove(id identity) error {
+	if id.Block == "" {
+		return remove(p.data, filepath.Base(p.staging), dataFile, "."+dataFile)
+	}
+	return errors.Join(remove(p.staging), remove(p.publish), remove(p.data, dataFile, "."+dataFile), remove(filepath.Dir(p.data), "dev"))
 }
 
 // keyed is a lock for each key, which a context ends the wait for.

@@ -368,3 +368,38 @@ func TestInlineWithoutCSIDriver(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A volume that a kubelet has mounted is found, unpublished and unstaged; that of
+// another pod keeps what both share.
+func TestKubeletsVolumes(t *testing.T) {
+	n := newNode(t, t.TempDir(), Options{})
+	d := &csidriver.Driver{Can: allCapabilities()}
+	start(t, n, d)
+	const other = types.UID("22222222-2222-3333-4444-555555555555")
+	at := n.kind.paths(identity{Driver: driverName1, Handle: "vol"})
+	kept := data{SpecName: "pv", Handle: "vol", Driver: driverName1, Node: "node-1", Mode: "Persistent"}
+	err := kept.save(at.data)
+	for _, uid := range []types.UID{podUID, other} {
+		err = errors.Join(err, kept.save(filepath.Join(n.root, "pods", string(uid), "volumes", dirName, "pv")))
+	}
+	inline := kept
+	inline.Mode = "Ephemeral"
+	err = errors.Join(err, inline.save(filepath.Join(n.root, "pods", string(other), "volumes", dirName, "inline")), os.Mkdir(at.staging, 0o750), n.volumes.Adopt())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, uid := range []types.UID{podUID, other} {
+		if err := n.volumes.Remove(t.Context(), uid); err != nil {
+			t.Fatal(err)
+		}
+		if len(d.Calls("NodeUnstageVolume")) != i {
+			t.Errorf("after %s: unstaged %d times", uid, len(d.Calls("NodeUnstageVolume")))
+		}
+	}
+	if len(d.Calls("NodeUnpublishVolume")) != 3 {
+		t.Errorf("unpublished %d times", len(d.Calls("NodeUnpublishVolume")))
+	}
+	if _, err := os.Lstat(at.data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left: %v", at.data, err)
+	}
+}

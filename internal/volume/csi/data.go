@@ -66,9 +66,16 @@ func remove(dir string, names ...string) error {
 		paths = append(paths, filepath.Join(dir, name))
 	}
 	for _, path := range append(paths, dir) {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := ignoreMissing(os.Remove(path)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -44,7 +44,8 @@ func (k *Kind) grow(ctx context.Context, path string, p *published, fresh bool) 
 	if stuck {
 		return
 	}
-	claim, pv, err := k.sizes(ctx, r.Persistent, had, fresh)
+	g := growth{k.registry, d, path, r}
+	claim, pv, err := g.sizes(ctx, had, fresh)
 	if err != nil {
 		if fresh && ctx.Err() == nil {
 			k.o.Log.Warn("look at the size of a volume", "volume", r.Persistent.Name, "err", err)
@@ -56,15 +57,24 @@ func (k *Kind) grow(ctx context.Context, path string, p *published, fresh bool) 
 	}
 	what := expands(claim, pv, had)
 	if !what.size.IsZero() {
-		had, stuck = k.expandTo(ctx, d, path, p, claim, what, had)
+		had, stuck = g.expandTo(ctx, claim, what, had)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p.size, p.stuck = had, stuck
 }
 
+// growth is what is done about the size of one volume that is published at path.
+type growth struct {
+	*registry
+	driver *driver
+	path   string
+	volume.Request
+}
+
 // sizes are the claim and the volume that tell how large it is.
-func (k *Kind) sizes(ctx context.Context, v *corev1.PersistentVolume, had resource.Quantity, fresh bool) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error) {
+func (k growth) sizes(ctx context.Context, had resource.Quantity, fresh bool) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error) {
+	v := k.Persistent
 	ref := v.Spec.ClaimRef
 	if !fresh {
 		claim, err := k.o.Objects.PersistentVolumeClaim(ref.Namespace, ref.Name)
@@ -79,17 +89,16 @@ func (k *Kind) sizes(ctx context.Context, v *corev1.PersistentVolume, had resour
 
 // expandTo expands a volume and tells its claim and pod. has is the size that it has
 // then; stuck: it is not to be tried again while the volume is in use.
-func (k *Kind) expandTo(ctx context.Context, d *driver, path string, p *published, claim *corev1.PersistentVolumeClaim, what expansion, had resource.Quantity) (has resource.Quantity, stuck bool) {
-	r := p.request
+func (k growth) expandTo(ctx context.Context, claim *corev1.PersistentVolumeClaim, what expansion, had resource.Quantity) (has resource.Quantity, stuck bool) {
 	var err error
 	if what.tell {
 		if claim, err = k.tellClaim(ctx, claim, begunStatus(claim)); err != nil {
 			return had, false // what is known of the claim is old
 		}
 	}
-	if err := k.expand(ctx, d, path, r, what.size); err != nil {
+	if err := k.expand(ctx, what.size); err != nil {
 		if ctx.Err() == nil {
-			k.o.Events.Event(event.PodRef(r.Pod), corev1.EventTypeWarning, resizeFailed, "NodeExpandVolume.NodeExpandVolume failed for volume %q : %v", r.Persistent.Name, err)
+			k.o.Events.Event(event.PodRef(k.Pod), corev1.EventTypeWarning, resizeFailed, "NodeExpandVolume.NodeExpandVolume failed for volume %q : %v", k.Persistent.Name, err)
 		}
 		if what.tell && final(err) {
 			_, _ = k.tellClaim(ctx, claim, failedStatus(claim, what.size, err, metav1.NewTime(k.o.Now()))) // it is in the log, and the driver is asked again
@@ -101,26 +110,26 @@ func (k *Kind) expandTo(ctx context.Context, d *driver, path string, p *publishe
 			return had, false // a driver that has done it does nothing when it is asked again
 		}
 	}
-	for _, ref := range []corev1.ObjectReference{event.PodRef(r.Pod), {
+	for _, ref := range []corev1.ObjectReference{event.PodRef(k.Pod), {
 		Kind: object.PersistentVolumeClaim, APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
 	}} {
-		k.o.Events.Event(ref, corev1.EventTypeNormal, resizeDone, "MountVolume.NodeExpandVolume succeeded for volume %q", r.Persistent.Name)
+		k.o.Events.Event(ref, corev1.EventTypeNormal, resizeDone, "MountVolume.NodeExpandVolume succeeded for volume %q", k.Persistent.Name)
 	}
 	return what.size, false
 }
 
-func (k *Kind) expand(ctx context.Context, d *driver, path string, r volume.Request, size resource.Quantity) error {
-	s := r.Persistent.Spec.CSI
+func (k growth) expand(ctx context.Context, size resource.Quantity) error {
+	s, d := k.Persistent.Spec.CSI, k.driver
 	secrets, err := k.secrets(ctx, s.NodeExpandSecretRef)
 	if err != nil {
 		return fmt.Errorf("nodeExpandSecretRef: %w", err)
 	}
 	q := &csi.NodeExpandVolumeRequest{
-		VolumeId: s.VolumeHandle, VolumePath: path, Secrets: secrets, CapacityRange: &csi.CapacityRange{RequiredBytes: size.Value()},
-		VolumeCapability: capability(r, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER), false, ""),
+		VolumeId: s.VolumeHandle, VolumePath: k.path, Secrets: secrets, CapacityRange: &csi.CapacityRange{RequiredBytes: size.Value()},
+		VolumeCapability: capability(k.Request, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER), false, ""),
 	}
 	if d.has(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
-		q.StagingTargetPath = k.paths(identityOf(r)).staging
+		q.StagingTargetPath = k.paths(identityOf(k.Request)).staging
 	}
 	if _, err := call(ctx, d.node.NodeExpandVolume, q); err != nil {
 		return fmt.Errorf("NodeExpandVolume of CSI driver %s: %w", d.name, err)
@@ -177,7 +186,7 @@ func failedStatus(c *corev1.PersistentVolumeClaim, size resource.Quantity, why e
 
 // tellClaim patches the claim's status as it was read, and returns it as it is then:
 // another's change of it is not overwritten. A nil status changes nothing.
-func (k *Kind) tellClaim(ctx context.Context, c *corev1.PersistentVolumeClaim, status map[string]any) (*corev1.PersistentVolumeClaim, error) {
+func (k *registry) tellClaim(ctx context.Context, c *corev1.PersistentVolumeClaim, status map[string]any) (*corev1.PersistentVolumeClaim, error) {
 	if status == nil {
 		return c, nil
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -189,7 +188,7 @@ type place struct {
 	path, dir string
 }
 
-func (k *Kind) placeOf(target string) place {
+func (k *registry) placeOf(target string) place {
 	sort := filepath.Dir(filepath.Dir(target)) // volumes or volumeDevices
 	p := place{uid: types.UID(filepath.Base(filepath.Dir(sort))), path: filepath.Join(target, mountName), dir: target}
 	if filepath.Base(sort) == "volumeDevices" {
@@ -202,7 +201,7 @@ func (k *Kind) placeOf(target string) place {
 
 // unmap undoes what a kubelet has besides for a device: a bind of it for each pod,
 // and a loop device on that, which keeps it busy.
-func (k *Kind) unmap(at place) error {
+func unmap(at place) error {
 	bind := filepath.Join(filepath.Dir(at.dir), "dev", string(at.uid))
 	if err := detachLoops(bind); err != nil {
 		return err
@@ -210,10 +209,7 @@ func (k *Kind) unmap(at place) error {
 	if err := volume.Unmount(bind); err != nil {
 		return err
 	}
-	if err := os.Remove(bind); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return ignoreMissing(os.Remove(bind))
 }
 
 // Unpublish has the driver undo it, if it was ever asked to publish the volume.
@@ -247,18 +243,18 @@ func (k *Kind) Unpublish(ctx context.Context, target string) error {
 	if err := unmounted(path); err != nil {
 		return err
 	}
-	if at.block != "" { // vol_data.json is of all pods
-		if err := k.unmap(at); err != nil {
-			return err
-		}
-		for _, name := range []string{path, target} {
-			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-		return nil
+	return forget(at, target)
+}
+
+// forget removes what is kept of a volume of a pod that is not mounted any more.
+func forget(at place, target string) error {
+	if at.block == "" {
+		return remove(target, mountName, dataFile, "."+dataFile)
 	}
-	return remove(target, mountName, dataFile, "."+dataFile)
+	if err := unmap(at); err != nil { // vol_data.json is of all pods
+		return err
+	}
+	return errors.Join(ignoreMissing(os.Remove(at.path)), ignoreMissing(os.Remove(target)))
 }
 
 // unmounted is an error while something is mounted on path.

@@ -175,13 +175,10 @@ func (k *Kind) measure(ctx context.Context, path string, p *published) {
 	p.usage = u
 }
 
-// ask is nil where the driver tells nothing of usage.
+// ask is nil where the driver tells nothing of usage, or is gone.
 func (k *Kind) ask(ctx context.Context, path string, r volume.Request) (*Usage, error) {
 	d, err := k.driver(driverName(r))
-	if err != nil {
-		return nil, err
-	}
-	if !d.has(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS) {
+	if err != nil || !d.has(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS) {
 		return nil, nil
 	}
 	q := &csi.NodeGetVolumeStatsRequest{VolumePath: path}

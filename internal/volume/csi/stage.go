@@ -115,12 +115,7 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 			return err
 		}
 	}
-	if id.Block == "" {
-		err = remove(at.data, filepath.Base(at.staging), dataFile, "."+dataFile)
-	} else {
-		err = errors.Join(remove(at.staging), remove(at.publish), remove(at.data, dataFile, "."+dataFile), remove(filepath.Dir(at.data), "dev"))
-	}
-	if err != nil {
+	if err := at.remove(id); err != nil {
 		return err
 	}
 	k.mu.Lock()
@@ -131,7 +126,7 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 }
 
 // secrets are what a reference leads to; none for nil.
-func (k *Kind) secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
+func (k *registry) secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
 	}
