@@ -108,6 +108,8 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	csi-driver calls NAME FILE  what it was asked of volumes, in order
 //	csi-driver requests NAME METHOD FILE
 //	                            the requests as JSON, a line each
+//	ask USER METHOD PATH CODE FILE
+//	                            a request to the node's own port; see ask
 //	await-node-ready STATUS     the API server shows the node's Ready condition so
 //	await-deleted POD           the API server has it no more, and nothing of it is left by then
 //	await-pod POD CONDITION     the API server shows a pod so: see await
@@ -140,6 +142,7 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"inject":           positive(1, 1<<10, inject),
 		"await-injected":   positive(0, 0, awaitInjected),
 		"controllers":      positive(1, 1, controllers),
+		"ask":              positive(5, 5, ask),
 		"expire":           positive(0, 0, expire),
 		"renew":            positive(0, 0, renew),
 		"await-deleted":    positive(1, 1, h.awaitDeleted),

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pleg"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podresources"
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/server"
 	"github.com/berth-run/berth/internal/source"
@@ -84,9 +85,10 @@ type machine struct {
 
 // doors are who asks something of this node that is not a source of pods.
 type doors struct {
-	server *server.Server // commands on this machine
-	remote *serve.Node    // the cluster
-	power  *power.Machine // the machine that goes down
+	server    *server.Server       // commands on this machine
+	resources *podresources.Server // who looks after devices
+	remote    *serve.Node          // the cluster
+	power     *power.Machine       // the machine that goes down
 }
 
 // demand is what is wanted of this node.
@@ -241,7 +243,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 // start runs everything that goes on until the end.
 func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 	for _, run := range []func(context.Context) error{
-		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.allocations.Run, a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, newPodResources(a).Run, a.cluster.Plugins().Watcher(a.config.RootDir, a.steps.devices.Registry(), a.log).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.heap.Run,
+		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.allocations.Run, a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, a.resources.Run, a.cluster.Plugins().Watcher(a.config.RootDir, a.steps.devices.Registry(), a.log).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.heap.Run,
 		a.steps.allocations.After(a.steps.drift.Run), a.steps.allocations.After(a.steps.contained.Run),
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
 		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run, a.power.Run, a.ips.Run,

@@ -50,6 +50,9 @@ func (a allocator) book(p *pod.Pod, others []fleet.Other, v fleet.Verdict) fleet
 	if !v.Reserve {
 		a.steps.allocations.Drop(p.UID)
 	}
+	if v.Reject {
+		a.steps.allocations.Refused(v.Reason, v.Message)
+	}
 	switch {
 	case v.Reserve:
 		a.steps.allocations.Keep(p.Pod, a.staying(others))

@@ -30,6 +30,7 @@ import (
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/poddir"
+	"github.com/berth-run/berth/internal/podlog"
 	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/probe"
 	"github.com/berth-run/berth/internal/sandbox"
@@ -59,9 +60,6 @@ const patience = 5 * time.Second
 // same time. More only wait for each other, on the CPUs and in the kernel
 // (bench/README.md).
 func startsAtOnce() int { return 4 * runtime.NumCPU() }
-
-// legacyLogDir is where log collectors look for links to container logs.
-const legacyLogDir = "/var/log/containers"
 
 func (a *Agent) nodeConfig() node.Config {
 	c := a.config
@@ -147,7 +145,7 @@ func (a *Agent) buildSteps() error {
 		Lifecycle: append(s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})), a.cluster.Plugins().Lifecycle()...),
 		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
 		Node:         a.engine.renderNode(renderNode, a.objects),
-		LegacyLogDir: linkDir(c), Log: a.log,
+		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.log,
 	})
 	s.probes, err = probe.New(probe.Options{
 		CRI: a.engine.client.Runtime, Events: a.events, Observed: a.pleg.Observed, Expand: render.ExpandCommand,
@@ -199,15 +197,6 @@ func (n podNetwork) Await(ctx context.Context, why func(message string)) error {
 	return n.monitor.AwaitNetwork(ctx, func(c cri.Condition) {
 		why(fmt.Sprintf("container runtime network not ready: NetworkReady=false reason:%s message:%s", c.Reason, c.Message))
 	})
-}
-
-// linkDir is given links only by an agent whose logs are where collectors
-// expect them.
-func linkDir(c *config.Config) string {
-	if c.Pods.LogsDir == "/var/log/pods" {
-		return legacyLogDir
-	}
-	return ""
 }
 
 func (a *Agent) renderNode() (n render.Node, err error) {
@@ -297,7 +286,7 @@ func (a *Agent) buildFleet() error {
 		fleet: a.fleet, statuses: a.statuses, told: a.cluster.Told, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
 		input: a.statusInput, forget: func(uid types.UID) { door.Forget(uid); a.forget(uid) }, shown: map[types.UID]shown{}, last: map[types.UID]uint64{},
 	}
-	a.server = server.New(a.serverOptions())
+	a.server, a.resources = server.New(a.serverOptions()), newPodResources(a)
 	return member{a}.complete()
 }
 

@@ -54,7 +54,7 @@ func (a member) complete() (err error) {
 	a.board.starts, err = series.Register(series.Options{
 		Registry: a.metrics, Node: a.config.NodeName, Version: join.KubernetesVersion, Unified: cgroups.IsCgroup2UnifiedMode(),
 		Sources: a.sources, PLEG: a.pleg, Fleet: a.fleet, Timeline: a.timeline,
-		Parts: []series.Part{a.steps.volumes, a.steps.images, a.steps.containers, a.steps.cgroups},
+		Parts: []series.Part{a.steps.volumes, a.steps.images, a.steps.containers, a.steps.cgroups, a.steps.allocations, a.steps.resizes, a.store.garbage, a.cluster, a.resources},
 	})
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-run/berth/internal/gc"
 	"github.com/berth-run/berth/internal/logrotate"
+	"github.com/berth-run/berth/internal/podlog"
 )
 
 // housekeeping keeps what pods leave on the node from growing.
@@ -25,7 +26,7 @@ func (a *Agent) buildHousekeeping() {
 	a.housekeeping.garbage = gc.New(gc.Options{
 		Runtime: cri, Observer: a.pleg, Observed: a.pleg.Table(),
 		Synced: []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()},
-		Known:  a.known, Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: linkDir(a.config), Policy: gc.Policy(a.config.Dead), Log: a.log,
+		Known:  a.known, Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: podlog.LinkDir(c.LogsDir), Policy: gc.Policy(a.config.Dead), Log: a.log,
 	})
 }
 

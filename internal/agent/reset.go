@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/lock"
 	"github.com/berth-run/berth/internal/agent/rootdir"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/podlog"
 )
 
 // Reset ends everything that an agent left on this machine under its root
@@ -73,7 +74,7 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 			continue // somebody else's pod in an external runtime
 		}
 		ours = append(ours, uid)
-		err = errors.Join(err, leftover.Unlink(ctx, client, box, linkDir(a.config)), leftover.End(ctx, client, box.Id, resetPatience))
+		err = errors.Join(err, leftover.Unlink(ctx, client, box, podlog.LinkDir(a.config.Pods.LogsDir)), leftover.End(ctx, client, box.Id, resetPatience))
 	}
 	slices.Sort(ours)
 	for _, uid := range slices.Compact(ours) {

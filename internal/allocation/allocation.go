@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/apimachinery/pkg/api/resource"
@@ -77,6 +78,7 @@ type Allocations struct {
 	*resource.Ledger
 	opts    Options
 	settled chan struct{}
+	metrics metrics
 
 	looking sync.Mutex
 	looked  map[types.UID]bool // pods of which it was looked at what runs; true: knowing what they are due
@@ -89,7 +91,7 @@ type Allocations struct {
 // New makes Allocations with an empty ledger; see Load.
 func New(o Options) *Allocations {
 	return &Allocations{
-		opts: o, settled: make(chan struct{}), lost: map[types.UID]error{}, kept: resource.Held{},
+		opts: o, settled: make(chan struct{}), metrics: newMetrics(), lost: map[types.UID]error{}, kept: resource.Held{},
 		Ledger: resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log}),
 	}
 }
@@ -219,12 +221,18 @@ func (s *Allocations) Fixed(was, want *corev1.Pod) string { return s.opts.Node.F
 
 // Book gives it, on disk first.
 func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {
+	_, held := s.Get(p.UID)
+	began := time.Now()
 	a, err := s.Allot(p, beside)
+	took := time.Since(began)
 	if err == nil {
 		err = s.Commit(p.UID, a)
 	}
 	if err != nil {
 		return err
+	}
+	if !held {
+		s.metrics.booked(s.opts.Node, p, a, took)
 	}
 	s.Drop(p.UID)
 	if why := s.told(p.UID); why != nil {

@@ -242,6 +242,7 @@ func TestMetrics(t *testing.T) {
 		"kubelet_runtime_operations_errors_total operation_type=run_podsandbox":     2,
 		"kubelet_runtime_operations_duration_seconds operation_type=run_podsandbox": 4,
 		"kubelet_started_pods_total":                                                4, "kubelet_started_pods_errors_total": 2,
+		"kubelet_started_user_namespaced_pods_total": 0, "kubelet_started_user_namespaced_pods_errors_total": 0,
 		"kubelet_run_podsandbox_duration_seconds runtime_handler=": 4, "kubelet_run_podsandbox_errors_total runtime_handler=": 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

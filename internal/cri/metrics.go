@@ -22,14 +22,20 @@ type metrics struct {
 // podMetrics are of calls that start a pod: those that make its sandbox.
 type podMetrics struct {
 	started, failed prometheus.Counter
-	sandboxes       *prometheus.HistogramVec
-	sandboxErrors   *prometheus.CounterVec
+	// Of pods with a user namespace of their own.
+	startedUserns, failedUserns prometheus.Counter
+	sandboxes                   *prometheus.HistogramVec
+	sandboxErrors               *prometheus.CounterVec
 }
 
 func newPodMetrics() podMetrics {
 	return podMetrics{
 		started: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_total", Help: "Cumulative number of attempts to start a pod."}),
 		failed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_errors_total", Help: "Cumulative number of attempts to start a pod that failed."}),
+		startedUserns: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_user_namespaced_pods_total",
+			Help: "Cumulative number of attempts to start a pod with a user namespace of its own."}),
+		failedUserns: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_user_namespaced_pods_errors_total",
+			Help: "Cumulative number of attempts to start a pod with a user namespace of its own that failed."}),
 		sandboxes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kubelet_run_podsandbox_duration_seconds", Help: "Duration in seconds of making a pod's sandbox, by runtime handler.", Buckets: prometheus.DefBuckets,
 		}, []string{"runtime_handler"}),
@@ -39,7 +45,14 @@ func newPodMetrics() podMetrics {
 	}
 }
 
-func (m podMetrics) count(handler string, took time.Duration, err error) {
+func (m podMetrics) count(r *runtimeapi.RunPodSandboxRequest, took time.Duration, err error) {
+	handler := r.GetRuntimeHandler()
+	if u := r.GetConfig().GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions(); u != nil && u.Mode == runtimeapi.NamespaceMode_POD {
+		m.startedUserns.Inc()
+		if err != nil {
+			m.failedUserns.Inc()
+		}
+	}
 	m.started.Inc()
 	m.sandboxes.WithLabelValues(handler).Observe(took.Seconds())
 	if err != nil {
@@ -70,7 +83,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	err := errors.Join(register(reg, &m.total), register(reg, &m.failed), register(reg, &m.duration),
-		register(reg, &m.pods.started), register(reg, &m.pods.failed), register(reg, &m.pods.sandboxes), register(reg, &m.pods.sandboxErrors))
+		register(reg, &m.pods.started), register(reg, &m.pods.failed), register(reg, &m.pods.startedUserns), register(reg, &m.pods.failedUserns), register(reg, &m.pods.sandboxes), register(reg, &m.pods.sandboxErrors))
 	if err != nil {
 		return nil, fmt.Errorf("register runtime metrics: %w", err)
 	}
@@ -97,7 +110,7 @@ func (m *metrics) countCall(next call) call {
 		took := time.Since(start)
 		m.duration.WithLabelValues(op).Observe(took.Seconds())
 		if r, ok := req.(*runtimeapi.RunPodSandboxRequest); ok {
-			m.pods.count(r.GetRuntimeHandler(), took, err)
+			m.pods.count(r, took, err)
 		}
 		if err != nil {
 			m.failed.WithLabelValues(op).Inc()

@@ -36,7 +36,8 @@ type Options struct {
 	// its context ends when the pod is not wanted any more, or is another. nil:
 	// nothing.
 	Ahead func(ctx context.Context, p *pod.Pod)
-	// Worker is what all workers share. Passed is the fleet's and set by it.
+	// Worker is what all workers share. Passed and Worked are the fleet's and set by
+	// it.
 	Worker worker.Options
 	// Changed is told when anything about a pod's place or state has changed.
 	// It is called from many goroutines.
@@ -107,6 +108,7 @@ type Fleet struct {
 	kick    chan struct{} // something about admission may have changed
 	ping    chan struct{} // taken by Run
 	settled chan struct{}
+	metrics metrics
 
 	mu      sync.Mutex
 	members map[types.UID]*member
@@ -116,8 +118,8 @@ type Fleet struct {
 
 // New makes an empty fleet.
 func New(o Options) *Fleet {
-	f := &Fleet{opts: o, kick: make(chan struct{}, 1), ping: make(chan struct{}), settled: make(chan struct{}), members: map[types.UID]*member{}}
-	f.opts.Worker.Passed = f.passed
+	f := &Fleet{opts: o, kick: make(chan struct{}, 1), ping: make(chan struct{}), settled: make(chan struct{}), members: map[types.UID]*member{}, metrics: newMetrics()}
+	f.opts.Worker.Passed, f.opts.Worker.Worked = f.passed, f.metrics.took
 	if f.opts.Allocate == nil {
 		f.opts.Allocate = func(want *pod.Pod, _ []Other) *pod.Pod { return want }
 	}

@@ -290,6 +290,9 @@ func (f *Fleet) Reserved() (kept []Other) {
 // work gives m a worker, which ends the pod at once if it is to.
 func (f *Fleet) work(ctx context.Context, m *member, ends ...pod.Stop) {
 	w := worker.New(f.opts.Worker, m.pod)
+	if len(ends) == 0 {
+		f.metrics.begins(m.pod.Pod, f.opts.Now().Sub(m.pod.Seen))
+	}
 	for _, s := range ends {
 		w.Stop(s)
 	}

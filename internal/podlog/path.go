@@ -67,3 +67,12 @@ func instance(name string) (int, bool) {
 	n, err := strconv.ParseUint(digits, 10, 31)
 	return int(n), err == nil
 }
+
+// LinkDir is where log collectors look for links to containers' logs. Links are
+// made only where the logs are where collectors expect them; "" elsewhere.
+func LinkDir(logsDir string) string {
+	if logsDir == DefaultDir {
+		return DefaultLegacyDir
+	}
+	return ""
+}

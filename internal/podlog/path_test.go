@@ -15,6 +15,8 @@ func TestPaths(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)
 	long := strings.Repeat("n", 200)
 	tests := []struct{ name, got, want string }{
+		{"links", LinkDir(DefaultDir), "/var/log/containers"},
+		{"no links", LinkDir("/elsewhere"), ""},
 		{"pod directory", PodDir(DefaultDir, "ns", "web", "u-1"), "/var/log/pods/ns_web_u-1"},
 		{"file", File("app", 3), "app/3.log"},
 		{"legacy link", LegacyLink(DefaultLegacyDir, "ns", "web", "app", id), "/var/log/containers/web_ns_app-" + id + ".log"},

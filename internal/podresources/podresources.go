@@ -65,11 +65,12 @@ type Options struct {
 // Server answers PodResources calls.
 type Server struct {
 	api.UnimplementedPodResourcesListerServer
-	opts Options
+	opts    Options
+	metrics metrics
 }
 
 // New makes a Server that listens nowhere.
-func New(o Options) *Server { return &Server{opts: o} }
+func New(o Options) *Server { return &Server{opts: o, metrics: newMetrics()} }
 
 // Run serves until ctx ends. When it cannot listen it says so in the log and lets
 // the node go on.
@@ -81,7 +82,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return ctx.Err()
 	}
 	limit := rate.NewLimiter(callsPerSecond, callsAtOnce)
-	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
+		defer func() { s.metrics.count(info.FullMethod, err) }()
 		if !limit.Allow() {
 			return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -61,7 +62,7 @@ func someClaims() claimed {
 
 // serve has a node with one pod that holds something of all, and one that holds
 // nothing.
-func serve(t *testing.T) api.PodResourcesListerClient {
+func serve(t *testing.T) (api.PodResourcesListerClient, *Server) {
 	t.Helper()
 	always := corev1.ContainerRestartPolicyAlways
 	rich := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "rich", Namespace: "shop", Name: "rich"}, Spec: corev1.PodSpec{
@@ -106,7 +107,7 @@ func serve(t *testing.T) api.PodResourcesListerClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return api.NewPodResourcesListerClient(conn)
+	return api.NewPodResourcesListerClient(conn), s
 }
 
 func on(ids ...int64) *api.TopologyInfo {
@@ -122,7 +123,7 @@ func dev(id string, nodes *api.TopologyInfo) *api.ContainerDevices {
 }
 
 func TestAnswers(t *testing.T) {
-	client := serve(t)
+	client, _ := serve(t)
 	all := []*api.ContainerDevices{dev("a", on(0)), dev("b", on(0)), dev("b", on(1)), dev("n", nil)}
 	block := []*api.ContainerMemory{{MemoryType: "memory", Size: 1 << 30, Topology: on(0, 1)}}
 	rich := &api.PodResources{Name: "rich", Namespace: "shop", CpuIds: []int64{1, 2, 3, 4}, Memory: block, Containers: []*api.ContainerResources{
@@ -149,7 +150,7 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestRateLimit(t *testing.T) {
-	client := serve(t)
+	client, _ := serve(t)
 	var refused error
 	for range 1000 {
 		if _, err := client.List(t.Context(), &api.ListPodResourcesRequest{}); err != nil {
@@ -159,5 +160,35 @@ func TestRateLimit(t *testing.T) {
 	}
 	if status.Code(refused) != codes.ResourceExhausted {
 		t.Errorf("got %v", refused)
+	}
+}
+
+// Calls are counted by method, failed ones twice.
+func TestMetrics(t *testing.T) {
+	client, s := serve(t)
+	reg := prometheus.NewPedanticRegistry()
+	if err := s.Register(reg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.List(t.Context(), &api.ListPodResourcesRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Get(t.Context(), &api.GetPodResourcesRequest{PodName: "none"}); status.Code(err) != codes.NotFound {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		got[f.GetName()+" "+f.Metric[0].Label[0].GetValue()] = f.Metric[0].Counter.GetValue()
+	}
+	want := map[string]float64{
+		"kubelet_pod_resources_endpoint_requests_total v1": 2, "kubelet_pod_resources_endpoint_requests_list v1": 1,
+		"kubelet_pod_resources_endpoint_requests_get v1": 1, "kubelet_pod_resources_endpoint_errors_get v1": 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -106,8 +106,23 @@ type question struct {
 	swap bool
 }
 
-// answer is what becomes of a resize.
-type answer struct{ reason, message string }
+// answer is what becomes of a resize. detail is the reason of what is infeasible, as
+// it is counted.
+type answer struct{ reason, message, detail string }
+
+// Details of what is infeasible. The first two are the kubelet's for the same; it
+// does not count the others.
+const (
+	swapLimits  = "swap_limitation"
+	staticShare = "guaranteed_pod_cpu_manager_static_policy"
+	staticNodes = "guaranteed_pod_memory_manager_static_policy"
+	otherClass  = "qos_class"
+	tooLarge    = "node_allocatable"
+)
+
+// retried is the trigger of each try of a resize that was deferred: a pod is looked
+// at again as a whole, whatever has changed on the node.
+const retried = "periodic_retry"
 
 // decide says whether a pod gets what it wants. What can never be is Infeasible,
 // what only other pods hold up is Deferred.
@@ -117,21 +132,32 @@ func decide(q question) answer {
 		for _, c := range pod.Containers(q.want) {
 			memory := differs(was[c.Name].Requests, c.Resources.Requests, corev1.ResourceMemory)
 			if c.Kind != pod.Ephemeral && memory && !restarts(c, []corev1.ResourceName{corev1.ResourceMemory}) {
-				return answer{infeasible, fmt.Sprintf("the memory request of container %q cannot change without a restart: its swap follows it", c.Name)}
+				return answer{infeasible, fmt.Sprintf("the memory request of container %q cannot change without a restart: its swap follows it", c.Name), swapLimits}
 			}
 		}
 	}
 	switch before, after := pod.QOS(q.was), pod.QOS(q.want); {
 	case before != after:
-		return answer{infeasible, fmt.Sprintf("the pod would be %s and is %s: its QoS class cannot change while it runs", after, before)}
+		return answer{infeasible, fmt.Sprintf("the pod would be %s and is %s: its QoS class cannot change while it runs", after, before), otherClass}
 	case q.fixed != "":
-		return answer{infeasible, q.fixed}
+		return answer{infeasible, q.fixed, staticDetail(q)}
 	case q.alone != "":
-		return answer{infeasible, q.alone}
+		return answer{infeasible, q.alone, tooLarge}
 	case q.beside != "":
-		return answer{deferred, q.beside}
+		return answer{reason: deferred, message: q.beside}
 	}
 	return answer{}
+}
+
+// staticDetail is which of the static policies keeps a pod's resources as they are.
+func staticDetail(q question) string {
+	was := sizesOf(q.was)
+	for name, now := range sizesOf(q.want) {
+		if slices.Contains(changes(was[name], now), corev1.ResourceCPU) {
+			return staticShare
+		}
+	}
+	return staticNodes
 }
 
 // restarts says whether a container has to restart for a change of these.

@@ -63,13 +63,13 @@ func TestDecide(t *testing.T) {
 		want answer
 	}{
 		{"it fits", question{was: small, want: large}, answer{}},
-		{"others are in the way", question{was: small, want: large, beside: "not enough"}, answer{deferred, "not enough"}},
-		{"what it holds for itself is fixed", question{was: small, want: large, fixed: "it is pinned", alone: "never enough", beside: "not enough"}, answer{infeasible, "it is pinned"}},
-		{"the node is too small", question{was: small, want: large, alone: "never enough", beside: "not enough"}, answer{infeasible, "never enough"}},
+		{"others are in the way", question{was: small, want: large, beside: "not enough"}, answer{reason: deferred, message: "not enough"}},
+		{"what it holds for itself is fixed", question{was: small, want: large, fixed: "it is pinned", alone: "never enough", beside: "not enough"}, answer{infeasible, "it is pinned", staticNodes}},
+		{"the node is too small", question{was: small, want: large, alone: "never enough", beside: "not enough"}, answer{infeasible, "never enough", tooLarge}},
 		{"another class", question{was: small, want: newPod(corev1.ResourceRequirements{}).Pod},
-			answer{infeasible, "the pod would be BestEffort and is Burstable: its QoS class cannot change while it runs"}},
+			answer{infeasible, "the pod would be BestEffort and is Burstable: its QoS class cannot change while it runs", otherClass}},
 		{"swap", question{was: small, want: large, swap: true},
-			answer{infeasible, `the memory request of container "app" cannot change without a restart: its swap follows it`}},
+			answer{infeasible, `the memory request of container "app" cannot change without a restart: its swap follows it`, swapLimits}},
 		{"swap, with a restart", question{was: small, want: newPod(needs("1", "2Gi", "4Gi"), corev1.ResourceMemory).Pod, swap: true}, answer{}},
 		{"swap, only the CPU", question{was: small, want: newPod(needs("2", "1Gi", "2Gi")).Pod, swap: true}, answer{}},
 	}

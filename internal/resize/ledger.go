@@ -27,6 +27,7 @@ type entry struct {
 	record
 	pending answer
 	failed  string // why the work could not be done; "" when it could
+	wanted  Sizes  // those that were asked for last, if that was counted
 }
 
 // ledger holds the entries and their files.

@@ -63,11 +63,12 @@ type Options struct {
 // goroutine.
 type Resizes struct {
 	*ledger
-	opts Options
+	opts    Options
+	metrics metrics
 }
 
 // New makes Resizes that know nothing until Load.
-func New(o Options) *Resizes { return &Resizes{opts: o, ledger: newLedger(o)} }
+func New(o Options) *Resizes { return &Resizes{opts: o, ledger: newLedger(o), metrics: newMetrics()} }
 
 // Allocate gives the pod that the node runs for a desired one: with the sizes it
 // was promised, or those that it wants now if it gets them. alone and beside say
@@ -82,6 +83,7 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 	}
 	allocated := e.Allocated
 	s.mu.Unlock()
+	s.asked(want)
 	now := sized(want, allocated)
 	if now == want {
 		s.pend(want, answer{})
@@ -91,7 +93,7 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 	if a == (answer{}) {
 		if err := s.promise(want); err != nil {
 			s.opts.Log.Error("keep what is allocated to a pod", "pod", pod.FullName(want.Pod), "err", err)
-			a = answer{deferred, "the allocation could not be kept: " + err.Error()}
+			a = answer{reason: deferred, message: "the allocation could not be kept: " + err.Error()}
 		}
 	}
 	s.pend(want, a)
@@ -99,6 +101,20 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 		return want
 	}
 	return now
+}
+
+// asked counts what a pod wants that it did not want before.
+func (s *Resizes) asked(want *pod.Pod) {
+	sizes := sizesOf(want.Pod)
+	s.with(want.UID, func(e *entry) bool {
+		was := e.wanted
+		if was == nil {
+			was = e.Allocated
+		}
+		s.metrics.ask(was, sizes)
+		e.wanted = sizes
+		return false
+	})
 }
 
 // complete adds to the record what a pod without it (a container that is new).
@@ -133,6 +149,9 @@ func (s *Resizes) pend(want *pod.Pod, a answer) {
 	news := false
 	s.with(want.UID, func(e *entry) bool {
 		news = a.reason != "" && e.pending.reason != a.reason
+		if a == (answer{}) && e.pending.reason == deferred && e.Resizing {
+			s.metrics.accepted.WithLabelValues(retried).Inc()
+		}
 		e.pending = a
 		return false
 	})
@@ -142,6 +161,7 @@ func (s *Resizes) pend(want *pod.Pod, a answer) {
 	why := ResizeDeferred
 	if a.reason == infeasible {
 		why = ResizeInfeasible
+		s.metrics.infeasible.WithLabelValues(a.detail).Inc()
 	}
 	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeWarning, why, "Pod resize %s: %s: %s", a.reason, describe(want.Pod), a.message)
 }

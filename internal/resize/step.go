@@ -3,6 +3,7 @@ package resize
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -40,6 +41,7 @@ func (s *Resizes) setup(ctx context.Context, p *pod.Pod, o *pod.Observed, tasks 
 
 // carryOut does the work of one pass. What fails is tried again.
 func (s *Resizes) carryOut(ctx context.Context, p *corev1.Pod, w work) error {
+	began := time.Now()
 	err := s.opts.Cgroups.Grow(p)
 	if err == nil {
 		err = s.change(ctx, p, w)
@@ -48,6 +50,7 @@ func (s *Resizes) carryOut(ctx context.Context, p *corev1.Pod, w work) error {
 		err = s.opts.Cgroups.Fit(p)
 	}
 	if ctx.Err() == nil {
+		s.metrics.tried(time.Since(began), err)
 		s.note(p, err)
 	}
 	return err

@@ -211,21 +211,13 @@ func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, asked *int64) (in
 	}
 	why := "its pod is " + strings.ToLower(cmp.Or(string(p.Status.Phase), "not started"))
 	if w := st.State.Waiting; w != nil && w.Reason != "" {
-		why = waitingFor(w.Reason)
+		// As kubectl logs shows it.
+		why = cmp.Or(map[string]string{
+			reason.ErrImagePull: "image can't be pulled", reason.ImagePullBackOff: "trying and failing to pull image",
+		}[w.Reason], w.Reason)
 	}
 	return 0, BadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: %s", opts.Container, p.Name, why),
 		fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
-}
-
-// waitingFor is why a container has not started, as kubectl logs shows it.
-func waitingFor(why string) string {
-	switch why {
-	case reason.ErrImagePull:
-		return "image can't be pulled"
-	case reason.ImagePullBackOff:
-		return "trying and failing to pull image"
-	}
-	return why
 }
 
 // instanceEnded says whether a container's n-th instance runs no more.

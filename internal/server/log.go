@@ -125,17 +125,17 @@ func LogOptions(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, e
 		Follow:       q.flag("follow", false),
 		Previous:     q.flag("previous", false),
 		Timestamps:   q.flag("timestamps", false),
-		SinceSeconds: q.atLeast("sinceSeconds", 1),
+		SinceSeconds: q.number("sinceSeconds", 1),
 		SinceTime:    q.time("sinceTime"),
-		TailLines:    q.atLeast("tailLines", 0),
-		LimitBytes:   q.atLeast("limitBytes", 1),
+		TailLines:    q.number("tailLines", 0),
+		LimitBytes:   q.number("limitBytes", 1),
 	}
 	switch stream := q.Get("stream"); stream {
 	case "":
 	case corev1.LogStreamAll, corev1.LogStreamStdout, corev1.LogStreamStderr:
 		opts.Stream = &stream
 	default:
-		q.fail(invalid(fmt.Sprintf("query parameter stream=%q is not All, Stdout or Stderr", stream), ""))
+		q.bad(invalid, "stream", "All, Stdout or Stderr")
 	}
 	switch {
 	case q.err != nil:

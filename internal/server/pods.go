@@ -119,7 +119,7 @@ func applyOptions(r *http.Request) (opts ApplyOptions, lease string, err error) 
 	case metav1.DryRunAll:
 		opts.DryRun = true
 	default:
-		q.bad("dryRun", metav1.DryRunAll)
+		q.bad(BadRequest, "dryRun", metav1.DryRunAll)
 	}
 	if q.err == nil && lease != "" && opts.Keep {
 		q.err = BadRequest("a pod cannot be kept and bound to a lease at once", "leave out keep or lease")

@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -27,13 +26,10 @@ type query struct {
 
 func queryOf(r *http.Request) *query { return &query{Values: r.URL.Query()} }
 
-func (q *query) bad(name, want string) {
-	q.fail(BadRequest(fmt.Sprintf("query parameter %s=%q is not %s", name, q.Get(name), want), ""))
-}
-
-func (q *query) fail(err error) {
+// bad notes what is wrong with a parameter, as an error of such a kind.
+func (q *query) bad(as func(message, next string) error, name, want string) {
 	if q.err == nil {
-		q.err = err
+		q.err = as(fmt.Sprintf("query parameter %s=%q is not %s", name, q.Get(name), want), "")
 	}
 }
 
@@ -47,7 +43,7 @@ func (q *query) flag(name string, fallback bool) bool {
 	}
 	b, err := strconv.ParseBool(q.Get(name))
 	if err != nil {
-		q.bad(name, "true or false")
+		q.bad(BadRequest, name, "true or false")
 	}
 	return b
 }
@@ -58,24 +54,15 @@ func (q *query) number(name string, least int64) *int64 {
 		return nil
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
-	switch {
-	case err != nil && least == math.MinInt64:
-		q.bad(name, "a number")
+	switch want := fmt.Sprintf("a number of at least %d", least); {
+	case err != nil:
+		q.bad(BadRequest, name, want)
 		return nil
-	case err != nil || n < least:
-		q.bad(name, fmt.Sprintf("a number of at least %d", least))
+	case n < least:
+		q.bad(invalid, name, want)
 		return nil
 	}
 	return &n
-}
-
-// atLeast reads an integer, of which one that is less is invalid; nil when absent.
-func (q *query) atLeast(name string, least int64) *int64 {
-	n := q.number(name, math.MinInt64)
-	if n != nil && *n < least {
-		q.fail(invalid(fmt.Sprintf("query parameter %s=%d is not a number of at least %d", name, *n, least), ""))
-	}
-	return n
 }
 
 // time reads a time of RFC 3339; nil when absent.
@@ -85,7 +72,7 @@ func (q *query) time(name string) *metav1.Time {
 	}
 	t, err := time.Parse(time.RFC3339Nano, q.Get(name))
 	if err != nil {
-		q.bad(name, "a time like 2006-01-02T15:04:05Z")
+		q.bad(BadRequest, name, "a time like 2006-01-02T15:04:05Z")
 		return nil
 	}
 	return &metav1.Time{Time: t}

@@ -41,11 +41,11 @@ func listOptionsOf(r *http.Request, known fields.Set) (listOptions, error) {
 		opts.since = ""
 	}
 	if m := q.Get("resourceVersionMatch"); m != "" && m != string(metav1.ResourceVersionMatchNotOlderThan) {
-		q.bad("resourceVersionMatch", "NotOlderThan, which is all this server has")
+		q.bad(BadRequest, "resourceVersionMatch", "NotOlderThan, which is all this server has")
 	}
 	q.number("limit", 0) // a server may answer with more than the limit; this one always answers with all
 	if q.Get("continue") != "" {
-		q.bad("continue", "a token of this server, which has none")
+		q.bad(BadRequest, "continue", "a token of this server, which has none")
 	}
 	if seconds := q.number("timeoutSeconds", 0); seconds != nil {
 		opts.timeout = time.Duration(*seconds) * time.Second
@@ -53,7 +53,7 @@ func listOptionsOf(r *http.Request, known fields.Set) (listOptions, error) {
 	if q.Has("timeout") {
 		d, err := time.ParseDuration(q.Get("timeout"))
 		if err != nil {
-			q.bad("timeout", "a duration like 30s")
+			q.bad(BadRequest, "timeout", "a duration like 30s")
 		}
 		opts.timeout = cmp.Or(opts.timeout, d)
 	}

@@ -29,7 +29,7 @@ func (c Cadvisor) Gather() ([]*dto.MetricFamily, error) {
 	if root.Stats != nil {
 		e.of(Container{}, "/", Pod{})
 		e.usage(root)
-		e.gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch", unixSeconds(bootTime(c.Host)))
+		e.gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch", unixSeconds(BootTime(c.Host)))
 		c.disk(&e)
 	}
 	layers := c.layers(context.Background())

@@ -14,8 +14,8 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// bootTime is when the machine began, see proc_stat(5); zero where it is not told.
-func bootTime(host string) time.Time {
+// BootTime is when the machine began, see proc_stat(5); zero where it is not told.
+func BootTime(host string) time.Time {
 	text, err := os.ReadFile(filepath.Join(host, "proc/stat"))
 	if err != nil {
 		return time.Time{}

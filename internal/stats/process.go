@@ -18,7 +18,7 @@ import (
 func (s *Stats) part(p Part) (sample, time.Time, error) {
 	if p.PID == 0 {
 		v, err := read(p.Group, brief, s.Now())
-		return v, bootTime(s.Host), err
+		return v, BootTime(s.Host), err
 	}
 	v, started, err := process(s.Host, p.PID, s.Now())
 	if err != nil {
@@ -84,5 +84,5 @@ func process(host string, pid int, now time.Time) (sample, time.Time, error) {
 		Stats: map[string]uint64{"anon": kilobytes(filepath.Join(dir, "status"), "RssAnon"), "pgfault": n(minorFaults) + n(majorFaults), "pgmajfault": n(majorFaults)},
 	}}
 	used.CpuStats.CpuUsage.TotalUsage = (n(userTime) + n(systemTime)) * uint64(time.Second/ticks)
-	return sample{at: now, Stats: used, unified: true}, bootTime(host).Add(time.Duration(n(startTime)) * (time.Second / ticks)), nil
+	return sample{at: now, Stats: used, unified: true}, BootTime(host).Add(time.Duration(n(startTime)) * (time.Second / ticks)), nil
 }

@@ -28,7 +28,7 @@ func (s *Stats) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.S
 		s.Log.Warn("read what pods use", "err", err)
 	}
 	sum := &statsapi.Summary{Node: statsapi.NodeStats{
-		NodeName: s.Node, StartTime: metav1.NewTime(bootTime(s.Host)),
+		NodeName: s.Node, StartTime: metav1.NewTime(BootTime(s.Host)),
 		CPU: s.cpu("node", root, time.Time{}), Memory: s.nodeMemory(root), Swap: swapStats(root, s.swapTotal()),
 	}}
 	sum.Node.SystemContainers = s.system()

@@ -13,7 +13,7 @@ import (
 type Pods struct {
 	o PodsOptions
 
-	running, containers, wanted, admitted, mirrors *prometheus.Desc
+	running, containers, wanted, admitted, mirrors, ephemeral *prometheus.Desc
 }
 
 // PodsOptions are what is counted. All are required.
@@ -39,12 +39,13 @@ func NewPods(o PodsOptions) *Pods {
 		wanted:     d("kubelet_desired_pods", `Number of pods that this node is to run; static is "true" for those that are not of the API server.`, "static"),
 		admitted:   d("kubelet_active_pods", `Number of pods that are admitted and not at their end; static is "true" for those that are not of the API server.`, "static"),
 		mirrors:    d("kubelet_mirror_pods", "Number of mirror pods, by which the API server knows of static pods."),
+		ephemeral:  d("kubelet_managed_ephemeral_containers", "Number of ephemeral containers of the pods of this node."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (p *Pods) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{p.running, p.containers, p.wanted, p.admitted, p.mirrors} {
+	for _, d := range []*prometheus.Desc{p.running, p.containers, p.wanted, p.admitted, p.mirrors, p.ephemeral} {
 		ch <- d
 	}
 }
@@ -61,12 +62,14 @@ func (p *Pods) Collect(ch chan<- prometheus.Metric) {
 	}
 	// Which label a pod counts under: the kubelet's "" is any pod of the API server.
 	wanted, active := map[string]int{"": 0, "true": 0}, map[string]int{"": 0, "true": 0}
+	ephemeral := 0
 	for uid, one := range p.o.Desired.Snapshot().All() {
 		static := ""
 		if one.Source != pod.SourceAPI {
 			static = "true"
 		}
 		wanted[static]++
+		ephemeral += len(one.Spec.EphemeralContainers)
 		if p.o.Active(uid) {
 			active[static]++
 		}
@@ -76,6 +79,7 @@ func (p *Pods) Collect(ch chan<- prometheus.Metric) {
 		gauge(p.admitted, active[static], static)
 	}
 	gauge(p.mirrors, p.o.Mirrors())
+	gauge(p.ephemeral, ephemeral)
 }
 
 // population counts the pods with a ready sandbox, and containers by state.

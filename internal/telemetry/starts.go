@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/internal/timeline"
 )
 
-// Starts tells what it takes to start a pod. Its methods may be called from any
+// Starts tells what it takes to start a pod, and which containers have ended. Its methods may be called from any
 // goroutine.
 //
 // From first seen to running (kubelet_pod_start_duration_seconds) is the node's own
@@ -32,6 +32,7 @@ type Starts struct {
 	mu        sync.Mutex
 	starting  map[types.UID]progress
 	networked bool // first has its value
+	ends      ends
 }
 
 // progress of a pod's start.
@@ -52,7 +53,7 @@ func NewStarts(reg prometheus.Registerer, timeline func(types.UID) (timeline.Tim
 			0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}})
 	}
 	s := &Starts{
-		timeline: timeline, now: now, starting: map[types.UID]progress{},
+		timeline: timeline, now: now, starting: map[types.UID]progress{}, ends: newEnds(now()),
 		seen:  histogram("kubelet_pod_start_duration_seconds", "Duration in seconds from the node's first sight of a pod until all its containers run."),
 		total: histogram("kubelet_pod_start_total_duration_seconds", "Duration in seconds from a pod's creation until all its containers are seen to run."),
 		sli: histogram("kubelet_pod_start_sli_duration_seconds",
@@ -60,7 +61,7 @@ func NewStarts(reg prometheus.Registerer, timeline func(types.UID) (timeline.Tim
 		first: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_first_network_pod_start_sli_duration_seconds",
 			Help: "As kubelet_pod_start_sli_duration_seconds, of the first pod that is not on the host's network."}),
 	}
-	if err := errors.Join(reg.Register(s.seen), reg.Register(s.total), reg.Register(s.sli), reg.Register(s.first)); err != nil {
+	if err := errors.Join(reg.Register(s.seen), reg.Register(s.total), reg.Register(s.sli), reg.Register(s.first), reg.Register(s.ends.total)); err != nil {
 		return nil, fmt.Errorf("register metrics of pod starts: %w", err)
 	}
 	return s, nil
@@ -70,6 +71,7 @@ func NewStarts(reg prometheus.Registerer, timeline func(types.UID) (timeline.Tim
 func (s *Starts) Status(p *pod.Pod, status corev1.PodStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ends.status(p.UID, status)
 	at, known := s.starting[p.UID]
 	switch {
 	case !known && (running(status) || ended(status) || unschedulable(p.Pod)):
@@ -115,6 +117,7 @@ func (s *Starts) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.starting, uid)
+	delete(s.ends.known, uid)
 }
 
 // pulls is the time in which the pod waited for at least one image.

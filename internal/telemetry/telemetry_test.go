@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +37,7 @@ func tells(t *testing.T, g prometheus.Gatherer, want string, names ...string) {
 // a third.
 func TestPods(t *testing.T) {
 	desired, observed := store.New[types.UID, *pod.Pod](), store.New[types.UID, *pod.Observed]()
-	desired.Put("a", &pod.Pod{Pod: &corev1.Pod{}, Source: pod.SourceAPI})
+	desired.Put("a", &pod.Pod{Pod: &corev1.Pod{Spec: corev1.PodSpec{EphemeralContainers: make([]corev1.EphemeralContainer, 1)}}, Source: pod.SourceAPI})
 	desired.Put("b", &pod.Pod{Pod: &corev1.Pod{}, Source: pod.SourceFile})
 	observed.Put("a", &pod.Observed{
 		Sandboxes:  []pod.SandboxStatus{{ID: "1", Ready: true}},
@@ -54,6 +55,9 @@ kubelet_active_pods{static="true"} 0
 # TYPE kubelet_desired_pods gauge
 kubelet_desired_pods{static=""} 1
 kubelet_desired_pods{static="true"} 1
+# HELP kubelet_managed_ephemeral_containers Number of ephemeral containers of the pods of this node.
+# TYPE kubelet_managed_ephemeral_containers gauge
+kubelet_managed_ephemeral_containers 1
 # HELP kubelet_mirror_pods Number of mirror pods, by which the API server knows of static pods.
 # TYPE kubelet_mirror_pods gauge
 kubelet_mirror_pods 1
@@ -219,6 +223,9 @@ func TestStarts(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, f := range families {
+				if f.GetType() == dto.MetricType_COUNTER {
+					continue // see TestEnds
+				}
 				if h := f.Metric[0].Histogram; h != nil {
 					got[f.GetName()] = h.GetSampleSum()
 					if n := h.GetSampleCount(); n > 1 {
@@ -237,4 +244,30 @@ func TestStarts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each instance that ends counts once, however often its status is told, and not
+// when it ended before this agent began.
+func TestEnds(t *testing.T) {
+	e := newEnds(at(100))
+	ended := func(id string, code int32, why string, second int) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: id, ExitCode: code, Reason: why, FinishedAt: metav1.NewTime(at(second))}}
+	}
+	for _, s := range []corev1.PodStatus{
+		{InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", State: ended("i", 0, "Completed", 50)}}},
+		{ContainerStatuses: []corev1.ContainerStatus{{Name: "app", State: ended("1", 137, "OOMKilled", 110)}}},
+		{ContainerStatuses: []corev1.ContainerStatus{{Name: "app", LastTerminationState: ended("1", 137, "OOMKilled", 110)}}},
+		{ContainerStatuses: []corev1.ContainerStatus{{Name: "app", LastTerminationState: ended("2", 137, "OOMKilled", 120)}}},
+		{EphemeralContainerStatuses: []corev1.ContainerStatus{{Name: "look", State: ended("e", 1, "Error", 130)}}},
+	} {
+		e.status("u", s)
+	}
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(e.total)
+	tells(t, reg, `
+# HELP kubelet_terminated_containers_total Cumulative number of containers that have ended, by type, exit code and reason.
+# TYPE kubelet_terminated_containers_total counter
+kubelet_terminated_containers_total{container_type="container",exit_code="137",reason="OOMKilled"} 2
+kubelet_terminated_containers_total{container_type="ephemeral_container",exit_code="1",reason="Error"} 1
+`)
 }

@@ -31,12 +31,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	for {
 		w.enter(Terminating)
-		if err := w.until(ctx, w.terminate); err != nil {
+		if err := w.timed(ctx, Kill, w.terminate); err != nil {
 			return err
 		}
 		w.enter(Cleaning)
 		removed := w.removing()
-		if err := w.until(ctx, w.clean); err != nil {
+		if err := w.timed(ctx, CleaningUp, w.clean); err != nil {
 			return err
 		}
 		w.enter(Terminated)
@@ -47,6 +47,16 @@ func (w *Worker) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// timed is until, which is told of.
+func (w *Worker) timed(ctx context.Context, o Operation, f func(context.Context) error) error {
+	began := w.opts.Now()
+	if err := w.until(ctx, f); err != nil {
+		return err
+	}
+	w.opts.Worked(o, w.opts.Now().Sub(began))
+	return nil
 }
 
 func (w *Worker) removing() bool {
@@ -78,13 +88,18 @@ func (w *Worker) sync(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		w.mu.Lock()
-		stopped := w.stop != nil
+		stopped, revision := w.stop != nil, w.revision
 		w.mu.Unlock()
 		if stopped {
 			return nil
 		}
 		timer.Stop()
-		if next := w.pass(setup); !next.IsZero() {
+		now := w.opts.Now()
+		next := w.pass(setup)
+		if ended, began := w.work.pass(w.tasks.busy(), revision, now); ended != "" {
+			w.opts.Worked(ended, now.Sub(began))
+		}
+		if !next.IsZero() {
 			timer.Reset(min(max(0, next.Sub(w.opts.Now())), longestSleep))
 		}
 		select {

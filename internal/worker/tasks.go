@@ -118,6 +118,13 @@ func (t *Tasks) Running(key string) bool {
 	return ok
 }
 
+// busy says whether any task runs.
+func (t *Tasks) busy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.running) > 0
+}
+
 // Cancel ends the context of the task with this key, if there is one.
 func (t *Tasks) Cancel(key string) {
 	t.mu.Lock()

@@ -37,6 +37,8 @@ type Options struct {
 	Trace func(context.Context, types.UID) context.Context
 	// Passed is told after each pass and each change of phase.
 	Passed func(types.UID)
+	// Worked is told what work on a pod has taken: see work. May be nil.
+	Worked func(Operation, time.Duration)
 	Now    func() time.Time
 	Log    *slog.Logger
 }
@@ -80,6 +82,7 @@ type Worker struct {
 	wake  chan struct{}
 	stops chan pod.Stop
 	tasks *Tasks
+	work  work // the goroutine's of Run
 
 	mu       sync.Mutex
 	pod      *pod.Pod
@@ -99,6 +102,9 @@ func New(opts Options, p *pod.Pod) *Worker {
 	}
 	if opts.Last == nil {
 		opts.Last = func(types.UID) corev1.PodStatus { return corev1.PodStatus{} }
+	}
+	if opts.Worked == nil {
+		opts.Worked = func(Operation, time.Duration) {}
 	}
 	w := &Worker{
 		opts: opts, uid: p.UID, pod: p,

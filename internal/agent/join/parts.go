@@ -24,6 +24,7 @@ import (
 	nodeobject "github.com/berth-run/berth/internal/node/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/podstatus/report"
+	"github.com/berth-run/berth/internal/stats"
 )
 
 // KubernetesVersion is the version whose kubelet this node is to the cluster.
@@ -60,6 +61,8 @@ type parts struct {
 	lease    *lease.Renewer
 	moved    chan struct{} // has a token after the node's addresses have changed
 	ranges   func(context.Context, *corev1.Node) time.Duration
+	startup  startup
+	began    time.Time // of the agent
 	healthy  func(context.Context) error
 }
 
@@ -70,7 +73,7 @@ func (c *Cluster) Complete(n Node) {
 	}
 	cfg := c.Config
 	p := &c.node
-	p.healthy = n.Healthy
+	p.healthy, p.startup, p.began = n.Healthy, newStartup(), n.Began
 	p.answers = newAnswers(c.api.Health)
 	p.statuses = report.New(report.Options{Client: c.api.Statuses, Health: p.answers, Log: c.Log})
 	p.events = publish.New(publish.Options{
@@ -186,6 +189,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	case <-c.certificate.Ready():
 	}
 	node := changes{c}
+	way := moments{booted: stats.BootTime("/"), began: c.node.began, tried: time.Now()}
+	begin(func(ctx context.Context) error { return c.node.startup.follow(ctx, c.node.object, way) })
 	for _, run := range []func(context.Context) error{
 		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run, node.follow(c.plugins.nodeChanged), node.follow(node.told), node.follow(node.moves()), node.follow(c.node.ranges),
 	} {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -63,6 +64,8 @@ type Options struct {
 type Collector struct {
 	opts  Options
 	again chan struct{}
+	// removed counts images.
+	removed *prometheus.CounterVec
 
 	mu     sync.Mutex // one removal at a time
 	ledger map[string]Entry
@@ -84,7 +87,7 @@ func New(o Options) *Collector {
 	if o.Period == 0 {
 		o.Period = defaultPeriod
 	}
-	c := &Collector{opts: o, again: make(chan struct{}, 1), ledger: map[string]Entry{}}
+	c := &Collector{opts: o, again: make(chan struct{}, 1), removed: newRemoved(), ledger: map[string]Entry{}}
 	if c.opts.Disk == nil {
 		c.opts.Disk = c.disk
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/cri"
@@ -154,6 +155,9 @@ func TestCollect(t *testing.T) {
 	want := []string{critest.FakeImage, "registry.test/a:1", "registry.test/mine:1"}
 	if diff := cmp.Diff(want, n.tags(t)); diff != "" || len(n.gone) != 2 {
 		t.Errorf("removed %v (-want +got):\n%s", n.gone, diff)
+	}
+	if space, age := testutil.ToFloat64(n.removed.WithLabelValues(forSpace)), testutil.ToFloat64(n.removed.WithLabelValues(forAge)); space != 2 || age != 0 {
+		t.Errorf("counted %v for space and %v for age", space, age)
 	}
 	if err == nil || len(n.events) != 1 || !strings.HasPrefix(n.events[0], "Node FreeDiskSpaceFailed: Insufficient free disk space") {
 		t.Errorf("error %v, events %q", err, n.events)

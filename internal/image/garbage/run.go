@@ -57,7 +57,7 @@ func (c *Collector) Collect(ctx context.Context) error {
 		return err
 	}
 	old := expired(all, c.opts.Thresholds, c.opts.Now())
-	_, err = c.remove(ctx, old, 0)
+	_, err = c.remove(ctx, old, forAge, 0)
 	if c.opts.Thresholds.High >= 100 {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c *Collector) makeRoom(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	freed, err := c.remove(ctx, candidates(all, c.opts.Thresholds, c.opts.Now()), want)
+	freed, err := c.remove(ctx, candidates(all, c.opts.Thresholds, c.opts.Now()), forSpace, want)
 	if freed < want {
 		failure := reason.New(reason.FreeDiskSpaceFailed, "Insufficient free disk space on the node's image filesystem (%d%% of %d bytes used). "+
 			"Failed to free sufficient space by deleting unused images (freed %d bytes of %d). "+
@@ -97,7 +97,7 @@ func (c *Collector) makeRoom(ctx context.Context) error {
 
 // remove removes images in this order until so many bytes are freed, 0: all of
 // them. The caller holds mu.
-func (c *Collector) remove(ctx context.Context, all []Image, enough int64) (freed int64, err error) {
+func (c *Collector) remove(ctx context.Context, all []Image, why string, enough int64) (freed int64, err error) {
 	for _, i := range all {
 		if used, e := c.usedSince(ctx, i); used || e != nil {
 			err = errors.Join(err, e)
@@ -107,6 +107,7 @@ func (c *Collector) remove(ctx context.Context, all []Image, enough int64) (free
 			err = errors.Join(err, e)
 			continue
 		}
+		c.removed.WithLabelValues(why).Inc()
 		if freed += i.Size; enough > 0 && freed >= enough {
 			break
 		}

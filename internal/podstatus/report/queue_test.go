@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,9 +115,14 @@ func TestUrgentFirstAndNewestOnly(t *testing.T) {
 		end := rowOf("end", "1", "")
 		end.Status.Phase = corev1.PodFailed
 		writer.Set(end)
+		time.Sleep(2 * time.Second)
 		w.set(func() { w.held = nil })
 		close(held)
 		synctest.Wait()
+		var took dto.Metric
+		if err := writer.synced.Write(&took); err != nil || took.Histogram.GetSampleCount() != 4 || took.Histogram.GetSampleSum() != 8 {
+			t.Errorf("four statuses of 2 s each took %v, %v", took.Histogram, err)
+		}
 		want := []string{"PATCH first @0", "PATCH end @0", "PATCH flip @0", "PATCH other @0"}
 		if diff := cmp.Diff(want, w.take()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)

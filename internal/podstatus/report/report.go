@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,6 +65,8 @@ type Writer struct {
 	opts Options
 	wake chan struct{} // for Run; has room for one
 
+	synced prometheus.Histogram
+
 	mu      sync.Mutex
 	rows    map[types.UID]*row
 	dirty   map[types.UID]*row // the rows with something to do, in flight ones included
@@ -101,7 +104,7 @@ func New(o Options) *Writer {
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Second
 	}
-	return &Writer{opts: o, wake: make(chan struct{}, 1), rows: map[types.UID]*row{}, dirty: map[types.UID]*row{}}
+	return &Writer{opts: o, wake: make(chan struct{}, 1), synced: newSynced(), rows: map[types.UID]*row{}, dirty: map[types.UID]*row{}}
 }
 
 // Set takes the newest of a pod, in place of what it had before. An object older than

@@ -234,6 +234,9 @@ func (w *Writer) land(e *row, f *flight) (dropped bool) {
 func (w *Writer) brought(e *row, f *flight) {
 	if f.err == nil {
 		w.stats.Changes += min(f.patches+f.deletes, 1)
+		if f.patches > 0 && !e.since.IsZero() {
+			w.synced.Observe(time.Since(e.since).Seconds())
+		}
 	}
 	e.sent, e.residue, e.repairs = f.row.sent, f.row.residue, f.row.repairs
 	e.done, e.fails, e.lost, e.doubt = f.row.version, 0, false, false

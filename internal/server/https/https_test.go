@@ -300,7 +300,7 @@ func TestAnswers(t *testing.T) {
 		{"POST", "/checkpoint/default/web/app?timeout=x", "", 400, "query parameter timeout=\"x\" is not a number of seconds\n"},
 		{"POST", "/checkpoint/default/web/db", "", 500, "checkpointing of default/web/db failed: the runtime cannot checkpoint\n"},
 		{"GET", "/containerLogs/default/late/app", "", 400, "container \"app\" in pod \"late\" is waiting to start: its pod is pending\n"},
-		{"GET", "/containerLogs/default/web/app?tailLines=-1", "", 422, "query parameter tailLines=-1 is not a number of at least 0\n"},
+		{"GET", "/containerLogs/default/web/app?tailLines=-1", "", 422, "query parameter tailLines=\"-1\" is not a number of at least 0\n"},
 		{"GET", "/containerLogs/default/web/app?follow=maybe", "", 400, "query parameter follow=\"maybe\" is not true or false\n"},
 		{"PUT", "/debug/flags/v", "4", 200, "successfully set klog.logging.verbosity to 4"},
 		{"PUT", "/debug/flags/v", "many", 400, "verbosity \"many\" is not a number of at least 0\n"},

@@ -1,0 +1,18 @@
+package garbage
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Why an image is removed, as the kubelet counts it.
+const (
+	forAge   = "age"
+	forSpace = "space"
+)
+
+func newRemoved() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubelet_image_garbage_collected_total", Help: "Images that were removed because nobody had used them for long, or for want of space.",
+	}, []string{"reason"})
+}
+
+// Register has the removal of images told of. Call it once.
+func (c *Collector) Register(reg prometheus.Registerer) error { return reg.Register(c.removed) }

@@ -1,0 +1,53 @@
+package telemetry
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ends counts containers that have ended, each instance once. It is used under the
+// lock of Starts.
+type ends struct {
+	total *prometheus.CounterVec
+	began time.Time // what ended before was another agent's
+	known map[types.UID]map[string]string
+}
+
+func newEnds(now time.Time) ends {
+	return ends{
+		began: now, known: map[types.UID]map[string]string{},
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubelet_terminated_containers_total", Help: "Cumulative number of containers that have ended, by type, exit code and reason.",
+		}, []string{"container_type", "exit_code", "reason"}),
+	}
+}
+
+// status takes the newest status of a pod.
+func (e ends) status(uid types.UID, s corev1.PodStatus) {
+	known := e.known[uid]
+	if known == nil {
+		known = map[string]string{}
+		e.known[uid] = known
+	}
+	for kind, all := range map[string][]corev1.ContainerStatus{
+		"init_container": s.InitContainerStatuses, "container": s.ContainerStatuses, "ephemeral_container": s.EphemeralContainerStatuses,
+	} {
+		for _, c := range all {
+			t := c.State.Terminated
+			if t == nil {
+				t = c.LastTerminationState.Terminated
+			}
+			if t == nil || known[c.Name] == t.ContainerID {
+				continue
+			}
+			known[c.Name] = t.ContainerID
+			if !t.FinishedAt.Time.Before(e.began.Truncate(time.Second)) { // as precise as a status is
+				e.total.WithLabelValues(kind, strconv.Itoa(int(t.ExitCode)), t.Reason).Inc()
+			}
+		}
+	}
+}
