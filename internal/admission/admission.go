@@ -69,6 +69,9 @@ type In struct {
 	Supplied func(object.Key) bool
 	// Devices are what device plugins offer now.
 	Devices device.Inventory
+	// Offered is what the Node object says to be allocatable: of what no device
+	// plugin here has ever offered it is what somebody else has written there.
+	Offered corev1.ResourceList
 	// PluginsBy is until when a device plugin that has not registered is waited
 	// for; Now is the time.
 	PluginsBy, Now time.Time

@@ -125,10 +125,14 @@ func shortages(in In) []shortage {
 			}
 			if _, fixed := capacity[name]; !fixed {
 				s.capacity = healthy(in.Devices[name])
-				s.unserved = s.capacity == 0
-				if s.unserved && len(in.Devices[name]) == 0 && !in.Config.Standalone {
-					continue // of a cluster, not of its nodes
+				if len(in.Devices[name]) == 0 {
+					offered, told := in.Offered[name]
+					if !told && !in.Config.Standalone {
+						continue // of a cluster, not of its nodes
+					}
+					s.capacity = offered.Value()
 				}
+				s.unserved = s.capacity == 0
 			}
 		}
 		if s.requested > 0 && s.requested > s.capacity-s.used {

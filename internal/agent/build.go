@@ -263,14 +263,15 @@ func (a *Agent) buildFleet() error {
 	})
 	tellDamage(a.log, a.statuses.Load())
 	door := gate.New(gate.Options{
-		Input: a.admissionInput, Observed: a.pleg.Observed, Status: a.statuses.Last, Kept: a.statuses.Kept, Began: a.began,
+		Refuses: func(p *pod.Pod) (fleet.Verdict, bool) { return a.power.Refuses(p) },
+		Input:   a.admissionInput, Observed: a.pleg.Observed, Status: a.statuses.Last, Kept: a.statuses.Kept, Began: a.began,
 		Preempt:  func(uid types.UID) { stop.Preempt(a.fleet, a.events, uid) },
 		Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
 	})
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(member{a}.admitting(door.Admit))), Changed: func(uid types.UID) {
+		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(member{a}.confirming(door.Admit))), Changed: func(uid types.UID) {
 			a.board.update(uid)
 			a.cluster.PodChanged(uid)
 			a.power.Changed(uid)

@@ -74,13 +74,10 @@ func streamsOf(a *Agent) stream.Streams {
 	return stream.Streams{CRI: a.engine.client, Observed: a.pleg.Observed}
 }
 
-// admitting is an admission that takes no pods while the machine goes down, and asks
-// the API server for the node's labels before they speak against a pod.
-func (a member) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
+// confirming is an admission that asks the API server for the node's labels before
+// they speak against a pod.
+func (a member) confirming(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
 	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
-		if v, down := a.power.Refuses(p); down {
-			return v
-		}
 		v := admit(p, others)
 		if !v.Admit && !v.Reject && v.Reason == admission.NodeAffinity {
 			a.cluster.Object().Confirm()
@@ -183,7 +180,7 @@ func (a member) asNode(p *pod.Pod, in *admission.In) {
 	in.Node.Labels = a.labels()
 	n := a.object()
 	if n != nil {
-		in.Config.Taints = n.Spec.Taints
+		in.Config.Taints, in.Offered = n.Spec.Taints, n.Status.Allocatable
 	}
 	if p.Source == pod.SourceAPI {
 		in.Config.NodeUnknown, in.Config.NodeOld = n == nil, a.cluster.Object().AsOf().Before(p.Seen)

@@ -23,6 +23,8 @@ import (
 
 // Options of a Gate.
 type Options struct {
+	// Refuses says that no pods are taken now, whatever the rules say.
+	Refuses func(*pod.Pod) (fleet.Verdict, bool)
 	// Input is what the rules go by, without the other pods.
 	Input    func(*pod.Pod) admission.In
 	Observed func(types.UID) *pod.Observed
@@ -70,8 +72,12 @@ func (g *Gate) Admit(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 	if phase := g.Kept(p.UID).Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
 		return fleet.Verdict{Admit: true, Ended: true}
 	}
-	answer, _ := admission.Admit(Beside(g.Input(p), others))
-	v := verdict(answer)
+	answer := admission.Answer{}
+	v, refused := g.Refuses(p)
+	if !refused {
+		answer, _ = admission.Admit(Beside(g.Input(p), others))
+		v = verdict(answer)
+	}
 	if podstatus.WasRefused(g.Status(p.UID), podstatus.Refusal{Reason: v.Reason, Message: v.Message, Final: v.Reject}) {
 		return v // as an earlier agent has told
 	}

@@ -82,6 +82,9 @@ func newStation(t *testing.T) *station {
 	s := &station{registry: prometheus.NewRegistry(), kept: map[types.UID]corev1.PodStatus{}}
 	last := func(uid types.UID) corev1.PodStatus { return s.kept[uid] }
 	s.Gate = New(Options{
+		Refuses: func(p *pod.Pod) (fleet.Verdict, bool) {
+			return fleet.Verdict{Reject: true, Reason: "NodeShutdown", Message: "no pods now"}, p.Name == "late"
+		},
 		Input: func(p *pod.Pod) admission.In {
 			facts := node.Facts{Name: "node1", Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("9")}}
 			return admission.In{Pod: p.Pod, Node: facts, Config: admission.Config{Standalone: true}}
@@ -119,12 +122,13 @@ func TestAdmit(t *testing.T) {
 		{critical, []fleet.Other{holder}, fleet.Verdict{Reserve: true, Reason: "OutOfcpu", Message: "waiting for pod default/a to end: " + short}},
 		{critical, []fleet.Other{ending}, fleet.Verdict{Reserve: true, Reason: "OutOfcpu", Message: "waiting for pod default/a to end: " + short, Again: time.Unix(100, 0)}},
 		{critical, nil, fleet.Verdict{Admit: true}},
+		{asking("late", "", "1m"), nil, fleet.Verdict{Reject: true, Reason: "NodeShutdown", Message: "no pods now"}},
 	} {
 		if diff := cmp.Diff(step.want, s.Admit(step.pod, step.others)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.pod.Name, diff)
 		}
 	}
-	want := bell{"b Warning OutOfcpu: " + short, "critical Normal OutOfcpu: waiting for pod default/a to end: " + short}
+	want := bell{"b Warning OutOfcpu: " + short, "critical Normal OutOfcpu: waiting for pod default/a to end: " + short, "late Warning NodeShutdown: no pods now"}
 	if diff := cmp.Diff(want, s.told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
@@ -141,7 +145,7 @@ func TestAdmit(t *testing.T) {
 			counted[f.GetName()+" "+m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
 		}
 	}
-	if diff := cmp.Diff(map[string]float64{"kubelet_admission_rejections_total OutOfcpu": 1, "kubelet_preemptions cpu": 1}, counted); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"kubelet_admission_rejections_total OutOfcpu": 1, "kubelet_admission_rejections_total NodeShutdown": 1, "kubelet_preemptions cpu": 1}, counted); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
 }

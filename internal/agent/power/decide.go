@@ -3,6 +3,7 @@ package power
 import (
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/shutdown"
 )
 
@@ -14,5 +15,5 @@ func refuse(p *pod.Pod, runs bool, err error) (fleet.Verdict, bool) {
 	if err == nil || runs {
 		return fleet.Verdict{}, false
 	}
-	return fleet.Verdict{Reject: p.Source == pod.SourceAPI, Reason: shutdown.Refused, Message: err.Error()}, true
+	return fleet.Verdict{Reject: p.Source == pod.SourceAPI, Reason: shutdown.Refused, Message: reason.Message(err)}, true
 }

@@ -1,17 +1,17 @@
 package power
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/reason"
 )
 
 func TestRefuse(t *testing.T) {
-	down := errors.New("the node is shutting down")
+	down := reason.New("NodeShutdown", "the node is shutting down")
 	for name, c := range map[string]struct {
 		source pod.Source
 		runs   bool
@@ -20,8 +20,8 @@ func TestRefuse(t *testing.T) {
 		says   bool
 	}{
 		"the machine stays up":     {source: pod.SourceAPI},
-		"the API's":                {source: pod.SourceAPI, err: down, want: fleet.Verdict{Reject: true, Reason: "NodeShutdown", Message: down.Error()}, says: true},
-		"a manifest's":             {source: pod.SourceFile, err: down, want: fleet.Verdict{Reason: "NodeShutdown", Message: down.Error()}, says: true},
+		"the API's":                {source: pod.SourceAPI, err: down, want: fleet.Verdict{Reject: true, Reason: "NodeShutdown", Message: "the node is shutting down"}, says: true},
+		"a manifest's":             {source: pod.SourceFile, err: down, want: fleet.Verdict{Reason: "NodeShutdown", Message: "the node is shutting down"}, says: true},
 		"it runs":                  {source: pod.SourceAPI, runs: true, err: down},
 		"it runs, of a manifest's": {source: pod.SourceFile, runs: true, err: down},
 	} {

@@ -63,13 +63,10 @@ func TestDecide(t *testing.T) {
 			want:  unready("[container runtime is down, container runtime not ready: a, b]")},
 		"pod lifecycle": {facts: with(well(), PodLifecycle, Fact{Problem: "last seen active 3m1s ago"}),
 			want: unready("PLEG is not healthy: last seen active 3m1s ago")},
-		"storage":           {facts: with(well(), Storage, Fact{Problem: "CSINode is not yet initialized"}), want: unready("CSINode is not yet initialized")},
-		"container manager": {facts: with(well(), ContainerManager, Fact{Problem: "cgroup is gone"}), want: unready("cgroup is gone")},
-		"shutdown":          {facts: with(well(), Shutdown, Fact{Problem: "node is shutting down"}), want: unready("node is shutting down")},
-		"the same problem twice": {facts: with(with(well(), Storage, Fact{Problem: "x"}), ContainerManager, Fact{Problem: "x"}),
+		"storage":  {facts: with(well(), Storage, Fact{Problem: "CSINode is not yet initialized"}), want: unready("CSINode is not yet initialized")},
+		"shutdown": {facts: with(well(), Shutdown, Fact{Problem: "node is shutting down"}), want: unready("node is shutting down")},
+		"the same problem twice": {facts: with(with(well(), Storage, Fact{Problem: "x"}), Network, Fact{Problem: "x"}),
 			want: unready("x")},
-		"a warning does not make it unready": {facts: with(well(), Limits, Fact{Problem: "no CPU quota"}), want: []corev1.NodeCondition{memory, disk, pid,
-			condition(corev1.NodeReady, "True", "KubeletReady", "kubelet is posting ready status. WARNING: no CPU quota", now)}},
 		"pressures": {
 			facts: with(with(with(well(), MemoryPressure, Fact{Problem: "y"}), DiskPressure, Fact{Problem: "y"}), PIDPressure, Fact{Problem: "y"}),
 			want: []corev1.NodeCondition{

@@ -24,11 +24,6 @@ const (
 	PodLifecycle Kind = "pod lifecycle"
 	// Storage is whether the node's CSINode object says what it should.
 	Storage Kind = "storage"
-	// ContainerManager is whether the cgroups that hold the pods are as they should be.
-	ContainerManager Kind = "container manager"
-	// Limits is what the node lacks without being unready for it: a warning in
-	// the message of Ready.
-	Limits Kind = "limits"
 	// Shutdown is whether the machine is going down.
 	Shutdown Kind = "shutdown"
 	// MemoryPressure has a problem while the node is short of memory.
@@ -110,9 +105,6 @@ func ready(f Facts, now time.Time) corev1.NodeCondition {
 	if c.Message != "kubelet is posting ready status" {
 		c.Status, c.Reason = corev1.ConditionFalse, "KubeletNotReady"
 	}
-	if warning := f[Limits].Problem; warning != "" {
-		c.Message += ". WARNING: " + warning
-	}
 	return c
 }
 
@@ -139,7 +131,6 @@ func problems(f Facts, now time.Time) (all []string) {
 		add(network.Problem)
 	}
 	add(f[Storage].Problem)
-	add(f[ContainerManager].Problem)
 	add(f[Shutdown].Problem)
 	return all
 }
