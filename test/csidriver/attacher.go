@@ -35,7 +35,7 @@ func (d *Driver) Attach(ctx context.Context, client kubernetes.Interface) error 
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	a := attacher{driver: d, client: client, controller: csi.NewControllerClient(conn)}
 	w, err := a.attachments().Watch(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -374,13 +374,12 @@ func expands(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, had re
 	} else if state == "" {
 		return expansion{size: size, tell: told.Cmp(size) < 0}
 	}
-	switch state {
-	case corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress:
+	many := slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, expansionNotRequired)
+	switch {
+	case state == corev1.PersistentVolumeClaimNodeResizePending, state == corev1.PersistentVolumeClaimNodeResizeInProgress:
 		return expansion{size: size, tell: true}
-	case "":
-		if told.Cmp(size) >= 0 && slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, expansionNotRequired) {
-			return expansion{size: size}
-		}
+	case state == "" && many && told.Cmp(size) >= 0:
+		return expansion{size: size}
 	}
 	return expansion{}
 }

@@ -13,6 +13,9 @@
 //	plugins/kubernetes.io/csi/<driver>/<hash>/{vol_data.json,globalmount} staged
 //	plugins/kubernetes.io/csi/volumeDevices/{staging,publish,<pv>}        the same of block devices
 //
+// The kinds are Kind, of an agent with a cluster, and Left, of one without, which only
+// takes away what it finds.
+//
 // What is on disk says what to undo: a driver is asked for nothing of which there is
 // no vol_data.json, and one that is there is removed after the driver has answered.
 //

@@ -2,13 +2,10 @@ package csi
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-
-	"github.com/berth-run/berth/internal/volume"
 )
 
 // period of what is done with volumes in use.
@@ -16,8 +13,8 @@ const period = time.Minute
 
 // Run follows the CSIDriver objects and looks after the volumes in use until ctx
 // ends: it publishes those again whose driver wants that, expands those that were
-// made larger, and asks drivers again how many volumes they can have. It closes the
-// connections to drivers at its end.
+// made larger, and asks drivers what their volumes take and how many they can have.
+// It closes the connections to drivers at its end.
 func (k *Kind) Run(ctx context.Context) error {
 	k.count()
 	var parts sync.WaitGroup
@@ -163,23 +160,10 @@ func (k *Kind) Stats(path string) (last *Usage, ok bool) {
 
 // measure asks the driver what a volume takes, for Stats.
 func (k *Kind) measure(ctx context.Context, path string, p *published) {
-	u, err := k.ask(ctx, path, p.request)
-	if err != nil && ctx.Err() == nil {
-		k.o.Log.Warn("ask CSI driver what a volume takes", "volume", claimName(p.request), "err", err)
-	}
-	if err != nil || u == nil {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	p.usage = u
-}
-
-// ask is nil where the driver tells nothing of usage, or is gone.
-func (k *Kind) ask(ctx context.Context, path string, r volume.Request) (*Usage, error) {
+	r := p.request
 	d, err := k.driver(driverName(r))
 	if err != nil || !d.has(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS) {
-		return nil, nil
+		return // it is gone, or tells nothing
 	}
 	q := &csi.NodeGetVolumeStatsRequest{VolumePath: path}
 	if r.Persistent != nil {
@@ -189,9 +173,14 @@ func (k *Kind) ask(ctx context.Context, path string, r volume.Request) (*Usage, 
 	}
 	got, err := call(ctx, d.node.NodeGetVolumeStats, q)
 	if err != nil {
-		return nil, fmt.Errorf("NodeGetVolumeStats of CSI driver %s: %w", d.name, err)
+		if ctx.Err() == nil {
+			k.o.Log.Warn("ask CSI driver what a volume takes", "driver", d.name, "volume", claimName(r), "err", err)
+		}
+		return
 	}
-	return usageOf(got, k.o.Now()), nil
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p.usage = usageOf(got, k.o.Now())
 }
 
 func usageOf(got *csi.NodeGetVolumeStatsResponse, now time.Time) *Usage {
