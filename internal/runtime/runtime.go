@@ -131,7 +131,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	if err := up.ensurePause(ctx, programs["pause"]); err != nil {
 		return err
 	}
-	if err := dropConstants(); err != nil {
+	if err := dropInitialisation(); err != nil {
 		r.config.Log.Debug("memory that is needed no more is kept", "err", err)
 	}
 	return r.serve(ctx, up, failed)
