@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -78,9 +77,9 @@ func (h *harness) clusterCommand(ts *testscript.TestScript, args []string) {
 	n.cluster = kubeapitest.Start(t, kubeapitest.Options{Controllers: true, Scheduler: true, ControllerManager: args[1:]})
 	n.client, n.stop = n.cluster.Client(), t.end
 	var err error
-	n.address, err = hostAddress()
+	n.address, err = kubelet.HostAddress()
 	ts.Check(err)
-	port, err := freePort()
+	port, err := kubelet.FreePort()
 	ts.Check(err)
 	cert, key := n.cluster.ServingCertificate(nodeName, n.address, nodeName)
 	ts.Check(appendTo(ts.Getenv("CONFIG"), fmt.Sprintf(`port: %d
@@ -96,7 +95,7 @@ authorization: {mode: Webhook}
 `, port, rootOf(ts), cert, key, n.cluster.CA())))
 	ts.Setenv("KUBECONFIG", n.cluster.AdminKubeconfig())
 	ts.Setenv("SERVER", n.cluster.AdminConfig().Host)
-	forward, err := freePort()
+	forward, err := kubelet.FreePort()
 	ts.Check(err)
 	ts.Setenv("PORT", strconv.Itoa(forward))
 	ts.Setenv("NODE_IP", n.address)
@@ -115,30 +114,6 @@ func appendTo(path, text string) error {
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
-}
-
-// hostAddress is one at which the node's server is reached: the API refuses a
-// node whose address is loopback.
-func hostAddress() (string, error) {
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return "", err
-	}
-	for _, a := range all {
-		if ip := a.(*net.IPNet).IP; ip.To4() != nil && ip.IsGlobalUnicast() {
-			return ip.String(), nil
-		}
-	}
-	return "", errors.New("this machine has no address but loopback")
-}
-
-// freePort is one that nobody listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 func (h *harness) join(ts *testscript.TestScript, args []string) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/berth-run/berth/bench/controlplane"
 	"github.com/berth-run/berth/bench/proc"
 	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/test/kubelet"
 )
 
 const (
@@ -68,31 +68,31 @@ type Watched struct {
 	Private float64 `json:"privateMB"`
 }
 
-// Measure starts a control plane on the same CPUs and gives the results of both nodes.
-func Measure(ctx context.Context, o Options) (berth, kubelet Result, err error) {
+// Measure starts a control plane on the same CPUs and gives the results of Berth and of the kubelet.
+func Measure(ctx context.Context, o Options) (ours, theirs Result, err error) {
 	audit, err := newAudit(o.Dir)
 	if err != nil {
-		return berth, kubelet, err
+		return ours, theirs, err
 	}
 	err = controlplane.Use(kubeapitest.Options{Controllers: true, Scheduler: true, APIServer: audit.flags()}, func(c *kubeapitest.Cluster) (err error) {
-		b := &bench{options: o, audit: audit, cluster: c, client: c.Client(), namespace: c.Namespace(), berth: &berth, kubelet: &kubelet}
-		if b.address, err = hostAddress(); err != nil {
+		b := &bench{options: o, audit: audit, cluster: c, client: c.Client(), namespace: c.Namespace(), ours: &ours, theirs: &theirs}
+		if b.address, err = kubelet.HostAddress(); err != nil {
 			return err
 		}
 		return b.run(ctx)
 	})
-	return berth, kubelet, err
+	return ours, theirs, err
 }
 
 // bench is one measurement.
 type bench struct {
-	options        Options
-	audit          *audit
-	cluster        *kubeapitest.Cluster
-	client         kubernetes.Interface
-	namespace      string
-	address        string
-	berth, kubelet *Result
+	options      Options
+	audit        *audit
+	cluster      *kubeapitest.Cluster
+	client       kubernetes.Interface
+	namespace    string
+	address      string
+	ours, theirs *Result
 }
 
 func (b *bench) run(ctx context.Context) (err error) {
@@ -105,7 +105,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, n.end()) }()
 		nodes = append(nodes, n)
 	}
-	nodes[0].result, nodes[1].result = b.berth, b.kubelet
+	nodes[0].result, nodes[1].result = b.ours, b.theirs
 	if err := b.rounds(ctx, nodes); err != nil {
 		return err
 	}
@@ -210,20 +210,6 @@ func (b *bench) idle(ctx context.Context, nodes []*node) error {
 		}
 	}
 	return nil
-}
-
-// hostAddress is one at which the API lets a node be: not loopback.
-func hostAddress() (string, error) {
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return "", err
-	}
-	for _, a := range all {
-		if ip := a.(*net.IPNet).IP; ip.To4() != nil && ip.IsGlobalUnicast() {
-			return ip.String(), nil
-		}
-	}
-	return "", errors.New("this machine has no address but loopback")
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,7 +42,7 @@ func (n *node) user() string { return "system:node:" + n.name }
 // config writes a node's configuration, the same for both but for what they must not share.
 func (b *bench) config(name, cgroup, more string) (dir, path string, err error) {
 	dir = filepath.Join(b.options.Dir, name)
-	port, err := freePort()
+	port, err := kubelet.FreePort()
 	if err != nil {
 		return "", "", err
 	}
@@ -65,15 +64,6 @@ tlsPrivateKeyFile: %s
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s}}
 authorization: {mode: Webhook}
 %s`, dir, cgroup, port, cert, key, b.cluster.CA(), more)
-}
-
-// freePort is one that nobody listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 func (b *bench) startBerth(ctx context.Context) (*node, error) {

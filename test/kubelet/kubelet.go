@@ -2,9 +2,11 @@
 package kubelet
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,4 +125,28 @@ func keepMachine() (restore func(), err error) {
 			_ = os.Remove(path) // a directory that others use by now stays
 		}
 	}, nil
+}
+
+// HostAddress is one at which a node's server is reached: the API refuses a
+// node whose address is loopback.
+func HostAddress() (string, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, a := range all {
+		if ip := a.(*net.IPNet).IP; ip.To4() != nil && ip.IsGlobalUnicast() {
+			return ip.String(), nil
+		}
+	}
+	return "", errors.New("this machine has no address but loopback")
+}
+
+// FreePort is one that nobody listens on, for a node's server.
+func FreePort() (int, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", ":0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }

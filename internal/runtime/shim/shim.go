@@ -78,7 +78,7 @@ func newTaskService(ic *plugin.InitContext) (any, error) {
 type taskService struct{ taskapi.TTRPCTaskService }
 
 // RegisterTTRPC adds the service to the shim's server.
-func (s taskService) RegisterTTRPC(server *ttrpc.Server) error {
+func (s taskService) RegisterTTRPC(server *ttrpc.Server) error { //nolint:unparam // as containerd's shim calls it
 	taskapi.RegisterTTRPCTaskService(server, s)
 	return nil
 }
