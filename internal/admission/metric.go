@@ -7,7 +7,7 @@ import "strings"
 func MetricReason(reason string) string {
 	switch reason {
 	case PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported, UnsupportedField, SysctlForbidden, RuntimeClass,
-		AppArmor, SupplementalGroupsPolicyNotSupported, NodeShutdown,
+		AppArmor, SupplementalGroupsPolicyNotSupported, NodeShutdown, VolumeAttachmentLimitExceeded,
 		NodeName, NodeAffinity, NodePorts, TaintToleration, UnexpectedAdmissionError, TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool,
 		"OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods":
 		return reason

@@ -34,6 +34,8 @@ const (
 	EmptyPodSharedPool       = "EmptyPodSharedPoolError"
 	// NodeShutdown is what is said to pods that come while the machine goes down.
 	NodeShutdown = "NodeShutdown"
+	// VolumeAttachmentLimitExceeded is found after admission, by a volume's driver.
+	VolumeAttachmentLimitExceeded = "VolumeAttachmentLimitExceeded"
 	// SELinuxNotSupported is Berth's own: the kubelet does not look.
 	SELinuxNotSupported = "SELinuxNotSupported"
 	// UserNamespacesNotSupported is Berth's own: the kubelet admits the pod and

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/agent/gate"
 	"github.com/berth-run/berth/internal/agent/heap"
 	"github.com/berth-run/berth/internal/agent/join"
 	"github.com/berth-run/berth/internal/agent/lock"
@@ -85,6 +86,7 @@ type machine struct {
 
 // doors are who asks something of this node that is not a source of pods.
 type doors struct {
+	gate      *gate.Gate
 	server    *server.Server       // commands on this machine
 	resources *podresources.Server // who looks after devices
 	remote    *serve.Node          // the cluster

@@ -150,7 +150,7 @@ func (a *Agent) buildSteps() error {
 	s.probes, err = probe.New(probe.Options{
 		CRI: a.engine.client.Runtime, Events: a.events, Observed: a.pleg.Observed, Expand: render.ExpandCommand,
 		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
-			if ips := podstatus.PodIPs(p, o, member{a}.hostIPs()); len(ips) > 0 {
+			if ips := podstatus.PodIPs(p, o, member{a}.view().HostIPs()); len(ips) > 0 {
 				return ips[0]
 			}
 			return ""
@@ -207,7 +207,7 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		CgroupV2:       v2,
 		MemoryCapacity: a.facts.Capacity.Memory().Value(),
 		Allocatable:    a.facts.Allocatable,
-		HostIPs:        member{a}.hostIPs(),
+		HostIPs:        member{a}.view().HostIPs(),
 		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
 		LimitedSwap:    c.LimitedSwap,
 		MemoryQoS:      a.config.Node.Enforce.MemoryQoS,
@@ -262,16 +262,17 @@ func (a *Agent) buildFleet() error {
 		Dir: filepath.Join(c.RootDir, "status"), MessagePath: a.steps.dirs.MessagePath, Log: a.log,
 	})
 	tellDamage(a.log, a.statuses.Load())
-	door := gate.New(gate.Options{
+	a.gate = gate.New(gate.Options{
 		Refuses: func(p *pod.Pod) (fleet.Verdict, bool) { return a.power.Refuses(p) },
 		Input:   a.admissionInput, Observed: a.pleg.Observed, Status: a.statuses.Last, Kept: a.statuses.Kept, Began: a.began,
 		Preempt:  func(uid types.UID) { stop.Preempt(a.fleet, a.events, uid) },
+		Stop:     func(uid types.UID, s pod.Stop) { a.fleet.Stop(uid, s) },
 		Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
 	})
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(member{a}.confirming(door.Admit))), Changed: func(uid types.UID) {
+		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(member{a}.confirming(a.gate.Admit))), Changed: func(uid types.UID) {
 			a.board.update(uid)
 			a.cluster.PodChanged(uid)
 			a.power.Changed(uid)
@@ -285,7 +286,7 @@ func (a *Agent) buildFleet() error {
 	})
 	a.board = &board{
 		fleet: a.fleet, statuses: a.statuses, told: a.cluster.Told, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
-		input: a.statusInput, forget: func(uid types.UID) { door.Forget(uid); a.forget(uid) }, shown: map[types.UID]shown{}, last: map[types.UID]uint64{},
+		input: a.statusInput, forget: func(uid types.UID) { a.gate.Forget(uid); a.forget(uid) }, shown: map[types.UID]shown{}, last: map[types.UID]uint64{},
 	}
 	a.server, a.resources = server.New(a.serverOptions()), newPodResources(a)
 	return member{a}.complete()
@@ -318,6 +319,6 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 	allocator{a}.resizeStatus(uid, in)
 	deviceStatus(a, m, in)
 	in.QOS = pod.QOS(m.Pod.Pod)
-	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: member{a}.hostIPs(), RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, a.objects)).GetRecursiveReadOnlyMounts()}
+	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: member{a}.view().HostIPs(), RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, a.objects)).GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()
 }

@@ -10,16 +10,15 @@ import (
 
 	"github.com/berth-run/berth/internal/admission"
 	"github.com/berth-run/berth/internal/agent/join"
+	"github.com/berth-run/berth/internal/agent/nodeview"
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/series"
 	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/agent/stream"
 	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/node"
 	nodeobject "github.com/berth-run/berth/internal/node/object"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/podstatus"
 	"github.com/berth-run/berth/internal/stats"
 )
 
@@ -34,6 +33,9 @@ func (a member) connect() (err error) {
 			Config: a.config, Version: a.Version, Sources: a.sources, Events: a.events,
 			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed,
 			NodeChanged: func() { a.fleet.Reconsider() }, Moved: a.tellPods,
+			Full: func(p *corev1.Pod, message string) {
+				a.gate.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
+			},
 			Affected: func(uid types.UID) { a.board.refresh(uid) }, Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
 		})
 	}
@@ -93,7 +95,7 @@ func (a member) serve() (*serve.Node, error) {
 		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
 	}
 	return serve.New(serve.Options{
-		Config: a.config, Kubelet: a.engine.choice.Effective(a.config.Kubelet, string(a.engine.driver)), Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(), Addresses: a.addresses, AddressesChanged: a.cluster.AddressesChanged(),
+		Config: a.config, Kubelet: a.engine.choice.Effective(a.config.Kubelet, string(a.engine.driver)), Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(), Addresses: a.view().Addresses, AddressesChanged: a.cluster.AddressesChanged(),
 		Pods: a.board.pods, Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
 		Runtime: serve.Commands{CRI: a.engine.client, ID: stream.ContainerID},
 		Healthy: nodeState{a.Agent}.Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
@@ -107,40 +109,6 @@ func (a member) serve() (*serve.Node, error) {
 			},
 		},
 	})
-}
-
-// object is the Node object, nil before it was heard of and without a cluster.
-func (a member) object() *corev1.Node {
-	if x := a.cluster.Object(); x != nil {
-		select {
-		case <-x.Heard():
-			return x.Node()
-		default:
-		}
-	}
-	return nil
-}
-
-// addresses are those of the Node object: a cloud's controller may know others than
-// the machine does.
-func (a member) addresses() []corev1.NodeAddress {
-	if n := a.object(); n != nil && len(n.Status.Addresses) > 0 {
-		return n.Status.Addresses
-	}
-	return a.machineAddresses()
-}
-
-func (a member) machineAddresses() []corev1.NodeAddress {
-	return node.Facts{Name: a.facts.Name, IPs: a.ips.IPs()}.Addresses()
-}
-
-// hostIPs are those of the addresses that pods are told of, as the kubelet chooses:
-// internal before external ones, one of each family.
-func (a member) hostIPs() []string {
-	if ips := podstatus.HostIPs(a.addresses()); len(ips) > 0 {
-		return ips
-	}
-	return podstatus.HostIPs(a.machineAddresses())
 }
 
 // moved has all told of other addresses of the machine.
@@ -165,20 +133,17 @@ func (x objectStore) changed(keys map[object.Key]bool) {
 	x.a.steps.contents.Changed(keys)
 }
 
-// labels are those that the node has in the cluster.
-func (a member) labels() map[string]string {
-	if n := a.object(); n != nil {
-		return n.Labels
-	}
-	return a.facts.Labels
+// view is what is known of this node.
+func (a member) view() nodeview.View {
+	return nodeview.View{Object: a.cluster.Object(), Facts: a.facts, IPs: a.ips}
 }
 
 // asNode adds what the cluster says of the node to what admission goes by:
 // labels and taints. Standalone they are as configured.
 func (a member) asNode(p *pod.Pod, in *admission.In) {
 	in.Config.Standalone, in.Config.Taints = a.cluster == nil, a.config.Node.Taints
-	in.Node.Labels = a.labels()
-	n := a.object()
+	in.Node.Labels = a.view().Labels()
+	n := a.view().Node()
 	if n != nil {
 		in.Config.Taints, in.Offered = n.Spec.Taints, n.Status.Allocatable
 	}

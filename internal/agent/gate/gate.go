@@ -34,7 +34,9 @@ type Options struct {
 	// Began is when this agent did.
 	Began time.Time
 	// Preempt ends a pod to make room.
-	Preempt  func(types.UID)
+	Preempt func(types.UID)
+	// Stop ends a pod.
+	Stop     func(types.UID, pod.Stop)
 	Recorder *timeline.Recorder
 	Provider trace.TracerProvider
 	Metrics  prometheus.Registerer
@@ -103,6 +105,14 @@ func (g *Gate) Admit(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 		g.Events.Event(event.PodRef(p.Pod), kind, v.Reason, "%s", v.Message)
 	}
 	return v
+}
+
+// Reject takes back that a pod was admitted: what it needs has turned out not to be
+// there. It ends at once and is Failed.
+func (g *Gate) Reject(p *corev1.Pod, why, message string) {
+	g.counts.rejections.WithLabelValues(admission.MetricReason(why)).Inc()
+	g.Events.Event(event.PodRef(p), corev1.EventTypeWarning, why, "%s", message)
+	g.Stop(p.UID, pod.Stop{Reason: why, Message: "Pod was rejected: " + message, Grace: new(time.Duration(0)), At: time.Now()})
 }
 
 // Forget drops what is known of a pod that is gone.

@@ -150,6 +150,22 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// A pod that turns out not to fit after it was admitted ends, and is told and counted.
+func TestReject(t *testing.T) {
+	s := newStation(t)
+	var stopped pod.Stop
+	s.Stop = func(_ types.UID, stop pod.Stop) { stopped = stop }
+	s.Reject(asking("a", "", "1m").Pod, "VolumeAttachmentLimitExceeded", "no room")
+	stopped.At = time.Time{}
+	want := pod.Stop{Reason: "VolumeAttachmentLimitExceeded", Message: "Pod was rejected: no room", Grace: new(time.Duration(0))}
+	if diff := cmp.Diff(want, stopped); diff != "" {
+		t.Errorf("stopped (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(bell{"a Warning VolumeAttachmentLimitExceeded: no room"}, s.told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
 // A pod that ended before this agent is not asked about, and one that an earlier
 // agent has rejected for the same is not told again.
 func TestAfterARestart(t *testing.T) {

@@ -8,14 +8,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/node/condition"
 )
 
 // runtimePeriod is how often a kubelet asks the runtime how it is: a runtime that
 // loses its network makes the node NotReady as soon as there.
 const runtimePeriod = 5 * time.Second
+
+// csiNodeRetry is the time between attempts to make a CSINode.
+const csiNodeRetry = time.Second
 
 // Monitoring is how the container runtime is looked after, whose conditions are the
 // node's. c may be nil.
@@ -66,6 +71,27 @@ func (c changes) follow(react func(context.Context, *corev1.Node) (again time.Du
 func (c changes) told(context.Context, *corev1.Node) time.Duration {
 	c.NodeChanged()
 	return 0
+}
+
+// stores has a CSINode made beside the Node. Until it is there the node is not Ready,
+// as a kubelet's: the scheduler would know of no limits of its volumes.
+func (c changes) stores() func(context.Context, *corev1.Node) time.Duration {
+	c.conditions.Set(condition.Storage, "CSINode is not yet initialized")
+	present := types.UID("")
+	return func(ctx context.Context, n *corev1.Node) time.Duration {
+		if n.UID == "" || n.UID == present {
+			return 0
+		}
+		if err := c.plugins.volumes.Present(ctx, n); err != nil {
+			if ctx.Err() == nil {
+				c.Log.Warn("The node has no CSINode object yet", "err", err)
+			}
+			return csiNodeRetry
+		}
+		present = n.UID
+		c.conditions.Set(condition.Storage, "")
+		return 0
+	}
 }
 
 // moves tells of other addresses of the node, as a cloud's controller may give it.

@@ -37,6 +37,8 @@ type Options struct {
 	Accepted func(types.UID) bool
 	// Changed has what waits for an object tried again.
 	Changed func(map[object.Key]bool)
+	// Full ends a pod that needs one more volume than the node can attach.
+	Full func(p *corev1.Pod, message string)
 	// NodeChanged hears of changes of the Node object.
 	NodeChanged func()
 	// Moved hears that the Node object has other addresses.

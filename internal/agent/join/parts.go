@@ -60,10 +60,11 @@ type parts struct {
 	object   *nodeobject.Object
 	lease    *lease.Renewer
 	moved    chan struct{} // has a token after the node's addresses have changed
-	ranges   func(context.Context, *corev1.Node) time.Duration
-	startup  startup
-	began    time.Time // of the agent
-	healthy  func(context.Context) error
+	// These act on changes of the Node object.
+	ranges, stores func(context.Context, *corev1.Node) time.Duration
+	startup        startup
+	began          time.Time // of the agent
+	healthy        func(context.Context) error
 }
 
 // Complete makes the parts that tell of the node. The steps are there by then.
@@ -81,7 +82,7 @@ func (c *Cluster) Complete(n Node) {
 		Path: filepath.Join(cfg.RootDir, "events", "sent.json"), Since: n.Began, Log: c.Log,
 	})
 	p.moved = make(chan struct{}, 1)
-	p.ranges = changes{c}.ranges(n.CRI.Runtime)
+	p.ranges, p.stores = changes{c}.ranges(n.CRI.Runtime), changes{c}.stores()
 	p.object = nodeobject.New(nodeobject.Options{
 		Client: c.api.Heartbeat, Watches: c.api.Main,
 		Config: nodeobject.Config{
@@ -192,7 +193,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	way := moments{booted: stats.BootTime("/"), began: c.node.began, tried: time.Now()}
 	begin(func(ctx context.Context) error { return c.node.startup.follow(ctx, c.node.object, way) })
 	for _, run := range []func(context.Context) error{
-		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run, node.follow(c.plugins.nodeChanged), node.follow(node.told), node.follow(node.moves()), node.follow(c.node.ranges),
+		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run, node.follow(c.plugins.nodeChanged), node.follow(node.told), node.follow(c.node.stores), node.follow(node.moves()), node.follow(c.node.ranges),
 	} {
 		begin(run)
 	}

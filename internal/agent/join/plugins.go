@@ -36,7 +36,7 @@ func (c *Cluster) plug() (err error) {
 	c.plugins = x
 	x.volumes = csi.New(csi.Options{
 		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, Objects: c.Objects(o.Sources.Objects),
-		Token: x.token, Reported: x.reported, InUseChanged: x.poke, Changed: o.Changed, Refresh: c.objects.Refresh, Label: csi.FileLabel(),
+		Token: x.token, Reported: x.reported, InUseChanged: x.poke, Changed: o.Changed, Refresh: c.objects.Refresh, Full: o.Full, Label: csi.FileLabel(),
 		Events: o.Events, Now: time.Now, Log: o.Log,
 	})
 	x.claims, err = dra.New(dra.Options{

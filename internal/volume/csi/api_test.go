@@ -10,6 +10,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,13 +49,16 @@ func TestCSINode(t *testing.T) {
 	d := &csidriver.Driver{Limit: 7, Topology: map[string]string{"topology.example.com/zone": "a"}}
 	start(t, n, d)
 	name := n.kind.o.Node
+	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	check(t, err)
+	check(t, n.kind.Present(t.Context(), node)) // it is, from here on
 	got, err := admin.StorageV1().CSINodes().Get(t.Context(), name, metav1.GetOptions{})
 	check(t, err)
 	want := []storagev1.CSINodeDriver{{Name: driverName1, NodeID: "id-1", TopologyKeys: []string{"topology.example.com/zone"}, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(7))}}}
 	if diff := cmp.Diff(want, got.Spec.Drivers); diff != "" || len(got.OwnerReferences) != 1 {
 		t.Errorf("CSINode (owners %v):\n%s", got.OwnerReferences, diff)
 	}
-	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	node, err = admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	check(t, err)
 	if node.Annotations[annotationIDs] != `{"csi.example.com":"id-1"}` || node.Labels["topology.example.com/zone"] != "a" {
 		t.Errorf("node: %v, %v", node.Annotations, node.Labels)
@@ -77,6 +81,22 @@ func TestCSINode(t *testing.T) {
 	check(t, err)
 	if len(got.Spec.Drivers) > 0 || node.Annotations[annotationIDs] != "" {
 		t.Errorf("the driver is still there: %v, %v", got.Spec.Drivers, node.Annotations)
+	}
+}
+
+// The scheduler looks for a CSINode also on nodes without drivers.
+func TestCSINodeWithoutDrivers(t *testing.T) {
+	n, admin := joined(t, Options{})
+	name := n.kind.o.Node
+	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	check(t, err)
+	for range 2 {
+		check(t, n.kind.Present(t.Context(), node))
+		got, err := admin.StorageV1().CSINodes().Get(t.Context(), name, metav1.GetOptions{})
+		check(t, err)
+		if len(got.Spec.Drivers) != 0 || len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != node.UID {
+			t.Errorf("CSINode: %v", got)
+		}
 	}
 }
 
@@ -119,6 +139,32 @@ func TestAttachment(t *testing.T) {
 	check(t, n.volumes.Remove(ctx, podUID))
 	if volumes, _ := n.kind.InUse(); len(volumes) > 0 {
 		t.Errorf("still in use: %v", volumes)
+	}
+}
+
+// A pod whose volume the node has no room for is not to wait here for ever.
+func TestTheNodeIsFull(t *testing.T) {
+	full := ""
+	n, admin := joined(t, Options{Full: func(_ *corev1.Pod, message string) { full = message }})
+	n.persistent("data", corev1.PersistentVolumeFilesystem)
+	start(t, n, &csidriver.Driver{Can: allCapabilities()})
+	a := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: attachmentName(identity{Driver: driverName1, Handle: "vol-data"}, n.kind.o.Node)},
+		Spec:       storagev1.VolumeAttachmentSpec{Attacher: driverName1, NodeName: n.kind.o.Node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv-data")}},
+	}
+	a, err := admin.StorageV1().VolumeAttachments().Create(t.Context(), a, metav1.CreateOptions{})
+	check(t, err)
+	a.Status.AttachError = &storagev1.VolumeError{Message: "8 is the most", ErrorCode: new(int32(codes.ResourceExhausted))}
+	_, err = admin.StorageV1().VolumeAttachments().UpdateStatus(t.Context(), a, metav1.UpdateOptions{})
+	check(t, err)
+	const want = "Node has reached its volume attachment limit, rejecting pod. volume vol-data: 8 is the most"
+	for full == "" {
+		if err := n.setup(t.Context(), podWith(claimed("data"), false)); err == nil {
+			t.Fatal("the volume is mounted")
+		}
+	}
+	if full != want {
+		t.Errorf("the pod is rejected: %s", full)
 	}
 }
 

@@ -110,6 +110,13 @@ func (k *attacher) use(name corev1.UniqueVolumeName, used bool) {
 	}
 }
 
+// full is that a node has no room for one more volume.
+type full struct{ handle, why string }
+
+func (e *full) Error() string {
+	return fmt.Sprintf("Node has reached its volume attachment limit, rejecting pod. volume %s: %s", e.handle, e.why)
+}
+
 // attach waits until the volume is attached and returns what the driver's
 // controller has to say of it to the node.
 func (k *attacher) attach(ctx context.Context, id identity, o *storagev1.CSIDriver) (map[string]string, error) {
@@ -135,6 +142,7 @@ func (k *attacher) attach(ctx context.Context, id identity, o *storagev1.CSIDriv
 		what = fmt.Errorf("waiting for the external-attacher of CSI driver %s to attach volume %s (VolumeAttachment %s)", id.Driver, id.Handle, name)
 		if exhausted(a) {
 			k.askAgain(id.Driver)
+			return false, &full{id.Handle, a.Status.AttachError.Message}
 		}
 		told = a.Status.AttachmentMetadata
 		return attached(a)

@@ -55,6 +55,9 @@ type Options struct {
 	Changed func(map[object.Key]bool)
 	// Refresh has objects of the table read again; it must not block. May be nil.
 	Refresh func(keys ...object.Key)
+	// Full ends a pod for which the node has no room: one more volume cannot be
+	// attached. It must not block. May be nil.
+	Full func(p *corev1.Pod, message string)
 	// Label is the SELinux label that the files of a container with these options
 	// have: see FileLabel. nil on a host without SELinux.
 	Label  func(*corev1.SELinuxOptions) (string, error)

@@ -89,6 +89,35 @@ func orNull(text string) any {
 	return text
 }
 
+// Present makes the CSINode of a node without one. Other parts of the cluster go by
+// it before any driver has come: without it the scheduler knows of no limits.
+func (k *registry) Present(ctx context.Context, node *corev1.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, tellLimit)
+	defer cancel()
+	_, err := k.o.Client.StorageV1().CSINodes().Get(ctx, k.o.Node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		if err = k.createCSINode(ctx, node, []storagev1.CSINodeDriver{}); apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("get CSINode %q: %w", k.o.Node, err)
+	}
+	return nil
+}
+
+func (k *registry) createCSINode(ctx context.Context, node *corev1.Node, drivers []storagev1.CSINodeDriver) error {
+	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
+		Name:            k.o.Node,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
+	}, Spec: storagev1.CSINodeSpec{Drivers: drivers}}
+	if _, err := k.o.Client.StorageV1().CSINodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create CSINode %q: %w", k.o.Node, err)
+	}
+	return nil
+}
+
 func (k *registry) writeCSINode(ctx context.Context, node *corev1.Node, name string, i *info) error {
 	nodes := k.o.Client.StorageV1().CSINodes()
 	now, err := nodes.Get(ctx, k.o.Node, metav1.GetOptions{})
@@ -96,15 +125,7 @@ func (k *registry) writeCSINode(ctx context.Context, node *corev1.Node, name str
 	case apierrors.IsNotFound(err) && i == nil:
 		return nil
 	case apierrors.IsNotFound(err):
-		now = &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
-			Name:            k.o.Node,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
-		}}
-		now.Spec.Drivers = listed(nil, name, i)
-		if _, err := nodes.Create(ctx, now, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create CSINode %q: %w", k.o.Node, err)
-		}
-		return nil
+		return k.createCSINode(ctx, node, listed(nil, name, i))
 	case err != nil:
 		return fmt.Errorf("get CSINode %q: %w", k.o.Node, err)
 	}

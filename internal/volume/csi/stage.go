@@ -45,6 +45,9 @@ func (k *Kind) Stage(ctx context.Context, r volume.Request) error {
 	}
 	told, err := k.attach(ctx, id, o)
 	if err != nil {
+		if full, ok := errors.AsType[*full](err); ok && k.o.Full != nil {
+			k.o.Full(r.Pod, full.Error())
+		}
 		return err
 	}
 	k.mu.Lock()
