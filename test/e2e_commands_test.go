@@ -176,7 +176,7 @@ func create(ts *testscript.TestScript, args []string) {
 
 func apiserver(ts *testscript.TestScript, args []string) {
 	c := nodeOf(ts).cluster
-	actions := map[string]func(){"kill": c.KillAPIServer, "start": c.StartAPIServer, "pause": c.PauseAPIServer, "resume": c.ResumeAPIServer}
+	actions := map[string]func(){"kill": c.KillAPIServer, "start": c.StartAPIServer, "pause": func() { c.Pause(kubeapitest.APIServer) }, "resume": func() { c.Resume(kubeapitest.APIServer) }}
 	act(ts, "apiserver", actions, args[0])
 }
 
@@ -200,14 +200,14 @@ func etcd(ts *testscript.TestScript, args []string) {
 	d, err := time.ParseDuration(args[1])
 	ts.Check(err)
 	c := nodeOf(ts).cluster
-	c.PauseEtcd()
+	c.Pause(kubeapitest.Etcd)
 	time.Sleep(d) // how long it lasts is what is tested
-	c.ResumeEtcd()
+	c.Resume(kubeapitest.Etcd)
 }
 
 func controllers(ts *testscript.TestScript, args []string) {
 	c := nodeOf(ts).cluster
-	act(ts, "controllers", map[string]func(){"pause": c.PauseControllers, "resume": c.ResumeControllers}, args[0])
+	act(ts, "controllers", map[string]func(){"pause": func() { c.Pause(kubeapitest.Controllers) }, "resume": func() { c.Resume(kubeapitest.Controllers) }}, args[0])
 }
 
 func inject(ts *testscript.TestScript, args []string) {

@@ -47,9 +47,9 @@ func registryDir(root string) string {
 func (x images) build() error {
 	a, c := x.a, x.a.config
 	var providers []credential.Provider
-	if c.ImageCredentialProviderConfig != "" {
+	if c.Providers.Config != "" {
 		var err error
-		if providers, err = credential.Load(c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir); err != nil {
+		if providers, err = credential.Load(c.Providers.Config, c.Providers.BinDir); err != nil {
 			return err
 		}
 	}

@@ -26,14 +26,15 @@ func (s *Allocations) Load() error {
 	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
 		return nil
 	}
-	cpus, err := s.kubelets(state.CPUFile, state.ParseCPUs)
-	memory, err2 := s.kubelets(state.MemoryFile, state.ParseMemory)
+	cpus, err := kubelets(s.opts.Root, state.CPUFile, state.ParseCPUs)
+	memory, err2 := kubelets(s.opts.Root, state.MemoryFile, state.ParseMemory)
 	_, err3 := s.Rebuild(state.Join(cpus, memory))
 	return errors.Join(err, err2, err3)
 }
 
-func (s *Allocations) kubelets(name string, parse func([]byte) (map[types.UID]resource.Allocation, error)) (map[types.UID]resource.Allocation, error) {
-	path := filepath.Join(s.opts.Root, name)
+// kubelets reads one of the kubelet's state files; none is no error.
+func kubelets(root, name string, parse func([]byte) (map[types.UID]resource.Allocation, error)) (map[types.UID]resource.Allocation, error) {
+	path := filepath.Join(root, name)
 	text, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

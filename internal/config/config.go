@@ -43,9 +43,8 @@ type Flags struct {
 	NodeLabels map[string]string
 	// Socket of the local API. Default berth.sock in /run/berth, or in another root.
 	Socket string
-	// ImageCredentialProviderConfig is a CredentialProviderConfig, or a directory
-	// of them; ImageCredentialProviderBinDir has their programs. Both or none.
-	ImageCredentialProviderConfig, ImageCredentialProviderBinDir string
+	// Providers know the credentials of registries.
+	Providers ProviderFlags
 	// CRIListen serves the embedded runtime there too: unix:///path.
 	CRIListen string
 	// Kubeconfig makes the node one of its cluster; empty: standalone.
@@ -68,6 +67,11 @@ type Flags struct {
 	// empty: that of the process that listens on the runtime's socket.
 	RuntimeCgroups string
 }
+
+// ProviderFlags are --image-credential-provider-config and -bin-dir: a
+// CredentialProviderConfig, or a directory of them, and the directory of their
+// programs. Both or none.
+type ProviderFlags struct{ Config, BinDir string }
 
 // OfflineFlags say what becomes of the record of accepted pods, of which
 // KubeletConfiguration knows nothing. See Offline.

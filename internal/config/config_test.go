@@ -126,9 +126,9 @@ func TestBuild(t *testing.T) {
 		},
 		{
 			name:  "credential providers",
-			flags: Flags{ImageCredentialProviderConfig: "/etc/p.yaml", ImageCredentialProviderBinDir: "/opt/p"},
+			flags: Flags{Providers: ProviderFlags{Config: "/etc/p.yaml", BinDir: "/opt/p"}},
 			want: func(c *Config) {
-				c.ImageCredentialProviderConfig, c.ImageCredentialProviderBinDir = "/etc/p.yaml", "/opt/p"
+				c.Providers = ProviderFlags{Config: "/etc/p.yaml", BinDir: "/opt/p"}
 			},
 		},
 		{name: "no bound of pulls", text: "serializeImagePulls: false\n", want: func(c *Config) { c.Runtime.ParallelPulls = 0 }},
@@ -233,7 +233,7 @@ func TestInvalid(t *testing.T) {
 			`f.yaml: imageServiceEndpoint: Invalid value: "unix:///y": must be containerRuntimeEndpoint ("tcp://x"), or left out: images are pulled by what runs them`,
 			`f.yaml: cgroupDriver: Unsupported value: "x": supported values: "cgroupfs", "systemd"`,
 		}},
-		{name: "images", text: "imageGCHighThresholdPercent: 101\nimageGCLowThresholdPercent: 101\nimageMinimumGCAge: -1s\nimageMaximumGCAge: 1s\nimagePullCredentialsVerificationPolicy: Sometimes\npreloadedImagesVerificationAllowlist: ['a:1', 'b*']\n", flags: Flags{ImageCredentialProviderBinDir: "/opt/p"}, want: []string{
+		{name: "images", text: "imageGCHighThresholdPercent: 101\nimageGCLowThresholdPercent: 101\nimageMinimumGCAge: -1s\nimageMaximumGCAge: 1s\nimagePullCredentialsVerificationPolicy: Sometimes\npreloadedImagesVerificationAllowlist: ['a:1', 'b*']\n", flags: Flags{Providers: ProviderFlags{BinDir: "/opt/p"}}, want: []string{
 			`--image-credential-provider-config: Invalid value: "": must be given together with --image-credential-provider-bin-dir, or not at all`,
 			`f.yaml: imageMinimumGCAge: Invalid value: "-1s": must be more than 0s; leave it out for the default`,
 			`f.yaml: imageGCHighThresholdPercent: Invalid value: 101: must be between 0 and 100`,

@@ -152,8 +152,8 @@ func (b *builder) flags(f Flags) Flags {
 	if f.CRIListen != "" {
 		b.socket("--cri-listen", f.CRIListen)
 	}
-	if (f.ImageCredentialProviderConfig == "") != (f.ImageCredentialProviderBinDir == "") {
-		b.invalid("--image-credential-provider-config", f.ImageCredentialProviderConfig, "must be given together with --image-credential-provider-bin-dir, or not at all")
+	if (f.Providers.Config == "") != (f.Providers.BinDir == "") {
+		b.invalid("--image-credential-provider-config", f.Providers.Config, "must be given together with --image-credential-provider-bin-dir, or not at all")
 	}
 	b.add(metavalidation.ValidateLabels(f.NodeLabels, field.NewPath("--node-labels")))
 	for i, ip := range f.NodeIPs {

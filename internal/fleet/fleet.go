@@ -108,7 +108,7 @@ type Fleet struct {
 	kick    chan struct{} // something about admission may have changed
 	ping    chan struct{} // taken by Run
 	settled chan struct{}
-	metrics metrics
+	metrics
 
 	mu      sync.Mutex
 	members map[types.UID]*member

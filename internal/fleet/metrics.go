@@ -36,8 +36,7 @@ func newMetrics() metrics {
 }
 
 // Register has the work on pods told of. Call it once.
-func (f *Fleet) Register(reg prometheus.Registerer) error {
-	m := f.metrics
+func (m metrics) Register(reg prometheus.Registerer) error {
 	if err := errors.Join(reg.Register(m.worked), reg.Register(m.began), reg.Register(m.containers)); err != nil {
 		return fmt.Errorf("register metrics of pods' workers: %w", err)
 	}

@@ -55,7 +55,7 @@ func TestServerGoneAndBack(t *testing.T) {
 		begin, over func()
 	}{
 		{"cut off", c.Disconnect, c.Connect},
-		{"hangs", c.PauseAPIServer, c.ResumeAPIServer},
+		{"hangs", func() { c.Pause(kubeapitest.APIServer) }, func() { c.Resume(kubeapitest.APIServer) }},
 		{"killed", c.KillAPIServer, c.StartAPIServer},
 	} {
 		t.Run(fault.name, func(t *testing.T) {

@@ -231,40 +231,27 @@ func (c *Cluster) StartAPIServer() {
 	c.check(c.servers.startAPI(context.Background()))
 }
 
-// PauseAPIServer stops kube-apiserver without an end of its connections.
-func (c *Cluster) PauseAPIServer() {
-	c.t.Helper()
-	c.check(c.servers.api.signal(unix.SIGSTOP))
-}
+// Server is a part of the control plane that can be paused.
+type Server int
 
-// ResumeAPIServer follows PauseAPIServer.
-func (c *Cluster) ResumeAPIServer() {
-	c.t.Helper()
-	c.check(c.servers.api.signal(unix.SIGCONT))
-}
+// What a paused server does: without etcd the API server answers reads from memory,
+// nothing else; the API server keeps its connections; without controllers nothing
+// is signed, for one.
+const (
+	Etcd Server = iota
+	APIServer
+	Controllers
+)
 
-// PauseEtcd stops etcd: the API server answers reads from memory, nothing else.
-func (c *Cluster) PauseEtcd() {
-	c.t.Helper()
-	c.check(c.servers.etcd.signal(unix.SIGSTOP))
-}
+// Pause stops a server without an end of its connections, until Resume.
+func (c *Cluster) Pause(s Server) { c.signal(s, unix.SIGSTOP) }
 
-// ResumeEtcd follows PauseEtcd.
-func (c *Cluster) ResumeEtcd() {
-	c.t.Helper()
-	c.check(c.servers.etcd.signal(unix.SIGCONT))
-}
+// Resume follows Pause.
+func (c *Cluster) Resume(s Server) { c.signal(s, unix.SIGCONT) }
 
-// PauseControllers stops kube-controller-manager: nothing is signed, for one.
-func (c *Cluster) PauseControllers() {
+func (c *Cluster) signal(s Server, what unix.Signal) {
 	c.t.Helper()
-	c.check(c.servers.controllers.signal(unix.SIGSTOP))
-}
-
-// ResumeControllers follows PauseControllers.
-func (c *Cluster) ResumeControllers() {
-	c.t.Helper()
-	c.check(c.servers.controllers.signal(unix.SIGCONT))
+	c.check(map[Server]*process{Etcd: c.servers.etcd, APIServer: c.servers.api, Controllers: c.servers.controllers}[s].signal(what))
 }
 
 // CutConnections ends the connections of nodes, watches among them. They may

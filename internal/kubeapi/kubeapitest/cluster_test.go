@@ -218,14 +218,14 @@ func TestLife(t *testing.T) {
 		c.StartAPIServer()
 		pids = append(pids, c.servers.api.cmd.Process.Pid)
 		c.Kubectl("get", "namespace", namespace)
-		c.PauseEtcd()
+		c.Pause(Etcd)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := c.Client().CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 		if err == nil {
 			t.Error("written without etcd")
 		}
-		c.ResumeEtcd()
+		c.Resume(Etcd)
 		join(t, c)
 	}) {
 		return
