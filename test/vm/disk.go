@@ -14,7 +14,7 @@ import (
 
 // programs are the host's, copied for the scripts with the libraries they are linked with.
 const programs = `sh
-	awk basename cat chmod chown cmp cp cut date dd df uptime echo env false find grep head hostname id kill
+	awk basename cat chmod chown cmp cp cut date dd df dirname uptime echo env false find grep head hostname id kill
 	ln ls mkdir mkfifo mknod mktemp mv nproc printf readlink rm rmdir sed seq sleep sort stat sync tail
 	tee test timeout touch tr true uname uniq wc
 	dmesg losetup mkfs.ext4 mkswap mount pgrep pkill swapoff swapon sysctl taskset umount

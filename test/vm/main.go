@@ -61,6 +61,9 @@ func boots() []boot {
 		machine: "v1",
 		scripts: []string{"pinning", "bounds"},
 		units:   []string{"cgroup"},
+	}, {
+		machine: "systemd",
+		scripts: []string{"systemd", "power-off"},
 	}}
 }
 
