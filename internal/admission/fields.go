@@ -307,7 +307,7 @@ func securityFields() []Field {
 		{Path: "PodSecurityContext.fsGroupChangePolicy", Why: "it has no effect on emptyDir, which is made with the group, and hostPath, which keeps its own"},
 		{Path: "PodSecurityContext.seccompProfile", Status: Whole},
 		{Path: "PodSecurityContext.appArmorProfile", Status: Whole, Why: noAppArmor},
-		{Path: "PodSecurityContext.seLinuxChangePolicy", Why: "the runtime labels the files of volumes one by one"},
+		{Path: "PodSecurityContext.seLinuxChangePolicy", Why: "the runtime labels the files of volumes one by one; a ReadWriteOncePod volume of a CSI driver with `seLinuxMount` is mounted with the label"},
 
 		{Path: "SecurityContext.capabilities", Status: Whole},
 		{Path: "SecurityContext.privileged"},

@@ -19,6 +19,7 @@ import (
 
 func standing() changes {
 	c := &Cluster{Options: Options{
+		Moved: func() {}, NodeChanged: func() {},
 		Config: &config.Config{Cluster: &config.Cluster{Status: config.NodeStatus{UpdateFrequency: 10 * time.Second}}}, Log: slog.New(slog.DiscardHandler),
 	}}
 	c.node.moved = make(chan struct{}, 1)
