@@ -87,7 +87,7 @@ func onTerminal(ts *testscript.TestScript, args []string, command func(args ...s
 	for {
 		n, err := master.Read(piece)
 		screen.Write(piece[:n])
-		typed := ""
+		var typed string
 		typed, said = said.next(screen.Bytes())
 		_, typeErr := io.WriteString(master, typed)
 		ts.Check(typeErr)

@@ -48,12 +48,12 @@ func (a *Addresses) Run(ctx context.Context) error {
 	for {
 		err := a.listen(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return ctx.Err()
 		}
 		a.config.Log.Warn("Cannot follow the addresses of this machine", "err", err, "again in", listenAgain)
 		select {
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		case <-time.After(listenAgain):
 		}
 	}
@@ -74,7 +74,7 @@ func (a *Addresses) listen(ctx context.Context) error {
 	a.look() // for what changed before
 	var settled <-chan time.Time
 	for {
-		open := true
+		var open bool
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
