@@ -175,9 +175,10 @@ func (w *Worker) setup(ctx context.Context, s Step, run *Run, revision int) {
 }
 
 // started is when the pod's life on this node began: the oldest trace of it in
-// the runtime, or in the API, tells more than this process can know.
+// the runtime, or in the API, tells more than this process can know. It is a time of the machine's
+// clock, whichever of them tells it, as is what is counted from it.
 func started(p *pod.Pod, o *pod.Observed) time.Time {
-	t := p.Seen
+	t := p.Seen.Round(0)
 	if s := p.Status.StartTime; s != nil {
 		t = earliest(t, s.Time)
 	}

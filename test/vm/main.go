@@ -64,6 +64,7 @@ func boots() []boot {
 	}, {
 		machine: "systemd",
 		scripts: []string{"systemd", "power-off"},
+		alone:   []string{"clock"},
 	}}
 }
 
