@@ -59,7 +59,7 @@ func boots() []boot {
 		units:   []string{"cgroup", "volume/nfs"},
 	}, {
 		machine: "v1",
-		scripts: []string{"pinning", "bounds"},
+		scripts: []string{"pinning", "bounds", "drift", "resize"},
 		units:   []string{"cgroup"},
 	}, {
 		machine: "systemd",
