@@ -161,7 +161,8 @@ func (k *keeper) pause(a action, after, now time.Time, asking bool) time.Duratio
 	case a.Request:
 		return after.Sub(now)
 	}
-	return a.At.Sub(now)
+	// A timer does not see that the clock is set: it is looked at.
+	return min(a.At.Sub(now), time.Minute)
 }
 
 // asked is when to ask again.

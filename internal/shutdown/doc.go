@@ -18,7 +18,7 @@
 // those of the API for good, those of manifests until the shutdown is called off.
 //
 // What was stopped stays stopped: as with the kubelet, such pods are Failed with
-// the reason Terminated. Those of sources other than the API start again when the
+// the reason Terminated, or Succeeded if all their containers ended well. Those of sources other than the API start again when the
 // agent does (podstatus.Statuses.Kept); a shutdown that was called off ends with
 // the journal saying so.
 //
