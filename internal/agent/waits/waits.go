@@ -14,10 +14,11 @@ import (
 
 // Objects says which objects a pod waits for before any of its containers can
 // start, in the words for a container that waits; or why the image of a volume is
-// not there, as the kubelet says it of the container.
+// not there, as the kubelet says it of the container; or else what a step waits for
+// that knows when to look again, as a volume that is to be attached.
 func Objects(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 	var names []string
-	var lacking string
+	var lacking, other string
 	for task, err := range s.Failures {
 		if !strings.HasPrefix(task, "step/") {
 			continue
@@ -32,13 +33,19 @@ func Objects(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 		if l, ok := errors.AsType[*object.Lacking](err); ok {
 			lacking = ": " + l.Error()
 		}
+		if r, ok := errors.AsType[*worker.RetryError](err); ok {
+			other = reason.Message(r.Err)
+		}
 	}
 	slices.Sort(names)
 	why = reason.ContainerCreating
 	if len(p.Spec.InitContainers) > 0 {
 		why = reason.PodInitializing
 	}
-	return why, "waiting for " + strings.Join(slices.Compact(names), ", ") + lacking, len(names) > 0
+	if len(names) == 0 {
+		return why, other, other != ""
+	}
+	return why, "waiting for " + strings.Join(slices.Compact(names), ", ") + lacking, true
 }
 
 // PullFailure finds in an error what went wrong with an image; nil for nothing.

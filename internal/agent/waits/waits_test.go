@@ -27,6 +27,7 @@ func TestAwaited(t *testing.T) {
 	}{
 		{"nothing", map[string]error{"step/volume": errors.New("disk full"), "container/app": &object.Missing{Key: config}}, "", false},
 		{"objects", map[string]error{"step/volume": missing}, "waiting for ConfigMap default/app, Secret default/app", true},
+		{"a volume", map[string]error{"step/volume": reason.Wrap(reason.FailedMount, worker.RetryAt(time.Time{}, errors.New("waiting for the volume to be attached")))}, "waiting for the volume to be attached", true},
 		{"a key", map[string]error{"step/volume": lacking}, "waiting for ConfigMap default/app: no key x", true},
 	}
 	for _, test := range tests {
