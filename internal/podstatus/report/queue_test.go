@@ -123,7 +123,7 @@ func TestUrgentFirstAndNewestOnly(t *testing.T) {
 		if err := writer.synced.Write(&took); err != nil || took.Histogram.GetSampleCount() != 4 || took.Histogram.GetSampleSum() != 8 {
 			t.Errorf("four statuses of 2 s each took %v, %v", took.Histogram, err)
 		}
-		want := []string{"PATCH first @0", "PATCH end @0", "PATCH flip @0", "PATCH other @0"}
+		want := []string{"PATCH first @0", "PATCH end @2", "PATCH flip @2", "PATCH other @2"}
 		if diff := cmp.Diff(want, w.take()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
