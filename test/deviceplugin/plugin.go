@@ -49,6 +49,7 @@ type Plugin struct {
 	registration.UnimplementedRegistrationServer
 	opts    Options
 	watcher *fsnotify.Watcher
+	stop    context.CancelFunc
 	done    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -77,10 +78,12 @@ func Start(o Options) (*Plugin, error) {
 	if err := errors.Join(os.MkdirAll(p.dir(), 0o750), p.watcher.Add(p.dir())); err != nil {
 		return nil, errors.Join(err, p.watcher.Close())
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
 	if _, statErr := os.Stat(p.agent()); statErr == nil || o.Registry != "" {
-		err = p.begin()
+		err = p.begin(ctx)
 	}
-	p.done.Go(p.watch)
+	p.done.Go(func() { p.watch(ctx) })
 	return p, err
 }
 
@@ -89,18 +92,19 @@ func (p *Plugin) dir() string    { return cmp.Or(p.opts.Registry, p.opts.Dir) }
 func (p *Plugin) agent() string  { return filepath.Join(p.opts.Dir, "kubelet.sock") }
 func (p *Plugin) name() string   { return "test-" + p.prefix() + ".sock" }
 
-func (p *Plugin) watch() {
+func (p *Plugin) watch(ctx context.Context) {
 	for e := range p.watcher.Events {
 		if e.Name == p.agent() && e.Has(fsnotify.Create) {
-			if err := p.begin(); err != nil {
+			if err := p.begin(ctx); err != nil {
 				p.note("begin: " + err.Error())
 			}
 		}
 	}
 }
 
-// begin serves anew and registers.
-func (p *Plugin) begin() error {
+// begin serves anew and registers, unless it is stopped meanwhile: the agent may be
+// gone again.
+func (p *Plugin) begin(ctx context.Context) error {
 	p.end()
 	socket := filepath.Join(p.dir(), p.name())
 	_ = os.Remove(socket)
@@ -115,6 +119,10 @@ func (p *Plugin) begin() error {
 	p.server = s
 	p.mu.Unlock()
 	p.done.Go(func() { _ = s.Serve(l) }) // until end stops it
+	if ctx.Err() != nil {
+		p.end()
+		return ctx.Err()
+	}
 	if p.opts.Registry != "" {
 		return nil
 	}
@@ -122,7 +130,7 @@ func (p *Plugin) begin() error {
 	if err != nil {
 		return err
 	}
-	_, err = pluginapi.NewRegistrationClient(conn).Register(context.Background(), &pluginapi.RegisterRequest{
+	_, err = pluginapi.NewRegistrationClient(conn).Register(ctx, &pluginapi.RegisterRequest{
 		Version: pluginapi.Version, Endpoint: p.name(), ResourceName: p.opts.Resource,
 	}, grpc.WaitForReady(true))
 	return errors.Join(err, conn.Close())
@@ -152,6 +160,7 @@ func (p *Plugin) end() {
 // Stop ends it, as if its process was killed.
 func (p *Plugin) Stop() {
 	_ = p.watcher.Close()
+	p.stop()
 	p.Hang("", false)
 	p.end()
 	p.done.Wait()
