@@ -114,12 +114,19 @@ func (s *Statuses) Update(in Input) (status corev1.PodStatus, changed bool) {
 	if known && equality.Semantic.DeepEqual(was, status) {
 		return was, false
 	}
-	if final(status.Phase) && was.Phase != status.Phase || len(given) > 0 || endedForGood(in.Pod.Pod, was, status) {
+	if final(status.Phase) && was.Phase != status.Phase || len(given) > 0 || isReady(was) != isReady(status) || endedForGood(in.Pod.Pod, was, status) {
 		s.keepNow(uid, status)
 	}
 	s.table.Put(uid, status)
 	s.touch(uid)
 	return status, true
+}
+
+// isReady says that a status has the condition Ready.
+func isReady(s corev1.PodStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // endedForGood says whether a container has ended since that may not run again: its
@@ -142,8 +149,8 @@ func endedForGood(p *corev1.Pod, was, now corev1.PodStatus) bool {
 }
 
 // keepNow writes a status before anybody is told: that the pod or a container of it
-// has ended, since it is not to run again, whatever becomes of its containers; and what somebody has
-// set, which nothing else knows. A failure is told and made up for by the write
+// has ended, since it is not to run again, whatever becomes of its containers; that it has become ready
+// or is not any more, whose time nothing else knows; and what somebody has set. A failure is told and made up for by the write
 // that comes later.
 func (s *Statuses) keepNow(uid types.UID, status corev1.PodStatus) {
 	if s.files == nil {
