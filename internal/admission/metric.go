@@ -1,18 +1,22 @@
 package admission
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/berth-run/berth/internal/reason"
+)
 
 // MetricReason is the reason under which a rejection is counted. As in the
 // kubelet those of extended resources, whose names users choose, are one.
-func MetricReason(reason string) string {
-	switch reason {
+func MetricReason(why string) string {
+	switch why {
 	case PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported, UnsupportedField, SysctlForbidden, RuntimeClass,
-		AppArmor, SupplementalGroupsPolicyNotSupported, NodeShutdown, VolumeAttachmentLimitExceeded,
+		AppArmor, SupplementalGroupsPolicyNotSupported, reason.NodeShutdown, VolumeAttachmentLimitExceeded,
 		NodeName, NodeAffinity, NodePorts, TaintToleration, UnexpectedAdmissionError, TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool,
 		"OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods":
-		return reason
+		return why
 	}
-	if strings.HasPrefix(reason, "OutOf") {
+	if strings.HasPrefix(why, "OutOf") {
 		return "OutOfExtendedResources"
 	}
 	return "Other"

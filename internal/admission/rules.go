@@ -32,8 +32,6 @@ const (
 	TopologyAffinityError    = "TopologyAffinityError"
 	SMTAlignmentError        = "SMTAlignmentError"
 	EmptyPodSharedPool       = "EmptyPodSharedPoolError"
-	// NodeShutdown is what is said to pods that come while the machine goes down.
-	NodeShutdown = "NodeShutdown"
 	// VolumeAttachmentLimitExceeded is found after admission, by a volume's driver.
 	VolumeAttachmentLimitExceeded = "VolumeAttachmentLimitExceeded"
 	// SELinuxNotSupported is Berth's own: the kubelet does not look.

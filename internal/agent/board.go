@@ -165,7 +165,7 @@ func (b *board) finish(uid types.UID, s corev1.PodStatus) {
 	switch {
 	case s.Phase == corev1.PodFailed:
 		b.timeline.Finish(uid, reason.New(cmp.Or(s.Reason, "Failed"), "%s", cmp.Or(s.Message, failures(s))))
-	case s.Phase == corev1.PodSucceeded, ready(s):
+	case s.Phase == corev1.PodSucceeded, podstatus.Ready(s):
 		b.timeline.Finish(uid, nil)
 	}
 }
@@ -179,13 +179,4 @@ func failures(s corev1.PodStatus) string {
 		}
 	}
 	return strings.Join(texts, "; ")
-}
-
-func ready(s corev1.PodStatus) bool {
-	for _, c := range s.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -114,7 +114,7 @@ func (s *Statuses) Update(in Input) (status corev1.PodStatus, changed bool) {
 	if known && equality.Semantic.DeepEqual(was, status) {
 		return was, false
 	}
-	if final(status.Phase) && was.Phase != status.Phase || len(given) > 0 || isReady(was) != isReady(status) || endedForGood(in.Pod.Pod, was, status) {
+	if final(status.Phase) && was.Phase != status.Phase || len(given) > 0 || Ready(was) != Ready(status) || endedForGood(in.Pod.Pod, was, status) {
 		s.keepNow(uid, status)
 	}
 	s.table.Put(uid, status)
@@ -122,8 +122,8 @@ func (s *Statuses) Update(in Input) (status corev1.PodStatus, changed bool) {
 	return status, true
 }
 
-// isReady says that a status has the condition Ready.
-func isReady(s corev1.PodStatus) bool {
+// Ready says that a status has the condition Ready.
+func Ready(s corev1.PodStatus) bool {
 	return slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})

@@ -48,6 +48,7 @@ const (
 	VolumePermissionChangeInProgress = "VolumePermissionChangeInProgress"
 	Evicted                          = "Evicted"
 	Preempting                       = "Preempting"
+	NodeShutdown                     = "NodeShutdown"
 	FailedSync                       = "FailedSync"
 	FailedValidation                 = "FailedValidation"
 	FailedCreatePodSandBox           = "FailedCreatePodSandBox"

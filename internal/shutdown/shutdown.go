@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// Refused is the reason of pods that come while the machine goes down.
-	Refused = "NodeShutdown"
 	// Reason is that of the pod.Stop of a pod that is ended; with it the pod's
 	// status gets the condition DisruptionTarget.
 	Reason  = "Terminated"
@@ -106,7 +104,7 @@ func (m *Manager) Down() bool {
 // Admit refuses pods while the machine goes down.
 func (m *Manager) Admit() error {
 	if m.Down() {
-		return reason.New(Refused, "Pod was rejected as the node is shutting down.")
+		return reason.New(reason.NodeShutdown, "Pod was rejected as the node is shutting down.")
 	}
 	return nil
 }

@@ -184,7 +184,7 @@ func TestPodsEndInOrder(t *testing.T) {
 	if diff := cmp.Diff([]string{"web 500ms", "stuck 0s"}, first); diff != "" {
 		t.Error(diff)
 	}
-	if err := n.Admit(); reason.Of(err) != Refused || reason.Message(err) != "Pod was rejected as the node is shutting down." {
+	if err := n.Admit(); reason.Of(err) != reason.NodeShutdown || reason.Message(err) != "Pod was rejected as the node is shutting down." {
 		t.Errorf("a new pod is answered %v", err)
 	}
 	lock.forget()

@@ -4,7 +4,6 @@ import (
 	"github.com/berth-run/berth/internal/fleet"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
-	"github.com/berth-run/berth/internal/shutdown"
 )
 
 // refuse is the verdict on a pod while the machine goes down; false: there is none.
@@ -15,5 +14,5 @@ func refuse(p *pod.Pod, runs bool, err error) (fleet.Verdict, bool) {
 	if err == nil || runs {
 		return fleet.Verdict{}, false
 	}
-	return fleet.Verdict{Reject: p.Source == pod.SourceAPI, Reason: shutdown.Refused, Message: reason.Message(err)}, true
+	return fleet.Verdict{Reject: p.Source == pod.SourceAPI, Reason: reason.NodeShutdown, Message: reason.Message(err)}, true
 }
