@@ -186,6 +186,7 @@ func TestInline(t *testing.T) {
 	p := podWith(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName1, VolumeAttributes: map[string]string{"size": "1"}}}, false)
 	p.Spec.ServiceAccountName = "default"
 	n.await(t, p)
+	n.tended(t) // what is looked at already is left alone
 	var parts sync.WaitGroup
 	n.kind.pass(t.Context(), &parts, true)
 	parts.Wait()

@@ -150,6 +150,25 @@ func (n *node) await(t *testing.T, p *corev1.Pod) {
 	}
 }
 
+// tended waits until Run has looked at all volumes once.
+func (n *node) tended(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		n.kind.mu.Lock()
+		all := true
+		for _, p := range n.kind.published {
+			all = all && p.tended && !p.tending
+		}
+		n.kind.mu.Unlock()
+		if all {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a volume is not looked at")
+		}
+	}
+}
+
 // start serves a driver and registers it, and unmounts what is left at the end.
 func start(t *testing.T, n *node, d *csidriver.Driver) (stop func()) {
 	t.Helper()
