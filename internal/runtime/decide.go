@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	srvconfig "github.com/containerd/containerd/v2/cmd/containerd/server/config"
@@ -12,6 +13,8 @@ import (
 const (
 	defaultCNIConfDir = "/etc/cni/net.d"
 	defaultBridge     = "berth0"
+	// builtInConf is the file of the built-in network.
+	builtInConf = "10-berth.conflist"
 	// handler is the name of the only runtime handler (RuntimeClass handler in Kubernetes).
 	handler = "runc"
 	// maxState keeps the shims' sockets, State/s/SHA256, within the 107 bytes of a unix socket's path.
@@ -25,8 +28,8 @@ type layout struct{ root, state string }
 
 func (l layout) bin() string       { return filepath.Join(l.root, "bin") }
 func (l layout) cniBin() string    { return filepath.Join(l.bin(), "cni") }
+func (l layout) cniBins() []string { return []string{l.cniBin(), "/opt/cni/bin"} }
 func (l layout) cniConf() string   { return filepath.Join(l.root, "cni") }
-func (l layout) network() string   { return filepath.Join(l.cniConf(), "10-berth.conflist") }
 func (l layout) ranges() string    { return filepath.Join(l.root, "pod-cidrs") }
 func (l layout) lock() string      { return filepath.Join(l.root, "runtime.lock") }
 func (l layout) addresses() string { return filepath.Join(l.state, "ipam") }
@@ -141,7 +144,6 @@ type host struct {
 	overlay     bool   // overlayfs works on the root directory
 	lowerOOM    bool   // CAP_SYS_RESOURCE: oom_score_adj may be lowered
 	filter      string // "nftables" or "iptables", empty when there is neither
-	foreignCNI  bool   // the machine has a CNI configuration of its own
 	systemdInit bool   // systemd runs
 }
 
@@ -153,6 +155,26 @@ func (h host) snapshotter() string {
 	return "native"
 }
 
+// source is where the network of pods that start now is from.
+type source string
+
+const (
+	machine source = "the machine's CNI configuration"
+	builtIn source = "the built-in one"
+	nobody  source = "none, until there is a CNI configuration"
+)
+
+// source is what the network is to be from.
+func (c Config) source(configured bool) source {
+	switch {
+	case configured:
+		return machine
+	case c.CNIOnly:
+		return nobody
+	}
+	return builtIn
+}
+
 // podCIDRs is the ranges of the families that the machine has.
 func podCIDRs(cidrs []netip.Prefix, ipv6 bool) []netip.Prefix {
 	var usable []netip.Prefix
@@ -162,6 +184,41 @@ func podCIDRs(cidrs []netip.Prefix, ipv6 bool) []netip.Prefix {
 		}
 	}
 	return usable
+}
+
+// gateways says how a bridge with these addresses of one family comes to have the
+// gateway of a range as the first in the kernel's list, where it is not the only one:
+// what is to be removed, and then added in this order. Addresses of other ranges stay
+// as long as pods have leases there. A bridge without addresses is left as it is.
+func gateways(present []netip.Prefix, r netip.Prefix, leases []netip.Addr) (remove, add []netip.Prefix) {
+	want := netip.PrefixFrom(r.Addr().Next(), r.Bits())
+	if len(present) == 0 || slices.Equal(present, []netip.Prefix{want}) {
+		return nil, nil
+	}
+	var used []netip.Prefix
+	for _, p := range present {
+		if p != want && slices.ContainsFunc(leases, p.Masked().Contains) {
+			used = append(used, p)
+		}
+	}
+	if present[0] == want && len(used) == len(present)-1 {
+		return nil, nil
+	}
+	if r.Addr().Is6() { // there the kernel lists the newest first
+		slices.Reverse(used)
+		return present, append(used, want)
+	}
+	return present, append([]netip.Prefix{want}, used...)
+}
+
+// isConf says whether containerd takes a file of this name for CNI configuration.
+func isConf(name string) bool {
+	return slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
+}
+
+// concerns says whether what happened to a path may change what a directory has.
+func concerns(path, dir string) bool {
+	return path == dir || filepath.Dir(path) == dir || strings.HasPrefix(dir, strings.TrimSuffix(path, "/")+"/")
 }
 
 // networkConfig is the CNI configuration list of the built-in network: a bridge with addresses from
@@ -209,10 +266,6 @@ func networkConfig(c Config, h host) map[string]any {
 // serverConfig is containerd's configuration. Keys are those of containerd's TOML file, version 4.
 func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 	l := layout{c.Root, c.State}
-	cniConf := l.cniConf()
-	if h.foreignCNI {
-		cniConf = c.CNIConfDir
-	}
 	snapshotter := h.snapshotter()
 	return &srvconfig.Config{
 		Version: 4,
@@ -268,8 +321,8 @@ func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 					}},
 				},
 				"cni": map[string]any{
-					"bin_dirs":              []string{l.cniBin(), "/opt/cni/bin"},
-					"conf_dir":              cniConf,
+					"bin_dirs":              l.cniBins(),
+					"conf_dir":              l.cniConf(),
 					"use_internal_loopback": true,
 				},
 			},

@@ -6,24 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 )
 
 // inspectHost looks at the machine. The root directory must exist.
 func inspectHost(ctx context.Context, c Config) (host, error) {
-	foreign, err := hasCNIConfig(c.CNIConfDir)
-	if err != nil {
-		return host{}, err
-	}
 	lower, err := mayLowerOOMScore()
 	if err != nil {
 		return host{}, err
@@ -33,23 +31,8 @@ func inspectHost(ctx context.Context, c Config) (host, error) {
 		overlay:     overlayutils.Supported(c.Root) == nil,
 		lowerOOM:    lower,
 		filter:      packetFilter(ctx),
-		foreignCNI:  foreign,
 		systemdInit: exists("/run/systemd/system"),
 	}, nil
-}
-
-// hasCNIConfig reports whether dir holds a file that the CRI plugin would load.
-func hasCNIConfig(dir string) (bool, error) {
-	for _, pattern := range []string{"*.conf", "*.conflist", "*.json"} {
-		files, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			return false, fmt.Errorf("look for CNI configuration in %q: %w", dir, err)
-		}
-		if len(files) > 0 {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // mayLowerOOMScore reports CAP_SYS_RESOURCE, see proc_pid_oom_score_adj(5).
@@ -85,63 +68,104 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// prepareNetwork writes the built-in network's configuration, or says why there is none.
-func (r *Runtime) prepareNetwork(h host) error {
-	if h.foreignCNI {
-		r.config.Log.Info("pod network is the machine's own CNI configuration", "dir", r.config.CNIConfDir)
-		return nil
+// podNetwork keeps in a directory of the runtime's own the CNI configuration that
+// containerd is to use: the machine's where it has one, else the built-in network's.
+// Pods keep the network that they were started with.
+type podNetwork struct {
+	config Config
+	chosen bool // the configuration says the ranges of pod addresses
+	host   host // set by prepare
+
+	mu     sync.Mutex
+	source source // where the files in the directory are from
+}
+
+func (n *podNetwork) layout() layout { return layout{n.config.Root, n.config.State} }
+
+// prepare puts the configuration in place before containerd reads it.
+func (n *podNetwork) prepare(h host) error {
+	n.host = h
+	err := n.recallRanges()
+	if err == nil {
+		err = n.sync()
 	}
-	if h.filter == "" {
-		return errors.New("set up pod network: neither nft nor iptables works here: install the package nftables or iptables")
-	}
-	if err := r.recallRanges(); err != nil {
+	if err != nil {
 		return fmt.Errorf("set up pod network: %w", err)
 	}
-	usable := podCIDRs(r.config.PodCIDRs, h.ipv6)
-	if len(usable) == 0 {
-		return fmt.Errorf("set up pod network: IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", r.config.PodCIDRs)
-	}
-	if len(usable) < len(r.config.PodCIDRs) {
-		r.config.Log.Info("IPv6 is disabled on this machine: pods get IPv4 only", "podCIDRs", usable)
-	}
-	if err := r.makeBridge(h.ipv6); err != nil {
-		return fmt.Errorf("set up pod network: %w", err)
-	}
-	if err := r.writeNetwork(h, r.config.PodCIDRs); err != nil {
-		return fmt.Errorf("set up pod network: %w", err)
-	}
-	r.builtIn = &h
 	return nil
 }
 
-// writeNetwork puts the configuration in its place at once: containerd reads it when
-// it changes.
-func (r *Runtime) writeNetwork(h host, cidrs []netip.Prefix) error {
-	c := r.config
-	c.PodCIDRs = cidrs
-	text, err := json.MarshalIndent(networkConfig(c, h), "", "  ")
+// sync looks for the machine's configuration and makes containerd's directory what
+// it is to be now.
+func (n *podNetwork) sync() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.syncLocked()
+}
+
+func (n *podNetwork) syncLocked() error {
+	files, err := readConfDir(n.config.CNIConfDir)
 	if err != nil {
 		return err
 	}
-	return replace(r.layout().network(), text)
+	from := n.config.source(len(files) > 0)
+	if from == builtIn {
+		files, err = n.makeBuiltIn()
+	}
+	// Also after an error: what the machine has no more must not stay.
+	if err := errors.Join(err, place(n.layout().cniConf(), files)); err != nil {
+		return err
+	}
+	if from != n.source {
+		n.source = from
+		n.config.Log.Info("The network of pods that start from now on", "is", from, "dir", n.config.CNIConfDir)
+	}
+	return nil
 }
 
-func replace(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+// makeBuiltIn makes the bridge of the built-in network and returns its
+// configuration, or says why there can be none.
+func (n *podNetwork) makeBuiltIn() (map[string]confFile, error) {
+	if n.host.filter == "" {
+		return nil, errors.New("neither nft nor iptables works here: install the package nftables or iptables")
 	}
-	next := path + ".next"
-	if err := os.WriteFile(next, text, 0o644); err != nil {
-		return err
+	usable := podCIDRs(n.config.PodCIDRs, n.host.ipv6)
+	if len(usable) == 0 {
+		return nil, fmt.Errorf("IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", n.config.PodCIDRs)
 	}
-	return os.Rename(next, path)
+	if len(usable) < len(n.config.PodCIDRs) && n.source != builtIn {
+		n.config.Log.Info("IPv6 is disabled on this machine: pods get IPv4 only", "podCIDRs", usable)
+	}
+	if err := n.makeBridge(usable); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(networkConfig(n.config, n.host), "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return map[string]confFile{builtInConf: {text: text}}, nil
+}
+
+// before does the network's part of a call that containerd is asked for next.
+func (n *podNetwork) before(ctx context.Context, req any) error {
+	switch req := req.(type) {
+	case *runtimeapi.UpdateRuntimeConfigRequest:
+		if err := n.useRanges(req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()); err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+	case *runtimeapi.StopPodSandboxRequest:
+		n.release(ctx, req.GetPodSandboxId())
+	case *runtimeapi.RemovePodSandboxRequest:
+		n.release(ctx, req.GetPodSandboxId())
+	}
+	return nil
 }
 
 // recallRanges takes the ranges that the node was given last, unless the
 // configuration says some.
-func (r *Runtime) recallRanges() error {
-	text, err := os.ReadFile(r.layout().ranges())
-	if r.chosen || errors.Is(err, fs.ErrNotExist) {
+func (n *podNetwork) recallRanges() error {
+	text, err := os.ReadFile(n.layout().ranges())
+	if n.chosen || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -149,68 +173,44 @@ func (r *Runtime) recallRanges() error {
 	}
 	cidrs, err := parseRanges(string(text))
 	if err != nil {
-		return fmt.Errorf("read %s: %w", r.layout().ranges(), err)
+		return fmt.Errorf("read %s: %w", n.layout().ranges(), err)
 	}
-	r.config.PodCIDRs = cidrs
+	n.config.PodCIDRs = cidrs
 	return nil
 }
 
-// useRanges gives the pods that start from now on addresses of the ranges that the
-// cluster has given the node (CRI UpdateRuntimeConfig), also after a restart. A
-// network of somebody else's configuration is not touched.
-func (r *Runtime) useRanges(text string) error {
-	if r.builtIn == nil || text == "" {
+// useRanges gives the pods that the built-in network gets from now on addresses of
+// the ranges that the cluster has given the node (CRI UpdateRuntimeConfig), also
+// after a restart. A network of somebody else's configuration is not touched.
+func (n *podNetwork) useRanges(text string) error {
+	if n.config.CNIOnly || text == "" {
 		return nil
 	}
 	cidrs, err := parseRanges(text)
 	if err != nil {
 		return err
 	}
-	if len(podCIDRs(cidrs, r.builtIn.ipv6)) == 0 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.source == builtIn && len(podCIDRs(cidrs, n.host.ipv6)) == 0 {
 		return fmt.Errorf("IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", cidrs)
 	}
-	r.ranging.Lock()
-	defer r.ranging.Unlock()
-	if err := errors.Join(r.writeNetwork(*r.builtIn, cidrs), replace(r.layout().ranges(), []byte(text))); err != nil {
+	n.config.PodCIDRs = cidrs
+	if err := errors.Join(replace(n.layout().ranges(), []byte(text)), n.syncLocked()); err != nil {
 		return fmt.Errorf("change pod network: %w", err)
 	}
-	r.config.Log.Info("The ranges of pod addresses are others", "podCIDRs", cidrs)
+	n.config.Log.Info("The ranges of pod addresses in the built-in network are others", "podCIDRs", cidrs)
 	return nil
 }
 
-// makeBridge makes the bridge before the CNI plugin does. The gateway's IPv6 address could
-// else not be used for the first second of the first pod: the kernel would look for others that
-// have it (duplicate address detection, RFC 4862), which nobody can on a bridge of this node's pods.
-func (r *Runtime) makeBridge(ipv6 bool) error {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = r.config.Bridge
-	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("make bridge %q: %w", attrs.Name, err)
+// replace writes a file at once: readers see all of it or what was there before.
+func replace(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
 	}
-	if !ipv6 {
-		return nil
+	next := path + ".next"
+	if err := os.WriteFile(next, text, 0o600); err != nil {
+		return err
 	}
-	if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", attrs.Name, "accept_dad"), []byte("0"), 0); err != nil {
-		r.config.Log.Warn("The gateway's IPv6 address is usable only a second after the first pod's start", "err", err)
-	}
-	return nil
-}
-
-// RemoveNetwork removes the bridge of the built-in network. Call it only when no pod is left; the
-// next pod makes it anew.
-func (r *Runtime) RemoveNetwork() error {
-	link, err := netlink.LinkByName(r.config.Bridge)
-	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remove bridge %q: %w", r.config.Bridge, err)
-	}
-	if link.Type() != "bridge" {
-		return fmt.Errorf("remove bridge %q: it is a %s", r.config.Bridge, link.Type())
-	}
-	if err := netlink.LinkDel(link); err != nil {
-		return fmt.Errorf("remove bridge %q: %w", r.config.Bridge, err)
-	}
-	return nil
+	return os.Rename(next, path)
 }

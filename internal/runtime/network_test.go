@@ -1,74 +1,166 @@
-package runtime
+package runtime_test
 
 import (
-	"log/slog"
-	"net/netip"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vishvananda/netlink"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestHasCNIConfig(t *testing.T) {
-	dir := t.TempDir()
-	for _, test := range []struct {
-		file string
-		want bool
-	}{
-		{"README", false},
-		{"10-net.conf.bak", false},
-		{"10-net.conflist", true},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, test.file), nil, 0o644); err != nil {
+// otherNetwork is a configuration as a plugin of a cluster puts it there.
+const (
+	otherBridge  = "berthrt1"
+	otherNetwork = `{"cniVersion": "1.0.0", "name": "other", "plugins": [
+ {"type": "bridge", "bridge": %q, "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
+  "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.204.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+ {"type": "portmap", "backend": "nftables", "snat": true, "capabilities": {"portMappings": true}}]}`
+)
+
+// networks is a runtime whose network changes.
+type networks struct {
+	*client
+	dir string
+}
+
+// testCNI has a configuration come and go: pods that start have that network, those
+// that run keep theirs, and all leave nothing behind.
+func testCNI(t *testing.T, c *client, dir string) {
+	n := networks{c, dir}
+	t.Cleanup(func() {
+		if link, err := netlink.LinkByName(otherBridge); err == nil {
+			_ = netlink.LinkDel(link)
+		}
+	})
+	confs := filepath.Join(dir, "net.d")
+	first := n.serve(t, "first", 28081)
+	for _, round := range []string{"2", "3"} { // also after the directory was removed
+		if err := os.Mkdir(confs, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		got, err := hasCNIConfig(dir)
-		if err != nil || got != test.want {
-			t.Errorf("with %s: %t, %v, want %t", test.file, got, err, test.want)
+		text := fmt.Appendf(nil, otherNetwork, otherBridge, n.leases("other"))
+		if err := os.WriteFile(filepath.Join(confs, "10-other.conflist"), text, 0o600); err != nil {
+			t.Fatal(err)
 		}
+		n.await(t, "other")
+		other := n.serve(t, "other"+round, 28082)
+		n.answers(t, first, "10.202.0.", 28081)
+		n.answers(t, other, "10.204.0.", 28082)
+		n.end(t, first)
+		if err := os.RemoveAll(confs); err != nil {
+			t.Fatal(err)
+		}
+		n.await(t, "berthrt0")
+		first = n.serve(t, "first"+round, 28081)
+		n.answers(t, first, "10.202.0.", 28081)
+		n.answers(t, other, "10.204.0.", 28082)
+		n.end(t, other)
 	}
-	if got, err := hasCNIConfig(filepath.Join(dir, "absent")); err != nil || got {
-		t.Errorf("absent directory: %t, %v", got, err)
+	n.end(t, first)
+}
+
+// testRanges has a cluster give the node other ranges while pods run.
+func testRanges(t *testing.T, c *client, dir string) {
+	n := networks{c, dir}
+	before := n.serve(t, "before", 28083)
+	_, err := c.UpdateRuntimeConfig(t.Context(), &cri.UpdateRuntimeConfigRequest{RuntimeConfig: &cri.RuntimeConfig{
+		NetworkConfig: &cri.NetworkConfig{PodCidr: "10.205.0.0/24,fd62:6572:7468:205::/64"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := n.serve(t, "after", 28084)
+	n.answers(t, before, "10.202.0.", 28083)
+	n.answers(t, after, "10.205.0.", 28084)
+	n.end(t, before)
+	n.answers(t, after, "10.205.0.", 28084)
+	n.end(t, after)
+}
+
+func (n networks) leases(network string) string {
+	if network == "other" {
+		return filepath.Join(n.dir, "ipam")
+	}
+	return filepath.Join(n.dir, "state", "ipam")
+}
+
+// await waits until pods that start get a network. There is one all the time.
+func (n networks) await(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "the network is "+name, func() bool {
+		response, err := n.Status(t.Context(), &cri.StatusRequest{Verbose: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, condition := range response.Status.Conditions {
+			if condition.Type == "NetworkReady" && !condition.Status {
+				t.Errorf("%s is false: %s", condition.Type, condition.Message)
+			}
+		}
+		return strings.Contains(response.Info["cniconfig"], fmt.Sprintf(`"Name":%q`, name))
+	})
+}
+
+// serve starts a pod that answers on port 8080, and on this one of the host.
+func (n networks) serve(t *testing.T, name string, hostPort int32) string {
+	t.Helper()
+	id, pod := n.sandbox(t, &cri.PodSandboxConfig{
+		Metadata:     meta(name),
+		PortMappings: []*cri.PortMapping{{Protocol: cri.Protocol_TCP, ContainerPort: 8080, HostPort: hostPort}},
+	})
+	n.container(t, id, pod, name, "serve")
+	return id
+}
+
+func (n networks) address(t *testing.T, id string) string {
+	t.Helper()
+	status, err := n.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.Status.Network.GetIp()
+}
+
+// answers says that a pod has an address of a range and can be reached.
+func (n networks) answers(t *testing.T, id, prefix string, hostPort int) {
+	t.Helper()
+	at := n.address(t, id)
+	if !strings.HasPrefix(at, prefix) {
+		t.Fatalf("the pod's address is %s, want %s*", at, prefix)
+	}
+	for _, url := range []string{"http://" + net.JoinHostPort(at, "8080") + "/", fmt.Sprintf("http://127.0.0.1:%d/", hostPort)} {
+		eventually(t, url+" answers", func() bool { return get(url) != "" })
 	}
 }
 
-// The ranges that a cluster gives a node replace those of before, also for the next
-// agent; a configuration that says some is not overruled by what was there once.
-func TestRangesOfTheCluster(t *testing.T) {
-	root := t.TempDir()
-	start := func(given ...netip.Prefix) *Runtime {
-		r := New(Config{Root: root, State: t.TempDir(), PodCIDRs: given, Log: slog.New(slog.DiscardHandler)})
-		r.builtIn = &host{filter: "nftables"}
-		if err := r.recallRanges(); err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	first := start()
-	for _, bad := range []string{"10.99.7.1/24", "10.99.7.0/24,10.99.8.0/24", "pods", "fd00::/64"} {
-		if err := first.useRanges(bad); err == nil {
-			t.Errorf("%s was taken", bad)
-		}
-	}
-	if err := first.useRanges("10.99.7.0/24"); err != nil {
+// end ends a pod, of which nothing is left: no address in use, no rule of the
+// packet filter, no record of its attachment.
+func (n networks) end(t *testing.T, id string) {
+	t.Helper()
+	at := n.address(t, id)
+	if _, err := n.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(first.layout().network())
-	if err != nil || !strings.Contains(string(text), `"subnet": "10.99.7.0/24"`) {
-		t.Errorf("%v: %s", err, text)
+	if _, err := n.RemovePodSandbox(t.Context(), &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+		t.Fatal(err)
 	}
-	given, configured := netip.MustParsePrefix("10.99.7.0/24"), netip.MustParsePrefix("10.5.0.0/16")
-	got := [][]netip.Prefix{start().config.PodCIDRs, start(configured).config.PodCIDRs}
-	if want := [][]netip.Prefix{{given}, {configured}}; !slices.EqualFunc(want, got, slices.Equal) {
-		t.Errorf("after a restart: %v, want %v", got, want)
+	for _, pattern := range []string{
+		filepath.Join(n.leases("berthrt0"), "*", at), filepath.Join(n.leases("other"), "*", at), "/var/lib/cni/results/*" + id + "*",
+	} {
+		if left, _ := filepath.Glob(pattern); len(left) > 0 {
+			t.Errorf("the pod has left %v", left)
+		}
 	}
-	other := start()
-	other.builtIn = nil
-	if err := other.useRanges("10.1.0.0/24"); err != nil {
-		t.Error(err)
+	rules, err := exec.CommandContext(t.Context(), "nft", "list", "ruleset").Output()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if now, _ := os.ReadFile(first.layout().network()); string(now) != string(text) {
-		t.Error("the network of another's configuration was touched")
+	if strings.Contains(string(rules), id) {
+		t.Errorf("rules for the pod %s are left", id)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/containerd/containerd/v2/defaults"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -27,9 +28,12 @@ type Config struct {
 	// State holds what does not: sockets, mounts, addresses in use. Absolute, at most 40 bytes, since
 	// unix sockets lie below it; normally on a tmpfs.
 	State string
-	// CNIConfDir is used instead of the built-in network if it holds any CNI configuration when the
-	// runtime starts. Default /etc/cni/net.d.
+	// CNIConfDir says the network of pods that start while it holds any CNI configuration, instead of
+	// the built-in network. It is followed, and need not be there. Default /etc/cni/net.d.
 	CNIConfDir string
+	// CNIOnly says that there is no built-in network: without a CNI configuration the network is not
+	// ready, and only pods on the host's start.
+	CNIOnly bool
 	// PodCIDRs are the ranges of pod addresses in the built-in network, at most one IPv4 and one IPv6.
 	// Default those of the last UpdateRuntimeConfig, else one of each, private.
 	PodCIDRs []netip.Prefix
@@ -51,11 +55,8 @@ type Config struct {
 
 // Runtime is a containerd in this process. A process can run one, once.
 type Runtime struct {
-	config Config
-	chosen bool // the configuration says the ranges of pod addresses
-	// builtIn is the machine as the built-in network found it; nil: there is another.
-	builtIn *host
-	ranging sync.Mutex // one change of the ranges at a time
+	config  Config
+	network *podNetwork
 
 	// ready is closed when up is set or err is.
 	ready chan struct{}
@@ -67,7 +68,9 @@ type Runtime struct {
 
 // New allocates a runtime; Run starts it.
 func New(config Config) *Runtime {
-	return &Runtime{config: withDefaults(config), chosen: len(config.PodCIDRs) > 0, ready: make(chan struct{})}
+	chosen := len(config.PodCIDRs) > 0
+	config = withDefaults(config)
+	return &Runtime{config: config, network: &podNetwork{config: config, chosen: chosen}, ready: make(chan struct{})}
 }
 
 func (r *Runtime) layout() layout { return layout{r.config.Root, r.config.State} }
@@ -127,14 +130,17 @@ func (r *Runtime) run(ctx context.Context) error {
 		return err
 	}
 	defer up.stop()
-	up.ranges = r.useRanges
+	up.network = r.network
 	if err := up.ensurePause(ctx, programs["pause"]); err != nil {
 		return err
 	}
 	if err := dropInitialisation(); err != nil {
 		r.config.Log.Debug("memory that is needed no more is kept", "err", err)
 	}
-	return r.serve(ctx, up, failed)
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return r.network.follow(ctx) })
+	parts.Go(func() error { return r.serve(ctx, up, failed) })
+	return parts.Wait()
 }
 
 // serve opens the in-memory connection and holds it until ctx or containerd ends.
@@ -203,7 +209,7 @@ func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (hos
 	if err := nameShims(r.layout()); err != nil {
 		return host{}, err
 	}
-	return h, r.prepareNetwork(h)
+	return h, r.network.prepare(h)
 }
 
 // server waits until the runtime is ready or has failed.

@@ -46,6 +46,8 @@ func TestRuntime(t *testing.T) {
 	t.Run("Exec", func(t *testing.T) { testExec(t, c) })
 	t.Run("Events", func(t *testing.T) { testEvents(t, c) })
 	t.Run("Network", func(t *testing.T) { testNetwork(t, c) })
+	t.Run("CNI", func(t *testing.T) { testCNI(t, c, dir) })
+	t.Run("Ranges", func(t *testing.T) { testRanges(t, c, dir) })
 	t.Run("SharedProcesses", func(t *testing.T) { testSharedProcesses(t, c) })
 	t.Run("Socket", func(t *testing.T) { testSocket(t, r, dir) })
 	t.Run("Second", func(t *testing.T) { testSecond(t, dir) })
@@ -250,9 +252,11 @@ func testNetwork(t *testing.T, c *client) {
 	}
 }
 
-// get is the body at an address, or nothing.
+// get is the body at an address, or nothing. No connection is kept: who has an
+// address or a port changes.
 func get(address string) string {
-	response, err := http.Get(address)
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(address)
 	if err != nil {
 		return ""
 	}

@@ -16,8 +16,6 @@ import (
 	"github.com/containerd/plugin/registry"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -41,10 +39,9 @@ type server struct {
 		UpdateImage(ctx context.Context, name string) error
 	}
 	snapshotter string
-	// ranges is told of the ranges of pod addresses, as UpdateRuntimeConfig has them.
-	ranges    func(string) error
-	importing sync.Mutex
-	transfers transfers
+	network     *podNetwork
+	importing   sync.Mutex
+	transfers   transfers
 }
 
 // startServer starts containerd and waits until its CRI answers. It gives up when ctx ends or at an
@@ -158,10 +155,8 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 				ctx, done = s.transfers.begin(ctx, pull.GetImage().GetImage())
 				defer done()
 			}
-			if update, ok := req.(*runtimeapi.UpdateRuntimeConfigRequest); ok {
-				if err := s.ranges(update.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()); err != nil {
-					return nil, status.Error(codes.InvalidArgument, err.Error())
-				}
+			if err := s.network.before(ctx, req); err != nil {
+				return nil, err
 			}
 			return handle(traced(ctx, tracer, info.FullMethod), req)
 		}))

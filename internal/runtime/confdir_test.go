@@ -1,0 +1,159 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// contents is what a directory has: files with their text, links with where they lead.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		text, err := os.ReadFile(path)
+		if entry.Type() == fs.ModeSymlink {
+			to, err := os.Readlink(path)
+			all[entry.Name()] = "-> " + to
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[entry.Name()] = string(text)
+	}
+	return all
+}
+
+// The machine's configuration is found at any time, and what it has no more is
+// dropped, also with the directories that it was in.
+func TestFollowConfDir(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "cni", "net.d")
+	config := example()
+	config.Root, config.State, config.CNIConfDir, config.CNIOnly = filepath.Join(top, "root"), t.TempDir(), dir, true
+	config.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	n := &podNetwork{config: config}
+	if err := n.prepare(host{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- n.follow(ctx) }()
+	await := func(want map[string]string) {
+		t.Helper()
+		deadline := time.Now().Add(20 * time.Second)
+		for diff := "-"; diff != ""; time.Sleep(10 * time.Millisecond) {
+			if diff = cmp.Diff(want, contents(t, n.layout().cniConf())); diff != "" && time.Now().After(deadline) {
+				t.Fatalf("for containerd (-want +got):\n%s", diff)
+			}
+		}
+	}
+	remove := func(path string) {
+		t.Helper()
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(map[string]string{})
+	write(t, filepath.Join(dir, "README"), "no configuration")
+	write(t, filepath.Join(dir, "calico-kubeconfig"), "nor this")
+	write(t, filepath.Join(dir, "10-calico.conflist"), "")
+	write(t, filepath.Join(dir, "20-other.conf"), "b")
+	await(map[string]string{"20-other.conf": "b"})
+	write(t, filepath.Join(dir, "10-calico.conflist"), "a")
+	await(map[string]string{"10-calico.conflist": "a", "20-other.conf": "b"})
+	write(t, filepath.Join(dir, "calico", "more.conf"), "c")
+	write(t, filepath.Join(dir, "10-calico.conflist"), "A")
+	await(map[string]string{"10-calico.conflist": "A", "20-other.conf": "b", "calico": "-> " + filepath.Join(dir, "calico")})
+	remove(filepath.Join(dir, "10-calico.conflist"))
+	remove(filepath.Join(dir, "calico"))
+	await(map[string]string{"20-other.conf": "b"})
+	remove(dir)
+	await(map[string]string{})
+	write(t, filepath.Join(dir, "1.json"), "d")
+	await(map[string]string{"1.json": "d"})
+	if err := os.Rename(filepath.Dir(dir), filepath.Join(top, "away")); err != nil {
+		t.Fatal(err)
+	}
+	// The inotify watch of a directory that was moved goes with it.
+	write(t, filepath.Join(dir, "2.conf"), "e")
+	await(map[string]string{"2.conf": "e"})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// What an agent of before has left in containerd's directory is gone before
+// containerd reads it.
+func TestPlaceAnew(t *testing.T) {
+	top := t.TempDir()
+	config := example()
+	config.Root, config.State, config.CNIConfDir, config.CNIOnly = top, t.TempDir(), filepath.Join(top, "net.d"), true
+	write(t, filepath.Join(config.CNIConfDir, "10-net.conflist"), "mine")
+	write(t, filepath.Join(top, "cni", "10-berth.conflist"), "built in")
+	write(t, filepath.Join(top, "cni", "10-net.conflist.next"), "half")
+	n := &podNetwork{config: config}
+	if err := n.prepare(host{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"10-net.conflist": "mine"}, contents(t, n.layout().cniConf())); diff != "" {
+		t.Errorf("for containerd (-want +got):\n%s", diff)
+	}
+}
+
+// The ranges that a cluster gives a node replace those of before, also for the next
+// agent; a configuration that says some is not overruled by what was there once. The
+// network of another's configuration is not touched.
+func TestRangesOfTheCluster(t *testing.T) {
+	root, confs := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(confs, "10-net.conf"), "another's")
+	start := func(given ...netip.Prefix) *podNetwork {
+		n := New(Config{Root: root, State: t.TempDir(), PodCIDRs: given, CNIConfDir: confs, Log: slog.New(slog.DiscardHandler)}).network
+		if err := n.prepare(host{filter: "nftables"}); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	first := start()
+	for _, bad := range []string{"10.99.7.1/24", "10.99.7.0/24,10.99.8.0/24", "pods"} {
+		if err := first.useRanges(bad); err == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+	if err := first.useRanges("10.99.7.0/24"); err != nil {
+		t.Fatal(err)
+	}
+	got := [][]netip.Prefix{start().config.PodCIDRs, start(prefixes("10.5.0.0/16")...).config.PodCIDRs}
+	want := [][]netip.Prefix{prefixes("10.99.7.0/24"), prefixes("10.5.0.0/16")}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		t.Errorf("after a restart (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"10-net.conf": "another's"}, contents(t, first.layout().cniConf())); diff != "" {
+		t.Errorf("for containerd (-want +got):\n%s", diff)
+	}
+}
