@@ -50,14 +50,13 @@ func (s *Statuses) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	failing := false
 	for {
 		select {
 		case <-ctx.Done():
-			s.flush(&failing)
+			s.flush()
 			return ctx.Err()
 		case <-s.wake:
-			s.flush(&failing)
+			s.flush()
 		}
 		select {
 		case <-ctx.Done():
@@ -93,8 +92,8 @@ func (s *Statuses) awake() {
 	}
 }
 
-// flush brings the files to the rows. failing remembers that the last one failed.
-func (s *Statuses) flush(failing *bool) {
+// flush brings the files to the rows.
+func (s *Statuses) flush() {
 	s.disk.Lock()
 	defer s.disk.Unlock()
 	s.mu.Lock()
@@ -115,9 +114,20 @@ func (s *Statuses) flush(failing *bool) {
 			s.touch(uid)
 		}
 	}
-	if failed > 0 && !*failing {
-		s.opts.Log.Error("keep pod statuses; they are written when there is room again",
-			"pods", failed, "disk full", checkpoint.IsDiskFull(last), "err", last)
+	switch {
+	case failed > 0:
+		s.tellFailed(failed, last)
+	case len(dirty) > 0:
+		s.failing = false
 	}
-	*failing = failed > 0
+}
+
+// tellFailed tells that statuses are not kept, unless the last write failed as well.
+// It is for the holder of disk.
+func (s *Statuses) tellFailed(pods int, err error) {
+	if !s.failing {
+		s.opts.Log.Error("keep pod statuses; they are written when there is room again",
+			"pods", pods, "disk full", checkpoint.IsDiskFull(err), "err", err)
+	}
+	s.failing = true
 }

@@ -36,7 +36,9 @@ type Statuses struct {
 	table *store.Table[types.UID, corev1.PodStatus]
 	files *checkpoint.Dir[corev1.PodStatus] // nil: nothing is kept
 	wake  chan struct{}
-	disk  sync.Mutex // held while files are written
+
+	disk    sync.Mutex // held while files are written
+	failing bool       // the last write failed, which was told; of who holds disk
 
 	mu    sync.Mutex
 	pods  map[types.UID]*entry
@@ -114,8 +116,11 @@ func (s *Statuses) Update(in Input) (status corev1.PodStatus, changed bool) {
 	if known && equality.Semantic.DeepEqual(was, status) {
 		return was, false
 	}
-	if final(status.Phase) && was.Phase != status.Phase || len(given) > 0 || Ready(was) != Ready(status) || endedForGood(in.Pod.Pod, was, status) {
-		s.keepNow(uid, status)
+	switch {
+	case final(status.Phase) && was.Phase != status.Phase, len(given) > 0, endedForGood(in.Pod.Pod, was, status):
+		s.keepNow(uid, status, true)
+	case Ready(was) != Ready(status):
+		s.keepNow(uid, status, false)
 	}
 	s.table.Put(uid, status)
 	s.touch(uid)
@@ -149,17 +154,22 @@ func endedForGood(p *corev1.Pod, was, now corev1.PodStatus) bool {
 }
 
 // keepNow writes a status before anybody is told: that the pod or a container of it
-// has ended, since it is not to run again, whatever becomes of its containers; that it has become ready
-// or is not any more, whose time nothing else knows; and what somebody has set. A failure is told and made up for by the write
-// that comes later.
-func (s *Statuses) keepNow(uid types.UID, status corev1.PodStatus) {
+// has ended, since it is not to run again, whatever becomes of its containers; what
+// somebody has set; and that it has become ready or is not any more, whose time nothing else
+// knows. synced is that it outlives a power cut, which makes unready what runs. A failure is
+// told and made up for by the write that comes later.
+func (s *Statuses) keepNow(uid types.UID, status corev1.PodStatus, synced bool) {
 	if s.files == nil {
 		return
 	}
 	s.disk.Lock()
 	defer s.disk.Unlock()
-	if err := s.files.Save(string(uid), status); err != nil {
-		s.opts.Log.Warn("keep the status of a pod at once", "uid", uid, "err", err)
+	save := s.files.SaveUnsynced
+	if synced {
+		save = s.files.Save
+	}
+	if err := save(string(uid), status); err != nil {
+		s.tellFailed(1, err)
 	}
 }
 

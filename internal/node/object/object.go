@@ -165,11 +165,11 @@ func (x *Object) confirm(asked time.Time) {
 }
 
 // hear takes an object that the API server sent. One older than what is known
-// already counts only when it comes with a list, which starts anew.
+// already, or that is known to be no more, counts only when it comes with a list, which starts anew.
 func (x *Object) hear(n *corev1.Node, list bool) {
 	x.mu.Lock()
 	was := x.node
-	if !list && was != nil && was.UID == n.UID && older(n.ResourceVersion, was.ResourceVersion) {
+	if !list && was != nil && was.UID == n.UID && (x.gone || older(n.ResourceVersion, was.ResourceVersion)) {
 		x.mu.Unlock()
 		return
 	}
