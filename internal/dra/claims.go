@@ -36,6 +36,9 @@ type Options struct {
 	// Pod is the newest of a pod that is desired, nil: it is not. A claim is made and
 	// reserved after the pod, whose status says so. Optional.
 	Pod func(types.UID) *corev1.Pod
+	// StandsIn says that the API server is away since the agent began, and that what was
+	// kept of it counts: claims that pods had before. Optional.
+	StandsIn func() bool
 	// Affected is told of a pod when the health of a device of its claims, or what it
 	// waits for, has changed. It must not block.
 	Affected func(types.UID)

@@ -236,7 +236,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// The claims that an agent has prepared before a reboot are prepared again, once.
+// The claims that an agent has prepared before a reboot are prepared again, once: as the
+// API server has them, and as they were where it is away.
 func TestReboot(t *testing.T) {
 	n := start(t)
 	d := n.driver(dradriver.Options{})
@@ -245,6 +246,14 @@ func TestReboot(t *testing.T) {
 	check(t, <-n.setup(one))
 	check(t, <-n.setup(two))
 	n.opts.Boot = "next"
+	n.cluster.Disconnect()
+	waits := n.setup(one)
+	n.waits(one, "the API server to give ResourceClaim c")
+	n.cluster.Connect()
+	check(t, <-waits)
+	n.opts.Boot, n.opts.StandsIn = "after next", func() bool { return true }
+	n.cluster.Disconnect()
+	defer n.cluster.Connect()
 	if err := n.PreCreate(t.Context(), one, pod.Containers(one)[0], &runtimeapi.ContainerConfig{}); reason.Of(err) != reason.CreateContainerConfigError {
 		t.Errorf("a container of what is not prepared: %v", err)
 	}
@@ -254,7 +263,7 @@ func TestReboot(t *testing.T) {
 		t.Errorf("CDI names %v", got)
 	}
 	call := "prepare " + n.namespace + "/c"
-	if diff := cmp.Diff([]string{call, call}, d.Calls()); diff != "" {
+	if diff := cmp.Diff([]string{call, call, call}, d.Calls()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	for _, p := range []*corev1.Pod{one, two} {

@@ -139,6 +139,21 @@ func (c *Claims) look(ctx context.Context, p *corev1.Pod, n need, kept *record) 
 	if c.opts.Client == nil {
 		return nil, "", fmt.Errorf("ResourceClaim %s: this node belongs to no cluster; run the agent with --kubeconfig", n.claim)
 	}
+	if kept != nil && kept.PodUIDs.Has(string(p.UID)) && c.opts.StandsIn != nil && c.opts.StandsIn() {
+		r = kept.clone() // the pod had it before the machine's boot
+	} else if r, lacks, err = c.read(ctx, p, n, kept); r == nil {
+		return nil, lacks, err
+	}
+	for _, name := range r.drivers() {
+		if c.drivers.of(name) == nil {
+			return nil, fmt.Sprintf("DRA driver %s to register, which prepares ResourceClaim %s", name, n.claim), nil
+		}
+	}
+	return r, "", nil
+}
+
+// read asks the API server for a claim. r is nil while it lacks something.
+func (c *Claims) read(ctx context.Context, p *corev1.Pod, n need, kept *record) (r *record, lacks string, err error) {
 	claim, err := c.opts.Client.ResourceV1().ResourceClaims(p.Namespace).Get(ctx, n.claim, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Sprintf("ResourceClaim %s to be there", n.claim), nil
@@ -151,18 +166,11 @@ func (c *Claims) look(ctx context.Context, p *corev1.Pod, n need, kept *record) 
 	}
 	switch {
 	case kept == nil:
-		r = newRecord(claim)
+		return newRecord(claim), "", nil
 	case kept.ClaimUID != claim.UID:
 		return nil, fmt.Sprintf("the earlier ResourceClaim %s (%s) to be unprepared, which pods still use that have ended: %s", n.claim, kept.ClaimUID, strings.Join(slices.Sorted(maps.Keys(kept.PodUIDs)), ", ")), nil
-	default:
-		r = kept.clone()
 	}
-	for _, name := range r.drivers() {
-		if c.drivers.of(name) == nil {
-			return nil, fmt.Sprintf("DRA driver %s to register, which prepares ResourceClaim %s", name, n.claim), nil
-		}
-	}
-	return r, "", nil
+	return kept.clone(), "", nil
 }
 
 // prepare books the claims for the pod and has drivers prepare those that are not.

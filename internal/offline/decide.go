@@ -9,6 +9,7 @@ import (
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/object"
@@ -29,10 +30,12 @@ type Kept struct {
 	Tokens map[string]token.Token
 }
 
-// Sets are the objects of which a pod names not one but all.
+// Sets are the objects that are in no table of objects: those of which a pod names not
+// one but all, and those of the drivers of its volumes.
 type Sets struct {
 	Services []*corev1.Service                         `json:"services,omitempty"`
 	Bundles  []*certificatesv1beta1.ClusterTrustBundle `json:"clusterTrustBundles,omitempty"`
+	Drivers  []*storagev1.CSIDriver                    `json:"csiDrivers,omitempty"`
 }
 
 // Always says that a pod is kept in any case.
@@ -50,10 +53,12 @@ func wanted(p *pod.Pod, all bool) bool {
 	return all || Always(p.Pod)
 }
 
-// bare is a pod without what only says how it was at one moment.
+// bare is a pod without what only says how it was at one moment. Which ResourceClaims
+// were made for it stays: its status alone has their names.
 func bare(p *corev1.Pod) *corev1.Pod {
 	b := *p
-	b.Status, b.ResourceVersion, b.ManagedFields = corev1.PodStatus{}, "", nil
+	b.ResourceVersion, b.ManagedFields = "", nil
+	b.Status = corev1.PodStatus{ResourceClaimStatuses: p.Status.ResourceClaimStatuses, ExtendedResourceClaimStatus: p.Status.ExtendedResourceClaimStatus}
 	return &b
 }
 
@@ -70,6 +75,9 @@ func stamp(k Kept) string {
 		all = append(all, s)
 	}
 	for _, s := range k.Sets.Bundles {
+		all = append(all, s)
+	}
+	for _, s := range k.Sets.Drivers {
 		all = append(all, s)
 	}
 	for _, v := range all {
@@ -99,13 +107,13 @@ func later(age time.Duration) time.Duration {
 	return min(max(age/10, 10*time.Second), 10*time.Minute)
 }
 
-// objectMeta drops what an object carries for others than its readers.
+// objectMeta drops what an object carries for others than its readers. Whose it is
+// stays: a pod uses a claim that was made for it only if it is its own.
 func objectMeta(v object.Value) object.Value {
 	c := v.DeepCopyObject().(object.Value)
 	c.SetManagedFields(nil)
 	if a := c.GetAnnotations(); a != nil {
 		delete(a, corev1.LastAppliedConfigAnnotation)
 	}
-	c.SetOwnerReferences([]metav1.OwnerReference(nil))
 	return c
 }

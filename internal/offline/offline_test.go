@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -205,6 +206,29 @@ func TestWhatIsNotHeardOfYetStays(t *testing.T) {
 	}
 }
 
+// What says whose an object is, and what was made for a pod, is not the state of one
+// moment.
+func TestWhatBelongsToAPod(t *testing.T) {
+	n := newNode(t)
+	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "pod-a", UID: "a", Controller: new(true)}}
+	n.Find = func(key object.Key) (object.Value, bool) {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: owner}}, true
+	}
+	drivers := []*storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"}, Spec: storagev1.CSIDriverSpec{AttachRequired: new(false)}}}
+	n.Sets = func(*corev1.Pod) (Sets, bool) { return Sets{Drivers: drivers}, true }
+	made := corev1.PodStatus{
+		ResourceClaimStatuses:       []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: new("a-gpu-x")}},
+		ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "a-extended"},
+	}
+	n.during(t, func() {
+		n.Desired.Put("a", apiPod("a", func(p *corev1.Pod) { p.Status = *made.DeepCopy(); p.Status.Phase = corev1.PodRunning }))
+	})
+	got := n.load(t)["a"]
+	if diff := cmp.Diff(made, got.Pod.Status) + cmp.Diff(owner, got.Objects[0].GetOwnerReferences()) + cmp.Diff(drivers, got.Sets.Drivers); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestStamp(t *testing.T) {
 	kept := func(change func(*Kept)) Kept {
 		k := Kept{
@@ -220,11 +244,14 @@ func TestStamp(t *testing.T) {
 		change func(*Kept)
 		same   bool
 	}{
-		"nothing":         {func(*Kept) {}, true},
-		"the pod":         {func(k *Kept) { k.Pod.ResourceVersion = "8" }, false},
-		"an object":       {func(k *Kept) { k.Objects[0].SetResourceVersion("3") }, false},
-		"an object went":  {func(k *Kept) { k.Objects = nil }, false},
-		"a service":       {func(k *Kept) { k.Sets.Services[0].ResourceVersion = "3" }, false},
+		"nothing":        {func(*Kept) {}, true},
+		"the pod":        {func(k *Kept) { k.Pod.ResourceVersion = "8" }, false},
+		"an object":      {func(k *Kept) { k.Objects[0].SetResourceVersion("3") }, false},
+		"an object went": {func(k *Kept) { k.Objects = nil }, false},
+		"a service":      {func(k *Kept) { k.Sets.Services[0].ResourceVersion = "3" }, false},
+		"a driver": {func(k *Kept) {
+			k.Sets.Drivers = []*storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "d", ResourceVersion: "3"}}}
+		}, false},
 		"a token":         {func(k *Kept) { k.Tokens = map[string]token.Token{"api": {Expires: time.Unix(101, 0)}} }, false},
 		"another's token": {func(k *Kept) { k.Tokens = map[string]token.Token{"vault": {Expires: time.Unix(100, 0)}} }, false},
 	} {

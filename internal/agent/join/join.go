@@ -3,6 +3,7 @@ package join
 import (
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,7 @@ import (
 	"github.com/berth-run/berth/internal/source/apiserver"
 	"github.com/berth-run/berth/internal/telemetry"
 	"github.com/berth-run/berth/internal/token"
+	"github.com/berth-run/berth/internal/volume/csi"
 	"github.com/berth-run/berth/internal/volume/projected"
 )
 
@@ -63,6 +65,7 @@ type Cluster struct {
 	conditions  *condition.Table
 	offline     *offline.Offline
 	kept        []offline.Kept
+	standsIn    atomic.Bool // what was kept, for an API server that is away
 	plugins     *Plugins
 	node        parts
 }
@@ -112,7 +115,7 @@ func Connect(o Options) (*Cluster, error) {
 func (c *Cluster) changed(keys map[object.Key]bool) {
 	c.Options.Changed(keys)
 	for key := range keys {
-		if key.Kind == object.Service || key.Kind == object.ClusterTrustBundle {
+		if key.Kind == object.Service || key.Kind == object.ClusterTrustBundle || key.Kind == csi.KindDriver {
 			c.offline.SetsChanged()
 			return
 		}

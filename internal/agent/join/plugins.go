@@ -35,13 +35,13 @@ func (c *Cluster) plug() (err error) {
 	x := &Plugins{cluster: c}
 	c.plugins = x
 	x.volumes = csi.New(csi.Options{
-		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, Objects: c.Objects(o.Sources.Objects),
-		Token: x.token, Reported: x.reported, InUseChanged: x.poke, Changed: o.Changed, Refresh: c.objects.Refresh, Full: o.Full, Label: csi.FileLabel(),
+		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, StandsIn: c.standsIn.Load, Objects: c.Objects(o.Sources.Objects),
+		Token: x.token, Reported: x.reported, InUseChanged: x.poke, Changed: c.changed, Refresh: c.objects.Refresh, Full: o.Full, Label: csi.FileLabel(),
 		Events: o.Events, Now: time.Now, Log: o.Log,
 	})
 	x.claims, err = dra.New(dra.Options{
 		Client: c.api.Main, Node: o.Config.NodeName, Dir: o.Config.RootDir, Boot: o.Boot,
-		Pod: x.newest, Affected: o.Affected, Events: o.Events, Metrics: o.Metrics, Now: time.Now, Log: o.Log,
+		Pod: x.newest, StandsIn: c.standsIn.Load, Affected: o.Affected, Events: o.Events, Metrics: o.Metrics, Now: time.Now, Log: o.Log,
 	})
 	if err != nil {
 		return err
@@ -56,27 +56,10 @@ func (c *Cluster) plug() (err error) {
 func (x *Plugins) Watcher(root string, devices plugin.Handler, log *slog.Logger) *plugin.Watcher {
 	handlers := map[string]plugin.Handler{plugin.TypeDevice: devices}
 	if x != nil {
-		handlers[plugin.TypeCSI] = joined{x.volumes, x.cluster.certificate.Ready()}
-		handlers[plugin.TypeDRA] = joined{x.claims.Drivers(), x.cluster.certificate.Ready()}
+		handlers[plugin.TypeCSI] = x.volumes
+		handlers[plugin.TypeDRA] = x.claims.Drivers()
 	}
 	return plugin.New(plugin.Options{Dir: filepath.Join(root, "plugins_registry"), Handlers: handlers, Log: log})
-}
-
-// joined has drivers wait until the node has a client certificate: what they
-// register is told to the cluster.
-type joined struct {
-	plugin.Handler
-	ready <-chan struct{}
-}
-
-// Register implements plugin.Handler.
-func (j joined) Register(ctx context.Context, p plugin.Plugin) error {
-	select {
-	case <-j.ready:
-		return j.Handler.Register(ctx, p)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Plugins are the drivers of this node.

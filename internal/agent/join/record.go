@@ -8,10 +8,12 @@ import (
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/berth-run/berth/internal/object"
 	objects "github.com/berth-run/berth/internal/object/cluster"
 	"github.com/berth-run/berth/internal/offline"
+	"github.com/berth-run/berth/internal/volume/csi"
 )
 
 // record is a cluster as far as pods are kept of it for a boot without an API
@@ -51,7 +53,32 @@ func (c record) sets(p *corev1.Pod) (s offline.Sets, known bool) {
 		s.Bundles, err = c.objects.Bundles()
 		slices.SortFunc(s.Bundles, func(a, b *certificatesv1beta1.ClusterTrustBundle) int { return cmp.Compare(a.Name, b.Name) })
 	}
+	var named []object.Value
+	for _, key := range c.objects.Names(p) {
+		if v, ok := c.find(key); ok {
+			named = append(named, v)
+		}
+	}
+	for _, name := range csi.Drivers(p, volumes(named)) {
+		d, known := c.plugins.volumes.Object(name)
+		if !known {
+			return s, false
+		}
+		if d != nil {
+			s.Drivers = append(s.Drivers, d)
+		}
+	}
 	return s, err == nil
+}
+
+// volumes are the PersistentVolumes among objects.
+func volumes(all []object.Value) (found []*corev1.PersistentVolume) {
+	for _, v := range all {
+		if pv, ok := v.(*corev1.PersistentVolume); ok {
+			found = append(found, pv)
+		}
+	}
+	return found
 }
 
 // answers says that the API server was heard, and has said which pods it wants here.
@@ -75,6 +102,7 @@ func (c record) restore(ctx context.Context) error {
 		return ctx.Err()
 	case <-c.Sources.Synced():
 	}
+	c.standsIn.Store(false)
 	c.objects.Told()
 	c.offline.Heard()
 	return nil
@@ -114,10 +142,19 @@ func (c record) standIn() {
 	}
 	pods := make([]*corev1.Pod, len(c.kept))
 	known := make([]objects.Kept, len(c.kept))
+	drivers := map[string]*storagev1.CSIDriver{}
 	for i, k := range c.kept {
+		for _, name := range csi.Drivers(k.Pod, volumes(k.Objects)) {
+			drivers[name] = nil // it has no object
+		}
+		for _, d := range k.Sets.Drivers {
+			drivers[d.Name] = d
+		}
 		pods[i] = k.Pod
 		known[i] = objects.Kept{Pod: k.Pod, Objects: k.Objects, Services: k.Sets.Services, Bundles: k.Sets.Bundles}
 	}
+	c.standsIn.Store(true)
+	c.plugins.volumes.Restore(drivers)
 	c.objects.Restore(known)
 	c.Sources.Cluster.Restore(pods)
 }

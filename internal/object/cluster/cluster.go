@@ -135,14 +135,18 @@ func (c *Cluster) Trouble(key object.Key) error {
 	return c.trouble[key]
 }
 
-// Names are the objects of the table that a pod needs: those that it names, and
-// the volumes that its claims are known to have.
+// Names are the objects of the table that a pod needs, each once: those that it names,
+// and those that they are known to lead to.
 func (c *Cluster) Names(p *corev1.Pod) []object.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	keys := Named(p)
-	for _, key := range Named(p) {
-		keys = append(keys, c.wanted[key]...)
+	for i := 0; i < len(keys); i++ { //nolint:intrange // it grows
+		for _, key := range c.wanted[keys[i]] {
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
 	}
 	return keys
 }

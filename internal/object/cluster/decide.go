@@ -169,12 +169,27 @@ func settled(v object.Value) bool {
 	return false
 }
 
-// leadsTo are the objects that are followed because of another: a claim's volume.
-func leadsTo(v object.Value) []object.Key {
-	if c, ok := v.(*corev1.PersistentVolumeClaim); ok && settled(c) {
-		return []object.Key{{Kind: object.PersistentVolume, Name: c.Spec.VolumeName}}
+// leadsTo are the objects that are followed because of another: a claim's volume, and
+// what a CSI driver needs to mount that.
+func leadsTo(v object.Value) (keys []object.Key) {
+	switch o := v.(type) {
+	case *corev1.PersistentVolumeClaim:
+		if settled(o) {
+			keys = append(keys, object.Key{Kind: object.PersistentVolume, Name: o.Spec.VolumeName})
+		}
+	case *corev1.PersistentVolume:
+		if o.Spec.CSI == nil {
+			break
+		}
+		for _, ref := range []*corev1.SecretReference{o.Spec.CSI.NodeStageSecretRef, o.Spec.CSI.NodePublishSecretRef} {
+			if ref != nil {
+				keys = append(keys, object.Key{Kind: object.Secret, Namespace: ref.Namespace, Name: ref.Name})
+			}
+		}
+		slices.SortFunc(keys, object.Key.Compare)
+		keys = slices.Compact(keys)
 	}
-	return nil
+	return keys
 }
 
 // Delays between tries. A refused read has a shorter bound: what the authorizer

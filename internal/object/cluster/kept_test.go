@@ -77,8 +77,8 @@ func (n *lonely) shows() map[string]bool {
 	return all
 }
 
-// keptPod names a Secret and a bound claim that were there, and a ConfigMap that
-// was not.
+// keptPod names a Secret and a bound claim that were there, with a volume that needs
+// another Secret, and a ConfigMap that was not.
 func keptPod(uid string) Kept {
 	meta := metav1.ObjectMeta{Namespace: "app", Name: uid, UID: types.UID(uid), ResourceVersion: "1"}
 	p := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
@@ -86,13 +86,17 @@ func keptPod(uid string) Kept {
 		{Name: "b", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("none")}}},
 		{Name: "c", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c-" + uid}}},
 	}}}
-	secret, claim, volume := meta, meta, meta
+	secret, claim, volume, stage := meta, meta, meta, meta
+	stage.Namespace, stage.Name = "drivers", "stage"
 	secret.Name, claim.Name, volume.Namespace, volume.Name = "s-"+uid, "c-"+uid, "", "v-"+uid
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "db", ResourceVersion: "1"}}
 	return Kept{Pod: p, Services: []*corev1.Service{service}, Objects: []object.Value{
 		&corev1.Secret{ObjectMeta: secret},
 		&corev1.PersistentVolumeClaim{ObjectMeta: claim, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume.Name}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
-		&corev1.PersistentVolume{ObjectMeta: volume},
+		&corev1.PersistentVolume{ObjectMeta: volume, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{NodeStageSecretRef: &corev1.SecretReference{Namespace: stage.Namespace, Name: stage.Name}},
+		}}},
+		&corev1.Secret{ObjectMeta: stage},
 	}}
 }
 
@@ -103,9 +107,16 @@ func TestKeptObjectsGoWithTheirPods(t *testing.T) {
 		a, b := keptPod("a"), keptPod("b")
 		n.Restore([]Kept{a, b})
 		n.wants(a.Pod)
-		want := map[string]bool{"Secret app/s-a": true, "PersistentVolumeClaim app/c-a": true, "PersistentVolume v-a": true}
+		want := map[string]bool{"Secret app/s-a": true, "PersistentVolumeClaim app/c-a": true, "PersistentVolume v-a": true, "Secret drivers/stage": true}
 		if diff := cmp.Diff(want, n.shows()); diff != "" {
 			t.Errorf("while the API server is away (-want +got):\n%s", diff)
+		}
+		var names []string
+		for _, key := range n.Names(a.Pod) {
+			names = append(names, key.String())
+		}
+		if diff := cmp.Diff([]string{"ConfigMap app/none", "PersistentVolumeClaim app/c-a", "Secret app/s-a", "PersistentVolume v-a", "Secret drivers/stage"}, names); diff != "" {
+			t.Errorf("what the pod needs (-want +got):\n%s", diff)
 		}
 		if services, err := n.Services(a.Pod); err != nil || len(services) != 1 {
 			t.Errorf("services: %v, %v", services, err)

@@ -2,9 +2,14 @@ package csi
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,10 +18,13 @@ import (
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/plugin"
 	"github.com/berth-run/berth/test/csidriver"
 )
@@ -39,9 +47,49 @@ func joined(t *testing.T, o Options) (*node, kubernetes.Interface) {
 	name := strings.ToLower(t.Name())
 	_, err := c.Client().CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	check(t, err)
-	o.Client, err = kubernetes.NewForConfig(c.NodeConfig(name))
+	away := &atomic.Bool{}
+	config := c.NodeConfig(name)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return unlessAway{next, away} })
+	o.Client, err = kubernetes.NewForConfig(config)
 	check(t, err)
-	return newNode(t, t.TempDir(), o), c.Client()
+	n := newNode(t, t.TempDir(), o)
+	n.away = away
+	return n, c.Client()
+}
+
+// unlessAway is a way to the API server that can be cut.
+type unlessAway struct {
+	http.RoundTripper
+	away *atomic.Bool
+}
+
+func (u unlessAway) RoundTrip(r *http.Request) (*http.Response, error) {
+	if u.away.Load() {
+		return nil, errors.New("no route to host")
+	}
+	return u.RoundTripper.RoundTrip(r)
+}
+
+// eventually waits until it is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// told are the drivers in the CSINode and in the Node's annotation.
+func (n *node) told(t *testing.T, admin kubernetes.Interface) ([]storagev1.CSINodeDriver, string) {
+	t.Helper()
+	node, err := admin.CoreV1().Nodes().Get(t.Context(), n.kind.o.Node, metav1.GetOptions{})
+	check(t, err)
+	got, err := admin.StorageV1().CSINodes().Get(t.Context(), n.kind.o.Node, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		check(t, err)
+	}
+	return got.Spec.Drivers, node.Annotations[annotationIDs]
 }
 
 func TestCSINode(t *testing.T) {
@@ -68,20 +116,91 @@ func TestCSINode(t *testing.T) {
 	check(t, err)
 	d.Limit = 3 // it is told anew
 	check(t, n.kind.announce(t.Context(), registered))
-	got, err = admin.StorageV1().CSINodes().Get(t.Context(), name, metav1.GetOptions{})
-	check(t, err)
-	if *got.Spec.Drivers[0].Allocatable.Count != 3 {
-		t.Errorf("it has room for %d", *got.Spec.Drivers[0].Allocatable.Count)
-	}
+	eventually(t, "it has room for 3", func() bool {
+		drivers, _ := n.told(t, admin)
+		return *drivers[0].Allocatable.Count == 3
+	})
+
+	// The Node's object was removed and is another: its CSINode is begun anew.
+	check(t, admin.StorageV1().CSINodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
+	check(t, n.kind.Present(t.Context(), node))
+	eventually(t, "the new CSINode has the driver", func() bool { drivers, _ := n.told(t, admin); return len(drivers) == 1 })
 
 	n.kind.Deregister(plugin.Plugin{Name: driverName1, Endpoint: registered.endpoint})
-	got, err = admin.StorageV1().CSINodes().Get(t.Context(), name, metav1.GetOptions{})
+	eventually(t, "the driver is gone", func() bool { drivers, ids := n.told(t, admin); return len(drivers) == 0 && ids == "" })
+}
+
+// A driver is of use while the API server is away, which is told when it is back.
+func TestRegistrationWhileAway(t *testing.T) {
+	n, admin := joined(t, Options{})
+	n.away.Store(true)
+	start(t, n, &csidriver.Driver{Topology: map[string]string{"zone": "a"}})
+	registered, err := n.kind.driver(driverName1)
 	check(t, err)
-	node, err = admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	n.away.Store(false)
+	eventually(t, "the cluster is told of the driver", func() bool {
+		drivers, ids := n.told(t, admin)
+		return len(drivers) == 1 && ids == `{"csi.example.com":"id-1"}`
+	})
+
+	n.away.Store(true)
+	p := plugin.Plugin{Name: driverName1, Endpoint: registered.endpoint, Versions: []string{"1.0.0"}}
+	n.kind.Deregister(p)
+	n.away.Store(false)
+	eventually(t, "the cluster is told that it is gone", func() bool { drivers, ids := n.told(t, admin); return len(drivers) == 0 && ids == "" })
+
+	// What it refuses meanwhile is told of when it is back, and at once after that.
+	n.away.Store(true)
+	check(t, n.kind.Register(t.Context(), p))
+	label := fmt.Appendf(nil, `{"metadata":{"labels":{"zone":%q}}}`, "b")
+	_, err = admin.CoreV1().Nodes().Patch(t.Context(), n.kind.o.Node, types.MergePatchType, label, metav1.PatchOptions{})
 	check(t, err)
-	if len(got.Spec.Drivers) > 0 || node.Annotations[annotationIDs] != "" {
-		t.Errorf("the driver is still there: %v, %v", got.Spec.Drivers, node.Annotations)
+	n.away.Store(false)
+	eventually(t, "an event tells of the refusal", func() bool { return n.table.told(refusedDriver) })
+	_, err = n.kind.driver(driverName1)
+	check(t, err) // what is mounted needs it
+	n.kind.Deregister(p)
+	if err := n.kind.Register(t.Context(), p); err == nil || !strings.Contains(err.Error(), "topology value collision") {
+		t.Errorf("a driver of another zone registers: %v", err)
 	}
+	if _, err := n.kind.driver(driverName1); err == nil {
+		t.Error("a driver that was refused is of use")
+	}
+}
+
+// A boot without an API server: what was kept of it is enough to mount, where no
+// controller has to attach.
+func TestStandingIn(t *testing.T) {
+	n, _ := joined(t, Options{StandsIn: func() bool { return true }})
+	n.away.Store(true)
+	v := n.persistent("data", corev1.PersistentVolumeFilesystem)
+	v.Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: "x", Name: "key"}
+	n.secrets["key"] = &corev1.Secret{Data: map[string][]byte{"password": []byte("s")}}
+	d := &csidriver.Driver{Can: allCapabilities()}
+	start(t, n, d)
+	p := podWith(claimed("data"), false)
+	if keys, _ := object.Waits(n.setup(t.Context(), p)); !slices.Contains(keys, driverKey(driverName1)) {
+		t.Errorf("without its CSIDriver it waits for %v", keys)
+	}
+	n.kind.Restore(map[string]*storagev1.CSIDriver{driverName1: {ObjectMeta: metav1.ObjectMeta{Name: driverName1}, Spec: storagev1.CSIDriverSpec{
+		AttachRequired: new(false), PodInfoOnMount: new(true), VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
+	}}})
+	n.await(t, p)
+	staged, published := d.Calls("NodeStageVolume")[0].Request.(*csi.NodeStageVolumeRequest), d.Calls("NodePublishVolume")[0].Request.(*csi.NodePublishVolumeRequest)
+	if staged.GetSecrets()["password"] != "s" || published.GetVolumeContext()[infoName] != "p" {
+		t.Errorf("staged as %v, published as %v", staged, published)
+	}
+	check(t, n.volumes.Remove(t.Context(), podUID))
+
+	n.kind.Restore(map[string]*storagev1.CSIDriver{driverName1: nil})
+	const want = "waiting for the API server, which is away, to confirm that volume vol-data of CSI driver csi.example.com is attached to this node"
+	if err := n.setup(t.Context(), p); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a volume that may be attached elsewhere: %v", err)
+	}
+	if calls := len(d.Calls("NodeStageVolume")); calls != 1 {
+		t.Errorf("staged %d times", calls)
+	}
+	check(t, n.volumes.Remove(t.Context(), podUID))
 }
 
 // The scheduler looks for a CSINode also on nodes without drivers.

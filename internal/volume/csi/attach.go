@@ -124,6 +124,9 @@ func (k *attacher) attach(ctx context.Context, id identity, o *storagev1.CSIDriv
 		return nil, nil
 	}
 	k.use(id.unique(), true)
+	if k.standsIn() { // it may be attached to another node by now
+		return nil, worker.RetryAt(k.o.Now().Add(lastLook), fmt.Errorf("waiting for the API server, which is away, to confirm that volume %s of CSI driver %s is attached to this node", id.Handle, id.Driver))
+	}
 	var told map[string]string
 	what := fmt.Errorf("volume %s has not been added to the list of VolumesInUse in the node's volume status", id.unique())
 	err := k.poll(ctx, func(ctx context.Context) (bool, error) {

@@ -38,8 +38,11 @@ type Options struct {
 	// Client is for the API server, with the node's credentials; nil on a node
 	// without a cluster: nothing is attached there, and no driver has a CSIDriver.
 	Client kubernetes.Interface
+	// StandsIn says that the API server is away since the agent began, and that what
+	// was kept of it counts. nil: never. Nothing is attached then.
+	StandsIn func() bool
 	// Objects have the claims and volumes of pods. Secrets are of use without a
-	// Client only: with one they are read when they are needed.
+	// Client, or while it is away: else they are read when they are needed.
 	Objects objects
 	// Token asks for a token of the pod's service account; audience "" is the API
 	// server, life 0 what that gives. nil: there are none.
@@ -85,13 +88,15 @@ type Kind struct {
 
 // registry has the drivers, and tells the cluster of them.
 type registry struct {
-	o       Options
-	telling chan struct{} // held while the cluster is told
-	names   keyed         // by driver, held while one registers
-	known   known
+	o     Options
+	noted chan struct{} // one token: there is news
+	names keyed         // by driver, held while one registers
+	known known
 
 	mu      sync.Mutex
 	drivers map[string]*driver
+	// untold are the drivers of which the cluster does not know yet.
+	untold map[string]*news
 }
 
 // attacher waits for volumes to be attached, and keeps them so.
@@ -127,7 +132,7 @@ type published struct {
 
 // New makes a Kind that knows no driver. It looks at nothing.
 func New(o Options) *Kind {
-	r := &registry{o: o, telling: make(chan struct{}, 1), names: keyed{held: map[string]chan struct{}{}}, drivers: map[string]*driver{}, known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}}
+	r := &registry{o: o, noted: make(chan struct{}, 1), names: keyed{held: map[string]chan struct{}{}}, drivers: map[string]*driver{}, untold: map[string]*news{}, known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}}
 	return &Kind{
 		attacher: &attacher{registry: r, using: map[corev1.UniqueVolumeName]bool{}, moved: make(chan struct{})},
 		targets:  keyed{held: map[string]chan struct{}{}}, fresh: make(chan struct{}, 1), staged: map[string]bool{}, attachments: map[string]map[string]string{}, published: map[string]*published{},
@@ -164,6 +169,8 @@ func (k *Kind) Features(r volume.Request) volume.Features {
 	f.HostLabels = err == nil && label != "" // it is mounted with the label
 	return f
 }
+
+func (k *registry) standsIn() bool { return k.o.StandsIn != nil && k.o.StandsIn() }
 
 func driverName(r volume.Request) string {
 	if r.Persistent != nil {

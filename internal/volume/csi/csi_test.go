@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,9 +90,17 @@ func (o *table) Event(_ corev1.ObjectReference, _, reason, _ string, _ ...any) {
 	o.events = append(o.events, reason)
 }
 
+// told says whether there was an event with that reason.
+func (o *table) told(reason string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Contains(o.events, reason)
+}
+
 // node is an agent's part of the volumes, over a directory.
 type node struct {
 	*table
+	away    *atomic.Bool // the API server is; nil without a cluster
 	root    string
 	kind    *Kind
 	volumes *volume.Volumes

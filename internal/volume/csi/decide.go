@@ -4,18 +4,21 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,6 +105,23 @@ func lifecycle(r volume.Request) storagev1.VolumeLifecycleMode {
 		return storagev1.VolumeLifecyclePersistent
 	}
 	return storagev1.VolumeLifecycleEphemeral
+}
+
+// Drivers are the names of the drivers that a pod needs, whose claims have these
+// volumes, in order.
+func Drivers(p *corev1.Pod, volumes []*corev1.PersistentVolume) (names []string) {
+	for i := range p.Spec.Volumes {
+		if v := p.Spec.Volumes[i].CSI; v != nil {
+			names = append(names, v.Driver)
+		}
+	}
+	for _, v := range volumes {
+		if v.Spec.CSI != nil {
+			names = append(names, v.Spec.CSI.Driver)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // serves says why a driver does not have volumes of that mode; nil when it does. d
@@ -307,14 +327,35 @@ func annotated(text, name string, i *info) string {
 	return string(out)
 }
 
+// collision is why a driver cannot be a node's whose labels say otherwise.
+type collision struct{ key, reported, has string }
+
+func (e *collision) Error() string {
+	return fmt.Sprintf("detected topology value collision: driver reported %q:%q but existing label is %q:%q", e.key, e.reported, e.key, e.has)
+}
+
 // clash is the topology label that the Node has with another value.
 func clash(labels, topology map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(topology)) {
 		if has, ok := labels[key]; ok && has != topology[key] {
-			return fmt.Errorf("detected topology value collision: driver reported %q:%q but existing label is %q:%q", key, topology[key], key, has)
+			return &collision{key, topology[key], has}
 		}
 	}
 	return nil
+}
+
+// refuses says that the cluster does not take what it was told: to tell it again
+// changes nothing. One that is away, or does not know of the Node yet, may take it.
+func refuses(err error) bool {
+	_, clashes := errors.AsType[*collision](err)
+	return clashes || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// tellPause is the time to the next try of what could not be told, after so many
+// failures in a row, at least one; random, below 1, has many nodes not come at once.
+func tellPause(failures int, random float64) time.Duration {
+	pause := min(200*time.Millisecond<<min(failures-1, 10), 10*time.Second)
+	return pause + time.Duration(random*float64(pause)/4)
 }
 
 // succeeds is the highest of the versions that a driver names, or why it is not

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
@@ -13,8 +14,10 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/berth-run/berth/internal/volume"
@@ -279,6 +282,44 @@ func TestChecks(t *testing.T) {
 		if test.err == nil || test.err.Error() != test.want {
 			t.Errorf("%s: got %v, want %s", name, test.err, test.want)
 		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	nodes := schema.GroupResource{Resource: "csinodes"}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":           {nil, false},
+		"a label":        {fmt.Errorf("tell: %w", clash(map[string]string{"zone": "a"}, map[string]string{"zone": "b"})), true},
+		"forbidden":      {fmt.Errorf("tell: %w", apierrors.NewForbidden(nodes, "n", errors.New("no"))), true},
+		"no Node yet":    {apierrors.NewNotFound(nodes, "n"), false},
+		"too many":       {apierrors.NewTooManyRequests("wait", 1), false},
+		"expired":        {apierrors.NewUnauthorized("who"), false},
+		"it is starting": {apierrors.NewServiceUnavailable("starting"), false},
+		"nobody answers": {errors.New("connection refused"), false},
+	} {
+		if got := refuses(test.err); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	got := []time.Duration{tellPause(1, 0), tellPause(3, 0.5), tellPause(100, 0)}
+	if diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 900 * time.Millisecond, 10 * time.Second}, got); diff != "" {
+		t.Errorf("pauses:\n%s", diff)
+	}
+}
+
+func TestDrivers(t *testing.T) {
+	p := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		{Name: "a", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "b.example.com"}}}, {Name: "b"},
+	}}}
+	of := func(driver string) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver}}}}
+	}
+	got := Drivers(p, []*corev1.PersistentVolume{of("b.example.com"), {}, of("a.example.com")})
+	if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

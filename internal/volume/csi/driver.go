@@ -34,6 +34,10 @@ type driver struct {
 	node    csi.NodeClient
 	// can are the node service's capabilities.
 	can []csi.NodeServiceCapability_RPC_Type
+	// info is what it said last of this node, before the one whose place it takes,
+	// until the cluster has answered. Below the registry's lock.
+	info   *info
+	before *driver
 	// due is when to ask again how many volumes it can have; zero: never.
 	due time.Time
 	// asking: that is being done. Below the registry's lock, as due is.
@@ -53,9 +57,10 @@ func call[Q, A any](ctx context.Context, f func(context.Context, Q, ...grpc.Call
 	return answer, err
 }
 
-// Register begins to use a driver: it is asked what it can do, and the cluster is
-// told of it. One that speaks a higher version takes the place of one that has its
-// name; any other is refused for as long as that is there.
+// Register begins to use a driver: it is asked what it can do, and is of use to pods
+// from then on. The cluster is told of it, and its refusal ends that; one that does not
+// answer is told later. A driver that speaks a higher version takes the place of one
+// that has its name; any other is refused for as long as that is there.
 func (k *registry) Register(ctx context.Context, p plugin.Plugin) error {
 	if err := (identity{Driver: p.Name, Handle: "-"}).check(); err != nil {
 		return err
@@ -78,20 +83,44 @@ func (k *registry) Register(ctx context.Context, p plugin.Plugin) error {
 		return fmt.Errorf("connect to CSI driver: %w", err)
 	}
 	d := &driver{name: p.Name, endpoint: p.Endpoint, version: speaks, conn: conn, node: csi.NewNodeClient(conn)}
-	if err := k.install(ctx, d); err != nil {
+	if err := d.ask(ctx); err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	k.mu.Lock()
+	d.before = k.drivers[p.Name] // nil by now if it has gone meanwhile
 	k.drivers[p.Name] = d
+	told := k.note(p.Name, d.info)
+	k.mu.Unlock()
+	k.wake(p.Name)
+	if err := told.accepted(ctx); err != nil {
+		k.withdraw(d)
+		return errors.Join(err, conn.Close())
+	}
+	k.mu.Lock()
+	before, d.before = d.before, nil
 	k.mu.Unlock()
 	if before != nil {
 		_ = before.conn.Close() // its calls fail and are tried again with this one
 	}
-	k.wake(p.Name)
 	return nil
 }
 
-func (k *registry) install(ctx context.Context, d *driver) error {
+// withdraw ends the use of a driver that the cluster has refused, or that has gone
+// before it answered.
+func (k *registry) withdraw(d *driver) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if before := d.before; before != nil {
+		k.drivers[d.name] = before
+		k.note(d.name, before.info)
+		return
+	}
+	delete(k.drivers, d.name)
+	k.note(d.name, nil)
+}
+
+// ask has a driver say what it can do, and what this node is to it.
+func (d *driver) ask(ctx context.Context) (err error) {
 	can, err := call(ctx, d.node.NodeGetCapabilities, &csi.NodeGetCapabilitiesRequest{})
 	if err != nil {
 		return fmt.Errorf("ask CSI driver for its capabilities: %w", err)
@@ -99,42 +128,51 @@ func (k *registry) install(ctx context.Context, d *driver) error {
 	for _, c := range can.GetCapabilities() {
 		d.can = append(d.can, c.GetRpc().GetType())
 	}
-	return k.announce(ctx, d)
+	d.info, err = d.askInfo(ctx)
+	return err
 }
 
-// announce asks a driver for its node info and tells the cluster of it.
-func (k *registry) announce(ctx context.Context, d *driver) error {
+func (d *driver) askInfo(ctx context.Context) (*info, error) {
 	got, err := call(ctx, d.node.NodeGetInfo, &csi.NodeGetInfoRequest{})
 	if err != nil {
-		return fmt.Errorf("ask CSI driver for its node info: %w", err)
+		return nil, fmt.Errorf("ask CSI driver for its node info: %w", err)
 	}
 	if got.GetNodeId() == "" {
-		return errors.New("the CSI driver gives this node no id (NodeGetInfo)")
+		return nil, errors.New("the CSI driver gives this node no id (NodeGetInfo)")
 	}
-	if k.o.Client == nil {
-		return nil
+	return &info{nodeID: got.GetNodeId(), limit: got.GetMaxVolumesPerNode(), topology: got.GetAccessibleTopology().GetSegments()}, nil
+}
+
+// announce asks a driver for its node info again, and has the cluster told of it if
+// the driver is still there.
+func (k *registry) announce(ctx context.Context, d *driver) error {
+	i, err := d.askInfo(ctx)
+	if err != nil {
+		return err
 	}
-	return k.tellNode(ctx, d.name, &info{nodeID: got.GetNodeId(), limit: got.GetMaxVolumesPerNode(), topology: got.GetAccessibleTopology().GetSegments()})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.drivers[d.name] == d {
+		d.info = i
+		k.note(d.name, i)
+	}
+	return nil
 }
 
 // Deregister ends the use of a driver that has gone. Its volumes stay mounted.
 func (k *registry) Deregister(p plugin.Plugin) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	d := k.drivers[p.Name]
-	if d == nil || d.endpoint != p.Endpoint {
-		k.mu.Unlock()
-		return
-	}
-	delete(k.drivers, p.Name)
-	k.mu.Unlock()
-	_ = d.conn.Close() // it fails when it is closed already
-	if k.o.Client == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), tellLimit)
-	defer cancel()
-	if err := k.tellNode(ctx, p.Name, nil); err != nil {
-		k.o.Log.Warn("take CSI driver out of CSINode", "driver", p.Name, "err", err)
+	switch {
+	case d == nil:
+	case d.endpoint == p.Endpoint:
+		delete(k.drivers, p.Name)
+		k.note(p.Name, nil)
+		_ = d.conn.Close() // it fails when it is closed already
+	case d.before != nil && d.before.endpoint == p.Endpoint:
+		_ = d.before.conn.Close()
+		d.before = nil
 	}
 }
 

@@ -20,10 +20,12 @@ type known struct {
 	names  map[string]bool // that were asked for
 	store  cache.Store     // nil before the watch
 	synced bool
+	// kept are as they were when the cluster was last heard; nil: there was none.
+	kept map[string]*storagev1.CSIDriver
 }
 
 // get is what is known of a driver; nil for one without an object. ok is false
-// before the cluster has told.
+// before the cluster has told, now or the last time.
 func (w *known) get(name string) (d *storagev1.CSIDriver, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -33,7 +35,8 @@ func (w *known) get(name string) (d *storagev1.CSIDriver, ok bool) {
 		case w.asked <- struct{}{}:
 		default:
 		}
-		return nil, false
+		d, ok = w.kept[name]
+		return d, ok
 	}
 	if found, there, err := w.store.GetByKey(name); there && err == nil {
 		d, _ = found.(*storagev1.CSIDriver)
@@ -41,8 +44,7 @@ func (w *known) get(name string) (d *storagev1.CSIDriver, ok bool) {
 	return d, true
 }
 
-// object is a driver's CSIDriver object, nil for none. The error is waited with
-// until the cluster has told.
+// object is Object for what waits with the error until the cluster has told.
 func (k *registry) object(name string) (*storagev1.CSIDriver, error) {
 	if k.o.Client == nil {
 		return nil, nil
@@ -52,6 +54,23 @@ func (k *registry) object(name string) (*storagev1.CSIDriver, error) {
 		return nil, &object.Unknown{Key: driverKey(name)}
 	}
 	return d, nil
+}
+
+// Object is the CSIDriver object of a driver as it is known; nil: there is none. known
+// is false before the cluster has told.
+func (k *Kind) Object(driver string) (d *storagev1.CSIDriver, known bool) {
+	return k.known.get(driver)
+}
+
+// Restore has drivers have the objects that they had when the cluster was last heard,
+// nil for none, until it tells.
+func (k *Kind) Restore(objects map[string]*storagev1.CSIDriver) {
+	k.known.mu.Lock()
+	k.known.kept = objects
+	k.known.mu.Unlock()
+	for name := range objects {
+		k.wake(name)
+	}
 }
 
 // watchDrivers follows the CSIDriver objects until ctx ends.

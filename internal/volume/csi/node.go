@@ -21,16 +21,11 @@ const annotationIDs = "csi.volume.kubernetes.io/nodeid"
 const tellLimit = 30 * time.Second
 
 // tellNode writes what a driver says of this node into the Node and its CSINode, or
-// takes the driver out of them for nil.
+// takes the driver out of them for nil. One call at a time: the annotation is read and
+// written.
 func (k *registry) tellNode(ctx context.Context, name string, i *info) error {
 	ctx, cancel := context.WithTimeout(ctx, tellLimit)
 	defer cancel()
-	select { // one at a time: the annotation is read and written
-	case k.telling <- struct{}{}:
-		defer func() { <-k.telling }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 	node, err := k.o.Client.CoreV1().Nodes().Get(ctx, k.o.Node, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("get node %q: %w", k.o.Node, err)
@@ -89,14 +84,17 @@ func orNull(text string) any {
 	return text
 }
 
-// Present makes the CSINode of a node without one. Other parts of the cluster go by
-// it before any driver has come: without it the scheduler knows of no limits.
+// Present makes the CSINode of a node without one, and has it get the drivers that are
+// there. Other parts of the cluster go by it before any driver has come: without it the
+// scheduler knows of no limits.
 func (k *registry) Present(ctx context.Context, node *corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, tellLimit)
 	defer cancel()
 	_, err := k.o.Client.StorageV1().CSINodes().Get(ctx, k.o.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		if err = k.createCSINode(ctx, node, []storagev1.CSINodeDriver{}); apierrors.IsAlreadyExists(err) {
+		err = k.createCSINode(ctx, node, []storagev1.CSINodeDriver{})
+		if err == nil || apierrors.IsAlreadyExists(err) {
+			k.noteAll()
 			return nil
 		}
 		return err

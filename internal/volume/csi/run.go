@@ -11,7 +11,7 @@ import (
 // period of what is done with volumes in use.
 const period = time.Minute
 
-// Run follows the CSIDriver objects and looks after the volumes in use until ctx
+// Run tells the cluster of drivers, follows the CSIDriver objects and looks after the volumes in use until ctx
 // ends: it publishes those again whose driver wants that, expands those that were
 // made larger, and asks drivers what their volumes take and how many they can have.
 // It closes the connections to drivers at its end.
@@ -21,6 +21,9 @@ func (k *Kind) Run(ctx context.Context) error {
 	defer k.close()
 	defer parts.Wait()
 	parts.Go(func() { k.watchDrivers(ctx) })
+	if k.o.Client != nil {
+		parts.Go(func() { k.tellCluster(ctx) })
+	}
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {

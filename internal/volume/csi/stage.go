@@ -135,7 +135,7 @@ func (k *registry) secrets(ctx context.Context, ref *corev1.SecretReference) (ma
 	}
 	var s *corev1.Secret
 	var err error
-	if k.o.Client != nil {
+	if k.o.Client != nil && !k.standsIn() {
 		s, err = k.o.Client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	} else {
 		s, err = k.o.Objects.Secret(ref.Namespace, ref.Name)
