@@ -89,7 +89,7 @@ func (n *node) told(t *testing.T, admin kubernetes.Interface) ([]storagev1.CSINo
 	if !apierrors.IsNotFound(err) {
 		check(t, err)
 	}
-	return got.Spec.Drivers, node.Annotations[annotationIDs]
+	return got.Spec.Drivers, node.Annotations["csi.volume.kubernetes.io/nodeid"]
 }
 
 func TestCSINode(t *testing.T) {
@@ -108,7 +108,7 @@ func TestCSINode(t *testing.T) {
 	}
 	node, err = admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	check(t, err)
-	if node.Annotations[annotationIDs] != `{"csi.example.com":"id-1"}` || node.Labels["topology.example.com/zone"] != "a" {
+	if node.Annotations["csi.volume.kubernetes.io/nodeid"] != `{"csi.example.com":"id-1"}` || node.Labels["topology.example.com/zone"] != "a" {
 		t.Errorf("node: %v, %v", node.Annotations, node.Labels)
 	}
 
@@ -156,7 +156,7 @@ func TestRegistrationWhileAway(t *testing.T) {
 	_, err = admin.CoreV1().Nodes().Patch(t.Context(), n.kind.o.Node, types.MergePatchType, label, metav1.PatchOptions{})
 	check(t, err)
 	n.away.Store(false)
-	eventually(t, "an event tells of the refusal", func() bool { return n.table.told(refusedDriver) })
+	eventually(t, "an event tells of the refusal", func() bool { return n.table.told("FailedRegisterCSIDriver") })
 	_, err = n.kind.driver(driverName1)
 	check(t, err) // what is mounted needs it
 	n.kind.Deregister(p)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/volume"
+	"github.com/berth-run/berth/internal/volume/csi/csinode"
 )
 
 // objects are those of the table, which no call of the API server is made for.
@@ -86,17 +87,15 @@ type Kind struct {
 	published map[string]*published
 }
 
-// registry has the drivers, and tells the cluster of them.
+// registry has the drivers.
 type registry struct {
-	o     Options
-	noted chan struct{} // one token: there is news
-	names keyed         // by driver, held while one registers
-	known known
+	o       Options
+	cluster *csinode.Writer // nil without one
+	names   keyed           // by driver, held while one registers
+	known   known
 
 	mu      sync.Mutex
 	drivers map[string]*driver
-	// untold are the drivers of which the cluster does not know yet.
-	untold map[string]*news
 }
 
 // attacher waits for volumes to be attached, and keeps them so.
@@ -132,11 +131,19 @@ type published struct {
 
 // New makes a Kind that knows no driver. It looks at nothing.
 func New(o Options) *Kind {
-	r := &registry{o: o, noted: make(chan struct{}, 1), names: keyed{held: map[string]chan struct{}{}}, drivers: map[string]*driver{}, untold: map[string]*news{}, known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}}
+	r := &registry{o: o, names: keyed{held: map[string]chan struct{}{}}, drivers: map[string]*driver{}, known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}}
+	if o.Client != nil {
+		r.cluster = csinode.New(csinode.Options{Client: o.Client, Node: o.Node, Events: o.Events, Log: o.Log})
+	}
 	return &Kind{
 		attacher: &attacher{registry: r, using: map[corev1.UniqueVolumeName]bool{}, moved: make(chan struct{})},
 		targets:  keyed{held: map[string]chan struct{}{}}, fresh: make(chan struct{}, 1), staged: map[string]bool{}, attachments: map[string]map[string]string{}, published: map[string]*published{},
 	}
+}
+
+// Present makes the CSINode of a node without one: see csinode.Writer.
+func (k *Kind) Present(ctx context.Context, node *corev1.Node) error {
+	return k.cluster.Present(ctx, node)
 }
 
 // dirName is the directory of these volumes in a pod's, as the kubelet spells it.

@@ -4,21 +4,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -283,79 +279,6 @@ func labelOf(d *storagev1.CSIDriver, r volume.Request) (*corev1.SELinuxOptions, 
 		}
 	}
 	return found, nil
-}
-
-// info is what a driver says of this node.
-type info struct {
-	nodeID   string
-	limit    int64 // of volumes; 0 for none
-	topology map[string]string
-}
-
-// listed is the drivers of a CSINode with one as it is now, or without it for nil.
-func listed(drivers []storagev1.CSINodeDriver, name string, i *info) []storagev1.CSINodeDriver {
-	rest := slices.DeleteFunc(slices.Clone(drivers), func(d storagev1.CSINodeDriver) bool { return d.Name == name })
-	if i == nil {
-		return rest
-	}
-	own := storagev1.CSINodeDriver{Name: name, NodeID: i.nodeID, TopologyKeys: slices.Sorted(maps.Keys(i.topology))}
-	if i.limit > 0 {
-		own.Allocatable = &storagev1.VolumeNodeResources{Count: new(int32(min(i.limit, math.MaxInt32)))}
-	}
-	at := slices.IndexFunc(drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == name })
-	if at < 0 {
-		at = len(rest)
-	}
-	return slices.Insert(rest, at, own)
-}
-
-// annotated is the Node's annotation with a driver's id, or without it for nil. What
-// cannot be read is begun anew.
-func annotated(text, name string, i *info) string {
-	ids := map[string]string{}
-	if json.Unmarshal([]byte(text), &ids) != nil || ids == nil {
-		ids = map[string]string{}
-	}
-	delete(ids, name)
-	if i != nil {
-		ids[name] = i.nodeID
-	}
-	if len(ids) == 0 {
-		return ""
-	}
-	out, _ := json.Marshal(ids) // strings cannot fail
-	return string(out)
-}
-
-// collision is why a driver cannot be a node's whose labels say otherwise.
-type collision struct{ key, reported, has string }
-
-func (e *collision) Error() string {
-	return fmt.Sprintf("detected topology value collision: driver reported %q:%q but existing label is %q:%q", e.key, e.reported, e.key, e.has)
-}
-
-// clash is the topology label that the Node has with another value.
-func clash(labels, topology map[string]string) error {
-	for _, key := range slices.Sorted(maps.Keys(topology)) {
-		if has, ok := labels[key]; ok && has != topology[key] {
-			return &collision{key, topology[key], has}
-		}
-	}
-	return nil
-}
-
-// refuses says that the cluster does not take what it was told: to tell it again
-// changes nothing. One that is away, or does not know of the Node yet, may take it.
-func refuses(err error) bool {
-	_, clashes := errors.AsType[*collision](err)
-	return clashes || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
-}
-
-// tellPause is the time to the next try of what could not be told, after so many
-// failures in a row, at least one; random, below 1, has many nodes not come at once.
-func tellPause(failures int, random float64) time.Duration {
-	pause := min(200*time.Millisecond<<min(failures-1, 10), 10*time.Second)
-	return pause + time.Duration(random*float64(pause)/4)
 }
 
 // succeeds is the highest of the versions that a driver names, or why it is not

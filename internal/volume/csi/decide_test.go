@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
@@ -14,51 +13,12 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/berth-run/berth/internal/volume"
 )
-
-func TestListed(t *testing.T) {
-	a, b := storagev1.CSINodeDriver{Name: "a", NodeID: "1"}, storagev1.CSINodeDriver{Name: "b", NodeID: "1"}
-	full := storagev1.CSINodeDriver{Name: "b", NodeID: "2", TopologyKeys: []string{"x", "z"}, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(5))}}
-	tests := map[string]struct {
-		info *info
-		want []storagev1.CSINodeDriver
-	}{
-		"another":   {&info{nodeID: "2", limit: 5, topology: map[string]string{"z": "1", "x": "2"}}, []storagev1.CSINodeDriver{a, full}},
-		"no limit":  {&info{nodeID: "1"}, []storagev1.CSINodeDriver{a, b}},
-		"it leaves": {nil, []storagev1.CSINodeDriver{a}},
-	}
-	for name, test := range tests {
-		if diff := cmp.Diff(test.want, listed([]storagev1.CSINodeDriver{a, b}, "b", test.info)); diff != "" {
-			t.Errorf("%s:\n%s", name, diff)
-		}
-	}
-}
-
-func TestAnnotated(t *testing.T) {
-	for _, test := range []struct {
-		text string
-		info *info
-		want string
-	}{
-		{"", &info{nodeID: "1"}, `{"b":"1"}`},
-		{`{"a":"0"}`, &info{nodeID: "1"}, `{"a":"0","b":"1"}`},
-		{`{"a":"0","b":"1"}`, nil, `{"a":"0"}`},
-		{`{"b":"1"}`, nil, ""},
-		{`null`, &info{nodeID: "1"}, `{"b":"1"}`},
-		{`broken`, &info{nodeID: "1"}, `{"b":"1"}`},
-	} {
-		if got := annotated(test.text, "b", test.info); got != test.want {
-			t.Errorf("%q: %q, want %q", test.text, got, test.want)
-		}
-	}
-}
 
 func TestGroups(t *testing.T) {
 	driver := func(p storagev1.FSGroupPolicy) *storagev1.CSIDriver {
@@ -273,40 +233,14 @@ func TestChecks(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a way out":        {identity{Driver: "../x", Handle: "h"}.check(), `"../x" is no name of a CSI driver or volume`},
-		"another topology": {clash(map[string]string{"zone": "a"}, map[string]string{"zone": "b"}), `detected topology value collision: driver reported "zone":"b" but existing label is "zone":"a"`},
-		"detaching":        {second(attached(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", DeletionTimestamp: &deleted}})), "volume attachment va is being deleted"},
+		"a way out": {identity{Driver: "../x", Handle: "h"}.check(), `"../x" is no name of a CSI driver or volume`},
+		"detaching": {second(attached(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", DeletionTimestamp: &deleted}})), "volume attachment va is being deleted"},
 		"cannot be attached": {second(attached(&storagev1.VolumeAttachment{Status: storagev1.VolumeAttachmentStatus{AttachError: &storagev1.VolumeError{Message: "no disk"}}})),
 			"attach the volume: no disk"},
 	} {
 		if test.err == nil || test.err.Error() != test.want {
 			t.Errorf("%s: got %v, want %s", name, test.err, test.want)
 		}
-	}
-}
-
-func TestRefuses(t *testing.T) {
-	nodes := schema.GroupResource{Resource: "csinodes"}
-	for name, test := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"none":           {nil, false},
-		"a label":        {fmt.Errorf("tell: %w", clash(map[string]string{"zone": "a"}, map[string]string{"zone": "b"})), true},
-		"forbidden":      {fmt.Errorf("tell: %w", apierrors.NewForbidden(nodes, "n", errors.New("no"))), true},
-		"no Node yet":    {apierrors.NewNotFound(nodes, "n"), false},
-		"too many":       {apierrors.NewTooManyRequests("wait", 1), false},
-		"expired":        {apierrors.NewUnauthorized("who"), false},
-		"it is starting": {apierrors.NewServiceUnavailable("starting"), false},
-		"nobody answers": {errors.New("connection refused"), false},
-	} {
-		if got := refuses(test.err); got != test.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-	got := []time.Duration{tellPause(1, 0), tellPause(3, 0.5), tellPause(100, 0)}
-	if diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 900 * time.Millisecond, 10 * time.Second}, got); diff != "" {
-		t.Errorf("pauses:\n%s", diff)
 	}
 }
 

@@ -2,9 +2,8 @@
 // PersistentVolumes with csi, as file systems and as block devices, and csi volumes
 // of pods (inline ephemeral).
 //
-// Drivers come by package plugin (Register) and are used from then on. The package
-// tells the cluster of them, until it knows, in this node's CSINode object and in the
-// Node's annotation and topology labels, of which it is the only writer.
+// Drivers come by package plugin (Register) and are used from then on. Package csinode
+// tells the cluster of them.
 //
 // It owns in <root>, as the kubelet has it, so that either finds what the other has
 // mounted:

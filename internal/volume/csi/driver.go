@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/plugin"
+	"github.com/berth-run/berth/internal/volume/csi/csinode"
 )
 
 // callLimit bounds a call of a driver, as for the kubelet.
@@ -36,7 +37,7 @@ type driver struct {
 	can []csi.NodeServiceCapability_RPC_Type
 	// info is what it said last of this node, before the one whose place it takes,
 	// until the cluster has answered. Below the registry's lock.
-	info   *info
+	info   *csinode.Info
 	before *driver
 	// due is when to ask again how many volumes it can have; zero: never.
 	due time.Time
@@ -89,10 +90,10 @@ func (k *registry) Register(ctx context.Context, p plugin.Plugin) error {
 	k.mu.Lock()
 	d.before = k.drivers[p.Name] // nil by now if it has gone meanwhile
 	k.drivers[p.Name] = d
-	told := k.note(p.Name, d.info)
+	told := k.cluster.Tell(p.Name, d.info)
 	k.mu.Unlock()
 	k.wake(p.Name)
-	if err := told.accepted(ctx); err != nil {
+	if err := told.Accepted(ctx); err != nil {
 		k.withdraw(d)
 		return errors.Join(err, conn.Close())
 	}
@@ -112,11 +113,11 @@ func (k *registry) withdraw(d *driver) {
 	defer k.mu.Unlock()
 	if before := d.before; before != nil {
 		k.drivers[d.name] = before
-		k.note(d.name, before.info)
+		k.cluster.Tell(d.name, before.info)
 		return
 	}
 	delete(k.drivers, d.name)
-	k.note(d.name, nil)
+	k.cluster.Tell(d.name, nil)
 }
 
 // ask has a driver say what it can do, and what this node is to it.
@@ -132,7 +133,7 @@ func (d *driver) ask(ctx context.Context) (err error) {
 	return err
 }
 
-func (d *driver) askInfo(ctx context.Context) (*info, error) {
+func (d *driver) askInfo(ctx context.Context) (*csinode.Info, error) {
 	got, err := call(ctx, d.node.NodeGetInfo, &csi.NodeGetInfoRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("ask CSI driver for its node info: %w", err)
@@ -140,7 +141,7 @@ func (d *driver) askInfo(ctx context.Context) (*info, error) {
 	if got.GetNodeId() == "" {
 		return nil, errors.New("the CSI driver gives this node no id (NodeGetInfo)")
 	}
-	return &info{nodeID: got.GetNodeId(), limit: got.GetMaxVolumesPerNode(), topology: got.GetAccessibleTopology().GetSegments()}, nil
+	return &csinode.Info{NodeID: got.GetNodeId(), Limit: got.GetMaxVolumesPerNode(), Topology: got.GetAccessibleTopology().GetSegments()}, nil
 }
 
 // announce asks a driver for its node info again, and has the cluster told of it if
@@ -154,7 +155,7 @@ func (k *registry) announce(ctx context.Context, d *driver) error {
 	defer k.mu.Unlock()
 	if k.drivers[d.name] == d {
 		d.info = i
-		k.note(d.name, i)
+		k.cluster.Tell(d.name, i)
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func (k *registry) Deregister(p plugin.Plugin) {
 	case d == nil:
 	case d.endpoint == p.Endpoint:
 		delete(k.drivers, p.Name)
-		k.note(p.Name, nil)
+		k.cluster.Tell(p.Name, nil)
 		_ = d.conn.Close() // it fails when it is closed already
 	case d.before != nil && d.before.endpoint == p.Endpoint:
 		_ = d.before.conn.Close()

@@ -11,8 +11,8 @@ import (
 // period of what is done with volumes in use.
 const period = time.Minute
 
-// Run tells the cluster of drivers, follows the CSIDriver objects and looks after the volumes in use until ctx
-// ends: it publishes those again whose driver wants that, expands those that were
+// Run tells the cluster of drivers, follows the CSIDriver objects and looks after the
+// volumes in use until ctx ends: it publishes those again whose driver wants that, expands those that were
 // made larger, and asks drivers what their volumes take and how many they can have.
 // It closes the connections to drivers at its end.
 func (k *Kind) Run(ctx context.Context) error {
@@ -21,9 +21,7 @@ func (k *Kind) Run(ctx context.Context) error {
 	defer k.close()
 	defer parts.Wait()
 	parts.Go(func() { k.watchDrivers(ctx) })
-	if k.o.Client != nil {
-		parts.Go(func() { k.tellCluster(ctx) })
-	}
+	parts.Go(func() { _ = k.cluster.Run(ctx) }) // until ctx ends
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {
