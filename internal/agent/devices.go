@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"path/filepath"
 	"time"
 
@@ -21,6 +22,7 @@ type deviceHoldings interface {
 	Get(types.UID) (resource.Allocation, bool)
 	All() resource.Held
 	Rebuild(map[types.UID]resource.Allocation) ([]resource.Lost, error)
+	TakeOver(map[types.UID]resource.Allocation) ([]resource.Lost, error)
 	SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []string) error
 }
 
@@ -33,8 +35,9 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { a.board.refresh(uid) }, Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.log,
 	})
 	tellDamage(a.log, d.Load())
+	_, takenErr := held.TakeOver(d.Taken())
 	_, err := held.Rebuild(d.Recorded())
-	tellDamage(a.log, err)
+	tellDamage(a.log, errors.Join(takenErr, err))
 	return d
 }
 

@@ -78,6 +78,7 @@ type Allocations struct {
 	*resource.Ledger
 	opts    Options
 	settled chan struct{}
+	changed <-chan struct{}
 	metrics metrics
 
 	looking sync.Mutex
@@ -90,9 +91,10 @@ type Allocations struct {
 
 // New makes Allocations with an empty ledger; see Load.
 func New(o Options) *Allocations {
+	ledger := resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log})
 	return &Allocations{
-		opts: o, settled: make(chan struct{}), metrics: newMetrics(), lost: map[types.UID]error{}, kept: resource.Held{},
-		Ledger: resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log}),
+		opts: o, settled: make(chan struct{}), changed: ledger.Subscribe(), metrics: newMetrics(), lost: map[types.UID]error{}, kept: resource.Held{},
+		Ledger: ledger,
 	}
 }
 
@@ -177,6 +179,14 @@ func (s *Allocations) Look() {
 // keep all of it are told when they are admitted.
 func (s *Allocations) Rebuild(live map[types.UID]resource.Allocation) ([]resource.Lost, error) {
 	lost, err := s.Ledger.Rebuild(live)
+	s.lose(lost)
+	return lost, err
+}
+
+// TakeOver is Rebuild with what another agent wrote down last, which counts more than
+// what is known here.
+func (s *Allocations) TakeOver(found map[types.UID]resource.Allocation) ([]resource.Lost, error) {
+	lost, err := s.Ledger.TakeOver(found)
 	s.lose(lost)
 	return lost, err
 }

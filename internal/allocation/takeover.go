@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,32 +9,34 @@ import (
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/checkpoint"
 	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/resource/cpu"
 	"github.com/berth-run/berth/internal/resource/state"
 )
 
-// Load reads what an earlier agent has kept, or if there was none what a kubelet
-// has. The agent goes on without what the error names; what was read counts also
-// then.
+// Load reads what an earlier agent has kept, and what a kubelet has where there was
+// no agent or the kubelet came after it: that counts more then. The agent goes on
+// without what the error names; what was read counts also then.
 func (s *Allocations) Load() error {
 	_, err := os.Stat(s.opts.Dir)
-	if !errors.Is(err, fs.ErrNotExist) {
-		lost, err := s.Ledger.Load()
-		s.lose(lost)
+	none := errors.Is(err, fs.ErrNotExist)
+	lost, err := s.Ledger.Load()
+	s.lose(lost)
+	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
 		return err
 	}
-	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
-		return nil
-	}
-	cpus, err := kubelets(s.opts.Root, state.CPUFile, state.ParseCPUs)
-	memory, err2 := kubelets(s.opts.Root, state.MemoryFile, state.ParseMemory)
-	_, err3 := s.Rebuild(state.Join(cpus, memory))
-	return errors.Join(err, err2, err3)
+	cpus, err2 := kubelets(s.opts.Root, state.CPUFile, none, state.ParseCPUs)
+	memory, err3 := kubelets(s.opts.Root, state.MemoryFile, none, state.ParseMemory)
+	_, err4 := s.TakeOver(state.Join(cpus, memory))
+	return errors.Join(err, err2, err3, err4)
 }
 
-// kubelets reads one of the kubelet's state files; none is no error.
-func kubelets(root, name string, parse func([]byte) (map[types.UID]resource.Allocation, error)) (map[types.UID]resource.Allocation, error) {
+// kubelets reads one of the kubelet's state files; none is no error. One that an agent
+// wrote is looked at only if nothing else is left of that agent.
+func kubelets(root, name string, ours bool, parse func([]byte) (map[types.UID]resource.Allocation, error)) (map[types.UID]resource.Allocation, error) {
 	path := filepath.Join(root, name)
 	text, err := os.ReadFile(path)
 	switch {
@@ -41,10 +44,65 @@ func kubelets(root, name string, parse func([]byte) (map[types.UID]resource.Allo
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read what a kubelet has kept: %w", err)
+	case !ours && state.Ours(text):
+		return nil, nil
 	}
 	found, err := parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("read what a kubelet has kept: %s %w", path, err)
 	}
 	return found, nil
+}
+
+// Mirror keeps the files of a kubelet at what pods hold, after those of this agent,
+// where anything is pinned.
+func (s *Allocations) Mirror(ctx context.Context) error {
+	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
+		return nil
+	}
+	s.mirror()
+	for {
+		select {
+		case <-s.changed:
+			s.mirror()
+		case <-ctx.Done():
+			select {
+			case <-s.changed:
+				s.mirror()
+			default:
+			}
+			return nil
+		}
+	}
+}
+
+// mirror writes what pods hold for a kubelet that takes the node over. It starts only
+// if its files match the machine and the configuration.
+func (s *Allocations) mirror() {
+	node, held := s.opts.Node, s.All()
+	var errs []error
+	keep := func(name string, text []byte, err error) {
+		if err == nil {
+			err = checkpoint.Replace(filepath.Join(s.opts.Root, name), text)
+		}
+		errs = append(errs, err)
+	}
+	if p := node.Policy; p.CPUs {
+		own := cpuset.New()
+		for _, a := range held {
+			for _, g := range a.Containers {
+				own = own.Union(g.CPUs)
+			}
+		}
+		shared := cpu.Pool{Machine: node.Machine, Reserved: p.ReservedCPUs, Held: own, Options: p.CPU}.Shared()
+		text, err := state.FormatCPUs(shared, held)
+		keep(state.CPUFile, text, err)
+	}
+	if node.Policy.Memory {
+		text, err := state.FormatMemory(node.Machine, node.Policy.ReservedMemory, held)
+		keep(state.MemoryFile, text, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.opts.Log.Error("keep CPUs and memory of pods as a kubelet does", "err", err)
+	}
 }

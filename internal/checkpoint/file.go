@@ -45,6 +45,12 @@ func Save[T any](path string, f Format, v T) error {
 	return replace(path, seal(f.Version, data), true)
 }
 
+// Replace is Save for a file in another program's format, as it is.
+func Replace(path string, content []byte) error { return replace(path, content, true) }
+
+// ReplaceUnsynced is Replace for what may be lost or damaged in a power cut.
+func ReplaceUnsynced(path string, content []byte) error { return replace(path, content, false) }
+
 // Load returns the content of the file at path. The error is fs.ErrNotExist for
 // a file that is not there, a *DamagedError for one that was moved aside because
 // it is damaged or from a newer program (the caller goes on with the zero value

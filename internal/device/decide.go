@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -177,6 +178,59 @@ type Answer struct {
 	Mounts      []Mount           `json:"mounts,omitempty"`
 	Devices     []Node            `json:"devices,omitempty"`
 	CDI         []string          `json:"cdi,omitempty"`
+}
+
+// answers are those of a pod, by container and resource. They are never changed.
+type answers map[string]map[corev1.ResourceName]Answer
+
+// with has one more, or another one in its place.
+func (all answers) with(container string, name corev1.ResourceName, a Answer) answers {
+	more := maps.Clone(all)
+	if more == nil {
+		more = answers{}
+	}
+	byName := maps.Clone(more[container])
+	if byName == nil {
+		byName = map[corev1.ResourceName]Answer{}
+	}
+	byName[name], more[container] = a, byName
+	return more
+}
+
+// over has later ones in their place, but for those that are for the same devices: a
+// kubelet does not write down all of an answer.
+func (all answers) over(later answers) answers {
+	for container, byName := range later {
+		for name, a := range byName {
+			if own := all[container][name]; !own.is(a.ids(), a.Boot) {
+				all = all.with(container, name, a)
+			}
+		}
+	}
+	return all
+}
+
+// held are the devices that were answered for since the machine started.
+func held(pods map[types.UID]answers, boot string) resource.Held {
+	all := resource.Held{}
+	for uid, answers := range pods {
+		a := resource.Allocation{Containers: map[string]resource.Given{}}
+		for container, byName := range answers {
+			given := resource.Given{Devices: map[corev1.ResourceName][]device.ID{}}
+			for name, answer := range byName {
+				if answer.Boot == boot {
+					given.Devices[name] = answer.ids()
+				}
+			}
+			if !given.IsEmpty() {
+				a.Containers[container] = given
+			}
+		}
+		if !a.IsEmpty() {
+			all[uid] = a
+		}
+	}
+	return all
 }
 
 // Mount is a directory or file of the host.

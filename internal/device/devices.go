@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/checkpoint"
+	kubelet "github.com/berth-run/berth/internal/device/checkpoint"
 	"github.com/berth-run/berth/internal/resource"
 	"github.com/berth-run/berth/internal/resource/device"
 	"github.com/berth-run/berth/internal/resource/topology"
@@ -74,10 +74,11 @@ type Devices struct {
 	mu      sync.Mutex
 	answers map[types.UID]answers
 	waits   map[types.UID]map[string]string // what containers wait for
-}
 
-// answers are those of a pod, by container and resource.
-type answers map[string]map[corev1.ResourceName]Answer
+	taken resource.Held // Load sets it
+	// mirroring is held for writing the kubelet's file.
+	mirroring sync.Mutex
+}
 
 // New makes a Devices that knows of no plugin.
 func New(o Options) *Devices {
@@ -87,69 +88,63 @@ func New(o Options) *Devices {
 			o.Log.Error("register metrics of device plugins", "err", err)
 		}
 	}
-	return &Devices{
+	d := &Devices{
 		stock: s, kept: checkpoint.NewDir[answers](filepath.Join(o.State, "pods"), checkpoint.Format{Version: 1}), calls: calls{busy: map[call]chan struct{}{}},
 		answers: map[types.UID]answers{}, waits: map[types.UID]map[string]string{},
 	}
+	s.saved = d.mirror
+	return d
 }
 
-// Load reads what an earlier agent kept, or else the kubelet's checkpoint if there
-// is one: the node is taken over from it. What could be read is taken also when
-// there is an error.
-func (d *Devices) Load() (err error) {
+// Load reads what an earlier agent kept, and the kubelet's checkpoint where there is
+// nothing else or a kubelet has written it since: the node is taken over from it. What
+// could be read is taken also when there is an error.
+func (d *Devices) Load() error {
 	kept, keptErr := d.kept.LoadAll()
 	resources, readErr := checkpoint.Load[known](d.knownFile(), checkpoint.Format{Version: 1})
-	var takenErr error
-	if errors.Is(readErr, fs.ErrNotExist) {
-		readErr = nil
-		theirs := filepath.Join(d.opts.Dir, kubeletCheckpoint)
-		_, statErr := os.Lstat(theirs)
-		d.fresh = errors.Is(statErr, fs.ErrNotExist)
-		var taken map[types.UID]answers
-		taken, resources, takenErr = readKubelet(theirs, d.opts.Boot)
-		for uid, a := range taken {
-			if _, own := kept[string(uid)]; !own {
-				kept[string(uid)] = a
-				takenErr = errors.Join(takenErr, d.kept.Save(string(uid), a))
+	none := errors.Is(readErr, fs.ErrNotExist)
+	if none {
+		readErr, resources.Resources = nil, map[corev1.ResourceName][]device.Device{}
+	}
+	theirs, theirErr := readKubelet(filepath.Join(d.opts.Dir, kubelet.Name), d.opts.Boot)
+	d.fresh = none && theirs.none
+	all := map[types.UID]answers{}
+	for uid, a := range kept {
+		all[types.UID(uid)] = a
+	}
+	take := none || !theirs.ours
+	if take {
+		d.taken = held(theirs.pods, d.opts.Boot)
+		for uid := range d.taken {
+			all[uid] = all[uid].over(theirs.pods[uid])
+			theirErr = errors.Join(theirErr, d.kept.Save(string(uid), all[uid]))
+		}
+		for name, devices := range theirs.known.Resources {
+			if _, own := resources.Resources[name]; !own {
+				resources.Resources[name] = devices
 			}
 		}
-		if len(taken)+len(resources.Resources) > 0 {
-			defer func() { err = errors.Join(err, d.keepKnown()) }() // it is not read again
-		}
 	}
-	d.restore(resources)
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	for uid, a := range kept {
-		d.answers[types.UID(uid)] = a
+	d.answers = all
+	d.mu.Unlock()
+	d.restore(resources)
+	if take && len(theirs.pods)+len(theirs.known.Resources) > 0 {
+		theirErr = errors.Join(theirErr, d.keepKnown()) // it is not read again
 	}
-	return errors.Join(keptErr, readErr, takenErr)
+	return errors.Join(keptErr, readErr, theirErr)
 }
+
+// Taken are the devices that a kubelet had given to pods when it had the node last:
+// they count more than what an earlier agent has kept.
+func (d *Devices) Taken() resource.Held { return d.taken }
 
 // Recorded are the devices that pods had when plugins answered for them, also those
 // that a kubelet gave which had the node before: what pods hold, if the ledger is lost.
 func (d *Devices) Recorded() resource.Held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := resource.Held{}
-	for uid, answers := range d.answers {
-		recorded := resource.Allocation{Containers: map[string]resource.Given{}}
-		for container, byName := range answers {
-			given := resource.Given{Devices: map[corev1.ResourceName][]device.ID{}}
-			for name, a := range byName {
-				if a.Boot == d.opts.Boot {
-					given.Devices[name] = a.ids()
-				}
-			}
-			if !given.IsEmpty() {
-				recorded.Containers[container] = given
-			}
-		}
-		if !recorded.IsEmpty() {
-			all[uid] = recorded
-		}
-	}
-	return all
+	return held(d.answers, d.opts.Boot)
 }
 
 // Users are the pods of which answers are kept.

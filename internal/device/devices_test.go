@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -22,6 +23,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 
+	kubelet "github.com/berth-run/berth/internal/device/checkpoint"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
 	"github.com/berth-run/berth/internal/resource"
@@ -398,7 +400,7 @@ func TestTakeOver(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, kubeletCheckpoint)
+	file := filepath.Join(dir, kubelet.Name)
 	if err := os.WriteFile(file, []byte(kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"1":["g1"]}`))), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -419,6 +421,46 @@ func TestTakeOver(t *testing.T) {
 	}
 	n = start(t, root)
 	n.created(u1, config)
+}
+
+var noCPUs = cmpopts.IgnoreFields(resource.Given{}, "CPUs")
+
+// A kubelet takes over: its file has what pods hold. What it then writes itself counts
+// for the next agent, and what an agent wrote does not.
+func TestThereAndBack(t *testing.T) {
+	root := short(t)
+	n := start(t, root)
+	n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 3})
+	n.created(n.holds("u1", "gpu-0"), given("gpu-0"))
+	n.created(n.holds("u2", "gpu-1"), given("gpu-1"))
+	if err := n.Step().Teardown(t.Context(), &worker.Run{Pod: &pod.Pod{Pod: web("u2")}}); err != nil {
+		t.Fatal(err)
+	}
+	n.stop()
+	path := filepath.Join(root, "device-plugins", kubelet.Name)
+	left, err := readKubelet(path, "boot-1")
+	if diff := cmp.Diff(n.answers, left.pods); diff != "" || !left.ours || err != nil {
+		t.Errorf("ours: %v, error %v (-want +got):\n%s", left.ours, err, diff)
+	}
+	if diff := cmp.Diff(map[corev1.ResourceName][]device.Device{gpu: {{ID: "gpu-0"}, {ID: "gpu-1"}, {ID: "gpu-2"}}}, left.known.Resources); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	n = start(t, root)
+	if diff := cmp.Diff(resource.Held(nil), n.Taken(), noCPUs); diff != "" {
+		t.Errorf("taken from an agent's own file (-want +got):\n%s", diff)
+	}
+	n.stop()
+	content := kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"-1":["gpu-0"]}`), entry(t, "u3", "app", "example.com/gpu", `{"-1":["gpu-1"]}`))
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n = start(t, root)
+	want := resource.Held{"u1": holding(map[string][]device.ID{"app": {"gpu-0"}}), "u3": holding(map[string][]device.ID{"app": {"gpu-1"}})}
+	if diff := cmp.Diff(want, n.Taken(), noCPUs) + cmp.Diff(want, n.Recorded(), noCPUs); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	n.created(web("u1"), given("gpu-0")) // as this agent's plugin answered, not as the kubelet's file says
 }
 
 // Admission and preferences do not give the same device away.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -13,15 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/berth-run/berth/internal/device/checkpoint"
 	"github.com/berth-run/berth/internal/resource/device"
 	"github.com/berth-run/berth/internal/resource/topology"
 )
 
-// kubeletCheckpoint is the kubelet's own file beside the sockets of plugins.
-const kubeletCheckpoint = "kubelet_internal_checkpoint"
-
-// kubeletData is as much of it as is of use. Its checksum is one of Go values of
-// the kubelet's and cannot be checked.
+// kubeletData is as much of its checkpoint as is of use. The checksum is not looked
+// at: what can be read of a damaged file is held by containers that run.
 type kubeletData struct {
 	Data struct {
 		PodDeviceEntries []struct {
@@ -32,37 +32,47 @@ type kubeletData struct {
 		}
 		RegisteredDevices map[corev1.ResourceName][]device.ID
 	}
+	Writer string
+}
+
+// kubeletState is what is found of a kubelet.
+type kubeletState struct {
+	pods  map[types.UID]answers
+	known known
+	// none: there is no file. ours: an agent has written it after a kubelet.
+	none, ours bool
 }
 
 // readKubelet reads the kubelet's checkpoint. What cannot be read of it is named in
 // the error, the rest is taken. No file is no error.
-func readKubelet(path, boot string) (map[types.UID]answers, known, error) {
-	k := known{Resources: map[corev1.ResourceName][]device.Device{}}
+func readKubelet(path, boot string) (kubeletState, error) {
+	s := kubeletState{known: known{Resources: map[corev1.ResourceName][]device.Device{}}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, k, nil
+		s.none = true
+		return s, nil
 	}
 	if err != nil {
-		return nil, k, fmt.Errorf("read the kubelet's checkpoint of devices: %w", err)
+		return s, fmt.Errorf("read the kubelet's checkpoint of devices: %w", err)
 	}
-	pods, err := parseKubelet(content, boot, k)
-	if err != nil {
+	if err = s.parse(content, boot); err != nil {
 		err = fmt.Errorf("read the kubelet's checkpoint of devices %s: %w", path, err)
 	}
-	return pods, k, err
+	return s, err
 }
 
-func parseKubelet(content []byte, boot string, k known) (map[types.UID]answers, error) {
+func (s *kubeletState) parse(content []byte, boot string) error {
 	var data kubeletData
 	if err := json.Unmarshal(content, &data); err != nil {
-		return nil, err
+		return err
 	}
+	s.ours = data.Writer == checkpoint.Writer
 	for name, ids := range data.Data.RegisteredDevices {
 		for _, id := range ids {
-			k.Resources[name] = append(k.Resources[name], device.Device{ID: id})
+			s.known.Resources[name] = append(s.known.Resources[name], device.Device{ID: id})
 		}
 	}
-	pods := map[types.UID]answers{}
+	s.pods = map[types.UID]answers{}
 	var errs []error
 	for i, e := range data.Data.PodDeviceEntries {
 		nodes, err := kubeletNodes(e.DeviceIDs)
@@ -80,15 +90,9 @@ func parseKubelet(content []byte, boot string, k known) (map[types.UID]answers, 
 		a := answerOf(resp)
 		a.Boot, a.Nodes = boot, nodes
 		uid := types.UID(e.PodUID)
-		if pods[uid] == nil {
-			pods[uid] = answers{}
-		}
-		if pods[uid][e.ContainerName] == nil {
-			pods[uid][e.ContainerName] = map[corev1.ResourceName]Answer{}
-		}
-		pods[uid][e.ContainerName][corev1.ResourceName(e.ResourceName)] = a
+		s.pods[uid] = s.pods[uid].with(e.ContainerName, corev1.ResourceName(e.ResourceName), a)
 	}
-	return pods, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 func kubeletNodes(raw json.RawMessage) (map[device.ID]topology.Nodes, error) {
@@ -114,4 +118,52 @@ func kubeletNodes(raw json.RawMessage) (map[device.ID]topology.Nodes, error) {
 		}
 	}
 	return nodes, nil
+}
+
+// kubeletEntries are answers as a kubelet keeps them, ordered.
+func kubeletEntries(all map[types.UID]answers) ([]checkpoint.PodDevicesEntry, error) {
+	var entries []checkpoint.PodDevicesEntry
+	for _, uid := range slices.Sorted(maps.Keys(all)) {
+		for _, container := range slices.Sorted(maps.Keys(all[uid])) {
+			for _, name := range slices.Sorted(maps.Keys(all[uid][container])) {
+				a := all[uid][container][name]
+				resp, err := proto.MarshalOptions{Deterministic: true}.Marshal(a.response())
+				if err != nil {
+					return nil, fmt.Errorf("encode the answer about %s for container %q of pod %s: %w", name, container, uid, err)
+				}
+				entries = append(entries, checkpoint.PodDevicesEntry{PodUID: string(uid), ContainerName: container, ResourceName: string(name), DeviceIDs: a.byNode(), AllocResp: resp})
+			}
+		}
+	}
+	return entries, nil
+}
+
+// byNode has a device under each of its NUMA nodes, as a kubelet does.
+func (a Answer) byNode() checkpoint.DevicesPerNUMA {
+	all := checkpoint.DevicesPerNUMA{}
+	for _, id := range a.ids() {
+		nodes := a.Nodes[id].IDs()
+		if len(nodes) == 0 {
+			nodes = []int{-1}
+		}
+		for _, n := range nodes {
+			all[int64(n)] = append(all[int64(n)], id)
+		}
+	}
+	return all
+}
+
+// response is the plugin's answer again: what answerOf has read.
+func (a Answer) response() *pluginapi.ContainerAllocateResponse {
+	r := &pluginapi.ContainerAllocateResponse{Envs: a.Envs, Annotations: a.Annotations}
+	for _, m := range a.Mounts {
+		r.Mounts = append(r.Mounts, &pluginapi.Mount{ContainerPath: m.Container, HostPath: m.Host, ReadOnly: m.ReadOnly})
+	}
+	for _, n := range a.Devices {
+		r.Devices = append(r.Devices, &pluginapi.DeviceSpec{ContainerPath: n.Container, HostPath: n.Host, Permissions: n.Permissions})
+	}
+	for _, name := range a.CDI {
+		r.CdiDevices = append(r.CdiDevices, &pluginapi.CDIDevice{Name: name})
+	}
+	return r
 }

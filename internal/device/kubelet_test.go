@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	kubelet "github.com/berth-run/berth/internal/device/checkpoint"
 	"github.com/berth-run/berth/internal/resource/device"
 	"github.com/berth-run/berth/internal/resource/topology"
 )
@@ -59,12 +60,12 @@ func TestReadKubelet(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), kubeletCheckpoint)
+			path := filepath.Join(t.TempDir(), kubelet.Name)
 			if err := os.WriteFile(path, []byte(tt.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, k, err := readKubelet(path, "boot")
-			if diff := cmp.Diff(tt.want, got) + cmp.Diff(tt.known, k); diff != "" {
+			got, err := readKubelet(path, "boot")
+			if diff := cmp.Diff(tt.want, got.pods) + cmp.Diff(tt.known, got.known); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			text := ""
@@ -82,8 +83,9 @@ func FuzzParseKubelet(f *testing.F) {
 	f.Add([]byte(kubeletFile(entry(f, "u1", "app", "example.com/gpu", `{"0":["g0"]}`))))
 	f.Add([]byte(kubeletFile(entry(f, "u1", "app", "example.com/gpu", `["g0"]`))))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		pods, _ := parseKubelet(content, "boot", known{Resources: map[corev1.ResourceName][]device.Device{}})
-		for uid, a := range pods {
+		s := kubeletState{known: known{Resources: map[corev1.ResourceName][]device.Device{}}}
+		_ = s.parse(content, "boot")
+		for uid, a := range s.pods {
 			for container, byName := range a {
 				for name, answer := range byName {
 					if uid == "" || container == "" || name == "" || len(answer.Nodes) == 0 {
@@ -92,7 +94,7 @@ func FuzzParseKubelet(f *testing.F) {
 				}
 			}
 		}
-		if _, err := json.Marshal(pods); err != nil {
+		if _, err := json.Marshal(s.pods); err != nil {
 			t.Error(err)
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/berth-run/berth/internal/checkpoint"
+	kubelet "github.com/berth-run/berth/internal/device/checkpoint"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
@@ -75,7 +79,9 @@ func (d *Devices) teardown(_ context.Context, r *worker.Run) error {
 	if !kept {
 		return nil
 	}
-	return d.kept.DeleteUnsynced(string(uid))
+	err := d.kept.DeleteUnsynced(string(uid))
+	d.mirror()
+	return err
 }
 
 // ensure has the plugin's answer for what a container holds of a resource: the one
@@ -132,20 +138,37 @@ func (d *Devices) keep(uid types.UID, w want, a Answer) {
 	d.writing.Lock()
 	defer d.writing.Unlock()
 	d.mu.Lock()
-	all := answers{}
-	for container, byName := range d.answers[uid] {
-		all[container] = byName
-	}
-	byName := maps.Clone(all[w.container])
-	if byName == nil {
-		byName = map[corev1.ResourceName]Answer{}
-	}
-	byName[w.resource] = a
-	all[w.container] = byName
+	all := d.answers[uid].with(w.container, w.resource, a)
 	d.answers[uid] = all
 	d.mu.Unlock()
 	if err := d.kept.SaveUnsynced(string(uid), all); err != nil {
 		d.opts.Log.Error("keep the answer of a device plugin", "pod", uid, "resource", w.resource, "err", err)
+	}
+	d.mirror()
+}
+
+// mirror writes all that is held for a kubelet that takes the node over, after the
+// files of this agent, which count for the next one.
+func (d *Devices) mirror() {
+	d.mirroring.Lock()
+	defer d.mirroring.Unlock()
+	d.mu.Lock()
+	all := maps.Clone(d.answers)
+	d.mu.Unlock()
+	registered := d.healthy()
+	path := filepath.Join(d.opts.Dir, kubelet.Name)
+	if _, err := os.Lstat(path); err != nil && len(all)+len(registered) == 0 {
+		return // a kubelet makes none either
+	}
+	entries, err := kubeletEntries(all)
+	if err == nil {
+		var text []byte
+		if text, err = kubelet.Format(entries, registered); err == nil {
+			err = errors.Join(os.MkdirAll(d.opts.Dir, 0o750), checkpoint.ReplaceUnsynced(path, text))
+		}
+	}
+	if err != nil {
+		d.opts.Log.Error("keep the devices of pods as a kubelet does; one that takes over may give them away again", "err", err)
 	}
 }
 

@@ -45,6 +45,9 @@ type stock struct {
 	// saving is held for writing the file, which takes too long for mu.
 	saving sync.Mutex
 
+	// saved is called when the file has been written.
+	saved func()
+
 	// fresh: nothing was kept. Load sets it.
 	fresh bool
 
@@ -176,7 +179,26 @@ func (d *stock) keepKnown() error {
 	if err := os.MkdirAll(d.opts.State, 0o700); err != nil {
 		return err
 	}
-	return checkpoint.Save(d.knownFile(), checkpoint.Format{Version: 1}, k)
+	if err := checkpoint.Save(d.knownFile(), checkpoint.Format{Version: 1}, k); err != nil {
+		return err
+	}
+	d.saved()
+	return nil
+}
+
+// healthy are the ids of the resources' healthy devices, none of those that are lost.
+func (d *stock) healthy() map[string][]device.ID {
+	all := map[string][]device.ID{}
+	for name, devices := range d.Inventory() {
+		ids := []device.ID{}
+		for _, x := range devices {
+			if x.Healthy {
+				ids = append(ids, x.ID)
+			}
+		}
+		all[string(name)] = ids
+	}
+	return all
 }
 
 // expire takes a lost resource away after Grace, but for the devices that pods still

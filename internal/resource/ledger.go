@@ -85,6 +85,22 @@ func (l *Ledger) Rebuild(live map[types.UID]Allocation) ([]Lost, error) {
 	return l.adopt(live, false)
 }
 
+// TakeOver takes over what another agent has written down since this ledger was
+// kept: it counts, and what is here counts beside it as far as both fit. The pods of
+// which something does not are returned.
+func (l *Ledger) TakeOver(found map[types.UID]Allocation) ([]Lost, error) {
+	if len(found) == 0 {
+		return nil, nil
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	own := l.All()
+	l.publish(Held{})
+	lost, err := l.adopt(found, false)
+	more, moreErr := l.adopt(own, false)
+	return append(lost, more...), errors.Join(err, moreErr)
+}
+
 // adopt takes what fits, in the order of the pods' ids; writing is held. saved
 // says that what is found is on disk as it is.
 func (l *Ledger) adopt(found map[types.UID]Allocation, saved bool) (lost []Lost, err error) {

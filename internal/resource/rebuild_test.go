@@ -36,6 +36,35 @@ func TestRebuildAddsWhatIsLacking(t *testing.T) {
 	}
 }
 
+// What another agent wrote down last counts; what is here stays where it fits beside it,
+// and is found again.
+func TestTakeOver(t *testing.T) {
+	x, y, z := map[corev1.ResourceName][]device.ID{gpu: {"x"}}, map[corev1.ResourceName][]device.ID{gpu: {"y"}}, map[corev1.ResourceName][]device.ID{gpu: {"z"}}
+	dir := t.TempDir()
+	l := newLedger(dir, static(4))
+	for uid, g := range map[types.UID]Given{"gone": {Devices: x}, "moved": {CPUs: cpuset.New(2, 3), Devices: y}, "same": {CPUs: cpuset.New(4, 5)}} {
+		if err := l.Commit(uid, Allocation{Containers: map[string]Given{"app": g}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost, err := l.TakeOver(Held{"new": {Containers: map[string]Given{"app": {Devices: x}}}, "moved": {Containers: map[string]Given{"app": {Devices: z}}}})
+	if len(lost) != 1 || lost[0].UID != "gone" || err != nil {
+		t.Errorf("lost %v, error %v", lost, err)
+	}
+	want := Held{
+		"new":   {Containers: map[string]Given{"app": {Devices: x}}},
+		"moved": {Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Devices: z}}},
+		"same":  {Containers: map[string]Given{"app": {CPUs: cpuset.New(4, 5)}}},
+	}
+	again := newLedger(dir, static(4))
+	if _, err := again.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, l.All(), sameSets) + cmp.Diff(want, again.All(), sameSets); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // Memory of a container that was never given any comes from all nodes.
 func TestMemoryFromAnywhereIsNobodys(t *testing.T) {
 	p := newPod("p", nil, sized("app", "cpu", "500m", "memory", "1Gi"))

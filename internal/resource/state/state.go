@@ -60,10 +60,10 @@ type CPUManagerCheckpoint struct {
 
 // CPUManagerCheckpointV2 has the name that it had when it was the newest.
 type CPUManagerCheckpointV2 struct {
-	PolicyName    string
-	DefaultCPUSet string
-	Entries       map[string]map[string]string
-	Checksum      Checksum
+	PolicyName    string                       `json:"policyName"`
+	DefaultCPUSet string                       `json:"defaultCpuSet"`
+	Entries       map[string]map[string]string `json:"entries"`
+	Checksum      Checksum                     `json:"checksum"`
 }
 
 // CPUManagerCheckpointV1 has its entries by container id.
@@ -123,17 +123,17 @@ func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 // MemoryTable is what a node has of one resource, in bytes.
 type MemoryTable struct {
 	TotalMemSize   uint64 `json:"total"`
-	SystemReserved uint64
-	Allocatable    uint64
-	Reserved       uint64
-	Free           uint64
+	SystemReserved uint64 `json:"systemReserved"`
+	Allocatable    uint64 `json:"allocatable"`
+	Reserved       uint64 `json:"reserved"`
+	Free           uint64 `json:"free"`
 }
 
 // NUMANodeState is one NUMA node.
 type NUMANodeState struct {
-	NumberOfAssignments int
-	MemoryMap           map[corev1.ResourceName]*MemoryTable
-	Cells               []int
+	NumberOfAssignments int                                  `json:"numberOfAssignments"`
+	MemoryMap           map[corev1.ResourceName]*MemoryTable `json:"memoryMap"`
+	Cells               []int                                `json:"cells"`
 }
 
 // NUMANodeMap is by node id.
@@ -141,9 +141,9 @@ type NUMANodeMap map[int]*NUMANodeState
 
 // Block is an amount of memory of some nodes.
 type Block struct {
-	NUMAAffinity []int
-	Type         corev1.ResourceName
-	Size         uint64
+	NUMAAffinity []int               `json:"numaAffinity"`
+	Type         corev1.ResourceName `json:"type"`
+	Size         uint64              `json:"size"`
 }
 
 // ContainerMemoryAssignments are by pod and container.
@@ -166,10 +166,10 @@ type MemoryManagerCheckpoint struct {
 
 // MemoryManagerCheckpointV1 has the name that it had when it was the newest.
 type MemoryManagerCheckpointV1 struct {
-	PolicyName   string
-	MachineState NUMANodeMap
-	Entries      ContainerMemoryAssignments
-	Checksum     Checksum
+	PolicyName   string                     `json:"policyName"`
+	MachineState NUMANodeMap                `json:"machineState"`
+	Entries      ContainerMemoryAssignments `json:"entries"`
+	Checksum     Checksum                   `json:"checksum"`
 }
 
 // ParseMemory reads a memory_manager_state of any version into what pods hold.
@@ -228,19 +228,29 @@ func check(sum Checksum, values ...any) error {
 	if sum == 0 {
 		return nil
 	}
-	names := strings.NewReplacer("state.Checksum", "checksum.Checksum", "state.MemoryPodEntry", "state.PodEntry")
 	for _, v := range values {
-		text := names.Replace(dump.ForHash(v))
-		then := strings.NewReplacer("CheckpointV1)", "Checkpoint)", "CheckpointV2)", "Checkpoint)").Replace(text)
-		for _, t := range []string{text, then} {
-			h := fnv.New32a()
-			h.Write([]byte(t))
-			if Checksum(h.Sum32()) == sum {
-				return nil
-			}
+		if text := dumped(v); sum == checksum(text) || sum == checksum(then(text)) {
+			return nil
 		}
 	}
 	return fmt.Errorf("has checksum %d, which is not that of what it holds", sum)
+}
+
+// dumped is what a kubelet makes the checksum of a value of.
+func dumped(v any) string {
+	return strings.NewReplacer("state.Checksum", "checksum.Checksum", "state.MemoryPodEntry", "state.PodEntry").Replace(dump.ForHash(v))
+}
+
+// then is the same as it was when the version was the newest, and as kubelets go on
+// to write it.
+func then(text string) string {
+	return strings.NewReplacer("CheckpointV1)", "Checkpoint)", "CheckpointV2)", "Checkpoint)").Replace(text)
+}
+
+func checksum(text string) Checksum {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(text)) // a hash takes all
+	return Checksum(h.Sum32())
 }
 
 // Join has the CPUs of one and the memory of the other of each pod.
