@@ -139,6 +139,7 @@ func (h *harness) kubelet(ts *testscript.TestScript, args []string) {
 		n.kubelet, err = kubelet.Start(kubelet.Options{
 			Program: n.cluster.Program(), Config: path, CgroupRoot: ts.Getenv("CGROUP"), Kubeconfig: ts.Getenv("NODE"),
 			Root: rootOf(ts), Plugins: ts.MkAbs("plugins"), Node: nodeName, Address: n.address, Log: log,
+			Devices: len(args) > 1 && args[1] == "devices",
 		})
 		ts.Check(err)
 		ts.Defer(func() { n.kubelet.End(unix.SIGKILL) })

@@ -67,8 +67,10 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	                            nobody listens on
 //	cluster stop                all of it ends
 //	join [FLAG...]              agent start as $NODE says, until the node is ready
-//	kubelet start|stop|kill     the kubelet itself, as the same node, on the external runtime; start waits
-//	                            until the node is ready
+//	kubelet start [devices], kubelet stop|kill
+//	                            the kubelet itself, as the same node, on the external runtime; start waits
+//	                            until the node is ready; devices are what the root directory has of device
+//	                            plugins, in one script at a time
 //	kubectl ARGS...             as the administrator; "exec kubectl" works too, so in the background
 //	terminal COLSxROWS [-dialog FILE] ARGS...
 //	                            kubectl on a terminal, see there
@@ -135,7 +137,7 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"cluster":          positive(1, 1<<10, h.clusterCommand),
 		"metrics-server":   positive(0, 0, startMetricsServer),
 		"join":             positive(0, 1<<10, h.join),
-		"kubelet":          positive(1, 1, h.kubelet),
+		"kubelet":          positive(1, 2, h.kubelet),
 		"apiserver":        positive(1, 1, apiserver),
 		"etcd":             positive(2, 2, etcd),
 		"nodes":            positive(1, 1, nodes),

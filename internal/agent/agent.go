@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/lock"
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/serve"
+	"github.com/berth-run/berth/internal/allocation"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/container/render"
 	"github.com/berth-run/berth/internal/cri"
@@ -245,7 +246,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 // start runs everything that goes on until the end.
 func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 	for _, run := range []func(context.Context) error{
-		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.allocations.Run, a.steps.allocations.Mirror, a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, a.resources.Run, a.cluster.Plugins().Watcher(a.config.RootDir, a.steps.devices.Registry(), a.log).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.heap.Run,
+		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.allocations.Run, allocation.Mirror(a.steps.allocations), a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, a.resources.Run, a.cluster.Plugins().Watcher(a.config.RootDir, a.steps.devices.Registry(), a.log).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.heap.Run,
 		a.steps.allocations.After(a.steps.drift.Run), a.steps.allocations.After(a.steps.contained.Run),
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
 		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run, a.power.Run, a.ips.Run,

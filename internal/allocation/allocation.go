@@ -183,14 +183,6 @@ func (s *Allocations) Rebuild(live map[types.UID]resource.Allocation) ([]resourc
 	return lost, err
 }
 
-// TakeOver is Rebuild with what another agent wrote down last, which counts more than
-// what is known here.
-func (s *Allocations) TakeOver(found map[types.UID]resource.Allocation) ([]resource.Lost, error) {
-	lost, err := s.Ledger.TakeOver(found)
-	s.lose(lost)
-	return lost, err
-}
-
 func (s *Allocations) lose(lost []resource.Lost) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

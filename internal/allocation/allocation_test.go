@@ -24,6 +24,7 @@ import (
 	"github.com/berth-run/berth/internal/resource"
 	"github.com/berth-run/berth/internal/resource/device"
 	"github.com/berth-run/berth/internal/resource/memory"
+	"github.com/berth-run/berth/internal/resource/state"
 	"github.com/berth-run/berth/internal/resource/topology"
 	"github.com/berth-run/berth/internal/store"
 	"github.com/berth-run/berth/internal/worker"
@@ -194,6 +195,33 @@ func TestRestart(t *testing.T) {
 			holds(t, s, tt.want)
 		})
 	}
+}
+
+// A kubelet is told what pods hold, and what it says itself then counts more.
+func TestThereAndBack(t *testing.T) {
+	w := newWorld(t)
+	s := w.start(t)
+	book(t, s, w.want("a", "2"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Mirror(s)(ctx); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := s.Get("a")
+	path := filepath.Join(w.root, state.CPUFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := state.ParseCPUs(text)
+	if err != nil || !left["a"].CPUs().Equals(first.CPUs()) || !state.Ours(text) {
+		t.Errorf("%s, error %v", text, err)
+	}
+	holds(t, w.start(t), map[types.UID]string{"a": first.CPUs().String()})
+	if err := os.WriteFile(path, []byte(`{"policyName":"static","defaultCpuSet":"0","entries":{"b":{"app":"`+first.CPUs().String()+`"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, w.start(t), map[types.UID]string{"b": first.CPUs().String()})
 }
 
 type events []string

@@ -30,7 +30,8 @@ func (s *Allocations) Load() error {
 	}
 	cpus, err2 := kubelets(s.opts.Root, state.CPUFile, none, state.ParseCPUs)
 	memory, err3 := kubelets(s.opts.Root, state.MemoryFile, none, state.ParseMemory)
-	_, err4 := s.TakeOver(state.Join(cpus, memory))
+	lost, err4 := s.TakeOver(state.Join(cpus, memory))
+	s.lose(lost)
 	return errors.Join(err, err2, err3, err4)
 }
 
@@ -56,34 +57,40 @@ func kubelets(root, name string, ours bool, parse func([]byte) (map[types.UID]re
 
 // Mirror keeps the files of a kubelet at what pods hold, after those of this agent,
 // where anything is pinned.
-func (s *Allocations) Mirror(ctx context.Context) error {
-	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
-		return nil
+func Mirror(s *Allocations) func(context.Context) error {
+	write := func() {
+		if err := mirror(s.opts.Root, s.opts.Node, s.All()); err != nil {
+			s.opts.Log.Error("keep CPUs and memory of pods as a kubelet does; one that takes over may not start", "err", err)
+		}
 	}
-	s.mirror()
-	for {
-		select {
-		case <-s.changed:
-			s.mirror()
-		case <-ctx.Done():
+	return func(ctx context.Context) error {
+		if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
+			return nil
+		}
+		write()
+		for {
 			select {
 			case <-s.changed:
-				s.mirror()
-			default:
+				write()
+			case <-ctx.Done():
+				select {
+				case <-s.changed:
+					write()
+				default:
+				}
+				return nil
 			}
-			return nil
 		}
 	}
 }
 
 // mirror writes what pods hold for a kubelet that takes the node over. It starts only
 // if its files match the machine and the configuration.
-func (s *Allocations) mirror() {
-	node, held := s.opts.Node, s.All()
+func mirror(root string, node resource.Node, held resource.Held) error {
 	var errs []error
 	keep := func(name string, text []byte, err error) {
 		if err == nil {
-			err = checkpoint.Replace(filepath.Join(s.opts.Root, name), text)
+			err = checkpoint.Replace(filepath.Join(root, name), text)
 		}
 		errs = append(errs, err)
 	}
@@ -102,7 +109,5 @@ func (s *Allocations) mirror() {
 		text, err := state.FormatMemory(node.Machine, node.Policy.ReservedMemory, held)
 		keep(state.MemoryFile, text, err)
 	}
-	if err := errors.Join(errs...); err != nil {
-		s.opts.Log.Error("keep CPUs and memory of pods as a kubelet does", "err", err)
-	}
+	return errors.Join(errs...)
 }

@@ -76,8 +76,6 @@ type Devices struct {
 	waits   map[types.UID]map[string]string // what containers wait for
 
 	taken resource.Held // Load sets it
-	// mirroring is held for writing the kubelet's file.
-	mirroring sync.Mutex
 }
 
 // New makes a Devices that knows of no plugin.
@@ -92,7 +90,7 @@ func New(o Options) *Devices {
 		stock: s, kept: checkpoint.NewDir[answers](filepath.Join(o.State, "pods"), checkpoint.Format{Version: 1}), calls: calls{busy: map[call]chan struct{}{}},
 		answers: map[types.UID]answers{}, waits: map[types.UID]map[string]string{},
 	}
-	s.saved = d.mirror
+	s.saved = (&mirror{d: d}).write
 	return d
 }
 

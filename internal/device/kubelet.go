@@ -7,15 +7,18 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/berth-run/berth/internal/device/checkpoint"
+	"github.com/berth-run/berth/internal/checkpoint"
+	kubelet "github.com/berth-run/berth/internal/device/checkpoint"
 	"github.com/berth-run/berth/internal/resource/device"
 	"github.com/berth-run/berth/internal/resource/topology"
 )
@@ -66,7 +69,7 @@ func (s *kubeletState) parse(content []byte, boot string) error {
 	if err := json.Unmarshal(content, &data); err != nil {
 		return err
 	}
-	s.ours = data.Writer == checkpoint.Writer
+	s.ours = data.Writer == kubelet.Writer
 	for name, ids := range data.Data.RegisteredDevices {
 		for _, id := range ids {
 			s.known.Resources[name] = append(s.known.Resources[name], device.Device{ID: id})
@@ -120,9 +123,40 @@ func kubeletNodes(raw json.RawMessage) (map[device.ID]topology.Nodes, error) {
 	return nodes, nil
 }
 
+// mirror writes the kubelet's file.
+type mirror struct {
+	d  *Devices
+	mu sync.Mutex
+}
+
+// write has all that is held in it for a kubelet that takes the node over, after the
+// files of this agent, which count for the next one.
+func (m *mirror) write() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.d.mu.Lock()
+	all := maps.Clone(m.d.answers)
+	m.d.mu.Unlock()
+	registered := m.d.healthy()
+	path := filepath.Join(m.d.opts.Dir, kubelet.Name)
+	if _, err := os.Lstat(path); err != nil && len(all)+len(registered) == 0 {
+		return // a kubelet makes none either
+	}
+	entries, err := kubeletEntries(all)
+	if err == nil {
+		var text []byte
+		if text, err = kubelet.Format(entries, registered); err == nil {
+			err = errors.Join(os.MkdirAll(m.d.opts.Dir, 0o750), checkpoint.ReplaceUnsynced(path, text))
+		}
+	}
+	if err != nil {
+		m.d.opts.Log.Error("keep the devices of pods as a kubelet does; one that takes over may give them away again", "err", err)
+	}
+}
+
 // kubeletEntries are answers as a kubelet keeps them, ordered.
-func kubeletEntries(all map[types.UID]answers) ([]checkpoint.PodDevicesEntry, error) {
-	var entries []checkpoint.PodDevicesEntry
+func kubeletEntries(all map[types.UID]answers) ([]kubelet.PodDevicesEntry, error) {
+	var entries []kubelet.PodDevicesEntry
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
 		for _, container := range slices.Sorted(maps.Keys(all[uid])) {
 			for _, name := range slices.Sorted(maps.Keys(all[uid][container])) {
@@ -131,7 +165,7 @@ func kubeletEntries(all map[types.UID]answers) ([]checkpoint.PodDevicesEntry, er
 				if err != nil {
 					return nil, fmt.Errorf("encode the answer about %s for container %q of pod %s: %w", name, container, uid, err)
 				}
-				entries = append(entries, checkpoint.PodDevicesEntry{PodUID: string(uid), ContainerName: container, ResourceName: string(name), DeviceIDs: a.byNode(), AllocResp: resp})
+				entries = append(entries, kubelet.PodDevicesEntry{PodUID: string(uid), ContainerName: container, ResourceName: string(name), DeviceIDs: a.byNode(), AllocResp: resp})
 			}
 		}
 	}
@@ -139,8 +173,8 @@ func kubeletEntries(all map[types.UID]answers) ([]checkpoint.PodDevicesEntry, er
 }
 
 // byNode has a device under each of its NUMA nodes, as a kubelet does.
-func (a Answer) byNode() checkpoint.DevicesPerNUMA {
-	all := checkpoint.DevicesPerNUMA{}
+func (a Answer) byNode() kubelet.DevicesPerNUMA {
+	all := kubelet.DevicesPerNUMA{}
 	for _, id := range a.ids() {
 		nodes := a.Nodes[id].IDs()
 		if len(nodes) == 0 {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/berth-run/berth/internal/checkpoint"
-	kubelet "github.com/berth-run/berth/internal/device/checkpoint"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/reason"
@@ -80,7 +75,7 @@ func (d *Devices) teardown(_ context.Context, r *worker.Run) error {
 		return nil
 	}
 	err := d.kept.DeleteUnsynced(string(uid))
-	d.mirror()
+	d.saved()
 	return err
 }
 
@@ -144,32 +139,7 @@ func (d *Devices) keep(uid types.UID, w want, a Answer) {
 	if err := d.kept.SaveUnsynced(string(uid), all); err != nil {
 		d.opts.Log.Error("keep the answer of a device plugin", "pod", uid, "resource", w.resource, "err", err)
 	}
-	d.mirror()
-}
-
-// mirror writes all that is held for a kubelet that takes the node over, after the
-// files of this agent, which count for the next one.
-func (d *Devices) mirror() {
-	d.mirroring.Lock()
-	defer d.mirroring.Unlock()
-	d.mu.Lock()
-	all := maps.Clone(d.answers)
-	d.mu.Unlock()
-	registered := d.healthy()
-	path := filepath.Join(d.opts.Dir, kubelet.Name)
-	if _, err := os.Lstat(path); err != nil && len(all)+len(registered) == 0 {
-		return // a kubelet makes none either
-	}
-	entries, err := kubeletEntries(all)
-	if err == nil {
-		var text []byte
-		if text, err = kubelet.Format(entries, registered); err == nil {
-			err = errors.Join(os.MkdirAll(d.opts.Dir, 0o750), checkpoint.ReplaceUnsynced(path, text))
-		}
-	}
-	if err != nil {
-		d.opts.Log.Error("keep the devices of pods as a kubelet does; one that takes over may give them away again", "err", err)
-	}
+	d.saved()
 }
 
 // ask waits for the plugin and has it allocate.

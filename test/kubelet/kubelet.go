@@ -25,7 +25,10 @@ type Options struct {
 	Root, Plugins string
 	// Node is the node's name, Address an address of this machine but loopback.
 	Node, Address string
-	Log           io.Writer
+	// Devices: it goes on with what the root directory has of device plugins, and leaves
+	// it there. A kubelet keeps that at a place of its own, which all share: one at a time.
+	Devices bool
+	Log     io.Writer
 }
 
 // Kubelet is one that runs.
@@ -43,6 +46,18 @@ func Start(o Options) (*Kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Devices {
+		machine := restore
+		own := filepath.Join(o.Root, devices)
+		restore = func() {
+			_ = move(devicesOfAll, own) // without a plugin it keeps nothing
+			machine()
+		}
+		if err := move(own, devicesOfAll); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			restore()
+			return nil, err
+		}
+	}
 	k := &Kubelet{restore: restore, cmd: exec.Command(o.Program, "kubelet", "--config", o.Config, "--kubeconfig", o.Kubeconfig,
 		"--root-dir", o.Root, "--hostname-override", o.Node, "--node-ip", o.Address, "--volume-plugin-dir", o.Plugins)}
 	k.cmd.Stdout, k.cmd.Stderr = o.Log, o.Log
@@ -51,6 +66,21 @@ func Start(o Options) (*Kubelet, error) {
 		return nil, err
 	}
 	return k, nil
+}
+
+// devices is where a kubelet keeps which pods have which devices, below its root
+// directory if that is the usual one.
+const (
+	devices      = "device-plugins/kubelet_internal_checkpoint"
+	devicesOfAll = "/var/lib/kubelet/" + devices
+)
+
+func move(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o750), os.WriteFile(to, text, 0o600), os.Remove(from))
 }
 
 // Pid is the kubelet's process.
