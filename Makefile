@@ -64,7 +64,7 @@ e2e: build image cluster ## end to end on a node of a real cluster: the scripts 
 	$(GO) test -count=1 -timeout 40m -run TestE2E ./test/
 
 # What runs in the machine is test/vm's to say. VMFLAGS="-cgroup v2 -run pinning" chooses of it.
-vmtest: build image ## end to end on a machine of 2 NUMA nodes and 8 CPUs, with cgroup v2, v1, and systemd (emulated: slow)
+vmtest: build image cluster ## end to end on a machine of 2 NUMA nodes and 8 CPUs, with cgroup v2, v1, and systemd (emulated: slow)
 	@mkdir -p bin/vm
 	$(GO) test ./test/vm
 	$(GO) test -c -o bin/vm/ ./test ./internal/cgroup ./internal/volume/nfs

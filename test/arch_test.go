@@ -36,7 +36,7 @@ var groups = map[string]string{
 	"internal/pod": "noun", "internal/reason": "noun", "internal/store": "noun", "internal/checkpoint": "noun",
 	"internal/config": "noun", "internal/event": "noun", "internal/timeline": "noun", "internal/podlog": "noun", "internal/node": "noun",
 	"internal/document": "noun", "internal/safepath": "noun", "internal/object": "noun", "internal/archive": "noun", "internal/fleet": "fleet",
-	"internal/machine": "noun", "internal/cgroupfile": "noun", "internal/resource": "noun", "internal/mount": "noun", "internal/token": "noun", "internal/diskusage": "noun", "internal/plugin": "noun",
+	"internal/clock": "noun", "internal/machine": "noun", "internal/cgroupfile": "noun", "internal/resource": "noun", "internal/mount": "noun", "internal/token": "noun", "internal/diskusage": "noun", "internal/plugin": "noun",
 	"internal/plan": "plan", "internal/worker": "worker",
 	"internal/cri": "cri", "internal/runtime": "runtime",
 	"internal/source": "in", "internal/admission": "in", "internal/pleg": "observe", "internal/podstatus": "observe",

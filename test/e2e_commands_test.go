@@ -74,7 +74,7 @@ func (h *harness) clusterCommand(ts *testscript.TestScript, args []string) {
 	}
 	t := &scriptT{TestScript: ts}
 	ts.Defer(t.end)
-	n.cluster = kubeapitest.Start(t, kubeapitest.Options{Controllers: true, Scheduler: true, ControllerManager: args[1:]})
+	n.cluster = startCluster(t, args[1:])
 	n.client, n.stop = n.cluster.Client(), t.end
 	var err error
 	n.address, err = kubelet.HostAddress()
@@ -326,5 +326,21 @@ func awaitPod(ts *testscript.TestScript, args []string) {
 			return false, err
 		}
 		return shows(p, args[1]), describe(p)
+	})
+}
+
+// awaitRenewed waits for another time of the node's lease, whichever: it is by the node's clock.
+func awaitRenewed(ts *testscript.TestScript, _ []string) {
+	leases := nodeOf(ts).client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	var first *metav1.MicroTime
+	eventually(ts, func() (bool, any) {
+		l, err := leases.Get(context.Background(), nodeName, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		if first == nil {
+			first = l.Spec.RenewTime
+		}
+		return !l.Spec.RenewTime.Equal(first), first
 	})
 }

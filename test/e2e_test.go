@@ -26,7 +26,7 @@ func TestE2E(t *testing.T) {
 			commands := h.commands()
 			maps.Copy(commands, h.clusterCommands())
 			testscript.Run(t, testscript.Params{
-				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Cmds: commands,
+				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Condition: h.condition, Cmds: commands,
 				Setup: func(env *testscript.Env) error {
 					env.Values[nodeKey{}] = &node{drivers: map[string]*csiDriver{}}
 					env.Defer(func() { kubelet.RemoveCgroups(env.Getenv("CGROUP")) }) // when nothing runs any more
@@ -65,6 +65,7 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	                            token, $KUBECONFIG the administrator's,
 //	                            $SERVER the API server's URL, $NODE_IP the node's address, $PORT a port that
 //	                            nobody listens on
+//	                            in the machine of test/vm it is another machine's, see TestControlPlane
 //	cluster stop                all of it ends
 //	join [FLAG...]              agent start as $NODE says, until the node is ready
 //	kubelet start [devices], kubelet stop|kill
@@ -113,6 +114,7 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	ask USER METHOD PATH CODE FILE
 //	                            a request to the node's own port; see ask
 //	await-node-ready STATUS     the API server shows the node's Ready condition so
+//	await-renewed               the node's lease is renewed
 //	await-deleted POD           the API server has it no more, and nothing of it is left by then
 //	await-pod POD CONDITION     the API server shows a pod so: see await
 //	await-converged             the API server, the node and its runtime tell the same, see there
@@ -151,6 +153,7 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"dra-driver":       positive(1, 1<<10, draDriver),
 		"csi-driver":       positive(2, 1<<10, h.csiDriver),
 		"await-node-ready": positive(1, 1, awaitNodeReady),
+		"await-renewed":    positive(0, 0, awaitRenewed),
 		"await-pod":        positive(2, 2, awaitPod),
 		"await-converged":  positive(0, 0, h.awaitConverged),
 	}

@@ -70,26 +70,28 @@ func TestScript(t *testing.T) {
 			}
 			testscript.Run(t, testscript.Params{
 				Dir: "script", Setup: h.setup, RequireExplicitExec: true, RequireUniqueNames: true,
-				Condition: func(c string) (bool, error) {
-					switch c {
-					case "userns":
-						return userns.Check(os.TempDir(), os.TempDir()) == nil, nil
-					case "apparmor":
-						enabled, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
-						return err == nil && strings.HasPrefix(string(enabled), "Y"), nil
-					case "vm":
-						return inVM(), nil
-					case "systemd":
-						return onSystemd(), nil
-					case "cgroup2":
-						return cgroups.IsCgroup2UnifiedMode(), nil
-					}
-					return c == runtime, nil
-				},
-				Cmds: h.commands(),
+				Condition: h.condition, Cmds: h.commands(),
 			})
 		})
 	}
+}
+
+// condition is whether what a script asks in brackets holds.
+func (h *harness) condition(c string) (bool, error) {
+	switch c {
+	case "userns":
+		return userns.Check(os.TempDir(), os.TempDir()) == nil, nil
+	case "apparmor":
+		enabled, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
+		return err == nil && strings.HasPrefix(string(enabled), "Y"), nil
+	case "vm":
+		return inVM(), nil
+	case "systemd":
+		return onSystemd(), nil
+	case "cgroup2":
+		return cgroups.IsCgroup2UnifiedMode(), nil
+	}
+	return c == h.runtime, nil
 }
 
 // inVM says that this is the machine of test/vm.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/cgroup"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/internal/drift"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/placement"
@@ -108,16 +109,17 @@ func (v cgroupView) observed(uid types.UID) *pod.Observed {
 	if m, ok := v.fleet.Member(uid); !ok || m.State.Stage != worker.Syncing {
 		return o // it is ended with all that the runtime has
 	}
-	return withoutSandboxesBefore(o, lost)
+	return withoutSandboxesBefore(o, lost, time.Now())
 }
 
-// withoutSandboxesBefore is what is observed with the sandboxes of that time not ready.
-func withoutSandboxesBefore(o *pod.Observed, lost time.Time) *pod.Observed {
+// withoutSandboxesBefore is what is observed with the sandboxes of before that time not ready, whatever has
+// become of the machine's clock since.
+func withoutSandboxesBefore(o *pod.Observed, lost, now time.Time) *pod.Observed {
 	c := *o
 	c.Sandboxes = slices.Clone(o.Sandboxes)
 	for i := range c.Sandboxes {
 		s := &c.Sandboxes[i]
-		s.Ready = s.Ready && s.CreatedAt.After(lost)
+		s.Ready = s.Ready && clock.After(s.CreatedAt, lost, now)
 	}
 	return &c
 }

@@ -344,3 +344,26 @@ func TestServingRequest(t *testing.T) {
 		t.Errorf("without an address: %v", got)
 	}
 }
+
+// What is signed has expired at once for a node whose clock is ahead of the signer's: it is
+// asked for seldom then, and as ever when the clock is right again.
+func TestAskedWithAClockThatIsAhead(t *testing.T) {
+	ends := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	pair := &tls.Certificate{Leaf: &x509.Certificate{NotAfter: ends}}
+	k := keeper{
+		log: slog.New(slog.DiscardHandler), read: func() (*tls.Certificate, error) { return pair, nil }, open: func() {}, expired: func(*x509.Certificate) {},
+	}
+	var waits []time.Duration
+	for _, now := range []time.Time{ends.Add(-time.Hour), ends.Add(time.Hour), ends.Add(time.Hour), ends.Add(-time.Minute), ends} {
+		waits = append(waits, k.asked(t.Context(), nil, now).Sub(now))
+	}
+	if d := cmp.Diff([]time.Duration{0, retryFirst, 2 * retryFirst, 0, retryFirst}, waits); d != "" {
+		t.Error(d)
+	}
+	for range 20 {
+		k.asked(t.Context(), nil, ends)
+	}
+	if k.retry != aheadMax {
+		t.Errorf("the longest wait is %v", k.retry)
+	}
+}

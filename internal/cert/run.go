@@ -14,10 +14,12 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Between two requests after one that failed.
+// Between two requests after one that failed, or whose answer had expired by then:
+// the node's clock is ahead of the signer's.
 const (
 	retryFirst = 2 * time.Second
 	retryMax   = time.Minute
+	aheadMax   = 5 * time.Minute
 )
 
 // keeper is what both certificates have in common: the files are read when they
@@ -167,9 +169,16 @@ func (k *keeper) pause(a action, after, now time.Time, asking bool) time.Duratio
 
 // asked is when to ask again.
 func (k *keeper) asked(ctx context.Context, err error, now time.Time) time.Time {
-	if err == nil || ctx.Err() != nil {
+	if err == nil {
+		k.look(now)
+	}
+	switch pair := k.current.Load(); {
+	case ctx.Err() != nil, err == nil && (pair == nil || now.Before(pair.Leaf.NotAfter)):
 		k.retry = 0
 		return now
+	case err == nil:
+		k.retry = min(max(2*k.retry, retryFirst), aheadMax)
+		return now.Add(k.retry)
 	}
 	k.count.Add(1)
 	k.retry = min(max(2*k.retry, retryFirst), retryMax)

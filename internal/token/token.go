@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/internal/clock"
 )
 
 // Request says which token is wanted.
@@ -37,8 +39,10 @@ type Token struct {
 	Value string
 	// Expires is when it ends, by the clock of the API server.
 	Expires time.Time
-	// Renew is when to ask again.
+	// Renew is when to ask again, by either clock (package clock).
 	Renew time.Time
+	// ends is Expires by the clock here that nobody sets.
+	ends time.Time
 }
 
 // Create asks for a token, as ServiceAccounts(namespace).CreateToken does.
@@ -93,10 +97,10 @@ func (t *Tokens) Token(ctx context.Context, r Request) (Token, error) {
 		return Token{}, ctx.Err()
 	}
 	now := time.Now()
-	if e.token.Value != "" && now.Before(e.token.Renew) {
+	if e.token.Value != "" && !clock.Passed(e.token.Renew, now) {
 		return e.token, nil
 	}
-	good := e.token.Value != "" && (e.seeded || now.Before(e.token.Expires))
+	good := e.token.Value != "" && (e.seeded || now.Before(e.token.ends))
 	if good && now.Before(e.retry) {
 		return e.token.until(e.retry), nil
 	}
@@ -196,7 +200,7 @@ func issue(got *authenticationv1.TokenRequest, now time.Time) Token {
 	if s := got.Spec.ExpirationSeconds; s != nil {
 		life = time.Duration(*s) * time.Second
 	}
-	token.Renew = renewal(now, life, rand.Float64())
+	token.Renew, token.ends = renewal(now, life, rand.Float64()), now.Add(life)
 	return token
 }
 

@@ -36,7 +36,7 @@ func makeDisk(ctx context.Context, path, systemd string) error {
 		}
 	}
 	for name, text := range map[string]string{
-		"passwd": "root:x:0:0::/root:/bin/sh\nmessagebus:x:100:100::/:/bin/false\n", "group": "root:x:0:\nmessagebus:x:100:\n", "hosts": "127.0.0.1 localhost\n::1 localhost\n",
+		"passwd": "root:x:0:0::/root:/bin/sh\nmessagebus:x:100:100::/:/bin/false\n", "group": "root:x:0:\nmessagebus:x:100:\n", "hosts": "127.0.0.1 localhost\n::1 localhost\n" + controlPlaneIP + " kubernetes\n",
 		"resolv.conf": "nameserver 127.0.0.1\n", "machine-id": strings.Repeat("b", 32) + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
@@ -73,7 +73,7 @@ func makeDisk(ctx context.Context, path, systemd string) error {
 			return err
 		}
 	}
-	for _, part := range append(tests, "bin/vm/vm", "bin/berth", "packaging/berth.service", "bin/workload.tar", "test/script") {
+	for _, part := range append(tests, "bin/vm/vm", "bin/berth", "packaging/berth.service", "bin/workload.tar", "bin/cluster", "go.mod", "test/script", "test/e2e") {
 		if err := copyTree(part, filepath.Join(root, "berth", part)); err != nil {
 			return err
 		}

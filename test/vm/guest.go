@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +57,11 @@ func work() error {
 	if err := enter(); err != nil {
 		return err
 	}
+	if j.Cluster != "" {
+		if err := up("eth0", guestIP); err != nil {
+			return err
+		}
+	}
 	if j.Machine == "systemd" {
 		return handOn(j)
 	}
@@ -95,7 +101,7 @@ func handOn(j job) error {
 func (j job) run() error {
 	var all error
 	for _, c := range j.Commands {
-		if err := c.run(); err != nil {
+		if err := c.run(j.Cluster); err != nil {
 			all = errors.Join(all, fmt.Errorf("%s: %w", filepath.Base(c.Args[0]), err))
 		}
 	}
@@ -221,31 +227,39 @@ func prepare() error {
 	if err := os.Chmod("/tmp", 0o777|os.ModeSticky); err != nil {
 		return err
 	}
-	return loopback()
+	return up("lo", "127.0.0.1")
 }
 
-func loopback() error {
+// up gives a network interface an address, with the netmask of its class, and brings it up.
+func up(name, address string) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	lo, err := unix.NewIfreq("lo")
+	request, err := unix.NewIfreq(name)
 	if err == nil {
-		lo.SetUint16(unix.IFF_UP)
-		err = unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, lo)
+		err = request.SetInet4Addr(net.ParseIP(address).To4())
+	}
+	if err == nil {
+		err = unix.IoctlIfreq(socket, unix.SIOCSIFADDR, request)
+	}
+	if err == nil {
+		request.SetUint16(unix.IFF_UP)
+		err = unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
 	}
 	if err = errors.Join(err, unix.Close(socket)); err != nil {
-		return fmt.Errorf("bring up lo: %w", err)
+		return fmt.Errorf("bring up %s: %w", name, err)
 	}
 	return nil
 }
 
-// run runs a command and waits for it, and for every orphan that ends meanwhile.
-func (c command) run() error {
+// run runs a command and waits for it, and for every orphan that ends meanwhile. cluster says how it finds
+// the control plane.
+func (c command) run(cluster string) error {
 	cmd := exec.CommandContext(context.Background(), c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, os.Stdout, os.Stderr
 	// Eight emulated CPUs that look for goroutines to run keep the two below them from running any.
-	cmd.Env = []string{"PATH=/bin:/usr/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2", "BERTH_TEST_VM=1"}
+	cmd.Env = []string{"PATH=/bin:/usr/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2", "BERTH_TEST_VM=1", "BERTH_TEST_CLUSTER=" + cluster}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

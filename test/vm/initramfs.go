@@ -13,20 +13,22 @@ import (
 )
 
 // modules are what the guest needs of the kernel besides what is built in, without their dependencies.
-const modules = `virtio_pci virtio_blk overlay veth bridge loop nfsv4 nfsd
+const modules = `virtio_pci virtio_blk virtio_net overlay veth bridge loop nfsv4 nfsd
 	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_fib_inet nft_reject_inet nft_limit nft_compat
 	xt_comment xt_mark xt_conntrack xt_MASQUERADE xt_addrtype`
 
 // job is what the guest does. It is the file /job in the initramfs.
 type job struct {
 	Machine  string // see boot
+	Cluster  string // how scripts find the control plane, if there is one
 	Modules  []string
 	Commands []command
 }
 
 type command struct {
-	Dir  string
-	Args []string
+	Dir     string
+	Args    []string
+	Cluster bool // it needs a control plane
 }
 
 // initramfs writes the archive that the kernel starts from: init, the modules and the job.

@@ -5,8 +5,11 @@
 //
 //	bin/vm/vm -kernel DIR -systemd DIR [-machine v1|v2|systemd] [-run REGEXP]
 //
-// The directories are unpacked packages (hack/unpack.sh prints them). bin/berth, bin/workload.tar and
-// bin/vm, which has the compiled tests, are there (make vmtest). The exit status is 1 if a test failed.
+// Scripts of test/e2e have a control plane on the machine at hand, the only thing that the guest
+// reaches: what is done to the guest's clock is done to a node's.
+//
+// The directories are unpacked packages (hack/unpack.sh prints them). bin/berth, bin/workload.tar,
+// bin/cluster and bin/vm, which has the compiled tests, are there (make vmtest). The exit status is 1 if a test failed.
 //
 // The same program is init in the machine, or a service of systemd's: see guest.go.
 package main
@@ -31,6 +34,13 @@ func main() {
 	if os.Getpid() == 1 || len(os.Args) == 2 && os.Args[1] == asService {
 		guest()
 	}
+	if len(os.Args) == 3 && os.Args[1] == asRelay {
+		if err := relay(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "vm:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	runtime.LockOSThread() // qemu ends with the thread that started it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
@@ -46,6 +56,7 @@ type boot struct {
 	machine string   // v2 and v1, of cgroups, or systemd, which has v2
 	scripts []string // of test/script
 	alone   []string // the same, beside which no other may run
+	e2e     []string // of test/e2e, alone too
 	units   []string // packages in internal
 }
 
@@ -65,6 +76,7 @@ func boots() []boot {
 		machine: "systemd",
 		scripts: []string{"systemd", "power-off"},
 		alone:   []string{"clock"},
+		e2e:     []string{"e2e/clock"},
 	}}
 }
 
@@ -127,14 +139,18 @@ func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
 			Args: []string{"/berth/bin/vm/" + filepath.Base(unit) + ".test", "-test.v=test2json", "-test.timeout=5m"},
 		})
 	}
-	for _, scripts := range [][]string{matching(b.scripts), matching(b.alone)} {
-		if len(scripts) == 0 {
+	for _, s := range []struct {
+		test  string
+		names []string
+	}{{"TestScript", matching(b.scripts)}, {"TestScript", matching(b.alone)}, {"TestE2E", matching(b.e2e)}} {
+		if len(s.names) == 0 {
 			continue
 		}
 		all = append(all, command{
-			Dir: "/berth/test",
+			Cluster: s.test == "TestE2E",
+			Dir:     "/berth/test",
 			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=29m", "-test.parallel=2", "-patience=" + patience.String(),
-				"-test.run=^TestScript$/^embedded$/^(" + strings.Join(scripts, "|") + ")$"},
+				"-test.run=^" + s.test + "$/^embedded$/^(" + strings.ReplaceAll(strings.Join(s.names, "|"), "e2e/", "") + ")$"},
 		})
 	}
 	return all

@@ -8,20 +8,34 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
 // start boots the machine, prints what its tests say and waits for its end.
-func (b boot) start(ctx context.Context, kernel, disk string, commands []command) error {
+func (b boot) start(ctx context.Context, kernel, disk string, commands []command) (err error) {
 	images, err := filepath.Glob(filepath.Join(kernel, "boot/vmlinuz-*"))
 	if err != nil || len(images) != 1 {
 		return fmt.Errorf("%d kernels in %q: name an unpacked linux-image package with -kernel", len(images), kernel)
 	}
+	j := job{Machine: b.machine, Commands: commands}
+	var network []string
+	if slices.ContainsFunc(commands, func(c command) bool { return c.Cluster }) {
+		c, failed := startControlPlane(ctx)
+		if failed != nil {
+			return fmt.Errorf("start a control plane: %w", failed)
+		}
+		defer func() { err = errors.Join(err, c.stop()) }()
+		j.Cluster = string(c.found)
+		if network, err = c.network(); err != nil {
+			return err
+		}
+	}
 	initrd := disk + ".initramfs"
-	if err := initramfs(initrd, kernel, job{Machine: b.machine, Commands: commands}); err != nil {
+	if err := initramfs(initrd, kernel, j); err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
-	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
+	args := append(network, "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
 		// Of the vendors, only Intel's CPUs have threads here. Without ERMS and FSRM the kernel copies words: an
 		// emulated rep movsb goes byte by byte.
 		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off,vendor=GenuineIntel",
@@ -33,6 +47,7 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 		// Emulated CPUs wait long for each other: that is no lockup. The other clocks are devices, slow to
 		// read. What is at the same address every time is translated once.
 		"-append", "console=ttyS0 quiet panic=-1 nowatchdog tsc=reliable mitigations=off norandmaps apparmor=1 security=apparmor rcupdate.rcu_cpu_stall_suppress=1")
+	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	qemu.Stderr = os.Stderr
 	console, err := qemu.StdoutPipe()

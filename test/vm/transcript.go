@@ -52,8 +52,9 @@ func (t *transcript) line(line string) {
 	case result != "PASS":
 		t.wrong = append(t.wrong, name)
 		fmt.Fprintln(t.out, strings.Join(append(t.held[name], strings.Replace(line, "\x16", "", 1)), "\n"))
-	case parent == "TestScript" && script != "":
-		fmt.Fprintf(t.out, "ok    %s  %s  %s\n", t.machine, script, took)
+	case script != "":
+		dir := map[string]string{"TestE2E": "e2e/"}[parent]
+		fmt.Fprintf(t.out, "ok    %s  %s%s  %s\n", t.machine, dir, script, took)
 	case !strings.Contains(name, "/"):
 		fmt.Fprintf(t.out, "ok    %s  %s  %s\n", t.machine, name, took)
 	}

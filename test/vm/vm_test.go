@@ -18,6 +18,9 @@ func TestTranscript(t *testing.T) {
 === NAME  TestScript/embedded/good
     testscript.go:1: what went well
 --- PASS: TestScript/embedded/good (1.50s)
+=== NAME  TestE2E/embedded/good
+    testscript.go:3: what went well in a cluster
+--- PASS: TestE2E/embedded/good (2.50s)
 === NAME  TestScript/embedded/bad
     testscript.go:2: what went wrong
 --- FAIL: TestScript/embedded/bad (2.00s)
@@ -31,6 +34,7 @@ vm guest: done
 		said.line(strings.ReplaceAll(line, "---", "\x16---"))
 	}
 	const want = `ok    v2  good  1.50s
+ok    v2  e2e/good  2.50s
 [    9.1] a kernel's word
     testscript.go:2: what went wrong
 --- FAIL: TestScript/embedded/bad (2.00s)

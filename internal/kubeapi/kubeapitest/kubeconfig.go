@@ -34,9 +34,6 @@ func (s *servers) config(server string, id Identity) (*rest.Config, error) {
 	}, err
 }
 
-// nodes is the address for nodes.
-func (s *servers) nodes() string { return "https://" + s.proxy.listener.Addr().String() }
-
 // file writes a config as a kubeconfig.
 func (s *servers) file(name string, c *rest.Config) (string, error) {
 	config := clientcmdapi.NewConfig()

@@ -83,6 +83,9 @@ func (n *nursery) run(program, dir, name string, flags ...string) (*process, err
 
 // signal returns without error where the process is over.
 func (p *process) signal(s syscall.Signal) error {
+	if p == nil {
+		return errElsewhere
+	}
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal %s: %w", p.name, err)
 	}

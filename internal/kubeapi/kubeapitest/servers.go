@@ -36,6 +36,7 @@ type servers struct {
 	// controllers and scheduler are nil where the options do not ask for them.
 	controllers, scheduler *process
 
+	nodes     string // the URL for nodes
 	admin     *rest.Config
 	adminFile string
 	names     atomic.Int64 // how many there are
@@ -135,7 +136,14 @@ func (s *servers) keys() error {
 		return err
 	}
 	s.proxy.start()
-	s.admin, err = s.config("https://"+s.ports.api.address(), Identity{User: "admin", Groups: []string{"system:masters"}})
+	s.nodes = "https://" + s.proxy.listener.Addr().String()
+	return s.administrator("https://" + s.ports.api.address())
+}
+
+// administrator makes the admin's way to the API server at that URL.
+func (s *servers) administrator(api string) error {
+	var err error
+	s.admin, err = s.config(api, Identity{User: "admin", Groups: []string{"system:masters"}})
 	if err == nil {
 		s.adminFile, err = s.file("admin", s.admin)
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pod"
@@ -22,6 +23,10 @@ import (
 // writesAtOnce bounds the volumes that are written at the same time after a
 // change.
 const writesAtOnce = 8
+
+// longestSleep is when the times are looked at again at the latest: a timer does not see
+// that the machine's clock was set ahead, or that the machine slept.
+const longestSleep = time.Minute
 
 // Delays between tries to write a volume.
 const (
@@ -56,7 +61,7 @@ func (v *Volumes) Run(ctx context.Context) error {
 			return all || slices.ContainsFunc(m.uses, func(k object.Key) bool { return changed[k] })
 		}, synced == nil)
 		if next := v.nextDue(); !next.IsZero() {
-			timer.Reset(max(0, time.Until(next)))
+			timer.Reset(min(max(0, time.Until(next)), longestSleep))
 		}
 	}
 }
@@ -75,7 +80,7 @@ func (v *Volumes) refresh(ctx context.Context, chosen func(*mount) bool, synced 
 	now := time.Now()
 	v.mu.Lock()
 	for _, m := range v.mounted {
-		if due := !m.due.IsZero() && !m.due.After(now); due || chosen(m) {
+		if due := !m.due.IsZero() && clock.Passed(m.due, now); due || chosen(m) {
 			m.due = time.Time{}
 			list = append(list, m)
 		}
