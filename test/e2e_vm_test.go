@@ -23,7 +23,7 @@ func TestControlPlane(t *testing.T) {
 		Controllers: true, Scheduler: true, ControllerManager: []string{"--cluster-signing-duration=1h"},
 	})
 	found := os.NewFile(where, "found")
-	check(t, json.NewEncoder(found).Encode(c.Remote()))
+	check(t, json.NewEncoder(found).Encode(kubeapitest.RemoteOf(c)))
 	check(t, found.Close())
 	_, err := io.Copy(io.Discard, os.Stdin)
 	check(t, err)

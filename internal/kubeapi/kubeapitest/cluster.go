@@ -249,15 +249,6 @@ func (c *Cluster) Pause(s Server) { c.signal(s, unix.SIGSTOP) }
 // Resume follows Pause.
 func (c *Cluster) Resume(s Server) { c.signal(s, unix.SIGCONT) }
 
-// proxy is nobody's where the control plane is another machine's: see Attach.
-func (c *Cluster) proxy() *proxy {
-	c.t.Helper()
-	if c.servers.proxy == nil {
-		c.t.Fatalf("cluster: %v", errElsewhere)
-	}
-	return c.servers.proxy
-}
-
 func (c *Cluster) signal(s Server, what unix.Signal) {
 	c.t.Helper()
 	c.check(map[Server]*process{Etcd: c.servers.etcd, APIServer: c.servers.api, Controllers: c.servers.controllers}[s].signal(what))
@@ -265,20 +256,20 @@ func (c *Cluster) signal(s Server, what unix.Signal) {
 
 // CutConnections ends the connections of nodes, watches among them. They may
 // connect again at once.
-func (c *Cluster) CutConnections() { c.proxy().drop() }
+func (c *Cluster) CutConnections() { c.servers.front(c.t).drop() }
 
 // Disconnect cuts nodes off until Connect; admin still reaches the API server.
-func (c *Cluster) Disconnect() { c.proxy().set(func() { c.proxy().cut = true }) }
+func (c *Cluster) Disconnect() { c.servers.front(c.t).set(func() { c.servers.front(c.t).cut = true }) }
 
 // Connect follows Disconnect.
-func (c *Cluster) Connect() { c.proxy().set(func() { c.proxy().cut = false }) }
+func (c *Cluster) Connect() { c.servers.front(c.t).set(func() { c.servers.front(c.t).cut = false }) }
 
 // Inject makes these the faults of the proxy: the first that matches answers a
 // request of a node. Without an argument there are none. Connections of before
 // are cut, so that all requests are seen.
 func (c *Cluster) Inject(faults ...Fault) {
-	c.proxy().set(func() { c.proxy().faults = slices.Clone(faults) })
+	c.servers.front(c.t).set(func() { c.servers.front(c.t).faults = slices.Clone(faults) })
 }
 
 // Spent says that each of the faults with a number of Times was given so often.
-func (c *Cluster) Spent() bool { return c.proxy().spent() }
+func (c *Cluster) Spent() bool { return c.servers.front(c.t).spent() }

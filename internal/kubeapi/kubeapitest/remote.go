@@ -12,8 +12,7 @@ import (
 	"path/filepath"
 )
 
-// remoteName is where a Remote is found: a name that the
-// certificate of the API server has.
+// remoteName is where a Remote is found: a name that the API server's certificate has.
 const remoteName = "kubernetes"
 
 var errElsewhere = errors.New("this server does not run here")
@@ -27,13 +26,13 @@ type Remote struct {
 	API, Nodes string
 }
 
-// Remote is this control plane for another machine, which is to pass on what comes
+// RemoteOf is a control plane for another machine, which is to pass on what comes
 // to these ports of the host "kubernetes" to 127.0.0.1 of this one.
-func (c *Cluster) Remote() Remote {
+func RemoteOf(c *Cluster) Remote {
 	c.t.Helper()
 	key, err := keyPEM(c.servers.ca.key)
 	c.check(err)
-	_, nodes, err := net.SplitHostPort(c.proxy().listener.Addr().String())
+	_, nodes, err := net.SplitHostPort(c.servers.front(c.t).listener.Addr().String())
 	c.check(err)
 	return Remote{CA: c.servers.ca.pem, Key: key, API: c.servers.ports.api.String(), Nodes: nodes}
 }
@@ -77,6 +76,15 @@ func (r Remote) servers() (*servers, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// front is the proxy, which is not there when the control plane is another machine's.
+func (s *servers) front(t T) *proxy {
+	t.Helper()
+	if s.proxy == nil {
+		t.Fatalf("cluster: %v", errElsewhere)
+	}
+	return s.proxy
 }
 
 func readAuthority(certPEM, keyPEM []byte) (*authority, error) {
