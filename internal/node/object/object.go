@@ -194,9 +194,14 @@ func (x *Object) hear(n *corev1.Node, list bool) {
 	}
 }
 
-// lose takes that the object is no more.
-func (x *Object) lose() {
+// lose takes that the object was no more at a resource version; "" is now. A list may
+// be older than the object.
+func (x *Object) lose(version string) {
 	x.mu.Lock()
+	if x.node != nil && version != "" && older(version, x.node.ResourceVersion) {
+		x.mu.Unlock()
+		return
+	}
 	known := x.node != nil && !x.gone
 	x.gone = x.node != nil
 	x.mu.Unlock()

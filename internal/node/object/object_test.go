@@ -16,18 +16,22 @@ func TestAnEndIsFinal(t *testing.T) {
 	}
 	x := New(Options{Log: slog.New(slog.DiscardHandler)})
 	gone := func() bool { _, gone := x.last(); return gone }
-	x.hear(node("a", "1"), false)
-	x.lose()
-	x.hear(node("a", "2"), false)
+	x.hear(node("a", "10"), false)
+	x.lose("9")
+	if gone() {
+		t.Error("a list from before it was made ends it")
+	}
+	x.lose("12")
+	x.hear(node("a", "11"), false)
 	if !gone() {
 		t.Error("what was sent before the end counts")
 	}
-	x.hear(node("a", "2"), true)
+	x.hear(node("a", "11"), true)
 	if gone() {
 		t.Error("what is listed is not there")
 	}
-	x.lose()
-	x.hear(node("b", "4"), false)
+	x.lose("")
+	x.hear(node("b", "14"), false)
 	if gone() {
 		t.Error("what was made anew is not there")
 	}

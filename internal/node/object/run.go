@@ -151,7 +151,7 @@ func (x *Object) update(ctx context.Context, fresh bool) error {
 		n, err := x.o.Client.CoreV1().Nodes().Get(ctx, was.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			x.lose()
+			x.lose("")
 			return nil
 		case err != nil:
 			return fmt.Errorf("get node %s: %w", was.Name, err)
@@ -174,7 +174,7 @@ func (x *Object) update(ctx context.Context, fresh bool) error {
 	}
 	if err := x.send(ctx, was, next); err != nil {
 		if apierrors.IsNotFound(err) {
-			x.lose()
+			x.lose("")
 			return nil
 		}
 		return err

@@ -46,20 +46,22 @@ func (s *sink) Update(o any) error {
 }
 
 // Delete implements cache.ReflectorStore.
-func (s *sink) Delete(any) error {
-	(*Object)(s).lose()
+func (s *sink) Delete(o any) error {
+	if n, ok := o.(*corev1.Node); ok {
+		(*Object)(s).lose(n.ResourceVersion)
+	}
 	return nil
 }
 
 // Replace implements cache.ReflectorStore.
-func (s *sink) Replace(list []any, _ string) error {
+func (s *sink) Replace(list []any, version string) error {
 	for _, o := range list {
 		if n, ok := o.(*corev1.Node); ok {
 			(*Object)(s).hear(n, true)
 			return nil
 		}
 	}
-	(*Object)(s).lose()
+	(*Object)(s).lose(version)
 	return nil
 }
 
