@@ -63,16 +63,16 @@ func startEngine(ctx context.Context, launch func(func(context.Context) error), 
 		if e.client, err = cri.NewFromConn("the embedded runtime", conn, opts); err != nil {
 			return nil, err
 		}
-		if c.CRIListen != "" {
-			listener, err := runtime.Listen(c.CRIListen)
+		if c.Embedded.CRIListen != "" {
+			listener, err := runtime.Listen(c.Embedded.CRIListen)
 			if err != nil {
 				return nil, err
 			}
 			launch(func(ctx context.Context) error { return e.embedded.Serve(ctx, listener) })
 		}
 	} else {
-		if c.CRIListen != "" {
-			return nil, fmt.Errorf("--cri-listen serves the embedded runtime, but containerRuntimeEndpoint is %s; drop one of them", e.choice.Endpoint)
+		if flag := c.Embedded.Given(); flag != "" {
+			return nil, fmt.Errorf("%s is about the embedded runtime, but the runtime is %s (%s): leave out the flag, or write containerRuntimeEndpoint: %s into the file of --config", flag, e.choice.Endpoint, e.choice.Reason, config.EmbeddedRuntime)
 		}
 		if e.client, err = cri.New(e.choice.Endpoint, opts); err != nil {
 			return nil, err
@@ -209,6 +209,8 @@ func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 		Root:          filepath.Join(c.RootDir, "runtime"),
 		State:         filepath.Join(c.RunDir, "runtime"),
 		PodCIDRs:      c.Runtime.PodCIDRs,
+		CNIConfDir:    c.Embedded.CNIConfDir,
+		CNIOnly:       c.Embedded.PodNetwork == config.PodNetworkCNI,
 		SystemdCgroup: c.Runtime.CgroupDriver == "systemd",
 		RegistryDir:   registryDir(c.RootDir),
 		Log:           log.With("part", "runtime"),

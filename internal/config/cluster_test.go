@@ -15,7 +15,7 @@ import (
 // joined is the Config of --kubeconfig alone: what a kubelet has.
 func joined() *Config {
 	c := alone()
-	c.Flags = Flags{RootDir: "/var/lib/kubelet", RunDir: "/run/berth", Socket: "/run/berth/berth.sock", CertDir: "/var/lib/kubelet/pki", Kubeconfig: "/k"}
+	c.Flags = Flags{RootDir: "/var/lib/kubelet", RunDir: "/run/berth", Socket: "/run/berth/berth.sock", CertDir: "/var/lib/kubelet/pki", Kubeconfig: "/k", Embedded: EmbeddedFlags{PodNetwork: PodNetworkAuto}}
 	c.Sources.StaticPodPath = ""
 	c.Runtime.KubeletsDefault = "unix:///run/containerd/containerd.sock"
 	c.Cluster = &Cluster{

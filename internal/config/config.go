@@ -45,8 +45,7 @@ type Flags struct {
 	Socket string
 	// Providers know the credentials of registries.
 	Providers ProviderFlags
-	// CRIListen serves the embedded runtime there too: unix:///path.
-	CRIListen string
+	Embedded  EmbeddedFlags
 	// Kubeconfig makes the node one of its cluster; empty: standalone.
 	// BootstrapKubeconfig has the right to ask for the first client certificate.
 	Kubeconfig, BootstrapKubeconfig string
@@ -72,6 +71,38 @@ type Flags struct {
 // CredentialProviderConfig, or a directory of them, and the directory of their
 // programs. Both or none.
 type ProviderFlags struct{ Config, BinDir string }
+
+// EmbeddedFlags are about the runtime that the agent carries, and are refused with
+// another one.
+type EmbeddedFlags struct {
+	// CRIListen serves it there too: unix:///path.
+	CRIListen string
+	// PodNetwork is PodNetworkAuto (default) or PodNetworkCNI.
+	PodNetwork string
+	// CNIConfDir is where the machine's CNI configuration is. Default: /etc/cni/net.d.
+	CNIConfDir string
+}
+
+const (
+	// PodNetworkAuto is the network of the CNI configuration, and the runtime's own
+	// while there is none.
+	PodNetworkAuto = "auto"
+	// PodNetworkCNI is that of the CNI configuration alone: without one the node is not ready.
+	PodNetworkCNI = "cni"
+)
+
+// Given names a flag that says something; empty: none does.
+func (f EmbeddedFlags) Given() string {
+	switch {
+	case f.CRIListen != "":
+		return "--cri-listen"
+	case f.PodNetwork == PodNetworkCNI:
+		return "--pod-network"
+	case f.CNIConfDir != "":
+		return "--cni-conf-dir"
+	}
+	return ""
+}
 
 // OfflineFlags say what becomes of the record of accepted pods, of which
 // KubeletConfiguration knows nothing. See Offline.

@@ -42,7 +42,7 @@ func compare() cmp.Options {
 // alone is the Config of no file and no flags.
 func alone() *Config {
 	return &Config{
-		Flags:    Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock", CertDir: "/var/lib/berth/pki"},
+		Flags:    Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock", CertDir: "/var/lib/berth/pki", Embedded: EmbeddedFlags{PodNetwork: PodNetworkAuto}},
 		NodeName: "host-1",
 		Sources:  Sources{StaticPodPath: "/var/lib/berth/manifests", FileCheckFrequency: 20 * time.Second, HTTPCheckFrequency: 20 * time.Second},
 		Runtime:  Runtime{RequestTimeout: 2 * time.Minute, CgroupDriver: "cgroupfs", ParallelPulls: 1},
@@ -85,11 +85,11 @@ func TestBuild(t *testing.T) {
 		{name: "defaults", want: func(*Config) {}},
 		{
 			name:  "flags",
-			flags: Flags{RootDir: "/srv/b/", HostnameOverride: " Node-A ", NodeLabels: map[string]string{"a": "b"}, CRIListen: "unix:///run/cri.sock", NodeIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}},
+			flags: Flags{RootDir: "/srv/b/", HostnameOverride: " Node-A ", NodeLabels: map[string]string{"a": "b"}, Embedded: EmbeddedFlags{CRIListen: "unix:///run/cri.sock", PodNetwork: PodNetworkCNI, CNIConfDir: "/etc/cni"}, NodeIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}},
 			want: func(c *Config) {
 				c.RootDir, c.RunDir, c.Socket, c.CertDir = "/srv/b", "/srv/b/run", "/srv/b/berth.sock", "/srv/b/pki"
 				c.HostnameOverride, c.NodeName = " Node-A ", "node-a"
-				c.NodeLabels, c.CRIListen = map[string]string{"a": "b"}, "unix:///run/cri.sock"
+				c.NodeLabels, c.Embedded = map[string]string{"a": "b"}, EmbeddedFlags{CRIListen: "unix:///run/cri.sock", PodNetwork: PodNetworkCNI, CNIConfDir: "/etc/cni"}
 				c.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
 				c.Sources.StaticPodPath = "/srv/b/manifests"
 			},
@@ -206,8 +206,9 @@ func TestInvalid(t *testing.T) {
 		host       string
 		want       []string
 	}{
-		{name: "flags", flags: Flags{NodeLabels: map[string]string{"a b": "c"}, CRIListen: "tcp://x", NodeIPs: []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("10.0.0.1")}}, want: []string{
+		{name: "flags", flags: Flags{NodeLabels: map[string]string{"a b": "c"}, Embedded: EmbeddedFlags{CRIListen: "tcp://x", PodNetwork: "bridge"}, NodeIPs: []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("10.0.0.1")}}, want: []string{
 			`--cri-listen: Invalid value: "tcp://x": must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock`,
+			`--pod-network: Unsupported value: "bridge": supported values: "auto", "cni"`,
 			`--node-labels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
 			`--node-ip: Invalid value: "224.0.0.1": must be an address of this machine, or 0.0.0.0 or :: for the default one of that family`,
 			`--node-ip: Invalid value: "10.0.0.1": must be the only one of its family`,

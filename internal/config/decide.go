@@ -149,9 +149,7 @@ func (b *builder) flags(f Flags) Flags {
 	f.CertDir = certDir(f)
 	b.socketPath("--socket", f.Socket)
 	b.absolute("--runtime-cgroups", f.RuntimeCgroups)
-	if f.CRIListen != "" {
-		b.socket("--cri-listen", f.CRIListen)
-	}
+	f.Embedded = process{b}.embedded(f.Embedded)
 	if (f.Providers.Config == "") != (f.Providers.BinDir == "") {
 		b.invalid("--image-credential-provider-config", f.Providers.Config, "must be given together with --image-credential-provider-bin-dir, or not at all")
 	}

@@ -50,7 +50,7 @@ func Load(f Flags) (*Config, []Warning, error) {
 	}
 	all = append(all, warnings(f, kc, origin)...)
 	for _, dir := range []*string{
-		&f.RootDir, &f.RunDir, &f.Socket, &f.Providers.Config, &f.Providers.BinDir,
+		&f.RootDir, &f.RunDir, &f.Socket, &f.Providers.Config, &f.Providers.BinDir, &f.Embedded.CNIConfDir,
 		&f.Kubeconfig, &f.BootstrapKubeconfig, &f.CertDir, &f.Offline.KeyFile, &f.Lock.File,
 	} {
 		if *dir, err = absolute(*dir); err != nil {

@@ -1,7 +1,14 @@
 package config
 
-// process is the part of builder that reads flags of the agent as a process, and
-// of what it cleans up.
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// process is the part of builder that reads flags of the agent as a process, of the
+// runtime that it carries, and of what it cleans up.
 type process struct{ *builder }
 
 func (b process) lock(f LockFlags) {
@@ -15,4 +22,15 @@ func (b process) dead(f DeadFlags) DeadContainers {
 		b.invalid("--minimum-container-ttl-duration", f.MinAge.String(), "must not be negative; 0s sets no bound")
 	}
 	return DeadContainers{MinAge: f.MinAge, PerContainer: or(f.PerContainer, 1), Total: or(f.Total, -1)}
+}
+
+func (b process) embedded(f EmbeddedFlags) EmbeddedFlags {
+	if f.CRIListen != "" {
+		b.socket("--cri-listen", f.CRIListen)
+	}
+	f.PodNetwork = cmp.Or(f.PodNetwork, PodNetworkAuto)
+	if known := []string{PodNetworkAuto, PodNetworkCNI}; !slices.Contains(known, f.PodNetwork) {
+		b.add(field.ErrorList{field.NotSupported(field.NewPath("--pod-network"), f.PodNetwork, known)})
+	}
+	return f
 }

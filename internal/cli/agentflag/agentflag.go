@@ -25,7 +25,6 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's `name`; default: the host's")
 	flags.TextVar((*process.Addresses)(&f.NodeIPs), "node-ip", process.Addresses(nil), "the node's `address`, or two of different families, with a comma between; 0.0.0.0 or :: is the default one of its family")
 	flags.StringToStringVar(&f.NodeLabels, "node-labels", nil, "`labels` of the node: key=value, with commas between")
-	flags.StringVar(&f.CRIListen, "cri-listen", "", "serve the embedded runtime's CRI here too, for crictl: `unix://PATH`")
 	flags.StringVar(&f.Providers.Config, "image-credential-provider-config", "", "CredentialProviderConfig `file`, or a directory of them: plugins that know the credentials of registries")
 	flags.StringVar(&f.Providers.BinDir, "image-credential-provider-bin-dir", "", "`directory` with the plugins' programs")
 	mark(cmd.MarkFlagDirname("run-dir"))
@@ -33,9 +32,19 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 	flags.StringVar(&f.Lock.File, "lock-file", "", "`file` to lock before anything is done, and to wait for while another process has its lock")
 	flags.BoolVar(&f.Lock.Yield, "exit-on-lock-contention", false, "end when another process opens the --lock-file, or removes it; containers run on")
 	flags.StringVar(&f.RuntimeCgroups, "runtime-cgroups", "", "`cgroup` of the container runtime, such as /system.slice/containerd.service, for /stats/summary; no process is moved there")
+	embedded(cmd, &f.Embedded)
 	cluster(cmd, f)
 	dead(cmd, f)
 	kubelets(cmd)
+}
+
+// embedded adds the flags about the runtime that the agent carries.
+func embedded(cmd *cobra.Command, f *config.EmbeddedFlags) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.CRIListen, "cri-listen", "", "serve the embedded runtime's CRI here too, for crictl: `unix://PATH`")
+	flags.StringVar(&f.PodNetwork, "pod-network", config.PodNetworkAuto, "`auto|cni`: pods in the embedded runtime have the network of the CNI configuration, which may come and go at any time. Without one, auto gives them a network of the runtime's own; with cni the node is not ready, and pods that need a network wait")
+	flags.StringVar(&f.CNIConfDir, "cni-conf-dir", "", "`directory` of the CNI configuration for the embedded runtime (default /etc/cni/net.d)")
+	mark(cmd.MarkFlagDirname("cni-conf-dir"))
 }
 
 // Values are all flags by name, as /flagz shows them. None is a secret: those that
