@@ -69,6 +69,11 @@ import (
 //	serve-manifests FILE        what the static pod URL answers from now on
 //	runtime kill|start|freeze|thaw|unplug|plug
 //	                            the external runtime; unplugged it has no pod network
+//	cni up|down|gone            the CNI configuration of a network with addresses 10.204.N.0/24 is in net.d of
+//	                            the script, or the file, or the directory, is removed
+//	cni await other|built-in|none
+//	                            the embedded runtime gives pods that start this network
+//	cni end POD                 it is deleted, and leaves nothing on the network that it had
 //	terminal COLSxROWS [-dialog FILE] ARGS...
 //	                            berth on a terminal that grows by a column and a row whenever something
 //	                            was written to it; the file "screen" is what it showed. FILE says what is
@@ -136,6 +141,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-ended":      positive("await-ended POD", 1, 1, h.awaitEnded),
 		"await-containers": positive("await-containers POD N", 2, 2, h.awaitContainers),
 		"await-same":       positive("await-same FILE WANTED", 2, 2, awaitSame),
+		"cni":              positive("cni up|down|gone|await|end", 1, 2, h.cni),
 		"containers":       positive("containers FILE", 1, 1, h.containers),
 		"manifest":         positive("manifest FILE", 1, 1, h.manifest),
 		"kill-process":     positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),
