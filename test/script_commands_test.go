@@ -71,8 +71,9 @@ import (
 //	                            the external runtime; unplugged it has no pod network
 //	cni up|down|gone            the CNI configuration of a network with addresses 10.204.N.0/24 is in net.d of
 //	                            the script, or the file, or the directory, is removed
-//	cni await other|built-in|none
-//	                            the embedded runtime gives pods that start this network
+//	cni await other|built-in|none|TEXT
+//	                            the embedded runtime gives pods that start this network, or one with TEXT
+//	                            in its configuration
 //	cni end POD                 it is deleted, and leaves nothing on the network that it had
 //	terminal COLSxROWS [-dialog FILE] ARGS...
 //	                            berth on a terminal that grows by a column and a row whenever something
@@ -106,7 +107,8 @@ import (
 //	                            a file system of 1 MiB that can be filled
 //
 // $ROOT is the root directory, $CGROUP its cgroup, $IMAGE the workload's image, $ARCHIVE its
-// archive, $CONFIG the configuration file, $REGISTRY one that never answers. [embedded] and [containerd] are
+// archive, $CONFIG the configuration file, $REGISTRY one that never answers, $PLACE a number
+// that no other script has meanwhile. [embedded] and [containerd] are
 // conditions, [userns], [apparmor] and [cgroup2] for a kernel that has them, and [vm] for the machine of
 // make vmtest: 8 CPUs on 2 NUMA nodes, and nobody minds what is done to it; [systemd] for the one of them
 // that has systemd as its init.

@@ -188,6 +188,7 @@ runtimeRequestTimeout: %[5]v
 		}
 	})
 	env.Setenv("CGROUP", fmt.Sprintf("/berth-test-%d", n))
+	env.Setenv("PLACE", strconv.Itoa(n))
 	env.Setenv("ROOT", root)
 	env.Setenv("ENDPOINT", endpoint)
 	env.Setenv("REGISTRY", d.registry.listener.Addr().String())
