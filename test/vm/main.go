@@ -66,7 +66,7 @@ type boot struct {
 func boots() []boot {
 	return []boot{{
 		machine: "v2",
-		scripts: []string{"pinning", "bounds", "memory-qos", "apparmor", "drift", "resize"},
+		scripts: []string{"pinning", "pinned-options", "bounds", "memory-qos", "apparmor", "drift", "resize"},
 		units:   []string{"cgroup", "volume/nfs"},
 	}, {
 		machine: "v1",
@@ -76,6 +76,7 @@ func boots() []boot {
 		machine: "systemd",
 		scripts: []string{"systemd", "power-off"},
 		alone:   []string{"clock"},
+		e2e:     []string{"e2e/clock"},
 	}}
 }
 
