@@ -129,6 +129,8 @@ type Config struct {
 	NoSELinux string
 	// NoUserNamespaces says why pods cannot have their own; "" if they can.
 	NoUserNamespaces string
+	// Declared are the features of the Node object (status.declaredFeatures).
+	Declared []string
 }
 
 // Rule is one thing that a pod has to comply with.
@@ -146,6 +148,7 @@ func Rules() []Rule {
 	return []Rule{
 		{"os", []string{PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported}, "rejects a pod whose label `kubernetes.io/os` or `spec.os` is of another operating system", checkOS},
 		{"fields", []string{UnsupportedField}, "rejects a pod that sets a field which this agent does not act on ([pod-fields.md](pod-fields.md))", checkFields},
+		{"features", []string{PodFeatureUnsupported}, "rejects a pod that needs a feature of nodes which this one does not declare (`status.declaredFeatures`): user namespaces in the host's network", checkFeatures},
 		{"sysctls", []string{SysctlForbidden}, "rejects sysctls that are neither safe nor in `allowedUnsafeSysctls`, and those of a namespace that is the host's", checkSysctls},
 		{"apparmor", []string{AppArmor}, "blocks a pod that asks for an AppArmor profile on a host without AppArmor; rejects one of the cluster", checkAppArmor},
 		{"selinux", []string{SELinuxNotSupported}, "blocks a pod that asks for SELinux labels where the runtime sets none", checkSELinux},

@@ -10,7 +10,7 @@ import (
 // kubelet those of extended resources, whose names users choose, are one.
 func MetricReason(why string) string {
 	switch why {
-	case PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported, UnsupportedField, SysctlForbidden, RuntimeClass,
+	case PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported, UnsupportedField, PodFeatureUnsupported, SysctlForbidden, RuntimeClass,
 		AppArmor, SupplementalGroupsPolicyNotSupported, reason.NodeShutdown, VolumeAttachmentLimitExceeded,
 		NodeName, NodeAffinity, NodePorts, TaintToleration, UnexpectedAdmissionError, TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool,
 		"OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods":

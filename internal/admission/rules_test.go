@@ -271,6 +271,19 @@ func TestSELinux(t *testing.T) {
 	})
 }
 
+func TestFeatures(t *testing.T) {
+	const restart = "containers: [{name: app, image: i, restartPolicy: Never, restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [7]}}]}]"
+	declares := Config{Declared: []string{"RestartAllContainersOnContainerExits"}}
+	testRule(t, "features", map[string]ruleTest{
+		"none":                    {spec: "hostNetwork: true"},
+		"declared":                {spec: restart, config: declares},
+		"not declared":            {spec: restart, want: reject(PodFeatureUnsupported, "Pod requires node features that are not available: RestartAllContainersOnContainerExits")},
+		"that this agent has not": {spec: "hostNetwork: true\nhostUsers: false", config: declares, want: reject(PodFeatureUnsupported, "Pod requires node features that are not available: UserNamespacesHostNetworkSupport")},
+		"one that later nodes have": {spec: "containers: [{name: app, image: i, volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [noexec]}]}]", config: declares,
+			want: reject(PodFeatureUnsupported, "Pod requires node features that are not available: VolumeBindMountOptions")},
+	})
+}
+
 func TestUserNamespaces(t *testing.T) {
 	without := Config{NoUserNamespaces: "the container runtime does not support user namespaces"}
 	testRule(t, "userNamespaces", map[string]ruleTest{

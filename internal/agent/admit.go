@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/internal/admission"
+	nodeobject "github.com/berth-run/berth/internal/node/object"
 	"github.com/berth-run/berth/internal/pod"
 	"github.com/berth-run/berth/internal/userns"
 )
@@ -19,6 +20,7 @@ const pluginPatience = 5 * time.Minute
 func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 	c := admission.Config{
 		UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(), SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
+		Declared: nodeobject.Declared(a.config.Server.HTTPS.IsValid()),
 	}
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil && a.engine.embedded != nil {
 		c.NoSELinux = "the embedded runtime sets none; use a containerd that does (enable_selinux)"

@@ -312,11 +312,12 @@ func TestInvalid(t *testing.T) {
 			`f.yaml: crashLoopBackOff.maxContainerRestartPeriod: Invalid value: "5m1s": must be between 1s and 300s`,
 			`f.yaml: memorySwap.swapBehavior: Unsupported value: "All": supported values: "NoSwap", "LimitedSwap"`,
 		}},
-		{name: "machine and the rest", text: "tracing: {samplingRatePerMillion: 1000001}\nfailSwapOn: true\nfailCgroupV1: true\nrunOnce: true\nmaxParallelImagePulls: 0\n", want: []string{
+		{name: "machine and the rest", text: "tracing: {samplingRatePerMillion: 1000001}\nfailSwapOn: true\nfailCgroupV1: true\nprotectKernelDefaults: true\nrunOnce: true\nmaxParallelImagePulls: 0\n", want: []string{
 			`f.yaml: maxParallelImagePulls: Invalid value: 0: must be at least 1`,
 			`f.yaml: tracing.samplingRatePerMillion: Invalid value: 1000001: must be between 0 and 1000000`,
 			`f.yaml: failSwapOn: Invalid value: true: swap is on: turn it off (swapoff -a), or write failSwapOn: false into the file of --config`,
 			`f.yaml: failCgroupV1: Invalid value: true: this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, or write failCgroupV1: false into the file of --config`,
+			`f.yaml: protectKernelDefaults: Invalid value: true: vm.overcommit_memory is 0, not 1: set them (sysctl -w, and in /etc/sysctl.d), or write protectKernelDefaults: false into the file of --config`,
 			`f.yaml: runOnce: Invalid value: true: is not there any more; "berth run" runs pods and ends with them`,
 		}},
 	}
@@ -326,7 +327,7 @@ func TestInvalid(t *testing.T) {
 			if tt.host == "" {
 				tt.host = "host"
 			}
-			_, errs := build(tt.flags, kc, host{name: tt.host, swap: true, cgroupV1: true})
+			_, errs := build(tt.flags, kc, host{name: tt.host, swap: true, cgroupV1: true, kernel: []string{"vm.overcommit_memory is 0, not 1"}})
 			if diff := cmp.Diff(tt.want, lines(located(errs, origin))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

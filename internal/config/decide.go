@@ -35,7 +35,8 @@ type host struct {
 	name     string
 	swap     bool // some is in use
 	cgroupV1 bool
-	runtime  string // $CONTAINER_RUNTIME_ENDPOINT
+	kernel   []string // settings that are not a kubelet's, see kernel.Wrong
+	runtime  string   // $CONTAINER_RUNTIME_ENDPOINT
 }
 
 // builder makes a Config and collects everything wrong on the way.
@@ -468,6 +469,9 @@ func (b *builder) machine(h host) {
 	}
 	if *b.kc.FailCgroupV1 && h.cgroupV1 {
 		b.invalid("failCgroupV1", true, "this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, "+next, "failCgroupV1")
+	}
+	if b.kc.ProtectKernelDefaults && len(h.kernel) > 0 {
+		b.invalid("protectKernelDefaults", true, "%[2]s: set them (sysctl -w, and in /etc/sysctl.d), "+next, "protectKernelDefaults", strings.Join(h.kernel, ", "))
 	}
 }
 

@@ -8,6 +8,7 @@
 // Warning, never silence: fields.go says of each what becomes of it.
 //
 // Load is the only maker of a Config and the only part that touches the machine
-// (it reads files, the host's name, whether swap is on and which cgroups there are). The
+// (it reads files, the host's name, whether swap is on, which cgroups there are, and
+// with protectKernelDefaults how the kernel is set). The
 // Config is written once and read by everybody.
 package config

@@ -50,6 +50,7 @@ func honoured() []string {
 		"podPidsLimit",
 		"podsPerCore",
 		"preloadedImagesVerificationAllowlist",
+		"protectKernelDefaults", // see partly
 		"qosReserved",
 		"readOnlyPort",
 		"registerWithTaints", // see partly
@@ -96,8 +97,9 @@ func partly() map[string]string {
 // standalonePartly are those that do less without a cluster.
 func standalonePartly() map[string]string {
 	return map[string]string{
-		"syncFrequency":      "is the time between two readings of a ConfigMap or Secret with configMapAndSecretChangeDetectionStrategy Get; a pod is looked at when something of it changes",
-		"registerWithTaints": "pods that do not tolerate a taint with the effect NoExecute are rejected, unless they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
+		"syncFrequency":         "is the time between two readings of a ConfigMap or Secret with configMapAndSecretChangeDetectionStrategy Get; a pod is looked at when something of it changes",
+		"protectKernelDefaults": "true wants the kernel's settings to be a kubelet's; false leaves them alone",
+		"registerWithTaints":    "pods that do not tolerate a taint with the effect NoExecute are rejected, unless they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
 	}
 }
 
@@ -148,7 +150,6 @@ func notActedOn() map[string][]string {
 		"no chains are made":                            {"makeIPTablesUtilChains"},
 		"the service manager decides (LimitNOFILE=)":    {"maxOpenFiles"},
 		"the service manager decides (OOMScoreAdjust=)": {"oomScoreAdj"},
-		"kernel settings are left alone":                {"protectKernelDefaults"},
 		"pulls are bounded by maxParallelImagePulls": {
 			"registryBurst", "registryPullQPS",
 		},

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 
 	"github.com/berth-run/berth/internal/document"
+	"github.com/berth-run/berth/internal/node/kernel"
 )
 
 // Warning is something in the configuration that is not wrong, and that does
@@ -61,6 +62,9 @@ func Load(f Flags) (*Config, []Warning, error) {
 		return nil, all, fmt.Errorf("read paths of the configuration: %w", err)
 	}
 	h, err := readHost()
+	if err == nil && kc.ProtectKernelDefaults {
+		h.kernel, err = kernel.Wrong(os.DirFS(kernel.Root))
+	}
 	if err != nil {
 		return nil, all, err
 	}

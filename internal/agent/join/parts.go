@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/mirror"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/node/condition"
+	"github.com/berth-run/berth/internal/node/kernel"
 	"github.com/berth-run/berth/internal/node/lease"
 	nodeobject "github.com/berth-run/berth/internal/node/object"
 	"github.com/berth-run/berth/internal/pod"
@@ -88,7 +89,7 @@ func (c *Cluster) Complete(n Node) {
 		Config: nodeobject.Config{
 			Machine: n.Facts, AskedIPs: cfg.NodeIPs, Taints: cfg.Node.Taints, ProviderID: cfg.Cluster.Registration.ProviderID,
 			ExternalCloud: cfg.Cluster.ExternalCloud, ControllerAttach: cfg.Cluster.AttachDetach, Port: int32(cfg.Server.HTTPS.Port()),
-			Version: KubernetesVersion, DeclaredFeatures: nodeobject.Declared(nil, cfg.Server.HTTPS.IsValid()), FreshDevices: n.FreshDevices,
+			Version: KubernetesVersion, DeclaredFeatures: nodeobject.Declared(cfg.Server.HTTPS.IsValid()), FreshDevices: n.FreshDevices,
 		},
 		Inputs: nodeobject.Inputs{
 			Conditions: c.conditions, Devices: n.Devices,
@@ -170,6 +171,11 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return nil
 	}
 	announce(c.Events, c.Config.NodeName, c.Version, cgroups.IsCgroup2UnifiedMode())
+	if !c.Config.Kubelet.ProtectKernelDefaults {
+		if err := kernel.Set(kernel.Root); err != nil {
+			c.Log.Warn("make the kernel's settings a kubelet's; pods run with those that are", "err", err)
+		}
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	begin := func(run func(context.Context) error) {

@@ -274,16 +274,13 @@ func TestRuntimeOf(t *testing.T) {
 func TestDeclared(t *testing.T) {
 	const sockets, initial, restart = "ExtendWebSocketsToKubelet", "InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"
 	for name, test := range map[string]struct {
-		gates   map[string]bool
 		sockets bool
 		want    []string
 	}{
-		"all":           {nil, true, []string{sockets, initial, restart}},
-		"no WebSockets": {nil, false, []string{initial, restart}},
-		"a gate off":    {map[string]bool{restart: false, initial: true}, true, []string{sockets, initial}},
-		"all off":       {map[string]bool{"NodeDeclaredFeatures": false}, true, nil},
+		"all":           {true, []string{sockets, initial, restart}},
+		"no WebSockets": {false, []string{initial, restart}},
 	} {
-		if diff := cmp.Diff(test.want, Declared(test.gates, test.sockets)); diff != "" {
+		if diff := cmp.Diff(test.want, Declared(test.sockets)); diff != "" {
 			t.Error(name, diff)
 		}
 	}

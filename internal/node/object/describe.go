@@ -56,24 +56,11 @@ func RuntimeOf(version *runtimeapi.VersionResponse, status *runtimeapi.StatusRes
 // of all containers and the resize of init containers; it takes WebSockets for
 // exec, attach and port-forward when webSockets says that its server does. It
 // does not resize resources of a whole pod, and does not give pods of the host's
-// network user namespaces. A gate that is set to false takes its feature away,
-// NodeDeclaredFeatures all.
-func Declared(gates map[string]bool, webSockets bool) []string {
-	on := func(gate string) bool {
-		enabled, set := gates[gate]
-		return enabled || !set
-	}
-	if !on("NodeDeclaredFeatures") {
-		return nil
-	}
-	var all []string
-	if webSockets && on("ExtendWebSocketsToKubelet") {
-		all = append(all, "ExtendWebSocketsToKubelet")
-	}
-	for _, name := range []string{"InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"} {
-		if on(name) {
-			all = append(all, name)
-		}
+// network user namespaces. There are no gates for these.
+func Declared(webSockets bool) []string {
+	all := []string{"InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"}
+	if webSockets {
+		all = append([]string{"ExtendWebSocketsToKubelet"}, all...)
 	}
 	return all
 }

@@ -11,7 +11,7 @@ func BenchmarkPatch(b *testing.B) {
 	api := &corev1.Pod{Status: status(1, corev1.PodRunning, false)}
 	ours := status(2, corev1.PodRunning, true)
 	for b.Loop() {
-		if patch, err := difference(api.Status, merge(api, ours)); err != nil || patch == "" {
+		if patch, err := difference(api.Status, merge(api, ours, nil)); err != nil || patch == "" {
 			b.Fatal(patch, err)
 		}
 	}
@@ -22,7 +22,7 @@ func BenchmarkUnchanged(b *testing.B) {
 	ours := status(2, corev1.PodRunning, true)
 	api := &corev1.Pod{Status: ours}
 	for b.Loop() {
-		if patch, err := difference(api.Status, merge(api, ours)); err != nil || patch != "" {
+		if patch, err := difference(api.Status, merge(api, ours, nil)); err != nil || patch != "" {
 			b.Fatal(patch, err)
 		}
 	}

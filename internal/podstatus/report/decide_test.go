@@ -69,8 +69,69 @@ func TestMerge(t *testing.T) {
 			if tt.mirror {
 				p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 			}
-			if diff := cmp.Diff(tt.wants, merge(p, tt.ours)); diff != "" {
+			if diff := cmp.Diff(tt.wants, merge(p, tt.ours, nil)); diff != "" {
 				t.Errorf("merged (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A condition that turned and turned back while the API server was away turned when it did,
+// as far as this process has seen it; what it has not seen is the API's to say.
+func TestTimesOfConditions(t *testing.T) {
+	tests := []struct {
+		name                    string
+		first, api, ours, wants int
+	}{
+		{"as it was told", 1, 1, 1, 1},
+		{"turned twice unseen", 1, 1, 9, 9},
+		{"turned under another agent", 9, 4, 9, 4},
+		{"told by another agent meanwhile", 1, 9, 4, 9},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			up := func(second int) corev1.PodStatus {
+				return corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{cond(corev1.PodReady, corev1.ConditionTrue, "", second)}}
+			}
+			first := times(nil).with(up(tt.first)).with(up(tt.ours)) // the first counts
+			if diff := cmp.Diff(up(tt.wants), merge(&corev1.Pod{Status: up(tt.api)}, up(tt.ours), first)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// That a container was made is told with its start, unless a user is shown something else.
+func TestCreatedIsNoNews(t *testing.T) {
+	waiting := func(id, why, message string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: "app", ContainerID: id, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why, Message: message}}}
+	}
+	again := waiting("c://2", "ContainerCreating", "")
+	again.RestartCount = 1
+	tests := []struct {
+		name     string
+		api, now corev1.ContainerStatus
+		told     bool
+	}{
+		{"made", waiting("", "ContainerCreating", ""), waiting("c://1", "ContainerCreating", ""), false},
+		{"made after init containers", waiting("", "PodInitializing", ""), waiting("c://1", "ContainerCreating", ""), false},
+		{"waits for something", waiting("", "ContainerCreating", ""), waiting("c://1", "ContainerCreating", "waiting for a device"), true},
+		{"cannot start", waiting("", "ContainerCreating", ""), waiting("c://1", "RunContainerError", ""), true},
+		{"after a crash", waiting("", "CrashLoopBackOff", ""), waiting("c://1", "ContainerCreating", ""), true},
+		{"made again", waiting("", "ContainerCreating", ""), again, true},
+		{"runs", waiting("", "ContainerCreating", ""), corev1.ContainerStatus{Name: "app", ContainerID: "c://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			status := func(c corev1.ContainerStatus) corev1.PodStatus {
+				return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{c}, Conditions: []corev1.PodCondition{}}
+			}
+			wants := tt.api
+			if tt.told {
+				wants = tt.now
+			}
+			if diff := cmp.Diff(status(wants), merge(&corev1.Pod{Status: status(tt.api)}, status(tt.now), nil)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

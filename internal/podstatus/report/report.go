@@ -94,6 +94,7 @@ type row struct {
 	sent          *corev1.PodStatus
 	residue       string // the difference that was left when sent had been taken
 	repairs       repairs
+	first         times // see merge
 }
 
 // New returns a Writer without rows.
@@ -124,8 +125,9 @@ func (w *Writer) Set(r Row) {
 		e.Pod = known
 	}
 	if known != nil && e.Pod.UID != known.UID {
-		*e = row{Row: r, version: e.version, done: e.done, busy: e.busy, dropped: e.dropped}
+		*e = row{Row: r, version: e.version, done: e.done, busy: e.busy, dropped: e.dropped, first: e.first}
 	}
+	e.first = e.first.with(r.Status)
 	if e.Pod == nil || e.Pod.UID == e.dropped {
 		e.version++
 		e.done = e.version

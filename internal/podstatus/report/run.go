@@ -128,7 +128,7 @@ func (f *flight) read(ctx context.Context) {
 // patch sends the difference, if there is one that the API server might keep.
 func (f *flight) patch(ctx context.Context) {
 	r := &f.row
-	want := merge(r.Pod, r.Status)
+	want := merge(r.Pod, r.Status, r.first)
 	patch, err := difference(r.Pod.Status, want)
 	if err != nil {
 		f.err = err
@@ -155,7 +155,7 @@ func (f *flight) patch(ctx context.Context) {
 		return
 	}
 	r.Pod, r.sent, r.doubt = fresh, &r.Status, false
-	r.residue, _ = difference(fresh.Status, merge(fresh, r.Status)) // rendered a moment ago
+	r.residue, _ = difference(fresh.Status, merge(fresh, r.Status, r.first)) // rendered a moment ago
 	if r.residue != "" {
 		f.w.opts.Log.Debug("the API server has not kept all of a status", "pod", podName(fresh), "left", r.residue)
 	}
