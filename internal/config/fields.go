@@ -50,7 +50,6 @@ func honoured() []string {
 		"podPidsLimit",
 		"podsPerCore",
 		"preloadedImagesVerificationAllowlist",
-		"protectKernelDefaults", // see partly
 		"qosReserved",
 		"readOnlyPort",
 		"registerWithTaints", // see partly
@@ -70,7 +69,7 @@ func honoured() []string {
 		"systemReservedCgroup",
 		"topologyManagerPolicy",
 		"topologyManagerPolicyOptions",
-		"syncFrequency", "topologyManagerScope", "volumeStatsAggPeriod", // see partly
+		"protectKernelDefaults", "syncFrequency", "topologyManagerScope", "volumeStatsAggPeriod", // see partly
 		"tracing.endpoint",
 		"tracing.samplingRatePerMillion",
 		"userNamespaces.idsPerPod",
