@@ -16,9 +16,11 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -68,6 +70,16 @@ func (u unlessAway) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("no route to host")
 	}
 	return u.RoundTripper.RoundTrip(r)
+}
+
+// describe makes the driver's CSIDriver object until the test ends.
+func (n *node) describe(t *testing.T, admin kubernetes.Interface, spec storagev1.CSIDriverSpec) {
+	t.Helper()
+	drivers := admin.StorageV1().CSIDrivers()
+	_, err := drivers.Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName1}, Spec: spec}, metav1.CreateOptions{})
+	check(t, err)
+	t.Cleanup(func() { check(t, drivers.Delete(context.Background(), driverName1, metav1.DeleteOptions{})) })
+	eventually(t, "the driver's object is known", func() bool { d, known := n.kind.Object(driverName1); return known && d != nil })
 }
 
 // eventually waits until it is so.
@@ -291,14 +303,9 @@ func TestInline(t *testing.T) {
 	n, admin := joined(t, Options{Token: func(_ context.Context, p *corev1.Pod, audience string, _ time.Duration) (string, time.Time, error) {
 		return "token of " + p.Name + " for " + audience, time.Unix(1000, 0), nil
 	}})
-	o := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName1}, Spec: storagev1.CSIDriverSpec{
+	n.describe(t, admin, storagev1.CSIDriverSpec{
 		AttachRequired: new(false), PodInfoOnMount: new(true), RequiresRepublish: new(true), ServiceAccountTokenInSecrets: new(true),
 		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral}, TokenRequests: []storagev1.TokenRequest{{Audience: "vault"}},
-	}}
-	_, err := admin.StorageV1().CSIDrivers().Create(t.Context(), o, metav1.CreateOptions{})
-	check(t, err)
-	t.Cleanup(func() {
-		check(t, admin.StorageV1().CSIDrivers().Delete(context.Background(), o.Name, metav1.DeleteOptions{}))
 	})
 	d := &csidriver.Driver{}
 	start(t, n, d)
@@ -326,4 +333,99 @@ func TestInline(t *testing.T) {
 		t.Errorf("volume id %s", got.GetVolumeId())
 	}
 	check(t, n.volumes.Remove(t.Context(), podUID))
+}
+
+// bound makes a claim of the API server and of the table whose volume was made larger,
+// and the pod that uses it.
+func (n *node) bound(t *testing.T, admin kubernetes.Interface, namespace, name string) *corev1.Pod {
+	t.Helper()
+	ctx, api := t.Context(), admin.CoreV1()
+	p := podWith(claimed(name), false)
+	p.Namespace, p.Name, p.UID, p.Spec.NodeName, p.Spec.Containers[0].Image = namespace, name, "", n.kind.o.Node, "example.com/workload:1"
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: "pv-" + name,
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Mi")}},
+	}}
+	c, err := api.PersistentVolumeClaims(p.Namespace).Create(ctx, c, metav1.CreateOptions{})
+	check(t, err)
+	c.Status = corev1.PersistentVolumeClaimStatus{
+		Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}, AllocatedResources: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Mi")},
+		AllocatedResourceStatuses: map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending},
+	}
+	c, err = api.PersistentVolumeClaims(p.Namespace).UpdateStatus(ctx, c, metav1.UpdateOptions{})
+	check(t, err)
+	v := n.persistent(name, corev1.PersistentVolumeFilesystem)
+	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: c.Namespace, Name: c.Name, UID: c.UID}
+	_, err = api.PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
+	check(t, err)
+	n.table.claims[name] = c // as it is all the time: the table may be behind
+	p.Spec.AutomountServiceAccountToken = new(false)
+	p, err = api.Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+	check(t, err)
+	return p
+}
+
+// What a pod sees of a volume that is to be expanded when it is mounted.
+func TestExpansionAtTheMount(t *testing.T) {
+	const (
+		starts = iota
+		startsLater
+		waits
+	)
+	failing := func(c codes.Code) error { return status.Error(c, "x") }
+	inProgress, infeasible := corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible
+	n, admin := joined(t, Options{})
+	n.describe(t, admin, storagev1.CSIDriverSpec{AttachRequired: new(false)})
+	d := &csidriver.Driver{Can: allCapabilities()}
+	start(t, n, d)
+	registered, err := n.kind.driver(driverName1)
+	check(t, err)
+	namespace := shared.Cluster(t).Namespace()
+	for name, test := range map[string]struct {
+		fault    error
+		cannot   bool // the driver has no EXPAND_VOLUME
+		pod      int
+		state    corev1.ClaimResourceStatus
+		told     bool // by a condition
+		capacity string
+	}{
+		"expanded":     {capacity: "2Mi"},
+		"failing":      {fault: failing(codes.Internal), pod: waits, state: inProgress, told: true, capacity: "1Mi"},
+		"not-yet":      {fault: failing(codes.Aborted), pod: waits, state: inProgress, capacity: "1Mi"},
+		"in-use":       {fault: failing(codes.FailedPrecondition), state: inProgress, told: true, capacity: "1Mi"},
+		"too-large":    {fault: failing(codes.OutOfRange), pod: startsLater, state: infeasible, told: true, capacity: "1Mi"},
+		"not-possible": {cannot: true, pod: waits, state: inProgress, told: true, capacity: "1Mi"},
+	} {
+		p := n.bound(t, admin, namespace, name)
+		d.Fail("NodeExpandVolume", test.fault)
+		registered.can = allCapabilities()
+		if test.cannot {
+			registered.can = slices.DeleteFunc(registered.can, func(c csi.NodeServiceCapability_RPC_Type) bool {
+				return c == csi.NodeServiceCapability_RPC_EXPAND_VOLUME
+			})
+		}
+		var failed []bool
+		for range 2 {
+			err := n.setup(t.Context(), p)
+			failed = append(failed, err != nil)
+			if err != nil && !strings.Contains(err.Error(), "expand the volume") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if want := []bool{test.pod != starts, test.pod == waits}; !slices.Equal(want, failed) {
+			t.Errorf("%s: the mount fails, and fails again: %v, want %v", name, failed, want)
+		}
+		got, err := admin.CoreV1().PersistentVolumeClaims(p.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+		check(t, err)
+		told := slices.ContainsFunc(got.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+			return c.Type == corev1.PersistentVolumeClaimNodeResizeError
+		})
+		if state := got.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; state != test.state || told != test.told || got.Status.Capacity.Storage().String() != test.capacity {
+			t.Errorf("%s: the claim is %q, with the condition %t, and has %s", name, state, told, got.Status.Capacity.Storage())
+		}
+		check(t, n.volumes.Remove(t.Context(), p.UID))
+	}
+	if n.table.told(resizeFailed) || !n.table.told(resizeDone) {
+		t.Errorf("events %q", n.table.events)
+	}
 }

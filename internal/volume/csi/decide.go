@@ -310,6 +310,8 @@ type expansion struct {
 	size resource.Quantity
 	// tell the claim of it; else it knows, from another node.
 	tell bool
+	// asked: the claim says that this node is to do it, whatever its driver can.
+	asked bool
 }
 
 // mayGrow says that a claim by itself gives reason to look at its volume's size. had
@@ -341,7 +343,7 @@ func expands(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, had re
 	many := slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, expansionNotRequired)
 	switch {
 	case state == corev1.PersistentVolumeClaimNodeResizePending, state == corev1.PersistentVolumeClaimNodeResizeInProgress:
-		return expansion{size: size, tell: true}
+		return expansion{size: size, tell: true, asked: true}
 	case state == "" && many && told.Cmp(size) >= 0:
 		return expansion{size: size}
 	}

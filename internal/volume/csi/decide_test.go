@@ -88,12 +88,12 @@ func TestExpands(t *testing.T) {
 		want     expansion
 	}{
 		"nothing new":              {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1)}}, 1, 1, expansion{}},
-		"an older control plane":   {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1)}}, 2, 1, expansion{size(2), true}},
-		"the node is to expand it": {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizePending)}}, 2, 1, expansion{size(2), true}},
-		"an agent was at it":       {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizeInProgress)}}, 2, 1, expansion{size(2), true}},
+		"an older control plane":   {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1)}}, 2, 1, expansion{size: size(2), tell: true}},
+		"the node is to expand it": {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizePending)}}, 2, 1, expansion{size: size(2), tell: true, asked: true}},
+		"an agent was at it":       {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizeInProgress)}}, 2, 1, expansion{size: size(2), tell: true, asked: true}},
 		"the controller is at it":  {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimControllerResizeInProgress)}}, 2, 1, expansion{}},
 		"it cannot be":             {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizeInfeasible)}}, 2, 1, expansion{}},
-		"less was allocated":       {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizePending)}}, 3, 1, expansion{size(2), true}},
+		"less was allocated":       {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizePending)}}, 3, 1, expansion{size: size(2), tell: true, asked: true}},
 		"done elsewhere":           {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(2), AllocatedResources: list(2)}}, 2, 1, expansion{}},
 		"done on another node":     {corev1.PersistentVolumeClaim{Spec: many, Status: corev1.PersistentVolumeClaimStatus{Capacity: list(2), AllocatedResources: list(2)}}, 2, 1, expansion{size: size(2)}},
 		"nothing to do for nodes": {corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{expansionNotRequired: "true"}}, Spec: many,
@@ -103,7 +103,7 @@ func TestExpands(t *testing.T) {
 		test.claim.Status.Phase = corev1.ClaimBound
 		v := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{Capacity: list(test.has)}}
 		got := expands(&test.claim, v, size(test.had))
-		if got.size.Cmp(test.want.size) != 0 || got.tell != test.want.tell {
+		if got.size.Cmp(test.want.size) != 0 || got.tell != test.want.tell || got.asked != test.want.asked {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -3,6 +3,7 @@ package csi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -21,47 +22,95 @@ import (
 
 // Reasons of events, in the kubelet's words.
 const (
-	resizeDone   = "FileSystemResizeSuccessful"
-	resizeFailed = "VolumeResizeFailed"
+	resizeDone     = "FileSystemResizeSuccessful"
+	resizeFailed   = "VolumeResizeFailed"
+	resizeReadOnly = "FileSystemResizeFailed"
 )
 
-// grow has the driver give a volume the size that its PersistentVolume has by now,
-// and tells the claim. What fails is told and tried again at the next pass: the pod
-// has its volume. fresh has the claim read from the API server, which a node may ask
-// and not watch; else what the table has is new enough.
-func (k *Kind) grow(ctx context.Context, path string, p *published, fresh bool) {
+// growMounted expands a volume that is about to be used. An error keeps the pod from
+// starting, and what the claim has by then decides at the next try: one whose expansion
+// can never succeed is not asked for again, and one that the driver does not expand
+// while it is in use stays as it is.
+func (k *Kind) growMounted(ctx context.Context, path string, p *published) error {
 	r := p.request
-	if k.o.Client == nil || r.Persistent == nil || r.Persistent.Spec.ClaimRef == nil || r.ReadOnly {
+	if !k.mayExpand(r) {
+		return nil
+	}
+	claim, err := k.o.Objects.PersistentVolumeClaim(r.Persistent.Spec.ClaimRef.Namespace, r.Persistent.Spec.ClaimRef.Name)
+	if err != nil {
+		return nil // the volume was not mounted for it
+	}
+	if what := expands(claim, r.Persistent, claim.Status.Capacity[corev1.ResourceStorage]); what.size.IsZero() {
+		p.size = claim.Status.Capacity[corev1.ResourceStorage]
+		return nil // the table is new enough to tell that
+	}
+	if r.ReadOnly {
+		for _, ref := range []corev1.ObjectReference{event.PodRef(r.Pod), claimRef(claim)} {
+			k.o.Events.Event(ref, corev1.EventTypeWarning, resizeReadOnly, "MountVolume.NodeExpandVolume failed for volume %q requested read-only file system", r.Persistent.Name)
+		}
+		return nil
+	}
+	return k.grow(ctx, path, p)
+}
+
+// growUsed does so while the volume is in use. What fails is told, and tried again at
+// the next pass.
+func (k *Kind) growUsed(ctx context.Context, path string, p *published) {
+	k.mu.Lock()
+	stuck := p.stuck
+	k.mu.Unlock()
+	if stuck || p.request.ReadOnly || !k.mayExpand(p.request) {
 		return
 	}
-	d, err := k.driver(driverName(r))
-	if err != nil || !d.has(csi.NodeServiceCapability_RPC_EXPAND_VOLUME) {
+	err := k.grow(ctx, path, p)
+	if err == nil || ctx.Err() != nil {
 		return
+	}
+	if _, asked := errors.AsType[*unexpanded](err); !asked { // the API server was
+		k.o.Log.Warn("look at the size of a volume", "volume", p.request.Persistent.Name, "err", err)
+		return
+	}
+	k.o.Events.Event(event.PodRef(p.request.Pod), corev1.EventTypeWarning, resizeFailed, "NodeExpandVolume.NodeExpandVolume failed for volume %q : %v", p.request.Persistent.Name, err)
+}
+
+// mayExpand says that a volume is one whose size the cluster has a say in.
+func (k *Kind) mayExpand(r volume.Request) bool {
+	return k.o.Client != nil && !k.standsIn() && r.Persistent != nil && r.Persistent.Spec.ClaimRef != nil
+}
+
+// unexpanded is that a driver has not expanded a volume.
+type unexpanded struct{ error }
+
+func (e *unexpanded) Unwrap() error { return e.error }
+
+// grow has the driver give a volume the size that its PersistentVolume has by now, and
+// tells the claim. Both are read from the API server, which a node may ask and not
+// watch.
+func (k *Kind) grow(ctx context.Context, path string, p *published) error {
+	r := p.request
+	d, err := k.driver(driverName(r))
+	if err != nil {
+		return err
 	}
 	k.mu.Lock()
-	had, stuck := p.size, p.stuck
+	had := p.size
 	k.mu.Unlock()
-	if stuck {
-		return
-	}
 	g := growth{k.registry, d, path, r}
-	claim, pv, err := g.sizes(ctx, had, fresh)
+	claim, pv, err := g.sizes(ctx, had)
 	if err != nil {
-		if fresh && ctx.Err() == nil {
-			k.o.Log.Warn("look at the size of a volume", "volume", r.Persistent.Name, "err", err)
-		}
-		return
+		return err
 	}
 	if had.IsZero() {
 		had = claim.Status.Capacity[corev1.ResourceStorage]
 	}
-	what := expands(claim, pv, had)
-	if !what.size.IsZero() {
-		had, stuck = g.expandTo(ctx, claim, what, had)
+	stuck := false
+	if what := expands(claim, pv, had); !what.size.IsZero() && (what.asked || d.has(csi.NodeServiceCapability_RPC_EXPAND_VOLUME)) {
+		had, stuck, err = g.expandTo(ctx, claim, what, had)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p.size, p.stuck = had, stuck
+	return err
 }
 
 // growth is what is done about the size of one volume that is published at path.
@@ -73,14 +122,9 @@ type growth struct {
 }
 
 // sizes are the claim and the volume that tell how large it is.
-func (k growth) sizes(ctx context.Context, had resource.Quantity, fresh bool) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error) {
+func (k growth) sizes(ctx context.Context, had resource.Quantity) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error) {
 	v := k.Persistent
-	ref := v.Spec.ClaimRef
-	if !fresh {
-		claim, err := k.o.Objects.PersistentVolumeClaim(ref.Namespace, ref.Name)
-		return claim, v, err
-	}
-	claim, err := k.o.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	claim, err := k.o.Client.CoreV1().PersistentVolumeClaims(v.Spec.ClaimRef.Namespace).Get(ctx, v.Spec.ClaimRef.Name, metav1.GetOptions{})
 	if err == nil && mayGrow(claim, had) {
 		v, err = k.o.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
 	}
@@ -88,38 +132,44 @@ func (k growth) sizes(ctx context.Context, had resource.Quantity, fresh bool) (*
 }
 
 // expandTo expands a volume and tells its claim and pod. has is the size that it has
-// then; stuck: it is not to be tried again while the volume is in use.
-func (k growth) expandTo(ctx context.Context, claim *corev1.PersistentVolumeClaim, what expansion, had resource.Quantity) (has resource.Quantity, stuck bool) {
-	var err error
+// then; stuck: the driver does not do it while the volume is in use, which is no
+// error.
+func (k growth) expandTo(ctx context.Context, claim *corev1.PersistentVolumeClaim, what expansion, had resource.Quantity) (has resource.Quantity, stuck bool, err error) {
 	if what.tell {
 		if claim, err = k.tellClaim(ctx, claim, begunStatus(claim)); err != nil {
-			return had, false // what is known of the claim is old
+			return had, false, err // what is known of the claim is old
 		}
 	}
 	if err := k.expand(ctx, what.size); err != nil {
-		if ctx.Err() == nil {
-			k.o.Events.Event(event.PodRef(k.Pod), corev1.EventTypeWarning, resizeFailed, "NodeExpandVolume.NodeExpandVolume failed for volume %q : %v", k.Persistent.Name, err)
-		}
 		if what.tell && final(err) {
 			_, _ = k.tellClaim(ctx, claim, failedStatus(claim, what.size, err, metav1.NewTime(k.o.Now()))) // it is in the log, and the driver is asked again
 		}
-		return had, status.Code(err) == codes.FailedPrecondition
+		if status.Code(err) == codes.FailedPrecondition {
+			k.o.Log.Warn("a volume is not expanded while it is in use", "volume", k.Persistent.Name, "err", err)
+			return had, true, nil
+		}
+		return had, false, &unexpanded{err}
 	}
 	if what.tell {
 		if _, err := k.tellClaim(ctx, claim, grownStatus(claim, what.size)); err != nil {
-			return had, false // a driver that has done it does nothing when it is asked again
+			return had, false, err // a driver that has done it does nothing when it is asked again
 		}
 	}
-	for _, ref := range []corev1.ObjectReference{event.PodRef(k.Pod), {
-		Kind: object.PersistentVolumeClaim, APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
-	}} {
+	for _, ref := range []corev1.ObjectReference{event.PodRef(k.Pod), claimRef(claim)} {
 		k.o.Events.Event(ref, corev1.EventTypeNormal, resizeDone, "MountVolume.NodeExpandVolume succeeded for volume %q", k.Persistent.Name)
 	}
-	return what.size, false
+	return what.size, false, nil
+}
+
+func claimRef(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: object.PersistentVolumeClaim, APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID}
 }
 
 func (k growth) expand(ctx context.Context, size resource.Quantity) error {
 	s, d := k.Persistent.Spec.CSI, k.driver
+	if !d.has(csi.NodeServiceCapability_RPC_EXPAND_VOLUME) {
+		return status.Errorf(codes.Unimplemented, "NodeExpand is not supported by the CSI driver %s", d.name)
+	}
 	secrets, err := k.secrets(ctx, s.NodeExpandSecretRef)
 	if err != nil {
 		return fmt.Errorf("nodeExpandSecretRef: %w", err)

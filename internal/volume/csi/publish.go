@@ -24,7 +24,8 @@ import (
 const mountName = "mount"
 
 // Publish has the driver mount the volume for the pod, and returns the directory or
-// the device. What needs more space than it has gets it.
+// the device. What needs more space than it has gets it first: a pod does not start
+// with less than its claim was promised (KEP-556).
 func (k *Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	unlock, err := k.targets.lock(ctx, r.Target)
 	if err != nil {
@@ -36,19 +37,27 @@ func (k *Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 		return "", err
 	}
 	life, end := context.WithCancel(context.Background())
-	k.mu.Lock()
 	p := &published{request: r, ctx: life, end: end}
-	if before := k.published[path]; before != nil {
+	k.mu.Lock()
+	before := k.published[path]
+	if before != nil {
 		before.end()
 		p.size, p.stuck, p.usage, p.tended = before.size, before.stuck, before.usage, before.tended
 	}
+	k.mu.Unlock()
+	if before == nil {
+		if err := k.growMounted(ctx, path, p); err != nil {
+			end()
+			return "", fmt.Errorf("expand the volume: %w", err)
+		}
+	}
+	k.mu.Lock()
 	k.published[path] = p
 	k.mu.Unlock()
 	select {
 	case k.fresh <- struct{}{}:
 	default:
 	}
-	k.grow(ctx, path, p, false)
 	return path, nil
 }
 

@@ -65,7 +65,7 @@ func (k *Kind) pass(ctx context.Context, parts *sync.WaitGroup, all bool) {
 			defer context.AfterFunc(p.ctx, cancel)()
 			if all {
 				k.republish(ctx, path, p)
-				k.grow(ctx, path, p, true)
+				k.growUsed(ctx, path, p)
 			}
 			k.measure(ctx, path, p)
 			k.mu.Lock()
