@@ -25,6 +25,7 @@ import (
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/event"
 	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/kmsg"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/object"
 	"github.com/berth-run/berth/internal/pleg"
@@ -250,6 +251,7 @@ func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 		a.steps.allocations.After(a.steps.drift.Run), a.steps.allocations.After(a.steps.contained.Run),
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
 		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run, a.power.Run, a.ips.Run,
+		kmsg.New(kmsg.Options{Path: kmsg.Device, Node: event.NodeRef(a.config.NodeName), Events: a.events, Log: a.log}).Run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
