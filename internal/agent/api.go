@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,12 +192,13 @@ type nodeState struct{ a *Agent }
 // Status implements server.Node.
 func (x nodeState) Status(context.Context) api.Status {
 	a, now := x.a, time.Now()
+	health := a.monitor.Health()
+	version := cmp.Or(health.Version, a.engine.version)
 	s := api.Status{
 		TypeMeta: api.Type("Status"), Node: a.config.NodeName, Root: a.config.RootDir, PID: os.Getpid(), StartedAt: metav1.NewTime(a.began),
 		Version: api.BuildVersion(),
-		Runtime: api.Runtime{Name: a.engine.version.RuntimeName, Version: a.engine.version.RuntimeVersion, Endpoint: a.engine.choice.Endpoint},
+		Runtime: api.Runtime{Name: version.RuntimeName, Version: version.RuntimeVersion, Endpoint: a.engine.choice.Endpoint},
 	}
-	health := a.monitor.Health()
 	runtime, network := health.Runtime(now), health.Network(now)
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "AgentReady", Message: "the agent can run pods"}
 	switch {

@@ -335,10 +335,14 @@ func TestMonitor(t *testing.T) {
 		if got := runtime(); got.Ready || got.Reason != "RuntimeNotAnswering" {
 			t.Errorf("after a long absence: %+v", got)
 		}
+		f.Inject(critest.Fault{Method: "Version", Answer: func(r any) any {
+			r.(*runtimeapi.VersionResponse).RuntimeVersion = "2" // it was upgraded
+			return r
+		}})
 		f.Up()
 		time.Sleep(6 * time.Second)
-		if got := runtime(); !got.Ready || m.Health().Err != nil {
-			t.Errorf("after its return: %+v, %v", got, m.Health().Err)
+		if got := runtime(); !got.Ready || m.Health().Err != nil || m.Health().Version.GetRuntimeVersion() != "2" {
+			t.Errorf("after its return: %+v, %v, version %v", got, m.Health().Err, m.Health().Version)
 		}
 
 		f.SetNetwork(false, "NetworkPluginNotReady", "no CNI configuration")

@@ -32,6 +32,9 @@ type Health struct {
 	Err error
 	// Status is the last answer, kept while the runtime is silent.
 	Status *runtimeapi.StatusResponse
+	// Version is its last answer to that: another one after an upgrade. nil before the
+	// first look.
+	Version *runtimeapi.VersionResponse
 }
 
 // Condition is one verdict on a runtime: what a node condition says of it.
@@ -44,7 +47,7 @@ type Condition struct {
 // Observe is the health after one more look, which ended at now.
 func (h Health) Observe(now time.Time, status *runtimeapi.StatusResponse, err error) Health {
 	if err == nil {
-		return Health{Answered: now, Status: status}
+		return Health{Answered: now, Status: status, Version: h.Version}
 	}
 	if h.Err == nil {
 		h.FailingSince = now

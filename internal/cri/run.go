@@ -110,6 +110,11 @@ func (m *Monitor) look(ctx context.Context) (Health, error) {
 	}
 	before := m.Health()
 	h := before.Observe(time.Now(), status, err)
+	if err == nil { // a runtime may be upgraded within the time between two looks
+		if version, err := m.client.Runtime.Version(ctx, &runtimeapi.VersionRequest{}); err == nil {
+			h.Version = version
+		}
+	}
 	m.health.Store(&h)
 	m.mu.Lock()
 	close(m.looked)

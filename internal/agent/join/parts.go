@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"path/filepath"
@@ -35,7 +36,8 @@ const KubernetesVersion = "v1.36.3"
 type Node struct {
 	Facts node.Facts
 	// IPs are the machine's addresses now.
-	IPs     func() []netip.Addr
+	IPs func() []netip.Addr
+	// Version is the runtime's when the agent began, until Health tells.
 	Version *runtimeapi.VersionResponse
 	CRI     *cri.Client
 	// Health is the container runtime's.
@@ -93,8 +95,11 @@ func (c *Cluster) Complete(n Node) {
 		},
 		Inputs: nodeobject.Inputs{
 			Conditions: c.conditions, Devices: n.Devices,
-			Runtime: func() nodeobject.Runtime { return nodeobject.RuntimeOf(n.Version, n.Health().Status) },
-			IPs:     n.IPs, Images: c.images(n.CRI), VolumesInUse: c.plugins.volumes.InUse,
+			Runtime: func() nodeobject.Runtime {
+				h := n.Health()
+				return nodeobject.RuntimeOf(cmp.Or(h.Version, n.Version), h.Status)
+			},
+			IPs: n.IPs, Images: c.images(n.CRI), VolumesInUse: c.plugins.volumes.InUse,
 		},
 		Register: cfg.Cluster.Registration.Register, Registered: n.Registered, UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
 		Ref: event.NodeRef(cfg.NodeName), Events: c.Events, Log: c.Log,
