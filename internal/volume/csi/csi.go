@@ -142,7 +142,7 @@ func New(o Options) *Kind {
 }
 
 // Present makes the CSINode of a node without one: see csinode.Writer.
-func (k *Kind) Present(ctx context.Context, node *corev1.Node) error {
+func (k *registry) Present(ctx context.Context, node *corev1.Node) error {
 	return k.cluster.Present(ctx, node)
 }
 

@@ -74,7 +74,7 @@ func (k *Kind) growUsed(ctx context.Context, path string, p *published) {
 }
 
 // mayExpand says that a volume is one whose size the cluster has a say in.
-func (k *Kind) mayExpand(r volume.Request) bool {
+func (k *registry) mayExpand(r volume.Request) bool {
 	return k.o.Client != nil && !k.standsIn() && r.Persistent != nil && r.Persistent.Spec.ClaimRef != nil
 }
 

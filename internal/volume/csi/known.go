@@ -58,13 +58,13 @@ func (k *registry) object(name string) (*storagev1.CSIDriver, error) {
 
 // Object is the CSIDriver object of a driver as it is known; nil: there is none. known
 // is false before the cluster has told.
-func (k *Kind) Object(driver string) (d *storagev1.CSIDriver, known bool) {
+func (k *registry) Object(driver string) (d *storagev1.CSIDriver, known bool) {
 	return k.known.get(driver)
 }
 
 // Restore has drivers have the objects that they had when the cluster was last heard,
 // nil for none, until it tells.
-func (k *Kind) Restore(objects map[string]*storagev1.CSIDriver) {
+func (k *registry) Restore(objects map[string]*storagev1.CSIDriver) {
 	k.known.mu.Lock()
 	k.known.kept = objects
 	k.known.mu.Unlock()
