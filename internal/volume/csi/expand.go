@@ -38,7 +38,7 @@ func (k *Kind) growMounted(ctx context.Context, path string, p *published) error
 	}
 	claim, err := k.o.Objects.PersistentVolumeClaim(r.Persistent.Spec.ClaimRef.Namespace, r.Persistent.Spec.ClaimRef.Name)
 	if err != nil {
-		return nil // the volume was not mounted for it
+		return err // it is waited for
 	}
 	if what := expands(claim, r.Persistent, claim.Status.Capacity[corev1.ResourceStorage]); what.size.IsZero() {
 		p.size = claim.Status.Capacity[corev1.ResourceStorage]
