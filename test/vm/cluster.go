@@ -27,6 +27,7 @@ type controlPlane struct {
 	cmd   *exec.Cmd
 	stdin io.Closer // the control plane ends with it
 	found []byte    // a kubeapitest.Remote
+	said  strings.Builder
 }
 
 func startControlPlane(ctx context.Context) (*controlPlane, error) {
@@ -35,9 +36,8 @@ func startControlPlane(ctx context.Context) (*controlPlane, error) {
 		return nil, err
 	}
 	defer found.Close()
-	var said strings.Builder
 	c := &controlPlane{cmd: exec.CommandContext(ctx, "../bin/vm/test.test", "-test.run=^TestControlPlane$", "-test.timeout=0")}
-	c.cmd.Dir, c.cmd.ExtraFiles, c.cmd.Stdout, c.cmd.Stderr = "test", []*os.File{theirs}, &said, &said
+	c.cmd.Dir, c.cmd.ExtraFiles, c.cmd.Stdout, c.cmd.Stderr = "test", []*os.File{theirs}, &c.said, &c.said
 	c.cmd.Env = append(os.Environ(), "BERTH_TEST_CONTROL_PLANE=1")
 	c.cmd.Cancel, c.cmd.WaitDelay = func() error { return c.stdin.Close() }, 30*time.Second
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
@@ -50,7 +50,7 @@ func startControlPlane(ctx context.Context) (*controlPlane, error) {
 	if c.found, err = io.ReadAll(found); err == nil && len(c.found) > 0 {
 		return c, nil
 	}
-	return nil, fmt.Errorf("%w: it said:\n%s", errors.Join(err, c.stop(), errors.New("it did not start")), said.String())
+	return nil, errors.Join(errors.New("it did not start"), err, c.stop())
 }
 
 // stop returns when nothing of it is left.
@@ -59,7 +59,7 @@ func (c *controlPlane) stop() error {
 		return err
 	}
 	if err := c.cmd.Wait(); err != nil {
-		return fmt.Errorf("end the control plane: %w", err)
+		return fmt.Errorf("the control plane ended: %w; it said:\n%s", err, c.said.String())
 	}
 	return nil
 }

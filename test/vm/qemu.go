@@ -35,19 +35,19 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 	if err := initramfs(initrd, kernel, j); err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
-	args := append(network, "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
+	args := []string{"-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
 		// Of the vendors, only Intel's CPUs have threads here. Without ERMS and FSRM the kernel copies words: an
 		// emulated rep movsb goes byte by byte.
 		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off,vendor=GenuineIntel",
 		"-smp", "8,sockets=2,cores=2,threads=2", "-m", "4G",
 		"-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
 		"-object", "memory-backend-ram,id=m1,size=2G", "-numa", "node,nodeid=1,cpus=4-7,memdev=m1",
-		"-drive", "if=virtio,format=raw,snapshot=on,file="+disk,
+		"-drive", "if=virtio,format=raw,snapshot=on,file=" + disk,
 		"-kernel", images[0], "-initrd", initrd,
 		// Emulated CPUs wait long for each other: that is no lockup. The other clocks are devices, slow to
 		// read. What is at the same address every time is translated once.
-		"-append", "console=ttyS0 quiet panic=-1 nowatchdog tsc=reliable mitigations=off norandmaps apparmor=1 security=apparmor rcupdate.rcu_cpu_stall_suppress=1")
-	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
+		"-append", "console=ttyS0 quiet panic=-1 nowatchdog tsc=reliable mitigations=off norandmaps apparmor=1 security=apparmor rcupdate.rcu_cpu_stall_suppress=1"}
+	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append(args, network...)...)
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	qemu.Stderr = os.Stderr
 	console, err := qemu.StdoutPipe()
