@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"maps"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/berth-run/berth/internal/node/kernel"
 	"github.com/berth-run/berth/test/containerd"
 	"github.com/berth-run/berth/test/kubelet"
 )
@@ -20,6 +22,7 @@ const nodeName = "node1"
 // of its own. Those of e2e/containerd have the machine's containerd, which a
 // kubelet can use too.
 func TestE2E(t *testing.T) {
+	keepSettings(t)
 	for runtime, dir := range map[string]string{"containerd": "e2e/containerd", "embedded": "e2e"} {
 		t.Run(runtime, func(t *testing.T) {
 			h := newHarness(t, runtime)
@@ -33,6 +36,22 @@ func TestE2E(t *testing.T) {
 					return h.setup(env)
 				},
 			})
+		})
+	}
+}
+
+// keepSettings has the kernel as it was when the test ends: an agent of a cluster sets
+// what a kubelet does.
+func keepSettings(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
+		path := filepath.Join(kernel.Root, name)
+		was, err := os.ReadFile(path)
+		check(t, err)
+		t.Cleanup(func() {
+			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, was) {
+				check(t, os.WriteFile(path, was, 0o644))
+			}
 		})
 	}
 }

@@ -74,7 +74,7 @@ func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Optio
 	config.Machine.Labels[corev1.LabelHostname] = name
 	config.ProviderID = ""
 	o := Options{
-		Client: client, Watches: client, Config: config, Register: true, Ref: corev1.ObjectReference{Kind: "Node", Name: name}, Events: a.told,
+		Client: client, Watches: client, Config: config, Register: true, UpdateEvery: 10 * soon, Ref: corev1.ObjectReference{Kind: "Node", Name: name}, Events: a.told,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Inputs: Inputs{
 			Conditions: a.table,
@@ -137,8 +137,8 @@ func await(t *testing.T, within time.Duration, problem func() string) {
 	}
 }
 
-// soon is far less than the 10 s of nodeStatusUpdateFrequency.
-const soon = 5 * time.Second
+// soon is far less than the time between two statuses that nothing has changed for.
+const soon = time.Minute
 
 func (a *agent) registered() *corev1.Node {
 	a.t.Helper()
@@ -329,7 +329,7 @@ func TestRegisterNodeFalse(t *testing.T) {
 	if _, err := a.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.awaitReady(20*time.Second, isReady)
+	a.awaitReady(soon, isReady)
 }
 
 // Nothing is sent while nothing changes; the report is sent when it is due.
@@ -340,7 +340,7 @@ func TestFrequencies(t *testing.T) {
 	a.setWell()
 	a.awaitReady(soon, isReady)
 	before, looked := a.get().ResourceVersion, a.looked.Load()
-	await(t, 20*time.Second, func() string {
+	await(t, soon, func() string {
 		if n := a.looked.Load() - looked; n < 10 {
 			return fmt.Sprintf("the status was computed %d times", n)
 		}
@@ -355,7 +355,7 @@ func TestFrequencies(t *testing.T) {
 	b.setWell()
 	b.awaitReady(soon, isReady)
 	first := b.get()
-	await(t, 20*time.Second, func() string {
+	await(t, soon, func() string {
 		if now := b.get(); !now.Status.Conditions[0].LastHeartbeatTime.After(first.Status.Conditions[0].LastHeartbeatTime.Add(2 * time.Second)) {
 			return "no report comes"
 		}
@@ -385,14 +385,14 @@ func TestTheAgentStartsBeforeTheAPIServer(t *testing.T) {
 		t.Errorf("the node is %v", n)
 	}
 	c.Connect()
-	a.awaitReady(20*time.Second, isReady)
+	a.awaitReady(soon, isReady)
 }
 
 func TestTheAPIServerGoesAndComesBack(t *testing.T) {
 	c := shared.Cluster(t)
 	a := start(t, c, "away", nil)
 	a.setWell()
-	a.awaitReady(20*time.Second, isReady)
+	a.awaitReady(soon, isReady)
 	c.KillAPIServer()
 	a.table.Set(condition.DiskPressure, "full")
 	a.table.Set(condition.Storage, "CSINode is not yet initialized")
@@ -400,7 +400,7 @@ func TestTheAPIServerGoesAndComesBack(t *testing.T) {
 		t.Errorf("while it is away the node is heard of as %s", got)
 	}
 	c.StartAPIServer()
-	a.awaitReady(30*time.Second, "False: CSINode is not yet initialized")
+	a.awaitReady(soon, "False: CSINode is not yet initialized")
 	if n := a.get(); n.Status.Conditions[1].Status != corev1.ConditionTrue {
 		t.Errorf("disk pressure is %v", n.Status.Conditions[1])
 	}
