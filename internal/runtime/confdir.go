@@ -138,7 +138,8 @@ func (n *podNetwork) await(ctx context.Context, notify *fsnotify.Watcher, again 
 			return false
 		case <-again:
 			return true
-		case <-notify.Errors: // events were lost
+		case err := <-notify.Errors: // events were lost
+			n.config.Log.Debug("watch CNI configuration", "err", err)
 			return true
 		case event := <-notify.Events:
 			if concerns(event.Name, n.config.CNIConfDir) {
