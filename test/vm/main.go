@@ -76,6 +76,7 @@ func boots() []boot {
 		machine: "systemd",
 		scripts: []string{"systemd", "power-off"},
 		alone:   []string{"clock"},
+		e2e:     []string{"e2e/clock"},
 	}}
 }
 
