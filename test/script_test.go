@@ -409,7 +409,9 @@ func (h *harness) external(env *testscript.Env, n int) (*containerd.Daemon, erro
 		return nil, fmt.Errorf("start containerd: %w (make setup installs it)", err)
 	}
 	env.Defer(func() {
-		if err := d.Close(); err != nil {
+		err := d.Close()
+		killAll(func(_, line string) bool { return strings.Contains(line, filepath.Join(dir, "c.sock")) }) // shims that it was about to end
+		if err != nil {
 			env.T().Log(err)
 			env.T().FailNow()
 		}
