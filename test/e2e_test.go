@@ -2,10 +2,12 @@ package test
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -25,19 +27,41 @@ func TestE2E(t *testing.T) {
 	keepSettings(t)
 	for runtime, dir := range map[string]string{"containerd": "e2e/containerd", "embedded": "e2e"} {
 		t.Run(runtime, func(t *testing.T) {
-			h := newHarness(t, runtime)
-			commands := h.commands()
-			maps.Copy(commands, h.clusterCommands())
-			testscript.Run(t, testscript.Params{
-				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Condition: h.condition, Cmds: commands,
-				Setup: func(env *testscript.Env) error {
-					env.Values[nodeKey{}] = &node{drivers: map[string]*csiDriver{}}
-					env.Defer(func() { kubelet.RemoveCgroups(env.Getenv("CGROUP")) }) // when nothing runs any more
-					return h.setup(env)
-				},
-			})
+			runE2E(t, runtime, dir)
 		})
 	}
+	t.Run("moving", testMoving)
+}
+
+// testMoving is a node whose addresses change: it has a network of its own, with the
+// control plane on its loopback, which the script may do with what it likes.
+func testMoving(t *testing.T) {
+	if os.Getenv(placeEnv) != "" {
+		runE2E(t, "embedded", "e2e/moving")
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestE2E$/^moving$", "-test.v", "-patience="+patience.String())
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", placeEnv, claimed(t)))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	check(t, err)
+}
+
+// runE2E runs the scripts of a directory.
+func runE2E(t *testing.T, runtime, dir string) {
+	t.Helper()
+	h := newHarness(t, runtime)
+	commands := h.commands()
+	maps.Copy(commands, h.clusterCommands())
+	testscript.Run(t, testscript.Params{
+		Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Condition: h.condition, Cmds: commands,
+		Setup: func(env *testscript.Env) error {
+			env.Values[nodeKey{}] = &node{drivers: map[string]*csiDriver{}}
+			env.Defer(func() { kubelet.RemoveCgroups(env.Getenv("CGROUP")) }) // when nothing runs any more
+			return h.setup(env)
+		},
+	})
 }
 
 // keepSettings has the kernel as it was when the test ends: an agent of a cluster sets
