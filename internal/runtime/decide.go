@@ -276,6 +276,9 @@ func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 			"io.containerd.server.v1.ttrpc",
 			inProcessURI,
 		},
+		// What does not answer within these limits when this process starts is killed: a machine that has
+		// other work to do for a while must lose nothing. The CRI plugin gives a container 10 s in all.
+		Timeouts: map[string]string{"io.containerd.timeout.shim.load": "1m", "io.containerd.timeout.task.state": "10s"},
 		Plugins: map[string]any{
 			"io.containerd.server.v1.ttrpc": map[string]any{"address": filepath.Join(l.state, "ttrpc.sock")},
 			// Nobody listens there: shims take it as the name of their containerd.

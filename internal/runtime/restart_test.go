@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -70,6 +73,47 @@ func TestRestart(t *testing.T) {
 	if got := shims(t, dir); got != 1 {
 		t.Errorf("%d versions of the shim are installed after the last user of one is gone, want 1", got)
 	}
+	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A shim that is kept from answering while the runtime starts, as on a machine that has other work to
+// do, is not taken for dead: its container runs on.
+func TestSlowShim(t *testing.T) {
+	dir := scratch(t)
+	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
+		t.Fatal(err)
+	}
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("slow")})
+	staying := c.container(t, id, pod, "staying", "sleep")
+	pid := c.pid(t, staying)
+
+	kill(t, agent)
+	slow := slices.Collect(maps.Keys(running(dir)))
+	if len(slow) == 0 {
+		t.Fatal("there is no shim")
+	}
+	signal := func(s unix.Signal) {
+		for _, pid := range slow {
+			if err := unix.Kill(pid, s); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	signal(unix.SIGSTOP)
+	goesOn := make(chan struct{})
+	time.AfterFunc(6*time.Second, func() { defer close(goesOn); signal(unix.SIGCONT) }) // containerd's own limits are 2 and 5 s
+	agent = serveChild(t, dir, selfPath)
+	<-goesOn
+
+	if status := c.status(t, staying); status.State != cri.ContainerState_CONTAINER_RUNNING || c.pid(t, staying) != pid {
+		t.Errorf("container of a slow shim: %v, pid %d, had %d", status, c.pid(t, staying), pid)
+	}
+	c.removeAll(t)
 	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
 		t.Error(err)
 	}
