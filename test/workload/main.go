@@ -291,13 +291,14 @@ func serve(args []string) error {
 		request, _ := io.ReadAll(r.Body)
 		health(w, bytes.HasSuffix(request, []byte("unknown")), sick.Load())
 	})
+	end := stopped() // who is answered may end it
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return err
 	}
 	go func() {
-		<-stopped()
+		<-end
 		os.Exit(0)
 	}()
 	server := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
