@@ -139,10 +139,11 @@ func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
 			Args: []string{"/berth/bin/vm/" + filepath.Base(unit) + ".test", "-test.v=test2json", "-test.timeout=5m"},
 		})
 	}
+	// With a control plane first: the guest's clock is still right then.
 	for _, s := range []struct {
 		test  string
 		names []string
-	}{{"TestScript", matching(b.scripts)}, {"TestScript", matching(b.alone)}, {"TestE2E", matching(b.e2e)}} {
+	}{{"TestScript", matching(b.scripts)}, {"TestE2E", matching(b.e2e)}, {"TestScript", matching(b.alone)}} {
 		if len(s.names) == 0 {
 			continue
 		}
