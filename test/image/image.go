@@ -29,7 +29,7 @@ func Build(ctx context.Context, dir, imageName string) (path string, err error) 
 		return "", fmt.Errorf("build image: %w", err)
 	}
 	binary := filepath.Join(dir, "workload")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, workload)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, workload)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build image %s: go build: %w\n%s", tag, err, out)
