@@ -68,7 +68,7 @@ func runE2E(t *testing.T, runtime, dir string) {
 // what a kubelet does.
 func keepSettings(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
+	for _, name := range kernel.Names() {
 		path := filepath.Join(kernel.Root, name)
 		was, err := os.ReadFile(path)
 		check(t, err)

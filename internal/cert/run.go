@@ -169,20 +169,20 @@ func (k *keeper) pause(a action, after, now time.Time, asking bool) time.Duratio
 
 // asked is when to ask again.
 func (k *keeper) asked(ctx context.Context, err error, now time.Time) time.Time {
+	limit := retryMax
 	if err == nil {
 		k.look(now)
+		limit = aheadMax
 	}
-	switch pair := k.current.Load(); {
-	case ctx.Err() != nil, err == nil && (pair == nil || now.Before(pair.Leaf.NotAfter)):
+	if pair := k.current.Load(); ctx.Err() != nil || err == nil && (pair == nil || now.Before(pair.Leaf.NotAfter)) {
 		k.retry = 0
 		return now
-	case err == nil:
-		k.retry = min(max(2*k.retry, retryFirst), aheadMax)
-		return now.Add(k.retry)
 	}
-	k.count.Add(1)
-	k.retry = min(max(2*k.retry, retryFirst), retryMax)
-	k.log.Warn("no new certificate", "err", err, "again", k.retry)
+	k.retry = min(max(2*k.retry, retryFirst), limit)
+	if err != nil {
+		k.count.Add(1)
+		k.log.Warn("no new certificate", "err", err, "again", k.retry)
+	}
 	return now.Add(k.retry)
 }
 

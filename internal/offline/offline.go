@@ -46,9 +46,9 @@ type Options struct {
 	Accepted func(types.UID) bool
 	// Names lists the objects that a pod needs.
 	Names func(*corev1.Pod) []object.Key
-	// Sets are the collections that a pod's containers are told of. known is as
+	// Sets are what a pod needs besides the objects that it names. known is as
 	// that of Find. nil: there are none.
-	Sets func(*corev1.Pod) (s Sets, known bool)
+	Sets func(p *corev1.Pod, named []object.Value) (s Sets, known bool)
 	// Tokens are those that a pod was given; nil: none are known.
 	Tokens func(types.UID) map[string]token.Token
 	// Answers says that the API server was heard, and everything that it wants of

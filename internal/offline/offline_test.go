@@ -146,7 +146,9 @@ func (n *node) load(t *testing.T) map[types.UID]Kept {
 func TestKeptWithWhatItNeeds(t *testing.T) {
 	n := newNode(t)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}}
-	n.Sets = func(*corev1.Pod) (Sets, bool) { return Sets{Services: []*corev1.Service{service}}, true }
+	n.Sets = func(*corev1.Pod, []object.Value) (Sets, bool) {
+		return Sets{Services: []*corev1.Service{service}}, true
+	}
 	n.during(t, func() { n.secret("one"); n.Desired.Put("a", apiPod("a")) })
 	n.during(t, func() { n.secret("two") })
 	got := n.load(t)["a"]
@@ -216,7 +218,7 @@ func TestWhatBelongsToAPod(t *testing.T) {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: owner}}, true
 	}
 	drivers := []*storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"}, Spec: storagev1.CSIDriverSpec{AttachRequired: new(false)}}}
-	n.Sets = func(*corev1.Pod) (Sets, bool) { return Sets{Drivers: drivers}, true }
+	n.Sets = func(*corev1.Pod, []object.Value) (Sets, bool) { return Sets{Drivers: drivers}, true }
 	made := corev1.PodStatus{
 		ResourceClaimStatuses:       []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: new("a-gpu-x")}},
 		ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "a-extended"},

@@ -191,7 +191,7 @@ func (o *Offline) gather(p *corev1.Pod) (k Kept, known bool) {
 		}
 	}
 	if o.Sets != nil {
-		if k.Sets, known = o.Sets(p); !known {
+		if k.Sets, known = o.Sets(p, k.Objects); !known {
 			return k, false
 		}
 	}

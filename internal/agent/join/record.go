@@ -43,8 +43,8 @@ func (c record) find(key object.Key) (object.Value, bool) {
 	return value, true
 }
 
-// sets are the collections that a pod is told of as offline asks for them.
-func (c record) sets(p *corev1.Pod) (s offline.Sets, known bool) {
+// sets are what is in no table, of a pod and of the objects that it names, as offline asks for it.
+func (c record) sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known bool) {
 	var err error
 	if s.Services, err = c.objects.Services(p); err != nil {
 		return s, false
@@ -52,12 +52,6 @@ func (c record) sets(p *corev1.Pod) (s offline.Sets, known bool) {
 	if objects.Trusts(p) {
 		s.Bundles, err = c.objects.Bundles()
 		slices.SortFunc(s.Bundles, func(a, b *certificatesv1beta1.ClusterTrustBundle) int { return cmp.Compare(a.Name, b.Name) })
-	}
-	var named []object.Value
-	for _, key := range c.objects.Names(p) {
-		if v, ok := c.find(key); ok {
-			named = append(named, v)
-		}
 	}
 	for _, name := range csi.Drivers(p, volumes(named)) {
 		d, known := c.plugins.volumes.Object(name)

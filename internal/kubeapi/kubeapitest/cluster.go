@@ -53,6 +53,11 @@ func Start(t T, o Options) *Cluster {
 	if err != nil {
 		t.Fatalf("start cluster: %v", err)
 	}
+	return s.during(t)
+}
+
+// during is a cluster for one test, after which it is closed.
+func (s *servers) during(t T) *Cluster {
 	t.Cleanup(func() {
 		if err := s.close(); err != nil {
 			t.Fatalf("stop cluster: %v", err)

@@ -45,12 +45,7 @@ func Attach(t T, r Remote) *Cluster {
 	if err != nil {
 		t.Fatalf("attach to cluster: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := s.close(); err != nil {
-			t.Fatalf("leave cluster: %v", err)
-		}
-	})
-	return &Cluster{t: t, servers: s}
+	return s.during(t)
 }
 
 func (r Remote) servers() (*servers, error) {

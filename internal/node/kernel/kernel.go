@@ -31,6 +31,15 @@ func settings() []setting {
 	}
 }
 
+// Names are the files below Root that Set may write.
+func Names() []string {
+	var all []string
+	for _, s := range settings() {
+		all = append(all, s.name)
+	}
+	return all
+}
+
 // Wrong says of each setting that is another what it is and what it should be, in
 // sysctl's words: "vm.overcommit_memory is 0, not 1".
 func Wrong(root fs.FS) ([]string, error) {
