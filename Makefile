@@ -67,7 +67,7 @@ e2e: build image cluster ## end to end on a node of a real cluster: the scripts 
 vmtest: build image cluster ## end to end on a machine of 2 NUMA nodes and 8 CPUs, with cgroup v2, v1, and systemd (emulated: slow)
 	@mkdir -p bin/vm
 	$(GO) test ./test/vm
-	$(GO) test -c -o bin/vm/ ./test ./internal/cgroup ./internal/volume/nfs
+	$(GO) test -c -o bin/vm/ ./test ./internal/pod/steps/cgroup ./internal/pod/steps/volume/nfs
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
 	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" $(VMFLAGS)
 

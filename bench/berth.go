@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/api/client"
 )
 
 // berthSide starts pods as a user does: by writing manifests.

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/container/render"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/sandbox"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/container/render"
+	"github.com/berth-run/berth/internal/pod/steps/sandbox"
 )
 
 // floorSide makes the CRI calls of a pod start itself, one after the other,

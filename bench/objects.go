@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/api/client"
 )
 
 // What a pod of the objects row mounts.

@@ -8,10 +8,10 @@ import (
 
 	"k8s.io/utils/cpuset"
 
-	allocator "github.com/berth-run/berth/internal/resource/cpu"
-	"github.com/berth-run/berth/internal/resource/cpu/cputest"
-	"github.com/berth-run/berth/internal/resource/topology"
-	"github.com/berth-run/berth/internal/resource/topology/topologytest"
+	allocator "github.com/berth-run/berth/internal/node/resource/cpu"
+	"github.com/berth-run/berth/internal/node/resource/cpu/cputest"
+	"github.com/berth-run/berth/internal/node/resource/topology"
+	"github.com/berth-run/berth/internal/node/resource/topology/topologytest"
 )
 
 // placement is the time to decide on which CPUs and NUMA nodes a container runs,

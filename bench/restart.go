@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/reason"
 )
 
 // restarts is how soon a container that ended runs again. Crash backoff has no

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // awaitConverged waits until the API server, the node and its runtime tell the

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
 // ask sends a request to the node's own port, with the client certificate of a user,

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
 // TestControlPlane is the control plane for the machine of test/vm, whose clock is its own. It

@@ -15,8 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/cgroupfile"
-	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // testRoot is the cgroup that the script's agent has everything below, in each

@@ -25,9 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // commands are what the scripts have besides testscript's own:

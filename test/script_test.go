@@ -26,9 +26,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/userns"
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/userns"
 	"github.com/berth-run/berth/test/containerd"
 	"github.com/berth-run/berth/test/deviceplugin"
 	"github.com/berth-run/berth/test/dradriver"

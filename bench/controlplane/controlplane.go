@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
 // Use starts a control plane for f, on the same CPUs, and ends it. What fails in the control plane is

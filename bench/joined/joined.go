@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-run/berth/bench/controlplane"
 	"github.com/berth-run/berth/bench/proc"
-	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/test/kubelet"
 )
 

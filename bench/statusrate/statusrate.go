@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-run/berth/bench/controlplane"
-	"github.com/berth-run/berth/internal/kubeapi/kubeapitest"
-	"github.com/berth-run/berth/internal/podstatus/report"
+	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/cluster/report"
 )
 
 // Pods is the kubelet's limit of pods on a node.

@@ -5,8 +5,8 @@ package main
 import (
 	"os"
 
+	"github.com/berth-run/berth/internal/base/mount"
 	"github.com/berth-run/berth/internal/cli"
-	"github.com/berth-run/berth/internal/mount"
 )
 
 func main() {

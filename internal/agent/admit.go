@@ -5,10 +5,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-run/berth/internal/admission"
-	nodeobject "github.com/berth-run/berth/internal/node/object"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/userns"
+	"github.com/berth-run/berth/internal/cluster/nodeobject"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/admission"
+	"github.com/berth-run/berth/internal/pod/steps/userns"
 )
 
 // pluginPatience is how long a device plugin may take to come back after the

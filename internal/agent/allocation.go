@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/admission"
-	"github.com/berth-run/berth/internal/allocation"
-	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/reason"
-	"github.com/berth-run/berth/internal/resource"
-	"github.com/berth-run/berth/internal/resource/device"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/node/resource/device"
+	"github.com/berth-run/berth/internal/pod/admission"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/steps/allocation"
 )
 
 // newAllocations makes the part that knows what pods hold for themselves.

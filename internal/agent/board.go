@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/podstatus"
-	"github.com/berth-run/berth/internal/reason"
-	"github.com/berth-run/berth/internal/server"
-	"github.com/berth-run/berth/internal/telemetry"
-	"github.com/berth-run/berth/internal/timeline"
-	"github.com/berth-run/berth/internal/worker"
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/telemetry"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/podstatus"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 // board shows users the pods of the node: it has each pod's status computed when

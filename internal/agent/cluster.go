@@ -8,18 +8,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/admission"
-	"github.com/berth-run/berth/internal/agent/join"
-	"github.com/berth-run/berth/internal/agent/nodeview"
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/series"
 	"github.com/berth-run/berth/internal/agent/serve"
-	"github.com/berth-run/berth/internal/agent/stream"
-	"github.com/berth-run/berth/internal/fleet"
-	nodeobject "github.com/berth-run/berth/internal/node/object"
-	"github.com/berth-run/berth/internal/object"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/stats"
+	"github.com/berth-run/berth/internal/api/stream"
+	"github.com/berth-run/berth/internal/cluster/join"
+	"github.com/berth-run/berth/internal/cluster/nodeobject"
+	"github.com/berth-run/berth/internal/cluster/nodeview"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/stats"
+	"github.com/berth-run/berth/internal/pod/admission"
+	"github.com/berth-run/berth/internal/pod/fleet"
 )
 
 // member is the agent as a node of a cluster, or of none.

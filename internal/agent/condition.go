@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/podstatus"
-	"github.com/berth-run/berth/internal/server"
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/pod/podstatus"
 )
 
 // SetCondition implements server.Amender.

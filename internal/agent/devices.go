@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/device"
-	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/podresources"
-	"github.com/berth-run/berth/internal/podstatus"
-	"github.com/berth-run/berth/internal/reason"
-	"github.com/berth-run/berth/internal/resource"
+	"github.com/berth-run/berth/internal/api/podresources"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/podstatus"
+	"github.com/berth-run/berth/internal/pod/steps/device"
 )
 
 // deviceHoldings are what pods hold of the node's devices.

@@ -18,13 +18,13 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/endpoint"
-	"github.com/berth-run/berth/internal/cgroup"
 	"github.com/berth-run/berth/internal/config"
-	"github.com/berth-run/berth/internal/container/render"
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup"
+	"github.com/berth-run/berth/internal/pod/steps/container/render"
+	"github.com/berth-run/berth/internal/pod/steps/userns"
 	"github.com/berth-run/berth/internal/runtime"
-	"github.com/berth-run/berth/internal/userns"
 )
 
 // engine is the container runtime in use: the one in this process, or one

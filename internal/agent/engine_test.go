@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/config"
-	"github.com/berth-run/berth/internal/object"
-	"github.com/berth-run/berth/internal/store"
+	"github.com/berth-run/berth/internal/model/object"
 )
 
 // What a pod's runtime can do is asked of the handler that runs the pod.

@@ -6,9 +6,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/gc"
-	"github.com/berth-run/berth/internal/logrotate"
-	"github.com/berth-run/berth/internal/podlog"
+	"github.com/berth-run/berth/internal/node/gc"
+	"github.com/berth-run/berth/internal/node/logrotate"
+	"github.com/berth-run/berth/internal/record/podlog"
 )
 
 // housekeeping keeps what pods leave on the node from growing.

@@ -16,15 +16,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/waits"
-	"github.com/berth-run/berth/internal/event"
-	"github.com/berth-run/berth/internal/image"
-	"github.com/berth-run/berth/internal/image/credential"
-	"github.com/berth-run/berth/internal/image/garbage"
-	"github.com/berth-run/berth/internal/image/record"
-	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/image"
+	"github.com/berth-run/berth/internal/pod/steps/image/credential"
+	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
+	"github.com/berth-run/berth/internal/pod/steps/image/record"
+	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/runtime"
-	"github.com/berth-run/berth/internal/server"
-	"github.com/berth-run/berth/internal/server/api"
 )
 
 // imageStore keeps the images of the node.

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-run/berth/internal/claim"
-	"github.com/berth-run/berth/internal/object"
-	"github.com/berth-run/berth/internal/server"
-	"github.com/berth-run/berth/internal/source"
-	"github.com/berth-run/berth/internal/store"
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/source"
+	"github.com/berth-run/berth/internal/pod/steps/claim"
 )
 
 // objectStore is the agent's view of the ConfigMaps, Secrets and the like that

@@ -11,14 +11,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 
-	"github.com/berth-run/berth/internal/cgroup"
-	"github.com/berth-run/berth/internal/clock"
-	"github.com/berth-run/berth/internal/drift"
-	"github.com/berth-run/berth/internal/event"
-	"github.com/berth-run/berth/internal/placement"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/resource"
-	"github.com/berth-run/berth/internal/worker"
+	"github.com/berth-run/berth/internal/base/clock"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/drift"
+	"github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup"
+	"github.com/berth-run/berth/internal/pod/steps/placement"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // holdings are what pods hold of the node's CPUs and memory.

@@ -12,10 +12,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/leftover"
-	"github.com/berth-run/berth/internal/agent/lock"
 	"github.com/berth-run/berth/internal/agent/rootdir"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/podlog"
+	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/podlog"
 )
 
 // Reset ends everything that an agent left on this machine under its root

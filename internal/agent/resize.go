@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/admission"
 	"github.com/berth-run/berth/internal/agent/gate"
-	"github.com/berth-run/berth/internal/container/render"
-	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/podstatus"
-	"github.com/berth-run/berth/internal/resize"
-	"github.com/berth-run/berth/internal/server"
-	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/admission"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/podstatus"
+	"github.com/berth-run/berth/internal/pod/steps/container/render"
+	"github.com/berth-run/berth/internal/pod/steps/resize"
 )
 
 func newResizes(a *Agent, node render.Node) *resize.Resizes {

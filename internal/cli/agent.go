@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/internal/agent"
+	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/runtime"
-	"github.com/berth-run/berth/internal/server/api"
 )
 
 // loadConfig reads the configuration and tells of what it says in vain.

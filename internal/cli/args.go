@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/api/client"
 )
 
 // podArguments are the pods in arguments like kubectl's: pod NAME..., or pod/NAME...

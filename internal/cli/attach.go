@@ -6,9 +6,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/stream"
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 type attachFlags struct {

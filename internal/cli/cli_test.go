@@ -23,12 +23,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-run/berth/internal/event"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/server"
-	"github.com/berth-run/berth/internal/server/api"
-	"github.com/berth-run/berth/internal/server/servertest"
-	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/servertest"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 var update = flag.Bool("update", false, "write generated files")

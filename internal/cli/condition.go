@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/api/client"
 )
 
 func conditionCommand(a *app) *cobra.Command {

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/cli/stream"
-	"github.com/berth-run/berth/internal/client"
 )
 
 type debugFlags struct {

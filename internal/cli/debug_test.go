@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-run/berth/internal/server/servertest"
+	"github.com/berth-run/berth/internal/api/servertest"
 )
 
 func TestDebugAndResize(t *testing.T) {

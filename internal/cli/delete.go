@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/objects"
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/model/object"
 )
 
 type deleteFlags struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/printer"
-	"github.com/berth-run/berth/internal/client"
 )
 
 // eventFlags are the flags of commands that list events.

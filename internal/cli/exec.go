@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/stream"
-	"github.com/berth-run/berth/internal/client"
 )
 
 type execFlags struct {

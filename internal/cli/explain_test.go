@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-run/berth/internal/server/api"
-	"github.com/berth-run/berth/internal/server/servertest"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/servertest"
 )
 
 func TestExplain(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/cli/stream"
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 type logFlags struct {

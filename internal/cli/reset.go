@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/agentflag"
-	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/config"
 )
 

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
 )
 
 func resizeCommand(a *app) *cobra.Command {

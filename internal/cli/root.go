@@ -11,11 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/explain"
 	"github.com/berth-run/berth/internal/cli/topology"
-	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/config"
-	"github.com/berth-run/berth/internal/server/api"
 )
 
 // app is what the subcommands share: the flags that all have.

@@ -14,14 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/transfer"
-	"github.com/berth-run/berth/internal/client"
 	"github.com/berth-run/berth/internal/config"
-	"github.com/berth-run/berth/internal/server/api"
-	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 // exitAbandoned is the status after three interrupts, as a shell's for SIGINT.

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/printer"
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/server/api"
-	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 // plainWidth is the width of a waterfall that goes to no terminal.

@@ -20,9 +20,9 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 
-	"github.com/berth-run/berth/internal/resource/cpu"
-	"github.com/berth-run/berth/internal/resource/memory"
-	"github.com/berth-run/berth/internal/resource/topology"
+	"github.com/berth-run/berth/internal/node/resource/cpu"
+	"github.com/berth-run/berth/internal/node/resource/memory"
+	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
 const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

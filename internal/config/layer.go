@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/kubelet/config/v1beta1"
 
-	"github.com/berth-run/berth/internal/document"
+	"github.com/berth-run/berth/internal/base/document"
 )
 
 const configKind = "KubeletConfiguration"

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubelet/config/v1beta1"
 
-	"github.com/berth-run/berth/internal/document"
+	"github.com/berth-run/berth/internal/base/document"
 	"github.com/berth-run/berth/internal/node/kernel"
 )
 

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/cpuset"
 
-	"github.com/berth-run/berth/internal/machine"
-	"github.com/berth-run/berth/internal/resource/cpu"
-	"github.com/berth-run/berth/internal/resource/memory"
-	"github.com/berth-run/berth/internal/resource/topology"
+	"github.com/berth-run/berth/internal/node/machine"
+	"github.com/berth-run/berth/internal/node/resource/cpu"
+	"github.com/berth-run/berth/internal/node/resource/memory"
+	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
 // Pinning says which CPUs and which memory containers get for themselves. The

@@ -67,11 +67,11 @@ func boots() []boot {
 	return []boot{{
 		machine: "v2",
 		scripts: []string{"pinning", "pinned-options", "bounds", "memory-qos", "apparmor", "drift", "resize"},
-		units:   []string{"cgroup", "volume/nfs"},
+		units:   []string{"pod/steps/cgroup", "pod/steps/volume/nfs"},
 	}, {
 		machine: "v1",
 		scripts: []string{"pinning", "bounds", "drift", "resize"},
-		units:   []string{"cgroup"},
+		units:   []string{"pod/steps/cgroup"},
 	}, {
 		machine: "systemd",
 		scripts: []string{"systemd", "power-off"},

@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"github.com/berth-run/berth/internal/admission"
-	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/object"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/reason"
-	"github.com/berth-run/berth/internal/resource"
-	"github.com/berth-run/berth/internal/server/api"
-	"github.com/berth-run/berth/internal/source"
-	"github.com/berth-run/berth/internal/source/manifest"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/pod/admission"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/source"
+	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
 // Explainer asks admission about pods that nobody wants yet.

@@ -12,13 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/admission"
-	"github.com/berth-run/berth/internal/event"
-	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/podstatus"
-	"github.com/berth-run/berth/internal/reason"
-	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/admission"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/podstatus"
+	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 // Options of a Gate.

@@ -17,16 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 
-	"github.com/berth-run/berth/internal/admission"
-	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node"
-	"github.com/berth-run/berth/internal/pod"
-	given "github.com/berth-run/berth/internal/resource"
-	"github.com/berth-run/berth/internal/resource/memory"
-	"github.com/berth-run/berth/internal/resource/topology"
-	"github.com/berth-run/berth/internal/server/api"
-	"github.com/berth-run/berth/internal/source/manifest"
-	"github.com/berth-run/berth/internal/timeline"
+	given "github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/node/resource/memory"
+	"github.com/berth-run/berth/internal/node/resource/topology"
+	"github.com/berth-run/berth/internal/pod/admission"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/source/manifest"
+	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 func TestBegins(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/podlog"
+	"github.com/berth-run/berth/internal/record/podlog"
 )
 
 // apart is the time between two attempts to end a sandbox.

@@ -1,9 +1,9 @@
 package power
 
 import (
-	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/fleet"
 )
 
 // refuse is the verdict on a pod while the machine goes down; false: there is none.

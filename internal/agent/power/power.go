@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/config"
-	"github.com/berth-run/berth/internal/event"
-	"github.com/berth-run/berth/internal/fleet"
+	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/condition"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/shutdown"
-	"github.com/berth-run/berth/internal/worker"
+	"github.com/berth-run/berth/internal/node/shutdown"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // Options of a Machine. All are required but Conditions.

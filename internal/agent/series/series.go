@@ -9,12 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/fleet"
-	"github.com/berth-run/berth/internal/pleg"
-	"github.com/berth-run/berth/internal/source"
-	"github.com/berth-run/berth/internal/telemetry"
-	"github.com/berth-run/berth/internal/timeline"
-	"github.com/berth-run/berth/internal/worker"
+	"github.com/berth-run/berth/internal/node/telemetry"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/pleg"
+	"github.com/berth-run/berth/internal/pod/source"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 // Part has series of its own.

@@ -20,13 +20,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
-	"github.com/berth-run/berth/internal/auth"
-	"github.com/berth-run/berth/internal/cert"
+	"github.com/berth-run/berth/internal/api/auth"
+	"github.com/berth-run/berth/internal/api/https"
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/cluster/cert"
 	"github.com/berth-run/berth/internal/config"
-	"github.com/berth-run/berth/internal/server"
-	"github.com/berth-run/berth/internal/server/https"
-	"github.com/berth-run/berth/internal/stats"
-	"github.com/berth-run/berth/internal/telemetry"
+	"github.com/berth-run/berth/internal/node/stats"
+	"github.com/berth-run/berth/internal/node/telemetry"
 )
 
 // Options of a Node. All are required but Client and AddressesChanged.

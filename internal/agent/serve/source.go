@@ -18,13 +18,13 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/berth-run/berth/internal/cgroup"
-	"github.com/berth-run/berth/internal/cgroupfile"
+	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/stats"
-	"github.com/berth-run/berth/internal/store"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/stats"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup"
 )
 
 // Source tells package stats of what runs.

@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/object"
-	"github.com/berth-run/berth/internal/reason"
-	"github.com/berth-run/berth/internal/worker"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/worker"
 )
 
 // Objects says which objects a pod waits for before any of its containers can

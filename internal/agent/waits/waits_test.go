@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/object"
-	"github.com/berth-run/berth/internal/reason"
-	"github.com/berth-run/berth/internal/worker"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/worker"
 )
 
 func TestAwaited(t *testing.T) {

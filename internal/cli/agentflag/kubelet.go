@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/berth-run/berth/internal/client"
+	"github.com/berth-run/berth/internal/api/client"
 )
 
 // kubelets says of each flag that a kubelet would take, and an agent does not, what

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/printer"
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/server/api"
 )
 
 // ErrNotAdmitted says that a pod would not be let in now. What stands in its way

@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/pod"
-	"github.com/berth-run/berth/internal/reason"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // progress says what became different of a pod, one line each. was is nil for

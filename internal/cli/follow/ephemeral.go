@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // Ephemeral returns the state of an ephemeral container once it is as

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/cli/transfer"
-	"github.com/berth-run/berth/internal/server/api"
 )
 
 const (

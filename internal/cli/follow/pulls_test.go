@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/api"
 )
 
 func TestDue(t *testing.T) {

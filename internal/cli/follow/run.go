@@ -16,10 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/reason"
-	"github.com/berth-run/berth/internal/server/api"
-	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 // ErrAbandoned is returned after the third interrupt: the pods still end, but

@@ -16,12 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/api/servertest"
 	"github.com/berth-run/berth/internal/cli/follow"
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/event"
-	"github.com/berth-run/berth/internal/server/api"
-	"github.com/berth-run/berth/internal/server/servertest"
-	"github.com/berth-run/berth/internal/timeline"
+	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 var web = types.NamespacedName{Namespace: "default", Name: "web"}

@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/printer"
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/model/object"
 )
 
 // kindOf is the kind that a user means: configmap, configmaps, cm.

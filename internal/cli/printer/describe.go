@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // describer writes labelled lines at a depth.

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/api"
 )
 
 var update = flag.Bool("update", false, "write golden files")

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/api"
 )
 
 // ImageNames writes what happened to images, a line for each of their names.

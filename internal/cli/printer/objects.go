@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 
-	"github.com/berth-run/berth/internal/object"
+	"github.com/berth-run/berth/internal/model/object"
 )
 
 // Objects writes a table of objects of one kind. It shows no value of a Secret.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/server/servertest"
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/api/servertest"
 )
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {

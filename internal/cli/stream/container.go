@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // annotationDefaultContainer names the container that commands mean when they

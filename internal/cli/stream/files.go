@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/internal/archive"
+	"github.com/berth-run/berth/internal/base/archive"
 )
 
 // Pack hands the stream of a local file or directory to take.

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/pod"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // Port is LOCAL:REMOTE, both numbers, of what a user wrote.

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/cli/printer"
-	"github.com/berth-run/berth/internal/server/api"
 )
 
 // The signs of CPUs. Holders have letters, in their order; those beyond have

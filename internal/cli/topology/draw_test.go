@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 
-	"github.com/berth-run/berth/internal/machine/machinetest"
-	"github.com/berth-run/berth/internal/resource"
-	"github.com/berth-run/berth/internal/resource/device"
-	"github.com/berth-run/berth/internal/resource/memory"
-	"github.com/berth-run/berth/internal/resource/topology"
-	"github.com/berth-run/berth/internal/server"
-	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/node/machine/machinetest"
+	"github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/node/resource/device"
+	"github.com/berth-run/berth/internal/node/resource/memory"
+	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
 var update = flag.Bool("update", false, "write golden files")

@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/cli/printer"
-	"github.com/berth-run/berth/internal/server/api"
 )
 
 func (d *drawing) holders(w io.Writer) error {

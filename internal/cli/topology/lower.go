@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/utils/cpuset"
 
-	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/api"
 )
 
 // lowerCache is one that is not of the last level.

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/cli/printer"
-	"github.com/berth-run/berth/internal/server/api"
 )
 
 // line is one line on a terminal that changes; elsewhere it is silent.

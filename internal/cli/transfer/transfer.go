@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/berth-run/berth/internal/client"
-	"github.com/berth-run/berth/internal/server/api"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
 )
 
 // Agent is whose images are moved, and Err where the progress is shown if that

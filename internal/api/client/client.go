@@ -1,0 +1,169 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-run/berth/internal/api"
+)
+
+// Client speaks to one agent. It is safe for concurrent use.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// New returns a client of the agent that listens on socket. It connects when it
+// is first used.
+func New(socket string) *Client {
+	dialer := &net.Dialer{}
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		},
+		DisableCompression: true,
+		// A connection costs nothing here; one that is kept would hold up the agent's end.
+		DisableKeepAlives: true,
+	}
+	return &Client{socket: socket, http: &http.Client{Transport: transport}}
+}
+
+// Socket is the path of the agent's socket.
+func (c *Client) Socket() string { return c.socket }
+
+// ErrNoAgent says that nothing listens on the socket.
+var ErrNoAgent = errors.New("no agent runs on this root")
+
+func (c *Client) connectError(err error) error { return Explain(c.socket, err) }
+
+// Explain says why there is no connection to the agent at socket, or no more.
+func Explain(socket string, err error) error {
+	prefix := "connect to the agent at " + socket
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return Next(fmt.Errorf("%s: %w", prefix, ErrNoAgent), `start one with "berth agent", or run the pods in the foreground with "berth run"`)
+	case errors.Is(err, fs.ErrPermission):
+		return Next(fmt.Errorf("%s: %w", prefix, fs.ErrPermission), "run this command as root")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return Next(fmt.Errorf("%s: it went away: %w", prefix, err), "see the agent's log for why it ended")
+	}
+	return fmt.Errorf("%s: %w", prefix, err)
+}
+
+// NextError is an error with what the user is to do about it.
+type NextError struct {
+	Err  error
+	Next string
+}
+
+func (e *NextError) Error() string { return e.Err.Error() }
+
+func (e *NextError) Unwrap() error { return e.Err }
+
+// Next adds a next step to an error.
+func Next(err error, next string) error { return &NextError{Err: err, Next: next} }
+
+// NextStep is what the user is to do about an error; "" when that is not known.
+func NextStep(err error) string {
+	if e, ok := errors.AsType[*NextError](err); ok {
+		return e.Next
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		if d := status.Status().Details; d != nil {
+			for _, cause := range d.Causes {
+				if cause.Type == api.CauseNextStep {
+					return cause.Message
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// send makes a request and returns its answer if that is a success. The caller
+// closes the body.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+	u := url.URL{Scheme: "http", Host: "berth", Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", "berth")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
+		}
+		return nil, c.connectError(err)
+	}
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		return nil, responseError(resp)
+	}
+	return resp, nil
+}
+
+// maxErrorBody bounds what is read of an answer that is no success.
+const maxErrorBody = 1 << 20
+
+func responseError(resp *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err != nil {
+		return fmt.Errorf("agent answered %s: %w", resp.Status, err)
+	}
+	var st metav1.Status
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "application/json" && json.Unmarshal(data, &st) == nil && st.Message != "" {
+		return &apierrors.StatusError{ErrStatus: st}
+	}
+	return fmt.Errorf("agent answered %s: %s", resp.Status, strings.TrimSpace(string(data)))
+}
+
+// call makes a request and decodes its answer into out, unless that is nil.
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, body io.Reader, out any) error {
+	resp, err := c.send(ctx, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("read the agent's answer to %s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+func jsonBody(v any) (io.Reader, error) {
+	data, err := json.Marshal(v)
+	return bytes.NewReader(data), err
+}
+
+// Healthy returns nil when the agent runs and says that it works.
+func (c *Client) Healthy(ctx context.Context) error {
+	return c.call(ctx, http.MethodGet, "/healthz", nil, nil, nil)
+}
+
+// Status returns the agent's own state.
+func (c *Client) Status(ctx context.Context) (*api.Status, error) {
+	st := &api.Status{}
+	return st, c.call(ctx, http.MethodGet, "/berth/v1/status", nil, nil, st)
+}

@@ -1,0 +1,269 @@
+package client_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/api/servertest"
+)
+
+var web = types.NamespacedName{Namespace: "default", Name: "web"}
+
+func running(a *servertest.Agent) *corev1.Pod {
+	p := servertest.Pod("web", "app")
+	servertest.Run(p)
+	return a.Put(p)
+}
+
+// listen serves a socket that is not the agent's.
+func listen(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: h}
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	return path
+}
+
+func TestNoConnection(t *testing.T) {
+	dir := t.TempDir()
+	dead := filepath.Join(dir, "dead")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+	const start = `start one with "berth agent", or run the pods in the foreground with "berth run"`
+	aborted := listen(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	for name, tt := range map[string]struct {
+		socket, err, next string
+		is                error
+	}{
+		"nothing there": {filepath.Join(dir, "none"), ": no agent runs on this root", start, client.ErrNoAgent},
+		"left behind":   {dead, ": no agent runs on this root", start, client.ErrNoAgent},
+		"dies":          {aborted, ": it went away: EOF", "see the agent's log for why it ended", nil},
+	} {
+		err := client.New(tt.socket).Healthy(t.Context())
+		if want := "connect to the agent at " + tt.socket + tt.err; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+		if got := client.NextStep(err); got != tt.next {
+			t.Errorf("%s: next %q", name, got)
+		}
+		if tt.is != nil && !errors.Is(err, tt.is) {
+			t.Errorf("%s: is not %v", name, tt.is)
+		}
+	}
+}
+
+func TestOtherUsersMayNotConnect(t *testing.T) {
+	err := client.Explain("/run/berth/berth.sock", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", fs.ErrPermission)})
+	if want := "connect to the agent at /run/berth/berth.sock: permission denied"; err.Error() != want || client.NextStep(err) != "run this command as root" {
+		t.Errorf("%v -> %s", err, client.NextStep(err))
+	}
+}
+
+func TestAnswerOfSomethingElse(t *testing.T) {
+	path := listen(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "teapot", http.StatusTeapot) })
+	if err := client.New(path).Healthy(t.Context()); err == nil || err.Error() != "agent answered 418 I'm a teapot: teapot" {
+		t.Errorf("%v", err)
+	}
+	path = listen(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
+	if _, err := client.New(path).Pods(t.Context(), client.Select{}); err == nil || !strings.HasPrefix(err.Error(), "read the agent's answer to GET /api/v1/pods: ") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestErrorsKeepTheirKind(t *testing.T) {
+	a := servertest.Start(t)
+	_, err := client.New(a.Socket).Pod(t.Context(), web)
+	if !apierrors.IsNotFound(err) || client.NextStep(err) == "" {
+		t.Errorf("%v -> %s", err, client.NextStep(err))
+	}
+}
+
+func TestWatchEndsWithItsContext(t *testing.T) {
+	a := servertest.Start(t)
+	running(a)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := 0
+	for c, err := range client.New(a.Socket).WatchPods(ctx, client.Select{Namespace: "default"}) {
+		if err != nil || c.Object.Name != "web" {
+			t.Fatalf("%v %v", c, err)
+		}
+		seen++
+		cancel()
+		break
+	}
+	for c, err := range client.New(a.Socket).WatchPods(ctx, client.Select{}) {
+		t.Errorf("after the end of ctx: %v %v", c, err)
+	}
+	if seen != 1 {
+		t.Errorf("saw %d changes", seen)
+	}
+}
+
+func TestLogThatBreaksOff(t *testing.T) {
+	path := listen(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, err := w.Write([]byte("one\n"))
+		if err = errors.Join(err, http.NewResponseController(w).Flush()); err != nil {
+			t.Error(err)
+		}
+		w.Header().Set(http.TrailerPrefix+"Berth-Error", "disk is gone")
+	})
+	var out bytes.Buffer
+	opts := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Container: "app"}}
+	err := client.New(path).Logs(t.Context(), web, opts, &out)
+	if out.String() != "one\n" || err == nil || err.Error() != `read log of container "app" of pod default/web: disk is gone` {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+func TestDelete(t *testing.T) {
+	a := servertest.Start(t)
+	p := running(a)
+	grace := 3 * time.Second
+	if _, err := client.New(a.Socket).Delete(t.Context(), web, "other", nil); !apierrors.IsConflict(err) {
+		t.Errorf("another UID: %v", err)
+	}
+	if _, err := client.New(a.Socket).Delete(t.Context(), web, p.UID, &grace); err != nil {
+		t.Error(err)
+	}
+	if d := a.Deleted(); len(d) != 1 || *d[0].Grace != grace {
+		t.Errorf("deleted: %v", d)
+	}
+}
+
+// oneSize is a terminal that never changes.
+type oneSize chan *remotecommand.TerminalSize
+
+func (s oneSize) Next() *remotecommand.TerminalSize { return <-s }
+
+func TestExec(t *testing.T) {
+	a := servertest.Start(t)
+	running(a)
+	run := func(tty bool, s client.Streams, command ...string) (string, string, error) {
+		var out, stderr bytes.Buffer
+		s.Out, s.Err = &out, &stderr
+		err := client.New(a.Socket).Container(web, "app").Exec(t.Context(), command, tty, s)
+		return out.String(), stderr.String(), err
+	}
+	if out, _, err := run(false, client.Streams{}, "echo", "one two", "three"); out != "one two\nthree\n" || err != nil {
+		t.Errorf("echo: %q, %v", out, err)
+	}
+	if out, _, err := run(false, client.Streams{In: strings.NewReader("input")}, "cat"); out != "input" || err != nil {
+		t.Errorf("cat: %q, %v", out, err)
+	}
+	_, stderr, err := run(false, client.Streams{}, "fail", "42")
+	if exit, ok := errors.AsType[*client.ExitError](err); !ok || exit.Code != 42 || stderr != "failed\n" {
+		t.Errorf("fail: %q, %v", stderr, err)
+	}
+	sizes := make(oneSize, 2)
+	sizes <- &remotecommand.TerminalSize{Width: 80, Height: 24}
+	close(sizes)
+	if out, _, err := run(true, client.Streams{In: strings.NewReader(""), Sizes: sizes}, "size"); out != "80x24\n" || err != nil {
+		t.Errorf("size: %q, %v", out, err)
+	}
+	if _, _, err := run(false, client.Streams{}, "nothing"); err == nil || !strings.HasPrefix(err.Error(), "run command in pod default/web: ") {
+		t.Errorf("a command that cannot run: %v", err)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	a := servertest.Start(t)
+	running(a)
+	attach := func(tty bool, s client.Streams) (string, error) {
+		var out bytes.Buffer
+		s.Out, s.Err = &out, io.Discard
+		err := client.New(a.Socket).Container(web, "app").Attach(t.Context(), tty, s)
+		return out.String(), err
+	}
+	if _, err := attach(false, client.Streams{In: strings.NewReader("")}); err == nil || !strings.Contains(err.Error(), "has no standard input") {
+		t.Errorf("a container without input: %v", err)
+	}
+	a.Change(web, func(p *corev1.Pod) { p.Spec.Containers[0].Stdin = true })
+	if out, err := attach(false, client.Streams{In: strings.NewReader("input")}); out != "input" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	a.Change(web, func(p *corev1.Pod) { p.Spec.Containers[0].TTY = true })
+	sizes := make(oneSize, 2)
+	sizes <- &remotecommand.TerminalSize{Width: 100, Height: 30}
+	close(sizes)
+	if out, err := attach(true, client.Streams{In: strings.NewReader("input"), Sizes: sizes}); out != "100x30\ninput" || err != nil {
+		t.Errorf("terminal: %q, %v", out, err)
+	}
+}
+
+func TestPortForward(t *testing.T) {
+	a := servertest.Start(t)
+	running(a)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, told := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- client.New(a.Socket).PortForward(ctx, web, client.Forward{Addresses: []string{"127.0.0.1"}, Ports: []string{"0:8080"}, Out: told, Err: io.Discard})
+		_ = told.Close()
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err, <-ended)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // what is said of each connection
+	var address string
+	if _, err := fmt.Sscanf(line, "Forwarding from %s -> 8080\n", &address); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	for range 2 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "ping\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(conn); string(answer) != "port 8080\nping\n" || err != nil {
+			t.Errorf("%q, %v", answer, err)
+		}
+		conn.Close()
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := client.New(a.Socket).PortForward(t.Context(), types.NamespacedName{Namespace: "default", Name: "none"}, client.Forward{}); err == nil || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("no pod: %v", err)
+	}
+}

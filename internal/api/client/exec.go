@@ -1,0 +1,111 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	utilexec "k8s.io/client-go/util/exec"
+
+	"github.com/berth-run/berth/internal/api"
+)
+
+// Streams are the ends of a command in a container. nil ends are not connected.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Sizes delivers the sizes of a terminal; nil without one.
+	Sizes remotecommand.TerminalSizeQueue
+}
+
+// ExitError is the end of a command that did not exit with 0.
+type ExitError struct{ Code int }
+
+func (e *ExitError) Error() string { return fmt.Sprintf("command ended with exit code %d", e.Code) }
+
+// Container is one of a running pod.
+type Container struct {
+	client *Client
+	pod    types.NamespacedName
+	name   string
+}
+
+// Container returns a container of a pod; an empty name is the only one's.
+func (c *Client) Container(key types.NamespacedName, name string) Container {
+	return Container{c, key, name}
+}
+
+// Exec runs a command in the container until it ends. A command that exits with
+// another code than 0 gives an *ExitError. The agent only prepares it: the
+// streams go straight to the container runtime.
+func (c Container) Exec(ctx context.Context, command []string, tty bool, streams Streams) error {
+	q := streamQuery(streams, tty)
+	set(q, "container", c.name)
+	q["command"] = command
+	q.Set("tty", fmt.Sprint(tty))
+	err := stream(ctx, c.client, podPath(c.pod)+"/exec", q, tty, streams)
+	if err != nil {
+		return fmt.Errorf("run command in pod %s: %w", c.pod, err)
+	}
+	return nil
+}
+
+// Attach connects to the process of a container until that ends. tty says
+// whether it has a terminal.
+func (c Container) Attach(ctx context.Context, tty bool, streams Streams) error {
+	q := streamQuery(streams, tty)
+	set(q, "container", c.name)
+	if err := stream(ctx, c.client, podPath(c.pod)+"/attach", q, tty, streams); err != nil {
+		return fmt.Errorf("attach to pod %s: %w", c.pod, err)
+	}
+	return nil
+}
+
+// prepare asks the agent where the runtime waits for streams.
+func prepare(ctx context.Context, c *Client, path string, q url.Values) (*rest.Config, *url.URL, error) {
+	var prepared api.Stream
+	if err := c.call(ctx, http.MethodPost, path, q, nil, &prepared); err != nil {
+		return nil, nil, err
+	}
+	target, err := url.Parse(prepared.URL)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect streams: %w", err)
+	}
+	return &rest.Config{Host: target.Scheme + "://" + target.Host}, target, nil
+}
+
+func stream(ctx context.Context, c *Client, path string, q url.Values, tty bool, streams Streams) error {
+	config, target, err := prepare(ctx, c, path, q)
+	if err != nil {
+		return err
+	}
+	executor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
+	if err != nil {
+		return fmt.Errorf("connect streams: %w", err)
+	}
+	options := remotecommand.StreamOptions{Stdin: streams.In, Stdout: streams.Out, Tty: tty, TerminalSizeQueue: streams.Sizes}
+	if !tty {
+		options.Stderr = streams.Err
+	}
+	err = executor.StreamWithContext(ctx, options)
+	if exit, ok := errors.AsType[utilexec.CodeExitError](err); ok {
+		return &ExitError{Code: exit.Code}
+	}
+	return err
+}
+
+func streamQuery(streams Streams, tty bool) url.Values {
+	q := url.Values{}
+	for name, on := range map[string]bool{
+		"stdin": streams.In != nil, "stdout": streams.Out != nil, "stderr": streams.Err != nil && !tty,
+	} {
+		q.Set(name, fmt.Sprint(on))
+	}
+	return q
+}

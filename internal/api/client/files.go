@@ -1,0 +1,48 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/api"
+)
+
+func filesPath(key types.NamespacedName) string {
+	return "/berth/v1/pods/" + url.PathEscape(key.Namespace) + "/" + url.PathEscape(key.Name) + "/files"
+}
+
+// ReadFiles hands the stream (package archive) of what is at path in the container
+// to take.
+func (c Container) ReadFiles(ctx context.Context, path string, take func(io.Reader) error) error {
+	q := url.Values{"path": {path}}
+	set(q, "container", c.name)
+	resp, err := c.client.send(ctx, http.MethodGet, filesPath(c.pod), q, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	err = take(resp.Body)
+	if err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
+		_, drainErr := io.Copy(io.Discard, resp.Body) // the trailer comes behind the padding
+		if cause := resp.Trailer.Get(api.TrailerError); cause != "" {
+			return errors.New(cause)
+		}
+		err = errors.Join(err, drainErr)
+	}
+	return err
+}
+
+// WriteFiles puts what is in a stream (package archive) at path in the container,
+// or by the name into the directory that is there. It returns what was left out.
+func (c Container) WriteFiles(ctx context.Context, path, name string, stream io.Reader) (skipped []string, err error) {
+	q := url.Values{"path": {path}, "name": {name}}
+	set(q, "container", c.name)
+	var copied api.Copied
+	err = c.client.call(ctx, http.MethodPut, filesPath(c.pod), q, stream, &copied)
+	return copied.Skipped, err
+}

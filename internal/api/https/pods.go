@@ -1,0 +1,149 @@
+package https
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+func writeJSON(w http.ResponseWriter, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(data) // only the connection can fail, and then nobody listens
+	return nil
+}
+
+func (s podRoutes) allPods() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, p := range s.Pods.Snapshot().All() {
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+func (s podRoutes) listPods(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, podList(s.allPods()))
+}
+
+func (s podRoutes) listRunning(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, podList(runningPods(s.allPods())))
+}
+
+// pod is the pod that the path names, with that UID if it has one.
+func (s podRoutes) pod(r *http.Request) (*corev1.Pod, error) {
+	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}
+	p, ok := s.Pods.Get(key)
+	if uid := r.PathValue("uid"); !ok || uid != "" && uid != string(p.UID) {
+		return nil, server.NotFound(key)
+	}
+	return p, nil
+}
+
+// container is the pod that the path names, and that the container is one of its.
+func (s podRoutes) container(r *http.Request) (*corev1.Pod, string, error) {
+	p, err := s.pod(r)
+	if err != nil {
+		return nil, "", err
+	}
+	name := r.PathValue("container")
+	if _, ok := pod.FindContainer(p, name); !ok {
+		return nil, "", failure(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("container %q not found in pod %q", name, p.Name))
+	}
+	return p, name, nil
+}
+
+// running is container, which runs.
+func (s podRoutes) running(r *http.Request) (*corev1.Pod, string, error) {
+	p, name, err := s.container(r)
+	if err == nil {
+		_, err = server.RunningContainer(p, name)
+	}
+	return p, name, err
+}
+
+func (s podRoutes) containerLogs(w http.ResponseWriter, r *http.Request) error {
+	p, name, err := s.container(r)
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	if tail := q.Get("tail"); tail != "" { // what tailLines was called once
+		q.Del("tail")
+		q.Set("tailLines", tail)
+		if tail == "all" {
+			q.Del("tailLines")
+		}
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = q.Encode()
+	}
+	opts, instance, err := server.LogOptions(r)
+	if err != nil {
+		return err
+	}
+	opts.Container = name
+	logs := server.Logs{Pods: s.Pods, Dir: s.Dirs.PodLogs, Log: s.Log}
+	return logs.Serve(w, r, server.LogRequest{Pod: p, Options: opts, Instance: instance})
+}
+
+func (s podRoutes) run(w http.ResponseWriter, r *http.Request) error {
+	p, name, err := s.running(r)
+	if err != nil {
+		return err
+	}
+	// The parameter is a line that is split at spaces: there is no other form.
+	out, err := s.Runtime.Run(r.Context(), p, name, strings.Split(r.FormValue("cmd"), " "))
+	if err != nil {
+		return fmt.Errorf("run a command in container %q of pod %s: %w", name, pod.FullName(p), err)
+	}
+	w.Header().Set("Content-Type", "application/json") // the kubelet's, whatever it is
+	_, _ = w.Write(out)
+	return nil
+}
+
+// checkpoint answers the path of the archive. It is readable to root alone.
+func (s podRoutes) checkpoint(w http.ResponseWriter, r *http.Request) error {
+	p, name, err := s.container(r)
+	if err != nil {
+		return err
+	}
+	var timeout time.Duration
+	if all := r.URL.Query()["timeout"]; len(all) > 0 {
+		seconds, err := strconv.ParseUint(all[len(all)-1], 10, 31)
+		if err != nil {
+			return server.BadRequest(fmt.Sprintf("query parameter timeout=%q is not a number of seconds", all[len(all)-1]), "")
+		}
+		timeout = time.Duration(seconds) * time.Second
+	}
+	file := filepath.Join(s.Dirs.Checkpoints, fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", p.Name, p.Namespace, name, time.Now().Format(time.RFC3339)))
+	err = os.MkdirAll(s.Dirs.Checkpoints, 0o700)
+	if err == nil {
+		err = s.Runtime.Checkpoint(r.Context(), p, name, file, timeout)
+	}
+	if err != nil {
+		return fmt.Errorf("checkpointing of %s/%s/%s failed: %w", p.Namespace, p.Name, name, err)
+	}
+	return writeJSON(w, map[string][]string{"items": {file}})
+}
+
+func (s nodeRoutes) summary(w http.ResponseWriter, r *http.Request) error {
+	summary, err := s.Stats.Summary(r.Context(), r.FormValue("only_cpu_and_memory") == "true")
+	if err != nil {
+		return fmt.Errorf("collect stats: %w", err)
+	}
+	return writeJSON(w, summary)
+}

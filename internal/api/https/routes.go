@@ -1,0 +1,239 @@
+package https
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-run/berth/internal/api/server"
+)
+
+// handler answers one request. An error it returns becomes the answer.
+type handler func(http.ResponseWriter, *http.Request) error
+
+// The handlers, by what they are about.
+type (
+	podRoutes    struct{ *Server }
+	streamRoutes struct{ podRoutes }
+	nodeRoutes   struct{ *Server }
+)
+
+// set says which servers have a route, and when.
+type set int
+
+const (
+	open  set = iota // both ports, always
+	debug            // HTTPS only, and not without enableDebuggingHandlers
+)
+
+type route struct {
+	// methods that the route answers, or "" for all.
+	methods, path string
+	// rights are the subresources of the node that are tried in turn (KEP-2862).
+	rights string
+	// verb that is needed; "" is that of the method.
+	verb   string
+	in     set
+	handle handler
+}
+
+// routes is the whole API. What runs code in a container needs "create" however
+// it is asked for: with the kubelet, whoever may "get" nodes/proxy may do it too,
+// by a WebSocket.
+func (s *Server) routes() []route {
+	const (
+		pod       = "/{namespace}/{pod}"
+		container = pod + "/{container}"
+		ofUID     = pod + "/{uid}/{container}"
+		create    = "create"
+	)
+	pods, node := podRoutes{s}, nodeRoutes{s}
+	streams := streamRoutes{pods}
+	return []route{
+		{"GET", "/healthz", "healthz proxy", "", open, s.health.serveAll},
+		{"GET", "/healthz/{check}", "healthz proxy", "", open, s.health.serveOne},
+		{"GET", "/pods", "pods proxy", "", open, s.settled(pods.listPods)},
+		{"GET", "/pods/{$}", "pods proxy", "", open, s.settled(pods.listPods)},
+		{"GET POST", "/stats/summary", "stats", "", open, node.summary},
+		{"GET", "/metrics", "metrics", "", open, scraped(s.Metrics.Agent)},
+		{"GET", "/metrics/cadvisor", "metrics", "", open, scraped(s.Metrics.CAdvisor)},
+		{"GET", "/metrics/resource", "metrics", "", open, scraped(s.Metrics.Resource)},
+		{"GET", "/metrics/probes", "metrics", "", open, scraped(s.Metrics.Probes)},
+		{"GET", "/metrics/slis", "metrics", "", open, scraped(s.health.metrics())},
+
+		{"POST", "/run" + container, "proxy", create, debug, s.settled(pods.run)},
+		{"POST", "/run" + ofUID, "proxy", create, debug, s.settled(pods.run)},
+		{"GET POST", "/exec" + container, "proxy", create, debug, s.settled(streams.exec)},
+		{"GET POST", "/exec" + ofUID, "proxy", create, debug, s.settled(streams.exec)},
+		{"GET POST", "/attach" + container, "proxy", create, debug, s.settled(streams.attach)},
+		{"GET POST", "/attach" + ofUID, "proxy", create, debug, s.settled(streams.attach)},
+		{"GET POST", "/portForward" + pod, "proxy", create, debug, s.settled(streams.portForward)},
+		{"GET POST", "/portForward" + pod + "/{uid}", "proxy", create, debug, s.settled(streams.portForward)},
+		{"GET", "/containerLogs" + container, "proxy", "", debug, s.settled(pods.containerLogs)},
+		{"GET", "/runningpods", "pods proxy", "", debug, s.settled(pods.listRunning)},
+		{"GET", "/runningpods/{$}", "pods proxy", "", debug, s.settled(pods.listRunning)},
+		{"POST", "/checkpoint" + container, "checkpoint", "", debug, s.settled(pods.checkpoint)},
+		{"GET", "/logs/{path...}", "log", "", debug, node.systemLogs},
+		{"GET", "/configz", "configz proxy", "", debug, node.configz},
+		{"GET", "/statusz", "statusz", "", debug, node.statusz},
+		{"GET", "/flagz", "configz", "", debug, node.flagz},
+		{"GET POST", "/debug/pprof/{profile...}", "proxy", "", debug, node.profile},
+		{"PUT", "/debug/flags/v", "proxy", "", debug, node.setVerbosity},
+	}
+}
+
+// disabled are the routes that say so when the configuration has them off.
+func (s *Server) disabled(on Enabled) []route {
+	if !on.DebuggingHandlers {
+		off := refuse("Debug endpoints are disabled.")
+		return []route{
+			{"", "/run/", "proxy", "", debug, off},
+			{"", "/exec/", "proxy", "", debug, off},
+			{"", "/attach/", "proxy", "", debug, off},
+			{"", "/portForward/", "proxy", "", debug, off},
+			{"", "/containerLogs/", "proxy", "", debug, off},
+			{"", "/runningpods/", "pods proxy", "", debug, off},
+			{"", "/debug/pprof/", "proxy", "", debug, off},
+			{"", "/logs/", "log", "", debug, off},
+		}
+	}
+	var off []route
+	if !on.SystemLogHandler {
+		off = append(off, route{"", "/logs/", "log", "", debug, refuse("logs endpoint is disabled.")})
+	}
+	if !on.ProfilingHandler {
+		off = append(off, route{"", "/debug/pprof/", "proxy", "", debug, refuse("profiling endpoint is disabled.")})
+	}
+	if !on.DebugFlagHandler {
+		off = append(off, route{"", "/debug/flags/v", "proxy", "", debug, refuse("flags endpoint is disabled.")})
+	}
+	return off
+}
+
+// served are the routes that a port has with these switches.
+func (s *Server) served(on Enabled) []route {
+	off := s.disabled(on)
+	all := off
+	for _, rt := range s.routes() {
+		if rt.in == open || on.DebuggingHandlers && !covered(rt.path, off) {
+			all = append(all, rt)
+		}
+	}
+	return all
+}
+
+// covered says whether a route is one of those that are off.
+func covered(path string, off []route) bool {
+	for _, o := range off {
+		if path == o.path || strings.HasSuffix(o.path, "/") && strings.HasPrefix(path, o.path) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse answers with the kubelet's words for what is off.
+func refuse(text string) handler {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		http.Error(w, text, http.StatusMethodNotAllowed)
+		return nil
+	}
+}
+
+func scraped(h http.Handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if h == nil {
+			http.NotFound(w, r)
+			return nil
+		}
+		h.ServeHTTP(w, r)
+		return nil
+	}
+}
+
+// settleTime is how long a request about pods waits for an agent that starts.
+const settleTime = 10 * time.Second
+
+// settled lets no request conclude that a pod is not there from an agent that
+// has not looked yet.
+func (s *Server) settled(h handler) handler {
+	if s.Settled == nil {
+		return h
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		late := time.NewTimer(settleTime)
+		defer late.Stop()
+		select {
+		case <-s.Settled:
+		case <-late.C:
+		case <-r.Context().Done():
+			return r.Context().Err()
+		}
+		return h(w, r)
+	}
+}
+
+// Handler serves the HTTPS port, without a listener.
+func (s *Server) Handler() http.Handler {
+	return s.handler("readwrite", s.served(s.Enabled), s.Access.Check)
+}
+
+// readOnly serves the read-only port: nobody is asked who they are.
+func (s *Server) readOnly() http.Handler {
+	return s.handler("readonly", s.served(Enabled{}), func(*http.Request, string, []string) error { return nil })
+}
+
+// handler finds a request's route, asks for its rights, and counts it.
+func (s *Server) handler(kind string, routes []route, check func(*http.Request, string, []string) error) http.Handler {
+	mux := http.NewServeMux()
+	byPattern := map[string]route{}
+	for _, rt := range routes {
+		for _, m := range methods(rt) {
+			pattern := strings.TrimSpace(m + " " + rt.path)
+			byPattern[pattern] = rt
+			mux.Handle(pattern, answer(rt.handle))
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.active.Add(1)
+		defer s.active.Done()
+		// By the pattern and not the path: what is checked is what answers.
+		_, pattern := mux.Handler(r)
+		rt, known := byPattern[pattern]
+		if !known {
+			rt = route{path: "/other", rights: "proxy"}
+		}
+		defer s.requests.begin(kind, r.Method, rt.path)()
+		if err := check(r, verbFor(rt, r.Method), strings.Fields(rt.rights)); err != nil {
+			writeError(w, err)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func answer(h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil && r.Context().Err() == nil {
+			writeError(w, err)
+		}
+	})
+}
+
+// failure is an error with an answer of its own.
+func failure(code int32, why metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why, Message: message}}
+}
+
+func notAcceptable(message string) error {
+	return failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message)
+}
+
+// writeError answers in plain text, as kubelets do.
+func writeError(w http.ResponseWriter, err error) {
+	st := server.StatusOf(err)
+	http.Error(w, st.Message, int(st.Code))
+}

@@ -1,0 +1,201 @@
+package https
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/proxy"
+	translator "k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// exec runs a command, whose streams go on at the URL that the runtime gives.
+func (s streamRoutes) exec(w http.ResponseWriter, r *http.Request) error {
+	o, err := remotecommand.NewOptions(r)
+	if err != nil {
+		return server.BadRequest(err.Error(), "")
+	}
+	command := r.URL.Query()[corev1.ExecCommandParam]
+	if len(command) == 0 {
+		return server.BadRequest("no command to run", "give one or more command parameters")
+	}
+	p, name, err := s.running(r)
+	if err != nil {
+		return err
+	}
+	at, err := s.Streams.ExecURL(r.Context(), p, &corev1.PodExecOptions{
+		Container: name, Command: command, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, TTY: o.TTY})
+	if err != nil {
+		return fmt.Errorf("prepare command in container %q of pod %s: %w", name, pod.FullName(p), err)
+	}
+	return s.terminal(w, r, at, o)
+}
+
+// attach connects to a container's own process.
+func (s streamRoutes) attach(w http.ResponseWriter, r *http.Request) error {
+	o, err := remotecommand.NewOptions(r)
+	if err != nil {
+		return server.BadRequest(err.Error(), "")
+	}
+	p, name, err := s.running(r)
+	if err != nil {
+		return err
+	}
+	at, err := s.Streams.AttachURL(r.Context(), p, &corev1.PodAttachOptions{
+		Container: name, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, TTY: o.TTY})
+	if err != nil {
+		return fmt.Errorf("attach to container %q of pod %s: %w", name, pod.FullName(p), err)
+	}
+	return s.terminal(w, r, at, o)
+}
+
+// terminal joins a client to the streams of a command. WebSockets whose protocol
+// can close a stream (v5) are unknown to runtimes and become SPDY.
+func (s streamRoutes) terminal(w http.ResponseWriter, r *http.Request, at string, o *remotecommand.Options) error {
+	return s.stream(w, r, at, func(to *url.URL, relay http.Handler) http.Handler {
+		if !wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+			return relay
+		}
+		return translator.NewStreamTranslatorHandler(to, nil, 0, translator.Options{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY})
+	})
+}
+
+func (s streamRoutes) portForward(w http.ResponseWriter, r *http.Request) error {
+	tunnel := wsstream.IsWebSocketRequestWithTunnelingProtocol(r)
+	if !tunnel { // the older WebSocket protocol names its ports in the URL
+		if _, err := portforward.NewV4Options(r); err != nil {
+			return server.BadRequest(err.Error(), "")
+		}
+	}
+	p, err := s.pod(r)
+	if err != nil {
+		return err
+	}
+	at, err := s.Streams.PortForwardURL(r.Context(), p)
+	if err != nil {
+		return fmt.Errorf("forward ports of pod %s: %w", pod.FullName(p), err)
+	}
+	return s.stream(w, r, at, func(_ *url.URL, relay http.Handler) http.Handler {
+		if tunnel {
+			return translator.NewTunnelingHandler(relay)
+		}
+		return relay
+	})
+}
+
+// stream joins the client's connection to the runtime's at a URL, by what choose
+// makes of a plain relay between the two, until either ends.
+func (s streamRoutes) stream(w http.ResponseWriter, r *http.Request, at string, choose func(*url.URL, http.Handler) http.Handler) error {
+	to, err := url.Parse(at)
+	if err != nil {
+		return fmt.Errorf("the runtime answered a bad URL for streams: %w", err)
+	}
+	if wsstream.IsWebSocketRequest(r) {
+		s.requests.sockets.WithLabelValues(subresource(r.URL.Path)).Inc()
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	r = r.Clone(ctx)
+	r.Header.Del("Authorization") // the runtime needs no credentials of the cluster
+	relay := proxy.NewUpgradeAwareHandler(to, nil, false, true, failing{})
+	choose(to, relay).ServeHTTP(&streamWriter{ResponseWriter: w, idle: s.StreamIdle, end: cancel}, r)
+	return nil
+}
+
+// subresource is the label of a stream's path, as the API calls it.
+func subresource(path string) string {
+	if b := bucket(path); b != "portForward" {
+		return b
+	}
+	return "portforward"
+}
+
+// failing answers what a relay could not do.
+type failing struct{}
+
+func (failing) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		err = fmt.Errorf("reach the runtime's streams: %w", err)
+	}
+	writeError(w, err)
+}
+
+// streamWriter lets a connection be taken over as one that ends when it is idle,
+// and that ends the request with it.
+type streamWriter struct {
+	http.ResponseWriter
+	idle time.Duration
+	end  context.CancelFunc
+}
+
+// Hijack implements http.Hijacker.
+func (w *streamWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	// What the client sent early is read before what it sends from now on.
+	early, err := rw.Reader.Peek(rw.Reader.Buffered())
+	if err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	s := &streamConn{Conn: c, from: io.MultiReader(bytes.NewReader(bytes.Clone(early)), c), idle: w.idle, end: w.end}
+	if s.idle > 0 {
+		s.timer = time.AfterFunc(s.idle, func() { _ = s.Close() })
+	}
+	return s, bufio.NewReadWriter(bufio.NewReader(s), bufio.NewWriter(s)), nil
+}
+
+type streamConn struct {
+	net.Conn
+	from  io.Reader
+	idle  time.Duration
+	timer *time.Timer // nil: may be idle
+	end   context.CancelFunc
+}
+
+// moved says that bytes went through.
+func (c *streamConn) moved(n int, err error) {
+	switch {
+	case err != nil:
+		c.end()
+	case n > 0 && c.timer != nil:
+		c.timer.Reset(c.idle)
+	}
+}
+
+func (c *streamConn) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	c.moved(n, err)
+	return n, err
+}
+
+func (c *streamConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.moved(n, err)
+	return n, err
+}
+
+func (c *streamConn) Close() error {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.end()
+	return c.Conn.Close()
+}

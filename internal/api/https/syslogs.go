@@ -1,0 +1,137 @@
+package https
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth/internal/api/server"
+)
+
+// journalTime bounds a look into the journal.
+const journalTime = 30 * time.Second
+
+// systemLogs shows the files of the log directory, or answers a query about the
+// logs of services (KEP-2258).
+func (s nodeRoutes) systemLogs(w http.ResponseWriter, r *http.Request) error {
+	root, err := os.OpenRoot(s.Dirs.SystemLogs)
+	if err != nil {
+		return fmt.Errorf("open log directory: %w", err)
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	files := logFiles{root}
+	name := r.PathValue("path")
+	if s.Enabled.SystemLogQuery {
+		q, asked, err := parseLogQuery(r.URL.Query())
+		switch {
+		case err != nil:
+			return server.BadRequest(err.Error(), "")
+		case asked && name != "":
+			return notAcceptable("path not allowed in query mode")
+		case asked:
+			if err := q.check(); err != nil {
+				return notAcceptable(err.Error())
+			}
+			if len(q.files) == 0 {
+				return s.serviceLogs(w, r, files, q)
+			}
+			name = strings.TrimPrefix(strings.ReplaceAll(q.files[0], `\`, "/"), "/")
+		}
+	}
+	r = r.Clone(r.Context())
+	r.URL.Path = "/" + name
+	http.FileServerFS(files).ServeHTTP(w, r)
+	return nil
+}
+
+// logFiles are the files below a directory. Links do not lead out of it; those
+// that name a place in it by its whole path, as in /var/log/containers, work.
+type logFiles struct{ root *os.Root }
+
+// maxLinks is that of Linux for one path (path_resolution(7)).
+const maxLinks = 40
+
+// Open implements fs.FS.
+func (l logFiles) Open(name string) (fs.File, error) {
+	for range maxLinks {
+		f, err := l.root.FS().Open(name)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+		to, linkErr := l.root.Readlink(name)
+		if linkErr != nil {
+			return nil, err
+		}
+		inside, linkErr := filepath.Rel(l.root.Name(), to)
+		if linkErr != nil || !filepath.IsAbs(to) || !filepath.IsLocal(inside) {
+			return nil, fs.ErrPermission
+		}
+		name = inside
+	}
+	return nil, fs.ErrPermission
+}
+
+// serviceLogs writes what the journal has of services, and the log files of
+// those that it does not know.
+func (s nodeRoutes) serviceLogs(w http.ResponseWriter, r *http.Request, files logFiles, q logQuery) error {
+	ctx, cancel := context.WithTimeout(r.Context(), journalTime)
+	defer cancel()
+	units, noJournal := exec.CommandContext(ctx, "journalctl", "--field", "_SYSTEMD_UNIT").Output()
+	inJournal, inFiles := q.split(string(units))
+	w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
+	if len(inJournal) > 0 {
+		show := exec.CommandContext(ctx, "journalctl", q.journalArgs(inJournal)...)
+		show.Stdout, show.Stderr = w, w
+		if err := show.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) { // its own words are written
+			fmt.Fprintf(w, "\nerror: journal output not available: %v\n", err)
+		}
+	}
+	if len(inFiles) > 0 && q.hasOptions() {
+		fmt.Fprintf(w, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", inFiles)
+		inFiles = nil
+	}
+	for _, service := range inFiles {
+		err := copyLog(w, files, service)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && noJournal != nil:
+			fmt.Fprintf(w, "\nlog not found for %s: it has no file in %s, and the journal cannot be read: %v\n", service, s.Dirs.SystemLogs, noJournal)
+		case errors.Is(err, fs.ErrNotExist):
+			fmt.Fprintf(w, "\nlog not found for %s\n", service)
+		case err != nil:
+			fmt.Fprintf(w, "\nerror getting log for %s: %v\n", service, err)
+		}
+	}
+	return nil
+}
+
+// copyLog writes the first of a service's usual log files.
+func copyLog(w io.Writer, files logFiles, service string) error {
+	for _, name := range []string{service, service + ".log", service + "/" + service + ".log"} {
+		f, err := files.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		st, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if st.IsDir() {
+			continue
+		}
+		_, err = io.Copy(w, f)
+		return err
+	}
+	return fs.ErrNotExist
+}

@@ -1,0 +1,147 @@
+package podresources
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/node/resource/device"
+	"github.com/berth-run/berth/internal/node/resource/memory"
+	"github.com/berth-run/berth/internal/node/resource/topology"
+)
+
+// The limits of the kubelet's, on all callers together.
+const (
+	callsPerSecond = 100
+	callsAtOnce    = 10
+)
+
+// ledger is what pods hold.
+type ledger interface {
+	Get(types.UID) (resource.Allocation, bool)
+}
+
+// devices is what plugins offer, and where what pods hold of it is.
+type devices interface {
+	Inventory() device.Inventory
+	Nodes(uid types.UID, container string, name corev1.ResourceName, id device.ID) topology.Nodes
+}
+
+// claims are the ResourceClaims of a container; nil: it has none.
+type claims interface {
+	DynamicResources(p *corev1.Pod, container string) []*api.DynamicResource
+}
+
+// Options are what Server needs from its surroundings.
+type Options struct {
+	// Socket is where it listens.
+	Socket string
+	// Pods are those that hold resources of the node.
+	Pods    func() []*corev1.Pod
+	Ledger  ledger
+	Devices devices
+	// Claims is nil in an agent without a cluster.
+	Claims claims
+	// CPUs and Memory are what can be given away in all, as far as the node gives
+	// any away.
+	CPUs   func() cpuset.CPUSet
+	Memory func() []memory.Block
+	Log    *slog.Logger
+}
+
+// Server answers PodResources calls.
+type Server struct {
+	api.UnimplementedPodResourcesListerServer
+	opts    Options
+	metrics metrics
+}
+
+// New makes a Server that listens nowhere.
+func New(o Options) *Server { return &Server{opts: o, metrics: newMetrics()} }
+
+// Run serves until ctx ends. When it cannot listen it says so in the log and lets
+// the node go on.
+func (s *Server) Run(ctx context.Context) error {
+	l, err := s.listen(ctx)
+	if err != nil {
+		s.opts.Log.Error("nobody can ask for the resources of pods", "err", err)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	limit := rate.NewLimiter(callsPerSecond, callsAtOnce)
+	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
+		defer func() { s.metrics.count(info.FullMethod, err) }()
+		if !limit.Allow() {
+			return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+		}
+		return handle(ctx, req)
+	}))
+	api.RegisterPodResourcesListerServer(server, s)
+	defer context.AfterFunc(ctx, server.Stop)()
+	if err := server.Serve(l); ctx.Err() == nil {
+		return fmt.Errorf("serve the resources of pods: %w", err)
+	}
+	return ctx.Err()
+}
+
+func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(s.opts.Socket), 0o750); err != nil {
+		return nil, fmt.Errorf("make directory: %w", err)
+	}
+	if err := os.Remove(s.opts.Socket); err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("remove the socket of an earlier agent: %w", err)
+	}
+	return (&net.ListenConfig{}).Listen(ctx, "unix", s.opts.Socket)
+}
+
+// List implements the API.
+func (s *Server) List(context.Context, *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
+	r := &api.ListPodResourcesResponse{}
+	for _, p := range s.opts.Pods() {
+		r.PodResources = append(r.PodResources, s.pod(p))
+	}
+	return r, nil
+}
+
+// Get implements the API.
+func (s *Server) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.GetPodResourcesResponse, error) {
+	for _, p := range s.opts.Pods() {
+		if p.Name == r.GetPodName() && p.Namespace == r.GetPodNamespace() {
+			return &api.GetPodResourcesResponse{PodResources: s.pod(p)}, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "pod %s in namespace %s not found", r.GetPodName(), r.GetPodNamespace())
+}
+
+// GetAllocatableResources implements the API.
+func (s *Server) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
+	return &api.AllocatableResourcesResponse{
+		Devices: healthy(s.opts.Devices.Inventory()), CpuIds: ids(s.opts.CPUs()), Memory: blocks(s.opts.Memory()),
+	}, nil
+}
+
+func (s *Server) pod(p *corev1.Pod) *api.PodResources {
+	a, _ := s.opts.Ledger.Get(p.UID)
+	r := render(p, a, func(container string, name corev1.ResourceName, id device.ID) topology.Nodes {
+		return s.opts.Devices.Nodes(p.UID, container, name, id)
+	})
+	if s.opts.Claims != nil {
+		for _, c := range r.Containers {
+			c.DynamicResources = s.opts.Claims.DynamicResources(p, c.Name)
+		}
+	}
+	return r
+}

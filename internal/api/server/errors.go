@@ -1,0 +1,96 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/base/reason"
+)
+
+// Implementers of the interfaces in server.go return these, or any error of
+// k8s.io/apimachinery/pkg/api/errors, to choose the answer's code and reason.
+// Every other error is answered as an internal error, or, when it carries a
+// reason of package reason, with that reason.
+
+var podsResource = schema.GroupResource{Resource: "pods"}
+
+// NotFound says that there is no such pod on this node.
+func NotFound(key types.NamespacedName) error {
+	return Next(apierrors.NewNotFound(podsResource, key.String()),
+		`list the pods of this node with "berth get pods -A"`)
+}
+
+// failure is an error with an answer of its own.
+func failure(code int32, why metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why, Message: message}}
+}
+
+// BadRequest says what is wrong with a request.
+func BadRequest(message, next string) error {
+	return Next(apierrors.NewBadRequest(message), next)
+}
+
+// invalid says that a request is understood, and cannot be meant.
+func invalid(message, next string) error {
+	return Next(failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, message), next)
+}
+
+// Next adds to an error what the user is to do about it.
+func Next(err error, next string) error {
+	st := StatusOf(err)
+	if next == "" {
+		return &apierrors.StatusError{ErrStatus: st}
+	}
+	details := metav1.StatusDetails{}
+	if st.Details != nil {
+		details = *st.Details
+	}
+	details.Causes = append(details.Causes[:len(details.Causes):len(details.Causes)],
+		metav1.StatusCause{Type: api.CauseNextStep, Message: next})
+	st.Details = &details
+	return &apierrors.StatusError{ErrStatus: st}
+}
+
+// StatusOf is the answer for an error.
+func StatusOf(err error) metav1.Status {
+	var st metav1.Status
+	var known apierrors.APIStatus
+	switch {
+	case errors.As(err, &known):
+		st = known.Status()
+	case errors.Is(err, context.DeadlineExceeded):
+		st = apierrors.NewTimeoutError(err.Error(), 1).Status()
+	default:
+		st = apierrors.NewInternalError(err).Status()
+		st.Message = err.Error()
+		if r := reason.Of(err); r != "" {
+			st.Reason = metav1.StatusReason(r)
+		}
+	}
+	st.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	if st.Code == 0 {
+		st.Code = http.StatusInternalServerError
+	}
+	return st
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	st := StatusOf(err)
+	writeJSON(w, int(st.Code), &st)
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // only the connection can fail, and then nobody listens
+}

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/berth-run/berth/internal/api"
+)
+
+// Explainer asks admission about pods without admitting them.
+type Explainer interface {
+	// Explain answers for each pod of the manifests, JSON or YAML, in their order,
+	// each as if it alone were applied now. The error is of manifests that cannot be
+	// read at all. Of the options Origin and Namespace count.
+	Explain(ctx context.Context, data []byte, opts ApplyOptions) ([]api.Explanation, error)
+}
+
+func (s podRoutes) explainPods(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	opts := ApplyOptions{Origin: cmp.Or(q.Get(api.ParamOrigin), "request"), Namespace: q.Get(api.ParamNamespace)}
+	data, err := readManifests(w, r, opts.Origin)
+	if err != nil {
+		return err
+	}
+	items, err := s.Explainer.Explain(r.Context(), data, opts)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, api.ExplanationList{TypeMeta: api.Type("ExplanationList"), Items: items})
+	return nil
+}

@@ -1,0 +1,191 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/distribution/reference"
+
+	"github.com/berth-run/berth/internal/api"
+)
+
+// Images is the runtime's image store.
+type Images interface {
+	// Load imports an image archive (OCI layout or docker save, a tar that may
+	// be compressed) and returns what it brought.
+	Load(ctx context.Context, archive io.Reader) ([]api.Image, error)
+	List(ctx context.Context) ([]api.Image, error)
+	// Save writes images by name, or by their ids, as such an archive.
+	Save(ctx context.Context, names []string, archive io.Writer) error
+	// Pull returns when the image is there. Pulls tells of it meanwhile.
+	Pull(ctx context.Context, name string) (api.Image, error)
+	Pulls() []api.Pull
+	Remove(ctx context.Context, name string, force bool) (api.Image, error)
+	// Prune removes what nobody uses; loaded: also what was loaded from archives.
+	Prune(ctx context.Context, loaded bool) ([]api.Image, error)
+	Usage(ctx context.Context) (api.ImageUsage, error)
+}
+
+func (s imageRoutes) list(w http.ResponseWriter, r *http.Request) error {
+	images, err := s.Images.List(r.Context())
+	if err != nil {
+		return fmt.Errorf("list images: %w", err)
+	}
+	writeJSON(w, http.StatusOK, imageList(images))
+	return nil
+}
+
+func (s imageRoutes) load(w http.ResponseWriter, r *http.Request) error {
+	images, err := s.Images.Load(r.Context(), r.Body)
+	if err != nil {
+		return fmt.Errorf("load image archive: %w", err)
+	}
+	writeJSON(w, http.StatusOK, imageList(images))
+	return nil
+}
+
+func imageList(images []api.Image) api.ImageList {
+	return api.ImageList{TypeMeta: api.Type("ImageList"), Items: append([]api.Image{}, images...)}
+}
+
+// imageName is the name that a request has to have.
+func imageName(q *query) string {
+	name := q.Get("name")
+	if name == "" && q.err == nil {
+		q.err = BadRequest("no image is named", "give the parameter name")
+	}
+	return name
+}
+
+func (s imageRoutes) remove(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	name, force := imageName(q), q.flag("force", false)
+	if q.err != nil {
+		return q.err
+	}
+	gone, err := s.Images.Remove(r.Context(), name, force)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, imageList([]api.Image{gone}))
+	return nil
+}
+
+func (s imageRoutes) prune(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	all := q.flag("all", false)
+	if q.err != nil {
+		return q.err
+	}
+	gone, err := s.Images.Prune(r.Context(), all)
+	if err != nil {
+		return fmt.Errorf("remove unused images: %w", err)
+	}
+	writeJSON(w, http.StatusOK, imageList(gone))
+	return nil
+}
+
+func (s imageRoutes) usage(w http.ResponseWriter, r *http.Request) error {
+	usage, err := s.Images.Usage(r.Context())
+	if err != nil {
+		return fmt.Errorf("measure images: %w", err)
+	}
+	usage.TypeMeta = api.Type("ImageUsage")
+	writeJSON(w, http.StatusOK, usage)
+	return nil
+}
+
+func (s imageRoutes) pulls(w http.ResponseWriter, _ *http.Request) error {
+	writeJSON(w, http.StatusOK, api.PullList{TypeMeta: api.Type("PullList"), Items: append([]api.Pull{}, s.Images.Pulls()...)})
+	return nil
+}
+
+// archiveWriter begins the answer with the first byte, so that an error before
+// it is an answer of its own.
+type archiveWriter struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+// Write implements io.Writer.
+func (a *archiveWriter) Write(p []byte) (int, error) {
+	if !a.begun {
+		a.begun = true
+		a.w.Header().Set("Content-Type", "application/x-tar")
+		a.w.WriteHeader(http.StatusOK)
+	}
+	return a.w.Write(p)
+}
+
+// end makes an error the answer or, after that has begun, tells of it behind.
+func (a *archiveWriter) end(err error) error {
+	if err == nil || !a.begun {
+		return err
+	}
+	brokeOff(a.w, err)
+	return nil
+}
+
+func (s imageRoutes) save(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	imageName(q)
+	if q.err != nil {
+		return q.err
+	}
+	out := &archiveWriter{w: w}
+	err := s.Images.Save(r.Context(), q.Values["name"], out)
+	return out.end(err)
+}
+
+// pullPeriod is the time between two lines of a pull's progress.
+const pullPeriod = 500 * time.Millisecond
+
+// pull answers lines of JSON, the last of which is the outcome. Each is an
+// api.Pull.
+func (s imageRoutes) pull(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	name := imageName(q)
+	if q.err != nil {
+		return q.err
+	}
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return BadRequest(fmt.Sprintf("parse image name %q: %v", name, err), "write [REGISTRY/]REPOSITORY[:TAG|@DIGEST]")
+	}
+	full := reference.TagNameOnly(named).String()
+	last := make(chan api.Pull, 1)
+	go func() {
+		image, err := s.Images.Pull(r.Context(), name)
+		end := api.Pull{TypeMeta: api.Type("Pull"), Name: name, Image: &image}
+		if err != nil {
+			st := StatusOf(err)
+			end.Image, end.Error = nil, &st
+		}
+		last <- end
+	}()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	enc := json.NewEncoder(w)
+	ticker := time.NewTicker(pullPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case end := <-last:
+			_ = enc.Encode(end) // only the connection can fail, and then nobody listens
+			return nil
+		case <-ticker.C:
+		}
+		for _, p := range s.Images.Pulls() {
+			if p.Name == full {
+				p.TypeMeta = api.Type("Pull")
+				_ = enc.Encode(p)
+				_ = http.NewResponseController(w).Flush()
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/podlog"
+)
+
+func (s podRoutes) podLog(w http.ResponseWriter, r *http.Request) error {
+	opts, n, err := LogOptions(r)
+	if err != nil {
+		return err
+	}
+	p, _, err := s.pod(r)
+	if err != nil {
+		return err
+	}
+	return Logs{Pods: s.Pods, Dir: s.LogDir, Log: s.Log}.Serve(w, r, LogRequest{p, opts, n})
+}
+
+// Logs answers requests for the logs of containers.
+type Logs struct {
+	Pods *Pods
+	// Dir holds the pods' log directories.
+	Dir string
+	Log *slog.Logger
+}
+
+// LogRequest is what is asked of a pod's logs. Instance is the restart count of
+// the instance that is meant; nil: the newest, or the one before.
+type LogRequest struct {
+	Pod      *corev1.Pod
+	Options  *corev1.PodLogOptions
+	Instance *int64
+}
+
+// Serve writes a log, or returns the error to answer when nothing was written. A
+// log that is followed ends with its container, or with the request.
+func (l Logs) Serve(w http.ResponseWriter, r *http.Request, req LogRequest) error {
+	p := req.Pod
+	c, err := chooseContainer(p, req.Options.Container)
+	if err != nil {
+		return err
+	}
+	opts := *req.Options
+	opts.Container = c.Name
+	instance, err := chooseInstance(p, &opts, req.Instance)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	var followers sync.WaitGroup
+	defer followers.Wait()
+	defer cancel()
+	read := readOptions(&opts, time.Now())
+	read.Log = l.Log
+	if opts.Follow {
+		ended := make(chan struct{})
+		read.Ended = ended
+		followers.Go(func() { l.waitEnd(ctx, p, c.Name, instance); close(ended) })
+	}
+	out := &logWriter{w: w}
+	dir := podlog.PodDir(l.Dir, p.Namespace, p.Name, p.UID)
+	err = podlog.Read(ctx, filepath.Join(dir, podlog.File(c.Name, instance)), read, out)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = Next(apierrors.NewNotFound(schema.GroupResource{Resource: "log"}, fmt.Sprintf("%s/%s/%d", pod.FullName(p), c.Name, instance)),
+			"logs of earlier instances are removed with their containers")
+	}
+	if err == nil || r.Context().Err() != nil {
+		out.begin()
+		return nil
+	}
+	if !out.begun {
+		return err
+	}
+	brokeOff(w, err)
+	return nil
+}
+
+// brokeOff tells of an error after an answer has begun.
+func brokeOff(w http.ResponseWriter, err error) {
+	w.Header().Set(http.TrailerPrefix+api.TrailerError, strings.ReplaceAll(err.Error(), "\n", " "))
+}
+
+// waitEnd returns when a container's n-th instance has ended, or ctx.
+func (l Logs) waitEnd(ctx context.Context, p *corev1.Pod, container string, n int) {
+	watcher := l.Pods.WatchKey(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+	defer watcher.Stop()
+	for {
+		changes, err := watcher.Next(ctx)
+		if err != nil {
+			return
+		}
+		for _, c := range changes {
+			if c.Deleted || c.Value.UID != p.UID || instanceEnded(c.Value, container, n) {
+				return
+			}
+		}
+	}
+}
+
+// LogOptions reads the parameters of a request for a log. As with the Kubernetes API,
+// what cannot be read is a bad request, and what cannot be meant is invalid.
+func LogOptions(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, err error) {
+	q := queryOf(r)
+	instance = q.number(api.ParamInstance, 0)
+	opts = &corev1.PodLogOptions{
+		Container:    q.Get("container"),
+		Follow:       q.flag("follow", false),
+		Previous:     q.flag("previous", false),
+		Timestamps:   q.flag("timestamps", false),
+		SinceSeconds: q.number("sinceSeconds", 1),
+		SinceTime:    q.time("sinceTime"),
+		TailLines:    q.number("tailLines", 0),
+		LimitBytes:   q.number("limitBytes", 1),
+	}
+	switch stream := q.Get("stream"); stream {
+	case "":
+	case corev1.LogStreamAll, corev1.LogStreamStdout, corev1.LogStreamStderr:
+		opts.Stream = &stream
+	default:
+		q.bad(invalid, "stream", "All, Stdout or Stderr")
+	}
+	switch {
+	case q.err != nil:
+	case opts.SinceSeconds != nil && opts.SinceTime != nil:
+		q.err = invalid("sinceSeconds and sinceTime exclude each other", "give one of them")
+	case opts.Previous && instance != nil:
+		q.err = BadRequest("previous and instance exclude each other", "give one of them")
+	}
+	return opts, instance, q.err
+}
+
+// logWriter sends each piece at once, and notes whether the answer has begun.
+type logWriter struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+func (l *logWriter) begin() {
+	if !l.begun {
+		l.begun = true
+		l.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		l.w.WriteHeader(http.StatusOK)
+	}
+}
+
+func (l *logWriter) Write(data []byte) (int, error) {
+	l.begin()
+	n, err := l.w.Write(data)
+	if err == nil {
+		err = http.NewResponseController(l.w).Flush()
+	}
+	return n, err
+}

@@ -1,0 +1,121 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/object"
+)
+
+// Objects are the ConfigMaps, Secrets and the like that pods name.
+type Objects interface {
+	// Snapshot is the table as it is now. Its values are never changed.
+	Snapshot() store.Snapshot[object.Key, runtime.Object]
+	// Delete removes an object that was applied.
+	Delete(ctx context.Context, key object.Key) error
+}
+
+// ObjectNotFound says that there is no such object on this node.
+func ObjectNotFound(key object.Key) error {
+	kind, _ := object.KindNamed(key.Kind)
+	name := key.Name
+	if key.Namespace != "" {
+		name = key.Namespace + "/" + key.Name
+	}
+	return Next(apierrors.NewNotFound(schema.GroupResource{Group: kind.GroupVersionKind().Group, Resource: kind.Resource}, name),
+		`list them with "berth get `+kind.Resource+` -A"`)
+}
+
+type objectRoutes struct{ *Server }
+
+const objectQuery = "labelSelector fieldSelector limit"
+
+// routes are those that the Kubernetes API has for each kind.
+func (s objectRoutes) routes() []route {
+	var all []route
+	for _, kind := range object.Kinds() {
+		root := api.Root(kind.APIVersion)
+		list, get, remove := s.list(kind), s.get(kind), s.remove(kind)
+		path := root + "/" + kind.Resource
+		all = append(all, route{"GET", path, objectQuery, "list the objects of kind " + kind.Name, s.settled(list)})
+		if kind.Namespaced {
+			path = root + "/namespaces/{namespace}/" + kind.Resource
+			all = append(all, route{"GET", path, objectQuery, "list those of a namespace", s.settled(list)})
+		}
+		all = append(all,
+			route{"GET", path + "/{name}", "resourceVersion", "get one", s.settled(get)},
+			route{"DELETE", path + "/{name}", "", "delete one that was applied", s.settled(remove)})
+	}
+	return all
+}
+
+func (s objectRoutes) list(kind object.Kind) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		opts, err := listOptionsOf(r, objectFields(kind.New()))
+		if err != nil {
+			return err
+		}
+		snapshot := s.Objects.Snapshot()
+		version := s.version(snapshot.Revision())
+		items := []object.Value{}
+		for key, row := range snapshot.All() {
+			v, ok := row.(object.Value)
+			if ok && key.Kind == kind.Name && opts.selector.matches(v.GetNamespace(), v.GetLabels(), objectFields(v)) {
+				items = append(items, versioned(v, version))
+			}
+		}
+		slices.SortFunc(items, func(a, b object.Value) int {
+			return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+		})
+		writeJSON(w, http.StatusOK, api.ObjectList{
+			TypeMeta: metav1.TypeMeta{Kind: kind.Name + "List", APIVersion: kind.APIVersion},
+			ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: items,
+		})
+		return nil
+	}
+}
+
+func (s objectRoutes) get(kind object.Kind) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		snapshot := s.Objects.Snapshot()
+		key := kind.Key(r.PathValue("namespace"), r.PathValue("name"))
+		row, _ := snapshot.Get(key)
+		v, ok := row.(object.Value)
+		if !ok {
+			return ObjectNotFound(key)
+		}
+		writeJSON(w, http.StatusOK, versioned(v, s.version(snapshot.Revision())))
+		return nil
+	}
+}
+
+func (s objectRoutes) remove(kind object.Kind) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := s.Objects.Delete(r.Context(), kind.Key(r.PathValue("namespace"), r.PathValue("name"))); err != nil {
+			return err
+		}
+		writeJSON(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
+		return nil
+	}
+}
+
+// versioned is a copy of an object as it is sent.
+func versioned(v object.Value, resourceVersion string) object.Value {
+	c, _ := v.DeepCopyObject().(object.Value) // every object is one
+	c.SetResourceVersion(resourceVersion)
+	return c
+}
+
+func objectFields(v object.Value) fields.Set {
+	return fields.Set{"metadata.name": v.GetName(), "metadata.namespace": v.GetNamespace()}
+}

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/api"
+)
+
+// version is the resourceVersion of a revision. It grows over restarts of the
+// agent, as long as there is not more than a change a microsecond.
+func (s *Server) version(revision uint64) string {
+	return strconv.FormatUint(uint64(s.Started.UnixMicro())+revision, 10)
+}
+
+func key(r *http.Request) types.NamespacedName {
+	return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+}
+
+func (s podRoutes) listPods(w http.ResponseWriter, r *http.Request) error {
+	opts, err := listOptionsOf(r, podFields(&corev1.Pod{}))
+	if err != nil {
+		return err
+	}
+	if opts.watch {
+		return s.watchPods(w, r, opts)
+	}
+	snapshot := s.Pods.Snapshot()
+	version := s.version(snapshot.Revision())
+	list := corev1.PodList{
+		TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
+		ListMeta: metav1.ListMeta{ResourceVersion: version},
+		Items:    []corev1.Pod{},
+	}
+	for _, p := range snapshot.All() {
+		if opts.selector.pod(p) {
+			list.Items = append(list.Items, *typed(p, version))
+		}
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	writeJSON(w, http.StatusOK, list)
+	return nil
+}
+
+// pod is the one a request names, with the revision it was read at.
+func (s podRoutes) pod(r *http.Request) (*corev1.Pod, uint64, error) {
+	snapshot := s.Pods.Snapshot()
+	p, ok := snapshot.Get(key(r))
+	if !ok {
+		return nil, 0, NotFound(key(r))
+	}
+	return p, snapshot.Revision(), nil
+}
+
+func (s podRoutes) getPod(w http.ResponseWriter, r *http.Request) error {
+	p, revision, err := s.pod(r)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, typed(p, s.version(revision)))
+	return nil
+}
+
+func (s podRoutes) applyPods(w http.ResponseWriter, r *http.Request) error {
+	opts, lease, err := applyOptions(r)
+	if err != nil {
+		return err
+	}
+	data, err := readManifests(w, r, opts.Origin)
+	if err != nil {
+		return err
+	}
+	results, err := s.applyUnder(r, lease, data, opts)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, api.ApplyResultList{TypeMeta: api.Type("ApplyResultList"), Items: results})
+	return nil
+}
+
+func readManifests(w http.ResponseWriter, r *http.Request, origin string) ([]byte, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxManifest))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, Next(failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			fmt.Sprintf("%s: manifests are limited to %d MiB", origin, api.MaxManifest>>20)),
+			"apply fewer at a time")
+	}
+	if err != nil {
+		return nil, BadRequest(fmt.Sprintf("read manifests: %v", err), "")
+	}
+	return data, nil
+}
+
+func applyOptions(r *http.Request) (opts ApplyOptions, lease string, err error) {
+	q := queryOf(r)
+	lease = q.Get(api.ParamLease)
+	opts = ApplyOptions{
+		Origin:     cmp.Or(q.Get(api.ParamOrigin), "request"),
+		Namespace:  q.Get(api.ParamNamespace),
+		Keep:       q.flag(api.ParamKeep, lease == ""),
+		CreateOnly: lease != "",
+		NamesOnly:  q.flag(api.ParamNames, false),
+	}
+	switch q.Get("dryRun") {
+	case "":
+	case metav1.DryRunAll:
+		opts.DryRun = true
+	default:
+		q.bad(BadRequest, "dryRun", metav1.DryRunAll)
+	}
+	if q.err == nil && lease != "" && opts.Keep {
+		q.err = BadRequest("a pod cannot be kept and bound to a lease at once", "leave out keep or lease")
+	}
+	return opts, lease, q.err
+}
+
+func (s podRoutes) deletePod(w http.ResponseWriter, r *http.Request) error {
+	opts, err := deleteOptions(r)
+	if err != nil {
+		return err
+	}
+	p, err := s.Applier.Delete(r.Context(), key(r), opts)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, typed(p, s.version(s.Pods.Revision())))
+	return nil
+}
+
+// deleteOptions reads the body (metav1.DeleteOptions, may be empty) and the
+// query, which wins. Dependents are a matter of the cluster: a propagation
+// policy changes nothing here.
+func deleteOptions(r *http.Request) (DeleteOptions, error) {
+	var body metav1.DeleteOptions
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
+		return DeleteOptions{}, BadRequest(fmt.Sprintf("read DeleteOptions: %v", err), "")
+	}
+	if len(body.DryRun) > 0 {
+		return DeleteOptions{}, BadRequest("dryRun is not supported for a deletion", "")
+	}
+	q := queryOf(r)
+	seconds := cmp.Or(q.number("gracePeriodSeconds", 0), body.GracePeriodSeconds)
+	var opts DeleteOptions
+	if seconds != nil {
+		grace := time.Duration(*seconds) * time.Second
+		opts.Grace = &grace
+	}
+	if opts.Grace != nil && *opts.Grace < 0 {
+		q.err = BadRequest("gracePeriodSeconds is negative", "")
+	}
+	if pre := body.Preconditions; pre != nil && pre.UID != nil {
+		opts.UID = *pre.UID
+	}
+	return opts, q.err
+}

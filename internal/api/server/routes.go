@@ -1,0 +1,183 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-run/berth/internal/api"
+)
+
+// handler answers one request. An error it returns becomes the answer, unless
+// it has begun one.
+type handler func(http.ResponseWriter, *http.Request) error
+
+// The handlers, by what they are about.
+type (
+	podRoutes   struct{ *Server }
+	eventRoutes struct{ *Server }
+	nodeRoutes  struct{ *Server }
+	imageRoutes struct{ *Server }
+)
+
+type route struct {
+	method, path string
+	// query lists every parameter the route knows; others are an error.
+	query  string
+	doc    string
+	handle handler
+}
+
+const (
+	listQuery = "labelSelector fieldSelector resourceVersion resourceVersionMatch limit continue " +
+		"watch allowWatchBookmarks sendInitialEvents timeoutSeconds timeout"
+	applyQuery  = "namespace origin keep lease dryRun names"
+	logQuery    = "container instance follow previous sinceSeconds sinceTime timestamps tailLines limitBytes stream"
+	execQuery   = "container command stdin stdout stderr tty"
+	attachQuery = "container stdin stdout stderr"
+)
+
+// routes is the whole API.
+func (s *Server) routes() []route {
+	pod, event, node, image := podRoutes{s}, eventRoutes{s}, nodeRoutes{s}, imageRoutes{s}
+	const pods = "/api/v1/namespaces/{namespace}/pods"
+	return slices.Concat([]route{
+		{"GET", "/{$}", "", "list these routes", s.listRoutes},
+		{"GET", "/healthz", "", "200 when the agent works", node.healthz},
+		{"GET", "/metrics", "", "metrics in the Prometheus text format", node.metrics},
+
+		{"GET", "/api/v1/pods", listQuery, "list or watch the pods of all namespaces", s.settled(pod.listPods)},
+		{"GET", pods, listQuery, "list or watch the pods of a namespace", s.settled(pod.listPods)},
+		{"GET", pods + "/{name}", "resourceVersion", "get a pod", s.settled(pod.getPod)},
+		{"DELETE", pods + "/{name}", "gracePeriodSeconds", "end a pod within its grace", s.settled(pod.deletePod)},
+		{"GET", pods + "/{name}/log", logQuery, "read or follow a container's log", s.settled(pod.podLog)},
+		{"GET", pods + "/{name}/exec", execQuery, "prepare a command in a container: answers the URL of its streams", s.settled(pod.podExec)},
+		{"POST", pods + "/{name}/exec", execQuery, "as GET", s.settled(pod.podExec)},
+		{"POST", pods + "/{name}/attach", attachQuery, "connect to a container's own process: answers the URL of its streams", s.settled(pod.podAttach)},
+		{"POST", pods + "/{name}/portforward", "", "reach ports of a pod: answers the URL of the streams", s.settled(pod.podPortForward)},
+		{"GET", "/api/v1/events", listQuery, "list or watch the events of all namespaces", event.listEvents},
+		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace", event.listEvents},
+
+		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods and the objects they name from manifests, JSON or YAML: all or none", s.settled(pod.applyPods)},
+		{"POST", "/berth/v1/explain", "namespace origin", "what admission would say about each pod of manifests now; nothing is changed", s.settled(pod.explainPods)},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container", s.settled(pod.resizePod)},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container", s.settled(pod.addEphemeral)},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/conditions", "", "set a condition, such as that of a readiness gate", s.settled(pod.setCondition)},
+		{"GET", "/berth/v1/pods/{namespace}/{name}/files", "container path", "read a file or directory of a container, as a tar stream", s.settled(pod.packFiles)},
+		{"PUT", "/berth/v1/pods/{namespace}/{name}/files", "container path name", "write a tar stream into a container", s.settled(pod.unpackFiles)},
+		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
+		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", node.listTimelines},
+		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},
+		{"GET", "/berth/v1/topology", "", "what the machine is built of, and which pods hold which CPUs, memory and devices", s.settled(node.topology)},
+		{"GET", "/berth/v1/images", "", "list the images of the runtime", image.list},
+		{"POST", "/berth/v1/images", "", "load an image archive (tar)", image.load},
+		{"DELETE", "/berth/v1/images", "name force", "remove the image of that name, with all its names", image.remove},
+		{"POST", "/berth/v1/images/pull", "name", "pull an image with the node's credentials: answers lines of progress", image.pull},
+		{"POST", "/berth/v1/images/prune", "all", "remove the images that nobody uses; all: also those that were loaded", image.prune},
+		{"GET", "/berth/v1/images/archive", "name", "save images as an archive (tar)", image.save},
+		{"GET", "/berth/v1/images/usage", "", "what images take of the disk", image.usage},
+		{"GET", "/berth/v1/pulls", "", "list the image pulls under way", image.pulls},
+		{"POST", "/berth/v1/leases", "", "hold a lease: pods applied with it are deleted when this connection closes", s.holdLease},
+	}, objectRoutes{s}.routes())
+}
+
+// Handler serves the API, without a socket.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	var methods []string
+	for _, rt := range s.routes() {
+		mux.Handle(rt.method+" "+rt.path, answer(rt))
+		if !slices.Contains(methods, rt.method) {
+			methods = append(methods, rt.method)
+		}
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(mux, methods, w, r) })
+	return mux
+}
+
+// settleTime is how long after its start the agent may take to know its pods. A
+// runtime or a source that does not answer must not hide the pods that are known.
+const settleTime = 10 * time.Second
+
+// settled lets no request conclude that a pod is not there from an agent that
+// has not looked yet.
+func (s *Server) settled(h handler) handler {
+	if s.Settled == nil {
+		return h
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		select {
+		case <-s.Settled:
+			return h(w, r)
+		default:
+		}
+		late := time.NewTimer(time.Until(s.Started.Add(settleTime)))
+		defer late.Stop()
+		select {
+		case <-s.Settled:
+		case <-late.C:
+		case <-r.Context().Done():
+			return r.Context().Err()
+		}
+		return h(w, r)
+	}
+}
+
+func answer(rt route) http.Handler {
+	known := strings.Fields(rt.query)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := checkQuery(r, known)
+		if err == nil {
+			err = rt.handle(w, r)
+		}
+		if err != nil && r.Context().Err() == nil {
+			writeError(w, err)
+		}
+	})
+}
+
+func checkQuery(r *http.Request, known []string) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	for name := range r.URL.Query() {
+		if !slices.Contains(known, name) {
+			return BadRequest(fmt.Sprintf("unknown query parameter %q", name),
+				"this route knows: "+strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// noRoute answers a path that is not in the table, or not with this method.
+func noRoute(mux *http.ServeMux, methods []string, w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, m := range methods {
+		try := r.Clone(r.Context())
+		try.Method = m
+		if _, pattern := mux.Handler(try); pattern != "/" {
+			allowed = append(allowed, m)
+		}
+	}
+	if len(allowed) == 0 {
+		writeError(w, Next(failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the agent has no route "+r.URL.Path), "GET / lists the routes"))
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	writeError(w, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		fmt.Sprintf("%s is not allowed on %s; allowed: %s", r.Method, r.URL.Path, strings.Join(allowed, ", "))))
+}
+
+func (s *Server) listRoutes(w http.ResponseWriter, _ *http.Request) error {
+	list := api.RouteList{TypeMeta: api.Type("RouteList")}
+	for _, rt := range s.routes() {
+		path := strings.TrimSuffix(rt.path, "{$}")
+		list.Items = append(list.Items, api.Route{Method: rt.method, Path: path, Query: strings.Fields(rt.query), Doc: rt.doc})
+	}
+	writeJSON(w, http.StatusOK, list)
+	return nil
+}

@@ -1,0 +1,181 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// Streams prepares connections into pods. Each method answers the URL at which
+// the runtime waits for the streams.
+type Streams interface {
+	// ExecURL runs a command. opts.Container is one of the pod's and runs.
+	ExecURL(ctx context.Context, p *corev1.Pod, opts *corev1.PodExecOptions) (string, error)
+	// AttachURL connects to a container's own process, which runs.
+	AttachURL(ctx context.Context, p *corev1.Pod, opts *corev1.PodAttachOptions) (string, error)
+	// PortForwardURL reaches ports of the pod.
+	PortForwardURL(ctx context.Context, p *corev1.Pod) (string, error)
+}
+
+// Files reads and writes what is in a running container, seen as its processes
+// see it. Streams are those of package archive.
+type Files interface {
+	Pack(ctx context.Context, p *corev1.Pod, container, path string, w io.Writer) error
+	// Unpack puts what is in the stream at path; when that is a directory, into
+	// it by the name. It returns what was left out, and why.
+	Unpack(ctx context.Context, p *corev1.Pod, f FileTarget, r io.Reader) (skipped []string, err error)
+}
+
+// FileTarget is a place in a container.
+type FileTarget struct{ Container, Path, Name string }
+
+// running is the pod that a request names, and the name of the container in it,
+// which runs.
+func (s podRoutes) running(r *http.Request, name string) (*corev1.Pod, pod.Container, error) {
+	p, _, err := s.pod(r)
+	if err != nil {
+		return nil, pod.Container{}, err
+	}
+	c, err := RunningContainer(p, name)
+	return p, c, err
+}
+
+// RunningContainer is a pod's container of that name, or its only one when the
+// name is empty; an error when it does not run.
+func RunningContainer(p *corev1.Pod, name string) (pod.Container, error) {
+	c, err := chooseContainer(p, name)
+	if err != nil {
+		return c, err
+	}
+	if st := containerStatus(p, c.Name); st.State.Running == nil {
+		return c, BadRequest(fmt.Sprintf("container %q of pod %s is not running", c.Name, pod.FullName(p)),
+			fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
+	}
+	return c, nil
+}
+
+func (s podRoutes) podExec(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	opts := &corev1.PodExecOptions{
+		Container: q.Get("container"),
+		Command:   q.Values["command"],
+		Stdin:     q.flag("stdin", false),
+		Stdout:    q.flag("stdout", true),
+		Stderr:    q.flag("stderr", true),
+		TTY:       q.flag("tty", false),
+	}
+	if len(opts.Command) == 0 && q.err == nil {
+		q.err = BadRequest("no command to run", "give one or more command parameters")
+	}
+	if q.err != nil {
+		return q.err
+	}
+	opts.Stderr = opts.Stderr && !opts.TTY // a terminal has one output
+	p, c, err := s.running(r, opts.Container)
+	if err != nil {
+		return err
+	}
+	opts.Container = c.Name
+	url, err := s.Streams.ExecURL(r.Context(), p, opts)
+	if err != nil {
+		return fmt.Errorf("prepare command in container %q of pod %s: %w", c.Name, pod.FullName(p), err)
+	}
+	return answerURL(w, url)
+}
+
+// podAttach connects to what the container was started with: a terminal if it
+// has one, its input if it was given one.
+func (s podRoutes) podAttach(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	opts := &corev1.PodAttachOptions{
+		Container: q.Get("container"),
+		Stdin:     q.flag("stdin", false),
+		Stdout:    q.flag("stdout", true),
+		Stderr:    q.flag("stderr", true),
+	}
+	if q.err != nil {
+		return q.err
+	}
+	p, c, err := s.running(r, opts.Container)
+	if err != nil {
+		return err
+	}
+	if opts.Stdin && !c.Stdin {
+		return BadRequest(fmt.Sprintf("container %q of pod %s has no standard input", c.Name, pod.FullName(p)),
+			"attach without -i, or set stdin: true in its manifest")
+	}
+	opts.Container, opts.TTY = c.Name, c.TTY
+	opts.Stderr = opts.Stderr && !opts.TTY
+	url, err := s.Streams.AttachURL(r.Context(), p, opts)
+	if err != nil {
+		return fmt.Errorf("attach to container %q of pod %s: %w", c.Name, pod.FullName(p), err)
+	}
+	return answerURL(w, url)
+}
+
+func (s podRoutes) podPortForward(w http.ResponseWriter, r *http.Request) error {
+	p, _, err := s.pod(r)
+	if err != nil {
+		return err
+	}
+	if p.Status.Phase != corev1.PodRunning {
+		return BadRequest(fmt.Sprintf("pod %s is %s, not Running", pod.FullName(p), p.Status.Phase),
+			fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
+	}
+	url, err := s.Streams.PortForwardURL(r.Context(), p)
+	if err != nil {
+		return fmt.Errorf("forward ports of pod %s: %w", pod.FullName(p), err)
+	}
+	return answerURL(w, url)
+}
+
+func answerURL(w http.ResponseWriter, url string) error {
+	writeJSON(w, http.StatusOK, api.Stream{TypeMeta: api.Type("Stream"), URL: url})
+	return nil
+}
+
+func (s podRoutes) packFiles(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	path := q.Get("path")
+	if path == "" {
+		return BadRequest("no path to read", "give the path parameter")
+	}
+	p, c, err := s.running(r, q.Get("container"))
+	if err != nil {
+		return err
+	}
+	out := &archiveWriter{w: w}
+	err = s.Files.Pack(r.Context(), p, c.Name, path, out)
+	if err != nil {
+		err = fmt.Errorf("read %s in container %q of pod %s: %w", path, c.Name, pod.FullName(p), err)
+	}
+	return out.end(err)
+}
+
+func (s podRoutes) unpackFiles(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	f := FileTarget{Path: q.Get("path"), Name: q.Get("name")}
+	if f.Path == "" || f.Name == "" {
+		return BadRequest("no place to write to", "give the path and name parameters")
+	}
+	p, c, err := s.running(r, q.Get("container"))
+	if err != nil {
+		return err
+	}
+	f.Container = c.Name
+	skipped, err := s.Files.Unpack(r.Context(), p, f, r.Body)
+	if err != nil {
+		// What is left unread would keep the client from hearing of it.
+		_, drainErr := io.Copy(io.Discard, r.Body)
+		return errors.Join(fmt.Errorf("write %s in container %q of pod %s: %w", f.Path, c.Name, pod.FullName(p), err), drainErr)
+	}
+	writeJSON(w, http.StatusOK, api.Copied{TypeMeta: api.Type("Copied"), Skipped: skipped})
+	return nil
+}

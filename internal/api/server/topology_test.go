@@ -1,0 +1,63 @@
+package server_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/api/servertest"
+	"github.com/berth-run/berth/internal/node/machine/machinetest"
+	"github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/node/resource/device"
+	"github.com/berth-run/berth/internal/node/resource/memory"
+	"github.com/berth-run/berth/internal/node/resource/topology"
+)
+
+// The answer is a format that others read: it is compared to the letter.
+func TestTopology(t *testing.T) {
+	a := servertest.Start(t)
+	a.Pods.Put(types.NamespacedName{Namespace: "default", Name: "web"}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1"}})
+	const gpu corev1.ResourceName = "example.com/gpu"
+	a.SetResources(resource.Node{
+		Machine: machinetest.Load(t, "1x6-smt-zen"),
+		Policy:  resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0)},
+		Devices: device.Inventory{gpu: {{ID: "1"}, {ID: "0", Healthy: true, Nodes: topology.Of(0)}}},
+	}, resource.Held{
+		"1": {Containers: map[string]resource.Given{"app": {
+			CPUs:    cpuset.New(1, 7),
+			Memory:  []memory.Block{{Nodes: topology.Of(0), Resource: corev1.ResourceMemory, Size: 1 << 30}},
+			Devices: map[corev1.ResourceName][]device.ID{gpu: {"0"}},
+		}}},
+		"2": {Pod: resource.Given{CPUs: cpuset.New(2, 8)}},
+	})
+	code, got := ask(t, a, "GET", "/berth/v1/topology", "")
+	if code != 200 {
+		t.Fatalf("%d %s", code, got)
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, []byte(got), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	got = indented.String()
+	golden := filepath.Join("testdata", "topology.json")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("not as in %s (-want +got); -update writes it:\n%s", golden, diff)
+	}
+}

@@ -1,0 +1,225 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+// listOptions are the parameters of a list or a watch (metav1.ListOptions).
+type listOptions struct {
+	selector selector
+	watch    bool
+	bookmark bool
+	// since is the resourceVersion a watch goes on from; empty: it begins with
+	// all that is there.
+	since   string
+	timeout time.Duration // 0: none
+}
+
+func listOptionsOf(r *http.Request, known fields.Set) (listOptions, error) {
+	q := queryOf(r)
+	opts := listOptions{
+		watch:    q.flag("watch", false),
+		bookmark: q.flag("allowWatchBookmarks", false),
+		since:    q.Get("resourceVersion"),
+	}
+	if q.flag("sendInitialEvents", false) || opts.since == "0" {
+		opts.since = ""
+	}
+	if m := q.Get("resourceVersionMatch"); m != "" && m != string(metav1.ResourceVersionMatchNotOlderThan) {
+		q.bad(BadRequest, "resourceVersionMatch", "NotOlderThan, which is all this server has")
+	}
+	q.number("limit", 0) // a server may answer with more than the limit; this one always answers with all
+	if q.Get("continue") != "" {
+		q.bad(BadRequest, "continue", "a token of this server, which has none")
+	}
+	if seconds := q.number("timeoutSeconds", 0); seconds != nil {
+		opts.timeout = time.Duration(*seconds) * time.Second
+	}
+	if q.Has("timeout") {
+		d, err := time.ParseDuration(q.Get("timeout"))
+		if err != nil {
+			q.bad(BadRequest, "timeout", "a duration like 30s")
+		}
+		opts.timeout = cmp.Or(opts.timeout, d)
+	}
+	if q.err != nil {
+		return opts, q.err
+	}
+	var err error
+	opts.selector, err = newSelector(r.PathValue("namespace"), q.Get("labelSelector"), q.Get("fieldSelector"), known)
+	return opts, err
+}
+
+func (o listOptions) context(r *http.Request) (context.Context, context.CancelFunc) {
+	if o.timeout > 0 {
+		return context.WithTimeout(r.Context(), o.timeout)
+	}
+	return context.WithCancel(r.Context())
+}
+
+// watchPods tells of pods until the client goes, the timeout is over or the
+// agent ends. A slow client gets the last state of each pod, not every one.
+func (s podRoutes) watchPods(w http.ResponseWriter, r *http.Request, opts listOptions) error {
+	ctx, cancel := opts.context(r)
+	defer cancel()
+	watcher := s.Pods.Watch()
+	defer watcher.Stop()
+	known, seen, err := s.knownAt(opts)
+	if err != nil {
+		return err
+	}
+	stream := newStream(w)
+	initial := slices.DeleteFunc(watcher.Changes(), func(c podChange) bool { return c.Revision <= seen })
+	slices.SortFunc(initial, func(a, b podChange) int {
+		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+	s.sendPods(stream, known, initial, opts)
+	if opts.bookmark && opts.since == "" {
+		mark := typed(&corev1.Pod{ObjectMeta: initialEventsEnd()}, s.version(s.Pods.Revision()))
+		stream.send(watch.Bookmark, mark)
+	}
+	for stream.flush() {
+		changes, err := watcher.Next(ctx)
+		if err != nil {
+			return nil
+		}
+		s.sendPods(stream, known, changes, opts)
+	}
+	return nil
+}
+
+// knownAt is what a client that goes on from opts.since has seen: the pods and
+// the revision. The table has no past, so it must be the present one.
+func (s podRoutes) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.Pod, uint64, error) {
+	known := map[types.NamespacedName]*corev1.Pod{}
+	if opts.since == "" {
+		return known, 0, nil
+	}
+	snapshot := s.Pods.Snapshot()
+	if now := s.version(snapshot.Revision()); opts.since != now {
+		return nil, 0, Next(apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %s is too old: it is %s now", opts.since, now)),
+			"list again, or watch without a resourceVersion")
+	}
+	for k, p := range snapshot.All() {
+		if opts.selector.pod(p) {
+			known[k] = p
+		}
+	}
+	return known, snapshot.Revision(), nil
+}
+
+func (s podRoutes) sendPods(stream *stream, known map[types.NamespacedName]*corev1.Pod, changes []podChange, opts listOptions) {
+	for _, c := range changes {
+		for _, n := range notices(known, c, opts.selector.pod) {
+			stream.send(n.Type, typed(n.Pod, s.version(c.Revision)))
+		}
+	}
+}
+
+// initialEventsEnd marks the bookmark after all that was there (KEP-3157).
+func initialEventsEnd() metav1.ObjectMeta {
+	return metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
+}
+
+// stream writes watch events, one JSON object a line (metav1.WatchEvent).
+type stream struct {
+	w   http.ResponseWriter
+	enc *json.Encoder
+	err error
+}
+
+func newStream(w http.ResponseWriter) *stream {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return &stream{w: w, enc: enc}
+}
+
+func (s *stream) send(t watch.EventType, object any) {
+	if s.err == nil {
+		s.err = s.enc.Encode(struct {
+			Type   watch.EventType `json:"type"`
+			Object any             `json:"object"`
+		}{t, object})
+	}
+}
+
+// flush sends what was written and says whether the client still listens.
+func (s *stream) flush() bool {
+	if s.err == nil {
+		s.err = http.NewResponseController(s.w).Flush()
+	}
+	return s.err == nil
+}
+
+func (s eventRoutes) listEvents(w http.ResponseWriter, r *http.Request) error {
+	opts, err := listOptionsOf(r, eventFields(&corev1.Event{}))
+	if err != nil {
+		return err
+	}
+	all, revision := s.Events.List(event.Filter{})
+	matching := slices.DeleteFunc(all, func(e corev1.Event) bool { return !opts.selector.event(&e) })
+	if opts.watch {
+		return s.watchEvents(w, r, opts, matching, revision)
+	}
+	writeJSON(w, http.StatusOK, corev1.EventList{
+		TypeMeta: metav1.TypeMeta{Kind: "EventList", APIVersion: "v1"},
+		ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(revision)},
+		Items:    append([]corev1.Event{}, matching...),
+	})
+	return nil
+}
+
+// watchEvents tells of events as watchPods does of pods. A repeat is MODIFIED.
+func (s eventRoutes) watchEvents(w http.ResponseWriter, r *http.Request, opts listOptions, all []corev1.Event, revision uint64) error {
+	ctx, cancel := opts.context(r)
+	defer cancel()
+	if opts.since != "" {
+		if n, err := fmt.Sscan(opts.since, &revision); n != 1 || err != nil {
+			return BadRequest(fmt.Sprintf("resourceVersion %q is not one of this server", opts.since), "")
+		}
+		all = nil
+	}
+	stream := newStream(w)
+	for _, e := range all {
+		stream.send(watch.Added, e)
+	}
+	if opts.bookmark && opts.since == "" {
+		mark := corev1.Event{TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "v1"}, ObjectMeta: initialEventsEnd()}
+		mark.ResourceVersion = fmt.Sprint(revision)
+		stream.send(watch.Bookmark, mark)
+	}
+	if !stream.flush() {
+		return nil
+	}
+	for e := range s.Events.Watch(ctx, event.Filter{}, revision) {
+		if !opts.selector.event(&e) {
+			continue
+		}
+		kind := watch.Added
+		if e.Count > 1 {
+			kind = watch.Modified
+		}
+		stream.send(kind, e)
+		if !stream.flush() {
+			break
+		}
+	}
+	return nil
+}

@@ -1,0 +1,293 @@
+package join
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/opencontainers/cgroups"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cluster/kubeapi"
+	"github.com/berth-run/berth/internal/cluster/lease"
+	"github.com/berth-run/berth/internal/cluster/mirror"
+	"github.com/berth-run/berth/internal/cluster/nodeobject"
+	"github.com/berth-run/berth/internal/cluster/publish"
+	"github.com/berth-run/berth/internal/cluster/report"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/node/condition"
+	"github.com/berth-run/berth/internal/node/kernel"
+	"github.com/berth-run/berth/internal/node/stats"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+// KubernetesVersion is the version whose kubelet this node is to the cluster.
+const KubernetesVersion = "v1.36.3"
+
+// Node is what the agent's own parts say of this node. All are required.
+type Node struct {
+	Facts node.Facts
+	// IPs are the machine's addresses now.
+	IPs func() []netip.Addr
+	// Version is the runtime's when the agent began, until Health tells.
+	Version *runtimeapi.VersionResponse
+	CRI     *cri.Client
+	// Health is the container runtime's.
+	Health  func() cri.Health
+	Devices func() nodeobject.Devices
+	// FreshDevices says that no device was known to an earlier agent, until
+	// Registered is called.
+	FreshDevices bool
+	Registered   func()
+	// Healthy returns what keeps the agent from looking after its pods, or nil.
+	Healthy func(context.Context) error
+	// Refresh has the status of a pod computed anew.
+	Refresh func(types.UID)
+	Began   time.Time
+}
+
+// parts tell the cluster of the node.
+type parts struct {
+	statuses *report.Writer
+	answers  *answers
+	mirrors  *mirror.Mirrors
+	events   *publish.Publisher
+	object   *nodeobject.Object
+	lease    *lease.Renewer
+	moved    chan struct{} // has a token after the node's addresses have changed
+	// These act on changes of the Node object.
+	ranges, stores func(context.Context, *corev1.Node) time.Duration
+	startup        startup
+	began          time.Time // of the agent
+	healthy        func(context.Context) error
+}
+
+// Complete makes the parts that tell of the node. The steps are there by then.
+func (c *Cluster) Complete(n Node) {
+	if c == nil {
+		return
+	}
+	cfg := c.Config
+	p := &c.node
+	p.healthy, p.startup, p.began = n.Healthy, newStartup(), n.Began
+	p.answers = newAnswers(c.api.Health)
+	p.statuses = report.New(report.Options{Client: c.api.Statuses, Health: p.answers, Log: c.Log})
+	p.events = publish.New(publish.Options{
+		Source: c.Events, Client: c.api.Events, QPS: float64(cfg.Cluster.Events.QPS), Burst: cfg.Cluster.Events.Burst,
+		Path: filepath.Join(cfg.RootDir, "events", "sent.json"), Since: n.Began, Log: c.Log,
+	})
+	p.moved = make(chan struct{}, 1)
+	p.ranges, p.stores = changes{c}.ranges(n.CRI.Runtime), changes{c}.stores()
+	p.object = nodeobject.New(nodeobject.Options{
+		Client: c.api.Heartbeat, Watches: c.api.Main,
+		Config: nodeobject.Config{
+			Machine: n.Facts, AskedIPs: cfg.NodeIPs, Taints: cfg.Node.Taints, ProviderID: cfg.Cluster.Registration.ProviderID,
+			ExternalCloud: cfg.Cluster.ExternalCloud, ControllerAttach: cfg.Cluster.AttachDetach, Port: int32(cfg.Server.HTTPS.Port()),
+			Version: KubernetesVersion, DeclaredFeatures: nodeobject.Declared(cfg.Server.HTTPS.IsValid()), FreshDevices: n.FreshDevices,
+		},
+		Inputs: nodeobject.Inputs{
+			Conditions: c.conditions, Devices: n.Devices,
+			Runtime: func() nodeobject.Runtime {
+				h := n.Health()
+				return nodeobject.RuntimeOf(cmp.Or(h.Version, n.Version), h.Status)
+			},
+			IPs: n.IPs, Images: c.images(n.CRI), VolumesInUse: c.plugins.volumes.InUse,
+		},
+		Register: cfg.Cluster.Registration.Register, Registered: n.Registered, UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
+		Ref: event.NodeRef(cfg.NodeName), Events: c.Events, Log: c.Log,
+	})
+	p.lease = lease.New(lease.Options{
+		Client: c.api.Heartbeat, Node: cfg.NodeName, Owner: c.nodeUID, Duration: cfg.Cluster.Status.LeaseDuration, Log: c.Log,
+	})
+	p.mirrors = mirror.New(mirror.Options{
+		Client: c.api.Main, NodeName: cfg.NodeName, NodeUID: func() (types.UID, bool) { uid := c.nodeUID(); return uid, uid != "" },
+		Desired: c.Sources.Desired, Mirrors: c.Sources.Cluster.Mirrors, Synced: c.Sources.Synced(), Changed: n.Refresh, Now: time.Now, Log: c.Log,
+	})
+}
+
+// images are the largest of the runtime, as the Node object lists them.
+func (c *Cluster) images(client *cri.Client) func(context.Context) ([]corev1.ContainerImage, error) {
+	return func(ctx context.Context) ([]corev1.ContainerImage, error) {
+		r, err := client.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+		if err != nil {
+			return nil, err
+		}
+		return nodeobject.Images(r.Images, c.Config.Cluster.Status.MaxImages), nil
+	}
+}
+
+// nodeUID is that of the Node object; "" until it was heard of.
+func (c *Cluster) nodeUID() types.UID {
+	select {
+	case <-c.node.object.Heard():
+		return c.node.object.Node().UID
+	default:
+		return ""
+	}
+}
+
+// Conditions are those of this node; nil: nobody asks.
+func (c *Cluster) Conditions() *condition.Table {
+	if c == nil {
+		return nil
+	}
+	return c.conditions
+}
+
+// Told takes the status of a pod as it is now, for the API server.
+func (c *Cluster) Told(m fleet.Member, status corev1.PodStatus) {
+	if c == nil {
+		return
+	}
+	row := report.Row{UID: m.Pod.UID, Status: status, Gone: m.Gone}
+	switch {
+	case m.Pod.Source == pod.SourceAPI && m.Desired != nil:
+		row.Pod = m.Desired.Pod
+	case pod.Static(m.Pod.Pod):
+		if row.Pod, _ = c.node.mirrors.Mirror(m.Pod.UID); row.Pod == nil {
+			return
+		}
+	default:
+		return
+	}
+	c.node.statuses.Set(row)
+}
+
+// Flush sends the statuses that wait, the terminal ones first.
+func (c *Cluster) Flush(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	return c.node.statuses.Flush(ctx)
+}
+
+// Run is the node's life in the cluster, until ctx ends. Nothing is asked of the
+// API server before there is a client certificate.
+func (c *Cluster) Run(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	announce(c.Events, c.Config.NodeName, c.Version, cgroups.IsCgroup2UnifiedMode())
+	if !c.Config.Kubelet.ProtectKernelDefaults {
+		if err := kernel.Set(kernel.Root); err != nil {
+			c.Log.Warn("make the kernel's settings a kubelet's; pods run with those that are", "err", err)
+		}
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	begin := func(run func(context.Context) error) {
+		running.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				c.Log.Error("a part of the cluster's has ended", "err", err)
+			}
+		})
+	}
+	begin(c.again(c.certificate.Run))
+	begin(c.offline.Run)
+	begin(record{c}.restore)
+	begin(c.conditions.Run)
+	begin(c.watchHealth)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.certificate.Ready():
+	}
+	node := changes{c}
+	way := moments{booted: stats.BootTime("/"), began: c.node.began, tried: time.Now()}
+	begin(func(ctx context.Context) error { return c.node.startup.follow(ctx, c.node.object, way) })
+	for _, run := range []func(context.Context) error{
+		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run, node.follow(c.plugins.nodeChanged), node.follow(node.told), node.follow(c.node.stores), node.follow(node.moves()), node.follow(c.node.ranges),
+	} {
+		begin(run)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// again runs a part once more when it fails, as for want of inotify instances: the
+// node does without it meanwhile.
+func (c *Cluster) again(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+			err := run(ctx)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			c.Log.Error("a part of the cluster's has ended", "err", err, "again in", wait)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(wait):
+			}
+		}
+	}
+}
+
+// watchPods follows the pods of this node, as a kubelet does from when the node
+// itself is known: they are admitted by its labels and taints.
+func (c *Cluster) watchPods(ctx context.Context) error {
+	select {
+	case <-c.node.object.Heard():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return c.pods.Run(ctx)
+}
+
+// watchHealth says whether pods are looked after at all.
+func (c *Cluster) watchHealth(ctx context.Context) error {
+	for {
+		problem := ""
+		if err := c.node.healthy(ctx); err != nil {
+			problem = err.Error()
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		c.conditions.Set(condition.PodLifecycle, problem)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(c.Config.Cluster.Status.UpdateFrequency):
+		}
+	}
+}
+
+// answers tells the writer of statuses whether the API server does.
+type answers struct {
+	health *kubeapi.Health
+
+	mu      sync.Mutex
+	changed chan struct{}
+}
+
+func newAnswers(h *kubeapi.Health) *answers { return &answers{health: h, changed: make(chan struct{})} }
+
+// Answers implements report.Health.
+func (a *answers) Answers() (bool, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.health.State().Away(), a.changed
+}
+
+func (a *answers) run(ctx context.Context) error {
+	w := a.health.Watch()
+	defer w.Stop()
+	for {
+		if _, err := w.Next(ctx); err != nil {
+			return err
+		}
+		a.mu.Lock()
+		close(a.changed)
+		a.changed = make(chan struct{})
+		a.mu.Unlock()
+	}
+}

@@ -1,0 +1,178 @@
+package join
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/berth-run/berth/internal/cluster/token"
+	"github.com/berth-run/berth/internal/node/plugin"
+	"github.com/berth-run/berth/internal/pod/steps/container"
+	"github.com/berth-run/berth/internal/pod/steps/dra"
+	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi"
+	"github.com/berth-run/berth/internal/pod/worker"
+)
+
+// Plugins are the drivers that only a node of a cluster has, for volumes and for
+// devices of ResourceClaims. nil: there are none without one.
+type Plugins struct {
+	cluster *Cluster
+	volumes *csi.Kind
+	claims  *dra.Claims
+}
+
+// plug makes the parts that speak with drivers.
+func (c *Cluster) plug() (err error) {
+	o := c.Options
+	x := &Plugins{cluster: c}
+	c.plugins = x
+	x.volumes = csi.New(csi.Options{
+		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, StandsIn: c.standsIn.Load, Objects: c.Objects(o.Sources.Objects),
+		Token: x.token, Reported: x.reported, InUseChanged: x.poke, Changed: c.changed, Refresh: c.objects.Refresh, Full: o.Full, Label: csi.FileLabel(),
+		Events: o.Events, Now: time.Now, Log: o.Log,
+	})
+	x.claims, err = dra.New(dra.Options{
+		Client: c.api.Main, Node: o.Config.NodeName, Dir: o.Config.RootDir, Boot: o.Boot,
+		Pod: x.newest, StandsIn: c.standsIn.Load, Affected: o.Affected, Events: o.Events, Metrics: o.Metrics, Now: time.Now, Log: o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.claims.Load(); err != nil {
+		o.Log.Error("read what an earlier agent kept", "err", err)
+	}
+	return nil
+}
+
+// Watcher finds the plugins of a node, those too that need no cluster.
+func (x *Plugins) Watcher(root string, devices plugin.Handler, log *slog.Logger) *plugin.Watcher {
+	handlers := map[string]plugin.Handler{plugin.TypeDevice: devices}
+	if x != nil {
+		handlers[plugin.TypeCSI] = x.volumes
+		handlers[plugin.TypeDRA] = x.claims.Drivers()
+	}
+	return plugin.New(plugin.Options{Dir: filepath.Join(root, "plugins_registry"), Handlers: handlers, Log: log})
+}
+
+// Plugins are the drivers of this node.
+func (c *Cluster) Plugins() *Plugins {
+	if c == nil {
+		return nil
+	}
+	return c.plugins
+}
+
+// token is a token of a pod's service account for one audience.
+func (x *Plugins) token(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (string, time.Time, error) {
+	r := token.Request{Namespace: p.Namespace, ServiceAccount: p.Spec.ServiceAccountName, Life: life, PodName: p.Name, PodUID: p.UID}
+	if audience != "" {
+		r.Audiences = []string{audience}
+	}
+	t, err := x.cluster.tokens.Token(ctx, r)
+	return t.Value, t.Expires, err
+}
+
+// reported are the volumes that the API server was told to be in use.
+func (x *Plugins) reported() []corev1.UniqueVolumeName {
+	if x.cluster.node.object == nil {
+		return nil
+	}
+	return x.cluster.node.object.VolumesReported()
+}
+
+// poke has the node's status written soon.
+func (x *Plugins) poke() {
+	if x.cluster.node.object != nil {
+		x.cluster.node.object.Poke()
+	}
+}
+
+// newest is a pod as the API server has it.
+func (x *Plugins) newest(uid types.UID) *corev1.Pod {
+	if p, ok := x.cluster.Sources.Desired.Get(uid); ok {
+		return p.Pod
+	}
+	return nil
+}
+
+// nodeChanged tells the volumes of the Node object: what is attached.
+func (x *Plugins) nodeChanged(context.Context, *corev1.Node) time.Duration {
+	x.volumes.NodeChanged()
+	return 0
+}
+
+// Kinds are the kinds of volumes that only a cluster has; without one there may be
+// some left below root.
+func (x *Plugins) Kinds(root string) []volume.Kind {
+	if x == nil {
+		return []volume.Kind{csi.Left{Root: root}}
+	}
+	return []volume.Kind{x.volumes}
+}
+
+// Steps are the steps of a pod's life that only a cluster has; the sandbox waits
+// for them.
+func (x *Plugins) Steps() []worker.Step {
+	if x == nil {
+		return nil
+	}
+	return []worker.Step{x.claims.Step()}
+}
+
+// Lifecycle is who of the cluster's takes part in the life of each container.
+func (x *Plugins) Lifecycle() []container.Lifecycle {
+	if x == nil {
+		return nil
+	}
+	return []container.Lifecycle{{PreCreate: x.claims.PreCreate}}
+}
+
+// VolumeUsage is what a driver tells of the volume at a path: see stats.Options.Told.
+func (x *Plugins) VolumeUsage(path string) (*statsapi.FsStats, bool) {
+	if x == nil {
+		return nil, false
+	}
+	u, ok := x.volumes.Stats(path)
+	if u == nil {
+		return nil, ok
+	}
+	return &statsapi.FsStats{
+		Time: metav1.NewTime(u.At), CapacityBytes: u.Capacity, AvailableBytes: u.Available, UsedBytes: u.Used,
+		Inodes: u.Inodes, InodesFree: u.InodesFree, InodesUsed: u.InodesUsed,
+	}, true
+}
+
+// Users are the pods that have claims of devices prepared.
+func (x *Plugins) Users() []types.UID {
+	if x == nil {
+		return nil
+	}
+	return x.claims.Users()
+}
+
+// Devices are the health of what a container has by claims, and what its pod waits
+// for.
+func (x *Plugins) Devices(p *corev1.Pod, container string) (health []corev1.ResourceStatus, waits string) {
+	if x == nil {
+		return nil, ""
+	}
+	waits, _ = x.claims.Waiting(p.UID)
+	return x.claims.Status(p, container), waits
+}
+
+// DynamicResources are what a container has by claims, as the PodResources API
+// lists them.
+func (x *Plugins) DynamicResources(p *corev1.Pod, container string) []*podresourcesapi.DynamicResource {
+	if x == nil {
+		return nil
+	}
+	return x.claims.DynamicResources(p, container)
+}

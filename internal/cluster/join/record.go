@@ -1,0 +1,154 @@
+package join
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/berth-run/berth/internal/cluster/objects"
+	"github.com/berth-run/berth/internal/cluster/offline"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi"
+)
+
+// record is a cluster as far as pods are kept of it for a boot without an API
+// server.
+type record struct{ *Cluster }
+
+// remember reads what was kept for a boot without an API server. Of it only tokens
+// count before it is known to be away: they are as good as on the day they were given.
+func (c record) remember() {
+	kept, err := c.offline.Load()
+	if err != nil {
+		c.Log.Error("read what is kept of the cluster's pods", "err", err)
+	}
+	c.kept = kept
+	for _, k := range kept {
+		c.tokens.Seed(k.Pod.UID, k.Tokens)
+	}
+}
+
+// find is an object as offline asks for it.
+func (c record) find(key object.Key) (object.Value, bool) {
+	v, ok := c.Sources.Objects.Get(key)
+	if !ok {
+		return nil, c.objects.Heard(key)
+	}
+	value, _ := v.(object.Value)
+	return value, true
+}
+
+// sets are what is in no table, of a pod and of the objects that it names, as offline asks for it.
+func (c record) sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known bool) {
+	var err error
+	if s.Services, err = c.objects.Services(p); err != nil {
+		return s, false
+	}
+	if objects.Trusts(p) {
+		s.Bundles, err = c.objects.Bundles()
+		slices.SortFunc(s.Bundles, func(a, b *certificatesv1beta1.ClusterTrustBundle) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	for _, name := range csi.Drivers(p, volumes(named)) {
+		d, known := c.plugins.volumes.Object(name)
+		if !known {
+			return s, false
+		}
+		if d != nil {
+			s.Drivers = append(s.Drivers, d)
+		}
+	}
+	return s, err == nil
+}
+
+// volumes are the PersistentVolumes among objects.
+func volumes(all []object.Value) (found []*corev1.PersistentVolume) {
+	for _, v := range all {
+		if pv, ok := v.(*corev1.PersistentVolume); ok {
+			found = append(found, pv)
+		}
+	}
+	return found
+}
+
+// answers says that the API server was heard, and has said which pods it wants here.
+func (c record) answers() bool {
+	select {
+	case <-c.Sources.Synced():
+		return !c.api.Health.State().Away()
+	default:
+		return false
+	}
+}
+
+// restore has the pods of the last time wanted when the API server is away at the
+// start, until it tells which it wants.
+func (c record) restore(ctx context.Context) error {
+	if c.away(ctx) {
+		c.standIn()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.Sources.Synced():
+	}
+	c.standsIn.Store(false)
+	c.objects.Told()
+	c.offline.Heard()
+	return nil
+}
+
+// away waits until the API server is known to be away, or has told which pods it
+// wants.
+func (c record) away(ctx context.Context) bool {
+	health := c.api.Health.Watch()
+	defer health.Stop()
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-c.Sources.Synced():
+			return false
+		case <-health.C():
+			health.Changes()
+		case <-again:
+		}
+		gone, look := away(c.api.Health.State())
+		if gone {
+			return true
+		}
+		again = nil
+		if look > 0 {
+			again = time.After(look)
+		}
+	}
+}
+
+// standIn has the pods of the last time wanted, with what they name as it was then.
+func (c record) standIn() {
+	if len(c.kept) > 0 {
+		c.Log.Warn("the API server does not answer: this node's pods start as they were when it was last heard", "pods", len(c.kept), "err", c.api.Health.State().Err)
+	}
+	pods := make([]*corev1.Pod, len(c.kept))
+	known := make([]objects.Kept, len(c.kept))
+	drivers := map[string]*storagev1.CSIDriver{}
+	for i, k := range c.kept {
+		for _, name := range csi.Drivers(k.Pod, volumes(k.Objects)) {
+			drivers[name] = nil // it has no object
+		}
+		for _, d := range k.Sets.Drivers {
+			drivers[d.Name] = d
+		}
+		pods[i] = k.Pod
+		known[i] = objects.Kept{Pod: k.Pod, Objects: k.Objects, Services: k.Sets.Services, Bundles: k.Sets.Bundles}
+	}
+	c.standsIn.Store(true)
+	c.plugins.volumes.Restore(drivers)
+	c.objects.Restore(known)
+	c.Sources.Cluster.Restore(pods)
+}

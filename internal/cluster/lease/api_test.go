@@ -1,0 +1,85 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
+)
+
+// The lease of one node through its life: made when the Node object is known,
+// renewed, made anew, renewed again when the API server is back.
+func TestLife(t *testing.T) {
+	c := kubeapitest.Start(t, kubeapitest.Options{})
+	client, err := kubernetes.NewForConfig(c.NodeConfig("n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := c.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	var owner atomic.Value
+	owner.Store(types.UID(""))
+	r := New(Options{
+		Client: client, Node: "n1", Duration: 2 * time.Second, Owner: func() types.UID { return owner.Load().(types.UID) },
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	// renewed waits for a lease that is renewed after that time.
+	renewed := func(after time.Time) (l *coordinationv1.Lease) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			l, err = admin.Get(t.Context(), "n1", metav1.GetOptions{})
+			if err == nil && l.Spec.RenewTime.After(after) {
+				return l
+			}
+		}
+		t.Fatalf("the lease is not renewed: %v, %v", l, err)
+		return nil
+	}
+
+	n, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner.Store(n.UID)
+	l := renewed(time.Time{})
+	if diff := cmp.Diff([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n1", UID: n.UID}}, l.OwnerReferences); diff != "" {
+		t.Error(diff)
+	}
+	if got := fmt.Sprint(*l.Spec.HolderIdentity, *l.Spec.LeaseDurationSeconds); got != "n12" {
+		t.Errorf("holder and duration are %s", got)
+	}
+	renewed(l.Spec.RenewTime.Time)
+
+	// Somebody else writes to it, and then deletes it.
+	if l, err = admin.Patch(t.Context(), "n1", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if l = renewed(l.Spec.RenewTime.Time); l.Labels["a"] != "b" {
+		t.Error("what somebody else wrote is gone")
+	}
+	if err := admin.Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	renewed(l.Spec.RenewTime.Time)
+
+	c.KillAPIServer()
+	c.StartAPIServer()
+	renewed(time.Now())
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

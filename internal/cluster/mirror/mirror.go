@@ -1,0 +1,68 @@
+package mirror
+
+import (
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// Options of Mirrors.
+type Options struct {
+	Client   kubernetes.Interface
+	NodeName string
+	// NodeUID is that of the node's object; false while it has none: nothing is
+	// created before.
+	NodeUID func() (types.UID, bool)
+	// Desired and Mirrors are source's tables, Synced says that they are complete.
+	Desired *store.Table[types.UID, *pod.Pod]
+	Mirrors *store.Table[types.NamespacedName, *corev1.Pod]
+	Synced  <-chan struct{}
+	// Changed is told the UID of a static pod whose mirror pod came, went or is
+	// another, from Run's goroutine; nil: nobody is.
+	Changed func(types.UID)
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Mirrors keeps the mirror pods of this node.
+type Mirrors struct {
+	opts    Options
+	results chan result
+
+	// The rest is Run's.
+	statics map[types.NamespacedName]*pod.Pod
+	tries   map[types.NamespacedName]*try
+	shown   map[types.UID]types.UID // static to mirror pod, as Changed was told
+}
+
+// New makes mirrors. Nothing is asked or done before Run.
+func New(o Options) *Mirrors {
+	if o.Changed == nil {
+		o.Changed = func(types.UID) {}
+	}
+	return &Mirrors{
+		opts: o, results: make(chan result),
+		statics: map[types.NamespacedName]*pod.Pod{}, tries: map[types.NamespacedName]*try{}, shown: map[types.UID]types.UID{},
+	}
+}
+
+// Mirror returns the mirror pod of a static pod, as the API server has it; false if
+// the pod is not static, or has none at the moment. It may be called from any
+// goroutine.
+func (m *Mirrors) Mirror(uid types.UID) (*corev1.Pod, bool) {
+	static, ok := m.opts.Desired.Get(uid)
+	if !ok || !mirrorable(static) {
+		return nil, false
+	}
+	mirror, ok := m.opts.Mirrors.Get(static.Key())
+	if !ok || mirror.DeletionTimestamp != nil || !of(static, mirror) {
+		return nil, false
+	}
+	return mirror, true
+}

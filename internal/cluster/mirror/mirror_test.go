@@ -1,0 +1,241 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/internal/cluster/apiserver"
+	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/source"
+)
+
+// patience bounds what a test waits for; nothing waits that long when all is well.
+const patience = time.Minute
+
+var shared = kubeapitest.NewShared(kubeapitest.Options{})
+
+func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
+
+// world is a node with a directory of manifests, and what the API server shows of it.
+type world struct {
+	*kubeapitest.Cluster
+	t               *testing.T
+	node, namespace string
+	dir             string
+	admin           kubernetes.Interface
+	watch           watch.Interface
+	sources         *source.Sources
+	mirrors         *Mirrors
+	uid             atomic.Pointer[types.UID] // of the node's object
+	changed         chan types.UID
+}
+
+func start(t *testing.T, node string) *world {
+	c := shared.Cluster(t)
+	w := &world{Cluster: c, t: t, node: node, namespace: c.Namespace(), dir: t.TempDir(), admin: c.Client(), changed: make(chan types.UID, 100)}
+	var err error
+	w.watch, err = w.admin.CoreV1().Pods(w.namespace).Watch(t.Context(), metav1.ListOptions{})
+	w.must(err)
+	client, err := kubernetes.NewForConfig(c.NodeConfig(node))
+	w.must(err)
+	w.sources = source.New(source.Options{
+		NodeName: node, Path: w.dir, Period: time.Hour, Applied: filepath.Join(t.TempDir(), "applied"), Cluster: true,
+		Report: silent{}, Taken: func(types.UID) bool { return true }, Log: slog.New(slog.DiscardHandler),
+	})
+	w.mirrors = New(Options{
+		Client: client, NodeName: node, Desired: w.sources.Desired, Mirrors: w.sources.Cluster.Mirrors, Synced: w.sources.Synced(),
+		NodeUID: func() (types.UID, bool) {
+			if uid := w.uid.Load(); uid != nil {
+				return *uid, true
+			}
+			return "", false
+		},
+		Changed: func(uid types.UID) { w.changed <- uid }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	pods := apiserver.New(apiserver.Options{Client: client, NodeName: node, Sink: w.sources.Cluster})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for _, run := range []func(context.Context) error{w.sources.Run, pods.Run, w.mirrors.Run} {
+		wg.Go(func() {
+			if err := run(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("it returned %v", err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); wg.Wait(); w.watch.Stop() })
+	return w
+}
+
+type silent struct{}
+
+func (silent) SourceProblem(source.Problem) {}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) register() {
+	w.t.Helper()
+	n, err := w.admin.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}}, metav1.CreateOptions{})
+	w.must(err)
+	w.uid.Store(&n.UID)
+}
+
+func (w *world) manifest(name, image, more string) {
+	w.t.Helper()
+	w.must(os.WriteFile(filepath.Join(w.dir, name+".yaml"), []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+", namespace: "+w.namespace+
+		"}\nspec:\n  containers: [{name: app, image: '"+image+"'"+more+"}]\n"), 0o644))
+}
+
+// await waits for an event of a pod that is as wanted.
+func (w *world) await(want func(watch.Event, *corev1.Pod) bool) *corev1.Pod {
+	w.t.Helper()
+	for timeout := time.After(patience); ; {
+		select {
+		case e, open := <-w.watch.ResultChan():
+			if !open {
+				w.t.Fatal("the watch has ended")
+			}
+			if p, ok := e.Object.(*corev1.Pod); ok && want(e, p) {
+				return p
+			}
+		case <-timeout:
+			w.t.Fatal("it never came")
+		}
+	}
+}
+
+func (w *world) awaitAdded(name, image string) *corev1.Pod {
+	w.t.Helper()
+	return w.await(func(e watch.Event, p *corev1.Pod) bool {
+		return e.Type == watch.Added && p.Name == name+"-"+w.node && p.Spec.Containers[0].Image == image
+	})
+}
+
+// static is the static pod of a mirror pod.
+func (w *world) static(mirror *corev1.Pod) *pod.Pod {
+	w.t.Helper()
+	for _, p := range w.sources.Desired.Snapshot().All() {
+		if p.Name == mirror.Name {
+			return p
+		}
+	}
+	w.t.Fatalf("no static pod %s", mirror.Name)
+	return nil
+}
+
+// awaitKnown waits until a static pod is known to have this mirror pod.
+func (w *world) awaitKnown(uid types.UID, mirror types.UID) {
+	w.t.Helper()
+	for timeout := time.After(patience); ; {
+		p, ok := w.mirrors.Mirror(uid)
+		if ok && p.UID == mirror || !ok && mirror == "" {
+			return
+		}
+		select {
+		case <-w.changed:
+		case <-timeout:
+			w.t.Fatalf("its mirror pod is not %q", mirror)
+		}
+	}
+}
+
+// A static pod is shown when the node is registered, again when somebody deletes
+// what shows it, anew when its manifest is another, and no more without one.
+func TestLife(t *testing.T) {
+	w := start(t, "life")
+	w.manifest("web", "example.com/web:1", "")
+	w.register()
+	first := w.awaitAdded("web", "example.com/web:1")
+	static := w.static(first)
+	w.awaitKnown(static.UID, first.UID)
+	if owner := first.OwnerReferences; len(owner) != 1 || owner[0].Kind != "Node" || owner[0].Name != w.node {
+		t.Errorf("its owners are %v", owner)
+	}
+
+	w.must(w.admin.CoreV1().Pods(w.namespace).Delete(t.Context(), first.Name, metav1.DeleteOptions{}))
+	second := w.awaitAdded("web", "example.com/web:1")
+	w.awaitKnown(static.UID, second.UID)
+	if _, ok := w.sources.Desired.Get(static.UID); !ok || first.UID == second.UID {
+		t.Error("the static pod ended with what shows it")
+	}
+
+	w.manifest("web", "example.com/web:2", "")
+	third := w.awaitAdded("web", "example.com/web:2")
+	w.awaitKnown(w.static(third).UID, third.UID)
+	w.awaitKnown(static.UID, "")
+
+	w.must(os.Remove(filepath.Join(w.dir, "web.yaml")))
+	w.await(func(e watch.Event, p *corev1.Pod) bool { return e.Type == watch.Deleted && p.UID == third.UID })
+}
+
+// Other resources leave a static pod the same: it is shown anew with them.
+func TestResized(t *testing.T) {
+	w := start(t, "resized")
+	w.register()
+	w.manifest("web", "example.com/web:1", ", resources: {requests: {cpu: 100m}}")
+	first := w.awaitAdded("web", "example.com/web:1")
+	uid := w.static(first).UID
+	w.awaitKnown(uid, first.UID)
+	w.manifest("web", "example.com/web:1", ", resources: {requests: {cpu: 200m}}")
+	second := w.awaitAdded("web", "example.com/web:1")
+	if got := second.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "200m" {
+		t.Errorf("it is shown with %s", got)
+	}
+	w.awaitKnown(uid, second.UID)
+}
+
+// What the API server refuses holds up no other, and what it does not answer comes
+// when it does. The static pods are wanted all the time.
+func TestFaults(t *testing.T) {
+	w := start(t, "faults")
+	t.Cleanup(func() { w.Inject() })
+	w.register()
+	w.manifest("refused", "example.com/web:1", ", envFrom: [{configMapRef: {name: app}}]")
+	w.manifest("web", "example.com/web:1", "")
+	w.awaitAdded("web", "example.com/web:1")
+
+	w.Inject(kubeapitest.Fault{Match: func(r *http.Request) bool {
+		return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/pods")
+	}, Times: 2, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests})
+	w.manifest("late", "example.com/web:1", "")
+	w.awaitAdded("late", "example.com/web:1")
+
+	w.Disconnect()
+	w.manifest("web", "example.com/web:2", "")
+	w.Connect()
+	w.awaitAdded("web", "example.com/web:2")
+	if n := w.sources.Desired.Len(); n != 3 {
+		t.Errorf("%d static pods are wanted", n)
+	}
+}
+
+// A mirror pod that an earlier agent left goes, when no manifest stands for it.
+func TestLeftover(t *testing.T) {
+	w := start(t, "leftover")
+	w.register()
+	left := copyOf(staticPod("hash", "1"), w.node, *w.uid.Load())
+	left.Namespace = w.namespace
+	made, err := w.admin.CoreV1().Pods(w.namespace).Create(t.Context(), left, metav1.CreateOptions{})
+	w.must(err)
+	w.await(func(e watch.Event, p *corev1.Pod) bool { return e.Type == watch.Deleted && p.UID == made.UID })
+}

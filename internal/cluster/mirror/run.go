@@ -1,0 +1,203 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// callTimeout bounds one call of the API server.
+const callTimeout = 10 * time.Second
+
+// try is what goes on about one name.
+type try struct {
+	busy     bool
+	changed  bool // while it was busy
+	paused   bool // until next, whatever changes
+	failures int
+	next     time.Time
+	told     string // the last failure that was logged
+}
+
+// result is how an act has ended.
+type result struct {
+	name types.NamespacedName
+	what act
+	err  error
+}
+
+// errUnregistered: the node has no object that could own a pod.
+var errUnregistered = errors.New("the node is not registered yet")
+
+// Run keeps the mirror pods until ctx ends. What it cannot do it tries again; it
+// fails for nothing else than ctx's end.
+func (m *Mirrors) Run(ctx context.Context) error {
+	select {
+	case <-m.opts.Synced: // before, a copy without a manifest may just not have one yet
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	desired, mirrors := m.opts.Desired.Watch(), m.opts.Mirrors.Watch()
+	defer desired.Stop()
+	defer mirrors.Stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-desired.C():
+			for _, c := range desired.Changes() {
+				if mirrorable(c.Value) {
+					m.want(c.Value, c.Deleted)
+				}
+			}
+		case <-mirrors.C():
+			for _, c := range mirrors.Changes() {
+				m.look(c.Key)
+			}
+		case r := <-m.results:
+			m.ended(r)
+		case <-timer.C:
+		}
+		timer.Stop()
+		if next := m.begin(ctx, &wg); !next.IsZero() {
+			timer.Reset(max(0, next.Sub(m.opts.Now())))
+		}
+	}
+}
+
+// want takes over a static pod that came, changed or went.
+func (m *Mirrors) want(p *pod.Pod, gone bool) {
+	name := p.Key()
+	switch was := m.statics[name]; {
+	case !gone:
+		m.statics[name] = p
+	case was != nil && was.UID == p.UID:
+		delete(m.statics, name)
+	}
+	if gone {
+		delete(m.shown, p.UID)
+	}
+	m.look(name)
+}
+
+// look has a name looked at, at once but for the pause after a mirror pod was made.
+func (m *Mirrors) look(name types.NamespacedName) {
+	t := m.tries[name]
+	if t == nil {
+		t = &try{}
+		m.tries[name] = t
+	}
+	if t.changed = t.busy; !t.busy && !t.paused {
+		t.failures, t.next = 0, time.Time{}
+	}
+	m.tell(name)
+}
+
+// tell says that a static pod has another mirror pod than before.
+func (m *Mirrors) tell(name types.NamespacedName) {
+	static := m.statics[name]
+	if static == nil {
+		return
+	}
+	var now types.UID
+	if mirror, ok := m.Mirror(static.UID); ok {
+		now = mirror.UID
+	}
+	if m.shown[static.UID] != now {
+		m.shown[static.UID] = now
+		m.opts.Changed(static.UID)
+	}
+}
+
+// begin starts what is due and returns when to look again; zero for when
+// something changes.
+func (m *Mirrors) begin(ctx context.Context, wg *sync.WaitGroup) (next time.Time) {
+	now := m.opts.Now()
+	for name, t := range m.tries {
+		if t.busy {
+			continue
+		}
+		static := m.statics[name]
+		mirror, _ := m.opts.Mirrors.Get(name)
+		what := decide(static, mirror)
+		switch {
+		case t.next.After(now):
+			if next.IsZero() || t.next.Before(next) {
+				next = t.next
+			}
+		case what == nothing:
+			delete(m.tries, name)
+		default:
+			t.busy, t.paused = true, false
+			wg.Go(func() {
+				select {
+				case m.results <- result{name, what, m.do(ctx, what, static, mirror)}:
+				case <-ctx.Done():
+				}
+			})
+		}
+	}
+	return next
+}
+
+// do acts at the API server.
+func (m *Mirrors) do(ctx context.Context, what act, static *pod.Pod, mirror *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if what == create {
+		node, ok := m.opts.NodeUID()
+		if !ok {
+			return errUnregistered
+		}
+		if _, err := m.opts.Client.CoreV1().Pods(static.Namespace).Create(ctx, copyOf(static, m.opts.NodeName, node), metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create mirror pod %s: %w", pod.FullName(static.Pod), err)
+		}
+		return nil
+	}
+	err := m.opts.Client.CoreV1().Pods(mirror.Namespace).Delete(ctx, mirror.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(mirror.UID)),
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // then it is another's, or nobody's, as the watch will tell
+		return fmt.Errorf("delete mirror pod %s: %w", pod.FullName(mirror), err)
+	}
+	return nil
+}
+
+// ended books how an act has ended.
+func (m *Mirrors) ended(r result) {
+	t, now := m.tries[r.name], m.opts.Now()
+	changed := t.changed
+	t.busy, t.changed = false, false
+	switch {
+	case r.err == nil && r.what == create:
+		t.failures, t.told, t.next, t.paused = 0, "", now.Add(pause), true
+	case r.err == nil && changed:
+		t.failures, t.told, t.next = 0, "", time.Time{}
+	case r.err == nil:
+		t.failures, t.told, t.next = 0, "", now.Add(pause) // the watch tells before
+	case errors.Is(r.err, errUnregistered):
+		t.next = now.Add(unregistered)
+	case changed:
+		t.failures, t.next = 0, time.Time{}
+	default:
+		t.failures++
+		t.next = now.Add(delay(t.failures, r.err))
+		if text := r.err.Error(); t.told != text {
+			t.told = text
+			m.opts.Log.Warn("show a static pod to the API server", "pod", r.name, "err", r.err, "again in", delay(t.failures, r.err))
+		}
+	}
+}

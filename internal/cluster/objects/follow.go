@@ -1,0 +1,258 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	kubeclient "k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/internal/model/object"
+)
+
+// listTimeout bounds one read, which is small.
+const listTimeout = 30 * time.Second
+
+// readAgain is the time between two reads of an object that is not watched and
+// of which no one says another.
+const readAgain = time.Minute
+
+// Delays between two looks at a claim that has no volume yet.
+const (
+	pendingFirst = 500 * time.Millisecond
+	pendingMax   = 10 * time.Second
+)
+
+// resource is how objects of a kind are read.
+type resource struct {
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+type typed[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+func of[L runtime.Object](t typed[L]) resource {
+	return resource{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return t.List(ctx, o) }, t.Watch}
+}
+
+// got reads one object by its name: a node may not list them.
+func got[T runtime.Object](get func(context.Context, string, metav1.GetOptions) (T, error), name string) resource {
+	return resource{list: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+		o, err := get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return &corev1.List{}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &corev1.List{Items: []runtime.RawExtension{{Object: o}}}, nil
+	}}
+}
+
+func source(client kubeclient.Interface, key object.Key) resource {
+	core := client.CoreV1()
+	switch key.Kind {
+	case object.ConfigMap:
+		return of(core.ConfigMaps(key.Namespace))
+	case object.Secret:
+		return of(core.Secrets(key.Namespace))
+	case object.RuntimeClass:
+		return of(client.NodeV1().RuntimeClasses())
+	case object.PersistentVolumeClaim:
+		return got(core.PersistentVolumeClaims(key.Namespace).Get, key.Name)
+	case object.PersistentVolume:
+		return got(core.PersistentVolumes().Get, key.Name)
+	case object.ClusterTrustBundle:
+		return of(client.CertificatesV1beta1().ClusterTrustBundles())
+	}
+	return of(core.Services(key.Namespace))
+}
+
+// follower keeps what is known of one key true.
+type follower struct {
+	cluster *Cluster
+	key     object.Key
+	from    resource
+	cancel  context.CancelFunc
+	again   chan struct{}
+	retry   chan struct{} // the API server answers others
+
+	version  string // of the list, or of the last event: where a watch goes on
+	settled  bool
+	told     string // which state of the object the table has
+	failures int    // of tries in a row; guarded by Cluster.mu
+	looks    int    // since something changed, at what is not watched
+}
+
+func (f *follower) lookAgain() { signal(f.again) }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run follows the object until ctx ends.
+func (f *follower) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := f.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		var pause time.Duration
+		switch {
+		case err == nil && f.watches():
+			continue // the API server ends a watch now and then
+		case err == nil:
+			pause = f.period()
+		case expired(err):
+			f.version = ""
+			continue
+		default:
+			pause = delay(err, f.failed(err))
+		}
+		f.wait(ctx, pause)
+	}
+}
+
+// wait returns after a time, or at once when a new pod names the object; with 0
+// then only.
+func (f *follower) wait(ctx context.Context, pause time.Duration) {
+	var due <-chan time.Time
+	if pause > 0 {
+		timer := time.NewTimer(pause + rand.N(pause/5+1))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-due:
+	case <-f.retry:
+	case <-f.again:
+		f.version = ""
+	}
+}
+
+// watches says whether the next look is a watch.
+func (f *follower) watches() bool {
+	polled := f.cluster.cfg.Strategy != Watch && (f.key.Kind == object.ConfigMap || f.key.Kind == object.Secret)
+	return f.from.watch != nil && !polled && !f.settled
+}
+
+// period is the time to the next look at what is not watched; 0: none is needed.
+func (f *follower) period() time.Duration {
+	c := f.cluster.cfg
+	switch {
+	case f.settled:
+		return 0
+	case f.from.watch == nil: // a claim that has no volume, or a volume that is not there
+		f.looks++
+		return min(pendingFirst<<min(f.looks-1, 10), pendingMax)
+	case c.Strategy == Cache && c.TTL != nil && c.TTL() > 0:
+		return c.TTL()
+	case c.Strategy == Get && c.Sync > 0:
+		return c.Sync
+	}
+	return readAgain
+}
+
+// selector is the one object, unless the key stands for all.
+func (f *follower) selector() string {
+	if f.key.Name == object.Every {
+		return ""
+	}
+	return fields.OneTermEqualSelector(metav1.ObjectNameField, f.key.Name).String()
+}
+
+// look reads the object if nothing is known of it, then watches it until the
+// watch ends.
+func (f *follower) look(ctx context.Context) error {
+	if f.version == "" || !f.watches() {
+		if err := f.list(ctx); err != nil || !f.watches() {
+			return err
+		}
+	}
+	w, err := f.from.watch(ctx, metav1.ListOptions{FieldSelector: f.selector(), ResourceVersion: f.version, AllowWatchBookmarks: true})
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", f.key, err)
+	}
+	defer w.Stop()
+	f.answered()
+	began := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, open := <-w.ResultChan():
+			if !open && time.Since(began) < time.Second {
+				return fmt.Errorf("watch %s: it ended at once", f.key)
+			}
+			if !open {
+				return nil
+			}
+			if err := f.event(e); err != nil || f.settled {
+				return err
+			}
+		}
+	}
+}
+
+func (f *follower) list(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	list, err := f.from.list(ctx, metav1.ListOptions{FieldSelector: f.selector()})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", f.key, err)
+	}
+	f.answered()
+	var items []object.Value
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		v, ok := o.(object.Value)
+		if !ok {
+			return fmt.Errorf("read %s: the API server sent a %T", f.key, o)
+		}
+		items = append(items, v)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if l, ok := list.(metav1.ListInterface); ok {
+		f.version = l.GetResourceVersion()
+	}
+	f.replace(items)
+	return nil
+}
+
+func (f *follower) event(e watch.Event) error {
+	if e.Type == watch.Error {
+		return fmt.Errorf("watch %s: %w", f.key, apierrors.FromObject(e.Object))
+	}
+	v, ok := e.Object.(object.Value)
+	if !ok {
+		return fmt.Errorf("watch %s: the API server sent a %T", f.key, e.Object)
+	}
+	f.version = v.GetResourceVersion()
+	switch {
+	case e.Type == watch.Bookmark:
+	case f.key.Name == object.Every || f.key.Kind == object.Service:
+		f.change(v, e.Type == watch.Deleted)
+	case e.Type == watch.Deleted:
+		f.replace(nil)
+	default:
+		f.replace([]object.Value{v})
+	}
+	return nil
+}

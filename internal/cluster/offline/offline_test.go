@@ -1,0 +1,333 @@
+package offline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/cluster/token"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+func apiPod(uid string, change ...func(*corev1.Pod)) *pod.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: "pod-" + uid, ResourceVersion: "7"}}
+	p.Spec.Containers = []corev1.Container{{Name: "app", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}}}
+	for _, c := range change {
+		c(p)
+	}
+	return &pod.Pod{Pod: p, Source: pod.SourceAPI}
+}
+
+func always(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationAlways: "true"} }
+
+func TestWhatIsKept(t *testing.T) {
+	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
+	static := apiPod("u", always)
+	static.Source = pod.SourceFile
+	for name, c := range map[string]struct {
+		pod       *pod.Pod
+		all, some bool
+	}{
+		"a pod":          {apiPod("u"), true, false},
+		"marked":         {apiPod("u", always), true, true},
+		"ended":          {apiPod("u", always, ended), false, false},
+		"being deleted":  {apiPod("u", always, deleted), false, false},
+		"not the API's":  {static, false, false},
+		"marked as none": {apiPod("u", func(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationAlways: "false"} }), true, false},
+	} {
+		if all, some := wanted(c.pod, true), wanted(c.pod, false); all != c.all || some != c.some {
+			t.Errorf("%s: kept %t, and %t when only marked ones are; want %t and %t", name, all, some, c.all, c.some)
+		}
+	}
+}
+
+func TestTooOld(t *testing.T) {
+	kept := []Kept{{Pod: apiPod("a").Pod}, {Pod: apiPod("b", always).Pod}}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		heard time.Duration
+		age   time.Duration
+		want  int
+	}{{time.Hour, 0, 2}, {time.Hour, time.Hour, 2}, {time.Hour + 1, time.Hour, 1}} {
+		if got := fresh(kept, now.Add(-c.heard), now, c.age); len(got) != c.want {
+			t.Errorf("heard %v ago, maximum %v: %d pods, want %d", c.heard, c.age, len(got), c.want)
+		}
+	}
+}
+
+// node is what an Offline reads of an agent.
+type node struct {
+	Options
+	answers bool
+	unheard map[object.Key]bool
+}
+
+func newNode(t *testing.T) *node {
+	n := &node{answers: true, unheard: map[object.Key]bool{}}
+	n.Options = Options{
+		Root: t.TempDir(), All: true, Desired: store.New[types.UID, *pod.Pod](), Objects: store.New[object.Key, runtime.Object](),
+		Accepted: func(types.UID) bool { return true },
+		Names: func(p *corev1.Pod) []object.Key {
+			return []object.Key{{Kind: object.Secret, Namespace: p.Namespace, Name: p.Spec.Containers[0].EnvFrom[0].SecretRef.Name}}
+		},
+		Tokens: func(uid types.UID) map[string]token.Token {
+			return map[string]token.Token{"api": {Value: "token of " + string(uid)}}
+		},
+		Answers: func() bool { return n.answers }, Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	n.Find = func(k object.Key) (object.Value, bool) {
+		v, ok := n.Objects.Get(k)
+		if !ok {
+			return nil, !n.unheard[k]
+		}
+		return v.(object.Value), true
+	}
+	return n
+}
+
+func (n *node) secret(value string) {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"k": []byte(value)}}
+	n.Objects.Put(object.KeyOf(s), s)
+}
+
+// during runs an Offline of the node while what is told happens.
+func (n *node) during(t *testing.T, what func()) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := New(n.Options)
+		if _, err := o.Load(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- o.Run(ctx) }()
+		what()
+		o.Heard()
+		time.Sleep(3 * delay)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+func (n *node) load(t *testing.T) map[types.UID]Kept {
+	t.Helper()
+	kept, err := New(n.Options).Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[types.UID]Kept{}
+	for _, k := range kept {
+		m[k.Pod.UID] = k
+	}
+	return m
+}
+
+func TestKeptWithWhatItNeeds(t *testing.T) {
+	n := newNode(t)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}}
+	n.Sets = func(*corev1.Pod, []object.Value) (Sets, bool) {
+		return Sets{Services: []*corev1.Service{service}}, true
+	}
+	n.during(t, func() { n.secret("one"); n.Desired.Put("a", apiPod("a")) })
+	n.during(t, func() { n.secret("two") })
+	got := n.load(t)["a"]
+	want := Kept{
+		Sets: Sets{Services: []*corev1.Service{service}},
+		Pod:  bare(apiPod("a").Pod), Tokens: map[string]token.Token{"api": {Value: "token of a"}},
+		Objects: []object.Value{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"k": []byte("two")}}},
+	}
+	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(token.Token{})); d != "" {
+		t.Error(d)
+	}
+	file := filepath.Join(n.Root, "offline", "pods", "a")
+	entries, err := filepath.Glob(file + "*")
+	if err != nil || len(entries) != 1 {
+		t.Fatal(entries, err)
+	}
+	data, err := os.ReadFile(entries[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, plain := range []string{"two", "dHdv", "token of a", "SecretRef", "secretRef"} {
+		if strings.Contains(string(data), plain) {
+			t.Errorf("%q can be read on disk", plain)
+		}
+	}
+	if info, err := os.Stat(entries[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+}
+
+func TestForgottenOnlyWhenTheServerSaysSo(t *testing.T) {
+	n := newNode(t)
+	n.secret("one")
+	n.during(t, func() { n.Desired.Put("a", apiPod("a")); n.Desired.Put("b", apiPod("b")) })
+	n.answers = false
+	n.Desired.Delete("a") // an agent that has just begun wants nothing yet
+	n.during(t, func() {})
+	if got := n.load(t); len(got) != 2 {
+		t.Fatalf("%d pods are kept while the API server is away, want 2", len(got))
+	}
+	n.answers = true
+	n.during(t, func() {})
+	if got := n.load(t); len(got) != 1 || got["b"].Pod == nil {
+		t.Errorf("kept %v, want b", got)
+	}
+}
+
+func TestWhatIsNotHeardOfYetStays(t *testing.T) {
+	n := newNode(t)
+	n.secret("one")
+	n.during(t, func() { n.Desired.Put("a", apiPod("a")) })
+	key := object.Key{Kind: object.Secret, Namespace: "default", Name: "s"}
+	n.Objects.Delete(key)
+	n.unheard[key] = true
+	n.during(t, func() { n.Desired.Put("a", apiPod("a", always)) })
+	if got := n.load(t)["a"]; len(got.Objects) != 1 {
+		t.Errorf("objects %v, want the Secret of before", got.Objects)
+	}
+}
+
+// What says whose an object is, and what was made for a pod, is not the state of one
+// moment.
+func TestWhatBelongsToAPod(t *testing.T) {
+	n := newNode(t)
+	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "pod-a", UID: "a", Controller: new(true)}}
+	n.Find = func(key object.Key) (object.Value, bool) {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: owner}}, true
+	}
+	drivers := []*storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"}, Spec: storagev1.CSIDriverSpec{AttachRequired: new(false)}}}
+	n.Sets = func(*corev1.Pod, []object.Value) (Sets, bool) { return Sets{Drivers: drivers}, true }
+	made := corev1.PodStatus{
+		ResourceClaimStatuses:       []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: new("a-gpu-x")}},
+		ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "a-extended"},
+	}
+	n.during(t, func() {
+		n.Desired.Put("a", apiPod("a", func(p *corev1.Pod) { p.Status = *made.DeepCopy(); p.Status.Phase = corev1.PodRunning }))
+	})
+	got := n.load(t)["a"]
+	if diff := cmp.Diff(made, got.Pod.Status) + cmp.Diff(owner, got.Objects[0].GetOwnerReferences()) + cmp.Diff(drivers, got.Sets.Drivers); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestStamp(t *testing.T) {
+	kept := func(change func(*Kept)) Kept {
+		k := Kept{
+			Pod: apiPod("a").Pod, Objects: []object.Value{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", ResourceVersion: "1"}}},
+			Sets:   Sets{Services: []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "db", ResourceVersion: "2"}}}},
+			Tokens: map[string]token.Token{"api": {Expires: time.Unix(100, 0)}},
+		}
+		change(&k)
+		return k
+	}
+	was := stamp(kept(func(*Kept) {}))
+	for name, c := range map[string]struct {
+		change func(*Kept)
+		same   bool
+	}{
+		"nothing":        {func(*Kept) {}, true},
+		"the pod":        {func(k *Kept) { k.Pod.ResourceVersion = "8" }, false},
+		"an object":      {func(k *Kept) { k.Objects[0].SetResourceVersion("3") }, false},
+		"an object went": {func(k *Kept) { k.Objects = nil }, false},
+		"a service":      {func(k *Kept) { k.Sets.Services[0].ResourceVersion = "3" }, false},
+		"a driver": {func(k *Kept) {
+			k.Sets.Drivers = []*storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "d", ResourceVersion: "3"}}}
+		}, false},
+		"a token":         {func(k *Kept) { k.Tokens = map[string]token.Token{"api": {Expires: time.Unix(101, 0)}} }, false},
+		"another's token": {func(k *Kept) { k.Tokens = map[string]token.Token{"vault": {Expires: time.Unix(100, 0)}} }, false},
+	} {
+		if got := stamp(kept(c.change)) == was; got != c.same {
+			t.Errorf("%s: the same stamp: %t, want %t", name, got, c.same)
+		}
+	}
+	if s := stamp(kept(func(k *Kept) { k.Objects[0].SetResourceVersion("") })); s != "" {
+		t.Errorf("without a version: %q", s)
+	}
+}
+
+// counted is a Secret that counts how often it is encoded.
+type counted struct {
+	*corev1.Secret
+	times *int
+}
+
+func (c counted) DeepCopyObject() runtime.Object { return counted{c.Secret.DeepCopy(), c.times} }
+
+func (c counted) MarshalJSON() ([]byte, error) {
+	*c.times++
+	return json.Marshal(c.Secret)
+}
+
+// A pod is looked at at each pass of its worker, and encoded when it is another.
+func TestWhatIsTheSameIsNotEncoded(t *testing.T) {
+	n, times := newNode(t), 0
+	secret := counted{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", ResourceVersion: "1"}}, &times}
+	n.Find = func(object.Key) (object.Value, bool) { return secret, true }
+	o := New(n.Options)
+	if _, err := o.Load(); err != nil {
+		t.Fatal(err)
+	}
+	look := func() int {
+		t.Helper()
+		if err := o.writeOne("a"); err != nil {
+			t.Fatal(err)
+		}
+		return times
+	}
+	n.Desired.Put("a", apiPod("a"))
+	got := []int{look(), look()}
+	n.Desired.Put("a", apiPod("a", func(p *corev1.Pod) { p.ResourceVersion = "8" }))
+	got = append(got, look(), look())
+	if diff := cmp.Diff([]int{1, 1, 2, 2}, got); diff != "" {
+		t.Errorf("encoded (-want +got):\n%s", diff)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	n := newNode(t)
+	n.secret("one")
+	n.during(t, func() { n.Desired.Put("a", apiPod("a")) })
+	made := filepath.Join(n.Root, "offline", "key")
+	if err := os.Rename(made, made+".lost"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(n.Options).Load(); err == nil || !strings.Contains(err.Error(), "default/pod-a (a): it was encrypted with another key") {
+		t.Errorf("another key: %v", err)
+	}
+	n.KeyFile = made + ".lost"
+	if got := n.load(t); len(got) != 1 {
+		t.Errorf("with the key given: %d pods, want 1", len(got))
+	}
+	if err := os.Chmod(n.KeyFile, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(n.Options).Load(); err == nil || !strings.Contains(err.Error(), "chmod 0600") {
+		t.Errorf("a key that others may read: %v", err)
+	}
+	n.KeyFile = filepath.Join(n.Root, "none")
+	if _, err := New(n.Options).Load(); err == nil {
+		t.Error("a key file that is given and not there was made")
+	}
+}

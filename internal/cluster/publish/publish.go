@@ -1,0 +1,90 @@
+package publish
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+// Source is the recorder that is read: *event.Recorder.
+type Source interface {
+	List(event.Filter) ([]corev1.Event, uint64)
+	Watch(ctx context.Context, f event.Filter, since uint64) iter.Seq[corev1.Event]
+}
+
+// Options of a Publisher.
+type Options struct {
+	Source Source // required
+	// Client is for events alone; it is best without a limit of its own. Required.
+	Client kubernetes.Interface
+	// QPS and Burst are the budget (eventRecordQPS, eventBurst). QPS 0: no limit.
+	QPS   float64
+	Burst int
+	// Path of the file that notes up to where events were sent. Empty: nothing is noted.
+	Path string
+	// Since is from when on events are sent where nothing is noted, a node's first run for
+	// example. Zero: when Run begins.
+	Since time.Time
+	// Max is how many events wait. Default 1,000.
+	Max int
+	// Timeout of one request. Default 15 s.
+	Timeout time.Duration
+	Log     *slog.Logger // required
+}
+
+// Stats counts since New.
+type Stats struct {
+	Created, Patched uint64
+	Failures         uint64
+	Dropped          uint64 // from the full queue
+	Refused          uint64 // by the API server
+	Waiting          int
+}
+
+// Publisher sends events.
+type Publisher struct {
+	opts  Options
+	wake  chan struct{} // for the sender; has room for one
+	notes chan struct{} // the note on disk is out of date
+
+	mu    sync.Mutex
+	queue map[key]*entry
+	known map[key]history
+	seen  uint64 // the newest revision read
+	now   *entry // being sent, not in the queue; nil: none
+	stats Stats
+	told  time.Time // when it was last said that events are dropped
+}
+
+// history is what is known of an event that the API server has.
+type history struct {
+	patches int
+	last    time.Time
+}
+
+// New returns a Publisher.
+func New(o Options) *Publisher {
+	if o.Max <= 0 {
+		o.Max = 1000
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 15 * time.Second
+	}
+	return &Publisher{opts: o, wake: make(chan struct{}, 1), notes: make(chan struct{}, 1), queue: map[key]*entry{}, known: map[key]history{}}
+}
+
+// Stats returns the counters.
+func (p *Publisher) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Waiting = len(p.queue)
+	return s
+}

@@ -1,0 +1,348 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"golang.org/x/time/rate"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+const (
+	// noteDelay is the least time between two writes of the note.
+	noteDelay = 5 * time.Second
+	// maxKnown bounds what is remembered of events that were sent. Forgetting one costs a request.
+	maxKnown = 4096
+	// complaints is the least time between two lines of the log about dropped events.
+	complaints = time.Minute
+)
+
+// note is what the file keeps.
+type note struct {
+	// Sent is the revision up to which all events were sent or given up.
+	Sent uint64 `json:"sent"`
+}
+
+var noteFormat = checkpoint.Format{Version: 1}
+
+// Run sends events until ctx ends. What the API server or the disk says is logged and
+// made up for, never returned.
+func (p *Publisher) Run(ctx context.Context) error {
+	since := p.begin()
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		for e := range p.opts.Source.Watch(ctx, event.Filter{}, since) {
+			p.take(e, time.Now())
+		}
+	})
+	if p.opts.Path != "" {
+		signal(p.notes) // so that there is one, whenever the agent is killed
+		all.Go(func() { p.keepNote(ctx) })
+	}
+	p.send(ctx)
+	return ctx.Err()
+}
+
+// begin reads where the run before came to.
+func (p *Publisher) begin() uint64 {
+	since := p.opts.Since
+	if since.IsZero() {
+		since = time.Now()
+	}
+	p.seen = uint64(since.UnixMicro()) // revisions follow the clock
+	if p.opts.Path == "" {
+		return p.seen
+	}
+	old, err := checkpoint.Load[note](p.opts.Path, noteFormat)
+	switch {
+	case err == nil:
+		p.seen = old.Sent
+	case !errors.Is(err, fs.ErrNotExist):
+		p.opts.Log.Warn("earlier events are not sent", "path", p.opts.Path, "err", err)
+	}
+	return p.seen
+}
+
+// take puts a new or changed event into the queue.
+func (p *Publisher) take(e corev1.Event, now time.Time) {
+	revision, err := strconv.ParseUint(e.ResourceVersion, 10, 64)
+	if err != nil {
+		return // not of a recorder
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = max(p.seen, revision)
+	k := key{e.Namespace, e.Name}
+	if waiting := p.queue[k]; waiting != nil {
+		waiting.event = e
+		return
+	}
+	was, sent := p.known[k]
+	n := &entry{event: e, class: classify(&e, sent), since: revision}
+	if sent {
+		n.due = was.last.Add(distance(was.patches))
+	}
+	p.queue[k] = n
+	if len(p.queue) > p.opts.Max {
+		p.drop(victim(p.queue), now)
+	}
+	signal(p.wake)
+	signal(p.notes)
+}
+
+func (p *Publisher) drop(e *entry, now time.Time) {
+	delete(p.queue, key{e.event.Namespace, e.event.Name})
+	p.stats.Dropped++
+	if now.Sub(p.told) > complaints {
+		p.told = now
+		p.opts.Log.Warn("events are not sent: too many wait; berth events has them", "dropped so far", p.stats.Dropped)
+	}
+}
+
+// send is the loop that sends one event after the other, within the budget.
+func (p *Publisher) send(ctx context.Context) {
+	limit := rate.NewLimiter(rate.Inf, 1)
+	if p.opts.QPS > 0 {
+		limit = rate.NewLimiter(rate.Limit(p.opts.QPS), max(p.opts.Burst, 1))
+	}
+	for fails := 0; ; {
+		if p.ready(ctx) != nil || limit.Wait(ctx) != nil {
+			return
+		}
+		e := p.pick() // the most urgent one now
+		if e == nil {
+			continue
+		}
+		err := p.publish(ctx, limit, e)
+		if ctx.Err() != nil {
+			return
+		}
+		if !unanswered(err) {
+			fails = 0
+			p.sent(e, err)
+			continue
+		}
+		fails++
+		p.putBack(e)
+		wait := retry(fails, rand.Float64())
+		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+			wait = max(wait, time.Duration(seconds)*time.Second)
+		}
+		p.opts.Log.Debug("events wait for the API server", "again in", wait, "err", err)
+		if sleep(ctx, nil, wait) != nil {
+			return
+		}
+	}
+}
+
+// ready waits until there is an event to send.
+func (p *Publisher) ready(ctx context.Context) error {
+	for {
+		now := time.Now()
+		p.mu.Lock()
+		e, at := next(p.queue, now)
+		p.mu.Unlock()
+		if e != nil {
+			return ctx.Err()
+		}
+		wait := time.Duration(-1)
+		if !at.IsZero() {
+			wait = at.Sub(now)
+		}
+		if err := sleep(ctx, p.wake, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep returns at a signal, after the time (negative: never), or with the error of ctx.
+func sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
+	var alarm <-chan time.Time
+	if d >= 0 {
+		alarm = time.After(d)
+	}
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-alarm:
+	}
+	return ctx.Err()
+}
+
+// pick takes the most urgent event out of the queue; nil: none is due.
+func (p *Publisher) pick() *entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e, _ := next(p.queue, time.Now())
+	if e != nil {
+		delete(p.queue, key{e.event.Namespace, e.event.Name})
+		p.now = e
+	}
+	return e
+}
+
+// publish makes the event at the API server, or patches it. A second request is within
+// the budget too.
+func (p *Publisher) publish(ctx context.Context, limit *rate.Limiter, e *entry) error {
+	if e.class != repeat {
+		err := p.create(ctx, e)
+		if !apierrors.IsAlreadyExists(err) || limit.Wait(ctx) != nil {
+			return err
+		}
+	}
+	err := p.patch(ctx, e)
+	if !apierrors.IsNotFound(err) || limit.Wait(ctx) != nil {
+		return err
+	}
+	return p.create(ctx, e) // the API server has forgotten it
+}
+
+func (p *Publisher) create(ctx context.Context, e *entry) error {
+	object := render(e.event)
+	err := p.do(ctx, p.client().Post().Namespace(object.Namespace).Body(object))
+	if err != nil {
+		return fmt.Errorf("create event: %w", err)
+	}
+	p.count(func(s *Stats) { s.Created++ })
+	return nil
+}
+
+func (p *Publisher) patch(ctx context.Context, e *entry) error {
+	body, err := json.Marshal(amendment{e.event.Count, e.event.LastTimestamp, e.event.Message})
+	if err != nil {
+		return fmt.Errorf("render event: %w", err)
+	}
+	r := p.client().Patch(types.StrategicMergePatchType).Namespace(e.event.Namespace).Name(shorten(e.event.Name)).Body(body)
+	if err := p.do(ctx, r); err != nil {
+		return fmt.Errorf("patch event: %w", err)
+	}
+	p.count(func(s *Stats) { s.Patched++ })
+	return nil
+}
+
+func (p *Publisher) client() rest.Interface { return p.opts.Client.CoreV1().RESTClient() }
+
+// do makes one request, once: the loop decides about another.
+func (p *Publisher) do(ctx context.Context, r *rest.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
+	defer cancel()
+	return r.Resource("events").MaxRetries(0).Do(ctx).Error()
+}
+
+func (p *Publisher) count(add func(*Stats)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	add(&p.stats)
+}
+
+// unanswered says whether an error is about the API server and not about the event.
+func unanswered(err error) bool {
+	var status apierrors.APIStatus
+	if err == nil {
+		return false
+	}
+	return !errors.As(err, &status) || status.Status().Code >= 500 || status.Status().Code == 0 ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err)
+}
+
+// sent notes what has become of an event that was answered.
+func (p *Publisher) sent(e *entry, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now = nil
+	signal(p.notes)
+	if err != nil {
+		p.stats.Refused++
+		p.opts.Log.Debug("the API server refuses an event", "event", e.event.Namespace+"/"+e.event.Name, "reason", e.event.Reason, "err", err)
+		return
+	}
+	if len(p.known) >= maxKnown {
+		maps.DeleteFunc(p.known, func(_ key, h history) bool { return time.Since(h.last) > lastRepeat })
+	}
+	if len(p.known) >= maxKnown {
+		clear(p.known)
+	}
+	k := key{e.event.Namespace, e.event.Name}
+	now := history{last: time.Now()}
+	if was, again := p.known[k]; again {
+		now.patches = was.patches + 1
+	}
+	p.known[k] = now
+	if n := p.queue[k]; n != nil { // it has changed meanwhile
+		n.class, n.due = repeat, now.last.Add(distance(now.patches))
+	}
+}
+
+// putBack returns an event to the queue that could not be sent.
+func (p *Publisher) putBack(e *entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now = nil
+	p.stats.Failures++
+	k := key{e.event.Namespace, e.event.Name}
+	if newer := p.queue[k]; newer != nil {
+		newer.since = e.since
+		return
+	}
+	p.queue[k] = e
+	if len(p.queue) > p.opts.Max {
+		p.drop(victim(p.queue), time.Now())
+	}
+}
+
+// keepNote writes the note when it has changed, and at the end.
+func (p *Publisher) keepNote(ctx context.Context) {
+	written := uint64(0)
+	var pace checkpoint.Pace
+	for more := true; more; {
+		more = pace.Wait(ctx, p.notes, noteDelay)
+		sent := p.done()
+		if sent == written {
+			continue
+		}
+		err := checkpoint.Save(p.opts.Path, noteFormat, note{Sent: sent})
+		if err == nil {
+			written = sent
+		}
+		if fails, _ := pace.Wrote(err); fails {
+			p.opts.Log.Warn("events may be sent again after a restart", "path", p.opts.Path, "err", err)
+		}
+	}
+}
+
+// done is the revision up to which nothing waits.
+func (p *Publisher) done() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sent := p.seen
+	if p.now != nil {
+		sent = min(sent, p.now.since-1)
+	}
+	for _, e := range p.queue {
+		sent = min(sent, e.since-1)
+	}
+	return sent
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

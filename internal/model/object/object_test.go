@@ -1,0 +1,49 @@
+package object
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-run/berth/internal/base/store"
+)
+
+func TestObjects(t *testing.T) {
+	table := store.New[Key, runtime.Object]()
+	objects := New(table)
+	_, err := objects.ConfigMap("default", "app")
+	missing, ok := errors.AsType[*Missing](err)
+	if !ok || missing.Key != (Key{ConfigMap, "default", "app"}) || err.Error() != "waiting for ConfigMap default/app" {
+		t.Errorf("no object: %v", err)
+	}
+	want := &corev1.ConfigMap{}
+	table.Put(Key{ConfigMap, "default", "app"}, want)
+	if got, err := objects.ConfigMap("default", "app"); err != nil || got != want {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := objects.Secret("default", "app"); err == nil || err.Error() != "waiting for Secret default/app" {
+		t.Errorf("a kind does not stand for another: %v", err)
+	}
+}
+
+func TestJoined(t *testing.T) {
+	table, key := store.New[Key, runtime.Object](), Key{Secret, "default", "app"}
+	heard := false
+	objects := Joined(table, func(k Key) bool { return heard && k == key })
+	_, err := objects.Secret("default", "app")
+	keys, only := Waits(err)
+	if !only || len(keys) != 1 || keys[0] != key || err.Error() != "waiting for the API server to tell of Secret default/app" {
+		t.Errorf("nothing was told: %v, waits for %v", err, keys)
+	}
+	heard = true
+	if _, err := objects.Secret("default", "app"); err == nil || err.Error() != "waiting for Secret default/app" {
+		t.Errorf("it is not there: %v", err)
+	}
+	heard = false
+	table.Put(key, &corev1.Secret{})
+	if _, err := objects.Secret("default", "app"); err != nil {
+		t.Errorf("what is in the table is known: %v", err)
+	}
+}

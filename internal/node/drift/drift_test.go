@@ -1,0 +1,279 @@
+package drift
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/cgroupfile"
+)
+
+type told chan string
+
+func (c told) Event(_ corev1.ObjectReference, _, reason, format string, args ...any) {
+	c <- reason + ": " + fmt.Sprintf(format, args...)
+}
+
+func files(t *testing.T) cgroupfile.Group { return filesOf(t, "pod") }
+
+// filesOf is a cgroup of version 2 in a directory of that name, with 100 as its weight.
+func filesOf(t *testing.T, name string) cgroupfile.Group {
+	t.Helper()
+	g := cgroupfile.Group{Unified: true, Dirs: map[string]string{"": filepath.Join(t.TempDir(), name)}}
+	if err := os.Mkdir(g.Dirs[""], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, g, "100")
+	return g
+}
+
+func put(t *testing.T, g cgroupfile.Group, weight string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(g.Dirs[""], "cpu.weight"), []byte(weight), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func weighing(g cgroupfile.Group, repair func() error) cgroupfile.Subject {
+	want := cgroupfile.Values{"cpu.weight": "100"}
+	return cgroupfile.Subject{
+		Level: "pod", Group: g,
+		Differs: func(context.Context) ([]cgroupfile.Change, error) {
+			have, err := cgroupfile.Read(g, want)
+			return cgroupfile.Differences(want, have), err
+		},
+		Repair: func(context.Context, []cgroupfile.Change) error { return repair() },
+	}
+}
+
+func running(t *testing.T, events told) *Watch {
+	return runningWith(t, events, prometheus.NewRegistry())
+}
+
+func runningWith(t *testing.T, events told, metrics prometheus.Registerer) *Watch {
+	t.Helper()
+	w, err := New(Options{Metrics: metrics, Events: events, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func await(t *testing.T, c <-chan string) string {
+	t.Helper()
+	select {
+	case text := <-c:
+		return text
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing is told")
+		return ""
+	}
+}
+
+func TestAChangeIsRepairedCountedAndTold(t *testing.T) {
+	events, g, metrics := make(told, 1), files(t), prometheus.NewRegistry()
+	w := runningWith(t, events, metrics)
+	w.Watch("a", weighing(g, func() error { put(t, g, "100"); return nil }))
+	put(t, g, "7")
+	want := "CgroupRepaired: The pod's cgroup was changed from outside and is repaired: cpu.weight is 7, not 100"
+	if diff := cmp.Diff(want, await(t, events)); diff != "" {
+		t.Error(diff)
+	}
+	families, err := metrics.Gather()
+	if err != nil || len(families) != 1 || families[0].GetName() != "berth_cgroup_repairs_total" || families[0].Metric[0].GetCounter().GetValue() != 1 {
+		t.Errorf("metrics are %v, error %v; want one repair", families, err)
+	}
+}
+
+func TestWhatCannotBeRepairedIsTold(t *testing.T) {
+	events, g := make(told, 1), files(t)
+	w := running(t, events)
+	w.Watch("a", weighing(g, func() error { return errors.New("device or resource busy") }))
+	put(t, g, "7")
+	want := "FailedCgroupRepair: The pod's cgroup was changed from outside and could not be repaired: cpu.weight is 7, not 100: device or resource busy"
+	if diff := cmp.Diff(want, await(t, events)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Its parent is looked after too, and tells.
+func TestACgroupThatVanishes(t *testing.T) {
+	gone, g := make(chan string, 1), files(t)
+	w := running(t, make(told, 1))
+	parent := cgroupfile.Group{Unified: true, Dirs: map[string]string{"": filepath.Dir(g.Dirs[""])}}
+	w.Watch("parent", weighing(parent, nil))
+	s := weighing(g, nil)
+	s.Gone = func(context.Context) { gone <- "gone" }
+	w.Watch("a", s)
+	if err := os.RemoveAll(g.Dirs[""]); err != nil {
+		t.Fatal(err)
+	}
+	await(t, gone)
+	if w.Watched("a") {
+		t.Error("it is still looked after")
+	}
+}
+
+func TestSuspicion(t *testing.T) {
+	a := []cgroupfile.Change{{File: "cpu.weight", Have: "7", Want: "100"}}
+	b := []cgroupfile.Change{{File: "cpu.weight", Have: "8", Want: "100"}}
+	for _, test := range []struct {
+		name  string
+		looks [][]cgroupfile.Change
+		want  []bool
+	}{
+		{"it stays", [][]cgroupfile.Change{a, a}, []bool{false, true}},
+		{"it was a change under way", [][]cgroupfile.Change{a, nil, a}, []bool{false, false, false}},
+		{"it is another, which stays", [][]cgroupfile.Change{a, b, b}, []bool{false, false, true}},
+		{"it goes on changing, also after the repair", [][]cgroupfile.Change{a, b, a, b, a}, []bool{false, false, true, false, false}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var s suspicion
+			var got []bool
+			for _, found := range test.looks {
+				var confirmed bool
+				s, confirmed = s.next(found)
+				got = append(got, confirmed)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A subject that does not answer, as one whose runtime hangs, keeps no other waiting,
+// and is given up after a while.
+func TestAnAnswerThatDoesNotCome(t *testing.T) {
+	events, g, asked := make(told, 1), files(t), make(chan string, 1)
+	w := running(t, events)
+	hangs := weighing(files(t), nil)
+	hangs.Differs = func(ctx context.Context) ([]cgroupfile.Change, error) {
+		asked <- "asked"
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	w.Watch("a", hangs)
+	put(t, hangs.Group, "7")
+	await(t, asked)
+	w.Watch("b", weighing(g, func() error { put(t, g, "100"); return nil }))
+	put(t, g, "7")
+	want := "CgroupRepaired: The pod's cgroup was changed from outside and is repaired: cpu.weight is 7, not 100"
+	if diff := cmp.Diff(want, await(t, events)); diff != "" {
+		t.Error(diff)
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		w, err := New(Options{Events: make(told), Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hangs.Differs = func(ctx context.Context) ([]cgroupfile.Change, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		began := time.Now()
+		if again := w.look(t.Context(), "a", &subject{Subject: hangs}); again || time.Since(began) != patience {
+			t.Errorf("again %v after %v; want false after %v", again, time.Since(began), patience)
+		}
+	})
+}
+
+// What is found while somebody else may change it is not repaired, and is looked at afterwards.
+func TestAHeldSubject(t *testing.T) {
+	events, g := make(told, 1), files(t)
+	w := running(t, events)
+	w.Watch("a", weighing(g, func() error { put(t, g, "100"); return nil }))
+	release := w.Hold("a")
+	put(t, g, "7")
+	if taken := w.take(time.Now().Add(time.Hour), true); len(taken) != 0 {
+		t.Errorf("it is looked at while it is held: %v", taken)
+	}
+	release()
+	await(t, events)
+}
+
+func TestRemaining(t *testing.T) {
+	found := []cgroupfile.Change{{File: "cpu.max", Have: "5 5", Want: "9 9"}, {File: "cpu.weight", Have: "7", Want: "100"}}
+	left := []cgroupfile.Change{{File: "cpu.max", Have: "5 5", Want: "9 9"}, {File: "cpu.weight", Have: "8", Want: "100"}, {File: "pids.max", Have: "1", Want: "2"}}
+	if diff := cmp.Diff(found[:1], remaining(found, left)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPeriod(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		audit        time.Duration
+		told, missed bool
+		want         time.Duration
+	}{
+		{"by default", 0, true, false, 30 * time.Second},
+		{"as configured", 10 * time.Second, true, false, 10 * time.Second},
+		{"one directory is not watched", 10 * time.Second, true, true, time.Second},
+		{"no directory is", 10 * time.Second, false, false, time.Second},
+	} {
+		w := &Watch{opts: Options{Audit: test.audit}, subjects: map[string]*subject{"a": {unwatched: test.missed}}}
+		if test.told {
+			w.kernel = &inotify{}
+		}
+		if got := w.period(); got != test.want {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestBoundsOf(t *testing.T) {
+	spec := specResources(`{"runtimeSpec": {"linux": {"resources": {"cpu": {"shares": 512, "quota": 50000, "period": 100000, "cpus": "0-1"},
+		"memory": {"limit": 1048576, "swap": 1048576}, "unified": {"memory.high": "4096"}}}}}`)
+	got, swap := boundsOf(spec)
+	want := cgroupfile.Bounds{CPUs: "0-1", Shares: 512, Quota: 50000, Period: 100000, Memory: 1 << 20, High: 4096}
+	if diff := cmp.Diff(want, got); diff != "" || swap != 1<<20 {
+		t.Errorf("swap %d, %s", swap, diff)
+	}
+	if none, _ := boundsOf(&specs.LinuxResources{}); none != (cgroupfile.Bounds{Quota: -1, Memory: -1}) {
+		t.Errorf("without any: %+v", none)
+	}
+	if specResources("") != nil {
+		t.Error("a runtime that does not tell is believed to")
+	}
+}
+
+func TestUpdateFor(t *testing.T) {
+	b := cgroupfile.Bounds{CPUs: "0", Mems: "1", Shares: 512, Quota: -1, Period: 100000, Memory: -1}
+	for _, test := range []struct {
+		file string
+		want *runtimeapi.LinuxContainerResources
+	}{
+		{"cpuset.cpus", &runtimeapi.LinuxContainerResources{CpusetCpus: "0"}},
+		{"cpu.shares", &runtimeapi.LinuxContainerResources{CpuShares: 512}},
+		{"cpu.max", &runtimeapi.LinuxContainerResources{CpuQuota: -1, CpuPeriod: 100000}},
+		{"memory.limit_in_bytes", &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: -1, MemorySwapLimitInBytes: -1}},
+	} {
+		got := updateFor(b, 0, false, []cgroupfile.Change{{File: test.file}})
+		if got.String() != test.want.String() {
+			t.Errorf("%s: got %v, want %v", test.file, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/podlog"
+)
+
+// removeLogs removes the logs of earlier instances.
+func (g *Collector) removeLogs(o *pod.Observed, containers map[string]instances) error {
+	var errs []error
+	for name, in := range containers {
+		dir := filepath.Join(podlog.PodDir(g.opts.LogsDir, o.Namespace, o.Name, o.UID), name)
+		files, err := names(dir)
+		errs = append(errs, err)
+		for _, file := range staleLogs(files, in, g.opts.Policy.PerContainer) {
+			errs = append(errs, ignoreAbsent(removeFile(filepath.Join(dir, file))))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sweep removes the logs of pods that nobody knows, and links that lead nowhere.
+func (g *Collector) sweep(ctx context.Context) error {
+	orphans, err := g.opts.Logs.LogOrphans(g.known)
+	errs := []error{err}
+	if len(orphans) > 0 {
+		inUse, err := openBelow(g.opts.LogsDir)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		for _, uid := range orphans {
+			if inUse[uid] { // of another agent on this machine
+				g.opts.Log.Warn("logs of an unknown pod are being written to; podLogsDir should be one agent's", "uid", uid)
+				continue
+			}
+			g.opts.Log.Info("removing the logs of a pod that nobody knows", "uid", uid)
+			errs = append(errs, g.opts.Logs.RemoveLogs(ctx, uid))
+		}
+	}
+	return errors.Join(append(errs, g.sweepLinks())...)
+}
+
+// known says that there may be more to come of a pod.
+func (g *Collector) known(uid types.UID) bool {
+	_, seen := g.opts.Observed.Get(uid)
+	return seen || g.opts.Known(uid)
+}
+
+// sweepLinks removes links to logs that are not there any more.
+func (g *Collector) sweepLinks() error {
+	if g.opts.LinkDir == "" {
+		return nil
+	}
+	links, err := names(g.opts.LinkDir)
+	errs := []error{err}
+	for _, name := range links {
+		link := filepath.Join(g.opts.LinkDir, name)
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(target, g.opts.LogsDir+"/") {
+			continue // no link, or none to a log of ours
+		}
+		files, err := names(filepath.Dir(target))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if dangling(filepath.Base(target), files) {
+			errs = append(errs, ignoreAbsent(removeFile(link)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// openBelow finds the pods whose logs some process has open.
+func openBelow(dir string) (map[types.UID]bool, error) {
+	open := map[types.UID]bool{}
+	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		return nil, fmt.Errorf("list open files: %w", err)
+	}
+	for _, fd := range fds {
+		file, err := os.Readlink(fd)
+		if err != nil {
+			continue // closed since
+		}
+		rest, ok := strings.CutPrefix(file, dir+"/")
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(rest, "/")
+		open[types.UID(name[strings.LastIndexByte(name, '_')+1:])] = true
+	}
+	return open, nil
+}
+
+// names lists a directory, which may not exist.
+func names(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list directory: %w", err)
+	}
+	list := make([]string, len(entries))
+	for i, e := range entries {
+		list[i] = e.Name()
+	}
+	return list, nil
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("remove log: %w", err)
+	}
+	return nil
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,219 @@
+package gc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/poddir"
+)
+
+// node is a runtime whose containers are the observed table.
+type node struct {
+	t         *testing.T
+	root      string // of logs
+	links     string
+	table     *store.Table[types.UID, *pod.Observed]
+	mu        sync.Mutex
+	known     map[types.UID]bool
+	fail      int // so many removals
+	removed   []string
+	synced    chan struct{}
+	collector *Collector
+}
+
+func newNode(t *testing.T) *node {
+	dir := t.TempDir()
+	n := &node{t: t, root: filepath.Join(dir, "pods"), links: filepath.Join(dir, "containers"), table: store.New[types.UID, *pod.Observed](),
+		known: map[types.UID]bool{}, synced: make(chan struct{})}
+	n.collector = New(Options{
+		Runtime: n, Observer: n, Observed: n.table, Synced: []<-chan struct{}{n.synced}, Known: n.isKnown,
+		Logs: poddir.New(poddir.Config{Logs: n.root}), LogsDir: n.root, LinkDir: n.links, Policy: Policy{PerContainer: 1, Total: -1}, Log: slog.New(slog.DiscardHandler),
+	})
+	return n
+}
+
+func (n *node) isKnown(uid types.UID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.known[uid]
+}
+
+func (n *node) remove(id string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fail > 0 {
+		n.fail--
+		return status.Error(codes.Unavailable, "not now")
+	}
+	n.removed = append(n.removed, id)
+	return nil
+}
+
+func (n *node) RemoveContainer(_ context.Context, r *runtimeapi.RemoveContainerRequest, _ ...grpc.CallOption) (*runtimeapi.RemoveContainerResponse, error) {
+	return nil, n.remove(r.ContainerId)
+}
+
+func (n *node) RemovePodSandbox(_ context.Context, r *runtimeapi.RemovePodSandboxRequest, _ ...grpc.CallOption) (*runtimeapi.RemovePodSandboxResponse, error) {
+	return nil, n.remove(r.PodSandboxId)
+}
+
+// Refresh takes what was removed out of the table.
+func (n *node) Refresh(_ context.Context, uid types.UID) error {
+	n.mu.Lock()
+	gone := slices.Clone(n.removed)
+	n.mu.Unlock()
+	o, ok := n.table.Get(uid)
+	if !ok {
+		return nil
+	}
+	now := *o
+	now.Containers = slices.DeleteFunc(slices.Clone(o.Containers), func(c pod.ContainerStatus) bool { return slices.Contains(gone, c.ID) })
+	now.Sandboxes = slices.DeleteFunc(slices.Clone(o.Sandboxes), func(s pod.SandboxStatus) bool { return slices.Contains(gone, s.ID) })
+	n.table.Put(uid, &now)
+	return nil
+}
+
+func (n *node) run() {
+	ctx, cancel := context.WithCancel(n.t.Context())
+	done := make(chan error)
+	go func() { done <- n.collector.Run(ctx) }()
+	close(n.synced)
+	n.t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			n.t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func (n *node) file(parts ...string) string {
+	path := filepath.Join(append([]string{n.root}, parts...)...)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("x"), 0o644)); err != nil {
+		n.t.Fatal(err)
+	}
+	return path
+}
+
+func (n *node) link(name, target string) string {
+	path := filepath.Join(n.links, name)
+	if err := errors.Join(os.MkdirAll(n.links, 0o755), os.Symlink(target, path)); err != nil {
+		n.t.Fatal(err)
+	}
+	return path
+}
+
+func (n *node) eventually(what string, ok func() bool) {
+	n.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func crashed(instances ...int) *pod.Observed {
+	o := &pod.Observed{UID: "u", Namespace: "default", Name: "web", Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true}}}
+	for _, i := range instances {
+		id := string(rune('a' + i))
+		o.Containers = append(o.Containers, pod.ContainerStatus{ID: id, SandboxID: "s", Name: "app", State: pod.StateExited, RestartCount: i})
+	}
+	return o
+}
+
+// What a live pod does not need any more goes when that is seen, also after a
+// failure.
+func TestLivePod(t *testing.T) {
+	n := newNode(t)
+	n.known["u"], n.fail = true, 1
+	old := n.file("default_web_u", "app", "0.log.20260301-120000.gz")
+	kept := n.file("default_web_u", "app", "1.log")
+	link := n.link("web_default_app-a.log", filepath.Join(n.root, "default_web_u", "app", "1.log"))
+	n.run()
+	n.table.Put("u", crashed(2, 1, 0))
+	n.eventually("older instances are removed", func() bool {
+		o, _ := n.table.Get("u")
+		return len(o.Containers) == 1 && o.Containers[0].RestartCount == 2
+	})
+	n.eventually("the log of the first is removed", func() bool { return !there(old) })
+	n.eventually("its link is removed", func() bool { return !there(link) })
+	if !there(kept) {
+		t.Error("the log before the last is gone")
+	}
+}
+
+// What is left in the runtime of a pod that was ended goes with it.
+func TestGone(t *testing.T) {
+	n := newNode(t)
+	n.known["u"] = true
+	n.run()
+	o := crashed(0)
+	o.Sandboxes = nil // somebody else removed it
+	n.table.Put("u", o)
+	n.mu.Lock()
+	delete(n.known, "u")
+	n.mu.Unlock()
+	n.collector.Gone("u")
+	n.eventually("nothing is left", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return slices.Equal(n.removed, []string{"a"})
+	})
+}
+
+// At its start the collector removes logs of pods that nobody knows, but for
+// those that somebody writes to, and links that lead nowhere.
+func TestSweep(t *testing.T) {
+	n := newNode(t)
+	n.known["u"] = true
+	live := n.file("default_web_u", "app", "0.log")
+	ghost := n.file("default_ghost_g", "app", "0.log")
+	foreign := n.file("default_other_f", "app", "0.log")
+	f, err := os.OpenFile(foreign, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	seen := n.file("default_seen_s", "app", "0.log")
+	n.table.Put("s", &pod.Observed{UID: "s"})
+	rotating := n.file("default_web_u", "two", "0.log.20260301-120000")
+	links := map[string]bool{
+		n.link("live.log", live):   true,
+		n.link("ghost.log", ghost): false,
+		n.link("old.log", filepath.Join(n.root, "default_web_u", "app", "7.log")):      false,
+		n.link("rotating.log", filepath.Join(n.root, "default_web_u", "two", "0.log")): true,
+		n.link("elsewhere.log", "/nonexistent/0.log"):                                  true,
+	}
+	if err := n.collector.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{live: true, filepath.Dir(filepath.Dir(ghost)): false, foreign: true, seen: true, rotating: true} {
+		if there(path) != want {
+			t.Errorf("%s: there is %v, want %v", path, !want, want)
+		}
+	}
+	for path, want := range links {
+		if there(path) != want {
+			t.Errorf("link %s: there is %v, want %v", path, !want, want)
+		}
+	}
+}

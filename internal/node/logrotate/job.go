@@ -1,0 +1,252 @@
+package logrotate
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/safepath"
+)
+
+// job brings the files of one log in order.
+type job struct {
+	r        *Rotator
+	path, id string
+	running  bool
+	reopen   bool
+	packing  bool
+}
+
+// rotate does what decide says, but for the compression, which takes long.
+func (j job) rotate(ctx context.Context) result {
+	dir, base := filepath.Split(j.path)
+	files, err := list(dir)
+	if errors.Is(err, fs.ErrNotExist) && !j.running {
+		return result{} // it went with its pod
+	}
+	if err != nil {
+		return result{err: err}
+	}
+	d := decide(files, base, j.packing, j.r.opts.Limits, j.r.opts.Now())
+	for _, name := range d.Remove {
+		if err := os.Remove(dir + name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return result{err: fmt.Errorf("remove rotated log: %w", err)}
+		}
+	}
+	res := result{}
+	switch {
+	case j.running && (j.reopen || d.Interrupted):
+		// A rotation was interrupted. What is to be renamed is seen after this.
+		if err := j.open(ctx); err != nil {
+			return result{reopen: true, err: err}
+		}
+	case j.running && d.Missing:
+		return result{err: fmt.Errorf("rotate log: %w", fs.ErrNotExist)}
+	case d.Rename != "" && j.running:
+		if res.reopen, err = j.replace(ctx, dir+d.Rename); err != nil {
+			return result{reopen: res.reopen, err: err}
+		}
+	case d.Rename != "":
+		if err := j.setAside(dir + d.Rename); err != nil {
+			return result{err: err}
+		}
+	}
+	for _, name := range d.Compress {
+		res.compress = append(res.compress, dir+name)
+	}
+	return res
+}
+
+// list lists the files of a directory. What vanishes meanwhile is left out.
+func list(dir string) ([]file, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list logs: %w", err)
+	}
+	files := make([]file, 0, len(entries))
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list logs: %w", err)
+		}
+		if info.Mode().IsRegular() {
+			files = append(files, file{e.Name(), info.Size()})
+		}
+	}
+	return files, nil
+}
+
+// replace renames the log of a running container and has a new file opened. If
+// that fails the file gets its name back, so that lines still are where they are
+// looked for. reopen: it could not, the runtime is to be asked again.
+func (j job) replace(ctx context.Context, name string) (reopen bool, err error) {
+	if err := rename(j.path, name); err != nil {
+		return false, fmt.Errorf("rename log: %w", err)
+	}
+	if err = j.open(ctx); err == nil {
+		return false, nil
+	}
+	back := rename(name, j.path)
+	if back == nil {
+		return false, err
+	}
+	if errors.Is(back, fs.ErrExist) {
+		return true, err // the runtime has made the new file
+	}
+	return true, errors.Join(err, fmt.Errorf("rename log back: %w", back))
+}
+
+func (j job) open(ctx context.Context) error {
+	_, err := j.r.opts.Runtime.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: j.id})
+	if err != nil {
+		return fmt.Errorf("reopen log: %w", err)
+	}
+	return nil
+}
+
+// setAside renames the log of a container that has ended, and leaves an empty
+// one for those who look there.
+func (j job) setAside(name string) error {
+	info, err := os.Lstat(j.path)
+	if err != nil {
+		return fmt.Errorf("rename log: %w", err)
+	}
+	if err := rename(j.path, name); err != nil {
+		return fmt.Errorf("rename log: %w", err)
+	}
+	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("make empty log: %w", err)
+	}
+	return f.Close()
+}
+
+// rename never replaces a file.
+func rename(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if err == nil {
+		return nil
+	}
+	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+}
+
+// pack compresses files, one after the other, when there is a place for that.
+func (r *Rotator) pack(ctx context.Context, paths []string) error {
+	select {
+	case r.places <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-r.places }()
+	var errs []error
+	for _, path := range paths {
+		if err := compress(ctx, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("compress log: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pathDepth are the parts of a log's path that may be no links: the pod's
+// directory, the container's and the file.
+const pathDepth = 3
+
+// errWritten is why a file is not compressed yet.
+var errWritten = errors.New("somebody still writes to it")
+
+// compress puts a compressed file in the place of a rotated one. The one is
+// complete before the other goes.
+func compress(ctx context.Context, path string) (err error) {
+	src, err := safepath.File(path, pathDepth)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	// A read lease is given on a file that nobody has open for writing
+	// (fcntl(2)). Where the file system has none it must do that it is not the newest.
+	_, err = unix.FcntlInt(src.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+	if errors.Is(err, unix.EAGAIN) {
+		return fmt.Errorf("%s: %w", path, errWritten)
+	}
+	if err == nil {
+		_, _ = unix.FcntlInt(src.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
+	}
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	tmp := path + suffixGzip + suffixTemp
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ignoreAbsent(os.Remove(tmp)))
+		}
+	}()
+	if err := writeGzip(ctx, tmp, src, info); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(path); err != nil {
+		return err // removed meanwhile: it is not to come back
+	}
+	if err := os.Rename(tmp, path+suffixGzip); err != nil {
+		return err
+	}
+	return ignoreAbsent(os.Remove(path))
+}
+
+func writeGzip(ctx context.Context, path string, src io.Reader, like fs.FileInfo) (err error) {
+	if err := ignoreAbsent(os.Remove(path)); err != nil {
+		return err
+	}
+	dst, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, like.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dst.Close()) }()
+	// Faster than a container writes is worth more than a few percent of size.
+	z, err := gzip.NewWriterLevel(dst, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(z, untilDone{ctx, src}); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	// Readers skip files by their time.
+	return os.Chtimes(path, like.ModTime(), like.ModTime())
+}
+
+// untilDone is a reader that ends with a context.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,324 @@
+package logrotate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/podlog"
+)
+
+// container writes a log as a runtime does: to the file it has opened last.
+type container struct {
+	t    *testing.T
+	path string
+	// refuse is why the log is not opened anew, while it is not nil.
+	refuse error
+
+	mu      sync.Mutex
+	file    *os.File
+	line    int
+	reopens int
+}
+
+func newContainer(t *testing.T) *container {
+	c := &container{t: t, path: filepath.Join(t.TempDir(), "0.log")}
+	c.open()
+	t.Cleanup(func() { _ = c.file.Close() })
+	return c
+}
+
+func (c *container) open() {
+	f, err := os.OpenFile(c.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if c.file != nil {
+		_ = c.file.Close()
+	}
+	c.file = f
+}
+
+func (c *container) ReopenContainerLog(context.Context, *runtimeapi.ReopenContainerLogRequest, ...grpc.CallOption) (*runtimeapi.ReopenContainerLogResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reopens++
+	if c.refuse != nil {
+		return nil, c.refuse
+	}
+	c.open()
+	return &runtimeapi.ReopenContainerLogResponse{}, nil
+}
+
+// write writes n numbered lines of about 1,000 bytes.
+func (c *container) write(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for range n {
+		_, err := fmt.Fprintf(c.file, "%s stdout F %01000d\n", time.Now().UTC().Format(time.RFC3339Nano), c.line)
+		if err != nil {
+			c.t.Error(err)
+			return
+		}
+		c.line++
+	}
+}
+
+func (c *container) set(refuse error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse = refuse
+}
+
+// complete fails unless every line is there once, in order.
+func (c *container) complete() {
+	c.t.Helper()
+	var log strings.Builder
+	if err := podlog.Read(c.t.Context(), c.path, podlog.Options{}, &log); err != nil {
+		c.t.Fatal(err)
+	}
+	next := 0
+	for line := range strings.Lines(log.String()) {
+		if want := fmt.Sprintf("%01000d\n", next); line != want {
+			c.t.Fatalf("line %d is %q", next, line)
+		}
+		next++
+	}
+	if next != c.line {
+		c.t.Fatalf("%d lines, want %d", next, c.line)
+	}
+}
+
+func (c *container) files() []string {
+	names, err := filepath.Glob(filepath.Join(filepath.Dir(c.path), "*"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return names
+}
+
+func (c *container) status(s pod.ContainerState) *pod.Observed {
+	return &pod.Observed{UID: "u", Containers: []pod.ContainerStatus{{ID: "c", Name: "app", State: s, LogPath: c.path}}}
+}
+
+// rotator is one for c, and the table by which it sees it.
+func rotator(t *testing.T, c *container, l Limits) (*Rotator, *store.Table[types.UID, *pod.Observed]) {
+	table := store.New[types.UID, *pod.Observed]()
+	return New(Options{Runtime: c, Observed: table, Limits: l, Workers: 1, Now: time.Now, Log: slog.New(slog.DiscardHandler)}), table
+}
+
+// run runs a rotator until the end of the test.
+func run(t *testing.T, r *Rotator) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func compressed(c *container) (n int) {
+	for _, f := range c.files() {
+		if strings.HasSuffix(f, ".gz") {
+			n++
+		}
+	}
+	return n
+}
+
+// 60 MB at 50 MB/s: nothing is lost or doubled, and no file is larger than the
+// limit and what is written in the documented time.
+func TestFastWriter(t *testing.T) {
+	c := newContainer(t)
+	r, table := rotator(t, c, Limits{MaxSize: 10 << 20, MaxFiles: 100})
+	table.Put("u", c.status(pod.StateRunning))
+	run(t, r)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	largest := int64(0)
+	for range 60 {
+		c.write(1000)
+		if info, err := os.Stat(c.path); err == nil {
+			largest = max(largest, info.Size())
+		}
+		<-tick.C
+	}
+	c.complete()
+	if most := int64(10<<20 + 50e6); largest > most {
+		t.Errorf("a file had %d bytes, the bound is %d", largest, most)
+	}
+	eventually(t, "older files are compressed", func() bool { return compressed(c) >= 2 && len(c.files()) <= compressed(c)+2 })
+	c.complete()
+}
+
+// However much is written there are only so many files.
+func TestBound(t *testing.T) {
+	c := newContainer(t)
+	r, table := rotator(t, c, Limits{MaxSize: 100 << 10, MaxFiles: 3})
+	table.Put("u", c.status(pod.StateRunning))
+	run(t, r)
+	for n := 1; n <= 6; n++ {
+		c.write(150)
+		eventually(t, "rotated", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.reopens >= n
+		})
+	}
+	eventually(t, "three files", func() bool { return len(c.files()) == 3 && compressed(c) == 1 })
+}
+
+// A log that is not written to costs nothing: it is watched, and there is no
+// time at which it would be looked at.
+func TestIdle(t *testing.T) {
+	c := newContainer(t)
+	c.write(1)
+	r, _ := rotator(t, c, Limits{MaxSize: 1 << 20, MaxFiles: 3})
+	var err error
+	if r.watch, err = newWatcher(); err != nil {
+		t.Fatal(err)
+	}
+	defer r.watch.close()
+	r.seen(c.status(pod.StateRunning).Containers[0])
+	for r.look(t.Context()); r.logs[c.path].rotating; r.look(t.Context()) { // the first look is at all its files
+		r.finish(t.Context(), <-r.done)
+	}
+	if next := r.look(t.Context()); !next.IsZero() || !r.logs[c.path].watched {
+		t.Fatalf("an idle log is looked at again at %v, watched: %v", next, r.logs[c.path].watched)
+	}
+	c.write(1)
+	for r.look(t.Context()).IsZero() { // until the write is seen
+		r.written(<-r.watch.events())
+	}
+}
+
+// A runtime that does not open the log anew is asked again; until then the lines
+// stay where they are looked for.
+func TestReopenFails(t *testing.T) {
+	c := newContainer(t)
+	c.set(errors.New("not now"))
+	r, table := rotator(t, c, Limits{MaxSize: 100 << 10, MaxFiles: 10})
+	table.Put("u", c.status(pod.StateRunning))
+	run(t, r)
+	c.write(150)
+	eventually(t, "asked twice", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.reopens >= 2
+	})
+	c.write(10)
+	c.set(nil)
+	eventually(t, "rotated", func() bool { return len(c.files()) == 2 })
+	c.write(10)
+	c.complete()
+}
+
+// An agent that was killed between the renaming and the opening of the new file
+// leaves that to the next one.
+func TestInterrupted(t *testing.T) {
+	c := newContainer(t)
+	c.write(5)
+	if err := os.Rename(c.path, c.path+".20260301-120000"); err != nil {
+		t.Fatal(err)
+	}
+	r, table := rotator(t, c, Limits{MaxSize: 1 << 20, MaxFiles: 3})
+	table.Put("u", c.status(pod.StateRunning))
+	run(t, r)
+	eventually(t, "reopened", func() bool { _, err := os.Stat(c.path); return err == nil })
+	c.write(5)
+	c.complete()
+}
+
+// The log of a container that has ended is bounded as well, without a runtime.
+func TestEnded(t *testing.T) {
+	c := newContainer(t)
+	c.write(400)
+	_ = c.file.Close()
+	r, table := rotator(t, c, Limits{MaxSize: 100 << 10, MaxFiles: 3})
+	table.Put("u", c.status(pod.StateExited))
+	run(t, r)
+	eventually(t, "compressed", func() bool { return compressed(c) == 1 && len(c.files()) == 2 })
+	if info, err := os.Stat(c.path); err != nil || info.Size() != 0 || info.Mode().Perm() != 0o640 {
+		t.Errorf("in its place there is %v, %v", info, err)
+	}
+	if c.reopens != 0 {
+		t.Error("the runtime was asked to open it")
+	}
+	c.complete()
+}
+
+// With a full disk a log is rotated, and compressed when there is room again.
+func TestDiskFull(t *testing.T) {
+	c := newContainer(t)
+	dir := filepath.Dir(c.path)
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("needs to mount:", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	c.open()
+	c.write(300)
+	filler := filepath.Join(dir, "filler")
+	f, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := 64 << 10; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	_ = f.Close()
+	r, table := rotator(t, c, Limits{MaxSize: 100 << 10, MaxFiles: 3})
+	table.Put("u", c.status(pod.StateRunning))
+	run(t, r)
+	eventually(t, "rotated", func() bool { return len(c.files()) >= 3 })
+	c.complete()
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "compressed", func() bool { return compressed(c) == 1 && len(c.files()) == 2 })
+	c.complete()
+}
+
+// A file that somebody still writes to is not compressed.
+func TestCompressWaitsForWriters(t *testing.T) {
+	c := newContainer(t)
+	c.write(3)
+	if err := compress(t.Context(), c.path); !errors.Is(err, errWritten) {
+		t.Fatalf("compressed under its writer: %v", err)
+	}
+	_ = c.file.Close()
+	if err := compress(t.Context(), c.path); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.files(); !slices.Equal(got, []string{c.path + ".gz"}) {
+		t.Errorf("there is %v", got)
+	}
+}

@@ -1,0 +1,75 @@
+package machinetest_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/node/machine"
+	"github.com/berth-run/berth/internal/node/machine/machinetest"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+// Every machine, whole.
+func TestMachines(t *testing.T) {
+	for name, m := range machinetest.All(t) {
+		t.Run(name, func(t *testing.T) {
+			got := machinetest.Summary(m)
+			golden := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("not as in %s (-want +got); -update writes it:\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+// A packed machine is the machine it was packed of.
+func TestPackKeepsTheMachine(t *testing.T) {
+	for name, want := range machinetest.All(t) {
+		packed, err := machinetest.Pack(machinetest.FS(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := machinetest.Unpack(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := machine.Read(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(machinetest.Summary(want), machinetest.Summary(got)); diff != "" {
+			t.Errorf("%s (-read +unpacked):\n%s", name, diff)
+		}
+	}
+}
+
+// Every machine that tests run on can be read, whatever it is. Its memory may
+// change at any time.
+func TestThisMachine(t *testing.T) {
+	m, err := machine.Read(os.DirFS("/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpus := cpuset.New()
+	for _, n := range m.Nodes {
+		cpus = cpus.Union(n.CPUs)
+	}
+	if m.Memory() == 0 || m.Online().Size() < 1 || !cpus.Equals(m.Online()) {
+		t.Errorf("no memory, no CPUs, or CPUs of no node:\n%s", machinetest.Summary(m))
+	}
+}

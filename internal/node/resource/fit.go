@@ -1,0 +1,151 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/resource/cpu"
+	"github.com/berth-run/berth/internal/node/resource/memory"
+)
+
+// pool is what there is of CPUs beside what is held.
+func (n Node) pool(h Held) cpu.Pool {
+	return cpu.Pool{Machine: n.Machine, Reserved: n.Policy.ReservedCPUs, Held: h.CPUs(), Options: n.Policy.CPU}
+}
+
+// state is what there is of memory beside what is held.
+func (n Node) state(h Held) memory.State {
+	if !n.Policy.Memory {
+		return memory.State{}
+	}
+	s := memory.NewState(n.Machine, n.Policy.ReservedMemory)
+	for _, a := range h {
+		s = s.With(a.Memory())
+	}
+	return s
+}
+
+// Shared are the CPUs that containers without CPUs of their own run on; empty
+// when the policy gives none away and they run anywhere. With strict-cpu-reservation
+// others may hold all that is not reserved: then they run on the reserved ones, as
+// somewhere they have to run and not on what others have for themselves.
+func (n Node) Shared(h Held) cpuset.CPUSet {
+	if !n.Policy.CPUs {
+		return cpuset.New()
+	}
+	if shared := n.pool(h).Shared(); !shared.IsEmpty() {
+		return shared
+	}
+	return n.Policy.ReservedCPUs
+}
+
+// fitting is the part of an allocation that can be kept on this machine beside
+// what others hold; the error says what cannot, and why.
+func (n Node) fitting(others Held, a Allocation) (Allocation, error) {
+	if a.IsEmpty() {
+		return a, nil
+	}
+	a = a.Clone()
+	errs := []error{n.fitCPUs(others, a.CPUs()), n.fitMemory(others, a.Memory())}
+	taken := others.Devices()
+	each := func(f func(*Given)) {
+		f(&a.Pod)
+		for name, g := range a.Containers {
+			f(&g)
+			if a.Containers[name] = g; g.IsEmpty() {
+				delete(a.Containers, name)
+			}
+		}
+	}
+	each(func(g *Given) {
+		if errs[0] != nil {
+			g.CPUs = cpuset.New()
+		}
+		if errs[1] != nil {
+			g.Memory = nil
+		}
+		for name, ids := range g.Devices {
+			if slices.ContainsFunc(ids, taken[name].Has) {
+				errs = append(errs, fmt.Errorf("devices %v of %s: some are held by another pod", ids, name))
+				delete(g.Devices, name)
+			}
+		}
+	})
+	return a, errors.Join(errs...)
+}
+
+func (n Node) fitCPUs(others Held, own cpuset.CPUSet) error {
+	if own.IsEmpty() {
+		return nil
+	}
+	if !n.Policy.CPUs {
+		return fmt.Errorf("CPUs %s: the policy gives none away", own)
+	}
+	if gone := own.Difference(n.Machine.Online()); !gone.IsEmpty() {
+		return fmt.Errorf("CPUs %s: %s are not online", own, gone)
+	}
+	if reserved := own.Intersection(n.Policy.ReservedCPUs); !reserved.IsEmpty() {
+		return fmt.Errorf("CPUs %s: %s are reserved", own, reserved)
+	}
+	if taken := own.Intersection(others.CPUs()); !taken.IsEmpty() {
+		return fmt.Errorf("CPUs %s: %s are held by another pod", own, taken)
+	}
+	return nil
+}
+
+func (n Node) fitMemory(others Held, own []memory.Block) error {
+	switch {
+	case len(own) == 0:
+		return nil
+	case !n.Policy.Memory:
+		return errors.New("memory of NUMA nodes: the policy gives none away")
+	}
+	return n.state(others).Check(own)
+}
+
+// keeps says whether a pod holds all it is due: it is not asked again where. staying
+// says the same of the containers that stay, for whose sake the pod goes on if init
+// containers cannot have what they lack. The memory of these is freed when they
+// have ended.
+func (n Node) keeps(p *corev1.Pod, own Allocation) (all, staying bool) {
+	if own.IsEmpty() {
+		return false, false
+	}
+	d := decision{node: n, pod: p, own: own}
+	if n.bubbles(p) {
+		due := map[corev1.ResourceName]int64{}
+		for _, b := range own.Pod.Memory {
+			due[b.Resource] = b.Size
+		}
+		cpus, sizes := 0, map[corev1.ResourceName]int64(nil)
+		if n.Policy.CPUs {
+			cpus = cpu.ExclusivePod(p)
+		}
+		if n.Policy.Memory {
+			sizes = memory.Whole(p)
+		}
+		all = own.Pod.CPUs.Size() == cpus && maps.Equal(due, sizes)
+		return all, all
+	}
+	all = true
+	for _, c := range pod.Containers(p) {
+		if c.Kind == pod.Ephemeral {
+			continue
+		}
+		w := d.want(c)
+		left := w.without(d.keep(c, w))
+		switch lacks := left.cpus > 0 || len(left.devices) > 0; {
+		case c.Kind == pod.Init:
+			all = all && !lacks
+		case lacks || len(left.memory) > 0:
+			return false, false
+		}
+	}
+	return all, true
+}

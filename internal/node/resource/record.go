@@ -1,0 +1,94 @@
+package resource
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/node/resource/device"
+	"github.com/berth-run/berth/internal/node/resource/memory"
+	"github.com/berth-run/berth/internal/node/resource/topology"
+)
+
+// record is an Allocation on disk: version 1.
+type record struct {
+	Containers map[string]share `json:"containers,omitempty"`
+	Pod        *share           `json:"pod,omitempty"`
+}
+
+// share is a Given; CPUs are a list as in cpuset(7).
+type share struct {
+	CPUs    string                              `json:"cpus,omitempty"`
+	Memory  []block                             `json:"memory,omitempty"`
+	Devices map[corev1.ResourceName][]device.ID `json:"devices,omitempty"`
+}
+
+type block struct {
+	Nodes    []int               `json:"nodes"`
+	Resource corev1.ResourceName `json:"resource"`
+	Size     int64               `json:"size"`
+}
+
+func recordOf(a Allocation) record {
+	r := record{Containers: make(map[string]share, len(a.Containers))}
+	for name, g := range a.Containers {
+		r.Containers[name] = shareOf(g)
+	}
+	if !a.Pod.IsEmpty() {
+		r.Pod = new(shareOf(a.Pod))
+	}
+	return r
+}
+
+func shareOf(g Given) share {
+	s := share{CPUs: g.CPUs.String(), Devices: g.Devices}
+	for _, b := range g.Memory {
+		s.Memory = append(s.Memory, block{Nodes: b.Nodes.IDs(), Resource: b.Resource, Size: b.Size})
+	}
+	return s
+}
+
+func (r record) allocation() (Allocation, error) {
+	a := Allocation{}
+	for name, s := range r.Containers {
+		g, err := s.given()
+		if err != nil {
+			return Allocation{}, fmt.Errorf("read what container %q holds: %w", name, err)
+		}
+		if g.IsEmpty() {
+			continue
+		}
+		if a.Containers == nil {
+			a.Containers = map[string]Given{}
+		}
+		a.Containers[name] = g
+	}
+	if r.Pod != nil {
+		var err error
+		if a.Pod, err = r.Pod.given(); err != nil {
+			return Allocation{}, fmt.Errorf("read what the pod holds: %w", err)
+		}
+	}
+	return a, nil
+}
+
+func (s share) given() (Given, error) {
+	g := Given{Devices: s.Devices}
+	var err error
+	if g.CPUs, err = cpuset.Parse(s.CPUs); err != nil {
+		return Given{}, err
+	}
+	for _, b := range s.Memory {
+		for _, id := range b.Nodes {
+			if id < 0 || id > 63 {
+				return Given{}, fmt.Errorf("there is no NUMA node %d", id)
+			}
+		}
+		if b.Size < 0 {
+			return Given{}, fmt.Errorf("%d bytes of %s are no amount", b.Size, b.Resource)
+		}
+		g.Memory = append(g.Memory, memory.Block{Nodes: topology.Of(b.Nodes...), Resource: b.Resource, Size: b.Size})
+	}
+	return g, nil
+}

@@ -1,0 +1,135 @@
+package state
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/node/resource/memory"
+	"github.com/berth-run/berth/internal/node/resource/topology"
+)
+
+type found = map[types.UID]resource.Allocation
+
+var sameSets = cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })
+
+func cpus(ids ...int) resource.Given { return resource.Given{CPUs: cpuset.New(ids...)} }
+
+// The checksums are a kubelet's.
+func TestParseCPUs(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       found
+		err        string
+	}{
+		{name: "nothing is held", text: `{"policyName":"none","defaultCPUSet":"4-6","entries":{},"checksum":354655845}`, want: found{}},
+		{
+			name: "version 2", text: `{"policyName":"none","defaultCPUSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"1-3"}},"checksum":3610638499}`,
+			want: found{"pod": {Containers: map[string]resource.Given{"container1": cpus(4, 5, 6), "container2": cpus(1, 2, 3)}}},
+		},
+		{
+			name: "version 3", text: `{"policyName":"none","defaultCPUSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"1-3"}},"podEntries":{"pod":{"cpuSet":"4-6"}},"checksum":2649431787}`,
+			want: found{"pod": {Containers: map[string]resource.Given{"container1": cpus(4, 5, 6), "container2": cpus(1, 2, 3)}, Pod: cpus(4, 5, 6)}},
+		},
+		{
+			name: "containers that share their pod's", text: `{"entries":{"pod":{"own":"4","a":"5-6","b":"5-6"}},"podEntries":{"pod":{"cpuSet":"4-6"}}}`,
+			want: found{"pod": {Containers: map[string]resource.Given{"own": cpus(4)}, Pod: cpus(4, 5, 6)}},
+		},
+		{name: "version 1", text: `{"policyName":"none","defaultCPUSet":"1-3","entries":{"containerID1":"4-6","containerID2":"1-3"},"checksum":3680390589}`},
+		{name: "version 1, nothing is held", text: `{"policyName":"none","defaultCPUSet":"1-3","checksum":1694838852}`, want: found{}},
+		{name: "changed", text: `{"policyName":"none","defaultCPUSet":"4-6","entries":{},"checksum":1337}`, err: "has checksum 1337, which is not that of what it holds"},
+		{name: "cut off", text: `{`, err: "is no state of CPUs: unexpected end of JSON input"},
+		{name: "no CPUs", text: `{"entries":{"pod":{"c":"asd"}}}`, err: `container "c" of pod pod: strconv.Atoi: parsing "asd": invalid syntax`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := ParseCPUs([]byte(tt.text))
+			if diff := cmp.Diff(tt.want, got, sameSets); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if text := errorText(err); text != tt.err {
+				t.Errorf("error %q, want %q", text, tt.err)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+const machineState = `"machineState":{"0":{"numberOfAssignments":0,"memoryMap":{"memory":{"total":2048,"systemReserved":512,"allocatable":1536,"reserved":512,"free":1024}},"cells":[]}}`
+
+func TestParseMemory(t *testing.T) {
+	half := []memory.Block{{Nodes: topology.Of(0), Resource: "memory", Size: 512}}
+	const entries = `"entries":{"pod":{"container1":[{"numaAffinity":[0],"type":"memory","size":512}]}}`
+	tests := []struct {
+		name, text string
+		want       found
+		err        string
+	}{
+		{
+			name: "version 1", text: `{"policyName":"static",` + machineState + `,` + entries + `,"checksum":4215593881}`,
+			want: found{"pod": {Containers: map[string]resource.Given{"container1": {Memory: half}}}},
+		},
+		{
+			name: "version 2", text: `{"policyName":"static",` + machineState + `,` + entries + `,"podEntries":{"pod":{"memoryBlocks":[{"numaAffinity":[0],"type":"memory","size":512}]}},"checksum":1278640530}`,
+			want: found{"pod": {Containers: map[string]resource.Given{}, Pod: resource.Given{Memory: half}}},
+		},
+		{name: "changed", text: `{"policyName":"static",` + machineState + `,"checksum":101010}`, err: "has checksum 101010, which is not that of what it holds"},
+		{name: "no node", text: `{"entries":{"pod":{"c":[{"numaAffinity":[64],"type":"memory","size":1}]}}}`, err: `container "c" of pod pod: 1 bytes of memory of NUMA node 64 are no amount of memory`},
+		{name: "cut off", text: `{"entries`, err: "is no state of memory: unexpected end of JSON input"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := ParseMemory([]byte(tt.text))
+			if diff := cmp.Diff(tt.want, got, sameSets); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if text := errorText(err); text != tt.err {
+				t.Errorf("error %q, want %q", text, tt.err)
+			}
+		})
+	}
+}
+
+func TestJoin(t *testing.T) {
+	blocks := []memory.Block{{Nodes: topology.Of(1), Resource: "memory", Size: 1}}
+	got := Join(
+		found{"both": {Containers: map[string]resource.Given{"c": cpus(1)}}, "cpus": {Containers: map[string]resource.Given{"c": cpus(2)}}},
+		found{"both": {Containers: map[string]resource.Given{"c": {Memory: blocks}}}, "memory": {Containers: map[string]resource.Given{"c": {Memory: blocks}}}})
+	want := found{
+		"both":   {Containers: map[string]resource.Given{"c": {CPUs: cpuset.New(1), Memory: blocks}}},
+		"cpus":   {Containers: map[string]resource.Given{"c": cpus(2)}},
+		"memory": {Containers: map[string]resource.Given{"c": {Memory: blocks}}},
+	}
+	if diff := cmp.Diff(want, got, sameSets); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Whatever is in the files: an answer that can be kept, or an error.
+func FuzzParse(f *testing.F) {
+	f.Add(`{"policyName":"static","defaultCpuSet":"0","entries":{"p":{"c":"1-2"}},"podEntries":{"p":{"cpuSet":"1-3"}}}`)
+	f.Add(`{` + machineState + `,"entries":{"p":{"c":[{"numaAffinity":[0,1],"type":"hugepages-2Mi","size":4}]}}}`)
+	f.Add(`{"entries":{"id":"0-1"},"checksum":1}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Count(text, "-") > 0 && len(text) > 200 {
+			t.Skip("a range may name very many CPUs")
+		}
+		all, err := ParseCPUs([]byte(text))
+		mem, err2 := ParseMemory([]byte(text))
+		for uid, a := range Join(all, mem) {
+			if a.IsEmpty() || err != nil && err2 != nil {
+				t.Errorf("pod %s holds %v, errors %v, %v", uid, a, err, err2)
+			}
+		}
+	})
+}

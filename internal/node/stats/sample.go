@@ -1,0 +1,180 @@
+package stats
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/cgroups"
+	cgroupv1 "github.com/opencontainers/cgroups/fs"
+	"github.com/opencontainers/cgroups/fs2"
+
+	"github.com/berth-run/berth/internal/base/cgroupfile"
+)
+
+// sample is what a cgroup says of its use at one moment.
+type sample struct {
+	at time.Time
+	*cgroups.Stats
+	unified bool
+	// oomKills are those that the kernel has counted here.
+	oomKills uint64
+}
+
+// What is read of a cgroup: each file costs.
+const (
+	brief = cgroups.CPU | cgroups.Memory
+	full  = brief | cgroups.IO | cgroups.Pids | cgroups.HugeTLB
+)
+
+// read asks a cgroup. The error is fs.ErrNotExist when it is gone.
+func read(g cgroupfile.Group, what cgroups.Controller, now time.Time) (sample, error) {
+	s := sample{at: now, unified: g.Unified}
+	g = g.Present()
+	if len(g.Dirs) == 0 {
+		return s, fmt.Errorf("read a cgroup: %w", fs.ErrNotExist)
+	}
+	var m interface {
+		Stats(*cgroups.StatsOptions) (*cgroups.Stats, error)
+	}
+	var err error
+	if g.Unified {
+		m, err = fs2.NewManager(&cgroups.Cgroup{Resources: &cgroups.Resources{}}, g.Dirs[""])
+	} else {
+		m, err = cgroupv1.NewManager(&cgroups.Cgroup{Resources: &cgroups.Resources{}}, g.Dirs)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read a cgroup: %w", err)
+	}
+	if s.Stats, err = m.Stats(&cgroups.StatsOptions{Controllers: what}); err != nil {
+		return s, fmt.Errorf("read a cgroup: %w", err)
+	}
+	if what == full {
+		s.oomKills = oomKills(g)
+	}
+	return s, nil
+}
+
+// oomKills is in memory.events, or memory.oom_control since Linux 4.13; 0 where
+// the kernel does not count.
+func oomKills(g cgroupfile.Group) uint64 {
+	dir, ok := g.Dir("memory")
+	if !ok {
+		return 0
+	}
+	file := "memory.oom_control"
+	if g.Unified {
+		file = "memory.events"
+	}
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(text) {
+		if value, ok := strings.CutPrefix(string(line), "oom_kill "); ok {
+			n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// memory looks a value up that the versions of cgroups name differently.
+func (s sample) memory(v1, v2 string) uint64 {
+	if s.unified {
+		return s.MemoryStats.Stats[v2]
+	}
+	return s.MemoryStats.Stats[v1]
+}
+
+// workingSet is the memory that cannot be taken back without effort, as cAdvisor
+// and the scheduler's world define it: what is used without inactive file pages.
+func (s sample) workingSet() uint64 {
+	used, inactive := s.MemoryStats.Usage.Usage, s.memory("total_inactive_file", "inactive_file")
+	return used - min(used, inactive)
+}
+
+func (s sample) rss() uint64 { return s.memory("total_rss", "anon") }
+
+// swap is what is swapped out.
+func (s sample) swap() uint64 {
+	if s.unified { // of the root the library tells nothing but the sum
+		return s.MemoryStats.SwapUsage.Usage - min(s.MemoryStats.SwapUsage.Usage, s.MemoryStats.Usage.Usage)
+	}
+	return s.memory("total_swap", "")
+}
+
+// bounded is a limit, or false for one that is none: the kernel says the largest
+// number of whole pages, or max.
+func bounded(limit uint64) (uint64, bool) {
+	return limit, limit != 0 && limit < math.MaxInt64-(1<<16)
+}
+
+// processes counts those in a cgroup itself.
+func processes(g cgroupfile.Group) (count int, first int) {
+	dir, ok := g.Dir("pids")
+	if !ok {
+		if dir, ok = g.Dir("cpu"); !ok {
+			return 0, 0
+		}
+	}
+	f, err := os.Open(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return 0, 0
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	for lines := bufio.NewScanner(f); lines.Scan(); count++ {
+		if pid, err := strconv.Atoi(lines.Text()); err == nil && first == 0 {
+			first = pid
+		}
+	}
+	return count, first
+}
+
+// traffic is what went over one interface.
+type traffic struct {
+	name                                  string
+	rxBytes, rxPackets, rxErrors, rxDrops uint64
+	txBytes, txPackets, txErrors, txDrops uint64
+}
+
+// network reads the counters of the network namespace that a process is in, see
+// proc_pid_net(5); of a pod the loopback is nobody's concern.
+func network(host string, pid int) ([]traffic, error) {
+	f, err := os.Open(filepath.Join(host, "proc", strconv.Itoa(pid), "net/dev"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	var all []traffic
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		name, rest, ok := strings.Cut(lines.Text(), ":")
+		name = strings.TrimSpace(name)
+		fields := strings.Fields(rest)
+		if !ok || name == "lo" || len(fields) < 12 {
+			continue
+		}
+		n := make([]uint64, len(fields))
+		for i, field := range fields {
+			if n[i], err = strconv.ParseUint(field, 10, 64); err != nil {
+				return nil, fmt.Errorf("read the counters of %s: %w", name, err)
+			}
+		}
+		all = append(all, traffic{
+			name: name, rxBytes: n[0], rxPackets: n[1], rxErrors: n[2], rxDrops: n[3],
+			txBytes: n[8], txPackets: n[9], txErrors: n[10], txDrops: n[11],
+		})
+	}
+	return all, nil
+}
+
+// gone says that what was to be measured has ended meanwhile.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,23 @@
+package admission
+
+import (
+	"strings"
+
+	"github.com/berth-run/berth/internal/base/reason"
+)
+
+// MetricReason is the reason under which a rejection is counted. As in the
+// kubelet those of extended resources, whose names users choose, are one.
+func MetricReason(why string) string {
+	switch why {
+	case PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported, UnsupportedField, PodFeatureUnsupported, SysctlForbidden, RuntimeClass,
+		AppArmor, SupplementalGroupsPolicyNotSupported, reason.NodeShutdown, VolumeAttachmentLimitExceeded,
+		NodeName, NodeAffinity, NodePorts, TaintToleration, UnexpectedAdmissionError, TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool,
+		"OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods":
+		return why
+	}
+	if strings.HasPrefix(why, "OutOf") {
+		return "OutOfExtendedResources"
+	}
+	return "Other"
+}

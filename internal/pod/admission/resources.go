@@ -1,0 +1,237 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/resource/device"
+)
+
+// amounts are CPU in thousandths, and all else in units or bytes.
+type amounts map[corev1.ResourceName]int64
+
+// requested is what a pod takes of the node: its requests as a whole (KEP-753,
+// KEP-2837, overhead included), and a place. What DRA drivers serve is none of it.
+func requested(p *corev1.Pod) amounts {
+	a := amountsOf(resourcehelper.PodRequests(pod.WithoutClaimed(p), resourcehelper.PodResourcesOptions{}))
+	a[corev1.ResourcePods] = 1
+	return a
+}
+
+func amountsOf(list corev1.ResourceList) amounts {
+	a := make(amounts, len(list)+1)
+	for name, q := range list {
+		if name == corev1.ResourceCPU {
+			a[name] = q.MilliValue()
+		} else {
+			a[name] = q.Value()
+		}
+	}
+	return a
+}
+
+func (a amounts) add(b amounts) {
+	for name, n := range b {
+		a[name] += n
+	}
+}
+
+// order has the names in the kubelet's order, in which the first that is
+// missing gives the reason.
+func (a amounts) order() []corev1.ResourceName {
+	first := []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(a)), func(n corev1.ResourceName) bool { return slices.Contains(first, n) })
+	return append(first, rest...)
+}
+
+// shortage is a resource of which the node has not enough left for a pod.
+type shortage struct {
+	name                      corev1.ResourceName
+	requested, used, capacity int64
+	leaving                   int64 // of used, what pods hold that end
+	unserved                  bool  // no device plugin offers any of it
+}
+
+// missing is what is not there even when all that end are gone.
+func (s shortage) missing() int64 { return s.requested - (s.capacity - s.used) - s.leaving }
+
+func (s shortage) String() string {
+	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", s.name, s.requested, s.used, s.capacity)
+}
+
+// Fits says whether the node has what a pod requests beside the others, and
+// nothing else: what else admission asks about does not change with a resize.
+func Fits(in In) Answer { return checkResources(in) }
+
+// checkResources counts what pods request. An extended resource that nobody
+// serves is missing in a standalone agent, not ignored: there is no scheduler
+// that has counted it elsewhere.
+func checkResources(in In) Answer {
+	short := shortages(in)
+	var lasting []shortage
+	for _, s := range short {
+		if s.missing() > 0 {
+			lasting = append(lasting, s)
+		}
+	}
+	switch {
+	case len(short) == 0:
+		return Answer{}
+	case len(lasting) == 0:
+		return awaitEnds(in, short)
+	}
+	if !slices.ContainsFunc(lasting, func(s shortage) bool { return !s.unserved }) && in.Now.Before(in.PluginsBy) {
+		return Answer{
+			Verdict: NotYet, Reason: outOf(lasting[0]), Until: in.PluginsBy,
+			Message: "waiting for a device plugin that offers " + names(lasting) + ": " + texts(lasting),
+		}
+	}
+	if a, ok := makeRoom(in, lasting); ok {
+		return a
+	}
+	for _, s := range lasting {
+		if !s.unserved { // which may still come
+			return reject(outOf(s), "%s", s)
+		}
+	}
+	return reject(outOf(lasting[0]), "%s", lasting[0])
+}
+
+// shortages compares what a pod requests with what the others leave.
+func shortages(in In) []shortage {
+	want, used, leaving := requested(in.Pod), amounts{}, amounts{}
+	for _, o := range in.others() {
+		r := requested(o.Pod)
+		used.add(r)
+		if o.Terminating {
+			leaving.add(r)
+		}
+	}
+	capacity, held := amountsOf(in.Node.Allocatable), heldDevices(in)
+	var short []shortage
+	for _, name := range want.order() {
+		s := shortage{name: name, requested: want[name], used: used[name], capacity: capacity[name], leaving: leaving[name]}
+		if extended(name) {
+			if held[name] >= s.requested {
+				continue // it has them since an earlier agent, plugin or not
+			}
+			if _, fixed := capacity[name]; !fixed {
+				s.capacity = healthy(in.Devices[name])
+				if len(in.Devices[name]) == 0 {
+					offered, told := in.Offered[name]
+					if !told && !in.Config.Standalone {
+						continue // of a cluster, not of its nodes
+					}
+					s.capacity = offered.Value()
+				}
+				s.unserved = s.capacity == 0
+			}
+		}
+		if s.requested > 0 && s.requested > s.capacity-s.used {
+			short = append(short, s)
+		}
+	}
+	return short
+}
+
+// extended tells the resources that device plugins offer from Kubernetes' own.
+func extended(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
+}
+
+func healthy(devices []device.Device) (n int64) {
+	for _, d := range devices {
+		if d.Healthy {
+			n++
+		}
+	}
+	return n
+}
+
+// heldDevices counts the devices that the pod holds, by resource.
+func heldDevices(in In) amounts {
+	held := amounts{}
+	for _, given := range in.Given.Containers {
+		for name, ids := range given.Devices {
+			held[name] += int64(len(ids))
+		}
+	}
+	return held
+}
+
+// awaitEnds waits for the pods that hold what is short and end.
+func awaitEnds(in In, short []shortage) Answer {
+	var holders []PodInfo
+	for _, o := range in.others() {
+		r := requested(o.Pod)
+		if o.Terminating && slices.ContainsFunc(short, func(s shortage) bool { return r[s.name] > 0 }) {
+			holders = append(holders, o)
+		}
+	}
+	a := notYet(outOf(short[0]), holders, "%s", texts(short))
+	a.Reserve = critical(in.Pod, in.Config.Standalone)
+	return a
+}
+
+// makeRoom has pods that matter less end for a critical one. What it is to be
+// given must be there then: nobody has to go for a pod that is rejected after.
+func makeRoom(in In, lasting []shortage) (Answer, bool) {
+	if !critical(in.Pod, in.Config.Standalone) {
+		return Answer{}, false
+	}
+	victims, ok := victims(in, lasting)
+	if !ok {
+		return Answer{}, false
+	}
+	a := notYet(outOf(lasting[0]), victims, "%s", texts(lasting))
+	a.Reserve = true
+	for _, v := range victims {
+		a.Preempt = append(a.Preempt, v.Pod.UID)
+	}
+	if in.Allot == nil {
+		return a, true
+	}
+	var staying []types.UID
+	for _, o := range in.others() {
+		if !o.Terminating && !slices.Contains(a.Preempt, o.Pod.UID) {
+			staying = append(staying, o.Pod.UID)
+		}
+	}
+	if _, err := in.Allot(staying); err != nil {
+		return reject(allotReason(err), "%s", reason.Message(err)), true
+	}
+	return a, true
+}
+
+// critical says whether others make room for a pod. A kubelet's static pods all
+// are: what runs a cluster is among them. Where every pod is from a manifest that
+// would make all pods equal, so that a standalone agent goes by priority alone.
+func critical(p *corev1.Pod, standalone bool) bool {
+	return pod.Priority(p) >= pod.SystemCritical || !standalone && pod.Static(p)
+}
+
+func outOf(s shortage) string { return "OutOf" + string(s.name) }
+
+func names(list []shortage) string {
+	all := make([]string, len(list))
+	for i, s := range list {
+		all[i] = string(s.name)
+	}
+	return strings.Join(all, ", ")
+}
+
+func texts(list []shortage) string {
+	all := make([]string, len(list))
+	for i, s := range list {
+		all[i] = s.String()
+	}
+	return strings.Join(all, "; ")
+}

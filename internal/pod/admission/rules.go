@@ -1,0 +1,185 @@
+package admission
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// Reasons of a rejection, as the kubelet spells them. Those of resources are
+// OutOf with the resource's name.
+const (
+	PodOSSelectorNodeLabelDoesNotMatch   = "PodOSSelectorNodeLabelDoesNotMatch"
+	PodOSNotSupported                    = "PodOSNotSupported"
+	UnsupportedField                     = "UnsupportedField" // Berth's own
+	SysctlForbidden                      = "SysctlForbidden"
+	AppArmor                             = "AppArmor"
+	SupplementalGroupsPolicyNotSupported = "SupplementalGroupsPolicyNotSupported"
+	NodeName                             = "NodeName"
+	NodeAffinity                         = "NodeAffinity"
+	NodePorts                            = "NodePorts"
+	TaintToleration                      = "TaintToleration"
+	// UnexpectedAdmissionError is why a pod is not given what is to be its own, when
+	// the allocators name no better reason.
+	UnexpectedAdmissionError = "UnexpectedAdmissionError"
+	TopologyAffinityError    = "TopologyAffinityError"
+	SMTAlignmentError        = "SMTAlignmentError"
+	EmptyPodSharedPool       = "EmptyPodSharedPoolError"
+	// VolumeAttachmentLimitExceeded is found after admission, by a volume's driver.
+	VolumeAttachmentLimitExceeded = "VolumeAttachmentLimitExceeded"
+	// SELinuxNotSupported is Berth's own: the kubelet does not look.
+	SELinuxNotSupported = "SELinuxNotSupported"
+	// UserNamespacesNotSupported is Berth's own: the kubelet admits the pod and
+	// fails to create its sandbox.
+	UserNamespacesNotSupported = "UserNamespacesNotSupported"
+	// SameName is Berth's own: the kubelet waits for the earlier pod too, and
+	// does not say so.
+	SameName = "SameName"
+	// ManifestObject is Berth's own: the kubelet refuses the manifest.
+	ManifestObject = "ManifestObject"
+)
+
+func checkOS(in In) Answer {
+	if name, ok := in.Pod.Labels[corev1.LabelOSStable]; ok && name != runtime.GOOS {
+		return reject(PodOSSelectorNodeLabelDoesNotMatch, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")
+	}
+	if in.Pod.Spec.OS != nil && string(in.Pod.Spec.OS.Name) != runtime.GOOS {
+		return reject(PodOSNotSupported, "Failed to admit pod as the OS field doesn't match node OS")
+	}
+	return Answer{}
+}
+
+func checkAppArmor(in In) Answer {
+	if in.Config.AppArmor {
+		return Answer{}
+	}
+	for _, c := range pod.Containers(in.Pod) {
+		if appArmor(in.Pod, c) {
+			return in.lack(AppArmor, "Cannot enforce AppArmor: AppArmor is not enabled on the host (container %q asks for a profile)", c.Name)
+		}
+	}
+	return Answer{}
+}
+
+// appArmor says whether a container is to be confined: by its own profile, by
+// the annotation of older manifests, or by the pod's.
+func appArmor(p *corev1.Pod, c pod.Container) bool {
+	if s := c.SecurityContext; s != nil && s.AppArmorProfile != nil {
+		return s.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined
+	}
+	if value := p.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]; value != "" {
+		return value != corev1.DeprecatedAppArmorBetaProfileNameUnconfined
+	}
+	s := p.Spec.SecurityContext
+	return s != nil && s.AppArmorProfile != nil && s.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined
+}
+
+func checkSELinux(in In) Answer {
+	if in.Config.NoSELinux == "" {
+		return Answer{}
+	}
+	asks := in.Pod.Spec.SecurityContext != nil && in.Pod.Spec.SecurityContext.SELinuxOptions != nil
+	for _, c := range pod.Containers(in.Pod) {
+		asks = asks || c.SecurityContext != nil && c.SecurityContext.SELinuxOptions != nil
+	}
+	if !asks {
+		return Answer{}
+	}
+	return block(SELinuxNotSupported, "cannot set the pod's SELinux labels (seLinuxOptions): %s", in.Config.NoSELinux)
+}
+
+func checkGroupsPolicy(in In) Answer {
+	s := in.Pod.Spec.SecurityContext
+	if s == nil || s.SupplementalGroupsPolicy == nil || *s.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyStrict || in.Config.SupplementalGroupsPolicy {
+		return Answer{}
+	}
+	return in.lack(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=%s is not supported in this node", corev1.SupplementalGroupsPolicyStrict)
+}
+
+func checkUserNamespaces(in In) Answer {
+	if in.Config.NoUserNamespaces == "" || in.Pod.Spec.HostUsers == nil || *in.Pod.Spec.HostUsers {
+		return Answer{}
+	}
+	return block(UserNamespacesNotSupported, "cannot give the pod its own user namespace (hostUsers: false): %s", in.Config.NoUserNamespaces)
+}
+
+func checkNodeName(in In) Answer {
+	if name := in.Pod.Spec.NodeName; name != "" && name != in.Node.Name {
+		return reject(NodeName, "Predicate NodeName failed: node(s) didn't match the requested node name (%s is not %s)", in.Node.Name, name)
+	}
+	return Answer{}
+}
+
+func checkNodeAffinity(in In) Answer {
+	if in.Config.NodeUnknown {
+		return Answer{}
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node.Name, Labels: in.Node.Labels}}
+	matches, err := nodeaffinity.GetRequiredNodeAffinity(in.Pod).Match(n)
+	if err != nil {
+		return reject(NodeAffinity, "Predicate NodeAffinity failed: the pod's node affinity cannot be read: %v", err)
+	}
+	if !matches && in.Config.NodeOld {
+		return Answer{Verdict: NotYet, Reason: NodeAffinity, Message: "waiting for the API server to confirm the labels of the node: those known are older than the pod, which does not match them"}
+	}
+	if !matches {
+		return reject(NodeAffinity, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
+	}
+	return Answer{}
+}
+
+// lack is the answer to what the node cannot give. A pod of the cluster is
+// rejected, as by a kubelet, so that its controller makes another one, for another
+// node perhaps; a manifest's pod has nowhere else to go and is blocked.
+func (in In) lack(reason, format string, args ...any) Answer {
+	if in.Config.Standalone || ofManifest(in.Pod) {
+		return block(reason, format, args...)
+	}
+	return reject(reason, format, args...)
+}
+
+// checkName holds a pod back while another one of its name is there: their
+// containers, logs and status would be taken for each other's.
+func checkName(in In) Answer {
+	var same []PodInfo
+	for _, o := range in.others() {
+		if o.Pod.Namespace == in.Pod.Namespace && o.Pod.Name == in.Pod.Name {
+			same = append(same, o)
+		}
+	}
+	if len(same) == 0 {
+		return Answer{}
+	}
+	return notYet(SameName, same, "%s has the same name", same[0].Pod.UID)
+}
+
+// notYet waits for pods to end.
+func notYet(reason string, holders []PodInfo, format string, args ...any) Answer {
+	names, until := make([]string, len(holders)), time.Time{}
+	known := true
+	for i, h := range holders {
+		names[i] = pod.FullName(h.Pod)
+		known = known && !h.EndsBy.IsZero()
+		if h.EndsBy.After(until) {
+			until = h.EndsBy
+		}
+	}
+	if !known {
+		until = time.Time{}
+	}
+	noun := "pod "
+	if len(names) > 1 {
+		noun = "pods "
+	}
+	return Answer{
+		Verdict: NotYet, Reason: reason, Until: until,
+		Message: "waiting for " + noun + strings.Join(names, ", ") + " to end: " + fmt.Sprintf(format, args...),
+	}
+}

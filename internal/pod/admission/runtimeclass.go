@@ -1,0 +1,69 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/berth-run/berth/internal/model/object"
+)
+
+// RuntimeClass is the reason of what a pod's RuntimeClass stands for (KEP-585,
+// KEP-688). The API server refuses such pods without a word for it.
+const RuntimeClass = "RuntimeClass"
+
+// checkRuntimeClass has a pod wait for its class, and for a runtime that has the
+// class's handler. What contradicts the class is rejected, as by the API server.
+func checkRuntimeClass(in In) Answer {
+	if in.Pod.Spec.RuntimeClassName == nil {
+		return Answer{}
+	}
+	name := *in.Pod.Spec.RuntimeClassName
+	if in.RuntimeClass == nil {
+		return waitFor(&object.Missing{Key: object.Key{Kind: object.RuntimeClass, Name: name}})
+	}
+	class, err := in.RuntimeClass(name)
+	if err != nil {
+		return waitFor(err)
+	}
+	if class.Overhead != nil && len(in.Pod.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(class.Overhead.PodFixed, in.Pod.Spec.Overhead) {
+		return reject(RuntimeClass, "spec.overhead is not the overhead of RuntimeClass %s: leave it out", name)
+	}
+	if s := class.Scheduling; s != nil {
+		for _, key := range slices.Sorted(maps.Keys(s.NodeSelector)) {
+			if own, set := in.Pod.Spec.NodeSelector[key]; set && own != s.NodeSelector[key] {
+				return reject(RuntimeClass, "spec.nodeSelector[%s] is %s, and RuntimeClass %s has %s", key, own, name, s.NodeSelector[key])
+			}
+		}
+	}
+	if in.Config.Handlers != nil && !slices.Contains(in.Config.Handlers, class.Handler) {
+		return waitFor(fmt.Errorf("waiting for a runtime with the handler %q of RuntimeClass %s: this one has %s", class.Handler, name, quoted(in.Config.Handlers)))
+	}
+	return Answer{}
+}
+
+func waitFor(err error) Answer {
+	message := err.Error()
+	if missing, ok := errors.AsType[*object.Missing](err); ok {
+		message = missing.Error()
+	}
+	return Answer{Verdict: NotYet, Reason: RuntimeClass, Message: message}
+}
+
+// quoted lists the handlers that have a name; the default one has none.
+func quoted(handlers []string) string {
+	var named []string
+	for _, h := range handlers {
+		if h != "" {
+			named = append(named, fmt.Sprintf("%q", h))
+		}
+	}
+	if len(named) == 0 {
+		return "only the default one"
+	}
+	return strings.Join(named, ", ")
+}

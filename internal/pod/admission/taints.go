@@ -1,0 +1,36 @@
+package admission
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// checkTaints minds the taints that pods are not to run beside. What only keeps
+// a scheduler away is not the node's business, and static pods run in any case,
+// as under the kubelet.
+func checkTaints(in In) Answer {
+	if pod.Static(in.Pod) || in.Config.NodeUnknown {
+		return Answer{}
+	}
+	for _, t := range in.Config.Taints {
+		if t.Effect == corev1.TaintEffectNoExecute && !tolerates(in.Pod, t) {
+			return reject(TaintToleration, "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate (%s)", t.ToString())
+		}
+	}
+	return Answer{}
+}
+
+func tolerates(p *corev1.Pod, taint corev1.Taint) bool {
+	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+		switch {
+		case t.Effect != "" && t.Effect != taint.Effect, t.Key != "" && t.Key != taint.Key:
+			return false
+		case t.Operator == corev1.TolerationOpExists:
+			return true
+		}
+		return (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Value == taint.Value
+	})
+}

@@ -1,0 +1,54 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/pod/worker"
+)
+
+// metrics are the kubelet's, of the workers of pods.
+type metrics struct {
+	worked     *prometheus.HistogramVec
+	began      prometheus.Histogram
+	containers prometheus.Histogram
+}
+
+func newMetrics() metrics {
+	return metrics{
+		worked: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kubelet_pod_worker_duration_seconds", Buckets: prometheus.DefBuckets,
+			Help: "Duration in seconds of the work on a single pod, from the first thing that is done until nothing is under way, by operation type.",
+		}, []string{"operation_type"}),
+		began: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubelet_pod_worker_start_duration_seconds", Buckets: prometheus.DefBuckets,
+			Help: "Duration in seconds from the node's first sight of a pod until it has a worker.",
+		}),
+		containers: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubelet_containers_per_pod_count", Buckets: prometheus.ExponentialBuckets(1, 2, 5),
+			Help: "The number of containers of a pod.",
+		}),
+	}
+}
+
+// Register has the work on pods told of. Call it once.
+func (m metrics) Register(reg prometheus.Registerer) error {
+	if err := errors.Join(reg.Register(m.worked), reg.Register(m.began), reg.Register(m.containers)); err != nil {
+		return fmt.Errorf("register metrics of pods' workers: %w", err)
+	}
+	return nil
+}
+
+func (m metrics) took(o worker.Operation, d time.Duration) {
+	m.worked.WithLabelValues(string(o)).Observe(d.Seconds())
+}
+
+// begins counts a pod that gets a worker, after such a time.
+func (m metrics) begins(p *corev1.Pod, after time.Duration) {
+	m.began.Observe(after.Seconds())
+	m.containers.Observe(float64(len(p.Spec.Containers)))
+}

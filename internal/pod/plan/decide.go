@@ -1,0 +1,520 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// Crash backoff, as the kubelet's: the first crash restarts at once, then 10 s
+// doubling to the maximum; a run of 10 min starts the count anew.
+const (
+	backoffFirst   = 10 * time.Second
+	backoffMax     = 300 * time.Second
+	backoffResetAt = 600 * time.Second
+)
+
+// The end of a container of which nobody knows how it ended, as the kubelet tells it.
+const (
+	lostExitCode = 137
+	lostReason   = "ContainerStatusUnknown"
+)
+
+// Compute decides what to do for one pod.
+func Compute(in Input) Plan {
+	c := computation{Input: in}
+	if c.MaxBackoff <= 0 {
+		c.MaxBackoff = backoffMax
+	}
+	c.deadline()
+	c.sandbox()
+	c.source = c.restartAllSource()
+	switch {
+	case ended(c.Last.Phase):
+		c.plan.Done, c.plan.Failed = true, c.Last.Phase == corev1.PodFailed
+		c.plan.Sandbox = Sandbox{Op: SandboxNone}
+	case c.plan.DeadlineExceeded:
+		c.plan.Sandbox = Sandbox{Op: SandboxNone}
+	case c.done():
+		c.plan.Done = true
+		c.plan.Sandbox = Sandbox{Op: SandboxNone}
+	case c.plan.Sandbox.Op == SandboxDrain:
+		c.drain()
+	case c.restartAll():
+	default:
+		c.anew = c.plan.Sandbox.Op == SandboxCreate
+		c.ephemeral()
+		if c.init() {
+			c.apps()
+		}
+	}
+	return c.plan
+}
+
+type computation struct {
+	Input
+	plan Plan
+	anew bool // the containers are to run in a sandbox that is to be created
+	// source is the dead container whose exit asks for a restart of all; nil: none does.
+	source *pod.ContainerStatus
+}
+
+func ended(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
+
+func (c *computation) deadline() {
+	d := c.Pod.Spec.ActiveDeadlineSeconds
+	if d == nil || c.Started.IsZero() {
+		return
+	}
+	end := c.Started.Add(time.Duration(*d) * time.Second)
+	if !c.Now.Before(end) {
+		c.plan.DeadlineExceeded = true
+		return
+	}
+	c.lookAgain(end)
+}
+
+// sandbox applies the rule that a pod lives in exactly one ready sandbox of the
+// right network mode that has an address.
+func (c *computation) sandbox() {
+	var why string
+	var ready []string
+	var boxes []pod.SandboxStatus
+	if c.Observed != nil {
+		boxes = c.Observed.Sandboxes
+	}
+	for _, s := range boxes {
+		if s.Ready {
+			ready = append(ready, s.ID)
+		}
+	}
+	switch {
+	case len(boxes) == 0:
+		c.plan.Sandbox = Sandbox{Op: SandboxCreate}
+		return
+	case len(ready) > 1:
+		why = fmt.Sprintf("%d sandboxes are ready, one is wanted", len(ready))
+	case !boxes[0].Ready:
+		why = "the sandbox is not ready"
+	case boxes[0].HostNetwork != pod.HostNetwork(c.Pod):
+		why = "the network mode changed"
+	case !boxes[0].HostNetwork && len(boxes[0].IPs) == 0:
+		why = "the sandbox has no address"
+	default:
+		c.plan.Sandbox = Sandbox{Op: SandboxKeep, ID: boxes[0].ID, Attempt: boxes[0].Attempt}
+		return
+	}
+	stop := ready
+	if !boxes[0].Ready { // it may still hold its network
+		stop = append(stop, boxes[0].ID)
+	}
+	c.plan.Sandbox = Sandbox{Op: SandboxCreate, Attempt: boxes[0].Attempt + 1, Stop: stop, Why: why}
+	for _, s := range c.Observed.Containers {
+		if alive(s) {
+			c.plan.Sandbox.Op = SandboxDrain
+		}
+	}
+}
+
+// drain kills everything that runs, because the sandbox is to be replaced.
+func (c *computation) drain() {
+	for _, s := range c.Observed.Containers {
+		if alive(s) {
+			c.plan.Kill = append(c.plan.Kill, Kill{ID: s.ID, Name: s.Name, Reason: KillSandboxGone,
+				Why: "Pod sandbox changed, it will be killed and re-created."})
+		}
+	}
+}
+
+// done says whether the pod has ended by itself, and sets Failed.
+func (c *computation) done() bool {
+	if len(c.Observed.ContainersOf()) == 0 && !c.anyLost() {
+		return false
+	}
+	if c.source != nil && slices.ContainsFunc(c.Observed.Containers, c.outdated) {
+		return false
+	}
+	for _, k := range pod.Containers(c.Pod) {
+		s, ok := c.current(k)
+		if k.Kind != pod.Init || !ok || s.State != pod.StateExited || s.ExitCode == 0 || c.changed(s) {
+			continue
+		}
+		if !c.restarts(k, s) && !c.appSeen() {
+			c.plan.Failed = true
+			return true
+		}
+	}
+	failed := false
+	for _, k := range pod.Containers(c.Pod) {
+		if k.Kind != pod.App {
+			continue
+		}
+		s, ok := c.newest(k.Name)
+		if !ok || s.State != pod.StateExited || c.changed(s) || c.restarts(k, s) {
+			return false
+		}
+		failed = failed || s.ExitCode != 0
+	}
+	c.plan.Failed = failed
+	return true
+}
+
+// ephemeral starts each ephemeral container once.
+func (c *computation) ephemeral() {
+	for _, k := range pod.Containers(c.Pod) {
+		if k.Kind != pod.Ephemeral {
+			continue
+		}
+		s, ok := c.newest(k.Name)
+		switch {
+		case !ok:
+			c.start(k, pod.ContainerStatus{}, 0)
+		case s.State == pod.StateCreated:
+			c.replaceUnstarted(k, s)
+		}
+	}
+}
+
+// init brings init containers and sidecars on, in order, and says whether the
+// app containers may start.
+func (c *computation) init() bool {
+	initialized := c.appSeen()
+	ready := true // everything before this one is satisfied
+	for _, k := range pod.Containers(c.Pod) {
+		switch {
+		case k.Kind == pod.Sidecar && (ready || initialized):
+			ready = c.sidecar(k) && ready
+		case k.Kind == pod.Init && ready && !initialized:
+			ready = c.initContainer(k)
+		case k.Kind == pod.Init || k.Kind == pod.Sidecar:
+			if !initialized {
+				c.wait(k.Name, reason.PodInitializing, "", time.Time{})
+			}
+		}
+	}
+	if !ready && !initialized {
+		for _, k := range pod.Containers(c.Pod) {
+			if k.Kind == pod.App {
+				c.wait(k.Name, reason.PodInitializing, "", time.Time{})
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// initContainer says whether k has completed, and otherwise plans its run.
+func (c *computation) initContainer(k pod.Container) bool {
+	s, ok := c.current(k)
+	switch {
+	case !ok:
+		c.begin(k)
+	case s.State == pod.StateExited && s.ExitCode == 0 && !c.changed(s):
+		return true
+	case s.State == pod.StateRunning && !c.unhealthy(k, s):
+	default:
+		c.renew(k, s)
+	}
+	return false
+}
+
+// sidecar says whether k has started (its startup probe has succeeded, if it
+// has one), and otherwise plans its run.
+func (c *computation) sidecar(k pod.Container) bool {
+	s, ok := c.current(k)
+	if !ok {
+		c.begin(k)
+		return false
+	}
+	if s.State == pod.StateRunning && !c.changed(s) && !c.unhealthy(k, s) {
+		return k.StartupProbe == nil || c.Probes[s.ID].Startup == Success
+	}
+	c.renew(k, s)
+	return false
+}
+
+func (c *computation) apps() {
+	for _, k := range pod.Containers(c.Pod) {
+		if k.Kind != pod.App {
+			continue
+		}
+		s, ok := c.newest(k.Name)
+		switch {
+		case !ok || c.isSource(s):
+			c.begin(k)
+		case s.State == pod.StateExited && s.SandboxID != c.plan.Sandbox.ID && (c.changed(s) || c.restarts(k, s)):
+			c.start(k, s, 0) // it went with its sandbox: no crash to back off from
+		case s.State == pod.StateRunning && !c.changed(s) && !c.unhealthy(k, s):
+		default:
+			c.renew(k, s)
+		}
+	}
+}
+
+// begin plans a run that no crash of this container in this sandbox comes before,
+// but the one that asked for a restart of all: that has been waited for.
+func (c *computation) begin(k pod.Container) {
+	last, _ := c.newest(k.Name)
+	if !c.isSource(last) {
+		c.start(k, last, 0)
+		return
+	}
+	c.start(k, last, c.crashDelay(last))
+	c.plan.Start[len(c.plan.Start)-1].Anew = true
+}
+
+func (c *computation) isSource(s pod.ContainerStatus) bool {
+	return c.source != nil && c.source.ID == s.ID
+}
+
+// renew plans what a container needs that is neither well nor absent.
+func (c *computation) renew(k pod.Container, s pod.ContainerStatus) {
+	switch s.State {
+	case pod.StateCreated:
+		c.replaceUnstarted(k, s)
+	case pod.StateExited:
+		c.restart(k, s)
+	case pod.StateUnknown:
+		c.plan.Kill = append(c.plan.Kill, Kill{ID: s.ID, Name: s.Name, Reason: KillSpecChanged,
+			Why: fmt.Sprintf("Container %s is in an unknown state, it will be restarted", s.Name)})
+	case pod.StateRunning:
+		c.kill(k, s)
+	}
+}
+
+func (c *computation) kill(k pod.Container, s pod.ContainerStatus) {
+	kill := Kill{ID: s.ID, Name: s.Name}
+	probes := c.Probes[s.ID]
+	switch {
+	case c.Restart[s.ID]:
+		kill.Reason = KillResized
+		kill.Why = fmt.Sprintf("Container %s resize requires restart", k.Name)
+	case c.changed(s):
+		kill.Reason = KillSpecChanged
+		kill.Why = fmt.Sprintf("Container %s definition changed, will be restarted", k.Name)
+	case probes.Startup == Failure:
+		kill.Reason, kill.Grace = KillStartup, probes.Grace
+		kill.Why = fmt.Sprintf("Container %s failed startup probe, will be restarted", k.Name)
+	default:
+		kill.Reason, kill.Grace = KillLiveness, probes.Grace
+		kill.Why = fmt.Sprintf("Container %s failed liveness probe, will be restarted", k.Name)
+	}
+	c.plan.Kill = append(c.plan.Kill, kill)
+}
+
+// replaceUnstarted removes a container that was created and never started: the
+// agent that made it ended in between, and nobody knows whether its
+// preparations are complete.
+func (c *computation) replaceUnstarted(k pod.Container, s pod.ContainerStatus) {
+	c.plan.Remove = append(c.plan.Remove, s.ID)
+	c.plan.Start = append(c.plan.Start, Start{Container: k, RestartCount: s.RestartCount, Backoff: s.Backoff})
+}
+
+// restart plans the next run of an exited container, now or after its backoff.
+func (c *computation) restart(k pod.Container, s pod.ContainerStatus) {
+	if c.changed(s) {
+		c.start(k, s, 0)
+		return
+	}
+	if !c.restarts(k, s) {
+		return
+	}
+	delay := c.crashDelay(s)
+	if until, waits := c.backsOff(s, delay); waits {
+		c.wait(k.Name, reason.CrashLoopBackOff, c.backoffMessage(k.Name, delay), until)
+		return
+	}
+	c.start(k, s, delay)
+}
+
+// backsOff says until when an exited container waits. One whose end lies ahead does not: the
+// machine's clock was set back since, and nobody knows how long it has waited.
+func (c *computation) backsOff(s pod.ContainerStatus, delay time.Duration) (until time.Time, waits bool) {
+	until = s.FinishedAt.Add(delay)
+	return until, c.Now.Before(until) && !s.FinishedAt.After(c.Now)
+}
+
+func (c *computation) backoffMessage(name string, delay time.Duration) string {
+	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, name, c.Pod.Name, c.Pod.Namespace, c.Pod.UID)
+}
+
+// crashDelay is how long after its end a container may start again.
+func (c *computation) crashDelay(s pod.ContainerStatus) time.Duration {
+	ran := s.FinishedAt.Sub(s.StartedAt)
+	switch {
+	case s.RestartCount == 0, !s.StartedAt.IsZero() && ran >= backoffResetAt:
+		return 0
+	case s.Backoff == 0:
+		return min(backoffFirst, c.MaxBackoff)
+	default:
+		return min(2*s.Backoff, c.MaxBackoff)
+	}
+}
+
+// start plans a run of k after last, which is the zero value for the first run.
+func (c *computation) start(k pod.Container, last pod.ContainerStatus, backoff time.Duration) {
+	count := 0
+	if last.Name != "" {
+		count = last.RestartCount + 1
+	}
+	c.plan.Start = append(c.plan.Start, Start{Container: k, RestartCount: count, Backoff: backoff})
+}
+
+func (c *computation) wait(name, why, message string, until time.Time) {
+	c.plan.Waiting = append(c.plan.Waiting, Waiting{Name: name, Reason: why, Message: message, Until: until})
+	c.lookAgain(until)
+}
+
+func (c *computation) lookAgain(at time.Time) {
+	if !at.IsZero() && (c.plan.LookAgain.IsZero() || at.Before(c.plan.LookAgain)) {
+		c.plan.LookAgain = at
+	}
+}
+
+// newest returns the last instance of a container in any sandbox, also one that
+// the runtime has lost since its end was reported.
+func (c *computation) newest(name string) (pod.ContainerStatus, bool) {
+	if s, ok := c.Observed.Container(name); ok {
+		return s, true
+	}
+	return c.lost(name)
+}
+
+// lost is an app or ephemeral container that was last reported to run or to have
+// ended, and that the runtime does not have: somebody removed it. It has run all
+// the same; how one ended that ran is not known, which counts as a failure (137).
+// What a restart of all containers removes is meant to run again. Init containers
+// are not asked about: they may run again.
+func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
+	if c.restartsAll() {
+		return pod.ContainerStatus{}, false
+	}
+	for _, s := range slices.Concat(c.Last.ContainerStatuses, c.Last.EphemeralContainerStatuses) {
+		end, count := s.State.Terminated, int(s.RestartCount)
+		if run, last := s.State.Running, s.LastTerminationState.Terminated; run != nil {
+			end = &corev1.ContainerStateTerminated{ContainerID: s.ContainerID, ExitCode: lostExitCode, Reason: lostReason, StartedAt: run.StartedAt}
+		} else if end == nil && last != nil && last.Reason == lostReason {
+			end, count = last, max(0, count-1) // the status counts the run to come
+		}
+		if s.Name != name || end == nil {
+			continue
+		}
+		_, id, _ := strings.Cut(end.ContainerID, "://")
+		return pod.ContainerStatus{ID: id, Name: name, State: pod.StateExited, ExitCode: end.ExitCode, Reason: end.Reason,
+			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, RestartCount: count}, true
+	}
+	return pod.ContainerStatus{}, false
+}
+
+func (c *computation) anyLost() bool {
+	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool { _, ok := c.lost(k.Name); return ok })
+}
+
+// restartsAll says whether the pod has a rule that restarts all containers.
+func (c *computation) restartsAll() bool {
+	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool {
+		return slices.ContainsFunc(k.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
+}
+
+// current returns the last instance in the kept sandbox. While there is none,
+// that is in the newest sandbox: its containers tell how the pod ended. If it did
+// not end, it begins anew in the sandbox to come, and nothing is current.
+func (c *computation) current(k pod.Container) (pod.ContainerStatus, bool) {
+	if c.anew {
+		return pod.ContainerStatus{}, false
+	}
+	s, ok := c.newest(k.Name)
+	if c.isSource(s) {
+		return pod.ContainerStatus{}, false // all begin anew
+	}
+	if c.Observed == nil || len(c.Observed.Sandboxes) == 0 {
+		return s, ok
+	}
+	if !ok || s.SandboxID != c.Observed.Sandboxes[0].ID {
+		return pod.ContainerStatus{}, false
+	}
+	return s, true
+}
+
+// appSeen says whether an app container was made in the current sandbox: then
+// the init containers have all been through, whether they are still known or not.
+func (c *computation) appSeen() bool {
+	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool {
+		if k.Kind != pod.App {
+			return false
+		}
+		_, ok := c.current(k)
+		return ok
+	})
+}
+
+// changed says whether a container was made from another spec. One without a
+// hash was not made by an agent that writes it; it is left alone.
+func (c *computation) changed(s pod.ContainerStatus) bool {
+	if c.Restart[s.ID] {
+		return true
+	}
+	want := c.Hash[s.Name]
+	return want != "" && s.Hash != "" && want != s.Hash
+}
+
+func (c *computation) unhealthy(k pod.Container, s pod.ContainerStatus) bool {
+	if c.changed(s) {
+		return k.Kind != pod.Init
+	}
+	p := c.Probes[s.ID]
+	return p.Startup == Failure || p.Liveness == Failure
+}
+
+// restarts says whether an exited container is to run again (KEP-5307: its
+// rules first, then its own policy, then the pod's).
+func (c *computation) restarts(k pod.Container, s pod.ContainerStatus) bool {
+	if k.Kind == pod.Ephemeral {
+		return false
+	}
+	if k.Kind == pod.Sidecar {
+		return true
+	}
+	if ruleFor(k.Container, s.ExitCode) != "" {
+		return true
+	}
+	policy := string(c.Pod.Spec.RestartPolicy)
+	if k.RestartPolicy != nil {
+		policy = string(*k.RestartPolicy)
+	}
+	switch corev1.RestartPolicy(policy) {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return s.ExitCode != 0
+	default:
+		return k.Kind == pod.App || s.ExitCode != 0
+	}
+}
+
+// ruleFor returns the action of the first restart rule that matches, or "".
+func ruleFor(k *corev1.Container, code int32) corev1.ContainerRestartRuleAction {
+	for _, r := range k.RestartPolicyRules {
+		if r.ExitCodes == nil {
+			continue
+		}
+		in := slices.Contains(r.ExitCodes.Values, code)
+		if in == (r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+			return r.Action
+		}
+	}
+	return ""
+}
+
+func alive(s pod.ContainerStatus) bool {
+	return s.State == pod.StateRunning || s.State == pod.StateUnknown
+}

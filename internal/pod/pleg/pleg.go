@@ -1,0 +1,174 @@
+package pleg
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// Options of a PLEG.
+type Options struct {
+	Runtime runtimeapi.RuntimeServiceClient
+	// Audit is the time between two relists while events flow. Default 60 s.
+	Audit time.Duration
+	// Poll is the time between two relists of a runtime without events. Default 1 s.
+	Poll time.Duration
+	Now  func() time.Time
+	Log  *slog.Logger
+}
+
+// PLEG is the pod lifecycle event generator: the writer of the observed table.
+type PLEG struct {
+	opts   Options
+	table  *store.Table[types.UID, *pod.Observed]
+	synced chan struct{} // closed after the first complete relist
+
+	metrics *metrics
+
+	mu    sync.Mutex
+	locks map[types.UID]*podLock
+	wg    sync.WaitGroup
+}
+
+// podLock lets one reading of a pod at a time happen, so that an older reading
+// never overwrites a newer one.
+type podLock struct {
+	mu    sync.Mutex
+	users int
+	// queued says that a marked reading waits for its turn: it will see all
+	// that happened before now.
+	queued bool
+}
+
+// New makes a PLEG with an empty table.
+func New(o Options) *PLEG {
+	if o.Audit <= 0 {
+		o.Audit = 60 * time.Second
+	}
+	if o.Poll <= 0 {
+		o.Poll = time.Second
+	}
+	return &PLEG{
+		opts: o, metrics: newMetrics(), table: store.New[types.UID, *pod.Observed](),
+		synced: make(chan struct{}), locks: map[types.UID]*podLock{},
+	}
+}
+
+// Table is the observed table, for reading.
+func (p *PLEG) Table() *store.Table[types.UID, *pod.Observed] { return p.table }
+
+// Synced is closed when the table has held everything the runtime knew.
+func (p *PLEG) Synced() <-chan struct{} { return p.synced }
+
+// Observed returns the last reading of a pod, nil for one that the runtime does
+// not know.
+func (p *PLEG) Observed(uid types.UID) *pod.Observed {
+	o, _ := p.table.Get(uid)
+	return o
+}
+
+// Refresh reads a pod again: the reading begins after the call and is in the
+// table when it returns.
+func (p *PLEG) Refresh(ctx context.Context, uid types.UID) error {
+	l := p.hold(uid)
+	defer p.release(uid, l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return p.read(ctx, uid)
+}
+
+// mark has a pod read soon, in a goroutine of its own.
+func (p *PLEG) mark(ctx context.Context, uid types.UID) {
+	p.mu.Lock()
+	l := p.lockOf(uid)
+	if l.queued {
+		p.mu.Unlock()
+		return
+	}
+	l.queued = true
+	l.users++
+	p.mu.Unlock()
+	p.wg.Go(func() {
+		defer p.release(uid, l)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		p.mu.Lock()
+		l.queued = false
+		p.mu.Unlock()
+		if err := p.read(ctx, uid); err != nil && ctx.Err() == nil {
+			p.opts.Log.Warn("read pod from the runtime", "uid", uid, "err", err)
+		}
+	})
+}
+
+func (p *PLEG) hold(uid types.UID) *podLock {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lockOf(uid)
+	l.users++
+	return l
+}
+
+// lockOf returns the lock of a pod; the caller holds mu.
+func (p *PLEG) lockOf(uid types.UID) *podLock {
+	l := p.locks[uid]
+	if l == nil {
+		l = &podLock{}
+		p.locks[uid] = l
+	}
+	return l
+}
+
+func (p *PLEG) release(uid types.UID, l *podLock) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.users--; l.users == 0 {
+		delete(p.locks, uid)
+	}
+}
+
+// read brings the table to the runtime's state of one pod. The caller holds the
+// pod's lock.
+func (p *PLEG) read(ctx context.Context, uid types.UID) error {
+	at := p.opts.Now()
+	labels := map[string]string{pod.LabelPodUID: string(uid)}
+	boxes, err := p.opts.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels}})
+	if err != nil {
+		return fmt.Errorf("list sandboxes of pod %s: %w", uid, err)
+	}
+	containers, err := p.opts.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
+		Filter: &runtimeapi.ContainerFilter{LabelSelector: labels}})
+	if err != nil {
+		return fmt.Errorf("list containers of pod %s: %w", uid, err)
+	}
+	if len(boxes.Items) == 0 && len(containers.Containers) == 0 {
+		p.table.Delete(uid)
+		return nil
+	}
+	was, _ := p.table.Get(uid)
+	now, err := p.detail(ctx, was, &pod.Observed{UID: uid, At: at}, listed{boxes.Items, containers.Containers})
+	if err != nil {
+		return err
+	}
+	p.table.Put(uid, now)
+	return nil
+}
+
+// Await waits for the first look at everything.
+func (p *PLEG) Await(ctx context.Context) error {
+	select {
+	case <-p.Synced():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,177 @@
+package pleg
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/cri/critest"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+const image = "example.com/workload:1"
+
+type bench struct {
+	*critest.Fake
+	pleg   *PLEG
+	client *cri.Client
+}
+
+// run gives body a PLEG that has synced with a fake runtime, in a bubble.
+func run(t *testing.T, prepare func(*critest.Fake), body func(*testing.T, *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := critest.NewFake(t)
+		f.AddImage(image)
+		prepare(f)
+		client := f.Client(cri.Options{})
+		p := New(Options{Runtime: client.Runtime, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		<-p.Synced()
+		synctest.Wait()
+		body(t, &bench{Fake: f, pleg: p, client: client})
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func asIs(*critest.Fake) {}
+
+func (b *bench) pod(t *testing.T, uid string) (sandbox, container string) {
+	t.Helper()
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata:     &runtimeapi.PodSandboxMetadata{Name: "p-" + uid, Namespace: "default", Uid: uid},
+		Labels:       map[string]string{pod.LabelPodUID: uid},
+		LogDirectory: t.TempDir(),
+		Linux:        &runtimeapi.LinuxPodSandboxConfig{},
+	}
+	s, err := b.client.Runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.client.Runtime.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{
+		PodSandboxId: s.PodSandboxId, SandboxConfig: config,
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: "app"}, Image: &runtimeapi.ImageSpec{Image: image},
+			Args:    []string{"sleep"},
+			LogPath: "app.log",
+			Labels:  map[string]string{pod.LabelPodUID: uid, pod.LabelContainerName: "app"},
+			Annotations: map[string]string{pod.AnnotationRestartCount: "3", pod.AnnotationHash: "abc", pod.AnnotationBackoff: "20s",
+				pod.AnnotationTerminationGrace: "7", pod.AnnotationTerminationMessagePolicy: "FallbackToLogsOnError"},
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.client.Runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: c.ContainerId}); err != nil {
+		t.Fatal(err)
+	}
+	return s.PodSandboxId, c.ContainerId
+}
+
+func (b *bench) app(uid types.UID) pod.ContainerStatus {
+	c, _ := b.pleg.Observed(uid).Container("app")
+	return c
+}
+
+func TestEventsKeepTheTable(t *testing.T) {
+	run(t, asIs, func(t *testing.T, b *bench) {
+		_, id := b.pod(t, "u1")
+		synctest.Wait()
+		got := b.app("u1")
+		want := pod.ContainerStatus{ID: id, Name: "app", State: pod.StateRunning, Hash: "abc", RestartCount: 3,
+			Backoff: 20 * time.Second, TerminationFromLogs: true, TerminationGrace: new(int64(7)),
+			Image: image, SandboxID: got.SandboxID, CreatedAt: got.CreatedAt, StartedAt: got.StartedAt, ImageID: got.ImageID, LogPath: got.LogPath}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("container (-want +got):\n%s", diff)
+		}
+		b.Exit(id, 3, "Error")
+		synctest.Wait()
+		if got := b.app("u1"); got.State != pod.StateExited || got.ExitCode != 3 {
+			t.Errorf("after its end the container is %v with code %d", got.State, got.ExitCode)
+		}
+	})
+}
+
+// A stream that broke has lost events: what it missed is found at once by the
+// relist that follows, and the stream is opened again.
+func TestBrokenStreamIsAudited(t *testing.T) {
+	run(t, asIs, func(t *testing.T, b *bench) {
+		_, id := b.pod(t, "u1")
+		synctest.Wait()
+		b.DropEvents()
+		b.Exit(id, 1, "Error")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := b.app("u1"); got.State != pod.StateExited {
+			t.Errorf("a second later the container is %v", got.State)
+		}
+	})
+}
+
+func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
+	run(t, func(f *critest.Fake) { f.Inject(critest.Unimplemented("GetContainerEvents")) }, func(t *testing.T, b *bench) {
+		b.pod(t, "u1")
+		time.Sleep(1200 * time.Millisecond)
+		synctest.Wait()
+		if got := b.app("u1"); got.State != pod.StateRunning {
+			t.Errorf("after one period the container is %v", got.State)
+		}
+	})
+}
+
+// An idle node costs two list calls a minute and nothing else.
+func TestIdleCost(t *testing.T) {
+	run(t, asIs, func(t *testing.T, b *bench) {
+		for _, uid := range []string{"u1", "u2", "u3"} {
+			b.pod(t, uid)
+		}
+		synctest.Wait()
+		before := len(b.Calls())
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if n := len(b.Calls()) - before; n == 0 || n > 20 {
+			t.Errorf("ten idle minutes made %d calls, want 1 to 20", n)
+		}
+	})
+}
+
+func TestOneStuckPodHoldsUpNobody(t *testing.T) {
+	run(t, asIs, func(t *testing.T, b *bench) {
+		stuck, _ := b.pod(t, "u1")
+		b.Inject(critest.Fault{Method: "PodSandboxStatus", Match: func(req any) bool {
+			return req.(*runtimeapi.PodSandboxStatusRequest).PodSandboxId == stuck
+		}, Hang: true})
+		b.KillSandbox(stuck)
+		b.pod(t, "u2")
+		if err := b.pleg.Refresh(t.Context(), "u2"); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.app("u2"); got.State != pod.StateRunning {
+			t.Errorf("the other pod's container is %v", got.State)
+		}
+	})
+}
+
+func TestRemovedPodLeavesTheTable(t *testing.T) {
+	run(t, asIs, func(t *testing.T, b *bench) {
+		s, _ := b.pod(t, "u1")
+		if _, err := b.client.Runtime.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if o := b.pleg.Observed("u1"); o != nil {
+			t.Errorf("observed is still %+v", o)
+		}
+	})
+}

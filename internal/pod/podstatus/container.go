@@ -1,0 +1,360 @@
+package podstatus
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// containers gives the statuses of the containers of these kinds, in the order
+// of the spec. before are the ones last reported.
+func (c *computation) containers(before []corev1.ContainerStatus, kinds ...pod.Kind) []corev1.ContainerStatus {
+	var all []corev1.ContainerStatus
+	for _, k := range c.specs(kinds...) {
+		var old *corev1.ContainerStatus
+		if i := slices.IndexFunc(before, func(s corev1.ContainerStatus) bool { return s.Name == k.Name }); i >= 0 {
+			old = &before[i]
+		}
+		all = append(all, c.container(k, old))
+	}
+	return all
+}
+
+// container gives the status of one. old is nil when none was reported yet.
+func (c *computation) container(k pod.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
+	var runs []pod.ContainerStatus // newest first
+	for _, s := range c.Observed.ContainersOf() {
+		if s.Name == k.Name {
+			runs = append(runs, s)
+		}
+	}
+	s := corev1.ContainerStatus{Name: k.Name, Image: k.Image, VolumeMounts: c.mounts(k)}
+	if len(runs) == 0 {
+		c.absent(k, &s, old)
+		c.explain(k, &s, nil)
+	} else {
+		c.present(k, &s, runs, old)
+		c.explain(k, &s, &runs[0])
+	}
+	c.readiness(k, &s, old)
+	if c.Devices != nil {
+		s.AllocatedResourcesStatus = c.Devices(k.Name)
+	}
+	return s
+}
+
+// present fills in a container that the runtime knows.
+func (c *computation) present(k pod.Container, s *corev1.ContainerStatus, runs []pod.ContainerStatus, old *corev1.ContainerStatus) {
+	now, actual := runs[0], c.Actual[runs[0].ID]
+	s.ContainerID = c.Node.Runtime + "://" + now.ID
+	s.Image, s.ImageID = cmp.Or(now.Image, k.Image), now.ImageID
+	s.RestartCount = int32(now.RestartCount)
+	s.AllocatedResources, s.Resources = k.Resources.Requests, &k.Resources
+	s.User, s.StopSignal = now.User, actual.StopSignal
+	if actual.Resources != nil && now.State == pod.StateRunning {
+		s.Resources = actual.Resources
+	}
+	if old == nil {
+		old = &corev1.ContainerStatus{}
+	}
+	switch now.State {
+	case pod.StateRunning:
+		s.State.Running = &corev1.ContainerStateRunning{StartedAt: stamp(now.StartedAt)}
+	case pod.StateExited:
+		s.State.Terminated = c.terminated(now)
+	case pod.StateCreated:
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason.ContainerCreating}
+	default:
+		c.unknown(s, old)
+	}
+	last := old.LastTerminationState.Terminated
+	switch was := old.State.Terminated; {
+	case len(runs) > 1 && runs[1].State == pod.StateExited:
+		s.LastTerminationState.Terminated = c.terminated(runs[1])
+	case was != nil && old.ContainerID != s.ContainerID:
+		// The runtime has forgotten the run before: somebody removed it.
+		s.LastTerminationState.Terminated = was
+	case last != nil && last.ContainerID != s.ContainerID:
+		s.LastTerminationState = old.LastTerminationState
+	}
+	s.RestartCount = max(s.RestartCount, countAfter(old, s.ContainerID, now.State))
+}
+
+// countAfter is the least restart count that a container may have of which old was
+// reported last: the count never goes back, and a run after one that ended is
+// another. It is not what decides, as long as each container carries its own.
+func countAfter(old *corev1.ContainerStatus, id string, state pod.ContainerState) int32 {
+	last := old.LastTerminationState.Terminated
+	switch {
+	case old.State.Terminated != nil && old.ContainerID != id && state == pod.StateRunning:
+		return old.RestartCount + 1
+	case old.State.Waiting != nil && isLost(last) && last.ContainerID == id:
+		return old.RestartCount - 1 // it was counted as lost, and is there again
+	}
+	return old.RestartCount
+}
+
+func isLost(end *corev1.ContainerStateTerminated) bool {
+	return end != nil && end.Reason == containerStatusUnknown
+}
+
+// unknown fills in a container of which the runtime itself does not know what
+// became of it. One that was seen running has ended, nobody knows how: shown as
+// waiting it would count as never started. Its next run counts, if there is one:
+// a runtime that has just begun may find it alive yet.
+func (c *computation) unknown(s, old *corev1.ContainerStatus) {
+	switch {
+	case isLost(old.State.Terminated) && old.ContainerID == s.ContainerID:
+		s.State = old.State
+	case old.State.Running != nil:
+		s.State = lostState(containerStatusUnknown, lostMessage)
+	default:
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason.ContainerCreating}
+	}
+}
+
+// absent fills in a container that the runtime does not know: it was not made
+// yet, or it was removed.
+func (c *computation) absent(k pod.Container, s, old *corev1.ContainerStatus) {
+	first := reason.ContainerCreating
+	if len(c.Pod.Spec.InitContainers) > 0 {
+		first = reason.PodInitializing
+	}
+	s.State.Waiting = &corev1.ContainerStateWaiting{Reason: first}
+	if old != nil {
+		s.RestartCount, s.LastTerminationState = old.RestartCount, old.LastTerminationState
+		switch {
+		case c.restartingAll() && old.State.Waiting == nil:
+			s.State.Waiting = &corev1.ContainerStateWaiting{Reason: restartingAllContainers, Message: removedMessage}
+			s.LastTerminationState = lostState(restartingAllContainers, removedMessage)
+			s.RestartCount++
+			return
+		case old.State.Terminated != nil:
+			mounts := s.VolumeMounts
+			*s = *old
+			s.VolumeMounts = mounts
+			return
+		case old.State.Running != nil:
+			// It is stopped, not waiting for a first start: that keeps the pod
+			// from becoming Pending again.
+			s.LastTerminationState = lostState(containerStatusUnknown, usedToRunMessage)
+			s.LastTerminationState.Terminated.ContainerID = old.ContainerID
+			if !c.stopping() {
+				s.RestartCount++
+			}
+		}
+	}
+	if k.Kind == pod.Init && c.appInSandbox() {
+		s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: inferredMessage}}
+	}
+}
+
+// restartingAll says that a restart rule has all containers begin anew (KEP-5532).
+func (c *computation) restartingAll() bool {
+	was := find(c.old.Conditions, corev1.AllContainersRestarting)
+	return c.Plan.RestartingAll || was != nil && was.Status == corev1.ConditionTrue
+}
+
+// explain replaces the state of a container that is to start by the reason why
+// it does not run yet. run is its newest instance, nil when there is none.
+func (c *computation) explain(k pod.Container, s *corev1.ContainerStatus, run *pod.ContainerStatus) {
+	if c.stopping() {
+		return
+	}
+	why, message, ok := "", "", false
+	switch {
+	case run != nil && run.State == pod.StateRunning:
+		if ok = c.Starting != nil && c.Starting(k.Name); ok {
+			why = reason.ContainerCreating
+		}
+	case run != nil && run.State == pod.StateExited && !c.restarts(k.Name):
+	case run == nil && s.State.Terminated != nil && k.Kind == pod.Init && s.State.Terminated.ExitCode == 0:
+	default:
+		why, message, ok = c.backoff(k.Name)
+		if c.Waiting != nil {
+			if w, m, failed := c.Waiting(k.Name); failed {
+				why, message, ok = w, m, true
+			}
+		}
+	}
+	if !ok {
+		return
+	}
+	if s.State.Terminated != nil {
+		s.LastTerminationState = s.State
+	}
+	s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why, Message: message}}
+}
+
+// restarts says whether the plan is to run a container again.
+func (c *computation) restarts(name string) bool {
+	for _, s := range c.Plan.Start {
+		if s.Name == name {
+			return true
+		}
+	}
+	for _, w := range c.Plan.Waiting {
+		if w.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// backoff returns the crash delay that a container waits for.
+func (c *computation) backoff(name string) (why, message string, ok bool) {
+	for _, w := range c.Plan.Waiting {
+		if w.Name == name && w.Reason == reason.CrashLoopBackOff {
+			return w.Reason, w.Message, true
+		}
+	}
+	return "", "", false
+}
+
+// readiness sets started and ready. Ephemeral containers have neither. What was
+// said of a run that nobody probes yet, since the agent has just begun, holds.
+func (c *computation) readiness(k pod.Container, s, old *corev1.ContainerStatus) {
+	if k.Kind == pod.Ephemeral {
+		return
+	}
+	probes, probed := c.Probes[strings.TrimPrefix(s.ContainerID, c.Node.Runtime+"://")]
+	switch {
+	case probed:
+	case old != nil && old.State.Running != nil && old.ContainerID == s.ContainerID:
+		probes = Probes{Started: isTrue(old.Started), Ready: old.Ready}
+	default:
+		probes = Probes{Started: k.StartupProbe == nil, Ready: k.ReadinessProbe == nil}
+	}
+	if k.Kind == pod.Init {
+		probes.Started = true
+	}
+	s.Started = new(s.State.Running != nil && probes.Started)
+	s.Ready = *s.Started && probes.Ready
+	if k.Kind == pod.Init {
+		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+	}
+}
+
+// closeLost ends what is left open when nothing of the pod runs any more:
+// whether it went well is not known, so it did not.
+func (c *computation) closeLost() {
+	if c.wasInitialized() {
+		for i := range c.s.ContainerStatuses {
+			closeStatus(&c.s.ContainerStatuses[i])
+		}
+	}
+	inits := c.s.InitContainerStatuses
+	if len(inits) == 0 {
+		return
+	}
+	last := 0 // the init containers behind the last one that ran stay Waiting
+	for i := range inits {
+		if ran(inits[i]) {
+			last = i
+		}
+	}
+	for i := range inits[:last+1] {
+		closeStatus(&inits[i])
+	}
+}
+
+func closeStatus(s *corev1.ContainerStatus) {
+	if s.State.Terminated == nil {
+		s.State = lostState(containerStatusUnknown, lostMessage)
+		s.Ready = false
+		if s.Started != nil {
+			s.Started = new(false)
+		}
+	}
+}
+
+// wasInitialized says whether app containers were ever up to start.
+func (c *computation) wasInitialized() bool {
+	inits := c.s.InitContainerStatuses
+	if len(inits) == 0 || slices.ContainsFunc(c.s.ContainerStatuses, ran) {
+		return true
+	}
+	last := inits[len(inits)-1]
+	for _, state := range []corev1.ContainerState{last.State, last.LastTerminationState} {
+		if state.Terminated != nil && state.Terminated.ExitCode == 0 {
+			return true
+		}
+	}
+	return last.State.Running != nil && isTrue(last.Started)
+}
+
+func ran(s corev1.ContainerStatus) bool {
+	return s.State.Waiting == nil || s.LastTerminationState.Terminated != nil
+}
+
+func lostState(why, message string) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		Reason: why, Message: message, ExitCode: lostExitCode,
+	}}
+}
+
+// terminated describes an exited container. Its termination message follows what
+// the runtime says, cut to the container's share of the pod's bytes. A message
+// once reported stays: what it was read from may be gone.
+func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerStateTerminated {
+	id := c.Node.Runtime + "://" + run.ID
+	message := run.Message
+	if was := reported(&c.old, id); was != nil {
+		message = was.Message
+	} else if own := c.Messages[run.ID]; own != "" {
+		if message != "" {
+			message += ": "
+		}
+		message += own
+	}
+	spec := &c.Pod.Spec
+	share := maxPodMessages / max(1, len(spec.Containers)+len(spec.InitContainers)+len(spec.EphemeralContainers))
+	return &corev1.ContainerStateTerminated{
+		ExitCode: run.ExitCode, Reason: run.Reason, Message: cut(message, share),
+		StartedAt: stamp(run.StartedAt), FinishedAt: stamp(run.FinishedAt), ContainerID: id,
+	}
+}
+
+// reported is the end of a container as a status tells it; nil when it does not.
+func reported(s *corev1.PodStatus, id string) *corev1.ContainerStateTerminated {
+	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range list {
+			for _, end := range []*corev1.ContainerStateTerminated{list[i].State.Terminated, list[i].LastTerminationState.Terminated} {
+				if end != nil && end.ContainerID == id {
+					return end
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// cut shortens s to at most n bytes of valid UTF-8, which the API requires.
+func cut(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}
+
+// mounts lists the volume mounts with the read-only mode they get (KEP-3857).
+func (c *computation) mounts(k pod.Container) (all []corev1.VolumeMountStatus) {
+	for _, m := range k.VolumeMounts {
+		s := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			s.RecursiveReadOnly = new(corev1.RecursiveReadOnlyDisabled)
+			asked := m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
+			if asked && c.Node.RecursiveReadOnly && (m.MountPropagation == nil || *m.MountPropagation == corev1.MountPropagationNone) {
+				*s.RecursiveReadOnly = corev1.RecursiveReadOnlyEnabled
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}

@@ -1,0 +1,341 @@
+package podstatus
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/plan"
+)
+
+// Compute gives the status of one pod. The result shares parts with the input:
+// neither is changed afterwards.
+func Compute(in Input) corev1.PodStatus {
+	c := &computation{Input: in, old: in.Previous}
+	if wasRejected(in.Previous) && (in.Refused == nil || !in.Refused.Final) && !c.ended() {
+		c.old = corev1.PodStatus{} // admission was asked again, by a later agent or about a changed pod
+	}
+	if c.old.Phase == "" {
+		c.old = in.Pod.Status
+	}
+	if c.Plan == nil {
+		c.Plan = &plan.Plan{}
+	}
+	c.begin()
+	if r := in.Refused; r != nil && r.Final {
+		c.s.Phase, c.s.Reason, c.s.Message = corev1.PodFailed, r.Reason, rejected+r.Message
+		return c.s
+	}
+	c.addresses()
+	c.resources()
+	c.s.InitContainerStatuses = c.containers(c.old.InitContainerStatuses, pod.Init, pod.Sidecar)
+	c.s.ContainerStatuses = byName(c.containers(c.old.ContainerStatuses, pod.App))
+	c.s.EphemeralContainerStatuses = byName(c.containers(c.old.EphemeralContainerStatuses, pod.Ephemeral))
+	if in.Refused != nil {
+		block(c.s.InitContainerStatuses, in.Refused.Message)
+		block(c.s.ContainerStatuses, in.Refused.Message)
+	}
+	if in.Terminated {
+		c.closeLost()
+	}
+	coming := c.phase()
+	c.conditions(coming)
+	return c.s
+}
+
+// block has containers that wait say that they are not being created: their pod
+// is not let in.
+func block(list []corev1.ContainerStatus, why string) {
+	for i := range list {
+		if list[i].State.Waiting != nil {
+			list[i].State.Waiting = &corev1.ContainerStateWaiting{Reason: blocked, Message: why}
+		}
+	}
+}
+
+type computation struct {
+	Input
+	old corev1.PodStatus
+	s   corev1.PodStatus
+}
+
+// begin sets what does not depend on the runtime.
+func (c *computation) begin() {
+	given := &c.Pod.Status
+	c.s = corev1.PodStatus{
+		ObservedGeneration:          c.Pod.Generation,
+		QOSClass:                    cmp.Or(c.QOS, given.QOSClass),
+		StartTime:                   c.old.StartTime,
+		NominatedNodeName:           given.NominatedNodeName,
+		ResourceClaimStatuses:       given.ResourceClaimStatuses,
+		ExtendedResourceClaimStatus: given.ExtendedResourceClaimStatus,
+
+		NodeAllocatableResourceClaimStatuses: given.NodeAllocatableResourceClaimStatuses,
+	}
+	if c.s.StartTime.IsZero() {
+		c.s.StartTime = new(stamp(c.firstSeen()))
+	}
+}
+
+// firstSeen is when the pod came to this node: the oldest trace of it in the
+// runtime tells more than an agent that has just begun can know.
+func (c *computation) firstSeen() time.Time {
+	first := c.Now
+	if c.Observed != nil {
+		for _, s := range c.Observed.Sandboxes {
+			if !s.CreatedAt.IsZero() && s.CreatedAt.Before(first) {
+				first = s.CreatedAt
+			}
+		}
+	}
+	return first
+}
+
+// addresses sets the pod's and the host's. A pod whose sandbox has ended keeps
+// the address it had; one on the host network has the host's and keeps them.
+func (c *computation) addresses() {
+	for _, ip := range c.Node.HostIPs {
+		c.s.HostIPs = append(c.s.HostIPs, corev1.HostIP{IP: ip})
+	}
+	if len(c.s.HostIPs) > 0 {
+		c.s.HostIP = c.s.HostIPs[0].IP
+	}
+	was, ips := c.old.PodIPs, PodIPs(c.Pod.Pod, c.Observed, c.Node.HostIPs)
+	switch _, ready := c.Observed.Sandbox(); {
+	case pod.HostNetwork(c.Pod.Pod) && len(was) > 0:
+		c.s.PodIPs = slices.Clone(was)
+		if len(was) == 1 && len(ips) == 2 && family(was[0].IP) != family(ips[1]) {
+			c.s.PodIPs = append(c.s.PodIPs, corev1.PodIP{IP: ips[1]})
+		}
+	case pod.HostNetwork(c.Pod.Pod) || ready:
+		for _, ip := range ips {
+			c.s.PodIPs = append(c.s.PodIPs, corev1.PodIP{IP: ip})
+		}
+	default:
+		c.s.PodIPs = was
+	}
+	if len(c.s.PodIPs) > 0 {
+		c.s.PodIP = c.s.PodIPs[0].IP
+	}
+}
+
+// HostIPs are those of a node's addresses that pods are told of: internal before
+// external ones, the first, and the first of the other family.
+func HostIPs(all []corev1.NodeAddress) (ips []string) {
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
+		for _, a := range all {
+			ip, err := netip.ParseAddr(a.Address)
+			if a.Type != kind || err != nil {
+				continue
+			}
+			if len(ips) == 0 || len(ips) == 1 && netip.MustParseAddr(ips[0]).Is4() != ip.Is4() {
+				ips = append(ips, ip.String())
+			}
+		}
+	}
+	return ips
+}
+
+// PodIPs are a pod's addresses now: at most one of each family, that of the
+// host's primary address first. None without a ready sandbox.
+func PodIPs(p *corev1.Pod, o *pod.Observed, hostIPs []string) []string {
+	if pod.HostNetwork(p) {
+		return hostIPs
+	}
+	if box, ok := o.Sandbox(); ok {
+		return preferred(box.IPs, hostIPs)
+	}
+	return nil
+}
+
+// preferred takes the first address of each family, that of the host's primary
+// address first.
+func preferred(ips, host []string) (chosen []string) {
+	first := 4
+	if len(host) > 0 && family(host[0]) != 0 {
+		first = family(host[0])
+	}
+	for _, want := range []int{first, 10 - first} {
+		if i := slices.IndexFunc(ips, func(ip string) bool { return family(ip) == want }); i >= 0 {
+			chosen = append(chosen, netip.MustParseAddr(ips[i]).Unmap().String())
+		}
+	}
+	return chosen
+}
+
+// family is 4 or 6, or 0 for what is not an address.
+func family(ip string) int {
+	a, err := netip.ParseAddr(ip)
+	switch {
+	case err != nil:
+		return 0
+	case a.Unmap().Is4():
+		return 4
+	}
+	return 6
+}
+
+// resources sets the pod-level ones (KEP-5419).
+func (c *computation) resources() {
+	effective := corev1.ResourceRequirements{}
+	if c.Pod.Spec.Resources != nil {
+		effective.Claims = c.Pod.Spec.Resources.Claims
+	}
+	effective.Requests = resourcehelper.PodRequests(c.Pod.Pod, resourcehelper.PodResourcesOptions{})
+	effective.Limits = resourcehelper.PodLimits(c.Pod.Pod, resourcehelper.PodResourcesOptions{})
+	c.s.Resources, c.s.AllocatedResources = &effective, effective.Requests
+}
+
+// phase sets phase, reason and message. It returns the phase that the pod is
+// bound to have: a final one is shown only when nothing runs any more.
+func (c *computation) phase() corev1.PodPhase {
+	if final(c.old.Phase) {
+		c.s.Phase, c.s.Reason, c.s.Message = c.old.Phase, c.old.Reason, c.old.Message
+		return c.s.Phase
+	}
+	if given := &c.Pod.Status; c.ended() {
+		c.s.Phase, c.s.Reason, c.s.Message = given.Phase, given.Reason, given.Message
+		return c.s.Phase
+	}
+	coming, over := c.livePhase(), c.Terminated
+	switch {
+	case c.Stop != nil && failsPod(c.Stop.Reason):
+		if c.Terminated || c.Stop.Reason == stopDeadline {
+			coming = judged(c.Stop.Reason != stopShutdown || !c.succeeded())
+		}
+	case c.Plan.Done:
+		coming, over = judged(c.Plan.Failed), over || !c.alive()
+	case c.Terminated:
+		coming = judged(!c.succeeded())
+	}
+	switch {
+	case final(coming) && !over:
+		c.s.Phase = c.livePhase()
+	case final(coming) && c.Stop != nil && failsPod(c.Stop.Reason):
+		c.s.Phase, c.s.Reason, c.s.Message = coming, c.Stop.Reason, c.Stop.Message
+	case !final(coming) && c.Refused != nil:
+		c.s.Phase, c.s.Reason, c.s.Message = coming, c.Refused.Reason, c.Refused.Message
+	default:
+		c.s.Phase = coming
+	}
+	return coming
+}
+
+// ended says whether the API server has the pod as one that has ended, whoever has
+// said so. It never goes on then, in no agent.
+func (c *computation) ended() bool {
+	return c.Pod.Source == pod.SourceAPI && final(c.Pod.Status.Phase)
+}
+
+// Reasons of a stop (pod.Stop) that this package tells apart.
+const (
+	stopDeleted   = "Deleted"
+	stopCompleted = "Completed"
+	stopDeadline  = "DeadlineExceeded"
+	stopShutdown  = "Terminated"
+)
+
+// failsPod says whether a stop makes the pod Failed whatever its containers say.
+func failsPod(reason string) bool { return reason != stopDeleted && reason != stopCompleted }
+
+func judged(failed bool) corev1.PodPhase {
+	if failed {
+		return corev1.PodFailed
+	}
+	return corev1.PodSucceeded
+}
+
+// blocked is why the containers of a pod wait that is not let in, the kubelet's word.
+const blocked = "Blocked"
+
+// rejected begins the message of a pod that was not admitted, as the kubelet's.
+const rejected = "Pod was rejected: "
+
+// WasRefused says whether a status tells of just this refusal.
+func WasRefused(s corev1.PodStatus, r Refusal) bool {
+	return r.Final && s.Phase == corev1.PodFailed && s.Reason == r.Reason && s.Message == rejected+r.Message
+}
+
+// wasRejected tells such a pod from one that ran and failed.
+func wasRejected(s corev1.PodStatus) bool {
+	return s.Phase == corev1.PodFailed && strings.HasPrefix(s.Message, rejected)
+}
+
+func final(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
+
+// livePhase is Running once the init containers are through and every container
+// has run, even when all of them wait for their restart; else Pending.
+func (c *computation) livePhase() corev1.PodPhase {
+	initialized := c.appInSandbox()
+	for i, k := range c.specs(pod.Init, pod.Sidecar) {
+		s := &c.s.InitContainerStatuses[i]
+		fresh := s.State.Terminated == nil && s.LastTerminationState.Terminated == nil
+		switch {
+		case k.Kind == pod.Init && (fresh || s.State.Running != nil):
+			return corev1.PodPending
+		case k.Kind == pod.Sidecar && s.State.Waiting != nil && fresh:
+			return corev1.PodPending
+		case k.Kind == pod.Sidecar && s.State.Running != nil && !isTrue(s.Started) && !initialized:
+			return corev1.PodPending
+		}
+	}
+	for i := range c.s.ContainerStatuses {
+		s := &c.s.ContainerStatuses[i]
+		if s.State.Waiting != nil && s.LastTerminationState.Terminated == nil {
+			return corev1.PodPending
+		}
+	}
+	return corev1.PodRunning
+}
+
+// succeeded says whether every app container has ended well.
+func (c *computation) succeeded() bool {
+	return !slices.ContainsFunc(c.s.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Terminated == nil || s.State.Terminated.ExitCode != 0
+	})
+}
+
+// alive says whether a container of the pod still runs.
+func (c *computation) alive() bool {
+	return slices.ContainsFunc(c.Observed.ContainersOf(), func(s pod.ContainerStatus) bool {
+		return s.State == pod.StateRunning || s.State == pod.StateUnknown
+	})
+}
+
+// appInSandbox says whether an app container was made in the present sandbox:
+// then the pod has been initialized.
+func (c *computation) appInSandbox() bool {
+	box, ok := c.Observed.Sandbox()
+	return ok && slices.ContainsFunc(c.Observed.Containers, func(s pod.ContainerStatus) bool {
+		return s.SandboxID == box.ID && slices.ContainsFunc(c.Pod.Spec.Containers, func(k corev1.Container) bool { return k.Name == s.Name })
+	})
+}
+
+// stopping says that nothing of the pod starts any more.
+func (c *computation) stopping() bool { return c.Stop != nil || c.Pod.DeletionTimestamp != nil }
+
+func (c *computation) specs(kinds ...pod.Kind) []pod.Container {
+	return slices.DeleteFunc(pod.Containers(c.Pod.Pod), func(k pod.Container) bool { return !slices.Contains(kinds, k.Kind) })
+}
+
+func byName(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	slices.SortFunc(all, func(a, b corev1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// stamp is a time as the API keeps it: in whole seconds.
+func stamp(t time.Time) metav1.Time {
+	if t.IsZero() {
+		return metav1.Time{}
+	}
+	return metav1.NewTime(t.UTC().Truncate(time.Second))
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }

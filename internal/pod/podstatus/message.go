@@ -1,0 +1,100 @@
+package podstatus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/podlog"
+)
+
+// Bounds of one termination message, those of the Kubernetes API documentation.
+const (
+	maxFileMessage = 4096
+	maxLogMessage  = 2048
+	maxLogLines    = 80
+)
+
+// terminationMessage reads what an exited container left: its file at path,
+// which may be "", or the end of its log where it asked for that.
+func terminationMessage(run pod.ContainerStatus, path string) string {
+	if path != "" {
+		data, err := readEnd(path, maxFileMessage)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Sprintf("Error on reading termination log %s: %v", path, err)
+		case len(data) > 0:
+			return string(data)
+		}
+	}
+	// A container that could not even be started has no log of its own.
+	if !run.TerminationFromLogs || run.ExitCode == 0 || run.Reason == "ContainerCannotRun" || run.LogPath == "" {
+		return ""
+	}
+	awaitWriters(run.LogPath)
+	var end lastBytes
+	if err := podlog.Read(context.Background(), run.LogPath, podlog.Options{Tail: new(int64(maxLogLines))}, &end); err != nil {
+		return fmt.Sprintf("Error on reading termination message from logs: %v", err)
+	}
+	return string(end)
+}
+
+// Runtimes report a container's end without waiting for what copies its last
+// output into the log: some milliseconds.
+const (
+	writersPatience = 200 * time.Millisecond
+	writersPause    = 2 * time.Millisecond
+)
+
+// awaitWriters returns when nobody has the file open for writing any more, as the
+// kernel tells by granting a read lease (fcntl(2), F_SETLEASE), or when that takes
+// too long or cannot be told.
+func awaitWriters(path string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return // who reads it says why
+	}
+	defer f.Close()
+	for end := time.Now().Add(writersPatience); time.Now().Before(end); time.Sleep(writersPause) {
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); !errors.Is(err, unix.EAGAIN) {
+			return // the lease goes with the descriptor
+		}
+	}
+}
+
+// lastBytes keeps the end of what is written to it.
+type lastBytes []byte
+
+func (l *lastBytes) Write(p []byte) (int, error) {
+	all := append(*l, p...)
+	*l = all[max(0, len(all)-maxLogMessage):]
+	return len(p), nil
+}
+
+// messageDepth are the parts of a message file's path that a container may have
+// had in reach: its directory and the file itself.
+const messageDepth = 2
+
+// readEnd returns the last n bytes of a file. The container could write to it,
+// so nothing but a plain file is opened.
+func readEnd(path string, n int64) ([]byte, error) {
+	f, err := safepath.File(path, messageDepth)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
+}

@@ -1,0 +1,277 @@
+package podstatus
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/plan"
+)
+
+// writeLog writes a container's log of these lines and returns its path.
+func writeLog(t *testing.T, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "0.log")
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString("2026-03-01T12:00:00.000000000Z stderr F " + line + "\n")
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTerminationMessage(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	file, empty := write("full", strings.Repeat("x", 5000)+"end"), write("empty", "")
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	pipe, away, huge := filepath.Join(dir, "pipe"), filepath.Join(t.TempDir(), "away"), write("huge", "")
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink(dir, away), os.Truncate(huge, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	var many []string
+	for i := range 100 {
+		many = append(many, strconv.Itoa(i))
+	}
+	fromLog := func(code int32, lines ...string) pod.ContainerStatus {
+		return pod.ContainerStatus{TerminationFromLogs: true, ExitCode: code, LogPath: writeLog(t, lines...)}
+	}
+	tests := []struct {
+		name string
+		run  pod.ContainerStatus
+		path string
+		want string
+	}{
+		{"the end of the file", pod.ContainerStatus{ExitCode: 1}, file, strings.Repeat("x", 4093) + "end"},
+		{"no file", pod.ContainerStatus{ExitCode: 1}, filepath.Join(dir, "none"), ""},
+		{"file before log", fromLog(1, "log"), file, strings.Repeat("x", 4093) + "end"},
+		{"log when the file is empty", fromLog(1, "one", "two"), empty, "one\ntwo\n"},
+		{"last lines of the log", fromLog(1, many...), "", strings.Join(many[20:], "\n") + "\n"},
+		{"last bytes of the log", fromLog(1, strings.Repeat("y", 3000)), "", strings.Repeat("y", 2047) + "\n"},
+		{"no log after success", fromLog(0, "log"), empty, ""},
+		{"no log of what could not be started", pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1}, "", ""},
+		{"log cannot be read", pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1, LogPath: dir + "/no.log"}, "",
+			"Error on reading termination message from logs: open log: open " + dir + "/no.log: file does not exist"},
+		{"not a plain file", pod.ContainerStatus{}, link, "Error on reading termination log " + link + ": not a regular file but a symbolic link"},
+		{"a pipe", pod.ContainerStatus{}, pipe, "Error on reading termination log " + pipe + ": not a regular file but a named pipe"},
+		{"a device", pod.ContainerStatus{}, "/dev/zero", "Error on reading termination log /dev/zero: not a regular file but a device"},
+		{"behind a link", pod.ContainerStatus{}, filepath.Join(away, "full"), "Error on reading termination log " + filepath.Join(away, "full") + ": not a regular file but behind a symbolic link"},
+		{"a huge file", pod.ContainerStatus{}, huge, strings.Repeat("\x00", 4096)},
+		{"a directory", pod.ContainerStatus{}, dir, "Error on reading termination log " + dir + ": not a regular file but a directory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, terminationMessage(tt.run, tt.path)); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMessagesShareThePodsBytes(t *testing.T) {
+	p := newPod(nil, "a", "b", "c", "d")
+	long := strings.Repeat("x", 4095) + "é"
+	s := Compute(Input{Pod: p, Observed: observed(exited("a", "a1", 1)), Messages: map[string]string{"a1": long}, Node: node, Now: now})
+	if got := len(s.ContainerStatuses[0].State.Terminated.Message); got != 12<<10/4 {
+		t.Errorf("message of %d bytes, want a fourth of 12 KiB", got)
+	}
+	s = Compute(Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 1)), Messages: map[string]string{"a1": "a\xffb"}, Node: node, Now: now})
+	if got := s.ContainerStatuses[0].State.Terminated.Message; got != "a\uFFFDb" {
+		t.Errorf("message %q is not valid UTF-8 for the API", got)
+	}
+}
+
+func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
+	asked := []string{}
+	s := New(Options{MessagePath: func(uid types.UID, name string, count int) string {
+		asked = append(asked, string(uid)+"/"+name+"/"+strconv.Itoa(count))
+		return filepath.Join(t.TempDir(), "none")
+	}})
+	run := exited("app", "a1", 1)
+	run.TerminationFromLogs, run.TerminationMessagePath, run.LogPath, run.RestartCount = true, "/dev/termination-log", writeLog(t, "boom"), 2
+	in := Input{Pod: newPod(nil, "app"), Observed: observed(run), Node: node, Now: now}
+	first, changed := s.Update(in)
+	if got := first.ContainerStatuses[0].State.Terminated.Message; !changed || got != "boom\n" {
+		t.Fatalf("first update: changed %v, message %q", changed, got)
+	}
+	in.Now = now.Add(time.Minute)
+	if _, changed := s.Update(in); changed || s.Table().Revision() != 1 {
+		t.Errorf("an equal status was written again (revision %d)", s.Table().Revision())
+	}
+	if diff := cmp.Diff([]string{"u1/app/2"}, asked); diff != "" {
+		t.Errorf("messages read (-want +got):\n%s", diff)
+	}
+	in.Observed = observed(restarted(running("app", "a2"), 3))
+	if _, changed := s.Update(in); !changed {
+		t.Error("a restart was not written")
+	}
+	s.Forget("u1")
+	if _, ok := s.Table().Get("u1"); ok {
+		t.Error("a forgotten pod still has a status")
+	}
+}
+
+// A pod that comes back under its UID begins anew, although no later write was
+// made before the agent was killed.
+func TestForgottenBeforeAKill(t *testing.T) {
+	dir := t.TempDir()
+	s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	ended := Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)), Plan: &plan.Plan{Done: true, Failed: true}, Node: node, Now: t0}
+	if status, _ := s.Update(ended); status.Phase != corev1.PodFailed {
+		t.Fatalf("phase %s", status.Phase)
+	}
+	kept := func() corev1.PodPhase {
+		next := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err := next.Load(); err != nil {
+			t.Fatal(err)
+		}
+		return next.Last("u1").Phase
+	}
+	if phase := kept(); phase != corev1.PodFailed {
+		t.Errorf("kept phase %q before", phase)
+	}
+	s.Forget("u1")
+	if phase := kept(); phase != "" {
+		t.Errorf("kept phase %q of a forgotten pod", phase)
+	}
+}
+
+func TestStatusesOutliveTheAgent(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		agent := func(f func(*Statuses)) {
+			s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+			if err := s.Load(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- s.Run(ctx) }()
+			f(s)
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("Run: %v", err)
+			}
+		}
+		crashed := exited("app", "a1", 1)
+		crashed.TerminationFromLogs, crashed.LogPath = true, writeLog(t, "boom")
+		in := Input{Pod: newPod(nil, "app"), Observed: observed(crashed), Node: node, Now: t0}
+		other := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u2" }, "app"), Node: node, Now: t0}
+		var first corev1.PodStatus
+		agent(func(s *Statuses) {
+			first, _ = s.Update(in)
+			s.Update(other)
+		})
+		in.Now = now // an agent later, and the log is gone
+		if err := os.Remove(crashed.LogPath); err != nil {
+			t.Fatal(err)
+		}
+		agent(func(s *Statuses) {
+			s.Retain(func(uid types.UID) bool { return uid == "u1" })
+			second, _ := s.Update(in)
+			if diff := cmp.Diff(first, second); diff != "" {
+				t.Errorf("status after the restart (-want +got):\n%s", diff)
+			}
+		})
+	})
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("files left: %v, %v; want that of u1 only", left, err)
+	}
+}
+
+// That a pod has ended is on disk before it is told, and is what the next agent
+// goes on from; a rejection is not.
+func TestAnEndIsKept(t *testing.T) {
+	dir := t.TempDir()
+	done := Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 0)), Plan: &plan.Plan{Done: true}, Node: node, Now: t0}
+	rejected := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u2" }, "app"), Refused: &Refusal{Reason: "OutOfcpu", Message: "no room", Final: true}, Node: node, Now: t0}
+	shutdown := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u3" }, "app"), Stop: &pod.Stop{Reason: "Terminated"}, Terminated: true, Node: node, Now: t0}
+	s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	for _, in := range []Input{done, rejected, shutdown} {
+		s.Update(in) // and the agent is killed: Run has never written anything
+	}
+	next := New(Options{Dir: dir})
+	if err := next.Load(); err != nil {
+		t.Fatal(err)
+	}
+	got := map[types.UID][2]corev1.PodPhase{}
+	for _, uid := range []types.UID{"u1", "u2", "u3", "u4"} {
+		got[uid] = [2]corev1.PodPhase{next.Last(uid).Phase, next.Kept(uid).Phase}
+	}
+	want := map[types.UID][2]corev1.PodPhase{
+		"u1": {corev1.PodSucceeded, corev1.PodSucceeded}, "u2": {corev1.PodFailed, ""}, "u3": {corev1.PodFailed, ""}, "u4": {},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("phases, and those gone on from (-want +got):\n%s", diff)
+	}
+	if !WasRefused(next.Last("u2"), *rejected.Refused) || WasRefused(next.Last("u2"), Refusal{Reason: "OutOfcpu", Message: "less room", Final: true}) {
+		t.Error("a refusal is not told from another")
+	}
+}
+
+func TestFullDiskIsToldOnce(t *testing.T) {
+	blocked := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := New(Options{Dir: filepath.Join(blocked, "sub"), Log: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		s.Update(Input{Pod: newPod(nil, "app"), Node: node, Now: t0})
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 1 {
+			t.Errorf("%d lines, want one:\n%s", n, log.String())
+		}
+	})
+}
+
+// What a container said last is still on its way into the log when its end is seen.
+func TestMessageOfALogThatIsStillWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "0.log")
+	log, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() {
+		time.Sleep(20 * time.Millisecond) // no event tells that the reader waits
+		_, err := log.WriteString("2026-03-01T12:00:00.000000001Z stdout F last words\n")
+		written <- errors.Join(err, log.Close())
+	}()
+	got := terminationMessage(pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1, LogPath: path}, "")
+	if err := <-written; err != nil || got != "last words\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -1,0 +1,330 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/source/manifest"
+)
+
+// Errors of Local, to be told apart with errors.Is.
+var (
+	// ErrNotFound: there is no such pod.
+	ErrNotFound = errors.New("not found")
+	// ErrTaken: the name belongs to a pod that this call may not touch.
+	ErrTaken = errors.New("name is taken")
+)
+
+// Origins of local pods.
+const (
+	originApply = "berth apply"
+	originRun   = "berth run"
+	// originLocal is the place of all local pods in the merge.
+	originLocal = "local"
+)
+
+// Result says what became of an applied pod.
+type Result string
+
+// What can become of an applied pod.
+const (
+	Created    Result = "created"
+	Unchanged  Result = "unchanged"
+	Configured Result = "configured" // it goes on under its UID with another spec
+	Replaced   Result = "replaced"   // one with another UID takes its place
+)
+
+// Applied is a pod, or an object of another kind, that was handed in, as it is
+// wanted now.
+type Applied struct {
+	Pod    *pod.Pod
+	Object object.Value
+	Result Result
+}
+
+// Local holds what is handed in over the agent's API. What comes from
+// "berth apply" are kept on disk, one file each, before they are wanted, so that
+// they come back after a restart; those of a foreground "berth run" are not.
+type Local struct {
+	node   string
+	merge  *merge
+	disk   *checkpoint.Dir[record]
+	log    *slog.Logger
+	loaded chan struct{}
+
+	mu   sync.Mutex
+	pods map[types.NamespacedName]*pod.Pod
+	localObjects
+	// damaged are records that could not be read; broken are those, by name, that
+	// could be read but not used. Both are problems of originLocal.
+	damaged []Problem
+	broken  map[types.NamespacedName]Problem
+}
+
+// record is a pod on disk, version 1.
+type record struct {
+	Seen time.Time   `json:"seen"`
+	Pod  *corev1.Pod `json:"pod"`
+}
+
+func newLocal(o Options, m *merge) *Local {
+	return &Local{
+		node:         o.NodeName,
+		merge:        m,
+		disk:         checkpoint.NewDir[record](o.Applied, checkpoint.Format{Version: 1}),
+		log:          o.Log,
+		loaded:       make(chan struct{}),
+		pods:         map[types.NamespacedName]*pod.Pod{},
+		localObjects: newLocalObjects(o.Applied),
+		broken:       map[types.NamespacedName]Problem{},
+	}
+}
+
+// load brings back what was applied earlier. A record that is damaged, or that
+// this version finds wrong, is a problem and not an error.
+func (l *Local) load(now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	records, err := l.disk.LoadAll()
+	for _, err := range split(err) {
+		if _, damaged := errors.AsType[*checkpoint.DamagedError](err); !damaged {
+			return err
+		}
+		l.damaged = append(l.damaged, Problem{Origin: originApply, Err: err})
+	}
+	for key, r := range records {
+		p, err := l.restore(r)
+		if err != nil {
+			l.broken[parseName(key)] = Problem{Origin: originApply, Pod: parseName(key), Err: err}
+			continue
+		}
+		l.pods[p.Key()] = p
+	}
+	if err := l.loadObjects(); err != nil {
+		return err
+	}
+	l.pass(now)
+	close(l.loaded)
+	return nil
+}
+
+func (l *Local) restore(r record) (*pod.Pod, error) {
+	if r.Pod == nil || r.Pod.UID == "" {
+		return nil, errors.New("restore applied pod: the record has no pod with a UID: apply it again")
+	}
+	r.Pod.Spec.NodeName = l.node // the host may have been renamed
+	manifest.Default(r.Pod)
+	r.Pod.Status.Phase = corev1.PodPending
+	if err := manifest.Invalid(manifest.Validate(r.Pod)); err != nil {
+		return nil, reason.New(reason.FailedValidation, "restore applied pod %s: %w: apply it again", pod.FullName(r.Pod), err)
+	}
+	return &pod.Pod{Pod: r.Pod, Source: pod.SourceLocal, Origin: originApply, Seen: r.Seen}, nil
+}
+
+// Apply makes the objects wanted, and keeps them on disk. The same manifest again
+// changes nothing; one that changes what may change in a running pod keeps its
+// UID; any other replaces the pod by one with a new UID. Objects are taken over.
+//
+// Nothing is done when one of the objects is wrong. When saving fails half way,
+// what was applied until then is returned with the error.
+func (l *Local) Apply(ctx context.Context, objects ...manifest.Object) ([]Applied, error) {
+	return l.take(ctx, objects, originApply)
+}
+
+// Run makes the objects' pods wanted until they are deleted or the agent ends.
+// A name that is in use is an error, also for the same manifest.
+func (l *Local) Run(ctx context.Context, objects ...manifest.Object) ([]Applied, error) {
+	return l.take(ctx, objects, originRun)
+}
+
+// Check tells what Apply would do, and why it could not, and changes nothing.
+func (l *Local) Check(ctx context.Context, objects ...manifest.Object) ([]Applied, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.check(objects, originApply, time.Now())
+}
+
+// ready waits until the pods of an earlier agent are known.
+func (l *Local) ready(ctx context.Context) error {
+	select {
+	case <-l.loaded:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *Local) take(ctx context.Context, objects []manifest.Object, origin string) ([]Applied, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	wanted, err := l.check(objects, origin, now)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { l.pass(now) }()
+	for i, a := range wanted {
+		if a.Object != nil {
+			err = l.takeObject(&item{Value: a.Object, origin: origin, ephemeral: origin == originRun}, a.Result)
+		} else {
+			err = l.takePod(a, origin)
+		}
+		if err != nil {
+			return wanted[:i], err
+		}
+	}
+	return wanted, nil
+}
+
+func (l *Local) takePod(a Applied, origin string) error {
+	key := a.Pod.Key()
+	if a.Result != Unchanged && origin == originApply {
+		if err := l.disk.Save(key.String(), record{Seen: a.Pod.Seen, Pod: a.Pod.Pod}); err != nil {
+			return fmt.Errorf("keep pod %s: %w", key, err)
+		}
+	}
+	l.pods[key] = a.Pod
+	delete(l.broken, key)
+	return nil
+}
+
+// check completes all objects and says what becomes of each, or why it cannot be
+// taken.
+func (l *Local) check(objects []manifest.Object, origin string, now time.Time) ([]Applied, error) {
+	var wanted []Applied
+	var errs []error
+	names := map[object.Key]bool{}
+	for _, o := range objects {
+		a, err := l.checkOne(o, origin, now)
+		if key := o.Key(); err == nil && names[key] {
+			err = invalid(o, fmt.Errorf("the manifest has a %s %s/%s already", strings.ToLower(key.Kind), key.Namespace, key.Name))
+		}
+		names[o.Key()] = true
+		wanted, errs = append(wanted, a), append(errs, err)
+	}
+	return wanted, errors.Join(errs...)
+}
+
+func (l *Local) checkOne(o manifest.Object, origin string, now time.Time) (Applied, error) {
+	if o.Value != nil {
+		return l.checkObject(o, origin, now)
+	}
+	p, err := local(o, l.node)
+	if err != nil {
+		return Applied{}, err
+	}
+	p.Origin, p.Ephemeral = origin, origin == originRun
+	if err := l.taken(p); err != nil {
+		return Applied{}, err
+	}
+	return l.decide(p, now), nil
+}
+
+// taken refuses a name, or a UID, that belongs to somebody else.
+func (l *Local) taken(p *pod.Pod) error {
+	if other, ok := l.merge.owner(p.Key()); ok && other.Source != pod.SourceLocal {
+		return fmt.Errorf("pod %s comes from %s already: %w", p.Key(), other.Origin, ErrTaken)
+	}
+	if other, ok := l.merge.desired.Get(p.UID); ok && p.UID != "" && other.Key() != p.Key() {
+		return fmt.Errorf("pod %s has the UID of pod %s, remove metadata.uid: %w", p.Key(), other.Key(), ErrTaken)
+	}
+	if was := l.pods[p.Key()]; was != nil && (was.Ephemeral || p.Ephemeral) {
+		return fmt.Errorf("pod %s is there already (%s), delete it first or choose another name: %w", p.Key(), was.Origin, ErrTaken)
+	}
+	return nil
+}
+
+// decide gives a pod its UID and says what becomes of one that has its name.
+func (l *Local) decide(p *pod.Pod, now time.Time) Applied {
+	was := l.pods[p.Key()]
+	a := Applied{Pod: p, Result: Created}
+	if was != nil {
+		given := p.UID != ""
+		switch {
+		case was.Annotations[pod.AnnotationConfigHash] == p.Annotations[pod.AnnotationConfigHash]:
+			return Applied{Pod: was, Result: Unchanged}
+		case given && p.UID == was.UID, !given && inPlace(was.Pod, p.Pod):
+			a.Result = Configured
+			p.UID, p.CreationTimestamp, p.Seen = was.UID, was.CreationTimestamp, was.Seen
+			takeEphemeral(was.Pod, p.Pod)
+			return a
+		}
+		a.Result = Replaced
+	}
+	if p.UID == "" {
+		p.UID = uuid.NewUUID()
+	}
+	p.CreationTimestamp, p.Seen = metav1.NewTime(now).Rfc3339Copy(), now
+	return a
+}
+
+// Delete makes a local pod unwanted, on disk first. How it is to end is said by
+// a pod.Stop before. The pod is nil when only a record that could not be used
+// was removed. The error is ErrNotFound, or ErrTaken for a pod whose
+// manifest is in a file or at a URL.
+func (l *Local) Delete(ctx context.Context, name types.NamespacedName) (*pod.Pod, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.pods[name]
+	if _, broken := l.broken[name]; p == nil && !broken {
+		if other, ok := l.merge.owner(name); ok {
+			return nil, fmt.Errorf("pod %s comes from %s, remove it there: %w", name, other.Origin, ErrTaken)
+		}
+		return nil, fmt.Errorf("pod %s: %w", name, ErrNotFound)
+	}
+	if p == nil || !p.Ephemeral {
+		if err := l.disk.Delete(name.String()); err != nil {
+			return nil, fmt.Errorf("delete pod %s: %w", name, err)
+		}
+	}
+	delete(l.pods, name)
+	delete(l.broken, name)
+	l.pass(time.Now())
+	return p, nil
+}
+
+// pass hands all local pods to the merge, the oldest first.
+func (l *Local) pass(now time.Time) {
+	pods := slices.SortedFunc(maps.Values(l.pods), func(a, b *pod.Pod) int {
+		return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.Key().String(), b.Key().String()))
+	})
+	problems := slices.AppendSeq(slices.Clone(l.damaged), maps.Values(l.broken))
+	l.merge.put(originLocal, wanted{pods, l.items()}, append(problems, l.damagedObjects...), now)
+}
+
+// split takes a joined error apart.
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}

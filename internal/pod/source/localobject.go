@@ -1,0 +1,150 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/source/manifest"
+)
+
+// localObjects are the objects besides pods that were handed in. Local's lock
+// guards them. Those of "berth apply" are kept, one file of mode 0600 each.
+type localObjects struct {
+	objectDisk     *checkpoint.Dir[objectRecord]
+	objects        map[object.Key]*item
+	damagedObjects []Problem
+}
+
+// objectRecord is an object on disk, version 1.
+type objectRecord struct {
+	Kind   string          `json:"kind"`
+	Object json.RawMessage `json:"object"`
+}
+
+func newLocalObjects(applied string) localObjects {
+	return localObjects{
+		objectDisk: checkpoint.NewDir[objectRecord](filepath.Join(applied, "objects"), checkpoint.Format{Version: 1}),
+		objects:    map[object.Key]*item{},
+	}
+}
+
+// loadObjects brings back what was applied earlier, as load does pods.
+func (l *localObjects) loadObjects() error {
+	records, err := l.objectDisk.LoadAll()
+	for _, err := range split(err) {
+		if _, damaged := errors.AsType[*checkpoint.DamagedError](err); !damaged {
+			return err
+		}
+		l.damagedObjects = append(l.damagedObjects, Problem{Origin: originApply, Err: err})
+	}
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		i, err := restoreObject(records[name])
+		if err != nil {
+			l.damagedObjects = append(l.damagedObjects, Problem{Origin: originApply,
+				Err: reason.New(reason.FailedValidation, "restore applied %s: %w: apply it again", name, err)})
+			continue
+		}
+		l.objects[i.key()] = i
+	}
+	return nil
+}
+
+func restoreObject(r objectRecord) (*item, error) {
+	kind, ok := object.KindNamed(r.Kind)
+	if !ok {
+		return nil, fmt.Errorf("kind %q is not known", r.Kind)
+	}
+	v := kind.New()
+	if err := json.Unmarshal(r.Object, v); err != nil {
+		return nil, err
+	}
+	object.Default(v)
+	return &item{Value: v, origin: originApply}, manifest.Invalid(object.Validate(v))
+}
+
+func (l *localObjects) items() []*item {
+	return slices.SortedFunc(maps.Values(l.objects), func(a, b *item) int { return a.key().Compare(b.key()) })
+}
+
+// checkObject says what becomes of an object, or why it cannot be taken.
+func (l *Local) checkObject(o manifest.Object, origin string, now time.Time) (Applied, error) {
+	i, err := completed(o)
+	if err != nil {
+		return Applied{}, err
+	}
+	key, was := i.key(), l.objects[i.key()]
+	other, held := l.merge.holder(key)
+	switch {
+	case was == nil && held:
+		return Applied{}, fmt.Errorf("%s comes from %s already: %w", key, other.origin, ErrTaken)
+	case was != nil && (was.ephemeral || origin == originRun):
+		return Applied{}, fmt.Errorf("%s is there already (%s), delete it first or choose another name: %w", key, was.origin, ErrTaken)
+	case was == nil && i.GetUID() == "":
+		i.SetUID(uuid.NewUUID())
+	}
+	made, err := succeed(was, i, now)
+	switch {
+	case err != nil:
+		return Applied{}, err
+	case was == nil:
+		return Applied{Object: made.Value, Result: Created}, nil
+	case made == was:
+		return Applied{Object: made.Value, Result: Unchanged}, nil
+	}
+	return Applied{Object: made.Value, Result: Configured}, nil
+}
+
+// takeObject makes an object wanted, on disk first.
+func (l *localObjects) takeObject(i *item, result Result) error {
+	if result == Unchanged {
+		return nil
+	}
+	key := i.key()
+	if !i.ephemeral {
+		text, err := json.Marshal(i.Value)
+		if err == nil {
+			err = l.objectDisk.Save(key.String(), objectRecord{Kind: key.Kind, Object: text})
+		}
+		if err != nil {
+			return fmt.Errorf("keep %s: %w", key, err)
+		}
+	}
+	l.objects[key] = i
+	return nil
+}
+
+// DeleteObject makes a local object unwanted, on disk first. The error is
+// ErrNotFound, or ErrTaken for one whose manifest is in a file or at a URL.
+func (l *Local) DeleteObject(ctx context.Context, key object.Key) error {
+	if err := l.ready(ctx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := l.objects[key]
+	if i == nil {
+		if other, held := l.merge.holder(key); held {
+			return fmt.Errorf("%s comes from %s, remove it there: %w", key, other.origin, ErrTaken)
+		}
+		return fmt.Errorf("%s: %w", key, ErrNotFound)
+	}
+	if !i.ephemeral {
+		if err := l.objectDisk.Delete(key.String()); err != nil {
+			return fmt.Errorf("delete %s: %w", key, err)
+		}
+	}
+	delete(l.objects, key)
+	l.pass(time.Now())
+	return nil
+}

@@ -1,0 +1,344 @@
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-run/berth/internal/base/document"
+	"github.com/berth-run/berth/internal/model/object"
+)
+
+// Object is one object of a manifest as somebody wrote it, before defaults.
+type Object struct {
+	// Pod is the object if it is one; otherwise Value is.
+	Pod   *corev1.Pod
+	Value object.Value
+	// Canonical is the object's text with the noise taken out: comments, order of
+	// keys, YAML or JSON. Two texts with the same meaning have the same one, in
+	// every version of this program, because it does not pass through a Go type.
+	Canonical []byte
+	// Origin is where the text was read: a path, a URL, "-".
+	Origin string
+	// Document and Line are where the object begins in it, both from 1.
+	Document, Line int
+}
+
+// Fail says what is wrong with an object that was decoded, but cannot be used.
+func (o Object) Fail(err error) *Error {
+	return &Error{Origin: o.Origin, Document: o.Document, Line: o.Line, Key: o.Key(), Err: fmt.Errorf("line %d: %w", o.Line, err)}
+}
+
+// Key names the object, of kind Pod or another. A namespace that is left out is
+// the default one.
+func (o Object) Key() object.Key {
+	if o.Value != nil {
+		return keyOf(object.KeyOf(o.Value))
+	}
+	return keyOf(object.Key{Kind: kindPod, Namespace: o.Pod.Namespace, Name: o.Pod.Name})
+}
+
+// Invalid is what Validate found, as one error; nil for nothing.
+func Invalid(list field.ErrorList) error {
+	if len(list) == 0 {
+		return nil
+	}
+	all := make([]string, len(list))
+	for i := range list {
+		all[i] = list[i].Error()
+	}
+	return errors.New(strings.Join(all, "; "))
+}
+
+// Error is what is wrong with one document of a manifest.
+type Error struct {
+	Origin string
+	// Document counts from 1.
+	Document int
+	// Line is where the first fault is, from 1.
+	Line int
+	// Key names the object as far as it can be told; without a name it cannot.
+	Key object.Key
+	Err error
+}
+
+func (e *Error) Error() string {
+	where := e.Origin
+	if e.Document > 1 {
+		where += fmt.Sprintf(" (document %d)", e.Document)
+	}
+	switch {
+	case e.Key.Name == "":
+	case e.Key.Kind == kindPod:
+		where += ": pod " + e.Key.Namespace + "/" + e.Key.Name
+	default:
+		where += ": " + e.Key.String()
+	}
+	return where + ": " + e.Err.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errors is what is wrong with a manifest, in the order of its documents.
+type Errors []*Error
+
+func (e Errors) Error() string {
+	all := make([]string, len(e))
+	for i := range e {
+		all[i] = e[i].Error()
+	}
+	return strings.Join(all, "\n")
+}
+
+// Unwrap gives every error to errors.Is and errors.As.
+func (e Errors) Unwrap() []error {
+	all := make([]error, len(e))
+	for i := range e {
+		all[i] = e[i]
+	}
+	return all
+}
+
+// Decode reads a manifest: YAML or JSON, one or several documents, each a Pod,
+// an object of another kind (object.Kinds), or a List, or a list of one kind such
+// as PodList. origin names it in messages.
+//
+// A document that cannot be used does not touch the others, nor does an item of
+// a list: the objects that could be read are returned together with the error,
+// which is Errors. A text without any document gives neither.
+func Decode(text []byte, origin string) ([]Object, error) {
+	var objects []Object
+	var errs Errors
+	if len(text) > document.MaxSize {
+		return nil, Errors{{Origin: origin, Document: 1, Line: 1, Err: document.ErrTooLarge}}
+	}
+	for _, doc := range document.Split(text) {
+		r := reader{doc: doc, origin: origin}
+		r.document()
+		objects = append(objects, r.objects...)
+		errs = append(errs, r.errs...)
+	}
+	if len(errs) > 0 {
+		return objects, errs
+	}
+	return objects, nil
+}
+
+// reader collects what one document gives.
+type reader struct {
+	doc     document.Document
+	origin  string
+	objects []Object
+	errs    Errors
+}
+
+// head is what tells one kind of object from another.
+type head struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   json.RawMessage   `json:"metadata"`
+	Items      []json.RawMessage `json:"items"`
+}
+
+func (r *reader) fail(key object.Key, err error, path ...any) {
+	e := &Error{Origin: r.origin, Document: r.doc.Index, Key: key, Err: err}
+	if faults, ok := errors.AsType[document.Faults](err); ok {
+		e.Line = faults[0].Line
+	} else {
+		e.Line = r.doc.LineOf(path...)
+		e.Err = fmt.Errorf("line %d: %w", e.Line, err)
+	}
+	r.errs = append(r.errs, e)
+}
+
+func (r *reader) document() {
+	data, err := r.doc.JSON()
+	if err != nil {
+		r.fail(object.Key{}, err)
+		return
+	}
+	h, err := r.head(data)
+	if err != nil {
+		r.fail(object.Key{}, err)
+		return
+	}
+	if item, ok := listed(h); ok {
+		r.list(data, h, item)
+		return
+	}
+	r.object(data, h)
+}
+
+// head reads what is needed to know the kind; the rest is judged once it is known.
+func (r *reader) head(data []byte, path ...any) (head, error) {
+	var h head
+	if json.Unmarshal(data, &h) == nil {
+		return h, nil
+	}
+	var shape struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Metadata   any    `json:"metadata"`
+		Spec       any    `json:"spec"`
+		Status     any    `json:"status"`
+		Items      []any  `json:"items"`
+	}
+	return head{}, r.doc.Decode(data, &shape, path...)
+}
+
+// list reads the items of a list one by one. An item of a list of one kind may
+// leave out its own.
+func (r *reader) list(data []byte, h head, item kind) {
+	var strict struct {
+		metav1.TypeMeta
+		Metadata metav1.ListMeta   `json:"metadata"`
+		Items    []json.RawMessage `json:"items"`
+	}
+	if err := r.doc.Decode(data, &strict); err != nil {
+		r.fail(object.Key{}, err)
+		return
+	}
+	for i, text := range h.Items {
+		inner, err := r.head(text, "items", i)
+		if err != nil {
+			r.fail(object.Key{}, err, "items", i)
+			continue
+		}
+		if inner.APIVersion == "" && inner.Kind == "" {
+			inner.APIVersion, inner.Kind = item.version, item.name
+		}
+		r.object(text, inner, "items", i)
+	}
+}
+
+// object reads one object, which is the document or the part of it at path.
+func (r *reader) object(data []byte, h head, path ...any) {
+	if err := checkKind(h); err != nil {
+		r.fail(object.Key{}, err, append(path, "kind")...)
+		return
+	}
+	o := Object{Origin: r.origin, Document: r.doc.Index}
+	key := keyIn(h)
+	var err error
+	if h.Kind == kindPod {
+		o.Pod = &corev1.Pod{}
+		err = r.doc.Decode(data, o.Pod, path...)
+		o.Pod.APIVersion, o.Pod.Kind = "v1", kindPod
+	} else {
+		k, _ := object.KindNamed(h.Kind)
+		o.Value = k.New()
+		err = r.doc.Decode(data, o.Value, path...)
+	}
+	if err == nil {
+		o.Canonical, err = canonicalize(data)
+	}
+	if err != nil {
+		r.fail(key, err, path...)
+		return
+	}
+	o.Line = r.line(path)
+	r.objects = append(r.objects, o)
+}
+
+// line avoids parsing the document again for the common case of one pod.
+func (r *reader) line(path []any) int {
+	if len(path) > 0 {
+		return r.doc.LineOf(path...)
+	}
+	skipped := len(r.doc.Text) - len(bytes.TrimLeft(r.doc.Text, " \t\r\n"))
+	return r.doc.Line + bytes.Count(r.doc.Text[:skipped], []byte("\n"))
+}
+
+const kindPod = "Pod"
+
+// kind is one that manifests are made of.
+type kind struct{ name, version string }
+
+func kinds() []kind {
+	all := []kind{{kindPod, "v1"}}
+	for _, k := range object.Kinds() {
+		all = append(all, kind{k.Name, k.APIVersion})
+	}
+	return all
+}
+
+// listed says that a head is that of a list, and what kind its items are of:
+// none in particular in a List.
+func listed(h head) (item kind, ok bool) {
+	if h.APIVersion == "v1" && h.Kind == "List" {
+		return kind{}, true
+	}
+	for _, k := range kinds() {
+		if h.Kind == k.name+"List" && h.APIVersion == k.version {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+func checkKind(h head) error {
+	names := make([]string, 0, len(kinds()))
+	var version string
+	for _, k := range kinds() {
+		names = append(names, k.name)
+		if h.Kind == k.name || h.Kind == k.name+"List" || h.Kind == "List" {
+			version = cmp.Or(version, k.version)
+		}
+	}
+	taken := "manifests of these are taken: " + strings.Join(append(names, "List"), ", ")
+	switch {
+	case h.APIVersion == "" && h.Kind == "":
+		return errors.New("apiVersion and kind are missing, a pod has apiVersion: v1 and kind: Pod")
+	case h.Kind == "":
+		return errors.New("kind is missing, " + taken)
+	case version == "":
+		return fmt.Errorf("kind %s: %s", h.Kind, taken)
+	case h.APIVersion == "":
+		return fmt.Errorf("apiVersion is missing, kind %s wants %s", h.Kind, version)
+	case h.APIVersion != version:
+		return fmt.Errorf("apiVersion %s: only %s is taken for kind %s", h.APIVersion, version, h.Kind)
+	case slices.Contains(names, h.Kind):
+		return nil
+	}
+	return fmt.Errorf("kind %s: a list within a list is not taken", h.Kind)
+}
+
+// keyIn is the name as written, for messages about what cannot be decoded.
+func keyIn(h head) object.Key {
+	var m struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	}
+	if json.Unmarshal(h.Metadata, &m) != nil {
+		return object.Key{}
+	}
+	return keyOf(object.Key{Kind: h.Kind, Namespace: m.Namespace, Name: m.Name})
+}
+
+// keyOf fills in the namespace that an object without one has.
+func keyOf(key object.Key) object.Key {
+	if k, ok := object.KindNamed(key.Kind); key.Name != "" && key.Namespace == "" && (!ok || k.Namespaced) {
+		key.Namespace = corev1.NamespaceDefault
+	}
+	return key
+}
+
+// canonicalize sorts the keys and drops the space. Numbers keep their digits.
+func canonicalize(data []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var v map[string]any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	delete(v, "status") // no part of what is wanted
+	return json.Marshal(v)
+}

@@ -1,0 +1,206 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// patience bounds what a test waits for; nothing waits that long when all is well.
+const patience = 20 * time.Second
+
+// rig is a running Sources with everything that came out of it.
+type rig struct {
+	*Sources
+	t     *testing.T
+	told  *told
+	watch *store.Watcher[types.UID, *pod.Pod]
+	err   *store.Watcher[ProblemKey, Problem]
+	// names and problems are what a reader of the tables knows.
+	names    map[string]types.UID
+	problems map[string]bool
+	// deleted are the names that went away.
+	deleted []string
+	stop    func()
+}
+
+// told collects what was reported.
+type told struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (r *told) SourceProblem(p Problem) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.text = append(r.text, p.Err.Error())
+}
+
+func (r *told) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.text)
+}
+
+// start runs sources with the node name "node" until the test ends, or stop is called.
+func start(t *testing.T, o Options) *rig {
+	t.Helper()
+	r := &rig{t: t, told: &told{}, names: map[string]types.UID{}, problems: map[string]bool{}}
+	o.NodeName, o.Report, o.Log = "node", r.told, slog.New(slog.DiscardHandler)
+	if o.Period == 0 {
+		o.Period = time.Hour // inotify alone
+	}
+	if o.Applied == "" {
+		o.Applied = filepath.Join(t.TempDir(), "applied")
+	}
+	if o.Taken == nil {
+		o.Taken = func(types.UID) bool { return true }
+	}
+	r.Sources = New(o)
+	r.watch, r.err = r.Desired.Watch(), r.Problems.Watch()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- r.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+	t.Cleanup(r.stop)
+	return r
+}
+
+// await reads the tables until they are as wanted: the names of the pods, and
+// the texts of the problems.
+func (r *rig) await(names []string, problems ...string) {
+	r.t.Helper()
+	timeout := time.After(patience)
+	for {
+		r.catchUp()
+		gotNames, gotProblems := slices.Sorted(maps.Keys(r.names)), slices.Sorted(maps.Keys(r.problems))
+		slices.Sort(problems)
+		if slices.Equal(names, gotNames) && slices.Equal(problems, gotProblems) {
+			return
+		}
+		select {
+		case <-r.watch.C():
+		case <-r.err.C():
+		case <-timeout:
+			r.t.Fatalf("pods (-want +got):\n%s\nproblems (-want +got):\n%s", cmp.Diff(names, gotNames), cmp.Diff(problems, gotProblems))
+		}
+	}
+}
+
+// catchUp takes what is new in the tables: the problems first, because pods are
+// settled before them.
+func (r *rig) catchUp() {
+	for _, c := range r.err.Changes() {
+		r.problems[c.Key.Text] = true
+		if c.Deleted {
+			delete(r.problems, c.Key.Text)
+		}
+	}
+	for _, c := range r.watch.Changes() {
+		r.note(c)
+	}
+}
+
+// awaitOther waits until a pod of that name is another one than it was.
+func (r *rig) awaitOther(name string, was types.UID) *pod.Pod {
+	r.t.Helper()
+	timeout := time.After(patience)
+	for r.names[name] == "" || r.names[name] == was {
+		select {
+		case <-r.watch.C():
+			r.catchUp()
+		case <-timeout:
+			r.t.Fatalf("pod %s: UID %q, want one that is not %q", name, r.names[name], was)
+		}
+	}
+	return r.get(name)
+}
+
+func (r *rig) note(c store.Change[types.UID, *pod.Pod]) {
+	name := pod.FullName(c.Value.Pod)
+	switch {
+	case !c.Deleted:
+		r.names[name] = c.Key
+	case r.names[name] == c.Key:
+		delete(r.names, name)
+		fallthrough
+	default:
+		r.deleted = append(r.deleted, name)
+	}
+}
+
+// get is the desired pod of that name.
+func (r *rig) get(name string) *pod.Pod {
+	r.t.Helper()
+	p, ok := r.Desired.Get(r.names[name])
+	if !ok {
+		r.t.Fatalf("pod %s is not desired", name)
+	}
+	return p
+}
+
+func (r *rig) synced() bool {
+	select {
+	case <-r.Synced():
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *rig) awaitSynced() {
+	r.t.Helper()
+	select {
+	case <-r.Synced():
+	case <-time.After(patience):
+		r.t.Fatal("never synced")
+	}
+}
+
+// manifestOf is a pod that needs nothing else.
+func manifestOf(name, image string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers: [{name: app, image: %s}]\n", name, image)
+}
+
+func docs(all ...string) string { return strings.Join(all, "---\n") }
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Without a path or a URL there is nothing to wait for, and ending works.
+func TestNoSources(t *testing.T) {
+	r := start(t, Options{})
+	r.awaitSynced()
+	r.stop()
+}

@@ -1,0 +1,75 @@
+package takeover
+
+import (
+	"encoding/hex"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// decide chooses among pods of the runtime the one that runs for a manifest that was
+// last written then (zero: nobody knows). hashes are those of its containers. One
+// that runs comes before one that does not, then the one with the newest container.
+func decide(name types.NamespacedName, hashes map[string]string, written time.Time, observed []*pod.Observed) (types.UID, bool) {
+	var best *pod.Observed
+	for _, o := range observed {
+		if o.Namespace != name.Namespace || o.Name != name.Name || !static(o.UID) || !matches(o, hashes) || newest(o).Before(written) {
+			continue
+		}
+		if best == nil || better(o, best) {
+			best = o
+		}
+	}
+	if best == nil {
+		return "", false
+	}
+	return best.UID, true
+}
+
+func better(a, b *pod.Observed) bool {
+	if a.Running() != b.Running() {
+		return a.Running()
+	}
+	return newest(a).After(newest(b))
+}
+
+// static tells the UIDs of static pods, 128 bits in hex, from those of the API
+// server, which have dashes.
+func static(uid types.UID) bool {
+	b, err := hex.DecodeString(string(uid))
+	return err == nil && len(b) == 16
+}
+
+// matches says whether the newest instance of each container is one of the manifest;
+// there is at least one.
+func matches(o *pod.Observed, hashes map[string]string) bool {
+	seen := map[string]bool{}
+	for _, c := range o.Containers { // newest first
+		if seen[c.Name] {
+			continue
+		}
+		seen[c.Name] = true
+		if want, ok := hashes[c.Name]; !ok || c.Hash != want {
+			return false
+		}
+	}
+	return len(seen) > 0
+}
+
+// newest is when the last sandbox or container was made.
+func newest(o *pod.Observed) time.Time {
+	var at time.Time
+	for _, s := range o.Sandboxes {
+		if s.CreatedAt.After(at) {
+			at = s.CreatedAt
+		}
+	}
+	for _, c := range o.Containers {
+		if c.CreatedAt.After(at) {
+			at = c.CreatedAt
+		}
+	}
+	return at
+}

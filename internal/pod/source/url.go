@@ -1,0 +1,119 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/berth-run/berth/internal/base/document"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+const (
+	// fetchTimeout bounds one request, from the connection to the last byte.
+	fetchTimeout = 10 * time.Second
+	// loudFailures is how many failures in a row are logged as warnings.
+	loudFailures = 3
+)
+
+// url polls a manifest. What it served last counts until it serves another.
+type url struct {
+	url    string
+	header http.Header
+	node   string
+	period time.Duration
+	out    sink
+	log    *slog.Logger
+	client *http.Client
+
+	last     []byte
+	wanted   wanted
+	failures int
+}
+
+func newURL(o Options, out sink) *url {
+	return &url{
+		url:    o.URL,
+		header: o.URLHeader,
+		node:   o.NodeName,
+		period: o.URLPeriod,
+		out:    out,
+		log:    o.Log,
+		client: &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}},
+	}
+}
+
+// run fetches at once and then each period, until ctx ends. It calls seen when
+// a manifest was served.
+func (u *url) run(ctx context.Context, seen func()) error {
+	defer u.client.CloseIdleConnections()
+	tick := time.NewTicker(u.period)
+	defer tick.Stop()
+	for {
+		text, err := u.fetch(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		u.take(text, err, time.Now())
+		if err == nil {
+			seen()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (u *url) fetch(ctx context.Context) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range u.header {
+		request.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	if host := request.Header.Get("Host"); host != "" {
+		request.Host = host // net/http sends this one, not the header's
+	}
+	response, err := u.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the server answers %s", response.Status)
+	}
+	text, err := document.ReadAll(response.Body)
+	if errors.Is(err, document.ErrTooLarge) {
+		return nil, fmt.Errorf("the manifest %w", err)
+	}
+	return text, err
+}
+
+// take passes on what was fetched, or why nothing was.
+func (u *url) take(text []byte, err error, now time.Time) {
+	if err != nil {
+		u.failures++
+		level := slog.LevelWarn
+		if u.failures > loudFailures {
+			level = slog.LevelDebug
+		}
+		u.log.Log(context.Background(), level, "manifest not fetched", "url", u.url, "failures", u.failures, "err", err)
+		u.last = nil
+		u.out.put(u.url, u.wanted, []Problem{{Origin: u.url, Err: fmt.Errorf("fetch manifest %s: %w", u.url, err)}}, now)
+		return
+	}
+	u.failures = 0
+	if u.last != nil && bytes.Equal(text, u.last) {
+		return
+	}
+	w, problems := build(text, u.url, pod.SourceURL, u.node)
+	u.last, u.wanted = text, keep(u.wanted, w, len(problems) > 0)
+	u.out.put(u.url, u.wanted, problems, now)
+}

@@ -1,0 +1,35 @@
+package allocation
+
+import (
+	"errors"
+
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/node/machine"
+	"github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/node/resource/cpu"
+	"github.com/berth-run/berth/internal/node/resource/topology"
+)
+
+// NodeOf is what a configuration asks for on a machine. What cannot be had there
+// is an error that names the field.
+func NodeOf(c config.Node, m machine.Machine, facts node.Facts) (resource.Node, error) {
+	p := c.Pinning
+	policy := resource.Policy{CPUs: p.CPUs, CPU: p.CPUOptions, Memory: p.Memory, ReservedMemory: p.ReservedMemory, Topology: p.Topology}
+	errs := []error{topology.Check(p.Topology, m.Nodes)}
+	if p.CPUs {
+		milli := c.KubeReserved.Cpu().MilliValue() + c.SystemReserved.Cpu().MilliValue()
+		var err error
+		policy.ReservedCPUs, err = cpu.Reserve(m, p.CPUOptions, milli, p.ReservedCPUs)
+		errs = append(errs, err, cpu.Check(p.CPUOptions, p.Topology.Policy, m))
+	}
+	if p.Memory {
+		// What the node's allocatable memory is short of, but for huge pages.
+		short := facts.Capacity.Memory().Value() - facts.Allocatable.Memory().Value()
+		for size, count := range m.HugePages() {
+			short -= size * count
+		}
+		errs = append(errs, p.ReservedMemory.Check(m, short))
+	}
+	return resource.Node{Machine: m, Policy: policy}, errors.Join(errs...)
+}

@@ -1,0 +1,32 @@
+package allocation
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// PreStart frees the memory of the init containers before this one, in the internal
+// lifecycle of containers: those after them have taken over at admission what they
+// need of it. CPUs and devices are the pod's until it is gone: init containers run
+// again in another sandbox.
+func (s *Allocations) PreStart(_ context.Context, p *corev1.Pod, c pod.Container, _ string) error {
+	a, _ := s.Get(p.UID)
+	if len(a.Containers) == 0 {
+		return nil
+	}
+	for _, before := range pod.Containers(p) {
+		if before.Name == c.Name {
+			break
+		}
+		if before.Kind != pod.Init || len(a.Containers[before.Name].Memory) == 0 {
+			continue
+		}
+		if err := s.ReleaseMemory(p.UID, before.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package cgroup
+
+import (
+	"cmp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// Options are what the node says about all its pods.
+type Options struct {
+	// CFSQuota turns CPU limits into a quota. Without it they have no effect.
+	CFSQuota bool
+	// CFSPeriod is the quota's period, 1 ms to 1 s. Default 100 ms.
+	CFSPeriod time.Duration
+	// PidsLimit is the most processes and threads of a pod; 0 and less: no bound.
+	PidsLimit int64
+	// MemoryQoS protects what pods request (KEP-2570), on version 2.
+	MemoryQoS *config.MemoryQoS
+	// Unthrottled says that a pod has CPUs of its own and so no quota. nil: none has.
+	Unthrottled func(*corev1.Pod) bool
+}
+
+// Limits of one cgroup. A zero field is left as the kernel made it.
+type Limits struct {
+	// Shares is the CPU time relative to siblings, 2 to 262144.
+	Shares uint64
+	// Quota is the CPU time in µs per Period; -1 is no bound.
+	Quota int64
+	// Period in µs.
+	Period uint64
+	// Memory in bytes.
+	Memory int64
+	// Pids is the number of processes and threads.
+	Pids int64
+	// Protected is what the kernel leaves alone when memory is short; nil is left
+	// as it is. Version 2 only.
+	Protected *Protection
+	// HugePages is bytes by page size in bytes. nil sets nothing; otherwise a
+	// size that is missing gets none.
+	HugePages map[int64]int64
+}
+
+// Protection in bytes (Documentation/admin-guide/cgroup-v2 of the kernel): Min is
+// never reclaimed, Low as long as there is something else.
+type Protection struct{ Min, Low int64 }
+
+// ForPod decides the limits of a pod's cgroup.
+//
+// Shares follow the requests, quota and memory the limits, of the pod as a
+// whole: KEP-753 for init containers and sidecars, KEP-2837 for pod-level
+// resources, overhead included. A Burstable pod is bounded only where each of
+// its containers is, or the pod itself.
+func ForPod(p *corev1.Pod, o Options) Limits {
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
+	l := Limits{Shares: cgroupfile.MinShares, Pids: max(0, o.PidsLimit), HugePages: map[int64]int64{}}
+	for name, q := range requests {
+		if size, ok := hugePageSize(name); ok {
+			l.HugePages[size] = q.Value()
+		}
+	}
+	class := pod.QOS(p)
+	if class == corev1.PodQOSBestEffort {
+		return l
+	}
+	l.Shares = cgroupfile.Shares(requests.Cpu().MilliValue())
+	if memory := requests.Memory().Value(); o.MemoryQoS != nil && o.MemoryQoS.Tiered && memory > 0 {
+		l.Protected = &Protection{Low: memory}
+		if class == corev1.PodQOSGuaranteed {
+			l.Protected = &Protection{Min: memory}
+		}
+	}
+	if class == corev1.PodQOSGuaranteed || bounded(p, corev1.ResourceCPU) {
+		period := cmp.Or(o.CFSPeriod, cgroupfile.DefaultPeriod)
+		l.Period = uint64(period.Microseconds())
+		l.Quota = -1
+		if o.CFSQuota && (o.Unthrottled == nil || !o.Unthrottled(p)) {
+			l.Quota = cgroupfile.Quota(limits.Cpu().MilliValue(), period)
+		}
+	}
+	if class == corev1.PodQOSGuaranteed || bounded(p, corev1.ResourceMemory) {
+		l.Memory = limits.Memory().Value()
+	}
+	return l
+}
+
+// explicit says of each bound that there is none where ForPod says nothing: what
+// the cgroup had before has to go.
+func explicit(l Limits) Limits {
+	if l.Quota == 0 {
+		l.Quota = -1
+	}
+	if l.Memory == 0 {
+		l.Memory = -1
+	}
+	return l
+}
+
+// bounds are those of the limits that are read back: all that systemd and hands
+// change. Huge pages are in neither.
+func (l Limits) bounds() cgroupfile.Bounds {
+	b := cgroupfile.Bounds{Shares: l.Shares, Quota: l.Quota, Period: l.Period, Memory: l.Memory, Pids: l.Pids}
+	if l.Protected != nil {
+		b.Min, b.Low = l.Protected.Min, l.Protected.Low
+	}
+	return b
+}
+
+// grown has the bounds of want, but none that is below what have allows.
+func grown(have, want Limits) Limits {
+	l := explicit(want)
+	if have.Quota < 0 || l.Quota >= 0 && float64(have.Quota)*float64(l.Period) > float64(l.Quota)*float64(have.Period) {
+		l.Quota, l.Period = have.Quota, have.Period
+	}
+	if have.Memory < 0 || l.Memory >= 0 && have.Memory > l.Memory {
+		l.Memory = have.Memory
+	}
+	return l
+}
+
+// bounded says whether the pod has a limit for a resource: its own, or one on
+// each of its containers.
+func bounded(p *corev1.Pod, name corev1.ResourceName) bool {
+	if p.Spec.Resources != nil {
+		if q := p.Spec.Resources.Limits[name]; !q.IsZero() {
+			return true
+		}
+	}
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range list {
+			if q := list[i].Resources.Limits[name]; q.IsZero() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// hugePageSize is the page size in bytes of a resource such as hugepages-2Mi.
+func hugePageSize(name corev1.ResourceName) (int64, bool) {
+	prefix := corev1.ResourceHugePagesPrefix
+	if len(name) <= len(prefix) || string(name[:len(prefix)]) != prefix {
+		return 0, false
+	}
+	q, err := resource.ParseQuantity(string(name[len(prefix):]))
+	return q.Value(), err == nil
+}
+
+// demand is what pods request together.
+type demand struct {
+	shares                uint64 // of Burstable pods
+	guaranteed, burstable int64  // memory in bytes
+}
+
+// demandOf sums it up. Pods that ended ask for nothing.
+func demandOf(pods []*corev1.Pod) demand {
+	var d demand
+	var milli int64
+	for _, p := range pods {
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+		switch pod.QOS(p) {
+		case corev1.PodQOSBurstable:
+			milli += requests.Cpu().MilliValue()
+			d.burstable += requests.Memory().Value()
+		case corev1.PodQOSGuaranteed:
+			d.guaranteed += requests.Memory().Value()
+		case corev1.PodQOSBestEffort:
+		}
+	}
+	d.shares = cgroupfile.Shares(milli)
+	return d
+}
+
+// levelLimits are those of the level that pods of a class stand in.
+//
+// With MemoryQoS a level protects what its pods request: a child's protection
+// counts as far as its parents have it too. With a percentage reserved, the lower
+// classes are bounded to what is left of the node's memory by that part of what
+// the higher ones request.
+func levelLimits(class corev1.PodQOSClass, d demand, c Config) Limits {
+	var l Limits
+	usable := c.Usable.Memory().Value()
+	rest := usable - d.guaranteed*c.QOSReserved/100
+	switch class {
+	case corev1.PodQOSBurstable:
+		l.Shares = d.shares
+	case corev1.PodQOSBestEffort:
+		l.Shares = cgroupfile.MinShares
+		rest -= d.burstable * c.QOSReserved / 100
+	case corev1.PodQOSGuaranteed:
+		l = nodeLimits(c.Usable)
+	}
+	if c.QOSReserved > 0 && usable > 0 && class != corev1.PodQOSGuaranteed {
+		l.Memory = rest
+	}
+	if q := c.Options.MemoryQoS; q != nil && class != corev1.PodQOSBestEffort {
+		l.Protected = &Protection{}
+		switch {
+		case !q.Tiered:
+		case class == corev1.PodQOSGuaranteed:
+			l.Protected.Min = d.guaranteed + d.burstable
+		default:
+			l.Protected.Low = d.burstable
+		}
+	}
+	return l
+}
+
+// nodeLimits bound the cgroup of all pods by what the node gives them.
+func nodeLimits(usable corev1.ResourceList) Limits {
+	var l Limits
+	if q, ok := usable[corev1.ResourceCPU]; ok {
+		l.Shares = cgroupfile.Shares(q.MilliValue())
+	}
+	if q, ok := usable[corev1.ResourceMemory]; ok {
+		l.Memory = q.Value()
+	}
+	if q, ok := usable[PIDs]; ok {
+		l.Pids = q.Value()
+	}
+	for name, q := range usable {
+		if size, ok := hugePageSize(name); ok {
+			if l.HugePages == nil {
+				l.HugePages = map[int64]int64{}
+			}
+			l.HugePages[size] = q.Value()
+		}
+	}
+	return l
+}
+
+// PIDs is the resource that kubeReserved and systemReserved call pid.
+const PIDs corev1.ResourceName = "pid"
+
+// reservedLimits bound a cgroup to what is reserved for it.
+func reservedLimits(r Reserved, o Options) Limits {
+	l := nodeLimits(r.Amounts)
+	if r.Compressible {
+		return Limits{Shares: l.Shares}
+	}
+	if o.MemoryQoS != nil && l.Memory > 0 {
+		l.Protected = &Protection{Min: l.Memory}
+	}
+	return l
+}

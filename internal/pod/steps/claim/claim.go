@@ -1,0 +1,347 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/model/object"
+)
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// Config of Claims. Fields are required unless they say otherwise.
+type Config struct {
+	// Root is the agent's directory.
+	Root    string
+	Objects *object.Table
+	// Cluster tells of the claims of pods of the API server, which a control plane
+	// binds; nil: there is none.
+	Cluster cluster
+	// Labels are those that the Node has in the cluster; nil: those of Node.
+	Labels func() map[string]string
+	// Synced is closed when Objects has held everything once.
+	Synced <-chan struct{}
+	// Complete says that every manifest could be read: only then is a claim that
+	// is not there gone.
+	Complete func() bool
+	// Node has the name and labels that a volume's nodeAffinity asks for.
+	Node *corev1.Node
+	// Changed is told of claims that are worth another try.
+	Changed func(map[object.Key]bool)
+	Events  events
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Claims are the claims of the node.
+type Claims struct {
+	cfg  Config
+	kick chan struct{}
+
+	mu       sync.Mutex
+	bindings map[types.NamespacedName]*Binding
+	removing map[types.NamespacedName]bool
+	told     map[types.NamespacedName]string // the last trouble of each unbound claim
+	changed  map[object.Key]bool             // that Run is to tell of
+	users    users
+	revision uint64
+}
+
+// New makes a Claims. Nothing is read before Load.
+func New(c Config) *Claims {
+	return &Claims{
+		cfg: c, kick: make(chan struct{}, 1), bindings: map[types.NamespacedName]*Binding{},
+		removing: map[types.NamespacedName]bool{}, told: map[types.NamespacedName]string{}, changed: map[object.Key]bool{},
+		users: users{},
+	}
+}
+
+func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
+
+func (c *Claims) file() string { return filepath.Join(c.cfg.Root, "claims.json") }
+
+func (c *Claims) dir(volume string) string { return filepath.Join(c.cfg.Root, "volumes", volume) }
+
+// Load reads what an earlier agent has bound. After a *checkpoint.DamagedError
+// the bindings are lost, and what is in <root>/volumes is left alone.
+func (c *Claims) Load() error {
+	list, err := checkpoint.Load[[]*Binding](c.file(), format())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range list {
+		c.bindings[nameOf(b.Claim)] = b
+	}
+	return err
+}
+
+// change makes b the binding of a claim, nil for none, once that is on disk.
+// The lock is held.
+func (c *Claims) change(name types.NamespacedName, b *Binding) error {
+	was, had := c.bindings[name]
+	if b == nil {
+		delete(c.bindings, name)
+	} else {
+		c.bindings[name] = b
+	}
+	list := make([]*Binding, 0, len(c.bindings))
+	for _, b := range c.bindings {
+		list = append(list, b)
+	}
+	slices.SortFunc(list, func(a, b *Binding) int { return object.KeyOf(a.Claim).Compare(object.KeyOf(b.Claim)) })
+	if err := checkpoint.Save(c.file(), format(), list); err != nil {
+		delete(c.bindings, name)
+		if had {
+			c.bindings[name] = was
+		}
+		return fmt.Errorf("keep what claims are bound to: %w", err)
+	}
+	c.revision++
+	return nil
+}
+
+// Bound returns the volume of a pod's claim, and notes the pod as its user. It
+// binds the claim, or makes a volume for it, if need be. What has to come first is
+// an *object.Missing, *object.Unknown or *object.Lacking.
+func (c *Claims) Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
+	name := types.NamespacedName{Namespace: p.Namespace}
+	if v.Ephemeral != nil {
+		name.Name = p.Name + "-" + v.Name
+	} else {
+		name.Name = v.PersistentVolumeClaim.ClaimName
+	}
+	if c.cfg.Cluster != nil && ofCluster(p) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.boundByCluster(name, p, v)
+	}
+	select {
+	case <-c.cfg.Synced:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, err := c.bind(name, p, v)
+	if err != nil {
+		return nil, err
+	}
+	if excludes(b, p.UID) {
+		return nil, lacking(name, fmt.Errorf("it is ReadWriteOncePod, and the pod with the UID %s uses it", b.Users[0]))
+	}
+	if !slices.Contains(b.Users, p.UID) {
+		next := *b
+		next.Users, next.Released = append(slices.Clone(b.Users), p.UID), nil
+		if err := c.change(name, &next); err != nil {
+			return nil, err
+		}
+		b = &next
+	}
+	if b.Made {
+		if err := c.makeDir(b); err != nil {
+			return nil, err
+		}
+	}
+	return b.Volume, nil
+}
+
+func lacking(name types.NamespacedName, err error) error {
+	return &object.Lacking{Key: keyOf(name), Err: err}
+}
+
+func keyOf(name types.NamespacedName) object.Key {
+	return object.Key{Kind: object.PersistentVolumeClaim, Namespace: name.Namespace, Name: name.Name}
+}
+
+// bind returns the binding of a claim that a pod uses. The lock is held.
+func (c *Claims) bind(name types.NamespacedName, p *corev1.Pod, v *corev1.Volume) (*Binding, error) {
+	if c.removing[name] {
+		return nil, lacking(name, errors.New("the volume that it had before is being removed"))
+	}
+	b := c.bindings[name]
+	claim := c.local(name)
+	there := claim != nil
+	if v.Ephemeral != nil {
+		if there || b != nil && b.Owner != p.UID {
+			return nil, lacking(name, fmt.Errorf("PVC %q was not created for pod %q (pod is not owner)", name, p.Namespace+"/"+p.Name))
+		}
+		claim = ephemeral(p, v)
+	}
+	switch {
+	case b != nil && slices.Contains(b.Users, p.UID):
+		return b, nil // also when claim and volume are gone: both stay for as long as the pod
+	case claim == nil:
+		return nil, &object.Missing{Key: keyOf(name)}
+	case b != nil && b.Owner != "" && v.Ephemeral == nil:
+		return nil, lacking(name, fmt.Errorf("the ephemeral volume of a pod has that name"))
+	case b != nil && !c.known(b):
+		return nil, lacking(name, fmt.Errorf("its volume %s is lost", b.Volume.Name))
+	case b != nil:
+		return b, nil
+	}
+	return c.bindNew(name, claim, p.UID, v.Ephemeral != nil)
+}
+
+// local is a claim of a manifest, nil for none. One of the cluster is no matter of
+// ours.
+func (c *Claims) local(name types.NamespacedName) *corev1.PersistentVolumeClaim {
+	row, _ := c.cfg.Objects.Get(keyOf(name))
+	claim, ok := row.(*corev1.PersistentVolumeClaim)
+	if !ok || object.OfCluster(claim) {
+		return nil
+	}
+	return claim
+}
+
+// bindNew binds a claim that has nothing, and makes a volume where none fits.
+func (c *Claims) bindNew(name types.NamespacedName, claim *corev1.PersistentVolumeClaim, uid types.UID, owned bool) (*Binding, error) {
+	volumes, taken := c.volumes()
+	found := choose(claim, volumes, taken, c.cfg.Node)
+	b := &Binding{Claim: claim, Volume: found.volume}
+	if owned {
+		b.Owner = uid
+	}
+	switch {
+	case found.missing != "":
+		return nil, &object.Missing{Key: object.Key{Kind: object.PersistentVolume, Name: found.missing}}
+	case found.why != "":
+		c.tell(claim, corev1.EventTypeWarning, found.reason, found.why)
+		return nil, reason.Wrap(found.reason, lacking(name, errors.New(found.why)))
+	case found.make:
+		if err := safepath.Name(volumeName(claim)); err != nil {
+			return nil, fmt.Errorf("make a volume for a claim with the UID %q: %w", claim.UID, err)
+		}
+		b.Made, b.Volume = true, made(claim, c.dir(volumeName(claim)))
+		b.Volume.CreationTimestamp = metav1.NewTime(c.cfg.Now()).Rfc3339Copy()
+	}
+	if owned {
+		b.Claim.CreationTimestamp = metav1.NewTime(c.cfg.Now()).Rfc3339Copy()
+	}
+	if err := c.change(name, b); err != nil {
+		return nil, err
+	}
+	delete(c.told, name)
+	if b.Made {
+		c.tell(claim, corev1.EventTypeNormal, reason.ProvisioningSucceeded, "Successfully provisioned volume "+b.Volume.Name)
+	}
+	return b, nil
+}
+
+// tell records an event on a claim, once for each text.
+func (c *Claims) tell(claim *corev1.PersistentVolumeClaim, kind, why, text string) {
+	if c.told[nameOf(claim)] == text {
+		return
+	}
+	c.told[nameOf(claim)] = text
+	c.cfg.Events.Event(corev1.ObjectReference{
+		Kind: object.PersistentVolumeClaim, APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+	}, kind, why, "%s", text)
+}
+
+// volumes are those of manifests, and the claims that have volumes.
+func (c *Claims) volumes() (all []*corev1.PersistentVolume, taken map[string]types.NamespacedName) {
+	for _, row := range c.cfg.Objects.Snapshot().All() {
+		if v, ok := row.(*corev1.PersistentVolume); ok && !object.OfCluster(v) {
+			all = append(all, v)
+		}
+	}
+	taken = map[string]types.NamespacedName{}
+	for name, b := range c.bindings {
+		taken[b.Volume.Name] = name
+	}
+	return all, taken
+}
+
+// known says whether a binding's volume is there.
+func (c *Claims) known(b *Binding) bool {
+	if b.Made {
+		if b.Released == nil {
+			return true
+		}
+		_, err := os.Lstat(c.dir(b.Volume.Name))
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	_, there := c.cfg.Objects.Get(object.Key{Kind: object.PersistentVolume, Name: b.Volume.Name})
+	return there
+}
+
+// makeDir makes the directory of a volume, which everybody in the pod may write
+// to, as no user is known. Who is not in the pod does not get through the one around.
+func (c *Claims) makeDir(b *Binding) error {
+	dir := c.dir(b.Volume.Name)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
+		return fmt.Errorf("make volume %s: %w", b.Volume.Name, err)
+	}
+	err := os.Mkdir(dir, 0o750)
+	if errors.Is(err, fs.ErrExist) {
+		info, err := os.Lstat(dir)
+		// Killed between the two: no pod has had it yet.
+		if err == nil && info.IsDir() && info.Mode().Perm() == 0o750 && len(b.Users) <= 1 {
+			return os.Chmod(dir, 0o777)
+		}
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("make volume %s: %w", b.Volume.Name, err)
+	}
+	return os.Chmod(dir, 0o777)
+}
+
+// Released strikes a pod out as a user of all claims.
+func (c *Claims) Released(uid types.UID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.releaseOfCluster(uid)
+	for name, b := range c.bindings {
+		if !slices.Contains(b.Users, uid) {
+			continue
+		}
+		next := *b
+		next.Users = slices.DeleteFunc(slices.Clone(b.Users), func(u types.UID) bool { return u == uid })
+		if err := c.change(name, &next); err != nil {
+			return err
+		}
+		c.changed[keyOf(name)] = true
+		c.look()
+	}
+	return nil
+}
+
+// Users are the pods that use claims.
+func (c *Claims) Users() []types.UID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []types.UID
+	for _, b := range c.bindings {
+		all = append(all, b.Users...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// look has Run look at all claims.
+func (c *Claims) look() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,253 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/object"
+)
+
+type silent struct{}
+
+func (silent) Event(corev1.ObjectReference, string, string, string, ...any) {}
+
+// machine is a node whose agents come and go.
+type machine struct {
+	root     string
+	objects  *object.Table
+	complete bool
+	now      time.Time
+}
+
+func newMachine(t *testing.T, values ...object.Value) *machine {
+	m := &machine{root: t.TempDir(), objects: store.New[object.Key, runtime.Object](), complete: true, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	for _, v := range values {
+		m.objects.Put(object.KeyOf(v), v)
+	}
+	return m
+}
+
+// agent begins with what the one before has left on disk.
+func (m *machine) agent(t *testing.T) *Claims {
+	t.Helper()
+	synced := make(chan struct{})
+	close(synced)
+	c := New(Config{
+		Root: m.root, Objects: m.objects, Synced: synced, Complete: func() bool { return m.complete }, Node: node,
+		Changed: func(map[object.Key]bool) {}, Events: silent{}, Now: func() time.Time { return m.now }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err := c.Load(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func newPod(uid types.UID) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", UID: uid}}
+}
+
+func use(t *testing.T, c *Claims, uid types.UID, v corev1.VolumeSource) *corev1.PersistentVolume {
+	t.Helper()
+	bound, err := c.Bound(t.Context(), newPod(uid), &corev1.Volume{Name: "data", VolumeSource: v})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bound
+}
+
+func claimed(name string) corev1.VolumeSource {
+	return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+}
+
+// exists says whether a file is there.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func TestBindingsOutliveTheAgent(t *testing.T) {
+	m := newMachine(t, newClaim("c"), newVolume("b", "2Gi"))
+	if v := use(t, m.agent(t), "u1", claimed("c")); v.Name != "b" {
+		t.Fatalf("bound to %s", v.Name)
+	}
+	better := newVolume("a", "1Gi")
+	m.objects.Put(object.KeyOf(better), better)
+	if v := use(t, m.agent(t), "u2", claimed("c")); v.Name != "b" {
+		t.Errorf("after a restart it is bound to %s", v.Name)
+	}
+}
+
+// A killed agent leaves a binding without its directory, or one that is not open
+// to the pod yet.
+func TestKilledWhileItMakes(t *testing.T) {
+	for _, stage := range []string{"before the directory", "before its mode"} {
+		t.Run(stage, func(t *testing.T) {
+			m := newMachine(t, newClaim("c"))
+			first := use(t, m.agent(t), "u1", claimed("c"))
+			dir := first.Spec.Local.Path
+			if err := os.Remove(dir); err != nil {
+				t.Fatal(err)
+			}
+			if stage == "before its mode" {
+				if err := os.Mkdir(dir, 0o750); err != nil {
+					t.Fatal(err)
+				}
+			}
+			again := use(t, m.agent(t), "u1", claimed("c"))
+			info, err := os.Stat(dir)
+			if err != nil || again.Name != first.Name || info.Mode().Perm() != 0o777 {
+				t.Errorf("%v, %v, %s is not %s", info, err, again.Name, first.Name)
+			}
+		})
+	}
+}
+
+// A volume goes with its claim, once no pod uses it, and not while a manifest that
+// cannot be read may have the claim.
+func TestReclaim(t *testing.T) {
+	claim := newClaim("c")
+	m := newMachine(t, claim)
+	c := m.agent(t)
+	dir := use(t, c, "u1", claimed("c")).Spec.Local.Path
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	there := func(want bool, when string) {
+		t.Helper()
+		c = m.agent(t)
+		c.pass(t.Context())
+		if exists(dir) != want {
+			t.Fatalf("%s: the volume is there: %t", when, !want)
+		}
+	}
+	m.objects.Delete(object.KeyOf(claim))
+	there(true, "while a pod uses it")
+	if v := use(t, c, "u1", claimed("c")); v.Spec.Local.Path != dir {
+		t.Errorf("its pod finds %s", v.Spec.Local.Path)
+	}
+	if err := c.Released("u1"); err != nil {
+		t.Fatal(err)
+	}
+	m.complete = false
+	there(true, "while a manifest cannot be read")
+	m.complete = true
+	there(true, "for a moment")
+	m.now = m.now.Add(reclaimDelay)
+	there(false, "then")
+	if rows, _ := c.Rows(); len(rows) != 0 {
+		t.Errorf("still shown: %v", rows)
+	}
+}
+
+func TestRetain(t *testing.T) {
+	claim := newClaim("c", func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{AnnotationReclaim: "Retain"} })
+	m := newMachine(t, claim)
+	c := m.agent(t)
+	v := use(t, c, "u1", claimed("c"))
+	if err := c.Released("u1"); err != nil {
+		t.Fatal(err)
+	}
+	m.objects.Delete(object.KeyOf(claim))
+	c.pass(t.Context())
+	m.now = m.now.Add(time.Hour)
+	c.pass(t.Context())
+	rows, _ := c.Rows()
+	shown, _ := rows[object.KeyOf(v)].(*corev1.PersistentVolume)
+	if !exists(v.Spec.Local.Path) || shown == nil || shown.Status.Phase != corev1.VolumeReleased {
+		t.Fatalf("the volume is shown as %v", shown)
+	}
+	m.objects.Put(object.KeyOf(claim), claim)
+	if again := use(t, c, "u2", claimed("c")); again.Name != v.Name {
+		t.Errorf("the claim that came back has %s", again.Name)
+	}
+}
+
+func TestReadWriteOncePod(t *testing.T) {
+	claim := newClaim("c", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	})
+	m := newMachine(t, claim)
+	use(t, m.agent(t), "u1", claimed("c"))
+	c := m.agent(t)
+	_, err := c.Bound(t.Context(), newPod("u2"), &corev1.Volume{VolumeSource: claimed("c")})
+	if _, only := object.Waits(err); !only {
+		t.Fatalf("another pod: %v", err)
+	}
+	use(t, c, "u1", claimed("c"))
+	if err := c.Released("u1"); err != nil {
+		t.Fatal(err)
+	}
+	use(t, c, "u2", claimed("c"))
+}
+
+func TestEphemeral(t *testing.T) {
+	source := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: newClaim("").Spec}}}
+	m := newMachine(t, newVolume("stays", "1Gi"))
+	c := m.agent(t)
+	dir := use(t, c, "u1", source).Spec.Local.Path
+	rows, _ := c.Rows()
+	shown, _ := rows[keyOf(types.NamespacedName{Namespace: "default", Name: "pod-data"})].(*corev1.PersistentVolumeClaim)
+	if shown == nil || shown.Status.Phase != corev1.ClaimBound || !metav1.IsControlledBy(shown, newPod("u1")) {
+		t.Errorf("the claim is shown as %v", shown)
+	}
+	// The next pod of the name waits for the end of this one.
+	if _, err := c.Bound(t.Context(), newPod("u2"), &corev1.Volume{Name: "data", VolumeSource: source}); err == nil {
+		t.Error("another pod has it too")
+	}
+	if err := c.Released("u1"); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(t.Context())
+	if exists(dir) {
+		t.Error("it outlived its pod")
+	}
+	use(t, c, "u2", source)
+}
+
+func TestMissing(t *testing.T) {
+	c := newMachine(t, newClaim("c", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "none" })).agent(t)
+	for name, want := range map[string]string{"none": "waiting for PersistentVolumeClaim default/none", "c": "waiting for PersistentVolume none"} {
+		_, err := c.Bound(t.Context(), newPod("u1"), &corev1.Volume{VolumeSource: claimed(name)})
+		if missing, ok := errors.AsType[*object.Missing](err); !ok || missing.Error() != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// Who waits for a volume is told when one comes.
+func TestRunTellsOfVolumes(t *testing.T) {
+	claim := newClaim("c", class(""))
+	m := newMachine(t, claim)
+	c := m.agent(t)
+	told := make(chan map[object.Key]bool, 1)
+	c.cfg.Changed = func(keys map[object.Key]bool) { told <- keys }
+	if _, err := c.Bound(t.Context(), newPod("u1"), &corev1.Volume{VolumeSource: claimed("c")}); err == nil {
+		t.Fatal("bound to nothing")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	v := newVolume("v", "1Gi")
+	m.objects.Put(object.KeyOf(v), v)
+	if keys := <-told; !keys[object.KeyOf(claim)] {
+		t.Errorf("told of %v", keys)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if bound := use(t, c, "u1", claimed("c")); bound.Name != "v" {
+		t.Errorf("bound to %s", bound.Name)
+	}
+}

@@ -1,0 +1,332 @@
+package claim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/berth-run/berth/internal/base/reason"
+)
+
+// Class is the storage class of the volumes that are made here.
+const Class = "local-path"
+
+// AnnotationReclaim on a claim says what becomes of the volume that is made for
+// it once the claim goes: Delete, the default, or Retain.
+const AnnotationReclaim = "berth.run/reclaim-policy"
+
+// reclaimDelay is how long a volume is kept after its claim has gone: a manifest
+// that is moved is away for a moment.
+const reclaimDelay = 5 * time.Second
+
+// Binding is a claim and its volume.
+type Binding struct {
+	// Claim and Volume as they were when they were bound.
+	Claim  *corev1.PersistentVolumeClaim
+	Volume *corev1.PersistentVolume
+	// Made: the volume is a directory of this package.
+	Made bool `json:",omitempty"`
+	// Owner is the pod of an ephemeral volume, for which the claim was made too.
+	Owner types.UID `json:",omitempty"`
+	// Users are the pods that use it.
+	Users []types.UID `json:",omitempty"`
+	// Released is when the claim was found gone and in nobody's use.
+	Released *time.Time `json:",omitempty"`
+}
+
+// choice is what an unbound claim is to get.
+type choice struct {
+	// volume to bind; nil: none fits.
+	volume *corev1.PersistentVolume
+	// make a directory.
+	make bool
+	// missing is the volume that the claim names and that is not there.
+	missing string
+	// reason and why nothing is to be had.
+	reason, why string
+}
+
+// choose finds a volume for a claim. taken says who has a volume already.
+func choose(c *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, taken map[string]types.NamespacedName, node *corev1.Node) choice {
+	var best *corev1.PersistentVolume
+	misfits := map[string]int{}
+	for _, v := range volumes {
+		if c.Spec.VolumeName != "" && v.Name != c.Spec.VolumeName {
+			continue
+		}
+		why := misfit(c, v, node)
+		if owner, ok := taken[v.Name]; ok && owner != nameOf(c) {
+			why = "bound to another claim"
+		}
+		if why != "" {
+			misfits[why]++
+			if c.Spec.VolumeName != "" {
+				return choice{reason: reason.FailedBinding, why: fmt.Sprintf("volume %q cannot be bound: it is %s", v.Name, why)}
+			}
+			continue
+		}
+		if best == nil || better(v, best) {
+			best = v
+		}
+	}
+	switch {
+	case best != nil:
+		return choice{volume: best}
+	case c.Spec.VolumeName != "":
+		return choice{missing: c.Spec.VolumeName}
+	}
+	return provision(c, misfits)
+}
+
+// better orders volumes that fit: the one that is kept for the claim, the
+// smallest, the first by name.
+func better(v, than *corev1.PersistentVolume) bool {
+	kept := func(v *corev1.PersistentVolume) int {
+		if v.Spec.ClaimRef != nil {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(kept(v), kept(than)), v.Spec.Capacity.Storage().Cmp(*than.Spec.Capacity.Storage()), cmp.Compare(v.Name, than.Name)) < 0
+}
+
+// misfit says why a volume cannot be the claim's, in words that follow "it is";
+// "" when it can.
+func misfit(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *corev1.Node) string {
+	if r := v.Spec.ClaimRef; r != nil && (cmp.Or(r.Namespace, metav1.NamespaceDefault) != c.Namespace || r.Name != c.Name || r.UID != "" && r.UID != c.UID) {
+		return "kept for another claim (claimRef)"
+	}
+	if class := c.Spec.StorageClassName; class != nil && *class != v.Spec.StorageClassName || class == nil && v.Spec.StorageClassName != "" && v.Spec.StorageClassName != Class {
+		return "of another storage class"
+	}
+	if modeOf(c.Spec.VolumeMode) != modeOf(v.Spec.VolumeMode) {
+		return "of another volumeMode"
+	}
+	for _, m := range c.Spec.AccessModes {
+		if !slices.Contains(v.Spec.AccessModes, m) {
+			return "without an access mode of the claim"
+		}
+	}
+	if v.Spec.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0 {
+		return "too small"
+	}
+	selector, err := metav1.LabelSelectorAsSelector(c.Spec.Selector)
+	if err != nil || c.Spec.Selector != nil && !selector.Matches(labels.Set(v.Labels)) {
+		return "not what the claim's selector selects"
+	}
+	if !forNode(v, node) {
+		return "for another node (nodeAffinity)"
+	}
+	return ""
+}
+
+func modeOf(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
+	if m == nil {
+		return corev1.PersistentVolumeFilesystem
+	}
+	return *m
+}
+
+// provision says whether a directory can be made for a claim that no volume fits.
+func provision(c *corev1.PersistentVolumeClaim, misfits map[string]int) choice {
+	none := "no persistent volumes available for this claim"
+	if len(misfits) > 0 {
+		var parts []string
+		for _, why := range slices.Sorted(maps.Keys(misfits)) {
+			parts = append(parts, fmt.Sprintf("%d %s", misfits[why], why))
+		}
+		none += " (" + strings.Join(parts, ", ") + ")"
+	}
+	class := c.Spec.StorageClassName
+	policy := c.Annotations[AnnotationReclaim]
+	switch {
+	case class != nil && *class == "":
+		return choice{reason: reason.FailedBinding, why: none + " and no storage class is set"}
+	case class != nil && *class != Class:
+		return choice{reason: reason.ProvisioningFailed, why: fmt.Sprintf("%s, and storageclass.storage.k8s.io %q not found: this node makes volumes of the class %s only", none, *class, Class)}
+	case modeOf(c.Spec.VolumeMode) == corev1.PersistentVolumeBlock:
+		return choice{reason: reason.ProvisioningFailed, why: none + ", and " + Class + " makes no block volumes"}
+	case c.Spec.Selector != nil:
+		return choice{reason: reason.ProvisioningFailed, why: none + ", and none is made for a claim with a selector"}
+	case c.Spec.DataSource != nil || c.Spec.DataSourceRef != nil:
+		return choice{reason: reason.ProvisioningFailed, why: none + ", and " + Class + " makes empty volumes only: leave out dataSource"}
+	case policy != "" && policy != string(corev1.PersistentVolumeReclaimDelete) && policy != string(corev1.PersistentVolumeReclaimRetain):
+		return choice{reason: reason.ProvisioningFailed, why: fmt.Sprintf("the annotation %s is %q: it is Delete or Retain", AnnotationReclaim, policy)}
+	}
+	return choice{make: true}
+}
+
+// made is the volume that is made for a claim, with its content in dir.
+func made(c *corev1.PersistentVolumeClaim, dir string) *corev1.PersistentVolume {
+	policy := corev1.PersistentVolumeReclaimDelete
+	if c.Annotations[AnnotationReclaim] == string(corev1.PersistentVolumeReclaimRetain) {
+		policy = corev1.PersistentVolumeReclaimRetain
+	}
+	return &corev1.PersistentVolume{
+		TypeMeta:   metav1.TypeMeta{Kind: "PersistentVolume", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: volumeName(c), UID: c.UID},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: *c.Spec.Resources.Requests.Storage()}, AccessModes: c.Spec.AccessModes,
+			PersistentVolumeReclaimPolicy: policy, StorageClassName: Class, VolumeMode: new(corev1.PersistentVolumeFilesystem),
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: dir}},
+		},
+	}
+}
+
+func volumeName(c *corev1.PersistentVolumeClaim) string { return "pvc-" + string(c.UID) }
+
+// ephemeral is the claim of a pod's ephemeral volume (KEP-1698). One without a
+// class is of Class: it gets no volume whose content stays.
+func ephemeral(p *corev1.Pod, v *corev1.Volume) *corev1.PersistentVolumeClaim {
+	name := p.Name + "-" + v.Name
+	t := v.Ephemeral.VolumeClaimTemplate
+	c := &corev1.PersistentVolumeClaim{
+		TypeMeta: metav1.TypeMeta{Kind: "PersistentVolumeClaim", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: p.Namespace, Labels: t.Labels, Annotations: t.Annotations, UID: types.UID(string(p.UID) + "-" + v.Name),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: new(true), BlockOwnerDeletion: new(true)}},
+		},
+		Spec: *t.Spec.DeepCopy(),
+	}
+	if c.Spec.StorageClassName == nil {
+		c.Spec.StorageClassName = new(Class)
+	}
+	return c
+}
+
+// fate is what becomes of a binding.
+type fate int
+
+const (
+	keep   fate = iota // it stays as it is
+	forget             // nothing is left of it
+	remove             // what was made goes, and it with that
+)
+
+// end decides about a binding. there says that a manifest has the claim, known
+// that the volume is: a manifest's, or a directory that exists. next is when to
+// decide again; zero: after a change.
+func end(b *Binding, there, known bool, now time.Time) (f fate, released *time.Time, next time.Time) {
+	if there || len(b.Users) > 0 {
+		return keep, nil, next
+	}
+	if !known && b.Owner == "" {
+		return forget, nil, next
+	}
+	released = b.Released
+	if released == nil {
+		released = &now
+	}
+	switch {
+	case b.Owner != "" && !b.Made:
+		return forget, released, next
+	case !b.Made || b.Volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
+		return keep, released, next
+	case b.Owner != "" || !now.Before(released.Add(reclaimDelay)):
+		return remove, released, next
+	}
+	return keep, released, released.Add(reclaimDelay)
+}
+
+// excludes says that a claim may be used by one pod at a time, and another does.
+func excludes(b *Binding, uid types.UID) bool {
+	return slices.Contains(b.Claim.Spec.AccessModes, corev1.ReadWriteOncePod) && slices.ContainsFunc(b.Users, func(u types.UID) bool { return u != uid })
+}
+
+func nameOf(c *corev1.PersistentVolumeClaim) types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+}
+
+// claimStatus is a claim as it is shown. b is nil while it is not bound; lost
+// says that its volume is gone.
+func claimStatus(c *corev1.PersistentVolumeClaim, b *Binding, lost bool) *corev1.PersistentVolumeClaim {
+	c = c.DeepCopy()
+	c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+	if b == nil {
+		return c
+	}
+	c.Spec.VolumeName = b.Volume.Name
+	c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: b.Volume.Spec.AccessModes, Capacity: b.Volume.Spec.Capacity}
+	if lost {
+		c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}
+	}
+	if c.Spec.StorageClassName == nil && b.Volume.Spec.StorageClassName != "" {
+		c.Spec.StorageClassName = new(b.Volume.Spec.StorageClassName)
+	}
+	return c
+}
+
+// volumeStatus is a volume as it is shown.
+func volumeStatus(v *corev1.PersistentVolume, b *Binding) *corev1.PersistentVolume {
+	v = v.DeepCopy()
+	v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable}
+	if b == nil {
+		return v
+	}
+	v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: b.Claim.Namespace, Name: b.Claim.Name, UID: b.Claim.UID}
+	v.Status.Phase = corev1.VolumeBound
+	if b.Released != nil {
+		v.Status.Phase = corev1.VolumeReleased
+	}
+	return v
+}
+
+// usable says why a pod cannot use a claim of the cluster yet; nil when it can.
+// The texts are the kubelet's.
+func usable(c *corev1.PersistentVolumeClaim, p *corev1.Pod, v *corev1.Volume) error {
+	switch {
+	case v.Ephemeral != nil && !metav1.IsControlledBy(c, p):
+		return fmt.Errorf("PVC %q was not created for pod %q (pod is not owner)", nameOf(c), p.Namespace+"/"+p.Name)
+	case c.DeletionTimestamp != nil && len(p.Status.ContainerStatuses) == 0:
+		return fmt.Errorf("PVC %s is being deleted", nameOf(c))
+	case c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "":
+		return fmt.Errorf("PVC %s has non-bound phase (%q) or empty pvc.Spec.VolumeName (%q)", nameOf(c), c.Status.Phase, c.Spec.VolumeName)
+	}
+	return nil
+}
+
+// fits says why a volume is not a claim's, or not for this node; nil when it is.
+func fits(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *corev1.Node) error {
+	switch r := v.Spec.ClaimRef; {
+	case r == nil:
+		return fmt.Errorf("PersistentVolume %s is not bound to any claim (claimRef)", v.Name)
+	case r.UID != c.UID:
+		return fmt.Errorf("PersistentVolume %s is bound to the claim %s/%s with the UID %s, and not to this one, %s", v.Name, r.Namespace, r.Name, r.UID, c.UID)
+	}
+	if !forNode(v, node) {
+		return fmt.Errorf("PersistentVolume %s is for another node (nodeAffinity)", v.Name)
+	}
+	return nil
+}
+
+// forNode says whether a volume can be had on the node.
+func forNode(v *corev1.PersistentVolume, node *corev1.Node) bool {
+	a := v.Spec.NodeAffinity
+	if a == nil || a.Required == nil {
+		return true
+	}
+	s, err := nodeaffinity.NewNodeSelector(a.Required)
+	return err == nil && s.Match(node)
+}
+
+// excludesOf finds the pod that has a claim for itself alone (ReadWriteOncePod).
+func excludesOf(c *corev1.PersistentVolumeClaim, users map[types.UID]bool, uid types.UID) (other types.UID, taken bool) {
+	if !slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
+		return "", false
+	}
+	for user := range users {
+		if user != uid {
+			return user, true
+		}
+	}
+	return "", false
+}

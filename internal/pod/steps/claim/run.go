@@ -1,0 +1,184 @@
+package claim
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/model/object"
+)
+
+// removeRetry is how long after a removal that failed it is tried again.
+const removeRetry = time.Minute
+
+// Run binds claims to the volumes of manifests as either comes, and removes what
+// was made for those that are gone, until ctx ends.
+func (c *Claims) Run(ctx context.Context) error {
+	select {
+	case <-c.cfg.Synced:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	watch := c.cfg.Objects.Watch()
+	defer watch.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-watch.C():
+			watch.Changes()
+		case <-c.kick:
+		case <-timer.C:
+		}
+		if next := c.pass(ctx); !next.IsZero() {
+			timer.Reset(max(0, next.Sub(c.cfg.Now())))
+		}
+	}
+}
+
+// pass looks at every claim once. next is when something is due without a change.
+func (c *Claims) pass(ctx context.Context) (next time.Time) {
+	changed := c.bindAll()
+	gone, next := c.release()
+	for name, b := range gone {
+		err := safepath.RemoveAll(ctx, c.dir(b.Volume.Name))
+		c.mu.Lock()
+		if err == nil {
+			err = c.change(name, nil)
+		}
+		delete(c.removing, name)
+		c.mu.Unlock()
+		if err != nil {
+			c.cfg.Log.Warn("remove volume", "volume", b.Volume.Name, "claim", name, "err", err)
+			next = earlier(next, c.cfg.Now().Add(removeRetry))
+		}
+		changed[keyOf(name)] = true
+	}
+	if len(changed) > 0 {
+		c.cfg.Changed(changed)
+	}
+	return next
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// bindAll binds what can be bound without making anything, and returns the
+// claims that are worth another try.
+func (c *Claims) bindAll() map[object.Key]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed := c.changed
+	c.changed = map[object.Key]bool{}
+	volumes, taken := c.volumes()
+	for key, row := range c.cfg.Objects.Snapshot().All() {
+		claim, ok := row.(*corev1.PersistentVolumeClaim)
+		if !ok || object.OfCluster(claim) {
+			continue
+		}
+		name := nameOf(claim)
+		if b := c.bindings[name]; b != nil {
+			if !c.known(b) && len(b.Users) == 0 && c.change(name, nil) == nil {
+				changed[key] = true // what it had is gone: it may have another
+			}
+			continue
+		}
+		found := choose(claim, volumes, taken, c.cfg.Node)
+		if found.volume == nil {
+			// The reason may be another than the one it waits for.
+			if told := c.told[name]; told != "" && told != found.why {
+				changed[key] = true
+			}
+			continue
+		}
+		if err := c.change(name, &Binding{Claim: claim, Volume: found.volume}); err != nil {
+			c.cfg.Log.Warn("bind claim", "claim", name, "volume", found.volume.Name, "err", err)
+			continue
+		}
+		taken[found.volume.Name] = name
+		delete(c.told, name)
+		changed[key] = true
+	}
+	return changed
+}
+
+// release decides about the bindings of claims that nobody has or uses, and
+// returns those whose volumes are to be removed.
+func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gone = map[types.NamespacedName]*Binding{}
+	complete := c.cfg.Complete()
+	for name, b := range c.bindings {
+		there := c.local(name) != nil
+		if b.Owner != "" {
+			there = false
+		} else if !there && !complete {
+			continue
+		}
+		fate, released, due := end(b, there, c.known(b), c.cfg.Now())
+		if !due.IsZero() {
+			next = earlier(next, due)
+		}
+		var err error
+		switch {
+		case fate == forget:
+			err = c.change(name, nil)
+		case (released == nil) != (b.Released == nil):
+			after := *b
+			after.Released = released
+			err = c.change(name, &after)
+		}
+		if err != nil {
+			c.cfg.Log.Warn("release claim", "claim", name, "err", err)
+			next = earlier(next, c.cfg.Now().Add(removeRetry))
+			continue
+		}
+		if fate == remove {
+			gone[name], c.removing[name] = b, true
+		}
+	}
+	return gone, next
+}
+
+// Rows are the claims and volumes as they are to be shown: those of manifests
+// with what they are bound to, and those that were made here. The revision grows
+// with each change of a binding.
+func (c *Claims) Rows() (rows map[object.Key]runtime.Object, revision uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rows = map[object.Key]runtime.Object{}
+	byVolume := map[string]*Binding{}
+	for _, b := range c.bindings {
+		byVolume[b.Volume.Name] = b
+		if b.Owner != "" {
+			rows[object.KeyOf(b.Claim)] = claimStatus(b.Claim, b, false)
+		}
+		if b.Made {
+			rows[object.KeyOf(b.Volume)] = volumeStatus(b.Volume, b)
+		}
+	}
+	for key, row := range c.cfg.Objects.Snapshot().All() {
+		if o, ok := row.(object.Value); ok && object.OfCluster(o) {
+			continue // it shows its status itself
+		}
+		switch o := row.(type) {
+		case *corev1.PersistentVolumeClaim:
+			b := c.bindings[nameOf(o)]
+			rows[key] = claimStatus(o, b, b != nil && !c.known(b))
+		case *corev1.PersistentVolume:
+			rows[key] = volumeStatus(o, byVolume[o.Name])
+		}
+	}
+	return rows, c.revision
+}

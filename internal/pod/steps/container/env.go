@@ -1,0 +1,125 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/container/render"
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+// maxEnvFile is the most bytes of an environment file that are read.
+const maxEnvFile = 1 << 20
+
+// objects are what pods name besides themselves. The errors are *object.Missing and *object.Unknown.
+type objects interface {
+	ConfigMap(namespace, name string) (*corev1.ConfigMap, error)
+	Secret(namespace, name string) (*corev1.Secret, error)
+}
+
+// sources reads what the container's variables come from. What is not there is
+// left out: whether it has to be there is for render to say.
+func (l *launch) sources(mounted map[string]pod.Volume) (s render.Sources, err error) {
+	keys, files := render.Needs(l.pod.Namespace, l.want.Container)
+	s.Objects, s.Files = map[object.Key]apiruntime.Object{}, map[render.EnvFile]string{}
+	for _, key := range keys {
+		var o apiruntime.Object
+		if key.Kind == object.Secret {
+			o, err = l.s.opts.Objects.Secret(key.Namespace, key.Name)
+		} else {
+			o, err = l.s.opts.Objects.ConfigMap(key.Namespace, key.Name)
+		}
+		if _, missing := errors.AsType[*object.Missing](err); missing {
+			continue
+		}
+		if err != nil {
+			return s, err
+		}
+		s.Objects[key] = o
+	}
+	if l.s.opts.Services != nil {
+		services, err := l.s.opts.Services(l.pod)
+		if err != nil {
+			return s, err
+		}
+		s.Services = render.Services(l.pod, services)
+	}
+	for _, f := range files {
+		v, ok := mounted[f.Volume]
+		if !ok || v.Block {
+			return s, fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", f.Volume)
+		}
+		text, err := readEnvFile(v.Path, f.Path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return s, fmt.Errorf("read env file %q of volume %q: %w", f.Path, f.Volume, err)
+		}
+		s.Files[f] = text
+	}
+	return s, nil
+}
+
+// readEnvFile reads a regular file of a volume. Containers write there: a link
+// out of the volume is an error, and nothing that could block is opened.
+func readEnvFile(volume, path string) (string, error) {
+	root, err := safepath.Host(volume)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	at, err := safepath.Open(root, path)
+	if err != nil {
+		return "", err
+	}
+	defer at.Close()
+	info, err := at.Stat()
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", errors.New("it is no regular file")
+	}
+	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(at.Fd())))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
+	if err == nil && len(text) > maxEnvFile {
+		err = fmt.Errorf("it has more than %d bytes", maxEnvFile)
+	}
+	return string(text), err
+}
+
+// tellSkipped records what of envFrom is no variable of the container.
+func (l *launch) tellSkipped(in render.Input) {
+	for _, message := range render.Skipped(in) {
+		l.s.opts.Events.Event(event.ContainerRef(l.pod, l.want.Container), corev1.EventTypeWarning, reason.InvalidEnvironmentVariableNames, "%s", message)
+	}
+}
+
+// missing names the objects that containers of a pod wait for.
+func (l *life) missing() (names []string) {
+	for _, err := range l.failed {
+		if m, ok := errors.AsType[*object.Missing](err); ok {
+			names = append(names, m.Key.String())
+		}
+		if u, ok := errors.AsType[*object.Unknown](err); ok {
+			names = append(names, u.Key.String())
+		}
+	}
+	return names
+}

@@ -1,0 +1,213 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/timeline"
+)
+
+const (
+	maxBody      = 10 << 10 // bytes read of an HTTP answer
+	maxOutput    = 1 << 10  // bytes shown of a command's output, its end
+	maxRedirects = 10
+
+	// userAgent is the kubelet's: servers tell its requests apart by it.
+	userAgent = "kube-lifecycle/1.36"
+
+	lifecycleHTTPFallback = "LifecycleHTTPFallback" // event reason
+)
+
+// handler runs the lifecycle handlers of one container.
+type handler struct {
+	s   *Containers
+	pod *corev1.Pod
+	c   pod.Container
+	id  string
+	ips []string
+	// timeout after which the runtime kills the command of an exec handler. The
+	// other kinds end with the context.
+	timeout time.Duration
+}
+
+// run returns nil when the handler has succeeded.
+func (h handler) run(ctx context.Context, name string, l *corev1.LifecycleHandler) (err error) {
+	ctx, span := timeline.Start(ctx, name, timeline.KindHook.Attr())
+	defer func() { timeline.End(span, err) }()
+	var kind string
+	switch {
+	case l.Exec != nil:
+		kind, err = fmt.Sprintf("Exec lifecycle hook (%v)", l.Exec.Command), h.exec(ctx, l.Exec.Command)
+	case l.HTTPGet != nil:
+		kind, err = fmt.Sprintf("HTTP lifecycle hook (%s)", l.HTTPGet.Path), h.httpGet(ctx, l.HTTPGet)
+	case l.Sleep != nil:
+		kind, err = fmt.Sprintf("Sleep lifecycle hook (%d)", l.Sleep.Seconds), sleep(ctx, time.Duration(l.Sleep.Seconds)*time.Second)
+	case l.TCPSocket != nil:
+		kind, err = "TCP lifecycle hook", h.tcpSocket(ctx, l.TCPSocket)
+	default:
+		kind, err = "Lifecycle hook", errors.New("it has no handler: write exec, httpGet, sleep or tcpSocket")
+	}
+	if err != nil {
+		return fmt.Errorf("%s for Container %q in Pod %q failed - error: %w", kind, h.c.Name, pod.FullName(h.pod), err)
+	}
+	return nil
+}
+
+func (h handler) exec(ctx context.Context, command []string) error {
+	seconds := int64((h.timeout + time.Second - 1) / time.Second)
+	resp, err := h.s.opts.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: h.id, Cmd: command, Timeout: seconds})
+	if err != nil {
+		return err
+	}
+	if resp.ExitCode != 0 {
+		said := bytes.TrimSpace(append(resp.Stdout, resp.Stderr...))
+		return fmt.Errorf("command exited with %d, message: %q", resp.ExitCode, said[max(0, len(said)-maxOutput):])
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return errors.New("container terminated before sleep hook finished")
+	}
+}
+
+func (h handler) tcpSocket(ctx context.Context, a *corev1.TCPSocketAction) error {
+	address, err := h.address(a.Host, a.Port)
+	if err != nil {
+		return err
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// httpGet succeeds with any answer. An HTTPS request that meets a plain HTTP
+// server is made again without TLS, as Kubernetes has it for manifests written
+// when the scheme was ignored.
+func (h handler) httpGet(ctx context.Context, a *corev1.HTTPGetAction) error {
+	req, err := h.request(ctx, a)
+	if err != nil {
+		return err
+	}
+	err = h.do(req)
+	if !errors.Is(err, http.ErrSchemeMismatch) {
+		return err
+	}
+	plain := req.Clone(ctx)
+	plain.URL.Scheme = "http"
+	plain.Header.Del("Authorization")
+	if again := h.do(plain); again != nil {
+		return err
+	}
+	h.s.opts.Events.Event(event.PodRef(h.pod), corev1.EventTypeWarning, lifecycleHTTPFallback,
+		"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.URL.Host)
+	return nil
+}
+
+func (h handler) request(ctx context.Context, a *corev1.HTTPGetAction) (*http.Request, error) {
+	address, err := h.address(a.Host, a.Port)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(a.Path)
+	if err != nil {
+		u = &url.URL{Path: a.Path}
+	}
+	u.Scheme, u.Host = strings.ToLower(string(a.Scheme)), address
+	if u.Scheme == "" {
+		u.Scheme = "http"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, header := range a.HTTPHeaders {
+		req.Header.Add(header.Name, header.Value)
+	}
+	if _, ok := req.Header["User-Agent"]; !ok {
+		req.Header.Set("User-Agent", userAgent)
+	}
+	switch values, ok := req.Header["Accept"]; {
+	case !ok:
+		req.Header.Set("Accept", "*/*")
+	case values[0] == "":
+		req.Header.Del("Accept")
+	}
+	req.Host = req.Header.Get("Host")
+	return req, nil
+}
+
+func (h handler) do(req *http.Request) error {
+	resp, err := h.s.http.Do(req)
+	if err != nil {
+		return err
+	}
+	// What is left unread closes the connection, which is not used again anyway.
+	_, _ = io.CopyN(io.Discard, resp.Body, maxBody)
+	return resp.Body.Close()
+}
+
+// address is where a handler's port is: at the pod, unless it names a host.
+func (h handler) address(host string, port intstr.IntOrString) (string, error) {
+	if host == "" {
+		if len(h.ips) == 0 {
+			return "", errors.New("the pod has no address")
+		}
+		host = h.ips[0]
+	}
+	n := port.IntValue()
+	for _, p := range h.c.Ports {
+		if port.Type == intstr.String && p.Name == port.StrVal {
+			n = int(p.ContainerPort)
+		}
+	}
+	if n < 1 || n > 65535 {
+		return "", fmt.Errorf("port %q is neither a number nor the name of a port of the container", port.String())
+	}
+	return net.JoinHostPort(host, strconv.Itoa(n)), nil
+}
+
+// lifecycleClient trusts any certificate: whose container it is is known from
+// its address. It follows redirects on the same host only.
+func lifecycleClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+			DisableKeepAlives: true,
+		},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			switch {
+			case req.URL.Hostname() != via[0].URL.Hostname():
+				return http.ErrUseLastResponse
+			case len(via) >= maxRedirects:
+				return fmt.Errorf("stopped after %d redirects", maxRedirects)
+			}
+			return nil
+		},
+	}
+}

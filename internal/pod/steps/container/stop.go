@@ -1,0 +1,245 @@
+package container
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/timeline"
+)
+
+// victim is a container that is being stopped.
+type victim struct {
+	*ending
+	pod *corev1.Pod
+	c   pod.Container
+	id  string
+	ips []string
+	// why is told by the Killing event; "" for the end of the pod.
+	why string
+	// first are closed when those have ended that end before it.
+	first []<-chan struct{}
+}
+
+// ending is how far a container's stop has come. It outlives a stop that is
+// interrupted, so that the next one goes on instead of beginning anew. Apart
+// from the deadline it is used by one stop at a time.
+type ending struct {
+	deadline
+	announced bool
+	prepared  bool      // its preStop is over
+	signalled time.Time // when its stop signal was sent; zero: not yet
+}
+
+// deadline is a moment that can only come closer. The zero value is never.
+type deadline struct {
+	mu    sync.Mutex
+	at    time.Time
+	moved chan struct{} // closed when at changes
+}
+
+func (d *deadline) shorten(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.at.IsZero() && !at.Before(d.at) {
+		return
+	}
+	d.at = at
+	if d.moved != nil {
+		close(d.moved)
+		d.moved = nil
+	}
+}
+
+// left is the time until the deadline, and what is closed when it comes closer.
+func (d *deadline) left() (time.Duration, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.moved == nil {
+		d.moved = make(chan struct{})
+	}
+	if d.at.IsZero() {
+		return math.MaxInt64, d.moved
+	}
+	return time.Until(d.at), d.moved
+}
+
+// context returns a context that ends at the deadline, wherever that moves.
+func (d *deadline) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		defer cancel()
+		for {
+			left, moved := d.left()
+			timer := time.NewTimer(left)
+			select {
+			case <-timer.C:
+				return
+			case <-moved:
+				timer.Stop()
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+		}
+	})
+	return ctx, func() {
+		cancel()
+		watch.Wait()
+	}
+}
+
+// endingOf returns how far the stop of a container has come.
+func (s *Containers) endingOf(uid types.UID, id string) (e *ending) {
+	s.with(uid, func(l *life) {
+		if l.endings[id] == nil {
+			l.endings[id] = &ending{}
+		}
+		e = l.endings[id]
+	})
+	return e
+}
+
+// victim gathers what the stop of a container needs. One that the spec does not
+// have is known from what is written on it.
+func (s *Containers) victim(r *worker.Run, id, name string) *victim {
+	v := &victim{ending: s.endingOf(r.Pod.UID, id), pod: r.Pod.Pod, id: id}
+	box, _ := r.Observed.Sandbox()
+	v.ips = s.podIPs(v.pod, box.IPs)
+	var ok bool
+	if v.c, ok = pod.FindContainer(v.pod, name); !ok {
+		v.c, _ = pod.FindContainer(pod.Orphan(r.Observed).Pod, name)
+	}
+	return v
+}
+
+// stop ends one container: preStop, its turn, the stop signal, and the kill
+// when its deadline has passed. It returns nil when the container has ended.
+func (s *Containers) stop(ctx context.Context, v *victim) (err error) {
+	ctx, span := timeline.Start(ctx, "stop "+v.c.Name)
+	defer func() { timeline.End(span, err) }()
+	ref := event.ContainerRef(v.pod, v.c)
+	if !v.announced {
+		why := v.why
+		if why == "" {
+			why = "Stopping container " + v.c.Name
+		}
+		s.opts.Events.Event(ref, corev1.EventTypeNormal, reason.Killing, "%s", why)
+		v.announced = true
+	}
+	if !v.prepared {
+		s.prepare(ctx, v)
+	}
+	if err := v.awaitTurn(ctx); err != nil {
+		return err
+	}
+	if err := s.signal(ctx, v); err != nil {
+		return err
+	}
+	s.with(v.pod.UID, func(l *life) { delete(l.endings, v.id) })
+	for _, l := range s.opts.Lifecycle {
+		if l.PostStop == nil {
+			continue
+		}
+		if err := l.PostStop(ctx, v.id); err != nil {
+			s.opts.Log.Warn("PostStop of container", "pod", pod.FullName(v.pod), "container", v.c.Name, "err", err)
+		}
+	}
+	return nil
+}
+
+// prepare runs what comes before the stop signal, for as long as the grace lasts.
+func (s *Containers) prepare(ctx context.Context, v *victim) {
+	graced, cancel := v.context(ctx)
+	defer cancel()
+	for _, l := range s.opts.Lifecycle {
+		if l.PreStop == nil {
+			continue
+		}
+		if err := l.PreStop(graced, v.id); err != nil {
+			s.opts.Log.Warn("PreStop of container", "pod", pod.FullName(v.pod), "container", v.c.Name, "err", err)
+		}
+	}
+	if left, _ := v.left(); left > 0 && v.c.Lifecycle != nil && v.c.Lifecycle.PreStop != nil {
+		h := handler{s: s, pod: v.pod, c: v.c, id: v.id, ips: v.ips, timeout: left}
+		err := h.run(graced, "preStop", v.c.Lifecycle.PreStop)
+		if err != nil && ctx.Err() == nil {
+			s.opts.Log.Warn("preStop handler", "pod", pod.FullName(v.pod), "container", v.c.Name, "err", err)
+			// What the handler said may hold secrets of the container.
+			s.opts.Events.Event(event.ContainerRef(v.pod, v.c), corev1.EventTypeWarning, reason.FailedPreStopHook, "PreStopHook failed")
+		}
+	}
+	v.prepared = ctx.Err() == nil
+}
+
+// awaitTurn returns when those have ended that end first, or there is no time
+// left to wait for them.
+func (v *victim) awaitTurn(ctx context.Context) error {
+	graced, cancel := v.context(ctx)
+	defer cancel()
+	for _, ended := range v.first {
+		select {
+		case <-ended:
+		case <-graced.Done():
+			return ctx.Err()
+		}
+	}
+	return ctx.Err()
+}
+
+// signal has the runtime stop the container, and asks again with a shorter
+// timeout when the deadline comes closer meanwhile.
+func (s *Containers) signal(ctx context.Context, v *victim) error {
+	ctx, cancel := context.WithCancel(ctx)
+	results := make(chan error)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer cancel()
+	call := func() (moved <-chan struct{}) {
+		left, moved := v.left()
+		since := time.Duration(-1)
+		if v.signalled.IsZero() {
+			v.signalled = time.Now()
+		} else {
+			since = time.Since(v.signalled)
+		}
+		req := &runtimeapi.StopContainerRequest{ContainerId: v.id, Timeout: stopTimeout(left, since)}
+		calls.Go(func() {
+			_, err := s.opts.Runtime.StopContainer(ctx, req)
+			select {
+			case results <- err:
+			case <-ctx.Done():
+			}
+		})
+		return moved
+	}
+	moved, pending := call(), 1
+	for {
+		select {
+		case err := <-results:
+			if err == nil || cri.IsNotFound(err) {
+				return nil
+			}
+			if pending--; pending == 0 {
+				v.signalled = time.Time{} // perhaps it never was
+				return err
+			}
+		case <-moved:
+			moved = call()
+			pending++
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,516 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/testing/protocmp"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/resource"
+	"github.com/berth-run/berth/internal/node/resource/device"
+	"github.com/berth-run/berth/internal/node/resource/topology"
+	kubelet "github.com/berth-run/berth/internal/pod/steps/device/checkpoint"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/test/deviceplugin"
+)
+
+// node is a Devices that runs, in directories of its own.
+type node struct {
+	*Devices
+	t       *testing.T
+	ledger  *resource.Ledger
+	changed chan struct{}
+	stop    func()
+	told    []string // events
+}
+
+// Event takes the place of the recorder.
+func (n *node) Event(ref corev1.ObjectReference, _, reason, format string, args ...any) {
+	n.told = append(n.told, ref.Name+" "+reason+": "+fmt.Sprintf(format, args...))
+}
+
+// patience is for what takes milliseconds when all is well.
+const patience = 20 * time.Second
+
+func start(t *testing.T, root string) *node {
+	t.Helper()
+	n := &node{t: t, ledger: resource.NewLedger(resource.LedgerOptions{Dir: filepath.Join(root, "ledger"), Log: slog.New(slog.DiscardHandler)}), changed: make(chan struct{}, 100)}
+	if _, err := n.ledger.Load(); err != nil {
+		t.Fatal(err)
+	}
+	n.Devices = New(Options{
+		Dir: filepath.Join(root, "device-plugins"), State: filepath.Join(root, "devices"), Machine: topology.Of(0, 1), Boot: "boot-1", Ledger: n.ledger,
+		Changed: func() { n.changed <- struct{}{} }, Affected: func(types.UID) {}, Events: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	if err := n.Load(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := n.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("run: %v", err)
+		}
+	})
+	n.stop = func() { cancel(); running.Wait() }
+	t.Cleanup(n.stop)
+	return n
+}
+
+// short is a directory whose name leaves room for sockets.
+func short(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func (n *node) plugin(o deviceplugin.Options) *deviceplugin.Plugin {
+	n.t.Helper()
+	o.Dir = n.opts.Dir
+	p, err := deviceplugin.Start(o)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(p.Stop)
+	n.await(func() bool { return n.Plugins()[corev1.ResourceName(o.Resource)].Served })
+	return p
+}
+
+// await returns when it is so; it looks at each change.
+func (n *node) await(so func() bool) {
+	n.t.Helper()
+	late := time.After(patience)
+	for !so() {
+		select {
+		case <-n.changed:
+		case <-late:
+			n.t.Fatalf("it did not come: %+v", n.Inventory())
+		}
+	}
+}
+
+func (n *node) healthy() (ids []device.ID) {
+	for _, d := range n.Inventory()[gpu] {
+		if d.Healthy {
+			ids = append(ids, d.ID)
+		}
+	}
+	return ids
+}
+
+func web(uid types.UID) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{UID: uid, Namespace: "default", Name: string(uid)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}},
+	}
+}
+
+func (n *node) holds(uid types.UID, ids ...device.ID) *corev1.Pod {
+	n.t.Helper()
+	if err := n.ledger.Commit(uid, holding(map[string][]device.ID{"app": ids})); err != nil {
+		n.t.Fatal(err)
+	}
+	return web(uid)
+}
+
+// create is what PreCreate makes of an empty configuration.
+func (n *node) create(ctx context.Context, p *corev1.Pod) (*runtimeapi.ContainerConfig, error) {
+	config := &runtimeapi.ContainerConfig{}
+	return config, n.PreCreate(ctx, p, pod.Containers(p)[0], config)
+}
+
+func (n *node) created(p *corev1.Pod, want *runtimeapi.ContainerConfig) {
+	n.t.Helper()
+	got, err := n.create(n.t.Context(), p)
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" || err != nil {
+		n.t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func given(id string) *runtimeapi.ContainerConfig {
+	return &runtimeapi.ContainerConfig{
+		Envs:        []*runtimeapi.KeyValue{{Key: "GPU_DEVICES", Value: []byte(id)}},
+		Devices:     []*runtimeapi.Device{{ContainerPath: "/dev/" + id, HostPath: "/dev/zero", Permissions: "rw"}},
+		Annotations: map[string]string{"example.com/gpu": id},
+	}
+}
+
+func TestAPluginComesAndGoes(t *testing.T) {
+	n := start(t, short(t))
+	if len(n.Inventory()) != 0 {
+		t.Fatalf("there is a plugin already: %v", n.Inventory())
+	}
+	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 3, NUMA: 2})
+	want := device.Inventory{gpu: {
+		{ID: "gpu-0", Healthy: true, Nodes: topology.Of(0)}, {ID: "gpu-1", Healthy: true, Nodes: topology.Of(1)}, {ID: "gpu-2", Healthy: true, Nodes: topology.Of(0)},
+	}}
+	if diff := cmp.Diff(want, n.Inventory()); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	n.holds("u1", "gpu-0", "gpu-1", "gone")
+	status := func() (all []corev1.ResourceHealthStatus) {
+		for _, h := range n.Status("u1", "app")[0].Resources {
+			all = append(all, h.Health)
+		}
+		return all
+	}
+	if err := p.SetHealthy("gpu-1", false); err != nil {
+		t.Fatal(err)
+	}
+	n.await(func() bool { return slices.Equal(n.healthy(), []device.ID{"gpu-0", "gpu-2"}) })
+	const unknown = corev1.ResourceHealthStatusUnknown
+	if diff := cmp.Diff([]corev1.ResourceHealthStatus{unknown, corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy}, status()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	p.Stop()
+	n.await(func() bool { return !n.Plugins()[gpu].Served })
+	if got := n.Inventory()[gpu]; len(got) != 3 || len(n.healthy()) != 0 {
+		t.Errorf("of a lost plugin: %v", got)
+	}
+	if diff := cmp.Diff([]corev1.ResourceHealthStatus{unknown, unknown, unknown}, status()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 2})
+	if diff := cmp.Diff(device.Inventory{gpu: {{ID: "gpu-0", Healthy: true}, {ID: "gpu-1", Healthy: true}}}, n.Inventory()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The devices of a plugin that does not come back are gone after five minutes, also
+// when it was an earlier agent that knew them. What a pod holds stays until it goes.
+func TestALostResourceExpires(t *testing.T) {
+	root := short(t)
+	n := start(t, root)
+	n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 2, NUMA: 2}).Stop()
+	n.await(func() bool { return !n.Plugins()[gpu].Served })
+	n.holds("u1", "gpu-1")
+	n.stop()
+	synctest.Test(t, func(t *testing.T) {
+		changed := make(chan struct{}, 1)
+		next := New(Options{
+			Dir: n.opts.Dir, State: n.opts.State, Ledger: n.ledger, Boot: "boot-1",
+			Changed: func() { changed <- struct{}{} }, Affected: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		})
+		if err := next.Load(); err != nil {
+			t.Fatal(err)
+		}
+		one := device.Device{ID: "gpu-1", Nodes: topology.Of(1)}
+		began := time.Now()
+		check := func(want device.Inventory, after time.Duration) {
+			t.Helper()
+			if diff := cmp.Diff(want, next.Inventory()); diff != "" || time.Since(began) != after {
+				t.Errorf("after %v (-want +got):\n%s", time.Since(began), diff)
+			}
+		}
+		check(device.Inventory{gpu: {{ID: "gpu-0", Nodes: topology.Of(0)}, one}}, 0)
+		<-changed
+		check(device.Inventory{gpu: {one}}, Grace)
+		if err := n.ledger.Release("u1"); err != nil {
+			t.Fatal(err)
+		}
+		<-changed
+		check(device.Inventory{}, 2*Grace)
+	})
+}
+
+func TestAllocateOnce(t *testing.T) {
+	root := short(t)
+	n := start(t, root)
+	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 2, NUMA: 2})
+	u1 := n.holds("u1", "gpu-1")
+	if err := n.Step().Setup(t.Context(), &worker.Run{Pod: &pod.Pod{Pod: u1}}); err != nil {
+		t.Fatal(err)
+	}
+	n.created(u1, given("gpu-1"))
+	n.stop()
+
+	// The next agent has the answer, without the plugin.
+	p.Stop()
+	n = start(t, root)
+	n.created(u1, given("gpu-1"))
+	if diff := cmp.Diff([]string{"Allocate gpu-1"}, p.Calls()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if got := n.Nodes("u1", "app", gpu, "gpu-1"); got != topology.Of(1) {
+		t.Errorf("nodes %v", got)
+	}
+	if diff := cmp.Diff(n.ledger.All(), n.Recorded(), cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })); diff != "" {
+		t.Errorf("the ledger and what is recorded:\n%s", diff)
+	}
+
+	// When the pod is gone nothing is left.
+	if err := n.Step().Teardown(t.Context(), &worker.Run{Pod: &pod.Pod{Pod: u1}}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(filepath.Join(root, "devices", "pods"))
+	if len(left) != 0 || len(n.Users()) != 0 || err != nil {
+		t.Errorf("left: %v %v %v", left, n.Users(), err)
+	}
+}
+
+// After a reboot a plugin has forgotten what it did for a container.
+func TestAllocateAgainAfterAReboot(t *testing.T) {
+	root := short(t)
+	n := start(t, root)
+	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 1})
+	u1 := n.holds("u1", "gpu-0")
+	n.created(u1, given("gpu-0"))
+	n.opts.Boot = "boot-2"
+	n.created(u1, given("gpu-0"))
+	if diff := cmp.Diff([]string{"Allocate gpu-0", "Allocate gpu-0"}, p.Calls()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPluginPrefersOthers(t *testing.T) {
+	n := start(t, short(t))
+	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 6, NUMA: 2, Preferred: true})
+	other := n.holds("u0", "gpu-4") // is taken
+	u1 := n.holds("u1", "gpu-0")    // on node 0, where gpu-2 is free
+	n.created(u1, given("gpu-2"))
+	a, _ := n.ledger.Get("u1")
+	if got := a.Containers["app"].Devices[gpu]; !slices.Equal(got, []device.ID{"gpu-2"}) {
+		t.Errorf("the ledger has %v", got)
+	}
+	n.created(other, given("gpu-4"))
+	want := []string{"GetPreferredAllocation gpu-0,gpu-2", "Allocate gpu-2", "GetPreferredAllocation gpu-0,gpu-4", "Allocate gpu-4"}
+	if diff := cmp.Diff(want, p.Calls()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	n := start(t, short(t))
+	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 1, PreStart: true})
+	u1 := n.holds("u1", "gpu-0")
+	p.Refuse("Allocate", true)
+	_, err := n.create(t.Context(), u1)
+	want := reason.New("UnexpectedAdmissionError", "Allocate failed due to rpc error: code = Unknown desc = the sample plugin was told to refuse, which is unexpected")
+	if fmt.Sprint(err) != want.Error() {
+		t.Errorf("got  %v\nwant %v", err, want)
+	}
+	if diff := cmp.Diff([]string{"u1 " + want.Error()}, n.told); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	p.Refuse("Allocate", false)
+	n.created(u1, given("gpu-0"))
+
+	started := func() error { return n.PreStart(t.Context(), u1, pod.Containers(u1)[0], "id") }
+	p.Refuse("PreStartContainer", true)
+	want = reason.New("CreateContainerConfigError", "device plugin PreStartContainer rpc failed with err: rpc error: code = Unknown desc = the sample plugin was told to refuse")
+	if err := started(); fmt.Sprint(err) != want.Error() {
+		t.Errorf("got  %v\nwant %v", err, want)
+	}
+	p.Refuse("PreStartContainer", false)
+	if err := started(); err != nil {
+		t.Error(err)
+	}
+	p.Stop()
+	n.await(func() bool { return !n.Plugins()[gpu].Served })
+	want = reason.New("CreateContainerConfigError", "device plugin PreStartContainer rpc failed with err: the device plugin of example.com/gpu is not registered")
+	if err := started(); fmt.Sprint(err) != want.Error() {
+		t.Errorf("got  %v\nwant %v", err, want)
+	}
+}
+
+// What a container waits for is told, interrupted with the pod, and nobody else's
+// concern.
+func TestWaits(t *testing.T) {
+	n := start(t, short(t))
+	told := make(chan string, 100)
+	n.opts.Affected = func(uid types.UID) {
+		message, _ := n.Waiting(uid, "app")
+		told <- message
+	}
+	first := n.holds("u1", "gpu-0")
+	ctx, deleted := context.WithCancel(t.Context())
+	outcome := make(chan error, 1)
+	go func() { _, err := n.create(ctx, first); outcome <- err }()
+	next := func(want string) {
+		t.Helper()
+		select {
+		case got := <-told:
+			if got != want {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("%q was not told", want)
+		}
+	}
+	next("waiting for the device plugin of example.com/gpu to register")
+
+	p, err := deviceplugin.Start(deviceplugin.Options{Dir: n.opts.Dir, Resource: string(gpu), Devices: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Stop)
+	if err := <-outcome; err != nil {
+		t.Fatal(err)
+	}
+
+	p.Hang("Allocate", true)
+	second := n.holds("u2", "gpu-1")
+	go func() { _, err := n.create(ctx, second); outcome <- err }()
+	if err := p.Await(t.Context(), "Allocate gpu-1"); err != nil {
+		t.Fatal(err)
+	}
+	n.created(first, given("gpu-0")) // is not held up
+	deleted()
+	if err := <-outcome; !errors.Is(err, context.Canceled) {
+		t.Errorf("a deleted pod's start ended with %v", err)
+	}
+}
+
+func TestALateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		err := limited(t.Context(), callLimit, gpu, "Allocate", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		if want := "the device plugin of example.com/gpu has not answered Allocate within 2m0s"; fmt.Sprint(err) != want {
+			t.Errorf("got  %v\nwant %v", err, want)
+		}
+	})
+}
+
+// A node is taken over from a kubelet: its containers have their devices.
+func TestTakeOver(t *testing.T) {
+	root := short(t)
+	dir := filepath.Join(root, "device-plugins")
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, kubelet.Name)
+	if err := os.WriteFile(file, []byte(kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"1":["g1"]}`))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, root)
+	want := device.Inventory{gpu: {{ID: "g0"}, {ID: "g1"}}}
+	if diff := cmp.Diff(want, n.Inventory()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	config := &runtimeapi.ContainerConfig{
+		Envs:    []*runtimeapi.KeyValue{{Key: "GPU", Value: []byte("1")}},
+		Devices: []*runtimeapi.Device{{ContainerPath: "/dev/gpu", HostPath: "/dev/gpu1", Permissions: "rw"}},
+	}
+	u1 := n.holds("u1", "g1")
+	n.created(u1, config)
+	n.stop()
+	if err := os.Remove(file); err != nil { // it is not needed again
+		t.Fatal(err)
+	}
+	n = start(t, root)
+	n.created(u1, config)
+}
+
+var noCPUs = cmpopts.IgnoreFields(resource.Given{}, "CPUs")
+
+// A kubelet takes over: its file has what pods hold. What it then writes itself counts
+// for the next agent, and what an agent wrote does not.
+func TestThereAndBack(t *testing.T) {
+	root := short(t)
+	n := start(t, root)
+	n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 3})
+	n.created(n.holds("u1", "gpu-0"), given("gpu-0"))
+	n.created(n.holds("u2", "gpu-1"), given("gpu-1"))
+	if err := n.Step().Teardown(t.Context(), &worker.Run{Pod: &pod.Pod{Pod: web("u2")}}); err != nil {
+		t.Fatal(err)
+	}
+	n.stop()
+	path := filepath.Join(root, "device-plugins", kubelet.Name)
+	left, err := readKubelet(path, "boot-1")
+	if diff := cmp.Diff(n.answers, left.pods); diff != "" || !left.ours || err != nil {
+		t.Errorf("ours: %v, error %v (-want +got):\n%s", left.ours, err, diff)
+	}
+	if diff := cmp.Diff(map[corev1.ResourceName][]device.Device{gpu: {{ID: "gpu-0"}, {ID: "gpu-1"}, {ID: "gpu-2"}}}, left.known.Resources); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	n = start(t, root)
+	if diff := cmp.Diff(resource.Held(nil), n.Taken(), noCPUs); diff != "" {
+		t.Errorf("taken from an agent's own file (-want +got):\n%s", diff)
+	}
+	n.stop()
+	content := kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"-1":["gpu-0"]}`), entry(t, "u3", "app", "example.com/gpu", `{"-1":["gpu-1"]}`))
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n = start(t, root)
+	want := resource.Held{"u1": holding(map[string][]device.ID{"app": {"gpu-0"}}), "u3": holding(map[string][]device.ID{"app": {"gpu-1"}})}
+	if diff := cmp.Diff(want, n.Taken(), noCPUs) + cmp.Diff(want, n.Recorded(), noCPUs); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	n.created(web("u1"), given("gpu-0")) // as this agent's plugin answered, not as the kubelet's file says
+}
+
+// Admission and preferences do not give the same device away.
+func TestPreferenceForWhatIsTakenMeanwhile(t *testing.T) {
+	n := start(t, short(t))
+	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 2, Preferred: true})
+	u1 := n.holds("u1", "gpu-0")
+	p.Hang("GetPreferredAllocation", true)
+	outcome := make(chan error, 1)
+	go func() { _, err := n.create(t.Context(), u1); outcome <- err }()
+	if err := p.Await(t.Context(), "GetPreferredAllocation gpu-0,gpu-1"); err != nil {
+		t.Fatal(err)
+	}
+	n.Steady(func() {
+		p.Hang("GetPreferredAllocation", false)
+		n.holds("u2", "gpu-1")
+	})
+	if err := <-outcome; err != nil {
+		t.Fatal(err)
+	}
+	n.created(u1, given("gpu-0"))
+}
+
+// What a container asks for and does not hold is never left out without a word.
+func TestAContainerWithoutItsDevices(t *testing.T) {
+	n := start(t, short(t))
+	n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 1})
+	p := web("u1")
+	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpu: apiresource.MustParse("1")}
+	_, err := n.create(t.Context(), p)
+	if want := "UnexpectedAdmissionError: the container asks for example.com/gpu and holds none any more; delete the pod and create it again"; fmt.Sprint(err) != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// A pod without devices costs nothing.
+func TestNothingToDo(t *testing.T) {
+	n := start(t, short(t))
+	p := web("u1")
+	n.created(p, &runtimeapi.ContainerConfig{})
+	step, run := n.Step(), &worker.Run{Pod: &pod.Pod{Pod: p}}
+	got := testing.AllocsPerRun(100, func() {
+		if err := step.Setup(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got != 0 {
+		t.Errorf("%v allocations", got)
+	}
+	if _, err := os.Stat(n.opts.State); !os.IsNotExist(err) {
+		t.Errorf("something was written: %v", err)
+	}
+}

@@ -1,0 +1,387 @@
+package dra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+// failedPrepare is the kubelet's reason when a driver refuses. failedUnprepare is why
+// a pod that has ended stays: the kubelet says so in its log alone.
+const (
+	failedPrepare   = "FailedPrepareDynamicResources"
+	failedUnprepare = "FailedUnprepareDynamicResources"
+)
+
+// Delays between looks at a claim that is not ready. A driver that registers is seen
+// at once.
+const (
+	lookFirst = 500 * time.Millisecond
+	lookMax   = 10 * time.Second
+)
+
+// quietly is how long a pod waits for a driver's answer before its status says so.
+const quietly = time.Second
+
+// StepName is what the sandbox's step waits for.
+const StepName = "dra"
+
+// Step has the claims of a pod prepared ahead of its sandbox, and unprepared when
+// nothing of it runs.
+func (c *Claims) Step() worker.Step {
+	return worker.Step{Name: StepName, Phase: worker.Prepare, Setup: c.setup, Teardown: c.teardown}
+}
+
+// setup waits for what is to come: the claims' allocation, their drivers, an API
+// server that is away. It fails when a driver does.
+func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
+	if !wants(r.Pod.Pod) {
+		return nil
+	}
+	delay, told, done := lookFirst, "", func() {}
+	defer func() { done() }()
+	for {
+		changed := c.drivers.changes()
+		p := r.Pod.Pod
+		if c.opts.Pod != nil {
+			if newest := c.opts.Pod(p.UID); newest != nil {
+				p = newest
+			}
+		}
+		lacks, err := c.try(ctx, p, r.Observed.Running())
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			c.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, failedPrepare, "Failed to prepare dynamic resources: %v", err)
+			return reason.New(failedPrepare, "prepare dynamic resources: %w", err)
+		}
+		if lacks == "" {
+			return nil
+		}
+		if lacks != told {
+			done()
+			told, done = lacks, c.waiting(ctx, p.UID, lacks, 0)
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-changed:
+		case <-timer.C:
+			delay = min(2*delay, lookMax)
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// try prepares the claims of a pod, unless something lacks. One whose containers run
+// had them prepared, by this agent or a kubelet.
+func (c *Claims) try(ctx context.Context, p *corev1.Pod, runs bool) (lacks string, err error) {
+	all, missing := needs(p)
+	if missing != "" {
+		return missing, nil
+	}
+	keys := make([]string, len(all))
+	for i, n := range all {
+		keys[i] = p.Namespace + "/" + n.claim
+	}
+	leave, err := c.locks.enter(ctx, keys)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	var found []*record
+	for i, n := range all {
+		switch kept := c.snapshot()[keys[i]]; {
+		case kept == nil || !kept.PodUIDs.Has(string(p.UID)) || kept.PreparedBoot != c.opts.Boot && !runs:
+			r, lacks, err := c.look(ctx, p, n, kept)
+			if lacks != "" || err != nil {
+				return lacks, err
+			}
+			found = append(found, r)
+		case kept.PreparedBoot != c.opts.Boot: // a kubelet did, and does not note the boot
+			prepared := kept.clone()
+			prepared.PreparedBoot = c.opts.Boot
+			found = append(found, prepared)
+		}
+	}
+	if len(found) == 0 {
+		return "", nil
+	}
+	start := c.opts.Now()
+	err = c.prepare(ctx, p.UID, found)
+	c.metrics.operation("PrepareResources", err, c.opts.Now().Sub(start))
+	return "", err
+}
+
+// look asks for a claim that the pod has not been given, and whether it and its
+// drivers are ready. kept is what there is of it, nil: nothing.
+func (c *Claims) look(ctx context.Context, p *corev1.Pod, n need, kept *record) (r *record, lacks string, err error) {
+	if c.opts.Client == nil {
+		return nil, "", fmt.Errorf("ResourceClaim %s: this node belongs to no cluster; run the agent with --kubeconfig", n.claim)
+	}
+	if kept != nil && kept.PodUIDs.Has(string(p.UID)) && c.opts.StandsIn != nil && c.opts.StandsIn() {
+		r = kept.clone() // the pod had it before the machine's boot
+	} else if r, lacks, err = c.read(ctx, p, n, kept); r == nil {
+		return nil, lacks, err
+	}
+	for _, name := range r.drivers() {
+		if c.drivers.of(name) == nil {
+			return nil, fmt.Sprintf("DRA driver %s to register, which prepares ResourceClaim %s", name, n.claim), nil
+		}
+	}
+	return r, "", nil
+}
+
+// read asks the API server for a claim. r is nil while it lacks something.
+func (c *Claims) read(ctx context.Context, p *corev1.Pod, n need, kept *record) (r *record, lacks string, err error) {
+	claim, err := c.opts.Client.ResourceV1().ResourceClaims(p.Namespace).Get(ctx, n.claim, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Sprintf("ResourceClaim %s to be there", n.claim), nil
+	}
+	if err != nil {
+		return nil, fmt.Sprintf("the API server to give ResourceClaim %s: %v", n.claim, err), nil
+	}
+	if lacks, err := usable(p, claim, n); lacks != "" || err != nil {
+		return nil, lacks, err
+	}
+	switch {
+	case kept == nil:
+		return newRecord(claim), "", nil
+	case kept.ClaimUID != claim.UID:
+		return nil, fmt.Sprintf("the earlier ResourceClaim %s (%s) to be unprepared, which pods still use that have ended: %s", n.claim, kept.ClaimUID, strings.Join(slices.Sorted(maps.Keys(kept.PodUIDs)), ", ")), nil
+	}
+	return kept.clone(), "", nil
+}
+
+// prepare books the claims for the pod and has drivers prepare those that are not.
+// Its caller has them locked.
+func (c *Claims) prepare(ctx context.Context, uid types.UID, found []*record) error {
+	batches := map[string][]*record{}
+	err := c.update(func(records map[string]*record) {
+		for _, r := range found {
+			r.PodUIDs.Insert(string(uid))
+			records[r.key()] = r
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range found {
+		for _, driver := range r.drivers() {
+			if r.PreparedBoot != c.opts.Boot {
+				batches[driver] = append(batches[driver], r)
+			}
+		}
+	}
+	prepared := map[string]*record{}
+	for _, r := range found {
+		prepared[r.key()] = r.clone()
+	}
+	for _, driver := range slices.Sorted(maps.Keys(batches)) {
+		done := c.waiting(ctx, uid, fmt.Sprintf("DRA driver %s to answer NodePrepareResources for ResourceClaim %s", driver, names(batches[driver])), quietly)
+		answers, err := c.callPrepare(ctx, driver, batches[driver])
+		done()
+		if err != nil {
+			return err
+		}
+		for _, r := range batches[driver] {
+			prepared[r.key()].DriverState[driver] = answers[r.ClaimUID]
+		}
+	}
+	return c.update(func(records map[string]*record) {
+		for key, r := range prepared {
+			r.PreparedBoot = c.opts.Boot
+			records[key] = r
+		}
+	})
+}
+
+// callPrepare asks one driver for several claims. It fails if one of them does.
+func (c *Claims) callPrepare(ctx context.Context, driver string, records []*record) (map[types.UID]driverState, error) {
+	p := c.drivers.of(driver)
+	if p == nil {
+		return nil, fmt.Errorf("DRA driver %s is not registered any more; start it again", driver)
+	}
+	request := &drapb.NodePrepareResourcesRequest{}
+	for _, r := range records {
+		request.Claims = append(request.Claims, r.claim())
+	}
+	resp, err := p.prepare(ctx, request)
+	if err != nil {
+		return nil, fmt.Errorf("DRA driver %s: NodePrepareResources of ResourceClaim %s: %w", driver, names(records), err)
+	}
+	states := map[types.UID]driverState{}
+	for _, r := range records {
+		answer, ok := resp.GetClaims()[string(r.ClaimUID)]
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("DRA driver %s does not answer NodePrepareResources for ResourceClaim %s", driver, r.ClaimName)
+		case answer.GetError() != "":
+			return nil, fmt.Errorf("DRA driver %s: NodePrepareResources failed for ResourceClaim %s: %s", driver, r.ClaimName, answer.GetError())
+		}
+		state := driverState{}
+		for _, d := range answer.GetDevices() {
+			state.Devices = append(state.Devices, device{d.GetPoolName(), d.GetDeviceName(), (*types.UID)(d.ShareId), d.GetRequestNames(), d.GetCdiDeviceIds()})
+		}
+		states[r.ClaimUID] = state
+	}
+	return states, nil
+}
+
+func names(records []*record) string {
+	var all []string
+	for _, r := range records {
+		all = append(all, r.ClaimName)
+	}
+	return strings.Join(all, ", ")
+}
+
+// teardown gives back what the pod's UID has: a claim that no other pod uses is
+// unprepared. It fails, and is tried again, while a driver is away.
+func (c *Claims) teardown(ctx context.Context, r *worker.Run) error {
+	uid := string(r.Pod.UID)
+	var keys []string
+	for key, rec := range c.snapshot() {
+		if rec.PodUIDs.Has(uid) {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	leave, err := c.locks.enter(ctx, keys)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	start := c.opts.Now()
+	err = c.unprepare(ctx, uid, keys)
+	c.metrics.operation("UnprepareResources", err, c.opts.Now().Sub(start))
+	if err != nil && ctx.Err() == nil {
+		c.opts.Log.Warn("unprepare claims of a pod", "pod", r.Pod.UID, "err", err)
+		if r.Pod.Name != "" { // otherwise its UID is all that is known
+			c.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, failedUnprepare, "Failed to unprepare dynamic resources: %v", err)
+		}
+		return fmt.Errorf("unprepare dynamic resources: %w", err)
+	}
+	return err
+}
+
+func (c *Claims) unprepare(ctx context.Context, uid string, keys []string) error {
+	batches, ended := map[string][]*record{}, map[string]bool{}
+	records := c.snapshot()
+	for _, key := range keys {
+		r := records[key]
+		if r == nil || !r.PodUIDs.Has(uid) {
+			continue
+		}
+		ended[key] = true
+		if len(r.PodUIDs) > 1 {
+			continue
+		}
+		for _, driver := range r.drivers() {
+			batches[driver] = append(batches[driver], r)
+		}
+	}
+	var errs []error
+	for _, driver := range slices.Sorted(maps.Keys(batches)) {
+		for r, err := range c.callUnprepare(ctx, driver, batches[driver]) {
+			delete(ended, r.key())
+			errs = append(errs, err)
+		}
+	}
+	if len(ended) > 0 {
+		errs = append(errs, c.update(func(records map[string]*record) {
+			for key := range ended {
+				if r := records[key].clone(); len(r.PodUIDs) > 1 {
+					r.PodUIDs.Delete(uid)
+					records[key] = r
+				} else {
+					delete(records, key)
+				}
+			}
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// callUnprepare returns the claims for which it failed.
+func (c *Claims) callUnprepare(ctx context.Context, driver string, records []*record) map[*record]error {
+	failed := map[*record]error{}
+	p := c.drivers.of(driver)
+	request := &drapb.NodeUnprepareResourcesRequest{}
+	for _, r := range records {
+		request.Claims = append(request.Claims, r.claim())
+		if p == nil {
+			failed[r] = fmt.Errorf("ResourceClaim %s: DRA driver %s is not registered; start it again, so that it can give back the devices", r.key(), driver)
+		}
+	}
+	if p == nil {
+		return failed
+	}
+	resp, err := p.unprepare(ctx, request)
+	for _, r := range records {
+		answer, ok := resp.GetClaims()[string(r.ClaimUID)]
+		switch {
+		case err != nil:
+			failed[r] = fmt.Errorf("DRA driver %s: NodeUnprepareResources of ResourceClaim %s: %w", driver, r.key(), err)
+		case !ok:
+			failed[r] = fmt.Errorf("DRA driver %s does not answer NodeUnprepareResources for ResourceClaim %s", driver, r.key())
+		case answer.GetError() != "":
+			failed[r] = fmt.Errorf("DRA driver %s: NodeUnprepareResources failed for ResourceClaim %s: %s", driver, r.key(), answer.GetError())
+		}
+	}
+	return failed
+}
+
+// PreCreate puts the CDI names of the devices that a container may use into its
+// configuration.
+func (c *Claims) PreCreate(_ context.Context, p *corev1.Pod, ctr pod.Container, config *runtimeapi.ContainerConfig) error {
+	if !wants(p) {
+		return nil
+	}
+	if c.opts.Pod != nil {
+		if newest := c.opts.Pod(p.UID); newest != nil {
+			p = newest
+		}
+	}
+	all, missing := uses(p, ctr.Container)
+	if missing != "" {
+		return reason.New(reason.CreateContainerConfigError, "container %q uses %s, which is not there", ctr.Name, missing)
+	}
+	records := c.snapshot()
+	for _, u := range all {
+		r := records[p.Namespace+"/"+u.claim]
+		if r == nil || r.PreparedBoot != c.opts.Boot || !r.PodUIDs.Has(string(p.UID)) {
+			return reason.New(reason.CreateContainerConfigError, "container %q uses ResourceClaim %s, which is not prepared for the pod", ctr.Name, u.claim)
+		}
+		for _, d := range r.devices(u.request) {
+			for _, id := range d.CDIDeviceIDs {
+				if !slices.ContainsFunc(config.CDIDevices, func(o *runtimeapi.CDIDevice) bool { return o.Name == id }) {
+					config.CDIDevices = append(config.CDIDevices, &runtimeapi.CDIDevice{Name: id})
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/steps/image/credential"
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+// access knows who may pull and use what.
+type access struct {
+	events  events
+	secrets secrets
+	keys    keys
+	records records
+	log     *slog.Logger
+}
+
+// credentials are what an image can be pulled with, of the node and by the pull
+// Secrets of a pod. The error says what of them could not be had: the pull is tried
+// with the rest, as the kubelet does.
+func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name, have []*corev1.Secret, missing []string) ([]credential.Credential, error) {
+	if s.keys == nil {
+		return nil, nil
+	}
+	if len(missing) > 0 {
+		s.events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.PullSecretMissing,
+			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))
+	}
+	return s.keys.Find(ctx, p, n.repository, have)
+}
+
+// pullSecrets are those that a pod names, and the names of those that are not there.
+func (s *access) pullSecrets(p *corev1.Pod) (have []*corev1.Secret, missing []string) {
+	for _, ref := range p.Spec.ImagePullSecrets {
+		if ref.Name == "" {
+			continue
+		}
+		if s.secrets != nil {
+			if secret, err := s.secrets.Secret(p.Namespace, ref.Name); err == nil {
+				have = append(have, secret)
+				continue
+			}
+		}
+		missing = append(missing, ref.Name)
+	}
+	return have, missing
+}
+
+// untold is an *object.Unknown while the API server has not told of a Secret that
+// a pod names: a pull without it could fail for no reason.
+func (s *access) untold(p *corev1.Pod) error {
+	if s.secrets == nil {
+		return nil
+	}
+	for _, ref := range p.Spec.ImagePullSecrets {
+		_, err := s.secrets.Secret(p.Namespace, ref.Name)
+		if unknown, ok := errors.AsType[*object.Unknown](err); ok && ref.Name != "" {
+			return unknown
+		}
+	}
+	return nil
+}
+
+// allowed says whether a pod may use an image that is present.
+func (s *access) allowed(ctx context.Context, w want, f finding) bool {
+	if s.records == nil {
+		return true
+	}
+	return s.records.Allowed(w.image, f.name.repository, f.image.Id, func() []credential.Secret {
+		if s.keys == nil {
+			return nil
+		}
+		secrets, _ := s.pullSecrets(w.pod)
+		// What cannot be read gives no access: the pull that follows says so.
+		of, err := s.keys.Of(ctx, w.pod, f.name.repository, secrets)
+		if err != nil {
+			s.log.Debug("look for credentials", "image", w.image, "err", err)
+		}
+		return of
+	})
+}
+
+// Pull brings an image for nobody's pod, with the node's credentials. It joins
+// the pulls of pods, and waits behind them.
+func (s *Images) Pull(ctx context.Context, image string) (*runtimeapi.Image, error) {
+	n, err := parse(image)
+	if err != nil {
+		return nil, reason.New(reason.InvalidImageName, "parse image name %q: %w", image, err)
+	}
+	creds, trouble := []credential.Credential(nil), error(nil)
+	if s.access.keys != nil {
+		creds, trouble = s.access.keys.Find(ctx, nil, n.repository, nil)
+	}
+	const behindPods = -1
+	p, err := s.pool.pull(ctx, n, creds, &waiter{priority: behindPods})
+	if err != nil {
+		if trouble != nil {
+			s.log.Warn("find credentials", "image", image, "err", trouble)
+		}
+		return nil, pullError(image, err)
+	}
+	return p.image, nil
+}

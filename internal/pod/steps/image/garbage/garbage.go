@@ -1,0 +1,228 @@
+package garbage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
+)
+
+// images are the calls that are made of the image service.
+type images interface {
+	ListImages(context.Context, *runtimeapi.ListImagesRequest, ...grpc.CallOption) (*runtimeapi.ListImagesResponse, error)
+	RemoveImage(context.Context, *runtimeapi.RemoveImageRequest, ...grpc.CallOption) (*runtimeapi.RemoveImageResponse, error)
+	ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest, ...grpc.CallOption) (*runtimeapi.ImageFsInfoResponse, error)
+}
+
+type containers interface {
+	ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
+}
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// Options of a Collector. All but Disk and Period are required.
+type Options struct {
+	Images     images
+	Containers containers
+	// Wanted lists the images that pods of the node name, as they spell them.
+	Wanted func() []string
+	// Synced are closed when Wanted knows the pods. Nothing is removed before.
+	Synced []<-chan struct{}
+	// Removed is told the id of each image that is gone.
+	Removed func(id string)
+	// Dir is where images.json is kept.
+	Dir        string
+	Thresholds Thresholds
+	// Disk tells how full the disk is. Default: the file system that the runtime
+	// names.
+	Disk func(context.Context) (Disk, error)
+	// Period is the time between two looks. Default 5 min, the kubelet's.
+	Period time.Duration
+	Events events
+	// Node is what the events are about.
+	Node corev1.ObjectReference
+	Now  func() time.Time
+	Log  *slog.Logger
+}
+
+// Collector removes images. Its methods may be called from any goroutine, after
+// Load.
+type Collector struct {
+	opts  Options
+	again chan struct{}
+	// removed counts images.
+	removed *prometheus.CounterVec
+
+	mu     sync.Mutex // one removal at a time
+	ledger map[string]Entry
+	saved  bool // the file has the ledger
+}
+
+// Entry is what the ledger has of an image.
+type Entry struct {
+	FirstSeen time.Time `json:"firstSeen"`
+	LastUsed  time.Time `json:"lastUsed,omitzero"`
+	Imported  bool      `json:"imported,omitempty"`
+}
+
+// defaultPeriod is the kubelet's.
+const defaultPeriod = 5 * time.Minute
+
+// New makes a Collector that has removed nothing.
+func New(o Options) *Collector {
+	if o.Period == 0 {
+		o.Period = defaultPeriod
+	}
+	c := &Collector{opts: o, again: make(chan struct{}, 1), removed: newRemoved(), ledger: map[string]Entry{}}
+	if c.opts.Disk == nil {
+		c.opts.Disk = c.disk
+	}
+	return c
+}
+
+func (c *Collector) file() string { return filepath.Join(c.opts.Dir, "images.json") }
+
+func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
+
+// Load reads the ledger. A damaged one is moved aside and told: images imported
+// by hand are then like others.
+func (c *Collector) Load() error {
+	ledger, err := checkpoint.Load[map[string]Entry](c.file(), format())
+	switch damaged, ok := errors.AsType[*checkpoint.DamagedError](err); {
+	case ok:
+		c.opts.Log.Warn("it is no longer known which images were imported by hand", "err", damaged)
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("load the ledger of images: %w", err)
+	default:
+		c.ledger = ledger
+	}
+	return nil
+}
+
+// Imported marks images as imported by hand: they are removed only by name.
+func (c *Collector) Imported(ids ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		e := c.ledger[id]
+		if e.FirstSeen.IsZero() {
+			e.FirstSeen = c.opts.Now()
+		}
+		e.Imported = true
+		c.ledger[id] = e
+	}
+	return c.save()
+}
+
+// Look has the disk looked at soon: something was pulled.
+func (c *Collector) Look() {
+	select {
+	case c.again <- struct{}{}:
+	default:
+	}
+}
+
+// save writes the ledger. The caller holds mu.
+func (c *Collector) save() error {
+	err := checkpoint.Save(c.file(), format(), c.ledger)
+	c.saved = err == nil
+	return err
+}
+
+// List returns the images of the node.
+func (c *Collector) List(ctx context.Context) ([]Image, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.list(ctx)
+}
+
+// usedStep is by how much a time of last use moves before it is worth a write.
+const usedStep = time.Minute
+
+// list asks the runtime what there is and in use, and brings the ledger up to
+// that. The caller holds mu.
+func (c *Collector) list(ctx context.Context) ([]Image, error) {
+	have, err := c.opts.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	used, err := c.used(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, all, changed := c.opts.Now(), make([]Image, 0, len(have.Images)), !c.saved
+	seen := map[string]bool{}
+	for _, m := range have.Images {
+		e, known := c.ledger[m.Id]
+		if !known {
+			e.FirstSeen, changed = now, true
+		}
+		i := Image{ID: m.Id, Tags: m.RepoTags, Digests: m.RepoDigests, Size: int64(m.Size), Pinned: m.Pinned, Used: used.has(m.Id, m.RepoTags, m.RepoDigests)}
+		if i.Used {
+			changed = changed || now.Sub(e.LastUsed) >= usedStep
+			e.LastUsed = now
+		}
+		i.Imported, i.FirstSeen, i.LastUsed = e.Imported, e.FirstSeen, e.LastUsed
+		c.ledger[m.Id], seen[m.Id] = e, true
+		all = append(all, i)
+	}
+	for id := range c.ledger {
+		if !seen[id] {
+			c.gone(id)
+			changed = true
+		}
+	}
+	if changed {
+		if err := c.save(); err != nil {
+			c.opts.Log.Warn("when images were used last is not on disk", "err", err)
+		}
+	}
+	return all, nil
+}
+
+// gone forgets an image. The caller holds mu.
+func (c *Collector) gone(id string) {
+	delete(c.ledger, id)
+	c.opts.Removed(id)
+}
+
+// uses are the ids and full names of images in use.
+type uses map[string]bool
+
+func (u uses) has(id string, names ...[]string) bool {
+	return u[id] || slices.ContainsFunc(slices.Concat(names...), func(name string) bool { return u[name] })
+}
+
+func (c *Collector) used(ctx context.Context) (uses, error) {
+	list, err := c.opts.Containers.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return nil, err
+	}
+	all := uses{}
+	for _, one := range list.Containers {
+		for _, name := range []string{one.ImageId, one.ImageRef, one.GetImage().GetImage()} {
+			if name != "" {
+				all[name], all[FullName(name)] = true, true
+			}
+		}
+	}
+	for _, name := range c.opts.Wanted() {
+		all[name], all[FullName(name)] = true, true
+	}
+	return all, nil
+}

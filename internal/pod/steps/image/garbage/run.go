@@ -1,0 +1,262 @@
+package garbage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/reason"
+)
+
+// Run looks at the disk now and then until ctx ends.
+func (c *Collector) Run(ctx context.Context) error {
+	for _, synced := range c.opts.Synced {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		case <-c.again:
+		}
+		err := c.Collect(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			failures = 0
+		default:
+			failures++
+			c.opts.Log.Warn("remove unused images", "err", err)
+			if failures > 1 { // the first look may come before the runtime has counted
+				c.opts.Events.Event(c.opts.Node, corev1.EventTypeWarning, reason.ImageGCFailed, "%v", err)
+			}
+		}
+		timer.Reset(c.opts.Period)
+	}
+}
+
+// Collect looks once and removes what is due.
+func (c *Collector) Collect(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	old := expired(all, c.opts.Thresholds, c.opts.Now())
+	_, err = c.remove(ctx, old, forAge, 0)
+	if c.opts.Thresholds.High >= 100 {
+		return err
+	}
+	return errors.Join(err, c.makeRoom(ctx))
+}
+
+// makeRoom frees the disk when it is too full. The caller holds mu.
+func (c *Collector) makeRoom(ctx context.Context) error {
+	disk, err := c.opts.Disk(ctx)
+	if err != nil {
+		return fmt.Errorf("look at the disk of images: %w", err)
+	}
+	if disk.Capacity <= 0 {
+		err := reason.New(reason.InvalidDiskCapacity, "invalid capacity 0 on image filesystem")
+		c.opts.Events.Event(c.opts.Node, corev1.EventTypeWarning, reason.InvalidDiskCapacity, "%s", err.Message())
+		return err
+	}
+	want := excess(c.opts.Thresholds, disk)
+	if want == 0 {
+		return nil
+	}
+	c.opts.Log.Info("the disk of images is full above its threshold", "used", disk.Percent(), "threshold", c.opts.Thresholds.High, "to free", want)
+	all, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	freed, err := c.remove(ctx, candidates(all, c.opts.Thresholds, c.opts.Now()), forSpace, want)
+	if freed < want {
+		failure := reason.New(reason.FreeDiskSpaceFailed, "Insufficient free disk space on the node's image filesystem (%d%% of %d bytes used). "+
+			"Failed to free sufficient space by deleting unused images (freed %d bytes of %d). "+
+			"Consider resizing the disk or deleting unused files.", disk.Percent(), disk.Capacity, freed, want)
+		c.opts.Events.Event(c.opts.Node, corev1.EventTypeWarning, reason.FreeDiskSpaceFailed, "%s", failure.Message())
+		return errors.Join(failure, err)
+	}
+	return err
+}
+
+// remove removes images in this order until so many bytes are freed, 0: all of
+// them. The caller holds mu.
+func (c *Collector) remove(ctx context.Context, all []Image, why string, enough int64) (freed int64, err error) {
+	for _, i := range all {
+		if used, e := c.usedSince(ctx, i); used || e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		if e := c.removeOne(ctx, i); e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		c.removed.WithLabelValues(why).Inc()
+		if freed += i.Size; enough > 0 && freed >= enough {
+			break
+		}
+	}
+	return freed, err
+}
+
+// usedSince looks again: each removal takes its time, and pods come meanwhile.
+func (c *Collector) usedSince(ctx context.Context, i Image) (bool, error) {
+	now, err := c.used(ctx)
+	return now.has(i.ID, i.Tags, i.Digests), err
+}
+
+func (c *Collector) removeOne(ctx context.Context, i Image) error {
+	_, err := c.opts.Images.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: i.ID}})
+	if err != nil {
+		return fmt.Errorf("remove image %s: %w", i, err)
+	}
+	c.opts.Log.Info("removed image", "image", i.String(), "size", i.Size)
+	c.gone(i.ID)
+	c.saved = false
+	return nil
+}
+
+// String is a name to show.
+func (i Image) String() string {
+	for _, names := range [][]string{i.Tags, i.Digests} {
+		if len(names) > 0 {
+			return names[0]
+		}
+	}
+	return i.ID
+}
+
+// Errors of Remove.
+var (
+	ErrNoImage   = errors.New("no such image")
+	ErrAmbiguous = errors.New("several images begin so")
+	ErrInUse     = errors.New("image is in use")
+)
+
+// Remove removes the image of that name, with all its names. One that is in use
+// stays unless it is forced: its containers go on, and cannot be started again
+// without a pull.
+func (c *Collector) Remove(ctx context.Context, name string, force bool) (Image, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, err := c.list(ctx)
+	if err != nil {
+		return Image{}, err
+	}
+	found, err := one(all, name)
+	if err == nil && found.Used && !force {
+		err = ErrInUse
+	}
+	if err != nil {
+		return Image{}, fmt.Errorf("remove image %q: %w", name, err)
+	}
+	err = c.removeOne(ctx, found)
+	return found, errors.Join(err, c.save())
+}
+
+// Find returns the image of that name.
+func (c *Collector) Find(ctx context.Context, name string) (Image, error) {
+	all, err := c.List(ctx)
+	if err != nil {
+		return Image{}, err
+	}
+	found, err := one(all, name)
+	if err != nil {
+		return Image{}, fmt.Errorf("find image %q: %w", name, err)
+	}
+	return found, nil
+}
+
+func one(all []Image, name string) (Image, error) {
+	switch found := find(all, name); len(found) {
+	case 0:
+		return Image{}, ErrNoImage
+	case 1:
+		return found[0], nil
+	}
+	return Image{}, ErrAmbiguous
+}
+
+// Prune removes all images that nobody uses, those imported by hand only if it
+// is said so, and returns what it removed.
+func (c *Collector) Prune(ctx context.Context, imported bool) ([]Image, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, err := c.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var gone []Image
+	for _, i := range unused(all, imported) {
+		if used, e := c.usedSince(ctx, i); used || e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		if e := c.removeOne(ctx, i); e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		gone = append(gone, i)
+	}
+	return gone, errors.Join(err, c.save())
+}
+
+// Usage is what images take.
+type Usage struct {
+	Images, Used      int
+	Size, Reclaimable int64 // bytes; of all, and of those that Prune removes
+	Disk              Disk
+}
+
+// Usage adds up what there is.
+func (c *Collector) Usage(ctx context.Context) (Usage, error) {
+	all, err := c.List(ctx)
+	if err != nil {
+		return Usage{}, err
+	}
+	u := Usage{Images: len(all)}
+	for _, i := range all {
+		u.Size += i.Size
+		if i.Used {
+			u.Used++
+		}
+	}
+	for _, i := range unused(all, false) {
+		u.Reclaimable += i.Size
+	}
+	u.Disk, err = c.opts.Disk(ctx)
+	return u, err
+}
+
+// disk looks at the file system that the runtime says it has images on.
+func (c *Collector) disk(ctx context.Context) (Disk, error) {
+	info, err := c.opts.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	if err != nil {
+		return Disk{}, err
+	}
+	if len(info.ImageFilesystems) == 0 {
+		return Disk{}, errors.New("the runtime tells no file system of images")
+	}
+	path := info.ImageFilesystems[0].GetFsId().GetMountpoint()
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return Disk{}, fmt.Errorf("look at %s: %w", path, err)
+	}
+	return Disk{Capacity: int64(s.Blocks) * s.Bsize, Available: int64(s.Bavail) * s.Bsize}, nil
+}

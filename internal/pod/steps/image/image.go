@@ -1,0 +1,349 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/image/credential"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+type client interface {
+	ImageStatus(context.Context, *runtimeapi.ImageStatusRequest, ...grpc.CallOption) (*runtimeapi.ImageStatusResponse, error)
+	PullImage(context.Context, *runtimeapi.PullImageRequest, ...grpc.CallOption) (*runtimeapi.PullImageResponse, error)
+}
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// secrets are what pods name as imagePullSecrets.
+type secrets interface {
+	Secret(namespace, name string) (*corev1.Secret, error)
+}
+
+// keys finds what a repository can be pulled with.
+type keys interface {
+	Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Credential, error)
+	// Of is what of a pod gives access to the repository.
+	Of(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Secret, error)
+}
+
+// records remembers with what images were pulled.
+type records interface {
+	Begin(image string) error
+	End(image, repository, id string, s *credential.Secret) error
+	Fail(image string) error
+	Allowed(image, repository, id string, have func() []credential.Secret) bool
+}
+
+// Options are what Images needs from its surroundings. Client, Events and Now
+// are required.
+type Options struct {
+	Client client
+	Events events
+	// Secrets and Keys find credentials; nil: there are none.
+	Secrets secrets
+	Keys    keys
+	// Records decides who may use what is present; nil: everybody.
+	Records records
+	// Progress is told by the runtime; nil: this one does not.
+	Progress progress
+	// Pulled is called after each pull that brought an image.
+	Pulled func()
+	// Parallel is how many pulls run at a time on this node: 1 is the kubelet's
+	// serializeImagePulls, another number its maxParallelImagePulls, 0 no bound.
+	Parallel int
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// Images knows what each pod's images need and how their pulls went. Its methods
+// may be called from any goroutine.
+type Images struct {
+	events events
+	access access
+	pool   pool
+	now    func() time.Time
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	pods map[types.UID]*podImages
+}
+
+// podImages is what is remembered of one pod.
+type podImages struct {
+	backoffs map[string]backoff // by image as the pod spells it
+	ahead    map[string]*ahead  // by container
+}
+
+// ahead is a pull made before the container's start asked for it.
+type ahead struct {
+	spec string // the image as the pod spells it
+	done chan struct{}
+
+	// Set before done is closed. When no pull was needed, both are nil.
+	image *runtimeapi.Image
+	err   error
+	at    time.Time
+}
+
+// New makes an Images that pulls nothing yet.
+func New(o Options) *Images {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Images{
+		events: o.Events, now: o.Now, log: o.Log, pods: map[types.UID]*podImages{},
+		access: access{events: o.Events, secrets: o.Secrets, keys: o.Keys, records: o.Records, log: o.Log},
+		pool: pool{
+			runtime: store{o.Client}, records: o.Records, progress: o.Progress, done: o.Pulled, metrics: newMetrics(),
+			now: o.Now, log: o.Log, queue: queue{limit: o.Parallel}, pulls: map[string]*pull{},
+		},
+	}
+}
+
+// want is an image that something of a pod needs.
+type want struct {
+	pod    *corev1.Pod
+	ref    corev1.ObjectReference // that the events are about
+	image  string                 // as the pod spells it
+	policy corev1.PullPolicy
+	// what the image is for, at the begin of messages.
+	what string
+}
+
+func containerWant(p *corev1.Pod, c pod.Container) want {
+	return want{pod: p, ref: event.ContainerRef(p, c), image: c.Image, policy: c.ImagePullPolicy, what: "Container image"}
+}
+
+// Ensure returns the image of a container that is about to be created, after
+// it was pulled if its policy asks for that. An error carries one of the
+// reasons ErrImagePull, ImagePullBackOff, ErrImageNeverPull, InvalidImageName,
+// ImageInspectError, RegistryUnavailable, SignatureValidationFailed; that of a
+// backoff also when the next pull is due (worker.RetryAt). When ctx ends, its
+// error is returned.
+func (s *Images) Ensure(ctx context.Context, p *corev1.Pod, c pod.Container) (*runtimeapi.Image, error) {
+	if a := s.takeAhead(p.UID, c); a != nil {
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if s.stands(p, a) {
+			return a.image, a.err
+		}
+	}
+	return s.ensure(ctx, containerWant(p, c))
+}
+
+// EnsureVolume is Ensure for an image that is mounted as a volume (KEP-4639).
+func (s *Images) EnsureVolume(ctx context.Context, p *corev1.Pod, v *corev1.ImageVolumeSource) (*runtimeapi.Image, error) {
+	return s.ensure(ctx, want{pod: p, ref: event.PodRef(p), image: v.Reference, policy: v.PullPolicy, what: "Volume image"})
+}
+
+func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) {
+	f, err := s.look(ctx, w)
+	if err != nil {
+		return nil, s.access.cannotLook(ctx, w, err)
+	}
+	switch f.todo {
+	case fetch:
+		return s.pullFor(ctx, w, f.name)
+	case use:
+		s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulled, "%s %q already present on machine", w.what, w.image)
+		return f.image, nil
+	case refuse:
+		err := reason.New(reason.ErrImageNeverPull, "%s %q is not present with pull policy of Never", w.what, w.image)
+		if f.image != nil {
+			err = reason.New(reason.ErrImageNeverPull, "%s %q is present with pull policy of Never, and the pod has no credentials that are known to have access to it", w.what, w.image)
+		}
+		s.events.Event(w.ref, corev1.EventTypeWarning, reason.ErrImageNeverPull, "%s", err.Message())
+		return nil, err
+	default: // wait
+		b := s.backoff(w.pod, w.image)
+		s.events.Event(w.ref, corev1.EventTypeNormal, reason.BackOff, "Back-off pulling image %q", w.image)
+		return nil, worker.RetryAt(b.until(), wakened(w.pod, reason.New(reason.ImagePullBackOff, "Back-off pulling image %q: %s", w.image, b.message)))
+	}
+}
+
+// finding is what an image needs.
+type finding struct {
+	name  name
+	image *runtimeapi.Image // that is present
+	todo  action
+}
+
+// look finds out what an image needs.
+func (s *Images) look(ctx context.Context, w want) (finding, error) {
+	n, err := parse(w.image)
+	if err != nil {
+		return finding{}, reason.New(reason.InvalidImageName, "Failed to apply default image tag %q: couldn't parse image name %q: %w", w.image, w.image, err)
+	}
+	policy := policyOf(w.policy, n)
+	f := finding{name: n}
+	if policy != corev1.PullAlways {
+		if f.image, err = s.pool.runtime.status(ctx, n.tagged); err != nil {
+			return finding{}, reason.New(reason.ImageInspectError, "Failed to inspect image %q: %w", w.image, err)
+		}
+	}
+	f.todo = decide(policy, f.image != nil && s.access.allowed(ctx, w, f), s.backoff(w.pod, w.image), s.now())
+	return f, nil
+}
+
+func (s *access) cannotLook(ctx context.Context, w want, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.events.Event(w.ref, corev1.EventTypeWarning, reason.InspectFailed, "%s", reason.Message(err))
+	return err
+}
+
+// pullFor pulls for a pod and tells its events.
+func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image, error) {
+	if err := s.access.untold(w.pod); err != nil {
+		return nil, err
+	}
+	s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q", w.image)
+	begin := s.now()
+	have, missing := s.access.pullSecrets(w.pod)
+	creds, trouble := s.access.credentials(ctx, w.pod, n, have, missing)
+	pulled, err := s.pool.pull(ctx, n, creds, &waiter{
+		who: pod.FullName(w.pod), priority: priority(w.pod),
+		tell: func(news string) {
+			s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q: %s", w.image, news)
+		},
+	})
+	switch {
+	case err == nil:
+		s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulled,
+			"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", w.image,
+			pulled.took.Truncate(time.Millisecond), s.now().Sub(begin).Truncate(time.Millisecond), pulled.image.Size)
+		return pulled.image, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case trouble != nil:
+		err = fmt.Errorf("%w; not all credentials could be used: %w", err, trouble)
+	}
+	s.events.Event(w.ref, corev1.EventTypeWarning, reason.Failed, "Failed to pull image %q: %v", w.image, err)
+	failure := pullError(w.image, err)
+	s.mu.Lock()
+	state := s.podState(w.pod.UID)
+	state.backoffs[w.image] = state.backoffs[w.image].after(pulled, failure.Error(), have, s.now())
+	s.mu.Unlock()
+	return nil, wakened(w.pod, failure)
+}
+
+// unpulled is the failure of a pull. It waits for a time, and for another version
+// of a Secret of the pod (object.Waits).
+type unpulled struct {
+	error
+	secrets []error
+}
+
+func (e *unpulled) Unwrap() []error { return append([]error{e.error}, e.secrets...) }
+
+func wakened(p *corev1.Pod, failure error) error {
+	e := &unpulled{error: failure}
+	for _, ref := range p.Spec.ImagePullSecrets {
+		key := object.Key{Kind: object.Secret, Namespace: p.Namespace, Name: ref.Name}
+		e.secrets = append(e.secrets, &object.Lacking{Key: key, Err: failure})
+	}
+	return e
+}
+
+// pullError gives a failed pull the reason that the runtime named at the start
+// of its message (CRI's RegistryUnavailable and SignatureValidationFailed),
+// else ErrImagePull.
+func pullError(image string, err error) error {
+	cause := err.Error()
+	var grpcErr interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &grpcErr) {
+		cause = grpcErr.GRPCStatus().Message()
+	}
+	for r, what := range map[string]string{
+		reason.RegistryUnavailable:       "the registry is unavailable",
+		reason.SignatureValidationFailed: "the signature validation failed",
+	} {
+		if more, ok := strings.CutPrefix(cause, r); ok {
+			return &reason.Error{Reason: r, Err: fmt.Errorf("image pull failed for %s because %s%s", image, what, more)}
+		}
+	}
+	return reason.Wrap(reason.ErrImagePull, err)
+}
+
+// Forget drops what is remembered of a pod: its backoffs above all.
+func (s *Images) Forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pods, uid)
+}
+
+// backoff is that of an image; none when the pod's Secrets are others than those
+// that the pull failed with.
+func (s *Images) backoff(p *corev1.Pod, image string) backoff {
+	s.mu.Lock()
+	b := backoff{}
+	if state := s.pods[p.UID]; state != nil {
+		b = state.backoffs[image]
+	}
+	s.mu.Unlock()
+	if b.delay == 0 {
+		return b
+	}
+	if have, _ := s.access.pullSecrets(p); !slices.EqualFunc(have, b.secrets, sameSecret) {
+		return backoff{}
+	}
+	return b
+}
+
+// podState makes room for what is remembered of a pod. The caller holds mu.
+func (s *Images) podState(uid types.UID) *podImages {
+	if s.pods[uid] == nil {
+		s.pods[uid] = &podImages{backoffs: map[string]backoff{}, ahead: map[string]*ahead{}}
+	}
+	return s.pods[uid]
+}
+
+// takeAhead hands out the pull ahead of a container once.
+func (s *Images) takeAhead(uid types.UID, c pod.Container) *ahead {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.pods[uid]
+	if state == nil {
+		return nil
+	}
+	a := state.ahead[c.Name]
+	delete(state.ahead, c.Name)
+	if a != nil && a.spec != c.Image {
+		return nil
+	}
+	return a
+}
+
+// stands says whether the result of a pull ahead can be taken for a pull now.
+func (s *Images) stands(p *corev1.Pod, a *ahead) bool {
+	switch {
+	case a.image != nil:
+		return s.now().Sub(a.at) < aheadLife
+	case a.err != nil:
+		return s.now().Before(s.backoff(p, a.spec).until())
+	}
+	return false
+}

@@ -1,0 +1,247 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/pod/steps/image/credential"
+	"github.com/berth-run/berth/internal/record/timeline"
+)
+
+// pull is one image being pulled, shared by everybody who wants it while it runs
+// and has the same credentials. It ends early when nobody is left.
+type pull struct {
+	name  name
+	key   string // in pool.pulls
+	creds []credential.Credential
+
+	// Guarded by pool.mu.
+	waiters  map[*waiter]struct{}
+	priority int32 // the highest of the waiters'
+	arrived  int   // its place among those that wait for a slot
+	slot     bool  // it has one
+	stalled  bool  // and had to give it away
+	since    time.Time
+	course   course
+
+	cancel context.CancelFunc
+	turn   chan struct{} // closed when it has a slot
+	done   chan struct{} // closed when what follows is set
+	// image is what was pulled; took is the time without the wait for a slot.
+	image *runtimeapi.Image
+	took  time.Duration
+	err   error
+}
+
+// waiter is somebody who waits for a pull.
+type waiter struct {
+	// who is the pod's name, "" for a command.
+	who      string
+	priority int32
+	// tell says how the pull is going; nil: nobody wants to know.
+	tell func(message string)
+}
+
+// pullKey is shared by pulls that can be one.
+func pullKey(n name, creds []credential.Credential) string {
+	h := sha256.New()
+	for _, c := range creds {
+		fmt.Fprintf(h, "%q %q %q", c.Auth.Username, c.Auth.Password, c.Auth.IdentityToken)
+		if c.Secret != nil {
+			fmt.Fprintf(h, " %q %q", c.Secret.Namespace, c.Secret.Name)
+		}
+		fmt.Fprintln(h)
+	}
+	return n.full + " " + string(h.Sum(nil))
+}
+
+// pool is the pulls under way on this node. Its methods may be called from any
+// goroutine.
+type pool struct {
+	runtime  store
+	records  records  // nil: nobody remembers
+	progress progress // nil: the runtime does not tell
+	done     func()   // called after each pull that brought an image; nil: nobody asks
+	metrics  metrics
+	now      func() time.Time
+	log      *slog.Logger
+
+	mu    sync.Mutex
+	queue queue
+	pulls map[string]*pull // by pullKey
+}
+
+// pull waits for the pull of an image, begun now or by somebody else. When ctx
+// ends first and nobody else waits, the pull has ended too when it returns.
+func (s *pool) pull(ctx context.Context, n name, creds []credential.Credential, w *waiter) (*pull, error) {
+	p := s.join(ctx, n, creds, w)
+	defer s.leave(p, w)
+	select {
+	case <-p.done:
+		return p, p.err
+	case <-ctx.Done():
+		return p, ctx.Err()
+	}
+}
+
+func (s *pool) join(ctx context.Context, n name, creds []credential.Credential, w *waiter) *pull {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := pullKey(n, creds)
+	p := s.pulls[key]
+	if p == nil {
+		p = &pull{
+			name: n, key: key, creds: creds, waiters: map[*waiter]struct{}{}, priority: w.priority, since: s.now(),
+			turn: make(chan struct{}), done: make(chan struct{}),
+		}
+		// Its span belongs to whom it was begun for, its life to all.
+		ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		s.pulls[key] = p
+		s.queue.enter(p)
+		go s.run(ctx, p)
+	}
+	p.waiters[w] = struct{}{}
+	p.priority = max(p.priority, w.priority)
+	return p
+}
+
+func (s *pool) leave(p *pull, w *waiter) {
+	s.mu.Lock()
+	delete(p.waiters, w)
+	last := len(p.waiters) == 0
+	if last {
+		s.drop(p)
+	}
+	s.mu.Unlock()
+	if last {
+		p.cancel()
+		<-p.done
+	}
+}
+
+// drop has the next pull of this image begin anew. The caller holds mu.
+func (s *pool) drop(p *pull) {
+	if s.pulls[p.key] == p {
+		delete(s.pulls, p.key)
+	}
+}
+
+func (s *pool) run(ctx context.Context, p *pull) {
+	defer close(p.done)
+	ctx, span := timeline.Start(ctx, p.name.tagged, timeline.KindImage.Attr())
+	p.image, p.err = s.fetch(ctx, p)
+	timeline.End(span, p.err)
+	s.log.Info("pull image", "image", p.name.tagged, "took", p.took, "size", p.image.GetSize(), "err", p.err)
+	if p.err == nil {
+		s.metrics.pulled(p.image.GetSize(), p.took)
+	}
+	s.mu.Lock()
+	s.drop(p)
+	s.queue.leave(p)
+	s.mu.Unlock()
+	if p.err == nil && s.done != nil {
+		s.done()
+	}
+}
+
+func (s *pool) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) {
+	select {
+	case <-p.turn:
+	default:
+		waited := timeline.Wait(ctx, "other image pulls")
+		select {
+		case <-p.turn:
+			waited()
+		case <-ctx.Done():
+			waited()
+			return nil, ctx.Err()
+		}
+	}
+	if s.records != nil {
+		if err := s.records.Begin(p.name.full); err != nil {
+			return nil, err
+		}
+	}
+	watched, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.watch(watched, p) }()
+	begin := s.now()
+	image, used, err := s.runtime.pull(ctx, p)
+	p.took = s.now().Sub(begin)
+	stop()
+	<-ended
+	if s.records == nil {
+		return image, err
+	}
+	if err != nil {
+		if e := s.records.Fail(p.name.full); e != nil {
+			s.log.Warn("forget a pull that failed", "image", p.name.full, "err", e)
+		}
+		return nil, err
+	}
+	if e := s.records.End(p.name.full, p.name.repository, image.Id, used); e != nil {
+		s.log.Warn("the image will be pulled again for other pods", "image", p.name.full, "err", e)
+	}
+	return image, nil
+}
+
+// store is the runtime's.
+type store struct{ client }
+
+// pull tries one credential after the other, without any if there is
+// none, until one has access. used is the secret that had.
+func (s store) pull(ctx context.Context, p *pull) (image *runtimeapi.Image, used *credential.Secret, err error) {
+	creds := p.creds
+	if len(creds) == 0 {
+		creds = []credential.Credential{{}}
+	}
+	var failures []error
+	for _, c := range creds {
+		if image, err = s.pullWith(ctx, p.name, c.Auth); err == nil {
+			return image, c.Secret, nil
+		}
+		if !slices.ContainsFunc(failures, func(e error) bool { return e.Error() == err.Error() }) {
+			failures = append(failures, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(failures) == 1 {
+		return nil, nil, failures[0]
+	}
+	var texts []string
+	for _, e := range failures[1:] {
+		texts = append(texts, e.Error())
+	}
+	return nil, nil, fmt.Errorf("%w; with other credentials: %s", failures[0], strings.Join(texts, "; "))
+}
+
+func (s store) pullWith(ctx context.Context, n name, auth *runtimeapi.AuthConfig) (*runtimeapi.Image, error) {
+	resp, err := s.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: n.tagged}, Auth: auth})
+	if err != nil {
+		return nil, err
+	}
+	image, err := s.status(ctx, resp.ImageRef)
+	if err == nil && image == nil {
+		err = fmt.Errorf("runtime pulled %s and does not know it", resp.ImageRef)
+	}
+	return image, err
+}
+
+// status asks the runtime for an image; nil when it is not there.
+func (s store) status(ctx context.Context, ref string) (*runtimeapi.Image, error) {
+	resp, err := s.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Image, nil
+}

@@ -1,0 +1,114 @@
+package record
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	"k8s.io/kubelet/config/v1beta1"
+
+	"github.com/berth-run/berth/internal/pod/steps/image/credential"
+)
+
+// Policy says which images are only for pods that could pull them.
+type Policy struct {
+	// Verification is imagePullCredentialsVerificationPolicy.
+	Verification v1beta1.ImagePullCredentialsVerificationPolicy
+	// Allowlist is preloadedImagesVerificationAllowlist: repositories, or
+	// prefixes of them that end in /*.
+	Allowlist []string
+}
+
+// Pulled is what is known of one image.
+type Pulled struct {
+	// Repositories are where it was pulled from, without tag and digest.
+	Repositories map[string]Access `json:"repositories,omitempty"`
+}
+
+// Access is who may use an image of a repository.
+type Access struct {
+	// Node says that every pod may: it was pulled without credentials, or with
+	// the node's.
+	Node    bool                `json:"node,omitempty"`
+	Secrets []credential.Secret `json:"secrets,omitempty"`
+}
+
+// verify says whether the policy wants an image of a repository verified. ours
+// says that it was pulled by this agent.
+func (p Policy) verify(repository string, ours bool) bool {
+	switch p.Verification {
+	case v1beta1.NeverVerify:
+		return false
+	case v1beta1.NeverVerifyPreloadedImages:
+		return ours
+	case v1beta1.NeverVerifyAllowlistedImages:
+		return ours || !slices.ContainsFunc(p.Allowlist, func(pattern string) bool { return allows(pattern, repository) })
+	case v1beta1.AlwaysVerify:
+	}
+	return true
+}
+
+// allows matches a pattern of the allowlist.
+func allows(pattern, repository string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "/*"); ok {
+		return strings.HasPrefix(repository, canonical(prefix)+"/") || strings.HasPrefix(repository, prefix+"/")
+	}
+	return canonical(pattern) == repository
+}
+
+// canonical completes a repository that is written short.
+func canonical(repository string) string {
+	named, err := reference.ParseNormalizedNamed(repository)
+	if err != nil {
+		return repository
+	}
+	return named.Name()
+}
+
+// decide says whether a pod with these secrets, all of them for the repository,
+// may use an image without pulling it. A secret of the same name that has
+// changed since may, as one of another name with the same content: learn is what
+// is to be remembered of it.
+func decide(p Policy, repository string, known *Pulled, ours bool, have []credential.Secret) (allowed bool, learn *credential.Secret) {
+	if !p.verify(repository, ours) {
+		return true, nil
+	}
+	if known == nil {
+		return false, nil
+	}
+	access := known.Repositories[repository]
+	if access.Node {
+		return true, nil
+	}
+	for _, s := range have {
+		for _, seen := range access.Secrets {
+			sameHash := s.Hash != "" && s.Hash == seen.Hash
+			sameName := s.UID == seen.UID && s.Namespace == seen.Namespace && s.Name == seen.Name
+			switch {
+			case sameHash && sameName:
+				return true, nil
+			case sameHash || sameName:
+				return true, &s
+			}
+		}
+	}
+	return false, nil
+}
+
+// with adds a credential that had access; nil is one of the node, or none.
+func (k Pulled) with(repository string, s *credential.Secret) Pulled {
+	all := map[string]Access{}
+	for name, access := range k.Repositories {
+		all[name] = access
+	}
+	access := all[repository]
+	if s == nil || access.Node {
+		all[repository] = Access{Node: true}
+		return Pulled{all}
+	}
+	secrets := slices.DeleteFunc(slices.Clone(access.Secrets), func(old credential.Secret) bool {
+		return old.UID == s.UID && old.Namespace == s.Namespace && old.Name == s.Name
+	})
+	all[repository] = Access{Secrets: append(secrets, *s)}
+	return Pulled{all}
+}

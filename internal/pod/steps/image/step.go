@@ -1,0 +1,82 @@
+package image
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/worker"
+)
+
+// Step pulls what a pod's containers need, all at once and ahead of their
+// starts. No other step waits for it: a container waits for its own image.
+func (s *Images) Step() worker.Step {
+	return worker.Step{Name: "image", Phase: worker.Prepare, Setup: s.setup, Teardown: s.teardown}
+}
+
+// setup succeeds also when a pull fails: the container's start says so, with
+// its reason, and tries again.
+func (s *Images) setup(ctx context.Context, r *worker.Run) error {
+	var pulls sync.WaitGroup
+	defer pulls.Wait()
+	for _, c := range pod.Containers(r.Pod.Pod) {
+		if seen, ok := r.Observed.Container(c.Name); ok && same(seen.Image, c.Image) {
+			continue // it has started before: a restart asks for itself
+		}
+		if a := s.beginAhead(r.Pod.UID, c); a != nil {
+			pulls.Go(func() { s.pullAhead(ctx, r.Pod.Pod, c, a) })
+		}
+	}
+	return ctx.Err()
+}
+
+// Prefetch pulls what a pod needs that is not to start yet. Its step finds that
+// done, or goes on with it. It returns when all pulls have ended.
+func (s *Images) Prefetch(ctx context.Context, p *pod.Pod) {
+	// It fails when the pod is not wanted any more: nobody is to be told.
+	_ = s.setup(ctx, &worker.Run{Pod: p})
+}
+
+// beginAhead makes the place of a pull ahead. It is nil when there is one of the
+// same image already, which has not failed.
+func (s *Images) beginAhead(uid types.UID, c pod.Container) *ahead {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	places := s.podState(uid).ahead
+	if a := places[c.Name]; a != nil && a.spec == c.Image && !a.failed() {
+		return nil
+	}
+	a := &ahead{spec: c.Image, done: make(chan struct{})}
+	places[c.Name] = a
+	return a
+}
+
+func (a *ahead) failed() bool {
+	select {
+	case <-a.done:
+		return a.err != nil
+	default:
+		return false
+	}
+}
+
+// pullAhead only pulls. What the image needs otherwise is for Ensure to tell,
+// at the moment when it matters.
+func (s *Images) pullAhead(ctx context.Context, p *corev1.Pod, c pod.Container, a *ahead) {
+	defer close(a.done)
+	w := containerWant(p, c)
+	f, err := s.look(ctx, w)
+	if err != nil || f.todo != fetch {
+		return
+	}
+	a.image, a.err = s.pullFor(ctx, w, f.name)
+	a.at = s.now()
+}
+
+func (s *Images) teardown(_ context.Context, r *worker.Run) error {
+	s.Forget(r.Pod.UID)
+	return nil
+}

@@ -1,0 +1,206 @@
+package poddir
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// Limits of resolv.conf(5) and of Kubernetes (KEP-2595).
+const (
+	maxNameservers = 3
+	maxSearches    = 32
+	maxSearchChars = 2048
+	maxSearchName  = validation.DNS1123SubdomainMaxLength
+)
+
+// Warning is something that a pod's DNS configuration had to do without, as an
+// event.
+type Warning struct{ Reason, Message string }
+
+// Reasons of a Warning.
+const (
+	DNSConfigForming  = "DNSConfigForming"
+	MissingClusterDNS = "MissingClusterDNS"
+)
+
+// Resolver is what the node knows of DNS.
+type Resolver struct {
+	// ClusterDNS and ClusterDomain are the cluster's; empty outside of one.
+	ClusterDNS    []netip.Addr
+	ClusterDomain string
+	// Standalone nodes have no cluster: that ClusterFirst means Default there
+	// is not worth a warning.
+	Standalone bool
+	// NodeIPs tell which families a node without a resolv.conf has.
+	NodeIPs []netip.Addr
+}
+
+// PodDNS decides a pod's resolv.conf. host is the node's; nil when the node has
+// none to give: names are then asked of the pod itself.
+func PodDNS(p *corev1.Pod, r Resolver, host *runtimeapi.DNSConfig) (*runtimeapi.DNSConfig, []Warning) {
+	var warnings []Warning
+	policy := p.Spec.DNSPolicy
+	if policy == corev1.DNSClusterFirstWithHostNet || policy == corev1.DNSClusterFirst && !pod.HostNetwork(p) {
+		if len(r.ClusterDNS) == 0 {
+			if !r.Standalone {
+				warnings = append(warnings, Warning{MissingClusterDNS, fmt.Sprintf(
+					"pod: %q. there is no ClusterDNS IP configured and a Pod cannot use the %q policy. Falling back to %q policy.",
+					pod.FullName(p), corev1.DNSClusterFirst, corev1.DNSDefault)})
+			}
+			policy = corev1.DNSDefault
+		}
+	} else if policy != corev1.DNSNone {
+		policy = corev1.DNSDefault
+	}
+	c := &runtimeapi.DNSConfig{}
+	switch {
+	case policy == corev1.DNSNone:
+	case policy != corev1.DNSDefault:
+		for _, ip := range r.ClusterDNS {
+			c.Servers = append(c.Servers, ip.String())
+		}
+		c.Searches = clusterSearches(p.Namespace, r.ClusterDomain)
+		if host != nil {
+			c.Searches = unique(append(c.Searches, host.Searches...))
+		}
+		c.Options = []string{"ndots:5"}
+	case host == nil:
+		c.Servers, c.Searches = loopback(r.NodeIPs), []string{"."}
+	default:
+		c.Servers, c.Searches, c.Options = slices.Clone(host.Servers), slices.Clone(host.Searches), slices.Clone(host.Options)
+	}
+	if d := p.Spec.DNSConfig; d != nil {
+		c.Servers = unique(append(c.Servers, d.Nameservers...))
+		c.Searches = unique(append(c.Searches, d.Searches...))
+		c.Options = mergeOptions(c.Options, d.Options)
+	}
+	return c, append(warnings, fit(c)...)
+}
+
+func clusterSearches(namespace, domain string) []string {
+	if domain == "" {
+		return nil
+	}
+	return []string{namespace + ".svc." + domain, "svc." + domain, domain}
+}
+
+// loopback are the nameservers that stand for none (resolv.conf(5)).
+func loopback(ips []netip.Addr) []string {
+	var servers []string
+	for _, ip := range ips {
+		if ip.Is4() || ip.Is4In6() {
+			servers = append(servers, "127.0.0.1")
+		} else {
+			servers = append(servers, "::1")
+		}
+	}
+	if len(servers) == 0 {
+		return []string{"127.0.0.1"}
+	}
+	return unique(servers)
+}
+
+// unique keeps the first of each.
+func unique(list []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool {
+		was := seen[s]
+		seen[s] = true
+		return was
+	})
+}
+
+// mergeOptions puts the pod's options over those there are, which keep their
+// place.
+func mergeOptions(options []string, over []corev1.PodDNSConfigOption) []string {
+	merged := slices.Clone(options)
+	for _, o := range over {
+		text := o.Name
+		if o.Value != nil && *o.Value != "" {
+			text += ":" + *o.Value
+		}
+		same := func(s string) bool { name, _, _ := strings.Cut(s, ":"); return name == o.Name }
+		if i := slices.IndexFunc(merged, same); i >= 0 {
+			merged[i] = text
+		} else {
+			merged = append(merged, text)
+		}
+	}
+	return merged
+}
+
+// fit cuts what no resolver takes, from the end, and says so.
+func fit(c *runtimeapi.DNSConfig) []Warning {
+	var warnings []Warning
+	if len(c.Servers) > maxNameservers {
+		c.Servers = c.Servers[:maxNameservers]
+		warnings = append(warnings, Warning{DNSConfigForming,
+			"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + strings.Join(c.Servers, " ")})
+	}
+	all := len(c.Searches)
+	c.Searches = c.Searches[:min(all, maxSearches)]
+	c.Searches = slices.DeleteFunc(c.Searches, func(s string) bool { return len(s) > maxSearchName })
+	for len(strings.Join(c.Searches, " ")) > maxSearchChars {
+		c.Searches = c.Searches[:len(c.Searches)-1]
+	}
+	if len(c.Searches) < all {
+		warnings = append(warnings, Warning{DNSConfigForming,
+			"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + strings.Join(c.Searches, " ")})
+	}
+	return warnings
+}
+
+// parseResolvConf reads resolv.conf(5). Of several search lines the last one
+// counts, of an option given twice the last value.
+func parseResolvConf(text string) *runtimeapi.DNSConfig {
+	c := &runtimeapi.DNSConfig{}
+	for line := range strings.Lines(text) {
+		if i := strings.IndexAny(line, "#;"); i >= 0 {
+			line = line[:i]
+		}
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		switch fields[0] {
+		case "nameserver":
+			c.Servers = append(c.Servers, fields[1])
+		case "search":
+			c.Searches = nil
+			for _, s := range fields[1:] {
+				c.Searches = append(c.Searches, cmp.Or(strings.TrimRight(s, "."), "."))
+			}
+		case "options":
+			for _, o := range fields[1:] {
+				name, value, hasValue := strings.Cut(o, ":")
+				if name == "" {
+					continue
+				}
+				option := corev1.PodDNSConfigOption{Name: name}
+				if hasValue {
+					option.Value = &value
+				}
+				c.Options = mergeOptions(c.Options, []corev1.PodDNSConfigOption{option})
+			}
+		}
+	}
+	return c
+}
+
+// onlyLoopback says whether every nameserver is one of the host itself, such as
+// the stub of systemd-resolved: a pod on its own network does not reach it.
+func onlyLoopback(servers []string) bool {
+	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s string) bool {
+		ip, err := netip.ParseAddr(s)
+		return err != nil || !ip.IsLoopback()
+	})
+}

@@ -1,0 +1,100 @@
+package poddir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// Hosts writes the pod's /etc/hosts and returns where. podIPs has the primary
+// address first and is not looked at on the host's network. Containers that
+// mount the file already keep what they see: a changed file is a new one.
+func (d *Dirs) Hosts(p *corev1.Pod, podIPs []string) (path string, err error) {
+	dir, err := d.Dir(p.UID)
+	if err != nil {
+		return "", err
+	}
+	content, err := d.hostsContent(p, podIPs)
+	if err != nil {
+		return "", fmt.Errorf("write the pod's /etc/hosts: %w", err)
+	}
+	path = filepath.Join(dir, "etc-hosts")
+	if now, err := os.ReadFile(path); err == nil && string(now) == content {
+		return path, nil
+	}
+	if err := replaceFile(path, content, 0o644); err != nil {
+		return "", fmt.Errorf("write the pod's /etc/hosts: %w", err)
+	}
+	return path, nil
+}
+
+func (d *Dirs) hostsContent(p *corev1.Pod, podIPs []string) (string, error) {
+	if pod.HostNetwork(p) {
+		host, err := os.ReadFile(d.cfg.HostsFile)
+		return hostHosts(string(host), p.Spec.HostAliases), err
+	}
+	n, err := Names(p, d.cfg.Resolver.ClusterDomain)
+	return hosts(podIPs, n, p.Spec.HostAliases), err
+}
+
+// replaceFile puts a file in the place of another at once.
+func replaceFile(path, content string, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // in vain once it is renamed
+	_, err = f.WriteString(content)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// TerminationLog makes the empty file that one instance of a container writes
+// its last message to, and returns where. Every user may write to it.
+func (d *Dirs) TerminationLog(p *corev1.Pod, container string, restartCount int) (path string, err error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("make the termination log of container %q: %w", container, err)
+	}
+	dir, err := d.Dir(p.UID)
+	if err != nil {
+		return fail(err)
+	}
+	if err := safepath.Name(container); err != nil {
+		return fail(err)
+	}
+	dir = filepath.Join(dir, "containers", container)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fail(err)
+	}
+	path = filepath.Join(dir, messageFile(restartCount))
+	// Whatever an earlier try, or somebody else, has left there is not written to.
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fail(err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return fail(err)
+	}
+	err = f.Chmod(0o666) // the umask took some away
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return path, nil
+}

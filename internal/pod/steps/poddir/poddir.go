@@ -1,0 +1,242 @@
+package poddir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// Config of Dirs.
+type Config struct {
+	// Root is the agent's directory; pods are in <Root>/pods.
+	Root string
+	// Logs is podLogsDir.
+	Logs string
+	// ResolvConf is the host's resolv.conf; "" gives pods none.
+	ResolvConf string
+	// ResolvConfBehindStub is taken instead when ResolvConf names only the host
+	// itself, for pods on their own network. Default: that of systemd-resolved.
+	ResolvConfBehindStub string
+	// HostsFile is the host's. Default /etc/hosts.
+	HostsFile string
+	Resolver  Resolver
+	Events    events
+}
+
+// Dirs makes and removes the directories of pods.
+type Dirs struct{ cfg Config }
+
+// New makes a Dirs. It looks at nothing.
+func New(c Config) *Dirs {
+	if c.HostsFile == "" {
+		c.HostsFile = "/etc/hosts"
+	}
+	if c.ResolvConfBehindStub == "" {
+		c.ResolvConfBehindStub = "/run/systemd/resolve/resolv.conf"
+	}
+	return &Dirs{cfg: c}
+}
+
+// Step is the directories' place in a pod's life.
+func (d *Dirs) Step() worker.Step {
+	return worker.Step{
+		Name: "poddir", Phase: worker.Prepare,
+		Setup: func(_ context.Context, r *worker.Run) error { return d.setup(r.Pod.Pod) },
+		Teardown: func(ctx context.Context, r *worker.Run) error {
+			if err := d.Remove(ctx, r.Pod.UID); err != nil || !r.Stop.Remove {
+				return err // the logs of a pod that ended by itself stay as long as it is shown
+			}
+			return d.RemoveLogs(ctx, r.Pod.UID)
+		},
+	}
+}
+
+const podsDir = "pods"
+
+// Dir is the pod's directory.
+func (d *Dirs) Dir(uid types.UID) (string, error) {
+	if err := safepath.Name(string(uid)); err != nil {
+		return "", fmt.Errorf("use the pod's UID: %w", err)
+	}
+	return filepath.Join(d.cfg.Root, podsDir, string(uid)), nil
+}
+
+// LogDir is where the logs of the pod's containers are: <name>/<restart>.log.
+func (d *Dirs) LogDir(p *corev1.Pod) string {
+	return filepath.Join(d.cfg.Logs, p.Namespace+"_"+p.Name+"_"+string(p.UID))
+}
+
+func (d *Dirs) setup(p *corev1.Pod) error {
+	dir, err := d.Dir(p.UID)
+	if err != nil {
+		return err
+	}
+	if err := safepath.Name(filepath.Base(d.LogDir(p))); err != nil || filepath.Dir(d.LogDir(p)) != filepath.Clean(d.cfg.Logs) {
+		return fmt.Errorf("name the log directory: namespace %q and name %q cannot be part of a path", p.Namespace, p.Name)
+	}
+	for _, sub := range []string{"volumes", "plugins", "containers"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
+			return fmt.Errorf("make the pod's directories: %w", err)
+		}
+	}
+	if err := os.MkdirAll(d.LogDir(p), 0o755); err != nil {
+		return fmt.Errorf("make the pod's log directory: %w", err)
+	}
+	return nil
+}
+
+// Remove removes the pod's directory. It refuses while something is mounted
+// there, whose content is not the pod's.
+func (d *Dirs) Remove(ctx context.Context, uid types.UID) error {
+	dir, err := d.Dir(uid)
+	if err != nil {
+		return err
+	}
+	resolved, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove the pod's directory: %w", err)
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(resolved))
+	if err != nil {
+		return fmt.Errorf("read the mount table: %w", err)
+	}
+	if len(mounts) > 0 {
+		points := make([]string, len(mounts))
+		for i, m := range mounts {
+			points[i] = fmt.Sprintf("%s (%s)", m.Mountpoint, m.FSType)
+		}
+		return fmt.Errorf("remove the pod's directory: still mounted in it: %s", strings.Join(points, ", "))
+	}
+	return safepath.RemoveAll(ctx, resolved)
+}
+
+// RemoveLogs removes the logs of a pod, of whatever name it was.
+func (d *Dirs) RemoveLogs(ctx context.Context, uid types.UID) error {
+	dirs, err := d.logDirs()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for name, owner := range dirs {
+		if owner == uid {
+			errs = append(errs, safepath.RemoveAll(ctx, filepath.Join(d.cfg.Logs, name)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Orphans lists the pods that have a directory and are not known.
+func (d *Dirs) Orphans(known func(types.UID) bool) ([]types.UID, error) {
+	entries, err := os.ReadDir(filepath.Join(d.cfg.Root, podsDir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list pod directories: %w", err)
+	}
+	var orphans []types.UID
+	for _, e := range entries {
+		if uid := types.UID(e.Name()); e.IsDir() && !known(uid) {
+			orphans = append(orphans, uid)
+		}
+	}
+	return orphans, nil
+}
+
+// LogOrphans lists the pods that have logs and are not known.
+func (d *Dirs) LogOrphans(known func(types.UID) bool) ([]types.UID, error) {
+	dirs, err := d.logDirs()
+	if err != nil {
+		return nil, err
+	}
+	var orphans []types.UID
+	for _, uid := range dirs {
+		if !known(uid) {
+			orphans = append(orphans, uid)
+		}
+	}
+	slices.Sort(orphans)
+	return slices.Compact(orphans), nil
+}
+
+// logDirs are the log directories and whose they are.
+func (d *Dirs) logDirs() (map[string]types.UID, error) {
+	entries, err := os.ReadDir(d.cfg.Logs)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list log directories: %w", err)
+	}
+	dirs := map[string]types.UID{}
+	for _, e := range entries {
+		if parts := strings.Split(e.Name(), "_"); e.IsDir() && len(parts) == 3 {
+			dirs[e.Name()] = types.UID(parts[2])
+		}
+	}
+	return dirs, nil
+}
+
+// Hostname is what the pod's own UTS namespace is called; "" on the host's
+// network, where the host's name stays.
+func (d *Dirs) Hostname(p *corev1.Pod) (string, error) {
+	if pod.HostNetwork(p) {
+		return "", nil
+	}
+	n, err := Names(p, d.cfg.Resolver.ClusterDomain)
+	if err != nil {
+		return "", err
+	}
+	return kernelHostname(p, n)
+}
+
+// DNS is the pod's resolv.conf. What it does without is told in events.
+func (d *Dirs) DNS(p *corev1.Pod) (*runtimeapi.DNSConfig, error) {
+	host, err := d.hostDNS(p)
+	if err != nil {
+		return nil, err
+	}
+	c, warnings := PodDNS(p, d.cfg.Resolver, host)
+	for _, w := range warnings {
+		d.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, w.Reason, "%s", w.Message)
+	}
+	return c, nil
+}
+
+// hostDNS is the host's configuration, nil when it is to have none.
+func (d *Dirs) hostDNS(p *corev1.Pod) (*runtimeapi.DNSConfig, error) {
+	if d.cfg.ResolvConf == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(d.cfg.ResolvConf)
+	if err != nil {
+		return nil, fmt.Errorf("read the host's DNS configuration: %w", err)
+	}
+	c := parseResolvConf(string(text))
+	if pod.HostNetwork(p) || !onlyLoopback(c.Servers) {
+		return c, nil
+	}
+	text, err = os.ReadFile(d.cfg.ResolvConfBehindStub)
+	if errors.Is(err, os.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the host's DNS configuration: %w", err)
+	}
+	return parseResolvConf(string(text)), nil
+}

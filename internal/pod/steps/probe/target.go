@@ -1,0 +1,269 @@
+package probe
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/plan"
+	"github.com/berth-run/berth/internal/record/timeline"
+)
+
+// probed is a pod with at least one container that is probed.
+type probed struct {
+	uid      types.UID
+	pod      *pod.Pod
+	observed *pod.Observed // the reading that targets is in step with
+	starting []string      // the containers whose start is not complete
+	stopping bool
+	targets  map[string]*target // by container id
+}
+
+// target is a running container.
+type target struct {
+	pod       *probed
+	id        string
+	container pod.Container
+	ip        string
+	since     time.Time // it runs
+	at        time.Time // it was known to have started; zero until then
+	jobs      [kinds]*job
+}
+
+// job is one probe of a target. Its fields belong to Probes.mu, except while a
+// check is under way: that reads its own copy.
+type job struct {
+	target   *target
+	kind     Kind
+	probe    *corev1.Probe
+	settings settings
+	state    State
+	place    int // in the queue; -1 when it is not there
+	cancel   context.CancelFunc
+	coming   *State // being written before it becomes state; nil: none
+	waited   func() // ends the wait for the first success in the pod's timeline; nil when it has
+}
+
+func (t *target) verdict(k Kind) plan.Verdict {
+	if j := t.jobs[k]; j != nil {
+		return j.state.Verdict
+	}
+	return plan.Unknown
+}
+
+func (t *target) started() bool {
+	return t.jobs[Startup] == nil || t.jobs[Startup].state.Verdict == plan.Success
+}
+
+// sync brings the targets of a pod in step with what runs of it. It is called at
+// each pass over the pod, and most of the time there is nothing to do.
+func (p *Probes) sync(ctx context.Context, desired *pod.Pod, o *pod.Observed, stopping bool) {
+	if p.retarget(ctx, desired, o, stopping) {
+		p.write()
+	}
+}
+
+// retarget does what sync does in memory, and says whether it changed anything.
+func (p *Probes) retarget(ctx context.Context, desired *pod.Pod, o *pod.Observed, stopping bool) bool {
+	starting := p.starting(desired)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.pods[desired.UID]
+	if e == nil {
+		if !hasProbes(desired.Pod) {
+			return false
+		}
+		e = &probed{uid: desired.UID, targets: map[string]*target{}}
+		p.pods[desired.UID] = e
+	} else if e.pod == desired && e.observed == o && slices.Equal(e.starting, starting) && e.stopping == stopping {
+		return false
+	}
+	e.pod, e.observed, e.starting, e.stopping = desired, o, starting, stopping
+	ip := p.opts.PodIP(desired.Pod, o)
+	runs := map[string]bool{}
+	for _, c := range pod.Containers(desired.Pod) {
+		s, ok := o.Container(c.Name)
+		if !ok || s.State != pod.StateRunning || !isProbed(c) || slices.Contains(starting, c.Name) {
+			continue
+		}
+		runs[s.ID] = true
+		t := e.targets[s.ID]
+		if t == nil {
+			t = &target{pod: e, id: s.ID, since: anchored(s.StartedAt, p.opts.Now())}
+			e.targets[s.ID] = t
+		}
+		t.container, t.ip = c, ip
+		p.arm(ctx, t)
+	}
+	for id := range e.targets {
+		if !runs[id] {
+			p.drop(e, id)
+		}
+	}
+	p.release(e)
+	return true
+}
+
+// starting lists the containers of a pod whose start is not complete.
+func (p *Probes) starting(desired *pod.Pod) (names []string) {
+	if p.opts.Starting == nil {
+		return nil
+	}
+	for _, c := range pod.Containers(desired.Pod) {
+		if isProbed(c) && p.opts.Starting(desired.UID, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// isProbed leaves out what Kubernetes does not probe: init containers that end,
+// and ephemeral ones.
+func isProbed(c pod.Container) bool {
+	if c.Kind != pod.App && c.Kind != pod.Sidecar {
+		return false
+	}
+	return c.StartupProbe != nil || c.ReadinessProbe != nil || c.LivenessProbe != nil
+}
+
+// arm gives a target the jobs that its spec asks for, and queues those whose turn
+// it is. A pod that stops keeps its readiness probes only.
+func (p *Probes) arm(ctx context.Context, t *target) {
+	for k := range Kind(kinds) {
+		spec, j := k.of(t.container.Container), t.jobs[k]
+		switch {
+		case spec == nil || t.pod.stopping && k == Liveness:
+			if j != nil {
+				p.end(j)
+				t.jobs[k] = nil
+			}
+		case j == nil:
+			t.jobs[k] = p.newJob(ctx, t, k, spec)
+		default:
+			j.probe, j.settings = spec, settingsOf(spec)
+		}
+	}
+	if j := t.jobs[Startup]; j != nil && t.pod.stopping && !j.state.OnHold {
+		p.end(j)
+		j.state.OnHold = true
+	}
+	p.enqueue(t)
+}
+
+// newJob makes a job in the state that an earlier agent left, or a fresh one.
+func (p *Probes) newJob(ctx context.Context, t *target, k Kind, spec *corev1.Probe) *job {
+	j := &job{target: t, kind: k, probe: spec, settings: settingsOf(spec), place: -1}
+	now := p.opts.Now()
+	if was, ok := p.saved[t.pod.uid].take(t.id, k); ok { // from here on the job has it
+		j.state = was
+		if !was.Due.IsZero() {
+			j.state.Due = resumed(was.Due, j.settings, now)
+		}
+	} else {
+		j.state.Verdict = k.initial()
+		if t.since.Before(p.began) {
+			j.adopt(p, now)
+		}
+		p.touch(t.pod.uid)
+	}
+	if k != Liveness && j.state.Verdict != plan.Success && !t.pod.stopping {
+		j.waited = timeline.Wait(ctx, k.lower()+" probe "+t.container.Name)
+	}
+	return j
+}
+
+// adopt sets the state of a probe whose container ran before this agent did and
+// of which nothing is on disk. What was reported of it goes on to hold, and its
+// first probe comes somewhere within a period, as there may be many of them, and
+// not before its delay is over.
+func (j *job) adopt(p *Probes, now time.Time) {
+	due := now.Add(time.Duration(p.opts.Rand() * float64(j.settings.period)))
+	j.state.Due = later(due, j.target.since.Add(j.settings.delay))
+	if p.opts.Before == nil {
+		return
+	}
+	was, ok := p.opts.Before(j.target.pod.uid, j.target.id)
+	switch {
+	case !ok:
+	case j.kind == Startup && was.Started:
+		j.state.Verdict, j.state.OnHold = plan.Success, true
+	case j.kind == Readiness && was.Ready:
+		j.state.Verdict = plan.Success
+	}
+}
+
+// enqueue puts the jobs of a target into the queue that are to be there.
+// Readiness and liveness wait until the container has started.
+func (p *Probes) enqueue(t *target) {
+	if t.started() && t.at.IsZero() {
+		t.at = t.since
+	}
+	for _, j := range t.jobs {
+		if j == nil || j.place >= 0 || j.cancel != nil || j.state.OnHold || j.kind != Startup && !t.started() {
+			continue
+		}
+		if j.state.Due.IsZero() {
+			j.state.Due = firstDue(j.kind, j.settings, t.since, t.at)
+		}
+		p.queue.put(j)
+		if j.place == 0 {
+			awake(p.wake)
+		}
+	}
+}
+
+// end takes a job out of the queue and interrupts its check.
+func (p *Probes) end(j *job) {
+	p.queue.remove(j)
+	if j.cancel != nil {
+		j.cancel()
+	}
+	j.settle()
+	p.touch(j.target.pod.uid)
+}
+
+// settle ends the wait in the timeline.
+func (j *job) settle() {
+	if j.waited != nil {
+		j.waited()
+		j.waited = nil
+	}
+}
+
+// drop forgets a container that does not run any more.
+func (p *Probes) drop(e *probed, id string) {
+	for _, j := range e.targets[id].jobs {
+		if j != nil {
+			p.end(j)
+		}
+	}
+	delete(e.targets, id)
+}
+
+// release forgets a stopping pod that has nothing left to probe.
+func (p *Probes) release(e *probed) {
+	if len(e.targets) == 0 && p.pods[e.uid] == e && (e.stopping || !hasProbes(e.pod.Pod)) {
+		delete(p.pods, e.uid)
+		p.metrics.forget(e.pod.Pod)
+	}
+}
+
+func hasProbes(p *corev1.Pod) bool {
+	for _, c := range pod.Containers(p) {
+		if isProbed(c) {
+			return true
+		}
+	}
+	return false
+}
+
+func awake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,223 @@
+package resize
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+// Reasons of events, as Kubernetes spells them.
+const (
+	ResizeDeferred   = "ResizeDeferred"
+	ResizeInfeasible = "ResizeInfeasible"
+	ResizeStarted    = "ResizeStarted"
+	ResizeCompleted  = "ResizeCompleted"
+	ResizeError      = "ResizeError"
+)
+
+type runtime interface {
+	UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest, ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
+	ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest, ...grpc.CallOption) (*runtimeapi.ContainerStatsResponse, error)
+}
+
+// cgroups change the limits of a pod whose containers run.
+type cgroups interface {
+	Fits(*corev1.Pod) bool
+	Grow(*corev1.Pod) error
+	Fit(*corev1.Pod) error
+}
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// Options are what Resizes needs from its surroundings.
+type Options struct {
+	Runtime runtime
+	Cgroups cgroups
+	// Resources are those of a container as the runtime is told.
+	Resources func(*corev1.Pod, pod.Container) *runtimeapi.LinuxContainerResources
+	// Fixed says why the resources of a pod cannot change from these to those while
+	// it runs; "" when they can.
+	Fixed func(was, want *corev1.Pod) string
+	// Swap says that containers of this node may have swap.
+	Swap   bool
+	Events events
+	// Dir keeps the allocations, one file a pod.
+	Dir string
+	// Synced is closed when all wanted pods are known. Allocations of others are
+	// dropped then.
+	Synced <-chan struct{}
+	Known  func(types.UID) bool
+	Log    *slog.Logger
+}
+
+// Resizes knows what pods were given. Its methods may be called from any
+// goroutine.
+type Resizes struct {
+	*ledger
+	opts    Options
+	metrics metrics
+}
+
+// New makes Resizes that know nothing until Load.
+func New(o Options) *Resizes { return &Resizes{opts: o, ledger: newLedger(o), metrics: newMetrics()} }
+
+// Allocate gives the pod that the node runs for a desired one: with the sizes it
+// was promised, or those that it wants now if it gets them. alone and beside say
+// why a pod does not fit; "" when it does. A pod that was not admitted yet is
+// returned as it is.
+func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *pod.Pod {
+	s.mu.Lock()
+	e := s.pods[want.UID]
+	if e == nil {
+		s.mu.Unlock()
+		return want
+	}
+	allocated := e.Allocated
+	s.mu.Unlock()
+	s.asked(want)
+	now := sized(want, allocated)
+	if now == want {
+		s.pend(want, answer{})
+		return s.complete(want)
+	}
+	a := decide(question{was: now.Pod, want: want.Pod, fixed: s.opts.Fixed(now.Pod, want.Pod), alone: alone(want), beside: beside(want), swap: s.opts.Swap})
+	if a == (answer{}) {
+		if err := s.promise(want); err != nil {
+			s.opts.Log.Error("keep what is allocated to a pod", "pod", pod.FullName(want.Pod), "err", err)
+			a = answer{reason: deferred, message: "the allocation could not be kept: " + err.Error()}
+		}
+	}
+	s.pend(want, a)
+	if a == (answer{}) {
+		return want
+	}
+	return now
+}
+
+// asked counts what a pod wants that it did not want before.
+func (s *Resizes) asked(want *pod.Pod) {
+	sizes := sizesOf(want.Pod)
+	s.with(want.UID, func(e *entry) bool {
+		was := e.wanted
+		if was == nil {
+			was = e.Allocated
+		}
+		s.metrics.ask(was, sizes)
+		e.wanted = sizes
+		return false
+	})
+}
+
+// complete adds to the record what a pod without it (a container that is new).
+func (s *Resizes) complete(p *pod.Pod) *pod.Pod {
+	s.with(p.UID, func(e *entry) bool {
+		if len(e.Allocated) == len(sizesOf(p.Pod)) {
+			return false
+		}
+		e.Allocated = sizesOf(p.Pod)
+		return true
+	})
+	return p
+}
+
+// promise allocates what a pod wants, on disk first.
+func (s *Resizes) promise(want *pod.Pod) error {
+	s.mu.Lock()
+	e := s.pods[want.UID]
+	was := e.record
+	e.Allocated, e.Resizing = sizesOf(want.Pod), true
+	s.mu.Unlock()
+	if err := s.save(want.UID); err != nil {
+		s.with(want.UID, func(e *entry) bool { e.Allocated, e.Resizing = was.Allocated, was.Resizing; return false })
+		return err
+	}
+	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeNormal, ResizeStarted, "Pod resize started: %s", describe(want.Pod))
+	return nil
+}
+
+// pend notes why a pod does not get what it wants, and tells when that is news.
+func (s *Resizes) pend(want *pod.Pod, a answer) {
+	news := false
+	s.with(want.UID, func(e *entry) bool {
+		news = a.reason != "" && e.pending.reason != a.reason
+		if a == (answer{}) && e.pending.reason == deferred && e.Resizing {
+			s.metrics.accepted.WithLabelValues(retried).Inc()
+		}
+		e.pending = a
+		return false
+	})
+	if !news {
+		return
+	}
+	why := ResizeDeferred
+	if a.reason == infeasible {
+		why = ResizeInfeasible
+		s.metrics.infeasible.WithLabelValues(a.detail).Inc()
+	}
+	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeWarning, why, "Pod resize %s: %s: %s", a.reason, describe(want.Pod), a.message)
+}
+
+// Restarts are the ids of a pod's containers that have to restart.
+func (s *Resizes) Restarts(uid types.UID) map[string]bool {
+	ids := map[string]bool{}
+	for _, g := range s.given(uid) {
+		if g.Restart {
+			ids[g.ID] = true
+		}
+	}
+	return ids
+}
+
+// Actuated are the resources that a pod's containers have, by id.
+func (s *Resizes) Actuated(uid types.UID) Sizes {
+	all := Sizes{}
+	for _, g := range s.given(uid) {
+		all[g.ID] = g.Resources
+	}
+	return all
+}
+
+// Conditions of a resize that is not complete (KEP-1287). Those that are not
+// listed do not hold.
+func (s *Resizes) Conditions(uid types.UID) []corev1.PodCondition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.pods[uid]
+	if e == nil {
+		return nil
+	}
+	var all []corev1.PodCondition
+	if e.pending.reason != "" {
+		all = append(all, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: e.pending.reason, Message: e.pending.message})
+	}
+	if e.Resizing {
+		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue}
+		if e.failed != "" {
+			c.Reason, c.Message = corev1.PodReasonError, e.failed
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+func describe(p *corev1.Pod) string {
+	text := ""
+	for _, c := range pod.Containers(p) {
+		for _, name := range resizable() {
+			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+			if c.Kind != pod.Ephemeral && (!request.IsZero() || !limit.IsZero()) {
+				text += ", " + c.Name + " " + string(name) + " " + request.String() + "/" + limit.String()
+			}
+		}
+	}
+	return "requests/limits " + text[min(len(text), 2):]
+}

@@ -1,0 +1,263 @@
+package resize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// node writes down, in order, what is done to it.
+type node struct {
+	log   []string
+	fits  corev1.ResourceRequirements // of the pod's cgroup
+	used  uint64                      // memory of every container
+	broke error                       // of updates
+}
+
+func (n *node) UpdateContainerResources(_ context.Context, r *runtimeapi.UpdateContainerResourcesRequest, _ ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+	n.log = append(n.log, fmt.Sprintf("update %s to %d", r.ContainerId, r.Linux.MemoryLimitInBytes))
+	return nil, n.broke
+}
+
+func (n *node) ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest, ...grpc.CallOption) (*runtimeapi.ContainerStatsResponse, error) {
+	return &runtimeapi.ContainerStatsResponse{Stats: &runtimeapi.ContainerStats{
+		Memory: &runtimeapi.MemoryUsage{UsageBytes: &runtimeapi.UInt64Value{Value: n.used}}}}, nil
+}
+
+func (n *node) Fits(p *corev1.Pod) bool {
+	return len(changes(n.fits, p.Spec.Containers[0].Resources)) == 0
+}
+
+func (n *node) Grow(*corev1.Pod) error { n.log = append(n.log, "grow"); return nil }
+
+func (n *node) Fit(p *corev1.Pod) error {
+	n.log, n.fits = append(n.log, "fit"), p.Spec.Containers[0].Resources
+	return nil
+}
+
+func (n *node) Event(_ corev1.ObjectReference, _, reason, _ string, _ ...any) {
+	n.log = append(n.log, reason)
+}
+
+// Go runs a task at once, as if the worker had waited for it.
+func (n *node) Go(ctx context.Context, _ string, f func(context.Context) error) bool {
+	if err := f(ctx); err != nil {
+		n.log = append(n.log, "failed")
+	}
+	return true
+}
+
+func (n *node) did() []string {
+	log := n.log
+	n.log = nil
+	return log
+}
+
+type rig struct {
+	*Resizes
+	node *node
+	t    *testing.T
+}
+
+func start(t *testing.T, n *node, dir string) rig {
+	t.Helper()
+	s := New(Options{
+		Fixed: func(_, _ *corev1.Pod) string { return "" }, Runtime: n, Cgroups: n, Events: n, Dir: dir, Known: func(types.UID) bool { return true }, Log: slog.New(slog.DiscardHandler),
+		Resources: func(_ *corev1.Pod, c pod.Container) *runtimeapi.LinuxContainerResources {
+			return &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.Resources.Limits.Memory().Value()}
+		},
+	})
+	if err := s.Load(); err != nil {
+		t.Fatal(err)
+	}
+	return rig{s, n, t}
+}
+
+// admit has a pod admitted and its container started.
+func (r rig) admit(p *pod.Pod) {
+	r.t.Helper()
+	r.Admitted(p)
+	r.started(p, "a")
+	r.node.fits = p.Spec.Containers[0].Resources
+	r.pass(p, "a")
+	r.node.did()
+}
+
+func (r rig) started(p *pod.Pod, id string) {
+	r.t.Helper()
+	c, _ := pod.FindContainer(p.Pod, "app")
+	if err := r.PreStart(r.t.Context(), p.Pod, c, id); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r rig) allocate(want *pod.Pod, alone, beside string) *pod.Pod {
+	say := func(text string) func(*pod.Pod) string { return func(*pod.Pod) string { return text } }
+	return r.Allocate(want, say(alone), say(beside))
+}
+
+func (r rig) pass(p *pod.Pod, id string) {
+	r.setup(r.t.Context(), p, runs(id), r.node)
+}
+
+// conditions are type and reason of each.
+func (r rig) conditions() []string {
+	var all []string
+	for _, c := range r.Conditions("u") {
+		all = append(all, string(c.Type)+" "+c.Reason)
+	}
+	return all
+}
+
+func (r rig) expect(when string, did, conditions []string) {
+	r.t.Helper()
+	if diff := cmp.Diff(did, r.node.did()); diff != "" {
+		r.t.Errorf("%s: done (-want +got):\n%s", when, diff)
+	}
+	if diff := cmp.Diff(conditions, r.conditions()); diff != "" {
+		r.t.Errorf("%s: conditions (-want +got):\n%s", when, diff)
+	}
+}
+
+var (
+	small = needs("1", "1Gi", "1Gi")
+	large = needs("1", "1Gi", "2Gi")
+)
+
+func TestInPlace(t *testing.T) {
+	r := start(t, &node{}, t.TempDir())
+	r.admit(newPod(small))
+
+	want := newPod(large)
+	if got := r.allocate(want, "", ""); got != want {
+		t.Error("it does not get what fits")
+	}
+	r.expect("allocated", []string{ResizeStarted}, []string{"PodResizeInProgress "})
+	r.pass(want, "a")
+	r.expect("first pass", []string{"grow", "update a to 2147483648", "fit"}, []string{"PodResizeInProgress "})
+	r.pass(want, "a")
+	r.expect("second pass", []string{ResizeCompleted}, nil)
+	r.pass(want, "a")
+	r.expect("third pass", nil, nil)
+	if diff := cmp.Diff(Sizes{"a": large}, r.Actuated("u")); diff != "" {
+		t.Errorf("actuated (-want +got):\n%s", diff)
+	}
+}
+
+func TestPending(t *testing.T) {
+	r := start(t, &node{}, t.TempDir())
+	r.admit(newPod(small))
+	want := newPod(large)
+	for _, try := range []struct {
+		alone, beside string
+		did           []string
+		conditions    []string
+	}{
+		{"", "others", []string{ResizeDeferred}, []string{"PodResizePending Deferred"}},
+		{"", "yet others", nil, []string{"PodResizePending Deferred"}},
+		{"too much", "others", []string{ResizeInfeasible}, []string{"PodResizePending Infeasible"}},
+	} {
+		got := r.allocate(want, try.alone, try.beside)
+		if diff := cmp.Diff(small, got.Spec.Containers[0].Resources); diff != "" {
+			t.Errorf("allocated (-want +got):\n%s", diff)
+		}
+		r.expect(try.alone+try.beside, try.did, try.conditions)
+	}
+	if r.allocate(want, "", "") != want {
+		t.Error("it does not get what has become free")
+	}
+	r.expect("free", []string{ResizeStarted}, []string{"PodResizeInProgress "})
+}
+
+func TestWithdrawn(t *testing.T) {
+	r := start(t, &node{}, t.TempDir())
+	r.admit(newPod(small))
+	r.allocate(newPod(large), "", "others")
+	r.node.did()
+	r.allocate(newPod(small), "", "")
+	r.expect("asked for no more", nil, nil)
+}
+
+func TestMemoryInUse(t *testing.T) {
+	r := start(t, &node{used: 3 << 29}, t.TempDir())
+	r.admit(newPod(large))
+	want := r.allocate(newPod(small), "", "")
+	r.node.did()
+	r.pass(want, "a")
+	r.expect("in use", []string{"grow", ResizeError, "failed"}, []string{"PodResizeInProgress Error"})
+	r.pass(want, "a")
+	r.expect("still in use", []string{"grow", "failed"}, []string{"PodResizeInProgress Error"})
+	r.node.used = 1 << 20
+	r.pass(want, "a")
+	r.expect("given back", []string{"grow", "update a to 1073741824", "fit"}, []string{"PodResizeInProgress "})
+}
+
+func TestRuntimeRefuses(t *testing.T) {
+	r := start(t, &node{broke: errors.New("no")}, t.TempDir())
+	r.admit(newPod(small))
+	want := r.allocate(newPod(large), "", "")
+	r.node.did()
+	r.pass(want, "a")
+	r.expect("refused", []string{"grow", "update a to 2147483648", ResizeError, "failed"}, []string{"PodResizeInProgress Error"})
+}
+
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, &node{}, dir)
+	r.admit(newPod(small, corev1.ResourceMemory))
+	want := r.allocate(newPod(large, corev1.ResourceMemory), "", "")
+	r.node.did()
+	r.pass(want, "a")
+	r.expect("marked", []string{"grow"}, []string{"PodResizeInProgress "})
+
+	// The mark outlives the agent: whoever comes next restarts it too.
+	r = start(t, r.node, dir)
+	if diff := cmp.Diff(map[string]bool{"a": true}, r.Restarts("u")); diff != "" {
+		t.Errorf("to restart (-want +got):\n%s", diff)
+	}
+	r.pass(want, "a")
+	r.expect("waiting for the restart", nil, []string{"PodResizeInProgress "})
+	r.started(want, "b")
+	if diff := cmp.Diff(map[string]bool{}, r.Restarts("u")); diff != "" {
+		t.Errorf("to restart (-want +got):\n%s", diff)
+	}
+	r.pass(want, "b")
+	r.expect("restarted", []string{"grow", "fit"}, []string{"PodResizeInProgress "})
+	r.pass(want, "b")
+	r.expect("fits", []string{ResizeCompleted}, nil)
+}
+
+// What was allocated counts after a restart of the agent, whatever the manifest
+// says meanwhile; Run writes the rest when it ends.
+func TestKept(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, &node{}, dir)
+	r.admit(newPod(small))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
+
+	r = start(t, r.node, dir)
+	got := r.allocate(newPod(large), "", "others")
+	if diff := cmp.Diff(small, got.Spec.Containers[0].Resources); diff != "" {
+		t.Errorf("allocated (-want +got):\n%s", diff)
+	}
+	r.Forget("u")
+	r.flush()
+	r = start(t, r.node, dir)
+	if want := newPod(large); r.allocate(want, "", "others") != want {
+		t.Error("a pod that was forgotten is remembered")
+	}
+}

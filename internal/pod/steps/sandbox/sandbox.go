@@ -1,0 +1,293 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/plan"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/timeline"
+)
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// names gives what a pod is called inside and where it writes.
+type names interface {
+	Hostname(p *corev1.Pod) (string, error)
+	DNS(p *corev1.Pod) (*runtimeapi.DNSConfig, error)
+	LogDir(p *corev1.Pod) string
+}
+
+// cgroups gives the parent of the sandbox's cgroup, in the runtime's spelling, and
+// ends what runs below it.
+type cgroups interface {
+	Parent(p *corev1.Pod) string
+	Empty(ctx context.Context, p *corev1.Pod) error
+}
+
+// userns gives pods their own user namespaces; nil to those on the host's.
+type userns interface {
+	Mapping(p *corev1.Pod) (*runtimeapi.UserNamespace, error)
+}
+
+// classes are the RuntimeClasses of this node. The error of one that is not
+// there is *object.Missing.
+type classes interface {
+	RuntimeClass(name string) (*nodev1.RuntimeClass, error)
+}
+
+// observer reads a pod's state again.
+type observer interface {
+	Refresh(ctx context.Context, uid types.UID) error
+}
+
+// network tells when pods can be given one; why is called with what is wrong, if
+// there is something to wait for.
+type network interface {
+	Await(ctx context.Context, why func(message string)) error
+}
+
+// Options of Sandboxes.
+type Options struct {
+	Network network
+	Runtime runtimeapi.RuntimeServiceClient
+	Events  events
+	Names   names
+	Cgroups cgroups
+	Userns  userns
+	// Resources are those of Given.
+	Resources func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources)
+	Observer  observer
+	Classes   classes
+	// Limit bounds how much of the node is made at the same time; see Gate.
+	Limit Gate
+}
+
+// Gate bounds the number of expensive runtime calls under way. Enter waits for
+// a place and returns how to give it back.
+type Gate interface {
+	Enter(ctx context.Context) (leave func(), err error)
+}
+
+// info is the sandbox that a pod's containers are created in.
+type info struct {
+	id     string
+	config *runtimeapi.PodSandboxConfig
+	ips    []string
+}
+
+// Sandboxes makes and ends the sandboxes of a node.
+type Sandboxes struct {
+	opts Options
+
+	mu    sync.Mutex
+	known map[types.UID]info
+}
+
+// New makes a Sandboxes that knows of none.
+func New(o Options) *Sandboxes {
+	return &Sandboxes{opts: o, known: map[types.UID]info{}}
+}
+
+// Sandbox returns the sandbox that the pod's containers are to be created in:
+// its id, its configuration and its addresses, the primary one first.
+func (s *Sandboxes) Sandbox(uid types.UID) (id string, config *runtimeapi.PodSandboxConfig, ips []string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, ok := s.known[uid]
+	return i.id, i.config, i.ips, ok
+}
+
+// Step is the sandbox's place in a pod's life.
+func (s *Sandboxes) Step() worker.Step {
+	return worker.Step{
+		Name: "sandbox", Phase: worker.Act, After: []string{"poddir", "cgroup"},
+		Setup: s.setup, Teardown: s.teardown,
+	}
+}
+
+func (s *Sandboxes) setup(ctx context.Context, r *worker.Run) error {
+	switch r.Plan.Sandbox.Op {
+	case plan.SandboxKeep:
+		return s.keep(r)
+	case plan.SandboxCreate:
+		s.forget(r.Pod.UID)
+		r.Tasks.Go(ctx, "sandbox", func(ctx context.Context) error { return s.create(ctx, r) })
+	default:
+		s.forget(r.Pod.UID)
+	}
+	return nil
+}
+
+// keep makes a sandbox of the runtime known to the containers, also one that an
+// earlier process made.
+func (s *Sandboxes) keep(r *worker.Run) error {
+	if id, _, _, ok := s.Sandbox(r.Pod.UID); ok && id == r.Plan.Sandbox.ID {
+		return nil
+	}
+	config, err := s.render(r.Pod.Pod, r.Plan.Sandbox.Attempt)
+	if err != nil {
+		return err
+	}
+	box, _ := r.Observed.Sandbox()
+	s.mu.Lock()
+	s.known[r.Pod.UID] = info{id: box.ID, config: config, ips: box.IPs}
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *Sandboxes) render(p *corev1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
+	hostname, err := s.opts.Names.Hostname(p)
+	if err != nil {
+		return nil, fmt.Errorf("name the pod's host: %w", err)
+	}
+	dns, err := s.opts.Names.DNS(p)
+	if err != nil {
+		return nil, fmt.Errorf("configure DNS: %w", err)
+	}
+	ids, err := s.opts.Userns.Mapping(p)
+	if err != nil {
+		return nil, err
+	}
+	resources, overhead := s.opts.Resources(p)
+	return Render(p, Given{
+		Attempt: attempt, Hostname: hostname, DNS: dns, Userns: ids, Resources: resources, Overhead: overhead,
+		LogDir: s.opts.Names.LogDir(p), CgroupParent: s.opts.Cgroups.Parent(p),
+	})
+}
+
+// create makes a new sandbox in the place of those that are not to be kept. It
+// ends only when the observed state shows the result.
+func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
+	ctx, span := timeline.Start(ctx, "sandbox")
+	defer func() { timeline.End(span, err) }()
+	p := r.Pod.Pod
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			err = reason.Wrap(reason.FailedCreatePodSandBox, err)
+			s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedCreatePodSandBox,
+				"Failed to create pod sandbox: %s", reason.Message(err))
+		}
+		err = errors.Join(err, s.opts.Observer.Refresh(context.WithoutCancel(ctx), p.UID))
+	}()
+	if why := r.Plan.Sandbox.Why; why != "" {
+		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeNormal, reason.SandboxChanged,
+			"Pod sandbox changed, it will be killed and re-created: %s.", why)
+	}
+	for _, id := range r.Plan.Sandbox.Stop {
+		if err := s.stop(ctx, id); err != nil {
+			return err
+		}
+	}
+	if r.Plan.Sandbox.Attempt > 0 {
+		// The runtime knows of nothing that runs. When a shim was killed that may
+		// be wrong: what it left behind must not run beside what is to come.
+		if err := s.opts.Cgroups.Empty(ctx, p); err != nil {
+			return err
+		}
+	}
+	handler, err := s.handler(p)
+	if err != nil {
+		return err
+	}
+	config, err := s.render(p, r.Plan.Sandbox.Attempt)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+		return fmt.Errorf("make log directory: %w", err)
+	}
+	if err := s.awaitNetwork(ctx, p); err != nil {
+		return err
+	}
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_, err = s.opts.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	return err
+}
+
+// handler is the runtime's for a pod; "" is the default one.
+func (s *Sandboxes) handler(p *corev1.Pod) (string, error) {
+	if p.Spec.RuntimeClassName == nil {
+		return "", nil
+	}
+	class, err := s.opts.Classes.RuntimeClass(*p.Spec.RuntimeClassName)
+	if err != nil {
+		return "", err
+	}
+	return class.Handler, nil
+}
+
+// awaitNetwork holds back a pod that needs a network of its own until there is one.
+func (s *Sandboxes) awaitNetwork(ctx context.Context, p *corev1.Pod) error {
+	if pod.HostNetwork(p) {
+		return nil
+	}
+	waited := func() {}
+	defer func() { waited() }()
+	return s.opts.Network.Await(ctx, func(message string) {
+		waited = timeline.Wait(ctx, "the pod network")
+		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.NetworkNotReady, "network is not ready: %s", message)
+	})
+}
+
+func (s *Sandboxes) enter(ctx context.Context) (func(), error) {
+	defer timeline.Wait(ctx, "a free place to start in")()
+	return s.opts.Limit.Enter(ctx)
+}
+
+func (s *Sandboxes) stop(ctx context.Context, id string) error {
+	_, err := s.opts.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	if err != nil && !cri.IsNotFound(err) {
+		return fmt.Errorf("stop sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+// teardown stops all sandboxes of the pod, and removes them, with the dead
+// containers in them, when the pod itself goes. Those of a pod that ended by
+// itself stay: they tell its exit codes.
+func (s *Sandboxes) teardown(ctx context.Context, r *worker.Run) error {
+	s.forget(r.Pod.UID)
+	if r.Observed == nil {
+		return nil
+	}
+	for _, box := range r.Observed.Sandboxes {
+		// A sandbox that is not ready may still hold its network.
+		if err := s.stop(ctx, box.ID); err != nil {
+			s.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, reason.FailedKillPod, "error killing pod: %v", err)
+			return err
+		}
+		if !r.Stop.Remove {
+			continue
+		}
+		_, err := s.opts.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: box.ID})
+		if err != nil && !cri.IsNotFound(err) {
+			return fmt.Errorf("remove sandbox %s: %w", box.ID, err)
+		}
+	}
+	return s.opts.Observer.Refresh(ctx, r.Pod.UID)
+}
+
+func (s *Sandboxes) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, uid)
+}

@@ -1,0 +1,192 @@
+package userns
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/moby/sys/user"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/safepath"
+)
+
+// Config of Namespaces.
+type Config struct {
+	// Root is the agent's directory; pods are in <Root>/pods.
+	Root string
+	// IDsPerPod is userNamespaces.idsPerPod, a multiple of Unit. Default Unit.
+	IDsPerPod uint32
+	// SubUID and SubGID are subuid(5) and subgid(5). Default /etc/subuid and
+	// /etc/subgid; a file that is not there gives nobody anything.
+	SubUID, SubGID string
+}
+
+// Namespaces gives ranges to pods.
+type Namespaces struct {
+	cfg Config
+	mu  sync.Mutex // one choice at a time
+}
+
+// New makes a Namespaces. It looks at nothing.
+func New(c Config) *Namespaces {
+	if c.IDsPerPod == 0 {
+		c.IDsPerPod = Unit
+	}
+	if c.SubUID == "" {
+		c.SubUID = "/etc/subuid"
+	}
+	if c.SubGID == "" {
+		c.SubGID = "/etc/subgid"
+	}
+	return &Namespaces{cfg: c}
+}
+
+// Wanted says whether a pod asks for a user namespace of its own.
+func Wanted(p *corev1.Pod) bool { return p.Spec.HostUsers != nil && !*p.Spec.HostUsers }
+
+// Mapping is the pod's user namespace: the one it was given before, else a new
+// one. It is nil for a pod on the host's. The pod's directory has to exist.
+func (n *Namespaces) Mapping(p *corev1.Pod) (*runtimeapi.UserNamespace, error) {
+	if !Wanted(p) {
+		return nil, nil
+	}
+	r, err := n.rangeOf(p.UID)
+	if err != nil {
+		return nil, fmt.Errorf("give the pod a user namespace: %w", err)
+	}
+	return r.mapping(), nil
+}
+
+func (n *Namespaces) rangeOf(uid types.UID) (Range, error) {
+	if err := safepath.Name(string(uid)); err != nil {
+		return Range{}, fmt.Errorf("use the pod's UID: %w", err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	file := n.file(string(uid))
+	r, err := read(file)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return r, err
+	}
+	uids, err := grants(n.cfg.SubUID)
+	if err != nil {
+		return Range{}, err
+	}
+	gids, err := grants(n.cfg.SubGID)
+	if err != nil {
+		return Range{}, err
+	}
+	within, taken, err := delegated(uids, gids)
+	if err != nil {
+		return Range{}, err
+	}
+	others, err := n.given()
+	if err != nil {
+		return Range{}, err
+	}
+	if r, err = choose(within, n.cfg.IDsPerPod, append(taken, others...)); err != nil {
+		return Range{}, err
+	}
+	return r, write(file, r)
+}
+
+func (n *Namespaces) file(uid string) string {
+	return filepath.Join(n.cfg.Root, "pods", uid, "userns")
+}
+
+// given are the ranges of all pods. One that cannot be read could be anywhere:
+// then nobody gets a new one.
+func (n *Namespaces) given() ([]Range, error) {
+	pods, err := os.ReadDir(filepath.Join(n.cfg.Root, "pods"))
+	if err != nil {
+		return nil, fmt.Errorf("list the user namespaces of pods: %w", err)
+	}
+	var all []Range
+	for _, p := range pods {
+		r, err := read(n.file(p.Name()))
+		switch {
+		case err == nil:
+			all = append(all, r)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func read(file string) (Range, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return Range{}, fmt.Errorf("read a pod's user namespace: %w", err)
+	}
+	r, err := decode(text)
+	if err != nil {
+		return Range{}, fmt.Errorf("%s is no pod's user namespace: %w; end the pod and remove the file", file, err)
+	}
+	return r, nil
+}
+
+// write makes the file at once and for good: a range that a pod uses must not be
+// given to the next one after a power cut.
+func write(file string, r Range) error {
+	text, err := encode(r)
+	if err != nil {
+		return err
+	}
+	if err := writeSynced(file, text); err != nil {
+		return fmt.Errorf("keep the pod's user namespace: %w", err)
+	}
+	return nil
+}
+
+func writeSynced(file string, text []byte) error {
+	tmp := file + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(tmp, file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	dir, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// grants reads subuid(5) or subgid(5).
+func grants(file string) ([]grant, error) {
+	lines, err := user.ParseSubIDFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	var list []grant
+	for _, l := range lines {
+		if l.SubID < 0 || l.Count <= 0 || l.SubID+l.Count > math.MaxUint32 {
+			if l.Name == delegate {
+				return nil, fmt.Errorf("read %s: the line of %s gives no ids", file, delegate)
+			}
+			continue // no ids that a pod could get
+		}
+		list = append(list, grant{user: l.Name, ids: Range{First: uint32(l.SubID), Length: uint32(l.Count)}})
+	}
+	return list, nil
+}

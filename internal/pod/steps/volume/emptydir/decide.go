@@ -1,0 +1,114 @@
+package emptydir
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+// tmpfsSize is the size of a volume in memory, in bytes: the smallest of its
+// sizeLimit, the pod's memory limit and what pods may have of the node; 0 is no
+// bound for each of them (KEP-1967).
+func tmpfsSize(sizeLimit *resource.Quantity, podLimit, allocatable int64) int64 {
+	limits := []int64{podLimit, allocatable}
+	if sizeLimit != nil {
+		limits = append(limits, sizeLimit.Value())
+	}
+	size := int64(0)
+	for _, l := range limits {
+		if l > 0 && (size == 0 || l < size) {
+			size = l
+		}
+	}
+	return size
+}
+
+// pageSize is the size in bytes of the huge pages of a volume with that medium:
+// the one it names, which the pod or a container has to request, or the only
+// one that is requested.
+func pageSize(p *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
+	requested, err := requestedPages(p)
+	if err != nil {
+		return 0, err
+	}
+	if text, ok := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix)); ok {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return 0, fmt.Errorf("medium %s: %q is not a page size: %w", medium, text, err)
+		}
+		if !requested[q.Value()] {
+			return 0, fmt.Errorf("medium %s: hugePages storage requested, but there is no resource request for huge pages of that size", medium)
+		}
+		return q.Value(), nil
+	}
+	switch len(requested) {
+	case 0:
+		return 0, errors.New("medium HugePages: hugePages storage requested, but there is no resource request for huge pages")
+	case 1:
+		for size := range requested {
+			return size, nil
+		}
+	}
+	return 0, errors.New("medium HugePages: can't be used if container requests multiple huge page sizes; name one, as in HugePages-2Mi")
+}
+
+// requestedPages are the sizes of huge pages that the pod and its containers request.
+func requestedPages(p *corev1.Pod) (map[int64]bool, error) {
+	var lists []corev1.ResourceList
+	if r := p.Spec.Resources; r != nil {
+		lists = append(lists, r.Requests)
+	}
+	for _, c := range pod.Containers(p) {
+		lists = append(lists, c.Resources.Requests)
+	}
+	sizes := map[int64]bool{}
+	for _, list := range lists {
+		for name := range list {
+			if text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); ok {
+				q, err := resource.ParseQuantity(text)
+				if err != nil {
+					return nil, fmt.Errorf("the pod requests %s: %q is not a page size: %w", name, text, err)
+				}
+				sizes[q.Value()] = true
+			}
+		}
+	}
+	return sizes, nil
+}
+
+// mode is the volume's mode in the words of chmod(1): the one asked for, else
+// base. The group that a pod asks for may write, and new files are the group's.
+func mode(base uint32, asked *int32, fsGroup *int64) (uint32, error) {
+	const setgid, most = 0o2000, 0o1777
+	if asked != nil {
+		if *asked < 0 || *asked > most {
+			return 0, fmt.Errorf("mode %#o is not between 0 and %#o", *asked, most)
+		}
+		base = uint32(*asked)
+	}
+	if fsGroup != nil {
+		base |= setgid | 0o770
+	}
+	return base, nil
+}
+
+// A volume with a sizeLimit on disk is looked at soon after it was made, and
+// then as often as the kubelet does, unless that would keep the disk busy: a
+// look takes no more than a hundredth of the time.
+const (
+	firstLook  = time.Second
+	lookEvery  = 10 * time.Second
+	lookShare  = 100
+	lookAtMost = 10 * time.Minute
+)
+
+// nextLook is how long a volume is left alone after a measurement.
+func nextLook(took time.Duration) time.Duration {
+	return min(max(lookEvery, lookShare*took), lookAtMost)
+}

@@ -1,0 +1,159 @@
+package emptydir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/pod/steps/volume"
+)
+
+// Kind makes emptyDir volumes.
+type Kind struct {
+	// Allocatable is the memory in bytes that all pods of the node may have.
+	Allocatable int64
+	// MemoryLimit is what the pod's cgroup is bounded to, in bytes; 0: not.
+	MemoryLimit func(*corev1.Pod) int64
+	// HugePages is where the kernel shows the sizes of huge pages. Default
+	// /sys/kernel/mm/hugepages.
+	HugePages string
+	// Limits bounds the volumes on disk that have a sizeLimit; nil: nothing does.
+	Limits *Limits
+}
+
+// Dir is the kubelet's.
+func (Kind) Dir() string { return "kubernetes.io~empty-dir" }
+
+// Serves says whether the volume is an emptyDir.
+func (Kind) Serves(v *corev1.Volume) bool { return v.EmptyDir != nil }
+
+// Publish makes the volume, or finds it made. One that is there keeps the mode
+// and owner that the pod gave it meanwhile.
+func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
+	var fsGroup *int64
+	if s := r.Pod.Spec.SecurityContext; s != nil {
+		fsGroup = s.FSGroup
+	}
+	source := r.Volume.EmptyDir
+	base := uint32(0o777)
+	if source.Medium == corev1.StorageMediumMemory {
+		base = 0o1777 // as the kernel makes a tmpfs
+	}
+	mode, err := mode(base, source.Mode, fsGroup)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case source.Medium == corev1.StorageMediumDefault:
+		if err = directory(r.Target, mode, fsGroup); err == nil && k.Limits != nil && source.SizeLimit != nil && source.SizeLimit.Sign() > 0 {
+			k.Limits.add(r)
+		}
+	case source.Medium == corev1.StorageMediumMemory:
+		err = tmpfs(r.Target, tmpfsSize(source.SizeLimit, k.MemoryLimit(r.Pod), k.Allocatable), mode, fsGroup)
+	case strings.HasPrefix(string(source.Medium), string(corev1.StorageMediumHugePages)):
+		err = k.hugetlbfs(r, mode, fsGroup)
+	default:
+		err = fmt.Errorf("emptyDir has the unknown medium %q", source.Medium)
+	}
+	return r.Target, err
+}
+
+// Unpublish removes the volume with all that is in it.
+func (k Kind) Unpublish(ctx context.Context, target string) error {
+	if k.Limits != nil {
+		k.Limits.remove(target)
+	}
+	if err := volume.Unmount(target); err != nil {
+		return err
+	}
+	return safepath.RemoveAll(ctx, target)
+}
+
+// directory makes the volume under another name first.
+func directory(target string, mode uint32, fsGroup *int64) error {
+	if info, err := os.Lstat(target); err == nil && info.IsDir() {
+		return nil
+	}
+	unfinished := filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".new")
+	if err := os.Mkdir(unfinished, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if fsGroup != nil {
+		if err := os.Lchown(unfinished, -1, int(*fsGroup)); err != nil {
+			return err
+		}
+	}
+	if err := unix.Chmod(unfinished, mode); err != nil {
+		return &os.PathError{Op: "chmod", Path: unfinished, Err: err}
+	}
+	return os.Rename(unfinished, target)
+}
+
+func tmpfs(target string, size int64, mode uint32, fsGroup *int64) error {
+	options := []option{{"noswap", "", true}}
+	if size > 0 {
+		options = append(options, option{"size", strconv.FormatInt(size, 10), false})
+	}
+	return mount(target, "tmpfs", unix.TMPFS_MAGIC, mode, withGroup(options, fsGroup))
+}
+
+func (k Kind) hugetlbfs(r volume.Request, mode uint32, fsGroup *int64) error {
+	source := r.Volume.EmptyDir
+	size, err := pageSize(r.Pod, source.Medium)
+	if err != nil {
+		return err
+	}
+	if err := k.hasPages(size); err != nil {
+		return fmt.Errorf("medium %s: %w", source.Medium, err)
+	}
+	options := []option{{"pagesize", strconv.FormatInt(size, 10), false}}
+	if l := source.SizeLimit; l != nil && l.Value() > 0 {
+		options = append(options, option{"size", strconv.FormatInt(l.Value(), 10), false})
+	}
+	return mount(r.Target, "hugetlbfs", unix.HUGETLBFS_MAGIC, mode, withGroup(options, fsGroup))
+}
+
+// hasPages fails when the host has no huge pages of that size to give.
+func (k Kind) hasPages(size int64) error {
+	root := k.HugePages
+	if root == "" {
+		root = "/sys/kernel/mm/hugepages"
+	}
+	dir := filepath.Join(root, fmt.Sprintf("hugepages-%dkB", size>>10))
+	human := resource.NewQuantity(size, resource.BinarySI).String()
+	pages := int64(0)
+	for _, name := range []string{"nr_hugepages", "nr_overcommit_hugepages"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("this host has no huge pages of %s", human)
+		}
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", filepath.Join(dir, name), err)
+		}
+		pages += n
+	}
+	if pages == 0 {
+		return fmt.Errorf("this host has set aside no huge pages of %s: write their number to %s", human, filepath.Join(dir, "nr_hugepages"))
+	}
+	return nil
+}
+
+func withGroup(options []option, fsGroup *int64) []option {
+	if fsGroup == nil {
+		return options
+	}
+	return append(options, option{"gid", strconv.FormatInt(*fsGroup, 10), false})
+}

@@ -1,0 +1,77 @@
+package emptydir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/pod/steps/volume"
+)
+
+// option of a file system. One without a value is a flag.
+type option struct {
+	name, value string
+	// optional: an older kernel may not know it.
+	optional bool
+}
+
+// mount makes a file system with these options on target, unless one of its
+// type is mounted there. It appears with its root in that mode.
+func mount(target, fsType string, magic int64, mode uint32, options []option) error {
+	mounted, err := volume.Mounted(target, magic)
+	if err != nil || mounted {
+		return err
+	}
+	if err := os.Mkdir(target, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("open file system %s: %w", fsType, err)
+	}
+	defer func() { _ = unix.Close(fs) }()
+	for _, o := range options {
+		var err error
+		if o.value == "" {
+			err = unix.FsconfigSetFlag(fs, o.name)
+		} else {
+			err = unix.FsconfigSetString(fs, o.name, o.value)
+		}
+		if err != nil && (!o.optional || !errors.Is(err, unix.EINVAL)) {
+			return fmt.Errorf("set %s=%s on %s: %w%s", o.name, o.value, fsType, err, complaint(fs))
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return fmt.Errorf("make %s: %w%s", fsType, err, complaint(fs))
+	}
+	made, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("mount %s: %w%s", fsType, err, complaint(fs))
+	}
+	defer func() { _ = unix.Close(made) }()
+	if err := unix.Fchmodat(made, ".", mode, 0); err != nil { // as an option, hugetlbfs drops the setgid bit
+		return fmt.Errorf("chmod the new %s: %w", fsType, err)
+	}
+	if err := unix.MoveMount(made, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "move_mount", Path: target, Err: err}
+	}
+	return nil
+}
+
+// complaint is what the kernel has to say about a file system that it refused.
+func complaint(fs int) string {
+	b := make([]byte, 1024)
+	n, err := unix.Read(fs, b)
+	if err != nil || n <= 0 {
+		return ""
+	}
+	// The first letter is the message's kind: "e tmpfs: Bad value".
+	text := strings.TrimSpace(string(b[:n]))
+	if _, message, ok := strings.Cut(text, " "); ok {
+		text = message
+	}
+	return " (" + text + ")"
+}

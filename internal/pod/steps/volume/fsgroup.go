@@ -1,0 +1,91 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/pod/steps/volume/ownership"
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+// When a change of group is told to take long, as the kubelet does.
+const (
+	ownershipSlow  = 30 * time.Second
+	ownershipAgain = time.Minute
+)
+
+// annotationGroup names the group that may use a PersistentVolume.
+const annotationGroup = "pv.beta.kubernetes.io/gid"
+
+// own gives a volume's files to the pod's fsGroup.
+func (v *Volumes) own(ctx context.Context, r Request, path string) error {
+	s := r.Pod.Spec.SecurityContext
+	if s == nil || s.FSGroup == nil {
+		return nil
+	}
+	root, err := safepath.Host(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	walk := &ownership.Walk{}
+	defer v.tellSlow(r, walk)()
+	err = walk.Run(ctx, root, ownership.Want{Group: *s.FSGroup, Policy: s.FSGroupChangePolicy})
+	if partial, ok := errors.AsType[*ownership.Partial](err); ok {
+		v.warn(r.Pod, reason.FailedMount, "fsGroup %d of volume %q: %v", *s.FSGroup, r.Volume.Name, partial)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("apply fsGroup %d: %w", *s.FSGroup, err)
+	}
+	return nil
+}
+
+// tellSlow has events tell of a walk that takes long, until stop is called.
+func (v *Volumes) tellSlow(r Request, walk *ownership.Walk) (stop func()) {
+	timer := time.NewTimer(ownershipSlow)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-done:
+			return
+		case <-timer.C:
+		}
+		v.warn(r.Pod, reason.VolumePermissionChangeInProgress,
+			"Setting volume ownership for %s is taking longer than expected, consider using fsGroupChangePolicy: OnRootMismatch", r.Volume.Name)
+		for {
+			timer.Reset(ownershipAgain)
+			select {
+			case <-done:
+				return
+			case <-timer.C:
+			}
+			v.warn(r.Pod, reason.VolumePermissionChangeInProgress, "Setting volume ownership for %s, processed %d files.", r.Volume.Name, walk.Seen())
+		}
+	}()
+	return func() { timer.Stop(); close(done); <-ended }
+}
+
+func (v *Volumes) warn(p *corev1.Pod, why, format string, args ...any) {
+	v.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, why, format, args...)
+}
+
+// groupsOf are the supplemental groups that a volume brings to its containers.
+func groupsOf(v *corev1.PersistentVolume) ([]int64, error) {
+	if v == nil || v.Annotations[annotationGroup] == "" {
+		return nil, nil
+	}
+	gid, err := strconv.ParseInt(v.Annotations[annotationGroup], 10, 32)
+	if err != nil || gid < 0 {
+		return nil, fmt.Errorf("the annotation %s of PersistentVolume %s is not a group: %q", annotationGroup, v.Name, v.Annotations[annotationGroup])
+	}
+	return []int64{gid}, nil
+}

@@ -1,0 +1,219 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/berth-run/berth/internal/base/mount"
+	"github.com/berth-run/berth/internal/pod/steps/volume"
+)
+
+// The test's binary is the child that mounts too.
+func TestMain(m *testing.M) {
+	if handled, code := mount.Main(os.Args, os.Stdin, os.Stdout); handled {
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
+
+// loop makes a block device of a file, of so many bytes.
+func loop(t *testing.T, size int64) (device string) {
+	t.Helper()
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		t.Skip("no loop devices here")
+	}
+	file := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, size); err != nil {
+		t.Fatal(err)
+	}
+	device = strings.TrimSpace(run(t, "losetup", "--find", "--show", file))
+	t.Cleanup(func() { run(t, "losetup", "--detach", device) })
+	return device
+}
+
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(context.Background(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func request(t *testing.T, device string) volume.Request {
+	t.Helper()
+	pv := &corev1.PersistentVolume{}
+	pv.Spec.Local = &corev1.LocalVolumeSource{Path: device}
+	r := volume.Request{Persistent: pv, Stage: t.TempDir()}
+	t.Cleanup(func() { _ = unix.Unmount(r.Stage, unix.MNT_DETACH) })
+	return r
+}
+
+func fails(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+// An empty device gets the file system that is asked for.
+func TestXFS(t *testing.T) {
+	if kinds, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(kinds), "\txfs\n") {
+		t.Skip("the kernel has no xfs")
+	}
+	const least = 300 << 20 // mkfs.xfs makes none that is smaller
+	k, r := Kind{}, request(t, loop(t, least))
+	r.Persistent.Spec.Local.FSType = new("xfs")
+	for range 2 { // formatted, and found again
+		if err := k.Stage(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if at, err := mount.At(r.Stage); err != nil || at == nil || at.FSType != "xfs" {
+			t.Errorf("mounted %+v, %v", at, err)
+		}
+		if err := k.Unstage(t.Context(), r.Stage); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The life of a device: empty, formatted, shared, damaged.
+func TestDevice(t *testing.T) {
+	k, r := Kind{}, request(t, loop(t, 16<<20))
+	r.ReadOnly = true
+	fails(t, k.Stage(t.Context(), r), "has no file system, and none is made for who only reads")
+
+	r.ReadOnly = false
+	for range 2 { // the second finds it mounted
+		if err := k.Stage(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path, err := k.Publish(t.Context(), r)
+	if err != nil || path != r.Stage {
+		t.Fatalf("published %q, %v", path, err)
+	}
+	if f, err := k.Open(r); f != nil || err != nil {
+		t.Errorf("opened %v, %v", f, err)
+	}
+	if at, err := mount.At(path); err != nil || at == nil || at.FSType != "ext4" {
+		t.Errorf("mounted %+v, %v", at, err)
+	}
+	if err := os.WriteFile(filepath.Join(path, "file"), []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Open(filepath.Join(path, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails(t, k.Unstage(t.Context(), r.Stage), "held by process")
+	held.Close()
+	if err := k.Unstage(t.Context(), r.Stage); err != nil {
+		t.Fatal(err)
+	}
+
+	// Who only reads gets it read-only, until another writes.
+	r.ReadOnly = true
+	if err := k.Stage(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(path, "more"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("wrote: %v", err)
+	}
+	r.ReadOnly = false
+	if err := k.Stage(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(path, "more"), nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(path, "file")); string(text) != "kept" {
+		t.Errorf("it was formatted again: %q, %v", text, err)
+	}
+	if err := k.Unstage(t.Context(), r.Stage); err != nil {
+		t.Fatal(err)
+	}
+
+	// A volume that is for reading only, and options of its own.
+	r.Persistent.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+	r.Persistent.Spec.MountOptions = []string{"noatime"}
+	if err := k.Stage(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	at, err := mount.At(r.Stage)
+	if err != nil || !strings.Contains(at.Options, "ro") || !strings.Contains(at.Options, "noatime") {
+		t.Errorf("mounted %+v, %v", at, err)
+	}
+	if err := k.Unstage(t.Context(), r.Stage); err != nil {
+		t.Fatal(err)
+	}
+	r.Persistent.Spec.AccessModes, r.Persistent.Spec.MountOptions = nil, nil
+
+	// It is another file system than the one that was asked for.
+	r.Persistent.Spec.Local.FSType = new("xfs")
+	fails(t, k.Stage(t.Context(), r), "holds something else than the volume's fsType says; it is left as it is")
+	r.Persistent.Spec.Local.FSType = nil
+
+	// What fsck can repair is repaired, and what it cannot is told.
+	device := r.Persistent.Spec.Local.Path
+	run(t, "debugfs", "-w", "-R", "set_super_value state 2", device)
+	if err := k.Stage(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Unstage(t.Context(), r.Stage); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "debugfs", "-w", "-R", "set_super_value state 2", device)
+	run(t, "debugfs", "-w", "-R", "clri <2>", device)
+	fails(t, k.Stage(t.Context(), r), "repair it by hand")
+}
+
+func TestWrongDevices(t *testing.T) {
+	device := loop(t, 16<<20)
+	k, r := Kind{}, request(t, device)
+	r.Persistent.Spec.Local.FSType = new("../ext4")
+	fails(t, k.Stage(t.Context(), r), `fsType "../ext4"`)
+	r.Persistent.Spec.Local.FSType = new("nosuch")
+	fails(t, k.Stage(t.Context(), r), "mkfs.nosuch is not on this machine, and "+device+" needs it: install it")
+	r.Persistent.Spec.Local.FSType = nil
+
+	none := Kind{Formatter: Formatter{Exec: empty{utilexec.New()}}}
+	fails(t, none.Stage(t.Context(), r), "blkid is not on this machine, and "+device+" needs it: install it (util-linux)")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the pod is to stop"))
+	fails(t, k.Stage(ctx, r), "the pod is to stop")
+
+	table := make([]byte, 512)
+	table[446+4], table[446+8], table[446+12] = 0x83, 1, 8 // one partition
+	table[510], table[511] = 0x55, 0xaa
+	if err := os.WriteFile(device, table, 0); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, k.Stage(t.Context(), r), "has a partition table")
+	r.Persistent.Spec.Local.FSType = new("ext4")
+	fails(t, k.Stage(t.Context(), r), "it is left as it is")
+	if at, err := mount.At(r.Stage); at != nil || err != nil {
+		t.Errorf("mounted %+v, %v", at, err)
+	}
+}
+
+// empty is a machine without programs.
+type empty struct{ utilexec.Interface }
+
+func (empty) LookPath(string) (string, error) { return "", utilexec.ErrExecutableNotFound }
+
+func (e empty) CommandContext(ctx context.Context, name string, args ...string) utilexec.Cmd {
+	return e.Interface.CommandContext(ctx, "/nowhere/"+name, args...)
+}

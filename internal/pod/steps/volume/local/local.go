@@ -1,0 +1,151 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/pod/steps/volume"
+)
+
+// Kind serves local volumes.
+type Kind struct {
+	Formatter Formatter
+}
+
+// Dir is the directory of what pods share of a device. Nothing of the volume is
+// in a pod's.
+func (Kind) Dir() string { return "kubernetes.io~local-volume" }
+
+// Serves is false: only a PersistentVolume is local.
+func (Kind) Serves(*corev1.Volume) bool { return false }
+
+// ServesPersistent says whether the volume is local.
+func (Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.Local != nil }
+
+// Features has the pod's fsGroup applied, as the kubelet does.
+func (Kind) Features(volume.Request) volume.Features {
+	return volume.Features{FSGroup: true, Block: true}
+}
+
+// StageID is the path: what is there may be a device, whose file system is
+// mounted once.
+func (Kind) StageID(r volume.Request) string {
+	if r.Block {
+		return ""
+	}
+	return r.Persistent.Spec.Local.Path
+}
+
+// Stage mounts the file system of a block device, and makes one on a device that
+// is empty.
+func (k Kind) Stage(ctx context.Context, r volume.Request) error {
+	device, err := device(r)
+	if device == "" || err != nil {
+		return err
+	}
+	spec := r.Persistent.Spec
+	d := disk{device: device, target: r.Stage, options: spec.MountOptions, readOnly: r.ReadOnly}
+	if spec.Local.FSType != nil {
+		d.fsType = *spec.Local.FSType
+	}
+	if len(spec.AccessModes) == 1 && spec.AccessModes[0] == corev1.ReadOnlyMany {
+		d.options = append(slices.Clone(d.options), "ro")
+	}
+	return k.Formatter.mount(ctx, d)
+}
+
+// Unstage unmounts it.
+func (Kind) Unstage(_ context.Context, stage string) error { return volume.Unmount(stage) }
+
+// Publish checks what is at the path. The path of a device's file system is that
+// of the shared mount.
+func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
+	path := r.Persistent.Spec.Local.Path
+	f, err := open(path, r.Block)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if isDevice(f) && !r.Block {
+		return r.Stage, nil
+	}
+	return path, nil
+}
+
+// Open opens the directory as Publish has found it good. A device's file system
+// is mounted where nobody replaces it.
+func (Kind) Open(r volume.Request) (*os.File, error) {
+	f, err := open(r.Persistent.Spec.Local.Path, r.Block)
+	if err == nil && isDevice(f) && !r.Block {
+		return nil, f.Close()
+	}
+	return f, err
+}
+
+// Unpublish has nothing to undo.
+func (Kind) Unpublish(context.Context, string) error { return nil }
+
+// device is where the volume's block device is, links resolved; "" for a volume
+// that is a directory.
+func device(r volume.Request) (string, error) {
+	f, err := open(r.Persistent.Spec.Local.Path, false)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if !isDevice(f) {
+		return "", nil
+	}
+	return os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+}
+
+func isDevice(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && isBlock(info.Mode())
+}
+
+func isBlock(mode fs.FileMode) bool {
+	return mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0
+}
+
+func open(path string, block bool) (*os.File, error) {
+	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
+		return nil, fmt.Errorf("invalid path %q of the local volume: it is to be absolute, without '..'", path)
+	}
+	f, err := safepath.Host(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("local volume path %q does not exist", path)
+	case err != nil:
+		return nil, fmt.Errorf("open local volume: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = check(path, info.Mode(), block)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func check(path string, mode fs.FileMode, block bool) error {
+	switch {
+	case block && !isBlock(mode):
+		return fmt.Errorf("local volume path %q is not a block device, and the volumeMode is Block", path)
+	case !block && !mode.IsDir() && !isBlock(mode):
+		return fmt.Errorf("local volume path %q is neither a directory nor a block device", path)
+	}
+	return nil
+}

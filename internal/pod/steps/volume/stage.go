@@ -1,0 +1,244 @@
+package volume
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/safepath"
+)
+
+// What pods share of a volume is in
+//
+//	<root>/plugins/<kind>/<hash of its StageID>/
+//		id                     the StageID
+//		users/<uid>~<volume>   an empty file for each volume of a pod that uses it
+//		globalmount            Request.Stage
+//
+// A user is written down before Stage and struck out after Unstage, so that
+// whatever interrupts them is put right when the pod is set up or removed again.
+const (
+	pluginsDir = "plugins"
+	stageMount = "globalmount"
+	stageUsers = "users"
+	stageID    = "id"
+)
+
+// stage has the shared part of a volume made and sets r.Stage.
+func (v *Volumes) stage(ctx context.Context, k Stager, r *Request) error {
+	id := k.StageID(*r)
+	if id == "" {
+		return nil
+	}
+	dir := v.stageDir(k, id)
+	unlock, err := v.stages.lock(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := writeUser(dir, Use{StageID: id, UID: r.Pod.UID, Volume: r.Volume.Name}); err != nil {
+		return err
+	}
+	r.Stage = filepath.Join(dir, stageMount)
+	if err := k.Stage(ctx, *r); err != nil {
+		return fmt.Errorf("stage it for the node: %w", err)
+	}
+	return nil
+}
+
+// Adopt writes down the users that only an Adopter knows of. It is called before any
+// pod is set up or removed: what one of them alone uses is undone then, and nothing
+// that another uses.
+func (v *Volumes) Adopt() error {
+	var errs []error
+	for _, k := range v.cfg.Kinds {
+		a, ok := k.(Adopter)
+		if !ok {
+			continue
+		}
+		found, err := a.Uses()
+		errs = append(errs, err)
+		for _, u := range found {
+			errs = append(errs, v.adopt(a, u))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (v *Volumes) adopt(k Stager, u Use) error {
+	if err := safepath.Name(string(u.UID)); err != nil {
+		return err
+	}
+	dir := v.stageDir(k, u.StageID)
+	marks, _ := filepath.Glob(filepath.Join(dir, stageUsers, string(u.UID)+"~*")) // the pattern is good
+	if len(marks) > 0 {
+		return nil
+	}
+	return writeUser(dir, u)
+}
+
+func (v *Volumes) stageDir(k Stager, id string) string {
+	hash := sha256.Sum256([]byte(id))
+	return filepath.Join(v.cfg.Root, pluginsDir, k.Dir(), hex.EncodeToString(hash[:16]))
+}
+
+// writeUser writes a user of a shared part down, and what the part is.
+func writeUser(dir string, u Use) error {
+	for _, sub := range []string{stageUsers, stageMount} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, stageID), []byte(u.StageID), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, stageUsers, string(u.UID)+"~"+u.Volume), nil, 0o600)
+}
+
+// release strikes a pod out as a user of all shared parts, and undoes those that
+// have no other.
+func (v *Volumes) release(ctx context.Context, uid types.UID) error {
+	uses, err := v.uses()
+	var errs []error
+	for _, u := range uses {
+		if u.uid == uid {
+			errs = append(errs, v.releaseOne(ctx, u))
+		}
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func (v *Volumes) releaseOne(ctx context.Context, u use) error {
+	unlock, err := v.stages.lock(ctx, u.dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	marks, err := os.ReadDir(filepath.Join(u.dir, stageUsers))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mark := filepath.Join(u.dir, stageUsers, u.mark)
+	if slices.ContainsFunc(marks, func(e os.DirEntry) bool { return e.Name() != u.mark }) {
+		return ignoreMissing(os.Remove(mark))
+	}
+	kind := filepath.Base(filepath.Dir(u.dir))
+	for _, k := range v.cfg.Kinds {
+		if s, ok := k.(Stager); ok && k.Dir() == kind {
+			if err := s.Unstage(ctx, filepath.Join(u.dir, stageMount)); err != nil {
+				return fmt.Errorf("unstage %s: %w", u.dir, err)
+			}
+			break
+		}
+	}
+	// By one entry at a time: what is still there may be somebody's data.
+	for _, path := range []string{filepath.Join(u.dir, stageMount), mark, filepath.Join(u.dir, stageUsers), filepath.Join(u.dir, stageID), u.dir} {
+		if err := ignoreMissing(os.Remove(path)); err != nil {
+			return fmt.Errorf("unstage %s: %w", u.dir, err)
+		}
+	}
+	return nil
+}
+
+// Orphans lists the pods that are written down as users of what pods share and
+// are not known.
+func (v *Volumes) Orphans(known func(types.UID) bool) ([]types.UID, error) {
+	uses, err := v.uses()
+	var orphans []types.UID
+	for _, u := range uses {
+		if !known(u.uid) {
+			orphans = append(orphans, u.uid)
+		}
+	}
+	slices.Sort(orphans)
+	return slices.Compact(orphans), err
+}
+
+// use is one user of a shared part.
+type use struct {
+	dir, mark string
+	uid       types.UID
+}
+
+func (v *Volumes) uses() ([]use, error) {
+	dirs, err := list(filepath.Join(v.cfg.Root, pluginsDir))
+	if err != nil {
+		return nil, err
+	}
+	var all []use
+	for _, dir := range dirs {
+		marks, err := os.ReadDir(filepath.Join(dir, stageUsers))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			continue // drivers and kubelets have their own things there
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range marks {
+			uid, _, ok := strings.Cut(m.Name(), "~")
+			if ok && safepath.Name(uid) == nil {
+				all = append(all, use{dir: dir, mark: m.Name(), uid: types.UID(uid)})
+			}
+		}
+	}
+	return all, nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// keyed is a lock for each key, which a context ends the wait for.
+type keyed struct {
+	mu    sync.Mutex
+	locks map[string]*keyedLock
+}
+
+type keyedLock struct {
+	held  chan struct{}
+	users int
+}
+
+func (l *keyed) lock(ctx context.Context, key string) (unlock func(), err error) {
+	l.mu.Lock()
+	if l.locks == nil {
+		l.locks = map[string]*keyedLock{}
+	}
+	lock := l.locks[key]
+	if lock == nil {
+		lock = &keyedLock{held: make(chan struct{}, 1)}
+		l.locks[key] = lock
+	}
+	lock.users++
+	l.mu.Unlock()
+	leave := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if lock.users--; lock.users == 0 {
+			delete(l.locks, key)
+		}
+	}
+	select {
+	case lock.held <- struct{}{}:
+		return func() { <-lock.held; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}

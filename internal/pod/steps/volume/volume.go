@@ -1,0 +1,367 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/timeline"
+)
+
+type events interface {
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
+
+// Config of Volumes.
+type Config struct {
+	// Root is the agent's directory; pods are in <Root>/pods.
+	Root string
+	// Kinds are asked in order.
+	Kinds []Kind
+	// Claims serves volumes that are claims; nil: there are none.
+	Claims Claims
+	Events events
+}
+
+// Volumes mounts the volumes of all pods.
+type Volumes struct {
+	cfg     Config
+	metrics metrics
+	stages  keyed
+	remote  keyed // by mount path
+
+	mu      sync.Mutex
+	mounted map[types.UID]map[string]mounted // by volume name
+}
+
+// mounted is a volume of which Publish has succeeded.
+type mounted struct {
+	pod.Volume
+	kind    Kind
+	request Request
+	remote  bool
+}
+
+// New makes a Volumes. It looks at nothing.
+func New(c Config) *Volumes {
+	return &Volumes{cfg: c, metrics: newMetrics(), mounted: map[types.UID]map[string]mounted{}}
+}
+
+// Step is the volumes' place in a pod's life.
+func (v *Volumes) Step() worker.Step {
+	return worker.Step{
+		Name: "volume", Phase: worker.Prepare, After: []string{"poddir", "cgroup"},
+		Setup: func(ctx context.Context, r *worker.Run) error { return v.setup(ctx, r.Pod.Pod) },
+		Teardown: func(ctx context.Context, r *worker.Run) error {
+			err := v.Remove(ctx, r.Pod.UID)
+			if err != nil && ctx.Err() == nil {
+				v.warn(r.Pod.Pod, reason.FailedUnmount, "%v", err)
+			}
+			return err
+		},
+	}
+}
+
+// Path is where a volume of the pod is on the host, once it is mounted.
+func (v *Volumes) Path(uid types.UID, volumeName string) (hostPath string, ok bool) {
+	m, ok := v.get(uid, volumeName)
+	return m.Path, ok
+}
+
+// Mounted are the pod's volumes that are mounted, by name.
+func (v *Volumes) Mounted(uid types.UID) map[string]pod.Volume {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := map[string]pod.Volume{}
+	for name, m := range v.mounted[uid] {
+		all[name] = m.Volume
+	}
+	return all
+}
+
+func (v *Volumes) get(uid types.UID, volumeName string) (mounted, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	m, ok := v.mounted[uid][volumeName]
+	return m, ok
+}
+
+// setup mounts all volumes that a container of the pod uses, at once.
+func (v *Volumes) setup(ctx context.Context, p *corev1.Pod) error {
+	used := usedVolumes(p)
+	errs := make([]error, len(p.Spec.Volumes))
+	var wg sync.WaitGroup
+	for i := range p.Spec.Volumes {
+		volume := &p.Spec.Volumes[i]
+		if block, ok := used[volume.Name]; ok {
+			wg.Go(func() { errs[i] = v.mount(ctx, Request{Pod: p, Volume: volume, Block: block}) })
+		}
+	}
+	wg.Wait()
+	return reason.Wrap(reason.FailedMount, errors.Join(errs...))
+}
+
+func (v *Volumes) mount(ctx context.Context, r Request) (err error) {
+	p, name := r.Pod, r.Volume.Name
+	ctx, span := timeline.Start(ctx, "volume "+name)
+	defer func() { timeline.End(span, err) }()
+	done, err := v.publish(ctx, r)
+	if err != nil {
+		if ctx.Err() == nil {
+			what := "MountVolume.SetUp"
+			if r.Block {
+				what = "MapVolume.SetUpDevice"
+			}
+			v.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedMount,
+				what+" failed for volume %q : %v", name, err)
+		}
+		return fmt.Errorf("mount volume %q: %w", name, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.mounted[p.UID] == nil {
+		v.mounted[p.UID] = map[string]mounted{}
+	}
+	v.mounted[p.UID][name] = done
+	return nil
+}
+
+func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err error) {
+	dir, err := v.podDir(r.Pod.UID)
+	if err != nil {
+		return done, err
+	}
+	if err := safepath.Name(r.Volume.Name); err != nil {
+		return done, err
+	}
+	if err := v.resolve(ctx, &r); err != nil {
+		return done, err
+	}
+	k, err := v.kindOf(r)
+	if err != nil {
+		return done, err
+	}
+	begin := time.Now()
+	defer func() { v.metrics.took(k.Dir(), "volume_mount", begin, err) }()
+	features := featuresOf(k, r)
+	r.ReadOnly = r.ReadOnly || features.ReadOnly
+	if r.Block && !features.Block {
+		return done, errors.New("a container has it in volumeDevices, and it cannot be a block device: use volumeMounts")
+	}
+	if k.Dir() != "" {
+		below := volumesDir
+		if r.Block {
+			below = devicesDir
+		}
+		name := r.Volume.Name
+		if t, ok := k.(Targeted); ok {
+			name = t.TargetName(r)
+		}
+		if err := safepath.Name(name); err != nil {
+			return done, err
+		}
+		r.Target = filepath.Join(dir, below, k.Dir(), name)
+		if err := os.MkdirAll(filepath.Dir(r.Target), 0o750); err != nil {
+			return done, err
+		}
+	}
+	if s, ok := k.(Stager); ok {
+		if err := v.stage(ctx, s, &r); err != nil {
+			return done, err
+		}
+	}
+	path, err := k.Publish(ctx, r)
+	if err != nil {
+		return done, err
+	}
+	features = featuresOf(k, r) // it may know more of the volume by now
+	if features.FSGroup && !r.Block && !r.ReadOnly {
+		if err := v.own(ctx, r, path); err != nil {
+			return done, err
+		}
+	}
+	groups, err := groupsOf(r.Persistent)
+	view := pod.Volume{Path: path, Block: r.Block, ReadOnly: r.ReadOnly, HostLabels: features.HostLabels, Groups: groups}
+	if features.Image {
+		view.Path, view.Image = "", path
+	}
+	return mounted{Volume: view, kind: k, request: r, remote: features.Remote}, err
+}
+
+// resolve finds what a claim is bound to.
+func (v *Volumes) resolve(ctx context.Context, r *Request) error {
+	claim := r.Volume.PersistentVolumeClaim
+	if claim == nil && r.Volume.Ephemeral == nil {
+		return nil
+	}
+	if v.cfg.Claims == nil {
+		return errors.New("it is a claim, and this agent serves none")
+	}
+	var err error
+	if r.Persistent, err = v.cfg.Claims.Bound(ctx, r.Pod, r.Volume); err != nil {
+		return err
+	}
+	r.ReadOnly = claim != nil && claim.ReadOnly
+	mode := r.Persistent.Spec.VolumeMode
+	isBlock := mode != nil && *mode == corev1.PersistentVolumeBlock
+	switch {
+	case r.Block && !isBlock:
+		return fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", r.Volume.Name)
+	case isBlock && !r.Block:
+		return fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", r.Volume.Name)
+	}
+	return nil
+}
+
+func (v *Volumes) kindOf(r Request) (Kind, error) {
+	for _, k := range v.cfg.Kinds {
+		if r.Persistent == nil {
+			if k.Serves(r.Volume) {
+				return k, nil
+			}
+		} else if p, ok := k.(Persistent); ok && p.ServesPersistent(r.Persistent) {
+			return k, nil
+		}
+	}
+	if r.Persistent != nil {
+		return nil, fmt.Errorf("its PersistentVolume %q is of a kind that this agent does not mount: use one of hostPath, local, nfs or csi", r.Persistent.Name)
+	}
+	return nil, errors.New("its source is of a kind that this agent does not mount")
+}
+
+func featuresOf(k Kind, r Request) Features {
+	if f, ok := k.(Featured); ok {
+		return f.Features(r)
+	}
+	return Features{}
+}
+
+// usedVolumes are the volumes that a container uses, and whether as a block
+// device. What no container uses is not mounted, so that it cannot fail. A
+// variable from a file uses the file's volume (KEP-3721): there the file, which
+// may be optional, is looked for.
+func usedVolumes(p *corev1.Pod) (block map[string]bool) {
+	block = map[string]bool{}
+	for _, c := range pod.Containers(p) {
+		for _, e := range c.Env {
+			if e.ValueFrom != nil && e.ValueFrom.FileKeyRef != nil {
+				block[e.ValueFrom.FileKeyRef.VolumeName] = false
+			}
+		}
+		for _, m := range c.VolumeMounts {
+			block[m.Name] = false
+		}
+		for _, d := range c.VolumeDevices {
+			block[d.Name] = true
+		}
+	}
+	return block
+}
+
+const (
+	volumesDir  = "volumes"
+	devicesDir  = "volumeDevices"
+	subPathsDir = "volume-subpaths"
+)
+
+func (v *Volumes) podDir(uid types.UID) (string, error) {
+	if err := safepath.Name(string(uid)); err != nil {
+		return "", fmt.Errorf("use the pod's UID: %w", err)
+	}
+	return filepath.Join(v.cfg.Root, "pods", string(uid)), nil
+}
+
+// Remove takes away everything that is mounted for a pod, whoever mounted it.
+// It goes by what is found, so that it serves pods of which no more is known
+// than the UID.
+func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
+	dir, err := v.podDir(uid)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	delete(v.mounted, uid)
+	v.mu.Unlock()
+	subPaths := filepath.Join(dir, subPathsDir)
+	if err := Unmount(subPaths); err != nil {
+		return err
+	}
+	if err := safepath.RemoveAll(ctx, subPaths); err != nil {
+		return err
+	}
+	var errs []error
+	for _, sub := range []string{volumesDir, devicesDir} {
+		targets, err := list(filepath.Join(dir, sub))
+		errs = append(errs, err)
+		for _, target := range targets {
+			begin := time.Now()
+			err := v.unpublish(ctx, target)
+			v.metrics.took(filepath.Base(filepath.Dir(target)), "volume_unmount", begin, err)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("unmount volume %q: %w", filepath.Base(target), err))
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err // what pods share is in use by this one still
+	}
+	if err := v.release(ctx, uid); err != nil || v.cfg.Claims == nil {
+		return err
+	}
+	return v.cfg.Claims.Released(uid)
+}
+
+// list returns the volumes on disk: what is two levels below dir.
+func list(dir string) ([]string, error) {
+	kinds, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var targets []string
+	for _, kind := range kinds {
+		if !kind.IsDir() {
+			continue
+		}
+		volumes, err := os.ReadDir(filepath.Join(dir, kind.Name()))
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range volumes {
+			targets = append(targets, filepath.Join(dir, kind.Name(), v.Name()))
+		}
+	}
+	return targets, nil
+}
+
+func (v *Volumes) unpublish(ctx context.Context, target string) error {
+	dir := filepath.Base(filepath.Dir(target))
+	for _, k := range v.cfg.Kinds {
+		if k.Dir() == dir {
+			return k.Unpublish(ctx, target)
+		}
+	}
+	// Of a kind that is not known here, left by another agent or an older one.
+	// Its content may be somebody's data: nothing but the mount is undone.
+	if err := Unmount(target); err != nil {
+		return err
+	}
+	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("it is a %s, which this agent does not know: look at what is in it and remove it: %w", dir, err)
+	}
+	return nil
+}

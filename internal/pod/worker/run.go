@@ -1,0 +1,253 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/plan"
+	"github.com/berth-run/berth/internal/record/timeline"
+)
+
+// Reasons of the stops that a worker itself asks for.
+const (
+	ReasonCompleted        = "Completed"
+	ReasonDeadlineExceeded = "DeadlineExceeded"
+)
+
+// longestSleep bounds how long a worker waits for a time of the machine's clock, such as the
+// end of a pod's active deadline: the clock may be set meanwhile.
+const longestSleep = time.Minute
+
+// Run brings the pod through its life and returns nil when nothing of it is
+// left. A pod that ended by itself stays, with what tells how, until a Stop asks
+// for its removal. When ctx ends Run detaches: it returns ctx's error as soon as
+// the calls under way have ended, and leaves on the node what is there.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.sync(ctx); err != nil {
+		return err
+	}
+	for {
+		w.enter(Terminating)
+		if err := w.timed(ctx, Kill, w.terminate); err != nil {
+			return err
+		}
+		w.enter(Cleaning)
+		removed := w.removing()
+		if err := w.timed(ctx, CleaningUp, w.clean); err != nil {
+			return err
+		}
+		w.enter(Terminated)
+		if removed {
+			return nil
+		}
+		if err := w.awaitRemoval(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// timed is until, which is told of.
+func (w *Worker) timed(ctx context.Context, o Operation, f func(context.Context) error) error {
+	began := w.opts.Now()
+	if err := w.until(ctx, f); err != nil {
+		return err
+	}
+	w.opts.Worked(o, w.opts.Now().Sub(began))
+	return nil
+}
+
+func (w *Worker) removing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stop.Remove
+}
+
+func (w *Worker) awaitRemoval(ctx context.Context) error {
+	for !w.removing() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.wake:
+		}
+	}
+	return nil
+}
+
+// sync keeps the pod at its plan until it is to stop.
+func (w *Worker) sync(ctx context.Context) error {
+	setup, cancel := context.WithCancel(ctx)
+	defer w.tasks.Wait()
+	defer cancel()
+	w.mu.Lock()
+	w.cancel = cancel
+	w.mu.Unlock()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		w.mu.Lock()
+		stopped, revision := w.stop != nil, w.revision
+		w.mu.Unlock()
+		if stopped {
+			return nil
+		}
+		timer.Stop()
+		now := w.opts.Now()
+		next := w.pass(setup)
+		if ended, began := w.work.pass(w.tasks.busy(), revision, now); ended != "" {
+			w.opts.Worked(ended, now.Sub(began))
+		}
+		if !next.IsZero() {
+			timer.Reset(min(max(0, next.Sub(w.opts.Now())), longestSleep))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// pass looks at the pod once, starts what can be started, and returns when to
+// look again by itself; zero for never.
+func (w *Worker) pass(ctx context.Context) time.Time {
+	w.mu.Lock()
+	p, revision := w.pod, w.revision
+	w.mu.Unlock()
+	w.tasks.begin()
+	last := w.opts.Last(w.uid) // before what is observed: a container reported in between would pass for lost
+	observed := w.opts.Observed(w.uid)
+	decided := plan.Compute(plan.Input{
+		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes(w.uid), Last: last, Hash: w.opts.Hash(p.Pod), Restart: w.opts.Restart(w.uid),
+		Started: started(p, observed), MaxBackoff: w.opts.MaxBackoff, Now: w.opts.Now(),
+	})
+	w.mu.Lock()
+	w.plan = decided
+	w.mu.Unlock()
+	defer w.opts.Passed(w.uid)
+	switch {
+	case decided.Done:
+		w.Stop(pod.Stop{Reason: ReasonCompleted, At: w.opts.Now()})
+		return time.Time{}
+	case decided.DeadlineExceeded:
+		w.Stop(pod.Stop{Reason: ReasonDeadlineExceeded, At: w.opts.Now(),
+			Message: "Pod was active on the node longer than the specified deadline"})
+		return time.Time{}
+	}
+	ctx = w.opts.Trace(ctx, w.uid)
+	run := &Run{Pod: p, Observed: observed, Plan: decided, Tasks: w.tasks}
+	for _, s := range w.opts.Steps {
+		w.setup(ctx, s, run, revision)
+	}
+	return earliest(decided.LookAgain, w.tasks.nextTry())
+}
+
+// setup starts or calls a step's Setup if it is its turn.
+func (w *Worker) setup(ctx context.Context, s Step, run *Run, revision int) {
+	w.mu.Lock()
+	turn := s.Setup != nil && !slices.ContainsFunc(s.After, func(name string) bool { return !w.done(name) })
+	turn = turn && (s.Phase != Prepare || !w.done(s.Name))
+	w.mu.Unlock()
+	if !turn {
+		return
+	}
+	task := func(ctx context.Context) (err error) {
+		ctx, span := timeline.Start(ctx, s.Name)
+		defer func() { timeline.End(span, err) }()
+		if err := s.Setup(ctx, run); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		w.mu.Lock()
+		w.prepared[s.Name] = revision
+		w.mu.Unlock()
+		return nil
+	}
+	if s.Phase == Prepare {
+		w.tasks.Go(ctx, "step/"+s.Name, task)
+		return
+	}
+	if err := s.Setup(ctx, run); err != nil {
+		w.opts.Log.Error("step", "step", s.Name, "pod", pod.FullName(run.Pod.Pod), "err", err)
+	}
+}
+
+// started is when the pod's life on this node began: the oldest trace of it in
+// the runtime, or in the API, tells more than this process can know. It is a time of the machine's
+// clock, whichever of them tells it, as is what is counted from it.
+func started(p *pod.Pod, o *pod.Observed) time.Time {
+	t := p.Seen.Round(0)
+	if s := p.Status.StartTime; s != nil {
+		t = earliest(t, s.Time)
+	}
+	if o != nil {
+		for _, s := range o.Sandboxes {
+			t = earliest(t, s.CreatedAt)
+		}
+	}
+	return t
+}
+
+// until repeats f with growing delays until it succeeds or ctx ends.
+func (w *Worker) until(ctx context.Context, f func(context.Context) error) error {
+	for delay := retryFirst; ; delay = min(2*delay, retryMax) {
+		err := f(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		w.mu.Lock()
+		w.teardown = err
+		w.mu.Unlock()
+		w.opts.Passed(w.uid)
+		if err == nil {
+			return nil
+		}
+		w.opts.Log.Warn("end pod", "pod", pod.FullName(w.State().Pod.Pod), "err", err, "again in", delay)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(delay):
+		}
+	}
+}
+
+// terminate stops everything that runs, and returns nil only when the runtime
+// shows that nothing does.
+func (w *Worker) terminate(ctx context.Context) error {
+	if err := w.opts.Refresh(ctx, w.uid); err != nil {
+		return fmt.Errorf("read the pod's state: %w", err)
+	}
+	if err := w.undo(ctx, Act); err != nil {
+		return err
+	}
+	if err := w.opts.Refresh(ctx, w.uid); err != nil {
+		return fmt.Errorf("read the pod's state: %w", err)
+	}
+	if o := w.opts.Observed(w.uid); o.Running() {
+		return fmt.Errorf("containers of the pod still run")
+	}
+	return nil
+}
+
+func (w *Worker) clean(ctx context.Context) error { return w.undo(ctx, Prepare) }
+
+// undo runs the teardowns of one phase, last step first.
+func (w *Worker) undo(ctx context.Context, phase Phase) error {
+	for _, s := range slices.Backward(w.opts.Steps) {
+		if s.Phase != phase || s.Teardown == nil {
+			continue
+		}
+		w.mu.Lock()
+		stop := *w.stop
+		run := &Run{Pod: w.pod, Tasks: w.tasks, Stop: &stop, Stops: w.stops}
+		w.mu.Unlock()
+		run.Observed = w.opts.Observed(w.uid)
+		if err := s.Teardown(ctx, run); err != nil {
+			return fmt.Errorf("undo %s: %w", s.Name, err)
+		}
+		w.opts.Passed(w.uid)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/plan"
+)
+
+// Phase says when and how a step's Setup runs.
+type Phase int
+
+const (
+	// Prepare steps run side by side, each as a task of its own, until they
+	// have succeeded for this revision of the pod. They are undone only when
+	// nothing of the pod runs.
+	Prepare Phase = iota
+	// Act steps carry out the plan. They are called at each pass, one after the
+	// other, and must not block: what takes time is a task.
+	Act
+)
+
+func (p Phase) String() string { return [...]string{"prepare", "act"}[p] }
+
+// Step is one part of a pod's life on this node. It is a value, so that the
+// list of steps can be read, timed, traced and printed.
+type Step struct {
+	Name  string
+	Phase Phase
+	// After names the Prepare steps whose Setup must have succeeded before this
+	// one starts. Teardown goes the other way round.
+	After []string
+	// Setup brings the node to what the pod wants. It is idempotent: it is
+	// called again after a change and after a failure. Its context ends when
+	// the pod is to stop.
+	Setup func(context.Context, *Run) error
+	// Teardown undoes Setup. It works even if Setup never ran, or ran in an
+	// earlier process. It may block. nil when there is nothing to undo.
+	Teardown func(context.Context, *Run) error
+}
+
+// Run is what a step sees of one pass over one pod. Its fields are snapshots.
+type Run struct {
+	Pod      *pod.Pod
+	Observed *pod.Observed
+	// Plan is computed from Pod and Observed; empty during Prepare and teardown.
+	Plan plan.Plan
+	// Stop is set during teardown.
+	Stop *pod.Stop
+	// Tasks runs what outlives the pass.
+	Tasks *Tasks
+	// Stops delivers the changes of Stop during teardown: a later stop may
+	// shorten the grace.
+	Stops <-chan pod.Stop
+}
+
+// Grace is how long the pod's containers get to end: the stop's, else the
+// pod's own, else 30 s.
+func (r *Run) Grace() time.Duration {
+	if r.Stop != nil && r.Stop.Grace != nil {
+		return *r.Stop.Grace
+	}
+	if s := r.Pod.DeletionGracePeriodSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	if s := r.Pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	return 30 * time.Second
+}

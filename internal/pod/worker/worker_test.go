@@ -1,0 +1,281 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/plan"
+)
+
+// node is a runtime of one pod in memory, and the steps on it.
+type node struct {
+	mu       sync.Mutex
+	observed *pod.Observed
+	log      []string
+	worker   *Worker
+}
+
+func (n *node) say(what string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.log = append(n.log, what)
+}
+
+func (n *node) said() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.log)
+}
+
+func (n *node) set(o *pod.Observed) {
+	n.mu.Lock()
+	n.observed = o
+	n.mu.Unlock()
+	n.worker.Wake()
+}
+
+func (n *node) see(types.UID) *pod.Observed {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.observed
+}
+
+func (n *node) step(name string, after ...string) Step {
+	return Step{
+		Name: name, After: after,
+		Setup:    func(context.Context, *Run) error { n.say("+" + name); return nil },
+		Teardown: func(context.Context, *Run) error { n.say("-" + name); return nil },
+	}
+}
+
+// boxes makes the sandbox as a task and ends it.
+func (n *node) boxes(after ...string) Step {
+	return Step{
+		Name: "sandbox", Phase: Act, After: after,
+		Setup: func(ctx context.Context, r *Run) error {
+			if r.Plan.Sandbox.Op == plan.SandboxCreate {
+				r.Tasks.Go(ctx, "sandbox", func(context.Context) error {
+					n.say("+sandbox")
+					n.set(&pod.Observed{Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}}})
+					return nil
+				})
+			}
+			return nil
+		},
+		Teardown: func(context.Context, *Run) error { n.say("-sandbox"); n.set(nil); return nil },
+	}
+}
+
+func newWorker(n *node, steps ...Step) *Worker {
+	n.worker = New(Options{
+		Steps: steps, Observed: n.see,
+		Refresh: func(context.Context, types.UID) error { return nil },
+		Probes:  func(types.UID) map[string]plan.Probes { return nil },
+		Hash:    func(*corev1.Pod) map[string]string { return nil },
+		Trace:   func(ctx context.Context, _ types.UID) context.Context { return ctx },
+		Passed:  func(types.UID) {},
+		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
+	}, webPod())
+	return n.worker
+}
+
+func webPod() *pod.Pod {
+	return &pod.Pod{Pod: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"},
+		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "app"}}},
+	}, Seen: time.Now()}
+}
+
+func start(t *testing.T, w *Worker) (detach func(), ended <-chan error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := make(chan error, 1)
+	go func() { c <- w.Run(ctx) }()
+	t.Cleanup(cancel)
+	return cancel, c
+}
+
+func TestStepsInOrderAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{}
+		w := newWorker(n, n.step("dir"), n.step("volume", "dir"), n.boxes("dir"))
+		_, ended := start(t, w)
+		synctest.Wait()
+		up := n.said()
+		if slices.Index(up, "+dir") != 0 || len(up) != 3 {
+			t.Errorf("setup was %v, want dir first, then volume and sandbox once each", up)
+		}
+		w.Stop(pod.Stop{Reason: "Deleted", Remove: true})
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"-sandbox", "-volume", "-dir"}, n.said()[3:]); diff != "" {
+			t.Errorf("teardown (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// What hangs holds back neither the sandbox nor the pod's end, whether it is a
+// step, such as a mount or the pulls ahead, or a task of one, such as a container's
+// start that waits for its image or for a hook.
+func TestStopInterruptsWhatIsWaitedFor(t *testing.T) {
+	for name, hang := range map[string]func(n *node, wait func(context.Context) error) Step{
+		"step": func(n *node, wait func(context.Context) error) Step {
+			s := n.step("hanging")
+			s.Setup = func(ctx context.Context, _ *Run) error { return wait(ctx) }
+			return s
+		},
+		"task": func(n *node, wait func(context.Context) error) Step {
+			s := n.step("hanging")
+			s.Setup = func(ctx context.Context, r *Run) error { r.Tasks.Go(ctx, "container/app", wait); return nil }
+			s.Phase = Act
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &node{}
+				wait := func(ctx context.Context) error { <-ctx.Done(); n.say("interrupted"); return ctx.Err() }
+				w := newWorker(n, n.step("dir"), hang(n, wait), n.boxes("dir"))
+				_, ended := start(t, w)
+				synctest.Wait()
+				begin := time.Now()
+				w.Stop(pod.Stop{Reason: "Deleted", Remove: true})
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin); took > 50*time.Millisecond {
+					t.Errorf("ending took %v", took)
+				}
+				if diff := cmp.Diff([]string{"+dir", "+sandbox", "interrupted", "-sandbox", "-hanging", "-dir"}, n.said()); diff != "" {
+					t.Errorf("life (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// The status last reported is part of what is planned from.
+func TestEndedPodIsNotSetUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{}
+		w := newWorker(n, n.step("dir"), n.boxes("dir"))
+		w.opts.Last = func(types.UID) corev1.PodStatus { return corev1.PodStatus{Phase: corev1.PodSucceeded} }
+		start(t, w)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"-sandbox", "-dir"}, n.said()); diff != "" || w.State().Stage != Terminated {
+			t.Errorf("stage %v, life (-want +got):\n%s", w.State().Stage, diff)
+		}
+	})
+}
+
+func TestFailuresAreTriedAgainWithGrowingDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{}
+		begin, tries := time.Now(), []time.Duration(nil)
+		volume := n.step("volume")
+		volume.Setup = func(context.Context, *Run) error {
+			tries = append(tries, time.Since(begin))
+			switch len(tries) {
+			case 4:
+				return RetryAt(time.Now().Add(time.Minute), errors.New("at its own time"))
+			case 5:
+				return nil
+			}
+			return errors.New("no such device")
+		}
+		w := newWorker(n, volume)
+		start(t, w)
+		time.Sleep(10 * time.Second)
+		if diff := cmp.Diff("volume: at its own time", w.State().Failures["step/volume"].Error()); diff != "" {
+			t.Error(diff)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		want := []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3500 * time.Millisecond, 63500 * time.Millisecond}
+		if diff := cmp.Diff(want, tries); diff != "" {
+			t.Errorf("tries (-want +got):\n%s", diff)
+		}
+		if s := w.State(); len(s.Failures) != 0 || !slices.Contains(s.Prepared, "volume") {
+			t.Errorf("state after success: %+v", s)
+		}
+	})
+}
+
+func TestDetachTouchesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{}
+		w := newWorker(n, n.step("dir"), n.boxes("dir"))
+		detach, ended := start(t, w)
+		synctest.Wait()
+		detach()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v, want the context's error", err)
+		}
+		if diff := cmp.Diff([]string{"+dir", "+sandbox"}, n.said()); diff != "" {
+			t.Errorf("life (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A pod that ends by itself is torn down but stays until it is removed.
+func TestCompletedPodStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{}
+		w := newWorker(n, n.step("dir"), n.boxes("dir"))
+		_, ended := start(t, w)
+		synctest.Wait()
+		n.set(&pod.Observed{
+			Sandboxes:  []pod.SandboxStatus{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}},
+			Containers: []pod.ContainerStatus{{ID: "c", Name: "app", SandboxID: "s", State: pod.StateExited}},
+		})
+		synctest.Wait()
+		s := w.State()
+		if s.Stage != Terminated || s.Stop.Reason != ReasonCompleted {
+			t.Fatalf("state is %v, stop %+v", s.Stage, s.Stop)
+		}
+		w.Stop(pod.Stop{Reason: "Deleted", Remove: true})
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if got := w.State().Stop; got.Reason != ReasonCompleted || !got.Remove {
+			t.Errorf("stop is %+v, want the first reason and the removal", got)
+		}
+	})
+}
+
+// What is torn down while containers still run is tried again until they do not.
+func TestNothingIsUndoneWhileContainersRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{}
+		box := n.boxes("dir")
+		box.Teardown = func(context.Context, *Run) error { n.say("-sandbox"); return nil }
+		w := newWorker(n, n.step("dir"), box)
+		_, ended := start(t, w)
+		synctest.Wait()
+		w.Stop(pod.Stop{Reason: "Deleted", Remove: true})
+		time.Sleep(time.Second)
+		if s := w.State(); s.Stage != Terminating || s.Failures["teardown"] == nil {
+			t.Errorf("state is %v with failures %v", s.Stage, s.Failures)
+		}
+		n.set(nil)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if slices.Index(n.said(), "-dir") != len(n.said())-1 {
+			t.Errorf("life was %v, want the directory last", n.said())
+		}
+	})
+}

@@ -1,0 +1,225 @@
+package podlog
+
+import (
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth/internal/base/safepath"
+)
+
+// file is one file of a log, open.
+type file struct {
+	f    *os.File
+	info fs.FileInfo // as it was when opened: says which file it is
+	*lines
+	gzip   bool
+	broken bool // compressed, and not to its end
+}
+
+// pathDepth are the parts of a log's path below the directory of all logs: the
+// pod's directory, the container's and the file. A pod that has a hostPath there
+// may put links in their place, to have files of the host shown as its logs.
+const pathDepth = 3
+
+// openFile opens a file of a log at its beginning.
+func openFile(path string) (*file, error) {
+	f, err := safepath.File(path, pathDepth)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	l := &file{f: f, info: info, gzip: strings.HasSuffix(path, ".gz")}
+	var src io.Reader = f
+	if err == nil && l.gzip {
+		src, err = gzip.NewReader(f)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	l.lines = newLines(src)
+	return l, nil
+}
+
+func (l *file) close() error { return l.f.Close() }
+
+// seek goes on from an offset of a plain file.
+func (l *file) seek(offset int64) error {
+	_, err := l.f.Seek(offset, io.SeekStart)
+	l.restart()
+	return err
+}
+
+// truncated goes back to the beginning if the file is shorter than what was read
+// of it: somebody who cannot make the runtime reopen it has emptied it.
+func (l *file) truncated() (bool, error) {
+	if l.gzip {
+		return false, nil
+	}
+	info, err := l.f.Stat()
+	if err != nil {
+		return false, err
+	}
+	at, err := l.f.Seek(0, io.SeekCurrent)
+	if err != nil || info.Size() >= at {
+		return false, err
+	}
+	return true, l.seek(0)
+}
+
+// generation is one file of a log, as it stood in the directory.
+type generation struct {
+	path string
+	info fs.FileInfo
+}
+
+// generations lists the files of the log at path, oldest first. Compressed ones
+// that are still there uncompressed are left out.
+func generations(path string) ([]generation, error) {
+	dir, base := filepath.Split(path)
+	entries, err := os.ReadDir(filepath.Clean(dir))
+	if err != nil {
+		return nil, err
+	}
+	var rotated []string
+	names := map[string]bool{}
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	for name := range names {
+		suffix, ok := strings.CutPrefix(name, base+".")
+		plain := strings.TrimSuffix(suffix, ".gz")
+		if ok && isRotation(plain) && (plain == suffix || !names[base+"."+plain]) {
+			rotated = append(rotated, suffix)
+		}
+	}
+	slices.SortFunc(rotated, compareRotations)
+	all := make([]generation, 0, len(rotated)+1)
+	for _, suffix := range rotated {
+		all = append(all, generation{path: path + "." + suffix})
+	}
+	if names[base] {
+		all = append(all, generation{path: path})
+	}
+	for i := range all {
+		all[i].info, err = os.Lstat(all[i].path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(all, func(g generation) bool { return g.info == nil }), nil
+}
+
+// listAttempts is how often a log that is rotated or compressed just now is listed.
+const listAttempts = 20
+
+// steady calls do with the files of a log until they are the same after it as
+// before, so that what it opened by name is what was listed. A file that
+// vanishes meanwhile is no error. do undoes what it did before.
+func steady(path string, do func([]generation) error) error {
+	before, err := generations(path)
+	for range listAttempts {
+		if err != nil {
+			return err
+		}
+		done := do(before)
+		if done != nil && !errors.Is(done, fs.ErrNotExist) {
+			return done
+		}
+		var after []generation
+		after, err = generations(path)
+		if err == nil && slices.EqualFunc(before, after, generation.same) {
+			return done
+		}
+		before = after
+	}
+	return fmt.Errorf("log %s is rotated too fast", path)
+}
+
+func (g generation) same(h generation) bool {
+	return g.path == h.path && os.SameFile(g.info, h.info)
+}
+
+// isRotation tells the suffix of a rotated log: a kubelet's time, or the number that
+// Docker gives.
+func isRotation(suffix string) bool {
+	if _, err := strconv.ParseUint(suffix, 10, 16); err == nil {
+		return true
+	}
+	_, err := time.Parse("20060102-150405", suffix)
+	return err == nil
+}
+
+// compareRotations orders suffixes, oldest first: times go up, numbers go down.
+func compareRotations(a, b string) int {
+	a, b = strings.TrimSuffix(a, ".gz"), strings.TrimSuffix(b, ".gz")
+	m, errA := strconv.ParseUint(a, 10, 16)
+	n, errB := strconv.ParseUint(b, 10, 16)
+	if errA == nil && errB == nil {
+		return cmp.Compare(n, m)
+	}
+	return cmp.Compare(a, b)
+}
+
+// openFirst opens the first of the files that can be read. It returns nil
+// when there is none, and fs.ErrNotExist when one is no longer there.
+func openFirst(files []generation) (l *file, skipped, err error) {
+	for _, g := range files {
+		l, err := openFile(g.path)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return l, skipped, err
+		}
+		skipped = errors.Join(skipped, fmt.Errorf("%s: %w", g.path, err))
+	}
+	return nil, skipped, nil
+}
+
+// position is where l stands among the files of a log, or -1 when it was deleted
+// or compressed.
+func position(files []generation, l *file) int {
+	return slices.IndexFunc(files, func(g generation) bool { return os.SameFile(g.info, l.info) })
+}
+
+// newerThan returns the files of the log at path that begin after last, the time
+// of the last entry of a file that is no longer there.
+func newerThan(last time.Time, path string, files []generation) []generation {
+	for i, g := range files {
+		if g.path == path || beginsAfter(g.path, last) {
+			return files[i:]
+		}
+	}
+	return nil
+}
+
+// leadsTo says whether a path still stands for the file that it did.
+func leadsTo(path string, was fs.FileInfo) bool {
+	now, err := os.Lstat(path)
+	return err == nil && os.SameFile(now, was)
+}
+
+// beginsAfter says whether the first entry of a file is later than last.
+func beginsAfter(name string, last time.Time) bool {
+	if last.IsZero() {
+		return false
+	}
+	l, err := openFile(name)
+	if err != nil {
+		return false
+	}
+	defer l.f.Close()
+	line, err := l.next()
+	if err != nil {
+		return false
+	}
+	e, err := Parse(line)
+	return err == nil && e.Time.After(last)
+}
