@@ -20,15 +20,19 @@ type berthSide struct {
 }
 
 func startBerth(ctx context.Context, root string) (*berthSide, error) {
-	b := &berthSide{process: process{root: root, stamps: filepath.Join(root, "stamps"), suffix: "-bench", remains: []string{
-		filepath.Join(root, "pods", "*"), filepath.Join(root, "logs", "*"),
-		"/sys/fs/cgroup/*/berth-bench/kubepods/besteffort/pod*", "/sys/fs/cgroup/berth-bench/kubepods/besteffort/pod*",
-	}}}
+	b := &berthSide{process: process{root: root, stamps: filepath.Join(root, "stamps"), suffix: "-bench",
+		remains: []string{
+			filepath.Join(root, "pods", "*"), filepath.Join(root, "logs", "*"),
+			"/sys/fs/cgroup/*/berth-bench/kubepods/besteffort/pod*",
+			"/sys/fs/cgroup/berth-bench/kubepods/besteffort/pod*",
+		}}}
 	b.client = client.New(filepath.Join(root, "berth.sock"))
 	if err := os.MkdirAll(filepath.Join(root, "manifests"), 0o755); err != nil {
 		return nil, err
 	}
-	config := fmt.Sprintf("podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: /berth-bench\nmaxPods: 250\n", root)
+	config := fmt.Sprintf(
+		"podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: /berth-bench\nmaxPods: 250\n",
+		root)
 	if err := b.launch(config, "agent", "--hostname-override", "bench", "--cri-listen", b.socket()); err != nil {
 		return nil, err
 	}

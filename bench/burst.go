@@ -36,7 +36,8 @@ func (b *bench) bursts(ctx context.Context) error {
 			return err
 		}
 		for _, concurrency := range b.concurrency {
-			if err := oneBurst(ctx, b.floor, fmt.Sprintf("%s-%d", prefix, concurrency), concurrency, &up, &down); err != nil {
+			if err := oneBurst(ctx, b.floor, fmt.Sprintf("%s-%d", prefix, concurrency), concurrency, &up,
+				&down); err != nil {
 				return err
 			}
 		}
@@ -101,6 +102,8 @@ func burstDetails(p *page, up, down burst) {
 	for _, c := range slices.Sorted(maps.Keys(up.Floor)) {
 		p.line("| %d | %.0f | %.0f |", c, up.Floor[c].P50, down.Floor[c].P50)
 	}
-	p.line("\nCPU time of the process, agent and runtime or runtime alone, for a burst: %.2f s and %.2f s to start it, %.2f s and %.2f s to end it (means).",
+	p.line(
+		"\nCPU time of the process, agent and runtime or runtime alone, for a burst: %.2f s and %.2f s to start it, "+
+			"%.2f s and %.2f s to end it (means).",
 		mean(up.BerthCPU), mean(up.FloorCPU), mean(down.BerthCPU), mean(down.FloorCPU))
 }

@@ -40,7 +40,8 @@ type processUse struct {
 }
 
 func (u processUse) plus(v processUse) processUse {
-	return processUse{StartCPU: u.StartCPU + v.StartCPU, IdleCPU: u.IdleCPU + v.IdleCPU, RSSMB: u.RSSMB + v.RSSMB, PrivateMB: u.PrivateMB + v.PrivateMB}
+	return processUse{StartCPU: u.StartCPU + v.StartCPU, IdleCPU: u.IdleCPU + v.IdleCPU, RSSMB: u.RSSMB + v.RSSMB,
+		PrivateMB: u.PrivateMB + v.PrivateMB}
 }
 
 // watchCost is the memory for objects of the cluster that pods mount.
@@ -87,11 +88,13 @@ func (b *bench) joined(ctx context.Context, o joined.Options) (berth, kubelet jo
 func (c clusterCost) use(r joined.Result) clusterUse {
 	process := func(u joined.Use) processUse {
 		return processUse{
-			StartCPU: u.Start.Seconds() * 1000 / float64(c.Pods*c.Rounds), IdleCPU: u.Idle.Seconds() / c.IdleSeconds * 100,
-			RSSMB: u.RSS, PrivateMB: u.Private,
+			StartCPU: u.Start.Seconds() * 1000 / float64(c.Pods*c.Rounds),
+			IdleCPU:  u.Idle.Seconds() / c.IdleSeconds * 100,
+			RSSMB:    u.RSS, PrivateMB: u.Private,
 		}
 	}
-	u := clusterUse{Running: summarise(r.Took), Requests: r.Starts, IdleRequests: r.Idle, Agent: process(r.Agent), Runtime: process(r.Runtime)}
+	u := clusterUse{Running: summarise(r.Took), Requests: r.Starts, IdleRequests: r.Idle, Agent: process(r.Agent),
+		Runtime: process(r.Runtime)}
 	u.PodsASecond = float64(c.Pods) / u.Running.P50 * 1000
 	return u
 }
@@ -102,7 +105,9 @@ func (c clusterCost) text(p *page) {
 	}
 	b, k := c.Berth, c.Kubelet
 	p.line("\n## A node of a real cluster: %d pods at once, bound by its scheduler, %d times\n", c.Pods, c.Rounds)
-	p.line("Berth has its runtime within; the kubelet has the machine's containerd, a process of its own. The control plane is on the same CPUs.\n")
+	p.line(
+		"Berth has its runtime within; the kubelet has the machine's containerd, a process of its own. The control " +
+			"plane is on the same CPUs.\n")
 	p.line("| what | Berth | kubelet | ratio |")
 	p.line("|---|---|---|---|")
 	row := func(what, format string, ours, theirs float64) {

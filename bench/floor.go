@@ -57,7 +57,8 @@ func startFloor(ctx context.Context, root string) (*floorSide, error) {
 	}
 	// It is ready when it answers and has the image.
 	err := poll(ctx, 50*time.Millisecond, func() (bool, error) {
-		r, err := f.cri.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image}})
+		r, err := f.cri.Images.ImageStatus(ctx,
+			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image}})
 		return err == nil && r.Image != nil, nil
 	})
 	if err != nil {
@@ -66,7 +67,8 @@ func startFloor(ctx context.Context, root string) (*floorSide, error) {
 	return f, nil
 }
 
-func (f *floorSide) start(ctx context.Context, prefix string, pods int, s shape, concurrency int) (time.Duration, error) {
+func (f *floorSide) start(ctx context.Context, prefix string, pods int, s shape, concurrency int) (time.Duration,
+	error) {
 	watch, err := watchStamps(f.stamps, s.stampNames(prefix, pods)...)
 	if err != nil {
 		return 0, err
@@ -96,7 +98,9 @@ func (f *floorSide) prepare(name string, s shape) (*floorPod, error) {
 	p := s.pod(name, f.stamps)
 	p.UID = types.UID(name)
 	logs := f.logs(name)
-	box, err := sandbox.Render(p, sandbox.Given{Hostname: name, LogDir: logs, CgroupParent: "/berth-bench/floor/" + name, DNS: &runtimeapi.DNSConfig{}})
+	box, err := sandbox.Render(p,
+		sandbox.Given{Hostname: name, LogDir: logs, CgroupParent: "/berth-bench/floor/" + name,
+			DNS: &runtimeapi.DNSConfig{}})
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +117,8 @@ func (f *floorSide) prepare(name string, s shape) (*floorPod, error) {
 		}
 		c.TerminationMessagePath = corev1.TerminationMessagePathDefault
 		config, err := render.Config(render.Input{
-			Pod: p, QOS: corev1.PodQOSBestEffort, Container: c, Image: &runtimeapi.Image{Id: image}, PodIPs: []string{"10.0.0.1"},
+			Pod: p, QOS: corev1.PodQOSBestEffort, Container: c, Image: &runtimeapi.Image{Id: image},
+			PodIPs:  []string{"10.0.0.1"},
 			Volumes: []string{f.stamps}, HostsFile: hosts, TerminationLog: message,
 			Node: render.Node{MemoryCapacity: 1 << 34, CFSQuota: true},
 		})
@@ -147,8 +152,10 @@ func (f *floorSide) startPod(ctx context.Context, p *floorPod) error {
 	return nil
 }
 
-func (f *floorSide) startContainer(ctx context.Context, p *floorPod, config *runtimeapi.ContainerConfig) (id string, err error) {
-	c, err := f.cri.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.sandbox, Config: config, SandboxConfig: p.config})
+func (f *floorSide) startContainer(ctx context.Context, p *floorPod, config *runtimeapi.ContainerConfig) (id string,
+	err error) {
+	c, err := f.cri.Runtime.CreateContainer(ctx,
+		&runtimeapi.CreateContainerRequest{PodSandboxId: p.sandbox, Config: config, SandboxConfig: p.config})
 	if err != nil {
 		return "", err
 	}
@@ -188,10 +195,12 @@ func (f *floorSide) removePod(ctx context.Context, p *floorPod) error {
 			return err
 		}
 	}
-	if _, err := f.cri.Runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
+	if _, err := f.cri.Runtime.StopPodSandbox(ctx,
+		&runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
 		return err
 	}
-	if _, err := f.cri.Runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
+	if _, err := f.cri.Runtime.RemovePodSandbox(ctx,
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
 		return err
 	}
 	if err := f.removeCgroups(p.name); err != nil {

@@ -43,31 +43,37 @@ func main() {
 	flag.IntVar(&o.probes, "probes", 100, "pods with an exec probe each second, on each side")
 	flag.IntVar(&o.many, "many", 100, "pods that mount one ConfigMap")
 	flag.IntVar(&o.updates, "updates", 5, "how often the ConfigMap is edited")
-	flag.DurationVar(&o.watch, "watch", 30*time.Second, "how long CPU time is taken, of the idle agent and of exec probes")
-	flag.DurationVar(&o.idleWatch, "idle-watch", time.Minute, "how long the requests of an idle node of a cluster are counted")
+	flag.DurationVar(&o.watch, "watch", 30*time.Second,
+		"how long CPU time is taken, of the idle agent and of exec probes")
+	flag.DurationVar(&o.idleWatch, "idle-watch", time.Minute,
+		"how long the requests of an idle node of a cluster are counted")
 	flag.StringVar(&o.out, "out", "bench", "directory of RESULTS.md and results.json")
-	flag.Func("only", "some parts, with commas between; nothing is written then but with -keep: "+strings.Join(partNames(), ", "), func(s string) error {
-		o.only = strings.Split(s, ",")
-		for _, name := range o.only {
-			if !slices.Contains(partNames(), name) {
-				return fmt.Errorf("there is no part %q", name)
+	flag.Func("only",
+		"some parts, with commas between; nothing is written then but with -keep: "+strings.Join(partNames(), ", "),
+		func(s string) error {
+			o.only = strings.Split(s, ",")
+			for _, name := range o.only {
+				if !slices.Contains(partNames(), name) {
+					return fmt.Errorf("there is no part %q", name)
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	flag.BoolVar(&o.keep, "keep", false, "with -only: keep what is in -out of the other parts, and write all")
 	o.concurrency = []int{1, 2, 3, 4, 6, 8, 16, 30}
-	flag.Func("concurrency", "how many pods of a burst the floor starts or removes at once, with commas between (default 1,2,3,4,6,8,16,30)", func(s string) error {
-		o.concurrency = nil
-		for text := range strings.SplitSeq(s, ",") {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 1 {
-				return fmt.Errorf("%q is not a number of pods", text)
+	flag.Func("concurrency",
+		"how many pods of a burst the floor starts or removes at once, with commas between (default 1,2,3,4,6,8,16,30)",
+		func(s string) error {
+			o.concurrency = nil
+			for text := range strings.SplitSeq(s, ",") {
+				n, err := strconv.Atoi(text)
+				if err != nil || n < 1 {
+					return fmt.Errorf("%q is not a number of pods", text)
+				}
+				o.concurrency = append(o.concurrency, n)
 			}
-			o.concurrency = append(o.concurrency, n)
-		}
-		return nil
-	})
+			return nil
+		})
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -134,7 +140,9 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 	}
-	wanted := slices.DeleteFunc(parts(), func(p part) bool { return len(o.only) > 0 && !slices.Contains(o.only, p.name) })
+	wanted := slices.DeleteFunc(parts(), func(p part) bool {
+		return len(o.only) > 0 && !slices.Contains(o.only, p.name)
+	})
 	if slices.ContainsFunc(wanted, func(p part) bool { return !p.alone }) {
 		if b.berth, err = startBerth(ctx, filepath.Join(dir, "a")); err != nil {
 			return err

@@ -33,11 +33,13 @@ func (b *bench) objects(ctx context.Context) (err error) {
 		var object any
 		meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
 		if i < configMaps {
-			source.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
+			source.ConfigMap = &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: name}}
 			object = configMap(name, "value")
 		} else {
 			source.Secret = &corev1.SecretVolumeSource{SecretName: name}
-			object = &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta, StringData: map[string]string{"key": "value"}}
+			object = &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta,
+				StringData: map[string]string{"key": "value"}}
 		}
 		if err := b.berth.write(name, object); err != nil {
 			return err
@@ -89,7 +91,10 @@ func (b *bench) liveUpdate(ctx context.Context) error {
 		return err
 	}
 	s := shape{edit: func(p *corev1.Pod) {
-		mount(p, name, corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
+		mount(p, name,
+			corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
 	}}
 	if _, err := b.berth.start(ctx, prefix, b.many, s, 0); err != nil {
 		return err
@@ -175,7 +180,9 @@ type update struct {
 
 func objectRows(p *page, r results) {
 	if r.Objects.Berth.N > 0 {
-		p.line("\n## A pod of 3 containers with %d ConfigMap and %d Secret volumes beside the same pod without, in ms\n", configMaps, secrets)
+		p.line(
+			"\n## A pod of 3 containers with %d ConfigMap and %d Secret volumes beside the same pod without, in ms\n",
+			configMaps, secrets)
 		p.line("| what | with p50 (min, p90) | without p50 (min, p90) | ratio | goal |")
 		p.line("|---|---|---|---|---|")
 		r.Objects.row(p, "start, to the last container", "-")

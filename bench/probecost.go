@@ -45,7 +45,8 @@ func (b *bench) probeCost(ctx context.Context) error {
 	c := probeCost{Pods: b.probes, Seconds: b.watch.Seconds()}
 	s := shape{edit: func(p *corev1.Pod) {
 		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}, PeriodSeconds: 1, TimeoutSeconds: 10,
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}, PeriodSeconds: 1,
+			TimeoutSeconds: 10,
 		}
 	}}
 	for _, part := range []struct {
@@ -155,7 +156,8 @@ func (f *floorSide) execEachSecond(ctx context.Context, prefix string, command [
 			tick := time.NewTicker(time.Second)
 			defer tick.Stop()
 			for ctx.Err() == nil {
-				_, err := f.cri.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: p.ids[0], Cmd: command, Timeout: 10})
+				_, err := f.cri.Runtime.ExecSync(ctx,
+					&runtimeapi.ExecSyncRequest{ContainerId: p.ids[0], Cmd: command, Timeout: 10})
 				if err == nil {
 					f.execs.Add(1)
 				}
@@ -188,7 +190,8 @@ func (b *berthSide) execs(ctx context.Context) (int, error) {
 	}
 	defer response.Body.Close()
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), `kubelet_runtime_operations_total{operation_type="exec_sync"} `); ok {
+		if value, ok := strings.CutPrefix(lines.Text(),
+			`kubelet_runtime_operations_total{operation_type="exec_sync"} `); ok {
 			return strconv.Atoi(value)
 		}
 	}

@@ -41,7 +41,8 @@ func (b *bench) readiness(ctx context.Context) (err error) {
 // flipping is a shape with a readiness probe each second of which one answer decides.
 func flipping(probe func(*corev1.Pod) corev1.ProbeHandler) shape {
 	return shape{edit: func(p *corev1.Pod) {
-		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: probe(p), PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 5}
+		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: probe(p), PeriodSeconds: 1,
+			FailureThreshold: 1, TimeoutSeconds: 5}
 	}}
 }
 
@@ -156,7 +157,8 @@ func (b *bench) execFlips(ctx context.Context) (c comparison, err error) {
 // exec runs a command that stamps the clock, and returns the time from its first
 // instruction to the call's end.
 func (f *floorSide) exec(ctx context.Context, id string, command []string) (time.Duration, error) {
-	if _, err := f.cri.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: 5}); err != nil {
+	if _, err := f.cri.Runtime.ExecSync(ctx,
+		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: 5}); err != nil {
 		return 0, err
 	}
 	ended := time.Now()
@@ -203,7 +205,8 @@ func (b *bench) watchReady(ctx context.Context, prefix string) func(yield func(f
 			})
 			was := ready[p.Name]
 			ready[p.Name] = now
-			if synced && was != now && !yield(flip{pod: strings.TrimSuffix(p.Name, b.berth.suffix), ready: now, at: at}, nil) {
+			if synced && was != now &&
+				!yield(flip{pod: strings.TrimSuffix(p.Name, b.berth.suffix), ready: now, at: at}, nil) {
 				return
 			}
 		}
@@ -220,6 +223,9 @@ func (r readiness) text(p *page) {
 	p.line("\n## From a readiness probe's other answer to the pod's status, in ms\n")
 	p.line("| what | Berth p50, p99 | floor p50, p99 | ratio of p50 | goal |")
 	p.line("|---|---|---|---|---|")
-	p.line("| httpGet: from the answer to the status in a watch, n=%d | %.1f, %.1f | - | - | 20 |", r.HTTP.N, r.HTTP.P50, r.HTTP.P99)
-	r.Exec.tailRow(p, "exec: from the command's first instruction to the status in a watch; the floor to the end of ExecSync", "floor + 20")
+	p.line("| httpGet: from the answer to the status in a watch, n=%d | %.1f, %.1f | - | - | 20 |", r.HTTP.N,
+		r.HTTP.P50, r.HTTP.P99)
+	r.Exec.tailRow(p,
+		"exec: from the command's first instruction to the status in a watch; the floor to the end of ExecSync",
+		"floor + 20")
 }

@@ -72,7 +72,8 @@ func (b *bench) restart(ctx context.Context) error {
 }
 
 // endOne ends the container of a pod and waits until the next one runs.
-func endOne(ctx context.Context, p *process, podName string, signal unix.Signal, begins <-chan begin) (took, begun time.Duration, err error) {
+func endOne(ctx context.Context, p *process, podName string, signal unix.Signal,
+	begins <-chan begin) (took, begun time.Duration, err error) {
 	_, pid, err := p.container(ctx, podName)
 	if err != nil {
 		return 0, 0, err

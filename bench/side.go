@@ -83,7 +83,8 @@ func (p *process) launch(config string, args ...string) error {
 func (p *process) end() error {
 	err := p.cmd.Process.Signal(unix.SIGTERM)
 	_ = p.cmd.Wait() // it was told to end
-	out, resetErr := exec.Command(binary, "reset", "--yes", "--root-dir", p.root, "--config", p.config()).CombinedOutput()
+	out, resetErr := exec.Command(binary, "reset", "--yes", "--root-dir", p.root, "--config",
+		p.config()).CombinedOutput()
 	if resetErr != nil {
 		err = errors.Join(err, fmt.Errorf("reset: %w\n%s", resetErr, out))
 	}
@@ -144,7 +145,8 @@ func (p *process) container(ctx context.Context, podName string) (id string, pid
 	if err != nil {
 		return "", 0, fmt.Errorf("find the container of pod %s: %w", podName, err)
 	}
-	status, err := p.cri.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	status, err := p.cri.Runtime.ContainerStatus(ctx,
+		&runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
 		return "", 0, err
 	}

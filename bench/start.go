@@ -21,7 +21,8 @@ func (b *bench) several(ctx context.Context) (err error) {
 
 func (b *bench) starts(ctx context.Context, containers int) (comparison, error) {
 	s := shape{containers: containers}
-	return alternate(ctx, b.pods, way{b.berth, s, fmt.Sprintf("one-%d", containers)}, way{b.floor, s, fmt.Sprintf("one-%d", containers)})
+	return alternate(ctx, b.pods, way{b.berth, s, fmt.Sprintf("one-%d", containers)},
+		way{b.floor, s, fmt.Sprintf("one-%d", containers)})
 }
 
 // way is one of two ways to have a pod.

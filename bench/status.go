@@ -46,7 +46,9 @@ func (s statusRates) text(p *page) {
 		return
 	}
 	p.line("\n## Statuses of %d pods that change at once, to a real API server on the same CPUs\n", s.Pods)
-	p.line("| pods in flight | changes a second (goal 100) | requests a change | CPU of the writer and its watch, ms a change | seen in a watch p50, p99, ms |")
+	p.line(
+		"| pods in flight | changes a second (goal 100) | requests a change | CPU of the writer and its watch, ms a " +
+			"change | seen in a watch p50, p99, ms |")
 	p.line("|---|---|---|---|---|")
 	for _, r := range s.Rows {
 		way := fmt.Sprint(r.InFlight)

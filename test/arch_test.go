@@ -40,8 +40,10 @@ type rule struct {
 // its own folder; a package and the packages below it always may.
 var rules = []rule{
 	{"internal/base", []string{"internal/base"}, "base knows mechanisms of the machine, and no pods"},
-	{"internal/model", []string{"internal/base", "internal/model"}, "model has values, and knows nothing of what is done with them"},
-	{"internal/record", []string{"internal/base", "internal/model"}, "record writes down what happened, and causes nothing"},
+	{"internal/model", []string{"internal/base", "internal/model"},
+		"model has values, and knows nothing of what is done with them"},
+	{"internal/record", []string{"internal/base", "internal/model"},
+		"record writes down what happened, and causes nothing"},
 	{"internal/cri", nil, "the boundary knows requests and answers of the CRI, never pods"},
 	{"internal/runtime", []string{"internal/cri"}, "a runtime knows the CRI, never pods"},
 	{"internal/node", []string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/node"},
@@ -50,22 +52,35 @@ var rules = []rule{
 	{"internal/pod/plan", []string{"internal/base", "internal/model"}, "the plan is pure: it sees values only"},
 	{"internal/pod/worker", []string{"internal/base", "internal/model", "internal/record", "internal/pod/plan"},
 		"the worker runs steps without knowing which"},
-	{"internal/pod/steps", []string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/node",
-		"internal/config", "internal/pod/plan", "internal/pod/worker"},
+	{"internal/pod/steps",
+		[]string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/node",
+			"internal/config", "internal/pod/plan", "internal/pod/worker"},
 		"a step never imports another: declare the two lines you need of it as an interface here"},
-	{"internal/pod/source", []string{"internal/base", "internal/model"}, "data flows from the sources to the worker, not back"},
-	{"internal/pod/admission", []string{"internal/base", "internal/model", "internal/node"}, "admission decides on values, before a pod has a worker"},
-	{"internal/pod/pleg", []string{"internal/base", "internal/model", "internal/cri"}, "what is observed is read by others; pleg does not act"},
-	{"internal/pod/podstatus", []string{"internal/base", "internal/model", "internal/record", "internal/pod/plan"}, "a status is computed, and acts on nothing"},
-	{"internal/pod/fleet", []string{"internal/base", "internal/model", "internal/pod/worker"}, "the fleet runs workers without knowing their steps"},
-	{"internal/pod/stop", []string{"internal/base", "internal/model", "internal/record", "internal/pod/fleet", "internal/pod/worker"},
+	{"internal/pod/source", []string{"internal/base", "internal/model"},
+		"data flows from the sources to the worker, not back"},
+	{"internal/pod/admission", []string{"internal/base", "internal/model", "internal/node"},
+		"admission decides on values, before a pod has a worker"},
+	{"internal/pod/pleg", []string{"internal/base", "internal/model", "internal/cri"},
+		"what is observed is read by others; pleg does not act"},
+	{"internal/pod/podstatus", []string{"internal/base", "internal/model", "internal/record", "internal/pod/plan"},
+		"a status is computed, and acts on nothing"},
+	{"internal/pod/fleet", []string{"internal/base", "internal/model", "internal/pod/worker"},
+		"the fleet runs workers without knowing their steps"},
+	{"internal/pod/stop",
+		[]string{"internal/base", "internal/model", "internal/record", "internal/pod/fleet", "internal/pod/worker"},
 		"a stop is written, and the worker carries it out"},
-	{"internal/cluster", []string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/node", "internal/config",
-		"internal/pod", "internal/cluster"}, "the cluster's side knows pods; pods work without a cluster"},
-	{"internal/api", []string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/node", "internal/api"},
+	{"internal/cluster",
+		[]string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/node",
+			"internal/config",
+			"internal/pod", "internal/cluster"}, "the cluster's side knows pods; pods work without a cluster"},
+	{"internal/api",
+		[]string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/node", "internal/api"},
 		"servers speak to interfaces, so that they can be tested without an agent"},
-	{"internal/agent", []string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/runtime", "internal/node",
-		"internal/config", "internal/pod", "internal/cluster", "internal/api", "internal/agent"}, "agent wires everything but the command line"},
+	{"internal/agent",
+		[]string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/runtime",
+			"internal/node",
+			"internal/config", "internal/pod", "internal/cluster", "internal/api", "internal/agent"},
+		"agent wires everything but the command line"},
 	{"internal/cli", []string{"internal"}, "the command line is at the top"},
 	{"cmd", []string{"internal/cli", "internal/base"}, "main only starts"},
 	{"test", []string{"internal", "test"}, "tests may look at everything"},
@@ -132,7 +147,8 @@ func load(t *testing.T) ([]source, *token.FileSet) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "tools" || strings.HasPrefix(d.Name(), ".") && name != "..") {
+		if d.IsDir() &&
+			(d.Name() == "testdata" || d.Name() == "tools" || strings.HasPrefix(d.Name(), ".") && name != "..") {
 			return filepath.SkipDir
 		}
 		if filepath.Ext(name) != ".go" {
@@ -147,7 +163,9 @@ func load(t *testing.T) ([]source, *token.FileSet) {
 			return err
 		}
 		rel, err := filepath.Rel("..", name)
-		all = append(all, source{dir: path.Dir(rel), name: rel, file: file, lines: strings.Count(string(text), "\n"), text: string(text)})
+		all = append(all,
+			source{dir: path.Dir(rel), name: rel, file: file, lines: strings.Count(string(text), "\n"),
+				text: string(text)})
 		return err
 	})
 	if err != nil {
@@ -171,7 +189,8 @@ func TestImports(t *testing.T) {
 		}
 		for _, i := range s.file.Imports {
 			to, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), module+"/")
-			if !ours || unit(to) == unit(s.dir) || within(to, r.folder) && unit(s.dir) == r.folder || within(s.dir, to) {
+			if !ours || unit(to) == unit(s.dir) || within(to, r.folder) && unit(s.dir) == r.folder ||
+				within(s.dir, to) {
 				continue
 			}
 			if !slices.ContainsFunc(r.may, func(folder string) bool { return within(to, folder) }) {
@@ -214,7 +233,8 @@ func TestDecisionsArePure(t *testing.T) {
 			case *ast.GoStmt:
 				t.Errorf("%s starts a goroutine", s.name)
 			case *ast.SelectorExpr:
-				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After"}, n.Sel.Name) {
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" &&
+					slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After"}, n.Sel.Name) {
 					t.Errorf("%s uses time.%s: the time is a parameter", s.name, n.Sel.Name)
 				}
 			}
@@ -236,7 +256,8 @@ func TestNoInitAndNoDefaultLogger(t *testing.T) {
 					t.Errorf("%s has an init function: what a package needs comes in by parameter", s.name)
 				}
 			case *ast.SelectorExpr:
-				if x, ok := n.X.(*ast.Ident); ok && x.Name == "slog" && slices.Contains([]string{"Default", "SetDefault", "Info", "Warn", "Error", "Debug"}, n.Sel.Name) {
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "slog" &&
+					slices.Contains([]string{"Default", "SetDefault", "Info", "Warn", "Error", "Debug"}, n.Sel.Name) {
 					t.Errorf("%s uses slog.%s: the logger is a parameter", s.name, n.Sel.Name)
 				}
 			}

@@ -103,7 +103,8 @@ authorization: {mode: Webhook}
 	ts.Setenv("BOOTSTRAP", n.cluster.BootstrapKubeconfig())
 	tools := ts.MkAbs("tools")
 	ts.Check(os.MkdirAll(tools, 0o755))
-	ts.Check(os.WriteFile(filepath.Join(tools, "kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec %s kubectl \"$@\"\n", n.cluster.Program()), 0o755))
+	ts.Check(os.WriteFile(filepath.Join(tools, "kubectl"),
+		fmt.Appendf(nil, "#!/bin/sh\nexec %s kubectl \"$@\"\n", n.cluster.Program()), 0o755))
 	ts.Setenv("PATH", tools+":"+ts.Getenv("PATH"))
 }
 
@@ -177,13 +178,18 @@ func create(ts *testscript.TestScript, args []string) {
 
 func apiserver(ts *testscript.TestScript, args []string) {
 	c := nodeOf(ts).cluster
-	actions := map[string]func(){"kill": c.KillAPIServer, "start": c.StartAPIServer, "pause": func() { c.Pause(kubeapitest.APIServer) }, "resume": func() { c.Resume(kubeapitest.APIServer) }}
+	actions := map[string]func(){"kill": c.KillAPIServer, "start": c.StartAPIServer, "pause": func() {
+		c.Pause(kubeapitest.APIServer)
+	}, "resume": func() {
+		c.Resume(kubeapitest.APIServer)
+	}}
 	act(ts, "apiserver", actions, args[0])
 }
 
 func nodes(ts *testscript.TestScript, args []string) {
 	c := nodeOf(ts).cluster
-	act(ts, "nodes", map[string]func(){"cut": c.CutConnections, "disconnect": c.Disconnect, "connect": c.Connect}, args[0])
+	act(ts, "nodes", map[string]func(){"cut": c.CutConnections, "disconnect": c.Disconnect, "connect": c.Connect},
+		args[0])
 }
 
 func act(ts *testscript.TestScript, command string, actions map[string]func(), name string) {
@@ -208,7 +214,10 @@ func etcd(ts *testscript.TestScript, args []string) {
 
 func controllers(ts *testscript.TestScript, args []string) {
 	c := nodeOf(ts).cluster
-	act(ts, "controllers", map[string]func(){"pause": func() { c.Pause(kubeapitest.Controllers) }, "resume": func() { c.Resume(kubeapitest.Controllers) }}, args[0])
+	act(ts, "controllers",
+		map[string]func(){"pause": func() { c.Pause(kubeapitest.Controllers) }, "resume": func() {
+			c.Resume(kubeapitest.Controllers)
+		}}, args[0])
 }
 
 func inject(ts *testscript.TestScript, args []string) {
@@ -239,8 +248,10 @@ func inject(ts *testscript.TestScript, args []string) {
 
 // reasons are what an API server says with a code.
 var reasons = map[int]metav1.StatusReason{
-	http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusConflict: metav1.StatusReasonConflict, http.StatusGone: metav1.StatusReasonExpired,
-	http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusInternalServerError: metav1.StatusReasonInternalError,
+	http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusConflict: metav1.StatusReasonConflict,
+	http.StatusGone:                metav1.StatusReasonExpired,
+	http.StatusTooManyRequests:     metav1.StatusReasonTooManyRequests,
+	http.StatusInternalServerError: metav1.StatusReasonInternalError,
 }
 
 func awaitInjected(ts *testscript.TestScript, _ []string) {
@@ -310,7 +321,8 @@ func (n *node) awaitReady(ts *testscript.TestScript, want corev1.ConditionStatus
 			return false, err
 		}
 		return slices.ContainsFunc(object.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == want && !c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second))
+			return c.Type == corev1.NodeReady && c.Status == want &&
+				!c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second))
 		}), object.Status.Conditions
 	})
 }

@@ -33,7 +33,8 @@ func (h *harness) awaitConverged(ts *testscript.TestScript, _ []string) {
 
 func (h *harness) differences(ts *testscript.TestScript) ([]string, error) {
 	ctx := context.Background()
-	told, err := nodeOf(ts).client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodeName})
+	told, err := nodeOf(ts).client.CoreV1().Pods("").List(ctx,
+		metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodeName})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,8 @@ func (h *harness) differences(ts *testscript.TestScript) ([]string, error) {
 		if diff := cmp.Diff(ours(local.Status), ours(p.Status)); diff != "" {
 			all = append(all, fmt.Sprintf("%s: the node's status (-) and the API's (+):\n%s", p.Name, diff))
 		}
-		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+			p.Status.EphemeralContainerStatuses) {
 			if c.State.Running != nil {
 				_, id, _ := strings.Cut(c.ContainerID, "://")
 				running[id] = fmt.Sprintf("%s/%s attempt %d", uid, c.Name, c.RestartCount)
@@ -108,10 +110,14 @@ func (h *harness) differences(ts *testscript.TestScript) ([]string, error) {
 // it could be told leaves the time of the one before it.
 func ours(s corev1.PodStatus) corev1.PodStatus {
 	s = *s.DeepCopy()
-	s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+	s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled
+	})
 	for i := range s.Conditions {
 		s.Conditions[i].LastTransitionTime = metav1.Time{}
 	}
-	slices.SortFunc(s.Conditions, func(a, b corev1.PodCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
+	slices.SortFunc(s.Conditions, func(a, b corev1.PodCondition) int {
+		return strings.Compare(string(a.Type), string(b.Type))
+	})
 	return s
 }

@@ -44,7 +44,8 @@ func (h *harness) csiDriver(ts *testscript.TestScript, args []string) {
 	switch action {
 	case "start":
 		root := rootOf(ts)
-		stop, err := d.Serve(filepath.Join(root, "plugins", name, "csi.sock"), filepath.Join(root, "plugins_registry", name+"-reg.sock"))
+		stop, err := d.Serve(filepath.Join(root, "plugins", name, "csi.sock"),
+			filepath.Join(root, "plugins_registry", name+"-reg.sock"))
 		ts.Check(err)
 		d.stop = stop
 	case "stop":
@@ -72,7 +73,8 @@ func (h *harness) csiDriver(ts *testscript.TestScript, args []string) {
 
 // newCSIDriver reads [driver=NAME] [version=V] [limit=N] [topology=KEY=VALUE] [can=CAPABILITY,...].
 func newCSIDriver(ts *testscript.TestScript, name string, args []string) *csiDriver {
-	d := &csidriver.Driver{Name: name, NodeID: "id-of-" + nodeName, Dir: ts.MkAbs("volumes"), Topology: map[string]string{}}
+	d := &csidriver.Driver{Name: name, NodeID: "id-of-" + nodeName, Dir: ts.MkAbs("volumes"),
+		Topology: map[string]string{}}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		var err error

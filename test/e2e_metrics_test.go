@@ -29,14 +29,17 @@ import (
 func startMetricsServer(ts *testscript.TestScript, _ []string) {
 	n := nodeOf(ts)
 	ctx, cancel := context.WithCancel(context.Background())
-	token, err := n.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, "metrics-server", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := n.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, "metrics-server",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	ts.Check(err)
-	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAFile: n.cluster.CA()}})
+	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: token.Status.Token,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: n.cluster.CA()}})
 	ts.Check(err)
 	client.Timeout = 10 * time.Second
 	object, err := n.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 	ts.Check(err)
-	s := &metricsserver.Server{Node: nodeName, URL: "https://" + endpoint(object), Client: client, Every: 2 * time.Second}
+	s := &metricsserver.Server{Node: nodeName, URL: "https://" + endpoint(object), Client: client,
+		Every: 2 * time.Second}
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
@@ -47,7 +50,8 @@ func startMetricsServer(ts *testscript.TestScript, _ []string) {
 	ts.Setenv("METRICS_PORT", port)
 	ts.Setenv("CA_BUNDLE", base64.StdEncoding.EncodeToString(ca))
 	cert, key := n.cluster.ServingCertificate("metrics-server", "metrics-server.kube-system.svc")
-	server := &http.Server{Handler: s.Handler(), ErrorLog: log.New(io.Discard, "", 0)} // the API server hangs up as it likes
+	server := &http.Server{Handler: s.Handler(),
+		ErrorLog: log.New(io.Discard, "", 0)} // the API server hangs up as it likes
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Run(ctx) }) // until ctx ends
 	running.Go(func() {

@@ -40,7 +40,8 @@ func testMoving(t *testing.T) {
 		runE2E(t, "embedded", "e2e/moving")
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestE2E$/^moving$", "-test.v", "-patience="+patience.String())
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestE2E$/^moving$", "-test.v",
+		"-patience="+patience.String())
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", placeEnv, claimed(t)))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	out, err := cmd.CombinedOutput()
@@ -162,7 +163,8 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	await-pod POD CONDITION     the API server shows a pod so: see await
 //	await-converged             the API server, the node and its runtime tell the same, see there
 func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool, []string) {
-	positive := func(least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
+	positive := func(least, most int,
+		f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
 		return func(ts *testscript.TestScript, neg bool, args []string) {
 			if neg || len(args) < least || len(args) > most {
 				ts.Fatalf("arguments: %q; see clusterCommands", args)

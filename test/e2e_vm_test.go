@@ -32,7 +32,8 @@ func TestControlPlane(t *testing.T) {
 // startCluster starts a control plane, or has the one that this machine was given.
 func startCluster(t *scriptT, controllerManager []string) *kubeapitest.Cluster {
 	if !inVM() {
-		return kubeapitest.Start(t, kubeapitest.Options{Controllers: true, Scheduler: true, ControllerManager: controllerManager})
+		return kubeapitest.Start(t,
+			kubeapitest.Options{Controllers: true, Scheduler: true, ControllerManager: controllerManager})
 	}
 	if len(controllerManager) > 0 {
 		t.Fatalf("cluster start %q: the flags in this machine are those of TestControlPlane", controllerManager)

@@ -97,7 +97,9 @@ func newPoints(t *testing.T) *points {
 	n := claimed(t)
 	dir, err := os.MkdirTemp("", "bp") // short: unix sockets lie below it
 	check(t, err)
-	daemon, err := containerd.New(context.Background(), containerd.Options{Parts: parts, Dir: dir, Bridge: fmt.Sprintf("berth-test%d", n), Subnet: fmt.Sprintf("10.204.%d.0/24", n)})
+	daemon, err := containerd.New(context.Background(),
+		containerd.Options{Parts: parts, Dir: dir, Bridge: fmt.Sprintf("berth-test%d", n),
+			Subnet: fmt.Sprintf("10.204.%d.0/24", n)})
 	check(t, err)
 	t.Cleanup(func() { check(t, daemon.Close()) })
 	root, err := os.MkdirTemp("", "b")
@@ -122,7 +124,8 @@ evictionHard: {memory.available: 50Mi}
 	check(t, os.WriteFile(p.config(), []byte(config), 0o644))
 	t.Cleanup(func() {
 		p.kill()
-		if out, err := exec.Command(bin, "reset", "--yes", "--root-dir", root, "--config", p.config()).CombinedOutput(); err != nil {
+		if out, err := exec.Command(bin, "reset", "--yes", "--root-dir", root, "--config",
+			p.config()).CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
@@ -191,7 +194,9 @@ func (p *points) reach(name string, want []string) (frozen string) {
 	defer tick.Stop()
 	for {
 		seen := p.containers()
-		if again := slices.ContainsFunc(seen, func(line string) bool { return strings.HasSuffix(line, " 2 RUNNING") }); again {
+		if again := slices.ContainsFunc(seen, func(line string) bool {
+			return strings.HasSuffix(line, " 2 RUNNING")
+		}); again {
 			p.t.Fatalf("%s restarted without reason: %q", name, seen)
 		}
 		if slices.Equal(seen, want) && p.says(name, want != nil) {
@@ -214,7 +219,8 @@ func (p *points) containers() (lines []string) {
 	all, err := p.runtime.ListContainers(p.t.Context(), &runtimeapi.ListContainersRequest{})
 	check(p.t, err)
 	for _, c := range all.Containers {
-		lines = append(lines, fmt.Sprintln(c.Metadata.Name, c.Metadata.Attempt, strings.TrimPrefix(c.State.String(), "CONTAINER_")))
+		lines = append(lines,
+			fmt.Sprintln(c.Metadata.Name, c.Metadata.Attempt, strings.TrimPrefix(c.State.String(), "CONTAINER_")))
 	}
 	slices.Sort(lines)
 	for i, line := range lines {
@@ -240,7 +246,8 @@ func (p *points) says(name string, there bool) bool {
 
 // endApp kills the app's process.
 func (p *points) endApp() {
-	check(p.t, processes{p.runtime}.signal(p.t.Context(), map[string]string{pod.LabelContainerName: "app"}, unix.SIGKILL))
+	check(p.t, processes{p.runtime}.signal(p.t.Context(), map[string]string{pod.LabelContainerName: "app"},
+		unix.SIGKILL))
 }
 
 // proxy hands a CRI client's calls on, and stops at one of those that change something.
@@ -269,7 +276,8 @@ func (p *proxy) arm(n int, answered bool) {
 
 // mine says whether this is the call to stop at.
 func (p *proxy) mine(call string) bool {
-	changes := []string{"RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "StartContainer", "StopContainer", "RemoveContainer", "ExecSync"}
+	changes := []string{"RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "StartContainer",
+		"StopContainer", "RemoveContainer", "ExecSync"}
 	if !slices.Contains(changes, call) {
 		return false
 	}

@@ -113,7 +113,8 @@ import (
 // make vmtest: 8 CPUs on 2 NUMA nodes, and nobody minds what is done to it; [systemd] for the one of them
 // that has systemd as its init.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
-	positive := func(usage string, least, most int, f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
+	positive := func(usage string, least, most int,
+		f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
 		return func(ts *testscript.TestScript, neg bool, args []string) {
 			if neg || len(args) < least || len(args) > most {
 				ts.Fatalf("usage: %s", usage)
@@ -124,17 +125,19 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 	const many = 1 << 10
 	var commands map[string]func(*testscript.TestScript, bool, []string)
 	commands = map[string]func(*testscript.TestScript, bool, []string){
-		"berth":            h.berth,
-		"agent":            positive("agent start|stop|kill [FLAG...]", 1, many, h.agent),
-		"exits":            positive("exits CODE ARGS...", 2, many, h.exits),
-		"await":            positive("await POD CONDITION", 2, 2, h.await),
-		"await-event":      positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
-		"await-problem":    positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),
-		"await-node":       positive("await-node STATUS", 1, 1, h.awaitNode),
-		"await-log":        positive("await-log POD [NAME] TEXT", 2, 3, h.awaitLog),
-		"await-limit":      positive("await-limit POD CONTAINER|- cpu|memory VALUE", 4, 4, h.awaitLimit),
-		"await-cgroup":     positive("await-cgroup POD|/PATH CONTAINER|- cpus|mems|shares|quota|memory|pids VALUE", 4, 4, awaitCgroup),
-		"cgroup":           positive("cgroup POD|/PATH CONTAINER|- cpus|mems|shares|quota|memory|pids VALUE", 4, 4, setCgroup),
+		"berth":         h.berth,
+		"agent":         positive("agent start|stop|kill [FLAG...]", 1, many, h.agent),
+		"exits":         positive("exits CODE ARGS...", 2, many, h.exits),
+		"await":         positive("await POD CONDITION", 2, 2, h.await),
+		"await-event":   positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
+		"await-problem": positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),
+		"await-node":    positive("await-node STATUS", 1, 1, h.awaitNode),
+		"await-log":     positive("await-log POD [NAME] TEXT", 2, 3, h.awaitLog),
+		"await-limit":   positive("await-limit POD CONTAINER|- cpu|memory VALUE", 4, 4, h.awaitLimit),
+		"await-cgroup": positive("await-cgroup POD|/PATH CONTAINER|- cpus|mems|shares|quota|memory|pids VALUE", 4,
+			4, awaitCgroup),
+		"cgroup": positive("cgroup POD|/PATH CONTAINER|- cpus|mems|shares|quota|memory|pids VALUE", 4, 4,
+			setCgroup),
 		"make-cgroup":      positive("make-cgroup NAME", 1, 1, makeCgroup),
 		"remove-cgroup":    positive("remove-cgroup NAME", 1, 1, removeCgroup),
 		"vanish":           positive("vanish POD", 1, 1, vanish),
@@ -309,7 +312,9 @@ func (h *harness) awaitEnded(ts *testscript.TestScript, args []string) {
 
 func (h *harness) awaitContainers(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
-		left := slices.DeleteFunc(h.list(ts), func(line string) bool { return !strings.Contains(line, " "+args[0]+" ") })
+		left := slices.DeleteFunc(h.list(ts), func(line string) bool {
+			return !strings.Contains(line, " "+args[0]+" ")
+		})
 		return strconv.Itoa(len(left)) == args[1], left
 	})
 }
@@ -327,7 +332,8 @@ func (h *harness) awaitEvent(ts *testscript.TestScript, args []string) {
 		if change.Synced || e.InvolvedObject.Name != k.Name {
 			continue
 		}
-		if e.Reason == args[1] && (len(args) == 2 || strings.Contains(e.Message, args[2]) || e.InvolvedObject.FieldPath == args[2]) {
+		if e.Reason == args[1] &&
+			(len(args) == 2 || strings.Contains(e.Message, args[2]) || e.InvolvedObject.FieldPath == args[2]) {
 			return
 		}
 		seen = append(seen, e.Reason+": "+e.Message)
@@ -341,7 +347,8 @@ func (h *harness) lose(ts *testscript.TestScript, args []string) {
 	defer done()
 	ctx := context.Background()
 	all, err := runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-		LabelSelector: map[string]string{pod.LabelPodName: args[0]}, State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED},
+		LabelSelector: map[string]string{pod.LabelPodName: args[0]},
+		State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED},
 	}})
 	ts.Check(err)
 	for _, c := range all.Containers {
@@ -382,7 +389,8 @@ func (p processes) signalSandbox(ctx context.Context, labels map[string]string, 
 	if len(boxes.Items) != 1 {
 		return fmt.Errorf("%v: %d ready sandboxes", labels, len(boxes.Items))
 	}
-	s, err := p.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: boxes.Items[0].Id, Verbose: true})
+	s, err := p.PodSandboxStatus(ctx,
+		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: boxes.Items[0].Id, Verbose: true})
 	if err != nil {
 		return err
 	}
@@ -404,7 +412,8 @@ func (p processes) signal(ctx context.Context, labels map[string]string, signal 
 // find gives the process of the one running container that has the labels.
 func (p processes) find(ctx context.Context, labels map[string]string) (int, error) {
 	running, err := p.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-		LabelSelector: labels, State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+		LabelSelector: labels,
+		State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 	}})
 	if err != nil {
 		return 0, err
@@ -412,7 +421,8 @@ func (p processes) find(ctx context.Context, labels map[string]string) (int, err
 	if len(running.Containers) != 1 {
 		return 0, fmt.Errorf("%v: %d running containers", labels, len(running.Containers))
 	}
-	s, err := p.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: running.Containers[0].Id, Verbose: true})
+	s, err := p.ContainerStatus(ctx,
+		&runtimeapi.ContainerStatusRequest{ContainerId: running.Containers[0].Id, Verbose: true})
 	if err != nil {
 		return 0, err
 	}
@@ -434,7 +444,8 @@ func processOf(info map[string]string) (int, error) {
 func (h *harness) process(ts *testscript.TestScript, args []string) {
 	runtime, done := h.dial(ts)
 	defer done()
-	found, err := processes{runtime}.find(context.Background(), map[string]string{pod.LabelPodName: args[0], pod.LabelContainerName: args[1]})
+	found, err := processes{runtime}.find(context.Background(),
+		map[string]string{pod.LabelPodName: args[0], pod.LabelContainerName: args[1]})
 	ts.Check(err)
 	ts.Setenv("PID", strconv.Itoa(found))
 }

@@ -109,7 +109,8 @@ func (h *harness) awaitHealth(ts *testscript.TestScript, args []string) {
 
 // podResources writes what the PodResources API tells, a line for each device.
 func (h *harness) podResources(ts *testscript.TestScript, args []string) {
-	conn, err := grpc.NewClient("unix:"+filepath.Join(rootOf(ts), "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(rootOf(ts), "pod-resources", "kubelet.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	ts.Check(err)
 	defer func() { ts.Check(conn.Close()) }()
 	client := podresources.NewPodResourcesListerClient(conn)
@@ -130,12 +131,15 @@ func (h *harness) podResources(ts *testscript.TestScript, args []string) {
 			note(p.Name+"/"+c.Name, c.Devices)
 			for _, claim := range c.DynamicResources {
 				for _, r := range claim.ClaimResources {
-					lines = append(lines, fmt.Sprintf("%s/%s %s/%s %s %s\n", p.Name, c.Name, claim.ClaimNamespace, claim.ClaimName, r.PoolName, r.DeviceName))
+					lines = append(lines,
+						fmt.Sprintf("%s/%s %s/%s %s %s\n", p.Name, c.Name, claim.ClaimNamespace, claim.ClaimName,
+							r.PoolName, r.DeviceName))
 				}
 			}
 		}
 	}
-	allocatable, err := client.GetAllocatableResources(context.Background(), &podresources.AllocatableResourcesRequest{})
+	allocatable, err := client.GetAllocatableResources(context.Background(),
+		&podresources.AllocatableResourcesRequest{})
 	ts.Check(err)
 	note("allocatable", allocatable.Devices)
 	slices.Sort(lines)
@@ -146,7 +150,8 @@ func (h *harness) podResources(ts *testscript.TestScript, args []string) {
 // from now on, is the vendor's domain, which no other script has.
 func (h *harness) cdiSpec(ts *testscript.TestScript, args []string) {
 	dir, vendor := cdiVendor(ts)
-	ts.Check(os.WriteFile(filepath.Join(dir, vendor+".json"), []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "$CDI", vendor)), 0o644))
+	ts.Check(os.WriteFile(filepath.Join(dir, vendor+".json"),
+		[]byte(strings.ReplaceAll(ts.ReadFile(args[0]), "$CDI", vendor)), 0o644))
 }
 
 // cdiVendor is a domain, from now on $CDI, that no other script has, and the

@@ -67,7 +67,8 @@ func (h *harness) pushHostile(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 	dir, up := ts.MkAbs(args[0]), strings.Repeat("../", 20)
 	file := func(name string) tar.Header {
-		return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, PAXRecords: map[string]string{"content": "owned"}}
+		return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644,
+			PAXRecords: map[string]string{"content": "owned"}}
 	}
 	hostile, err := images.Layer(
 		file(up+dir+"/dots"), file(dir+"/absolute"),

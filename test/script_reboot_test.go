@@ -44,8 +44,10 @@ type traces struct {
 
 func (d *daemon) traces(root string) traces {
 	t := traces{
-		dirs: []string{root}, memory: []string{filepath.Join(root, "run")}, cgroup: "/berth-test-" + strconv.Itoa(d.place),
-		bridge: agent.RuntimeConfig(&config.Config{Flags: config.Flags{RootDir: root}}, slog.New(slog.DiscardHandler)).Bridge,
+		dirs: []string{root}, memory: []string{filepath.Join(root, "run")},
+		cgroup: "/berth-test-" + strconv.Itoa(d.place),
+		bridge: agent.RuntimeConfig(&config.Config{Flags: config.Flags{RootDir: root}},
+			slog.New(slog.DiscardHandler)).Bridge,
 	}
 	if d.runtime != nil {
 		t.dirs, t.memory = append(t.dirs, d.runtime.Dir()), append(t.memory, d.runtime.State())

@@ -25,7 +25,8 @@ func (h *harness) awaitLimit(ts *testscript.TestScript, args []string) {
 	if id == "" && args[1] != "-" {
 		ts.Fatalf("container %s does not run", args[1])
 	}
-	files := map[string][]string{"cpu": {"cpu/%/cpu.cfs_quota_us", "%/cpu.max"}, "memory": {"memory/%/memory.limit_in_bytes", "%/memory.max"}}[args[2]]
+	files := map[string][]string{"cpu": {"cpu/%/cpu.cfs_quota_us", "%/cpu.max"},
+		"memory": {"memory/%/memory.limit_in_bytes", "%/memory.max"}}[args[2]]
 	eventually(ts, func() (bool, any) {
 		var seen []string
 		for _, file := range files {

@@ -27,12 +27,14 @@ func (h *harness) runPod(ts *testscript.TestScript, args []string) {
 	defer done()
 	ctx, name := context.Background(), args[0]
 	root := rootOf(ts)
-	labels := map[string]string{pod.LabelPodName: name, pod.LabelPodNamespace: "default", pod.LabelPodUID: name, pod.LabelContainerName: "app"}
+	labels := map[string]string{pod.LabelPodName: name, pod.LabelPodNamespace: "default", pod.LabelPodUID: name,
+		pod.LabelContainerName: "app"}
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata:     &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name},
 		Labels:       labels,
 		LogDirectory: filepath.Join(root, "logs", name),
-		Linux:        &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/berth-test-" + strconv.Itoa(ts.Value(daemonKey{}).(*daemon).place)},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/berth-test-" +
+			strconv.Itoa(ts.Value(daemonKey{}).(*daemon).place)},
 	}
 	box, err := runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
 	ts.Check(err)

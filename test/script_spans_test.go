@@ -28,7 +28,8 @@ type collector struct {
 
 type span struct{ Name, Parent string }
 
-func (c *collector) Export(_ context.Context, req *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
+func (c *collector) Export(_ context.Context,
+	req *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, from := range req.ResourceSpans {
@@ -97,7 +98,8 @@ func (h *harness) awaitSpans(ts *testscript.TestScript, args []string) {
 				return false, fmt.Sprintf("span %s: %+v, want %+v", s.ID, got, want)
 			}
 		}
-		return len(line.Spans) > 0 && slices.Contains(c.services, "service.name=berth") && slices.Contains(c.services, "host.name=node1"), c.services
+		return len(line.Spans) > 0 && slices.Contains(c.services, "service.name=berth") &&
+			slices.Contains(c.services, "host.name=node1"), c.services
 	})
 }
 

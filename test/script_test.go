@@ -175,7 +175,8 @@ runtimeRequestTimeout: %[5]v
 			time.Sleep(10 * time.Millisecond) // commands that the script left in the background
 		}
 		reset := func() ([]byte, error) {
-			return exec.Command(h.bin, "reset", "--yes", "--root-dir", root, "--config", filepath.Join(root, "config.yaml")).CombinedOutput()
+			return exec.Command(h.bin, "reset", "--yes", "--root-dir", root, "--config",
+				filepath.Join(root, "config.yaml")).CombinedOutput()
 		}
 		out, err := reset()
 		if err != nil && inVM() { // on emulated CPUs the runtime may need longer to start than reset waits
@@ -215,7 +216,8 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 		ts.Check(err)
 		defer log.Close()
 		root := rootOf(ts)
-		flags := []string{"agent", "--root-dir", root, "--hostname-override", "node1", "--config", filepath.Join(root, "config.yaml")}
+		flags := []string{"agent", "--root-dir", root, "--hostname-override", "node1", "--config",
+			filepath.Join(root, "config.yaml")}
 		if h.runtime == "embedded" {
 			flags = append(flags, "--cri-listen", "unix://"+filepath.Join(root, "cri.sock"))
 		}
@@ -327,7 +329,8 @@ func shows(p *corev1.Pod, what string) bool {
 			return c.Status == corev1.ConditionTrue
 		}
 	}
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses) {
 		if w := c.State.Waiting; w != nil && (w.Reason == what || strings.HasPrefix(w.Message, what)) {
 			return true
 		}
@@ -410,7 +413,9 @@ func (h *harness) external(env *testscript.Env, n int) (*containerd.Daemon, erro
 	}
 	env.Defer(func() {
 		err := d.Close()
-		killAll(func(_, line string) bool { return strings.Contains(line, filepath.Join(dir, "c.sock")) }) // shims that it was about to end
+		killAll(func(_, line string) bool {
+			return strings.Contains(line, filepath.Join(dir, "c.sock"))
+		}) // shims that it was about to end
 		if err != nil {
 			env.T().Log(err)
 			env.T().FailNow()

@@ -74,13 +74,15 @@ func Measure(ctx context.Context, o Options) (ours, theirs Result, err error) {
 	if err != nil {
 		return ours, theirs, err
 	}
-	err = controlplane.Use(kubeapitest.Options{Controllers: true, Scheduler: true, APIServer: audit.flags()}, func(c *kubeapitest.Cluster) (err error) {
-		b := &bench{options: o, audit: audit, cluster: c, client: c.Client(), namespace: c.Namespace(), ours: &ours, theirs: &theirs}
-		if b.address, err = kubelet.HostAddress(); err != nil {
-			return err
-		}
-		return b.run(ctx)
-	})
+	err = controlplane.Use(kubeapitest.Options{Controllers: true, Scheduler: true, APIServer: audit.flags()},
+		func(c *kubeapitest.Cluster) (err error) {
+			b := &bench{options: o, audit: audit, cluster: c, client: c.Client(), namespace: c.Namespace(), ours: &ours,
+				theirs: &theirs}
+			if b.address, err = kubelet.HostAddress(); err != nil {
+				return err
+			}
+			return b.run(ctx)
+		})
 	return ours, theirs, err
 }
 

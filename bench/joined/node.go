@@ -104,11 +104,13 @@ func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	daemon, err := containerd.New(ctx, containerd.Options{Parts: parts, Dir: dir, Bridge: "berth-bench1", Subnet: "10.205.2.0/24"})
+	daemon, err := containerd.New(ctx,
+		containerd.Options{Parts: parts, Dir: dir, Bridge: "berth-bench1", Subnet: "10.205.2.0/24"})
 	if err != nil {
 		return nil, err
 	}
-	dir, config, err := b.config(name, cgroup, fmt.Sprintf("containerRuntimeEndpoint: %q\nmakeIPTablesUtilChains: false\n", daemon.Endpoint()))
+	dir, config, err := b.config(name, cgroup,
+		fmt.Sprintf("containerRuntimeEndpoint: %q\nmakeIPTablesUtilChains: false\n", daemon.Endpoint()))
 	if err != nil {
 		return nil, errors.Join(err, daemon.Close())
 	}

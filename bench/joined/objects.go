@@ -37,10 +37,14 @@ const size = 1 << 10
 func (b *bench) makeObjects(ctx context.Context, i int) error {
 	meta := metav1.ObjectMeta{Name: fmt.Sprintf("o-%d", i)}
 	content := strings.Repeat("x", size)
-	if _, err := b.client.CoreV1().ConfigMaps(b.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{meta.Name: content}}, metav1.CreateOptions{}); err != nil {
+	if _, err := b.client.CoreV1().ConfigMaps(b.namespace).Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{meta.Name: content}},
+		metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	_, err := b.client.CoreV1().Secrets(b.namespace).Create(ctx, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"s" + meta.Name: content}}, metav1.CreateOptions{})
+	_, err := b.client.CoreV1().Secrets(b.namespace).Create(ctx,
+		&corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"s" + meta.Name: content}},
+		metav1.CreateOptions{})
 	return err
 }
 
@@ -54,7 +58,8 @@ func (b *bench) watched(ctx context.Context, n *node, many int) error {
 			corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: name}},
 			corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: name}})
 	}
-	p.Spec.Volumes = []corev1.Volume{{Name: "objects", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "objects",
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}}}
 	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "objects", MountPath: "/objects"}}
 	before, err := b.watches(ctx)
 	if err != nil {
@@ -104,7 +109,8 @@ func (b *bench) watches(ctx context.Context) (int, error) {
 	total := 0
 	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
 		line := lines.Text()
-		if !strings.HasPrefix(line, "apiserver_longrunning_requests{") || !strings.Contains(line, `resource="configmaps"`) && !strings.Contains(line, `resource="secrets"`) {
+		if !strings.HasPrefix(line, "apiserver_longrunning_requests{") ||
+			!strings.Contains(line, `resource="configmaps"`) && !strings.Contains(line, `resource="secrets"`) {
 			continue
 		}
 		var n float64

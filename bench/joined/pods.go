@@ -18,7 +18,8 @@ func (b *bench) pod(n *node, name string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeSelector:                  map[string]string{corev1.LabelHostname: n.name},
 			TerminationGracePeriodSeconds: new(int64(0)),
-			Containers:                    []corev1.Container{{Name: "app", Image: image, ImagePullPolicy: corev1.PullNever, Args: []string{"sleep"}}},
+			Containers: []corev1.Container{{Name: "app", Image: image,
+				ImagePullPolicy: corev1.PullNever, Args: []string{"sleep"}}},
 		},
 	}
 }
@@ -76,7 +77,8 @@ func (b *bench) removePods(ctx context.Context, n *node) error {
 		return err
 	}
 	defer w.Stop()
-	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: of.LabelSelector}); err != nil {
+	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: of.LabelSelector}); err != nil {
 		return err
 	}
 	for left := len(list.Items); left > 0; {

@@ -87,7 +87,8 @@ func newNode(ctx context.Context, cluster *kubeapitest.Cluster) (*node, error) {
 	for i := range Pods {
 		p, err := admin.CoreV1().Pods(in).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("web-", i), Labels: map[string]string{"app": "web"}},
-			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "app", Image: image}, {Name: "side", Image: image}}},
+			Spec: corev1.PodSpec{NodeName: name,
+				Containers: []corev1.Container{{Name: "app", Image: image}, {Name: "side", Image: image}}},
 		}, metav1.CreateOptions{})
 		if err != nil {
 			return nil, err
@@ -104,10 +105,12 @@ func (n *node) measure(ctx context.Context, inFlight, rounds int) (Rate, error) 
 	defer func() { cancel(); all.Wait() }()
 	w := report.New(report.Options{Client: n.client, InFlight: max(inFlight, 1), Log: slog.New(slog.DiscardHandler)})
 	all.Go(func() { _ = w.Run(ctx) }) // with the error of ctx
-	lw := cache.NewListWatchFromClient(n.client.CoreV1().RESTClient(), "pods", "", fields.OneTermEqualSelector("spec.nodeName", "bench"))
-	_, watch := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw, ObjectType: &corev1.Pod{}, Handler: cache.ResourceEventHandlerFuncs{
-		AddFunc: n.hear, UpdateFunc: func(_, o any) { n.hear(o) },
-	}})
+	lw := cache.NewListWatchFromClient(n.client.CoreV1().RESTClient(), "pods", "",
+		fields.OneTermEqualSelector("spec.nodeName", "bench"))
+	_, watch := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw, ObjectType: &corev1.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: n.hear, UpdateFunc: func(_, o any) { n.hear(o) },
+		}})
 	all.Go(func() { watch.Run(ctx.Done()) })
 	if !cache.WaitForCacheSync(ctx.Done(), watch.HasSynced) {
 		return Rate{}, ctx.Err()
@@ -125,7 +128,8 @@ func (n *node) measure(ctx context.Context, inFlight, rounds int) (Rate, error) 
 		}
 		seen = append(seen, times...)
 	}
-	return Rate{InFlight: inFlight, Took: time.Since(begin), Requests: n.requests.Load() - requests, CPU: ownCPU() - cpu, Seen: seen}, nil
+	return Rate{InFlight: inFlight, Took: time.Since(begin), Requests: n.requests.Load() - requests,
+		CPU: ownCPU() - cpu, Seen: seen}, nil
 }
 
 // round changes all pods and waits until a watch has shown each change.
@@ -206,15 +210,20 @@ func madeUp(i int32) corev1.PodStatus {
 	is := []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue}[i%2]
 	s := corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "192.0.2.1", HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}},
 		PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
-	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodScheduled} {
-		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Unix(1_800_000_000, 0))})
+	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized,
+		corev1.PodScheduled} {
+		s.Conditions = append(s.Conditions,
+			corev1.PodCondition{Type: t, Status: corev1.ConditionTrue,
+				LastTransitionTime: metav1.NewTime(time.Unix(1_800_000_000, 0))})
 	}
 	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
 		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: t, Status: is, LastTransitionTime: since})
 	}
 	for _, name := range []string{"app", "side"} {
-		s.ContainerStatuses = append(s.ContainerStatuses, corev1.ContainerStatus{Name: name, Image: image, ImageID: image, ContainerID: "containerd://" + name,
-			RestartCount: i, Ready: i%2 == 1, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}})
+		s.ContainerStatuses = append(s.ContainerStatuses,
+			corev1.ContainerStatus{Name: name, Image: image, ImageID: image, ContainerID: "containerd://" + name,
+				RestartCount: i, Ready: i%2 == 1, Started: new(true),
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}})
 	}
 	return s
 }

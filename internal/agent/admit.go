@@ -19,8 +19,9 @@ const pluginPatience = 5 * time.Minute
 // admissionInput is what the rules go by, without the other pods.
 func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 	c := admission.Config{
-		UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(), SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
-		Declared: nodeobject.Declared(a.config.Server.HTTPS.IsValid()),
+		UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
+		SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
+		Declared:                 nodeobject.Declared(a.config.Server.HTTPS.IsValid()),
 	}
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil && a.engine.embedded != nil {
 		c.NoSELinux = "the embedded runtime sets none; use a containerd that does (enable_selinux)"

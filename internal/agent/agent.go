@@ -114,16 +114,20 @@ type records struct {
 func New(o Options) *Agent {
 	c := o.Config
 	a := &Agent{
-		Options: o, config: c, log: o.Log, ready: make(chan struct{}), heap: heap.New(), metrics: prometheus.NewRegistry(),
+		Options: o, config: c, log: o.Log, ready: make(chan struct{}), heap: heap.New(),
+		metrics: prometheus.NewRegistry(),
 		records: records{
-			events:   event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Component: join.EventSource(c), Host: c.NodeName, Log: o.Log}),
-			timeline: timeline.NewRecorder(timeline.RecorderOptions{Dir: filepath.Join(c.RootDir, "timelines"), Log: o.Log}),
+			events: event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Component: join.EventSource(c),
+				Host: c.NodeName, Log: o.Log}),
+			timeline: timeline.NewRecorder(timeline.RecorderOptions{Dir: filepath.Join(c.RootDir, "timelines"),
+				Log: o.Log}),
 		},
 	}
 	a.sources = source.New(source.Options{
 		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Period: c.Sources.FileCheckFrequency,
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
-		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"), Report: problems{a.events}, Log: o.Log,
+		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"),
+		Report: problems{a.events}, Log: o.Log,
 		Taken: func(uid types.UID) bool { return taken(a.fleet, uid) }, Cluster: c.Cluster != nil,
 		Adopt: func(p *pod.Pod) (types.UID, bool) {
 			return takeover.Find(p, render.Hashes(p.Pod), a.pleg.Table().Snapshot().All())
@@ -247,11 +251,17 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 // start runs everything that goes on until the end.
 func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 	for _, run := range []func(context.Context) error{
-		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run, a.steps.resizes.Run, a.steps.allocations.Run, allocation.Mirror(a.steps.allocations), a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, a.resources.Run, a.cluster.Plugins().Watcher(a.config.RootDir, a.steps.devices.Registry(), a.log).Run, a.steps.limits.Run, a.fleet.Run, a.server.Run, a.heap.Run,
+		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run,
+		a.steps.resizes.Run, a.steps.allocations.Run, allocation.Mirror(a.steps.allocations),
+		a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, a.resources.Run,
+		a.cluster.Plugins().Watcher(a.config.RootDir, a.steps.devices.Registry(), a.log).Run, a.steps.limits.Run,
+		a.fleet.Run, a.server.Run, a.heap.Run,
 		a.steps.allocations.After(a.steps.drift.Run), a.steps.allocations.After(a.steps.contained.Run),
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
-		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run, a.power.Run, a.ips.Run,
-		kmsg.New(kmsg.Options{Path: kmsg.Device, Node: event.NodeRef(a.config.NodeName), Events: a.events, Log: a.log}).Run,
+		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run, a.power.Run,
+		a.ips.Run,
+		kmsg.New(kmsg.Options{Path: kmsg.Device, Node: event.NodeRef(a.config.NodeName), Events: a.events,
+			Log: a.log}).Run,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}

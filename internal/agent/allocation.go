@@ -24,9 +24,11 @@ func newAllocations(a *Agent) (*allocation.Allocations, error) {
 		return nil, err
 	}
 	s := allocation.New(allocation.Options{
-		Node: n, Dir: filepath.Join(a.config.RootDir, "resources"), Root: a.config.RootDir, Events: a.events, Log: a.log,
+		Node: n, Dir: filepath.Join(a.config.RootDir, "resources"), Root: a.config.RootDir, Events: a.events,
+		Log:     a.log,
 		Devices: func() device.Inventory { return a.steps.devices.Inventory() },
-		Synced:  []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()}, Desired: a.sources.Desired, Observed: a.pleg.Table(), Pinned: func(p *corev1.Pod, id string) (string, string, bool) {
+		Synced:  []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()}, Desired: a.sources.Desired,
+		Observed: a.pleg.Table(), Pinned: func(p *corev1.Pod, id string) (string, string, bool) {
 			return a.steps.cgroups.Containers().Pinned(p, id)
 		},
 		Known: a.known, Working: func(uid types.UID) bool { return taken(a.fleet, uid) },
@@ -63,7 +65,8 @@ func (a allocator) book(p *pod.Pod, others []fleet.Other, v fleet.Verdict) fleet
 		}
 		if err := a.steps.allocations.Book(p.Pod, beside); err != nil {
 			a.log.Error("book what a pod is given", "pod", pod.FullName(p.Pod), "err", err)
-			return fleet.Verdict{Reason: admission.UnexpectedAdmissionError, Message: reason.Message(err), Again: time.Now().Add(5 * time.Second)}
+			return fleet.Verdict{Reason: admission.UnexpectedAdmissionError, Message: reason.Message(err),
+				Again: time.Now().Add(5 * time.Second)}
 		}
 	case v.Ended, v.Reject && !a.pleg.Observed(p.UID).Running():
 		a.steps.allocations.Free(p.UID)

@@ -33,8 +33,11 @@ import (
 
 func (a *Agent) serverOptions() server.Options {
 	return server.Options{
-		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a}, Explainer: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
-		Images: images{a}, Streams: streamsOf(a), Files: files.Files{CRI: a.engine.client, Runtime: a.engine.shortName(), ID: stream.ContainerID}, Node: nodeState{a}, Resources: a.steps.allocations, Metrics: a.metrics,
+		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a},
+		Explainer: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
+		Images: images{a}, Streams: streamsOf(a),
+		Files: files.Files{CRI: a.engine.client, Runtime: a.engine.shortName(), ID: stream.ContainerID},
+		Node:  nodeState{a}, Resources: a.steps.allocations, Metrics: a.metrics,
 		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
 	}
 }
@@ -44,9 +47,11 @@ type problems struct{ events *event.Recorder }
 
 // SourceProblem records an event on the object, if the manifest told which.
 func (p problems) SourceProblem(problem source.Problem) {
-	ref := corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: problem.Pod.Namespace, Name: problem.Pod.Name}
+	ref := corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: problem.Pod.Namespace,
+		Name: problem.Pod.Name}
 	if kind, ok := object.KindNamed(problem.Object.Kind); ok {
-		ref = corev1.ObjectReference{Kind: kind.Name, APIVersion: kind.APIVersion, Namespace: problem.Object.Namespace, Name: problem.Object.Name}
+		ref = corev1.ObjectReference{Kind: kind.Name, APIVersion: kind.APIVersion, Namespace: problem.Object.Namespace,
+			Name: problem.Object.Name}
 	}
 	if ref.Name == "" {
 		return
@@ -92,10 +97,12 @@ func (x applier) Apply(ctx context.Context, data []byte, o server.ApplyOptions) 
 	results := make([]api.ApplyResult, len(applied))
 	for i, p := range applied {
 		if p.Object != nil {
-			results[i] = api.ApplyResult{Kind: object.KeyOf(p.Object).Kind, Namespace: p.Object.GetNamespace(), Name: p.Object.GetName(), UID: p.Object.GetUID(), Action: actions[p.Result]}
+			results[i] = api.ApplyResult{Kind: object.KeyOf(p.Object).Kind, Namespace: p.Object.GetNamespace(),
+				Name: p.Object.GetName(), UID: p.Object.GetUID(), Action: actions[p.Result]}
 			continue
 		}
-		results[i] = api.ApplyResult{Kind: api.KindPod, Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, Action: actions[p.Result]}
+		results[i] = api.ApplyResult{Kind: api.KindPod, Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID,
+			Action: actions[p.Result]}
 	}
 	return results, nil
 }
@@ -129,7 +136,8 @@ func place(m manifest.Object, namespace string) error {
 	case given == "":
 		meta.SetNamespace(namespace)
 	default:
-		return server.BadRequest(fmt.Sprintf("%s %s/%s is not of namespace %s", strings.ToLower(m.Key().Kind), given, meta.GetName(), namespace), "drop the flag or the field")
+		return server.BadRequest(fmt.Sprintf("%s %s/%s is not of namespace %s", strings.ToLower(m.Key().Kind), given,
+			meta.GetName(), namespace), "drop the flag or the field")
 	}
 	return nil
 }
@@ -145,7 +153,8 @@ func named(objects []manifest.Object) []api.ApplyResult {
 }
 
 var actions = map[source.Result]api.Action{
-	source.Created: api.Created, source.Unchanged: api.Unchanged, source.Configured: api.Configured, source.Replaced: api.Configured,
+	source.Created: api.Created, source.Unchanged: api.Unchanged, source.Configured: api.Configured,
+	source.Replaced: api.Configured,
 }
 
 // applyError gives what a source refused its place in the API's errors.
@@ -153,7 +162,8 @@ func applyError(err error) error {
 	switch {
 	case errors.Is(err, source.ErrTaken):
 		return server.Next(&apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: err.Error()}}, "nothing was changed")
+			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+			Message: err.Error()}}, "nothing was changed")
 	case reason.Of(err) == reason.FailedValidation:
 		return server.BadRequest(err.Error(), "correct the manifest; nothing was changed")
 	}
@@ -167,7 +177,9 @@ func (x applier) Delete(ctx context.Context, key types.NamespacedName, o server.
 		return nil, server.NotFound(key)
 	}
 	if o.UID != "" && o.UID != row.UID {
-		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, key.String(), fmt.Errorf("its UID is %s, not %s", row.UID, o.UID))
+		return nil,
+			apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, key.String(),
+				fmt.Errorf("its UID is %s, not %s", row.UID, o.UID))
 	}
 	if row.DeletionTimestamp == nil {
 		// The manifest goes first: a pod that ends while it is wanted comes back.
@@ -179,7 +191,8 @@ func (x applier) Delete(ctx context.Context, key types.NamespacedName, o server.
 			return nil, err
 		}
 	}
-	x.a.fleet.Stop(row.UID, pod.Stop{Reason: "Deleted", Message: "deleted over the API", Grace: o.Grace, Remove: true, At: time.Now()})
+	x.a.fleet.Stop(row.UID,
+		pod.Stop{Reason: "Deleted", Message: "deleted over the API", Grace: o.Grace, Remove: true, At: time.Now()})
 	if now, ok := x.a.board.pods.Get(key); ok && now.UID == row.UID {
 		return now, nil
 	}
@@ -195,12 +208,15 @@ func (x nodeState) Status(context.Context) api.Status {
 	health := a.monitor.Health()
 	version := cmp.Or(health.Version, a.engine.version)
 	s := api.Status{
-		TypeMeta: api.Type("Status"), Node: a.config.NodeName, Root: a.config.RootDir, PID: os.Getpid(), StartedAt: metav1.NewTime(a.began),
-		Version: api.BuildVersion(),
-		Runtime: api.Runtime{Name: version.RuntimeName, Version: version.RuntimeVersion, Endpoint: a.engine.choice.Endpoint},
+		TypeMeta: api.Type("Status"), Node: a.config.NodeName, Root: a.config.RootDir, PID: os.Getpid(),
+		StartedAt: metav1.NewTime(a.began),
+		Version:   api.BuildVersion(),
+		Runtime: api.Runtime{Name: version.RuntimeName, Version: version.RuntimeVersion,
+			Endpoint: a.engine.choice.Endpoint},
 	}
 	runtime, network := health.Runtime(now), health.Network(now)
-	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "AgentReady", Message: "the agent can run pods"}
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "AgentReady",
+		Message: "the agent can run pods"}
 	switch {
 	case !runtime.Ready:
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, runtime.Reason, runtime.Message
@@ -209,7 +225,8 @@ func (x nodeState) Status(context.Context) api.Status {
 	}
 	s.Conditions = []corev1.NodeCondition{ready}
 	for _, p := range a.sources.Problems.Snapshot().All() {
-		s.Problems = append(s.Problems, api.Problem{Origin: p.Origin, Message: p.Err.Error(), Since: metav1.NewTime(p.Since)})
+		s.Problems = append(s.Problems,
+			api.Problem{Origin: p.Origin, Message: p.Err.Error(), Since: metav1.NewTime(p.Since)})
 	}
 	slices.SortFunc(s.Problems, func(p, q api.Problem) int { return p.Since.Compare(q.Since.Time) })
 	return s

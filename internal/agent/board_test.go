@@ -8,7 +8,8 @@ import (
 
 func TestFailures(t *testing.T) {
 	exited := func(name string, code int32) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
+		return corev1.ContainerStatus{Name: name,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
 	}
 	got := failures(corev1.PodStatus{
 		InitContainerStatuses: []corev1.ContainerStatus{exited("init", 0)},

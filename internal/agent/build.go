@@ -72,8 +72,9 @@ func (a *Agent) nodeConfig() node.Config {
 	return node.Config{
 		Name: c.NodeName, IPs: c.NodeIPs, Lookup: lookup, Labels: c.NodeLabels,
 		MaxPods: c.Node.MaxPods, PodsPerCore: c.Node.PodsPerCore,
-		Reserved: node.Reserved{Kube: c.Node.KubeReserved, System: c.Node.SystemReserved, EvictionHard: c.Node.EvictionHard},
-		Dir:      c.RootDir, Log: a.log,
+		Reserved: node.Reserved{Kube: c.Node.KubeReserved, System: c.Node.SystemReserved,
+			EvictionHard: c.Node.EvictionHard},
+		Dir: c.RootDir, Log: a.log,
 	}
 }
 
@@ -90,7 +91,8 @@ func (a *Agent) buildSteps() error {
 	s := &a.steps
 	s.dirs = poddir.New(poddir.Config{
 		Root: c.RootDir, Logs: c.Pods.LogsDir, ResolvConf: c.Pods.ResolvConf, Events: a.events,
-		Resolver: poddir.Resolver{ClusterDNS: c.Pods.ClusterDNS, ClusterDomain: c.Pods.ClusterDomain, Standalone: a.cluster == nil, NodeIPs: a.facts.IPs},
+		Resolver: poddir.Resolver{ClusterDNS: c.Pods.ClusterDNS, ClusterDomain: c.Pods.ClusterDomain,
+			Standalone: a.cluster == nil, NodeIPs: a.facts.IPs},
 	})
 	var err error
 	if s.drift, err = newDrift(a); err != nil {
@@ -110,20 +112,22 @@ func (a *Agent) buildSteps() error {
 		Allocatable: a.facts.Allocatable.Memory().Value(),
 		MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
 	}
-	s.contents = payload.New(payload.Config{Objects: a.objects, Synced: a.sources.LocalSynced(), EmptyDir: emptyDir, Events: a.events, Log: a.log})
+	s.contents = payload.New(payload.Config{Objects: a.objects, Synced: a.sources.LocalSynced(), EmptyDir: emptyDir,
+		Events: a.events, Log: a.log})
 	s.claims = objectStore{a}.claims()
 	tellDamage(a.log, s.claims.Load())
-	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims, Kinds: append(a.cluster.Plugins().Kinds(c.RootDir),
-		emptyDir,
-		hostpath.Kind{},
-		local.Kind{},
-		nfs.Kind{Log: a.log},
-		imagevolume.Kind{Images: s.images},
-		s.contents.Disk(configmap.Source{}),
-		s.contents.Memory(secret.Source{}),
-		s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
-		s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable, Issuer: a.cluster.Issuer()}),
-	)})
+	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims,
+		Kinds: append(a.cluster.Plugins().Kinds(c.RootDir),
+			emptyDir,
+			hostpath.Kind{},
+			local.Kind{},
+			nfs.Kind{Log: a.log},
+			imagevolume.Kind{Images: s.images},
+			s.contents.Disk(configmap.Source{}),
+			s.contents.Memory(secret.Source{}),
+			s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
+			s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable, Issuer: a.cluster.Issuer()}),
+		)})
 	tellDamage(a.log, s.volumes.Adopt())
 	s.devices = newDevices(a, s.allocations)
 	renderNode, err := a.renderNode()
@@ -132,7 +136,8 @@ func (a *Agent) buildSteps() error {
 	}
 	places := sandbox.NewPlaces(startsAtOnce(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
-		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg, Limit: places, Network: podNetwork{a.monitor}, Classes: a.objects,
+		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg,
+		Limit: places, Network: podNetwork{a.monitor}, Classes: a.objects,
 		Resources: func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources) {
 			return render.PodResources(p, renderNode)
 		},
@@ -141,9 +146,11 @@ func (a *Agent) buildSteps() error {
 	s.resizes = newResizes(a, renderNode)
 	tellDamage(a.log, s.resizes.Load())
 	s.containers = container.New(container.Options{
-		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs, Objects: a.objects, Services: a.cluster.Services,
-		Lifecycle: append(s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})), a.cluster.Plugins().Lifecycle()...),
-		Observer:  a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
+		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
+		Objects: a.objects, Services: a.cluster.Services,
+		Lifecycle: append(s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})),
+			a.cluster.Plugins().Lifecycle()...),
+		Observer: a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
 		Node:         a.engine.renderNode(renderNode, a.objects),
 		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.log,
 	})
@@ -195,7 +202,8 @@ type podNetwork struct{ monitor *cri.Monitor }
 
 func (n podNetwork) Await(ctx context.Context, why func(message string)) error {
 	return n.monitor.AwaitNetwork(ctx, func(c cri.Condition) {
-		why(fmt.Sprintf("container runtime network not ready: NetworkReady=false reason:%s message:%s", c.Reason, c.Message))
+		why(fmt.Sprintf("container runtime network not ready: NetworkReady=false reason:%s message:%s", c.Reason,
+			c.Message))
 	})
 }
 
@@ -226,7 +234,8 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		return n, err
 	}
 	if n.MinOOMScoreAdj != nil && a.engine.embedded == nil { // which has said it itself
-		a.log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own", *n.MinOOMScoreAdj)
+		a.log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own",
+			*n.MinOOMScoreAdj)
 	}
 	return n, nil
 }
@@ -264,7 +273,8 @@ func (a *Agent) buildFleet() error {
 	tellDamage(a.log, a.statuses.Load())
 	a.gate = gate.New(gate.Options{
 		Refuses: func(p *pod.Pod) (fleet.Verdict, bool) { return a.power.Refuses(p) },
-		Input:   a.admissionInput, Observed: a.pleg.Observed, Status: a.statuses.Last, Kept: a.statuses.Kept, Began: a.began,
+		Input:   a.admissionInput, Observed: a.pleg.Observed, Status: a.statuses.Last, Kept: a.statuses.Kept,
+		Began:    a.began,
 		Preempt:  func(uid types.UID) { stop.Preempt(a.fleet, a.events, uid) },
 		Stop:     func(uid types.UID, s pod.Stop) { a.fleet.Stop(uid, s) },
 		Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
@@ -272,7 +282,9 @@ func (a *Agent) buildFleet() error {
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Allocate: allocator{a}.allocate, Admit: steady(a.steps.devices, allocator{a}.admitting(member{a}.confirming(a.gate.Admit))), Changed: func(uid types.UID) {
+		Leftovers: a.leftovers, Allocate: allocator{a}.allocate,
+		Admit: steady(a.steps.devices, allocator{a}.admitting(member{a}.confirming(a.gate.Admit))),
+		Changed: func(uid types.UID) {
 			a.board.update(uid)
 			a.cluster.PodChanged(uid)
 			a.power.Changed(uid)
@@ -280,13 +292,19 @@ func (a *Agent) buildFleet() error {
 		},
 		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.log,
 		Worker: worker.Options{
-			Steps: a.steps.list(a.cluster.Plugins().Steps()...), Observed: cgroupView{a}.observed, Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,
-			Hash: render.Hashes, Restart: a.steps.resizes.Restarts, MaxBackoff: c.Pods.MaxRestartBackoff, Trace: a.timeline.Context, Now: time.Now, Log: a.log,
+			Steps: a.steps.list(a.cluster.Plugins().Steps()...), Observed: cgroupView{a}.observed,
+			Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,
+			Hash: render.Hashes, Restart: a.steps.resizes.Restarts, MaxBackoff: c.Pods.MaxRestartBackoff,
+			Trace: a.timeline.Context, Now: time.Now, Log: a.log,
 		},
 	})
 	a.board = &board{
-		fleet: a.fleet, statuses: a.statuses, told: a.cluster.Told, timeline: a.timeline, pods: store.New[types.NamespacedName, *corev1.Pod](),
-		input: a.statusInput, forget: func(uid types.UID) { a.gate.Forget(uid); a.forget(uid) }, shown: map[types.UID]shown{}, last: map[types.UID]uint64{},
+		fleet: a.fleet, statuses: a.statuses, told: a.cluster.Told, timeline: a.timeline,
+		pods:  store.New[types.NamespacedName, *corev1.Pod](),
+		input: a.statusInput, forget: func(uid types.UID) {
+			a.gate.Forget(uid)
+			a.forget(uid)
+		}, shown: map[types.UID]shown{}, last: map[types.UID]uint64{},
 	}
 	a.server, a.resources = server.New(a.serverOptions()), newPodResources(a)
 	return member{a}.complete()
@@ -298,7 +316,8 @@ func (a *Agent) leftovers() ([]types.UID, error) {
 	dirs, err := a.steps.dirs.Orphans(none)
 	staged, err2 := a.steps.volumes.Orphans(none)
 	groups, err3 := a.steps.cgroups.Orphans(none)
-	return slices.Concat(dirs, staged, groups, a.steps.claims.Users(), a.steps.devices.Users(), a.cluster.Plugins().Users()), errors.Join(err, err2, err3)
+	return slices.Concat(dirs, staged, groups, a.steps.claims.Users(), a.steps.devices.Users(),
+		a.cluster.Plugins().Users()), errors.Join(err, err2, err3)
 }
 
 // statusInput adds what the steps know to what a status is computed from.
@@ -319,6 +338,7 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 	allocator{a}.resizeStatus(uid, in)
 	deviceStatus(a, m, in)
 	in.QOS = pod.QOS(m.Pod.Pod)
-	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: member{a}.view().HostIPs(), RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, a.objects)).GetRecursiveReadOnlyMounts()}
+	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: member{a}.view().HostIPs(),
+		RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, a.objects)).GetRecursiveReadOnlyMounts()}
 	in.Now = time.Now()
 }

@@ -36,7 +36,9 @@ func (a member) connect() (err error) {
 			Full: func(p *corev1.Pod, message string) {
 				a.gate.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
 			},
-			Affected: func(uid types.UID) { a.board.refresh(uid) }, Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
+			Affected: func(uid types.UID) {
+				a.board.refresh(uid)
+			}, Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
 		})
 	}
 	a.objects = a.cluster.Objects(a.sources.Objects)
@@ -46,23 +48,28 @@ func (a member) connect() (err error) {
 // complete makes what tells the cluster of this node, and the node's own server.
 func (a member) complete() (err error) {
 	a.cluster.Complete(join.Node{
-		Facts: a.facts, IPs: a.ips.IPs, Version: a.engine.version, CRI: a.engine.client, Health: a.monitor.Health, Began: a.began,
+		Facts: a.facts, IPs: a.ips.IPs, Version: a.engine.version, CRI: a.engine.client, Health: a.monitor.Health,
+		Began: a.began,
 		Devices: func() nodeobject.Devices {
 			inv := a.steps.devices.Inventory()
 			return nodeobject.Devices{Capacity: inv.Capacity(), Allocatable: inv.Allocatable()}
 		},
-		FreshDevices: a.steps.devices.Fresh(), Registered: a.steps.devices.Settled, Healthy: nodeState{a.Agent}.Healthy, Refresh: a.board.refresh,
+		FreshDevices: a.steps.devices.Fresh(), Registered: a.steps.devices.Settled, Healthy: nodeState{a.Agent}.Healthy,
+		Refresh: a.board.refresh,
 	})
 	a.board.starts, err = series.Register(series.Options{
-		Registry: a.metrics, Node: a.config.NodeName, Version: join.KubernetesVersion, Unified: cgroups.IsCgroup2UnifiedMode(),
+		Registry: a.metrics, Node: a.config.NodeName, Version: join.KubernetesVersion,
+		Unified: cgroups.IsCgroup2UnifiedMode(),
 		Sources: a.sources, PLEG: a.pleg, Fleet: a.fleet, Timeline: a.timeline,
-		Parts: []series.Part{a.steps.volumes, a.steps.images, a.steps.containers, a.steps.cgroups, a.steps.allocations, a.steps.resizes, a.store.garbage, a.cluster, a.resources},
+		Parts: []series.Part{a.steps.volumes, a.steps.images, a.steps.containers, a.steps.cgroups, a.steps.allocations,
+			a.steps.resizes, a.store.garbage, a.cluster, a.resources},
 	})
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	a.power, err = power.New(power.Options{
-		Config: a.config, Fleet: a.fleet, Observed: a.pleg.Observed, Flush: a.cluster.Flush, Conditions: a.cluster.Conditions(), Metrics: a.metrics, Events: a.events, Log: a.log,
+		Config: a.config, Fleet: a.fleet, Observed: a.pleg.Observed, Flush: a.cluster.Flush,
+		Conditions: a.cluster.Conditions(), Metrics: a.metrics, Events: a.events, Log: a.log,
 	})
 	if err != nil {
 		return err
@@ -78,7 +85,8 @@ func streamsOf(a *Agent) stream.Streams {
 
 // confirming is an admission that asks the API server for the node's labels before
 // they speak against a pod.
-func (a member) confirming(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
+func (a member) confirming(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod,
+	[]fleet.Other) fleet.Verdict {
 	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 		v := admit(p, others)
 		if !v.Admit && !v.Reject && v.Reason == admission.NodeAffinity {
@@ -95,15 +103,21 @@ func (a member) serve() (*serve.Node, error) {
 		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
 	}
 	return serve.New(serve.Options{
-		Config: a.config, Kubelet: a.engine.choice.Effective(a.config.Kubelet, string(a.engine.driver)), Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(), Addresses: a.view().Addresses, AddressesChanged: a.cluster.AddressesChanged(),
+		Config: a.config, Kubelet: a.engine.choice.Effective(a.config.Kubelet, string(a.engine.driver)),
+		Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(),
+		Addresses: a.view().Addresses, AddressesChanged: a.cluster.AddressesChanged(),
 		Pods: a.board.pods, Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
 		Runtime: serve.Commands{CRI: a.engine.client, ID: stream.ContainerID},
 		Healthy: nodeState{a.Agent}.Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
 		Stats: stats.Options{
-			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity, Identity: stats.Identity{MachineID: a.facts.Info.MachineID, SystemUUID: a.facts.Info.SystemUUID, BootID: a.facts.Info.BootID},
-			Dir: a.config.RootDir, Host: "/", Told: a.cluster.Plugins().VolumeUsage, VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
+			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity,
+			Identity: stats.Identity{MachineID: a.facts.Info.MachineID, SystemUUID: a.facts.Info.SystemUUID,
+				BootID: a.facts.Info.BootID},
+			Dir: a.config.RootDir, Host: "/", Told: a.cluster.Plugins().VolumeUsage,
+			VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
 			Source: serve.Source{
-				CRI: a.engine.client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(), Pod: cgroupView(a).pod,
+				CRI: a.engine.client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(),
+				Pod:   cgroupView(a).pod,
 				Named: serve.Named(a.config), Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
 				Endpoint: a.engine.choice.Endpoint,
 			},

@@ -18,7 +18,9 @@ func (x amender) SetCondition(_ context.Context, key types.NamespacedName, c cor
 	case !ok:
 		return nil, server.NotFound(key)
 	case !podstatus.Foreign(c.Type):
-		return nil, server.BadRequest(fmt.Sprintf("condition %s is computed by the agent", c.Type), "set another one, such as that of a readiness gate")
+		return nil,
+			server.BadRequest(fmt.Sprintf("condition %s is computed by the agent", c.Type),
+				"set another one, such as that of a readiness gate")
 	}
 	x.a.statuses.SetCondition(row.UID, c)
 	x.a.board.refresh(row.UID)

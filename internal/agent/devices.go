@@ -31,8 +31,11 @@ type deviceHoldings interface {
 func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	c := a.config
 	d := device.New(device.Options{
-		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"), Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
-		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) { a.board.refresh(uid) }, Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.log,
+		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"),
+		Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
+		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) {
+			a.board.refresh(uid)
+		}, Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.log,
 	})
 	tellDamage(a.log, d.Load())
 	_, takenErr := held.TakeOver(d.Taken())
@@ -42,7 +45,8 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 }
 
 // steady has admission find free, until it is booked, what no plugin takes meanwhile.
-func steady(d *device.Devices, admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
+func steady(d *device.Devices,
+	admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
 	return func(p *pod.Pod, others []fleet.Other) (v fleet.Verdict) {
 		d.Steady(func() { v = admit(p, others) })
 		return v
@@ -53,8 +57,9 @@ func steady(d *device.Devices, admit func(*pod.Pod, []fleet.Other) fleet.Verdict
 func newPodResources(a *Agent) *podresources.Server {
 	held := a.steps.allocations
 	return podresources.New(podresources.Options{
-		Socket: filepath.Join(a.config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.admitted, Ledger: held, Devices: a.steps.devices,
-		CPUs: held.CPUs, Memory: held.Memory, Claims: a.cluster.Plugins(), Log: a.log,
+		Socket: filepath.Join(a.config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.admitted, Ledger: held,
+		Devices: a.steps.devices,
+		CPUs:    held.CPUs, Memory: held.Memory, Claims: a.cluster.Plugins(), Log: a.log,
 	})
 }
 

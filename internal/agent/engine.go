@@ -44,7 +44,8 @@ type engine struct {
 }
 
 // startEngine starts or connects to the runtime and waits until it answers.
-func startEngine(ctx context.Context, launch func(func(context.Context) error), c *config.Config, reg prometheus.Registerer, tracer trace.TracerProvider, log *slog.Logger) (*engine, error) {
+func startEngine(ctx context.Context, launch func(func(context.Context) error), c *config.Config,
+	reg prometheus.Registerer, tracer trace.TracerProvider, log *slog.Logger) (*engine, error) {
 	choice, err := endpoint.Choose(ctx, c, log)
 	if err != nil {
 		return nil, err
@@ -72,7 +73,11 @@ func startEngine(ctx context.Context, launch func(func(context.Context) error), 
 		}
 	} else {
 		if flag := c.Embedded.Given(); flag != "" {
-			return nil, fmt.Errorf("%s is about the embedded runtime, but the runtime is %s (%s): leave out the flag, or write containerRuntimeEndpoint: %s into the file of --config", flag, e.choice.Endpoint, e.choice.Reason, config.EmbeddedRuntime)
+			return nil,
+				fmt.Errorf(
+					"%s is about the embedded runtime, but the runtime is %s (%s): leave out the flag, or write "+
+						"containerRuntimeEndpoint: %s into the file of --config", flag, e.choice.Endpoint,
+					e.choice.Reason, config.EmbeddedRuntime)
 		}
 		if e.client, err = cri.New(e.choice.Endpoint, opts); err != nil {
 			return nil, err

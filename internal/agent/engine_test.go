@@ -40,8 +40,10 @@ func TestHandlers(t *testing.T) {
 		class *string
 		want  answer
 	}{
-		"no class":                  {nil, answer{}},
-		"a class of that name":      {new("secure"), answer{"sandboxed", "the container runtime does not support user namespaces with its handler sandboxed", true}},
+		"no class": {nil, answer{}},
+		"a class of that name": {new("secure"),
+			answer{"sandboxed", "the container runtime does not support user namespaces with its handler sandboxed",
+				true}},
 		"a class that is not there": {new("other"), answer{}},
 	} {
 		if diff := cmp.Diff(test.want, ask(test.class)); diff != "" {
@@ -59,7 +61,8 @@ func TestHandlers(t *testing.T) {
 // What sandboxes are made of is not to be collected.
 func TestSandboxImages(t *testing.T) {
 	for config, want := range map[string][]string{
-		`{"containerd":{"snapshotter":"overlayfs"},"sandboxImage":"registry.example/pause:3.6"}`: {"registry.example/pause:3.6"},
+		`{"containerd":{"snapshotter":"overlayfs"},"sandboxImage":"registry.example/pause:3.6"}`: {
+			"registry.example/pause:3.6"},
 		`{"containerd":{}}`: nil,
 		"":                  nil,
 		"[crio]":            nil,

@@ -26,7 +26,8 @@ func (a *Agent) buildHousekeeping() {
 	a.housekeeping.garbage = gc.New(gc.Options{
 		Runtime: cri, Observer: a.pleg, Observed: a.pleg.Table(),
 		Synced: []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()},
-		Known:  a.known, Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: podlog.LinkDir(c.LogsDir), Policy: gc.Policy(a.config.Dead), Log: a.log,
+		Known:  a.known, Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: podlog.LinkDir(c.LogsDir),
+		Policy: gc.Policy(a.config.Dead), Log: a.log,
 	})
 }
 

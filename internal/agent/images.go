@@ -54,13 +54,16 @@ func (x images) build() error {
 		}
 	}
 	a.store.records = record.New(record.Options{
-		Dir: filepath.Join(c.RootDir, "image_manager"), Policy: record.Policy{Verification: c.Images.Verification, Allowlist: c.Images.Allowlist}, Log: a.log,
+		Dir:    filepath.Join(c.RootDir, "image_manager"),
+		Policy: record.Policy{Verification: c.Images.Verification, Allowlist: c.Images.Allowlist}, Log: a.log,
 	})
 	a.store.garbage = garbage.New(garbage.Options{
-		Images: a.engine.client.Images, Containers: a.engine.client.Runtime, Wanted: x.wanted, Removed: x.gone, Dir: c.RootDir,
+		Images: a.engine.client.Images, Containers: a.engine.client.Runtime, Wanted: x.wanted, Removed: x.gone,
+		Dir:    c.RootDir,
 		Synced: []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()},
 		Thresholds: garbage.Thresholds{
-			High: c.Images.HighThreshold, Low: c.Images.LowThreshold, MinAge: c.Images.MinimumAge, MaxAge: c.Images.MaximumAge,
+			High: c.Images.HighThreshold, Low: c.Images.LowThreshold, MinAge: c.Images.MinimumAge,
+			MaxAge: c.Images.MaximumAge,
 		},
 		Events: a.events, Node: event.NodeRef(c.NodeName),
 		Now: time.Now, Log: a.log,
@@ -74,9 +77,11 @@ func (x images) build() error {
 	}
 	o := image.Options{
 		Secrets: a.objects,
-		Client:  a.engine.client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Records: a.store.records, Pulled: a.store.garbage.Look,
-		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers, Environ: os.Environ(), Accounts: a.cluster.Puller(), Now: time.Now}),
-		Now:  time.Now, Log: a.log,
+		Client:  a.engine.client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Records: a.store.records,
+		Pulled: a.store.garbage.Look,
+		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers,
+			Environ: os.Environ(), Accounts: a.cluster.Puller(), Now: time.Now}),
+		Now: time.Now, Log: a.log,
 	}
 	if a.engine.embedded != nil {
 		o.Progress = a.engine.embedded
@@ -135,7 +140,8 @@ func (x images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error
 			continue
 		}
 		ids = append(ids, i.Id)
-		brought = append(brought, api.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Size: i.Size, Pinned: i.Pinned, Loaded: true})
+		brought = append(brought,
+			api.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Size: i.Size, Pinned: i.Pinned, Loaded: true})
 	}
 	if err := x.a.store.garbage.Imported(ids...); err != nil {
 		return nil, fmt.Errorf("keep the images from being removed by themselves: %w", err)
@@ -153,7 +159,8 @@ func (e *engine) loaded(ctx context.Context, name string) (*runtimeapi.Image, er
 	ctx, cancel := context.WithTimeout(ctx, loadedWait)
 	defer cancel()
 	for {
-		r, err := e.client.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+		r, err := e.client.Images.ImageStatus(ctx,
+			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +180,9 @@ func (x images) notOverCRI(err error) error {
 	if err == nil || x.a.engine.embedded != nil {
 		return err
 	}
-	return server.Next(err, "the CRI has no call for archives, so that only a containerd takes and gives them here: use the runtime's own tool, or a registry")
+	return server.Next(err,
+		"the CRI has no call for archives, so that only a containerd takes and gives them here: use the runtime's "+
+			"own tool, or a registry")
 }
 
 // Save implements server.Images.
@@ -217,7 +226,8 @@ func (x images) List(ctx context.Context) ([]api.Image, error) {
 func apiImages(all []garbage.Image) []api.Image {
 	out := make([]api.Image, len(all))
 	for i, m := range all {
-		out[i] = api.Image{ID: m.ID, Tags: m.Tags, Digests: m.Digests, Size: uint64(m.Size), Pinned: m.Pinned, Loaded: m.Imported, InUse: m.Used}
+		out[i] = api.Image{ID: m.ID, Tags: m.Tags, Digests: m.Digests, Size: uint64(m.Size), Pinned: m.Pinned,
+			Loaded: m.Imported, InUse: m.Used}
 		if !m.LastUsed.IsZero() {
 			out[i].LastUsed = new(metav1.NewTime(m.LastUsed))
 		}
@@ -259,7 +269,9 @@ func (x images) Remove(ctx context.Context, name string, force bool) (api.Image,
 // imageError gives an error of a name its place in the API's errors.
 func imageError(err error) error {
 	failure := func(code int32, why metav1.StatusReason, next string) error {
-		return server.Next(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why, Message: err.Error()}}, next)
+		return server.Next(
+			&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why,
+				Message: err.Error()}}, next)
 	}
 	switch {
 	case errors.Is(err, garbage.ErrNoImage):
@@ -282,6 +294,7 @@ func (x images) Prune(ctx context.Context, loaded bool) ([]api.Image, error) {
 func (x images) Usage(ctx context.Context) (api.ImageUsage, error) {
 	u, err := x.a.store.garbage.Usage(ctx)
 	return api.ImageUsage{
-		Images: u.Images, InUse: u.Used, Size: u.Size, Reclaimable: u.Reclaimable, Capacity: u.Disk.Capacity, Available: u.Disk.Available,
+		Images: u.Images, InUse: u.Used, Size: u.Size, Reclaimable: u.Reclaimable, Capacity: u.Disk.Capacity,
+		Available: u.Disk.Available,
 	}, err
 }

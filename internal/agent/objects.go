@@ -48,7 +48,9 @@ func (x objectStore) Snapshot() store.Snapshot[object.Key, runtime.Object] {
 func (x objectStore) claims() *claim.Claims {
 	a := x.a
 	c := claim.Config{
-		Root: a.config.RootDir, Objects: a.sources.Objects, Labels: func() map[string]string { return member{a}.view().Labels() }, Synced: a.sources.LocalSynced(),
+		Root: a.config.RootDir, Objects: a.sources.Objects, Labels: func() map[string]string {
+			return member{a}.view().Labels()
+		}, Synced: a.sources.LocalSynced(),
 		Complete: func() bool { return a.sources.Problems.Len() == 0 },
 		Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.facts.Name, Labels: a.facts.Labels}},
 		Changed:  func(keys map[object.Key]bool) { a.fleet.ObjectsChanged(keys) },

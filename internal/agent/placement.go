@@ -54,7 +54,9 @@ func newCgroups(a *Agent) *cgroup.Cgroups {
 	c := a.config
 	return cgroup.New(cgroup.Config{
 		Drift: a.steps.drift, Lost: func(uid types.UID) { a.fleet.Wake(uid) }, Node: event.NodeRef(c.NodeName),
-		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: cgroup.Usable(a.facts, c.Node), QOSReserved: c.Node.Enforce.QOSReservedMemory, Reserved: cgroup.ReservedOf(c.Node), Events: a.events, Log: a.log, Pods: a.admitted,
+		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: cgroup.Usable(a.facts, c.Node),
+		QOSReserved: c.Node.Enforce.QOSReservedMemory, Reserved: cgroup.ReservedOf(c.Node), Events: a.events,
+		Log: a.log, Pods: a.admitted,
 		Options: cgroup.Options{
 			CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit,
 			MemoryQoS: c.Node.Enforce.MemoryQoS,
@@ -90,7 +92,8 @@ type heldUpdates struct {
 }
 
 // UpdateContainerResources implements runtimeapi.RuntimeServiceClient.
-func (u heldUpdates) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest, opts ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (u heldUpdates) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest,
+	opts ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	defer u.drift().Hold(r.ContainerId)()
 	return u.RuntimeServiceClient.UpdateContainerResources(ctx, r, opts...)
 }

@@ -79,7 +79,9 @@ func (s steps) lifecycle(hooks *hook.Hooks) []container.Lifecycle {
 // Steps lists the steps for printing.
 func Steps() []worker.Step {
 	return steps{
-		dirs: &poddir.Dirs{}, allocations: &allocation.Allocations{}, cgroups: &cgroup.Cgroups{}, images: &image.Images{}, volumes: &volume.Volumes{}, devices: &device.Devices{},
-		sandboxes: &sandbox.Sandboxes{}, resizes: &resize.Resizes{}, containers: &container.Containers{}, probes: &probe.Probes{},
+		dirs: &poddir.Dirs{}, allocations: &allocation.Allocations{}, cgroups: &cgroup.Cgroups{},
+		images: &image.Images{}, volumes: &volume.Volumes{}, devices: &device.Devices{},
+		sandboxes: &sandbox.Sandboxes{}, resizes: &resize.Resizes{}, containers: &container.Containers{},
+		probes: &probe.Probes{},
 	}.list()
 }

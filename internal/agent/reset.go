@@ -74,11 +74,13 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 			continue // somebody else's pod in an external runtime
 		}
 		ours = append(ours, uid)
-		err = errors.Join(err, leftover.Unlink(ctx, client, box, podlog.LinkDir(a.config.Pods.LogsDir)), leftover.End(ctx, client, box.Id, resetPatience))
+		err = errors.Join(err, leftover.Unlink(ctx, client, box, podlog.LinkDir(a.config.Pods.LogsDir)),
+			leftover.End(ctx, client, box.Id, resetPatience))
 	}
 	slices.Sort(ours)
 	for _, uid := range slices.Compact(ours) {
-		err = errors.Join(err, a.steps.volumes.Remove(ctx, uid), a.steps.cgroups.Remove(ctx, uid), a.steps.dirs.Remove(ctx, uid), a.steps.dirs.RemoveLogs(ctx, uid))
+		err = errors.Join(err, a.steps.volumes.Remove(ctx, uid), a.steps.cgroups.Remove(ctx, uid),
+			a.steps.dirs.Remove(ctx, uid), a.steps.dirs.RemoveLogs(ctx, uid))
 	}
 	return errors.Join(err, a.steps.cgroups.RemoveLevels())
 }
@@ -87,4 +89,6 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 // to let go of a sandbox.
 const resetPatience = 30 * time.Second
 
-var errNoRuntime = fmt.Errorf("the container runtime has not answered for %v: start it, or correct containerRuntimeEndpoint, and reset again", resetPatience)
+var errNoRuntime = fmt.Errorf(
+	"the container runtime has not answered for %v: start it, or correct containerRuntimeEndpoint, and reset again",
+	resetPatience)

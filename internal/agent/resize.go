@@ -26,7 +26,8 @@ func newResizes(a *Agent, node render.Node) *resize.Resizes {
 			return render.Resources(render.Input{Pod: p, QOS: pod.QOS(p), Container: c, Node: node})
 		},
 		Fixed:  a.steps.allocations.Fixed,
-		Events: a.events, Dir: filepath.Join(a.config.RootDir, "allocations"), Synced: a.sources.Synced(), Known: a.known, Log: a.log,
+		Events: a.events, Dir: filepath.Join(a.config.RootDir, "allocations"), Synced: a.sources.Synced(),
+		Known: a.known, Log: a.log,
 	})
 }
 
@@ -49,7 +50,8 @@ func (a allocator) lacks(p *pod.Pod, others []fleet.Other) string {
 }
 
 // admitting notes what each admitted pod is given.
-func (a allocator) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
+func (a allocator) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod,
+	[]fleet.Other) fleet.Verdict {
 	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 		a.steps.allocations.Look()
 		v := a.book(p, others, admit(p, others))
@@ -81,7 +83,8 @@ func (x amender) Resize(ctx context.Context, key types.NamespacedName, r api.Res
 }
 
 // AddEphemeral implements server.Amender.
-func (x amender) AddEphemeral(ctx context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*corev1.Pod, error) {
+func (x amender) AddEphemeral(ctx context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*corev1.Pod,
+	error) {
 	if err := x.wanted(key); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,8 @@ func makeAgent(f config.Flags, log *slog.Logger) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return agent.New(agent.Options{Config: c, Version: api.BuildVersion().Version, Flags: f.CommandLine, Verbosity: process.Verbosity(log), Log: log}), nil
+	return agent.New(agent.Options{Config: c, Version: api.BuildVersion().Version, Flags: f.CommandLine,
+		Verbosity: process.Verbosity(log), Log: log}), nil
 }
 
 // newAgent makes the agent of this process.

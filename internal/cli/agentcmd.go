@@ -32,8 +32,10 @@ func (l *logFlagSet) add(cmd *cobra.Command, level slog.Level) {
 	l.level = level
 	cmd.Flags().StringVar(&l.format, "log-format", "text", "`format` of the log on standard error: text, json")
 	cmd.Flags().TextVar(&l.level, "log-level", level, "least `level` that is logged: debug, info, warn, error")
-	mark(cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp)))
-	mark(cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)))
+	mark(cmd.RegisterFlagCompletionFunc("log-format",
+		cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp)))
+	mark(cmd.RegisterFlagCompletionFunc("log-level",
+		cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 func (l *logFlagSet) logger(w io.Writer) (*slog.Logger, error) {
@@ -59,7 +61,8 @@ func agentCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Run the agent: the daemon that runs the pods of this machine",
-		Long: "Run the agent in the foreground, as a service manager wants it. SIGTERM and SIGINT detach it: the pods'\n" +
+		Long: "Run the agent in the foreground, as a service manager wants it. SIGTERM and SIGINT detach it: " +
+			"the pods'\n" +
 			"containers run on, and the next agent on the same root takes them over. A second signal ends it at once.",
 		Example: "  berth agent --config /etc/berth/config.yaml\n" +
 			"  berth agent --config /var/lib/kubelet/config.yaml --kubeconfig /etc/kubernetes/kubelet.conf",

@@ -22,7 +22,8 @@ func applyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|-",
 		Short: "Create or replace pods and the objects they name, and keep them over restarts and reboots",
-		Long: "Create or replace the pods of manifests, JSON or YAML, and the ConfigMaps, Secrets, claims, volumes and\n" +
+		Long: "Create or replace the pods of manifests, JSON or YAML, and the ConfigMaps, Secrets, claims, " +
+			"volumes and\n" +
 			"RuntimeClasses that pods name. The agent keeps them: they come back after a restart of the agent and a\n" +
 			"reboot, until they are deleted. Of one file, everything is taken or nothing.",
 		Example: "  berth apply -f web.yaml",
@@ -35,7 +36,8 @@ func applyCommand(a *app) *cobra.Command {
 			c := a.client()
 			var failed []error
 			for _, m := range manifests {
-				results, err := c.Apply(cmd.Context(), m.data, client.Apply{Namespace: s.explicit(cmd), Origin: m.origin, DryRun: dryRun})
+				results, err := c.Apply(cmd.Context(), m.data,
+					client.Apply{Namespace: s.explicit(cmd), Origin: m.origin, DryRun: dryRun})
 				if err != nil {
 					failed = append(failed, err)
 					continue
@@ -49,7 +51,8 @@ func applyCommand(a *app) *cobra.Command {
 	}
 	s.add(cmd)
 	out.add(cmd, "name")
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "`file` of manifests, - for standard input; may be repeated")
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil,
+		"`file` of manifests, - for standard input; may be repeated")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the manifests and change nothing")
 	mark(cmd.MarkFlagRequired("filename"))
 	mark(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))

@@ -56,7 +56,8 @@ func (a *app) attach(cmd *cobra.Command, f *attachFlags, arg string) error {
 	spec, ok := pod.FindContainer(p, name) // if it is not there, the agent says so
 	tty := ok && spec.TTY
 	if f.TTY && ok && !tty {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: container %s has no terminal: its manifest does not say tty: true\n", name)
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: container %s has no terminal: its manifest does not say tty: true\n",
+			name)
 	}
 	return attachTo(cmd, c, key, name, stream.Flags{Stdin: f.Stdin, TTY: tty})
 }

@@ -75,12 +75,14 @@ func TestCommands(t *testing.T) {
 	}
 	a.SetImages(api.Image{ID: "sha256:0123", Tags: []string{"app:v1"}, Size: 1000})
 	a.SetStatus(api.Status{
-		Node:       "node",
-		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Message: "little is left"}},
-		Problems:   []api.Problem{{Origin: "web.yaml", Message: "line 3: unknown field"}},
+		Node: "node",
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Message: "little is left"}},
+		Problems: []api.Problem{{Origin: "web.yaml", Message: "line 3: unknown field"}},
 	})
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	a.SetTimelines(timeline.Timeline{Namespace: "default", Name: "web", UID: p.UID, What: "pod start", Start: start, End: start.Add(time.Second), Read: start,
+	a.SetTimelines(timeline.Timeline{Namespace: "default", Name: "web", UID: p.UID, What: "pod start", Start: start,
+		End: start.Add(time.Second), Read: start,
 		Spans: []timeline.Span{{ID: "1", Name: "pod start", Start: start, End: start.Add(time.Second)}}})
 	archive := file(t, "app.tar", "a tar")
 	noFile := filepath.Join(t.TempDir(), "none.yaml")
@@ -90,59 +92,145 @@ func TestCommands(t *testing.T) {
 		in   string
 		want result
 	}{
-		{args: "get pods", want: result{Out: "NAME   READY   STATUS    RESTARTS   AGE\napi    1/1     Running   0          3h\nweb    2/2     Running   0          3h\n"}},
-		{args: "get pod web -o wide", want: result{Out: "NAME   READY   STATUS    RESTARTS   AGE   IP         NODE\nweb    2/2     Running   0          3h    10.0.0.7   node\n"}},
+		{args: "get pods",
+			want: result{
+				Out: "NAME   READY   STATUS    RESTARTS   AGE\napi    1/1     Running   0          3h\nweb    2/2    " +
+					" Running   0          3h\n"}},
+		{args: "get pod web -o wide",
+			want: result{
+				Out: "NAME   READY   STATUS    RESTARTS   AGE   IP         NODE\nweb    2/2     Running   0          " +
+					"3h    10.0.0.7   node\n"}},
 		{args: "get pods -A -o name", want: result{Out: "pod/api\npod/web\n"}},
 		{args: "get pods -n far", want: result{Err: "No pods found in namespace far\n"}},
-		{args: "get pods -A -n far", want: result{Err: "error: if any flags in the group [namespace all-namespaces] are set none of the others can be; [all-namespaces namespace] were all set\nnext: see \"berth get pods --help\"\n", Status: 1}},
-		{args: "get pods web -A", want: result{Err: "error: a pod is named within one namespace\nnext: leave out -A, or the name\n", Status: 1}},
-		{args: "get pod none", want: result{Err: "error: pods \"default/none\" not found\nnext: list the pods of this node with \"berth get pods -A\"\n", Status: 1}},
-		{args: "get nodes", want: result{Err: "error: the agent has no resource \"nodes\"\nnext: it has pods, events, images, problems, configmaps, secrets, persistentvolumeclaims, persistentvolumes and runtimeclasses\n", Status: 1}},
-		{args: "get pods -o xml", want: result{Err: "error: invalid argument \"xml\" for \"-o, --output\" flag: want one of json, yaml, wide, name\nnext: see \"berth get pods --help\"\n", Status: 1}},
-		{args: "get pods a b", want: result{Err: "error: accepts at most 1 arg(s), received 2\nnext: usage: berth get pods [NAME] [flags]\n", Status: 1}},
-		{args: "get events --field-selector involvedObject.fieldPath=spec.containers{app}", want: result{Out: "LAST SEEN   TYPE     REASON    OBJECT    MESSAGE\n2d2h        Normal   Started   pod/web   Started container\n"}},
+		{args: "get pods -A -n far",
+			want: result{
+				Err: "error: if any flags in the group [namespace all-namespaces] are set none of the others can be; " +
+					"[all-namespaces namespace] were all set\nnext: see \"berth get pods --help\"\n", Status: 1}},
+		{args: "get pods web -A",
+			want: result{Err: "error: a pod is named within one namespace\nnext: leave out -A, or the name\n",
+				Status: 1}},
+		{args: "get pod none",
+			want: result{
+				Err: "error: pods \"default/none\" not found\nnext: list the pods of this node with \"berth get " +
+					"pods -A\"\n", Status: 1}},
+		{args: "get nodes",
+			want: result{
+				Err: "error: the agent has no resource \"nodes\"\nnext: it has pods, events, images, problems, " +
+					"configmaps, secrets, persistentvolumeclaims, persistentvolumes and runtimeclasses\n", Status: 1}},
+		{args: "get pods -o xml",
+			want: result{
+				Err: "error: invalid argument \"xml\" for \"-o, --output\" flag: want one of json, yaml, wide, " +
+					"name\nnext: see \"berth get pods --help\"\n", Status: 1}},
+		{args: "get pods a b",
+			want: result{
+				Err:    "error: accepts at most 1 arg(s), received 2\nnext: usage: berth get pods [NAME] [flags]\n",
+				Status: 1}},
+		{args: "get events --field-selector involvedObject.fieldPath=spec.containers{app}",
+			want: result{
+				Out: "LAST SEEN   TYPE     REASON    OBJECT    MESSAGE\n2d2h        Normal   Started   pod/web   " +
+					"Started container\n"}},
 		{args: "events --for pod/api", want: result{Err: "No events found in namespace default\n"}},
-		{args: "events --for node/x", want: result{Err: "error: \"node/x\" is not a pod\nnext: write NAME or pod/NAME\n", Status: 1}},
+		{args: "events --for node/x",
+			want: result{Err: "error: \"node/x\" is not a pod\nnext: write NAME or pod/NAME\n", Status: 1}},
 		{args: "get images", want: result{Out: "IMAGE    IMAGE ID   SIZE\napp:v1   0123       1.0kB\n"}},
-		{args: "image ls -o yaml", want: result{Out: "---\napiVersion: berth.run/v1\nitems:\n- id: sha256:0123\n  size: 1000\n  tags:\n  - app:v1\nkind: ImageList\n"}},
+		{args: "image ls -o yaml",
+			want: result{
+				Out: "---\napiVersion: berth.run/v1\nitems:\n- id: sha256:0123\n  size: 1000\n  tags:\n  - " +
+					"app:v1\nkind: ImageList\n"}},
 		{args: "image load " + archive, want: result{Out: "loaded app:v1\n"}},
 		{args: "image load -", in: "another", want: result{Out: "loaded app:v1\n"}},
-		{args: "image load " + noFile, want: result{Err: "error: load image: open " + noFile + ": no such file or directory\nnext: give the path of a tar file, or - for standard input\n", Status: 1}},
-		{args: "get problems", want: result{Out: "ORIGIN                   SINCE       PROBLEM\ncondition DiskPressure   <unknown>   little is left\nweb.yaml                 <unknown>   line 3: unknown field\n"}},
+		{args: "image load " + noFile,
+			want: result{Err: "error: load image: open " + noFile +
+				": no such file or directory\nnext: give the path of a tar file, or - for standard input\n",
+				Status: 1}},
+		{args: "get problems",
+			want: result{
+				Out: "ORIGIN                   SINCE       PROBLEM\ncondition DiskPressure   <unknown>   little is " +
+					"left\nweb.yaml                 <unknown>   line 3: unknown field\n"}},
 		{args: "logs web", want: result{Out: "one from app\ntwo from app\n", Err: both}},
-		{args: "logs pod/web -c side --tail 1 --timestamps", want: result{Out: "2026-03-01T12:00:00.000000001Z two from side\n"}},
-		{args: "logs web --all-containers --prefix --tail=1", want: result{Out: "[pod/web/app] two from app\n[pod/web/side] two from side\n"}},
-		{args: "logs web -c app --since-time yesterday", want: result{Err: "error: --since-time \"yesterday\" is not a time\nnext: write it like 2006-01-02T15:04:05Z\n", Status: 1}},
-		{args: "logs api --previous", want: result{Err: "error: previous terminated container \"app\" in pod \"api\" not found\nnext: it has not been restarted; leave out --previous\n", Status: 1}},
+		{args: "logs pod/web -c side --tail 1 --timestamps",
+			want: result{Out: "2026-03-01T12:00:00.000000001Z two from side\n"}},
+		{args: "logs web --all-containers --prefix --tail=1",
+			want: result{Out: "[pod/web/app] two from app\n[pod/web/side] two from side\n"}},
+		{args: "logs web -c app --since-time yesterday",
+			want: result{
+				Err:    "error: --since-time \"yesterday\" is not a time\nnext: write it like 2006-01-02T15:04:05Z\n",
+				Status: 1}},
+		{args: "logs api --previous",
+			want: result{
+				Err: "error: previous terminated container \"app\" in pod \"api\" not found\nnext: it has not been " +
+					"restarted; leave out --previous\n", Status: 1}},
 		{args: "exec api -- echo hello", want: result{Out: "hello\n"}},
 		{args: "exec web -c side -i -- cat", in: "input", want: result{Out: "input"}},
 		{args: "exec api -- fail 42", want: result{Err: "failed\n", Status: 42}},
-		{args: "exec api echo", want: result{Err: "error: want one pod, --, and a command\nnext: usage: berth exec POD [-c CONTAINER] [-i] [-t] -- COMMAND... [flags]\n", Status: 1}},
+		{args: "exec api echo",
+			want: result{
+				Err: "error: want one pod, --, and a command\nnext: usage: berth exec POD [-c CONTAINER] [-i] [-t] " +
+					"-- COMMAND... [flags]\n", Status: 1}},
 		{args: "attach web -c side", want: result{}},
-		{args: "attach web -i", want: result{Err: both + "error: attach to pod default/web: container \"app\" of pod default/web has no standard input\nnext: attach without -i, or set stdin: true in its manifest\n", Status: 1}},
-		{args: "attach web -c none", want: result{Err: "error: attach to pod default/web: container \"none\" is not in pod default/web\nnext: its containers: app, side\n", Status: 1}},
-		{args: "port-forward web 99999", want: result{Err: "error: port \"99999\": it is not between 1 and 65535\nnext: write [LOCAL:]PORT, such as 8080:80\n", Status: 1}},
-		{args: "port-forward web 80:http", want: result{Err: "error: port \"80:http\": pod default/web names no ports\nnext: write [LOCAL:]PORT, such as 8080:80\n", Status: 1}},
-		{args: "port-forward web x:80", want: result{Err: "error: port \"x:80\": the local port is no number up to 65535\nnext: write [LOCAL:]PORT, such as 8080:80\n", Status: 1}},
-		{args: "cp a b", want: result{Err: "error: want one place in a pod and one on this machine\nnext: write POD:PATH for the one in a pod, ./PATH for the other\n", Status: 1}},
-		{args: "cp web:/a api:/b", want: result{Err: "error: want one place in a pod and one on this machine\nnext: write POD:PATH for the one in a pod, ./PATH for the other\n", Status: 1}},
-		{args: "cp web: b", want: result{Err: "error: \"web:\" is no place in a pod\nnext: write POD:PATH\n", Status: 1}},
-		{args: "cp none:/a b", want: result{Err: "error: pods \"default/none\" not found\nnext: list the pods of this node with \"berth get pods -A\"\n", Status: 1}},
-		{args: "trace", want: result{Out: "NAMESPACE   POD   STATE   TOOK   AGE   PROBLEM\ndefault     web   ready   1s     AGE\n"}},
-		{args: "trace web --depth -1", want: result{Err: "error: --depth -1 is negative\nnext: give a number of levels, or 0 for all\n", Status: 1}},
+		{args: "attach web -i",
+			want: result{Err: both +
+				"error: attach to pod default/web: container \"app\" of pod default/web has no standard input\nnext: " +
+				"attach without -i, or set stdin: true in its manifest\n", Status: 1}},
+		{args: "attach web -c none",
+			want: result{
+				Err: "error: attach to pod default/web: container \"none\" is not in pod default/web\nnext: its " +
+					"containers: app, side\n", Status: 1}},
+		{args: "port-forward web 99999",
+			want: result{
+				Err: "error: port \"99999\": it is not between 1 and 65535\nnext: write [LOCAL:]PORT, such " +
+					"as 8080:80\n", Status: 1}},
+		{args: "port-forward web 80:http",
+			want: result{
+				Err: "error: port \"80:http\": pod default/web names no ports\nnext: write [LOCAL:]PORT, such " +
+					"as 8080:80\n", Status: 1}},
+		{args: "port-forward web x:80",
+			want: result{
+				Err: "error: port \"x:80\": the local port is no number up to 65535\nnext: write [LOCAL:]PORT, such " +
+					"as 8080:80\n", Status: 1}},
+		{args: "cp a b",
+			want: result{
+				Err: "error: want one place in a pod and one on this machine\nnext: write POD:PATH for the one in a " +
+					"pod, ./PATH for the other\n", Status: 1}},
+		{args: "cp web:/a api:/b",
+			want: result{
+				Err: "error: want one place in a pod and one on this machine\nnext: write POD:PATH for the one in a " +
+					"pod, ./PATH for the other\n", Status: 1}},
+		{args: "cp web: b",
+			want: result{Err: "error: \"web:\" is no place in a pod\nnext: write POD:PATH\n", Status: 1}},
+		{args: "cp none:/a b",
+			want: result{
+				Err: "error: pods \"default/none\" not found\nnext: list the pods of this node with \"berth get " +
+					"pods -A\"\n", Status: 1}},
+		{args: "trace",
+			want: result{
+				Out: "NAMESPACE   POD   STATE   TOOK   AGE   PROBLEM\ndefault     web   ready   1s     AGE\n"}},
+		{args: "trace web --depth -1",
+			want: result{Err: "error: --depth -1 is negative\nnext: give a number of levels, or 0 for all\n",
+				Status: 1}},
 		{args: "describe web", want: result{Out: "Name:             web\n"}},
-		{args: "describe pod", want: result{Err: "error: want one pod, got 0\nnext: write pod NAME, or pod/NAME\n", Status: 1}},
-		{args: "frobnicate", want: result{Err: "error: unknown command \"frobnicate\" for \"berth\"\nnext: see \"berth --help\"\n", Status: 1}},
-		{args: "agent --log-format xml", want: result{Err: "error: --log-format \"xml\" is unknown\nnext: want text or json\n", Status: 1}},
-		{args: "agent --node-ip here", want: result{Err: "error: invalid argument \"here\" for \"--node-ip\" flag: ParseAddr(\"here\"): unable to parse IP\nnext: see \"berth agent --help\"\n", Status: 1}},
-		{args: "runtime", want: result{Err: "error: required flag(s) \"listen\" not set\nnext: see \"berth runtime --help\"\n", Status: 1}},
+		{args: "describe pod",
+			want: result{Err: "error: want one pod, got 0\nnext: write pod NAME, or pod/NAME\n", Status: 1}},
+		{args: "frobnicate",
+			want: result{Err: "error: unknown command \"frobnicate\" for \"berth\"\nnext: see \"berth --help\"\n",
+				Status: 1}},
+		{args: "agent --log-format xml",
+			want: result{Err: "error: --log-format \"xml\" is unknown\nnext: want text or json\n", Status: 1}},
+		{args: "agent --node-ip here",
+			want: result{
+				Err: "error: invalid argument \"here\" for \"--node-ip\" flag: ParseAddr(\"here\"): unable to parse " +
+					"IP\nnext: see \"berth agent --help\"\n", Status: 1}},
+		{args: "runtime",
+			want: result{Err: "error: required flag(s) \"listen\" not set\nnext: see \"berth runtime --help\"\n",
+				Status: 1}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
 			got := berth(a, tt.in, strings.Fields(tt.args)...)
 			switch tt.args {
 			case "trace":
-				got.Out = regexp.MustCompile(`AGE +PROBLEM`).ReplaceAllString(regexp.MustCompile(`1s     .*`).ReplaceAllString(got.Out, "1s     AGE"), "AGE   PROBLEM")
+				got.Out = regexp.MustCompile(`AGE +PROBLEM`).ReplaceAllString(
+					regexp.MustCompile(`1s     .*`).ReplaceAllString(got.Out, "1s     AGE"), "AGE   PROBLEM")
 			case "describe web":
 				got.Out = got.Out[:strings.Index(got.Out, "\n")+1] // the rest is the printer's
 			}
@@ -166,11 +254,13 @@ func TestStructuredOutput(t *testing.T) {
 	a := servertest.Start(t)
 	running(a, "web", "app")
 	var p corev1.Pod
-	if err := json.Unmarshal([]byte(berth(a, "", "get", "pods", "web", "-o", "json").Out), &p); err != nil || p.Name != "web" || p.Kind != "Pod" {
+	if err := json.Unmarshal([]byte(berth(a, "", "get", "pods", "web", "-o", "json").Out),
+		&p); err != nil || p.Name != "web" || p.Kind != "Pod" {
 		t.Errorf("json: %v %s", err, p.Name)
 	}
 	var list corev1.PodList
-	if err := yaml.Unmarshal([]byte(berth(a, "", "get", "pods", "-o", "yaml").Out), &list); err != nil || len(list.Items) != 1 || list.Kind != "PodList" {
+	if err := yaml.Unmarshal([]byte(berth(a, "", "get", "pods", "-o", "yaml").Out),
+		&list); err != nil || len(list.Items) != 1 || list.Kind != "PodList" {
 		t.Errorf("yaml: %v", err)
 	}
 }
@@ -193,7 +283,8 @@ func TestGetWatch(t *testing.T) {
 	got := []string{next(), next()}
 	running(a, "api", "app")
 	got = append(got, next())
-	want := []string{"NAME   READY   STATUS    RESTARTS   AGE", "web    1/1     Running   0          3h", "api    1/1     Running   0          3h"}
+	want := []string{"NAME   READY   STATUS    RESTARTS   AGE", "web    1/1     Running   0          3h",
+		"api    1/1     Running   0          3h"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -214,16 +305,21 @@ func TestApply(t *testing.T) {
 		in   string
 		want result
 	}{
-		{args: []string{"-f", two, "--dry-run"}, want: result{Out: "pod/a created (dry run)\npod/b created (dry run)\n"}},
+		{args: []string{"-f", two, "--dry-run"},
+			want: result{Out: "pod/a created (dry run)\npod/b created (dry run)\n"}},
 		{args: []string{"-f", two}, want: result{Out: "pod/a created\npod/b created\n"}},
 		{args: []string{"-f", "-", "-n", "far", "-o", "name"}, in: "metadata: {name: c}", want: result{Out: "pod/c\n"}},
 		{args: []string{"-f", bad, "-f", two}, want: result{
 			Out: "pod/a configured\npod/b configured\n", Status: 1,
 			Err: "error: " + bad + ": line 1: metadata.title: unknown field\nnext: correct the manifest\n",
 		}},
-		{args: nil, want: result{Err: "error: required flag(s) \"filename\" not set\nnext: see \"berth apply --help\"\n", Status: 1}},
+		{args: nil,
+			want: result{Err: "error: required flag(s) \"filename\" not set\nnext: see \"berth apply --help\"\n",
+				Status: 1}},
 		{args: []string{"-f", filepath.Dir(two)}, want: result{Status: 1,
-			Err: "error: read manifest: " + filepath.Dir(two) + " is a directory\nnext: name its files, or let an agent watch it: staticPodPath in the configuration\n"}},
+			Err: "error: read manifest: " + filepath.Dir(two) +
+				" is a directory\nnext: name its files, or let an agent watch it: staticPodPath in the " +
+				"configuration\n"}},
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, berth(a, tt.in, append([]string{"apply"}, tt.args...)...)); diff != "" {
@@ -252,12 +348,21 @@ func TestDelete(t *testing.T) {
 		{"pod a --grace-period 5", result{Out: "pod/a deleted\n"}},
 		{"pod/b pod/c --wait=false", result{Out: "pod/b deleted\npod/c deleted\n"}},
 		{"-f " + manifest, result{Out: "pod/d deleted\n"}},
-		{"pod a", result{Err: "error: pods \"default/a\" not found\nnext: list the pods of this node with \"berth get pods -A\"\n", Status: 1}},
+		{
+			"pod a", result{
+				Err: "error: pods \"default/a\" not found\nnext: list the pods of this node with \"berth get " +
+					"pods -A\"\n", Status: 1}},
 		{"pod a --ignore-not-found", result{}},
-		{"pod", result{Err: "error: name what to delete\nnext: usage: berth delete pod NAME... | KIND NAME... | -f FILE [flags]\n", Status: 1}},
-		{"pod a --grace-period -2", result{Err: "error: --grace-period -2 is negative\nnext: give seconds, or -1 for the pod's own\n", Status: 1}},
+		{
+			"pod", result{
+				Err: "error: name what to delete\nnext: usage: berth delete pod NAME... | KIND NAME... | -f " +
+					"FILE [flags]\n", Status: 1}},
+		{"pod a --grace-period -2",
+			result{Err: "error: --grace-period -2 is negative\nnext: give seconds, or -1 for the pod's own\n",
+				Status: 1}},
 	} {
-		if diff := cmp.Diff(tt.want, berth(a, "", append([]string{"delete"}, strings.Fields(tt.args)...)...)); diff != "" {
+		if diff := cmp.Diff(tt.want,
+			berth(a, "", append([]string{"delete"}, strings.Fields(tt.args)...)...)); diff != "" {
 			t.Errorf("delete %s (-want +got):\n%s", tt.args, diff)
 		}
 	}
@@ -292,7 +397,8 @@ func TestRun(t *testing.T) {
 	})
 	manifest := file(t, "web.yaml", "metadata: {name: web}\nspec: {containers: [{name: app}]}")
 	got := berth(a, "", "run", "--image-archive", file(t, "app.tar", "a tar"), manifest)
-	if got.Status != 3 || got.Out != "app | hello from web\n" || !strings.Contains(got.Err, "web: container app ended with exit code 3\n") {
+	if got.Status != 3 || got.Out != "app | hello from web\n" ||
+		!strings.Contains(got.Err, "web: container app ended with exit code 3\n") {
 		t.Errorf("run: %+v", got)
 	}
 	if diff := cmp.Diff([]server.ApplyOptions{{Origin: manifest, CreateOnly: true}}, a.Applied()); diff != "" {
@@ -301,7 +407,8 @@ func TestRun(t *testing.T) {
 	if string(a.Loaded()) != "a tar" {
 		t.Errorf("loaded %q", a.Loaded())
 	}
-	if got := berth(a, "metadata: {name: quiet}\nspec: {containers: [{name: app}]}", "run", "--no-logs", "-"); got.Out != "" || got.Status != 3 {
+	if got := berth(a, "metadata: {name: quiet}\nspec: {containers: [{name: app}]}", "run", "--no-logs",
+		"-"); got.Out != "" || got.Status != 3 {
 		t.Errorf("run --no-logs: %+v", got)
 	}
 }
@@ -320,15 +427,17 @@ func TestRunDetached(t *testing.T) {
 func TestRunNeedsAnAgentThatFits(t *testing.T) {
 	a := servertest.Start(t)
 	got := berth(a, "metadata: {name: web}", "run", "--config", "x.yaml", "-")
-	if want := "error: --config is for an agent of its own, but one runs at " + a.Socket + "\nnext: leave it out, or choose another --root-dir\n"; got.Err != want {
+	if want := "error: --config is for an agent of its own, but one runs at " + a.Socket +
+		"\nnext: leave it out, or choose another --root-dir\n"; got.Err != want {
 		t.Errorf("a configuration for a running agent: %+v", got)
 	}
 	if err := a.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	got = berth(a, "metadata: {name: web}", "run", "--detach", "-")
-	want := result{Status: 1, Err: "error: --detach leaves pods with a running agent: connect to the agent at " + a.Socket +
-		": no agent runs on this root\nnext: start one with \"berth agent\", or leave out --detach\n"}
+	want := result{Status: 1,
+		Err: "error: --detach leaves pods with a running agent: connect to the agent at " + a.Socket +
+			": no agent runs on this root\nnext: start one with \"berth agent\", or leave out --detach\n"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("no agent (-want +got):\n%s", diff)
 	}
@@ -374,7 +483,8 @@ func TestVersion(t *testing.T) {
 		t.Fatal(out.String())
 	}
 	var v api.Version
-	if err := json.Unmarshal(out.Bytes(), &v); err != nil || v.Kubernetes != api.Kubernetes || v.Runc == "" || v.Go == "" {
+	if err := json.Unmarshal(out.Bytes(), &v); err != nil || v.Kubernetes != api.Kubernetes || v.Runc == "" ||
+		v.Go == "" {
 		t.Errorf("%v %+v", err, v)
 	}
 	tools, err := os.ReadFile("../../tools/go.mod")
@@ -450,7 +560,8 @@ func TestCopy(t *testing.T) {
 	a := servertest.Start(t)
 	running(a, "web", "app")
 	here := t.TempDir()
-	for name, content := range map[string]string{filepath.Join(a.Files, "etc/app/conf"): "theirs", filepath.Join(here, "mine/one"): "ours"} {
+	for name, content := range map[string]string{filepath.Join(a.Files, "etc/app/conf"): "theirs",
+		filepath.Join(here, "mine/one"): "ours"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -473,7 +584,8 @@ func TestCopy(t *testing.T) {
 		}
 	}
 	got := berth(a, "", "cp", "web:/none", here)
-	if got.Status != 1 || !strings.Contains(got.Err, "read /none in container") || !strings.Contains(got.Err, "no such file") {
+	if got.Status != 1 || !strings.Contains(got.Err, "read /none in container") ||
+		!strings.Contains(got.Err, "no such file") {
 		t.Errorf("nothing there: %+v", got)
 	}
 }

@@ -29,9 +29,11 @@ containers are and each of these conditions is True. It is kept until the pod go
 			}
 			kind, status, ok := strings.Cut(args[1], "=")
 			if !ok {
-				return client.Next(fmt.Errorf("%q names no status", args[1]), "write it like example.com/in-load-balancer=True")
+				return client.Next(fmt.Errorf("%q names no status", args[1]),
+					"write it like example.com/in-load-balancer=True")
 			}
-			c := corev1.PodCondition{Type: corev1.PodConditionType(kind), Status: corev1.ConditionStatus(status), Reason: reason, Message: message}
+			c := corev1.PodCondition{Type: corev1.PodConditionType(kind), Status: corev1.ConditionStatus(status),
+				Reason: reason, Message: message}
 			if _, err := a.client().SetCondition(cmd.Context(), key, c); err != nil {
 				return err
 			}

@@ -77,7 +77,8 @@ func (a *app) copy(cmd *cobra.Command, f *copyFlags, from, to string) error {
 		inside = target.pod
 	}
 	if (source.pod == nil) == (target.pod == nil) {
-		return client.Next(errors.New("want one place in a pod and one on this machine"), "write POD:PATH for the one in a pod, ./PATH for the other")
+		return client.Next(errors.New("want one place in a pod and one on this machine"),
+			"write POD:PATH for the one in a pod, ./PATH for the other")
 	}
 	c, container := a.client(), f.container
 	if container == "" {

@@ -49,7 +49,8 @@ The exit status is the container's.`,
 	f.Flags.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "", "`image` of the container")
-	flags.StringVar(&f.policy, "image-pull-policy", "", "Always, IfNotPresent or Never; default: as for other containers")
+	flags.StringVar(&f.policy, "image-pull-policy", "",
+		"Always, IfNotPresent or Never; default: as for other containers")
 	flags.StringVar(&f.target, "target", "", "`container` whose processes it sees")
 	flags.StringVarP(&f.name, "container", "c", "", "`name` of the new container (default debugger-XXXXX)")
 	mark(cmd.MarkFlagRequired("image"))
@@ -63,10 +64,11 @@ func (a *app) debug(cmd *cobra.Command, f *debugFlags, arg string, command []str
 	if err != nil {
 		return err
 	}
-	e := corev1.EphemeralContainer{TargetContainerName: f.target, EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-		Name: f.name, Image: f.image, ImagePullPolicy: corev1.PullPolicy(f.policy), Command: command,
-		Stdin: f.Stdin, StdinOnce: f.Stdin, TTY: f.TTY,
-	}}
+	e := corev1.EphemeralContainer{TargetContainerName: f.target,
+		EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: f.name, Image: f.image, ImagePullPolicy: corev1.PullPolicy(f.policy), Command: command,
+			Stdin: f.Stdin, StdinOnce: f.Stdin, TTY: f.TTY,
+		}}
 	if e.Name == "" {
 		e.Name = "debugger-" + strings.ToLower(rand.Text()[:5])
 	}

@@ -45,8 +45,10 @@ func deleteCommand(a *app) *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "`file` of manifests whose pods and objects to delete, - for standard input; may be repeated")
-	cmd.Flags().IntVar(&f.grace, "grace-period", -1, "`seconds` the containers get to end; -1: the pod's own, 0: kill them at once")
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil,
+		"`file` of manifests whose pods and objects to delete, - for standard input; may be repeated")
+	cmd.Flags().IntVar(&f.grace, "grace-period", -1,
+		"`seconds` the containers get to end; -1: the pod's own, 0: kill them at once")
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until the pods are gone")
 	cmd.Flags().BoolVar(&f.missing, "ignore-not-found", false, "what does not exist is no error")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait, such as 30s; 0: for ever")
@@ -56,13 +58,15 @@ func deleteCommand(a *app) *cobra.Command {
 }
 
 // named are the pods that the command line names, and the other objects of its files.
-func (f *deleteFlags) named(cmd *cobra.Command, c *client.Client, args []string) (keys []types.NamespacedName, others []object.Key, err error) {
+func (f *deleteFlags) named(cmd *cobra.Command, c *client.Client, args []string) (keys []types.NamespacedName,
+	others []object.Key, err error) {
 	names := podArguments(args)
 	if (len(names) == 0) == (len(f.files) == 0) {
 		return nil, nil, client.Next(errors.New("name what to delete"), "usage: "+cmd.UseLine())
 	}
 	if f.grace < -1 {
-		return nil, nil, client.Next(fmt.Errorf("--grace-period %d is negative", f.grace), "give seconds, or -1 for the pod's own")
+		return nil, nil,
+			client.Next(fmt.Errorf("--grace-period %d is negative", f.grace), "give seconds, or -1 for the pod's own")
 	}
 	for _, name := range names {
 		key, err := f.pod(name)
@@ -77,7 +81,8 @@ func (f *deleteFlags) named(cmd *cobra.Command, c *client.Client, args []string)
 	}
 	for _, m := range manifests {
 		// The agent reads manifests, and tells whose they are.
-		results, err := c.Apply(cmd.Context(), m.data, client.Apply{Namespace: f.explicit(cmd), Origin: m.origin, Names: true})
+		results, err := c.Apply(cmd.Context(), m.data,
+			client.Apply{Namespace: f.explicit(cmd), Origin: m.origin, Names: true})
 		if err != nil {
 			return nil, nil, err
 		}

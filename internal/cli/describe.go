@@ -21,7 +21,9 @@ func describeCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		events, err := c.Events(cmd.Context(), client.Select{Namespace: key.Namespace, Fields: eventsOf(key.Name) + ",involvedObject.uid=" + string(p.UID)})
+		events, err := c.Events(cmd.Context(),
+			client.Select{Namespace: key.Namespace,
+				Fields: eventsOf(key.Name) + ",involvedObject.uid=" + string(p.UID)})
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,8 @@ or 0. The pod's process may listen on the pod's loopback address only.`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.forward(cmd, &f, args[0], args[1:]) },
 	}
 	f.add(cmd)
-	cmd.Flags().StringSliceVar(&f.addresses, "address", []string{"localhost"}, "IP `addresses` to listen on; localhost is 127.0.0.1 and ::1")
+	cmd.Flags().StringSliceVar(&f.addresses, "address", []string{"localhost"},
+		"IP `addresses` to listen on; localhost is 127.0.0.1 and ::1")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
 	return cmd
 }
@@ -52,5 +53,6 @@ func (a *app) forward(cmd *cobra.Command, f *forwardFlags, arg string, specs []s
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return c.PortForward(ctx, key, client.Forward{Addresses: f.addresses, Ports: ports, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
+	return c.PortForward(ctx, key,
+		client.Forward{Addresses: f.addresses, Ports: ports, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 }

@@ -244,7 +244,8 @@ func conditionProblems(conditions []corev1.NodeCondition) []api.Problem {
 			good = corev1.ConditionTrue
 		}
 		if c.Status != good {
-			all = append(all, api.Problem{Origin: "condition " + string(c.Type), Message: c.Message, Since: c.LastTransitionTime})
+			all = append(all,
+				api.Problem{Origin: "condition " + string(c.Type), Message: c.Message, Since: c.LastTransitionTime})
 		}
 	}
 	return all

@@ -64,7 +64,8 @@ func logsCommand(a *app) *cobra.Command {
 
 // options are what the flags ask of one container's log.
 func (f *logFlags) options() (client.LogOptions, error) {
-	o := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Follow: f.follow, Previous: f.previous, Timestamps: f.timestamps}}
+	o := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Follow: f.follow, Previous: f.previous,
+		Timestamps: f.timestamps}}
 	if f.tail >= 0 {
 		o.TailLines = &f.tail
 	}
@@ -78,7 +79,8 @@ func (f *logFlags) options() (client.LogOptions, error) {
 	if f.sinceTime != "" {
 		t, err := time.Parse(time.RFC3339Nano, f.sinceTime)
 		if err != nil {
-			return o, client.Next(fmt.Errorf("--since-time %q is not a time", f.sinceTime), "write it like 2006-01-02T15:04:05Z")
+			return o, client.Next(fmt.Errorf("--since-time %q is not a time", f.sinceTime),
+				"write it like 2006-01-02T15:04:05Z")
 		}
 		o.SinceTime = &metav1.Time{Time: t}
 	}
@@ -120,7 +122,8 @@ func (a *app) logs(cmd *cobra.Command, f *logFlags, arg string) error {
 
 // eachLog shows the containers' logs one after the other. One that has none
 // does not keep the others from being shown.
-func eachLog(ctx context.Context, c *client.Client, p *corev1.Pod, f *logFlags, opts client.LogOptions, lines *follow.Lines) error {
+func eachLog(ctx context.Context, c *client.Client, p *corev1.Pod, f *logFlags, opts client.LogOptions,
+	lines *follow.Lines) error {
 	var errs []error
 	for _, container := range pod.Containers(p) {
 		opts.Container = container.Name
@@ -142,6 +145,7 @@ func (f *logFlags) writer(lines *follow.Lines, p *corev1.Pod, container string) 
 	return lines.Prefixed("")
 }
 
-func copyLog(ctx context.Context, c *client.Client, key types.NamespacedName, opts client.LogOptions, w writeCloser) error {
+func copyLog(ctx context.Context, c *client.Client, key types.NamespacedName, opts client.LogOptions,
+	w writeCloser) error {
 	return errors.Join(c.Logs(ctx, key, opts, w), w.Close())
 }

@@ -74,5 +74,7 @@ func formatFlag(cmd *cobra.Command) func(io.Writer, any) (bool, error) {
 }
 
 func unknownResource(name string) error {
-	return client.Next(fmt.Errorf("the agent has no resource %q", name), "it has pods, events, images, problems, configmaps, secrets, persistentvolumeclaims, persistentvolumes and runtimeclasses")
+	return client.Next(fmt.Errorf("the agent has no resource %q", name),
+		"it has pods, events, images, problems, configmaps, secrets, persistentvolumeclaims, persistentvolumes and "+
+			"runtimeclasses")
 }

@@ -23,15 +23,18 @@ func resetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset --yes",
 		Short: "Kill every pod of this root and remove all that agents left there",
-		Long: "Kill every pod of this root at once and remove everything that agents left on this machine for it: applied\n" +
+		Long: "Kill every pod of this root at once and remove everything that agents left on this machine for " +
+			"it: applied\n" +
 			"pods, volumes, cgroups, the embedded runtime with its images and network, and the directory itself. Of\n" +
-			"the kubelet's directory, " + config.JoinedRootDir + ", the node's certificates (pki) and files that others wrote stay.\n" +
+			"the kubelet's directory, " + config.JoinedRootDir +
+			", the node's certificates (pki) and files that others wrote stay.\n" +
 			"It fails while an agent works there.",
 		Example: "  berth reset --yes",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
-				return client.Next(fmt.Errorf("this kills every pod on %s and removes their data", cmp.Or(a.root, config.DefaultRootDir)), "say --yes if that is meant")
+				return client.Next(fmt.Errorf("this kills every pod on %s and removes their data",
+					cmp.Or(a.root, config.DefaultRootDir)), "say --yes if that is meant")
 			}
 			if err := needRoot(); err != nil {
 				return err

@@ -67,7 +67,9 @@ func quantities(flag, list string) (corev1.ResourceList, error) {
 		name, value, ok := strings.Cut(part, "=")
 		q, err := resource.ParseQuantity(value)
 		if !ok || err != nil {
-			return nil, client.Next(fmt.Errorf("--%s: %q is not an amount of a resource", flag, part), "write it like cpu=100m or memory=64Mi")
+			return nil,
+				client.Next(fmt.Errorf("--%s: %q is not an amount of a resource", flag, part),
+					"write it like cpu=100m or memory=64Mi")
 		}
 		if _, twice := all[corev1.ResourceName(name)]; twice {
 			return nil, client.Next(fmt.Errorf("--%s names %s twice", flag, name), "name each resource once")

@@ -55,7 +55,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // isUsage recognises the errors of the command line that cobra makes after the
 // flags are parsed; it has no types for them.
 func isUsage(err error) bool {
-	for _, prefix := range []string{"required flag(s)", "unknown command", "if any flags in the group", "at least one of the flags"} {
+	for _, prefix := range []string{"required flag(s)", "unknown command", "if any flags in the group",
+		"at least one of the flags"} {
 		if strings.HasPrefix(err.Error(), prefix) {
 			return true
 		}
@@ -97,16 +98,20 @@ func printError(w io.Writer, err error) {
 func newRoot() *cobra.Command {
 	a := &app{}
 	cmd := &cobra.Command{
-		Use:           "berth",
-		Short:         "Run Kubernetes Pods on this machine, with nothing else installed",
-		Example:       "  berth run web.yaml          run a pod in the foreground\n  berth get pods -A           list the pods of this machine's agent",
+		Use:   "berth",
+		Short: "Run Kubernetes Pods on this machine, with nothing else installed",
+		Example: "  berth run web.yaml          run a pod in the foreground\n  berth get pods -A           " +
+			"list the pods of this machine's agent",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&a.root, "root-dir", "", "`directory` of the agent's state (default "+config.DefaultRootDir+", or "+config.JoinedRootDir+" with \"berth agent --kubeconfig\")")
-	cmd.PersistentFlags().StringVar(&a.socket, "socket", "", "the agent's `socket` (default "+config.SocketOf("")+", or berth.sock in another --root-dir)")
+	cmd.PersistentFlags().StringVar(&a.root, "root-dir", "",
+		"`directory` of the agent's state (default "+config.DefaultRootDir+", or "+config.JoinedRootDir+
+			" with \"berth agent --kubeconfig\")")
+	cmd.PersistentFlags().StringVar(&a.socket, "socket", "",
+		"the agent's `socket` (default "+config.SocketOf("")+", or berth.sock in another --root-dir)")
 	mark(cmd.MarkPersistentFlagDirname("root-dir"))
 	mark(cmd.MarkPersistentFlagFilename("socket"))
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -114,8 +119,10 @@ func newRoot() *cobra.Command {
 	})
 	cmd.AddCommand(
 		runCommand(a), applyCommand(a), deleteCommand(a),
-		getCommand(a), describeCommand(a), logsCommand(a), execCommand(a), attachCommand(a), copyCommand(a), forwardCommand(a), debugCommand(a), resizeCommand(a), conditionCommand(a), eventsCommand(a), traceCommand(a),
-		explain.Command(a.client, readManifest), imageCommand(a), topology.Command(topology.Options{Client: a.client, Usage: usage, Format: formatFlag}),
+		getCommand(a), describeCommand(a), logsCommand(a), execCommand(a), attachCommand(a), copyCommand(a),
+		forwardCommand(a), debugCommand(a), resizeCommand(a), conditionCommand(a), eventsCommand(a), traceCommand(a),
+		explain.Command(a.client, readManifest), imageCommand(a),
+		topology.Command(topology.Options{Client: a.client, Usage: usage, Format: formatFlag}),
 		agentCommand(a), runtimeCommand(a), resetCommand(a), versionCommand(),
 	)
 	return cmd
@@ -220,7 +227,9 @@ func readManifest(stdin io.Reader, name string) ([]byte, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, client.Next(fmt.Errorf("read manifest: %w", err), `give the path of a file with pods, or - for standard input`)
+			return nil,
+				client.Next(fmt.Errorf("read manifest: %w", err),
+					`give the path of a file with pods, or - for standard input`)
 		}
 		defer f.Close()
 		if st, err := f.Stat(); err == nil && st.IsDir() {
@@ -234,7 +243,9 @@ func readManifest(stdin io.Reader, name string) ([]byte, error) {
 		return nil, fmt.Errorf("read manifest %s: %w", name, err)
 	}
 	if len(data) > api.MaxManifest {
-		return nil, client.Next(fmt.Errorf("read manifest %s: it is over %d MiB", name, api.MaxManifest>>20), "split it into several files")
+		return nil,
+			client.Next(fmt.Errorf("read manifest %s: it is over %d MiB", name, api.MaxManifest>>20),
+				"split it into several files")
 	}
 	return data, nil
 }

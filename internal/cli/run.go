@@ -62,7 +62,8 @@ The exit status is 0 when every container ended with 0, the exit code of the one
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the pods with the running agent")
 	flags.BoolVar(&f.noLogs, "no-logs", false, "do not show the containers' logs")
-	flags.DurationVar(&f.timeout, "timeout", 0, "stop the pods when they are not ready, or done, within this time; 0: never")
+	flags.DurationVar(&f.timeout, "timeout", 0,
+		"stop the pods when they are not ready, or done, within this time; 0: never")
 	flags.BoolVar(&f.ready, "exit-when-ready", false, "stop the pods once all of them were ready")
 	flags.StringArrayVar(&f.images, "image-archive", nil, "load this image archive `file` first; may be repeated")
 	for _, foreground := range []string{"timeout", "no-logs", "exit-when-ready"} {
@@ -99,7 +100,8 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, files []string) error {
 
 // findAgent makes sure that there is an agent: the running one, or one within
 // this process that leave ends.
-func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, stderr io.Writer, f *runFlags, interrupts <-chan os.Signal) (leave func() error, err error) {
+func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, stderr io.Writer, f *runFlags,
+	interrupts <-chan os.Signal) (leave func() error, err error) {
 	c := a.client()
 	_, err = c.Status(ctx)
 	switch {
@@ -112,7 +114,9 @@ func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, std
 	case !errors.Is(err, client.ErrNoAgent):
 		return nil, err
 	case f.detach:
-		return nil, client.Next(fmt.Errorf("--detach leaves pods with a running agent: %w", err), `start one with "berth agent", or leave out --detach`)
+		return nil,
+			client.Next(fmt.Errorf("--detach leaves pods with a running agent: %w", err),
+				`start one with "berth agent", or leave out --detach`)
 	}
 	if err := needRoot(); err != nil {
 		return nil, err
@@ -141,7 +145,8 @@ func configFlag(f *config.Flags) string {
 
 // embed runs the agent in this process and returns when its socket is open. If
 // it fails later, cancel gets the cause.
-func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProcess, interrupts <-chan os.Signal) (leave func() error, err error) {
+func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProcess,
+	interrupts <-chan os.Signal) (leave func() error, err error) {
 	agentCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {
@@ -168,7 +173,8 @@ func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProce
 }
 
 // runPods hands the pods to the agent and follows them, or leaves them there.
-func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, manifests []manifest, interrupts <-chan os.Signal) error {
+func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, manifests []manifest,
+	interrupts <-chan os.Signal) error {
 	c := a.client()
 	for _, archive := range f.images {
 		images, err := transfer.Agent{Client: c, Err: cmd.ErrOrStderr()}.Load(ctx, archive, cmd.InOrStdin())

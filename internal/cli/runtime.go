@@ -26,7 +26,8 @@ func runtimeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runtime --listen unix://PATH",
 		Short: "Run the embedded container runtime alone, without the agent",
-		Long: "Serve the CRI of the embedded runtime on a socket, for crictl or another agent. Do not run it on the root\n" +
+		Long: "Serve the CRI of the embedded runtime on a socket, for crictl or another agent. Do not run it " +
+			"on the root\n" +
 			"of a running agent. SIGTERM and SIGINT end it; containers run on.",
 		Example: "  berth runtime --listen unix:///run/berth/cri.sock",
 		Args:    usage(cobra.NoArgs),

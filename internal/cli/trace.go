@@ -30,9 +30,11 @@ func traceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace [POD]",
 		Short: "Draw how a pod came up: every step, call and wait; or list what is recorded",
-		Long: "Draw the last start of a pod as a waterfall: admission, every step, every call to the runtime, and what\n" +
+		Long: "Draw the last start of a pod as a waterfall: admission, every step, every call to the " +
+			"runtime, and what\n" +
 			"each waited for. Without a pod, list the recorded starts.\n\n" +
-			"The set-up of the network, inside the sandbox's, is told by the embedded runtime only: an external one does\n" +
+			"The set-up of the network, inside the sandbox's, is told by the embedded runtime only: an " +
+			"external one does\n" +
 			"not say how long its own took.",
 		Example: "  berth trace web --depth 1",
 		Args:    usage(cobra.MaximumNArgs(1)),

@@ -25,7 +25,8 @@ func versionCommand() *cobra.Command {
 			if v.Modified {
 				commit += " (modified)"
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth %s\ncommit %s\ncontainerd %s\nrunc %s\nkubernetes behaviour %s\n%s\n",
+			_, err := fmt.Fprintf(cmd.OutOrStdout(),
+				"berth %s\ncommit %s\ncontainerd %s\nrunc %s\nkubernetes behaviour %s\n%s\n",
 				v.Version, commit, cmp.Or(v.Containerd, "unknown"), v.Runc, v.Kubernetes, v.Go)
 			return err
 		},

@@ -107,12 +107,15 @@ func (b joiner) cluster(f Flags) *Cluster {
 	if c.Statuses = c.Main; b.files.KubeAPIQPS == nil {
 		c.Statuses = Rate{QPS: defaultStatusQPS, Burst: defaultStatusBurst}
 	}
-	if known := []string{"application/vnd.kubernetes.protobuf", "application/json"}; !slices.Contains(known, c.ContentType) {
+	if known := []string{"application/vnd.kubernetes.protobuf", "application/json"}; !slices.Contains(known,
+		c.ContentType) {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath("contentType"), c.ContentType, known)})
 	}
-	strategies := []v1beta1.ResourceChangeDetectionStrategy{v1beta1.GetChangeDetectionStrategy, v1beta1.TTLCacheChangeDetectionStrategy, v1beta1.WatchChangeDetectionStrategy}
+	strategies := []v1beta1.ResourceChangeDetectionStrategy{v1beta1.GetChangeDetectionStrategy,
+		v1beta1.TTLCacheChangeDetectionStrategy, v1beta1.WatchChangeDetectionStrategy}
 	if !slices.Contains(strategies, c.Detection) {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("configMapAndSecretChangeDetectionStrategy"), c.Detection, strategies)})
+		b.add(field.ErrorList{field.NotSupported(field.NewPath("configMapAndSecretChangeDetectionStrategy"),
+			c.Detection, strategies)})
 	}
 	b.labels(f.NodeLabels)
 	return c
@@ -121,7 +124,8 @@ func (b joiner) cluster(f Flags) *Cluster {
 // flags checks what only an agent of a cluster may be told.
 func (b joiner) flags(f Flags) {
 	if f.CloudProvider != "" && f.CloudProvider != "external" {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("--cloud-provider"), f.CloudProvider, []string{"", "external"})})
+		b.add(field.ErrorList{field.NotSupported(field.NewPath("--cloud-provider"), f.CloudProvider,
+			[]string{"", "external"})})
 	}
 	if f.Offline.MaxAge < 0 {
 		b.invalid("--offline-max-age", f.Offline.MaxAge.String(), "must not be negative; 0s sets no bound")
@@ -137,7 +141,8 @@ func (b joiner) flags(f Flags) {
 		{"--offline-max-age", f.Offline.MaxAge > 0}, {"--offline-key-file", f.Offline.KeyFile != ""},
 	} {
 		if flag.given {
-			b.add(field.ErrorList{field.Forbidden(field.NewPath(flag.name), "needs --kubeconfig, without which the agent is not part of a cluster")})
+			b.add(field.ErrorList{field.Forbidden(field.NewPath(flag.name),
+				"needs --kubeconfig, without which the agent is not part of a cluster")})
 		}
 	}
 }
@@ -150,8 +155,10 @@ func (b joiner) labels(labels map[string]string) {
 			return prefix == domain || strings.HasSuffix(prefix, "."+domain)
 		})
 		if ours && !kubeletapis.IsKubeletLabel(key) {
-			b.invalid("--node-labels", key, "must be one that a node may give itself: a name of its own, below %s, or one of %s",
-				strings.Join(kubeletapis.KubeletLabelNamespaces(), " or "), strings.Join(kubeletapis.KubeletLabels(), ", "))
+			b.invalid("--node-labels", key,
+				"must be one that a node may give itself: a name of its own, below %s, or one of %s",
+				strings.Join(kubeletapis.KubeletLabelNamespaces(), " or "),
+				strings.Join(kubeletapis.KubeletLabels(), ", "))
 		}
 	}
 }

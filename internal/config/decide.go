@@ -152,12 +152,14 @@ func (b *builder) flags(f Flags) Flags {
 	b.absolute("--runtime-cgroups", f.RuntimeCgroups)
 	f.Embedded = process{b}.embedded(f.Embedded)
 	if (f.Providers.Config == "") != (f.Providers.BinDir == "") {
-		b.invalid("--image-credential-provider-config", f.Providers.Config, "must be given together with --image-credential-provider-bin-dir, or not at all")
+		b.invalid("--image-credential-provider-config", f.Providers.Config,
+			"must be given together with --image-credential-provider-bin-dir, or not at all")
 	}
 	b.add(metavalidation.ValidateLabels(f.NodeLabels, field.NewPath("--node-labels")))
 	for i, ip := range f.NodeIPs {
 		if !ip.IsValid() || ip.IsMulticast() {
-			b.invalid("--node-ip", ip.String(), "must be an address of this machine, or 0.0.0.0 or :: for the default one of that family")
+			b.invalid("--node-ip", ip.String(),
+				"must be an address of this machine, or 0.0.0.0 or :: for the default one of that family")
 		}
 		if slices.ContainsFunc(f.NodeIPs[:i], func(other netip.Addr) bool { return other.Is4() == ip.Is4() }) {
 			b.invalid("--node-ip", ip.String(), "must be the only one of its family")
@@ -189,7 +191,8 @@ func (b *builder) sources() Sources {
 	}
 	b.absolute("staticPodPath", s.StaticPodPath)
 	if s.StaticPodURL != "" {
-		if u, err := url.Parse(s.StaticPodURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		if u, err := url.Parse(s.StaticPodURL); err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+			u.Host == "" {
 			b.invalid("staticPodURL", s.StaticPodURL, "must be an http or https URL")
 		}
 	}
@@ -221,10 +224,12 @@ func (b *builder) runtime(f Flags, h host) Runtime {
 		b.socket("$CONTAINER_RUNTIME_ENDPOINT", r.KubeletsDefault)
 	}
 	if e := kc.ImageServiceEndpoint; e != "" && e != r.Endpoint {
-		b.invalid("imageServiceEndpoint", e, "must be containerRuntimeEndpoint (%q), or left out: images are pulled by what runs them", r.Endpoint)
+		b.invalid("imageServiceEndpoint", e,
+			"must be containerRuntimeEndpoint (%q), or left out: images are pulled by what runs them", r.Endpoint)
 	}
 	if r.CgroupDriver != "cgroupfs" && r.CgroupDriver != "systemd" {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("cgroupDriver"), r.CgroupDriver, []string{"cgroupfs", "systemd"})})
+		b.add(field.ErrorList{field.NotSupported(field.NewPath("cgroupDriver"), r.CgroupDriver,
+			[]string{"cgroupfs", "systemd"})})
 	}
 	return r
 }
@@ -304,7 +309,8 @@ func (b *builder) reserved(path string, amounts map[string]string) corev1.Resour
 		case !slices.Contains(allowed, name):
 			b.add(field.ErrorList{field.NotSupported(field.NewPath(path), name, allowed)})
 		case err != nil || q.Sign() < 0:
-			b.add(field.ErrorList{field.Invalid(key, amounts[name], "must be a quantity of at least 0, such as 500m or 1Gi")})
+			b.add(field.ErrorList{field.Invalid(key, amounts[name],
+				"must be a quantity of at least 0, such as 500m or 1Gi")})
 		default:
 			list[corev1.ResourceName(name)] = q
 		}
@@ -314,14 +320,16 @@ func (b *builder) reserved(path string, amounts map[string]string) corev1.Resour
 
 // evictionHard are the thresholds by signal.
 func (b *builder) evictionHard() map[string]string {
-	known := []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
+	known := []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available",
+		"imagefs.inodesFree",
 		"containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available"}
 	for _, signal := range slices.Sorted(maps.Keys(b.kc.EvictionHard)) {
 		value := b.kc.EvictionHard[signal]
 		if !slices.Contains(known, signal) {
 			b.add(field.ErrorList{field.NotSupported(field.NewPath("evictionHard"), signal, known)})
 		} else if !isThreshold(value) {
-			b.add(field.ErrorList{field.Invalid(field.NewPath("evictionHard").Key(signal), value, "must be a quantity of at least 0 or a percentage between 0% and 100%")})
+			b.add(field.ErrorList{field.Invalid(field.NewPath("evictionHard").Key(signal), value,
+				"must be a quantity of at least 0 or a percentage between 0% and 100%")})
 		}
 	}
 	return maps.Clone(b.kc.EvictionHard)
@@ -356,7 +364,8 @@ func (b *builder) pods() Pods {
 	b.absolute("podLogsDir", p.LogsDir)
 	b.absolute("resolvConf", p.ResolvConf)
 	if p.ClusterDomain != "" {
-		b.rules("clusterDomain", p.ClusterDomain, validation.IsDNS1123Subdomain(strings.TrimSuffix(p.ClusterDomain, ".")))
+		b.rules("clusterDomain", p.ClusterDomain,
+			validation.IsDNS1123Subdomain(strings.TrimSuffix(p.ClusterDomain, ".")))
 	}
 	if d := p.CPUCFSQuotaPeriod; d < time.Millisecond || d > time.Second {
 		b.invalid("cpuCFSQuotaPeriod", d.String(), "must be between 1ms and 1s")
@@ -369,7 +378,8 @@ func (b *builder) pods() Pods {
 	case "LimitedSwap":
 		p.LimitedSwap = true
 	default:
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("memorySwap.swapBehavior"), kc.MemorySwap.SwapBehavior, []string{"NoSwap", "LimitedSwap"})})
+		b.add(field.ErrorList{field.NotSupported(field.NewPath("memorySwap.swapBehavior"), kc.MemorySwap.SwapBehavior,
+			[]string{"NoSwap", "LimitedSwap"})})
 	}
 	return p
 }
@@ -380,10 +390,12 @@ func (b *builder) logs() Logs {
 	l := Logs{MaxFiles: int(*kc.ContainerLogMaxFiles), Workers: int(*kc.ContainerLogMaxWorkers)}
 	size, err := resource.ParseQuantity(kc.ContainerLogMaxSize)
 	if l.MaxSize = size.Value(); err != nil || l.MaxSize == 0 {
-		b.invalid("containerLogMaxSize", kc.ContainerLogMaxSize, "must be a quantity such as 10Mi; one below 0 turns the rotation of logs off")
+		b.invalid("containerLogMaxSize", kc.ContainerLogMaxSize,
+			"must be a quantity such as 10Mi; one below 0 turns the rotation of logs off")
 	}
 	if l.MaxFiles < 2 {
-		b.invalid("containerLogMaxFiles", l.MaxFiles, "must be at least 2: the file that is written to and a rotated one")
+		b.invalid("containerLogMaxFiles", l.MaxFiles,
+			"must be at least 2: the file that is written to and a rotated one")
 	}
 	if l.Workers < 1 {
 		b.invalid("containerLogMaxWorkers", l.Workers, "must be at least 1")
@@ -406,7 +418,8 @@ func (b *builder) clusterDNS() []netip.Addr {
 
 // taintFaults says what the API server would not take for a node's taints.
 func taintFaults(taints []corev1.Taint) (errs field.ErrorList) {
-	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule,
+		corev1.TaintEffectNoExecute}
 	for i, t := range taints {
 		at := field.NewPath("registerWithTaints").Index(i)
 		for _, msg := range validation.IsQualifiedName(t.Key) {
@@ -418,7 +431,9 @@ func taintFaults(taints []corev1.Taint) (errs field.ErrorList) {
 		if !slices.Contains(effects, t.Effect) {
 			errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, effects))
 		}
-		if slices.ContainsFunc(taints[:i], func(o corev1.Taint) bool { return o.Key == t.Key && o.Effect == t.Effect }) {
+		if slices.ContainsFunc(taints[:i], func(o corev1.Taint) bool {
+			return o.Key == t.Key && o.Effect == t.Effect
+		}) {
 			errs = append(errs, field.Duplicate(at, t.Key+":"+string(t.Effect)))
 		}
 	}
@@ -430,8 +445,11 @@ func taintFaults(taints []corev1.Taint) (errs field.ErrorList) {
 func (b *builder) unsafeSysctls() []string {
 	groups := []string{"kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.", "net."}
 	for i, name := range b.kc.AllowedUnsafeSysctls {
-		if !slices.ContainsFunc(groups, func(g string) bool { return strings.HasPrefix(name, g) }) || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
-			b.invalid(fmt.Sprintf("allowedUnsafeSysctls[%d]", i), name, "must be kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.* or a part of these; * can only be at the end")
+		if !slices.ContainsFunc(groups, func(g string) bool { return strings.HasPrefix(name, g) }) ||
+			strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			b.invalid(fmt.Sprintf("allowedUnsafeSysctls[%d]", i), name,
+				"must be kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.* or a part of these; * can only "+
+					"be at the end")
 		}
 	}
 	return slices.Clone(b.kc.AllowedUnsafeSysctls)
@@ -468,10 +486,12 @@ func (b *builder) machine(h host) {
 		b.invalid("failSwapOn", true, "swap is on: turn it off (swapoff -a), "+next, "failSwapOn")
 	}
 	if *b.kc.FailCgroupV1 && h.cgroupV1 {
-		b.invalid("failCgroupV1", true, "this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, "+next, "failCgroupV1")
+		b.invalid("failCgroupV1", true,
+			"this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, "+next, "failCgroupV1")
 	}
 	if b.kc.ProtectKernelDefaults && len(h.kernel) > 0 {
-		b.invalid("protectKernelDefaults", true, "%[2]s: set them (sysctl -w, and in /etc/sysctl.d), "+next, "protectKernelDefaults", strings.Join(h.kernel, ", "))
+		b.invalid("protectKernelDefaults", true, "%[2]s: set them (sysctl -w, and in /etc/sysctl.d), "+next,
+			"protectKernelDefaults", strings.Join(h.kernel, ", "))
 	}
 }
 
@@ -509,7 +529,9 @@ func warnings(f Flags, kc *v1beta1.KubeletConfiguration, origin map[string]strin
 				if slices.Contains(gates(), gate) {
 					continue
 				}
-				all = append(all, Warning{Origin: origin[path], Field: "featureGates." + gate, Text: "there is no such gate here; it changes nothing"})
+				all = append(all,
+					Warning{Origin: origin[path], Field: "featureGates." + gate,
+						Text: "there is no such gate here; it changes nothing"})
 			}
 			continue
 		}
@@ -521,13 +543,16 @@ func warnings(f Flags, kc *v1beta1.KubeletConfiguration, origin map[string]strin
 		}
 	}
 	if len(kc.ReservedMemory) > 0 && kc.MemoryManagerPolicy != "Static" {
-		all = append(all, Warning{Origin: origin["reservedMemory"], Field: "reservedMemory", Text: "reserves nothing unless memoryManagerPolicy is Static"})
+		all = append(all,
+			Warning{Origin: origin["reservedMemory"], Field: "reservedMemory",
+				Text: "reserves nothing unless memoryManagerPolicy is Static"})
 	}
 	all = append(all, weakTLS(kc, origin)...)
 	if t := kc.Tracing; t != nil && or(t.SamplingRatePerMillion, 0) == 0 {
 		all = append(all, Warning{
-			Origin: cmp.Or(origin["tracing.endpoint"], origin["tracing.samplingRatePerMillion"]), Field: "tracing.samplingRatePerMillion",
-			Text: "is 0: no trace is exported; 1000000 exports all",
+			Origin: cmp.Or(origin["tracing.endpoint"], origin["tracing.samplingRatePerMillion"]),
+			Field:  "tracing.samplingRatePerMillion",
+			Text:   "is 0: no trace is exported; 1000000 exports all",
 		})
 	}
 	return all

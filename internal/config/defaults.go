@@ -94,10 +94,12 @@ func defaults() *v1beta1.KubeletConfiguration {
 
 func defaultAccess(kc *v1beta1.KubeletConfiguration) {
 	kc.Authentication.Anonymous.Enabled = new(false)
-	kc.Authentication.Webhook = v1beta1.KubeletWebhookAuthentication{Enabled: new(true), CacheTTL: after(2 * time.Minute)}
+	kc.Authentication.Webhook = v1beta1.KubeletWebhookAuthentication{Enabled: new(true),
+		CacheTTL: after(2 * time.Minute)}
 	kc.Authorization = v1beta1.KubeletAuthorization{
-		Mode:    v1beta1.KubeletAuthorizationModeWebhook,
-		Webhook: v1beta1.KubeletWebhookAuthorization{CacheAuthorizedTTL: after(5 * time.Minute), CacheUnauthorizedTTL: after(30 * time.Second)},
+		Mode: v1beta1.KubeletAuthorizationModeWebhook,
+		Webhook: v1beta1.KubeletWebhookAuthorization{CacheAuthorizedTTL: after(5 * time.Minute),
+			CacheUnauthorizedTTL: after(30 * time.Second)},
 	}
 }
 
@@ -105,7 +107,8 @@ func after(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d
 
 func defaultEvictionHard() map[string]string {
 	return map[string]string{
-		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%",
+		"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%",
+		"imagefs.inodesFree": "5%",
 	}
 }
 

@@ -42,8 +42,10 @@ func TestDefaultsAreTheKubelets(t *testing.T) {
 
 	// What that file had to set, or the kubelet's command line, as its /flagz has it.
 	kc := complete(&v1beta1.KubeletConfiguration{}, Flags{Kubeconfig: "/k"})
-	if !*kc.FailCgroupV1 || !*kc.MakeIPTablesUtilChains || kc.VolumePluginDir != "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/" {
-		t.Errorf("failCgroupV1 %t, makeIPTablesUtilChains %t, volumePluginDir %s", *kc.FailCgroupV1, *kc.MakeIPTablesUtilChains, kc.VolumePluginDir)
+	if !*kc.FailCgroupV1 || !*kc.MakeIPTablesUtilChains ||
+		kc.VolumePluginDir != "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/" {
+		t.Errorf("failCgroupV1 %t, makeIPTablesUtilChains %t, volumePluginDir %s", *kc.FailCgroupV1,
+			*kc.MakeIPTablesUtilChains, kc.VolumePluginDir)
 	}
 }
 
@@ -68,19 +70,25 @@ func TestDependentDefaults(t *testing.T) {
 		{"updates", "nodeStatusUpdateFrequency: 3s\n", "", result{3 * time.Second, true, none.Eviction}},
 		{"updates in a drop-in", "", "nodeStatusUpdateFrequency: 3s\n", none},
 		{"parallel pulls", "maxParallelImagePulls: 2\n", "", result{none.Report, false, none.Eviction}},
-		{"one threshold", "evictionHard: {memory.available: 5%}\n", "", result{none.Report, true, map[string]string{"memory.available": "5%"}}},
+		{"one threshold", "evictionHard: {memory.available: 5%}\n", "",
+			result{none.Report, true, map[string]string{"memory.available": "5%"}}},
 		{"no threshold", "evictionHard: {}\n", "", result{none.Report, true, map[string]string{}}},
-		{"merged", "evictionHard: {memory.available: 5%}\nmergeDefaultEvictionSettings: true\n", "", result{none.Report, true, with("memory.available", "5%")}},
-		{"one threshold in a drop-in", "", "evictionHard: {memory.available: 5%}\n", result{none.Report, true, with("memory.available", "5%")}},
-		{"one of two in a drop-in", "evictionHard: {nodefs.available: 1%}\n", "evictionHard: {memory.available: 5%}\n", result{none.Report, true, map[string]string{"nodefs.available": "1%", "memory.available": "5%"}}},
+		{"merged", "evictionHard: {memory.available: 5%}\nmergeDefaultEvictionSettings: true\n", "",
+			result{none.Report, true, with("memory.available", "5%")}},
+		{"one threshold in a drop-in", "", "evictionHard: {memory.available: 5%}\n",
+			result{none.Report, true, with("memory.available", "5%")}},
+		{"one of two in a drop-in", "evictionHard: {nodefs.available: 1%}\n", "evictionHard: {memory.available: 5%}\n",
+			result{none.Report, true, map[string]string{"nodefs.available": "1%", "memory.available": "5%"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			f := Flags{ConfigFile: filepath.Join(dir, "config.yaml"), ConfigDir: filepath.Join(dir, "d"), Kubeconfig: "/k", HostnameOverride: "node"}
+			f := Flags{ConfigFile: filepath.Join(dir, "config.yaml"), ConfigDir: filepath.Join(dir, "d"),
+				Kubeconfig: "/k", HostnameOverride: "node"}
 			if err := os.Mkdir(f.ConfigDir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for path, text := range map[string]string{f.ConfigFile: "failSwapOn: false\nfailCgroupV1: false\n" + tt.file, filepath.Join(f.ConfigDir, "a.conf"): tt.dropIn} {
+			for path, text := range map[string]string{f.ConfigFile: "failSwapOn: false\nfailCgroupV1: false\n" +
+				tt.file, filepath.Join(f.ConfigDir, "a.conf"): tt.dropIn} {
 				if err := os.WriteFile(path, []byte(header+text), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -107,8 +115,10 @@ func TestRefusedMachine(t *testing.T) {
 	}{
 		"standalone": {Flags{}, "", nil},
 		"joined": {Flags{Kubeconfig: "/k"}, "", []string{
-			"failSwapOn: Invalid value: true: swap is on: turn it off (swapoff -a), or write failSwapOn: false into the file of --config",
-			"failCgroupV1: Invalid value: true: this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, or write failCgroupV1: false into the file of --config",
+			"failSwapOn: Invalid value: true: swap is on: turn it off (swapoff -a), or write failSwapOn: false into " +
+				"the file of --config",
+			"failCgroupV1: Invalid value: true: this machine has cgroup v1: boot it with " +
+				"systemd.unified_cgroup_hierarchy=1, or write failCgroupV1: false into the file of --config",
 		}},
 		"allowed": {Flags{Kubeconfig: "/k"}, "failSwapOn: false\nfailCgroupV1: false\n", nil},
 		"apart":   {Flags{Kubeconfig: "/k", Apart: true}, "", nil},

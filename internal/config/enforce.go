@@ -51,7 +51,8 @@ type enforcer struct{ *builder }
 func (b enforcer) enforcement() Enforcement {
 	kc := b.kc
 	on := kc.EnforceNodeAllocatable
-	all := []string{"pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible", "none"}
+	all := []string{"pods", "system-reserved", "system-reserved-compressible", "kube-reserved",
+		"kube-reserved-compressible", "none"}
 	for i, word := range on {
 		switch {
 		case !slices.Contains(all, word):
@@ -81,7 +82,8 @@ func (b enforcer) reservedCgroup(who string, on []string, path string) ReservedC
 	b.absolute(name, path)
 	switch {
 	case whole && cpu:
-		b.invalid("enforceNodeAllocatable", on, "must have only one of %[1]s-reserved and %[1]s-reserved-compressible", who)
+		b.invalid("enforceNodeAllocatable", on, "must have only one of %[1]s-reserved and %[1]s-reserved-compressible",
+			who)
 	case (whole || cpu) && path == "":
 		b.invalid(name, path, "must name the cgroup that enforceNodeAllocatable is about")
 	case whole || cpu:
@@ -104,7 +106,8 @@ func (b enforcer) memoryQoS() *MemoryQoS {
 			b.invalid("memoryReservationPolicy", policy, "needs the feature gate MemoryQoS: true")
 		}
 	default:
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("memoryReservationPolicy"), policy, []string{"None", "TieredReservation"})})
+		b.add(field.ErrorList{field.NotSupported(field.NewPath("memoryReservationPolicy"), policy,
+			[]string{"None", "TieredReservation"})})
 	}
 	if !on {
 		return nil

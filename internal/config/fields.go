@@ -85,20 +85,28 @@ func honoured() []string {
 // partly are honoured fields that do less here than in the kubelet.
 func partly() map[string]string {
 	return map[string]string{
-		"containerLogMaxWorkers":    "bounds how many log files are compressed at the same time; rotating them has no bound",
-		"kubeletCgroups":            "is the cgroup that /stats/summary tells of as the kubelet's; the agent is not moved there: its service manager decides",
-		"systemCgroups":             "is the cgroup that /stats/summary tells of as misc; no process is moved there: the service manager decides",
-		"evictionHard":              "memory.available and nodefs.available are kept free of pods' requests; nothing is evicted",
-		"cpuManagerReconcilePeriod": "is the time between readings of all cgroups, with cpuManagerPolicy static; containers are moved at once when what they share changes, and a change from outside is seen when it happens",
+		"containerLogMaxWorkers": "bounds how many log files are compressed at the same time; rotating them " +
+			"has no bound",
+		"kubeletCgroups": "is the cgroup that /stats/summary tells of as the kubelet's; the agent is not " +
+			"moved there: its service manager decides",
+		"systemCgroups": "is the cgroup that /stats/summary tells of as misc; no process is moved there: " +
+			"the service manager decides",
+		"evictionHard": "memory.available and nodefs.available are kept free of pods' requests; " +
+			"nothing is evicted",
+		"cpuManagerReconcilePeriod": "is the time between readings of all cgroups, with cpuManagerPolicy static; " +
+			"containers are moved at once when what they share changes, and a change from outside is seen " +
+			"when it happens",
 	}
 }
 
 // standalonePartly are those that do less without a cluster.
 func standalonePartly() map[string]string {
 	return map[string]string{
-		"syncFrequency":         "is the time between two readings of a ConfigMap or Secret with configMapAndSecretChangeDetectionStrategy Get; a pod is looked at when something of it changes",
+		"syncFrequency": "is the time between two readings of a ConfigMap or Secret with " +
+			"configMapAndSecretChangeDetectionStrategy Get; a pod is looked at when something of it changes",
 		"protectKernelDefaults": "true wants the kernel's settings to be a kubelet's; false leaves them alone",
-		"registerWithTaints":    "pods that do not tolerate a taint with the effect NoExecute are rejected, unless they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
+		"registerWithTaints": "pods that do not tolerate a taint with the effect NoExecute are rejected, unless " +
+			"they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
 	}
 }
 
@@ -107,8 +115,10 @@ func standalonePartly() map[string]string {
 func standalone() map[string][]string {
 	return map[string][]string{
 		"there is no API server to talk to without --kubeconfig": {
-			"configMapAndSecretChangeDetectionStrategy", "contentType", "enableControllerAttachDetach", "eventBurst", "eventRecordQPS",
-			"kubeAPIBurst", "kubeAPIQPS", "nodeLeaseDurationSeconds", "nodeStatusMaxImages", "nodeStatusReportFrequency",
+			"configMapAndSecretChangeDetectionStrategy", "contentType", "enableControllerAttachDetach", "eventBurst",
+			"eventRecordQPS",
+			"kubeAPIBurst", "kubeAPIQPS", "nodeLeaseDurationSeconds", "nodeStatusMaxImages",
+			"nodeStatusReportFrequency",
 			"nodeStatusUpdateFrequency", "providerID", "registerNode", "rotateCertificates", "serverTLSBootstrap",
 		},
 	}
@@ -118,12 +128,14 @@ func standalone() map[string][]string {
 // the case without one. enableServer: false asks for just that.
 func withoutServer() map[string][]string {
 	return map[string][]string{
-		"there is no HTTPS server: it needs --kubeconfig, or port with authentication.x509.clientCAFile; commands use the agent's socket": {
+		"there is no HTTPS server: it needs --kubeconfig, or port with authentication.x509.clientCAFile; commands " +
+			"use the agent's socket": {
 			"authentication.anonymous.enabled", "authentication.webhook.cacheTTL", "authentication.webhook.enabled",
 			"authentication.x509.clientCAFile", "authorization.mode", "authorization.webhook.cacheAuthorizedTTL",
 			"authorization.webhook.cacheUnauthorizedTTL", "enableContentionProfiling", "enableDebugFlagsHandler",
 			"enableDebuggingHandlers", "enableProfilingHandler", "enableSystemLogHandler", "enableSystemLogQuery",
-			"kubeletCgroups", "port", "streamingConnectionIdleTimeout", "systemCgroups", "tlsCertFile", "tlsCipherSuites", "tlsCurvePreferences",
+			"kubeletCgroups", "port", "streamingConnectionIdleTimeout", "systemCgroups", "tlsCertFile",
+			"tlsCipherSuites", "tlsCurvePreferences",
 			"tlsMinVersion", "tlsPrivateKeyFile",
 		},
 	}
@@ -143,8 +155,10 @@ func notActedOn() map[string][]string {
 		},
 		"ephemeral storage is counted and not enforced": {"localStorageCapacityIsolation"},
 		"use --log-format and --log-level": {
-			"logging.flushFrequency", "logging.format", "logging.options.json.infoBufferSize", "logging.options.json.splitStream",
-			"logging.options.text.infoBufferSize", "logging.options.text.splitStream", "logging.verbosity", "logging.vmodule",
+			"logging.flushFrequency", "logging.format", "logging.options.json.infoBufferSize",
+			"logging.options.json.splitStream",
+			"logging.options.text.infoBufferSize", "logging.options.text.splitStream", "logging.verbosity",
+			"logging.vmodule",
 		},
 		"no chains are made":                            {"makeIPTablesUtilChains"},
 		"the service manager decides (LimitNOFILE=)":    {"maxOpenFiles"},

@@ -37,7 +37,9 @@ func parseLayer(name string, text []byte) (layer, error) {
 		return layer{}, fmt.Errorf("%s: %w", name, err)
 	}
 	if kc.APIVersion != v1beta1.SchemeGroupVersion.String() || kc.Kind != configKind {
-		return layer{}, fmt.Errorf("%s: wants apiVersion %s and kind %s, has %q and %q", name, v1beta1.SchemeGroupVersion, configKind, kc.APIVersion, kc.Kind)
+		return layer{},
+			fmt.Errorf("%s: wants apiVersion %s and kind %s, has %q and %q", name, v1beta1.SchemeGroupVersion,
+				configKind, kc.APIVersion, kc.Kind)
 	}
 	l := layer{name: name, config: &kc}
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -129,7 +131,8 @@ func eachField(v reflect.Value, path string, visit func(path string, v reflect.V
 		f := v.Type().Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		field := v.Field(i)
-		if field.Kind() == reflect.Pointer && field.Type().Elem().Kind() == reflect.Struct && isGroup(field.Type().Elem()) {
+		if field.Kind() == reflect.Pointer && field.Type().Elem().Kind() == reflect.Struct &&
+			isGroup(field.Type().Elem()) {
 			if field.IsNil() {
 				field = reflect.New(field.Type().Elem())
 			}

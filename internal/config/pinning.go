@@ -56,20 +56,25 @@ func (b pinner) pinning(n *Node) Pinning {
 	p.Memory = b.oneOf("memoryManagerPolicy", kc.MemoryManagerPolicy, "None", "Static") == "Static"
 	b.reservedCPUs(&p, n)
 	if len(kc.CPUManagerPolicyOptions) > 0 && !p.CPUs {
-		b.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions, "must be left out unless cpuManagerPolicy is static")
+		b.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions,
+			"must be left out unless cpuManagerPolicy is static")
 	}
 	var err error
 	if p.CPUOptions, err = cpu.ParseOptions(kc.CPUManagerPolicyOptions); err == nil {
 		err = cpu.Check(p.CPUOptions, p.Topology.Policy, machine.Machine{})
 	}
 	if err != nil {
-		b.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions, "%s", strings.TrimPrefix(err.Error(), "cpuManagerPolicyOptions: "))
+		b.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions, "%s",
+			strings.TrimPrefix(err.Error(), "cpuManagerPolicyOptions: "))
 	}
 	if p.CPUs && milliCPU(n.KubeReserved)+milliCPU(n.SystemReserved) == 0 {
-		b.invalid("cpuManagerPolicy", kc.CPUManagerPolicy, "needs a CPU that is not given away: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved")
+		b.invalid("cpuManagerPolicy", kc.CPUManagerPolicy,
+			"needs a CPU that is not given away: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved")
 	}
 	if p.Memory && len(p.ReservedMemory) == 0 {
-		b.invalid("memoryManagerPolicy", kc.MemoryManagerPolicy, "needs reservedMemory: as much memory on all NUMA nodes together as kubeReserved, systemReserved and evictionHard (memory.available) take")
+		b.invalid("memoryManagerPolicy", kc.MemoryManagerPolicy,
+			"needs reservedMemory: as much memory on all NUMA nodes together as kubeReserved, systemReserved and "+
+				"evictionHard (memory.available) take")
 	}
 	return p
 }
@@ -97,7 +102,8 @@ func (b pinner) reservedCPUs(p *Pinning, n *Node) {
 		b.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs, "must be a list of CPUs such as 0-3,8")
 		return
 	case kc.SystemReservedCgroup != "" || kc.KubeReservedCgroup != "":
-		b.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs, "must be left out with systemReservedCgroup or kubeReservedCgroup")
+		b.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs,
+			"must be left out with systemReservedCgroup or kubeReservedCgroup")
 	}
 	p.ReservedCPUs = set
 	delete(n.KubeReserved, corev1.ResourceCPU)
@@ -136,7 +142,8 @@ func (b pinner) reservedMemory() memory.Reserved {
 // only when the policy changes.
 func (b pinner) topology() topology.Options {
 	kc := b.kc
-	known := []string{string(topology.None), string(topology.BestEffort), string(topology.Restricted), string(topology.SingleNUMANode)}
+	known := []string{string(topology.None), string(topology.BestEffort), string(topology.Restricted),
+		string(topology.SingleNUMANode)}
 	o := topology.Options{
 		Policy:   topology.Policy(b.oneOf("topologyManagerPolicy", kc.TopologyManagerPolicy, known...)),
 		Scope:    b.oneOf("topologyManagerScope", kc.TopologyManagerScope, topology.ScopeContainer, topology.ScopePod),
@@ -157,7 +164,8 @@ func (b pinner) topology() topology.Options {
 				b.invalid(path, value, "must be a number of at least %d", topology.DefaultMaxNodes)
 			}
 		default:
-			b.add(field.ErrorList{field.NotSupported(field.NewPath("topologyManagerPolicyOptions"), name, []string{most, closest})})
+			b.add(field.ErrorList{field.NotSupported(field.NewPath("topologyManagerPolicyOptions"), name,
+				[]string{most, closest})})
 		}
 	}
 	return o

@@ -108,7 +108,9 @@ func (b listener) server(f Flags) Server {
 		return s
 	}
 	if !auth.AlwaysAllow {
-		b.invalid("authorization.mode", string(kc.Authorization.Mode), "must be AlwaysAllow without --kubeconfig: there is no API server to ask, and who has a certificate of authentication.x509.clientCAFile may do everything")
+		b.invalid("authorization.mode", string(kc.Authorization.Mode),
+			"must be AlwaysAllow without --kubeconfig: there is no API server to ask, and who has a certificate of "+
+				"authentication.x509.clientCAFile may do everything")
 	}
 	if kc.ServerTLSBootstrap {
 		b.invalid("serverTLSBootstrap", true, "needs --kubeconfig: there is no API server that signs certificates")
@@ -119,8 +121,10 @@ func (b listener) server(f Flags) Server {
 func (b listener) handlers() Handlers {
 	kc := b.kc
 	return Handlers{
-		Debugging: *kc.EnableDebuggingHandlers, SystemLog: *kc.EnableSystemLogHandler, SystemLogQuery: *kc.EnableSystemLogQuery,
-		Profiling: *kc.EnableProfilingHandler, DebugFlags: *kc.EnableDebugFlagsHandler, ContentionProfiling: kc.EnableContentionProfiling,
+		Debugging: *kc.EnableDebuggingHandlers, SystemLog: *kc.EnableSystemLogHandler,
+		SystemLogQuery: *kc.EnableSystemLogQuery,
+		Profiling:      *kc.EnableProfilingHandler, DebugFlags: *kc.EnableDebugFlagsHandler,
+		ContentionProfiling: kc.EnableContentionProfiling,
 	}
 }
 
@@ -151,11 +155,13 @@ func (b listener) tls(f Flags) TLS {
 	}
 	var err error
 	if t.MinVersion, err = cliflag.TLSVersion(kc.TLSMinVersion); err != nil {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("tlsMinVersion"), kc.TLSMinVersion, cliflag.TLSPossibleVersions())})
+		b.add(field.ErrorList{field.NotSupported(field.NewPath("tlsMinVersion"), kc.TLSMinVersion,
+			cliflag.TLSPossibleVersions())})
 	}
 	for i, name := range kc.TLSCipherSuites {
 		if _, err := cliflag.TLSCipherSuites([]string{name}); err != nil {
-			b.add(field.ErrorList{field.NotSupported(field.NewPath("tlsCipherSuites").Index(i), name, cliflag.TLSCipherPossibleValues())})
+			b.add(field.ErrorList{field.NotSupported(field.NewPath("tlsCipherSuites").Index(i), name,
+				cliflag.TLSCipherPossibleValues())})
 		}
 	}
 	t.CipherSuites, _ = cliflag.TLSCipherSuites(kc.TLSCipherSuites) // said above, one by one
@@ -181,12 +187,14 @@ func (b listener) auth(joined bool) Auth {
 		AllowedTTL:  b.duration("authorization.webhook.cacheAuthorizedTTL", z.Webhook.CacheAuthorizedTTL),
 		DeniedTTL:   b.duration("authorization.webhook.cacheUnauthorizedTTL", z.Webhook.CacheUnauthorizedTTL),
 	}
-	modes := []v1beta1.KubeletAuthorizationMode{v1beta1.KubeletAuthorizationModeAlwaysAllow, v1beta1.KubeletAuthorizationModeWebhook}
+	modes := []v1beta1.KubeletAuthorizationMode{v1beta1.KubeletAuthorizationModeAlwaysAllow,
+		v1beta1.KubeletAuthorizationModeWebhook}
 	if z.Mode != "" && !slices.Contains(modes, z.Mode) {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath("authorization.mode"), z.Mode, modes)})
 	}
 	if a.TokenReview && !joined && serves(b.kc, joined) {
-		b.invalid("authentication.webhook.enabled", true, "needs --kubeconfig: there is no API server that judges tokens")
+		b.invalid("authentication.webhook.enabled", true,
+			"needs --kubeconfig: there is no API server that judges tokens")
 	}
 	return a
 }
@@ -196,11 +204,14 @@ func weakTLS(kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warni
 	var all []Warning
 	for _, name := range kc.TLSCipherSuites {
 		if slices.Contains(cliflag.InsecureTLSCipherNames(), name) {
-			all = append(all, Warning{Origin: origin["tlsCipherSuites"], Field: "tlsCipherSuites", Text: name + " is insecure"})
+			all = append(all,
+				Warning{Origin: origin["tlsCipherSuites"], Field: "tlsCipherSuites", Text: name + " is insecure"})
 		}
 	}
 	if len(kc.TLSCipherSuites) > 0 && kc.TLSMinVersion == "VersionTLS13" {
-		all = append(all, Warning{Origin: origin["tlsCipherSuites"], Field: "tlsCipherSuites", Text: "changes nothing: those of TLS 1.3 cannot be chosen"})
+		all = append(all,
+			Warning{Origin: origin["tlsCipherSuites"], Field: "tlsCipherSuites",
+				Text: "changes nothing: those of TLS 1.3 cannot be chosen"})
 	}
 	return all
 }

@@ -35,13 +35,15 @@ func (b joiner) shutdown() Shutdown {
 	seconds("shutdownGracePeriod", total)
 	seconds("shutdownGracePeriodCriticalPods", critical)
 	if critical > total {
-		b.invalid("shutdownGracePeriodCriticalPods", critical.String(), "must be at most shutdownGracePeriod, %v, of which it is a part", total)
+		b.invalid("shutdownGracePeriodCriticalPods", critical.String(),
+			"must be at most shutdownGracePeriod, %v, of which it is a part", total)
 	}
 	var all Shutdown
 	path := field.NewPath("shutdownGracePeriodByPodPriority")
 	for i, g := range b.kc.ShutdownGracePeriodByPodPriority {
 		if g.ShutdownGracePeriodSeconds < 0 {
-			b.add(field.ErrorList{field.Invalid(path.Index(i).Child("shutdownGracePeriodSeconds"), g.ShutdownGracePeriodSeconds, "must not be negative")})
+			b.add(field.ErrorList{field.Invalid(path.Index(i).Child("shutdownGracePeriodSeconds"),
+				g.ShutdownGracePeriodSeconds, "must not be negative")})
 		}
 		if slices.ContainsFunc(all, func(o ShutdownGroup) bool { return o.Priority == g.Priority }) {
 			b.add(field.ErrorList{field.Duplicate(path.Index(i).Child("priority"), g.Priority)})
@@ -50,7 +52,8 @@ func (b joiner) shutdown() Shutdown {
 	}
 	switch {
 	case len(all) > 0 && (total > 0 || critical > 0):
-		b.invalid("shutdownGracePeriodByPodPriority", b.kc.ShutdownGracePeriodByPodPriority, "must be left out with shutdownGracePeriod, or the other way round")
+		b.invalid("shutdownGracePeriodByPodPriority", b.kc.ShutdownGracePeriodByPodPriority,
+			"must be left out with shutdownGracePeriod, or the other way round")
 	case len(all) == 0 && total > 0:
 		all = Shutdown{{0, total - critical}, {systemCritical, critical}}
 	}

@@ -91,7 +91,8 @@ func NewFromDialer(endpoint string, dial func(context.Context, string) (net.Conn
 		// A runtime that restarts is back within seconds: never wait longer
 		// than one second before looking again.
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
 	)
@@ -141,7 +142,8 @@ func (c *Client) Verify(ctx context.Context) (*runtimeapi.VersionResponse, error
 	case err == nil:
 		return v, nil
 	case IsUnimplemented(err):
-		return nil, fmt.Errorf("use container runtime: %w: it does not serve CRI v1: enable its CRI plugin or update it", err)
+		return nil,
+			fmt.Errorf("use container runtime: %w: it does not serve CRI v1: enable its CRI plugin or update it", err)
 	case IsUnavailable(err):
 		err = &Error{Call: "Version", Endpoint: c.endpoint, Err: status.Error(codes.Unavailable, c.hint(err))}
 	}
@@ -164,7 +166,8 @@ func (c *Client) hint(unavailable error) string {
 	case err == nil && info.Mode().Type() != fs.ModeSocket:
 		return fmt.Sprintf("%s is not a socket: correct containerRuntimeEndpoint", path)
 	}
-	return fmt.Sprintf("the socket is there but nobody answers on it: restart the runtime (%s)", status.Convert(unavailable).Message())
+	return fmt.Sprintf("the socket is there but nobody answers on it: restart the runtime (%s)",
+		status.Convert(unavailable).Message())
 }
 
 // socketPath takes the path out of a unix endpoint.
@@ -176,9 +179,11 @@ func socketPath(endpoint string) (string, error) {
 	case !ok && filepath.IsAbs(endpoint):
 		return "", fmt.Errorf("container runtime endpoint %q has no scheme: write unix://%s", endpoint, endpoint)
 	case !ok || scheme != "unix":
-		return "", fmt.Errorf("container runtime endpoint %q is not supported: write unix:///path/to/runtime.sock", endpoint)
+		return "", fmt.Errorf("container runtime endpoint %q is not supported: write unix:///path/to/runtime.sock",
+			endpoint)
 	case !filepath.IsAbs(path):
-		return "", fmt.Errorf("container runtime endpoint %q needs an absolute path: write unix:///path/to/runtime.sock", endpoint)
+		return "", fmt.Errorf(
+			"container runtime endpoint %q needs an absolute path: write unix:///path/to/runtime.sock", endpoint)
 	}
 	return path, nil
 }

@@ -71,7 +71,8 @@ func TestDialTellsWhatToDo(t *testing.T) {
 	}
 	other := serve(t, filepath.Join(dir, "other.sock"), grpc.NewServer())
 	for _, test := range []struct{ path, want string }{
-		{filepath.Join(dir, "absent.sock"), "absent.sock does not exist: start the runtime or correct containerRuntimeEndpoint"},
+		{filepath.Join(dir, "absent.sock"),
+			"absent.sock does not exist: start the runtime or correct containerRuntimeEndpoint"},
 		{file, "file is not a socket: correct containerRuntimeEndpoint"},
 		{stale, "the socket is there but nobody answers on it: restart the runtime"},
 		{other, "it does not serve CRI v1: enable its CRI plugin or update it"},
@@ -110,12 +111,17 @@ func TestCallErrors(t *testing.T) {
 	}{
 		{"hang", critest.Fault{Hang: true}, "RunPodSandbox: no answer from runtime at fake within 2m0s", cri.IsHung},
 		{"empty id", critest.Fault{Answer: func(any) any { return &runtimeapi.RunPodSandboxResponse{} }},
-			"RunPodSandbox: runtime at fake answered success without PodSandboxId", func(err error) bool { return !cri.IsNotFound(err) }},
-		{"not found", critest.Fault{Err: status.Error(codes.NotFound, "no such image")}, "RunPodSandbox: no such image", cri.IsNotFound},
-		{"unimplemented", critest.Unimplemented(""), "RunPodSandbox: not implemented by runtime at fake", cri.IsUnimplemented},
+			"RunPodSandbox: runtime at fake answered success without PodSandboxId", func(err error) bool {
+				return !cri.IsNotFound(err)
+			}},
+		{"not found", critest.Fault{Err: status.Error(codes.NotFound, "no such image")}, "RunPodSandbox: no such image",
+			cri.IsNotFound},
+		{"unimplemented", critest.Unimplemented(""), "RunPodSandbox: not implemented by runtime at fake",
+			cri.IsUnimplemented},
 		{"plain", critest.Fault{Err: errors.New("no space left on device")}, "RunPodSandbox: no space left on device",
 			func(err error) bool { return status.Code(err) == codes.Unknown }},
-		{"runtime's own deadline", critest.Fault{Err: status.Error(codes.DeadlineExceeded, "shim is slow")}, "RunPodSandbox: shim is slow",
+		{"runtime's own deadline", critest.Fault{Err: status.Error(codes.DeadlineExceeded, "shim is slow")},
+			"RunPodSandbox: shim is slow",
 			func(err error) bool { return cri.IsDeadline(err) && !cri.IsHung(err) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -241,9 +247,12 @@ func TestMetrics(t *testing.T) {
 		"kubelet_runtime_operations_total operation_type=run_podsandbox":            4,
 		"kubelet_runtime_operations_errors_total operation_type=run_podsandbox":     2,
 		"kubelet_runtime_operations_duration_seconds operation_type=run_podsandbox": 4,
-		"kubelet_started_pods_total":                                                4, "kubelet_started_pods_errors_total": 2,
-		"kubelet_started_user_namespaced_pods_total": 0, "kubelet_started_user_namespaced_pods_errors_total": 0,
-		"kubelet_run_podsandbox_duration_seconds runtime_handler=": 4, "kubelet_run_podsandbox_errors_total runtime_handler=": 2,
+		"kubelet_started_pods_total":                                                4,
+		"kubelet_started_pods_errors_total":                                         2,
+		"kubelet_started_user_namespaced_pods_total":                                0,
+		"kubelet_started_user_namespaced_pods_errors_total":                         0,
+		"kubelet_run_podsandbox_duration_seconds runtime_handler=":                  4,
+		"kubelet_run_podsandbox_errors_total runtime_handler=":                      2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -364,9 +373,10 @@ func TestMonitorThatIsToKnowSooner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := critest.NewFake(t)
 		var networks []bool
-		m := cri.NewMonitor(f.Client(cri.Options{}), cri.MonitorOptions{Calm: 5 * time.Second, Observe: func(h cri.Health) {
-			networks = append(networks, h.Network(time.Now()).Ready)
-		}}, slog.New(slog.DiscardHandler))
+		m := cri.NewMonitor(f.Client(cri.Options{}),
+			cri.MonitorOptions{Calm: 5 * time.Second, Observe: func(h cri.Health) {
+				networks = append(networks, h.Network(time.Now()).Ready)
+			}}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- m.Run(ctx) }()

@@ -73,8 +73,9 @@ func (h Health) condition(kind string, now time.Time) Condition {
 		if !h.Answered.IsZero() {
 			since = h.Answered
 		}
-		return Condition{Reason: "RuntimeNotAnswering", Message: fmt.Sprintf("runtime has not answered Status for %s: %s",
-			now.Sub(since).Round(time.Second), h.Err)}
+		return Condition{Reason: "RuntimeNotAnswering",
+			Message: fmt.Sprintf("runtime has not answered Status for %s: %s",
+				now.Sub(since).Round(time.Second), h.Err)}
 	}
 	for _, c := range h.Status.GetStatus().GetConditions() {
 		if c.GetType() == kind && !c.GetStatus() {

@@ -12,7 +12,8 @@ import (
 func answer(runtimeReady, networkReady bool) *runtimeapi.StatusResponse {
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: runtimeReady, Reason: "ShimBroken", Message: "no shim"},
-		{Type: runtimeapi.NetworkReady, Status: networkReady, Reason: "NetworkPluginNotReady", Message: "no CNI configuration"},
+		{Type: runtimeapi.NetworkReady, Status: networkReady, Reason: "NetworkPluginNotReady",
+			Message: "no CNI configuration"},
 	}}}
 }
 
@@ -40,14 +41,20 @@ func TestHealth(t *testing.T) {
 		{"not ready", []look{{0, answer(false, true)}}, 0,
 			Condition{Reason: "ShimBroken", Message: "no shim"}, ready, unreadyWait},
 		{"never answered", []look{{0, nil}, {2 * time.Second, nil}}, 3 * time.Second,
-			Condition{Reason: "RuntimeNotAnswering", Message: "runtime has not answered Status for 3s: connection refused"},
-			Condition{Reason: "RuntimeNotAnswering", Message: "runtime has not answered Status for 3s: connection refused"}, 2 * firstRetry},
+			Condition{Reason: "RuntimeNotAnswering",
+				Message: "runtime has not answered Status for 3s: connection refused"},
+			Condition{Reason: "RuntimeNotAnswering",
+				Message: "runtime has not answered Status for 3s: connection refused"}, 2 * firstRetry},
 		{"silent for a moment", []look{{0, answer(true, true)}, {time.Second, nil}}, 30 * time.Second,
 			ready, ready, firstRetry},
-		{"silent for long", []look{{0, answer(true, true)}, {2 * time.Second, nil}, {7 * time.Second, nil}}, 32 * time.Second,
-			Condition{Reason: "RuntimeNotAnswering", Message: "runtime has not answered Status for 32s: connection refused"},
-			Condition{Reason: "RuntimeNotAnswering", Message: "runtime has not answered Status for 32s: connection refused"}, 2 * firstRetry},
-		{"back", []look{{0, answer(true, true)}, {2 * time.Second, nil}, {50 * time.Second, answer(true, true)}}, time.Minute,
+		{"silent for long", []look{{0, answer(true, true)}, {2 * time.Second, nil}, {7 * time.Second, nil}},
+			32 * time.Second,
+			Condition{Reason: "RuntimeNotAnswering",
+				Message: "runtime has not answered Status for 32s: connection refused"},
+			Condition{Reason: "RuntimeNotAnswering",
+				Message: "runtime has not answered Status for 32s: connection refused"}, 2 * firstRetry},
+		{"back", []look{{0, answer(true, true)}, {2 * time.Second, nil}, {50 * time.Second, answer(true, true)}},
+			time.Minute,
 			ready, ready, calmWait},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -62,7 +62,8 @@ func (i *intercepted) Invoke(ctx context.Context, method string, req, reply any,
 // boundCall and reportTrouble do for a call. The deadline spans the whole stream
 // (KEP-5825 for the streaming lists); only events have none. The request is sent
 // after the stream is made, so it cannot be asked.
-func (i *intercepted) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (i *intercepted) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string,
+	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s := &stream{client: i.client, method: method, caller: ctx, start: time.Now(), most: i.timeout}
 	if method == runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
 		s.most = limit(&runtimeapi.GetEventsRequest{}, i.timeout)

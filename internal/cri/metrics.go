@@ -30,24 +30,30 @@ type podMetrics struct {
 
 func newPodMetrics() podMetrics {
 	return podMetrics{
-		started: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_total", Help: "Cumulative number of attempts to start a pod."}),
-		failed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_errors_total", Help: "Cumulative number of attempts to start a pod that failed."}),
+		started: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_total",
+			Help: "Cumulative number of attempts to start a pod."}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_errors_total",
+			Help: "Cumulative number of attempts to start a pod that failed."}),
 		startedUserns: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_user_namespaced_pods_total",
 			Help: "Cumulative number of attempts to start a pod with a user namespace of its own."}),
-		failedUserns: prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_user_namespaced_pods_errors_total",
-			Help: "Cumulative number of attempts to start a pod with a user namespace of its own that failed."}),
+		failedUserns: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "kubelet_started_user_namespaced_pods_errors_total",
+				Help: "Cumulative number of attempts to start a pod with a user namespace of its own that failed."}),
 		sandboxes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kubelet_run_podsandbox_duration_seconds", Help: "Duration in seconds of making a pod's sandbox, by runtime handler.", Buckets: prometheus.DefBuckets,
+			Name: "kubelet_run_podsandbox_duration_seconds",
+			Help: "Duration in seconds of making a pod's sandbox, by runtime handler.", Buckets: prometheus.DefBuckets,
 		}, []string{"runtime_handler"}),
 		sandboxErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_run_podsandbox_errors_total", Help: "Cumulative number of sandboxes that could not be made, by runtime handler.",
+			Name: "kubelet_run_podsandbox_errors_total",
+			Help: "Cumulative number of sandboxes that could not be made, by runtime handler.",
 		}, []string{"runtime_handler"}),
 	}
 }
 
 func (m podMetrics) count(r *runtimeapi.RunPodSandboxRequest, took time.Duration, err error) {
 	handler := r.GetRuntimeHandler()
-	if u := r.GetConfig().GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions(); u != nil && u.Mode == runtimeapi.NamespaceMode_POD {
+	if u := r.GetConfig().GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions(); u != nil &&
+		u.Mode == runtimeapi.NamespaceMode_POD {
 		m.startedUserns.Inc()
 		if err != nil {
 			m.failedUserns.Inc()
@@ -83,7 +89,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	err := errors.Join(register(reg, &m.total), register(reg, &m.failed), register(reg, &m.duration),
-		register(reg, &m.pods.started), register(reg, &m.pods.failed), register(reg, &m.pods.startedUserns), register(reg, &m.pods.failedUserns), register(reg, &m.pods.sandboxes), register(reg, &m.pods.sandboxErrors))
+		register(reg, &m.pods.started), register(reg, &m.pods.failed), register(reg, &m.pods.startedUserns),
+		register(reg, &m.pods.failedUserns), register(reg, &m.pods.sandboxes), register(reg, &m.pods.sandboxErrors))
 	if err != nil {
 		return nil, fmt.Errorf("register runtime metrics: %w", err)
 	}

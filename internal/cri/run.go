@@ -124,7 +124,8 @@ func (m *Monitor) look(ctx context.Context) (Health, error) {
 	case h.Err != nil && before.Err == nil:
 		m.log.Warn("runtime does not answer", "endpoint", m.client.Endpoint(), "error", h.Err)
 	case h.Err == nil && before.Err != nil:
-		m.log.Info("runtime answers again", "endpoint", m.client.Endpoint(), "after", h.Answered.Sub(before.FailingSince))
+		m.log.Info("runtime answers again", "endpoint", m.client.Endpoint(), "after",
+			h.Answered.Sub(before.FailingSince))
 	}
 	m.options.Observe(h)
 	return h, nil

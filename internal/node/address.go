@@ -32,7 +32,10 @@ func (c Config) nodeIPs(name string, host []netip.Addr) ([]netip.Addr, error) {
 		if ip.IsUnspecified() {
 			found, ok := c.defaultIP(name, host, ip)
 			if !ok {
-				return nil, fmt.Errorf("find the node's address for --node-ip %s: no default route of that family; name the address", ip)
+				return nil,
+					fmt.Errorf(
+						"find the node's address for --node-ip %s: no default route of that family; name the address",
+						ip)
 			}
 			ip = found
 		} else if err := checkIP(ip, host); err != nil {

@@ -27,27 +27,35 @@ func list(pairs ...string) corev1.ResourceList {
 }
 
 func TestAfterReserved(t *testing.T) {
-	machine := Capacity{CPUs: 4, MemoryBytes: 8 << 30, StorageBytes: 100 << 30, HugePages: map[int64]int64{2 << 20: 512, 1 << 30: 0}, Pods: 110}.Resources()
+	machine := Capacity{CPUs: 4, MemoryBytes: 8 << 30, StorageBytes: 100 << 30,
+		HugePages: map[int64]int64{2 << 20: 512, 1 << 30: 0}, Pods: 110}.Resources()
 	tests := map[string]struct {
 		reserved            Reserved
 		allocatable, usable map[string]string
 	}{
 		"nothing reserved: memory without huge pages": {
-			allocatable: map[string]string{"cpu": "4", "memory": "7Gi", "ephemeral-storage": "100Gi", "pods": "110", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
-			usable:      map[string]string{"cpu": "4", "memory": "8Gi", "ephemeral-storage": "100Gi", "pods": "110", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
+			allocatable: map[string]string{"cpu": "4", "memory": "7Gi", "ephemeral-storage": "100Gi", "pods": "110",
+				"hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
+			usable: map[string]string{"cpu": "4", "memory": "8Gi", "ephemeral-storage": "100Gi", "pods": "110",
+				"hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
 		},
 		"both reservations and the thresholds": {
 			reserved: Reserved{
 				Kube: list("cpu", "500m", "memory", "1Gi"), System: list("cpu", "1", "ephemeral-storage", "10Gi"),
-				EvictionHard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"},
+				EvictionHard: map[string]string{"memory.available": "1Gi", "nodefs.available": "10%",
+					"nodefs.inodesFree": "5%", "imagefs.available": "15%"},
 			},
-			allocatable: map[string]string{"cpu": "2500m", "memory": "5Gi", "ephemeral-storage": "80Gi", "pods": "110", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
-			usable:      map[string]string{"cpu": "2500m", "memory": "7Gi", "ephemeral-storage": "90Gi", "pods": "110", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
+			allocatable: map[string]string{"cpu": "2500m", "memory": "5Gi", "ephemeral-storage": "80Gi", "pods": "110",
+				"hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
+			usable: map[string]string{"cpu": "2500m", "memory": "7Gi", "ephemeral-storage": "90Gi", "pods": "110",
+				"hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
 		},
 		"more reserved than there is": {
-			reserved:    Reserved{Kube: list("cpu", "8", "memory", "9Gi")},
-			allocatable: map[string]string{"cpu": "0", "memory": "0", "ephemeral-storage": "100Gi", "pods": "110", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
-			usable:      map[string]string{"cpu": "0", "memory": "0", "ephemeral-storage": "100Gi", "pods": "110", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
+			reserved: Reserved{Kube: list("cpu", "8", "memory", "9Gi")},
+			allocatable: map[string]string{"cpu": "0", "memory": "0", "ephemeral-storage": "100Gi", "pods": "110",
+				"hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
+			usable: map[string]string{"cpu": "0", "memory": "0", "ephemeral-storage": "100Gi", "pods": "110",
+				"hugepages-2Mi": "1Gi", "hugepages-1Gi": "0"},
 		},
 	}
 	for name, test := range tests {
@@ -68,7 +76,8 @@ func TestAfterReserved(t *testing.T) {
 
 func TestThresholdErrors(t *testing.T) {
 	for _, bad := range []string{"101%", "-1%", "x%", "ten", ""} {
-		_, _, err := afterReserved(list("memory", "1Gi"), Reserved{EvictionHard: map[string]string{"memory.available": bad}})
+		_, _, err := afterReserved(list("memory", "1Gi"),
+			Reserved{EvictionHard: map[string]string{"memory.available": bad}})
 		if err == nil {
 			t.Errorf("memory.available %q: no error", bad)
 		}
@@ -111,7 +120,8 @@ func TestParseMemory(t *testing.T) {
 }
 
 func TestCheckIP(t *testing.T) {
-	host := []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("fd00::2"), netip.MustParseAddr("fe80::1")}
+	host := []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("127.0.0.1"),
+		netip.MustParseAddr("fd00::2"), netip.MustParseAddr("fe80::1")}
 	for text, ok := range map[string]bool{
 		"192.0.2.2": true, "fd00::2": true,
 		"127.0.0.1": false, "fe80::1": false, "224.0.0.1": false, "192.0.2.3": false,

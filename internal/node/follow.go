@@ -65,10 +65,12 @@ func (a *Addresses) listen(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	addresses, routes := make(chan netlink.AddrUpdate, 16), make(chan netlink.RouteUpdate, 16)
-	if err := netlink.AddrSubscribeWithOptions(addresses, ctx.Done(), netlink.AddrSubscribeOptions{ErrorCallback: cancel}); err != nil {
+	if err := netlink.AddrSubscribeWithOptions(addresses, ctx.Done(),
+		netlink.AddrSubscribeOptions{ErrorCallback: cancel}); err != nil {
 		return err
 	}
-	if err := netlink.RouteSubscribeWithOptions(routes, ctx.Done(), netlink.RouteSubscribeOptions{ErrorCallback: cancel}); err != nil {
+	if err := netlink.RouteSubscribeWithOptions(routes, ctx.Done(),
+		netlink.RouteSubscribeOptions{ErrorCallback: cancel}); err != nil {
 		return err
 	}
 	a.look() // for what changed before

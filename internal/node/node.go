@@ -80,7 +80,9 @@ func Read(c Config) (Facts, error) {
 	name := strings.ToLower(strings.TrimSpace(c.Name))
 	if name == "" {
 		if name = strings.ToLower(m.text("proc/sys/kernel/hostname")); name == "" {
-			return Facts{}, fmt.Errorf("read %s: no host name; set one with --hostname-override", m.path("proc/sys/kernel/hostname"))
+			return Facts{},
+				fmt.Errorf("read %s: no host name; set one with --hostname-override",
+					m.path("proc/sys/kernel/hostname"))
 		}
 	}
 	storage, err := fileSystemSize(c.Dir)
@@ -172,7 +174,8 @@ func (m machine) hugePages() map[int64]int64 {
 		if !ok || err != nil {
 			continue
 		}
-		count, err := strconv.ParseInt(m.text(filepath.Join("sys/kernel/mm/hugepages", e.Name(), "nr_hugepages")), 10, 64)
+		count, err := strconv.ParseInt(m.text(filepath.Join("sys/kernel/mm/hugepages", e.Name(), "nr_hugepages")), 10,
+			64)
 		if err == nil {
 			pages[size<<10] = count
 		}

@@ -30,16 +30,18 @@ func host(t *testing.T, files map[string]string) string {
 
 func TestReadMachineOfFiles(t *testing.T) {
 	root := host(t, map[string]string{
-		"proc/meminfo":                                          "MemTotal: 4194304 kB\nSwapTotal: 1024 kB\n",
-		"proc/sys/kernel/hostname":                              "Edge-7\n",
-		"proc/sys/kernel/osrelease":                             "6.1.0-31-amd64\n",
-		"proc/sys/kernel/random/boot_id":                        "11111111-2222-3333-4444-555555555555\n",
-		"etc/machine-id":                                        "0123456789abcdef0123456789abcdef\n",
-		"etc/os-release":                                        "NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n",
+		"proc/meminfo":                   "MemTotal: 4194304 kB\nSwapTotal: 1024 kB\n",
+		"proc/sys/kernel/hostname":       "Edge-7\n",
+		"proc/sys/kernel/osrelease":      "6.1.0-31-amd64\n",
+		"proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
+		"etc/machine-id":                 "0123456789abcdef0123456789abcdef\n",
+		"etc/os-release": "NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 " +
+			"(bookworm)\"\n",
 		"sys/devices/system/cpu/online":                         "0-7\n",
 		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "3\n",
 	})
-	got, err := Read(Config{Host: root, Dir: root, MaxPods: 110, PodsPerCore: 5, Labels: map[string]string{"zone": "a"}, Log: slog.New(slog.DiscardHandler)})
+	got, err := Read(Config{Host: root, Dir: root, MaxPods: 110, PodsPerCore: 5, Labels: map[string]string{"zone": "a"},
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +65,8 @@ func TestReadMachineOfFiles(t *testing.T) {
 	}
 	resources := text(got.Capacity)
 	delete(resources, "ephemeral-storage") // this machine's own
-	if d := cmp.Diff(map[string]string{"cpu": "8", "memory": "4Gi", "pods": "40", "hugepages-2Mi": "6Mi"}, resources); d != "" {
+	if d := cmp.Diff(map[string]string{"cpu": "8", "memory": "4Gi", "pods": "40", "hugepages-2Mi": "6Mi"},
+		resources); d != "" {
 		t.Errorf("capacity (-want +got):\n%s", d)
 	}
 }
@@ -76,12 +79,14 @@ func TestReadThisMachine(t *testing.T) {
 	if got.Name != "here" || len(got.IPs) != 1 || !got.IPs[0].IsValid() || got.Info.KernelVersion == "" {
 		t.Errorf("name %q, addresses %v, kernel %q", got.Name, got.IPs, got.Info.KernelVersion)
 	}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods} {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory,
+		corev1.ResourceEphemeralStorage, corev1.ResourcePods} {
 		if q := got.Allocatable[name]; q.Sign() <= 0 {
 			t.Errorf("allocatable %s = %s", name, q.String())
 		}
 	}
-	want := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: got.IPs[0].String()}, {Type: corev1.NodeHostName, Address: "here"}}
+	want := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: got.IPs[0].String()},
+		{Type: corev1.NodeHostName, Address: "here"}}
 	if d := cmp.Diff(want, got.Addresses()); d != "" {
 		t.Errorf("addresses (-want +got):\n%s", d)
 	}
@@ -94,11 +99,16 @@ func TestReadErrors(t *testing.T) {
 		set   func(*Config)
 		want  string
 	}{
-		"no meminfo":         {map[string]string{"proc/sys/kernel/hostname": "h"}, func(*Config) {}, "MemTotal"},
-		"no name":            {map[string]string{"proc/meminfo": "MemTotal: 1 kB"}, func(*Config) {}, "--hostname-override"},
-		"no such directory":  {good, func(c *Config) { c.Dir = "/nowhere" }, "/nowhere"},
-		"an IP of elsewhere": {good, func(c *Config) { c.IPs = []netip.Addr{netip.MustParseAddr("198.51.100.1")} }, "--node-ip 198.51.100.1"},
-		"a bad threshold":    {good, func(c *Config) { c.Reserved.EvictionHard = map[string]string{"nodefs.available": "no"} }, "nodefs.available"},
+		"no meminfo": {map[string]string{"proc/sys/kernel/hostname": "h"}, func(*Config) {}, "MemTotal"},
+		"no name": {map[string]string{"proc/meminfo": "MemTotal: 1 kB"}, func(*Config) {},
+			"--hostname-override"},
+		"no such directory": {good, func(c *Config) { c.Dir = "/nowhere" }, "/nowhere"},
+		"an IP of elsewhere": {good, func(c *Config) {
+			c.IPs = []netip.Addr{netip.MustParseAddr("198.51.100.1")}
+		}, "--node-ip 198.51.100.1"},
+		"a bad threshold": {good, func(c *Config) {
+			c.Reserved.EvictionHard = map[string]string{"nodefs.available": "no"}
+		}, "nodefs.available"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

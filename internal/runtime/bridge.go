@@ -24,8 +24,10 @@ func (n *podNetwork) makeBridge(ranges []netip.Prefix) error {
 		return fmt.Errorf("make bridge %q: %w", attrs.Name, err)
 	}
 	if n.host.ipv6 {
-		if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", attrs.Name, "accept_dad"), []byte("0"), 0); err != nil {
-			n.config.Log.Warn("The gateway's IPv6 address is usable only a second after the first pod's start", "err", err)
+		if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", attrs.Name, "accept_dad"), []byte("0"),
+			0); err != nil {
+			n.config.Log.Warn("The gateway's IPv6 address is usable only a second after the first pod's start", "err",
+				err)
 		}
 	}
 	leases, err := readLeases(filepath.Join(n.layout().addresses(), n.config.Bridge))

@@ -121,7 +121,8 @@ func (n *podNetwork) follow(ctx context.Context) error {
 			failed, again = err.Error(), time.After(confRetry)
 		}
 		if failed != told && failed != "" {
-			n.config.Log.Error("Cannot follow the CNI configuration: pods that start may have another network, or none", "err", failed, "again in", confRetry)
+			n.config.Log.Error("Cannot follow the CNI configuration: pods that start may have another network, or none",
+				"err", failed, "again in", confRetry)
 		}
 		told = failed
 		if !n.await(ctx, notify, again) {

@@ -88,7 +88,8 @@ func TestFollowConfDir(t *testing.T) {
 	await(map[string]string{"10-calico.conflist": "a", "20-other.conf": "b"})
 	write(t, filepath.Join(dir, "calico", "more.conf"), "c")
 	write(t, filepath.Join(dir, "10-calico.conflist"), "A")
-	await(map[string]string{"10-calico.conflist": "A", "20-other.conf": "b", "calico": "-> " + filepath.Join(dir, "calico")})
+	await(map[string]string{"10-calico.conflist": "A", "20-other.conf": "b",
+		"calico": "-> " + filepath.Join(dir, "calico")})
 	remove(filepath.Join(dir, "10-calico.conflist"))
 	remove(filepath.Join(dir, "calico"))
 	await(map[string]string{"20-other.conf": "b"})
@@ -133,7 +134,8 @@ func TestRangesOfTheCluster(t *testing.T) {
 	root, confs := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(confs, "10-net.conf"), "another's")
 	start := func(given ...netip.Prefix) *podNetwork {
-		n := New(Config{Root: root, State: t.TempDir(), PodCIDRs: given, CNIConfDir: confs, Log: slog.New(slog.DiscardHandler)}).network
+		n := New(Config{Root: root, State: t.TempDir(), PodCIDRs: given, CNIConfDir: confs,
+			Log: slog.New(slog.DiscardHandler)}).network
 		if err := n.prepare(host{filter: "nftables"}); err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +155,8 @@ func TestRangesOfTheCluster(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"10-net.conf": "another's"}, contents(t, first.layout().cniConf())); diff != "" {
+	if diff := cmp.Diff(map[string]string{"10-net.conf": "another's"},
+		contents(t, first.layout().cniConf())); diff != "" {
 		t.Errorf("for containerd (-want +got):\n%s", diff)
 	}
 }

@@ -73,7 +73,9 @@ func validate(c Config) error {
 		return fmt.Errorf("runtime root and state are the same directory %q", c.Root)
 	}
 	if len(c.State) > maxState {
-		return fmt.Errorf("runtime state directory %q is longer than %d bytes: sockets below it would exceed the kernel's limit", c.State, maxState)
+		return fmt.Errorf(
+			"runtime state directory %q is longer than %d bytes: sockets below it would exceed the kernel's limit",
+			c.State, maxState)
 	}
 	if len(c.Bridge) > maxBridge || strings.ContainsAny(c.Bridge, "/ :") {
 		return fmt.Errorf("bridge name %q is not a device name of at most %d bytes", c.Bridge, maxBridge)
@@ -117,7 +119,8 @@ func validRanges(cidrs []netip.Prefix) error {
 // grown says whether a layer may have unpacked to so much out of so much input.
 func (u Unpacking) grown(in, out int64) error {
 	if out > u.Harmless && out/u.MaxRatio > in {
-		return fmt.Errorf("%w: it unpacks to more than %d times its size, and more than %d bytes", errTooLarge, u.MaxRatio, u.Harmless)
+		return fmt.Errorf("%w: it unpacks to more than %d times its size, and more than %d bytes", errTooLarge,
+			u.MaxRatio, u.Harmless)
 	}
 	return nil
 }
@@ -133,7 +136,8 @@ func (u Unpacking) room(s space) error {
 		return fmt.Errorf("%w: only %d bytes are free on the disk, and %d are kept so", errTooLarge, s.Free, reserve)
 	}
 	if s.Inodes > 0 && s.InodeFree < s.Inodes/part {
-		return fmt.Errorf("%w: only %d inodes are free on the disk, and %d are kept so", errTooLarge, s.InodeFree, s.Inodes/part)
+		return fmt.Errorf("%w: only %d inodes are free on the disk, and %d are kept so", errTooLarge, s.InodeFree,
+			s.Inodes/part)
 	}
 	return nil
 }

@@ -49,7 +49,8 @@ func TestValidate(t *testing.T) {
 			config := example()
 			test.change(&config)
 			err := validate(config)
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if test.want == "" && err != nil ||
+				test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
 		})
@@ -89,20 +90,27 @@ func TestGateways(t *testing.T) {
 		ranged  string
 		want    change
 	}{
-		"none yet":              {ranged: "10.2.0.0/24"},
-		"this one":              {present: prefixes("10.2.0.1/24"), ranged: "10.2.0.0/24"},
-		"another, in use":       {prefixes("10.1.0.1/16"), "10.2.0.0/24", change{prefixes("10.1.0.1/16"), prefixes("10.2.0.1/24", "10.1.0.1/16")}},
-		"another, not in use":   {prefixes("10.9.0.1/16"), "10.2.0.0/24", change{prefixes("10.9.0.1/16"), prefixes("10.2.0.1/24")}},
-		"first already":         {present: prefixes("10.2.0.1/24", "10.1.0.1/16"), ranged: "10.2.0.0/24"},
-		"the same, second":      {prefixes("10.1.0.1/16", "10.2.0.1/24"), "10.2.0.0/24", change{prefixes("10.1.0.1/16", "10.2.0.1/24"), prefixes("10.2.0.1/24", "10.1.0.1/16")}},
-		"first, with a useless": {prefixes("10.2.0.1/24", "10.9.0.1/16"), "10.2.0.0/24", change{prefixes("10.2.0.1/24", "10.9.0.1/16"), prefixes("10.2.0.1/24")}},
-		"part of another":       {prefixes("10.1.0.1/16"), "10.1.2.0/24", change{prefixes("10.1.0.1/16"), prefixes("10.1.2.1/24", "10.1.0.1/16")}},
-		"IPv6, in use":          {prefixes("fd01::1/64"), "fd02::/64", change{prefixes("fd01::1/64"), prefixes("fd01::1/64", "fd02::1/64")}},
+		"none yet": {ranged: "10.2.0.0/24"},
+		"this one": {present: prefixes("10.2.0.1/24"), ranged: "10.2.0.0/24"},
+		"another, in use": {prefixes("10.1.0.1/16"), "10.2.0.0/24",
+			change{prefixes("10.1.0.1/16"), prefixes("10.2.0.1/24", "10.1.0.1/16")}},
+		"another, not in use": {prefixes("10.9.0.1/16"), "10.2.0.0/24",
+			change{prefixes("10.9.0.1/16"), prefixes("10.2.0.1/24")}},
+		"first already": {present: prefixes("10.2.0.1/24", "10.1.0.1/16"), ranged: "10.2.0.0/24"},
+		"the same, second": {prefixes("10.1.0.1/16", "10.2.0.1/24"), "10.2.0.0/24",
+			change{prefixes("10.1.0.1/16", "10.2.0.1/24"), prefixes("10.2.0.1/24", "10.1.0.1/16")}},
+		"first, with a useless": {prefixes("10.2.0.1/24", "10.9.0.1/16"), "10.2.0.0/24",
+			change{prefixes("10.2.0.1/24", "10.9.0.1/16"), prefixes("10.2.0.1/24")}},
+		"part of another": {prefixes("10.1.0.1/16"), "10.1.2.0/24",
+			change{prefixes("10.1.0.1/16"), prefixes("10.1.2.1/24", "10.1.0.1/16")}},
+		"IPv6, in use": {prefixes("fd01::1/64"), "fd02::/64",
+			change{prefixes("fd01::1/64"), prefixes("fd01::1/64", "fd02::1/64")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got change
 			got.Remove, got.Add = gateways(test.present, netip.MustParsePrefix(test.ranged), leases)
-			if diff := cmp.Diff(test.want, got, cmpopts.EquateComparable(netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateComparable(netip.Prefix{}),
+				cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -56,8 +56,9 @@ func testConfig(dir string) runtime.Config {
 		// Small enough for a test to go beyond.
 		Unpack:      runtime.Unpacking{Harmless: 8 << 20, MaxRatio: 100},
 		RegistryDir: filepath.Join(dir, "certs.d"),
-		PodCIDRs:    []netip.Prefix{netip.MustParsePrefix("10.202.0.0/24"), netip.MustParsePrefix("fd62:6572:7468:202::/64")},
-		Log:         slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.202.0.0/24"),
+			netip.MustParsePrefix("fd62:6572:7468:202::/64")},
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }
 
@@ -241,7 +242,8 @@ func (c *client) sandbox(t *testing.T, config *cri.PodSandboxConfig) (id string,
 }
 
 // container creates and starts a container.
-func (c *client) container(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, name string, args ...string) string {
+func (c *client) container(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, name string,
+	args ...string) string {
 	t.Helper()
 	created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
 		PodSandboxId:  sandbox,
@@ -259,7 +261,8 @@ func (c *client) container(t *testing.T, sandbox string, pod *cri.PodSandboxConf
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
+	if _, err := c.StartContainer(t.Context(),
+		&cri.StartContainerRequest{ContainerId: created.ContainerId}); err != nil {
 		t.Fatal(err)
 	}
 	return created.ContainerId

@@ -78,7 +78,8 @@ func ImportInto(ctx context.Context, endpoint string, content io.Reader) ([]Imag
 }
 
 func importInto(ctx context.Context, endpoint string, content io.Reader) (_ []Image, err error) {
-	client, err := containerd.New(strings.TrimPrefix(endpoint, "unix://"), containerd.WithDefaultNamespace(criNamespace))
+	client, err := containerd.New(strings.TrimPrefix(endpoint, "unix://"),
+		containerd.WithDefaultNamespace(criNamespace))
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +134,8 @@ func (r *Runtime) Export(ctx context.Context, out io.Writer, names ...string) er
 
 // ExportFrom is Export for a containerd of its own process, as ImportInto.
 func ExportFrom(ctx context.Context, endpoint string, out io.Writer, names ...string) error {
-	client, err := containerd.New(strings.TrimPrefix(endpoint, "unix://"), containerd.WithDefaultNamespace(criNamespace))
+	client, err := containerd.New(strings.TrimPrefix(endpoint, "unix://"),
+		containerd.WithDefaultNamespace(criNamespace))
 	if err == nil {
 		err = errors.Join(export(ctx, client, out, names), client.Close())
 	}

@@ -131,7 +131,8 @@ func (n *podNetwork) makeBuiltIn() (map[string]confFile, error) {
 	}
 	usable := podCIDRs(n.config.PodCIDRs, n.host.ipv6)
 	if len(usable) == 0 {
-		return nil, fmt.Errorf("IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", n.config.PodCIDRs)
+		return nil,
+			fmt.Errorf("IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", n.config.PodCIDRs)
 	}
 	if len(usable) < len(n.config.PodCIDRs) && n.source != builtIn {
 		n.config.Log.Info("IPv6 is disabled on this machine: pods get IPv4 only", "podCIDRs", usable)

@@ -133,7 +133,8 @@ func (n networks) answers(t *testing.T, id, prefix string, hostPort int) {
 	if !strings.HasPrefix(at, prefix) {
 		t.Fatalf("the pod's address is %s, want %s*", at, prefix)
 	}
-	for _, url := range []string{"http://" + net.JoinHostPort(at, "8080") + "/", fmt.Sprintf("http://127.0.0.1:%d/", hostPort)} {
+	for _, url := range []string{"http://" + net.JoinHostPort(at, "8080") + "/",
+		fmt.Sprintf("http://127.0.0.1:%d/", hostPort)} {
 		eventually(t, url+" answers", func() bool { return get(url) != "" })
 	}
 }
@@ -150,7 +151,8 @@ func (n networks) end(t *testing.T, id string) {
 		t.Fatal(err)
 	}
 	for _, pattern := range []string{
-		filepath.Join(n.leases("berthrt0"), "*", at), filepath.Join(n.leases("other"), "*", at), "/var/lib/cni/results/*" + id + "*",
+		filepath.Join(n.leases("berthrt0"), "*", at), filepath.Join(n.leases("other"), "*", at),
+		"/var/lib/cni/results/*" + id + "*",
 	} {
 		if left, _ := filepath.Glob(pattern); len(left) > 0 {
 			t.Errorf("the pod has left %v", left)

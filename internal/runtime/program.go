@@ -207,12 +207,14 @@ func executedFiles() map[string]bool {
 // for sandboxes, looks in PATH for those of the containers in them, and drops containers for which it
 // finds none.
 func nameShims(l layout) error {
-	sandboxed, err := filepath.Glob(filepath.Join(l.state, "io.containerd.runtime.v2.task", criNamespace, "*", "sandbox"))
+	sandboxed, err := filepath.Glob(filepath.Join(l.state, "io.containerd.runtime.v2.task", criNamespace, "*",
+		"sandbox"))
 	if err != nil {
 		return err
 	}
 	for _, file := range sandboxed {
-		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "shim-binary-path"), []byte(l.program(shimName)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "shim-binary-path"), []byte(l.program(shimName)),
+			0o600); err != nil {
 			return fmt.Errorf("name the shim of a container: %w", err)
 		}
 	}

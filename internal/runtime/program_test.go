@@ -64,7 +64,8 @@ func TestInstallPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.Command(l.program("runc"), "--version").CombinedOutput(); err != nil || !bytes.Contains(out, []byte("libseccomp")) {
+	if out, err := exec.Command(l.program("runc"), "--version").CombinedOutput(); err != nil ||
+		!bytes.Contains(out, []byte("libseccomp")) {
 		t.Errorf("runc has no seccomp: %v\n%s", err, out)
 	}
 	delete(programs, "bridge")
@@ -75,7 +76,8 @@ func TestInstallPrograms(t *testing.T) {
 
 func TestWriteExecutable(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeExecutable(filepath.Join(dir, "program"), strings.NewReader("text"), strings.Repeat("0", 64)); err == nil {
+	if err := writeExecutable(filepath.Join(dir, "program"), strings.NewReader("text"),
+		strings.Repeat("0", 64)); err == nil {
 		t.Error("content with another checksum was accepted")
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {

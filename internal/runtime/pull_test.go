@@ -89,7 +89,8 @@ func (p *puller) testAuth(t *testing.T) {
 	layer, _ := random(t, "auth", 1000)
 	good, bad := &cri.AuthConfig{Username: "me", Password: "secret"}, &cri.AuthConfig{Username: "me", Password: "wrong"}
 	for name, o := range map[string]registry.Options{
-		"plain": {}, "tls": {TLS: true}, "basic": {User: "me", Password: "secret"}, "token": {TLS: true, User: "me", Password: "secret", Token: true},
+		"plain": {}, "tls": {TLS: true}, "basic": {User: "me", Password: "secret"},
+		"token": {TLS: true, User: "me", Password: "secret", Token: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := p.serve(t, o)
@@ -117,14 +118,20 @@ func (p *puller) testFaults(t *testing.T) {
 		heals bool // the runtime gets over it by itself
 		says  string
 	}{
-		"wrong bytes":     {fault: registry.Wrong, says: "unexpected commit digest"},
-		"too long":        {fault: registry.Long, says: "expected size"},
-		"truncated":       {fault: registry.Short, says: "EOF"},
-		"reset for ever":  {fault: func(d string) registry.Fault { return registry.Reset(d, 1<<20) }},
-		"reset once":      {fault: func(d string) registry.Fault { return registry.Reset(d, 1) }, heals: true},
-		"not there":       {fault: func(string) registry.Fault { return registry.Status(http.StatusNotFound, 1<<20) }, says: "not found"},
-		"broken":          {fault: func(string) registry.Fault { return registry.Status(http.StatusInternalServerError, 1<<20) }, says: "500"},
-		"busy for a time": {fault: func(string) registry.Fault { return registry.Status(http.StatusTooManyRequests, 1) }, heals: true},
+		"wrong bytes":    {fault: registry.Wrong, says: "unexpected commit digest"},
+		"too long":       {fault: registry.Long, says: "expected size"},
+		"truncated":      {fault: registry.Short, says: "EOF"},
+		"reset for ever": {fault: func(d string) registry.Fault { return registry.Reset(d, 1<<20) }},
+		"reset once":     {fault: func(d string) registry.Fault { return registry.Reset(d, 1) }, heals: true},
+		"not there": {fault: func(string) registry.Fault {
+			return registry.Status(http.StatusNotFound, 1<<20)
+		}, says: "not found"},
+		"broken": {fault: func(string) registry.Fault {
+			return registry.Status(http.StatusInternalServerError, 1<<20)
+		}, says: "500"},
+		"busy for a time": {fault: func(string) registry.Fault {
+			return registry.Status(http.StatusTooManyRequests, 1)
+		}, heals: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			layer, digest := random(t, name, 200_000)
@@ -154,18 +161,21 @@ func (p *puller) testHostile(t *testing.T) {
 	r := p.serve(t, registry.Options{})
 	victim := filepath.Join(p.dir, "victim")
 	file := func(name string) tar.Header {
-		return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, PAXRecords: map[string]string{"content": "owned"}}
+		return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644,
+			PAXRecords: map[string]string{"content": "owned"}}
 	}
 	up := strings.Repeat("../", 20)
 	for name, entries := range map[string][]tar.Header{
-		"dotdot":        {file(up + victim)},
-		"absolute":      {file(victim)},
-		"symlink":       {{Typeflag: tar.TypeSymlink, Name: "out", Linkname: p.dir}, file("out/victim")},
-		"symlink up":    {{Typeflag: tar.TypeSymlink, Name: "out", Linkname: up + p.dir}, file("out/victim")},
-		"hardlink":      {{Typeflag: tar.TypeLink, Name: "shadow", Linkname: filepath.Join(p.dir, "bystander")}, file("shadow")},
-		"symlink chain": {{Typeflag: tar.TypeSymlink, Name: "a", Linkname: "/"}, {Typeflag: tar.TypeSymlink, Name: "a/b", Linkname: p.dir}, file("b/victim")},
-		"whiteout":      {file(up + filepath.Join(p.dir, ".wh.bystander"))},
-		"opaque":        {{Typeflag: tar.TypeSymlink, Name: "out", Linkname: p.dir}, file("out/.wh..wh..opq")},
+		"dotdot":     {file(up + victim)},
+		"absolute":   {file(victim)},
+		"symlink":    {{Typeflag: tar.TypeSymlink, Name: "out", Linkname: p.dir}, file("out/victim")},
+		"symlink up": {{Typeflag: tar.TypeSymlink, Name: "out", Linkname: up + p.dir}, file("out/victim")},
+		"hardlink": {{Typeflag: tar.TypeLink, Name: "shadow", Linkname: filepath.Join(p.dir, "bystander")},
+			file("shadow")},
+		"symlink chain": {{Typeflag: tar.TypeSymlink, Name: "a", Linkname: "/"},
+			{Typeflag: tar.TypeSymlink, Name: "a/b", Linkname: p.dir}, file("b/victim")},
+		"whiteout": {file(up + filepath.Join(p.dir, ".wh.bystander"))},
+		"opaque":   {{Typeflag: tar.TypeSymlink, Name: "out", Linkname: p.dir}, file("out/.wh..wh..opq")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bystander := filepath.Join(p.dir, "bystander")
@@ -194,7 +204,8 @@ func (p *puller) testHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := push(t, r, "hostile/bomb:1", bomb)
-	if err := p.pull(t.Context(), image, nil); err == nil || !strings.Contains(err.Error(), "layer is too large") || p.has(t, image) {
+	if err := p.pull(t.Context(), image, nil); err == nil || !strings.Contains(err.Error(), "layer is too large") ||
+		p.has(t, image) {
 		t.Errorf("bomb: %v", err)
 	}
 }

@@ -54,10 +54,12 @@ func TestRestart(t *testing.T) {
 	if code := c.exitCode(t, leaving); code != 5 {
 		t.Errorf("exit code of a container that ended while no agent ran: %d, want 5", code)
 	}
-	if status := c.status(t, staying); status.State != cri.ContainerState_CONTAINER_RUNNING || c.pid(t, staying) != pids[staying] {
+	if status := c.status(t, staying); status.State != cri.ContainerState_CONTAINER_RUNNING ||
+		c.pid(t, staying) != pids[staying] {
 		t.Errorf("container after the restart: %v, pid %d, had %d", status, c.pid(t, staying), pids[staying])
 	}
-	if _, err := c.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: staying, Cmd: []string{"/workload", "true"}}); err != nil {
+	if _, err := c.ExecSync(t.Context(),
+		&cri.ExecSyncRequest{ContainerId: staying, Cmd: []string{"/workload", "true"}}); err != nil {
 		t.Error(err)
 	}
 	// New pods have the new shim while the old pod keeps its own.
@@ -106,11 +108,15 @@ func TestSlowShim(t *testing.T) {
 	}
 	signal(unix.SIGSTOP)
 	goesOn := make(chan struct{})
-	time.AfterFunc(6*time.Second, func() { defer close(goesOn); signal(unix.SIGCONT) }) // containerd's own limits are 2 and 5 s
+	time.AfterFunc(6*time.Second, func() {
+		defer close(goesOn)
+		signal(unix.SIGCONT)
+	}) // containerd's own limits are 2 and 5 s
 	agent = serveChild(t, dir, selfPath)
 	<-goesOn
 
-	if status := c.status(t, staying); status.State != cri.ContainerState_CONTAINER_RUNNING || c.pid(t, staying) != pid {
+	if status := c.status(t, staying); status.State != cri.ContainerState_CONTAINER_RUNNING ||
+		c.pid(t, staying) != pid {
 		t.Errorf("container of a slow shim: %v, pid %d, had %d", status, c.pid(t, staying), pid)
 	}
 	c.removeAll(t)
@@ -173,7 +179,8 @@ func TestNoOverlay(t *testing.T) {
 		}
 	}
 	root := filepath.Join(dir, "root")
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", t.TempDir(), filepath.Join(dir, "upper"), filepath.Join(dir, "work"))
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", t.TempDir(), filepath.Join(dir, "upper"),
+		filepath.Join(dir, "work"))
 	if err := unix.Mount("overlay", root, "overlay", 0, options); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +189,8 @@ func TestNoOverlay(t *testing.T) {
 	t.Cleanup(func() { kill(t, agent) })
 	c := newClient(t, dial(t, dir), dir)
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("copy")})
-	if code := c.exitCode(t, c.container(t, id, pod, "main", "write", "/file", "text", "then", "cat", "/file")); code != 0 {
+	if code := c.exitCode(t,
+		c.container(t, id, pod, "main", "write", "/file", "text", "then", "cat", "/file")); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if _, err := os.Stat(filepath.Join(root, "io.containerd.snapshotter.v1.native", "snapshots", "1")); err != nil {
@@ -207,7 +215,8 @@ func TestForeignNetwork(t *testing.T) {
 	const list = `{"cniVersion": "1.0.0", "name": "foreign", "plugins": [{
 		"type": "bridge", "bridge": "berthrt0", "isGateway": true,
 		"ipam": {"type": "host-local", "dataDir": "%s/ipam", "ranges": [[{"subnet": "10.202.9.0/24"}]]}}]}`
-	if err := os.WriteFile(filepath.Join(config.CNIConfDir, "10-foreign.conflist"), fmt.Appendf(nil, list, dir), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(config.CNIConfDir, "10-foreign.conflist"), fmt.Appendf(nil, list, dir),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	agent := serveChild(t, dir, selfPath)
@@ -277,7 +286,8 @@ func removeRules(t *testing.T, network string) {
 			continue
 		}
 		_, handle, _ := strings.Cut(strings.TrimSpace(rule), "# handle ")
-		if out, err := exec.Command("nft", append(append([]string{"delete", "rule"}, chain...), "handle", handle)...).CombinedOutput(); err != nil {
+		if out, err := exec.Command("nft",
+			append(append([]string{"delete", "rule"}, chain...), "handle", handle)...).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	}
@@ -315,7 +325,8 @@ func age(t *testing.T, dir string) {
 	}
 	name := "containerd-shim-runc-v2"
 	old := filepath.Join(dir, "root", "bin", name+"-0123456789ab")
-	if err := errors.Join(os.Rename(files[0], old), os.Remove(filepath.Join(dir, "root", "bin", name)), os.Symlink(old, filepath.Join(dir, "root", "bin", name))); err != nil {
+	if err := errors.Join(os.Rename(files[0], old), os.Remove(filepath.Join(dir, "root", "bin", name)),
+		os.Symlink(old, filepath.Join(dir, "root", "bin", name))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -152,7 +152,9 @@ func (r *Runtime) serve(ctx context.Context, up *server, failed <-chan error) er
 		return err
 	}
 	conn, err := grpc.NewClient("passthrough:///embedded",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return listener.DialContext(ctx)
+		}),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
@@ -195,10 +197,12 @@ func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (hos
 		return host{}, err
 	}
 	if r.config.SystemdCgroup && !h.systemdInit {
-		return host{}, errors.New("the systemd cgroup driver is configured, but systemd does not run here: use cgroupfs")
+		return host{},
+			errors.New("the systemd cgroup driver is configured, but systemd does not run here: use cgroupfs")
 	}
 	if !h.overlay {
-		r.config.Log.Warn("overlayfs does not work here: every container gets a full copy of its image", "dir", r.config.Root)
+		r.config.Log.Warn("overlayfs does not work here: every container gets a full copy of its image", "dir",
+			r.config.Root)
 	}
 	if !h.lowerOOM {
 		r.config.Log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own")

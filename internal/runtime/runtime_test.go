@@ -162,7 +162,8 @@ func testStop(t *testing.T, c *client) {
 				return strings.Contains(readFile(filepath.Join(c.logs, name+".log")), "up")
 			})
 		}
-		if _, err := c.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: container, Timeout: test.grace}); err != nil {
+		if _, err := c.StopContainer(t.Context(),
+			&cri.StopContainerRequest{ContainerId: container, Timeout: test.grace}); err != nil {
 			t.Fatal(err)
 		}
 		if code := c.exitCode(t, container); code != test.want {
@@ -186,7 +187,8 @@ func testExec(t *testing.T, c *client) {
 		t.Errorf("exec printed %q and exited with %d", got, response.ExitCode)
 	}
 	// Streams go over a URL of a server on loopback.
-	exec, err := c.Exec(t.Context(), &cri.ExecRequest{ContainerId: container, Cmd: []string{"/workload", "true"}, Stdout: true})
+	exec, err := c.Exec(t.Context(),
+		&cri.ExecRequest{ContainerId: container, Cmd: []string{"/workload", "true"}, Stdout: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +246,9 @@ func testNetwork(t *testing.T, c *client) {
 	v4 := "http://" + net.JoinHostPort(network.Ip, "8080") + "/"
 	v6 := "http://" + net.JoinHostPort(network.AdditionalIps[0].Ip, "8080") + "/"
 	for _, address := range []string{v4, v6, fmt.Sprintf("http://127.0.0.1:%d/", hostPort)} {
-		eventually(t, address+" answers as the pod", func() bool { return strings.Contains(get(address), "host server\n") })
+		eventually(t, address+" answers as the pod", func() bool {
+			return strings.Contains(get(address), "host server\n")
+		})
 	}
 	other, otherPod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("client")})
 	if code := c.exitCode(t, c.container(t, other, otherPod, "client", "get", v4, v6)); code != 0 {
@@ -273,12 +277,14 @@ func testSharedProcesses(t *testing.T, c *client) {
 	namespaces := &cri.NamespaceOption{Pid: cri.NamespaceMode_POD}
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{
 		Metadata: meta("shared"),
-		Linux:    &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces}},
+		Linux: &cri.LinuxPodSandboxConfig{
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces}},
 	})
 	watcher := c.container(t, id, pod, "watcher", "sleep")
 	c.exitCode(t, c.container(t, id, pod, "parent", "fork", "3"))
 	eventually(t, "only pause, watcher and the exec are left", func() bool {
-		response, err := c.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: watcher, Cmd: []string{"/workload", "ls", "/proc"}})
+		response, err := c.ExecSync(t.Context(),
+			&cri.ExecSyncRequest{ContainerId: watcher, Cmd: []string{"/workload", "ls", "/proc"}})
 		if err != nil {
 			t.Fatal(err)
 		}

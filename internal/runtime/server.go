@@ -47,7 +47,8 @@ type server struct {
 // startServer starts containerd and waits until its CRI answers. It gives up when ctx ends or at an
 // error in failed, which is where containerd's fatal ones go. The server itself lives until stop: its
 // callers end first.
-func startServer(ctx context.Context, config *srvconfig.Config, snapshotter string, failed <-chan error) (*server, error) {
+func startServer(ctx context.Context, config *srvconfig.Config, snapshotter string, failed <-chan error) (*server,
+	error) {
 	s := &server{snapshotter: snapshotter}
 	if err := s.register(); err != nil {
 		return nil, err
@@ -125,7 +126,8 @@ func (s *server) connect(ic *plugin.InitContext) (any, error) {
 	if !isCRI || !isImages {
 		return nil, fmt.Errorf("containerd's CRI plugins have unexpected types %T and %T", cri, images)
 	}
-	s.client, err = containerd.New("", containerd.WithDefaultNamespace(criNamespace), containerd.WithInMemoryServices(ic))
+	s.client, err = containerd.New("", containerd.WithDefaultNamespace(criNamespace),
+		containerd.WithInMemoryServices(ic))
 	return s, err
 }
 
@@ -147,7 +149,8 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
 		grpc.MaxSendMsgSize(defaults.DefaultMaxSendMsgSize),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+			handle grpc.UnaryHandler) (any, error) {
 			calls.Add(1)
 			defer calls.Done()
 			if pull, ok := req.(*runtimeapi.PullImageRequest); ok {

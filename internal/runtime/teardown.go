@@ -28,7 +28,8 @@ func (n *podNetwork) release(ctx context.Context, sandbox string) {
 			continue
 		}
 		if err := detach(ctx, cni, a); err != nil {
-			n.config.Log.Warn("A pod leaves something on a network that it was started with", "sandbox", sandbox, "network", a.Network, "err", err)
+			n.config.Log.Warn("A pod leaves something on a network that it was started with", "sandbox", sandbox,
+				"network", a.Network, "err", err)
 		}
 	}
 }

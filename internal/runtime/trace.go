@@ -66,7 +66,8 @@ type selectedTracer struct {
 }
 
 // Start implements trace.Tracer.
-func (t selectedTracer) Start(ctx context.Context, name string, o ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (t selectedTracer) Start(ctx context.Context, name string, o ...trace.SpanStartOption) (context.Context,
+	trace.Span) {
 	var span trace.Span
 	if shown, ok := shownSpans[name]; ok {
 		ctx, span = t.to.Start(ctx, shown, o...)

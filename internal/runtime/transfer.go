@@ -119,7 +119,9 @@ func (c counting) Writer(ctx context.Context, opts ...content.WriterOpt) (conten
 	if one == nil {
 		one = &transfer{} // nobody asks
 	}
-	counted := &countingWriter{Writer: w, transfer: one, abort: func(ctx context.Context) error { return c.Abort(ctx, o.Ref) }}
+	counted := &countingWriter{Writer: w, transfer: one, abort: func(ctx context.Context) error {
+		return c.Abort(ctx, o.Ref)
+	}}
 	if status, err := w.Status(); err == nil {
 		counted.add(status.Offset) // what an earlier pull has left
 		if o.Desc.Size > 0 && status.Offset > o.Desc.Size {

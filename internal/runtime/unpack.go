@@ -46,9 +46,12 @@ func registerUnpack(bounds Unpacking, root string) {
 		if err != nil {
 			return nil, false
 		}
-		return func(_ context.Context, stream diff.StreamProcessor, _ map[string]typeurl.Any) (diff.StreamProcessor, error) {
+		return func(_ context.Context, stream diff.StreamProcessor, _ map[string]typeurl.Any) (diff.StreamProcessor,
+			error) {
 			in := &countedInput{Reader: stream}
-			layer := &boundedLayer{in: in, out: io.NopCloser(in), bounds: bounds, free: func() (space, error) { return freeSpace(root) }}
+			layer := &boundedLayer{in: in, out: io.NopCloser(in), bounds: bounds, free: func() (space, error) {
+				return freeSpace(root)
+			}}
 			if compressed == "" {
 				return layer, nil
 			}

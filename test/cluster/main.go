@@ -27,7 +27,8 @@ func main() {
 		"kubectl":                 kubectl.NewDefaultKubectlCommand,
 	}
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: cluster etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl [flags]")
+		fmt.Fprintln(os.Stderr,
+			"usage: cluster etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl [flags]")
 		os.Exit(2)
 	}
 	name := os.Args[1]

@@ -81,7 +81,8 @@ type Daemon struct {
 func New(ctx context.Context, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o}
 	if err := errors.Join(
-		write(d.at("config.toml"), configText, d.at("root"), d.at("state"), d.at("c.sock"), o.Parts.plugins, d.at("net.d"), d.Registries()),
+		write(d.at("config.toml"), configText, d.at("root"), d.at("state"), d.at("c.sock"), o.Parts.plugins,
+			d.at("net.d"), d.Registries()),
 		d.Network(true),
 	); err != nil {
 		return nil, err

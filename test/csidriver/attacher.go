@@ -18,12 +18,15 @@ import (
 )
 
 // ControllerPublishVolume attaches nothing: it says where the volume would be.
-func (*Driver) ControllerPublishVolume(_ context.Context, q *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	return &csi.ControllerPublishVolumeResponse{PublishContext: map[string]string{"device": "disk of " + q.GetVolumeId()}}, nil
+func (*Driver) ControllerPublishVolume(_ context.Context,
+	q *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	return &csi.ControllerPublishVolumeResponse{PublishContext: map[string]string{"device": "disk of " +
+		q.GetVolumeId()}}, nil
 }
 
 // ControllerUnpublishVolume detaches as much.
-func (*Driver) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+func (*Driver) ControllerUnpublishVolume(context.Context,
+	*csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	return &csi.ControllerUnpublishVolumeResponse{}, nil
 }
 
@@ -31,7 +34,8 @@ func (*Driver) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpubli
 // what VolumeAttachments name, and to detach those that are deleted. It ends with an
 // error when the API server or the driver's socket fails.
 func (d *Driver) Attach(ctx context.Context, client kubernetes.Interface) error {
-	conn, err := grpc.NewClient("unix:"+d.socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"))
+	conn, err := grpc.NewClient("unix:"+d.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"))
 	if err != nil {
 		return err
 	}
@@ -83,25 +87,33 @@ func (a attacher) look(ctx context.Context, va *storagev1.VolumeAttachment) erro
 	}
 	handle := pv.Spec.CSI.VolumeHandle
 	if va.DeletionTimestamp != nil {
-		if _, err := a.controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: handle, NodeId: a.driver.NodeID}); err != nil {
+		if _, err := a.controller.ControllerUnpublishVolume(ctx,
+			&csi.ControllerUnpublishVolumeRequest{VolumeId: handle, NodeId: a.driver.NodeID}); err != nil {
 			return err
 		}
 		return a.patch(ctx, va, map[string]any{"metadata": map[string]any{"finalizers": nil}})
 	}
-	got, err := a.controller.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: handle, NodeId: a.driver.NodeID})
+	got, err := a.controller.ControllerPublishVolume(ctx,
+		&csi.ControllerPublishVolumeRequest{VolumeId: handle, NodeId: a.driver.NodeID})
 	if status.Code(err) == codes.Internal { // it is asked again when somebody touches the object
 		if va.Status.AttachError != nil {
 			return nil
 		}
-		return a.patch(ctx, va, map[string]any{"status": map[string]any{"attachError": map[string]any{"message": status.Convert(err).Message()}}}, "status")
+		return a.patch(ctx, va,
+			map[string]any{
+				"status": map[string]any{"attachError": map[string]any{"message": status.Convert(err).Message()}}},
+			"status")
 	}
 	if err != nil {
 		return err
 	}
-	return a.patch(ctx, va, map[string]any{"status": map[string]any{"attached": true, "attachError": nil, "attachmentMetadata": got.GetPublishContext()}}, "status")
+	return a.patch(ctx, va,
+		map[string]any{"status": map[string]any{"attached": true, "attachError": nil,
+			"attachmentMetadata": got.GetPublishContext()}}, "status")
 }
 
-func (a attacher) patch(ctx context.Context, va *storagev1.VolumeAttachment, change map[string]any, sub ...string) error {
+func (a attacher) patch(ctx context.Context, va *storagev1.VolumeAttachment, change map[string]any,
+	sub ...string) error {
 	text, err := json.Marshal(change)
 	if err != nil {
 		return err

@@ -111,7 +111,8 @@ func (d *Driver) Serve(socket, registration string) (stop func(), err error) {
 	return stop, nil
 }
 
-func (d *Driver) intercept(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (d *Driver) intercept(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any,
+	error) {
 	method := info.FullMethod[strings.LastIndex(info.FullMethod, "/")+1:]
 	message, _ := q.(proto.Message)
 	d.mu.Lock()
@@ -130,11 +131,13 @@ func (d *Driver) intercept(ctx context.Context, q any, info *grpc.UnaryServerInf
 
 // GetInfo tells of the driver to who looks for plugins.
 func (d *Driver) GetInfo(context.Context, *pluginregistration.InfoRequest) (*pluginregistration.PluginInfo, error) {
-	return &pluginregistration.PluginInfo{Type: "CSIPlugin", Name: d.Name, Endpoint: d.socket, SupportedVersions: []string{cmp.Or(d.Version, "1.0.0")}}, nil
+	return &pluginregistration.PluginInfo{Type: "CSIPlugin", Name: d.Name, Endpoint: d.socket,
+		SupportedVersions: []string{cmp.Or(d.Version, "1.0.0")}}, nil
 }
 
 // NotifyRegistrationStatus is told the outcome.
-func (d *Driver) NotifyRegistrationStatus(context.Context, *pluginregistration.RegistrationStatus) (*pluginregistration.RegistrationStatusResponse, error) {
+func (d *Driver) NotifyRegistrationStatus(context.Context,
+	*pluginregistration.RegistrationStatus) (*pluginregistration.RegistrationStatusResponse, error) {
 	return &pluginregistration.RegistrationStatusResponse{}, nil
 }
 
@@ -150,20 +153,25 @@ func (d *Driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, 
 
 // NodeGetInfo tells of the node.
 func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
-	return &csi.NodeGetInfoResponse{NodeId: d.NodeID, MaxVolumesPerNode: d.Limit, AccessibleTopology: &csi.Topology{Segments: d.Topology}}, nil
+	return &csi.NodeGetInfoResponse{NodeId: d.NodeID, MaxVolumesPerNode: d.Limit,
+		AccessibleTopology: &csi.Topology{Segments: d.Topology}}, nil
 }
 
 // NodeGetCapabilities are Can.
-func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+func (d *Driver) NodeGetCapabilities(context.Context,
+	*csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	r := &csi.NodeGetCapabilitiesResponse{}
 	for _, c := range d.Can {
-		r.Capabilities = append(r.Capabilities, &csi.NodeServiceCapability{Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: c}}})
+		r.Capabilities = append(r.Capabilities,
+			&csi.NodeServiceCapability{
+				Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: c}}})
 	}
 	return r, nil
 }
 
 // NodeStageVolume binds the volume's directory; a device is made when it is published.
-func (d *Driver) NodeStageVolume(_ context.Context, q *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+func (d *Driver) NodeStageVolume(_ context.Context, q *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse,
+	error) {
 	if q.GetVolumeCapability().GetBlock() != nil {
 		return &csi.NodeStageVolumeResponse{}, nil
 	}
@@ -171,12 +179,14 @@ func (d *Driver) NodeStageVolume(_ context.Context, q *csi.NodeStageVolumeReques
 }
 
 // NodeUnstageVolume undoes it.
-func (d *Driver) NodeUnstageVolume(_ context.Context, q *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+func (d *Driver) NodeUnstageVolume(_ context.Context, q *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse,
+	error) {
 	return &csi.NodeUnstageVolumeResponse{}, unmount(q.GetStagingTargetPath())
 }
 
 // NodePublishVolume binds the volume's directory or its device.
-func (d *Driver) NodePublishVolume(_ context.Context, q *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (d *Driver) NodePublishVolume(_ context.Context, q *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse,
+	error) {
 	if q.GetVolumeCapability().GetBlock() != nil {
 		return &csi.NodePublishVolumeResponse{}, d.bindDevice(q.GetVolumeId(), q.GetTargetPath())
 	}
@@ -187,7 +197,8 @@ func (d *Driver) NodePublishVolume(_ context.Context, q *csi.NodePublishVolumeRe
 }
 
 // NodeUnpublishVolume undoes it and removes the target.
-func (d *Driver) NodeUnpublishVolume(_ context.Context, q *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (d *Driver) NodeUnpublishVolume(_ context.Context,
+	q *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if err := unmount(q.GetTargetPath()); err != nil {
 		return nil, err
 	}
@@ -207,14 +218,17 @@ func (d *Driver) NodeUnpublishVolume(_ context.Context, q *csi.NodeUnpublishVolu
 }
 
 // NodeExpandVolume says that it is done.
-func (d *Driver) NodeExpandVolume(_ context.Context, q *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+func (d *Driver) NodeExpandVolume(_ context.Context, q *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse,
+	error) {
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: q.GetCapacityRange().GetRequiredBytes()}, nil
 }
 
 // NodeGetVolumeStats tells made-up numbers.
-func (d *Driver) NodeGetVolumeStats(context.Context, *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+func (d *Driver) NodeGetVolumeStats(context.Context, *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse,
+	error) {
 	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
-		{Unit: csi.VolumeUsage_BYTES, Total: 100, Available: 60, Used: 40}, {Unit: csi.VolumeUsage_INODES, Total: 10, Available: 9, Used: 1},
+		{Unit: csi.VolumeUsage_BYTES, Total: 100, Available: 60, Used: 40},
+		{Unit: csi.VolumeUsage_INODES, Total: 10, Available: 9, Used: 1},
 	}}, nil
 }
 

@@ -138,11 +138,13 @@ func (p *Plugin) begin(ctx context.Context) error {
 
 // GetInfo is for who finds it in Registry.
 func (p *Plugin) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
-	return &registration.PluginInfo{Type: registration.DevicePlugin, Name: p.opts.Resource, SupportedVersions: pluginapi.SupportedVersions[:]}, nil
+	return &registration.PluginInfo{Type: registration.DevicePlugin, Name: p.opts.Resource,
+		SupportedVersions: pluginapi.SupportedVersions[:]}, nil
 }
 
 // NotifyRegistrationStatus notes what became of it.
-func (p *Plugin) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (p *Plugin) NotifyRegistrationStatus(_ context.Context,
+	s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	p.note(strings.TrimSpace(fmt.Sprint("Registered ", s.GetPluginRegistered(), " ", s.GetError())))
 	return &registration.RegistrationStatusResponse{}, nil
 }
@@ -262,7 +264,8 @@ func (p *Plugin) asked(ctx context.Context, method string, ids []string) error {
 
 // GetDevicePluginOptions implements the API.
 func (p *Plugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
-	return &pluginapi.DevicePluginOptions{PreStartRequired: p.opts.PreStart, GetPreferredAllocationAvailable: p.opts.Preferred}, nil
+	return &pluginapi.DevicePluginOptions{PreStartRequired: p.opts.PreStart,
+		GetPreferredAllocationAvailable: p.opts.Preferred}, nil
 }
 
 // ListAndWatch implements the API.
@@ -287,7 +290,8 @@ func (p *Plugin) ListAndWatch(_ *pluginapi.Empty, stream pluginapi.DevicePlugin_
 }
 
 // GetPreferredAllocation implements the API.
-func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
+func (p *Plugin) GetPreferredAllocation(ctx context.Context,
+	r *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
 	c := r.ContainerRequests[0]
 	if err := p.asked(ctx, "GetPreferredAllocation", c.AvailableDeviceIDs); err != nil {
 		return nil, err
@@ -298,7 +302,8 @@ func (p *Plugin) GetPreferredAllocation(ctx context.Context, r *pluginapi.Prefer
 			ids = append(ids, id)
 		}
 	}
-	return &pluginapi.PreferredAllocationResponse{ContainerResponses: []*pluginapi.ContainerPreferredAllocationResponse{{DeviceIDs: ids}}}, nil
+	return &pluginapi.PreferredAllocationResponse{
+		ContainerResponses: []*pluginapi.ContainerPreferredAllocationResponse{{DeviceIDs: ids}}}, nil
 }
 
 // Allocate implements the API. Containers get the device's names in a variable,
@@ -317,16 +322,19 @@ func (p *Plugin) Allocate(ctx context.Context, r *pluginapi.AllocateRequest) (*p
 			c.CdiDevices = append(c.CdiDevices, &pluginapi.CDIDevice{Name: p.opts.CDI + "=" + id})
 			continue
 		}
-		c.Devices = append(c.Devices, &pluginapi.DeviceSpec{ContainerPath: "/dev/" + id, HostPath: "/dev/zero", Permissions: "rw"})
+		c.Devices = append(c.Devices,
+			&pluginapi.DeviceSpec{ContainerPath: "/dev/" + id, HostPath: "/dev/zero", Permissions: "rw"})
 	}
 	if p.opts.Mount != "" {
-		c.Mounts = append(c.Mounts, &pluginapi.Mount{ContainerPath: "/run/" + p.prefix(), HostPath: p.opts.Mount, ReadOnly: true})
+		c.Mounts = append(c.Mounts,
+			&pluginapi.Mount{ContainerPath: "/run/" + p.prefix(), HostPath: p.opts.Mount, ReadOnly: true})
 	}
 	return &pluginapi.AllocateResponse{ContainerResponses: []*pluginapi.ContainerAllocateResponse{c}}, nil
 }
 
 // PreStartContainer implements the API.
-func (p *Plugin) PreStartContainer(ctx context.Context, r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
+func (p *Plugin) PreStartContainer(ctx context.Context,
+	r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
 	if err := p.asked(ctx, "PreStartContainer", r.DevicesIds); err != nil {
 		return nil, err
 	}

@@ -59,19 +59,24 @@ type Driver struct {
 // Start serves, registers and publishes.
 func Start(ctx context.Context, o Options) (*Driver, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	d := &Driver{cancel: cancel, opts: o, prepared: map[types.UID]bool{}, health: map[string]kubeletplugin.HealthStatus{}, asked: make(chan struct{}), changed: make(chan struct{})}
+	d := &Driver{cancel: cancel, opts: o, prepared: map[types.UID]bool{},
+		health: map[string]kubeletplugin.HealthStatus{}, asked: make(chan struct{}), changed: make(chan struct{})}
 	registry, data := filepath.Join(o.Root, "plugins_registry"), filepath.Join(o.Root, "plugins", o.Name)
 	err := errors.Join(os.MkdirAll(registry, 0o750), os.MkdirAll(data, 0o750))
 	if err == nil {
-		d.helper, err = kubeletplugin.Start(ctx, d, kubeletplugin.DriverName(o.Name), kubeletplugin.NodeName(o.Node), kubeletplugin.KubeClient(o.Client),
-			kubeletplugin.RegistrarDirectoryPath(registry), kubeletplugin.PluginDataDirectoryPath(data), kubeletplugin.NodeV1(!o.V1beta1), kubeletplugin.HealthV1(!o.V1beta1))
+		d.helper, err = kubeletplugin.Start(ctx, d, kubeletplugin.DriverName(o.Name), kubeletplugin.NodeName(o.Node),
+			kubeletplugin.KubeClient(o.Client),
+			kubeletplugin.RegistrarDirectoryPath(registry), kubeletplugin.PluginDataDirectoryPath(data),
+			kubeletplugin.NodeV1(!o.V1beta1), kubeletplugin.HealthV1(!o.V1beta1))
 	}
 	if err == nil && len(o.Devices) > 0 {
 		slice := resourceslice.Slice{}
 		for _, name := range o.Devices {
 			slice.Devices = append(slice.Devices, resourceapi.Device{Name: name})
 		}
-		err = d.helper.PublishResources(ctx, resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{o.Node: {Slices: []resourceslice.Slice{slice}}}})
+		err = d.helper.PublishResources(ctx,
+			resourceslice.DriverResources{
+				Pools: map[string]resourceslice.Pool{o.Node: {Slices: []resourceslice.Slice{slice}}}})
 	}
 	if err != nil {
 		d.Stop()
@@ -179,7 +184,8 @@ func (d *Driver) Prepared() int {
 }
 
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin.
-func (d *Driver) PrepareResourceClaims(ctx context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+func (d *Driver) PrepareResourceClaims(ctx context.Context,
+	claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := map[types.UID]kubeletplugin.PrepareResult{}
@@ -189,7 +195,8 @@ func (d *Driver) PrepareResourceClaims(ctx context.Context, claims []*resourceap
 		for _, r := range c.Status.Allocation.Devices.Results {
 			if r.Driver == d.opts.Name {
 				result.Devices = append(result.Devices, kubeletplugin.Device{
-					Requests: []string{r.Request}, PoolName: r.Pool, DeviceName: r.Device, CDIDeviceIDs: []string{d.CDI(c.Name, r.Device)},
+					Requests: []string{r.Request}, PoolName: r.Pool, DeviceName: r.Device,
+					CDIDeviceIDs: []string{d.CDI(c.Name, r.Device)},
 				})
 				devices = append(devices, deviceOf(c, r.Device))
 			}
@@ -228,7 +235,8 @@ func deviceOf(c *resourceapi.ResourceClaim, device string) any {
 
 // specify writes the CDI specification of a claim's devices.
 func (d *Driver) specify(uid types.UID, devices []any) error {
-	text, err := json.Marshal(map[string]any{"cdiVersion": "0.6.0", "kind": d.opts.Name + "/device", "devices": devices})
+	text, err := json.Marshal(map[string]any{"cdiVersion": "0.6.0", "kind": d.opts.Name + "/device",
+		"devices": devices})
 	if err != nil {
 		return err
 	}
@@ -236,7 +244,8 @@ func (d *Driver) specify(uid types.UID, devices []any) error {
 }
 
 // UnprepareResourceClaims implements kubeletplugin.DRAPlugin.
-func (d *Driver) UnprepareResourceClaims(ctx context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
+func (d *Driver) UnprepareResourceClaims(ctx context.Context,
+	claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := map[types.UID]error{}
@@ -263,7 +272,8 @@ func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletpl
 		d.mu.Lock()
 		report, changed := kubeletplugin.DeviceHealthReport{}, d.changed
 		for name, status := range d.health {
-			report.Devices = append(report.Devices, kubeletplugin.DeviceHealth{PoolName: d.opts.Node, DeviceName: name, Health: status})
+			report.Devices = append(report.Devices,
+				kubeletplugin.DeviceHealth{PoolName: d.opts.Node, DeviceName: name, Health: status})
 		}
 		d.mu.Unlock()
 		select {

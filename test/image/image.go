@@ -29,7 +29,8 @@ func Build(ctx context.Context, dir, imageName string) (path string, err error) 
 		return "", fmt.Errorf("build image: %w", err)
 	}
 	binary := filepath.Join(dir, "workload")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, workload)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary,
+		workload)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build image %s: go build: %w\n%s", tag, err, out)
@@ -68,7 +69,8 @@ func pack(program []byte) (v1.Image, error) {
 		{tar.Header{Typeflag: tar.TypeReg, Name: "etc/group", Mode: 0o644}, []byte(groups)},
 		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp", Mode: 0o1777}, nil},
 		{tar.Header{Typeflag: tar.TypeReg, Name: "workload", Mode: 0o755}, program},
-		{tar.Header{Typeflag: tar.TypeSymlink, Name: "tar", Linkname: "workload", Mode: 0o777}, nil}, // kubectl cp calls it
+		{tar.Header{Typeflag: tar.TypeSymlink, Name: "tar", Linkname: "workload", Mode: 0o777},
+			nil}, // kubectl cp calls it
 	}
 	for _, e := range entries {
 		e.header.Size = int64(len(e.content))

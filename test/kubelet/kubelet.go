@@ -58,8 +58,10 @@ func Start(o Options) (*Kubelet, error) {
 			return nil, err
 		}
 	}
-	k := &Kubelet{restore: restore, cmd: exec.Command(o.Program, "kubelet", "--config", o.Config, "--kubeconfig", o.Kubeconfig,
-		"--root-dir", o.Root, "--hostname-override", o.Node, "--node-ip", o.Address, "--volume-plugin-dir", o.Plugins)}
+	k := &Kubelet{restore: restore,
+		cmd: exec.Command(o.Program, "kubelet", "--config", o.Config, "--kubeconfig", o.Kubeconfig,
+			"--root-dir", o.Root, "--hostname-override", o.Node, "--node-ip", o.Address, "--volume-plugin-dir",
+			o.Plugins)}
 	k.cmd.Stdout, k.cmd.Stderr = o.Log, o.Log
 	if err := k.cmd.Start(); err != nil {
 		restore()
@@ -135,14 +137,16 @@ func RemoveCgroups(name string) {
 // takes it back.
 func keepMachine() (restore func(), err error) {
 	values := map[string][]byte{}
-	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
+	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
 		path := filepath.Join("/proc/sys", name)
 		if values[path], err = os.ReadFile(path); err != nil {
 			return nil, err
 		}
 	}
 	absent := slices.DeleteFunc([]string{
-		"/var/lib/kubelet/device-plugins/kubelet.sock", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods",
+		"/var/lib/kubelet/device-plugins/kubelet.sock", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet",
+		"/var/log/containers", "/var/log/pods",
 	}, func(path string) bool {
 		_, err := os.Lstat(path)
 		return err == nil

@@ -95,7 +95,9 @@ func (s *Server) scrape(ctx context.Context) (sampled, error) {
 		samples.take(families[what+"_cpu_usage_seconds_total"], func(v *sample, m *dto.Metric) {
 			v.cpu, v.at = m.GetCounter().GetValue(), time.UnixMilli(m.GetTimestampMs())
 		})
-		samples.take(families[what+"_memory_working_set_bytes"], func(v *sample, m *dto.Metric) { v.memory = m.GetGauge().GetValue() })
+		samples.take(families[what+"_memory_working_set_bytes"], func(v *sample, m *dto.Metric) {
+			v.memory = m.GetGauge().GetValue()
+		})
 	}
 	return samples, nil
 }
@@ -120,7 +122,8 @@ func usage(before, after sample) (_ corev1.ResourceList, ok bool) {
 		return nil, false
 	}
 	return corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(math.Round(1000*(after.cpu-before.cpu)/took)), resource.DecimalSI),
+		corev1.ResourceCPU: *resource.NewMilliQuantity(int64(math.Round(1000*(after.cpu-before.cpu)/took)),
+			resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(int64(after.memory), resource.BinarySI),
 	}, true
 }
@@ -132,7 +135,8 @@ func (s *Server) nodes() []metricsv1beta1.NodeMetrics {
 		return nil
 	}
 	return []metricsv1beta1.NodeMetrics{{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Node}, Timestamp: metav1.NewTime(s.now[node].at), Window: s.window(node), Usage: u,
+		ObjectMeta: metav1.ObjectMeta{Name: s.Node}, Timestamp: metav1.NewTime(s.now[node].at), Window: s.window(node),
+		Usage: u,
 	}}
 }
 
@@ -151,7 +155,8 @@ func (s *Server) pods() []metricsv1beta1.PodMetrics {
 		p, known := pods[id]
 		if !known {
 			p = &metricsv1beta1.PodMetrics{
-				ObjectMeta: metav1.ObjectMeta{Namespace: of.namespace, Name: of.pod}, Timestamp: metav1.NewTime(s.now[of].at), Window: s.window(of),
+				ObjectMeta: metav1.ObjectMeta{Namespace: of.namespace, Name: of.pod},
+				Timestamp:  metav1.NewTime(s.now[of].at), Window: s.window(of),
 			}
 			pods[id] = p
 		}
@@ -198,9 +203,11 @@ func (s *Server) Handler() http.Handler {
 		})
 	}
 	handle("", func(*http.Request) any {
-		return &metav1.APIResourceList{GroupVersion: metricsv1beta1.SchemeGroupVersion.String(), APIResources: []metav1.APIResource{
-			{Name: "nodes", Kind: "NodeMetrics", Verbs: read}, {Name: "pods", Kind: "PodMetrics", Namespaced: true, Verbs: read},
-		}}
+		return &metav1.APIResourceList{GroupVersion: metricsv1beta1.SchemeGroupVersion.String(),
+			APIResources: []metav1.APIResource{
+				{Name: "nodes", Kind: "NodeMetrics", Verbs: read},
+				{Name: "pods", Kind: "PodMetrics", Namespaced: true, Verbs: read},
+			}}
 	})
 	handle("/nodes", func(*http.Request) any { return &metricsv1beta1.NodeMetricsList{Items: s.nodes()} })
 	handle("/nodes/{name}", func(r *http.Request) any {
@@ -208,7 +215,10 @@ func (s *Server) Handler() http.Handler {
 	})
 	handle("/pods", func(*http.Request) any { return &metricsv1beta1.PodMetricsList{Items: s.pods()} })
 	handle("/namespaces/{namespace}/pods", func(r *http.Request) any {
-		return &metricsv1beta1.PodMetricsList{Items: slices.DeleteFunc(s.pods(), func(p metricsv1beta1.PodMetrics) bool { return p.Namespace != r.PathValue("namespace") })}
+		return &metricsv1beta1.PodMetricsList{Items: slices.DeleteFunc(s.pods(),
+			func(p metricsv1beta1.PodMetrics) bool {
+				return p.Namespace != r.PathValue("namespace")
+			})}
 	})
 	handle("/namespaces/{namespace}/pods/{name}", func(r *http.Request) any {
 		return find(s.pods(), func(p metricsv1beta1.PodMetrics) bool {
@@ -229,6 +239,7 @@ func find[T any](all []T, is func(T) bool) any {
 
 func failure(code int32, reason metav1.StatusReason, message string) *metav1.Status {
 	return &metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: code,
+		Reason: reason, Message: message,
 	}
 }

@@ -31,7 +31,8 @@ func serve(w http.ResponseWriter, r *http.Request, content []byte) {
 
 // blob says whether a request reads a blob, any if digest is empty, and gives it.
 func blob(r *http.Request, next http.Handler, digest string) ([]byte, bool) {
-	if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/"+digest) || strings.Contains(r.URL.Path, "/blobs/uploads/") {
+	if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/"+digest) ||
+		strings.Contains(r.URL.Path, "/blobs/uploads/") {
 		return nil, false
 	}
 	w := httptest.NewRecorder()

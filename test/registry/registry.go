@@ -245,11 +245,14 @@ func (r *Registry) push(repository string, image v1.Image) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return r.Host() + "/" + repository + ":" + tag, r.put(http.MethodPut, "/v2/"+repository+"/manifests/"+tag, string(mediaType), manifest)
+	return r.Host() + "/" + repository + ":" + tag,
+		r.put(http.MethodPut, "/v2/"+repository+"/manifests/"+tag, string(mediaType), manifest)
 }
 
 func (r *Registry) putBlob(repository string, content []byte) error {
-	return r.put(http.MethodPost, fmt.Sprintf("/v2/%s/blobs/uploads/?digest=sha256:%x", repository, sha256.Sum256(content)), "application/octet-stream", content)
+	return r.put(http.MethodPost,
+		fmt.Sprintf("/v2/%s/blobs/uploads/?digest=sha256:%x", repository, sha256.Sum256(content)),
+		"application/octet-stream", content)
 }
 
 // Layer is a layer with these tar entries. A regular file has its content in
@@ -270,7 +273,9 @@ func Layer(entries ...tar.Header) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(plain.Bytes())), nil })
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(plain.Bytes())), nil
+	})
 }
 
 // Random is a layer with one file of so many bytes that do not compress.

@@ -36,7 +36,8 @@ func startControlPlane(ctx context.Context) (*controlPlane, error) {
 		return nil, err
 	}
 	defer found.Close()
-	c := &controlPlane{cmd: exec.CommandContext(ctx, "../bin/vm/test.test", "-test.run=^TestControlPlane$", "-test.timeout=0")}
+	c := &controlPlane{cmd: exec.CommandContext(ctx, "../bin/vm/test.test", "-test.run=^TestControlPlane$",
+		"-test.timeout=0")}
 	c.cmd.Dir, c.cmd.ExtraFiles, c.cmd.Stdout, c.cmd.Stderr = "test", []*os.File{theirs}, &c.said, &c.said
 	c.cmd.Env = append(os.Environ(), "BERTH_TEST_CONTROL_PLANE=1")
 	c.cmd.Cancel, c.cmd.WaitDelay = func() error { return c.stdin.Close() }, 30*time.Second

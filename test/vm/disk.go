@@ -36,7 +36,9 @@ func makeDisk(ctx context.Context, path, systemd string) error {
 		}
 	}
 	for name, text := range map[string]string{
-		"passwd": "root:x:0:0::/root:/bin/sh\nmessagebus:x:100:100::/:/bin/false\n", "group": "root:x:0:\nmessagebus:x:100:\n", "hosts": "127.0.0.1 localhost\n::1 localhost\n" + controlPlaneIP + " kubernetes\n",
+		"passwd":      "root:x:0:0::/root:/bin/sh\nmessagebus:x:100:100::/:/bin/false\n",
+		"group":       "root:x:0:\nmessagebus:x:100:\n",
+		"hosts":       "127.0.0.1 localhost\n::1 localhost\n" + controlPlaneIP + " kubernetes\n",
 		"resolv.conf": "nameserver 127.0.0.1\n", "machine-id": strings.Repeat("b", 32) + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
@@ -61,7 +63,8 @@ func makeDisk(ctx context.Context, path, systemd string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"bin/systemctl", "lib/systemd/systemd", "lib/systemd/systemd-logind", "usr/bin/dbus-daemon"} {
+	for _, name := range []string{"bin/systemctl", "lib/systemd/systemd", "lib/systemd/systemd-logind",
+		"usr/bin/dbus-daemon"} {
 		elf = append(elf, filepath.Join(systemd, name))
 	}
 	libraries, err := libraries(ctx, systemd, append(elf, tests...))
@@ -73,7 +76,8 @@ func makeDisk(ctx context.Context, path, systemd string) error {
 			return err
 		}
 	}
-	for _, part := range append(tests, "bin/vm/vm", "bin/berth", "packaging/berth.service", "bin/workload.tar", "bin/cluster", "go.mod", "test/script", "test/e2e") {
+	for _, part := range append(tests, "bin/vm/vm", "bin/berth", "packaging/berth.service", "bin/workload.tar",
+		"bin/cluster", "go.mod", "test/script", "test/e2e") {
 		if err := copyTree(part, filepath.Join(root, "berth", part)); err != nil {
 			return err
 		}
@@ -98,7 +102,8 @@ func makeDisk(ctx context.Context, path, systemd string) error {
 func libraries(ctx context.Context, systemd string, programs []string) ([]string, error) {
 	ldd := exec.CommandContext(ctx, "ldd", programs...)
 	path := "LD_LIBRARY_PATH="
-	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/systemd"} {
+	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu",
+		"usr/lib/x86_64-linux-gnu/systemd"} {
 		path += filepath.Join(systemd, dir) + ":"
 	}
 	ldd.Env = append(os.Environ(), path)
@@ -110,7 +115,8 @@ func libraries(ctx context.Context, systemd string, programs []string) ([]string
 	var all []string
 	for line := range bytes.Lines(out) {
 		for _, word := range strings.Fields(string(line)) {
-			if strings.HasPrefix(word, "/") && !strings.HasSuffix(word, ":") && !strings.HasPrefix(word, systemd) && !seen[word] {
+			if strings.HasPrefix(word, "/") && !strings.HasSuffix(word, ":") && !strings.HasPrefix(word, systemd) &&
+				!seen[word] {
 				seen[word] = true
 				all = append(all, word)
 			}

@@ -165,8 +165,10 @@ const hierarchies = "cpuset cpu,cpuacct blkio memory devices freezer net_cls,net
 func mountAll(cgroup string) error {
 	type entry struct{ source, at, kind, options string }
 	all := []entry{
-		{"proc", "/proc", "proc", ""}, {"sysfs", "/sys", "sysfs", ""}, {"devpts", "/dev/pts", "devpts", "gid=5,mode=620,ptmxmode=666"},
-		{"tmpfs", "/dev/shm", "tmpfs", ""}, {"mqueue", "/dev/mqueue", "mqueue", ""}, {"hugetlbfs", "/dev/hugepages", "hugetlbfs", ""},
+		{"proc", "/proc", "proc", ""}, {"sysfs", "/sys", "sysfs", ""},
+		{"devpts", "/dev/pts", "devpts", "gid=5,mode=620,ptmxmode=666"},
+		{"tmpfs", "/dev/shm", "tmpfs", ""}, {"mqueue", "/dev/mqueue", "mqueue", ""},
+		{"hugetlbfs", "/dev/hugepages", "hugetlbfs", ""},
 		{"tmpfs", "/run", "tmpfs", "mode=755"}, {"securityfs", "/sys/kernel/security", "securityfs", ""},
 	}
 	if cgroup == "v2" {
@@ -203,7 +205,8 @@ func mountAll(cgroup string) error {
 // tells what the kernel can do, and the root has least.
 func leaveRootCgroup() error {
 	const root, own = "/sys/fs/cgroup/", "/sys/fs/cgroup/vm.service/"
-	if err := os.WriteFile(root+"cgroup.subtree_control", []byte("+cpuset +cpu +io +memory +hugetlb +pids"), 0); err != nil {
+	if err := os.WriteFile(root+"cgroup.subtree_control", []byte("+cpuset +cpu +io +memory +hugetlb +pids"),
+		0); err != nil {
 		return err
 	}
 	if err := os.Mkdir(own, 0o755); err != nil {
@@ -218,7 +221,8 @@ func prepare() error {
 		return fmt.Errorf("set the host name: %w", err)
 	}
 	for link, target := range map[string]string{
-		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
+		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1",
+		"/dev/stderr": "/proc/self/fd/2",
 	} {
 		if err := os.Symlink(target, link); err != nil {
 			return err
@@ -259,7 +263,8 @@ func (c command) run(cluster string) error {
 	cmd := exec.CommandContext(context.Background(), c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, os.Stdout, os.Stderr
 	// Eight emulated CPUs that look for goroutines to run keep the two below them from running any.
-	cmd.Env = []string{"PATH=/bin:/usr/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2", "BERTH_TEST_VM=1", "BERTH_TEST_CLUSTER=" + cluster}
+	cmd.Env = []string{"PATH=/bin:/usr/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2", "BERTH_TEST_VM=1",
+		"BERTH_TEST_CLUSTER=" + cluster}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -150,8 +150,10 @@ func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
 		all = append(all, command{
 			Cluster: s.test == "TestE2E",
 			Dir:     "/berth/test",
-			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=29m", "-test.parallel=2", "-patience=" + patience.String(),
-				"-test.run=^" + s.test + "$/^embedded$/^(" + strings.ReplaceAll(strings.Join(s.names, "|"), "e2e/", "") + ")$"},
+			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=29m", "-test.parallel=2",
+				"-patience=" + patience.String(),
+				"-test.run=^" + s.test + "$/^embedded$/^(" +
+					strings.ReplaceAll(strings.Join(s.names, "|"), "e2e/", "") + ")$"},
 		})
 	}
 	return all

@@ -46,7 +46,8 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 		"-kernel", images[0], "-initrd", initrd,
 		// Emulated CPUs wait long for each other: that is no lockup. The other clocks are devices, slow to
 		// read. What is at the same address every time is translated once.
-		"-append", "console=ttyS0 quiet panic=-1 nowatchdog tsc=reliable mitigations=off norandmaps apparmor=1 security=apparmor rcupdate.rcu_cpu_stall_suppress=1"}
+		"-append", "console=ttyS0 quiet panic=-1 nowatchdog tsc=reliable mitigations=off norandmaps apparmor=1 " +
+			"security=apparmor rcupdate.rcu_cpu_stall_suppress=1"}
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append(args, network...)...)
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	qemu.Stderr = os.Stderr

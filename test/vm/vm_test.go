@@ -44,7 +44,8 @@ vm guest: test.test: exit status 1
 	if d := cmp.Diff(want, out.String()); d != "" {
 		t.Errorf("output (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff([]string{"TestScript/embedded/bad", "TestLonely", "test.test: exit status 1"}, said.wrong); d != "" || !said.done {
+	if d := cmp.Diff([]string{"TestScript/embedded/bad", "TestLonely", "test.test: exit status 1"},
+		said.wrong); d != "" || !said.done {
 		t.Errorf("done %v, wrong (-want +got):\n%s", said.done, d)
 	}
 }
@@ -62,7 +63,8 @@ func TestLoadOrder(t *testing.T) {
 	if d := cmp.Diff([]string{"llc", "stp", "bridge", "overlay"}, got); d != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, d)
 	}
-	if _, err := loadOrder([]string{"none"}, depends); err == nil || err.Error() != "module none: there is no such file" {
+	if _, err := loadOrder([]string{"none"}, depends); err == nil ||
+		err.Error() != "module none: there is no such file" {
 		t.Errorf("a module that is not there: %v", err)
 	}
 }

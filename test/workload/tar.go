@@ -82,7 +82,8 @@ func unpack(from io.Reader, dir string) error {
 			return err
 		}
 		path := filepath.Join(dir, header.Name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // kubectl names directories that are empty, and no others
+		if err := os.MkdirAll(filepath.Dir(path),
+			0o755); err != nil { // kubectl names directories that are empty, and no others
 			return err
 		}
 		switch header.Typeflag {

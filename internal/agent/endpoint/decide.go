@@ -36,12 +36,23 @@ func decide(f Facts) (Choice, error) {
 	case !f.Joined:
 		return Choice{Reason: "containerRuntimeEndpoint is not set"}, nil
 	case f.Used:
-		return Choice{Reason: "containerRuntimeEndpoint is not set, and this node has used the embedded runtime before"}, nil
+		return Choice{
+			Reason: "containerRuntimeEndpoint is not set, and this node has used the embedded runtime before"}, nil
 	case f.Trouble == nil:
-		return Choice{f.Default, "containerRuntimeEndpoint is not set, and a runtime answers where a kubelet looks for it by default"}, nil
+		return Choice{f.Default,
+			"containerRuntimeEndpoint is not set, and a runtime answers where a kubelet looks for it by default"}, nil
 	case f.Pods:
-		return Choice{}, fmt.Errorf("containerRuntimeEndpoint is not set, there are pods of a kubelet, and their runtime does not answer at %s: "+
-			"start it, or write its address as containerRuntimeEndpoint into the file of --config; containerRuntimeEndpoint: %s starts the pods anew in the runtime that the agent carries: %w", f.Default, Embedded, f.Trouble)
+		return Choice{},
+			fmt.Errorf(
+				"containerRuntimeEndpoint is not set, there are pods of a kubelet, and their runtime does not "+
+					"answer at %s: "+
+					"start it, or write its address as containerRuntimeEndpoint into the file of --config; "+
+					"containerRuntimeEndpoint: %s starts the pods anew in the runtime that the agent carries: %w",
+				f.Default, Embedded, f.Trouble)
 	}
-	return Choice{Reason: fmt.Sprintf("containerRuntimeEndpoint is not set, the node has no pods yet, and no runtime answers at %s", f.Default)}, nil
+	return Choice{
+			Reason: fmt.Sprintf(
+				"containerRuntimeEndpoint is not set, the node has no pods yet, and no runtime answers at %s",
+				f.Default)},
+		nil
 }

@@ -44,7 +44,8 @@ func (c Choice) Effective(kc *v1beta1.KubeletConfiguration, driver string) *v1be
 func (c Choice) name() string { return cmp.Or(c.Endpoint, Embedded) }
 
 func choose(ctx context.Context, c *config.Config) (Choice, error) {
-	f := Facts{Configured: c.Runtime.Endpoint, Joined: c.Runtime.KubeletsDefault != "", Default: c.Runtime.KubeletsDefault}
+	f := Facts{Configured: c.Runtime.Endpoint, Joined: c.Runtime.KubeletsDefault != "",
+		Default: c.Runtime.KubeletsDefault}
 	if f.Configured != "" || !f.Joined {
 		return decide(f)
 	}

@@ -31,7 +31,8 @@ func TestDecide(t *testing.T) {
 		{"embedded before", Facts{Joined: true, Used: true, Default: socket, Pods: true}, "", false},
 		{"a kubelet was here", Facts{Joined: true, Default: socket, Pods: true}, socket, false},
 		{"a new node with a runtime", Facts{Joined: true, Default: socket}, socket, false},
-		{"a kubelet was here and its runtime is away", Facts{Joined: true, Default: socket, Trouble: away, Pods: true}, "", true},
+		{"a kubelet was here and its runtime is away", Facts{Joined: true, Default: socket, Trouble: away, Pods: true},
+			"", true},
 		{"a new node without a runtime", Facts{Joined: true, Default: socket, Trouble: away}, "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -46,7 +47,8 @@ func TestDecide(t *testing.T) {
 // What is on the node decides: a runtime that answers, pods, an embedded runtime.
 func TestChoose(t *testing.T) {
 	root := t.TempDir()
-	c := &config.Config{Flags: config.Flags{RootDir: root}, Runtime: config.Runtime{KubeletsDefault: "unix://" + filepath.Join(root, "none.sock")}}
+	c := &config.Config{Flags: config.Flags{RootDir: root},
+		Runtime: config.Runtime{KubeletsDefault: "unix://" + filepath.Join(root, "none.sock")}}
 	choose := func() string {
 		got, err := Choose(t.Context(), c, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -79,7 +81,8 @@ type version struct {
 }
 
 func (version) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "test", RuntimeVersion: "1", RuntimeApiVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "test", RuntimeVersion: "1",
+		RuntimeApiVersion: "v1"}, nil
 }
 
 func serve(t *testing.T, socket string) (endpoint string) {

@@ -128,7 +128,8 @@ func gets(a resource.Allocation) (list []api.Given) {
 	add := func(name string, g resource.Given) {
 		given := api.Given{Container: name, CPUs: g.CPUs.String()}
 		for _, b := range g.Memory {
-			given.Memory = append(given.Memory, api.GivenMemory{Nodes: b.Nodes.IDs(), Resource: string(b.Resource), Bytes: b.Size})
+			given.Memory = append(given.Memory,
+				api.GivenMemory{Nodes: b.Nodes.IDs(), Resource: string(b.Resource), Bytes: b.Size})
 		}
 		for resource, ids := range g.Devices {
 			if given.Devices == nil {

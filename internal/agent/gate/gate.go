@@ -112,7 +112,8 @@ func (g *Gate) Admit(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 func (g *Gate) Reject(p *corev1.Pod, why, message string) {
 	g.counts.rejections.WithLabelValues(admission.MetricReason(why)).Inc()
 	g.Events.Event(event.PodRef(p), corev1.EventTypeWarning, why, "%s", message)
-	g.Stop(p.UID, pod.Stop{Reason: why, Message: "Pod was rejected: " + message, Grace: new(time.Duration(0)), At: time.Now()})
+	g.Stop(p.UID,
+		pod.Stop{Reason: why, Message: "Pod was rejected: " + message, Grace: new(time.Duration(0)), At: time.Now()})
 }
 
 // Forget drops what is known of a pod that is gone.
@@ -164,13 +165,16 @@ func begins(o *pod.Observed, status corev1.PodStatus, last timeline.Timeline, re
 	if recorded {
 		return last.State() == timeline.StateInterrupted
 	}
-	return !slices.ContainsFunc(o.ContainersOf(), func(c pod.ContainerStatus) bool { return c.State == pod.StateRunning })
+	return !slices.ContainsFunc(o.ContainersOf(), func(c pod.ContainerStatus) bool {
+		return c.State == pod.StateRunning
+	})
 }
 
 // Beside adds the pods that hold something.
 func Beside(in admission.In, others []fleet.Other) admission.In {
 	for _, o := range others {
-		in.Admitted = append(in.Admitted, admission.PodInfo{Pod: o.Pod.Pod, Terminating: o.Terminating, EndsBy: o.EndsBy})
+		in.Admitted = append(in.Admitted,
+			admission.PodInfo{Pod: o.Pod.Pod, Terminating: o.Terminating, EndsBy: o.EndsBy})
 	}
 	return in
 }

@@ -41,16 +41,22 @@ func TestBegins(t *testing.T) {
 		last     *timeline.Timeline
 		want     bool
 	}{
-		"new":                                   {nil, "", nil, true},
-		"new to the runtime":                    {&pod.Observed{}, corev1.PodPending, nil, true},
-		"runs":                                  {&pod.Observed{Sandboxes: up, Containers: runs}, corev1.PodRunning, &ready, false},
-		"runs, its start is not kept":           {&pod.Observed{Sandboxes: up, Containers: runs}, corev1.PodRunning, nil, false},
-		"crashes":                               {&pod.Observed{Sandboxes: up, Containers: over}, corev1.PodRunning, &ready, false},
-		"its agent ended while it came up":      {&pod.Observed{Sandboxes: up, Containers: runs}, corev1.PodRunning, &interrupted, true},
-		"the same, before its start was kept":   {&pod.Observed{Sandboxes: up}, corev1.PodPending, nil, true},
-		"after a reboot":                        {&pod.Observed{Sandboxes: gone, Containers: over}, corev1.PodRunning, &ready, true},
-		"succeeded, its sandbox has been ended": {&pod.Observed{Sandboxes: gone, Containers: over}, corev1.PodSucceeded, &ready, false},
-		"succeeded, and nothing is left of it":  {nil, corev1.PodSucceeded, nil, false},
+		"new":                {nil, "", nil, true},
+		"new to the runtime": {&pod.Observed{}, corev1.PodPending, nil, true},
+		"runs": {&pod.Observed{Sandboxes: up, Containers: runs}, corev1.PodRunning,
+			&ready, false},
+		"runs, its start is not kept": {&pod.Observed{Sandboxes: up, Containers: runs}, corev1.PodRunning,
+			nil, false},
+		"crashes": {&pod.Observed{Sandboxes: up, Containers: over}, corev1.PodRunning,
+			&ready, false},
+		"its agent ended while it came up": {&pod.Observed{Sandboxes: up, Containers: runs}, corev1.PodRunning,
+			&interrupted, true},
+		"the same, before its start was kept": {&pod.Observed{Sandboxes: up}, corev1.PodPending, nil, true},
+		"after a reboot": {&pod.Observed{Sandboxes: gone, Containers: over}, corev1.PodRunning,
+			&ready, true},
+		"succeeded, its sandbox has been ended": {&pod.Observed{Sandboxes: gone, Containers: over}, corev1.PodSucceeded,
+			&ready, false},
+		"succeeded, and nothing is left of it": {nil, corev1.PodSucceeded, nil, false},
 	} {
 		var last timeline.Timeline
 		if c.last != nil {
@@ -86,7 +92,8 @@ func newStation(t *testing.T) *station {
 			return fleet.Verdict{Reject: true, Reason: "NodeShutdown", Message: "no pods now"}, p.Name == "late"
 		},
 		Input: func(p *pod.Pod) admission.In {
-			facts := node.Facts{Name: "node1", Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("9")}}
+			facts := node.Facts{Name: "node1",
+				Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("9")}}
 			return admission.In{Pod: p.Pod, Node: facts, Config: admission.Config{Standalone: true}}
 		},
 		Observed: func(types.UID) *pod.Observed { return nil }, Status: last, Kept: last,
@@ -100,8 +107,9 @@ func newStation(t *testing.T) *station {
 func asking(name, class, cpu string) *pod.Pod {
 	return &pod.Pod{Pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
-		Spec: corev1.PodSpec{PriorityClassName: class, Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}}}},
+		Spec: corev1.PodSpec{PriorityClassName: class,
+			Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}}}},
 	}}
 }
 
@@ -118,9 +126,13 @@ func TestAdmit(t *testing.T) {
 		want   fleet.Verdict
 	}{
 		{asking("a", "", "700m"), nil, fleet.Verdict{Admit: true}},
-		{asking("b", "", "500m"), []fleet.Other{holder}, fleet.Verdict{Reject: true, Reason: "OutOfcpu", Message: short}},
-		{critical, []fleet.Other{holder}, fleet.Verdict{Reserve: true, Reason: "OutOfcpu", Message: "waiting for pod default/a to end: " + short}},
-		{critical, []fleet.Other{ending}, fleet.Verdict{Reserve: true, Reason: "OutOfcpu", Message: "waiting for pod default/a to end: " + short, Again: time.Unix(100, 0)}},
+		{asking("b", "", "500m"), []fleet.Other{holder},
+			fleet.Verdict{Reject: true, Reason: "OutOfcpu", Message: short}},
+		{critical, []fleet.Other{holder},
+			fleet.Verdict{Reserve: true, Reason: "OutOfcpu", Message: "waiting for pod default/a to end: " + short}},
+		{critical, []fleet.Other{ending},
+			fleet.Verdict{Reserve: true, Reason: "OutOfcpu", Message: "waiting for pod default/a to end: " + short,
+				Again: time.Unix(100, 0)}},
 		{critical, nil, fleet.Verdict{Admit: true}},
 		{asking("late", "", "1m"), nil, fleet.Verdict{Reject: true, Reason: "NodeShutdown", Message: "no pods now"}},
 	} {
@@ -128,7 +140,8 @@ func TestAdmit(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", step.pod.Name, diff)
 		}
 	}
-	want := bell{"b Warning OutOfcpu: " + short, "critical Normal OutOfcpu: waiting for pod default/a to end: " + short, "late Warning NodeShutdown: no pods now"}
+	want := bell{"b Warning OutOfcpu: " + short, "critical Normal OutOfcpu: waiting for pod default/a to end: " + short,
+		"late Warning NodeShutdown: no pods now"}
 	if diff := cmp.Diff(want, s.told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
@@ -145,7 +158,8 @@ func TestAdmit(t *testing.T) {
 			counted[f.GetName()+" "+m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
 		}
 	}
-	if diff := cmp.Diff(map[string]float64{"kubelet_admission_rejections_total OutOfcpu": 1, "kubelet_admission_rejections_total NodeShutdown": 1, "kubelet_preemptions cpu": 1}, counted); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"kubelet_admission_rejections_total OutOfcpu": 1,
+		"kubelet_admission_rejections_total NodeShutdown": 1, "kubelet_preemptions cpu": 1}, counted); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
 }
@@ -157,7 +171,8 @@ func TestReject(t *testing.T) {
 	s.Stop = func(_ types.UID, stop pod.Stop) { stopped = stop }
 	s.Reject(asking("a", "", "1m").Pod, "VolumeAttachmentLimitExceeded", "no room")
 	stopped.At = time.Time{}
-	want := pod.Stop{Reason: "VolumeAttachmentLimitExceeded", Message: "Pod was rejected: no room", Grace: new(time.Duration(0))}
+	want := pod.Stop{Reason: "VolumeAttachmentLimitExceeded", Message: "Pod was rejected: no room",
+		Grace: new(time.Duration(0))}
 	if diff := cmp.Diff(want, stopped); diff != "" {
 		t.Errorf("stopped (-want +got):\n%s", diff)
 	}
@@ -176,7 +191,8 @@ func TestAfterARestart(t *testing.T) {
 	}
 	verdict := s.Admit(asking("b", "", "7"), nil)
 	s.Status = func(types.UID) corev1.PodStatus {
-		return corev1.PodStatus{Phase: corev1.PodFailed, Reason: verdict.Reason, Message: "Pod was rejected: " + verdict.Message}
+		return corev1.PodStatus{Phase: corev1.PodFailed, Reason: verdict.Reason,
+			Message: "Pod was rejected: " + verdict.Message}
 	}
 	if diff := cmp.Diff(verdict, s.Admit(asking("b", "", "7"), nil)); diff != "" || len(s.told) != 1 {
 		t.Errorf("told %v (-want +got):\n%s", s.told, diff)
@@ -187,8 +203,9 @@ func TestAfterARestart(t *testing.T) {
 func TestExplain(t *testing.T) {
 	static := asking("web-node1", "", "600m")
 	static.Source, static.Annotations = pod.SourceFile, map[string]string{pod.AnnotationConfigSource: "file"}
-	holding := given.Allocation{Containers: map[string]given.Given{"app": {CPUs: cpuset.New(2, 3), Devices: map[corev1.ResourceName][]string{"example.com/gpu": {"g1"}},
-		Memory: []memory.Block{{Nodes: topology.Of(1), Resource: "memory", Size: 7}}}}}
+	holding := given.Allocation{Containers: map[string]given.Given{"app": {CPUs: cpuset.New(2, 3),
+		Devices: map[corev1.ResourceName][]string{"example.com/gpu": {"g1"}},
+		Memory:  []memory.Block{{Nodes: topology.Of(1), Resource: "memory", Size: 7}}}}}
 	x := Explainer{
 		Node: "node1", Others: func() []fleet.Other { return []fleet.Other{{Pod: static}} },
 		Input: func(p *pod.Pod) admission.In {
@@ -212,13 +229,21 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gets := []api.Given{{Container: "app", CPUs: "2-3", Devices: map[string][]string{"example.com/gpu": {"g1"}}, Memory: []api.GivenMemory{{Nodes: []int{1}, Resource: "memory", Bytes: 7}}}}
+	gets := []api.Given{{Container: "app", CPUs: "2-3", Devices: map[string][]string{"example.com/gpu": {"g1"}},
+		Memory: []api.GivenMemory{{Nodes: []int{1}, Resource: "memory", Bytes: 7}}}}
 	want := []api.Explanation{
-		{Namespace: "default", Name: "web", Answer: api.Answer{Verdict: "admitted"}, Replaces: "default/web-node1", Gets: gets},
-		{Namespace: "default", Name: "new", Answer: api.Answer{Verdict: "rejected", Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 401, used: 600, capacity: 1000"}},
-		{Namespace: "default", Name: "critical", Preempt: []string{"default/web-node1"}, Answer: api.Answer{Verdict: "not yet", Reason: "OutOfcpu",
-			Message: "waiting for pod default/web-node1 to end: Node didn't have enough resource: cpu, requested: 900, used: 600, capacity: 1000"}},
-		{Namespace: "default", Name: "bad", Answer: api.Answer{Verdict: "invalid", Reason: "FailedValidation", Message: "- (document 5): pod default/bad: line 10: spec.containers[0].image: Required value"}},
+		{Namespace: "default", Name: "web", Answer: api.Answer{Verdict: "admitted"}, Replaces: "default/web-node1",
+			Gets: gets},
+		{Namespace: "default", Name: "new",
+			Answer: api.Answer{Verdict: "rejected", Reason: "OutOfcpu",
+				Message: "Node didn't have enough resource: cpu, requested: 401, used: 600, capacity: 1000"}},
+		{Namespace: "default", Name: "critical", Preempt: []string{"default/web-node1"},
+			Answer: api.Answer{Verdict: "not yet", Reason: "OutOfcpu",
+				Message: "waiting for pod default/web-node1 to end: Node didn't have enough resource: cpu, " +
+					"requested: 900, used: 600, capacity: 1000"}},
+		{Namespace: "default", Name: "bad",
+			Answer: api.Answer{Verdict: "invalid", Reason: "FailedValidation",
+				Message: "- (document 5): pod default/bad: line 10: spec.containers[0].image: Required value"}},
 	}
 	got := x.Explain(objects)
 	for i, e := range got {

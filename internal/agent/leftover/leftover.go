@@ -43,12 +43,14 @@ func Unlink(ctx context.Context, client runtimeapi.RuntimeServiceClient, box *ru
 	if dir == "" {
 		return nil
 	}
-	in, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: box.Id}})
+	in, err := client.ListContainers(ctx,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: box.Id}})
 	if err != nil {
 		return err
 	}
 	for _, c := range in.Containers {
-		link := podlog.LegacyLink(dir, box.GetMetadata().GetNamespace(), box.GetMetadata().GetName(), c.GetMetadata().GetName(), c.Id)
+		link := podlog.LegacyLink(dir, box.GetMetadata().GetNamespace(), box.GetMetadata().GetName(),
+			c.GetMetadata().GetName(), c.Id)
 		if e := os.Remove(link); e != nil && !errors.Is(e, os.ErrNotExist) {
 			err = errors.Join(err, fmt.Errorf("remove log link: %w", e))
 		}

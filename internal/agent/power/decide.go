@@ -14,5 +14,6 @@ func refuse(p *pod.Pod, runs bool, err error) (fleet.Verdict, bool) {
 	if err == nil || runs {
 		return fleet.Verdict{}, false
 	}
-	return fleet.Verdict{Reject: p.Source == pod.SourceAPI, Reason: reason.NodeShutdown, Message: reason.Message(err)}, true
+	return fleet.Verdict{Reject: p.Source == pod.SourceAPI, Reason: reason.NodeShutdown, Message: reason.Message(err)},
+		true
 }

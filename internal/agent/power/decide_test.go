@@ -19,9 +19,12 @@ func TestRefuse(t *testing.T) {
 		want   fleet.Verdict
 		says   bool
 	}{
-		"the machine stays up":     {source: pod.SourceAPI},
-		"the API's":                {source: pod.SourceAPI, err: down, want: fleet.Verdict{Reject: true, Reason: "NodeShutdown", Message: "the node is shutting down"}, says: true},
-		"a manifest's":             {source: pod.SourceFile, err: down, want: fleet.Verdict{Reason: "NodeShutdown", Message: "the node is shutting down"}, says: true},
+		"the machine stays up": {source: pod.SourceAPI},
+		"the API's": {source: pod.SourceAPI, err: down,
+			want: fleet.Verdict{Reject: true, Reason: "NodeShutdown", Message: "the node is shutting down"},
+			says: true},
+		"a manifest's": {source: pod.SourceFile, err: down,
+			want: fleet.Verdict{Reason: "NodeShutdown", Message: "the node is shutting down"}, says: true},
 		"it runs":                  {source: pod.SourceAPI, runs: true, err: down},
 		"it runs, of a manifest's": {source: pod.SourceFile, runs: true, err: down},
 	} {

@@ -52,7 +52,8 @@ func New(o Options) (*Machine, error) {
 		groups[i] = shutdown.Group(g)
 	}
 	m.manager = shutdown.New(shutdown.Options{
-		Groups: groups, Pods: m, Settled: o.Fleet.Settled(), Statuses: flusher(o.Flush), Path: filepath.Join(o.Config.RootDir, "shutdown.json"),
+		Groups: groups, Pods: m, Settled: o.Fleet.Settled(), Statuses: flusher(o.Flush),
+		Path: filepath.Join(o.Config.RootDir, "shutdown.json"),
 		Tell: func(problem string) {
 			if o.Conditions != nil {
 				o.Conditions.Set(condition.Shutdown, problem)

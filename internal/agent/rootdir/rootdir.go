@@ -43,8 +43,10 @@ func empty(root string) error {
 // made are the entries that agents make, or that a kubelet makes for pods.
 func made() []string {
 	return []string{
-		"allocations", "applied", "checkpoints", "claims.json", "device-plugins", "devices", "dra", "events", "identities.json",
-		"image_manager", "images.json", "lock", "offline", "offline.key", "plugins", "plugins_registry", "pod-resources",
+		"allocations", "applied", "checkpoints", "claims.json", "device-plugins", "devices", "dra", "events",
+		"identities.json",
+		"image_manager", "images.json", "lock", "offline", "offline.key", "plugins", "plugins_registry",
+		"pod-resources",
 		"pods", "probes", "resources", "run", "runtime", "status", "timelines", "volumes",
 		// A kubelet's own records of the same pods, which a next one would believe.
 		"actuated_pods_state", "allocated_pods_state", "cpu_manager_state", "dra_manager_state", "memory_manager_state",

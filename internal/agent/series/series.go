@@ -40,7 +40,9 @@ type Options struct {
 func Register(o Options) (*telemetry.Starts, error) {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(o.Version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	parts := append(slices.Clone(o.Parts), telemetry.Agent{Node: o.Node, Version: o.Version, Major: major, Minor: minor, Unified: o.Unified}, o.PLEG, o.Fleet)
+	parts := append(slices.Clone(o.Parts),
+		telemetry.Agent{Node: o.Node, Version: o.Version, Major: major, Minor: minor, Unified: o.Unified}, o.PLEG,
+		o.Fleet)
 	var errs []error
 	for _, part := range parts {
 		errs = append(errs, part.Register(o.Registry))

@@ -83,21 +83,30 @@ func New(o Options) (*Node, error) {
 	options := https.Options{
 		Addresses: https.Addresses{HTTPS: spell(c.HTTPS), ReadOnly: spell(c.ReadOnly), Healthz: spell(c.Healthz)},
 		Enabled: https.Enabled{
-			DebuggingHandlers: c.Handlers.Debugging, SystemLogHandler: c.Handlers.SystemLog, SystemLogQuery: c.Handlers.SystemLogQuery,
-			ProfilingHandler: c.Handlers.Profiling, ContentionProfiling: c.Handlers.ContentionProfiling, DebugFlagHandler: c.Handlers.DebugFlags,
+			DebuggingHandlers: c.Handlers.Debugging, SystemLogHandler: c.Handlers.SystemLog,
+			SystemLogQuery:   c.Handlers.SystemLogQuery,
+			ProfilingHandler: c.Handlers.Profiling, ContentionProfiling: c.Handlers.ContentionProfiling,
+			DebugFlagHandler: c.Handlers.DebugFlags,
 		},
 		Dirs: https.Dirs{PodLogs: o.Config.Pods.LogsDir, Checkpoints: filepath.Join(o.Config.RootDir, "checkpoints")},
 		About: https.About{
-			Version: o.Version, Started: o.Began, Config: func() *kubeletconfig.KubeletConfiguration { return o.Kubelet },
-			Flags: func() map[string]string { return flags(o.Flags, o.Config) }, SetVerbosity: o.Verbosity, SyncLoop: o.Healthy,
+			Version: o.Version, Started: o.Began, Config: func() *kubeletconfig.KubeletConfiguration {
+				return o.Kubelet
+			},
+			Flags: func() map[string]string {
+				return flags(o.Flags, o.Config)
+			}, SetVerbosity: o.Verbosity, SyncLoop: o.Healthy,
 		},
 		Pods: o.Pods, Settled: o.Settled, Streams: o.Streams, Runtime: o.Runtime, Stats: used,
 		Metrics: https.Metrics{
-			Agent: promhttp.HandlerFor(some{o.Metrics, func(name string) bool { return !ofProbes(name) }}, promhttp.HandlerOpts{}),
+			Agent: promhttp.HandlerFor(some{o.Metrics, func(name string) bool { return !ofProbes(name) }},
+				promhttp.HandlerOpts{}),
 			Probes: promhttp.HandlerFor(some{o.Metrics, func(name string) bool {
-				return ofProbes(name) || name == "process_start_time_seconds" // by which a counter that begins again is told
+				return ofProbes(name) ||
+					name == "process_start_time_seconds" // by which a counter that begins again is told
 			}}, promhttp.HandlerOpts{}),
-			CAdvisor: promhttp.HandlerFor(stats.Cadvisor{Stats: used}, promhttp.HandlerOpts{}), Resource: promhttp.HandlerFor(stats.Resource{Stats: used}, promhttp.HandlerOpts{}),
+			CAdvisor: promhttp.HandlerFor(stats.Cadvisor{Stats: used}, promhttp.HandlerOpts{}),
+			Resource: promhttp.HandlerFor(stats.Resource{Stats: used}, promhttp.HandlerOpts{}),
 		},
 		StreamIdle: c.IdleTimeout, Register: o.Metrics, Log: o.Log,
 	}
@@ -116,7 +125,8 @@ func (n *Node) secure(o Options) error {
 		return nil
 	}
 	n.certificate = cert.NewServing(cert.ServingOptions{
-		TLS: c.TLS, NodeName: o.Config.NodeName, Client: o.Client, Addresses: o.Addresses, AddressesChanged: o.AddressesChanged, Log: o.Log,
+		TLS: c.TLS, NodeName: o.Config.NodeName, Client: o.Client, Addresses: o.Addresses,
+		AddressesChanged: o.AddressesChanged, Log: o.Log,
 	})
 	mode := auth.ModeWebhook
 	if c.Auth.AlwaysAllow {
@@ -124,7 +134,8 @@ func (n *Node) secure(o Options) error {
 	}
 	var err error
 	n.access, err = auth.New(auth.Options{
-		Node: o.Config.NodeName, ClientCAFile: c.TLS.ClientCAFile, Anonymous: c.Auth.Anonymous, Tokens: c.Auth.TokenReview && o.Client != nil, TokenTTL: c.Auth.TokenTTL,
+		Node: o.Config.NodeName, ClientCAFile: c.TLS.ClientCAFile, Anonymous: c.Auth.Anonymous,
+		Tokens: c.Auth.TokenReview && o.Client != nil, TokenTTL: c.Auth.TokenTTL,
 		Mode: mode, AllowedTTL: c.Auth.AllowedTTL, DeniedTTL: c.Auth.DeniedTTL, Client: o.Client, Log: o.Log,
 	})
 	if err != nil {

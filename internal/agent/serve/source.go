@@ -62,8 +62,11 @@ func (s Source) Pods() (pods []stats.Pod) {
 			continue // there is none to read
 		}
 		one := stats.Pod{
-			Namespace: p.Namespace, Name: p.Name, UID: uid, Started: box.CreatedAt, Group: group, Path: at, HostNetwork: box.HostNetwork,
-			Logs: s.Logs(p), Volumes: s.volumes(p), Sandbox: stats.Container{ID: box.ID, RuntimeName: box.ID, Path: path.Join(at, box.ID), Started: box.CreatedAt},
+			Namespace: p.Namespace, Name: p.Name, UID: uid, Started: box.CreatedAt, Group: group, Path: at,
+			HostNetwork: box.HostNetwork,
+			Logs:        s.Logs(p), Volumes: s.volumes(p),
+			Sandbox: stats.Container{ID: box.ID, RuntimeName: box.ID, Path: path.Join(at, box.ID),
+				Started: box.CreatedAt},
 		}
 		for _, c := range o.ContainersOf() {
 			if c.State != pod.StateRunning {
@@ -71,7 +74,8 @@ func (s Source) Pods() (pods []stats.Pod) {
 			}
 			if child, ok := group.Child(c.ID); ok {
 				one.Containers = append(one.Containers, stats.Container{
-					Name: c.Name, ID: c.ID, RuntimeName: c.ID, Image: c.Image, Group: child, Path: path.Join(at, base(child)), Started: c.StartedAt,
+					Name: c.Name, ID: c.ID, RuntimeName: c.ID, Image: c.Image, Group: child,
+					Path: path.Join(at, base(child)), Started: c.StartedAt,
 				})
 			}
 		}
@@ -95,7 +99,8 @@ func (s Source) volumes(p *corev1.Pod) (all []stats.Volume) {
 		if !ok {
 			continue
 		}
-		one := stats.Volume{Name: v.Name, Path: m.Path, Block: m.Block, Ephemeral: v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault}
+		one := stats.Volume{Name: v.Name, Path: m.Path, Block: m.Block,
+			Ephemeral: v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault}
 		switch {
 		case v.PersistentVolumeClaim != nil:
 			one.Claim = &statsapi.PVCReference{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}
@@ -181,7 +186,8 @@ func (s Source) Layers(ctx context.Context) (map[string]stats.Layer, error) {
 	all := make(map[string]stats.Layer, len(r.Stats))
 	for _, c := range r.Stats {
 		w := c.GetWritableLayer()
-		all[c.GetAttributes().GetId()] = stats.Layer{Bytes: w.GetUsedBytes().GetValue(), Inodes: w.GetInodesUsed().GetValue()}
+		all[c.GetAttributes().GetId()] = stats.Layer{Bytes: w.GetUsedBytes().GetValue(),
+			Inodes: w.GetInodesUsed().GetValue()}
 	}
 	return all, nil
 }

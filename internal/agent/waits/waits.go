@@ -53,7 +53,8 @@ func PullFailure(err error) *reason.Error {
 	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself, to all of its leaves
 	case *reason.Error:
 		if slices.Contains([]string{
-			reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImageNeverPull, reason.InvalidImageName, reason.ImageInspectError,
+			reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImageNeverPull, reason.InvalidImageName,
+			reason.ImageInspectError,
 			reason.RegistryUnavailable, reason.SignatureValidationFailed,
 		}, e.Reason) {
 			return e

@@ -17,7 +17,8 @@ func TestAwaited(t *testing.T) {
 	config := object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "app"}
 	secret := object.Key{Kind: object.Secret, Namespace: "default", Name: "app"}
 	missing := reason.Wrap(reason.FailedMount, errors.Join(
-		fmt.Errorf("mount volume: %w", &object.Missing{Key: secret}), fmt.Errorf("mount volume: %w", &object.Missing{Key: config}), &object.Missing{Key: config}))
+		fmt.Errorf("mount volume: %w", &object.Missing{Key: secret}),
+		fmt.Errorf("mount volume: %w", &object.Missing{Key: config}), &object.Missing{Key: config}))
 	lacking := &object.Lacking{Key: config, Err: errors.New("no key x")}
 	tests := []struct {
 		name     string
@@ -25,9 +26,15 @@ func TestAwaited(t *testing.T) {
 		message  string
 		ok       bool
 	}{
-		{"nothing", map[string]error{"step/volume": errors.New("disk full"), "container/app": &object.Missing{Key: config}}, "", false},
-		{"objects", map[string]error{"step/volume": missing}, "waiting for ConfigMap default/app, Secret default/app", true},
-		{"a volume", map[string]error{"step/volume": reason.Wrap(reason.FailedMount, worker.RetryAt(time.Time{}, errors.New("waiting for the volume to be attached")))}, "waiting for the volume to be attached", true},
+		{"nothing",
+			map[string]error{"step/volume": errors.New("disk full"), "container/app": &object.Missing{Key: config}}, "",
+			false},
+		{"objects", map[string]error{"step/volume": missing}, "waiting for ConfigMap default/app, Secret default/app",
+			true},
+		{"a volume",
+			map[string]error{"step/volume": reason.Wrap(reason.FailedMount,
+				worker.RetryAt(time.Time{}, errors.New("waiting for the volume to be attached")))},
+			"waiting for the volume to be attached", true},
 		{"a key", map[string]error{"step/volume": lacking}, "waiting for ConfigMap default/app: no key x", true},
 	}
 	for _, test := range tests {
@@ -46,7 +53,8 @@ func TestAwaited(t *testing.T) {
 // What is wrong with the image of a volume is said of the container.
 func TestAwaitedImage(t *testing.T) {
 	never := reason.New(reason.ErrImageNeverPull, "it is not here")
-	failed := reason.Wrap(reason.FailedMount, errors.Join(errors.New("disk full"), fmt.Errorf("mount volume: %w", worker.RetryAt(time.Time{}, never))))
+	failed := reason.Wrap(reason.FailedMount,
+		errors.Join(errors.New("disk full"), fmt.Errorf("mount volume: %w", worker.RetryAt(time.Time{}, never))))
 	why, message, ok := Objects(&corev1.Pod{}, worker.State{Failures: map[string]error{"step/volume": failed}})
 	if !ok || why != reason.ErrImageNeverPull || message != "it is not here" {
 		t.Errorf("%s, %q, %v", why, message, ok)

@@ -64,7 +64,9 @@ type Auth struct {
 // New checks the options. It reads nothing: see Load.
 func New(o Options) (*Auth, error) {
 	if o.Client == nil && o.Tokens {
-		return nil, errors.New("authentication.webhook.enabled needs an API server to ask: give --kubeconfig, or set it to false")
+		return nil,
+			errors.New(
+				"authentication.webhook.enabled needs an API server to ask: give --kubeconfig, or set it to false")
 	}
 	a := &Auth{node: o.Node, log: o.Log}
 	switch {
@@ -72,7 +74,9 @@ func New(o Options) (*Auth, error) {
 	case o.Mode != ModeWebhook:
 		return nil, fmt.Errorf("authorization.mode %q is unknown: set %s or %s", o.Mode, ModeWebhook, ModeAlwaysAllow)
 	case o.Client == nil:
-		return nil, fmt.Errorf("authorization.mode %s needs an API server to ask: give --kubeconfig, or set the mode to %s", ModeWebhook, ModeAlwaysAllow)
+		return nil,
+			fmt.Errorf("authorization.mode %s needs an API server to ask: give --kubeconfig, or set the mode to %s",
+				ModeWebhook, ModeAlwaysAllow)
 	default:
 		a.rights = newAccessReviews(o.Client.AuthorizationV1().SubjectAccessReviews(), o.AllowedTTL, o.DeniedTTL)
 	}
@@ -132,21 +136,26 @@ func (a *Auth) Check(r *http.Request, verb string, subresources []string) error 
 		allowed, err := a.rights.allowed(r.Context(), who.User, want)
 		switch {
 		case err != nil:
-			a.log.Warn("rights of a request are not known", "user", who.User.GetName(), "verb", verb, "subresource", sub, "error", err)
+			a.log.Warn("rights of a request are not known", "user", who.User.GetName(), "verb", verb, "subresource",
+				sub, "error", err)
 			return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
-				fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=%s, subresource=%s)", who.User.GetName(), verb, nodes, sub))
+				fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=%s, subresource=%s)", who.User.GetName(),
+					verb, nodes, sub))
 		case allowed:
 			return nil
 		}
 	}
 	return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
-		fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=%s, subresource(s)=%v)", who.User.GetName(), verb, nodes, subresources))
+		fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=%s, subresource(s)=%v)", who.User.GetName(), verb, nodes,
+			subresources))
 }
 
 func refusal(code int32, why metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why, Message: message}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why,
+		Message: message}}
 }
 
 func anonymous(*http.Request) (*authenticator.Response, bool, error) {
-	return &authenticator.Response{User: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}}, true, nil
+	return &authenticator.Response{User: &user.DefaultInfo{Name: user.Anonymous,
+		Groups: []string{user.AllUnauthenticated}}}, true, nil
 }

@@ -82,16 +82,23 @@ func verdict(err error) string {
 func grant(t *testing.T, c kubernetes.Interface, who rbacv1.Subject, verb, subresource string) {
 	t.Helper()
 	name := metav1.ObjectMeta{GenerateName: "test-"}
-	role, err := c.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
-		{Verbs: []string{verb}, APIGroups: []string{""}, Resources: []string{"nodes/" + subresource}}}}, metav1.CreateOptions{})
+	role, err := c.RbacV1().ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
+			{Verbs: []string{verb}, APIGroups: []string{""}, Resources: []string{"nodes/" + subresource}}}},
+		metav1.CreateOptions{})
 	check(t, err)
-	_, err = c.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: []rbacv1.Subject{who},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}}, metav1.CreateOptions{})
+	_, err = c.RbacV1().ClusterRoleBindings().Create(t.Context(),
+		&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: []rbacv1.Subject{who},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}},
+		metav1.CreateOptions{})
 	check(t, err)
 	deadline := time.Now().Add(10 * time.Second) // the authorizer sees it a moment later
 	for {
-		spec := authorizationv1.SubjectAccessReviewSpec{User: userName(who), ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: nodes, Subresource: subresource}}
-		r, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		spec := authorizationv1.SubjectAccessReviewSpec{User: userName(who),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: nodes,
+				Subresource: subresource}}
+		r, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		check(t, err)
 		if r.Status.Allowed {
 			return
@@ -121,7 +128,8 @@ func account(t *testing.T, c *kubeapitest.Cluster) (rbacv1.Subject, string) {
 	t.Helper()
 	ns := c.Namespace()
 	accounts := c.Client().CoreV1().ServiceAccounts(ns)
-	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "scraper"}}, metav1.CreateOptions{})
+	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "scraper"}},
+		metav1.CreateOptions{})
 	check(t, err)
 	token, err := accounts.CreateToken(t.Context(), "scraper", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	check(t, err)
@@ -134,11 +142,13 @@ func TestWebhooks(t *testing.T) {
 	subject, token := account(t, c)
 	grant(t, c.Client(), subject, "get", "metrics")
 	grant(t, c.Client(), subject, "get", "pods")
-	apiserver := c.Config(kubeapitest.Identity{User: "apiserver", Groups: []string{"kube-apiserver-kubelet-client"}}).CertData
+	apiserver := c.Config(kubeapitest.Identity{User: "apiserver",
+		Groups: []string{"kube-apiserver-kubelet-client"}}).CertData
 	stranger := c.Config(kubeapitest.Identity{User: "stranger"}).CertData
 	expired := c.Config(kubeapitest.Identity{User: "apiserver", Lifetime: -time.Hour}).CertData
 
-	o := Options{ClientCAFile: c.CA(), Tokens: true, TokenTTL: time.Minute, Mode: ModeWebhook, AllowedTTL: time.Minute, DeniedTTL: time.Minute, Client: nodeClient(t, c)}
+	o := Options{ClientCAFile: c.CA(), Tokens: true, TokenTTL: time.Minute, Mode: ModeWebhook, AllowedTTL: time.Minute,
+		DeniedTTL: time.Minute, Client: nodeClient(t, c)}
 	strict := newAuth(t, o)
 	o.Anonymous = true
 	lax := newAuth(t, o)
@@ -155,14 +165,18 @@ func TestWebhooks(t *testing.T) {
 		{"bad token", strict, nil, "no.such.token", "get", "metrics", unauthorized},
 		{"certificate that has expired", strict, expired, "", "get", "metrics", unauthorized},
 		{"token with the right", strict, nil, token, "get", "metrics", "<nil>"},
-		{"token with another verb", strict, nil, token, "create", "metrics", "403 Forbidden (user=" + account + ", verb=create, resource=nodes, subresource(s)=[metrics])"},
+		{"token with another verb", strict, nil, token, "create", "metrics",
+			"403 Forbidden (user=" + account + ", verb=create, resource=nodes, subresource(s)=[metrics])"},
 		{"fine-grained right", strict, nil, token, "get", "pods proxy", "<nil>"},
-		{"neither of two", strict, nil, token, "get", "configz proxy", "403 Forbidden (user=" + account + ", verb=get, resource=nodes, subresource(s)=[configz proxy])"},
+		{"neither of two", strict, nil, token, "get", "configz proxy",
+			"403 Forbidden (user=" + account + ", verb=get, resource=nodes, subresource(s)=[configz proxy])"},
 		{"the API server", strict, apiserver, "", "create", "proxy", "<nil>"},
 		{"the API server, by proxy", strict, apiserver, "", "get", "configz proxy", "<nil>"},
-		{"a stranger with a certificate", strict, stranger, "", "get", "proxy", "403 Forbidden (user=stranger, verb=get, resource=nodes, subresource(s)=[proxy])"},
+		{"a stranger with a certificate", strict, stranger, "", "get", "proxy",
+			"403 Forbidden (user=stranger, verb=get, resource=nodes, subresource(s)=[proxy])"},
 		{"a bad certificate and a good token", strict, expired, token, "get", "metrics", "<nil>"},
-		{"anonymous", lax, nil, "", "get", "healthz", "403 Forbidden (user=system:anonymous, verb=get, resource=nodes, subresource(s)=[healthz])"},
+		{"anonymous", lax, nil, "", "get", "healthz",
+			"403 Forbidden (user=system:anonymous, verb=get, resource=nodes, subresource(s)=[healthz])"},
 		{"anonymous with a bad token", lax, nil, "no.such.token", "get", "healthz", unauthorized},
 	}
 	for _, tt := range tests {
@@ -181,7 +195,8 @@ func TestAnswersAreKept(t *testing.T) {
 	c := shared.Cluster(t)
 	subject, token := account(t, c)
 	grant(t, c.Client(), subject, "get", "metrics")
-	o := Options{Tokens: true, TokenTTL: time.Minute, Mode: ModeWebhook, AllowedTTL: time.Minute, DeniedTTL: time.Minute, Client: nodeClient(t, c)}
+	o := Options{Tokens: true, TokenTTL: time.Minute, Mode: ModeWebhook, AllowedTTL: time.Minute,
+		DeniedTTL: time.Minute, Client: nodeClient(t, c)}
 	kept := newAuth(t, o)
 	o.AllowedTTL, o.DeniedTTL = 0, 0
 	asked := newAuth(t, o)
@@ -201,10 +216,13 @@ func TestAnswersAreKept(t *testing.T) {
 		rights string
 		want   string
 	}{
-		"allowed":       {kept, "metrics", "<nil>"},
-		"denied":        {kept, "log", "403 Forbidden (user=" + userName(subject) + ", verb=get, resource=nodes, subresource(s)=[log])"},
-		"never asked":   {kept, "stats", "500 Authorization error (user=" + userName(subject) + ", verb=get, resource=nodes, subresource=stats)"},
-		"not kept":      {asked, "metrics", "500 Authorization error (user=" + userName(subject) + ", verb=get, resource=nodes, subresource=metrics)"},
+		"allowed": {kept, "metrics", "<nil>"},
+		"denied": {kept, "log",
+			"403 Forbidden (user=" + userName(subject) + ", verb=get, resource=nodes, subresource(s)=[log])"},
+		"never asked": {kept, "stats",
+			"500 Authorization error (user=" + userName(subject) + ", verb=get, resource=nodes, subresource=stats)"},
+		"not kept": {asked, "metrics",
+			"500 Authorization error (user=" + userName(subject) + ", verb=get, resource=nodes, subresource=metrics)"},
 		"unknown token": {unknown, "metrics", "401 Unauthorized"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -227,16 +245,19 @@ func TestWithoutWebhooks(t *testing.T) {
 		t.Errorf("token: %s", got)
 	}
 	open := newAuth(t, Options{Anonymous: true, Mode: ModeAlwaysAllow})
-	if got := verdict(open.Check(asking(t, cert, ""), "create", []string{"proxy"})); got != "<nil>" || open.ClientCAs() != nil {
+	if got := verdict(open.Check(asking(t, cert, ""), "create", []string{"proxy"})); got != "<nil>" ||
+		open.ClientCAs() != nil {
 		t.Errorf("nobody is asked: %s", got)
 	}
 }
 
 func TestBadOptions(t *testing.T) {
 	for want, o := range map[string]Options{
-		`authorization.mode "" is unknown: set Webhook or AlwaysAllow`:                                             {},
-		"authorization.mode Webhook needs an API server to ask: give --kubeconfig, or set the mode to AlwaysAllow": {Mode: ModeWebhook},
-		"authentication.webhook.enabled needs an API server to ask: give --kubeconfig, or set it to false":         {Mode: ModeAlwaysAllow, Tokens: true},
+		`authorization.mode "" is unknown: set Webhook or AlwaysAllow`: {},
+		"authorization.mode Webhook needs an API server to ask: give --kubeconfig, or set the mode to AlwaysAllow": {
+			Mode: ModeWebhook},
+		"authentication.webhook.enabled needs an API server to ask: give --kubeconfig, or set it to false": {
+			Mode: ModeAlwaysAllow, Tokens: true},
 	} {
 		if _, err := New(o); err == nil || err.Error() != want {
 			t.Errorf("%+v: %v", o, err)
@@ -281,30 +302,36 @@ func otherAuthority(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	check(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 func TestQuestion(t *testing.T) {
-	who := &user.DefaultInfo{Name: "u", UID: "1", Groups: []string{"g"}, Extra: map[string][]string{"b": {"2"}, "a": {"1"}}}
+	who := &user.DefaultInfo{Name: "u", UID: "1", Groups: []string{"g"},
+		Extra: map[string][]string{"b": {"2"}, "a": {"1"}}}
 	spec, key, err := question(who, attributes{"n1", "get", "pods"})
 	check(t, err)
-	want := authorizationv1.SubjectAccessReviewSpec{User: "u", UID: "1", Groups: []string{"g"}, Extra: map[string]authorizationv1.ExtraValue{"a": {"1"}, "b": {"2"}},
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Version: "v1", Resource: "nodes", Subresource: "pods", Name: "n1"}}
+	want := authorizationv1.SubjectAccessReviewSpec{User: "u", UID: "1", Groups: []string{"g"},
+		Extra: map[string]authorizationv1.ExtraValue{"a": {"1"}, "b": {"2"}},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Version: "v1", Resource: "nodes",
+			Subresource: "pods", Name: "n1"}}
 	if diff := cmp.Diff(want, spec); diff != "" {
 		t.Error(diff)
 	}
 	keys := map[string]string{key: "first"}
-	for name, u := range map[string]*user.DefaultInfo{"name": {Name: "v"}, "group": {Name: "u", Groups: []string{"h"}}, "uid": {Name: "u", UID: "2"}} {
+	for name, u := range map[string]*user.DefaultInfo{"name": {Name: "v"}, "group": {Name: "u", Groups: []string{"h"}},
+		"uid": {Name: "u", UID: "2"}} {
 		_, key, err := question(u, attributes{"n1", "get", "pods"})
 		if err != nil || key == "" || keys[key] != "" {
 			t.Errorf("another %s: key of %s, %v", name, keys[key], err)
 		}
 		keys[key] = name
 	}
-	if _, key, err := question(&user.DefaultInfo{Name: strings.Repeat("u", maxKey)}, attributes{}); err != nil || key != "" {
+	if _, key, err := question(&user.DefaultInfo{Name: strings.Repeat("u", maxKey)}, attributes{}); err != nil ||
+		key != "" {
 		t.Errorf("a long name is kept: %v", err)
 	}
 }

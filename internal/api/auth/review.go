@@ -63,7 +63,8 @@ type tokenReviews struct {
 func (t tokenReviews) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	var answer *authenticationv1.TokenReview
 	err := ask(ctx, func(ctx context.Context) (err error) {
-		answer, err = t.client.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		answer, err = t.client.Create(ctx,
+			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		return err
 	})
 	if err != nil {
@@ -76,7 +77,8 @@ func (t tokenReviews) AuthenticateToken(ctx context.Context, token string) (*aut
 		}
 		return nil, false, err
 	}
-	who := &user.DefaultInfo{Name: st.User.Username, UID: st.User.UID, Groups: st.User.Groups, Extra: map[string][]string{}}
+	who := &user.DefaultInfo{Name: st.User.Username, UID: st.User.UID, Groups: st.User.Groups,
+		Extra: map[string][]string{}}
 	for name, values := range st.User.Extra {
 		who.Extra[name] = values
 	}
@@ -98,8 +100,10 @@ type accessReviews struct {
 	allowedTTL, deniedTTL time.Duration
 }
 
-func newAccessReviews(c reviewer[*authorizationv1.SubjectAccessReview], allowedTTL, deniedTTL time.Duration) *accessReviews {
-	return &accessReviews{client: c, answers: utilcache.NewLRUExpireCache(maxAnswers), allowedTTL: allowedTTL, deniedTTL: deniedTTL}
+func newAccessReviews(c reviewer[*authorizationv1.SubjectAccessReview],
+	allowedTTL, deniedTTL time.Duration) *accessReviews {
+	return &accessReviews{client: c, answers: utilcache.NewLRUExpireCache(maxAnswers), allowedTTL: allowedTTL,
+		deniedTTL: deniedTTL}
 }
 
 func (a *accessReviews) allowed(ctx context.Context, who user.Info, want attributes) (bool, error) {

@@ -19,7 +19,8 @@ func (c *Client) Resize(ctx context.Context, key types.NamespacedName, r api.Res
 }
 
 // AddEphemeral adds an ephemeral container to a pod.
-func (c *Client) AddEphemeral(ctx context.Context, key types.NamespacedName, e corev1.EphemeralContainer) (*corev1.Pod, error) {
+func (c *Client) AddEphemeral(ctx context.Context, key types.NamespacedName, e corev1.EphemeralContainer) (*corev1.Pod,
+	error) {
 	return c.amend(ctx, key, "ephemeralcontainers", e)
 }
 

@@ -55,10 +55,12 @@ func Explain(socket string, err error) error {
 	prefix := "connect to the agent at " + socket
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return Next(fmt.Errorf("%s: %w", prefix, ErrNoAgent), `start one with "berth agent", or run the pods in the foreground with "berth run"`)
+		return Next(fmt.Errorf("%s: %w", prefix, ErrNoAgent),
+			`start one with "berth agent", or run the pods in the foreground with "berth run"`)
 	case errors.Is(err, fs.ErrPermission):
 		return Next(fmt.Errorf("%s: %w", prefix, fs.ErrPermission), "run this command as root")
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		return Next(fmt.Errorf("%s: it went away: %w", prefix, err), "see the agent's log for why it ended")
 	}
 	return fmt.Errorf("%s: %w", prefix, err)
@@ -97,7 +99,8 @@ func NextStep(err error) string {
 
 // send makes a request and returns its answer if that is a success. The caller
 // closes the body.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response,
+	error) {
 	u := url.URL{Scheme: "http", Host: "berth", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
@@ -130,7 +133,8 @@ func responseError(resp *http.Response) error {
 		return fmt.Errorf("agent answered %s: %w", resp.Status, err)
 	}
 	var st metav1.Status
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "application/json" && json.Unmarshal(data, &st) == nil && st.Message != "" {
+	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "application/json" &&
+		json.Unmarshal(data, &st) == nil && st.Message != "" {
 		return &apierrors.StatusError{ErrStatus: st}
 	}
 	return fmt.Errorf("agent answered %s: %s", resp.Status, strings.TrimSpace(string(data)))

@@ -85,19 +85,23 @@ func TestNoConnection(t *testing.T) {
 }
 
 func TestOtherUsersMayNotConnect(t *testing.T) {
-	err := client.Explain("/run/berth/berth.sock", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", fs.ErrPermission)})
-	if want := "connect to the agent at /run/berth/berth.sock: permission denied"; err.Error() != want || client.NextStep(err) != "run this command as root" {
+	err := client.Explain("/run/berth/berth.sock",
+		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", fs.ErrPermission)})
+	if want := "connect to the agent at /run/berth/berth.sock: permission denied"; err.Error() != want ||
+		client.NextStep(err) != "run this command as root" {
 		t.Errorf("%v -> %s", err, client.NextStep(err))
 	}
 }
 
 func TestAnswerOfSomethingElse(t *testing.T) {
 	path := listen(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "teapot", http.StatusTeapot) })
-	if err := client.New(path).Healthy(t.Context()); err == nil || err.Error() != "agent answered 418 I'm a teapot: teapot" {
+	if err := client.New(path).Healthy(t.Context()); err == nil ||
+		err.Error() != "agent answered 418 I'm a teapot: teapot" {
 		t.Errorf("%v", err)
 	}
 	path = listen(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
-	if _, err := client.New(path).Pods(t.Context(), client.Select{}); err == nil || !strings.HasPrefix(err.Error(), "read the agent's answer to GET /api/v1/pods: ") {
+	if _, err := client.New(path).Pods(t.Context(), client.Select{}); err == nil ||
+		!strings.HasPrefix(err.Error(), "read the agent's answer to GET /api/v1/pods: ") {
 		t.Errorf("%v", err)
 	}
 }
@@ -143,7 +147,8 @@ func TestLogThatBreaksOff(t *testing.T) {
 	var out bytes.Buffer
 	opts := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Container: "app"}}
 	err := client.New(path).Logs(t.Context(), web, opts, &out)
-	if out.String() != "one\n" || err == nil || err.Error() != `read log of container "app" of pod default/web: disk is gone` {
+	if out.String() != "one\n" || err == nil ||
+		err.Error() != `read log of container "app" of pod default/web: disk is gone` {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }
@@ -177,7 +182,8 @@ func TestExec(t *testing.T) {
 		err := client.New(a.Socket).Container(web, "app").Exec(t.Context(), command, tty, s)
 		return out.String(), stderr.String(), err
 	}
-	if out, _, err := run(false, client.Streams{}, "echo", "one two", "three"); out != "one two\nthree\n" || err != nil {
+	if out, _, err := run(false, client.Streams{}, "echo", "one two", "three"); out != "one two\nthree\n" ||
+		err != nil {
 		t.Errorf("echo: %q, %v", out, err)
 	}
 	if out, _, err := run(false, client.Streams{In: strings.NewReader("input")}, "cat"); out != "input" || err != nil {
@@ -190,10 +196,12 @@ func TestExec(t *testing.T) {
 	sizes := make(oneSize, 2)
 	sizes <- &remotecommand.TerminalSize{Width: 80, Height: 24}
 	close(sizes)
-	if out, _, err := run(true, client.Streams{In: strings.NewReader(""), Sizes: sizes}, "size"); out != "80x24\n" || err != nil {
+	if out, _, err := run(true, client.Streams{In: strings.NewReader(""), Sizes: sizes}, "size"); out != "80x24\n" ||
+		err != nil {
 		t.Errorf("size: %q, %v", out, err)
 	}
-	if _, _, err := run(false, client.Streams{}, "nothing"); err == nil || !strings.HasPrefix(err.Error(), "run command in pod default/web: ") {
+	if _, _, err := run(false, client.Streams{}, "nothing"); err == nil ||
+		!strings.HasPrefix(err.Error(), "run command in pod default/web: ") {
 		t.Errorf("a command that cannot run: %v", err)
 	}
 }
@@ -207,7 +215,8 @@ func TestAttach(t *testing.T) {
 		err := client.New(a.Socket).Container(web, "app").Attach(t.Context(), tty, s)
 		return out.String(), err
 	}
-	if _, err := attach(false, client.Streams{In: strings.NewReader("")}); err == nil || !strings.Contains(err.Error(), "has no standard input") {
+	if _, err := attach(false, client.Streams{In: strings.NewReader("")}); err == nil ||
+		!strings.Contains(err.Error(), "has no standard input") {
 		t.Errorf("a container without input: %v", err)
 	}
 	a.Change(web, func(p *corev1.Pod) { p.Spec.Containers[0].Stdin = true })
@@ -218,7 +227,8 @@ func TestAttach(t *testing.T) {
 	sizes := make(oneSize, 2)
 	sizes <- &remotecommand.TerminalSize{Width: 100, Height: 30}
 	close(sizes)
-	if out, err := attach(true, client.Streams{In: strings.NewReader("input"), Sizes: sizes}); out != "100x30\ninput" || err != nil {
+	if out, err := attach(true, client.Streams{In: strings.NewReader("input"), Sizes: sizes}); out != "100x30\ninput" ||
+		err != nil {
 		t.Errorf("terminal: %q, %v", out, err)
 	}
 }
@@ -231,7 +241,8 @@ func TestPortForward(t *testing.T) {
 	out, told := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- client.New(a.Socket).PortForward(ctx, web, client.Forward{Addresses: []string{"127.0.0.1"}, Ports: []string{"0:8080"}, Out: told, Err: io.Discard})
+		ended <- client.New(a.Socket).PortForward(ctx, web,
+			client.Forward{Addresses: []string{"127.0.0.1"}, Ports: []string{"0:8080"}, Out: told, Err: io.Discard})
 		_ = told.Close()
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -263,7 +274,8 @@ func TestPortForward(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := client.New(a.Socket).PortForward(t.Context(), types.NamespacedName{Namespace: "default", Name: "none"}, client.Forward{}); err == nil || !strings.Contains(err.Error(), "not found") {
+	if err := client.New(a.Socket).PortForward(t.Context(), types.NamespacedName{Namespace: "default", Name: "none"},
+		client.Forward{}); err == nil || !strings.Contains(err.Error(), "not found") {
 		t.Errorf("no pod: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 // SetCondition sets a condition of a pod that the agent does not compute, such as
 // that of a readiness gate, and returns the pod as it is then.
-func (c *Client) SetCondition(ctx context.Context, key types.NamespacedName, condition corev1.PodCondition) (*corev1.Pod, error) {
+func (c *Client) SetCondition(ctx context.Context, key types.NamespacedName,
+	condition corev1.PodCondition) (*corev1.Pod, error) {
 	return c.amend(ctx, key, "conditions", condition)
 }

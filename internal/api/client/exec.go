@@ -89,7 +89,8 @@ func stream(ctx context.Context, c *Client, path string, q url.Values, tty bool,
 	if err != nil {
 		return fmt.Errorf("connect streams: %w", err)
 	}
-	options := remotecommand.StreamOptions{Stdin: streams.In, Stdout: streams.Out, Tty: tty, TerminalSizeQueue: streams.Sizes}
+	options := remotecommand.StreamOptions{Stdin: streams.In, Stdout: streams.Out, Tty: tty,
+		TerminalSizeQueue: streams.Sizes}
 	if !tty {
 		options.Stderr = streams.Err
 	}

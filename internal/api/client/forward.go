@@ -34,7 +34,8 @@ func (c *Client) PortForward(ctx context.Context, key types.NamespacedName, f Fo
 		return fmt.Errorf("connect streams: %w", err)
 	}
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, target)
-	forwarder, err := portforward.NewOnAddresses(dialer, f.Addresses, f.Ports, ctx.Done(), make(chan struct{}), f.Out, f.Err)
+	forwarder, err := portforward.NewOnAddresses(dialer, f.Addresses, f.Ports, ctx.Done(), make(chan struct{}), f.Out,
+		f.Err)
 	if err != nil {
 		return fmt.Errorf("forward ports of pod %s: %w", key, err)
 	}

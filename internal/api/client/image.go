@@ -86,7 +86,8 @@ func (c Images) Pulls(ctx context.Context) ([]api.Pull, error) {
 // Remove removes an image with all its names and returns it.
 func (c Images) Remove(ctx context.Context, name string, force bool) ([]api.Image, error) {
 	var out api.ImageList
-	err := c.call(ctx, http.MethodDelete, "/berth/v1/images", url.Values{"name": {name}, "force": {strconv.FormatBool(force)}}, nil, &out)
+	err := c.call(ctx, http.MethodDelete, "/berth/v1/images",
+		url.Values{"name": {name}, "force": {strconv.FormatBool(force)}}, nil, &out)
 	return out.Items, err
 }
 
@@ -94,7 +95,8 @@ func (c Images) Remove(ctx context.Context, name string, force bool) ([]api.Imag
 // archives only with all, and returns them.
 func (c Images) Prune(ctx context.Context, all bool) ([]api.Image, error) {
 	var out api.ImageList
-	err := c.call(ctx, http.MethodPost, "/berth/v1/images/prune", url.Values{"all": {strconv.FormatBool(all)}}, nil, &out)
+	err := c.call(ctx, http.MethodPost, "/berth/v1/images/prune", url.Values{"all": {strconv.FormatBool(all)}}, nil,
+		&out)
 	return out.Items, err
 }
 

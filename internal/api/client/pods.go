@@ -131,7 +131,8 @@ func watchPath[T any](ctx context.Context, c *Client, path string, sel Select) i
 			}
 			change := Change[T]{Synced: true}
 			if line.Type != watch.Bookmark {
-				change = Change[T]{Object: line.Object, New: line.Type == watch.Added, Deleted: line.Type == watch.Deleted}
+				change = Change[T]{Object: line.Object, New: line.Type == watch.Added,
+					Deleted: line.Type == watch.Deleted}
 			}
 			if !yield(change, nil) {
 				return
@@ -192,7 +193,8 @@ func Explanations(ctx context.Context, c *Client, manifests []byte, opts Apply) 
 
 // Delete asks for a pod's end and returns it as it then is. A nil grace is the
 // pod's own; a uid that is not empty must be the pod's.
-func (c *Client) Delete(ctx context.Context, key types.NamespacedName, uid types.UID, grace *time.Duration) (*corev1.Pod, error) {
+func (c *Client) Delete(ctx context.Context, key types.NamespacedName, uid types.UID,
+	grace *time.Duration) (*corev1.Pod, error) {
 	opts := metav1.DeleteOptions{}
 	if uid != "" {
 		opts.Preconditions = &metav1.Preconditions{UID: &uid}
@@ -247,7 +249,8 @@ func logQuery(o LogOptions) url.Values {
 			q.Set(name, "true")
 		}
 	}
-	for name, n := range map[string]*int64{"sinceSeconds": o.SinceSeconds, "tailLines": o.TailLines, "limitBytes": o.LimitBytes} {
+	for name, n := range map[string]*int64{"sinceSeconds": o.SinceSeconds, "tailLines": o.TailLines,
+		"limitBytes": o.LimitBytes} {
 		if n != nil {
 			q.Set(name, strconv.FormatInt(*n, 10))
 		}

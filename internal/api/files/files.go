@@ -75,7 +75,9 @@ func (x Files) pid(ctx context.Context, id string) (int, error) {
 		PID int `json:"pid"`
 	}
 	if err := json.Unmarshal([]byte(r.Info["info"]), &info); err != nil || info.PID <= 0 {
-		return 0, fmt.Errorf("the runtime %s does not tell the container's process: copy with \"berth exec\" and a tar of the image's", x.Runtime)
+		return 0, fmt.Errorf(
+			"the runtime %s does not tell the container's process: copy with \"berth exec\" and a tar of the image's",
+			x.Runtime)
 	}
 	return info.PID, nil
 }
@@ -111,7 +113,8 @@ func (x Files) Pack(ctx context.Context, p *corev1.Pod, container, path string, 
 }
 
 // Unpack implements server.Files.
-func (x Files) Unpack(ctx context.Context, p *corev1.Pod, t server.FileTarget, r io.Reader) (skipped []string, err error) {
+func (x Files) Unpack(ctx context.Context, p *corev1.Pod, t server.FileTarget, r io.Reader) (skipped []string,
+	err error) {
 	root, owner, err := x.process(ctx, x.ID(p, t.Container))
 	if err != nil {
 		return nil, err

@@ -39,7 +39,8 @@ func join(t *testing.T, c *kubeapitest.Cluster, name string) *node {
 		o.TLS.Certificates = []tls.Certificate{must(tls.LoadX509KeyPair(c.ServingCertificate(name, "127.0.0.1")))}
 	})
 	port := n.Addr(anyPort).(*net.TCPAddr).Port
-	self := must(client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
+	self := must(client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{}))
 	self.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 	self.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
 	must(client.CoreV1().Nodes().UpdateStatus(t.Context(), self, metav1.UpdateOptions{}))
@@ -56,7 +57,8 @@ func TestKubectl(t *testing.T) {
 	p.Namespace, p.Spec.NodeName = ns, "n1"
 	p.CreationTimestamp = metav1.Time{}
 	pods := c.Client().CoreV1().Pods(ns)
-	made := must(pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: ns}, Spec: p.Spec}, metav1.CreateOptions{}))
+	made := must(pods.Create(t.Context(),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: ns}, Spec: p.Spec}, metav1.CreateOptions{}))
 	p.UID = made.UID
 	servertest.Run(p)
 	made.Status = p.Status

@@ -75,7 +75,8 @@ type flagz struct {
 	Flags             map[string]string `json:"flags"`
 }
 
-const zpageHeader = "\n%s %s\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n\n"
+const zpageHeader = "\n%s %s\nWarning: This endpoint is not meant to be machine parseable, has no formatting " +
+	"compatibility guarantees and is for debugging purposes only.\n\n"
 
 func (s nodeRoutes) statusz(w http.ResponseWriter, r *http.Request) error {
 	form, version, err := zpageForm(r.Header.Get("Accept"), "Statusz")
@@ -95,7 +96,8 @@ func (s nodeRoutes) statusz(w http.ResponseWriter, r *http.Request) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, zpageHeader, component, "statusz")
 	fmt.Fprintf(&b, "Started: %s\nUp: %s\nGo version: %s\nBinary version: %s\nPaths: %s\n",
-		s.About.Started.UTC().Format(time.UnixDate), up.Truncate(time.Second), st.GoVersion, st.BinaryVersion, strings.Join(st.Paths, " "))
+		s.About.Started.UTC().Format(time.UnixDate), up.Truncate(time.Second), st.GoVersion, st.BinaryVersion,
+		strings.Join(st.Paths, " "))
 	writeText(w, b.String())
 	return nil
 }
@@ -146,7 +148,8 @@ func zpageForm(accept, kind string) (form, version string, err error) {
 		if err != nil {
 			continue
 		}
-		known := params["as"] == kind && params["g"] == zpageGroup && (params["v"] == "v1beta1" || params["v"] == "v1alpha1")
+		known := params["as"] == kind && params["g"] == zpageGroup &&
+			(params["v"] == "v1beta1" || params["v"] == "v1alpha1")
 		switch {
 		case media == "text/plain" || media == "text/*" || media == "*/*":
 			return "text", "", nil
@@ -156,7 +159,10 @@ func zpageForm(accept, kind string) (form, version string, err error) {
 			return "yaml", params["v"], nil
 		}
 	}
-	return "", "", notAcceptable(fmt.Sprintf("only text/plain and application/json or application/yaml with g=%s;v=v1beta1;as=%s are served", zpageGroup, kind))
+	return "", "",
+		notAcceptable(
+			fmt.Sprintf("only text/plain and application/json or application/yaml with g=%s;v=v1beta1;as=%s are served",
+				zpageGroup, kind))
 }
 
 func writeZpage(w http.ResponseWriter, form string, page any) error {

@@ -20,7 +20,8 @@ func methods(rt route) []string {
 // verbFor is the verb that a request needs: the route's own or the API verb of
 // the method; none for methods that have none.
 func verbFor(rt route, method string) string {
-	verbs := map[string]string{"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+	verbs := map[string]string{"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch",
+		"DELETE": "delete"}
 	return cmp.Or(rt.verb, verbs[method])
 }
 
@@ -54,7 +55,8 @@ func longRunning(bucket string) string {
 
 // podList is the answer to /pods: in the order of names, and typed as the API's.
 func podList(pods []*corev1.Pod) *corev1.PodList {
-	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: make([]corev1.Pod, 0, len(pods))}
+	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
+		Items: make([]corev1.Pod, 0, len(pods))}
 	for _, p := range pods {
 		list.Items = append(list.Items, *p)
 	}

@@ -36,9 +36,11 @@ func newHealth(checks []check) *health {
 	h := &health{
 		checks: checks, registry: prometheus.NewRegistry(),
 		now: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kubernetes_healthcheck", Help: "What a health check said last: 1 is well."}, []string{"name", "type"}),
+			Name: "kubernetes_healthcheck", Help: "What a health check said last: 1 is well."},
+			[]string{"name", "type"}),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubernetes_healthchecks_total", Help: "What health checks said."}, []string{"name", "status", "type"}),
+			Name: "kubernetes_healthchecks_total", Help: "What health checks said."},
+			[]string{"name", "status", "type"}),
 	}
 	h.registry.MustRegister(h.now, h.total) // a registry of its own
 	return h

@@ -61,7 +61,8 @@ func (bearer) Check(r *http.Request, verb string, subresources []string) error {
 			return nil
 		}
 	}
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Message: fmt.Sprintf("Forbidden (verb=%s, subresource(s)=%v)", verb, subresources)}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: 403,
+		Message: fmt.Sprintf("Forbidden (verb=%s, subresource(s)=%v)", verb, subresources)}}
 }
 
 // roundTripper says who asks.
@@ -102,15 +103,18 @@ func (runtimeParts) Summary(_ context.Context, only bool) (*statsv1alpha1.Summar
 	return &statsv1alpha1.Summary{Node: statsv1alpha1.NodeStats{NodeName: name}}, nil
 }
 
-var allOn = Enabled{DebuggingHandlers: true, SystemLogHandler: true, SystemLogQuery: true, ProfilingHandler: true, DebugFlagHandler: true}
+var allOn = Enabled{DebuggingHandlers: true, SystemLogHandler: true, SystemLogQuery: true, ProfilingHandler: true,
+	DebugFlagHandler: true}
 
 func options(t *testing.T, a *servertest.Agent) Options {
 	registry := prometheus.NewRegistry()
 	scrape := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return Options{
 		Addresses: Addresses{HTTPS: anyPort}, TLS: &tls.Config{Certificates: []tls.Certificate{certificate(t)}},
-		Access: bearer{}, Enabled: allOn, Pods: a.Pods, Streams: a.Streams(), Runtime: runtimeParts{}, Stats: runtimeParts{},
-		Dirs:    Dirs{PodLogs: a.LogDir, SystemLogs: t.TempDir(), Checkpoints: filepath.Join(t.TempDir(), "checkpoints")},
+		Access: bearer{}, Enabled: allOn, Pods: a.Pods, Streams: a.Streams(), Runtime: runtimeParts{},
+		Stats: runtimeParts{},
+		Dirs: Dirs{PodLogs: a.LogDir, SystemLogs: t.TempDir(),
+			Checkpoints: filepath.Join(t.TempDir(), "checkpoints")},
 		Metrics: Metrics{Agent: scrape, CAdvisor: scrape, Resource: scrape, Probes: scrape},
 		About: About{
 			Version: "v1.2.3", Started: time.Now(),
@@ -145,7 +149,9 @@ func start(t *testing.T, change func(*Options)) *node {
 		cancel()
 		t.Fatalf("serve: %v", err)
 	}
-	n := &node{Server: s, agent: a, web: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}}
+	n := &node{Server: s, agent: a,
+		web: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+			ForceAttemptHTTP2: true}}}
 	if o.Addresses.HTTPS != "" {
 		n.url = "https://" + s.Addr(o.Addresses.HTTPS).String()
 	}
@@ -214,10 +220,12 @@ func example(rt route) string {
 }
 
 func TestNothingWithoutRights(t *testing.T) {
-	for name, on := range map[string]Enabled{"all on": allOn, "off": {}, "logs only": {DebuggingHandlers: true, SystemLogHandler: true}} {
+	for name, on := range map[string]Enabled{"all on": allOn, "off": {},
+		"logs only": {DebuggingHandlers: true, SystemLogHandler: true}} {
 		t.Run(name, func(t *testing.T) {
 			n := start(t, func(o *Options) { o.Enabled = on })
-			for _, rt := range append(n.served(on), route{methods: "GET", path: "/unknown", rights: "proxy"}, route{methods: "PUT", path: "/pods", rights: "proxy"}) {
+			for _, rt := range append(n.served(on), route{methods: "GET", path: "/unknown", rights: "proxy"},
+				route{methods: "PUT", path: "/pods", rights: "proxy"}) {
 				if rt.rights == "" {
 					t.Errorf("%s needs no rights", rt.path)
 				}
@@ -225,11 +233,14 @@ func TestNothingWithoutRights(t *testing.T) {
 					if method == "" {
 						method = "GET"
 					}
-					if code, body := n.ask(t, "", method, example(rt), ""); code != http.StatusUnauthorized || body != "Unauthorized\n" {
+					if code, body := n.ask(t, "", method, example(rt), ""); code != http.StatusUnauthorized ||
+						body != "Unauthorized\n" {
 						t.Errorf("%s %s without credentials: %d %q", method, rt.path, code, body)
 					}
-					want := fmt.Sprintf("Forbidden (verb=%s, subresource(s)=%v)\n", verbFor(rt, method), strings.Fields(rt.rights))
-					if code, body := n.ask(t, "nobody", method, example(rt), ""); code != http.StatusForbidden || body != want {
+					want := fmt.Sprintf("Forbidden (verb=%s, subresource(s)=%v)\n", verbFor(rt, method),
+						strings.Fields(rt.rights))
+					if code, body := n.ask(t, "nobody", method, example(rt), ""); code != http.StatusForbidden ||
+						body != want {
 						t.Errorf("%s %s without rights: %d %q", method, rt.path, code, body)
 					}
 				}
@@ -290,22 +301,30 @@ func TestAnswers(t *testing.T) {
 		want               string
 	}{
 		{"GET", "/healthz", "", 200, "ok"},
-		{"GET", "/healthz?verbose&exclude=log", "", 200, "[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\nhealthz check passed\n"},
+		{"GET", "/healthz?verbose&exclude=log", "", 200,
+			"[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\nhealthz check passed\n"},
 		{"GET", "/healthz/none", "", 404, "404 page not found\n"},
 		{"POST", "/run/default/web/app?cmd=echo+a", "", 200, "web/app [echo a]"},
 		{"POST", "/run/default/web/uid-1/app?cmd=echo", "", 200, "web/app [echo]"},
-		{"POST", "/run/default/web/app?cmd=false", "", 500, "run a command in container \"app\" of pod default/web: command terminated with exit code 1\n"},
+		{"POST", "/run/default/web/app?cmd=false", "", 500,
+			"run a command in container \"app\" of pod default/web: command terminated with exit code 1\n"},
 		{"POST", "/run/default/none/app?cmd=echo", "", 404, "pods \"default/none\" not found\n"},
 		{"POST", "/run/default/web/none?cmd=echo", "", 404, "container \"none\" not found in pod \"web\"\n"},
-		{"POST", "/checkpoint/default/web/app?timeout=x", "", 400, "query parameter timeout=\"x\" is not a number of seconds\n"},
-		{"POST", "/checkpoint/default/web/db", "", 500, "checkpointing of default/web/db failed: the runtime cannot checkpoint\n"},
-		{"GET", "/containerLogs/default/late/app", "", 400, "container \"app\" in pod \"late\" is waiting to start: its pod is pending\n"},
-		{"GET", "/containerLogs/default/web/app?tailLines=-1", "", 422, "query parameter tailLines=\"-1\" is not a number of at least 0\n"},
-		{"GET", "/containerLogs/default/web/app?follow=maybe", "", 400, "query parameter follow=\"maybe\" is not true or false\n"},
+		{"POST", "/checkpoint/default/web/app?timeout=x", "", 400,
+			"query parameter timeout=\"x\" is not a number of seconds\n"},
+		{"POST", "/checkpoint/default/web/db", "", 500,
+			"checkpointing of default/web/db failed: the runtime cannot checkpoint\n"},
+		{"GET", "/containerLogs/default/late/app", "", 400,
+			"container \"app\" in pod \"late\" is waiting to start: its pod is pending\n"},
+		{"GET", "/containerLogs/default/web/app?tailLines=-1", "", 422,
+			"query parameter tailLines=\"-1\" is not a number of at least 0\n"},
+		{"GET", "/containerLogs/default/web/app?follow=maybe", "", 400,
+			"query parameter follow=\"maybe\" is not true or false\n"},
 		{"PUT", "/debug/flags/v", "4", 200, "successfully set klog.logging.verbosity to 4"},
 		{"PUT", "/debug/flags/v", "many", 400, "verbosity \"many\" is not a number of at least 0\n"},
 		{"GET", "/flagz", "", 200, fmt.Sprintf(zpageHeader, "kubelet", "flagz") + "node-ip=\nv=2\n"},
-		{"POST", "/stats/summary?only_cpu_and_memory=true", "", 200, `{"node":{"nodeName":"little","startTime":null},"pods":null}`},
+		{"POST", "/stats/summary?only_cpu_and_memory=true", "", 200,
+			`{"node":{"nodeName":"little","startTime":null},"pods":null}`},
 	}
 	for _, tt := range tests {
 		code, body := n.ask(t, "admin", tt.method, tt.path, tt.body)
@@ -358,7 +377,8 @@ func TestZpageForm(t *testing.T) {
 		json:             "json v1beta1 <nil>",
 		"a;=, " + json:   "json v1beta1 <nil>",
 		"application/yaml;v=v1alpha1;g=config.k8s.io;as=Statusz": "yaml v1alpha1 <nil>",
-		"application/json": "  only text/plain and application/json or application/yaml with g=config.k8s.io;v=v1beta1;as=Statusz are served",
+		"application/json": "  only text/plain and application/json or application/yaml with " +
+			"g=config.k8s.io;v=v1beta1;as=Statusz are served",
 	} {
 		form, version, err := zpageForm(accept, "Statusz")
 		if got := fmt.Sprint(form, " ", version, " ", err); got != want {
@@ -367,13 +387,15 @@ func TestZpageForm(t *testing.T) {
 	}
 	for _, rt := range []string{"/statusz", "/flagz"} {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+rt, nil)
-		r.Header.Set("Accept", strings.Replace(json, "Statusz", map[string]string{"/statusz": "Statusz", "/flagz": "Flagz"}[rt], 1))
+		r.Header.Set("Accept",
+			strings.Replace(json, "Statusz", map[string]string{"/statusz": "Statusz", "/flagz": "Flagz"}[rt], 1))
 		answer, err := roundTripper{"admin", n.web.Transport}.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer answer.Body.Close()
-		if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), `"apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"kubelet"}`) {
+		if body, err := io.ReadAll(answer.Body); err != nil ||
+			!strings.Contains(string(body), `"apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"kubelet"}`) {
 			t.Errorf("%s: %s, %v", rt, body, err)
 		}
 	}
@@ -427,7 +449,8 @@ func TestPorts(t *testing.T) {
 		{healthz, "/healthz", "200 ok"},
 		{healthz, "/healthz/ping", "200 ok"},
 		{healthz, "/pods", "404 404 page not found\n"},
-		{readOnly, "/healthz", "500 [+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n"},
+		{readOnly, "/healthz",
+			"500 [+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n"},
 		{readOnly, "/healthz/syncloop", "500 internal server error: the runtime does not answer\n"},
 		{readOnly, "/pods", `200 {"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`},
 		{readOnly, "/exec/default/web/app", "405 Debug endpoints are disabled.\n"},
@@ -438,7 +461,8 @@ func TestPorts(t *testing.T) {
 			t.Errorf("%s%s: %q, want %q", tt.address, tt.path, got, tt.want)
 		}
 	}
-	second, err := New(Options{Addresses: Addresses{HTTPS: n.Addr(anyPort).String()}, TLS: n.TLS, Access: bearer{}, Register: prometheus.NewRegistry(), Log: n.Log})
+	second, err := New(Options{Addresses: Addresses{HTTPS: n.Addr(anyPort).String()}, TLS: n.TLS, Access: bearer{},
+		Register: prometheus.NewRegistry(), Log: n.Log})
 	if err == nil {
 		err = second.Run(t.Context())
 	}
@@ -451,12 +475,16 @@ func TestHTTP2AndReload(t *testing.T) {
 	certs := []tls.Certificate{certificate(t), certificate(t)}
 	served := &certs[0]
 	n := start(t, func(o *Options) {
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return served, nil }}
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS13,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				return served, nil
+			}}
 	})
 	for i := range certs {
 		served = &certs[i]
 		n.web.CloseIdleConnections()
-		answer, err := roundTripper{"admin", n.web.Transport}.RoundTrip(must(http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+"/healthz", nil)))
+		answer, err := roundTripper{"admin", n.web.Transport}.RoundTrip(must(http.NewRequestWithContext(t.Context(),
+			http.MethodGet, n.url+"/healthz", nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -496,7 +524,8 @@ kubelet_http_requests_total{long_running="false",method="other",path="other",ser
 
 func TestBuckets(t *testing.T) {
 	for path, want := range map[string]string{
-		"/metrics": "metrics", "/metrics/cadvisor": "metrics/cadvisor", "/metrics/a/b": "metrics/a", "/exec/{namespace}": "exec", "/debug/pprof/": "debug", "": "",
+		"/metrics": "metrics", "/metrics/cadvisor": "metrics/cadvisor", "/metrics/a/b": "metrics/a",
+		"/exec/{namespace}": "exec", "/debug/pprof/": "debug", "": "",
 	} {
 		if got := bucket(path); got != want {
 			t.Errorf("bucket(%q) = %q, want %q", path, got, want)

@@ -62,7 +62,9 @@ func (s podRoutes) container(r *http.Request) (*corev1.Pod, string, error) {
 	}
 	name := r.PathValue("container")
 	if _, ok := pod.FindContainer(p, name); !ok {
-		return nil, "", failure(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("container %q not found in pod %q", name, p.Name))
+		return nil, "",
+			failure(http.StatusNotFound, metav1.StatusReasonNotFound,
+				fmt.Sprintf("container %q not found in pod %q", name, p.Name))
 	}
 	return p, name, nil
 }
@@ -125,11 +127,13 @@ func (s podRoutes) checkpoint(w http.ResponseWriter, r *http.Request) error {
 	if all := r.URL.Query()["timeout"]; len(all) > 0 {
 		seconds, err := strconv.ParseUint(all[len(all)-1], 10, 31)
 		if err != nil {
-			return server.BadRequest(fmt.Sprintf("query parameter timeout=%q is not a number of seconds", all[len(all)-1]), "")
+			return server.BadRequest(fmt.Sprintf("query parameter timeout=%q is not a number of seconds",
+				all[len(all)-1]), "")
 		}
 		timeout = time.Duration(seconds) * time.Second
 	}
-	file := filepath.Join(s.Dirs.Checkpoints, fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", p.Name, p.Namespace, name, time.Now().Format(time.RFC3339)))
+	file := filepath.Join(s.Dirs.Checkpoints,
+		fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", p.Name, p.Namespace, name, time.Now().Format(time.RFC3339)))
 	err = os.MkdirAll(s.Dirs.Checkpoints, 0o700)
 	if err == nil {
 		err = s.Runtime.Checkpoint(r.Context(), p, name, file, timeout)

@@ -25,7 +25,8 @@ func newRequests(to prometheus.Registerer) (*requests, error) {
 		inflight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kubelet_http_inflight_requests", Help: "HTTP requests under way."}, labels),
 		sockets: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_websocket_streaming_requests_total", Help: "Streams into pods that came as WebSockets."}, []string{"subresource"}),
+			Name: "kubelet_websocket_streaming_requests_total", Help: "Streams into pods that came as WebSockets."},
+			[]string{"subresource"}),
 	}
 	for _, c := range []prometheus.Collector{r.total, r.seconds, r.inflight, r.sockets} {
 		if err := to.Register(c); err != nil {

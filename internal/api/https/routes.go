@@ -225,7 +225,8 @@ func answer(h handler) http.Handler {
 
 // failure is an error with an answer of its own.
 func failure(code int32, why metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why, Message: message}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why,
+		Message: message}}
 }
 
 func notAcceptable(message string) error {

@@ -83,7 +83,10 @@ func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 		}
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", want.address)
 		if err != nil {
-			return ports, fmt.Errorf("listen for %s on %s: %w; another kubelet or agent may have it: stop it, or configure another port", want.what, want.address, err)
+			return ports,
+				fmt.Errorf(
+					"listen for %s on %s: %w; another kubelet or agent may have it: stop it, or configure another port",
+					want.what, want.address, err)
 		}
 		p := &port{what: want.what, listener: newListener(l), server: &http.Server{
 			Handler:           want.handler(),

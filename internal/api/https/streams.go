@@ -71,7 +71,8 @@ func (s streamRoutes) terminal(w http.ResponseWriter, r *http.Request, at string
 		if !wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
 			return relay
 		}
-		return translator.NewStreamTranslatorHandler(to, nil, 0, translator.Options{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY})
+		return translator.NewStreamTranslatorHandler(to, nil, 0,
+			translator.Options{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY})
 	})
 }
 
@@ -100,7 +101,8 @@ func (s streamRoutes) portForward(w http.ResponseWriter, r *http.Request) error 
 
 // stream joins the client's connection to the runtime's at a URL, by what choose
 // makes of a plain relay between the two, until either ends.
-func (s streamRoutes) stream(w http.ResponseWriter, r *http.Request, at string, choose func(*url.URL, http.Handler) http.Handler) error {
+func (s streamRoutes) stream(w http.ResponseWriter, r *http.Request, at string,
+	choose func(*url.URL, http.Handler) http.Handler) error {
 	to, err := url.Parse(at)
 	if err != nil {
 		return fmt.Errorf("the runtime answered a bad URL for streams: %w", err)

@@ -39,7 +39,8 @@ func (n *node) executors(t *testing.T, path string) map[string]remotecommand.Exe
 	return map[string]remotecommand.Executor{
 		"SPDY":         must(remotecommand.NewSPDYExecutor(n.client(), "POST", u)),
 		"WebSocket v5": must(remotecommand.NewWebSocketExecutor(n.client(), "GET", u.String())),
-		"WebSocket v4": must(remotecommand.NewWebSocketExecutorForProtocols(n.client(), "GET", u.String(), "v4.channel.k8s.io")),
+		"WebSocket v4": must(remotecommand.NewWebSocketExecutorForProtocols(n.client(), "GET", u.String(),
+			"v4.channel.k8s.io")),
 	}
 }
 
@@ -48,7 +49,8 @@ func TestExec(t *testing.T) {
 	n.running("web", "app")
 	for name, e := range n.executors(t, "/exec/default/web/app?command=echo&command=a&command=b&output=1&error=1") {
 		var out bytes.Buffer
-		if err := e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: io.Discard}); err != nil || out.String() != "a\nb\n" {
+		if err := e.StreamWithContext(t.Context(),
+			remotecommand.StreamOptions{Stdout: &out, Stderr: io.Discard}); err != nil || out.String() != "a\nb\n" {
 			t.Errorf("%s: echo: %q, %v", name, &out, err)
 		}
 	}
@@ -65,7 +67,9 @@ func TestExec(t *testing.T) {
 			continue // cannot end its input
 		}
 		var out bytes.Buffer
-		if err := e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader("typed"), Stdout: &out}); err != nil || out.String() != "typed" {
+		if err := e.StreamWithContext(t.Context(),
+			remotecommand.StreamOptions{Stdin: strings.NewReader("typed"), Stdout: &out}); err != nil ||
+			out.String() != "typed" {
 			t.Errorf("%s: cat: %q, %v", name, &out, err)
 		}
 	}
@@ -73,7 +77,9 @@ func TestExec(t *testing.T) {
 		var out bytes.Buffer
 		sizes := make(sizes, 1)
 		sizes <- remotecommand.TerminalSize{Width: 80, Height: 25}
-		if err := e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Tty: true, TerminalSizeQueue: sizes}); err != nil || out.String() != "80x25\n" {
+		if err := e.StreamWithContext(t.Context(),
+			remotecommand.StreamOptions{Stdout: &out, Tty: true, TerminalSizeQueue: sizes}); err != nil ||
+			out.String() != "80x25\n" {
 			t.Errorf("%s: size: %q, %v", name, &out, err)
 		}
 		close(sizes)
@@ -223,7 +229,8 @@ func TestFollow(t *testing.T) {
 	n.agent.WriteLog(t, p, "app", 0, "first")
 	follow := func(ctx context.Context) (*bufio.Reader, io.Closer) {
 		t.Helper()
-		r := must(http.NewRequestWithContext(ctx, http.MethodGet, n.url+"/containerLogs/default/web/app?follow=true", nil))
+		r := must(http.NewRequestWithContext(ctx, http.MethodGet, n.url+"/containerLogs/default/web/app?follow=true",
+			nil))
 		answer := must(roundTripper{"admin", n.web.Transport}.RoundTrip(r)) //nolint:bodyclose // the caller does
 		return bufio.NewReader(answer.Body), answer.Body
 	}
@@ -244,7 +251,9 @@ func TestFollow(t *testing.T) {
 	lines, body = follow(t.Context())
 	defer body.Close()
 	must(lines.ReadString('\n'))
-	n.agent.Change(types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, func(p *corev1.Pod) { servertest.Terminate(p, 0) })
+	n.agent.Change(types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, func(p *corev1.Pod) {
+		servertest.Terminate(p, 0)
+	})
 	if rest, err := io.ReadAll(lines); err != nil || string(rest) != "second\n" {
 		t.Errorf("the end of a log: %q, %v", rest, err)
 	}
@@ -258,8 +267,10 @@ func TestNothingIsLeft(t *testing.T) {
 	before := 0
 	for i := range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
-		r := must(http.NewRequestWithContext(ctx, http.MethodGet, n.url+"/containerLogs/default/web/app?follow=true", nil))
-		answer := must(roundTripper{"admin", n.web.Transport}.RoundTrip(r)) //nolint:bodyclose // it ends with its context
+		r := must(http.NewRequestWithContext(ctx, http.MethodGet, n.url+"/containerLogs/default/web/app?follow=true",
+			nil))
+		answer := must(
+			roundTripper{"admin", n.web.Transport}.RoundTrip(r)) //nolint:bodyclose // it ends with its context
 		must(answer.Body.Read(make([]byte, 1)))
 		cancel()
 		answer.Body.Close()

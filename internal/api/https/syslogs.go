@@ -95,14 +95,16 @@ func (s nodeRoutes) serviceLogs(w http.ResponseWriter, r *http.Request, files lo
 		}
 	}
 	if len(inFiles) > 0 && q.hasOptions() {
-		fmt.Fprintf(w, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", inFiles)
+		fmt.Fprintf(w, "\noptions present and query resolved to log files for %v\ntry without specifying options\n",
+			inFiles)
 		inFiles = nil
 	}
 	for _, service := range inFiles {
 		err := copyLog(w, files, service)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && noJournal != nil:
-			fmt.Fprintf(w, "\nlog not found for %s: it has no file in %s, and the journal cannot be read: %v\n", service, s.Dirs.SystemLogs, noJournal)
+			fmt.Fprintf(w, "\nlog not found for %s: it has no file in %s, and the journal cannot be read: %v\n",
+				service, s.Dirs.SystemLogs, noJournal)
 		case errors.Is(err, fs.ErrNotExist):
 			fmt.Fprintf(w, "\nlog not found for %s\n", service)
 		case err != nil:

@@ -18,7 +18,8 @@ func TestSystemLogs(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	for name, content := range map[string]string{
 		filepath.Join(dir, "syslog"): "a line\n", filepath.Join(dir, "kubelet.log"): "of kubelet\n",
-		filepath.Join(dir, "web/web.log"): "of web\n", filepath.Join(dir, "pods/x/0.log"): "of a pod\n", secret: "secret",
+		filepath.Join(dir, "web/web.log"): "of web\n", filepath.Join(dir, "pods/x/0.log"): "of a pod\n",
+		secret: "secret",
 	} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
@@ -27,7 +28,8 @@ func TestSystemLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{"out": secret, "up": "../../../etc/passwd", "inside.log": dir + "/pods/x/0.log", "loop": dir + "/loop"} {
+	for link, to := range map[string]string{"out": secret, "up": "../../../etc/passwd",
+		"inside.log": dir + "/pods/x/0.log", "loop": dir + "/loop"} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +50,9 @@ func TestSystemLogs(t *testing.T) {
 		{"/logs/?query=kubelet", 200, "of kubelet\n"},
 		{"/logs/?query=web", 200, "of web\n"},
 		{"/logs/?query=/syslog", 200, "a line\n"},
-		{"/logs/?query=none", 200, "log not found for none: it has no file in " + dir + ", and the journal cannot be read: exec: \"journalctl\""},
+		{"/logs/?query=none", 200,
+			"log not found for none: it has no file in " + dir +
+				", and the journal cannot be read: exec: \"journalctl\""},
 		{"/logs/?query=..", 200, "error getting log for .."},
 		{"/logs/?query=kubelet&tailLines=3", 200, "try without specifying options"},
 		{"/logs/?query=+", 400, "query may not be empty"},
@@ -73,9 +77,11 @@ func TestJournal(t *testing.T) {
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	n := start(t, nil)
-	const want = "--utc --no-pager --output=short-precise --since=2026-01-02 01:04:05 --lines=3 --unit=kubelet --grep=a|b --boot=-1\n" +
+	const want = "--utc --no-pager --output=short-precise --since=2026-01-02 01:04:05 --lines=3 --unit=kubelet " +
+		"--grep=a|b --boot=-1\n" +
 		"\noptions present and query resolved to log files for [other]\ntry without specifying options\n"
-	_, body := n.ask(t, "admin", "GET", "/logs/?query=kubelet&query=other&sinceTime=2026-01-02T03:04:05%2b02:00&tailLines=3&pattern=a|b&boot=-1", "")
+	_, body := n.ask(t, "admin", "GET",
+		"/logs/?query=kubelet&query=other&sinceTime=2026-01-02T03:04:05%2b02:00&tailLines=3&pattern=a|b&boot=-1", "")
 	if diff := cmp.Diff(want, body); diff != "" {
 		t.Error(diff)
 	}
@@ -84,13 +90,14 @@ func TestJournal(t *testing.T) {
 func TestLogQuery(t *testing.T) {
 	for raw, want := range map[string]string{
 		"query=a&query=b&query=c&query=d&query=e": "query: at most 4 services",
-		"query=" + strings.Repeat("a", 257):       `query "` + strings.Repeat("a", 257) + `": length must be at most 256`,
-		"query=a&query=/b":                        "query: cannot specify a file and a service",
-		"query=/a&query=/b":                       "query: cannot specify more than one file",
-		"query=/a&boot=0":                         "query: cannot specify a file with options",
-		"query=a&boot=1":                          "boot must be less than 1",
-		"query=a&tailLines=100001":                "tailLines must be between 0 and 100000",
-		"query=a&pattern=(":                       "pattern: error parsing regexp: missing closing ): `(`",
+		"query=" + strings.Repeat("a", 257): `query "` + strings.Repeat("a", 257) +
+			`": length must be at most 256`,
+		"query=a&query=/b":         "query: cannot specify a file and a service",
+		"query=/a&query=/b":        "query: cannot specify more than one file",
+		"query=/a&boot=0":          "query: cannot specify a file with options",
+		"query=a&boot=1":           "boot must be less than 1",
+		"query=a&tailLines=100001": "tailLines must be between 0 and 100000",
+		"query=a&pattern=(":        "pattern: error parsing regexp: missing closing ): `(`",
 		"query=a&sinceTime=2026-01-02T00:00:00Z&untilTime=2026-01-01T00:00:00Z": "untilTime must be after sinceTime",
 		"query=a&untilTime=2026-01-01T00:00:00Z":                                "",
 	} {
@@ -110,7 +117,10 @@ func TestLogQuery(t *testing.T) {
 			t.Errorf("%s: %q, want %q", raw, got, want)
 		}
 	}
-	if diff := cmp.Diff([]string{"a", "b.service"}, first(logQuery{services: []string{"a", "b.service", "c"}}.split("xc.service\na.service\nb.service"))); diff != "" {
+	if diff := cmp.Diff([]string{"a", "b.service"},
+		first(
+			logQuery{services: []string{"a", "b.service", "c"}}.split(
+				"xc.service\na.service\nb.service"))); diff != "" {
 		t.Error(diff)
 	}
 }

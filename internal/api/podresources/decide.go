@@ -18,7 +18,8 @@ import (
 // render shows what a pod holds. Its containers are sidecars and those that run
 // with them; init containers hold what they do for a while only. nodes are those of
 // a device.
-func render(p *corev1.Pod, a resource.Allocation, nodes func(container string, name corev1.ResourceName, id device.ID) topology.Nodes) *api.PodResources {
+func render(p *corev1.Pod, a resource.Allocation,
+	nodes func(container string, name corev1.ResourceName, id device.ID) topology.Nodes) *api.PodResources {
 	r := &api.PodResources{Name: p.Name, Namespace: p.Namespace}
 	if !a.Pod.IsEmpty() {
 		r.CpuIds, r.Memory = ids(a.Pod.CPUs), blocks(a.Pod.Memory)
@@ -47,7 +48,8 @@ func devicesOn(name corev1.ResourceName, id device.ID, nodes topology.Nodes) []*
 	}
 	var all []*api.ContainerDevices
 	for _, n := range nodes.IDs() {
-		all = append(all, &api.ContainerDevices{ResourceName: string(name), DeviceIds: []string{id}, Topology: numa(topology.Of(n))})
+		all = append(all,
+			&api.ContainerDevices{ResourceName: string(name), DeviceIds: []string{id}, Topology: numa(topology.Of(n))})
 	}
 	return all
 }
@@ -81,7 +83,8 @@ func ids(set cpuset.CPUSet) (all []int64) {
 
 func blocks(list []memory.Block) (all []*api.ContainerMemory) {
 	for _, b := range list {
-		all = append(all, &api.ContainerMemory{MemoryType: string(b.Resource), Size: uint64(b.Size), Topology: numa(b.Nodes)})
+		all = append(all,
+			&api.ContainerMemory{MemoryType: string(b.Resource), Size: uint64(b.Size), Topology: numa(b.Nodes)})
 	}
 	return all
 }

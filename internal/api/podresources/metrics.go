@@ -16,15 +16,18 @@ type metrics struct {
 
 func newMetrics() metrics {
 	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_pod_resources_endpoint_" + name, Help: help}, []string{"server_api_version"})
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_pod_resources_endpoint_" + name,
+			Help: help}, []string{"server_api_version"})
 	}
 	m := metrics{
 		total:    counter("requests_total", "Calls of the PodResources API, by its version."),
 		requests: map[string]*prometheus.CounterVec{}, failures: map[string]*prometheus.CounterVec{},
 	}
-	for method, name := range map[string]string{"List": "list", "Get": "get", "GetAllocatableResources": "get_allocatable"} {
+	for method, name := range map[string]string{"List": "list", "Get": "get",
+		"GetAllocatableResources": "get_allocatable"} {
 		m.requests[method] = counter("requests_"+name, "Calls of "+method+" of the PodResources API, by its version.")
-		m.failures[method] = counter("errors_"+name, "Calls of "+method+" of the PodResources API that failed, by its version.")
+		m.failures[method] = counter("errors_"+name,
+			"Calls of "+method+" of the PodResources API that failed, by its version.")
 	}
 	return m
 }

@@ -82,13 +82,15 @@ func (s *Server) Run(ctx context.Context) error {
 		return ctx.Err()
 	}
 	limit := rate.NewLimiter(callsPerSecond, callsAtOnce)
-	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
-		defer func() { s.metrics.count(info.FullMethod, err) }()
-		if !limit.Allow() {
-			return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
-		}
-		return handle(ctx, req)
-	}))
+	server := grpc.NewServer(
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+			handle grpc.UnaryHandler) (_ any, err error) {
+			defer func() { s.metrics.count(info.FullMethod, err) }()
+			if !limit.Allow() {
+				return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+			}
+			return handle(ctx, req)
+		}))
 	api.RegisterPodResourcesListerServer(server, s)
 	defer context.AfterFunc(ctx, server.Stop)()
 	if err := server.Serve(l); ctx.Err() == nil {
@@ -127,7 +129,8 @@ func (s *Server) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.Get
 }
 
 // GetAllocatableResources implements the API.
-func (s *Server) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
+func (s *Server) GetAllocatableResources(context.Context,
+	*api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
 	return &api.AllocatableResourcesResponse{
 		Devices: healthy(s.opts.Devices.Inventory()), CpuIds: ids(s.opts.CPUs()), Memory: blocks(s.opts.Memory()),
 	}, nil

@@ -56,7 +56,8 @@ func (c claimed) DynamicResources(p *corev1.Pod, container string) []*api.Dynami
 
 func someClaims() claimed {
 	return claimed{{ClaimName: "c", ClaimNamespace: "shop", ClaimResources: []*api.ClaimResource{
-		{DriverName: "gpu.example.com", PoolName: "pool", DeviceName: "d", CdiDevices: []*api.CDIDevice{{Name: "gpu.example.com/device=d"}}},
+		{DriverName: "gpu.example.com", PoolName: "pool", DeviceName: "d",
+			CdiDevices: []*api.CDIDevice{{Name: "gpu.example.com/device=d"}}},
 	}}}
 }
 
@@ -65,11 +66,13 @@ func someClaims() claimed {
 func serve(t *testing.T) (api.PodResourcesListerClient, *Server) {
 	t.Helper()
 	always := corev1.ContainerRestartPolicyAlways
-	rich := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "rich", Namespace: "shop", Name: "rich"}, Spec: corev1.PodSpec{
-		InitContainers: []corev1.Container{{Name: "init"}, {Name: "side", RestartPolicy: &always}},
-		Containers:     []corev1.Container{{Name: "app"}, {Name: "shares"}},
-	}}
-	poor := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "poor", Namespace: "shop", Name: "poor"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
+	rich := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "rich", Namespace: "shop", Name: "rich"},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "init"}, {Name: "side", RestartPolicy: &always}},
+			Containers:     []corev1.Container{{Name: "app"}, {Name: "shares"}},
+		}}
+	poor := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "poor", Namespace: "shop", Name: "poor"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
 	block := []memory.Block{{Nodes: topology.Of(0, 1), Resource: corev1.ResourceMemory, Size: 1 << 30}}
 	dir, err := os.MkdirTemp("", "p")
 	if err != nil {
@@ -84,15 +87,17 @@ func serve(t *testing.T) (api.PodResourcesListerClient, *Server) {
 			Containers: map[string]resource.Given{
 				"init": {CPUs: cpuset.New(1)},
 				"side": {CPUs: cpuset.New(2)},
-				"app":  {CPUs: cpuset.New(3, 1), Memory: block, Devices: map[corev1.ResourceName][]device.ID{gpu: {"b", "a", "n"}}},
+				"app": {CPUs: cpuset.New(3, 1), Memory: block,
+					Devices: map[corev1.ResourceName][]device.ID{gpu: {"b", "a", "n"}}},
 			},
 			Pod: resource.Given{CPUs: cpuset.New(1, 2, 3, 4), Memory: block},
 		}},
-		Devices: inventory{gpu: {{ID: "a", Healthy: true, Nodes: topology.Of(0)}, {ID: "b", Healthy: true, Nodes: topology.Of(0, 1)}, {ID: "n", Healthy: true}, {ID: "x"}}},
-		Claims:  someClaims(),
-		CPUs:    func() cpuset.CPUSet { return cpuset.New(1, 2, 3) },
-		Memory:  func() []memory.Block { return block },
-		Log:     slog.New(slog.DiscardHandler),
+		Devices: inventory{gpu: {{ID: "a", Healthy: true, Nodes: topology.Of(0)},
+			{ID: "b", Healthy: true, Nodes: topology.Of(0, 1)}, {ID: "n", Healthy: true}, {ID: "x"}}},
+		Claims: someClaims(),
+		CPUs:   func() cpuset.CPUSet { return cpuset.New(1, 2, 3) },
+		Memory: func() []memory.Block { return block },
+		Log:    slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -102,7 +107,8 @@ func serve(t *testing.T) (api.PodResourcesListerClient, *Server) {
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,17 +132,22 @@ func TestAnswers(t *testing.T) {
 	client, _ := serve(t)
 	all := []*api.ContainerDevices{dev("a", on(0)), dev("b", on(0)), dev("b", on(1)), dev("n", nil)}
 	block := []*api.ContainerMemory{{MemoryType: "memory", Size: 1 << 30, Topology: on(0, 1)}}
-	rich := &api.PodResources{Name: "rich", Namespace: "shop", CpuIds: []int64{1, 2, 3, 4}, Memory: block, Containers: []*api.ContainerResources{
-		{Name: "side", CpuIds: []int64{2}}, {Name: "app", CpuIds: []int64{1, 3}, Memory: block, Devices: all, DynamicResources: someClaims()}, {Name: "shares"},
-	}}
+	rich := &api.PodResources{Name: "rich", Namespace: "shop", CpuIds: []int64{1, 2, 3, 4}, Memory: block,
+		Containers: []*api.ContainerResources{
+			{Name: "side", CpuIds: []int64{2}},
+			{Name: "app", CpuIds: []int64{1, 3}, Memory: block, Devices: all, DynamicResources: someClaims()},
+			{Name: "shares"},
+		}}
 	poor := &api.PodResources{Name: "poor", Namespace: "shop", Containers: []*api.ContainerResources{{Name: "app"}}}
 
 	list, err := client.List(t.Context(), &api.ListPodResourcesRequest{})
-	if diff := cmp.Diff(&api.ListPodResourcesResponse{PodResources: []*api.PodResources{rich, poor}}, list, protocmp.Transform()); diff != "" || err != nil {
+	if diff := cmp.Diff(&api.ListPodResourcesResponse{PodResources: []*api.PodResources{rich, poor}}, list,
+		protocmp.Transform()); diff != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
 	one, err := client.Get(t.Context(), &api.GetPodResourcesRequest{PodName: "rich", PodNamespace: "shop"})
-	if diff := cmp.Diff(&api.GetPodResourcesResponse{PodResources: rich}, one, protocmp.Transform()); diff != "" || err != nil {
+	if diff := cmp.Diff(&api.GetPodResourcesResponse{PodResources: rich}, one, protocmp.Transform()); diff != "" ||
+		err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
 	_, err = client.Get(t.Context(), &api.GetPodResourcesRequest{PodName: "rich", PodNamespace: "other"})
@@ -144,7 +155,8 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("of a pod that is not there: %v", err)
 	}
 	allocatable, err := client.GetAllocatableResources(t.Context(), &api.AllocatableResourcesRequest{})
-	if diff := cmp.Diff(&api.AllocatableResourcesResponse{CpuIds: []int64{1, 2, 3}, Memory: block, Devices: all}, allocatable, protocmp.Transform()); diff != "" || err != nil {
+	if diff := cmp.Diff(&api.AllocatableResourcesResponse{CpuIds: []int64{1, 2, 3}, Memory: block, Devices: all},
+		allocatable, protocmp.Transform()); diff != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
 }
@@ -173,7 +185,8 @@ func TestMetrics(t *testing.T) {
 	if _, err := client.List(t.Context(), &api.ListPodResourcesRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Get(t.Context(), &api.GetPodResourcesRequest{PodName: "none"}); status.Code(err) != codes.NotFound {
+	if _, err := client.Get(t.Context(),
+		&api.GetPodResourcesRequest{PodName: "none"}); status.Code(err) != codes.NotFound {
 		t.Fatal(err)
 	}
 	got := map[string]float64{}

@@ -28,16 +28,19 @@ func TestKubernetesClient(t *testing.T) {
 	pods := func(r *rest.Request) *rest.Request { return r.Namespace("default").Resource("pods") }
 
 	list := &corev1.PodList{}
-	err := pods(core.Get()).VersionedParams(&metav1.ListOptions{LabelSelector: "!none", Limit: 500}, metav1.ParameterCodec).Do(t.Context()).Into(list)
+	err := pods(core.Get()).VersionedParams(&metav1.ListOptions{LabelSelector: "!none", Limit: 500},
+		metav1.ParameterCodec).Do(t.Context()).Into(list)
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("list: %v, %v", list, err)
 	}
-	w, err := pods(core.Get()).VersionedParams(&metav1.ListOptions{Watch: true, ResourceVersion: list.ResourceVersion}, metav1.ParameterCodec).Watch(t.Context())
+	w, err := pods(core.Get()).VersionedParams(&metav1.ListOptions{Watch: true, ResourceVersion: list.ResourceVersion},
+		metav1.ParameterCodec).Watch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	if log, err := pods(core.Get()).Name("web").SubResource("log").Param("container", "app").DoRaw(t.Context()); err != nil || string(log) != "hello\n" {
+	if log, err := pods(core.Get()).Name("web").SubResource("log").Param("container",
+		"app").DoRaw(t.Context()); err != nil || string(log) != "hello\n" {
 		t.Errorf("log: %q, %v", log, err)
 	}
 	if err := pods(core.Get()).Name("none").Do(t.Context()).Error(); !apierrors.IsNotFound(err) {
@@ -56,7 +59,8 @@ func TestKubernetesClient(t *testing.T) {
 		}
 	}
 	events := &corev1.EventList{}
-	if err := core.Get().Resource("events").Param("fieldSelector", "involvedObject.name=web").Do(t.Context()).Into(events); err != nil {
+	if err := core.Get().Resource("events").Param("fieldSelector", "involvedObject.name=web").Do(t.Context()).Into(
+		events); err != nil {
 		t.Errorf("events: %v", err)
 	}
 }
@@ -69,9 +73,10 @@ func coreClient(t *testing.T, a *servertest.Agent) *rest.RESTClient {
 		t.Fatal(err)
 	}
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	config := &rest.Config{Host: "http://berth", APIPath: "/api", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", a.Socket)
-	}}
+	config := &rest.Config{Host: "http://berth", APIPath: "/api",
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", a.Socket)
+		}}
 	config.GroupVersion = &corev1.SchemeGroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	core, err := rest.RESTClientFor(config)

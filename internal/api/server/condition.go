@@ -15,7 +15,8 @@ func (s podRoutes) setCondition(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if wrong := validation.IsQualifiedName(string(body.Type)); len(wrong) > 0 {
-		return BadRequest(fmt.Sprintf("condition type %q: %s", body.Type, strings.Join(wrong, "; ")), "name it as the pod's readinessGates do, such as example.com/lb")
+		return BadRequest(fmt.Sprintf("condition type %q: %s", body.Type, strings.Join(wrong, "; ")),
+			"name it as the pod's readinessGates do, such as example.com/lb")
 	}
 	switch body.Status {
 	case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:

@@ -173,7 +173,8 @@ func containerNames(p *corev1.Pod) string {
 // containerStatus is that of a container of any kind; zero when there is none yet.
 func containerStatus(p *corev1.Pod, name string) corev1.ContainerStatus {
 	st := &p.Status
-	for _, list := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses,
+		st.EphemeralContainerStatuses} {
 		for _, c := range list {
 			if c.Name == name {
 				return c
@@ -198,7 +199,8 @@ func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, asked *int64) (in
 		return 0, BadRequest(fmt.Sprintf("container %q in pod %q has no instance %d", opts.Container, p.Name, *asked),
 			fmt.Sprintf("the newest is %d", newest))
 	case opts.Previous && !ranBefore:
-		return 0, BadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", opts.Container, p.Name),
+		return 0, BadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", opts.Container,
+			p.Name),
 			"it has not been restarted; leave out --previous")
 	case opts.Previous && ran:
 		return max(newest-1, 0), nil

@@ -28,11 +28,14 @@ func TestNotices(t *testing.T) {
 		{"new", nil, podChange{Value: one}, []notice{{watch.Added, one}}, one},
 		{"changed", one, podChange{Value: two}, []notice{{watch.Modified, two}}, two},
 		{"the same again", one, podChange{Value: one}, nil, one},
-		{"deleted, with its last state", one, podChange{Value: two, Deleted: true}, []notice{{watch.Deleted, two}}, nil},
+		{"deleted, with its last state", one, podChange{Value: two, Deleted: true}, []notice{{watch.Deleted, two}},
+			nil},
 		{"deleted without a state", one, podChange{Deleted: true}, []notice{{watch.Deleted, one}}, nil},
-		{"came and went between two looks", nil, podChange{Value: one, Deleted: true}, []notice{{watch.Added, one}, {watch.Deleted, one}}, nil},
+		{"came and went between two looks", nil, podChange{Value: one, Deleted: true},
+			[]notice{{watch.Added, one}, {watch.Deleted, one}}, nil},
 		{"unknown and gone", nil, podChange{Deleted: true}, nil, nil},
-		{"replaced by another of its name", one, podChange{Value: other}, []notice{{watch.Deleted, one}, {watch.Added, other}}, other},
+		{"replaced by another of its name", one, podChange{Value: other},
+			[]notice{{watch.Deleted, one}, {watch.Added, other}}, other},
 		{"no longer selected", one, podChange{Value: hidden}, []notice{{watch.Deleted, hidden}}, nil},
 		{"newly selected", nil, podChange{Value: two}, []notice{{watch.Added, two}}, two},
 		{"not selected", nil, podChange{Value: hidden}, nil, nil},
@@ -70,25 +73,48 @@ func TestChooseInstance(t *testing.T) {
 	}{
 		{name: "running", status: corev1.ContainerStatus{State: running}},
 		{name: "ended", status: corev1.ContainerStatus{State: ended, RestartCount: 2}, want: 2},
-		{name: "previous of a running one", status: corev1.ContainerStatus{State: running, LastTerminationState: ended, RestartCount: 3}, previous: true, want: 2},
-		{name: "waits for its restart", status: corev1.ContainerStatus{State: backoff, LastTerminationState: ended, RestartCount: 3}, want: 3},
-		{name: "previous of one that waits for its restart", status: corev1.ContainerStatus{State: backoff, LastTerminationState: ended, RestartCount: 3}, previous: true, want: 3},
+		{name: "previous of a running one",
+			status:   corev1.ContainerStatus{State: running, LastTerminationState: ended, RestartCount: 3},
+			previous: true, want: 2},
+		{name: "waits for its restart",
+			status: corev1.ContainerStatus{State: backoff, LastTerminationState: ended, RestartCount: 3}, want: 3},
+		{name: "previous of one that waits for its restart",
+			status:   corev1.ContainerStatus{State: backoff, LastTerminationState: ended, RestartCount: 3},
+			previous: true, want: 3},
 		{name: "previous of one that is made and not started", status: corev1.ContainerStatus{
-			ContainerID: "containerd://b", RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
-			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "containerd://a"}},
+			ContainerID: "containerd://b", RestartCount: 3,
+			State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+			LastTerminationState: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ContainerID: "containerd://a"}},
 		}, previous: true, want: 2},
-		{name: "a certain one", status: corev1.ContainerStatus{State: running, LastTerminationState: ended, RestartCount: 3}, asked: n(1), want: 1},
-		{name: "a certain one that is not there yet", status: corev1.ContainerStatus{State: running}, asked: n(1), err: `container "app" in pod "web" has no instance 1`},
-		{name: "never restarted", status: corev1.ContainerStatus{State: running}, previous: true, err: `previous terminated container "app" in pod "web" not found`},
-		{name: "waiting", status: corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}, err: `container "app" in pod "web" is waiting to start: image can't be pulled`},
-		{name: "waiting to try again", status: corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}, err: `container "app" in pod "web" is waiting to start: trying and failing to pull image`},
-		{name: "waiting for something else", status: corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError"}}}, err: `container "app" in pod "web" is waiting to start: CreateContainerError`},
+		{name: "a certain one",
+			status: corev1.ContainerStatus{State: running, LastTerminationState: ended, RestartCount: 3}, asked: n(1),
+			want: 1},
+		{name: "a certain one that is not there yet", status: corev1.ContainerStatus{State: running}, asked: n(1),
+			err: `container "app" in pod "web" has no instance 1`},
+		{name: "never restarted", status: corev1.ContainerStatus{State: running}, previous: true,
+			err: `previous terminated container "app" in pod "web" not found`},
+		{name: "waiting",
+			status: corev1.ContainerStatus{
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}},
+			err: `container "app" in pod "web" is waiting to start: image can't be pulled`},
+		{name: "waiting to try again",
+			status: corev1.ContainerStatus{
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}},
+			err: `container "app" in pod "web" is waiting to start: trying and failing to pull image`},
+		{name: "waiting for something else",
+			status: corev1.ContainerStatus{
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerError"}}},
+			err: `container "app" in pod "web" is waiting to start: CreateContainerError`},
 		{name: "nothing known", err: `container "app" in pod "web" is waiting to start: its pod is pending`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.status.Name = "app"
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{tt.status}}}
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+				Status: corev1.PodStatus{Phase: corev1.PodPending,
+					ContainerStatuses: []corev1.ContainerStatus{tt.status}}}
 			got, err := chooseInstance(p, &corev1.PodLogOptions{Container: "app", Previous: tt.previous}, tt.asked)
 			if message := text(err); got != tt.want || message != tt.err {
 				t.Errorf("got %d, %q; want %d, %q", got, message, tt.want, tt.err)
@@ -106,8 +132,9 @@ func text(err error) string {
 
 func TestSelector(t *testing.T) {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u", Labels: map[string]string{"app": "web"}},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u",
+			Labels: map[string]string{"app": "web"}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	tests := []struct {
 		namespace, labels, fields string

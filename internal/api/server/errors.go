@@ -30,7 +30,8 @@ func NotFound(key types.NamespacedName) error {
 
 // failure is an error with an answer of its own.
 func failure(code int32, why metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why, Message: message}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why,
+		Message: message}}
 }
 
 // BadRequest says what is wrong with a request.

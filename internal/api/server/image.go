@@ -100,7 +100,8 @@ func (s imageRoutes) usage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s imageRoutes) pulls(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, api.PullList{TypeMeta: api.Type("PullList"), Items: append([]api.Pull{}, s.Images.Pulls()...)})
+	writeJSON(w, http.StatusOK,
+		api.PullList{TypeMeta: api.Type("PullList"), Items: append([]api.Pull{}, s.Images.Pulls()...)})
 	return nil
 }
 
@@ -154,7 +155,8 @@ func (s imageRoutes) pull(w http.ResponseWriter, r *http.Request) error {
 	}
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
-		return BadRequest(fmt.Sprintf("parse image name %q: %v", name, err), "write [REGISTRY/]REPOSITORY[:TAG|@DIGEST]")
+		return BadRequest(fmt.Sprintf("parse image name %q: %v", name, err),
+			"write [REGISTRY/]REPOSITORY[:TAG|@DIGEST]")
 	}
 	full := reference.TagNameOnly(named).String()
 	last := make(chan api.Pull, 1)

@@ -114,7 +114,8 @@ const showTime = 10 * time.Second
 
 // awaitPods returns when the pods stood in the table, even if no more: whoever
 // watches from now on may take a pod that is not there for one that is gone.
-func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.NamespacedName, *corev1.Pod], pods []api.ApplyResult) {
+func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.NamespacedName, *corev1.Pod],
+	pods []api.ApplyResult) {
 	ctx, cancel := context.WithTimeout(ctx, showTime)
 	defer cancel()
 	missing := map[types.UID]bool{}
@@ -158,7 +159,8 @@ func (s *Server) deleteAll(ctx context.Context, all bound) {
 	for key, uid := range all {
 		var err error
 		if key.Kind == api.KindPod {
-			_, err = s.Applier.Delete(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, DeleteOptions{UID: uid})
+			_, err = s.Applier.Delete(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name},
+				DeleteOptions{UID: uid})
 		} else {
 			err = s.Objects.Delete(ctx, key)
 		}

@@ -45,7 +45,8 @@ func Listen(path string) (net.Listener, error) {
 	defer func() { _ = os.RemoveAll(private) }() // an empty directory, if it stays
 	tmp := filepath.Join(private, "s")
 	if len(path) > maxSocketPath || len(tmp) > maxSocketPath {
-		return fail(fmt.Errorf("a socket's path has at most %d bytes; choose a shorter one with --socket", maxSocketPath-len("/.s0123456789/s")))
+		return fail(fmt.Errorf("a socket's path has at most %d bytes; choose a shorter one with --socket",
+			maxSocketPath-len("/.s0123456789/s")))
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: tmp, Net: "unix"})
 	if err != nil {

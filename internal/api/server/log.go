@@ -79,7 +79,8 @@ func (l Logs) Serve(w http.ResponseWriter, r *http.Request, req LogRequest) erro
 	dir := podlog.PodDir(l.Dir, p.Namespace, p.Name, p.UID)
 	err = podlog.Read(ctx, filepath.Join(dir, podlog.File(c.Name, instance)), read, out)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = Next(apierrors.NewNotFound(schema.GroupResource{Resource: "log"}, fmt.Sprintf("%s/%s/%d", pod.FullName(p), c.Name, instance)),
+		err = Next(apierrors.NewNotFound(schema.GroupResource{Resource: "log"},
+			fmt.Sprintf("%s/%s/%d", pod.FullName(p), c.Name, instance)),
 			"logs of earlier instances are removed with their containers")
 	}
 	if err == nil || r.Context().Err() != nil {

@@ -37,7 +37,8 @@ func (s nodeRoutes) status(w http.ResponseWriter, r *http.Request) error {
 func (s nodeRoutes) podTimeline(w http.ResponseWriter, r *http.Request) error {
 	line, ok := s.Timelines.Find(r.PathValue("namespace"), r.PathValue("name"))
 	if !ok {
-		return Next(failure(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("no start of pod %s is recorded", key(r))),
+		return Next(failure(http.StatusNotFound, metav1.StatusReasonNotFound,
+			fmt.Sprintf("no start of pod %s is recorded", key(r))),
 			`the last starts are kept: "berth trace" lists them, "berth get pods -A" the pods`)
 	}
 	writeJSON(w, http.StatusOK, line)
@@ -45,6 +46,8 @@ func (s nodeRoutes) podTimeline(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s nodeRoutes) listTimelines(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, api.TimelineList{TypeMeta: api.Type("TimelineList"), Items: append([]timeline.Timeline{}, s.Timelines.List()...)})
+	writeJSON(w, http.StatusOK,
+		api.TimelineList{TypeMeta: api.Type("TimelineList"),
+			Items: append([]timeline.Timeline{}, s.Timelines.List()...)})
 	return nil
 }

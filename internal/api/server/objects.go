@@ -32,7 +32,8 @@ func ObjectNotFound(key object.Key) error {
 	if key.Namespace != "" {
 		name = key.Namespace + "/" + key.Name
 	}
-	return Next(apierrors.NewNotFound(schema.GroupResource{Group: kind.GroupVersionKind().Group, Resource: kind.Resource}, name),
+	return Next(apierrors.NewNotFound(schema.GroupResource{Group: kind.GroupVersionKind().Group,
+		Resource: kind.Resource}, name),
 		`list them with "berth get `+kind.Resource+` -A"`)
 }
 
@@ -104,7 +105,8 @@ func (s objectRoutes) remove(kind object.Kind) handler {
 		if err := s.Objects.Delete(r.Context(), kind.Key(r.PathValue("namespace"), r.PathValue("name"))); err != nil {
 			return err
 		}
-		writeJSON(w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
+		writeJSON(w, http.StatusOK,
+			metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
 		return nil
 	}
 }

@@ -55,33 +55,50 @@ func (s *Server) routes() []route {
 		{"GET", pods + "/{name}", "resourceVersion", "get a pod", s.settled(pod.getPod)},
 		{"DELETE", pods + "/{name}", "gracePeriodSeconds", "end a pod within its grace", s.settled(pod.deletePod)},
 		{"GET", pods + "/{name}/log", logQuery, "read or follow a container's log", s.settled(pod.podLog)},
-		{"GET", pods + "/{name}/exec", execQuery, "prepare a command in a container: answers the URL of its streams", s.settled(pod.podExec)},
+		{"GET", pods + "/{name}/exec", execQuery, "prepare a command in a container: answers the URL of its streams",
+			s.settled(pod.podExec)},
 		{"POST", pods + "/{name}/exec", execQuery, "as GET", s.settled(pod.podExec)},
-		{"POST", pods + "/{name}/attach", attachQuery, "connect to a container's own process: answers the URL of its streams", s.settled(pod.podAttach)},
-		{"POST", pods + "/{name}/portforward", "", "reach ports of a pod: answers the URL of the streams", s.settled(pod.podPortForward)},
+		{"POST", pods + "/{name}/attach", attachQuery,
+			"connect to a container's own process: answers the URL of its streams", s.settled(pod.podAttach)},
+		{"POST", pods + "/{name}/portforward", "", "reach ports of a pod: answers the URL of the streams",
+			s.settled(pod.podPortForward)},
 		{"GET", "/api/v1/events", listQuery, "list or watch the events of all namespaces", event.listEvents},
-		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace", event.listEvents},
+		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace",
+			event.listEvents},
 
-		{"POST", "/berth/v1/pods", applyQuery, "create or replace pods and the objects they name from manifests, JSON or YAML: all or none", s.settled(pod.applyPods)},
-		{"POST", "/berth/v1/explain", "namespace origin", "what admission would say about each pod of manifests now; nothing is changed", s.settled(pod.explainPods)},
-		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container", s.settled(pod.resizePod)},
-		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container", s.settled(pod.addEphemeral)},
-		{"POST", "/berth/v1/pods/{namespace}/{name}/conditions", "", "set a condition, such as that of a readiness gate", s.settled(pod.setCondition)},
-		{"GET", "/berth/v1/pods/{namespace}/{name}/files", "container path", "read a file or directory of a container, as a tar stream", s.settled(pod.packFiles)},
-		{"PUT", "/berth/v1/pods/{namespace}/{name}/files", "container path name", "write a tar stream into a container", s.settled(pod.unpackFiles)},
+		{"POST", "/berth/v1/pods", applyQuery,
+			"create or replace pods and the objects they name from manifests, JSON or YAML: all or none",
+			s.settled(pod.applyPods)},
+		{"POST", "/berth/v1/explain", "namespace origin",
+			"what admission would say about each pod of manifests now; nothing is changed", s.settled(pod.explainPods)},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container",
+			s.settled(pod.resizePod)},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container",
+			s.settled(pod.addEphemeral)},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/conditions", "",
+			"set a condition, such as that of a readiness gate", s.settled(pod.setCondition)},
+		{"GET", "/berth/v1/pods/{namespace}/{name}/files", "container path",
+			"read a file or directory of a container, as a tar stream", s.settled(pod.packFiles)},
+		{"PUT", "/berth/v1/pods/{namespace}/{name}/files", "container path name", "write a tar stream into a container",
+			s.settled(pod.unpackFiles)},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
 		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", node.listTimelines},
 		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},
-		{"GET", "/berth/v1/topology", "", "what the machine is built of, and which pods hold which CPUs, memory and devices", s.settled(node.topology)},
+		{"GET", "/berth/v1/topology", "",
+			"what the machine is built of, and which pods hold which CPUs, memory and devices",
+			s.settled(node.topology)},
 		{"GET", "/berth/v1/images", "", "list the images of the runtime", image.list},
 		{"POST", "/berth/v1/images", "", "load an image archive (tar)", image.load},
 		{"DELETE", "/berth/v1/images", "name force", "remove the image of that name, with all its names", image.remove},
-		{"POST", "/berth/v1/images/pull", "name", "pull an image with the node's credentials: answers lines of progress", image.pull},
-		{"POST", "/berth/v1/images/prune", "all", "remove the images that nobody uses; all: also those that were loaded", image.prune},
+		{"POST", "/berth/v1/images/pull", "name",
+			"pull an image with the node's credentials: answers lines of progress", image.pull},
+		{"POST", "/berth/v1/images/prune", "all",
+			"remove the images that nobody uses; all: also those that were loaded", image.prune},
 		{"GET", "/berth/v1/images/archive", "name", "save images as an archive (tar)", image.save},
 		{"GET", "/berth/v1/images/usage", "", "what images take of the disk", image.usage},
 		{"GET", "/berth/v1/pulls", "", "list the image pulls under way", image.pulls},
-		{"POST", "/berth/v1/leases", "", "hold a lease: pods applied with it are deleted when this connection closes", s.holdLease},
+		{"POST", "/berth/v1/leases", "", "hold a lease: pods applied with it are deleted when this connection closes",
+			s.holdLease},
 	}, objectRoutes{s}.routes())
 }
 
@@ -164,7 +181,9 @@ func noRoute(mux *http.ServeMux, methods []string, w http.ResponseWriter, r *htt
 		}
 	}
 	if len(allowed) == 0 {
-		writeError(w, Next(failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the agent has no route "+r.URL.Path), "GET / lists the routes"))
+		writeError(w,
+			Next(failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the agent has no route "+r.URL.Path),
+				"GET / lists the routes"))
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
@@ -176,7 +195,8 @@ func (s *Server) listRoutes(w http.ResponseWriter, _ *http.Request) error {
 	list := api.RouteList{TypeMeta: api.Type("RouteList")}
 	for _, rt := range s.routes() {
 		path := strings.TrimSuffix(rt.path, "{$}")
-		list.Items = append(list.Items, api.Route{Method: rt.method, Path: path, Query: strings.Fields(rt.query), Doc: rt.doc})
+		list.Items = append(list.Items,
+			api.Route{Method: rt.method, Path: path, Query: strings.Fields(rt.query), Doc: rt.doc})
 	}
 	writeJSON(w, http.StatusOK, list)
 	return nil

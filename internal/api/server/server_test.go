@@ -93,34 +93,57 @@ func TestErrors(t *testing.T) {
 	a.Put(servertest.Pod("new", "app"))
 	const pods = "/api/v1/namespaces/default/pods"
 	tests := []struct{ method, path, body, want string }{
-		{"GET", pods + "/none", "", `404 NotFound: pods "default/none" not found -> list the pods of this node with "berth get pods -A"`},
+		{"GET", pods + "/none", "",
+			`404 NotFound: pods "default/none" not found -> list the pods of this node with "berth get pods -A"`},
 		{"GET", "/api/v1/nodes", "", "404 NotFound: the agent has no route /api/v1/nodes -> GET / lists the routes"},
-		{"PUT", pods, "", "405 MethodNotAllowed: PUT is not allowed on /api/v1/namespaces/default/pods; allowed: GET -> "},
-		{"GET", pods + "?wathc=1", "", `400 BadRequest: unknown query parameter "wathc" -> this route knows: labelSelector, fieldSelector, resourceVersion, resourceVersionMatch, limit, continue, watch, allowWatchBookmarks, sendInitialEvents, timeoutSeconds, timeout`},
+		{"PUT", pods, "",
+			"405 MethodNotAllowed: PUT is not allowed on /api/v1/namespaces/default/pods; allowed: GET -> "},
+		{"GET", pods + "?wathc=1", "",
+			`400 BadRequest: unknown query parameter "wathc" -> this route knows: labelSelector, fieldSelector, resourceVersion, resourceVersionMatch, limit, continue, watch, allowWatchBookmarks, sendInitialEvents, timeoutSeconds, timeout`},
 		{"GET", pods + "?watch=maybe", "", `400 BadRequest: query parameter watch="maybe" is not true or false -> `},
-		{"GET", pods + "?fieldSelector=spec.image=x", "", `400 BadRequest: fieldSelector: unknown field "spec.image" -> known fields: metadata.name, metadata.namespace, metadata.uid, spec.hostNetwork, spec.nodeName, spec.restartPolicy, spec.schedulerName, spec.serviceAccountName, status.nominatedNodeName, status.phase, status.podIP`},
-		{"GET", pods + "?watch=1&resourceVersion=7", "", "410 Expired: resourceVersion 7 is too old: it is 1000000002 now -> list again, or watch without a resourceVersion"},
-		{"GET", "/api/v1/events?watch=1&resourceVersion=x", "", `400 BadRequest: resourceVersion "x" is not one of this server -> `},
+		{"GET", pods + "?fieldSelector=spec.image=x", "",
+			`400 BadRequest: fieldSelector: unknown field "spec.image" -> known fields: metadata.name, metadata.namespace, metadata.uid, spec.hostNetwork, spec.nodeName, spec.restartPolicy, spec.schedulerName, spec.serviceAccountName, status.nominatedNodeName, status.phase, status.podIP`},
+		{"GET", pods + "?watch=1&resourceVersion=7", "",
+			"410 Expired: resourceVersion 7 is too old: it is 1000000002 now -> list again, or watch without a " +
+				"resourceVersion"},
+		{"GET", "/api/v1/events?watch=1&resourceVersion=x", "",
+			`400 BadRequest: resourceVersion "x" is not one of this server -> `},
 		{"GET", pods + "/two/log", "", "400 BadRequest: pod default/two has several containers -> name one: app, side"},
-		{"GET", pods + "/two/log?container=x", "", `400 BadRequest: container "x" is not in pod default/two -> its containers: app, side`},
-		{"GET", pods + "/two/log?container=app", "", `404 NotFound: log "default/two/app/0" not found -> logs of earlier instances are removed with their containers`},
-		{"GET", pods + "/two/log?tailLines=-1", "", `422 Invalid: query parameter tailLines="-1" is not a number of at least 0 -> `},
-		{"GET", pods + "/two/log?tailLines=all", "", `400 BadRequest: query parameter tailLines="all" is not a number of at least 0 -> `},
-		{"GET", pods + "/two/log?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", "", "422 Invalid: sinceSeconds and sinceTime exclude each other -> give one of them"},
-		{"GET", pods + "/two/log?stream=both", "", `422 Invalid: query parameter stream="both" is not All, Stdout or Stderr -> `},
-		{"GET", pods + "/new/log", "", `400 BadRequest: container "app" in pod "new" is waiting to start: its pod is pending -> see why with "berth describe pod new -n default"`},
-		{"POST", pods + "/new/exec?command=sh", "", `400 BadRequest: container "app" of pod default/new is not running -> see why with "berth describe pod new -n default"`},
+		{"GET", pods + "/two/log?container=x", "",
+			`400 BadRequest: container "x" is not in pod default/two -> its containers: app, side`},
+		{"GET", pods + "/two/log?container=app", "",
+			`404 NotFound: log "default/two/app/0" not found -> logs of earlier instances are removed with their containers`},
+		{"GET", pods + "/two/log?tailLines=-1", "",
+			`422 Invalid: query parameter tailLines="-1" is not a number of at least 0 -> `},
+		{"GET", pods + "/two/log?tailLines=all", "",
+			`400 BadRequest: query parameter tailLines="all" is not a number of at least 0 -> `},
+		{"GET", pods + "/two/log?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", "",
+			"422 Invalid: sinceSeconds and sinceTime exclude each other -> give one of them"},
+		{"GET", pods + "/two/log?stream=both", "",
+			`422 Invalid: query parameter stream="both" is not All, Stdout or Stderr -> `},
+		{"GET", pods + "/new/log", "",
+			`400 BadRequest: container "app" in pod "new" is waiting to start: its pod is pending -> see why with "berth describe pod new -n default"`},
+		{"POST", pods + "/new/exec?command=sh", "",
+			`400 BadRequest: container "app" of pod default/new is not running -> see why with "berth describe pod new -n default"`},
 		{"POST", pods + "/two/exec", "", "400 BadRequest: no command to run -> give one or more command parameters"},
-		{"DELETE", pods + "/none", "", `404 NotFound: pods "default/none" not found -> list the pods of this node with "berth get pods -A"`},
-		{"DELETE", pods + "/two?gracePeriodSeconds=soon", "", `400 BadRequest: query parameter gracePeriodSeconds="soon" is not a number of at least 0 -> `},
+		{"DELETE", pods + "/none", "",
+			`404 NotFound: pods "default/none" not found -> list the pods of this node with "berth get pods -A"`},
+		{"DELETE", pods + "/two?gracePeriodSeconds=soon", "",
+			`400 BadRequest: query parameter gracePeriodSeconds="soon" is not a number of at least 0 -> `},
 		{"DELETE", pods + "/two", `{"gracePeriodSeconds":-1}`, "400 BadRequest: gracePeriodSeconds is negative -> "},
-		{"DELETE", pods + "/two", `{"preconditions":{"uid":"other"}}`, `409 Conflict: Operation cannot be fulfilled on pods "two": it has another UID -> `},
-		{"POST", "/berth/v1/pods?origin=web.yaml", "spec: {}\nimgae: x", "400 BadRequest: web.yaml: line 2: imgae: unknown field -> correct the manifest"},
-		{"POST", "/berth/v1/pods?lease=gone", "", `409 Conflict: lease "gone" is not held -> open one with POST /berth/v1/leases and keep its connection open`},
-		{"POST", "/berth/v1/pods?lease=gone&keep=true", "", "400 BadRequest: a pod cannot be kept and bound to a lease at once -> leave out keep or lease"},
+		{"DELETE", pods + "/two", `{"preconditions":{"uid":"other"}}`,
+			`409 Conflict: Operation cannot be fulfilled on pods "two": it has another UID -> `},
+		{"POST", "/berth/v1/pods?origin=web.yaml", "spec: {}\nimgae: x",
+			"400 BadRequest: web.yaml: line 2: imgae: unknown field -> correct the manifest"},
+		{"POST", "/berth/v1/pods?lease=gone", "",
+			`409 Conflict: lease "gone" is not held -> open one with POST /berth/v1/leases and keep its connection open`},
+		{"POST", "/berth/v1/pods?lease=gone&keep=true", "",
+			"400 BadRequest: a pod cannot be kept and bound to a lease at once -> leave out keep or lease"},
 		{"POST", "/berth/v1/pods?dryRun=Some", "", `400 BadRequest: query parameter dryRun="Some" is not All -> `},
-		{"POST", "/berth/v1/pods?origin=big.yaml", strings.Repeat(" ", api.MaxManifest+1), "413 RequestEntityTooLarge: big.yaml: manifests are limited to 10 MiB -> apply fewer at a time"},
-		{"GET", "/berth/v1/pods/default/two/timeline", "", `404 NotFound: no start of pod default/two is recorded -> the last starts are kept: "berth trace" lists them, "berth get pods -A" the pods`},
+		{"POST", "/berth/v1/pods?origin=big.yaml", strings.Repeat(" ", api.MaxManifest+1),
+			"413 RequestEntityTooLarge: big.yaml: manifests are limited to 10 MiB -> apply fewer at a time"},
+		{"GET", "/berth/v1/pods/default/two/timeline", "",
+			`404 NotFound: no start of pod default/two is recorded -> the last starts are kept: "berth trace" lists them, "berth get pods -A" the pods`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
@@ -316,7 +339,8 @@ func TestWatchGoesOnFromAList(t *testing.T) {
 func TestListPods(t *testing.T) {
 	a := servertest.Start(t)
 	code, body := ask(t, a, "GET", "/api/v1/pods", "")
-	if want := `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1000000000"},"items":[]}` + "\n"; code != 200 || body != want {
+	if want := `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1000000000"},"items":[]}` +
+		"\n"; code != 200 || body != want {
 		t.Errorf("no pods: %d %s", code, body)
 	}
 	for _, name := range []string{"b", "a"} {
@@ -368,14 +392,17 @@ func TestApplyAndDelete(t *testing.T) {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}
 
-	code, body := ask(t, a, "DELETE", "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=5", `{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":9,"propagationPolicy":"Background"}`)
+	code, body := ask(t, a, "DELETE", "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=5",
+		`{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":9,"propagationPolicy":"Background"}`)
 	var p corev1.Pod
-	if err := json.Unmarshal([]byte(body), &p); err != nil || code != 200 || p.DeletionTimestamp == nil || p.Kind != "Pod" {
+	if err := json.Unmarshal([]byte(body), &p); err != nil || code != 200 || p.DeletionTimestamp == nil ||
+		p.Kind != "Pod" {
 		t.Errorf("delete: %d %s", code, body)
 	}
 	ask(t, a, "DELETE", "/api/v1/namespaces/far/pods/b", "")
 	grace := 5 * time.Second
-	if diff := cmp.Diff([]servertest.Deletion{{Key: key("a"), Grace: &grace}, {Key: types.NamespacedName{Namespace: "far", Name: "b"}}}, a.Deleted()); diff != "" {
+	if diff := cmp.Diff([]servertest.Deletion{{Key: key("a"), Grace: &grace},
+		{Key: types.NamespacedName{Namespace: "far", Name: "b"}}}, a.Deleted()); diff != "" {
 		t.Errorf("deletions (-want +got):\n%s", diff)
 	}
 }
@@ -390,7 +417,8 @@ func TestEvents(t *testing.T) {
 
 	_, body := ask(t, a, "GET", "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dweb", "")
 	var list corev1.EventList
-	if err := json.Unmarshal([]byte(body), &list); err != nil || len(list.Items) != 1 || list.Items[0].Reason != "Pulling" || list.Kind != "EventList" {
+	if err := json.Unmarshal([]byte(body),
+		&list); err != nil || len(list.Items) != 1 || list.Items[0].Reason != "Pulling" || list.Kind != "EventList" {
 		t.Errorf("events of web: %s", body)
 	}
 	read := func(w *lines) string {
@@ -411,7 +439,8 @@ func TestEvents(t *testing.T) {
 	got := []string{read(w), read(w)}
 	a.Events.Event(ref, corev1.EventTypeNormal, "Pulling", "pulling image")
 	got = append(got, read(w), read(later))
-	if diff := cmp.Diff([]string{"ADDED Pulling 1", "BOOKMARK  0", "MODIFIED Pulling 2", "MODIFIED Pulling 2"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"ADDED Pulling 1", "BOOKMARK  0", "MODIFIED Pulling 2", "MODIFIED Pulling 2"},
+		got); diff != "" {
 		t.Errorf("watch (-want +got):\n%s", diff)
 	}
 	if err := a.Stop(); err != nil {
@@ -478,7 +507,8 @@ func leased(t *testing.T, a *servertest.Agent, name string) *client.Lease {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.New(a.Socket).Apply(t.Context(), []byte("metadata: {name: "+name+"}"), client.Apply{Lease: lease.ID}); err != nil {
+	if _, err := client.New(a.Socket).Apply(t.Context(), []byte("metadata: {name: "+name+"}"),
+		client.Apply{Lease: lease.ID}); err != nil {
 		t.Fatal(err)
 	}
 	return lease
@@ -538,7 +568,8 @@ func TestAgentThatEndsLeavesLeasedPods(t *testing.T) {
 func TestNodeRoutes(t *testing.T) {
 	a := servertest.Start(t)
 	a.SetImages(api.Image{ID: "sha256:1", Tags: []string{"app:v1"}, Size: 7})
-	a.SetTimelines(timeline.Timeline{Namespace: "default", Name: "web", UID: "u", Spans: []timeline.Span{{ID: "1", Name: "pod start"}}})
+	a.SetTimelines(timeline.Timeline{Namespace: "default", Name: "web", UID: "u",
+		Spans: []timeline.Span{{ID: "1", Name: "pod start"}}})
 	tests := []struct{ method, path, body, want string }{
 		{"GET", "/healthz", "", "ok\n"},
 		{"GET", "/metrics", "", ""},
@@ -558,7 +589,8 @@ func TestNodeRoutes(t *testing.T) {
 	}
 	a.SetHealth(errors.New("runtime does not answer"))
 	_, body := ask(t, a, "GET", "/healthz", "")
-	if got := brief(t, body); got != `503 ServiceUnavailable: runtime does not answer -> see "berth get problems" and the agent's log` {
+	if got := brief(t,
+		body); got != `503 ServiceUnavailable: runtime does not answer -> see "berth get problems" and the agent's log` {
 		t.Errorf("unhealthy: %s", got)
 	}
 }

@@ -174,7 +174,8 @@ func (s podRoutes) unpackFiles(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		// What is left unread would keep the client from hearing of it.
 		_, drainErr := io.Copy(io.Discard, r.Body)
-		return errors.Join(fmt.Errorf("write %s in container %q of pod %s: %w", f.Path, c.Name, pod.FullName(p), err), drainErr)
+		return errors.Join(fmt.Errorf("write %s in container %q of pod %s: %w", f.Path, c.Name, pod.FullName(p), err),
+			drainErr)
 	}
 	writeJSON(w, http.StatusOK, api.Copied{TypeMeta: api.Type("Copied"), Skipped: skipped})
 	return nil

@@ -37,10 +37,13 @@ func (s nodeRoutes) topology(w http.ResponseWriter, _ *http.Request) error {
 func TopologyOf(n resource.Node, held resource.Held, names map[types.UID]types.NamespacedName) api.Topology {
 	m := n.Machine
 	t := api.Topology{
-		CPUs: m.Online().String(), OfflineCPUs: m.Offline.String(), ReservedCPUs: n.Policy.ReservedCPUs.String(), SharedCPUs: m.Online().String(),
-		CPUPolicy: "none", MemoryPolicy: "None",
-		TopologyPolicy: string(cmp.Or(n.Policy.Topology.Policy, topology.None)), TopologyScope: cmp.Or(n.Policy.Topology.Scope, topology.ScopeContainer),
-		Sockets: []api.CPUSocket{}, Nodes: []api.NUMANode{}, Caches: []api.Cache{}, LowerCaches: []api.Cache{}, Cores: []api.Core{}, Devices: []api.DeviceHolder{}, Holders: []api.Holder{},
+		CPUs: m.Online().String(), OfflineCPUs: m.Offline.String(), ReservedCPUs: n.Policy.ReservedCPUs.String(),
+		SharedCPUs: m.Online().String(),
+		CPUPolicy:  "none", MemoryPolicy: "None",
+		TopologyPolicy: string(cmp.Or(n.Policy.Topology.Policy, topology.None)),
+		TopologyScope:  cmp.Or(n.Policy.Topology.Scope, topology.ScopeContainer),
+		Sockets:        []api.CPUSocket{}, Nodes: []api.NUMANode{}, Caches: []api.Cache{}, LowerCaches: []api.Cache{},
+		Cores: []api.Core{}, Devices: []api.DeviceHolder{}, Holders: []api.Holder{},
 	}
 	if n.Policy.CPUs {
 		t.CPUPolicy, t.SharedCPUs = "static", n.Shared(held).String()
@@ -60,7 +63,8 @@ func TopologyOf(n resource.Node, held resource.Held, names map[types.UID]types.N
 		}
 	}
 	slices.SortFunc(t.Holders, func(a, b api.Holder) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), strings.Compare(string(a.UID), string(b.UID)), strings.Compare(a.Container, b.Container))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod),
+			strings.Compare(string(a.UID), string(b.UID)), strings.Compare(a.Container, b.Container))
 	})
 	addDevices(&t, n)
 	return t
@@ -130,7 +134,9 @@ func addDevices(t *api.Topology, n resource.Node) {
 	for name, offered := range n.Devices {
 		for _, d := range offered {
 			at := key{name, d.ID}
-			t.Devices = append(t.Devices, api.DeviceHolder{Resource: name, ID: d.ID, Healthy: d.Healthy, Nodes: nodeIDs(d.Nodes), Holder: holders[at]})
+			t.Devices = append(t.Devices,
+				api.DeviceHolder{Resource: name, ID: d.ID, Healthy: d.Healthy, Nodes: nodeIDs(d.Nodes),
+					Holder: holders[at]})
 			delete(holders, at)
 		}
 	}

@@ -24,7 +24,8 @@ import (
 // The answer is a format that others read: it is compared to the letter.
 func TestTopology(t *testing.T) {
 	a := servertest.Start(t)
-	a.Pods.Put(types.NamespacedName{Namespace: "default", Name: "web"}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1"}})
+	a.Pods.Put(types.NamespacedName{Namespace: "default", Name: "web"},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1"}})
 	const gpu corev1.ResourceName = "example.com/gpu"
 	a.SetResources(resource.Node{
 		Machine: machinetest.Load(t, "1x6-smt-zen"),

@@ -112,8 +112,10 @@ func (s podRoutes) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.P
 	}
 	snapshot := s.Pods.Snapshot()
 	if now := s.version(snapshot.Revision()); opts.since != now {
-		return nil, 0, Next(apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %s is too old: it is %s now", opts.since, now)),
-			"list again, or watch without a resourceVersion")
+		return nil, 0,
+			Next(apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %s is too old: it is %s now", opts.since,
+				now)),
+				"list again, or watch without a resourceVersion")
 	}
 	for k, p := range snapshot.All() {
 		if opts.selector.pod(p) {
@@ -123,7 +125,8 @@ func (s podRoutes) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.P
 	return known, snapshot.Revision(), nil
 }
 
-func (s podRoutes) sendPods(stream *stream, known map[types.NamespacedName]*corev1.Pod, changes []podChange, opts listOptions) {
+func (s podRoutes) sendPods(stream *stream, known map[types.NamespacedName]*corev1.Pod, changes []podChange,
+	opts listOptions) {
 	for _, c := range changes {
 		for _, n := range notices(known, c, opts.selector.pod) {
 			stream.send(n.Type, typed(n.Pod, s.version(c.Revision)))
@@ -187,7 +190,8 @@ func (s eventRoutes) listEvents(w http.ResponseWriter, r *http.Request) error {
 }
 
 // watchEvents tells of events as watchPods does of pods. A repeat is MODIFIED.
-func (s eventRoutes) watchEvents(w http.ResponseWriter, r *http.Request, opts listOptions, all []corev1.Event, revision uint64) error {
+func (s eventRoutes) watchEvents(w http.ResponseWriter, r *http.Request, opts listOptions, all []corev1.Event,
+	revision uint64) error {
 	ctx, cancel := opts.context(r)
 	defer cancel()
 	if opts.since != "" {

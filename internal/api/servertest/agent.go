@@ -92,17 +92,21 @@ func StartAt(t testing.TB, socket string) *Agent {
 		Socket:  socket,
 		Pods:    store.New[types.NamespacedName, *corev1.Pod](),
 		Objects: store.New[object.Key, runtime.Object](),
-		Events:  event.New(event.Options{Host: "node", Now: func() time.Time { return time.Now().Add(-50 * time.Hour) }}), // an age that a slow test does not change
-		LogDir:  t.TempDir(),
-		Files:   t.TempDir(),
-		done:    make(chan error, 1),
-		exec:    newExecServer(t),
-		state:   state{status: api.Status{Node: "node", Root: filepath.Dir(socket)}},
+		Events: event.New(event.Options{Host: "node", Now: func() time.Time {
+			return time.Now().Add(-50 * time.Hour)
+		}}), // an age that a slow test does not change
+		LogDir: t.TempDir(),
+		Files:  t.TempDir(),
+		done:   make(chan error, 1),
+		exec:   newExecServer(t),
+		state:  state{status: api.Status{Node: "node", Root: filepath.Dir(socket)}},
 	}
 	s := server.New(server.Options{
-		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Explainer: explainer{a}, Objects: objects{a.Objects}, Amender: amender{a}, Timelines: timelines{a},
-		Images: images{a}, Streams: a.exec, Files: files{a}, Node: node{a}, Resources: resources{a}, Metrics: prometheus.NewRegistry(),
-		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
+		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Explainer: explainer{a},
+		Objects: objects{a.Objects}, Amender: amender{a}, Timelines: timelines{a},
+		Images: images{a}, Streams: a.exec, Files: files{a}, Node: node{a}, Resources: resources{a},
+		Metrics: prometheus.NewRegistry(),
+		LogDir:  a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel
@@ -242,7 +246,9 @@ func (a applier) Apply(_ context.Context, data []byte, opts server.ApplyOptions)
 			return nil, err
 		}
 		if _, exists := a.Pods.Get(keyOf(p)); exists && opts.CreateOnly {
-			return nil, server.Next(apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, p.Name), "delete it first")
+			return nil,
+				server.Next(apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, p.Name),
+					"delete it first")
 		}
 		pods = append(pods, p)
 	}
@@ -290,7 +296,8 @@ func (a applier) Delete(_ context.Context, key types.NamespacedName, opts server
 		return nil, server.NotFound(key)
 	}
 	if opts.UID != "" && opts.UID != p.UID {
-		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, p.Name, errors.New("it has another UID"))
+		return nil,
+			apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, p.Name, errors.New("it has another UID"))
 	}
 	p = a.Change(key, func(p *corev1.Pod) {
 		now := metav1.Now()

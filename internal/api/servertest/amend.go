@@ -30,7 +30,8 @@ func (a amender) SetCondition(_ context.Context, key types.NamespacedName, c cor
 	return a.amend(key, func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, c) })
 }
 
-func (a amender) AddEphemeral(_ context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*corev1.Pod, error) {
+func (a amender) AddEphemeral(_ context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*corev1.Pod,
+	error) {
 	return a.amend(key, func(p *corev1.Pod) {
 		code := int32(0)
 		if len(c.Command) > 0 && c.Command[0] == "fail" {

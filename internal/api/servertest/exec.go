@@ -78,7 +78,8 @@ func (e *execServer) PortForwardURL(_ context.Context, p *corev1.Pod) (string, e
 type commands struct{}
 
 // Attach writes what it reads, and the size of a terminal before it.
-func (commands) Attach(_ context.Context, _ string, in io.Reader, out, _ io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {
+func (commands) Attach(_ context.Context, _ string, in io.Reader, out, _ io.WriteCloser, tty bool,
+	resize <-chan remotecommand.TerminalSize) error {
 	if tty {
 		size := <-resize
 		if _, err := fmt.Fprintf(out, "%dx%d\n", size.Width, size.Height); err != nil {
@@ -102,7 +103,8 @@ func (commands) PortForward(_ context.Context, _ string, port int32, stream io.R
 }
 
 // Exec runs one of the commands above.
-func (commands) Exec(_ context.Context, _ string, cmd []string, in io.Reader, out, stderr io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize) error {
+func (commands) Exec(_ context.Context, _ string, cmd []string, in io.Reader, out, stderr io.WriteCloser, _ bool,
+	resize <-chan remotecommand.TerminalSize) error {
 	switch cmd[0] {
 	case "echo":
 		for _, word := range cmd[1:] {

@@ -11,9 +11,10 @@ import (
 // Pod is a pending pod with these app containers, made three hours ago.
 func Pod(name string, containers ...string) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", CreationTimestamp: metav1.NewTime(time.Now().Add(-3 * time.Hour))},
-		Spec:       corev1.PodSpec{NodeName: "node"},
-		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
+			CreationTimestamp: metav1.NewTime(time.Now().Add(-3 * time.Hour))},
+		Spec:   corev1.PodSpec{NodeName: "node"},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
 	for _, c := range containers {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: c, Image: "example.test/" + c + ":v1"})
@@ -44,7 +45,8 @@ func SetReady(p *corev1.Pod, status corev1.ConditionStatus) {
 // starts the next one.
 func Restart(p *corev1.Pod, i int, code int32) {
 	st := &p.Status.ContainerStatuses[i]
-	st.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error", ContainerID: st.ContainerID}}
+	st.LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code,
+		Reason: "Error", ContainerID: st.ContainerID}}
 	st.RestartCount++
 	st.ContainerID = fmt.Sprintf("containerd://%s-%d", st.Name, st.RestartCount)
 }
@@ -59,7 +61,8 @@ func Terminate(p *corev1.Pod, code int32) {
 			if code != 0 {
 				reason = "Error"
 			}
-			st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, ContainerID: st.ContainerID}}
+			st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code,
+				Reason: reason, ContainerID: st.ContainerID}}
 		}
 		st.Ready = false
 		if st.State.Terminated.ExitCode != 0 {

@@ -23,7 +23,8 @@ type Streams struct {
 
 // ContainerID is the id that the runtime knows a pod's container by.
 func ContainerID(p *corev1.Pod, name string) string {
-	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses) {
+	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses,
+		p.Status.EphemeralContainerStatuses) {
 		if s.Name == name {
 			_, id, _ := strings.Cut(s.ContainerID, "://")
 			return id
@@ -35,7 +36,8 @@ func ContainerID(p *corev1.Pod, name string) string {
 // ExecURL implements server.Streams.
 func (x Streams) ExecURL(ctx context.Context, p *corev1.Pod, o *corev1.PodExecOptions) (string, error) {
 	r, err := x.CRI.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
-		ContainerId: ContainerID(p, o.Container), Cmd: o.Command, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr})
+		ContainerId: ContainerID(p, o.Container), Cmd: o.Command, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout,
+		Stderr: o.Stderr})
 	return r.GetUrl(), err
 }
 

@@ -110,7 +110,8 @@ func TestThereAndBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"fifo: it is a FIFO", "outside: it is a link to /etc/passwd, which is outside", "sub/up: it is a link to ../../up, which is outside"}, skipped); diff != "" {
+	if diff := cmp.Diff([]string{"fifo: it is a FIFO", "outside: it is a link to /etc/passwd, which is outside",
+		"sub/up: it is a link to ../../up, which is outside"}, skipped); diff != "" {
 		t.Errorf("skipped (-want +got):\n%s", diff)
 	}
 	for _, gone := range []string{"fifo", "outside", "sub/up"} {
@@ -136,7 +137,8 @@ func TestFileIntoRoot(t *testing.T) {
 		if err := Pack(t.Context(), open(t, source), &stream); err != nil {
 			t.Fatal(err)
 		}
-		if skipped, err := UnpackIn(open(t, root), to, "source", &Owner{UID: 12, GID: 13}, &stream); err != nil || skipped != nil {
+		if skipped, err := UnpackIn(open(t, root), to, "source", &Owner{UID: 12, GID: 13}, &stream); err != nil ||
+			skipped != nil {
 			if to != "/climb" { // a link to what is not there is not made into a file
 				t.Errorf("%s: %v, %v", to, skipped, err)
 			}
@@ -144,7 +146,8 @@ func TestFileIntoRoot(t *testing.T) {
 	}
 	want := []string{
 		"abs Lrwxrwxrwx /etc", "climb Lrwxrwxrwx ../../../../etc/climbed", "etc drwxr-xr-x",
-		"etc/fresh -rwxr-x--x new", "etc/source -rwxr-x--x new", "etc/there -rwxr-x--x new", "file Lrwxrwxrwx /etc/there", "top -rwxr-x--x new",
+		"etc/fresh -rwxr-x--x new", "etc/source -rwxr-x--x new", "etc/there -rwxr-x--x new",
+		"file Lrwxrwxrwx /etc/there", "top -rwxr-x--x new",
 	}
 	if diff := cmp.Diff(want, tree(t, root)); diff != "" {
 		t.Errorf("root (-want +got):\n%s", diff)
@@ -184,12 +187,18 @@ func TestStreamsThatClimb(t *testing.T) {
 	}{
 		{name: "dots", entries: []tar.Header{dir, file("../evil")}, err: "outside"},
 		{name: "absolute", entries: []tar.Header{dir, file("/evil")}, err: "outside"},
-		{name: "through a link", entries: []tar.Header{dir, symlink("l", ".."), file("l/evil")}, links: true, err: "path escapes"},
-		{name: "through an absolute link", entries: []tar.Header{dir, symlink("l", "/"), file("l/evil")}, links: true, err: "path escapes"},
+		{name: "through a link", entries: []tar.Header{dir, symlink("l", ".."), file("l/evil")}, links: true,
+			err: "path escapes"},
+		{name: "through an absolute link", entries: []tar.Header{dir, symlink("l", "/"), file("l/evil")}, links: true,
+			err: "path escapes"},
 		{name: "a link replaced", entries: []tar.Header{dir, symlink("l", "../evil"), file("l")}, links: true},
-		{name: "a directory behind a link", entries: []tar.Header{dir, symlink("l", ".."), {Typeflag: tar.TypeDir, Name: "l/evil", Mode: 0o755}}, links: true, err: "path escapes"},
-		{name: "a hard link", entries: []tar.Header{dir, {Typeflag: tar.TypeLink, Name: "l", Linkname: "../outside"}}, skipped: []string{"l: it is a hard link"}},
-		{name: "a device", entries: []tar.Header{dir, {Typeflag: tar.TypeChar, Name: "d", Devmajor: 1, Devminor: 3}}, skipped: []string{"d: it is a device"}},
+		{name: "a directory behind a link",
+			entries: []tar.Header{dir, symlink("l", ".."), {Typeflag: tar.TypeDir, Name: "l/evil", Mode: 0o755}},
+			links:   true, err: "path escapes"},
+		{name: "a hard link", entries: []tar.Header{dir, {Typeflag: tar.TypeLink, Name: "l", Linkname: "../outside"}},
+			skipped: []string{"l: it is a hard link"}},
+		{name: "a device", entries: []tar.Header{dir, {Typeflag: tar.TypeChar, Name: "d", Devmajor: 1, Devminor: 3}},
+			skipped: []string{"d: it is a device"}},
 		{name: "a name first", entries: []tar.Header{file("../evil")}, err: "begins with"},
 		{name: "a link first", entries: []tar.Header{symlink(".", "../evil")}, err: "only files and directories"},
 		{name: "nothing", err: "unexpected EOF"},

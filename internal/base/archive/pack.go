@@ -71,7 +71,9 @@ func (p packer) directory(f *os.File) error {
 		if err != nil {
 			return err
 		}
-		return p.entry(name, info, link, func() (*os.File, error) { return root.OpenFile(name, readFlags|unix.O_NOFOLLOW, 0) })
+		return p.entry(name, info, link, func() (*os.File, error) {
+			return root.OpenFile(name, readFlags|unix.O_NOFOLLOW, 0)
+		})
 	})
 }
 

@@ -27,11 +27,13 @@ func TestValues(t *testing.T) {
 		want    Values
 	}{
 		"version 1": {b, false, Values{
-			"cpuset.cpus": "0-1", "cpuset.mems": "0", "cpu.shares": "512", "cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000",
+			"cpuset.cpus": "0-1", "cpuset.mems": "0", "cpu.shares": "512", "cpu.cfs_quota_us": "50000",
+			"cpu.cfs_period_us":     "100000",
 			"memory.limit_in_bytes": "4096", "pids.max": None,
 		}},
 		"version 2": {b, true, Values{
-			"cpuset.cpus": "0-1", "cpuset.mems": "0", "cpu.weight": "59|20", "cpu.max": "50000 100000", "memory.max": "4096", "memory.high": "8192",
+			"cpuset.cpus": "0-1", "cpuset.mems": "0", "cpu.weight": "59|20", "cpu.max": "50000 100000",
+			"memory.max": "4096", "memory.high": "8192",
 			"pids.max": None,
 		}},
 		"no bounds":     {Bounds{Quota: -1, Memory: -1}, true, Values{"cpu.max": None, "memory.max": None}},
@@ -48,7 +50,8 @@ func TestValues(t *testing.T) {
 func TestCanonical(t *testing.T) {
 	for _, test := range []struct{ file, text, want string }{
 		{"cpuset.cpus", "0,1,3\n", "0-1,3"}, {"cpuset.cpus", "\n", ""},
-		{"memory.limit_in_bytes", "9223372036854771712", None}, {"memory.max", "max", None}, {"memory.max", "8191", "4096"},
+		{"memory.limit_in_bytes", "9223372036854771712", None}, {"memory.max", "max", None},
+		{"memory.max", "8191", "4096"},
 		{"cpu.cfs_quota_us", "-1", None}, {"cpu.max", "max 100000", None}, {"cpu.max", "1000 100000\n", "1000 100000"},
 		{"pids.max", "max", None}, {"cpu.shares", "2", "2"},
 	} {
@@ -66,7 +69,8 @@ func TestDifferences(t *testing.T) {
 	}{
 		"as they should be":         {Values{"cpu.weight": "20", "cpu.max": None, "pids.max": "7"}, nil},
 		"a controller is not there": {Values{"cpu.weight": "59"}, nil},
-		"two are not":               {Values{"cpu.weight": "1", "cpu.max": "5 5", "pids.max": "7"}, []Change{{"cpu.max", "5 5", None}, {"cpu.weight", "1", "59"}}},
+		"two are not": {Values{"cpu.weight": "1", "cpu.max": "5 5", "pids.max": "7"},
+			[]Change{{"cpu.max", "5 5", None}, {"cpu.weight", "1", "59"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, Differences(want, test.have)); diff != "" {

@@ -62,13 +62,20 @@ func TestDamageIsMovedAside(t *testing.T) {
 	}{
 		{"empty", "", "is cut off after 0 bytes", ".corrupt-"},
 		{"cut off", sealed(1, `{"name":"a"}`)[:40], "is cut off after 40 bytes", ".corrupt-"},
-		{"zeros", "\x00\x00\x00\x00", "is not an envelope of version, checksum and data: invalid character '\\x00' looking for beginning of value", ".corrupt-"},
-		{"unknown member", `{"version":1,"sum":"x","data":{}}`, `is not an envelope of version, checksum and data: json: unknown field "sum"`, ".corrupt-"},
+		{"zeros", "\x00\x00\x00\x00",
+			"is not an envelope of version, checksum and data: invalid character '\\x00' looking for " +
+				"beginning of value", ".corrupt-"},
+		{"unknown member", `{"version":1,"sum":"x","data":{}}`,
+			`is not an envelope of version, checksum and data: json: unknown field "sum"`, ".corrupt-"},
 		{"behind its end", sealed(1, `{}`) + "{", "has something behind its end at byte 110", ".corrupt-"},
-		{"data changed", strings.Replace(sealed(1, `{"name":"a"}`), `"a"`, `"b"`, 1), `has checksum "sha256:`, ".corrupt-"},
-		{"version changed", strings.Replace(sealed(1, `{"name":"a"}`), `:1,`, `:2,`, 1), `has checksum "sha256:`, ".corrupt-"},
-		{"other shape", sealed(1, `{"name":1}`), "has data of another shape: json: cannot unmarshal number", ".corrupt-"},
-		{"too new", sealed(9, `{}`), "has format version 9, written by a newer program; this one reads up to version 1", ".version-9-"},
+		{"data changed", strings.Replace(sealed(1, `{"name":"a"}`), `"a"`, `"b"`, 1), `has checksum "sha256:`,
+			".corrupt-"},
+		{"version changed", strings.Replace(sealed(1, `{"name":"a"}`), `:1,`, `:2,`, 1), `has checksum "sha256:`,
+			".corrupt-"},
+		{"other shape", sealed(1, `{"name":1}`), "has data of another shape: json: cannot unmarshal number",
+			".corrupt-"},
+		{"too new", sealed(9, `{}`), "has format version 9, written by a newer program; this one reads up to version 1",
+			".version-9-"},
 		{"too old", sealed(0, `{}`), "has format version 0, and there is no way from there to version 1", ".corrupt-"},
 	}
 	for _, tt := range tests {
@@ -133,9 +140,12 @@ func TestMigrate(t *testing.T) {
 	if diff := cmp.Diff(state{Name: "web"}, got); diff != "" || err != nil {
 		t.Errorf("error %v, value (-want +got):\n%s", err, diff)
 	}
-	broken := Format{Version: 2, Migrate: func(int, json.RawMessage) (json.RawMessage, error) { return nil, errors.New("no name") }}
+	broken := Format{Version: 2, Migrate: func(int, json.RawMessage) (json.RawMessage, error) {
+		return nil, errors.New("no name")
+	}}
 	_, err = Load[state](path, broken)
-	if damaged, ok := errors.AsType[*DamagedError](err); !ok || damaged.Err.Error() != "could not be brought from format version 1 to 2: no name" {
+	if damaged, ok := errors.AsType[*DamagedError](err); !ok ||
+		damaged.Err.Error() != "could not be brought from format version 1 to 2: no name" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -147,7 +157,8 @@ func TestDir(t *testing.T) {
 		t.Fatalf("a directory that is not there: %v, %v", all, err)
 	}
 	want := map[string]state{}
-	for _, key := range []string{"default/web", "../../etc/passwd", ".hidden", "", "x.json.tmp", strings.Repeat("n", 63) + "/" + strings.Repeat("é", 200)} {
+	for _, key := range []string{"default/web", "../../etc/passwd", ".hidden", "", "x.json.tmp",
+		strings.Repeat("n", 63) + "/" + strings.Repeat("é", 200)} {
 		want[key] = state{Name: key}
 		save := d.Save
 		if len(want)%2 == 0 {
@@ -194,7 +205,8 @@ func TestDirGoesOnWithoutDamagedFiles(t *testing.T) {
 	if diff := cmp.Diff(map[string]state{"b": {Name: "b"}, "c": {Name: "c"}}, got); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
-	for _, want := range []string{"a.json is cut off after 1 bytes", `copy-of-b.json holds "b", which belongs in b.json`} {
+	for _, want := range []string{"a.json is cut off after 1 bytes",
+		`copy-of-b.json holds "b", which belongs in b.json`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}

@@ -29,7 +29,8 @@ type envelope struct {
 type newerError struct{ found, known int }
 
 func (e *newerError) Error() string {
-	return fmt.Sprintf("has format version %d, written by a newer program; this one reads up to version %d", e.found, e.known)
+	return fmt.Sprintf("has format version %d, written by a newer program; this one reads up to version %d", e.found,
+		e.known)
 }
 
 // seal is the content of a file that holds data, which is compact JSON.
@@ -60,7 +61,8 @@ func (f Format) open(content []byte) (json.RawMessage, error) {
 	case e.Version == f.Version:
 		return e.Data, nil
 	case f.Migrate == nil:
-		return nil, fmt.Errorf("has format version %d, and there is no way from there to version %d", e.Version, f.Version)
+		return nil,
+			fmt.Errorf("has format version %d, and there is no way from there to version %d", e.Version, f.Version)
 	}
 	data, err := f.Migrate(e.Version, e.Data)
 	if err != nil {

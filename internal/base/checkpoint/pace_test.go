@@ -31,7 +31,8 @@ func TestPace(t *testing.T) {
 			got = append(got, turn{time.Since(begin), fails, recovered})
 		}
 		want := []turn{
-			{1 * time.Second, true, false}, {6 * time.Second, false, false}, {16 * time.Second, false, false}, {36 * time.Second, false, false},
+			{1 * time.Second, true, false}, {6 * time.Second, false, false}, {16 * time.Second, false, false},
+			{36 * time.Second, false, false},
 			{76 * time.Second, false, false}, {136 * time.Second, false, false}, {196 * time.Second, false, true},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

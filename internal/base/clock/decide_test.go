@@ -47,11 +47,12 @@ func TestAfter(t *testing.T) {
 		passed, shows time.Duration
 		want          bool
 	}{
-		"before":                           {-time.Second, time.Minute, time.Minute, false},
-		"after":                            {time.Second, time.Minute, time.Minute, true},
-		"before, and it was set ahead":     {-time.Second, time.Minute, 2 * time.Hour, false},
-		"after, when it was set ahead":     {2 * time.Hour, 2 * time.Minute, 2*time.Hour + time.Minute, true},
-		"after, when it was set back":      {time.Minute - 2*time.Hour, 2 * time.Minute, 2*time.Minute - 2*time.Hour, true},
+		"before":                       {-time.Second, time.Minute, time.Minute, false},
+		"after":                        {time.Second, time.Minute, time.Minute, true},
+		"before, and it was set ahead": {-time.Second, time.Minute, 2 * time.Hour, false},
+		"after, when it was set ahead": {2 * time.Hour, 2 * time.Minute, 2*time.Hour + time.Minute, true},
+		"after, when it was set back": {time.Minute - 2*time.Hour, 2 * time.Minute, 2*time.Minute - 2*time.Hour,
+			true},
 		"after, and it was set back then":  {time.Second, time.Minute, -2 * time.Hour, true},
 		"long before, and it was set back": {-3 * time.Hour, time.Minute, -2 * time.Hour, false},
 		"just before, by the clock of now": {-2*time.Hour - time.Second, time.Minute, time.Minute - 2*time.Hour, false},

@@ -93,7 +93,8 @@ func (m *measurement) entry(ctx context.Context, dir *os.File, name string, dept
 	}
 	fd, err := unix.Openat2(int(dir.Fd()), name, &how)
 	switch {
-	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP),
+		errors.Is(err, unix.ENOTDIR):
 		return nil // of another file system, or replaced meanwhile
 	case err != nil:
 		return &os.PathError{Op: "open", Path: dir.Name() + "/" + name, Err: err}

@@ -14,7 +14,8 @@ func TestMeasure(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	fill := func(name string, size int) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, make([]byte, size), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+			os.WriteFile(name, make([]byte, size), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -73,7 +73,8 @@ func Split(stream []byte) []Document {
 // marker recognises a line that ends a document and returns what is behind the mark.
 func marker(line []byte) ([]byte, bool) {
 	for _, mark := range []string{"---", "..."} {
-		if rest, ok := bytes.CutPrefix(line, []byte(mark)); ok && (len(rest) == 0 || strings.ContainsRune(" \t\r\n", rune(rest[0]))) {
+		if rest, ok := bytes.CutPrefix(line, []byte(mark)); ok &&
+			(len(rest) == 0 || strings.ContainsRune(" \t\r\n", rune(rest[0]))) {
 			return rest, true
 		}
 	}
@@ -162,7 +163,8 @@ func (d Document) Decode(data []byte, into any, path ...any) error {
 	var faults Faults
 	for _, e := range append(strict, err) {
 		if e != nil {
-			faults = append(faults, Fault{Line: d.Line, Field: join(path), Text: strings.TrimPrefix(e.Error(), "json: ")})
+			faults = append(faults,
+				Fault{Line: d.Line, Field: join(path), Text: strings.TrimPrefix(e.Error(), "json: ")})
 		}
 	}
 	return faults

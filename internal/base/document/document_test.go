@@ -52,31 +52,44 @@ func TestFaults(t *testing.T) {
 		{"fine", "kind: Pod\nspec: {hostNetwork: yes, priority: 3}", nil},
 		{"fine JSON", "{\"kind\": \"Pod\",\n\t\"spec\": {\"hostNetwork\": true}}", nil},
 		{"merge key", "metadata: {labels: &l {a: b}, annotations: {<<: *l, c: d}}", nil},
-		{"unknown field, typing error", "spec:\n  containers:\n  - name: a\n    imgae: b", []string{`line 5: spec.containers[0].imgae: unknown field, did you mean "image"?`}},
-		{"unknown field, case", "spec:\n  HostNetwork: true", []string{`line 3: spec.HostNetwork: unknown field, did you mean "hostNetwork"?`}},
-		{"unknown field, nothing like it", "spec:\n  frobnicate: true", []string{`line 3: spec.frobnicate: unknown field`}},
-		{"wrong types", "metadata:\n  labels: [a]\nspec:\n  priority: high\n  hostNetwork: 1\n  containers:\n  - ports: 80\n    args: {a: b}\n  - tty: 'yes'", []string{
-			"line 3: metadata.labels: wants an object, got a list",
-			`line 5: spec.priority: wants a whole number (int32), got "high"`,
-			"line 6: spec.hostNetwork: wants true or false, got 1",
-			"line 8: spec.containers[0].ports: wants a list, got 80",
-			"line 9: spec.containers[0].args: wants a list, got an object",
-			`line 10: spec.containers[1].tty: wants true or false, got "yes"`,
-		}},
-		{"number out of range", "spec: {priority: 3000000000}", []string{"line 2: spec.priority: wants a whole number (int32), got 3000000000"}},
+		{"unknown field, typing error", "spec:\n  containers:\n  - name: a\n    imgae: b",
+			[]string{`line 5: spec.containers[0].imgae: unknown field, did you mean "image"?`}},
+		{"unknown field, case", "spec:\n  HostNetwork: true",
+			[]string{`line 3: spec.HostNetwork: unknown field, did you mean "hostNetwork"?`}},
+		{"unknown field, nothing like it", "spec:\n  frobnicate: true",
+			[]string{`line 3: spec.frobnicate: unknown field`}},
+		{"wrong types",
+			"metadata:\n  labels: [a]\nspec:\n  priority: high\n  hostNetwork: 1\n  containers:\n  - ports: 80\n    " +
+				"args: {a: b}\n  - tty: 'yes'", []string{
+				"line 3: metadata.labels: wants an object, got a list",
+				`line 5: spec.priority: wants a whole number (int32), got "high"`,
+				"line 6: spec.hostNetwork: wants true or false, got 1",
+				"line 8: spec.containers[0].ports: wants a list, got 80",
+				"line 9: spec.containers[0].args: wants a list, got an object",
+				`line 10: spec.containers[1].tty: wants true or false, got "yes"`,
+			}},
+		{"number out of range", "spec: {priority: 3000000000}",
+			[]string{"line 2: spec.priority: wants a whole number (int32), got 3000000000"}},
 		{"unquoted text", "metadata:\n  labels:\n    version: 1.10\n    on: yes\n    port: 80", []string{
 			"line 4: metadata.labels.version: wants text, got 1.10, which YAML reads as 1.1: put it in quotes",
 			"line 5: metadata.labels.on: wants text, got yes, which YAML reads as true: put it in quotes",
 			"line 6: metadata.labels.port: wants text, got 80: put it in quotes",
 		}},
-		{"quantity", "spec:\n  containers:\n  - resources:\n      limits: {memory: 1Gb}", []string{`line 5: spec.containers[0].resources.limits.memory: "1Gb" is not a quantity such as 500m, 2, 64Mi or 10Gi`}},
-		{"time", "metadata: {creationTimestamp: soon}", []string{`line 2: metadata.creationTimestamp: "soon": parsing time "soon" as "2006-01-02T15:04:05Z07:00": cannot parse "soon" as "2006"`}},
-		{"given twice", "spec:\n  nodeName: a\n  priority: 1\n  nodeName: b", []string{"line 5: spec.nodeName: is given twice, first in line 3"}},
-		{"given twice in JSON", "{\"kind\": \"Pod\",\n \"spec\": {\"nodeName\": \"a\",\n \"nodeName\": \"b\"}}", []string{"line 4: spec.nodeName: is given twice, first in line 3"}},
+		{"quantity", "spec:\n  containers:\n  - resources:\n      limits: {memory: 1Gb}",
+			[]string{
+				`line 5: spec.containers[0].resources.limits.memory: "1Gb" is not a quantity such as 500m, 2, 64Mi or 10Gi`}},
+		{"time", "metadata: {creationTimestamp: soon}",
+			[]string{
+				`line 2: metadata.creationTimestamp: "soon": parsing time "soon" as "2006-01-02T15:04:05Z07:00": cannot parse "soon" as "2006"`}},
+		{"given twice", "spec:\n  nodeName: a\n  priority: 1\n  nodeName: b",
+			[]string{"line 5: spec.nodeName: is given twice, first in line 3"}},
+		{"given twice in JSON", "{\"kind\": \"Pod\",\n \"spec\": {\"nodeName\": \"a\",\n \"nodeName\": \"b\"}}",
+			[]string{"line 4: spec.nodeName: is given twice, first in line 3"}},
 		{"indentation", "spec:\n  nodeName: a\n priority: 1", []string{"line 3: did not find expected key"}},
 		{"tab", "spec:\n\tnodeName: a", []string{"line 3: found character that cannot start any token"}},
 		{"cut off JSON", "{\"kind\": \"Pod\",\n\"spec\": {\n", []string{"line 3: unexpected end of JSON input"}},
-		{"wrong JSON", "{\"kind\": \"Pod\",\n\"spec\": {,}}", []string{"line 3: invalid character ',' looking for beginning of object key string"}},
+		{"wrong JSON", "{\"kind\": \"Pod\",\n\"spec\": {,}}",
+			[]string{"line 3: invalid character ',' looking for beginning of object key string"}},
 		{"a word", "hello", []string{`line 2: wants an object, got "hello"`}},
 		{"a list", "- a", []string{"line 2: wants an object, got a list"}},
 	}
@@ -125,7 +138,8 @@ func TestAliases(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := range 9 {
 		ref := "*a" + string(rune('0'+i))
-		bomb += "a" + string(rune('1'+i)) + ": &a" + string(rune('1'+i)) + " [" + strings.TrimSuffix(strings.Repeat(ref+", ", 10), ", ") + "]\n"
+		bomb += "a" + string(rune('1'+i)) + ": &a" + string(rune('1'+i)) + " [" +
+			strings.TrimSuffix(strings.Repeat(ref+", ", 10), ", ") + "]\n"
 	}
 	for name, text := range map[string]string{"bomb": bomb, "within itself": "a: &a {b: *a}"} {
 		if err := decode(text); err == nil {
@@ -148,7 +162,8 @@ func TestReadAll(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{"kind: Pod\nspec: {containers: [{name: a, imgae: b}]}", "a: &a {b: *a}", "{\"a\":", "<<: [{}, {a: 1}]\n---\n? [a]\n: b", "a: !!binary x"} {
+	for _, seed := range []string{"kind: Pod\nspec: {containers: [{name: a, imgae: b}]}", "a: &a {b: *a}", "{\"a\":",
+		"<<: [{}, {a: 1}]\n---\n? [a]\n: b", "a: !!binary x"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {

@@ -95,7 +95,8 @@ func target(node *yaml.Node) *yaml.Node {
 }
 
 func (w *walk) fault(node *yaml.Node, field, format string, args ...any) {
-	w.faults = append(w.faults, Fault{Line: w.doc.Line + node.Line - 1, Field: field, Text: fmt.Sprintf(format, args...)})
+	w.faults = append(w.faults,
+		Fault{Line: w.doc.Line + node.Line - 1, Field: field, Text: fmt.Sprintf(format, args...)})
 }
 
 // value checks one node against a type.

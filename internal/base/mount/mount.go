@@ -111,7 +111,8 @@ func (r Runner) run(ctx context.Context, what string, q request) error {
 	var answer bytes.Buffer
 	cmd := &exec.Cmd{
 		Path: program, Args: []string{childName}, Stdin: bytes.NewReader(input), Stdout: &answer,
-		Env: []string{}, Dir: "/", SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}, WaitDelay: lastWords,
+		Env: []string{}, Dir: "/", SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
+		WaitDelay: lastWords,
 	}
 	started, ended := make(chan error, 1), make(chan error, 1)
 	// Its own goroutine, as a child that hangs outlives this call. It keeps its

@@ -31,13 +31,19 @@ func TestParse(t *testing.T) {
 		err     string
 	}{
 		{name: "none"},
-		{name: "a file system's own", options: []string{"nfsvers=4.1", "hard"}, want: Options{Data: []string{"nfsvers=4.1", "hard"}}},
-		{name: "flags", options: []string{"ro", "nosuid", "noatime"}, want: Options{Flags: unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NOATIME}},
-		{name: "several in one text", options: []string{"ro, data=ordered,nodev"}, want: Options{Flags: unix.MS_RDONLY | unix.MS_NODEV, Data: []string{"data=ordered"}}},
+		{name: "a file system's own", options: []string{"nfsvers=4.1", "hard"},
+			want: Options{Data: []string{"nfsvers=4.1", "hard"}}},
+		{name: "flags", options: []string{"ro", "nosuid", "noatime"},
+			want: Options{Flags: unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NOATIME}},
+		{name: "several in one text", options: []string{"ro, data=ordered,nodev"},
+			want: Options{Flags: unix.MS_RDONLY | unix.MS_NODEV, Data: []string{"data=ordered"}}},
 		{name: "the last counts", options: []string{"ro", "rw", "noexec", "exec"}},
-		{name: "one way to keep times", options: []string{"noatime", "strictatime"}, want: Options{Flags: unix.MS_STRICTATIME}},
-		{name: "of mount(8)", options: []string{"defaults", "_netdev", "nofail", "x-systemd.automount", "comment=by hand"}},
-		{name: "what is no file system's", options: []string{"bind"}, err: `mount option "bind": it is not one of a file system`},
+		{name: "one way to keep times", options: []string{"noatime", "strictatime"},
+			want: Options{Flags: unix.MS_STRICTATIME}},
+		{name: "of mount(8)",
+			options: []string{"defaults", "_netdev", "nofail", "x-systemd.automount", "comment=by hand"}},
+		{name: "what is no file system's", options: []string{"bind"},
+			err: `mount option "bind": it is not one of a file system`},
 		{name: "propagation", options: []string{"rshared"}, err: "not one of a file system"},
 		{name: "more than an option", options: []string{"a\nb"}, err: "line break"},
 	}
@@ -47,7 +53,8 @@ func TestParse(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("got other options:\n%s", diff)
 			}
-			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+			if test.err == "" && err != nil ||
+				test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
 				t.Errorf("got %v, want %q", err, test.err)
 			}
 		})
@@ -57,7 +64,8 @@ func TestParse(t *testing.T) {
 func TestMount(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	err := Runner{}.Mount(t.Context(), Call{Source: "test", Target: dir, Type: "tmpfs", Flags: unix.MS_NOEXEC, Data: "size=64k"})
+	err := Runner{}.Mount(t.Context(),
+		Call{Source: "test", Target: dir, Type: "tmpfs", Flags: unix.MS_NOEXEC, Data: "size=64k"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +73,8 @@ func TestMount(t *testing.T) {
 	if err != nil || at == nil {
 		t.Fatalf("nothing is mounted: %v", err)
 	}
-	if got := at.FSType + " " + at.Source; got != "tmpfs test" || !strings.Contains(at.Options, "noexec") || !strings.Contains(at.VFSOptions, "size=64k") {
+	if got := at.FSType + " " + at.Source; got != "tmpfs test" || !strings.Contains(at.Options, "noexec") ||
+		!strings.Contains(at.VFSOptions, "size=64k") {
 		t.Errorf("mounted %s with %s and %s", got, at.Options, at.VFSOptions)
 	}
 	held, err := os.Open(dir)
@@ -97,7 +106,8 @@ func TestMountFails(t *testing.T) {
 	}{
 		{"an unknown file system", Call{Source: "x", Target: dir, Type: "nosuchfs"}, unix.ENODEV, "mount x on " + dir},
 		{"no directory", Call{Source: "x", Target: missing, Type: "tmpfs"}, unix.ENOENT, missing},
-		{"a wrong option", Call{Source: "x", Target: dir, Type: "tmpfs", Data: "nosuch=1"}, unix.EINVAL, "invalid argument"},
+		{"a wrong option", Call{Source: "x", Target: dir, Type: "tmpfs", Data: "nosuch=1"}, unix.EINVAL,
+			"invalid argument"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -116,7 +126,9 @@ func TestMountFails(t *testing.T) {
 func hanging(t *testing.T, pidFile string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hang")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\necho $$ >"+pidFile+".new\nmv "+pidFile+".new "+pidFile+"\nexec /bin/sleep 1000\n"), 0o755); err != nil {
+	if err := os.WriteFile(program,
+		[]byte("#!/bin/sh\necho $$ >"+pidFile+".new\nmv "+pidFile+".new "+pidFile+"\nexec /bin/sleep 1000\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	return program
@@ -170,7 +182,8 @@ func TestUnmountIsBounded(t *testing.T) {
 	began := time.Now()
 	u := Remote{Runner: Runner{Program: hanging(t, filepath.Join(t.TempDir(), "pid"))}, Patience: 50 * time.Millisecond}
 	lost, err := u.Unmount(t.Context(), dir)
-	if !lost || !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "no answer in 50ms") || !strings.Contains(err.Error(), "still mounted") {
+	if !lost || !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "no answer in 50ms") ||
+		!strings.Contains(err.Error(), "still mounted") {
 		t.Errorf("lost %v, %v", lost, err)
 	}
 	if took := time.Since(began); took > 20*time.Second {

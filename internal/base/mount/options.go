@@ -35,7 +35,8 @@ func Parse(options []string) (Options, error) {
 				o.Flags = o.Flags&^f.without | f.bits
 			case strings.ContainsAny(option, "\x00\n"):
 				return Options{}, fmt.Errorf("mount option %q: it holds a line break or a zero byte", option)
-			case slices.Contains([]string{"bind", "rbind", "move", "remount"}, option), strings.Contains(option, "shared"), strings.Contains(option, "private"):
+			case slices.Contains([]string{"bind", "rbind", "move", "remount"}, option),
+				strings.Contains(option, "shared"), strings.Contains(option, "private"):
 				return Options{}, fmt.Errorf("mount option %q: it is not one of a file system", option)
 			default:
 				o.Data = append(o.Data, option)
@@ -54,7 +55,8 @@ func ofMount8(option string) bool {
 			return true
 		}
 	}
-	return slices.Contains([]string{"defaults", "_netdev", "auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "loud"}, option)
+	return slices.Contains([]string{"defaults", "_netdev", "auto", "noauto", "user", "nouser", "users", "owner",
+		"group", "nofail", "loud"}, option)
 }
 
 type flagOption struct {

@@ -28,7 +28,8 @@ func CreateInRoot(root *os.File, name string, mode os.FileMode) (*os.File, error
 		return nil, err
 	}
 	defer dir.Close()
-	fd, err := unix.Openat(int(dir.Fd()), path.Base(name), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode.Perm()))
+	fd, err := unix.Openat(int(dir.Fd()), path.Base(name),
+		unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode.Perm()))
 	if err != nil {
 		return nil, wrap("create", name, err)
 	}
@@ -42,7 +43,8 @@ func MkdirInRoot(root *os.File, name string, mode os.FileMode) (*os.File, error)
 		return nil, err
 	}
 	defer dir.Close()
-	if err := unix.Mkdirat(int(dir.Fd()), path.Base(name), uint32(mode.Perm())); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := unix.Mkdirat(int(dir.Fd()), path.Base(name), uint32(mode.Perm())); err != nil &&
+		!errors.Is(err, unix.EEXIST) {
 		return nil, wrap("make directory", name, err)
 	}
 	return InRoot(root, name, unix.O_RDONLY|unix.O_DIRECTORY)

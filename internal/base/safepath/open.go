@@ -212,7 +212,8 @@ func HostCreate(name string, mode os.FileMode) error {
 		return err
 	}
 	defer dir.Close()
-	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(name), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode.Perm()))
+	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(name),
+		unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode.Perm()))
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}

@@ -124,7 +124,8 @@ func (f *failures) err() error {
 func (r *removal) lift(dir *os.File, child string) error {
 	for {
 		r.lifted++
-		err := unix.Renameat2(int(dir.Fd()), child, int(r.top.Fd()), ".removed-"+strconv.Itoa(r.lifted), unix.RENAME_NOREPLACE)
+		err := unix.Renameat2(int(dir.Fd()), child, int(r.top.Fd()), ".removed-"+strconv.Itoa(r.lifted),
+			unix.RENAME_NOREPLACE)
 		if !errors.Is(err, unix.EEXIST) {
 			return err
 		}

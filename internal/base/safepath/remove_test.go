@@ -158,7 +158,8 @@ func TestRemoveAllSwapped(t *testing.T) {
 		go func() {
 			defer close(ended)
 			for n := 0; ctx.Err() == nil; n++ {
-				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(inside, "top/d"), unix.AT_FDCWD, filepath.Join(inside, "top/evil"), unix.RENAME_EXCHANGE)
+				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(inside, "top/d"), unix.AT_FDCWD,
+					filepath.Join(inside, "top/evil"), unix.RENAME_EXCHANGE)
 				if i%2 == 0 {
 					_ = unix.Mkdirat(int(busy.Fd()), "late"+strconv.Itoa(n%5), 0o755)
 				}

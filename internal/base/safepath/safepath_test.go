@@ -74,7 +74,8 @@ func TestOpenAndMkdirAllStayInside(t *testing.T) {
 	link(t, "loop", filepath.Join(inside, "loop"))
 	link(t, "nowhere/at/all", filepath.Join(inside, "dangling"))
 	for _, rel := range []string{
-		"absolute", "absolute/secret", "absolute/new", "up", "up/secret", "up/new/deep", "proc/passwd", "magic", "magic/x", "twice/secret", "loop", "dangling/x",
+		"absolute", "absolute/secret", "absolute/new", "up", "up/secret", "up/new/deep", "proc/passwd", "magic",
+		"magic/x", "twice/secret", "loop", "dangling/x",
 		"..", "../outside/secret", "a/../../outside", "/etc/passwd", "/",
 	} {
 		if f, err := Open(dir, rel); err == nil {
@@ -125,7 +126,8 @@ func TestMkdirAll(t *testing.T) {
 		}
 		f.Close()
 	}
-	for name, want := range map[string]os.FileMode{"a/b/c": 0o770, "real/deep/new": 0o770, "real/group": 0o770 | os.ModeSetgid, "real/deep": 0o700} {
+	for name, want := range map[string]os.FileMode{"a/b/c": 0o770, "real/deep/new": 0o770,
+		"real/group": 0o770 | os.ModeSetgid, "real/deep": 0o700} {
 		info, err := os.Stat(filepath.Join(inside, name))
 		if err != nil {
 			t.Fatal(err)
@@ -226,7 +228,8 @@ func TestSwappedWhileWalking(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for name, ok := range map[string]bool{"a": true, "a..b": true, "...": true, "": false, ".": false, "..": false, "a/b": false, "a\x00": false} {
+	for name, ok := range map[string]bool{"a": true, "a..b": true, "...": true, "": false, ".": false, "..": false,
+		"a/b": false, "a\x00": false} {
 		if err := Name(name); (err == nil) != ok {
 			t.Errorf("Name(%q) = %v", name, err)
 		}
@@ -248,7 +251,8 @@ func FuzzClean(f *testing.F) {
 func TestFile(t *testing.T) {
 	_, inside, outside := volume(t)
 	at := func(name string) string { return filepath.Join(inside, name) }
-	if err := errors.Join(os.MkdirAll(at("a/b"), 0o755), os.WriteFile(at("a/b/file"), []byte("text"), 0o600), unix.Mkfifo(at("a/b/pipe"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(at("a/b"), 0o755), os.WriteFile(at("a/b/file"), []byte("text"), 0o600),
+		unix.Mkfifo(at("a/b/pipe"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	link(t, filepath.Join(outside, "secret"), at("a/b/link"))
@@ -289,7 +293,8 @@ func TestFile(t *testing.T) {
 
 // FuzzMkdirAll opens and makes whatever path: it is inside, or an error.
 func FuzzMkdirAll(f *testing.F) {
-	for _, s := range []string{"", ".", "a/b", "out", "out/x", "proc/1/root/x", "self/x", "a/../out", "/etc", "up/up", "loop", "a//b/./c/", "a\x00b", strings.Repeat("d/", 50)} {
+	for _, s := range []string{"", ".", "a/b", "out", "out/x", "proc/1/root/x", "self/x", "a/../out", "/etc", "up/up",
+		"loop", "a//b/./c/", "a\x00b", strings.Repeat("d/", 50)} {
 		f.Add(s)
 	}
 	base := f.TempDir()
@@ -297,7 +302,8 @@ func FuzzMkdirAll(f *testing.F) {
 	if err := errors.Join(os.Mkdir(inside, 0o755), os.Mkdir(outside, 0o755)); err != nil {
 		f.Fatal(err)
 	}
-	for name, target := range map[string]string{"out": outside, "proc": "/proc", "self": "/proc/self/root", "up": "../outside", "loop": "loop", "in": "a"} {
+	for name, target := range map[string]string{"out": outside, "proc": "/proc", "self": "/proc/self/root",
+		"up": "../outside", "loop": "loop", "in": "a"} {
 		if err := os.Symlink(target, filepath.Join(inside, name)); err != nil {
 			f.Fatal(err)
 		}

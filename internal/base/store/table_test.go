@@ -35,7 +35,8 @@ func TestWatch(t *testing.T) {
 				tb.Put("b", 2)
 				tb.Put("a", 3)
 			},
-			want: []change{{Key: "old", Value: 1, Revision: 1}, {Key: "b", Value: 2, Revision: 3}, {Key: "a", Value: 3, Revision: 4}},
+			want: []change{{Key: "old", Value: 1, Revision: 1}, {Key: "b", Value: 2, Revision: 3},
+				{Key: "a", Value: 3, Revision: 4}},
 		},
 		{
 			name: "a deletion carries the last value",
@@ -124,7 +125,8 @@ func TestRowsAndRevision(t *testing.T) {
 	if diff := cmp.Diff(state{map[string]int{"a": 1}, 1, 1}, take(before)); diff != "" {
 		t.Errorf("snapshot changed (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(state{map[string]int{"a": 2}, table.Len(), table.Revision()}, take(table.Snapshot())); diff != "" {
+	if diff := cmp.Diff(state{map[string]int{"a": 2}, table.Len(), table.Revision()},
+		take(table.Snapshot())); diff != "" {
 		t.Errorf("snapshot now (-want +got):\n%s", diff)
 	}
 }

@@ -23,15 +23,19 @@ func TestNode(t *testing.T) {
 	Config(cmd, &got)
 	Node(cmd, &got)
 	err := cmd.ParseFlags([]string{
-		"--config=/c", "--config-dir=/c.d", "--kubeconfig=/k", "--bootstrap-kubeconfig=/b", "--cert-dir=/pki", "--cloud-provider=external", "--hostname-override=n",
-		"--node-ip=::", "--node-labels=a=b,c=d", "--runtime-cgroups=/r", "--maximum-dead-containers", "-1", "--maximum-dead-containers-per-container=2", "--minimum-container-ttl-duration=1m", "--lock-file=/l", "--exit-on-lock-contention", "--offline-pods=false", "--offline-max-age=1h", "--offline-key-file=/key",
+		"--config=/c", "--config-dir=/c.d", "--kubeconfig=/k", "--bootstrap-kubeconfig=/b", "--cert-dir=/pki",
+		"--cloud-provider=external", "--hostname-override=n",
+		"--node-ip=::", "--node-labels=a=b,c=d", "--runtime-cgroups=/r", "--maximum-dead-containers", "-1",
+		"--maximum-dead-containers-per-container=2", "--minimum-container-ttl-duration=1m", "--lock-file=/l",
+		"--exit-on-lock-contention", "--offline-pods=false", "--offline-max-age=1h", "--offline-key-file=/key",
 		"--cri-listen=unix:///c", "--pod-network=cni", "--cni-conf-dir=/n",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := config.Flags{
-		ConfigFile: "/c", ConfigDir: "/c.d", Kubeconfig: "/k", BootstrapKubeconfig: "/b", CertDir: "/pki", CloudProvider: "external", HostnameOverride: "n",
+		ConfigFile: "/c", ConfigDir: "/c.d", Kubeconfig: "/k", BootstrapKubeconfig: "/b", CertDir: "/pki",
+		CloudProvider: "external", HostnameOverride: "n",
 		NodeIPs: []netip.Addr{netip.IPv6Unspecified()}, NodeLabels: map[string]string{"a": "b", "c": "d"},
 		RuntimeCgroups: "/r", Lock: config.LockFlags{File: "/l", Yield: true},
 		Dead:     config.DeadFlags{MinAge: time.Minute, PerContainer: new(2), Total: new(-1)},
@@ -43,7 +47,8 @@ func TestNode(t *testing.T) {
 	}
 	set := Values(cmd.Flags())
 	for name, want := range map[string]string{
-		"config": "/c", "node-ip": "::", "node-labels": "[a=b,c=d]", "maximum-dead-containers": "-1", "offline-pods": "false", "lock-file": "/l", "cri-listen": "unix:///c", "runtime-cgroups": "/r",
+		"config": "/c", "node-ip": "::", "node-labels": "[a=b,c=d]", "maximum-dead-containers": "-1",
+		"offline-pods": "false", "lock-file": "/l", "cri-listen": "unix:///c", "runtime-cgroups": "/r",
 	} {
 		if got, known := set[name]; got != want || !known {
 			t.Errorf("--%s is told as %q, want %q", name, got, want)

@@ -36,13 +36,17 @@ func gone() map[string]string {
 	const log = "use --log-level"
 	return map[string]string{
 		"v": log, "vmodule": log,
-		"logging-format":                           "use --log-format",
-		"log-flush-frequency":                      "leave it out: each line of the log is written at once",
-		"pod-infra-container-image":                "leave it out: the sandbox image is the runtime's, and kubelets since 1.35 do not take it either",
-		"container-runtime":                        "leave it out: kubelets since 1.27 do not take it either; containerRuntimeEndpoint in the file of --config says which runtime is meant",
-		"network-plugin":                           "leave it out: the network is the runtime's, and kubelets since 1.24 do not take it either",
-		"experimental-mounter-path":                "leave it out: mounts are made by the agent itself",
-		"experimental-allocatable-ignore-eviction": "leave it out, and write evictionHard with values of 0% into the file of --config if nothing is to be kept free",
+		"logging-format":      "use --log-format",
+		"log-flush-frequency": "leave it out: each line of the log is written at once",
+		"pod-infra-container-image": "leave it out: the sandbox image is the runtime's, and kubelets " +
+			"since 1.35 do not take it either",
+		"container-runtime": "leave it out: kubelets since 1.27 do not take it either; " +
+			"containerRuntimeEndpoint in the file of --config says which runtime is meant",
+		"network-plugin": "leave it out: the network is the runtime's, and kubelets since " +
+			"1.24 do not take it either",
+		"experimental-mounter-path": "leave it out: mounts are made by the agent itself",
+		"experimental-allocatable-ignore-eviction": "leave it out, and write evictionHard with values of 0% into the " +
+			"file of --config if nothing is to be kept free",
 	}
 }
 
@@ -51,21 +55,26 @@ func gone() map[string]string {
 func fields() map[string]string {
 	return map[string]string{
 		"address": "address", "allowed-unsafe-sysctls": "allowedUnsafeSysctls",
-		"anonymous-auth": "authentication.anonymous.enabled", "authentication-token-webhook": "authentication.webhook.enabled",
-		"authentication-token-webhook-cache-ttl": "authentication.webhook.cacheTTL", "authorization-mode": "authorization.mode",
-		"authorization-webhook-cache-authorized-ttl": "authorization.webhook.cacheAuthorizedTTL", "authorization-webhook-cache-unauthorized-ttl": "authorization.webhook.cacheUnauthorizedTTL",
-		"cgroup-driver": "cgroupDriver", "cgroup-root": "cgroupRoot",
+		"anonymous-auth":                               "authentication.anonymous.enabled",
+		"authentication-token-webhook":                 "authentication.webhook.enabled",
+		"authentication-token-webhook-cache-ttl":       "authentication.webhook.cacheTTL",
+		"authorization-mode":                           "authorization.mode",
+		"authorization-webhook-cache-authorized-ttl":   "authorization.webhook.cacheAuthorizedTTL",
+		"authorization-webhook-cache-unauthorized-ttl": "authorization.webhook.cacheUnauthorizedTTL",
+		"cgroup-driver":                                "cgroupDriver", "cgroup-root": "cgroupRoot",
 		"cgroups-per-qos": "cgroupsPerQOS", "client-ca-file": "authentication.x509.clientCAFile",
 		"cluster-dns": "clusterDNS", "cluster-domain": "clusterDomain",
 		"container-log-max-files": "containerLogMaxFiles", "container-log-max-size": "containerLogMaxSize",
 		"container-runtime-endpoint": "containerRuntimeEndpoint", "contention-profiling": "enableContentionProfiling",
 		"cpu-cfs-quota": "cpuCFSQuota", "cpu-cfs-quota-period": "cpuCFSQuotaPeriod",
 		"cpu-manager-policy": "cpuManagerPolicy", "cpu-manager-policy-options": "cpuManagerPolicyOptions",
-		"cpu-manager-reconcile-period": "cpuManagerReconcilePeriod", "enable-controller-attach-detach": "enableControllerAttachDetach",
-		"enable-debugging-handlers": "enableDebuggingHandlers", "enable-server": "enableServer",
+		"cpu-manager-reconcile-period":    "cpuManagerReconcilePeriod",
+		"enable-controller-attach-detach": "enableControllerAttachDetach",
+		"enable-debugging-handlers":       "enableDebuggingHandlers", "enable-server": "enableServer",
 		"enforce-node-allocatable": "enforceNodeAllocatable", "event-burst": "eventBurst",
 		"event-qps": "eventRecordQPS", "eviction-hard": "evictionHard",
-		"eviction-max-pod-grace-period": "evictionMaxPodGracePeriod", "eviction-minimum-reclaim": "evictionMinimumReclaim",
+		"eviction-max-pod-grace-period":       "evictionMaxPodGracePeriod",
+		"eviction-minimum-reclaim":            "evictionMinimumReclaim",
 		"eviction-pressure-transition-period": "evictionPressureTransitionPeriod", "eviction-soft": "evictionSoft",
 		"eviction-soft-grace-period": "evictionSoftGracePeriod", "fail-cgroupv1": "failCgroupV1",
 		"fail-swap-on": "failSwapOn", "feature-gates": "featureGates",
@@ -98,8 +107,9 @@ func fields() map[string]string {
 		"system-reserved-cgroup": "systemReservedCgroup", "tls-cert-file": "tlsCertFile",
 		"tls-cipher-suites": "tlsCipherSuites", "tls-curve-preferences": "tlsCurvePreferences",
 		"tls-min-version": "tlsMinVersion", "tls-private-key-file": "tlsPrivateKeyFile",
-		"topology-manager-policy": "topologyManagerPolicy", "topology-manager-policy-options": "topologyManagerPolicyOptions",
-		"topology-manager-scope": "topologyManagerScope", "volume-plugin-dir": "volumePluginDir",
+		"topology-manager-policy":         "topologyManagerPolicy",
+		"topology-manager-policy-options": "topologyManagerPolicyOptions",
+		"topology-manager-scope":          "topologyManagerScope", "volume-plugin-dir": "volumePluginDir",
 		"volume-stats-agg-period": "volumeStatsAggPeriod",
 	}
 }

@@ -55,7 +55,8 @@ for an error.`,
 				if err != nil {
 					return err
 				}
-				items, err := client.Explanations(cmd.Context(), agent(), data, client.Apply{Namespace: namespace, Origin: name})
+				items, err := client.Explanations(cmd.Context(), agent(), data,
+					client.Apply{Namespace: namespace, Origin: name})
 				if err != nil {
 					return err
 				}
@@ -158,7 +159,8 @@ func because(a api.Answer) string {
 func memory(blocks []api.GivenMemory) string {
 	parts := make([]string, len(blocks))
 	for i, b := range blocks {
-		parts[i] = fmt.Sprintf("%s %s of nodes %s", resource.NewQuantity(b.Bytes, resource.BinarySI), b.Resource, strings.Trim(fmt.Sprint(b.Nodes), "[]"))
+		parts[i] = fmt.Sprintf("%s %s of nodes %s", resource.NewQuantity(b.Bytes, resource.BinarySI), b.Resource,
+			strings.Trim(fmt.Sprint(b.Nodes), "[]"))
 	}
 	return strings.Join(parts, ", ")
 }

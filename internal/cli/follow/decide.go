@@ -129,7 +129,8 @@ func ended(p *corev1.Pod) bool {
 
 // status is that of a container of any kind; zero when there is none yet.
 func status(p *corev1.Pod, name string) corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses} {
 		for _, c := range list {
 			if c.Name == name {
 				return c

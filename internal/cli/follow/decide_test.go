@@ -28,8 +28,10 @@ func onePod(phase corev1.PodPhase, st corev1.ContainerStatus) *corev1.Pod {
 	}
 }
 
-func with(p *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) *corev1.Pod {
-	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: kind, Status: status, Reason: reason, Message: message})
+func with(p *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus,
+	reason, message string) *corev1.Pod {
+	p.Status.Conditions = append(p.Status.Conditions,
+		corev1.PodCondition{Type: kind, Status: status, Reason: reason, Message: message})
 	return p
 }
 
@@ -51,21 +53,38 @@ func TestProgress(t *testing.T) {
 		want    []string
 	}{
 		{"every start passes through this", nil, onePod(pending, state(waits("ContainerCreating", ""))), nil},
-		{"not admitted yet", nil, with(onePod(pending, corev1.ContainerStatus{}), corev1.PodScheduled, corev1.ConditionFalse, "NotYet", "waits for a device"), []string{"waiting: NotYet: waits for a device"}},
-		{"image", onePod(pending, state(waits("ContainerCreating", ""))), onePod(pending, state(waits("ErrImagePull", "no such image"))), []string{"container app waits: ErrImagePull: no such image"}},
-		{"image, still", onePod(pending, state(waits("ErrImagePull", "one"))), onePod(pending, state(waits("ErrImagePull", "two"))), nil},
-		{"started and ready", onePod(pending, corev1.ContainerStatus{}), with(onePod(run, first), corev1.PodReady, corev1.ConditionTrue, "", ""), []string{"container app started", "ready"}},
+		{"not admitted yet", nil,
+			with(onePod(pending, corev1.ContainerStatus{}), corev1.PodScheduled, corev1.ConditionFalse, "NotYet",
+				"waits for a device"), []string{"waiting: NotYet: waits for a device"}},
+		{"image", onePod(pending, state(waits("ContainerCreating", ""))),
+			onePod(pending, state(waits("ErrImagePull", "no such image"))),
+			[]string{"container app waits: ErrImagePull: no such image"}},
+		{"image, still", onePod(pending, state(waits("ErrImagePull", "one"))),
+			onePod(pending, state(waits("ErrImagePull", "two"))), nil},
+		{"started and ready", onePod(pending, corev1.ContainerStatus{}),
+			with(onePod(run, first), corev1.PodReady, corev1.ConditionTrue, "", ""),
+			[]string{"container app started", "ready"}},
 		{"nothing new", onePod(run, first), onePod(run, first), nil},
-		{"no longer ready", with(onePod(run, first), corev1.PodReady, corev1.ConditionTrue, "", ""), with(onePod(run, first), corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady", "unready: [app]"), []string{"not ready: unready: [app]"}},
+		{"no longer ready", with(onePod(run, first), corev1.PodReady, corev1.ConditionTrue, "", ""),
+			with(onePod(run, first), corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady", "unready: [app]"),
+			[]string{"not ready: unready: [app]"}},
 		{"ended", onePod(run, first), onePod(run, ended), []string{"container app ended with exit code 0"}},
-		{"created, then started", onePod(pending, corev1.ContainerStatus{ContainerID: "1", State: waits("ContainerCreating", "")}), onePod(run, first), []string{"container app started"}},
-		{"started and ended between two looks", nil, onePod(run, ended), []string{"container app ended with exit code 0"}},
-		{"killed", onePod(run, first), onePod(run, corev1.ContainerStatus{ContainerID: "1", State: exits(137, "OOMKilled")}), []string{"container app ended with exit code 137: OOMKilled"}},
+		{"created, then started",
+			onePod(pending, corev1.ContainerStatus{ContainerID: "1", State: waits("ContainerCreating", "")}),
+			onePod(run, first), []string{"container app started"}},
+		{"started and ended between two looks", nil, onePod(run, ended),
+			[]string{"container app ended with exit code 0"}},
+		{"killed", onePod(run, first),
+			onePod(run, corev1.ContainerStatus{ContainerID: "1", State: exits(137, "OOMKilled")}),
+			[]string{"container app ended with exit code 137: OOMKilled"}},
 		{"restarted", onePod(run, ended), onePod(run, second), []string{"container app started again (restart 1)"}},
 		{"succeeded", onePod(run, ended), onePod(corev1.PodSucceeded, ended), []string{"succeeded"}},
-		{"rejected", nil, &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "too big"}}, []string{"failed: OutOfcpu: too big"}},
+		{"rejected", nil,
+			&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "too big"}},
+			[]string{"failed: OutOfcpu: too big"}},
 		{"stopping", onePod(run, first), deleting(onePod(run, first), 90), []string{"stopping within 1m30s"}},
-		{"stopping makes unready", with(onePod(run, first), corev1.PodReady, corev1.ConditionTrue, "", ""), deleting(onePod(run, first), 0), []string{"stopping within 0s"}},
+		{"stopping makes unready", with(onePod(run, first), corev1.PodReady, corev1.ConditionTrue, "", ""),
+			deleting(onePod(run, first), 0), []string{"stopping within 0s"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,7 +99,8 @@ func TestExitStatus(t *testing.T) {
 	ended := func(phase corev1.PodPhase, code int32) *corev1.Pod {
 		return onePod(phase, corev1.ContainerStatus{State: exits(code, "")})
 	}
-	backoff := onePod(corev1.PodRunning, corev1.ContainerStatus{State: waits("CrashLoopBackOff", ""), LastTerminationState: exits(4, "")})
+	backoff := onePod(corev1.PodRunning,
+		corev1.ContainerStatus{State: waits("CrashLoopBackOff", ""), LastTerminationState: exits(4, "")})
 	withSidecar := ended(corev1.PodSucceeded, 0)
 	always := corev1.ContainerRestartPolicyAlways
 	withSidecar.Spec.InitContainers = []corev1.Container{{Name: "proxy", RestartPolicy: &always}}
@@ -103,7 +123,8 @@ func TestExitStatus(t *testing.T) {
 		{"init container failed", []*corev1.Pod{failedInit}, 7},
 		{"a sidecar does not count", []*corev1.Pod{withSidecar}, 0},
 		{"rejected", []*corev1.Pod{onePod(corev1.PodFailed, corev1.ContainerStatus{})}, 1},
-		{"stopped before it ran", []*corev1.Pod{onePod(corev1.PodPending, corev1.ContainerStatus{State: waits("ErrImagePull", "")})}, 1},
+		{"stopped before it ran",
+			[]*corev1.Pod{onePod(corev1.PodPending, corev1.ContainerStatus{State: waits("ErrImagePull", "")})}, 1},
 		{"its end was not seen", []*corev1.Pod{onePod(corev1.PodRunning, corev1.ContainerStatus{State: runs})}, 1},
 	}
 	for _, tt := range tests {
@@ -115,8 +136,9 @@ func TestExitStatus(t *testing.T) {
 
 func TestEventLine(t *testing.T) {
 	for want, e := range map[string]*corev1.Event{
-		"Pulling: image":       {Type: corev1.EventTypeNormal, Reason: "Pulling", Message: "image"},
-		"app: Pulled: in 3s":   {Type: corev1.EventTypeNormal, Reason: "Pulled", Message: "in 3s", InvolvedObject: corev1.ObjectReference{FieldPath: "spec.containers{app}"}},
+		"Pulling: image": {Type: corev1.EventTypeNormal, Reason: "Pulling", Message: "image"},
+		"app: Pulled: in 3s": {Type: corev1.EventTypeNormal, Reason: "Pulled", Message: "in 3s",
+			InvolvedObject: corev1.ObjectReference{FieldPath: "spec.containers{app}"}},
 		"FailedMount: no disk": {Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: "no disk"},
 	} {
 		if got := eventLine(e); got != want {
@@ -124,7 +146,8 @@ func TestEventLine(t *testing.T) {
 		}
 	}
 	for _, e := range []*corev1.Event{
-		{Type: corev1.EventTypeNormal, Reason: "Started"}, {Type: corev1.EventTypeWarning, Reason: "BackOff"}, {Type: corev1.EventTypeNormal, Reason: "Scheduled"},
+		{Type: corev1.EventTypeNormal, Reason: "Started"}, {Type: corev1.EventTypeWarning, Reason: "BackOff"},
+		{Type: corev1.EventTypeNormal, Reason: "Scheduled"},
 		{Type: corev1.EventTypeNormal, Reason: "Pulled", Message: "Container image already present on machine"},
 	} {
 		if got := eventLine(e); got != "" {

@@ -15,7 +15,8 @@ import (
 
 // Ephemeral returns the state of an ephemeral container once it is as
 // wanted. What it waits for meanwhile is told to w.
-func Ephemeral(ctx context.Context, c *client.Client, p *corev1.Pod, name string, w io.Writer, is func(corev1.ContainerState) bool) (corev1.ContainerState, error) {
+func Ephemeral(ctx context.Context, c *client.Client, p *corev1.Pod, name string, w io.Writer,
+	is func(corev1.ContainerState) bool) (corev1.ContainerState, error) {
 	told := ""
 	sel := client.Select{Namespace: p.Namespace, Name: p.Name, Fields: "metadata.uid=" + string(p.UID)}
 	for change, err := range c.WatchPods(ctx, sel) {
@@ -26,7 +27,9 @@ func Ephemeral(ctx context.Context, c *client.Client, p *corev1.Pod, name string
 			continue
 		}
 		now := change.Object
-		at := slices.IndexFunc(now.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
+		at := slices.IndexFunc(now.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool {
+			return s.Name == name
+		})
 		if at >= 0 && is(now.Status.EphemeralContainerStatuses[at].State) {
 			return now.Status.EphemeralContainerStatuses[at].State, nil
 		}
@@ -34,7 +37,8 @@ func Ephemeral(ctx context.Context, c *client.Client, p *corev1.Pod, name string
 			return corev1.ContainerState{}, fmt.Errorf("pod %s ended before container %q ran", pod.FullName(now), name)
 		}
 		if at >= 0 {
-			if s := now.Status.EphemeralContainerStatuses[at].State.Waiting; s != nil && s.Message != "" && s.Message != told {
+			if s := now.Status.EphemeralContainerStatuses[at].State.Waiting; s != nil && s.Message != "" &&
+				s.Message != told {
 				told = s.Message
 				fmt.Fprintf(w, "waiting: %s: %s\n", s.Reason, s.Message)
 			}

@@ -69,7 +69,8 @@ func run(t *testing.T, a *servertest.Agent, timeout time.Duration, pods ...*core
 
 func start(t *testing.T, a *servertest.Agent, o follow.Options, pods ...*corev1.Pod) *watched {
 	t.Helper()
-	w := &watched{Agent: a, t: t, interrupts: make(chan os.Signal, 3), out: newScreen(), err: newScreen(), done: make(chan error, 1)}
+	w := &watched{Agent: a, t: t, interrupts: make(chan os.Signal, 3), out: newScreen(), err: newScreen(),
+		done: make(chan error, 1)}
 	o.Client, o.Logs, o.Interrupts, o.Out, o.Err = client.New(a.Socket), true, w.interrupts, w.out, w.err
 	o.Now = func() time.Time { return time.Unix(0, 0) }
 	o.Draw = func(w io.Writer, line *timeline.Timeline) error {
@@ -251,7 +252,8 @@ func TestTimeout(t *testing.T) {
 	a := servertest.Start(t)
 	up := running(a, "up", "app")
 	p := servertest.Pod("web", "app")
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
 	w := run(t, a, 300*time.Millisecond, up, a.Put(p))
 	err := <-w.done
 	if want := "not ready after 300ms: default/web (app: ErrImagePull)"; err == nil || err.Error() != want {

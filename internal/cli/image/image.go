@@ -30,7 +30,8 @@ func Commands(o Options) []*cobra.Command {
 type commands struct{ Options }
 
 // with completes a command: run's result is shown by show, or whole with -o.
-func with[T any](c commands, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (T, error), show func(io.Writer, T) error) *cobra.Command {
+func with[T any](c commands, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (T, error),
+	show func(io.Writer, T) error) *cobra.Command {
 	write := c.Format(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		result, err := run(cmd, args)
@@ -59,51 +60,69 @@ func (c commands) transfers(cmd *cobra.Command) transfer.Agent {
 }
 
 func (c commands) load() *cobra.Command {
-	return with(c, c.command("load FILE|-", "Load an image archive: an OCI layout or what docker save writes, as a tar file", "Load the images of an archive: an OCI layout or what docker save writes, as a tar file, plain or compressed.\n"+
-		"What was loaded is not removed when the disk gets full, only by name or by \"berth image prune --all\".", "load web.tar", cobra.ExactArgs(1)), func(cmd *cobra.Command, args []string) (api.ImageList, error) {
-		return imageList(c.transfers(cmd).Load(cmd.Context(), args[0], cmd.InOrStdin()))
-	}, printer.ImageNames("loaded"))
+	return with(c,
+		c.command("load FILE|-", "Load an image archive: an OCI layout or what docker save writes, as a tar file",
+			"Load the images of an archive: an OCI layout or what docker save writes, as a tar file, plain or "+
+				"compressed.\n"+
+				"What was loaded is not removed when the disk gets full, only by name or by \"berth image "+
+				"prune --all\".", "load web.tar", cobra.ExactArgs(1)),
+		func(cmd *cobra.Command, args []string) (api.ImageList, error) {
+			return imageList(c.transfers(cmd).Load(cmd.Context(), args[0], cmd.InOrStdin()))
+		}, printer.ImageNames("loaded"))
 }
 
 func (c commands) pull() *cobra.Command {
-	return with(c, c.command("pull NAME", "Pull an image with the node's credentials", "Pull an image, with the credentials of the node: its docker configuration and credential provider plugins.\n"+
-		"The pulls of pods go first.", "pull registry.example.com/team/web:1", cobra.ExactArgs(1)), func(cmd *cobra.Command, args []string) (api.ImageList, error) {
-		return imageList(c.transfers(cmd).Pull(cmd.Context(), args[0]))
-	}, printer.ImageNames("pulled"))
+	return with(c,
+		c.command("pull NAME", "Pull an image with the node's credentials",
+			"Pull an image, with the credentials of the node: its docker configuration and credential "+
+				"provider plugins.\n"+
+				"The pulls of pods go first.", "pull registry.example.com/team/web:1", cobra.ExactArgs(1)),
+		func(cmd *cobra.Command, args []string) (api.ImageList, error) {
+			return imageList(c.transfers(cmd).Pull(cmd.Context(), args[0]))
+		}, printer.ImageNames("pulled"))
 }
 
 func (c commands) save() *cobra.Command {
 	var file string
-	cmd := c.command("save NAME|ID ... -o FILE|-", "Save images as an archive that load takes, here and in docker", "", "save web:1 -o web.tar", cobra.MinimumNArgs(1))
+	cmd := c.command("save NAME|ID ... -o FILE|-", "Save images as an archive that load takes, here and in docker", "",
+		"save web:1 -o web.tar", cobra.MinimumNArgs(1))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.transfers(cmd).Save(cmd.Context(), args, file, cmd.OutOrStdout())
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", "-", "`file` to write, which appears once it is complete; -: standard output")
+	cmd.Flags().StringVarP(&file, "output", "o", "-",
+		"`file` to write, which appears once it is complete; -: standard output")
 	_ = cmd.MarkFlagFilename("output", "tar") // the flag is there
 	return cmd
 }
 
 func (c commands) remove() *cobra.Command {
 	var force bool
-	cmd := with(c, c.command("rm NAME|ID ...", "Remove images, with all their names", "", "rm web:1", cobra.MinimumNArgs(1)), func(cmd *cobra.Command, args []string) (api.ImageList, error) {
-		return imageList(c.transfers(cmd).Remove(cmd.Context(), args, force))
-	}, printer.ImageNames("removed"))
+	cmd := with(c,
+		c.command("rm NAME|ID ...", "Remove images, with all their names", "", "rm web:1", cobra.MinimumNArgs(1)),
+		func(cmd *cobra.Command, args []string) (api.ImageList, error) {
+			return imageList(c.transfers(cmd).Remove(cmd.Context(), args, force))
+		}, printer.ImageNames("removed"))
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "also when it is in use: its containers go on")
 	return cmd
 }
 
 func (c commands) prune() *cobra.Command {
 	var all bool
-	cmd := with(c, c.command("prune", "Remove the images that nobody uses", "Remove the images that no container has and no pod of the node names. Images that are pinned in the runtime\n"+
-		"stay, and those that were loaded from archives unless --all is given.", "prune", cobra.NoArgs), func(cmd *cobra.Command, _ []string) (api.ImageList, error) {
-		return imageList(c.Client().Images().Prune(cmd.Context(), all))
-	}, printer.PrunedImages)
+	cmd := with(c,
+		c.command("prune", "Remove the images that nobody uses",
+			"Remove the images that no container has and no pod of the node names. Images that are pinned in "+
+				"the runtime\n"+
+				"stay, and those that were loaded from archives unless --all is given.", "prune", cobra.NoArgs),
+		func(cmd *cobra.Command, _ []string) (api.ImageList, error) {
+			return imageList(c.Client().Images().Prune(cmd.Context(), all))
+		}, printer.PrunedImages)
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that were loaded from archives")
 	return cmd
 }
 
 func (c commands) df() *cobra.Command {
-	return with(c, c.command("df", "Show what images take of the disk", "", "df", cobra.NoArgs), func(cmd *cobra.Command, _ []string) (*api.ImageUsage, error) {
-		return c.Client().Images().Usage(cmd.Context())
-	}, printer.ImageUsage)
+	return with(c, c.command("df", "Show what images take of the disk", "", "df", cobra.NoArgs),
+		func(cmd *cobra.Command, _ []string) (*api.ImageUsage, error) {
+			return c.Client().Images().Usage(cmd.Context())
+		}, printer.ImageUsage)
 }

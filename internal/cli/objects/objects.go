@@ -93,7 +93,8 @@ func command(c func() *client.Client, kind object.Kind) *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{"", "json", "yaml", "name"}, g.format) {
-				return client.Next(fmt.Errorf("output format %q is not known", g.format), "it is one of json, yaml, name")
+				return client.Next(fmt.Errorf("output format %q is not known", g.format),
+					"it is one of json, yaml, name")
 			}
 			if len(args) == 1 {
 				return g.one(cmd, c(), args[0])

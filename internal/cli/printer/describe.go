@@ -111,7 +111,8 @@ func pairs(m map[string]string, between string) []string {
 
 func (d *describer) containers(p *corev1.Pod) {
 	section := ""
-	titles := map[pod.Kind]string{pod.Init: "Init Containers", pod.Sidecar: "Init Containers", pod.App: "Containers", pod.Ephemeral: "Ephemeral Containers"}
+	titles := map[pod.Kind]string{pod.Init: "Init Containers", pod.Sidecar: "Init Containers", pod.App: "Containers",
+		pod.Ephemeral: "Ephemeral Containers"}
 	for _, c := range pod.Containers(p) {
 		if titles[c.Kind] != section {
 			section = titles[c.Kind]
@@ -123,7 +124,8 @@ func (d *describer) containers(p *corev1.Pod) {
 }
 
 func statusOf(p *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+		p.Status.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]
@@ -296,7 +298,8 @@ func envValue(e corev1.EnvVar) string {
 	case from.SecretKeyRef != nil:
 		return fmt.Sprintf("<key %q of secret %q>", from.SecretKeyRef.Key, from.SecretKeyRef.Name)
 	case from.FileKeyRef != nil:
-		return fmt.Sprintf("<key %q of file %q in volume %q>", from.FileKeyRef.Key, from.FileKeyRef.Path, from.FileKeyRef.VolumeName)
+		return fmt.Sprintf("<key %q of file %q in volume %q>", from.FileKeyRef.Key, from.FileKeyRef.Path,
+			from.FileKeyRef.VolumeName)
 	}
 	return "<unknown>"
 }

@@ -99,14 +99,16 @@ func TestEvents(t *testing.T) {
 
 func TestImagesAndProblems(t *testing.T) {
 	images := []api.Image{
-		{ID: "sha256:0123456789abcdef0123", Tags: []string{"example.test/web:v1", "example.test/web:latest"}, Digests: []string{"example.test/web@sha256:beef"}, Size: 1_420_000},
+		{ID: "sha256:0123456789abcdef0123", Tags: []string{"example.test/web:v1", "example.test/web:latest"},
+			Digests: []string{"example.test/web@sha256:beef"}, Size: 1_420_000},
 		{ID: "sha256:fedcba98", Digests: []string{"example.test/old@sha256:cafe"}, Size: 812},
 		{ID: "sha256:77", Size: 35_000_000_000, Pinned: true},
 	}
 	golden(t, "images.txt", func(w io.Writer) error { return Images(w, images, Options{}) })
 	golden(t, "images-wide.txt", func(w io.Writer) error { return Images(w, images, Options{Wide: true}) })
 	problems := []api.Problem{
-		{Origin: "/etc/berth/manifests/web.yaml", Message: "line 7: spec.containers[0].imgae: unknown field", Since: at(0)},
+		{Origin: "/etc/berth/manifests/web.yaml", Message: "line 7: spec.containers[0].imgae: unknown field",
+			Since: at(0)},
 		{Origin: "http://example.test/pods", Message: "connection refused", Since: at(-time.Hour)},
 	}
 	golden(t, "problems.txt", func(w io.Writer) error { return Problems(w, problems, t0.Add(time.Minute)) })

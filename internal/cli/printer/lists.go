@@ -42,7 +42,8 @@ type Pods struct {
 
 // NewPods returns a table of pods.
 func NewPods(w io.Writer, o Options) Pods {
-	return Pods{NewTable(w, o.columns("NAMESPACE", []string{"NAME", "READY", "STATUS", "RESTARTS", "AGE"}, []string{"IP", "NODE"})...), o}
+	return Pods{NewTable(w,
+		o.columns("NAMESPACE", []string{"NAME", "READY", "STATUS", "RESTARTS", "AGE"}, []string{"IP", "NODE"})...), o}
 }
 
 // Add adds a pod's row.

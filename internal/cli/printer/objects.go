@@ -15,7 +15,8 @@ import (
 
 // Objects writes a table of objects of one kind. It shows no value of a Secret.
 func Objects(w io.Writer, kind object.Kind, items []object.Value, o Options, now time.Time) error {
-	t := NewTable(w, o.columns("NAMESPACE", append(append([]string{"NAME"}, objectColumns(kind.Name)...), "AGE"), nil)...)
+	t := NewTable(w,
+		o.columns("NAMESPACE", append(append([]string{"NAME"}, objectColumns(kind.Name)...), "AGE"), nil)...)
 	for _, v := range items {
 		cells := append(append([]string{v.GetName()}, objectCells(v)...), age(v.GetCreationTimestamp(), now))
 		t.Row(o.columns(v.GetNamespace(), cells, nil)...)
@@ -50,13 +51,15 @@ func objectCells(v object.Value) []string {
 		if o.Spec.StorageClassName != nil {
 			class = *o.Spec.StorageClassName
 		}
-		return []string{string(o.Status.Phase), o.Spec.VolumeName, o.Spec.Resources.Requests.Storage().String(), accessModes(o.Spec.AccessModes), class}
+		return []string{string(o.Status.Phase), o.Spec.VolumeName, o.Spec.Resources.Requests.Storage().String(),
+			accessModes(o.Spec.AccessModes), class}
 	case *corev1.PersistentVolume:
 		claim := ""
 		if r := o.Spec.ClaimRef; r != nil {
 			claim = cmp.Or(r.Namespace, "default") + "/" + r.Name
 		}
-		return []string{o.Spec.Capacity.Storage().String(), accessModes(o.Spec.AccessModes), string(o.Spec.PersistentVolumeReclaimPolicy), string(o.Status.Phase), claim, o.Spec.StorageClassName}
+		return []string{o.Spec.Capacity.Storage().String(), accessModes(o.Spec.AccessModes),
+			string(o.Spec.PersistentVolumeReclaimPolicy), string(o.Status.Phase), claim, o.Spec.StorageClassName}
 	case *nodev1.RuntimeClass:
 		return []string{o.Handler}
 	}
@@ -66,7 +69,8 @@ func objectCells(v object.Value) []string {
 // accessModes are as kubectl shortens them.
 func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	short := map[corev1.PersistentVolumeAccessMode]string{
-		corev1.ReadWriteOnce: "RWO", corev1.ReadOnlyMany: "ROX", corev1.ReadWriteMany: "RWX", corev1.ReadWriteOncePod: "RWOP",
+		corev1.ReadWriteOnce: "RWO", corev1.ReadOnlyMany: "ROX", corev1.ReadWriteMany: "RWX",
+		corev1.ReadWriteOncePod: "RWOP",
 	}
 	all := make([]string, len(modes))
 	for i, m := range modes {

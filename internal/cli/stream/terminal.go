@@ -41,7 +41,8 @@ func (f Flags) Open(cmd *cobra.Command) (s client.Streams, restore func(), err e
 // terminal makes the user's terminal raw and reports its sizes. Without a
 // terminal at standard input the container's end has one all the same, of no
 // particular size.
-func (f Flags) terminal(ctx context.Context, stdin io.Reader, stderr io.Writer, streams *client.Streams) (restore func(), err error) {
+func (f Flags) terminal(ctx context.Context, stdin io.Reader, stderr io.Writer,
+	streams *client.Streams) (restore func(), err error) {
 	if !f.TTY {
 		return func() {}, nil
 	}

@@ -47,7 +47,8 @@ func (d *drawing) places(w io.Writer) error {
 		}
 	}
 	for _, at := range order {
-		fmt.Fprintf(w, "\nsocket %d, node %d: %s, %s\n", at.socket, at.node, count(len(in[at]), "core"), count(len(cpusOf(in[at])), "CPU"))
+		fmt.Fprintf(w, "\nsocket %d, node %d: %s, %s\n", at.socket, at.node, count(len(in[at]), "core"),
+			count(len(cpusOf(in[at])), "CPU"))
 		for _, r := range rows[at] {
 			if _, err := fmt.Fprintf(w, "  %-*s   %-*s   %s\n", label, r.label, cpus, r.list(), r.cells); err != nil {
 				return err

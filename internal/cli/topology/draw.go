@@ -106,7 +106,8 @@ func (d *drawing) summary(w io.Writer) error {
 	for _, c := range d.cores {
 		threads = max(threads, len(c.cpus))
 	}
-	line := strings.Join([]string{count(len(d.Sockets), "socket"), count(len(d.Nodes), "NUMA node"), count(len(d.cores), "core"), count(len(d.signs), "CPU")}, ", ")
+	line := strings.Join([]string{count(len(d.Sockets), "socket"), count(len(d.Nodes), "NUMA node"),
+		count(len(d.cores), "core"), count(len(d.signs), "CPU")}, ", ")
 	if threads > 1 {
 		line += fmt.Sprintf(" (up to %d a core)", threads)
 	}
@@ -114,8 +115,10 @@ func (d *drawing) summary(w io.Writer) error {
 		line += ", " + size(total) + " of memory"
 	}
 	fmt.Fprintln(w, line)
-	fmt.Fprintf(w, "policies        CPUs %s, memory %s, topology %s (scope %s)\n", d.CPUPolicy, d.MemoryPolicy, d.TopologyPolicy, d.TopologyScope)
-	for _, list := range []struct{ what, cpus string }{{"shared", d.SharedCPUs}, {"reserved", d.ReservedCPUs}, {"offline", d.OfflineCPUs}} {
+	fmt.Fprintf(w, "policies        CPUs %s, memory %s, topology %s (scope %s)\n", d.CPUPolicy, d.MemoryPolicy,
+		d.TopologyPolicy, d.TopologyScope)
+	for _, list := range []struct{ what, cpus string }{{"shared", d.SharedCPUs}, {"reserved", d.ReservedCPUs},
+		{"offline", d.OfflineCPUs}} {
 		if list.cpus != "" {
 			fmt.Fprintf(w, "CPUs %-10s %s\n", list.what, fold(list.cpus))
 		}
@@ -142,7 +145,8 @@ func (d *drawing) nodes(w io.Writer) error {
 		for _, r := range n.Reserved {
 			kept = append(kept, amount(r.Size, r.Resource))
 		}
-		row := []string{strconv.Itoa(n.ID), d.socketsOf(n.ID), or(fold(n.CPUs), "-"), size(n.Memory), or(strings.Join(pages, ", "), "-"), or(strings.Join(kept, ", "), "-")}
+		row := []string{strconv.Itoa(n.ID), d.socketsOf(n.ID), or(fold(n.CPUs), "-"), size(n.Memory),
+			or(strings.Join(pages, ", "), "-"), or(strings.Join(kept, ", "), "-")}
 		if told {
 			row = append(row, strings.Repeat(" ", len(distanceTo))+distances(d.Nodes, n))
 		}

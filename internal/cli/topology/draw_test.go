@@ -74,8 +74,9 @@ func held(t *testing.T) (resource.Held, map[types.UID]types.NamespacedName) {
 			"1": {Containers: map[string]resource.Given{"server": {CPUs: set(t, "4-11,132-139")}}},
 			"2": {Containers: map[string]resource.Given{
 				"train": {
-					CPUs:    set(t, "64-71,192-199"),
-					Memory:  []memory.Block{{Nodes: topology.Of(1), Resource: "memory", Size: 16 * gib}, {Nodes: topology.Of(0, 1), Resource: "hugepages-1Gi", Size: 3 * gib}},
+					CPUs: set(t, "64-71,192-199"),
+					Memory: []memory.Block{{Nodes: topology.Of(1), Resource: "memory", Size: 16 * gib},
+						{Nodes: topology.Of(0, 1), Resource: "hugepages-1Gi", Size: 3 * gib}},
 					Devices: map[corev1.ResourceName][]device.ID{gpu: {"GPU-1", "GPU-0"}, nic: {"eth\x1b[31m"}},
 				},
 				"feed": {CPUs: set(t, "72,200"), Devices: map[corev1.ResourceName][]device.ID{gpu: {"GPU-gone"}}},
@@ -86,21 +87,24 @@ func held(t *testing.T) (resource.Held, map[types.UID]types.NamespacedName) {
 			},
 			"4": {Containers: map[string]resource.Given{"last": {CPUs: set(t, "127,255")}}},
 		}, map[types.UID]types.NamespacedName{
-			"1": {Namespace: "default", Name: "web"}, "2": {Namespace: "ml", Name: "trainer"}, "3": {Namespace: "default", Name: "bubble"},
+			"1": {Namespace: "default", Name: "web"}, "2": {Namespace: "ml", Name: "trainer"},
+			"3": {Namespace: "default", Name: "bubble"},
 		}
 }
 
 func TestHolders(t *testing.T) {
 	all, names := held(t)
 	inventory := device.Inventory{nic: {{ID: "eth\x1b[31m", Healthy: true, Nodes: topology.Of(0, 1)}}}
-	for i, id := range []string{"GPU-0", "GPU-1", "GPU-2", "GPU-3", "GPU-4", "GPU-5", "GPU-6", "GPU-7", "GPU-8", "GPU-9", "GPU-10"} {
+	for i, id := range []string{"GPU-0", "GPU-1", "GPU-2", "GPU-3", "GPU-4", "GPU-5", "GPU-6", "GPU-7", "GPU-8",
+		"GPU-9", "GPU-10"} {
 		inventory[gpu] = append(inventory[gpu], device.Device{ID: id, Healthy: i != 2, Nodes: topology.Of(i / 10)})
 	}
 	n := resource.Node{
 		Machine: machinetest.Load(t, "2x64-smt-zen3"), Devices: inventory,
 		Policy: resource.Policy{
-			CPUs: true, Memory: true, ReservedCPUs: set(t, "0,128"), ReservedMemory: memory.Reserved{1: {"memory": 1 << 30, "hugepages-1Gi": 1 << 31}},
-			Topology: topology.Options{Policy: topology.Restricted, Scope: topology.ScopePod},
+			CPUs: true, Memory: true, ReservedCPUs: set(t, "0,128"),
+			ReservedMemory: memory.Reserved{1: {"memory": 1 << 30, "hugepages-1Gi": 1 << 31}},
+			Topology:       topology.Options{Policy: topology.Restricted, Scope: topology.ScopePod},
 		},
 	}
 	drawn := server.TopologyOf(n, all, names)
@@ -113,9 +117,11 @@ func TestManyHolders(t *testing.T) {
 	for i := range 60 {
 		uid := types.UID(rune('A' + i))
 		all[uid] = resource.Allocation{Containers: map[string]resource.Given{"c": {CPUs: cpuset.New(i + 1)}}}
-		names[uid] = types.NamespacedName{Namespace: "default", Name: "pod-" + string(rune('0'+i/10)) + string(rune('0'+i%10))}
+		names[uid] = types.NamespacedName{Namespace: "default",
+			Name: "pod-" + string(rune('0'+i/10)) + string(rune('0'+i%10))}
 	}
-	n := resource.Node{Machine: machinetest.Load(t, "4x16-subnuma-asymmetric"), Policy: resource.Policy{CPUs: true, ReservedCPUs: set(t, "0")}}
+	n := resource.Node{Machine: machinetest.Load(t, "4x16-subnuma-asymmetric"),
+		Policy: resource.Policy{CPUs: true, ReservedCPUs: set(t, "0")}}
 	drawn := server.TopologyOf(n, all, names)
 	golden(t, "many-holders", &drawn)
 }

@@ -32,7 +32,8 @@ func (d *drawing) holders(w io.Writer) error {
 		for _, held := range h.Devices {
 			devices = append(devices, string(held.Resource)+" "+plain(held.IDs))
 		}
-		rows.Row(string(letter(i)), pod, or(h.Container, "(pod)"), or(fold(h.CPUs), "-"), or(strings.Join(memory, ", "), "-"), or(strings.Join(devices, ", "), "-"))
+		rows.Row(string(letter(i)), pod, or(h.Container, "(pod)"), or(fold(h.CPUs), "-"),
+			or(strings.Join(memory, ", "), "-"), or(strings.Join(devices, ", "), "-"))
 	}
 	return rows.Flush()
 }
@@ -96,7 +97,9 @@ func (d *drawing) devices(w io.Writer) error {
 }
 
 func (d *drawing) holderOf(who *api.Holder) string {
-	i := slices.IndexFunc(d.Holders, func(h api.Holder) bool { return h.UID == who.UID && h.Container == who.Container })
+	i := slices.IndexFunc(d.Holders, func(h api.Holder) bool {
+		return h.UID == who.UID && h.Container == who.Container
+	})
 	if i < 0 {
 		return "?"
 	}

@@ -48,7 +48,8 @@ func (d *drawing) lowerRows(cores []core) []row {
 	}
 	rows := make([]row, len(order))
 	for i, k := range order {
-		rows[i] = row{label: fmt.Sprintf("L%d %s", k.level, size(k.size)), cpus: slices.Concat(sets[k]...), cells: sharers(k.cores, sets[k])}
+		rows[i] = row{label: fmt.Sprintf("L%d %s", k.level, size(k.size)), cpus: slices.Concat(sets[k]...),
+			cells: sharers(k.cores, sets[k])}
 		if n := len(sets[k]); n > 1 {
 			rows[i].label = fmt.Sprintf("%d x %s", n, rows[i].label)
 		}

@@ -27,7 +27,8 @@ func (a Agent) Load(ctx context.Context, name string, stdin io.Reader) ([]api.Im
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, client.Next(fmt.Errorf("load image: %w", err), "give the path of a tar file, or - for standard input")
+			return nil,
+				client.Next(fmt.Errorf("load image: %w", err), "give the path of a tar file, or - for standard input")
 		}
 		defer f.Close()
 		if st, err := f.Stat(); err == nil {

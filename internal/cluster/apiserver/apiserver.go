@@ -50,9 +50,10 @@ func New(o Options) *Watch {
 			return pods.Watch(ctx, options)
 		},
 	}
-	return &Watch{cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, o.Client), &corev1.Pod{}, store{o.Sink}, cache.ReflectorOptions{
-		Name: "pods of this node", Backoff: backoff(),
-	})}
+	return &Watch{cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, o.Client), &corev1.Pod{},
+		store{o.Sink}, cache.ReflectorOptions{
+			Name: "pods of this node", Backoff: backoff(),
+		})}
 }
 
 // backoff is how long to wait while the API server does not answer: what a node

@@ -95,7 +95,8 @@ type world struct {
 
 func start(t *testing.T, node string) *world {
 	c := shared.Cluster(t)
-	w := &world{Cluster: c, t: t, node: node, namespace: c.Namespace(), admin: c.Client(), seen: &seen{pods: map[string]*corev1.Pod{}, changed: make(chan struct{}, 1)}}
+	w := &world{Cluster: c, t: t, node: node, namespace: c.Namespace(), admin: c.Client(),
+		seen: &seen{pods: map[string]*corev1.Pod{}, changed: make(chan struct{}, 1)}}
 	client, err := kubernetes.NewForConfig(c.NodeConfig(node))
 	w.must(err)
 	watch := New(Options{Client: client, NodeName: node, Sink: w.seen})
@@ -122,20 +123,23 @@ func (w *world) create(name, node string) {
 	w.t.Helper()
 	_, err := w.admin.CoreV1().Pods(w.namespace).Create(w.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"v": "1"}},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "app", Image: "example.com/workload:1"}}},
+		Spec: corev1.PodSpec{NodeName: node,
+			Containers: []corev1.Container{{Name: "app", Image: "example.com/workload:1"}}},
 	}, metav1.CreateOptions{})
 	w.must(err)
 }
 
 func (w *world) label(name, v string) {
 	w.t.Helper()
-	_, err := w.admin.CoreV1().Pods(w.namespace).Patch(w.t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"v":"`+v+`"}}}`), metav1.PatchOptions{})
+	_, err := w.admin.CoreV1().Pods(w.namespace).Patch(w.t.Context(), name, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"v":"`+v+`"}}}`), metav1.PatchOptions{})
 	w.must(err)
 }
 
 func (w *world) delete(name string, grace int64) {
 	w.t.Helper()
-	w.must(w.admin.CoreV1().Pods(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &grace}))
+	w.must(w.admin.CoreV1().Pods(w.namespace).Delete(w.t.Context(), name,
+		metav1.DeleteOptions{GracePeriodSeconds: &grace}))
 }
 
 // The pods of this node come, change, are marked as deleted and go; nobody else's do.
@@ -152,7 +156,8 @@ func TestWatch(t *testing.T) {
 	w.label("mine", "3")
 	w.seen.await(t, map[string]string{"mine": "3"})
 	p := w.seen.pods["mine"]
-	if p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 30 || p.ResourceVersion == "" || p.UID == "" || p.ManagedFields != nil {
+	if p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 30 || p.ResourceVersion == "" || p.UID == "" ||
+		p.ManagedFields != nil {
 		t.Errorf("it is %+v", p.ObjectMeta)
 	}
 	w.delete("mine", 0)
@@ -167,15 +172,18 @@ func TestFaults(t *testing.T) {
 		"cut":          func(w *world) func() { w.CutConnections(); return func() {} },
 		"disconnected": func(w *world) func() { w.Disconnect(); return w.Connect },
 		"too old": func(w *world) func() {
-			w.Inject(kubeapitest.Fault{Match: ofPods, Times: 1, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
+			w.Inject(kubeapitest.Fault{Match: ofPods, Times: 1, Code: http.StatusGone,
+				Reason: metav1.StatusReasonExpired})
 			return func() {}
 		},
 		"too many": func(w *world) func() {
-			w.Inject(kubeapitest.Fault{Match: ofPods, Times: 3, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, RetryAfter: 1})
+			w.Inject(kubeapitest.Fault{Match: ofPods, Times: 3, Code: http.StatusTooManyRequests,
+				Reason: metav1.StatusReasonTooManyRequests, RetryAfter: 1})
 			return func() {}
 		},
 		"broken": func(w *world) func() {
-			w.Inject(kubeapitest.Fault{Match: ofPods, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError})
+			w.Inject(kubeapitest.Fault{Match: ofPods, Code: http.StatusInternalServerError,
+				Reason: metav1.StatusReasonInternalError})
 			return func() { w.Inject() }
 		},
 	} {

@@ -25,7 +25,8 @@ import (
 )
 
 // Certificates of clients live for 10 s, so that they are renewed in a test.
-var shared = kubeapitest.NewShared(kubeapitest.Options{Controllers: true, ControllerManager: []string{"--cluster-signing-duration=10s"}})
+var shared = kubeapitest.NewShared(kubeapitest.Options{Controllers: true,
+	ControllerManager: []string{"--cluster-signing-duration=10s"}})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
@@ -80,7 +81,8 @@ func newNode(t *testing.T, name string, c config.Cluster) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.api, err = kubeapi.Connect(kubeapi.Options{Base: base, Cluster: n.cluster, Certificate: n.client.Certificate, Log: slog.New(slog.DiscardHandler)})
+	n.api, err = kubeapi.Connect(kubeapi.Options{Base: base, Cluster: n.cluster, Certificate: n.client.Certificate,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,9 @@ func newNode(t *testing.T, name string, c config.Cluster) *node {
 // who is who the API server takes the node for.
 func (n *node) who(t *testing.T) string {
 	t.Helper()
-	made, err := n.api.Main.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	made, err := n.api.Main.CoreV1().Nodes().Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}},
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return err.Error()
 	}
@@ -100,7 +104,9 @@ func (n *node) who(t *testing.T) string {
 func TestBootstrapAndRotation(t *testing.T) {
 	cluster := shared.Cluster(t)
 	dir := t.TempDir()
-	c := config.Cluster{Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: cluster.BootstrapKubeconfig(), CertDir: filepath.Join(dir, "pki"), RotateCertificates: true}
+	c := config.Cluster{Kubeconfig: filepath.Join(dir, "kubelet.conf"),
+		BootstrapKubeconfig: cluster.BootstrapKubeconfig(), CertDir: filepath.Join(dir, "pki"),
+		RotateCertificates: true}
 	n := newNode(t, "new", c)
 	if n.client.Certificate() != nil {
 		t.Error("there is a certificate before anything was asked")
@@ -112,7 +118,8 @@ func TestBootstrapAndRotation(t *testing.T) {
 		t.Errorf("the server says %s", got)
 	}
 	within(t, "renewal", n.changed)
-	if second := n.client.Certificate().Leaf; !second.NotAfter.After(first.NotAfter) || !time.Now().Before(first.NotAfter) {
+	if second := n.client.Certificate().Leaf; !second.NotAfter.After(first.NotAfter) ||
+		!time.Now().Before(first.NotAfter) {
 		t.Errorf("renewed at %v from %v to %v", time.Now(), first.NotAfter, second.NotAfter)
 	}
 	if got := n.who(t); got != "new" {
@@ -159,7 +166,8 @@ func TestExpired(t *testing.T) {
 func TestLoadWithoutKubeconfig(t *testing.T) {
 	c := NewClient(ClientOptions{Cluster: &config.Cluster{Kubeconfig: "/none"}, Log: slog.New(slog.DiscardHandler)})
 	_, err := c.Load()
-	if want := "read --kubeconfig: stat /none: no such file or directory; give the kubeconfig of this node, or --bootstrap-kubeconfig to ask for one"; err == nil || err.Error() != want {
+	if want := "read --kubeconfig: stat /none: no such file or directory; give the kubeconfig of this node, or " +
+		"--bootstrap-kubeconfig to ask for one"; err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 }
@@ -193,12 +201,14 @@ func TestServingByRequest(t *testing.T) {
 	moved := make(chan struct{}, 1)
 	move := func(ip string) {
 		mu.Lock()
-		addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}, {Type: corev1.NodeHostName, Address: "served"}}
+		addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip},
+			{Type: corev1.NodeHostName, Address: "served"}}
 		mu.Unlock()
 		moved <- struct{}{}
 	}
 	s := NewServing(ServingOptions{
-		TLS: config.TLS{Bootstrap: true, CertDir: t.TempDir(), MinVersion: tls.VersionTLS12}, NodeName: "served", Client: client, AddressesChanged: moved, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		TLS: config.TLS{Bootstrap: true, CertDir: t.TempDir(), MinVersion: tls.VersionTLS12}, NodeName: "served",
+		Client: client, AddressesChanged: moved, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Addresses: func() []corev1.NodeAddress { mu.Lock(); defer mu.Unlock(); return addresses },
 	})
 	if err := s.Load(); err != nil {
@@ -207,7 +217,8 @@ func TestServingByRequest(t *testing.T) {
 	if _, err := shown(t, s); err == nil {
 		t.Error("a certificate is shown before there is one")
 	}
-	requests, err := admin.CertificatesV1().CertificateSigningRequests().Watch(t.Context(), metav1.ListOptions{FieldSelector: "spec.signerName=" + certificatesv1.KubeletServingSignerName})
+	requests, err := admin.CertificatesV1().CertificateSigningRequests().Watch(t.Context(),
+		metav1.ListOptions{FieldSelector: "spec.signerName=" + certificatesv1.KubeletServingSignerName})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,8 +229,10 @@ func TestServingByRequest(t *testing.T) {
 			if len(r.Status.Conditions) > 0 || e.Type != "ADDED" {
 				continue
 			}
-			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
-			if _, err := admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), r.Name, r, metav1.UpdateOptions{}); err != nil {
+			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+				{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test"}}
+			if _, err := admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), r.Name, r,
+				metav1.UpdateOptions{}); err != nil {
 				t.Error(err)
 			}
 			return
@@ -245,7 +258,8 @@ func TestServingByRequest(t *testing.T) {
 
 func TestServingFiles(t *testing.T) {
 	t.Run("self-signed", func(t *testing.T) {
-		o := ServingOptions{TLS: config.TLS{CertDir: filepath.Join(t.TempDir(), "pki"), MinVersion: tls.VersionTLS12}, NodeName: "alone", Log: slog.New(slog.DiscardHandler)}
+		o := ServingOptions{TLS: config.TLS{CertDir: filepath.Join(t.TempDir(), "pki"), MinVersion: tls.VersionTLS12},
+			NodeName: "alone", Log: slog.New(slog.DiscardHandler)}
 		var serials []string
 		for range 2 { // the second agent keeps what the first has made
 			s := NewServing(o)
@@ -282,7 +296,8 @@ func TestServingFiles(t *testing.T) {
 			}
 		}
 		put("a.example")
-		s := NewServing(ServingOptions{TLS: config.TLS{CertFile: certFile, KeyFile: keyFile, CertDir: dir, MinVersion: tls.VersionTLS12}, NodeName: "files", Log: slog.New(slog.DiscardHandler)})
+		s := NewServing(ServingOptions{TLS: config.TLS{CertFile: certFile, KeyFile: keyFile, CertDir: dir,
+			MinVersion: tls.VersionTLS12}, NodeName: "files", Log: slog.New(slog.DiscardHandler)})
 		if err := s.Load(); err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +335,8 @@ func TestNext(t *testing.T) {
 		{"not renewed", leaf, subject{Template: good, Life: 0.8}, 90, action{At: at(100)}},
 		{"expired", leaf, subject{Template: good}, 100, action{Request: true}},
 		{"expired, and nothing to ask with", leaf, subject{}, 100, action{At: at(110)}},
-		{"another address", leaf, subject{Template: servingRequest("n", address("192.0.2.2")), Life: 0.8}, 10, action{Request: true}},
+		{"another address", leaf, subject{Template: servingRequest("n", address("192.0.2.2")), Life: 0.8}, 10,
+			action{Request: true}},
 		{"another node", leaf, subject{Template: nodeRequest("m"), Life: 0.8}, 10, action{Request: true}},
 		{"not its own", leaf, subject{Template: good, Life: 0.8, Rotate: true, First: true}, 10, action{Request: true}},
 	} {
@@ -332,11 +348,14 @@ func TestNext(t *testing.T) {
 
 func TestServingRequest(t *testing.T) {
 	got := servingRequest("n", []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: "192.0.2.9"}, {Type: corev1.NodeExternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeHostName, Address: "n"},
-		{Type: corev1.NodeInternalDNS, Address: "n"}, {Type: corev1.NodeExternalDNS, Address: "a.example"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.9"}, {Type: corev1.NodeInternalIP, Address: "none"},
+		{Type: corev1.NodeInternalIP, Address: "192.0.2.9"}, {Type: corev1.NodeExternalIP, Address: "192.0.2.1"},
+		{Type: corev1.NodeHostName, Address: "n"},
+		{Type: corev1.NodeInternalDNS, Address: "n"}, {Type: corev1.NodeExternalDNS, Address: "a.example"},
+		{Type: corev1.NodeInternalIP, Address: "192.0.2.9"}, {Type: corev1.NodeInternalIP, Address: "none"},
 	})
 	want := nodeRequest("n")
-	want.DNSNames, want.IPAddresses = []string{"a.example", "n"}, []net.IP{net.IPv4(192, 0, 2, 1).To4(), net.IPv4(192, 0, 2, 9).To4()}
+	want.DNSNames, want.IPAddresses = []string{"a.example", "n"},
+		[]net.IP{net.IPv4(192, 0, 2, 1).To4(), net.IPv4(192, 0, 2, 9).To4()}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -351,10 +370,13 @@ func TestAskedWithAClockThatIsAhead(t *testing.T) {
 	ends := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pair := &tls.Certificate{Leaf: &x509.Certificate{NotAfter: ends}}
 	k := keeper{
-		log: slog.New(slog.DiscardHandler), read: func() (*tls.Certificate, error) { return pair, nil }, open: func() {}, expired: func(*x509.Certificate) {},
+		log: slog.New(slog.DiscardHandler), read: func() (*tls.Certificate, error) {
+			return pair, nil
+		}, open: func() {}, expired: func(*x509.Certificate) {},
 	}
 	var waits []time.Duration
-	for _, now := range []time.Time{ends.Add(-time.Hour), ends.Add(time.Hour), ends.Add(time.Hour), ends.Add(-time.Minute), ends} {
+	for _, now := range []time.Time{ends.Add(-time.Hour), ends.Add(time.Hour), ends.Add(time.Hour),
+		ends.Add(-time.Minute), ends} {
 		waits = append(waits, k.asked(t.Context(), nil, now).Sub(now))
 	}
 	if d := cmp.Diff([]time.Duration{0, retryFirst, 2 * retryFirst, 0, retryFirst}, waits); d != "" {

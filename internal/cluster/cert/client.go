@@ -63,7 +63,8 @@ func NewClient(o ClientOptions) *Client {
 	}
 	c := &Client{o: o}
 	c.keeper = keeper{
-		log: o.Log.With("certificate", "client"), files: c.files, read: c.read, want: c.want, ask: c.ask, changed: o.Changed,
+		log: o.Log.With("certificate", "client"), files: c.files, read: c.read, want: c.want, ask: c.ask,
+		changed: o.Changed,
 		expired: c.expired, ready: make(chan struct{}),
 	}
 	c.open = sync.OnceFunc(func() { close(c.ready) })
@@ -100,7 +101,10 @@ func (c *Client) Load() (*rest.Config, error) {
 			c.log.Warn("kubeconfig is of no use: asking for a certificate and writing it again", "err", err)
 		}
 	default:
-		return nil, fmt.Errorf("read --kubeconfig: %w; give the kubeconfig of this node, or --bootstrap-kubeconfig to ask for one", err)
+		return nil,
+			fmt.Errorf(
+				"read --kubeconfig: %w; give the kubeconfig of this node, or --bootstrap-kubeconfig to ask for one",
+				err)
 	}
 	c.base = rest.CopyConfig(c.base)
 	t := &c.base.TLSClientConfig
@@ -223,14 +227,16 @@ func (c *Client) ask(ctx context.Context) error {
 	}
 	dir := c.o.Cluster.CertDir
 	keyFile := filepath.Join(dir, clientPrefix+".key.tmp")
-	cert, key, err := request(ctx, client, certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth, nodeRequest(c.o.NodeName), keyFile)
+	cert, key, err := request(ctx, client, certificatesv1.KubeAPIServerClientKubeletSignerName,
+		certificatesv1.UsageClientAuth, nodeRequest(c.o.NodeName), keyFile)
 	if err != nil {
 		return err
 	}
 	if err := keep(clientPrefix, dir, cert, key, keyFile); err != nil {
 		return err
 	}
-	if user, err := readKubeconfig(c.o.Cluster.Kubeconfig); err == nil && (c.o.Cluster.RotateCertificates || user.CertFile == c.stored()) {
+	if user, err := readKubeconfig(c.o.Cluster.Kubeconfig); err == nil &&
+		(c.o.Cluster.RotateCertificates || user.CertFile == c.stored()) {
 		return nil
 	}
 	return writeKubeconfig(c.o.Cluster.Kubeconfig, c.base, c.stored())
@@ -238,7 +244,8 @@ func (c *Client) ask(ctx context.Context) error {
 
 func (c *Client) expired(leaf *x509.Certificate) {
 	c.o.Events.Event(event.NodeRef(c.o.NodeName), corev1.EventTypeWarning, "ClientCertificateExpired",
-		"the client certificate expired at %s; pods run on, a renewed one is taken up by itself", leaf.NotAfter.UTC().Format(time.RFC3339))
+		"the client certificate expired at %s; pods run on, a renewed one is taken up by itself",
+		leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // keep puts a new pair where the kubelet looks for it.
@@ -258,7 +265,8 @@ func readKubeconfig(path string) (*rest.Config, error) {
 		return nil, err
 	}
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
-	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -106,7 +106,8 @@ func best(pairs []*tls.Certificate, now time.Time) *tls.Certificate {
 // nodeRequest is a node's part of every certificate: user system:node:NAME in the
 // group system:nodes.
 func nodeRequest(node string) *x509.CertificateRequest {
-	return &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}
+	return &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node,
+		Organization: []string{"system:nodes"}}}
 }
 
 // servingRequest is nil until the node has an IP address, as the approvers of

@@ -29,7 +29,8 @@ const patience = 15 * time.Minute
 // request asks for a certificate and waits until it is signed. The key stays in
 // keyFile until then, so that an agent that starts again waits for the same
 // request. It gives the certificate and its key, as PEM.
-func request(ctx context.Context, client kubernetes.Interface, signer string, usage certificatesv1.KeyUsage, template *x509.CertificateRequest, keyFile string) (cert, key []byte, err error) {
+func request(ctx context.Context, client kubernetes.Interface, signer string, usage certificatesv1.KeyUsage,
+	template *x509.CertificateRequest, keyFile string) (cert, key []byte, err error) {
 	if err := os.MkdirAll(filepath.Dir(keyFile), 0o755); err != nil {
 		return nil, nil, fmt.Errorf("make directory of certificates: %w", err)
 	}
@@ -43,7 +44,8 @@ func request(ctx context.Context, client kubernetes.Interface, signer string, us
 	}
 	private, ok := parsed.(crypto.Signer)
 	if !ok {
-		return nil, nil, fmt.Errorf("read private key %s: a %T cannot sign; remove it to have another one made", keyFile, parsed)
+		return nil, nil,
+			fmt.Errorf("read private key %s: a %T cannot sign; remove it to have another one made", keyFile, parsed)
 	}
 	asked, err := certutil.MakeCSRFromTemplate(private, template)
 	if err != nil {
@@ -88,7 +90,8 @@ func requestName(public crypto.PublicKey, signer string, t *x509.CertificateRequ
 		return "", fmt.Errorf("name certificate request: %w", err)
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%x|%s|%q|%q|%q|%v", der, signer, t.Subject.CommonName, t.Subject.Organization, t.DNSNames, t.IPAddresses)
+	fmt.Fprintf(sum, "%x|%s|%q|%q|%q|%v", der, signer, t.Subject.CommonName, t.Subject.Organization, t.DNSNames,
+		t.IPAddresses)
 	return "node-csr-" + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)), nil
 }
 

@@ -79,7 +79,8 @@ func (k *keeper) look(now time.Time) {
 	}
 	if pair = k.current.Load(); pair != nil && !now.Before(pair.Leaf.NotAfter) && k.told != pair.Leaf {
 		k.told = pair.Leaf
-		k.log.Warn("certificate has expired; a renewed file is taken up by itself", "subject", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
+		k.log.Warn("certificate has expired; a renewed file is taken up by itself", "subject",
+			pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
 		k.expired(pair.Leaf)
 	}
 }

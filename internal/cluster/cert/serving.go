@@ -47,7 +47,8 @@ type Serving struct {
 func NewServing(o ServingOptions) *Serving {
 	s := &Serving{o: o}
 	s.keeper = keeper{
-		log: o.Log.With("certificate", "serving"), files: s.files, read: s.read, want: s.want, ask: s.ask, changed: func() {},
+		log: o.Log.With("certificate", "serving"), files: s.files, read: s.read, want: s.want, ask: s.ask,
+		changed: func() {},
 		expired: func(*x509.Certificate) {}, wake: o.AddressesChanged, ready: make(chan struct{}),
 	}
 	s.open = sync.OnceFunc(func() { close(s.ready) })
@@ -165,7 +166,8 @@ func (s *Serving) ask(ctx context.Context) error {
 		return errors.New("ask for a serving certificate: the node has no IP address yet")
 	}
 	keyFile := filepath.Join(s.o.TLS.CertDir, serverPrefix+".key.tmp")
-	cert, key, err := request(ctx, s.o.Client, certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, template, keyFile)
+	cert, key, err := request(ctx, s.o.Client, certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth,
+		template, keyFile)
 	if err != nil {
 		return err
 	}

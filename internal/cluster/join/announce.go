@@ -28,6 +28,7 @@ func announce(events *event.Recorder, node, version string, unified bool) {
 	events.Event(ref, corev1.EventTypeNormal, starting, "Starting berth %s as the kubelet of this node.", version)
 	if !unified {
 		events.Event(ref, corev1.EventTypeWarning, cgroupV1,
-			"The machine has cgroup v1, which Kubernetes has deprecated: boot it with systemd.unified_cgroup_hierarchy=1 to have cgroup v2.")
+			"The machine has cgroup v1, which Kubernetes has deprecated: boot it with "+
+				"systemd.unified_cgroup_hierarchy=1 to have cgroup v2.")
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 func TestAnnounce(t *testing.T) {
-	for unified, want := range map[bool][]string{true: {"Normal Starting"}, false: {"Normal Starting", "Warning CgroupV1"}} {
+	for unified, want := range map[bool][]string{true: {"Normal Starting"},
+		false: {"Normal Starting", "Warning CgroupV1"}} {
 		events := event.New(event.Options{Component: event.Kubelet, Host: "n1"})
 		announce(events, "n1", "v1", unified)
 		all, _ := events.List(event.Filter{Kind: "Node", Name: "n1"})

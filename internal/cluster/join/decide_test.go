@@ -16,12 +16,14 @@ func TestAway(t *testing.T) {
 		want  bool
 		again time.Duration
 	}{
-		"not asked yet":               {kubeapi.State{}, false, 0},
-		"it answers":                  {kubeapi.State{Since: at(0)}, false, 0},
-		"one refused connection":      {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(0)}, false, lookAgain},
-		"refused, now slow to answer": {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(1.9)}, false, lookAgain},
-		"refused for long":            {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(2)}, true, 0},
-		"one request without answer":  {kubeapi.State{Since: at(10), Err: refused, First: at(0), Last: at(10)}, true, 0},
+		"not asked yet": {kubeapi.State{}, false, 0},
+		"it answers":    {kubeapi.State{Since: at(0)}, false, 0},
+		"one refused connection": {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(0)}, false,
+			lookAgain},
+		"refused, now slow to answer": {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(1.9)}, false,
+			lookAgain},
+		"refused for long":           {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(2)}, true, 0},
+		"one request without answer": {kubeapi.State{Since: at(10), Err: refused, First: at(0), Last: at(10)}, true, 0},
 	} {
 		if got, again := away(c.state); got != c.want || again != c.again {
 			t.Errorf("%s: away %t, again in %v; want %t, %v", name, got, again, c.want, c.again)

@@ -122,7 +122,8 @@ func (c changes) ranges(runtime runtimeapi.RuntimeServiceClient) func(context.Co
 		}
 		if err := tellRanges(ctx, runtime, cidrs); err != nil {
 			if ctx.Err() == nil {
-				c.Log.Warn("the container runtime does not know the node's range of pod addresses", "podCIDRs", cidrs, "err", err)
+				c.Log.Warn("the container runtime does not know the node's range of pod addresses", "podCIDRs", cidrs,
+					"err", err)
 			}
 			return c.Config.Cluster.Status.UpdateFrequency
 		}

@@ -20,7 +20,8 @@ import (
 func standing() changes {
 	c := &Cluster{Options: Options{
 		Moved: func() {}, NodeChanged: func() {},
-		Config: &config.Config{Cluster: &config.Cluster{Status: config.NodeStatus{UpdateFrequency: 10 * time.Second}}}, Log: slog.New(slog.DiscardHandler),
+		Config: &config.Config{Cluster: &config.Cluster{Status: config.NodeStatus{UpdateFrequency: 10 * time.Second}}},
+		Log:    slog.New(slog.DiscardHandler),
 	}}
 	c.node.moved = make(chan struct{}, 1)
 	c.node.object = nodeobject.New(nodeobject.Options{Inputs: nodeobject.Inputs{Conditions: condition.New()}})
@@ -32,7 +33,8 @@ func TestMoves(t *testing.T) {
 	c := standing()
 	react := c.moves()
 	at := func(ip string, labels map[string]string) bool {
-		n := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}}}
+		n := &corev1.Node{
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}}}
 		n.Labels = labels
 		react(t.Context(), n)
 		select {
@@ -55,7 +57,8 @@ type ranged struct {
 	told []string
 }
 
-func (r *ranged) UpdateRuntimeConfig(_ context.Context, u *runtimeapi.UpdateRuntimeConfigRequest, _ ...grpc.CallOption) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+func (r *ranged) UpdateRuntimeConfig(_ context.Context, u *runtimeapi.UpdateRuntimeConfigRequest,
+	_ ...grpc.CallOption) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	r.told = append(r.told, u.GetRuntimeConfig().GetNetworkConfig().GetPodCidr())
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, r.err
 }

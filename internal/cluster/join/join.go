@@ -76,7 +76,9 @@ func Connect(o Options) (*Cluster, error) {
 	c := &Cluster{Options: o, conditions: condition.New()}
 	cfg := o.Config
 	c.certificate = cert.NewClient(cert.ClientOptions{
-		Cluster: cfg.Cluster, NodeName: cfg.NodeName, Events: o.Events, Changed: func() { c.api.CloseConnections() }, Log: o.Log,
+		Cluster: cfg.Cluster, NodeName: cfg.NodeName, Events: o.Events, Changed: func() {
+			c.api.CloseConnections()
+		}, Log: o.Log,
 	})
 	if err := telemetry.Client(o.Metrics); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
@@ -94,7 +96,8 @@ func Connect(o Options) (*Cluster, error) {
 	c.pods = apiserver.New(apiserver.Options{Client: c.api.Main, NodeName: cfg.NodeName, Sink: o.Sources.Cluster})
 	c.objects = objects.New(objects.Config{
 		Client: c.api.Main, Pods: o.Sources.Desired, Sink: o.Sources.Cluster.Objects(), Changed: c.changed,
-		Strategy: objects.Strategy(cfg.Cluster.Detection), TTL: c.ttl, Sync: cfg.Kubelet.SyncFrequency.Duration, Log: o.Log,
+		Strategy: objects.Strategy(cfg.Cluster.Detection), TTL: c.ttl, Sync: cfg.Kubelet.SyncFrequency.Duration,
+		Log: o.Log,
 	})
 	c.tokens = token.New(token.FromAPI(c.api.Main), o.Log)
 	c.puller = token.NewPuller(c.tokens, c.api.Main)
@@ -104,7 +107,8 @@ func Connect(o Options) (*Cluster, error) {
 	}
 	c.offline = offline.New(offline.Options{
 		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: keep.KeyFile, MaxAge: keep.MaxAge,
-		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Find: record{c}.find, Accepted: o.Accepted, Names: c.objects.Names, Sets: record{c}.sets,
+		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Find: record{c}.find, Accepted: o.Accepted,
+		Names: c.objects.Names, Sets: record{c}.sets,
 		Tokens: c.tokens.Of, Answers: record{c}.answers, Now: time.Now, Log: o.Log,
 	})
 	record{c}.remember()

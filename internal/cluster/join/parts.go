@@ -89,9 +89,12 @@ func (c *Cluster) Complete(n Node) {
 	p.object = nodeobject.New(nodeobject.Options{
 		Client: c.api.Heartbeat, Watches: c.api.Main,
 		Config: nodeobject.Config{
-			Machine: n.Facts, AskedIPs: cfg.NodeIPs, Taints: cfg.Node.Taints, ProviderID: cfg.Cluster.Registration.ProviderID,
-			ExternalCloud: cfg.Cluster.ExternalCloud, ControllerAttach: cfg.Cluster.AttachDetach, Port: int32(cfg.Server.HTTPS.Port()),
-			Version: KubernetesVersion, DeclaredFeatures: nodeobject.Declared(cfg.Server.HTTPS.IsValid()), FreshDevices: n.FreshDevices,
+			Machine: n.Facts, AskedIPs: cfg.NodeIPs, Taints: cfg.Node.Taints,
+			ProviderID:    cfg.Cluster.Registration.ProviderID,
+			ExternalCloud: cfg.Cluster.ExternalCloud, ControllerAttach: cfg.Cluster.AttachDetach,
+			Port:    int32(cfg.Server.HTTPS.Port()),
+			Version: KubernetesVersion, DeclaredFeatures: nodeobject.Declared(cfg.Server.HTTPS.IsValid()),
+			FreshDevices: n.FreshDevices,
 		},
 		Inputs: nodeobject.Inputs{
 			Conditions: c.conditions, Devices: n.Devices,
@@ -101,15 +104,21 @@ func (c *Cluster) Complete(n Node) {
 			},
 			IPs: n.IPs, Images: c.images(n.CRI), VolumesInUse: c.plugins.volumes.InUse,
 		},
-		Register: cfg.Cluster.Registration.Register, Registered: n.Registered, UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
+		Register: cfg.Cluster.Registration.Register, Registered: n.Registered,
+		UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
 		Ref: event.NodeRef(cfg.NodeName), Events: c.Events, Log: c.Log,
 	})
 	p.lease = lease.New(lease.Options{
-		Client: c.api.Heartbeat, Node: cfg.NodeName, Owner: c.nodeUID, Duration: cfg.Cluster.Status.LeaseDuration, Log: c.Log,
+		Client: c.api.Heartbeat, Node: cfg.NodeName, Owner: c.nodeUID, Duration: cfg.Cluster.Status.LeaseDuration,
+		Log: c.Log,
 	})
 	p.mirrors = mirror.New(mirror.Options{
-		Client: c.api.Main, NodeName: cfg.NodeName, NodeUID: func() (types.UID, bool) { uid := c.nodeUID(); return uid, uid != "" },
-		Desired: c.Sources.Desired, Mirrors: c.Sources.Cluster.Mirrors, Synced: c.Sources.Synced(), Changed: n.Refresh, Now: time.Now, Log: c.Log,
+		Client: c.api.Main, NodeName: cfg.NodeName, NodeUID: func() (types.UID, bool) {
+			uid := c.nodeUID()
+			return uid, uid != ""
+		},
+		Desired: c.Sources.Desired, Mirrors: c.Sources.Cluster.Mirrors, Synced: c.Sources.Synced(), Changed: n.Refresh,
+		Now: time.Now, Log: c.Log,
 	})
 }
 
@@ -204,7 +213,10 @@ func (c *Cluster) Run(ctx context.Context) error {
 	way := moments{booted: stats.BootTime("/"), began: c.node.began, tried: time.Now()}
 	begin(func(ctx context.Context) error { return c.node.startup.follow(ctx, c.node.object, way) })
 	for _, run := range []func(context.Context) error{
-		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run, c.node.lease.Run, c.node.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run, node.follow(c.plugins.nodeChanged), node.follow(node.told), node.follow(c.node.stores), node.follow(node.moves()), node.follow(c.node.ranges),
+		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run,
+		c.node.lease.Run, c.node.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run,
+		node.follow(c.plugins.nodeChanged), node.follow(node.told), node.follow(c.node.stores),
+		node.follow(node.moves()), node.follow(c.node.ranges),
 	} {
 		begin(run)
 	}

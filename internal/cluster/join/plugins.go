@@ -35,13 +35,16 @@ func (c *Cluster) plug() (err error) {
 	x := &Plugins{cluster: c}
 	c.plugins = x
 	x.volumes = csi.New(csi.Options{
-		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, StandsIn: c.standsIn.Load, Objects: c.Objects(o.Sources.Objects),
-		Token: x.token, Reported: x.reported, InUseChanged: x.poke, Changed: c.changed, Refresh: c.objects.Refresh, Full: o.Full, Label: csi.FileLabel(),
+		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, StandsIn: c.standsIn.Load,
+		Objects: c.Objects(o.Sources.Objects),
+		Token:   x.token, Reported: x.reported, InUseChanged: x.poke, Changed: c.changed, Refresh: c.objects.Refresh,
+		Full: o.Full, Label: csi.FileLabel(),
 		Events: o.Events, Now: time.Now, Log: o.Log,
 	})
 	x.claims, err = dra.New(dra.Options{
 		Client: c.api.Main, Node: o.Config.NodeName, Dir: o.Config.RootDir, Boot: o.Boot,
-		Pod: x.newest, StandsIn: c.standsIn.Load, Affected: o.Affected, Events: o.Events, Metrics: o.Metrics, Now: time.Now, Log: o.Log,
+		Pod: x.newest, StandsIn: c.standsIn.Load, Affected: o.Affected, Events: o.Events, Metrics: o.Metrics,
+		Now: time.Now, Log: o.Log,
 	})
 	if err != nil {
 		return err
@@ -71,8 +74,10 @@ func (c *Cluster) Plugins() *Plugins {
 }
 
 // token is a token of a pod's service account for one audience.
-func (x *Plugins) token(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (string, time.Time, error) {
-	r := token.Request{Namespace: p.Namespace, ServiceAccount: p.Spec.ServiceAccountName, Life: life, PodName: p.Name, PodUID: p.UID}
+func (x *Plugins) token(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (string, time.Time,
+	error) {
+	r := token.Request{Namespace: p.Namespace, ServiceAccount: p.Spec.ServiceAccountName, Life: life, PodName: p.Name,
+		PodUID: p.UID}
 	if audience != "" {
 		r.Audiences = []string{audience}
 	}

@@ -51,7 +51,9 @@ func (c record) sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known
 	}
 	if objects.Trusts(p) {
 		s.Bundles, err = c.objects.Bundles()
-		slices.SortFunc(s.Bundles, func(a, b *certificatesv1beta1.ClusterTrustBundle) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(s.Bundles, func(a, b *certificatesv1beta1.ClusterTrustBundle) int {
+			return cmp.Compare(a.Name, b.Name)
+		})
 	}
 	for _, name := range csi.Drivers(p, volumes(named)) {
 		d, known := c.plugins.volumes.Object(name)
@@ -132,7 +134,8 @@ func (c record) away(ctx context.Context) bool {
 // standIn has the pods of the last time wanted, with what they name as it was then.
 func (c record) standIn() {
 	if len(c.kept) > 0 {
-		c.Log.Warn("the API server does not answer: this node's pods start as they were when it was last heard", "pods", len(c.kept), "err", c.api.Health.State().Err)
+		c.Log.Warn("the API server does not answer: this node's pods start as they were when it was last heard", "pods",
+			len(c.kept), "err", c.api.Health.State().Err)
 	}
 	pods := make([]*corev1.Pod, len(c.kept))
 	known := make([]objects.Kept, len(c.kept))

@@ -21,11 +21,14 @@ func newStartup() startup {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_node_startup_" + name, Help: help})
 	}
 	return startup{
-		before:      gauge("pre_kubelet_duration_seconds", "Duration in seconds from the boot of the machine to the start of the agent."),
-		toRegister:  gauge("pre_registration_duration_seconds", "Duration in seconds from the start of the agent until the node could be registered."),
+		before: gauge("pre_kubelet_duration_seconds",
+			"Duration in seconds from the boot of the machine to the start of the agent."),
+		toRegister: gauge("pre_registration_duration_seconds",
+			"Duration in seconds from the start of the agent until the node could be registered."),
 		registering: gauge("registration_duration_seconds", "Duration in seconds of the registration of the node."),
-		toReady:     gauge("post_registration_duration_seconds", "Duration in seconds from the registration of the node until it was ready."),
-		all:         gauge("duration_seconds", "Duration in seconds from the boot of the machine until the node was ready."),
+		toReady: gauge("post_registration_duration_seconds",
+			"Duration in seconds from the registration of the node until it was ready."),
+		all: gauge("duration_seconds", "Duration in seconds from the boot of the machine until the node was ready."),
 	}
 }
 
@@ -42,7 +45,8 @@ func (s startup) set(m moments) {
 }
 
 func (s startup) register(reg prometheus.Registerer) error {
-	return errors.Join(reg.Register(s.before), reg.Register(s.toRegister), reg.Register(s.registering), reg.Register(s.toReady), reg.Register(s.all))
+	return errors.Join(reg.Register(s.before), reg.Register(s.toRegister), reg.Register(s.registering),
+		reg.Register(s.toReady), reg.Register(s.all))
 }
 
 // Register has what is told to the cluster measured. Call it once, after Complete.

@@ -33,14 +33,18 @@ func TestStartup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				x := &comes{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(began.Add(c.created))}}, heard: make(chan struct{}), changed: make(chan struct{})}
+				x := &comes{
+					node: &corev1.Node{
+						ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(began.Add(c.created))}},
+					heard: make(chan struct{}), changed: make(chan struct{})}
 				s := newStartup()
 				if err := s.register(prometheus.NewPedanticRegistry()); err != nil {
 					t.Fatal(err)
 				}
 				done := make(chan error)
 				go func() {
-					done <- s.follow(t.Context(), x, moments{booted: began.Add(-time.Minute), began: began, tried: began.Add(2 * time.Second)})
+					done <- s.follow(t.Context(), x,
+						moments{booted: began.Add(-time.Minute), began: began, tried: began.Add(2 * time.Second)})
 				}()
 				time.Sleep(3 * time.Second)
 				close(x.heard)
@@ -58,8 +62,10 @@ func TestStartup(t *testing.T) {
 				for _, one := range []struct {
 					name  string
 					gauge prometheus.Gauge
-				}{{"before", s.before}, {"to register", s.toRegister}, {"registering", s.registering}, {"to ready", s.toReady}, {"all", s.all}} {
-					got.WriteString(one.name + " " + time.Duration(testutil.ToFloat64(one.gauge)*float64(time.Second)).String() + "\n")
+				}{{"before", s.before}, {"to register", s.toRegister}, {"registering", s.registering},
+					{"to ready", s.toReady}, {"all", s.all}} {
+					got.WriteString(one.name + " " +
+						time.Duration(testutil.ToFloat64(one.gauge)*float64(time.Second)).String() + "\n")
 				}
 				if got.String() != c.want {
 					t.Errorf("it took\n%s, want\n%s", got.String(), c.want)

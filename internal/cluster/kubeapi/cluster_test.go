@@ -31,10 +31,12 @@ func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 func connect(t *testing.T, c *kubeapitest.Cluster, node string) *kubeapi.API {
 	t.Helper()
 	cluster := &config.Cluster{
-		ContentType: "application/vnd.kubernetes.protobuf", Main: config.Rate{QPS: 50, Burst: 100}, Statuses: config.Rate{QPS: 200, Burst: 400}, Events: config.Rate{QPS: 1, Burst: 1},
+		ContentType: "application/vnd.kubernetes.protobuf", Main: config.Rate{QPS: 50, Burst: 100},
+		Statuses: config.Rate{QPS: 200, Burst: 400}, Events: config.Rate{QPS: 1, Burst: 1},
 		Status: config.NodeStatus{UpdateFrequency: 10 * time.Second, LeaseDuration: time.Second},
 	}
-	a, err := kubeapi.Connect(kubeapi.Options{Base: c.NodeConfig(node), Cluster: cluster, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	a, err := kubeapi.Connect(kubeapi.Options{Base: c.NodeConfig(node), Cluster: cluster, Version: "test",
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +113,8 @@ func TestEventsDelayNoStatus(t *testing.T) {
 	a := connect(t, c, "busy")
 	recorder := event.New(event.Options{Host: "busy"})
 	log := slog.New(slog.DiscardHandler)
-	publisher := publish.New(publish.Options{Source: recorder, Client: a.Events, QPS: 10, Burst: 20, Max: events, Since: time.Now(), Log: log})
+	publisher := publish.New(publish.Options{Source: recorder, Client: a.Events, QPS: 10, Burst: 20, Max: events,
+		Since: time.Now(), Log: log})
 	statuses := report.New(report.Options{Client: a.Statuses, Log: log})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -138,7 +141,8 @@ func TestEventsDelayNoStatus(t *testing.T) {
 		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, RetryAfter: 1,
 	})
 	for i := range events {
-		recorder.Event(corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: fmt.Sprint("other-", i)}, corev1.EventTypeWarning, "Burst", "of many")
+		recorder.Event(corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: fmt.Sprint("other-", i)},
+			corev1.EventTypeWarning, "Burst", "of many")
 	}
 	message := ""
 	for _, refused := range []bool{true, false} {
@@ -148,7 +152,8 @@ func TestEventsDelayNoStatus(t *testing.T) {
 		for range states {
 			message += "."
 			for _, p := range all {
-				statuses.Set(report.Row{UID: p.UID, Pod: p, Status: corev1.PodStatus{Phase: corev1.PodRunning, Message: message}})
+				statuses.Set(report.Row{UID: p.UID, Pod: p,
+					Status: corev1.PodStatus{Phase: corev1.PodRunning, Message: message}})
 			}
 			if err := statuses.Flush(ctx); err != nil {
 				t.Fatal(err)

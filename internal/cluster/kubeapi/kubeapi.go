@@ -75,7 +75,8 @@ func Connect(o Options) (*API, error) {
 		on   *rest.Config
 		rate config.Rate
 	}{
-		{&a.Main, main, c.Main}, {&a.Statuses, main, c.Statuses}, {&a.Heartbeat, heartbeat, config.Rate{QPS: -1}}, {&a.Events, events, eventRate},
+		{&a.Main, main, c.Main}, {&a.Statuses, main, c.Statuses}, {&a.Heartbeat, heartbeat, config.Rate{QPS: -1}},
+		{&a.Events, events, eventRate},
 	} {
 		rc := rest.CopyConfig(client.on)
 		rc.QPS, rc.Burst = float32(client.rate.QPS), client.rate.Burst
@@ -103,7 +104,8 @@ func (a *API) base(o Options) (*rest.Config, error) {
 		rc.AcceptContentTypes = rc.ContentType + ",application/json" // what the server has no protobuf for
 	}
 	rc.WarningHandlerWithContext = warnings{o.Log}
-	dial := connrotation.NewDialerWithTracker((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext, a.connections).DialContext
+	dial := connrotation.NewDialerWithTracker(
+		(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext, a.connections).DialContext
 	rc.Wrap(a.Health.observe)
 	if rc.ExecProvider != nil || rc.AuthProvider != nil { // a plugin makes the certificate, and its own transport
 		rc.Dial = dial
@@ -135,7 +137,8 @@ func (a *API) base(o Options) (*rest.Config, error) {
 	// SetTransportDefaults turns on HTTP/2 with pings on a silent connection, which
 	// find a server that is gone without a word.
 	rc.Transport = utilnet.SetTransportDefaults(&http.Transport{
-		Proxy: proxy, TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: tlsConfig, DialContext: dial, DisableCompression: rc.DisableCompression,
+		Proxy: proxy, TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: tlsConfig, DialContext: dial,
+		DisableCompression:  rc.DisableCompression,
 		MaxIdleConnsPerHost: 25,
 	})
 	rc.TLSClientConfig = rest.TLSClientConfig{} // it is in the transport

@@ -29,11 +29,13 @@ func TestJudge(t *testing.T) {
 		want  State
 	}{
 		{"the first answer", State{}, 0, outcome{at(1), at(2), nil}, State{Since: at(2)}},
-		{"the first failure", State{}, 0, outcome{at(1), at(2), first}, State{Since: at(2), Err: first, First: at(1), Last: at(2)}},
+		{"the first failure", State{}, 0, outcome{at(1), at(2), first},
+			State{Since: at(2), Err: first, First: at(1), Last: at(2)}},
 		{"another answer", answers, 1, outcome{at(2), at(3), nil}, answers},
 		{"away", answers, 2, outcome{at(3), at(4), first}, State{Since: at(4), Err: first, First: at(3), Last: at(4)}},
 		{"asked before the last answer", answers, 5, outcome{at(3), at(6), first}, answers},
-		{"still away", away, 0, outcome{at(3), at(4), second}, State{Since: at(1), Err: second, First: at(0), Last: at(4)}},
+		{"still away", away, 0, outcome{at(3), at(4), second},
+			State{Since: at(1), Err: second, First: at(0), Last: at(4)}},
 		{"back", away, 0, outcome{at(3), at(4), nil}, State{Since: at(4)}},
 	} {
 		if diff := cmp.Diff(tt.want, judge(tt.state, at(tt.heard), tt.o), cmpopts.EquateErrors()); diff != "" {
@@ -45,8 +47,9 @@ func TestJudge(t *testing.T) {
 // clusterConfig is what the configuration of an agent of a cluster says by default.
 func clusterConfig() *config.Cluster {
 	return &config.Cluster{
-		ContentType: "application/vnd.kubernetes.protobuf", Main: config.Rate{QPS: 50, Burst: 100}, Statuses: config.Rate{QPS: 200, Burst: 400},
-		Status: config.NodeStatus{UpdateFrequency: 10 * time.Second, LeaseDuration: 40 * time.Second},
+		ContentType: "application/vnd.kubernetes.protobuf", Main: config.Rate{QPS: 50, Burst: 100},
+		Statuses: config.Rate{QPS: 200, Burst: 400},
+		Status:   config.NodeStatus{UpdateFrequency: 10 * time.Second, LeaseDuration: 40 * time.Second},
 	}
 }
 
@@ -60,7 +63,8 @@ func TestHealth(t *testing.T) {
 		w.WriteHeader(<-code)
 	}))
 	defer server.Close()
-	a, err := Connect(Options{Base: &rest.Config{Host: server.URL}, Cluster: clusterConfig(), Version: "v1", Log: slog.New(slog.DiscardHandler)})
+	a, err := Connect(Options{Base: &rest.Config{Host: server.URL}, Cluster: clusterConfig(), Version: "v1",
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,9 @@ func TestLife(t *testing.T) {
 	var owner atomic.Value
 	owner.Store(types.UID(""))
 	r := New(Options{
-		Client: client, Node: "n1", Duration: 2 * time.Second, Owner: func() types.UID { return owner.Load().(types.UID) },
+		Client: client, Node: "n1", Duration: 2 * time.Second, Owner: func() types.UID {
+			return owner.Load().(types.UID)
+		},
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,13 +51,15 @@ func TestLife(t *testing.T) {
 		return nil
 	}
 
-	n, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
+	n, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	owner.Store(n.UID)
 	l := renewed(time.Time{})
-	if diff := cmp.Diff([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n1", UID: n.UID}}, l.OwnerReferences); diff != "" {
+	if diff := cmp.Diff([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n1", UID: n.UID}},
+		l.OwnerReferences); diff != "" {
 		t.Error(diff)
 	}
 	if got := fmt.Sprint(*l.Spec.HolderIdentity, *l.Spec.LeaseDurationSeconds); got != "n12" {
@@ -64,7 +68,8 @@ func TestLife(t *testing.T) {
 	renewed(l.Spec.RenewTime.Time)
 
 	// Somebody else writes to it, and then deletes it.
-	if l, err = admin.Patch(t.Context(), "n1", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
+	if l, err = admin.Patch(t.Context(), "n1", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if l = renewed(l.Spec.RenewTime.Time); l.Labels["a"] != "b" {

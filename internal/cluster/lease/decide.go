@@ -12,7 +12,8 @@ import (
 
 // Next is the lease to write: was renewed, or a new one when was is nil. owner is
 // the uid of the Node object.
-func Next(was *coordinationv1.Lease, node string, owner types.UID, duration time.Duration, now time.Time) *coordinationv1.Lease {
+func Next(was *coordinationv1.Lease, node string, owner types.UID, duration time.Duration,
+	now time.Time) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: corev1.NamespaceNodeLease}}
 	if was != nil {
 		l = was.DeepCopy()
@@ -20,7 +21,9 @@ func Next(was *coordinationv1.Lease, node string, owner types.UID, duration time
 	seconds, renewed := int32(duration/time.Second), metav1.NewMicroTime(now)
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &node, &seconds, &renewed
 	ours := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node, UID: owner}
-	at := slices.IndexFunc(l.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == ours.Kind && r.Name == node })
+	at := slices.IndexFunc(l.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.Kind == ours.Kind && r.Name == node
+	})
 	switch {
 	case owner == "":
 	case at < 0:

@@ -17,7 +17,8 @@ func TestNext(t *testing.T) {
 		renewed := metav1.NewMicroTime(now)
 		return &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: "n1", Namespace: "kube-node-lease", OwnerReferences: owners},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("n1"), LeaseDurationSeconds: ptr.To[int32](40), RenewTime: &renewed},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("n1"), LeaseDurationSeconds: ptr.To[int32](40),
+				RenewTime: &renewed},
 		}
 	}
 	node := func(uid types.UID) metav1.OwnerReference {

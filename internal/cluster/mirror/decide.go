@@ -72,7 +72,8 @@ func copyOf(static *pod.Pod, node string, nodeUID types.UID) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: static.Namespace, Name: static.Name,
 			Labels: maps.Clone(static.Labels), Annotations: maps.Clone(static.Annotations),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: nodeUID, Controller: new(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: nodeUID,
+				Controller: new(true)}},
 		},
 		Spec: *static.Spec.DeepCopy(),
 	}

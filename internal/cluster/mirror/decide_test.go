@@ -24,7 +24,8 @@ func staticPod(hash, cpu string) *pod.Pod {
 			NodeName: "node", PriorityClassName: "system-node-critical", Priority: new(int32(2000001000)),
 			Containers: []corev1.Container{{Name: "app", Image: "app:1", Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}},
-			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
+			EphemeralContainers: []corev1.EphemeralContainer{
+				{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
 		},
 	}}
 }
@@ -42,10 +43,11 @@ func TestDecide(t *testing.T) {
 		mirror *corev1.Pod
 		want   act
 	}{
-		"neither":          {nil, nil, nothing},
-		"no mirror":        {static, nil, create},
-		"its own":          {static, mirror(func(*corev1.Pod) {}), nothing},
-		"a kubelet's":      {static, mirror(func(p *corev1.Pod) { delete(p.Annotations, annotationResources) }), nothing},
+		"neither":   {nil, nil, nothing},
+		"no mirror": {static, nil, create},
+		"its own":   {static, mirror(func(*corev1.Pod) {}), nothing},
+		"a kubelet's": {static, mirror(func(p *corev1.Pod) { delete(p.Annotations, annotationResources) }),
+			nothing},
 		"an earlier one":   {staticPod("other", "1"), mirror(func(*corev1.Pod) {}), remove},
 		"other resources":  {staticPod("hash", "2"), mirror(func(*corev1.Pod) {}), remove},
 		"being deleted":    {static, mirror(func(p *corev1.Pod) { p.DeletionTimestamp = &now }), remove},
@@ -63,11 +65,14 @@ func TestCopyOf(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "web-node", Labels: map[string]string{"app": "web"},
 			Annotations: map[string]string{
-				pod.AnnotationConfigHash: "hash", pod.AnnotationMirror: "hash", annotationResources: resources(static.Pod),
+				pod.AnnotationConfigHash: "hash", pod.AnnotationMirror: "hash",
+				annotationResources: resources(static.Pod),
 			},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node", UID: "n", Controller: new(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node", UID: "n",
+				Controller: new(true)}},
 		},
-		Spec: corev1.PodSpec{NodeName: "node", PriorityClassName: "system-node-critical", Containers: static.Spec.Containers},
+		Spec: corev1.PodSpec{NodeName: "node", PriorityClassName: "system-node-critical",
+			Containers: static.Spec.Containers},
 	}
 	if diff := cmp.Diff(want, copyOf(static, "node", "n")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

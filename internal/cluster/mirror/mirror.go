@@ -48,7 +48,8 @@ func New(o Options) *Mirrors {
 	}
 	return &Mirrors{
 		opts: o, results: make(chan result),
-		statics: map[types.NamespacedName]*pod.Pod{}, tries: map[types.NamespacedName]*try{}, shown: map[types.UID]types.UID{},
+		statics: map[types.NamespacedName]*pod.Pod{}, tries: map[types.NamespacedName]*try{},
+		shown: map[types.UID]types.UID{},
 	}
 }
 

@@ -48,7 +48,8 @@ type world struct {
 
 func start(t *testing.T, node string) *world {
 	c := shared.Cluster(t)
-	w := &world{Cluster: c, t: t, node: node, namespace: c.Namespace(), dir: t.TempDir(), admin: c.Client(), changed: make(chan types.UID, 100)}
+	w := &world{Cluster: c, t: t, node: node, namespace: c.Namespace(), dir: t.TempDir(), admin: c.Client(),
+		changed: make(chan types.UID, 100)}
 	var err error
 	w.watch, err = w.admin.CoreV1().Pods(w.namespace).Watch(t.Context(), metav1.ListOptions{})
 	w.must(err)
@@ -59,7 +60,8 @@ func start(t *testing.T, node string) *world {
 		Report: silent{}, Taken: func(types.UID) bool { return true }, Log: slog.New(slog.DiscardHandler),
 	})
 	w.mirrors = New(Options{
-		Client: client, NodeName: node, Desired: w.sources.Desired, Mirrors: w.sources.Cluster.Mirrors, Synced: w.sources.Synced(),
+		Client: client, NodeName: node, Desired: w.sources.Desired, Mirrors: w.sources.Cluster.Mirrors,
+		Synced: w.sources.Synced(),
 		NodeUID: func() (types.UID, bool) {
 			if uid := w.uid.Load(); uid != nil {
 				return *uid, true
@@ -95,15 +97,17 @@ func (w *world) must(err error) {
 
 func (w *world) register() {
 	w.t.Helper()
-	n, err := w.admin.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}}, metav1.CreateOptions{})
+	n, err := w.admin.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}},
+		metav1.CreateOptions{})
 	w.must(err)
 	w.uid.Store(&n.UID)
 }
 
 func (w *world) manifest(name, image, more string) {
 	w.t.Helper()
-	w.must(os.WriteFile(filepath.Join(w.dir, name+".yaml"), []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+", namespace: "+w.namespace+
-		"}\nspec:\n  containers: [{name: app, image: '"+image+"'"+more+"}]\n"), 0o644))
+	w.must(os.WriteFile(filepath.Join(w.dir, name+".yaml"),
+		[]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+", namespace: "+w.namespace+
+			"}\nspec:\n  containers: [{name: app, image: '"+image+"'"+more+"}]\n"), 0o644))
 }
 
 // await waits for an event of a pod that is as wanted.

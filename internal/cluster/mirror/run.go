@@ -162,7 +162,8 @@ func (m *Mirrors) do(ctx context.Context, what act, static *pod.Pod, mirror *cor
 		if !ok {
 			return errUnregistered
 		}
-		if _, err := m.opts.Client.CoreV1().Pods(static.Namespace).Create(ctx, copyOf(static, m.opts.NodeName, node), metav1.CreateOptions{}); err != nil {
+		if _, err := m.opts.Client.CoreV1().Pods(static.Namespace).Create(ctx, copyOf(static, m.opts.NodeName, node),
+			metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create mirror pod %s: %w", pod.FullName(static.Pod), err)
 		}
 		return nil
@@ -170,7 +171,8 @@ func (m *Mirrors) do(ctx context.Context, what act, static *pod.Pod, mirror *cor
 	err := m.opts.Client.CoreV1().Pods(mirror.Namespace).Delete(ctx, mirror.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(mirror.UID)),
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // then it is another's, or nobody's, as the watch will tell
+	if err != nil && !apierrors.IsNotFound(err) &&
+		!apierrors.IsConflict(err) { // then it is another's, or nobody's, as the watch will tell
 		return fmt.Errorf("delete mirror pod %s: %w", pod.FullName(mirror), err)
 	}
 	return nil
@@ -197,7 +199,8 @@ func (m *Mirrors) ended(r result) {
 		t.next = now.Add(delay(t.failures, r.err))
 		if text := r.err.Error(); t.told != text {
 			t.told = text
-			m.opts.Log.Warn("show a static pod to the API server", "pod", r.name, "err", r.err, "again in", delay(t.failures, r.err))
+			m.opts.Log.Warn("show a static pod to the API server", "pod", r.name, "err", r.err, "again in",
+				delay(t.failures, r.err))
 		}
 	}
 }

@@ -74,7 +74,8 @@ func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Optio
 	config.Machine.Labels[corev1.LabelHostname] = name
 	config.ProviderID = ""
 	o := Options{
-		Client: client, Watches: client, Config: config, Register: true, UpdateEvery: 10 * soon, Ref: corev1.ObjectReference{Kind: "Node", Name: name}, Events: a.told,
+		Client: client, Watches: client, Config: config, Register: true, UpdateEvery: 10 * soon,
+		Ref: corev1.ObjectReference{Kind: "Node", Name: name}, Events: a.told,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Inputs: Inputs{
 			Conditions: a.table,
@@ -184,7 +185,8 @@ func TestRegisterAndFollowFacts(t *testing.T) {
 	if diff := cmp.Diff(a.o.Config.Machine.Labels, n.Labels); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"dedicated", "v1.36.3", "10.0.0.1,fd00::1,facts", "[RestartAllContainersOnContainerExits]"}, []string{
+	if diff := cmp.Diff([]string{"dedicated", "v1.36.3", "10.0.0.1,fd00::1,facts",
+		"[RestartAllContainersOnContainerExits]"}, []string{
 		n.Spec.Taints[0].Key, n.Status.NodeInfo.KubeletVersion,
 		n.Status.Addresses[0].Address + "," + n.Status.Addresses[1].Address + "," + n.Status.Addresses[2].Address,
 		fmt.Sprint(n.Status.DeclaredFeatures),
@@ -205,12 +207,14 @@ func TestRegisterAndFollowFacts(t *testing.T) {
 		n := a.get()
 		have, may := n.Status.Capacity["example.com/gpu"], n.Status.Allocatable["example.com/gpu"]
 		if have.Value() != 2 || may.Value() != 1 || len(n.Status.VolumesInUse) != 1 {
-			return fmt.Sprintf("there are %s devices, %s of them allocatable, and volumes %v", &have, &may, n.Status.VolumesInUse)
+			return fmt.Sprintf("there are %s devices, %s of them allocatable, and volumes %v", &have, &may,
+				n.Status.VolumesInUse)
 		}
 		// The server has it before its answer is here.
 		return cmp.Diff([]corev1.UniqueVolumeName{"kubernetes.io/csi/d^v"}, a.VolumesReported())
 	})
-	if events := a.told.all(); !slices.Contains(events, "NodeReady") || !slices.Contains(events, "NodeNotReady") || !slices.Contains(events, "NodeHasSufficientMemory") {
+	if events := a.told.all(); !slices.Contains(events, "NodeReady") || !slices.Contains(events, "NodeNotReady") ||
+		!slices.Contains(events, "NodeHasSufficientMemory") {
 		t.Errorf("events are %v", events)
 	}
 }
@@ -221,7 +225,8 @@ func TestAnObjectThatIsThere(t *testing.T) {
 	a := start(t, c, "there", nil)
 	a.registered()
 	patch := `{"metadata":{"labels":{"team":"a","kubernetes.io/os":"plan9"}},"spec":{"unschedulable":true,"taints":[{"key":"mine","effect":"NoExecute"}]}}`
-	if _, err := a.admin.CoreV1().Nodes().Patch(t.Context(), a.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := a.admin.CoreV1().Nodes().Patch(t.Context(), a.name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, soon, func() string {
@@ -243,8 +248,10 @@ func TestAnObjectThatIsThere(t *testing.T) {
 	a.setWell()
 	a.awaitReady(soon, isReady)
 	n := a.get()
-	got := []string{n.Labels["team"], n.Labels[corev1.LabelOSStable], n.Labels["disk"], n.Spec.Taints[0].Key, n.Status.NodeInfo.BootID, fmt.Sprint(n.Status.Addresses)}
-	if diff := cmp.Diff([]string{"a", "linux", "ssd", "mine", "another", "[{InternalIP fd00::1} {Hostname there}]"}, got); diff != "" {
+	got := []string{n.Labels["team"], n.Labels[corev1.LabelOSStable], n.Labels["disk"], n.Spec.Taints[0].Key,
+		n.Status.NodeInfo.BootID, fmt.Sprint(n.Status.Addresses)}
+	if diff := cmp.Diff([]string{"a", "linux", "ssd", "mine", "another", "[{InternalIP fd00::1} {Hostname there}]"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 	if events := a.told.all(); !slices.Contains(events, "Rebooted") {
@@ -326,7 +333,8 @@ func TestRegisterNodeFalse(t *testing.T) {
 	if err := a.Report(t.Context()); err == nil {
 		t.Error("a status was sent of a node that is not there")
 	}
-	if _, err := a.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := a.admin.CoreV1().Nodes().Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a.awaitReady(soon, isReady)
@@ -356,7 +364,8 @@ func TestFrequencies(t *testing.T) {
 	b.awaitReady(soon, isReady)
 	first := b.get()
 	await(t, soon, func() string {
-		if now := b.get(); !now.Status.Conditions[0].LastHeartbeatTime.After(first.Status.Conditions[0].LastHeartbeatTime.Add(2 * time.Second)) {
+		if now := b.get(); !now.Status.Conditions[0].LastHeartbeatTime.After(
+			first.Status.Conditions[0].LastHeartbeatTime.Add(2 * time.Second)) {
 			return "no report comes"
 		}
 		return ""
@@ -370,7 +379,8 @@ func TestWhatANodeMayNot(t *testing.T) {
 		o.Register = false
 	})
 	err := a.tryRegister(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "is not allowed to set the following labels: node-restriction.kubernetes.io/x") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "is not allowed to set the following labels: node-restriction.kubernetes.io/x") {
 		t.Errorf("registering says %v", err)
 	}
 }

@@ -35,16 +35,19 @@ func facts() Facts {
 	return Facts{
 		Config: Config{
 			Machine: node.Facts{
-				Name:        "n1",
-				Capacity:    list("cpu", "2", "memory", "4Gi", "ephemeral-storage", "10Gi", "pods", "110", "hugepages-2Mi", "64Mi"),
-				Allocatable: list("cpu", "1900m", "memory", "3Gi", "ephemeral-storage", "9Gi", "pods", "110", "hugepages-2Mi", "64Mi"),
+				Name: "n1",
+				Capacity: list("cpu", "2", "memory", "4Gi", "ephemeral-storage", "10Gi", "pods", "110",
+					"hugepages-2Mi", "64Mi"),
+				Allocatable: list("cpu", "1900m", "memory", "3Gi", "ephemeral-storage", "9Gi", "pods", "110",
+					"hugepages-2Mi", "64Mi"),
 				Labels: map[string]string{
 					corev1.LabelHostname: "n1", corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 					"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64", "disk": "ssd",
 				},
 				Info: corev1.NodeSystemInfo{
 					MachineID: "m", SystemUUID: "s", BootID: "b", KernelVersion: "6.1", OSImage: "Debian",
-					OperatingSystem: "linux", Architecture: "amd64", Swap: &corev1.NodeSwapStatus{Capacity: ptr.To[int64](1 << 30)},
+					OperatingSystem: "linux", Architecture: "amd64",
+					Swap: &corev1.NodeSwapStatus{Capacity: ptr.To[int64](1 << 30)},
 				},
 				IPs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
 			},
@@ -65,12 +68,14 @@ func facts() Facts {
 }
 
 func conditions(since time.Time) []corev1.NodeCondition {
-	one := func(of corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
+	one := func(of corev1.NodeConditionType, status corev1.ConditionStatus,
+		reason, message string) corev1.NodeCondition {
 		return corev1.NodeCondition{Type: of, Status: status, Reason: reason, Message: message,
 			LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(since)}
 	}
 	return []corev1.NodeCondition{
-		one(corev1.NodeMemoryPressure, "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+		one(corev1.NodeMemoryPressure, "False", "KubeletHasSufficientMemory",
+			"kubelet has sufficient memory available"),
 		one(corev1.NodeDiskPressure, "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
 		one(corev1.NodePIDPressure, "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 		one(corev1.NodeReady, "True", "KubeletReady", "kubelet is posting ready status"),
@@ -83,11 +88,14 @@ func built() *corev1.Node {
 	info := f.Config.Machine.Info
 	info.KubeletVersion, info.ContainerRuntimeVersion = "v1.36.3", "containerd://2.1.4"
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: f.Config.Machine.Labels, Annotations: map[string]string{AttachDetach: "true"}},
-		Spec:       corev1.NodeSpec{ProviderID: "cloud://n1", Taints: f.Config.Taints},
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: f.Config.Machine.Labels,
+			Annotations: map[string]string{AttachDetach: "true"}},
+		Spec: corev1.NodeSpec{ProviderID: "cloud://n1", Taints: f.Config.Taints},
 		Status: corev1.NodeStatus{
-			Capacity: list("cpu", "2", "memory", "4Gi", "ephemeral-storage", "10Gi", "pods", "110", "hugepages-2Mi", "64Mi", "example.com/gpu", "2"),
-			Allocatable: list("cpu", "1900m", "memory", "3Gi", "ephemeral-storage", "9Gi", "pods", "110", "hugepages-2Mi", "64Mi",
+			Capacity: list("cpu", "2", "memory", "4Gi", "ephemeral-storage", "10Gi", "pods", "110", "hugepages-2Mi",
+				"64Mi", "example.com/gpu", "2"),
+			Allocatable: list("cpu", "1900m", "memory", "3Gi", "ephemeral-storage", "9Gi", "pods", "110",
+				"hugepages-2Mi", "64Mi",
 				"example.com/gpu", "1"),
 			Conditions: conditions(now),
 			Addresses: []corev1.NodeAddress{
@@ -113,14 +121,18 @@ func TestBuild(t *testing.T) {
 		"external cloud": {
 			func(f *Facts) { f.Config.ExternalCloud = true },
 			func(n *corev1.Node) {
-				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: "NoSchedule"})
+				n.Spec.Taints = append(n.Spec.Taints,
+					corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true",
+						Effect: "NoSchedule"})
 				n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}}
 			}},
 		"external cloud with node IPs": {
 			func(f *Facts) { f.Config.ExternalCloud, f.Config.AskedIPs = true, f.Config.Machine.IPs },
 			func(n *corev1.Node) {
 				n.Annotations["alpha.kubernetes.io/provided-node-ip"] = "10.0.0.1,fd00::1"
-				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: "NoSchedule"})
+				n.Spec.Taints = append(n.Spec.Taints,
+					corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true",
+						Effect: "NoSchedule"})
 			}},
 		"attaching by the node, volumes not known": {
 			func(f *Facts) { f.Config.ControllerAttach, f.VolumesKnown = false, false },
@@ -143,7 +155,8 @@ func TestReconcile(t *testing.T) {
 	there.Labels = map[string]string{corev1.LabelHostname: "old", "disk": "hdd", "team": "a"}
 	there.Annotations = map[string]string{"note": "x"}
 	there.Spec = corev1.NodeSpec{Taints: []corev1.Taint{{Key: "mine"}}, PodCIDR: "10.1.0.0/24", Unschedulable: true}
-	there.Status.Capacity = list("cpu", "1", "hugepages-1Gi", "1Gi", "example.com/gpu", "4", "example.com/dongle", "4", "scarce", "1")
+	there.Status.Capacity = list("cpu", "1", "hugepages-1Gi", "1Gi", "example.com/gpu", "4", "example.com/dongle", "4",
+		"scarce", "1")
 	there.Status.Allocatable = list("cpu", "1", "hugepages-1Gi", "1Gi", "example.com/gpu", "4", "example.com/gone", "1")
 	foreign := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: "False", Reason: "Routed"}
 	there.Status.Conditions = append([]corev1.NodeCondition{foreign}, conditions(earlier)...)
@@ -152,11 +165,13 @@ func TestReconcile(t *testing.T) {
 	f := facts()
 	f.Config.FreshDevices = true
 	want := built()
-	want.Labels = map[string]string{"disk": "hdd", "team": "a", corev1.LabelHostname: "n1", corev1.LabelOSStable: "linux",
+	want.Labels = map[string]string{"disk": "hdd", "team": "a", corev1.LabelHostname: "n1",
+		corev1.LabelOSStable:   "linux",
 		corev1.LabelArchStable: "amd64", "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"}
 	want.Annotations = map[string]string{"note": "x", AttachDetach: "true"}
 	want.Spec = there.Spec
-	want.Status.Capacity["example.com/dongle"], want.Status.Allocatable["example.com/dongle"] = resource.MustParse("0"), resource.MustParse("0")
+	want.Status.Capacity["example.com/dongle"], want.Status.Allocatable["example.com/dongle"] = resource.MustParse("0"),
+		resource.MustParse("0")
 	want.Status.Capacity["scarce"], want.Status.Allocatable["scarce"] = resource.MustParse("1"), resource.MustParse("1")
 	want.Status.Conditions = append([]corev1.NodeCondition{foreign}, conditions(earlier)...)
 	want.Status.VolumesAttached = there.Status.VolumesAttached
@@ -231,7 +246,8 @@ func TestImages(t *testing.T) {
 		{Id: "b", Size: 5, RepoTags: []string{"b:1", "b:2", "b:3"}, RepoDigests: []string{"b@1", "b@2", "b@3"}},
 		{Id: "a", Size: 5},
 	}
-	want := []corev1.ContainerImage{{Names: []string{}, SizeBytes: 5}, {Names: []string{"b@1", "b@2", "b@3", "b:1", "b:2"}, SizeBytes: 5}}
+	want := []corev1.ContainerImage{{Names: []string{}, SizeBytes: 5},
+		{Names: []string{"b@1", "b@2", "b@3", "b:1", "b:2"}, SizeBytes: 5}}
 	if diff := cmp.Diff(want, Images(all, 2), cmp.Transformer("names", func(s []string) string {
 		b, _ := json.Marshal(append([]string{}, s...))
 		return string(b)
@@ -253,14 +269,18 @@ func TestRuntimeOf(t *testing.T) {
 		"all": {
 			&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.1.4"},
 			&runtimeapi.StatusResponse{
-				RuntimeHandlers: []*runtimeapi.RuntimeHandler{{Name: "runc", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}}, {}},
-				Features:        &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
+				RuntimeHandlers: []*runtimeapi.RuntimeHandler{{Name: "runc",
+					Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}}, {}},
+				Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
 			},
 			Runtime{
 				Version: "containerd://v2.1.4",
 				Handlers: []corev1.NodeRuntimeHandler{
-					{Name: "", Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: ptr.To(false), UserNamespaces: ptr.To(false)}},
-					{Name: "runc", Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: ptr.To(false), UserNamespaces: ptr.To(true)}},
+					{Name: "", Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: ptr.To(false),
+						UserNamespaces: ptr.To(false)}},
+					{Name: "runc",
+						Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: ptr.To(false),
+							UserNamespaces: ptr.To(true)}},
 				},
 				Features: &corev1.NodeFeatures{SupplementalGroupsPolicy: ptr.To(true)},
 			}},

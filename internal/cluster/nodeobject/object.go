@@ -206,7 +206,8 @@ func (x *Object) lose(version string) {
 	x.gone = x.node != nil
 	x.mu.Unlock()
 	if known {
-		x.o.Log.Warn("The Node object of this node was deleted: it is registered again when the agent starts anew", "node", x.o.Config.Machine.Name)
+		x.o.Log.Warn("The Node object of this node was deleted: it is registered again when the agent starts anew",
+			"node", x.o.Config.Machine.Name)
 	}
 }
 
@@ -217,7 +218,8 @@ func (x *Object) last() (n *corev1.Node, gone bool) {
 }
 
 func (x *Object) tell(reason string) {
-	x.o.Events.Event(x.o.Ref, corev1.EventTypeNormal, reason, "Node %s status is now: %s", x.o.Config.Machine.Name, reason)
+	x.o.Events.Event(x.o.Ref, corev1.EventTypeNormal, reason, "Node %s status is now: %s", x.o.Config.Machine.Name,
+		reason)
 }
 
 func older(a, b string) bool {

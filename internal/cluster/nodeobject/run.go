@@ -189,7 +189,8 @@ func (x *Object) send(ctx context.Context, was, next *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	n, err := x.o.Client.CoreV1().Nodes().Patch(ctx, was.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	n, err := x.o.Client.CoreV1().Nodes().Patch(ctx, was.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("patch status of node %s: %w", was.Name, err)
 	}
@@ -205,7 +206,8 @@ func (x *Object) announceReboot(there *corev1.Node) {
 	was, now := there.Status.NodeInfo.BootID, x.o.Config.Machine.Info.BootID
 	if was != "" && was != now && !x.report.announced {
 		x.report.announced = true
-		x.o.Events.Event(x.o.Ref, corev1.EventTypeWarning, "Rebooted", "Node %s has been rebooted, boot id: %s", there.Name, now)
+		x.o.Events.Event(x.o.Ref, corev1.EventTypeWarning, "Rebooted", "Node %s has been rebooted, boot id: %s",
+			there.Name, now)
 	}
 }
 

@@ -27,7 +27,8 @@ func (x *Object) watch(ctx context.Context) {
 		},
 	}
 	cache.NewReflectorWithOptions(
-		cache.ToListWatcherWithWatchListSemantics(source, x.o.Watches), &corev1.Node{}, (*sink)(x), cache.ReflectorOptions{Name: "node"},
+		cache.ToListWatcherWithWatchListSemantics(source, x.o.Watches), &corev1.Node{}, (*sink)(x),
+		cache.ReflectorOptions{Name: "node"},
 	).RunWithContext(ctx)
 }
 

@@ -89,7 +89,8 @@ func New(c Config) *Cluster {
 		c.Strategy = Watch
 	}
 	return &Cluster{
-		cfg: c, wanted: map[any][]object.Key{}, users: map[object.Key]int{}, followers: map[object.Key]*follower{}, heard: map[object.Key]bool{},
+		cfg: c, wanted: map[any][]object.Key{}, users: map[object.Key]int{}, followers: map[object.Key]*follower{},
+		heard:   map[object.Key]bool{},
 		trouble: map[object.Key]error{}, sets: map[object.Key]map[string]object.Value{}, local: map[object.Key]int{},
 	}
 }
@@ -182,7 +183,8 @@ func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 		}
 	}
 	slices.SortFunc(found, func(a, b *corev1.Service) int {
-		return object.Key{Namespace: a.Namespace, Name: a.Name}.Compare(object.Key{Namespace: b.Namespace, Name: b.Name})
+		return object.Key{Namespace: a.Namespace, Name: a.Name}.Compare(object.Key{Namespace: b.Namespace,
+			Name: b.Name})
 	})
 	return found, nil
 }

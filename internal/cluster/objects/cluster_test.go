@@ -161,12 +161,14 @@ func (n *node) bind(p *corev1.Pod) *corev1.Pod {
 func (n *node) wants(p *corev1.Pod) { n.pods.Put(p.UID, &pod.Pod{Pod: p, Source: pod.SourceAPI}) }
 
 func secretVolume(name string) corev1.PodSpec {
-	return corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}}}}
+	return corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v",
+		VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}}}}
 }
 
 func (n *node) setSecret(name, value string, immutable bool) {
 	n.t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"k": []byte(value)}, Immutable: &immutable}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"k": []byte(value)},
+		Immutable: &immutable}
 	_, err := n.admin.CoreV1().Secrets(n.namespace).Update(n.t.Context(), s, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = n.admin.CoreV1().Secrets(n.namespace).Create(n.t.Context(), s, metav1.CreateOptions{})
@@ -213,13 +215,16 @@ func TestSecretIsFollowedFromTheFirstPodToTheLast(t *testing.T) {
 	})
 	n.setSecret("s", "3", false)
 	n.until("it is there again", n.has("s", "3"))
-	if lists, watches := n.requests("/secrets?", "name%3Ds", "watch"), n.requests("/secrets?", "name%3Ds"); lists != 1 || watches != 2 {
+	if lists, watches := n.requests("/secrets?", "name%3Ds", "watch"),
+		n.requests("/secrets?", "name%3Ds"); lists != 1 || watches != 2 {
 		t.Errorf("%d requests, %d of them watches: want one list and one watch", watches, lists)
 	}
 
 	n.pods.Delete(one.UID)
 	n.pods.Delete(two.UID)
-	n.until("it is forgotten with the last pod", func() bool { return !n.Heard(n.secretKey("s")) && n.table.Len() == 0 })
+	n.until("it is forgotten with the last pod", func() bool {
+		return !n.Heard(n.secretKey("s")) && n.table.Len() == 0
+	})
 }
 
 func TestAbsentObjectIsHeardOf(t *testing.T) {
@@ -329,7 +334,8 @@ func TestServices(t *testing.T) {
 	}
 	n.until("the API server's service", func() bool { return names() == "kubernetes" })
 	_, err := n.admin.CoreV1().Services(n.namespace).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}}}, metav1.CreateOptions{})
+		ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}}},
+		metav1.CreateOptions{})
 	check(t, err)
 	n.until("a service of the namespace", func() bool { return names() == "kubernetes db" })
 	check(t, n.admin.CoreV1().Services(n.namespace).Delete(t.Context(), "db", metav1.DeleteOptions{}))
@@ -341,22 +347,33 @@ func TestClaimLeadsToItsVolume(t *testing.T) {
 	core, name := n.admin.CoreV1(), n.namespace+"-pv"
 	gig := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-	claim, err := core.PersistentVolumeClaims(n.namespace).Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"},
-		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes, StorageClassName: new(""), VolumeName: name, Resources: corev1.VolumeResourceRequirements{Requests: gig}}}, metav1.CreateOptions{})
+	claim, err := core.PersistentVolumeClaims(n.namespace).Create(t.Context(),
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes, StorageClassName: new(""), VolumeName: name,
+				Resources: corev1.VolumeResourceRequirements{Requests: gig}}}, metav1.CreateOptions{})
 	check(t, err)
 	n.wants(n.bind(podWith(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}})))
-	n.until("the claim is read", func() bool { _, err := n.PersistentVolumeClaim(n.namespace, "data"); return err == nil })
-	volume, err := core.PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
-		AccessModes: modes, Capacity: gig, PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}},
-		ClaimRef: &corev1.ObjectReference{Namespace: n.namespace, Name: "data", UID: claim.UID}}}, metav1.CreateOptions{})
+	n.until("the claim is read", func() bool {
+		_, err := n.PersistentVolumeClaim(n.namespace, "data")
+		return err == nil
+	})
+	volume, err := core.PersistentVolumes().Create(t.Context(),
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+			AccessModes: modes, Capacity: gig,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}},
+			ClaimRef:               &corev1.ObjectReference{Namespace: n.namespace, Name: "data", UID: claim.UID}}},
+		metav1.CreateOptions{})
 	check(t, err)
 	volume.Status.Phase, claim.Status.Phase = corev1.VolumeBound, corev1.ClaimBound
 	_, err = core.PersistentVolumes().UpdateStatus(t.Context(), volume, metav1.UpdateOptions{})
 	check(t, err)
 	_, err = core.PersistentVolumeClaims(n.namespace).UpdateStatus(t.Context(), claim, metav1.UpdateOptions{})
 	check(t, err)
-	n.until("the claim's volume is read", func() bool { v, err := n.PersistentVolume(name); return err == nil && v.Spec.HostPath != nil })
+	n.until("the claim's volume is read", func() bool {
+		v, err := n.PersistentVolume(name)
+		return err == nil && v.Spec.HostPath != nil
+	})
 	for uid := range maps.All(maps.Collect(n.pods.Snapshot().All())) {
 		n.pods.Delete(uid)
 	}
@@ -365,19 +382,31 @@ func TestClaimLeadsToItsVolume(t *testing.T) {
 
 func TestBundles(t *testing.T) {
 	n := join(t, shared.Cluster(t), nil)
-	n.wants(n.bind(podWith(corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-		Sources: []corev1.VolumeProjection{{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{Name: new("trust"), Path: "ca.crt", Optional: new(true)}}}}}}}})))
+	n.wants(
+		n.bind(
+			podWith(
+				corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v",
+					VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+						Sources: []corev1.VolumeProjection{
+							{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{Name: new("trust"),
+								Path: "ca.crt", Optional: new(true)}}}}}}}})))
 	has := func(name string) func() bool {
 		return func() bool {
 			all, err := n.Bundles()
-			return err == nil && (name == "" || slices.ContainsFunc(all, func(b *certificatesv1beta1.ClusterTrustBundle) bool { return b.Name == name }))
+			return err == nil &&
+				(name == "" ||
+					slices.ContainsFunc(all, func(b *certificatesv1beta1.ClusterTrustBundle) bool {
+						return b.Name == name
+					}))
 		}
 	}
 	n.until("bundles are read", has(""))
 	ca, err := os.ReadFile(n.api.CA())
 	check(t, err)
-	_, err = n.admin.CertificatesV1beta1().ClusterTrustBundles().Create(t.Context(), &certificatesv1beta1.ClusterTrustBundle{
-		ObjectMeta: metav1.ObjectMeta{Name: "trust"}, Spec: certificatesv1beta1.ClusterTrustBundleSpec{TrustBundle: string(ca)}}, metav1.CreateOptions{})
+	_, err = n.admin.CertificatesV1beta1().ClusterTrustBundles().Create(t.Context(),
+		&certificatesv1beta1.ClusterTrustBundle{
+			ObjectMeta: metav1.ObjectMeta{Name: "trust"},
+			Spec:       certificatesv1beta1.ClusterTrustBundleSpec{TrustBundle: string(ca)}}, metav1.CreateOptions{})
 	check(t, err)
 	n.until("a new one is seen", has("trust"))
 }
@@ -385,7 +414,8 @@ func TestBundles(t *testing.T) {
 func TestPodsOfManifestsDoNotWaitForTheCluster(t *testing.T) {
 	n := join(t, shared.Cluster(t), nil)
 	p := podWith(secretVolume("s"))
-	p.Namespace, p.UID, p.Annotations = n.namespace, "static", map[string]string{pod.AnnotationConfigSource: string(pod.SourceFile)}
+	p.Namespace, p.UID, p.Annotations = n.namespace, "static",
+		map[string]string{pod.AnnotationConfigSource: string(pod.SourceFile)}
 	if _, err := n.Services(p); err != nil {
 		t.Errorf("services: %v", err)
 	}

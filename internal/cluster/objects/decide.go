@@ -109,7 +109,10 @@ func followedFor(p *pod.Pod) []object.Key {
 // Trusts says that a pod has a volume of ClusterTrustBundles.
 func Trusts(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ClusterTrustBundle != nil })
+		return v.Projected != nil &&
+			slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+				return s.ClusterTrustBundle != nil
+			})
 	})
 }
 

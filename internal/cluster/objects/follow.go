@@ -43,7 +43,9 @@ type typed[L runtime.Object] interface {
 }
 
 func of[L runtime.Object](t typed[L]) resource {
-	return resource{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return t.List(ctx, o) }, t.Watch}
+	return resource{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return t.List(ctx, o)
+	}, t.Watch}
 }
 
 // got reads one object by its name: a node may not list them.
@@ -184,7 +186,8 @@ func (f *follower) look(ctx context.Context) error {
 			return err
 		}
 	}
-	w, err := f.from.watch(ctx, metav1.ListOptions{FieldSelector: f.selector(), ResourceVersion: f.version, AllowWatchBookmarks: true})
+	w, err := f.from.watch(ctx,
+		metav1.ListOptions{FieldSelector: f.selector(), ResourceVersion: f.version, AllowWatchBookmarks: true})
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", f.key, err)
 	}

@@ -46,7 +46,8 @@ func alone(t *testing.T, body func(n *lonely)) {
 			t.Fatal(err)
 		}
 		n := &lonely{pods: store.New[types.UID, *pod.Pod](), table: store.New[object.Key, runtime.Object]()}
-		n.Cluster = New(Config{Client: client, Pods: n.pods, Sink: tableSink{n.table}, Changed: func(map[object.Key]bool) {}, Log: slog.New(slog.DiscardHandler)})
+		n.Cluster = New(Config{Client: client, Pods: n.pods, Sink: tableSink{n.table},
+			Changed: func(map[object.Key]bool) {}, Log: slog.New(slog.DiscardHandler)})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- n.Run(ctx) }()
@@ -83,8 +84,12 @@ func keptPod(uid string) Kept {
 	meta := metav1.ObjectMeta{Namespace: "app", Name: uid, UID: types.UID(uid), ResourceVersion: "1"}
 	p := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 		{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s-" + uid}}},
-		{Name: "b", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("none")}}},
-		{Name: "c", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c-" + uid}}},
+		{Name: "b",
+			VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("none")}}},
+		{Name: "c",
+			VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c-" + uid}}},
 	}}}
 	secret, claim, volume, stage := meta, meta, meta, meta
 	stage.Namespace, stage.Name = "drivers", "stage"
@@ -92,10 +97,14 @@ func keptPod(uid string) Kept {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "db", ResourceVersion: "1"}}
 	return Kept{Pod: p, Services: []*corev1.Service{service}, Objects: []object.Value{
 		&corev1.Secret{ObjectMeta: secret},
-		&corev1.PersistentVolumeClaim{ObjectMeta: claim, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume.Name}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
-		&corev1.PersistentVolume{ObjectMeta: volume, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
-			CSI: &corev1.CSIPersistentVolumeSource{NodeStageSecretRef: &corev1.SecretReference{Namespace: stage.Namespace, Name: stage.Name}},
-		}}},
+		&corev1.PersistentVolumeClaim{ObjectMeta: claim,
+			Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: volume.Name},
+			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
+		&corev1.PersistentVolume{ObjectMeta: volume,
+			Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{
+					NodeStageSecretRef: &corev1.SecretReference{Namespace: stage.Namespace, Name: stage.Name}},
+			}}},
 		&corev1.Secret{ObjectMeta: stage},
 	}}
 }
@@ -107,7 +116,8 @@ func TestKeptObjectsGoWithTheirPods(t *testing.T) {
 		a, b := keptPod("a"), keptPod("b")
 		n.Restore([]Kept{a, b})
 		n.wants(a.Pod)
-		want := map[string]bool{"Secret app/s-a": true, "PersistentVolumeClaim app/c-a": true, "PersistentVolume v-a": true, "Secret drivers/stage": true}
+		want := map[string]bool{"Secret app/s-a": true, "PersistentVolumeClaim app/c-a": true,
+			"PersistentVolume v-a": true, "Secret drivers/stage": true}
 		if diff := cmp.Diff(want, n.shows()); diff != "" {
 			t.Errorf("while the API server is away (-want +got):\n%s", diff)
 		}
@@ -115,7 +125,8 @@ func TestKeptObjectsGoWithTheirPods(t *testing.T) {
 		for _, key := range n.Names(a.Pod) {
 			names = append(names, key.String())
 		}
-		if diff := cmp.Diff([]string{"ConfigMap app/none", "PersistentVolumeClaim app/c-a", "Secret app/s-a", "PersistentVolume v-a", "Secret drivers/stage"}, names); diff != "" {
+		if diff := cmp.Diff([]string{"ConfigMap app/none", "PersistentVolumeClaim app/c-a", "Secret app/s-a",
+			"PersistentVolume v-a", "Secret drivers/stage"}, names); diff != "" {
 			t.Errorf("what the pod needs (-want +got):\n%s", diff)
 		}
 		if services, err := n.Services(a.Pod); err != nil || len(services) != 1 {

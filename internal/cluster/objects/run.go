@@ -98,7 +98,8 @@ func (c *Cluster) name(user any, keys []object.Key) {
 }
 
 func (c *Cluster) start(key object.Key) {
-	f := &follower{cluster: c, key: key, from: source(c.cfg.Client, key), again: make(chan struct{}, 1), retry: make(chan struct{}, 1)}
+	f := &follower{cluster: c, key: key, from: source(c.cfg.Client, key), again: make(chan struct{}, 1),
+		retry: make(chan struct{}, 1)}
 	c.followers[key] = f
 	c.recall(key)
 	c.spawn(f)

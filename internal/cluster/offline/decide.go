@@ -58,7 +58,8 @@ func wanted(p *pod.Pod, all bool) bool {
 func bare(p *corev1.Pod) *corev1.Pod {
 	b := *p
 	b.ResourceVersion, b.ManagedFields = "", nil
-	b.Status = corev1.PodStatus{ResourceClaimStatuses: p.Status.ResourceClaimStatuses, ExtendedResourceClaimStatus: p.Status.ExtendedResourceClaimStatus}
+	b.Status = corev1.PodStatus{ResourceClaimStatuses: p.Status.ResourceClaimStatuses,
+		ExtendedResourceClaimStatus: p.Status.ExtendedResourceClaimStatus}
 	return &b
 }
 

@@ -146,7 +146,8 @@ func (o *Offline) Load() ([]Kept, error) {
 		errs = append(errs, err)
 	}
 	slices.SortFunc(kept, func(a, b Kept) int {
-		return cmp.Or(cmp.Compare(pod.Priority(b.Pod), pod.Priority(a.Pod)), a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), cmp.Compare(a.Pod.UID, b.Pod.UID))
+		return cmp.Or(cmp.Compare(pod.Priority(b.Pod), pod.Priority(a.Pod)),
+			a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
 	return fresh(kept, at.At, o.Now(), o.MaxAge), errors.Join(errs...)
 }

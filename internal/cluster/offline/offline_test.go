@@ -28,8 +28,11 @@ import (
 )
 
 func apiPod(uid string, change ...func(*corev1.Pod)) *pod.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: "pod-" + uid, ResourceVersion: "7"}}
-	p.Spec.Containers = []corev1.Container{{Name: "app", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "default", Name: "pod-" + uid,
+		ResourceVersion: "7"}}
+	p.Spec.Containers = []corev1.Container{{Name: "app",
+		EnvFrom: []corev1.EnvFromSource{
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}}}
 	for _, c := range change {
 		c(p)
 	}
@@ -47,12 +50,14 @@ func TestWhatIsKept(t *testing.T) {
 		pod       *pod.Pod
 		all, some bool
 	}{
-		"a pod":          {apiPod("u"), true, false},
-		"marked":         {apiPod("u", always), true, true},
-		"ended":          {apiPod("u", always, ended), false, false},
-		"being deleted":  {apiPod("u", always, deleted), false, false},
-		"not the API's":  {static, false, false},
-		"marked as none": {apiPod("u", func(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationAlways: "false"} }), true, false},
+		"a pod":         {apiPod("u"), true, false},
+		"marked":        {apiPod("u", always), true, true},
+		"ended":         {apiPod("u", always, ended), false, false},
+		"being deleted": {apiPod("u", always, deleted), false, false},
+		"not the API's": {static, false, false},
+		"marked as none": {apiPod("u", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{AnnotationAlways: "false"}
+		}), true, false},
 	} {
 		if all, some := wanted(c.pod, true), wanted(c.pod, false); all != c.all || some != c.some {
 			t.Errorf("%s: kept %t, and %t when only marked ones are; want %t and %t", name, all, some, c.all, c.some)
@@ -84,10 +89,12 @@ type node struct {
 func newNode(t *testing.T) *node {
 	n := &node{answers: true, unheard: map[object.Key]bool{}}
 	n.Options = Options{
-		Root: t.TempDir(), All: true, Desired: store.New[types.UID, *pod.Pod](), Objects: store.New[object.Key, runtime.Object](),
+		Root: t.TempDir(), All: true, Desired: store.New[types.UID, *pod.Pod](),
+		Objects:  store.New[object.Key, runtime.Object](),
 		Accepted: func(types.UID) bool { return true },
 		Names: func(p *corev1.Pod) []object.Key {
-			return []object.Key{{Kind: object.Secret, Namespace: p.Namespace, Name: p.Spec.Containers[0].EnvFrom[0].SecretRef.Name}}
+			return []object.Key{{Kind: object.Secret, Namespace: p.Namespace,
+				Name: p.Spec.Containers[0].EnvFrom[0].SecretRef.Name}}
 		},
 		Tokens: func(uid types.UID) map[string]token.Token {
 			return map[string]token.Token{"api": {Value: "token of " + string(uid)}}
@@ -105,7 +112,8 @@ func newNode(t *testing.T) *node {
 }
 
 func (n *node) secret(value string) {
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"k": []byte(value)}}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},
+		Data: map[string][]byte{"k": []byte(value)}}
 	n.Objects.Put(object.KeyOf(s), s)
 }
 
@@ -155,7 +163,8 @@ func TestKeptWithWhatItNeeds(t *testing.T) {
 	want := Kept{
 		Sets: Sets{Services: []*corev1.Service{service}},
 		Pod:  bare(apiPod("a").Pod), Tokens: map[string]token.Token{"api": {Value: "token of a"}},
-		Objects: []object.Value{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"k": []byte("two")}}},
+		Objects: []object.Value{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"},
+			Data: map[string][]byte{"k": []byte("two")}}},
 	}
 	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(token.Token{})); d != "" {
 		t.Error(d)
@@ -215,19 +224,23 @@ func TestWhatBelongsToAPod(t *testing.T) {
 	n := newNode(t)
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "pod-a", UID: "a", Controller: new(true)}}
 	n.Find = func(key object.Key) (object.Value, bool) {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: owner}}, true
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
+			OwnerReferences: owner}}, true
 	}
-	drivers := []*storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"}, Spec: storagev1.CSIDriverSpec{AttachRequired: new(false)}}}
+	drivers := []*storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"},
+		Spec: storagev1.CSIDriverSpec{AttachRequired: new(false)}}}
 	n.Sets = func(*corev1.Pod, []object.Value) (Sets, bool) { return Sets{Drivers: drivers}, true }
 	made := corev1.PodStatus{
 		ResourceClaimStatuses:       []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: new("a-gpu-x")}},
 		ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "a-extended"},
 	}
 	n.during(t, func() {
-		n.Desired.Put("a", apiPod("a", func(p *corev1.Pod) { p.Status = *made.DeepCopy(); p.Status.Phase = corev1.PodRunning }))
+		n.Desired.Put("a",
+			apiPod("a", func(p *corev1.Pod) { p.Status = *made.DeepCopy(); p.Status.Phase = corev1.PodRunning }))
 	})
 	got := n.load(t)["a"]
-	if diff := cmp.Diff(made, got.Pod.Status) + cmp.Diff(owner, got.Objects[0].GetOwnerReferences()) + cmp.Diff(drivers, got.Sets.Drivers); diff != "" {
+	if diff := cmp.Diff(made, got.Pod.Status) + cmp.Diff(owner, got.Objects[0].GetOwnerReferences()) +
+		cmp.Diff(drivers, got.Sets.Drivers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -235,8 +248,10 @@ func TestWhatBelongsToAPod(t *testing.T) {
 func TestStamp(t *testing.T) {
 	kept := func(change func(*Kept)) Kept {
 		k := Kept{
-			Pod: apiPod("a").Pod, Objects: []object.Value{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", ResourceVersion: "1"}}},
-			Sets:   Sets{Services: []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "db", ResourceVersion: "2"}}}},
+			Pod:     apiPod("a").Pod,
+			Objects: []object.Value{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", ResourceVersion: "1"}}},
+			Sets: Sets{
+				Services: []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "db", ResourceVersion: "2"}}}},
 			Tokens: map[string]token.Token{"api": {Expires: time.Unix(100, 0)}},
 		}
 		change(&k)
@@ -255,8 +270,12 @@ func TestStamp(t *testing.T) {
 		"a driver": {func(k *Kept) {
 			k.Sets.Drivers = []*storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "d", ResourceVersion: "3"}}}
 		}, false},
-		"a token":         {func(k *Kept) { k.Tokens = map[string]token.Token{"api": {Expires: time.Unix(101, 0)}} }, false},
-		"another's token": {func(k *Kept) { k.Tokens = map[string]token.Token{"vault": {Expires: time.Unix(100, 0)}} }, false},
+		"a token": {func(k *Kept) {
+			k.Tokens = map[string]token.Token{"api": {Expires: time.Unix(101, 0)}}
+		}, false},
+		"another's token": {func(k *Kept) {
+			k.Tokens = map[string]token.Token{"vault": {Expires: time.Unix(100, 0)}}
+		}, false},
 	} {
 		if got := stamp(kept(c.change)) == was; got != c.same {
 			t.Errorf("%s: the same stamp: %t, want %t", name, got, c.same)
@@ -283,7 +302,8 @@ func (c counted) MarshalJSON() ([]byte, error) {
 // A pod is looked at at each pass of its worker, and encoded when it is another.
 func TestWhatIsTheSameIsNotEncoded(t *testing.T) {
 	n, times := newNode(t), 0
-	secret := counted{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", ResourceVersion: "1"}}, &times}
+	secret := counted{
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", ResourceVersion: "1"}}, &times}
 	n.Find = func(object.Key) (object.Value, bool) { return secret, true }
 	o := New(n.Options)
 	if _, err := o.Load(); err != nil {
@@ -313,7 +333,8 @@ func TestKeys(t *testing.T) {
 	if err := os.Rename(made, made+".lost"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(n.Options).Load(); err == nil || !strings.Contains(err.Error(), "default/pod-a (a): it was encrypted with another key") {
+	if _, err := New(n.Options).Load(); err == nil ||
+		!strings.Contains(err.Error(), "default/pod-a (a): it was encrypted with another key") {
 		t.Errorf("another key: %v", err)
 	}
 	n.KeyFile = made + ".lost"

@@ -108,7 +108,8 @@ func (o *Offline) watch(ctx context.Context) {
 				changed[c.Key] = true
 			}
 			for uid, p := range o.Desired.Snapshot().All() {
-				if wanted(p, o.All) && slices.ContainsFunc(o.Names(p.Pod), func(k object.Key) bool { return changed[k] }) {
+				if wanted(p, o.All) &&
+					slices.ContainsFunc(o.Names(p.Pod), func(k object.Key) bool { return changed[k] }) {
 					o.mark(uid)
 				}
 			}

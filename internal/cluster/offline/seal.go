@@ -41,7 +41,9 @@ func loadKey(path string, create bool) (cipher.AEAD, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text[:n])))
 	if err != nil || len(key) != keySize {
-		return nil, fmt.Errorf("%s is not a key: want %d bytes in base64, as of: head -c %d /dev/urandom | base64", path, keySize, keySize)
+		return nil,
+			fmt.Errorf("%s is not a key: want %d bytes in base64, as of: head -c %d /dev/urandom | base64", path,
+				keySize, keySize)
 	}
 	return aead(key)
 }

@@ -103,7 +103,9 @@ func TestEventsReachTheAPI(t *testing.T) {
 	p = publish(t, o)
 	p.until("a failure", func(s Stats) bool { return s.Failures > 0 })
 	cluster.Connect()
-	p.until("what has happened meanwhile", func(s Stats) bool { return s.Created == 1 && s.Patched == 1 && s.Waiting == 0 })
+	p.until("what has happened meanwhile", func(s Stats) bool {
+		return s.Created == 1 && s.Patched == 1 && s.Waiting == 0
+	})
 	if diff := cmp.Diff([]string{"Pod BackOff 1 back-off", "Pod Started 5 started"}, list(t, namespace)); diff != "" {
 		t.Errorf("events of the pod (-want +got):\n%s", diff)
 	}

@@ -15,7 +15,8 @@ var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func TestOrder(t *testing.T) {
 	queue := map[key]*entry{}
 	put := func(name string, c class, since uint64, due time.Duration) {
-		queue[key{"default", name}] = &entry{event: corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}},
+		queue[key{"default",
+			name}] = &entry{event: corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}},
 			class: c, since: since, due: t0.Add(due)}
 	}
 	put("repeat-old", repeat, 1, 0)
@@ -49,14 +50,16 @@ func TestOrder(t *testing.T) {
 		dropped = append(dropped, e.event.Name)
 		delete(queue, key{"default", e.event.Name})
 	}
-	if diff := cmp.Diff([]string{"repeat-old", "repeat-late", "normal-old", "normal-new", "warning"}, dropped); diff != "" {
+	if diff := cmp.Diff([]string{"repeat-old", "repeat-late", "normal-old", "normal-new", "warning"},
+		dropped); diff != "" {
 		t.Errorf("dropped (-want +got):\n%s", diff)
 	}
 }
 
 func TestDistances(t *testing.T) {
 	const s = time.Second
-	got := []time.Duration{distance(0), distance(1), distance(8), distance(9), distance(1000), retry(1, 0), retry(1, 1), retry(1000, 1)}
+	got := []time.Duration{distance(0), distance(1), distance(8), distance(9), distance(1000), retry(1, 0), retry(1, 1),
+		retry(1000, 1)}
 	want := []time.Duration{s, 2 * s, 256 * s, lastRepeat, lastRepeat, firstRetry / 2, firstRetry, lastRetry}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -65,9 +68,11 @@ func TestDistances(t *testing.T) {
 
 func TestRender(t *testing.T) {
 	long := strings.Repeat("a", 240) + "-"
-	e := corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: long + strings.Repeat("b", 12) + ".1234567890abc", Namespace: "n", ResourceVersion: "7",
+	e := corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: long + strings.Repeat("b", 12) + ".1234567890abc",
+		Namespace: "n", ResourceVersion: "7",
 		CreationTimestamp: metav1.NewTime(t0)}, Reason: "Started"}
-	want := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 239) + ".1234567890abc", Namespace: "n"}, Reason: "Started"}
+	want := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 239) + ".1234567890abc",
+		Namespace: "n"}, Reason: "Started"}
 	if diff := cmp.Diff(want, render(e)); diff != "" {
 		t.Error(diff)
 	}

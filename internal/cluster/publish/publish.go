@@ -77,7 +77,8 @@ func New(o Options) *Publisher {
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Second
 	}
-	return &Publisher{opts: o, wake: make(chan struct{}, 1), notes: make(chan struct{}, 1), queue: map[key]*entry{}, known: map[key]history{}}
+	return &Publisher{opts: o, wake: make(chan struct{}, 1), notes: make(chan struct{}, 1), queue: map[key]*entry{},
+		known: map[key]history{}}
 }
 
 // Stats returns the counters.

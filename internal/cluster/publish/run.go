@@ -228,7 +228,8 @@ func (p *Publisher) patch(ctx context.Context, e *entry) error {
 	if err != nil {
 		return fmt.Errorf("render event: %w", err)
 	}
-	r := p.client().Patch(types.StrategicMergePatchType).Namespace(e.event.Namespace).Name(shorten(e.event.Name)).Body(body)
+	r := p.client().Patch(types.StrategicMergePatchType).Namespace(e.event.Namespace).Name(shorten(e.event.Name)).Body(
+		body)
 	if err := p.do(ctx, r); err != nil {
 		return fmt.Errorf("patch event: %w", err)
 	}
@@ -269,7 +270,8 @@ func (p *Publisher) sent(e *entry, err error) {
 	signal(p.notes)
 	if err != nil {
 		p.stats.Refused++
-		p.opts.Log.Debug("the API server refuses an event", "event", e.event.Namespace+"/"+e.event.Name, "reason", e.event.Reason, "err", err)
+		p.opts.Log.Debug("the API server refuses an event", "event", e.event.Namespace+"/"+e.event.Name, "reason",
+			e.event.Reason, "err", err)
 		return
 	}
 	if len(p.known) >= maxKnown {

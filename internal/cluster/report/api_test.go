@@ -63,11 +63,13 @@ func newNode(t *testing.T, name string) *node {
 	var all sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
 	all.Go(func() { _ = n.writer.Run(ctx) }) // with the error of ctx
-	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", "", fields.OneTermEqualSelector("spec.nodeName", name))
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw, ObjectType: &corev1.Pod{}, Handler: cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { n.hear(o.(*corev1.Pod)) },
-		UpdateFunc: func(_, o any) { n.hear(o.(*corev1.Pod)) },
-	}})
+	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", "",
+		fields.OneTermEqualSelector("spec.nodeName", name))
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw, ObjectType: &corev1.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { n.hear(o.(*corev1.Pod)) },
+			UpdateFunc: func(_, o any) { n.hear(o.(*corev1.Pod)) },
+		}})
 	all.Go(func() { informer.Run(ctx.Done()) })
 	return n
 }
@@ -157,12 +159,16 @@ func status(i int, phase corev1.PodPhase, isReady bool) corev1.PodStatus {
 	if isReady {
 		is = corev1.ConditionTrue
 	}
-	s := corev1.PodStatus{Phase: phase, StartTime: new(at(0)), HostIP: "192.0.2.1", HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}}, Conditions: []corev1.PodCondition{
-		cond(corev1.PodInitialized, "True", "", 1), cond(corev1.PodReady, is, "", i), cond(corev1.ContainersReady, is, "", i), cond(corev1.PodScheduled, "True", "", 1)},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Image: "img", ImageID: "img", RestartCount: int32(i), Ready: isReady,
+	s := corev1.PodStatus{Phase: phase, StartTime: new(at(0)), HostIP: "192.0.2.1",
+		HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}}, Conditions: []corev1.PodCondition{
+			cond(corev1.PodInitialized, "True", "", 1), cond(corev1.PodReady, is, "", i),
+			cond(corev1.ContainersReady, is, "", i), cond(corev1.PodScheduled, "True", "", 1)},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Image: "img", ImageID: "img", RestartCount: int32(i),
+			Ready: isReady,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(i)}}}}}
 	if terminal(phase) {
-		s.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0, FinishedAt: at(i)}}
+		s.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0,
+			FinishedAt: at(i)}}
 	}
 	return s
 }
@@ -203,7 +209,8 @@ func TestLifeOfAPod(t *testing.T) {
 	n.shows(p, "the first status", func(p *corev1.Pod) bool { return restarts(p) == 1 && ready(p.Status) })
 
 	gate := []byte(`{"status":{"conditions":[{"type":"example.com/gate","status":"True"}],"containerStatuses":null}}`)
-	if _, err := n.admin.CoreV1().Pods(n.namespace).Patch(t.Context(), "web", types.StrategicMergePatchType, gate, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := n.admin.CoreV1().Pods(n.namespace).Patch(t.Context(), "web", types.StrategicMergePatchType, gate,
+		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	n.shows(p, "what is ours again, beside what is not", func(p *corev1.Pod) bool {
@@ -220,7 +227,8 @@ func TestLifeOfAPod(t *testing.T) {
 	if condition(last.Status.Conditions, "example.com/gate") == nil {
 		t.Error("the condition of another writer is lost")
 	}
-	if _, err := n.admin.CoreV1().Pods(n.namespace).Get(t.Context(), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := n.admin.CoreV1().Pods(n.namespace).Get(t.Context(), "web",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the pod is still there: %v", err)
 	}
 	want := []string{"PATCH /pods/web/status", "PATCH /pods/web/status", "PATCH /pods/web/status", "DELETE /pods/web"}
@@ -242,7 +250,8 @@ func TestPodWasReplaced(t *testing.T) {
 		if again {
 			p2 := n.pod("web", nil)
 			defer func() {
-				if got, err := n.admin.CoreV1().Pods(n.namespace).Get(t.Context(), "web", metav1.GetOptions{}); err != nil || got.UID != p2.UID || restarts(got) != -1 {
+				if got, err := n.admin.CoreV1().Pods(n.namespace).Get(t.Context(), "web",
+					metav1.GetOptions{}); err != nil || got.UID != p2.UID || restarts(got) != -1 {
 					t.Errorf("the new pod has the old one's status: %+v, %v", got, err)
 				}
 			}()
@@ -256,7 +265,9 @@ func TestPodWasReplaced(t *testing.T) {
 func TestDeleteMeetsAConflict(t *testing.T) {
 	n := newNode(t, "conflict")
 	n.cluster.Inject(kubeapitest.Fault{
-		Match: func(r *http.Request) bool { return r.Method == http.MethodDelete }, Times: 2, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+		Match: func(r *http.Request) bool {
+			return r.Method == http.MethodDelete
+		}, Times: 2, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
 	})
 	for _, replaced := range []bool{false, true} {
 		n.dropped = nil
@@ -266,7 +277,8 @@ func TestDeleteMeetsAConflict(t *testing.T) {
 		}
 		marked := n.shows(p, "the deletion's mark", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 		if replaced {
-			if err := n.admin.CoreV1().Pods(n.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+			if err := n.admin.CoreV1().Pods(n.namespace).Delete(t.Context(), "web",
+				metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 				t.Fatal(err)
 			}
 			n.pod("web", nil)
@@ -282,7 +294,9 @@ func TestDeleteMeetsAConflict(t *testing.T) {
 
 func TestMirrorPodIsNotDeleted(t *testing.T) {
 	n := newNode(t, "mirror")
-	p := n.pod("static", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "static-uid"} })
+	p := n.pod("static", func(p *corev1.Pod) {
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "static-uid"}
+	})
 	if err := n.admin.CoreV1().Pods(n.namespace).Delete(t.Context(), "static", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -302,8 +316,10 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	isPatch := func(r *http.Request) bool { return r.Method == http.MethodPatch }
 	n.cluster.Inject(
 		kubeapitest.Fault{Match: isPatch, Times: 1, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict},
-		kubeapitest.Fault{Match: isPatch, Times: 2, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, RetryAfter: 1},
-		kubeapitest.Fault{Match: isPatch, Times: 1, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError},
+		kubeapitest.Fault{Match: isPatch, Times: 2, Code: http.StatusTooManyRequests,
+			Reason: metav1.StatusReasonTooManyRequests, RetryAfter: 1},
+		kubeapitest.Fault{Match: isPatch, Times: 1, Code: http.StatusInternalServerError,
+			Reason: metav1.StatusReasonInternalError},
 	)
 	for i := range 5 {
 		n.set(p, status(i, corev1.PodRunning, i%2 == 0), false)
@@ -345,8 +361,10 @@ func TestStorm(t *testing.T) {
 		}
 		switch i {
 		case 2:
-			n.cluster.Inject(kubeapitest.Fault{Match: isPatch, Times: 50, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, RetryAfter: 1},
-				kubeapitest.Fault{Match: isPatch, Times: 50, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict})
+			n.cluster.Inject(kubeapitest.Fault{Match: isPatch, Times: 50, Code: http.StatusTooManyRequests,
+				Reason: metav1.StatusReasonTooManyRequests, RetryAfter: 1},
+				kubeapitest.Fault{Match: isPatch, Times: 50, Code: http.StatusConflict,
+					Reason: metav1.StatusReasonConflict})
 		case 4:
 			n.until("some statuses", func() bool { return n.writer.Stats().Patches > many/2 })
 			n.cluster.Inject()

@@ -31,16 +31,23 @@ func TestMerge(t *testing.T) {
 		api, ours, wants corev1.PodStatus
 	}{
 		{"what is others' stays, what is ours is new", false,
-			corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBurstable, NominatedNodeName: "n", StartTime: new(at(1)), Message: "old",
+			corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBurstable, NominatedNodeName: "n",
+				StartTime: new(at(1)), Message: "old",
 				ResourceClaimStatuses: []corev1.PodResourceClaimStatus{{Name: "c"}},
-				Conditions: []corev1.PodCondition{cond("example.com/gate", yes, "", 1), cond(corev1.PodScheduled, yes, "", 1),
-					cond(corev1.PodReady, no, "ContainersNotReady", 1), cond(corev1.PodResizePending, yes, "Deferred", 1)}},
-			corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBestEffort, StartTime: new(at(5)), ObservedGeneration: 2,
-				Conditions: []corev1.PodCondition{cond("example.com/gate", no, "", 9), cond("example.com/local", yes, "", 9), cond(corev1.PodScheduled, yes, "", 9),
+				Conditions: []corev1.PodCondition{cond("example.com/gate", yes, "", 1),
+					cond(corev1.PodScheduled, yes, "", 1),
+					cond(corev1.PodReady, no, "ContainersNotReady", 1),
+					cond(corev1.PodResizePending, yes, "Deferred", 1)}},
+			corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBestEffort, StartTime: new(at(5)),
+				ObservedGeneration: 2,
+				Conditions: []corev1.PodCondition{cond("example.com/gate", no, "", 9),
+					cond("example.com/local", yes, "", 9), cond(corev1.PodScheduled, yes, "", 9),
 					cond(corev1.PodInitialized, yes, "", 9), cond(corev1.PodReady, yes, "", 9)}},
-			corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, NominatedNodeName: "n", StartTime: new(at(1)), ObservedGeneration: 2,
+			corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, NominatedNodeName: "n",
+				StartTime: new(at(1)), ObservedGeneration: 2,
 				ResourceClaimStatuses: []corev1.PodResourceClaimStatus{{Name: "c"}},
-				Conditions: []corev1.PodCondition{cond("example.com/gate", yes, "", 1), cond(corev1.PodScheduled, yes, "", 1),
+				Conditions: []corev1.PodCondition{cond("example.com/gate", yes, "", 1),
+					cond(corev1.PodScheduled, yes, "", 1),
 					cond(corev1.PodReady, yes, "", 9), cond(corev1.PodInitialized, yes, "", 9)}}},
 		{"a time belongs to a change of the condition's status", false,
 			corev1.PodStatus{Conditions: []corev1.PodCondition{cond(corev1.PodReady, no, "A", 1)}},
@@ -48,17 +55,23 @@ func TestMerge(t *testing.T) {
 			corev1.PodStatus{Conditions: []corev1.PodCondition{cond(corev1.PodReady, no, "B", 1)}}},
 		{"a disruption is told with the end, not before", false,
 			corev1.PodStatus{Phase: corev1.PodRunning},
-			corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{cond(corev1.DisruptionTarget, yes, "TerminationByKubelet", 9)}},
+			corev1.PodStatus{Phase: corev1.PodRunning,
+				Conditions: []corev1.PodCondition{cond(corev1.DisruptionTarget, yes, "TerminationByKubelet", 9)}},
 			corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{}}},
 		{"the end, with its disruption, of a pod that counted as ready", false,
-			corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{cond(corev1.PodReady, yes, "", 1)}},
+			corev1.PodStatus{Phase: corev1.PodRunning,
+				Conditions: []corev1.PodCondition{cond(corev1.PodReady, yes, "", 1)}},
 			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted",
-				Conditions: []corev1.PodCondition{cond(corev1.PodReady, yes, "", 1), cond(corev1.DisruptionTarget, yes, "TerminationByKubelet", 9)}},
+				Conditions: []corev1.PodCondition{cond(corev1.PodReady, yes, "", 1),
+					cond(corev1.DisruptionTarget, yes, "TerminationByKubelet", 9)}},
 			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted",
-				Conditions: []corev1.PodCondition{cond(corev1.PodReady, no, "PodFailed", 1), cond(corev1.DisruptionTarget, yes, "TerminationByKubelet", 9)}}},
+				Conditions: []corev1.PodCondition{cond(corev1.PodReady, no, "PodFailed", 1),
+					cond(corev1.DisruptionTarget, yes, "TerminationByKubelet", 9)}}},
 		{"ended by somebody else", false,
-			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "NodeLost", Message: "m"}, corev1.PodStatus{Phase: corev1.PodRunning},
-			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "NodeLost", Message: "m", Conditions: []corev1.PodCondition{}}},
+			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "NodeLost", Message: "m"},
+			corev1.PodStatus{Phase: corev1.PodRunning},
+			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "NodeLost", Message: "m",
+				Conditions: []corev1.PodCondition{}}},
 		{"a static pod goes on after its end", true,
 			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu"}, corev1.PodStatus{Phase: corev1.PodRunning},
 			corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{}}},
@@ -91,7 +104,8 @@ func TestTimesOfConditions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			up := func(second int) corev1.PodStatus {
-				return corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{cond(corev1.PodReady, corev1.ConditionTrue, "", second)}}
+				return corev1.PodStatus{Phase: corev1.PodRunning,
+					Conditions: []corev1.PodCondition{cond(corev1.PodReady, corev1.ConditionTrue, "", second)}}
 			}
 			first := times(nil).with(up(tt.first)).with(up(tt.ours)) // the first counts
 			if diff := cmp.Diff(up(tt.wants), merge(&corev1.Pod{Status: up(tt.api)}, up(tt.ours), first)); diff != "" {
@@ -104,7 +118,8 @@ func TestTimesOfConditions(t *testing.T) {
 // That a container was made is told with its start, unless a user is shown something else.
 func TestCreatedIsNoNews(t *testing.T) {
 	waiting := func(id, why, message string) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: "app", ContainerID: id, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why, Message: message}}}
+		return corev1.ContainerStatus{Name: "app", ContainerID: id,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why, Message: message}}}
 	}
 	again := waiting("c://2", "ContainerCreating", "")
 	again.RestartCount = 1
@@ -114,23 +129,29 @@ func TestCreatedIsNoNews(t *testing.T) {
 		told     bool
 	}{
 		{"made", waiting("", "ContainerCreating", ""), waiting("c://1", "ContainerCreating", ""), false},
-		{"made after init containers", waiting("", "PodInitializing", ""), waiting("c://1", "ContainerCreating", ""), false},
-		{"waits for something", waiting("", "ContainerCreating", ""), waiting("c://1", "ContainerCreating", "waiting for a device"), true},
+		{"made after init containers", waiting("", "PodInitializing", ""), waiting("c://1", "ContainerCreating", ""),
+			false},
+		{"waits for something", waiting("", "ContainerCreating", ""),
+			waiting("c://1", "ContainerCreating", "waiting for a device"), true},
 		{"cannot start", waiting("", "ContainerCreating", ""), waiting("c://1", "RunContainerError", ""), true},
 		{"after a crash", waiting("", "CrashLoopBackOff", ""), waiting("c://1", "ContainerCreating", ""), true},
 		{"made again", waiting("", "ContainerCreating", ""), again, true},
-		{"runs", waiting("", "ContainerCreating", ""), corev1.ContainerStatus{Name: "app", ContainerID: "c://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, true},
+		{"runs", waiting("", "ContainerCreating", ""),
+			corev1.ContainerStatus{Name: "app", ContainerID: "c://1",
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			status := func(c corev1.ContainerStatus) corev1.PodStatus {
-				return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{c}, Conditions: []corev1.PodCondition{}}
+				return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{c},
+					Conditions: []corev1.PodCondition{}}
 			}
 			wants := tt.api
 			if tt.told {
 				wants = tt.now
 			}
-			if diff := cmp.Diff(status(wants), merge(&corev1.Pod{Status: status(tt.api)}, status(tt.now), nil)); diff != "" {
+			if diff := cmp.Diff(status(wants),
+				merge(&corev1.Pod{Status: status(tt.api)}, status(tt.now), nil)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -139,7 +160,8 @@ func TestCreatedIsNoNews(t *testing.T) {
 
 func TestPatch(t *testing.T) {
 	was := corev1.PodStatus{Phase: corev1.PodPending, Message: "gone", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}},
-		Conditions: []corev1.PodCondition{cond(corev1.PodResizePending, "True", "", 1), cond(corev1.PodReady, "False", "x", 1)}}
+		Conditions: []corev1.PodCondition{cond(corev1.PodResizePending, "True", "", 1),
+			cond(corev1.PodReady, "False", "x", 1)}}
 	now := corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}},
 		Conditions: []corev1.PodCondition{cond(corev1.PodReady, "True", "", 2)}}
 	tests := []struct {
@@ -177,13 +199,19 @@ func TestNext(t *testing.T) {
 		at     time.Time
 	}{
 		{name: "none"},
-		{name: "the most urgent", rows: []row{{Row: Row{UID: "a"}, class: other, since: sec(1)}, {Row: Row{UID: "b"}, class: turn, since: sec(2)},
-			{Row: Row{UID: "c"}, class: ending, since: sec(3)}}, want: "c"},
-		{name: "the oldest, for fairness", rows: []row{{Row: Row{UID: "a"}, class: other, since: sec(1)}, {Row: Row{UID: "c"}, class: ending, since: sec(3)}},
+		{name: "the most urgent",
+			rows: []row{{Row: Row{UID: "a"}, class: other, since: sec(1)},
+				{Row: Row{UID: "b"}, class: turn, since: sec(2)},
+				{Row: Row{UID: "c"}, class: ending, since: sec(3)}}, want: "c"},
+		{name: "the oldest, for fairness",
+			rows: []row{{Row: Row{UID: "a"}, class: other, since: sec(1)},
+				{Row: Row{UID: "c"}, class: ending, since: sec(3)}},
 			oldest: true, want: "a"},
-		{name: "by age within a class", rows: []row{{Row: Row{UID: "a"}, since: sec(2)}, {Row: Row{UID: "b"}, since: sec(1)}}, want: "b"},
+		{name: "by age within a class",
+			rows: []row{{Row: Row{UID: "a"}, since: sec(2)}, {Row: Row{UID: "b"}, since: sec(1)}}, want: "b"},
 		{name: "not while one is in flight", rows: []row{{Row: Row{UID: "a"}, busy: true}}},
-		{name: "not before its time", rows: []row{{Row: Row{UID: "a"}, due: sec(12)}, {Row: Row{UID: "b"}, due: sec(11)}}, at: sec(11)},
+		{name: "not before its time",
+			rows: []row{{Row: Row{UID: "a"}, due: sec(12)}, {Row: Row{UID: "b"}, due: sec(11)}}, at: sec(11)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,9 +233,11 @@ func TestNext(t *testing.T) {
 
 func TestUrgency(t *testing.T) {
 	running := corev1.PodStatus{Phase: corev1.PodRunning}
-	up := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{cond(corev1.PodReady, "True", "", 1)}}
+	up := corev1.PodStatus{Phase: corev1.PodRunning,
+		Conditions: []corev1.PodCondition{cond(corev1.PodReady, "True", "", 1)}}
 	done := corev1.PodStatus{Phase: corev1.PodSucceeded}
-	got := []class{urgency(running, running, false), urgency(running, up, false), urgency(up, running, false), urgency(up, done, false),
+	got := []class{urgency(running, running, false), urgency(running, up, false), urgency(up, running, false),
+		urgency(up, done, false),
 		urgency(done, done, false), urgency(done, done, true), urgency(running, done, true)}
 	if diff := cmp.Diff([]class{other, turn, turn, ending, other, turn, ending}, got); diff != "" {
 		t.Error(diff)
@@ -253,9 +283,11 @@ func TestDelay(t *testing.T) {
 	for _, fails := range []int{1, 2, 3, 8, 9, 100} {
 		got = append(got, delay(failed, fails, 0, 1))
 	}
-	got = append(got, delay(failed, 1, 0, 0), delay(lost, 100, 0, 1), delay(refused, 100, 0, 1), delay(busy, 9, 2*time.Second, 0), delay(busy, 9, 2*time.Second, 1))
+	got = append(got, delay(failed, 1, 0, 0), delay(lost, 100, 0, 1), delay(refused, 100, 0, 1),
+		delay(busy, 9, 2*time.Second, 0), delay(busy, 9, 2*time.Second, 1))
 	const ms = time.Millisecond
-	want := []time.Duration{200 * ms, 400 * ms, 800 * ms, 25600 * ms, lastDelay, lastDelay, 100 * ms, lastOutage, refusedDelay, 2000 * ms, 2500 * ms}
+	want := []time.Duration{200 * ms, 400 * ms, 800 * ms, 25600 * ms, lastDelay, lastDelay, 100 * ms, lastOutage,
+		refusedDelay, 2000 * ms, 2500 * ms}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -273,7 +305,8 @@ func TestRepairsGrowApart(t *testing.T) {
 		}
 	}
 	const s = time.Second
-	if diff := cmp.Diff([]time.Duration{0, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s, 128 * s, 256 * s, lastRepair}, waits); diff != "" {
+	if diff := cmp.Diff([]time.Duration{0, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s, 128 * s, 256 * s,
+		lastRepair}, waits); diff != "" {
 		t.Error(diff)
 	}
 	if at, _ := r.next(now.Add(quiet + s)); !at.Equal(now.Add(quiet + s)) {

@@ -53,7 +53,8 @@ func merge(api *corev1.Pod, ours corev1.PodStatus, first times) corev1.PodStatus
 	if !mirror(api) && terminal(theirs.Phase) { // a phase goes one way, whoever has set it
 		s.Phase, s.Reason, s.Message = theirs.Phase, theirs.Reason, theirs.Message
 	}
-	s.Conditions = mergeConditions(theirs.Conditions, ours.Conditions, first, !terminal(theirs.Phase) && terminal(s.Phase))
+	s.Conditions = mergeConditions(theirs.Conditions, ours.Conditions, first,
+		!terminal(theirs.Phase) && terminal(s.Phase))
 	if terminal(s.Phase) {
 		unready(s.Conditions, s.Phase)
 	}
@@ -121,7 +122,8 @@ func mergeConditions(theirs, ours []corev1.PodCondition, first times, ending boo
 func follow(was, now corev1.PodCondition, first times) corev1.PodCondition {
 	now.LastProbeTime = was.LastProbeTime
 	began, known := first[now.Type]
-	turned := known && !now.LastTransitionTime.Equal(&began) && now.LastTransitionTime.After(was.LastTransitionTime.Time)
+	turned := known && !now.LastTransitionTime.Equal(&began) &&
+		now.LastTransitionTime.After(was.LastTransitionTime.Time)
 	if was.Status == now.Status && !was.LastTransitionTime.IsZero() && !turned {
 		now.LastTransitionTime = was.LastTransitionTime
 	}

@@ -77,7 +77,8 @@ func (w *wire) set(f func()) {
 func start(t *testing.T, o Options) (*wire, *Writer) {
 	t.Helper()
 	w := &wire{begin: time.Now()}
-	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://api", QPS: -1}, &http.Client{Transport: w})
+	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://api", QPS: -1},
+		&http.Client{Transport: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,8 @@ func start(t *testing.T, o Options) (*wire, *Writer) {
 // row is a pod of this name, at a revision of its object, whose status has this message.
 func rowOf(name, revision, message string) Row {
 	return Row{UID: types.UID(name), Status: corev1.PodStatus{Message: message},
-		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), ResourceVersion: revision}}}
+		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name),
+			ResourceVersion: revision}}}
 }
 
 func TestUrgentFirstAndNewestOnly(t *testing.T) {
@@ -120,7 +122,8 @@ func TestUrgentFirstAndNewestOnly(t *testing.T) {
 		close(held)
 		synctest.Wait()
 		var took dto.Metric
-		if err := writer.synced.Write(&took); err != nil || took.Histogram.GetSampleCount() != 4 || took.Histogram.GetSampleSum() != 8 {
+		if err := writer.synced.Write(&took); err != nil || took.Histogram.GetSampleCount() != 4 ||
+			took.Histogram.GetSampleSum() != 8 {
 			t.Errorf("four statuses of 2 s each took %v, %v", took.Histogram, err)
 		}
 		want := []string{"PATCH first @0", "PATCH end @2", "PATCH flip @2", "PATCH other @2"}
@@ -172,9 +175,11 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		w, writer := start(t, Options{})
 		w.set(func() {
 			w.answer = func(string) (*http.Response, error) {
-				return respond(http.StatusTooManyRequests, http.Header{"Retry-After": {"20"}}, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-					Status: metav1.StatusFailure, Reason: metav1.StatusReasonTooManyRequests, Code: http.StatusTooManyRequests,
-					Details: &metav1.StatusDetails{RetryAfterSeconds: 20}}), nil
+				return respond(http.StatusTooManyRequests, http.Header{"Retry-After": {"20"}},
+					&metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+						Status: metav1.StatusFailure, Reason: metav1.StatusReasonTooManyRequests,
+						Code:    http.StatusTooManyRequests,
+						Details: &metav1.StatusDetails{RetryAfterSeconds: 20}}), nil
 			}
 		})
 		writer.Set(rowOf("web", "1", "a"))

@@ -105,7 +105,8 @@ func New(o Options) *Writer {
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Second
 	}
-	return &Writer{opts: o, wake: make(chan struct{}, 1), synced: newSynced(), rows: map[types.UID]*row{}, dirty: map[types.UID]*row{}}
+	return &Writer{opts: o, wake: make(chan struct{}, 1), synced: newSynced(), rows: map[types.UID]*row{},
+		dirty: map[types.UID]*row{}}
 }
 
 // Set takes the newest of a pod, in place of what it had before. An object older than

@@ -96,7 +96,8 @@ type flight struct {
 
 // fly brings the row to the API server.
 func (f *flight) fly(ctx context.Context) {
-	if f.row.doubt || f.row.Pod.ResourceVersion == "" { // one from the node's record: what the API server shows is not known
+	if f.row.doubt ||
+		f.row.Pod.ResourceVersion == "" { // one from the node's record: what the API server shows is not known
 		if f.read(ctx); f.err != nil {
 			return
 		}
@@ -262,7 +263,8 @@ func (w *Writer) failed(e *row, f *flight, a answer, after time.Duration, now ti
 		e.hold = e.due
 	}
 	if a == refused && e.fails == 1 {
-		w.opts.Log.Warn("the API server refuses the status of a pod", "pod", podName(e.Pod), "again in", wait, "err", f.err)
+		w.opts.Log.Warn("the API server refuses the status of a pod", "pod", podName(e.Pod), "again in", wait, "err",
+			f.err)
 		return
 	}
 	w.opts.Log.Debug("the status of a pod is sent again", "pod", podName(e.Pod), "again in", wait, "err", f.err)

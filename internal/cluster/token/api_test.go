@@ -36,7 +36,8 @@ func TestIssueToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := admin.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: corev1.PodSpec{NodeName: "node-" + namespace, Containers: []corev1.Container{{Name: "c", Image: "example.com/workload:1"}}}}, metav1.CreateOptions{})
+		Spec: corev1.PodSpec{NodeName: "node-" + namespace,
+			Containers: []corev1.Container{{Name: "c", Image: "example.com/workload:1"}}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,8 @@ func TestIssueToken(t *testing.T) {
 	if access == nil {
 		t.Fatal("the API server gave the pod no kube-api-access volume")
 	}
-	issuer := token.Issuer{Tokens: token.New(token.FromAPI(client), slog.New(slog.DiscardHandler)), Bundles: noBundles{}}
+	issuer := token.Issuer{Tokens: token.New(token.FromAPI(client), slog.New(slog.DiscardHandler)),
+		Bundles: noBundles{}}
 	files, until, err := issuer.Issue(t.Context(), p, access, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +61,8 @@ func TestIssueToken(t *testing.T) {
 		t.Errorf("it is renewed in %v of a life of %v", left, life)
 	}
 	user := review(t, admin, string(files["token"]))
-	if user.Username != "system:serviceaccount:"+namespace+":default" || user.Extra["authentication.kubernetes.io/pod-name"][0] != "web" {
+	if user.Username != "system:serviceaccount:"+namespace+":default" ||
+		user.Extra["authentication.kubernetes.io/pod-name"][0] != "web" {
 		t.Errorf("the token is %v's", user)
 	}
 	again, _, err := issuer.Issue(t.Context(), p, access, 0)
@@ -78,7 +81,8 @@ func TestIssueToken(t *testing.T) {
 
 func review(t *testing.T, admin kubernetes.Interface, text string) authenticationv1.UserInfo {
 	t.Helper()
-	got, err := admin.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: text}}, metav1.CreateOptions{})
+	got, err := admin.AuthenticationV1().TokenReviews().Create(t.Context(),
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: text}}, metav1.CreateOptions{})
 	if err != nil || !got.Status.Authenticated {
 		t.Fatalf("%v, %+v", err, got)
 	}

@@ -45,7 +45,8 @@ func again(now time.Time, failures int, jitter float64) time.Time {
 
 // key names a token in the cache and in messages. It holds nothing secret.
 func (r Request) key() string {
-	return fmt.Sprintf("%s/%s/%s for %q of pod %s/%s living %v", r.Namespace, r.ServiceAccount, r.ServiceAccountUID, strings.Join(r.Audiences, ","), r.PodName, r.PodUID, r.Life)
+	return fmt.Sprintf("%s/%s/%s for %q of pod %s/%s living %v", r.Namespace, r.ServiceAccount, r.ServiceAccountUID,
+		strings.Join(r.Audiences, ","), r.PodName, r.PodUID, r.Life)
 }
 
 // forVolume is the request of a projected volume's source.
@@ -89,7 +90,9 @@ func anchors(s *corev1.ClusterTrustBundleProjection, all []*certificatesv1beta1.
 }
 
 // selected are the bundles of a source, and what it asks for in words.
-func selected(s *corev1.ClusterTrustBundleProjection, all []*certificatesv1beta1.ClusterTrustBundle) (chosen []*certificatesv1beta1.ClusterTrustBundle, what string, err error) {
+func selected(s *corev1.ClusterTrustBundleProjection,
+	all []*certificatesv1beta1.ClusterTrustBundle) (chosen []*certificatesv1beta1.ClusterTrustBundle, what string,
+	err error) {
 	if s.Name != nil {
 		for _, b := range all {
 			if b.Name == *s.Name {
@@ -111,5 +114,7 @@ func selected(s *corev1.ClusterTrustBundleProjection, all []*certificatesv1beta1
 			chosen = append(chosen, b)
 		}
 	}
-	return chosen, "a ClusterTrustBundle of the signer " + *s.SignerName + " with the labels " + metav1.FormatLabelSelector(s.LabelSelector), nil
+	return chosen,
+		"a ClusterTrustBundle of the signer " + *s.SignerName + " with the labels " +
+			metav1.FormatLabelSelector(s.LabelSelector), nil
 }

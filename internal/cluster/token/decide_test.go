@@ -34,7 +34,8 @@ func TestRenewal(t *testing.T) {
 
 func bundle(name, signer, text string, labels map[string]string) *certificatesv1beta1.ClusterTrustBundle {
 	return &certificatesv1beta1.ClusterTrustBundle{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: certificatesv1beta1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: text},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:       certificatesv1beta1.ClusterTrustBundleSpec{SignerName: signer, TrustBundle: text},
 	}
 }
 
@@ -56,13 +57,15 @@ func TestAnchors(t *testing.T) {
 		want   string
 		err    string
 	}{
-		"by name":          {source{Name: new("plain")}, a + b, ""},
-		"a signer's":       {source{SignerName: new("example.com/s"), LabelSelector: &metav1.LabelSelector{}}, a + b, ""},
-		"some of them":     {source{SignerName: new("example.com/s"), LabelSelector: one}, a, ""},
-		"no selector":      {source{SignerName: new("example.com/s"), Optional: new(true)}, "", ""},
-		"no such name":     {source{Name: new("x")}, "", "waiting for ClusterTrustBundle x"},
-		"optional":         {source{Name: new("x"), Optional: new(true)}, "", ""},
-		"no such signer":   {source{SignerName: new("x"), LabelSelector: one}, "", "waiting for a ClusterTrustBundle of the signer x with the labels v=1"},
+		"by name": {source{Name: new("plain")}, a + b, ""},
+		"a signer's": {source{SignerName: new("example.com/s"), LabelSelector: &metav1.LabelSelector{}}, a + b,
+			""},
+		"some of them": {source{SignerName: new("example.com/s"), LabelSelector: one}, a, ""},
+		"no selector":  {source{SignerName: new("example.com/s"), Optional: new(true)}, "", ""},
+		"no such name": {source{Name: new("x")}, "", "waiting for ClusterTrustBundle x"},
+		"optional":     {source{Name: new("x"), Optional: new(true)}, "", ""},
+		"no such signer": {source{SignerName: new("x"), LabelSelector: one}, "",
+			"waiting for a ClusterTrustBundle of the signer x with the labels v=1"},
 		"neither of these": {source{}, "", "it names neither a ClusterTrustBundle nor a signer"},
 	} {
 		t.Run(name, func(t *testing.T) {

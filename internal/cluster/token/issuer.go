@@ -22,10 +22,15 @@ type Issuer struct {
 
 // Issue makes the files of one source of a pod's projected volume, by their
 // paths. until is when they are to be renewed; zero for never.
-func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, source int) (files map[string][]byte, until time.Time, err error) {
+func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, source int) (files map[string][]byte,
+	until time.Time, err error) {
 	switch s := v.Projected.Sources[source]; {
-	case s.ServiceAccountToken != nil && s.ServiceAccountToken.User != nil, s.ClusterTrustBundle != nil && s.ClusterTrustBundle.User != nil:
-		return nil, until, errors.New("this version does not set the user of a file: leave out user, the file is the pod's user's if it has one")
+	case s.ServiceAccountToken != nil && s.ServiceAccountToken.User != nil,
+		s.ClusterTrustBundle != nil && s.ClusterTrustBundle.User != nil:
+		return nil, until,
+			errors.New(
+				"this version does not set the user of a file: leave out user, the file is the pod's user's " +
+					"if it has one")
 	case s.ServiceAccountToken != nil:
 		token, err := i.Tokens.Token(ctx, forVolume(p, s.ServiceAccountToken))
 		if err != nil {
@@ -40,7 +45,11 @@ func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, sour
 		text, err := anchors(s.ClusterTrustBundle, all)
 		return map[string][]byte{s.ClusterTrustBundle.Path: text}, until, err
 	case s.PodCertificate != nil:
-		return nil, until, errors.New("this agent asks for no certificates of pods (podCertificate), which Kubernetes 1.36 has off by default (feature gate PodCertificateRequest): use a Secret with a certificate, or a CSI driver that issues them")
+		return nil, until,
+			errors.New(
+				"this agent asks for no certificates of pods (podCertificate), which Kubernetes 1.36 has off by " +
+					"default (feature gate PodCertificateRequest): use a Secret with a certificate, or a CSI driver " +
+					"that issues them")
 	}
 	return nil, until, errors.New("it is nothing that a control plane hands out")
 }

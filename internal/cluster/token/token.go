@@ -46,11 +46,13 @@ type Token struct {
 }
 
 // Create asks for a token, as ServiceAccounts(namespace).CreateToken does.
-type Create func(ctx context.Context, namespace, account string, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
+type Create func(ctx context.Context, namespace, account string,
+	r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 
 // FromAPI asks the API server.
 func FromAPI(client kubernetes.Interface) Create {
-	return func(ctx context.Context, namespace, account string, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	return func(ctx context.Context, namespace, account string,
+		r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 		return client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, r, metav1.CreateOptions{})
 	}
 }
@@ -120,7 +122,8 @@ func (t *Tokens) Token(ctx context.Context, r Request) (Token, error) {
 	}
 	e.failures++
 	e.retry = again(time.Now(), e.failures, rand.Float64())
-	t.log.Warn("renew a token, the one there is stays until it ends", "token", r.key(), "ends", e.token.Expires, "err", err)
+	t.log.Warn("renew a token, the one there is stays until it ends", "token", r.key(), "ends", e.token.Expires, "err",
+		err)
 	return e.token.until(e.retry), nil
 }
 
@@ -157,8 +160,9 @@ func (t *Tokens) ask(ctx context.Context, r Request) (Token, error) {
 	request := &authenticationv1.TokenRequest{
 		ObjectMeta: metav1.ObjectMeta{UID: r.ServiceAccountUID},
 		Spec: authenticationv1.TokenRequestSpec{
-			Audiences:      r.Audiences,
-			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: r.PodName, UID: r.PodUID},
+			Audiences: r.Audiences,
+			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: r.PodName,
+				UID: r.PodUID},
 		},
 	}
 	if r.Life > 0 {

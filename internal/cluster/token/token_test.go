@@ -24,7 +24,8 @@ type api struct {
 	until time.Time
 }
 
-func (a *api) create(_ context.Context, _, _ string, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+func (a *api) create(_ context.Context, _, _ string, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest,
+	error) {
 	a.asked = append(a.asked, r.Spec)
 	if a.err != nil && (a.until.IsZero() || time.Now().Before(a.until)) {
 		return nil, a.err
@@ -34,12 +35,14 @@ func (a *api) create(_ context.Context, _, _ string, r *authenticationv1.TokenRe
 		got.Spec.ExpirationSeconds = new(int64(3600))
 	}
 	got.Status.Token = fmt.Sprint("t", len(a.asked))
-	got.Status.ExpirationTimestamp = metav1.NewTime(time.Now().Add(time.Duration(*got.Spec.ExpirationSeconds) * time.Second))
+	got.Status.ExpirationTimestamp = metav1.NewTime(
+		time.Now().Add(time.Duration(*got.Spec.ExpirationSeconds) * time.Second))
 	return got, nil
 }
 
 func request() Request {
-	return Request{Namespace: "app", ServiceAccount: "default", Audiences: []string{"vault"}, Life: time.Hour, PodName: "web", PodUID: "u"}
+	return Request{Namespace: "app", ServiceAccount: "default", Audiences: []string{"vault"}, Life: time.Hour,
+		PodName: "web", PodUID: "u"}
 }
 
 var errAway = errors.New("connection refused")
@@ -66,7 +69,8 @@ func TestTokenIsRenewedAt80PercentOfItsLife(t *testing.T) {
 		time.Sleep(time.Second)
 		want(t, tokens, request(), "t2")
 		spec := authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}, ExpirationSeconds: new(int64(3600)),
-			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "web", UID: "u"}}
+			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "web",
+				UID: "u"}}
 		if d := cmp.Diff([]authenticationv1.TokenRequestSpec{spec, spec}, server.asked); d != "" {
 			t.Errorf("requests (-want +got):\n%s", d)
 		}
@@ -119,7 +123,8 @@ func TestTokenStaysWhileTheAPIServerIsAway(t *testing.T) {
 
 func TestRefusedTokenIsAskedForAgainSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &api{err: apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "default", errors.New("no relationship found"))}
+		server := &api{err: apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "default",
+			errors.New("no relationship found"))}
 		tokens := New(server.create, slog.New(slog.DiscardHandler))
 		begin := time.Now()
 		server.until = begin.Add(250 * time.Millisecond)

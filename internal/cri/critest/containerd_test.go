@@ -47,7 +47,8 @@ func TestContainerd(t *testing.T) {
 			}
 		})
 		awaitImage(t, client, workload)
-		return critest.Env{Client: client, Image: workload, Logs: filepath.Join(dir, "logs"), CgroupParent: cgroup, Processes: true}
+		return critest.Env{Client: client, Image: workload, Logs: filepath.Join(dir, "logs"), CgroupParent: cgroup,
+			Processes: true}
 	})
 }
 
@@ -57,7 +58,8 @@ func awaitImage(t *testing.T, client *cri.Client, ref string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
-		resp, err := client.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+		resp, err := client.Images.ImageStatus(ctx,
+			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
 		if err != nil {
 			t.Fatal(err)
 		}

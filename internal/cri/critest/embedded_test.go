@@ -31,8 +31,9 @@ func TestEmbedded(t *testing.T) {
 			State:      filepath.Join(dir, "state"),
 			CNIConfDir: filepath.Join(dir, "no-cni"),
 			Bridge:     "critest0",
-			PodCIDRs:   []netip.Prefix{netip.MustParsePrefix("10.203.0.0/24"), netip.MustParsePrefix("fd62:6572:7468:203::/64")},
-			Log:        slog.New(slog.NewTextHandler(os.Stderr, nil)),
+			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.203.0.0/24"),
+				netip.MustParsePrefix("fd62:6572:7468:203::/64")},
+			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		})
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)

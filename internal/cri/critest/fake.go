@@ -115,7 +115,8 @@ func (f *Fake) Up() {
 		return
 	}
 	f.listener = bufconn.Listen(1 << 20)
-	f.server = grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnaryInterceptor(f.interceptCall), grpc.StreamInterceptor(f.interceptStream))
+	f.server = grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnaryInterceptor(f.interceptCall),
+		grpc.StreamInterceptor(f.interceptStream))
 	runtimeapi.RegisterRuntimeServiceServer(f.server, &runtimeServer{Fake: f})
 	runtimeapi.RegisterImageServiceServer(f.server, &imageServer{Fake: f})
 	server, listener := f.server, f.listener
@@ -203,7 +204,8 @@ func (f *Fake) KillSandbox(id string) {
 func (f *Fake) SetNetwork(ready bool, reason, message string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.network = &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: ready, Reason: reason, Message: message}
+	f.network = &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: ready, Reason: reason,
+		Message: message}
 }
 
 // DropEvents breaks all event streams, as a connection that is lost.
@@ -249,7 +251,8 @@ func (f *Fake) fault(method string, req any) *Fault {
 	return nil
 }
 
-func (f *Fake) interceptCall(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (f *Fake) interceptCall(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any,
+	error) {
 	fault := f.fault(methodName(info.FullMethod), req)
 	if fault == nil {
 		return handler(ctx, req)
@@ -264,7 +267,8 @@ func (f *Fake) interceptCall(ctx context.Context, req any, info *grpc.UnaryServe
 	return resp, err
 }
 
-func (f *Fake) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (f *Fake) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	if fault := f.fault(methodName(info.FullMethod), nil); fault != nil {
 		if err := fault.before(stream.Context()); err != nil {
 			return err

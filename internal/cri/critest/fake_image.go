@@ -40,13 +40,15 @@ func (f *Fake) image(ref string) *runtimeapi.Image {
 	return nil
 }
 
-func (i *imageServer) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (i *imageServer) ImageStatus(_ context.Context,
+	req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return &runtimeapi.ImageStatusResponse{Image: i.image(req.GetImage().GetImage())}, nil
 }
 
-func (i *imageServer) ListImages(_ context.Context, req *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+func (i *imageServer) ListImages(_ context.Context, req *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse,
+	error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	want, resp := req.GetFilter().GetImage().GetImage(), &runtimeapi.ListImagesResponse{}
@@ -59,7 +61,8 @@ func (i *imageServer) ListImages(_ context.Context, req *runtimeapi.ListImagesRe
 	return resp, nil
 }
 
-func (i *imageServer) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+func (i *imageServer) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse,
+	error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	ref := req.GetImage().GetImage()
@@ -72,7 +75,8 @@ func (i *imageServer) PullImage(_ context.Context, req *runtimeapi.PullImageRequ
 	return &runtimeapi.PullImageResponse{ImageRef: i.image(ref).Id}, nil
 }
 
-func (i *imageServer) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+func (i *imageServer) RemoveImage(_ context.Context,
+	req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if image := i.image(req.GetImage().GetImage()); image != nil {
@@ -81,7 +85,8 @@ func (i *imageServer) RemoveImage(_ context.Context, req *runtimeapi.RemoveImage
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
-func (i *imageServer) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+func (i *imageServer) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse,
+	error) {
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
 		FsId:      &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/fake"},
 		UsedBytes: &runtimeapi.UInt64Value{Value: 1 << 20}, InodesUsed: &runtimeapi.UInt64Value{Value: 1},

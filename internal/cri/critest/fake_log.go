@@ -48,7 +48,8 @@ func (l *logFile) stream(name runtimeapi.LogStreamType) io.Writer {
 			return len(p), nil
 		}
 		for line := range bytes.Lines(p) {
-			_, err := fmt.Fprintf(l.file, "%s %s %s %s", time.Now().UTC().Format(time.RFC3339Nano), name, runtimeapi.LogTagFull, line)
+			_, err := fmt.Fprintf(l.file, "%s %s %s %s", time.Now().UTC().Format(time.RFC3339Nano), name,
+				runtimeapi.LogTagFull, line)
 			if err != nil {
 				return 0, err
 			}

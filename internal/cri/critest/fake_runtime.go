@@ -24,7 +24,8 @@ type runtimeServer struct {
 }
 
 func (r *runtimeServer) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "fake", RuntimeVersion: "1", RuntimeApiVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "fake", RuntimeVersion: "1",
+		RuntimeApiVersion: "v1"}, nil
 }
 
 func (r *runtimeServer) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
@@ -35,15 +36,19 @@ func (r *runtimeServer) Status(context.Context, *runtimeapi.StatusRequest) (*run
 	}}}, nil
 }
 
-func (r *runtimeServer) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
-	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}, nil
+func (r *runtimeServer) RuntimeConfig(context.Context,
+	*runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+	return &runtimeapi.RuntimeConfigResponse{
+		Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}}, nil
 }
 
-func (r *runtimeServer) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+func (r *runtimeServer) UpdateRuntimeConfig(context.Context,
+	*runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
-func (r *runtimeServer) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (r *runtimeServer) RunPodSandbox(_ context.Context,
+	req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if req.GetConfig().GetMetadata() == nil {
@@ -67,7 +72,8 @@ func (r *runtimeServer) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodS
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: s.id}, nil
 }
 
-func (r *runtimeServer) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+func (r *runtimeServer) StopPodSandbox(_ context.Context,
+	req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.sandbox(req.PodSandboxId); s != nil {
@@ -81,7 +87,8 @@ func (r *runtimeServer) StopPodSandbox(_ context.Context, req *runtimeapi.StopPo
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 
-func (r *runtimeServer) RemovePodSandbox(_ context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+func (r *runtimeServer) RemovePodSandbox(_ context.Context,
+	req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sandbox(req.PodSandboxId)
@@ -99,7 +106,8 @@ func (r *runtimeServer) RemovePodSandbox(_ context.Context, req *runtimeapi.Remo
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 
-func (r *runtimeServer) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (r *runtimeServer) PodSandboxStatus(_ context.Context,
+	req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sandbox(req.PodSandboxId)
@@ -109,7 +117,8 @@ func (r *runtimeServer) PodSandboxStatus(_ context.Context, req *runtimeapi.PodS
 	return &runtimeapi.PodSandboxStatusResponse{Status: s.status()}, nil
 }
 
-func (r *runtimeServer) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (r *runtimeServer) ListPodSandbox(_ context.Context,
+	req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	want, resp := req.GetFilter(), &runtimeapi.ListPodSandboxResponse{}
@@ -127,7 +136,8 @@ func (r *runtimeServer) ListPodSandbox(_ context.Context, req *runtimeapi.ListPo
 	return resp, nil
 }
 
-func (r *runtimeServer) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (r *runtimeServer) CreateContainer(_ context.Context,
+	req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sandbox(req.PodSandboxId)
@@ -155,7 +165,8 @@ func (r *runtimeServer) CreateContainer(_ context.Context, req *runtimeapi.Creat
 	return &runtimeapi.CreateContainerResponse{ContainerId: c.id}, nil
 }
 
-func (r *runtimeServer) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (r *runtimeServer) StartContainer(_ context.Context,
+	req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.container(req.ContainerId)
@@ -183,7 +194,8 @@ func (r *runtimeServer) StartContainer(_ context.Context, req *runtimeapi.StartC
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-func (r *runtimeServer) StopContainer(ctx context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+func (r *runtimeServer) StopContainer(ctx context.Context,
+	req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	r.mu.Lock()
 	c := r.container(req.ContainerId)
 	if c == nil || c.state != runtimeapi.ContainerState_CONTAINER_RUNNING {
@@ -210,7 +222,8 @@ func (r *runtimeServer) StopContainer(ctx context.Context, req *runtimeapi.StopC
 	return &runtimeapi.StopContainerResponse{}, nil
 }
 
-func (r *runtimeServer) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+func (r *runtimeServer) RemoveContainer(_ context.Context,
+	req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.container(req.ContainerId); c != nil {
@@ -226,7 +239,8 @@ func (r *runtimeServer) remove(c *container) {
 	r.publish(runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, c.id, c.sandbox)
 }
 
-func (r *runtimeServer) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (r *runtimeServer) ListContainers(_ context.Context,
+	req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	want, resp := req.GetFilter(), &runtimeapi.ListContainersResponse{}
@@ -246,7 +260,8 @@ func (r *runtimeServer) ListContainers(_ context.Context, req *runtimeapi.ListCo
 	return resp, nil
 }
 
-func (r *runtimeServer) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (r *runtimeServer) ContainerStatus(_ context.Context,
+	req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.container(req.ContainerId)
@@ -256,7 +271,8 @@ func (r *runtimeServer) ContainerStatus(_ context.Context, req *runtimeapi.Conta
 	return &runtimeapi.ContainerStatusResponse{Status: c.status()}, nil
 }
 
-func (r *runtimeServer) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (r *runtimeServer) UpdateContainerResources(_ context.Context,
+	req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.container(req.ContainerId)
@@ -275,7 +291,8 @@ func (r *runtimeServer) UpdateContainerResources(_ context.Context, req *runtime
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
-func (r *runtimeServer) UpdatePodSandboxResources(_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+func (r *runtimeServer) UpdatePodSandboxResources(_ context.Context,
+	req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sandbox(req.PodSandboxId) == nil {
@@ -284,7 +301,8 @@ func (r *runtimeServer) UpdatePodSandboxResources(_ context.Context, req *runtim
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-func (r *runtimeServer) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (r *runtimeServer) ReopenContainerLog(_ context.Context,
+	req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.container(req.ContainerId)
@@ -301,7 +319,8 @@ func (r *runtimeServer) ReopenContainerLog(_ context.Context, req *runtimeapi.Re
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-func (r *runtimeServer) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+func (r *runtimeServer) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse,
+	error) {
 	r.mu.Lock()
 	c := r.container(req.ContainerId)
 	var config *runtimeapi.ContainerConfig
@@ -335,7 +354,8 @@ func (r *runtimeServer) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRe
 	return &runtimeapi.ExecSyncResponse{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: code}, nil
 }
 
-func (r *runtimeServer) GetContainerEvents(_ *runtimeapi.GetEventsRequest, out grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (r *runtimeServer) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
+	out grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	events := make(chan *runtimeapi.ContainerEventResponse, 1000)
 	r.mu.Lock()
 	r.streams[events] = true

@@ -16,7 +16,8 @@ import (
 // run starts one container of the workload in a sandbox of its own.
 func run(t *testing.T, c *cri.Client, args ...string) (containerID string) {
 	t.Helper()
-	sandbox := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: t.Name(), Uid: "u", Namespace: "n"}}
+	sandbox := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: t.Name(), Uid: "u",
+		Namespace: "n"}}
 	s, err := c.Runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: sandbox})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +32,8 @@ func run(t *testing.T, c *cri.Client, args ...string) (containerID string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+	if _, err := c.Runtime.StartContainer(t.Context(),
+		&runtimeapi.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		t.Fatal(err)
 	}
 	return made.ContainerId

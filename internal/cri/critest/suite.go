@@ -148,7 +148,8 @@ func (e Env) runPod(t *testing.T, name string, edit ...func(*runtimeapi.PodSandb
 // context has ended, too.
 func (p *pod) stop(t *testing.T) bool {
 	t.Helper()
-	_, err := p.Client.Runtime.StopPodSandbox(context.WithoutCancel(t.Context()), &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id})
+	_, err := p.Client.Runtime.StopPodSandbox(context.WithoutCancel(t.Context()),
+		&runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id})
 	if err != nil && !cri.IsNotFound(err) {
 		t.Error(err)
 		return false
@@ -158,7 +159,8 @@ func (p *pod) stop(t *testing.T) bool {
 
 func (p *pod) remove(t *testing.T) bool {
 	t.Helper()
-	_, err := p.Client.Runtime.RemovePodSandbox(context.WithoutCancel(t.Context()), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id})
+	_, err := p.Client.Runtime.RemovePodSandbox(context.WithoutCancel(t.Context()),
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id})
 	if err != nil {
 		t.Error(err)
 	}
@@ -205,7 +207,8 @@ func (p *pod) create(t *testing.T, config *runtimeapi.ContainerConfig) (id strin
 func (p *pod) run(t *testing.T, config *runtimeapi.ContainerConfig) (id string) {
 	t.Helper()
 	id = p.create(t, config)
-	if _, err := p.Client.Runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+	if _, err := p.Client.Runtime.StartContainer(t.Context(),
+		&runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
 		t.Fatal(err)
 	}
 	return id
@@ -252,7 +255,8 @@ func (e Env) exited(t *testing.T, id string) (status *runtimeapi.ContainerStatus
 
 func (e Env) stopContainer(t *testing.T, id string, grace int64) {
 	t.Helper()
-	_, err := e.Client.Runtime.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: grace})
+	_, err := e.Client.Runtime.StopContainer(t.Context(),
+		&runtimeapi.StopContainerRequest{ContainerId: id, Timeout: grace})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ func testContainerLifecycle(t *testing.T, env Env) {
 	id := p.create(t, config)
 
 	created := env.container(t, id)
-	if created.State != runtimeapi.ContainerState_CONTAINER_CREATED || created.CreatedAt == 0 || created.StartedAt != 0 {
+	if created.State != runtimeapi.ContainerState_CONTAINER_CREATED || created.CreatedAt == 0 ||
+		created.StartedAt != 0 {
 		t.Errorf("created: %s", created)
 	}
 	if diff := cmp.Diff(config.Metadata, created.Metadata, protocmp.Transform()); diff != "" {
@@ -47,11 +48,13 @@ func testContainerLifecycle(t *testing.T, env Env) {
 		t.Errorf("log path %q, want %q", created.LogPath, want)
 	}
 
-	if _, err := env.Client.Runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+	if _, err := env.Client.Runtime.StartContainer(t.Context(),
+		&runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
 		t.Fatal(err)
 	}
 	running := env.container(t, id)
-	if running.State != runtimeapi.ContainerState_CONTAINER_RUNNING || running.StartedAt < running.CreatedAt || running.FinishedAt != 0 {
+	if running.State != runtimeapi.ContainerState_CONTAINER_RUNNING || running.StartedAt < running.CreatedAt ||
+		running.FinishedAt != 0 {
 		t.Errorf("running: %s", running)
 	}
 	listed := env.containers(t, &runtimeapi.ContainerFilter{LabelSelector: config.Labels})
@@ -60,7 +63,8 @@ func testContainerLifecycle(t *testing.T, env Env) {
 		State: runtimeapi.ContainerState_CONTAINER_RUNNING, CreatedAt: running.CreatedAt,
 		Labels: config.Labels, Annotations: config.Annotations,
 	}}
-	if diff := cmp.Diff(want, listed, protocmp.Transform(), protocmp.IgnoreFields(&runtimeapi.Container{}, "image", "image_id")); diff != "" {
+	if diff := cmp.Diff(want, listed, protocmp.Transform(),
+		protocmp.IgnoreFields(&runtimeapi.Container{}, "image", "image_id")); diff != "" {
 		t.Errorf("list: %s", diff)
 	}
 
@@ -71,7 +75,8 @@ func testContainerLifecycle(t *testing.T, env Env) {
 		t.Errorf("stopped: %s", stopped)
 	}
 	for range 2 { // so is this
-		if _, err := env.Client.Runtime.RemoveContainer(t.Context(), &runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
+		if _, err := env.Client.Runtime.RemoveContainer(t.Context(),
+			&runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
 			t.Errorf("remove: %v", err)
 		}
 	}
@@ -112,7 +117,8 @@ func testContainerStartError(t *testing.T, env Env) {
 	config.Command = []string{"/does-not-exist"}
 	created, err := p.tryCreate(t, config)
 	if err == nil {
-		_, err = env.Client.Runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId})
+		_, err = env.Client.Runtime.StartContainer(t.Context(),
+			&runtimeapi.StartContainerRequest{ContainerId: created.ContainerId})
 		if got := env.container(t, created.ContainerId); got.State == runtimeapi.ContainerState_CONTAINER_EXITED &&
 			(got.ExitCode < 126 || !slices.Contains([]string{"StartError", "ContainerCannotRun"}, got.Reason)) {
 			t.Errorf("exit code %d, reason %q", got.ExitCode, got.Reason)
@@ -176,9 +182,15 @@ func testContainerFilters(t *testing.T, env Env) {
 		want   []string
 	}{
 		{"sandbox", &runtimeapi.ContainerFilter{PodSandboxId: p.id}, []string{running, exited}},
-		{"sandbox and state", &runtimeapi.ContainerFilter{PodSandboxId: p.id, State: state(runtimeapi.ContainerState_CONTAINER_EXITED)}, []string{exited}},
-		{"other state", &runtimeapi.ContainerFilter{PodSandboxId: other.id, State: state(runtimeapi.ContainerState_CONTAINER_CREATED)}, []string{created}},
-		{"no such state", &runtimeapi.ContainerFilter{PodSandboxId: other.id, State: state(runtimeapi.ContainerState_CONTAINER_RUNNING)}, nil},
+		{"sandbox and state",
+			&runtimeapi.ContainerFilter{PodSandboxId: p.id, State: state(runtimeapi.ContainerState_CONTAINER_EXITED)},
+			[]string{exited}},
+		{"other state",
+			&runtimeapi.ContainerFilter{PodSandboxId: other.id,
+				State: state(runtimeapi.ContainerState_CONTAINER_CREATED)}, []string{created}},
+		{"no such state",
+			&runtimeapi.ContainerFilter{PodSandboxId: other.id,
+				State: state(runtimeapi.ContainerState_CONTAINER_RUNNING)}, nil},
 		{"id", &runtimeapi.ContainerFilter{Id: running}, []string{running}},
 		{"id in other sandbox", &runtimeapi.ContainerFilter{Id: running, PodSandboxId: other.id}, nil},
 		{"label", &runtimeapi.ContainerFilter{LabelSelector: other.config.Labels}, []string{created}},
@@ -206,7 +218,8 @@ func testContainerUnknown(t *testing.T, env Env) {
 	if _, err = r.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
 		t.Errorf("remove: %v", err)
 	}
-	if _, err = r.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil && !cri.IsNotFound(err) {
+	if _, err = r.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil &&
+		!cri.IsNotFound(err) {
 		t.Errorf("stop: %v", err)
 	}
 	if _, err = r.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err == nil {
@@ -225,7 +238,8 @@ func testContainerLog(t *testing.T, env Env) {
 	config := p.containerConfig("c", "print", "one", "", "  two ", "then", "error", "three", "then", "print", "vier: ä")
 	env.exited(t, p.run(t, config))
 	// Streams are independent: only the order within one is kept.
-	want := []logLine{{"stderr", "F", "three"}, {"stdout", "F", "one"}, {"stdout", "F", ""}, {"stdout", "F", "  two "}, {"stdout", "F", "vier: ä"}}
+	want := []logLine{{"stderr", "F", "three"}, {"stdout", "F", "one"}, {"stdout", "F", ""}, {"stdout", "F", "  two "},
+		{"stdout", "F", "vier: ä"}}
 	got := p.log(t, config)
 	slices.SortStableFunc(got, func(a, b logLine) int { return strings.Compare(a.Stream, b.Stream) })
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -242,7 +256,8 @@ func testContainerReopenLog(t *testing.T, env Env) {
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := env.Client.Runtime.ReopenContainerLog(t.Context(), &runtimeapi.ReopenContainerLogRequest{ContainerId: id}); err != nil {
+	if _, err := env.Client.Runtime.ReopenContainerLog(t.Context(),
+		&runtimeapi.ReopenContainerLogRequest{ContainerId: id}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "lines in the new log", func() bool { return len(p.log(t, config)) > 0 })
@@ -272,7 +287,8 @@ func testContainerEnvAndWorkingDir(t *testing.T, env Env) {
 	if got := env.exited(t, p.run(t, config)); got.ExitCode != 0 {
 		t.Errorf("exit code %d", got.ExitCode)
 	}
-	if diff := cmp.Diff([]logLine{{"stdout", "F", "hello = $(world) ü"}, {"stdout", "F", ""}}, p.log(t, config)); diff != "" {
+	if diff := cmp.Diff([]logLine{{"stdout", "F", "hello = $(world) ü"}, {"stdout", "F", ""}},
+		p.log(t, config)); diff != "" {
 		t.Error(diff)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "deep", "here")); string(got) != "text\n" {
@@ -319,12 +335,14 @@ func testContainerUpdateResources(t *testing.T, env Env) {
 	config.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuShares: 512, MemoryLimitInBytes: 64 << 20}
 	id := p.run(t, config)
 	update := &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 96 << 20}
-	_, err := env.Client.Runtime.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: update})
+	_, err := env.Client.Runtime.UpdateContainerResources(t.Context(),
+		&runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: update})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Runtimes before CRI 1.25 do not tell resources.
-	if got := env.container(t, id).GetResources().GetLinux(); got != nil && (got.MemoryLimitInBytes != 96<<20 || got.CpuShares != 512) {
+	if got := env.container(t, id).GetResources().GetLinux(); got != nil &&
+		(got.MemoryLimitInBytes != 96<<20 || got.CpuShares != 512) {
 		t.Errorf("resources in the status: %s", got)
 	}
 	if env.Processes {

@@ -9,7 +9,8 @@ import (
 
 func (e Env) image(t *testing.T, ref string) *runtimeapi.Image {
 	t.Helper()
-	resp, err := e.Client.Images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+	resp, err := e.Client.Images.ImageStatus(t.Context(),
+		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,8 @@ func testImageStatus(t *testing.T, env Env) {
 		t.Errorf("image file system: %s, %v", info, err)
 	}
 	p := env.runPod(t, "image")
-	if got := env.container(t, p.create(t, p.containerConfig("c"))).ImageRef; got != byName.Id && !slices.Contains(byName.RepoDigests, got) {
+	if got := env.container(t, p.create(t, p.containerConfig("c"))).ImageRef; got != byName.Id &&
+		!slices.Contains(byName.RepoDigests, got) {
 		t.Errorf("a container's image reference %q is not the image's", got)
 	}
 }
@@ -49,7 +51,8 @@ func testImageUnknown(t *testing.T, env Env) {
 	if got := env.image(t, ref); got != nil {
 		t.Errorf("status %s", got)
 	}
-	if _, err := env.Client.Images.RemoveImage(t.Context(), &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}); err != nil {
+	if _, err := env.Client.Images.RemoveImage(t.Context(),
+		&runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}); err != nil {
 		t.Errorf("removal of what is not there: %v", err)
 	}
 	p := env.runPod(t, "absent")

@@ -58,7 +58,8 @@ func testExecOutput(t *testing.T, env Env) {
 	id := p.runReady(t, "c", "sleep")
 	got := env.exec(t, id, "print", "to stdout", "then", "error", "to stderr", "then", "exit", "7")
 	want := &runtimeapi.ExecSyncResponse{Stdout: []byte("to stdout\n"), Stderr: []byte("to stderr\n"), ExitCode: 7}
-	if string(got.Stdout) != string(want.Stdout) || string(got.Stderr) != string(want.Stderr) || got.ExitCode != want.ExitCode {
+	if string(got.Stdout) != string(want.Stdout) || string(got.Stderr) != string(want.Stderr) ||
+		got.ExitCode != want.ExitCode {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -109,7 +110,9 @@ func testExecTimeoutGroup(t *testing.T, env Env) {
 	if !cri.IsDeadline(err) {
 		t.Fatal(err)
 	}
-	eventually(t, "only the container's own process is left, no zombie either", func() bool { return processes(t, id) == 1 })
+	eventually(t, "only the container's own process is left, no zombie either", func() bool {
+		return processes(t, id) == 1
+	})
 }
 
 // processes counts those of this machine that are in a container's cgroup.
@@ -228,7 +231,8 @@ func testProcessHostPort(t *testing.T, env Env) {
 		t.Fatal(err)
 	}
 	p := env.runPod(t, "hostport", func(c *runtimeapi.PodSandboxConfig) {
-		c.PortMappings = []*runtimeapi.PortMapping{{Protocol: runtimeapi.Protocol_TCP, HostPort: int32(port), ContainerPort: 8080}}
+		c.PortMappings = []*runtimeapi.PortMapping{{Protocol: runtimeapi.Protocol_TCP, HostPort: int32(port),
+			ContainerPort: 8080}}
 	})
 	p.run(t, p.containerConfig("server", "serve", ":8080"))
 	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
@@ -252,7 +256,8 @@ func testProcessUser(t *testing.T, env Env) {
 	}
 	env.exited(t, p.run(t, config))
 	got := p.log(t, config)
-	if len(got) != 1 || !strings.HasPrefix(got[0].Text, "uid 1000 gid 1001 ") || !strings.Contains(got[0].Text+" ", " 1002 ") {
+	if len(got) != 1 || !strings.HasPrefix(got[0].Text, "uid 1000 gid 1001 ") ||
+		!strings.Contains(got[0].Text+" ", " 1002 ") {
 		t.Errorf("identity %s", got)
 	}
 }
@@ -270,7 +275,8 @@ func testProcessRootFilesystem(t *testing.T, env Env) {
 
 func testProcessPodFiles(t *testing.T, env Env) {
 	p := env.runPod(t, "files", func(c *runtimeapi.PodSandboxConfig) {
-		c.DnsConfig = &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"svc.test"}, Options: []string{"ndots:5"}}
+		c.DnsConfig = &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"svc.test"},
+			Options: []string{"ndots:5"}}
 	})
 	config := p.containerConfig("c", "cat", "/etc/resolv.conf", "/etc/hostname")
 	env.exited(t, p.run(t, config))
@@ -288,7 +294,8 @@ func testProcessOOM(t *testing.T, env Env) {
 	p := env.runPod(t, "oom")
 	// Shims watch a container's memory from a moment after its start.
 	config := p.containerConfig("c", "wait", "1s", "then", "eat", fmt.Sprint(256<<20))
-	config.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 32 << 20, MemorySwapLimitInBytes: 32 << 20}
+	config.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 32 << 20,
+		MemorySwapLimitInBytes: 32 << 20}
 	id := p.run(t, config)
 	if got := env.exited(t, id); got.ExitCode != killed {
 		t.Errorf("exit code %d", got.ExitCode)

@@ -79,8 +79,10 @@ func testSandboxLifecycle(t *testing.T, env Env) {
 		Id: p.id, Metadata: p.config.Metadata, State: runtimeapi.PodSandboxState_SANDBOX_READY,
 		CreatedAt: status.CreatedAt, Labels: p.config.Labels, Annotations: p.config.Annotations,
 	}}
-	listed := env.sandboxes(t, &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"test": p.config.Labels["test"]}})
-	if diff := cmp.Diff(want, listed, protocmp.Transform(), protocmp.IgnoreFields(&runtimeapi.PodSandbox{}, "runtime_handler")); diff != "" {
+	listed := env.sandboxes(t,
+		&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"test": p.config.Labels["test"]}})
+	if diff := cmp.Diff(want, listed, protocmp.Transform(),
+		protocmp.IgnoreFields(&runtimeapi.PodSandbox{}, "runtime_handler")); diff != "" {
 		t.Errorf("list: %s", diff)
 	}
 
@@ -92,7 +94,8 @@ func testSandboxLifecycle(t *testing.T, env Env) {
 	}
 	for range 2 {
 		p.remove(t)
-		_, err := env.Client.Runtime.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id})
+		_, err := env.Client.Runtime.PodSandboxStatus(t.Context(),
+			&runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id})
 		if !cri.IsNotFound(err) {
 			t.Errorf("status after its removal: %v", err)
 		}
@@ -141,7 +144,9 @@ func testSandboxFilters(t *testing.T, env Env) {
 		want   []string
 	}{
 		{"label", &runtimeapi.PodSandboxFilter{LabelSelector: tier}, []string{a.id, b.id}},
-		{"two labels", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"tier": "filter", "test": b.config.Labels["test"]}}, []string{b.id}},
+		{"two labels",
+			&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"tier": "filter",
+				"test": b.config.Labels["test"]}}, []string{b.id}},
 		{"label that none has", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"tier": "other"}}, nil},
 		{"id", &runtimeapi.PodSandboxFilter{Id: a.id}, []string{a.id}},
 		{"unknown id", &runtimeapi.PodSandboxFilter{Id: "0123456789abcdef"}, nil},
@@ -171,7 +176,8 @@ func testSandboxUnknown(t *testing.T, env Env) {
 	if err != nil && !cri.IsNotFound(err) {
 		t.Errorf("stop: %v", err)
 	}
-	if _, err = env.Client.Runtime.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+	if _, err = env.Client.Runtime.RemovePodSandbox(t.Context(),
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
 		t.Errorf("remove: %v", err)
 	}
 	config := env.podConfig(t, "none")

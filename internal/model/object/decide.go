@@ -132,7 +132,8 @@ func checkSize(at *field.Path, size int) field.ErrorList {
 	if size <= corev1.MaxSecretSize {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, fmt.Sprintf("%d bytes", size), fmt.Sprintf("must have at most %d bytes together", corev1.MaxSecretSize))}
+	return field.ErrorList{field.Invalid(at, fmt.Sprintf("%d bytes", size),
+		fmt.Sprintf("must have at most %d bytes together", corev1.MaxSecretSize))}
 }
 
 // checkSecret also wants what the Secret's type promises. No message shows a value.
@@ -156,7 +157,8 @@ func checkSecret(o *corev1.Secret) field.ErrorList {
 	switch o.Type {
 	case corev1.SecretTypeServiceAccountToken:
 		if o.Annotations[corev1.ServiceAccountNameKey] == "" {
-			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
+			errs = append(errs,
+				field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
 		}
 	case corev1.SecretTypeDockercfg:
 		isJSON(corev1.DockerConfigKey)
@@ -187,7 +189,8 @@ func checkRuntimeClass(o *nodev1.RuntimeClass) field.ErrorList {
 		}
 	}
 	if o.Scheduling != nil {
-		errs = append(errs, metavalidation.ValidateLabels(o.Scheduling.NodeSelector, field.NewPath("scheduling", "nodeSelector"))...)
+		errs = append(errs,
+			metavalidation.ValidateLabels(o.Scheduling.NodeSelector, field.NewPath("scheduling", "nodeSelector"))...)
 	}
 	return errs
 }
@@ -201,10 +204,13 @@ func checkClaim(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.Error
 		errs = append(errs, field.Invalid(requests, q.String(), "must be greater than zero"))
 	}
 	if s.StorageClassName != nil && *s.StorageClassName != "" {
-		errs = append(errs, checkText(at.Child("storageClassName"), *s.StorageClassName, validation.IsDNS1123Subdomain)...)
+		errs = append(errs,
+			checkText(at.Child("storageClassName"), *s.StorageClassName, validation.IsDNS1123Subdomain)...)
 	}
 	if s.Selector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(s.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+		errs = append(errs,
+			metavalidation.ValidateLabelSelector(s.Selector, metavalidation.LabelSelectorValidationOptions{},
+				at.Child("selector"))...)
 	}
 	if s.VolumeName != "" {
 		errs = append(errs, checkText(at.Child("volumeName"), s.VolumeName, validation.IsDNS1123Subdomain)...)
@@ -212,8 +218,10 @@ func checkClaim(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.Error
 	return errs
 }
 
-func checkAccess(modes []corev1.PersistentVolumeAccessMode, mode *corev1.PersistentVolumeMode, at *field.Path) (errs field.ErrorList) {
-	known := []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
+func checkAccess(modes []corev1.PersistentVolumeAccessMode, mode *corev1.PersistentVolumeMode,
+	at *field.Path) (errs field.ErrorList) {
+	known := []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce,
+		corev1.ReadWriteOncePod}
 	if len(modes) == 0 {
 		errs = append(errs, field.Required(at.Child("accessModes"), "at least 1 access mode is required"))
 	}
@@ -223,7 +231,8 @@ func checkAccess(modes []corev1.PersistentVolumeAccessMode, mode *corev1.Persist
 		}
 	}
 	if len(modes) > 1 && slices.Contains(modes, corev1.ReadWriteOncePod) {
-		errs = append(errs, field.Forbidden(at.Child("accessModes"), "may not use ReadWriteOncePod with other access modes"))
+		errs = append(errs,
+			field.Forbidden(at.Child("accessModes"), "may not use ReadWriteOncePod with other access modes"))
 	}
 	kinds := []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
 	if mode != nil && !slices.Contains(kinds, *mode) {
@@ -238,14 +247,18 @@ func checkVolume(s *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList
 	if q, ok := s.Capacity[corev1.ResourceStorage]; !ok || len(s.Capacity) > 1 {
 		errs = append(errs, field.Required(capacity.Key(string(corev1.ResourceStorage)), "storage, and nothing else"))
 	} else if q.Sign() <= 0 {
-		errs = append(errs, field.Invalid(capacity.Key(string(corev1.ResourceStorage)), q.String(), "must be greater than zero"))
+		errs = append(errs,
+			field.Invalid(capacity.Key(string(corev1.ResourceStorage)), q.String(), "must be greater than zero"))
 	}
-	policies := []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain}
+	policies := []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete,
+		corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain}
 	if !slices.Contains(policies, s.PersistentVolumeReclaimPolicy) {
-		errs = append(errs, field.NotSupported(at.Child("persistentVolumeReclaimPolicy"), s.PersistentVolumeReclaimPolicy, policies))
+		errs = append(errs,
+			field.NotSupported(at.Child("persistentVolumeReclaimPolicy"), s.PersistentVolumeReclaimPolicy, policies))
 	}
 	if s.StorageClassName != "" {
-		errs = append(errs, checkText(at.Child("storageClassName"), s.StorageClassName, validation.IsDNS1123Subdomain)...)
+		errs = append(errs,
+			checkText(at.Child("storageClassName"), s.StorageClassName, validation.IsDNS1123Subdomain)...)
 	}
 	if h := s.HostPath; h != nil {
 		errs = append(errs, checkPath(h.Path, at.Child("hostPath", "path"))...)
@@ -314,12 +327,14 @@ func ValidateUpdate(was, now Value) (errs field.ErrorList) {
 		}
 	case *corev1.PersistentVolume:
 		if n, ok := now.(*corev1.PersistentVolume); ok {
-			fixed("spec", same(o.Spec.PersistentVolumeSource, n.Spec.PersistentVolumeSource), "the volume's source is immutable after creation")
+			fixed("spec", same(o.Spec.PersistentVolumeSource, n.Spec.PersistentVolumeSource),
+				"the volume's source is immutable after creation")
 			fixed("spec.volumeMode", same(o.Spec.VolumeMode, n.Spec.VolumeMode), created)
 		}
 	case *corev1.PersistentVolumeClaim:
 		if n, ok := now.(*corev1.PersistentVolumeClaim); ok {
-			fixed("spec", same(claimShape(&o.Spec, &n.Spec), &n.Spec), "spec is immutable after creation except resources.requests")
+			fixed("spec", same(claimShape(&o.Spec, &n.Spec), &n.Spec),
+				"spec is immutable after creation except resources.requests")
 			less := n.Spec.Resources.Requests.Storage().Cmp(*o.Spec.Resources.Requests.Storage()) < 0
 			fixed("spec.resources.requests.storage", !less, "field can not be less than previous value")
 		}

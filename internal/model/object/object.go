@@ -45,7 +45,8 @@ func (k Key) String() string {
 
 // Compare orders keys for messages.
 func (k Key) Compare(other Key) int {
-	return cmp.Or(cmp.Compare(k.Kind, other.Kind), cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
+	return cmp.Or(cmp.Compare(k.Kind, other.Kind), cmp.Compare(k.Namespace, other.Namespace),
+		cmp.Compare(k.Name, other.Name))
 }
 
 // Table holds the objects of this node, each of the API type of its kind.

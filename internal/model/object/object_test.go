@@ -34,7 +34,8 @@ func TestJoined(t *testing.T) {
 	objects := Joined(table, func(k Key) bool { return heard && k == key })
 	_, err := objects.Secret("default", "app")
 	keys, only := Waits(err)
-	if !only || len(keys) != 1 || keys[0] != key || err.Error() != "waiting for the API server to tell of Secret default/app" {
+	if !only || len(keys) != 1 || keys[0] != key ||
+		err.Error() != "waiting for the API server to tell of Secret default/app" {
 		t.Errorf("nothing was told: %v, waits for %v", err, keys)
 	}
 	heard = true

@@ -22,7 +22,9 @@ func ApplyClass(spec *corev1.PodSpec, class *nodev1.RuntimeClass) {
 		maps.Copy(selector, spec.NodeSelector)
 		spec.NodeSelector = selector
 		for _, t := range s.Tolerations {
-			if !slices.ContainsFunc(spec.Tolerations, func(o corev1.Toleration) bool { return equality.Semantic.DeepEqual(o, t) }) {
+			if !slices.ContainsFunc(spec.Tolerations, func(o corev1.Toleration) bool {
+				return equality.Semantic.DeepEqual(o, t)
+			}) {
 				spec.Tolerations = append(spec.Tolerations, t)
 			}
 		}

@@ -11,7 +11,8 @@ import (
 func TestWithoutClaimed(t *testing.T) {
 	one := resource.MustParse("1")
 	asks := func(name string, resources ...corev1.ResourceName) corev1.Container {
-		c := corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}}
+		c := corev1.Container{Name: name,
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}}
 		for _, r := range resources {
 			c.Resources.Requests[r], c.Resources.Limits[r] = one, one
 		}
@@ -24,12 +25,15 @@ func TestWithoutClaimed(t *testing.T) {
 	if WithoutClaimed(p) != p {
 		t.Error("a pod without such a claim is another")
 	}
-	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{RequestMappings: []corev1.ContainerExtendedResourceRequest{
-		{ContainerName: "init", ResourceName: "example.com/a"}, {ContainerName: "app", ResourceName: "deviceclass.resource.kubernetes.io/b"},
-	}}
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+		RequestMappings: []corev1.ContainerExtendedResourceRequest{
+			{ContainerName: "init", ResourceName: "example.com/a"},
+			{ContainerName: "app", ResourceName: "deviceclass.resource.kubernetes.io/b"},
+		}}
 	before := p.DeepCopy()
 	want := p.DeepCopy()
-	want.Spec.InitContainers, want.Spec.Containers = []corev1.Container{asks("init", "cpu")}, []corev1.Container{asks("app", "example.com/a")}
+	want.Spec.InitContainers, want.Spec.Containers = []corev1.Container{asks("init", "cpu")},
+		[]corev1.Container{asks("app", "example.com/a")}
 	if d := cmp.Diff(want, WithoutClaimed(p)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

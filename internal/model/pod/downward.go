@@ -70,7 +70,8 @@ func keyValue(p *corev1.Pod, fieldPath, path, key string) (string, error) {
 // ResourceField is a request or limit of a container in units of the divisor,
 // rounded up: of c, unless f names another. A container without a limit has what
 // the pod (KEP-2837) or else the node can give: allocatable.
-func ResourceField(p *corev1.Pod, c Container, f *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
+func ResourceField(p *corev1.Pod, c Container, f *corev1.ResourceFieldSelector,
+	allocatable corev1.ResourceList) (string, error) {
 	if f.ContainerName != "" {
 		var ok bool
 		if c, ok = FindContainer(p, f.ContainerName); !ok || c.Kind == Ephemeral {

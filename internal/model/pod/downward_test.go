@@ -49,10 +49,12 @@ func TestResourceField(t *testing.T) {
 	}
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
 		{Name: "app", Resources: corev1.ResourceRequirements{
-			Requests: list("cpu", "250m", "hugepages-2Mi", "4Mi"), Limits: list("memory", "65Mi", "hugepages-2Mi", "4Mi"),
+			Requests: list("cpu", "250m", "hugepages-2Mi", "4Mi"),
+			Limits:   list("memory", "65Mi", "hugepages-2Mi", "4Mi"),
 		}},
 		{Name: "bare"},
-	}, EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}}}
+	}, EphemeralContainers: []corev1.EphemeralContainer{
+		{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}}}
 	node := list("cpu", "4", "memory", "8Gi")
 	tests := []struct{ container, resource, divisor, want, err string }{
 		{"app", "requests.cpu", "", "1", ""},
@@ -80,7 +82,9 @@ func TestResourceField(t *testing.T) {
 		}
 	}
 	p.Spec.Resources = &corev1.ResourceRequirements{Limits: list("memory", "1Gi")}
-	if got, err := ResourceField(p, c, &corev1.ResourceFieldSelector{ContainerName: "bare", Resource: "limits.memory", Divisor: resource.MustParse("1Mi")}, node); got != "1024" || err != nil {
+	if got, err := ResourceField(p, c,
+		&corev1.ResourceFieldSelector{ContainerName: "bare", Resource: "limits.memory",
+			Divisor: resource.MustParse("1Mi")}, node); got != "1024" || err != nil {
 		t.Errorf("of the pod: %q, %v", got, err)
 	}
 }

@@ -22,7 +22,8 @@ func Orphan(o *Observed) *Pod {
 			continue // an earlier instance
 		}
 		k := corev1.Container{Name: c.Name, Image: c.Image}
-		if handler := (&corev1.LifecycleHandler{}); c.PreStop != "" && json.Unmarshal([]byte(c.PreStop), handler) == nil {
+		if handler := (&corev1.LifecycleHandler{}); c.PreStop != "" &&
+			json.Unmarshal([]byte(c.PreStop), handler) == nil {
 			k.Lifecycle = &corev1.Lifecycle{PreStop: handler}
 		}
 		if c.TerminationGrace != nil {

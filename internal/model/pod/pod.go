@@ -88,7 +88,8 @@ type Container struct {
 // FieldPath is the object reference path that Kubernetes uses for events of a
 // container, e.g. "spec.containers{app}".
 func (c Container) FieldPath() string {
-	list := map[Kind]string{App: "containers", Init: "initContainers", Sidecar: "initContainers", Ephemeral: "ephemeralContainers"}[c.Kind]
+	list := map[Kind]string{App: "containers", Init: "initContainers", Sidecar: "initContainers",
+		Ephemeral: "ephemeralContainers"}[c.Kind]
 	return "spec." + list + "{" + c.Name + "}"
 }
 

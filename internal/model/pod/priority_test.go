@@ -11,8 +11,9 @@ func TestPriority(t *testing.T) {
 		spec corev1.PodSpec
 		want int32
 	}{
-		"none":                       {corev1.PodSpec{}, 0},
-		"its own":                    {corev1.PodSpec{Priority: new(int32(-7)), PriorityClassName: "system-node-critical"}, -7},
+		"none": {corev1.PodSpec{}, 0},
+		"its own": {corev1.PodSpec{Priority: new(int32(-7)),
+			PriorityClassName: "system-node-critical"}, -7},
 		"of the node":                {corev1.PodSpec{PriorityClassName: "system-node-critical"}, 2_000_001_000},
 		"of the cluster":             {corev1.PodSpec{PriorityClassName: "system-cluster-critical"}, 2_000_000_000},
 		"of a class nobody here has": {corev1.PodSpec{PriorityClassName: "gold"}, 0},

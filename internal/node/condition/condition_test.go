@@ -27,7 +27,8 @@ func with(f Facts, kind Kind, fact Fact) Facts {
 	return f
 }
 
-func condition(of corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string, since time.Time) corev1.NodeCondition {
+func condition(of corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string,
+	since time.Time) corev1.NodeCondition {
 	return corev1.NodeCondition{
 		Type: of, Status: status, Reason: reason, Message: message,
 		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(since),
@@ -35,12 +36,15 @@ func condition(of corev1.NodeConditionType, status corev1.ConditionStatus, reaso
 }
 
 func TestDecide(t *testing.T) {
-	memory := condition(corev1.NodeMemoryPressure, "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available", now)
+	memory := condition(corev1.NodeMemoryPressure, "False", "KubeletHasSufficientMemory",
+		"kubelet has sufficient memory available", now)
 	disk := condition(corev1.NodeDiskPressure, "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure", now)
-	pid := condition(corev1.NodePIDPressure, "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available", now)
+	pid := condition(corev1.NodePIDPressure, "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available",
+		now)
 	ready := condition(corev1.NodeReady, "True", "KubeletReady", "kubelet is posting ready status", now)
 	unready := func(message string) []corev1.NodeCondition {
-		return []corev1.NodeCondition{memory, disk, pid, condition(corev1.NodeReady, "False", "KubeletNotReady", message, now)}
+		return []corev1.NodeCondition{memory, disk, pid,
+			condition(corev1.NodeReady, "False", "KubeletNotReady", message, now)}
 	}
 	since := func(c corev1.NodeCondition, at time.Time) corev1.NodeCondition {
 		c.LastTransitionTime = metav1.NewTime(at)
@@ -55,31 +59,39 @@ func TestDecide(t *testing.T) {
 		"nothing said": {facts: Facts{},
 			want: unready("[container runtime status check may not have completed yet, network state unknown]")},
 		"runtime silent for less than 30 s": {
-			facts: with(well(), Runtime, Fact{Well: now.Add(-RuntimeSilence + 1)}), want: []corev1.NodeCondition{memory, disk, pid, ready}},
+			facts: with(well(), Runtime, Fact{Well: now.Add(-RuntimeSilence + 1)}),
+			want:  []corev1.NodeCondition{memory, disk, pid, ready}},
 		"runtime silent for 30 s": {
-			facts: with(well(), Runtime, Fact{Well: now.Add(-RuntimeSilence)}), want: unready("container runtime is down")},
+			facts: with(well(), Runtime, Fact{Well: now.Add(-RuntimeSilence)}),
+			want:  unready("container runtime is down")},
 		"runtime down and not ready, no network": {
 			facts: Facts{Runtime: {Well: before, Problem: "container runtime not ready: a"}, Network: {Problem: "b"}},
 			want:  unready("[container runtime is down, container runtime not ready: a, b]")},
 		"pod lifecycle": {facts: with(well(), PodLifecycle, Fact{Problem: "last seen active 3m1s ago"}),
 			want: unready("PLEG is not healthy: last seen active 3m1s ago")},
-		"storage":  {facts: with(well(), Storage, Fact{Problem: "CSINode is not yet initialized"}), want: unready("CSINode is not yet initialized")},
-		"shutdown": {facts: with(well(), Shutdown, Fact{Problem: "node is shutting down"}), want: unready("node is shutting down")},
+		"storage": {facts: with(well(), Storage, Fact{Problem: "CSINode is not yet initialized"}),
+			want: unready("CSINode is not yet initialized")},
+		"shutdown": {facts: with(well(), Shutdown, Fact{Problem: "node is shutting down"}),
+			want: unready("node is shutting down")},
 		"the same problem twice": {facts: with(with(well(), Storage, Fact{Problem: "x"}), Network, Fact{Problem: "x"}),
 			want: unready("x")},
 		"pressures": {
-			facts: with(with(with(well(), MemoryPressure, Fact{Problem: "y"}), DiskPressure, Fact{Problem: "y"}), PIDPressure, Fact{Problem: "y"}),
+			facts: with(with(with(well(), MemoryPressure, Fact{Problem: "y"}), DiskPressure, Fact{Problem: "y"}),
+				PIDPressure, Fact{Problem: "y"}),
 			want: []corev1.NodeCondition{
-				condition(corev1.NodeMemoryPressure, "True", "KubeletHasInsufficientMemory", "kubelet has insufficient memory available", now),
+				condition(corev1.NodeMemoryPressure, "True", "KubeletHasInsufficientMemory",
+					"kubelet has insufficient memory available", now),
 				condition(corev1.NodeDiskPressure, "True", "KubeletHasDiskPressure", "kubelet has disk pressure", now),
-				condition(corev1.NodePIDPressure, "True", "KubeletHasInsufficientPID", "kubelet has insufficient PID available", now),
+				condition(corev1.NodePIDPressure, "True", "KubeletHasInsufficientPID",
+					"kubelet has insufficient PID available", now),
 				ready,
 			}},
 		"transition times": {
 			facts: well(),
 			before: []corev1.NodeCondition{
 				since(memory, before),
-				condition(corev1.NodeReady, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.", before),
+				condition(corev1.NodeReady, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.",
+					before),
 				condition(corev1.NodeNetworkUnavailable, "False", "Routed", "", before),
 			},
 			want: []corev1.NodeCondition{since(memory, before), disk, pid, ready}},
@@ -217,7 +229,8 @@ func TestTableFollowsTheRuntime(t *testing.T) {
 
 func TestReadWithoutConditions(t *testing.T) {
 	runtime, network := read(&runtimeapi.StatusResponse{})
-	want := []string{"container runtime not ready: the runtime has no condition RuntimeReady", "container runtime network not ready: the runtime has no condition NetworkReady"}
+	want := []string{"container runtime not ready: the runtime has no condition RuntimeReady",
+		"container runtime network not ready: the runtime has no condition NetworkReady"}
 	if diff := cmp.Diff(want, []string{runtime, network}); diff != "" {
 		t.Error(diff)
 	}

@@ -59,7 +59,8 @@ type pressure struct {
 
 func pressures() []pressure {
 	return []pressure{
-		{MemoryPressure, corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
+		{MemoryPressure, corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory",
+			"kubelet has insufficient memory available",
 			"KubeletHasSufficientMemory", "kubelet has sufficient memory available"},
 		{DiskPressure, corev1.NodeDiskPressure, "KubeletHasDiskPressure", "kubelet has disk pressure",
 			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"},
@@ -74,7 +75,8 @@ func pressures() []pressure {
 func Decide(f Facts, before []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	all := make([]corev1.NodeCondition, 0, 4)
 	for _, p := range pressures() {
-		c := corev1.NodeCondition{Type: p.of, Status: corev1.ConditionFalse, Reason: p.wellReason, Message: p.wellMessage}
+		c := corev1.NodeCondition{Type: p.of, Status: corev1.ConditionFalse, Reason: p.wellReason,
+			Message: p.wellMessage}
 		if f[p.kind].Problem != "" {
 			c.Status, c.Reason, c.Message = corev1.ConditionTrue, p.reason, p.message
 		}

@@ -23,7 +23,8 @@ func read(r *runtimeapi.StatusResponse) (runtime, network string) {
 			if c.GetStatus() {
 				return ""
 			}
-			return fmt.Sprintf("%s: %s=%t reason:%s message:%s", what, name, c.GetStatus(), c.GetReason(), c.GetMessage())
+			return fmt.Sprintf("%s: %s=%t reason:%s message:%s", what, name, c.GetStatus(), c.GetReason(),
+				c.GetMessage())
 		}
 		return what + ": the runtime has no condition " + name
 	}

@@ -25,8 +25,10 @@ import (
 )
 
 type runtime interface {
-	ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest, ...grpc.CallOption) (*runtimeapi.ContainerStatusResponse, error)
-	UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest, ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
+	ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest,
+		...grpc.CallOption) (*runtimeapi.ContainerStatusResponse, error)
+	UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest,
+		...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
 }
 
 // ContainerOptions are what Containers need from their surroundings. All are
@@ -198,7 +200,8 @@ func (x *container) placed(b cgroupfile.Bounds) cgroupfile.Bounds {
 // ask has the runtime say what the container is to have. One that does not say
 // is looked after for its CPUs and nodes only.
 func (x *container) ask(ctx context.Context) (cgroupfile.Bounds, error) {
-	r, err := x.s.opts.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: x.id, Verbose: true})
+	r, err := x.s.opts.Runtime.ContainerStatus(ctx,
+		&runtimeapi.ContainerStatusRequest{ContainerId: x.id, Verbose: true})
 	if err != nil {
 		return cgroupfile.Bounds{}, fmt.Errorf("ask the runtime for a container's resources: %w", err)
 	}
@@ -311,7 +314,8 @@ func (s *Containers) tellAll(ctx context.Context) error {
 		s.mu.Unlock()
 		for x, found := range repaired {
 			if err := x.tell(ctx, found); err != nil && ctx.Err() == nil {
-				s.opts.Watch.opts.Log.Warn("tell the runtime of a repaired cgroup", "pod", x.pod.Name, "container", x.name, "err", err)
+				s.opts.Watch.opts.Log.Warn("tell the runtime of a repaired cgroup", "pod", x.pod.Name, "container",
+					x.name, "err", err)
 			}
 		}
 	}
@@ -343,7 +347,8 @@ func isUnit(g cgroupfile.Group) bool {
 }
 
 // updateFor sets those bounds that have changed.
-func updateFor(b cgroupfile.Bounds, swap int64, unified bool, found []cgroupfile.Change) *runtimeapi.LinuxContainerResources {
+func updateFor(b cgroupfile.Bounds, swap int64, unified bool,
+	found []cgroupfile.Change) *runtimeapi.LinuxContainerResources {
 	r := &runtimeapi.LinuxContainerResources{}
 	for _, c := range found {
 		switch c.File {

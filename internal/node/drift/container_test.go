@@ -23,15 +23,18 @@ type hanging struct {
 	silent  bool
 }
 
-func (h hanging) ContainerStatus(ctx context.Context, _ *runtimeapi.ContainerStatusRequest, _ ...grpc.CallOption) (*runtimeapi.ContainerStatusResponse, error) {
+func (h hanging) ContainerStatus(ctx context.Context, _ *runtimeapi.ContainerStatusRequest,
+	_ ...grpc.CallOption) (*runtimeapi.ContainerStatusResponse, error) {
 	if h.silent {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &runtimeapi.ContainerStatusResponse{Info: map[string]string{"info": `{"runtimeSpec": {"linux": {"resources": {"cpu": {"shares": 1024}}}}}`}}, nil
+	return &runtimeapi.ContainerStatusResponse{
+		Info: map[string]string{"info": `{"runtimeSpec": {"linux": {"resources": {"cpu": {"shares": 1024}}}}}`}}, nil
 }
 
-func (h hanging) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest, _ ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (h hanging) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest,
+	_ ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	select {
 	case h.updates <- r.GetLinux():
 	case <-ctx.Done():
@@ -61,12 +64,14 @@ func TestAnUpdateThatHangs(t *testing.T) {
 	w.Watch(key(x.id), x.s.subject(x.pod, pod.ContainerStatus{ID: x.id, Name: x.name}, g))
 	for i, weight := range []string{"7", "8"} {
 		put(t, g, weight)
-		want := "CgroupRepaired: The container's cgroup was changed from outside and is repaired: cpu.weight is " + weight + ", not 100"
+		want := "CgroupRepaired: The container's cgroup was changed from outside and is repaired: cpu.weight is " +
+			weight + ", not 100"
 		if diff := cmp.Diff(want, await(t, events)); diff != "" {
 			t.Error(diff)
 		}
 		if i == 0 {
-			if got, want := <-updates, (&runtimeapi.LinuxContainerResources{CpuShares: 1024}); got.String() != want.String() {
+			if got, want := <-updates,
+				(&runtimeapi.LinuxContainerResources{CpuShares: 1024}); got.String() != want.String() {
 				t.Errorf("the runtime is told %v, want %v", got, want)
 			}
 		}
@@ -136,7 +141,8 @@ func TestWhoIsTold(t *testing.T) {
 }
 
 func TestIsUnit(t *testing.T) {
-	for dir, want := range map[string]bool{"/a/kubepods.slice/b.slice/cri-containerd-1.scope": true, "/a/kubepods/b/1": false} {
+	for dir, want := range map[string]bool{"/a/kubepods.slice/b.slice/cri-containerd-1.scope": true,
+		"/a/kubepods/b/1": false} {
 		if got := isUnit(cgroupfile.Group{Dirs: map[string]string{"cpu": dir}}); got != want {
 			t.Errorf("%s: got %v, want %v", dir, got, want)
 		}

@@ -69,14 +69,17 @@ type subject struct {
 // New makes a Watch of nothing.
 func New(o Options) (*Watch, error) {
 	w := &Watch{
-		opts: o, wake: make(chan struct{}, 1), subjects: map[string]*subject{}, keys: map[int32][]string{}, dirs: map[string]string{}, dirty: map[string]time.Time{},
+		opts: o, wake: make(chan struct{}, 1), subjects: map[string]*subject{}, keys: map[int32][]string{},
+		dirs: map[string]string{}, dirty: map[string]time.Time{},
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_cgroup_repairs_total",
-			Help: "Cumulative number of cgroup values that were changed from outside and repaired, by level (node, qos, pod, container) and file.",
+			Help: "Cumulative number of cgroup values that were changed from outside and repaired, by level (node, " +
+				"qos, pod, container) and file.",
 		}, []string{"level", "file"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_cgroup_repair_failures_total",
-			Help: "Cumulative number of cgroup values that were changed from outside and could not be repaired, by level and file.",
+			Help: "Cumulative number of cgroup values that were changed from outside and could not be repaired, by " +
+				"level and file.",
 		}, []string{"level", "file"}),
 	}
 	if o.Metrics == nil {
@@ -327,10 +330,12 @@ func (w *Watch) repair(ctx context.Context, s *subject, found []cgroupfile.Chang
 	switch {
 	case err == nil:
 		s.told = ""
-		w.opts.Events.Event(s.Ref, corev1.EventTypeWarning, CgroupRepaired, "The %s's cgroup was changed from outside and is repaired: %s", s.Level, text)
+		w.opts.Events.Event(s.Ref, corev1.EventTypeWarning, CgroupRepaired,
+			"The %s's cgroup was changed from outside and is repaired: %s", s.Level, text)
 	case s.told != text:
 		s.told = text
-		w.opts.Events.Event(s.Ref, corev1.EventTypeWarning, FailedCgroupRepair, "The %s's cgroup was changed from outside and could not be repaired: %s: %v", s.Level, text, err)
+		w.opts.Events.Event(s.Ref, corev1.EventTypeWarning, FailedCgroupRepair,
+			"The %s's cgroup was changed from outside and could not be repaired: %s: %v", s.Level, text, err)
 	}
 	return again
 }

@@ -101,7 +101,8 @@ func TestAChangeIsRepairedCountedAndTold(t *testing.T) {
 		t.Error(diff)
 	}
 	families, err := metrics.Gather()
-	if err != nil || len(families) != 1 || families[0].GetName() != "berth_cgroup_repairs_total" || families[0].Metric[0].GetCounter().GetValue() != 1 {
+	if err != nil || len(families) != 1 || families[0].GetName() != "berth_cgroup_repairs_total" ||
+		families[0].Metric[0].GetCounter().GetValue() != 1 {
 		t.Errorf("metrics are %v, error %v; want one repair", families, err)
 	}
 }
@@ -111,7 +112,8 @@ func TestWhatCannotBeRepairedIsTold(t *testing.T) {
 	w := running(t, events)
 	w.Watch("a", weighing(g, func() error { return errors.New("device or resource busy") }))
 	put(t, g, "7")
-	want := "FailedCgroupRepair: The pod's cgroup was changed from outside and could not be repaired: cpu.weight is 7, not 100: device or resource busy"
+	want := "FailedCgroupRepair: The pod's cgroup was changed from outside and could not be repaired: cpu.weight is " +
+		"7, not 100: device or resource busy"
 	if diff := cmp.Diff(want, await(t, events)); diff != "" {
 		t.Error(diff)
 	}
@@ -146,7 +148,8 @@ func TestSuspicion(t *testing.T) {
 		{"it stays", [][]cgroupfile.Change{a, a}, []bool{false, true}},
 		{"it was a change under way", [][]cgroupfile.Change{a, nil, a}, []bool{false, false, false}},
 		{"it is another, which stays", [][]cgroupfile.Change{a, b, b}, []bool{false, false, true}},
-		{"it goes on changing, also after the repair", [][]cgroupfile.Change{a, b, a, b, a}, []bool{false, false, true, false, false}},
+		{"it goes on changing, also after the repair", [][]cgroupfile.Change{a, b, a, b, a},
+			[]bool{false, false, true, false, false}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var s suspicion
@@ -215,8 +218,10 @@ func TestAHeldSubject(t *testing.T) {
 }
 
 func TestRemaining(t *testing.T) {
-	found := []cgroupfile.Change{{File: "cpu.max", Have: "5 5", Want: "9 9"}, {File: "cpu.weight", Have: "7", Want: "100"}}
-	left := []cgroupfile.Change{{File: "cpu.max", Have: "5 5", Want: "9 9"}, {File: "cpu.weight", Have: "8", Want: "100"}, {File: "pids.max", Have: "1", Want: "2"}}
+	found := []cgroupfile.Change{{File: "cpu.max", Have: "5 5", Want: "9 9"},
+		{File: "cpu.weight", Have: "7", Want: "100"}}
+	left := []cgroupfile.Change{{File: "cpu.max", Have: "5 5", Want: "9 9"},
+		{File: "cpu.weight", Have: "8", Want: "100"}, {File: "pids.max", Have: "1", Want: "2"}}
 	if diff := cmp.Diff(found[:1], remaining(found, left)); diff != "" {
 		t.Error(diff)
 	}
@@ -245,7 +250,8 @@ func TestPeriod(t *testing.T) {
 }
 
 func TestBoundsOf(t *testing.T) {
-	spec := specResources(`{"runtimeSpec": {"linux": {"resources": {"cpu": {"shares": 512, "quota": 50000, "period": 100000, "cpus": "0-1"},
+	spec := specResources(
+		`{"runtimeSpec": {"linux": {"resources": {"cpu": {"shares": 512, "quota": 50000, "period": 100000, "cpus": "0-1"},
 		"memory": {"limit": 1048576, "swap": 1048576}, "unified": {"memory.high": "4096"}}}}}`)
 	got, swap := boundsOf(spec)
 	want := cgroupfile.Bounds{CPUs: "0-1", Shares: 512, Quota: 50000, Period: 100000, Memory: 1 << 20, High: 4096}
@@ -269,7 +275,8 @@ func TestUpdateFor(t *testing.T) {
 		{"cpuset.cpus", &runtimeapi.LinuxContainerResources{CpusetCpus: "0"}},
 		{"cpu.shares", &runtimeapi.LinuxContainerResources{CpuShares: 512}},
 		{"cpu.max", &runtimeapi.LinuxContainerResources{CpuQuota: -1, CpuPeriod: 100000}},
-		{"memory.limit_in_bytes", &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: -1, MemorySwapLimitInBytes: -1}},
+		{"memory.limit_in_bytes",
+			&runtimeapi.LinuxContainerResources{MemoryLimitInBytes: -1, MemorySwapLimitInBytes: -1}},
 	} {
 		got := updateFor(b, 0, false, []cgroupfile.Change{{File: test.file}})
 		if got.String() != test.want.String() {

@@ -26,27 +26,50 @@ func TestDecide(t *testing.T) {
 		want work
 	}{
 		{name: "nothing"},
-		{name: "one that runs", o: &pod.Observed{Sandboxes: boxes{box("s1", true)}, Containers: cs{c("a1", "a", "s1", running)}}},
-		{name: "its predecessor stays", o: &pod.Observed{Sandboxes: boxes{box("s1", true)}, Containers: cs{c("a2", "a", "s1", running), c("a1", "a", "s1", exited)}}},
+		{name: "one that runs",
+			o: &pod.Observed{Sandboxes: boxes{box("s1", true)}, Containers: cs{c("a1", "a", "s1", running)}}},
+		{name: "its predecessor stays",
+			o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
+				Containers: cs{c("a2", "a", "s1", running), c("a1", "a", "s1", exited)}}},
 		{name: "and nothing before", o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
-			Containers: cs{c("a4", "a", "s1", running), c("a3", "a", "s1", exited), c("b2", "b", "s1", exited), c("a2", "a", "s1", exited), c("a1", "a", "s1", exited)}},
+			Containers: cs{c("a4", "a", "s1", running), c("a3", "a", "s1", exited), c("b2", "b", "s1", exited),
+				c("a2", "a", "s1", exited), c("a1", "a", "s1", exited)}},
 			want: work{Containers: cs{c("a2", "a", "s1", exited), c("a1", "a", "s1", exited)}}},
-		{name: "waits for its restart", o: &pod.Observed{Sandboxes: boxes{box("s1", true)}, Containers: cs{c("a2", "a", "s1", exited), c("a1", "a", "s1", exited)}},
+		{name: "waits for its restart",
+			o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
+				Containers: cs{c("a2", "a", "s1", exited), c("a1", "a", "s1", exited)}},
 			want: work{Containers: cs{c("a1", "a", "s1", exited)}}},
-		{name: "the newest is about to start", o: &pod.Observed{Sandboxes: boxes{box("s1", true)}, Containers: cs{c("a3", "a", "s1", created), c("a2", "a", "s1", exited)}}},
-		{name: "one that was never started", o: &pod.Observed{Sandboxes: boxes{box("s1", true)}, Containers: cs{c("a3", "a", "s1", running), c("a2", "a", "s1", created), c("a1", "a", "s1", exited)}},
+		{name: "the newest is about to start",
+			o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
+				Containers: cs{c("a3", "a", "s1", created), c("a2", "a", "s1", exited)}}},
+		{name: "one that was never started",
+			o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
+				Containers: cs{c("a3", "a", "s1", running), c("a2", "a", "s1", created), c("a1", "a", "s1", exited)}},
 			want: work{Containers: cs{c("a2", "a", "s1", created)}}},
-		{name: "what may run stays", o: &pod.Observed{Sandboxes: boxes{box("s1", true)}, Containers: cs{c("a3", "a", "s1", exited), c("a2", "a", "s1", unknown), c("a1", "a", "s1", running)}}},
-		{name: "a replaced sandbox", o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", false)}, Containers: cs{c("a1", "a", "s2", running)}},
+		{name: "what may run stays",
+			o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
+				Containers: cs{c("a3", "a", "s1", exited), c("a2", "a", "s1", unknown), c("a1", "a", "s1", running)}}},
+		{name: "a replaced sandbox",
+			o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", false)},
+				Containers: cs{c("a1", "a", "s2", running)}},
 			want: work{Sandboxes: []string{"s1"}}},
-		{name: "with the last dead instance in it", o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", false)}, Containers: cs{c("a2", "a", "s2", running), c("a1", "a", "s1", exited)}}},
-		{name: "with one that goes", o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", false)}, Containers: cs{c("a3", "a", "s2", running), c("a2", "a", "s2", exited), c("a1", "a", "s1", exited)}},
+		{name: "with the last dead instance in it",
+			o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", false)},
+				Containers: cs{c("a2", "a", "s2", running), c("a1", "a", "s1", exited)}}},
+		{name: "with one that goes",
+			o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", false)},
+				Containers: cs{c("a3", "a", "s2", running), c("a2", "a", "s2", exited), c("a1", "a", "s1", exited)}},
 			want: work{Containers: cs{c("a1", "a", "s1", exited)}, Sandboxes: []string{"s1"}}},
 		{name: "two that are ready", o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", true)}}},
-		{name: "the sandbox of a pod that ended", o: &pod.Observed{Sandboxes: boxes{box("s1", false)}, Containers: cs{c("a1", "a", "s1", exited)}}},
-		{name: "left of a pod that is gone", gone: true, o: &pod.Observed{Sandboxes: boxes{box("s1", false)}, Containers: cs{c("a1", "a", "s0", exited), c("b1", "b", "s1", created)}},
-			want: work{Containers: cs{c("a1", "a", "s0", exited), c("b1", "b", "s1", created)}, Sandboxes: []string{"s1"}}},
-		{name: "running without a pod", gone: true, o: &pod.Observed{Sandboxes: boxes{box("s1", false)}, Containers: cs{c("a1", "a", "s1", running)}}},
+		{name: "the sandbox of a pod that ended",
+			o: &pod.Observed{Sandboxes: boxes{box("s1", false)}, Containers: cs{c("a1", "a", "s1", exited)}}},
+		{name: "left of a pod that is gone", gone: true,
+			o: &pod.Observed{Sandboxes: boxes{box("s1", false)},
+				Containers: cs{c("a1", "a", "s0", exited), c("b1", "b", "s1", created)}},
+			want: work{Containers: cs{c("a1", "a", "s0", exited), c("b1", "b", "s1", created)},
+				Sandboxes: []string{"s1"}}},
+		{name: "running without a pod", gone: true,
+			o: &pod.Observed{Sandboxes: boxes{box("s1", false)}, Containers: cs{c("a1", "a", "s1", running)}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -68,7 +91,8 @@ func died(now time.Time, uid types.UID, runs bool, minutes ...int) *pod.Observed
 			state = pod.StateRunning
 		}
 		o.Containers = append(o.Containers, pod.ContainerStatus{
-			ID: fmt.Sprintf("%s%d", uid, m), Name: "app", SandboxID: "s", State: state, CreatedAt: now.Add(time.Duration(m) * time.Minute), RestartCount: len(minutes) - 1 - i,
+			ID: fmt.Sprintf("%s%d", uid, m), Name: "app", SandboxID: "s", State: state,
+			CreatedAt: now.Add(time.Duration(m) * time.Minute), RestartCount: len(minutes) - 1 - i,
 		})
 	}
 	return o
@@ -96,8 +120,10 @@ func TestPolicy(t *testing.T) {
 		{"two", died(now, "u", true, 3, 2, 1, 0), Policy{PerContainer: 2}, nil, []string{"u0"}, time.Time{}},
 		{"none", died(now, "u", true, 3, 2, 1), Policy{}, nil, []string{"u2", "u1"}, time.Time{}},
 		{"none, but the last one", died(now, "u", false, 3, 2), Policy{}, nil, []string{"u2"}, time.Time{}},
-		{"too young", died(now, "u", true, -1, -4, -20), Policy{MinAge: 10 * time.Minute}, nil, []string{"u-20"}, now.Add(6 * time.Minute)},
-		{"too many for the node", died(now, "u", true, 3, 2, 1), Policy{PerContainer: -1}, map[string]bool{"u1": true, "u3": true}, []string{"u1"}, time.Time{}},
+		{"too young", died(now, "u", true, -1, -4, -20), Policy{MinAge: 10 * time.Minute}, nil, []string{"u-20"},
+			now.Add(6 * time.Minute)},
+		{"too many for the node", died(now, "u", true, 3, 2, 1), Policy{PerContainer: -1},
+			map[string]bool{"u1": true, "u3": true}, []string{"u1"}, time.Time{}},
 	}
 	for _, tt := range tests {
 		got, next := decide(tt.o, false, tt.p, tt.over, now)
@@ -120,7 +146,8 @@ func TestSurplus(t *testing.T) {
 		{"as many as may be", Policy{PerContainer: -1, Total: 5}, over{}},
 		{"who has most gives first", Policy{PerContainer: -1, Total: 4}, over{"a": {"a6": true}}},
 		{"then the oldest", Policy{PerContainer: -1, Total: 2}, over{"a": {"a6": true, "a7": true}, "b": {"b4": true}}},
-		{"the newest of each stays", Policy{PerContainer: -1, Total: 0}, over{"a": {"a6": true, "a7": true, "a8": true}, "b": {"b4": true}}},
+		{"the newest of each stays", Policy{PerContainer: -1, Total: 0},
+			over{"a": {"a6": true, "a7": true, "a8": true}, "b": {"b4": true}}},
 		{"what goes anyway does not count", Policy{PerContainer: 1, Total: 3}, over{}},
 	}
 	for _, tt := range tests {
@@ -131,7 +158,8 @@ func TestSurplus(t *testing.T) {
 }
 
 func TestStaleLogs(t *testing.T) {
-	files := []string{"0.log", "0.log.20260301-120000.gz", "1.log", "2.log", "2.log.20260301-120000", "3.log", "x.log", "0.logs", "app.txt"}
+	files := []string{"0.log", "0.log.20260301-120000.gz", "1.log", "2.log", "2.log.20260301-120000", "3.log", "x.log",
+		"0.logs", "app.txt"}
 	tests := []struct {
 		in   instances
 		keep int
@@ -141,7 +169,8 @@ func TestStaleLogs(t *testing.T) {
 		{instances{newest: 1}, 1, []string{}},
 		{instances{newest: 3}, 1, []string{"0.log", "0.log.20260301-120000.gz", "1.log"}},
 		{instances{newest: 2}, 2, []string{}},
-		{instances{newest: 9}, 1, []string{"0.log", "0.log.20260301-120000.gz", "1.log", "2.log", "2.log.20260301-120000", "3.log"}},
+		{instances{newest: 9}, 1,
+			[]string{"0.log", "0.log.20260301-120000.gz", "1.log", "2.log", "2.log.20260301-120000", "3.log"}},
 		{instances{newest: 3}, -1, []string{}},
 		{instances{newest: 3, held: map[int]bool{0: true}}, 1, []string{"1.log"}},
 		{instances{newest: 3, removed: map[int]bool{1: true}}, -1, []string{"1.log"}},
@@ -164,8 +193,10 @@ func TestLogsOf(t *testing.T) {
 		want map[string]instances
 	}{
 		{"nothing new", work{}, map[string]int{"app": 2}, map[string]instances{}},
-		{"a new instance", work{}, map[string]int{"app": 1}, map[string]instances{"app": {2, map[int]bool{0: true, 1: true, 2: true}, map[int]bool{}}}},
-		{"one goes", goes, map[string]int{"app": 2}, map[string]instances{"app": {2, map[int]bool{1: true, 2: true}, map[int]bool{0: true}}}},
+		{"a new instance", work{}, map[string]int{"app": 1},
+			map[string]instances{"app": {2, map[int]bool{0: true, 1: true, 2: true}, map[int]bool{}}}},
+		{"one goes", goes, map[string]int{"app": 2},
+			map[string]instances{"app": {2, map[int]bool{1: true, 2: true}, map[int]bool{0: true}}}},
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, logsOf(o, tt.w, tt.was, newest(o)), cmp.AllowUnexported(instances{})); diff != "" {

@@ -16,8 +16,10 @@ import (
 
 // runtime removes what does not run.
 type runtime interface {
-	RemoveContainer(context.Context, *runtimeapi.RemoveContainerRequest, ...grpc.CallOption) (*runtimeapi.RemoveContainerResponse, error)
-	RemovePodSandbox(context.Context, *runtimeapi.RemovePodSandboxRequest, ...grpc.CallOption) (*runtimeapi.RemovePodSandboxResponse, error)
+	RemoveContainer(context.Context, *runtimeapi.RemoveContainerRequest,
+		...grpc.CallOption) (*runtimeapi.RemoveContainerResponse, error)
+	RemovePodSandbox(context.Context, *runtimeapi.RemovePodSandboxRequest,
+		...grpc.CallOption) (*runtimeapi.RemovePodSandboxResponse, error)
 }
 
 // observer reads a pod's state from the runtime before it returns.

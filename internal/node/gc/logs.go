@@ -40,7 +40,8 @@ func (g *Collector) sweep(ctx context.Context) error {
 		}
 		for _, uid := range orphans {
 			if inUse[uid] { // of another agent on this machine
-				g.opts.Log.Warn("logs of an unknown pod are being written to; podLogsDir should be one agent's", "uid", uid)
+				g.opts.Log.Warn("logs of an unknown pod are being written to; podLogsDir should be one agent's", "uid",
+					uid)
 				continue
 			}
 			g.opts.Log.Info("removing the logs of a pod that nobody knows", "uid", uid)

@@ -160,7 +160,8 @@ func (g *Collector) remove(ctx context.Context, o *pod.Observed, w work) error {
 			continue
 		}
 		if g.opts.LinkDir != "" {
-			errs = append(errs, ignoreAbsent(removeFile(podlog.LegacyLink(g.opts.LinkDir, o.Namespace, o.Name, c.Name, c.ID))))
+			errs = append(errs,
+				ignoreAbsent(removeFile(podlog.LegacyLink(g.opts.LinkDir, o.Namespace, o.Name, c.Name, c.ID))))
 		}
 	}
 	for _, id := range w.Sandboxes {

@@ -38,11 +38,13 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	dir := t.TempDir()
-	n := &node{t: t, root: filepath.Join(dir, "pods"), links: filepath.Join(dir, "containers"), table: store.New[types.UID, *pod.Observed](),
+	n := &node{t: t, root: filepath.Join(dir, "pods"), links: filepath.Join(dir, "containers"),
+		table: store.New[types.UID, *pod.Observed](),
 		known: map[types.UID]bool{}, synced: make(chan struct{})}
 	n.collector = New(Options{
 		Runtime: n, Observer: n, Observed: n.table, Synced: []<-chan struct{}{n.synced}, Known: n.isKnown,
-		Logs: poddir.New(poddir.Config{Logs: n.root}), LogsDir: n.root, LinkDir: n.links, Policy: Policy{PerContainer: 1, Total: -1}, Log: slog.New(slog.DiscardHandler),
+		Logs: poddir.New(poddir.Config{Logs: n.root}), LogsDir: n.root, LinkDir: n.links,
+		Policy: Policy{PerContainer: 1, Total: -1}, Log: slog.New(slog.DiscardHandler),
 	})
 	return n
 }
@@ -64,11 +66,13 @@ func (n *node) remove(id string) error {
 	return nil
 }
 
-func (n *node) RemoveContainer(_ context.Context, r *runtimeapi.RemoveContainerRequest, _ ...grpc.CallOption) (*runtimeapi.RemoveContainerResponse, error) {
+func (n *node) RemoveContainer(_ context.Context, r *runtimeapi.RemoveContainerRequest,
+	_ ...grpc.CallOption) (*runtimeapi.RemoveContainerResponse, error) {
 	return nil, n.remove(r.ContainerId)
 }
 
-func (n *node) RemovePodSandbox(_ context.Context, r *runtimeapi.RemovePodSandboxRequest, _ ...grpc.CallOption) (*runtimeapi.RemovePodSandboxResponse, error) {
+func (n *node) RemovePodSandbox(_ context.Context, r *runtimeapi.RemovePodSandboxRequest,
+	_ ...grpc.CallOption) (*runtimeapi.RemovePodSandboxResponse, error) {
 	return nil, n.remove(r.PodSandboxId)
 }
 
@@ -82,8 +86,12 @@ func (n *node) Refresh(_ context.Context, uid types.UID) error {
 		return nil
 	}
 	now := *o
-	now.Containers = slices.DeleteFunc(slices.Clone(o.Containers), func(c pod.ContainerStatus) bool { return slices.Contains(gone, c.ID) })
-	now.Sandboxes = slices.DeleteFunc(slices.Clone(o.Sandboxes), func(s pod.SandboxStatus) bool { return slices.Contains(gone, s.ID) })
+	now.Containers = slices.DeleteFunc(slices.Clone(o.Containers), func(c pod.ContainerStatus) bool {
+		return slices.Contains(gone, c.ID)
+	})
+	now.Sandboxes = slices.DeleteFunc(slices.Clone(o.Sandboxes), func(s pod.SandboxStatus) bool {
+		return slices.Contains(gone, s.ID)
+	})
 	n.table.Put(uid, &now)
 	return nil
 }
@@ -132,10 +140,12 @@ func there(path string) bool {
 }
 
 func crashed(instances ...int) *pod.Observed {
-	o := &pod.Observed{UID: "u", Namespace: "default", Name: "web", Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true}}}
+	o := &pod.Observed{UID: "u", Namespace: "default", Name: "web",
+		Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true}}}
 	for _, i := range instances {
 		id := string(rune('a' + i))
-		o.Containers = append(o.Containers, pod.ContainerStatus{ID: id, SandboxID: "s", Name: "app", State: pod.StateExited, RestartCount: i})
+		o.Containers = append(o.Containers,
+			pod.ContainerStatus{ID: id, SandboxID: "s", Name: "app", State: pod.StateExited, RestartCount: i})
 	}
 	return o
 }
@@ -206,7 +216,8 @@ func TestSweep(t *testing.T) {
 	if err := n.collector.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]bool{live: true, filepath.Dir(filepath.Dir(ghost)): false, foreign: true, seen: true, rotating: true} {
+	for path, want := range map[string]bool{live: true, filepath.Dir(filepath.Dir(ghost)): false, foreign: true,
+		seen: true, rotating: true} {
 		if there(path) != want {
 			t.Errorf("%s: there is %v, want %v", path, !want, want)
 		}

@@ -23,7 +23,8 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	wrong, err := Wrong(os.DirFS(root))
-	want := []string{"vm.overcommit_memory is 0, not 1", "kernel.panic is 0, not 10", "kernel.keys.root_maxbytes is 20000, not 25000000"}
+	want := []string{"vm.overcommit_memory is 0, not 1", "kernel.panic is 0, not 10",
+		"kernel.keys.root_maxbytes is 20000, not 25000000"}
 	if diff := cmp.Diff(want, wrong); diff != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}

@@ -114,7 +114,8 @@ func TestFollow(t *testing.T) {
 	var got told
 	l := New(Options{Node: event.NodeRef("n"), Events: &got})
 	const killed = "Out of memory: Killed process 5 (db) total-vm:1kB\n"
-	if err := l.follow(&records{"4,1,1,-;db invoked oom-killer\n", "", "3,7,1,-;" + killed, "11,8,1,-;" + killed}); !errors.Is(err, io.EOF) {
+	if err := l.follow(&records{"4,1,1,-;db invoked oom-killer\n", "", "3,7,1,-;" + killed,
+		"11,8,1,-;" + killed}); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 	want := told{"Node n Warning SystemOOM: System OOM encountered, victim process: db, pid: 5"}
@@ -127,7 +128,8 @@ func TestFollow(t *testing.T) {
 func TestNoLog(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	said := make(chan struct{})
-	l := New(Options{Path: t.TempDir() + "/none", Log: slog.New(slog.NewTextHandler(once(func() { close(said) }), nil))})
+	l := New(Options{Path: t.TempDir() + "/none",
+		Log: slog.New(slog.NewTextHandler(once(func() { close(said) }), nil))})
 	done := make(chan error)
 	go func() { done <- l.Run(ctx) }()
 	<-said

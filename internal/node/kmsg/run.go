@@ -86,7 +86,8 @@ func (l *Log) follow(log io.Reader) error {
 			continue
 		}
 		if v, ok := p.next(text); ok {
-			l.o.Events.Event(l.o.Node, corev1.EventTypeWarning, systemOOM, "System OOM encountered, victim process: %s, pid: %d", v.process, v.pid)
+			l.o.Events.Event(l.o.Node, corev1.EventTypeWarning, systemOOM,
+				"System OOM encountered, victim process: %s, pid: %d", v.process, v.pid)
 		}
 	}
 }

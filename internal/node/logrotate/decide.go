@@ -78,7 +78,8 @@ func decide(files []file, base string, packing bool, l Limits, now time.Time) ro
 		case f.Name == base:
 			current = &f
 		case !ours:
-		case strings.HasSuffix(suffix, suffixTemp) && isStamp(strings.TrimSuffix(strings.TrimSuffix(suffix, suffixTemp), suffixGzip)):
+		case strings.HasSuffix(suffix, suffixTemp) &&
+			isStamp(strings.TrimSuffix(strings.TrimSuffix(suffix, suffixTemp), suffixGzip)):
 			if !packing {
 				r.Remove = append(r.Remove, f.Name)
 			}

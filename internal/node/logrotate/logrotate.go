@@ -16,7 +16,8 @@ import (
 
 // runtime opens the file of a log anew.
 type runtime interface {
-	ReopenContainerLog(context.Context, *runtimeapi.ReopenContainerLogRequest, ...grpc.CallOption) (*runtimeapi.ReopenContainerLogResponse, error)
+	ReopenContainerLog(context.Context, *runtimeapi.ReopenContainerLogRequest,
+		...grpc.CallOption) (*runtimeapi.ReopenContainerLogResponse, error)
 }
 
 // Options of a Rotator. All are required.

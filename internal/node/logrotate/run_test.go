@@ -54,7 +54,8 @@ func (c *container) open() {
 	c.file = f
 }
 
-func (c *container) ReopenContainerLog(context.Context, *runtimeapi.ReopenContainerLogRequest, ...grpc.CallOption) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (c *container) ReopenContainerLog(context.Context, *runtimeapi.ReopenContainerLogRequest,
+	...grpc.CallOption) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reopens++
@@ -119,7 +120,8 @@ func (c *container) status(s pod.ContainerState) *pod.Observed {
 // rotator is one for c, and the table by which it sees it.
 func rotator(t *testing.T, c *container, l Limits) (*Rotator, *store.Table[types.UID, *pod.Observed]) {
 	table := store.New[types.UID, *pod.Observed]()
-	return New(Options{Runtime: c, Observed: table, Limits: l, Workers: 1, Now: time.Now, Log: slog.New(slog.DiscardHandler)}), table
+	return New(Options{Runtime: c, Observed: table, Limits: l, Workers: 1, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler)}), table
 }
 
 // run runs a rotator until the end of the test.
@@ -174,7 +176,9 @@ func TestFastWriter(t *testing.T) {
 	if most := int64(10<<20 + 50e6); largest > most {
 		t.Errorf("a file had %d bytes, the bound is %d", largest, most)
 	}
-	eventually(t, "older files are compressed", func() bool { return compressed(c) >= 2 && len(c.files()) <= compressed(c)+2 })
+	eventually(t, "older files are compressed", func() bool {
+		return compressed(c) >= 2 && len(c.files()) <= compressed(c)+2
+	})
 	c.complete()
 }
 

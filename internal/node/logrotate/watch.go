@@ -23,7 +23,8 @@ func newWatcher() (*watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch logs: %w (see the sysctl fs.inotify.max_user_instances)", err)
 	}
-	w := &watcher{fd: fd, file: os.NewFile(uintptr(fd), "inotify"), out: make(chan []int32), end: make(chan struct{}), done: make(chan struct{})}
+	w := &watcher{fd: fd, file: os.NewFile(uintptr(fd), "inotify"), out: make(chan []int32), end: make(chan struct{}),
+		done: make(chan struct{})}
 	go w.read()
 	return w, nil
 }

@@ -140,7 +140,8 @@ func (r *reader) present() cpuset.CPUSet {
 
 func (r *reader) cpu(id int, online cpuset.CPUSet, nodes []Node) CPU {
 	dir := path.Join(cpuDir, "cpu"+strconv.Itoa(id), "topology")
-	threads := r.set([]string{path.Join(dir, "core_cpus_list"), path.Join(dir, "thread_siblings_list")}, path.Join(dir, "thread_siblings"))
+	threads := r.set([]string{path.Join(dir, "core_cpus_list"), path.Join(dir, "thread_siblings_list")},
+		path.Join(dir, "thread_siblings"))
 	return CPU{
 		ID:   id,
 		Core: slices.Min(threads.Intersection(online).Union(cpuset.New(id)).UnsortedList()),
@@ -175,7 +176,8 @@ func (r *reader) nodes(online cpuset.CPUSet) []Node {
 		left = left.Difference(cpus)
 		nodes = append(nodes, Node{
 			ID: id, CPUs: cpus, Memory: r.memory(path.Join(dir, "meminfo")),
-			HugePages: r.hugePages(path.Join(dir, "hugepages")), Distances: r.distances(path.Join(dir, "distance"), ids),
+			HugePages: r.hugePages(path.Join(dir, "hugepages")),
+			Distances: r.distances(path.Join(dir, "distance"), ids),
 		})
 	}
 	nodes[0].CPUs = nodes[0].CPUs.Union(left)
@@ -243,7 +245,8 @@ func (r *reader) caches(online cpuset.CPUSet) []Cache {
 				continue
 			}
 			c := Cache{Level: r.number(path.Join(in, "level"), 0)}
-			c.CPUs = r.set([]string{path.Join(in, "shared_cpu_list")}, path.Join(in, "shared_cpu_map")).Union(cpuset.New(id)).Intersection(online)
+			c.CPUs = r.set([]string{path.Join(in, "shared_cpu_list")},
+				path.Join(in, "shared_cpu_map")).Union(cpuset.New(id)).Intersection(online)
 			c.ID = slices.Min(c.CPUs.UnsortedList())
 			if _, known := found[key{c.Level, c.ID}]; known {
 				continue

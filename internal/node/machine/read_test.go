@@ -32,7 +32,8 @@ func TestReadWithLittle(t *testing.T) {
 		},
 		"no topology, no NUMA, no cache": {
 			map[string]string{
-				"sys/devices/system/cpu/online": "0,2\n", "sys/devices/system/cpu/present": "0-2\n", "proc/meminfo": "MemTotal: 8 kB\n",
+				"sys/devices/system/cpu/online": "0,2\n", "sys/devices/system/cpu/present": "0-2\n",
+				"proc/meminfo": "MemTotal: 8 kB\n",
 				"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "3\n",
 			},
 			Machine{
@@ -44,7 +45,8 @@ func TestReadWithLittle(t *testing.T) {
 			map[string]string{
 				"sys/devices/system/cpu/online": "0-2\n", "sys/devices/system/node/online": "1,4\n",
 				"sys/devices/system/node/node1/cpulist": "1\n", "sys/devices/system/node/node4/cpulist": "1-2\n",
-				"sys/devices/system/node/node1/distance": "10 20 20\n", "sys/devices/system/node/node4/distance": "20 10\n",
+				"sys/devices/system/node/node1/distance": "10 20 20\n",
+				"sys/devices/system/node/node4/distance": "20 10\n",
 			},
 			Machine{
 				CPUs: []CPU{{ID: 0, Node: 1}, {ID: 1, Core: 1, Node: 1}, {ID: 2, Core: 2, Node: 4, Cache: 2}},
@@ -67,8 +69,10 @@ func TestReadWithLittle(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	for want, text := range map[string]map[string]string{
 		"read machine: no CPU in /sys/devices/system/cpu and /proc/cpuinfo: are /sys and /proc mounted?": {},
-		`read machine: /sys/devices/system/cpu/online: parse list "all"`:                                 {"sys/devices/system/cpu/online": "all\n"},
-		"read machine: /proc/meminfo: parse memory: no line MemTotal":                                    {"sys/devices/system/cpu/online": "0\n", "proc/meminfo": "x\n"},
+		`read machine: /sys/devices/system/cpu/online: parse list "all"`: {
+			"sys/devices/system/cpu/online": "all\n"},
+		"read machine: /proc/meminfo: parse memory: no line MemTotal": {"sys/devices/system/cpu/online": "0\n",
+			"proc/meminfo": "x\n"},
 	} {
 		_, err := Read(files(text))
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -84,9 +88,10 @@ func TestLastLevel(t *testing.T) {
 	l3 := Cache{ID: 0, Level: 3, CPUs: cpuset.New(0, 1, 4)}
 	shared := Cache{ID: 2, Level: 2, CPUs: cpuset.New(2, 3)}
 	for name, c := range map[string]struct{ caches, want []Cache }{
-		"none":        {nil, nil},
-		"of one core": {[]Cache{{ID: 0, Level: 2, CPUs: cpuset.New(0, 1)}, {ID: 2, Level: 2, CPUs: cpuset.New(2)}}, nil},
-		"hybrid":      {[]Cache{l3, {ID: 0, Level: 2, CPUs: cpuset.New(0, 1)}, shared}, []Cache{l3, shared}},
+		"none": {nil, nil},
+		"of one core": {[]Cache{{ID: 0, Level: 2, CPUs: cpuset.New(0, 1)}, {ID: 2, Level: 2, CPUs: cpuset.New(2)}},
+			nil},
+		"hybrid": {[]Cache{l3, {ID: 0, Level: 2, CPUs: cpuset.New(0, 1)}, shared}, []Cache{l3, shared}},
 	} {
 		got, _ := lastLevel(cores, c.caches)
 		if diff := cmp.Diff(c.want, got, cmp.Comparer(compareSets)); diff != "" {
@@ -102,11 +107,13 @@ func FuzzRead(f *testing.F) {
 	f.Add("1", "", "0-3", "0-3", "0-1", "7", "10", "x")
 	f.Fuzz(func(t *testing.T, online, present, first, second, threads, cache, distance, memory string) {
 		m, err := Read(files(map[string]string{
-			"sys/devices/system/cpu/online": online, "sys/devices/system/cpu/present": present, "sys/devices/system/node/online": "0,5",
+			"sys/devices/system/cpu/online": online, "sys/devices/system/cpu/present": present,
+			"sys/devices/system/node/online":        "0,5",
 			"sys/devices/system/node/node0/cpulist": first, "sys/devices/system/node/node5/cpulist": second,
 			"sys/devices/system/node/node0/distance": distance, "sys/devices/system/node/node0/meminfo": memory,
 			"sys/devices/system/cpu/cpu1/topology/thread_siblings_list": threads,
-			"sys/devices/system/cpu/cpu1/cache/index0/level":            "2", "sys/devices/system/cpu/cpu1/cache/index0/shared_cpu_list": cache,
+			"sys/devices/system/cpu/cpu1/cache/index0/level":            "2",
+			"sys/devices/system/cpu/cpu1/cache/index0/shared_cpu_list":  cache,
 		}))
 		if err != nil {
 			return

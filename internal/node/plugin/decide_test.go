@@ -9,7 +9,8 @@ import (
 )
 
 func TestPause(t *testing.T) {
-	for failures, want := range map[int]time.Duration{1: 200 * time.Millisecond, 2: 400 * time.Millisecond, 5: 3200 * time.Millisecond, 9: lastPause, 1000: lastPause} {
+	for failures, want := range map[int]time.Duration{1: 200 * time.Millisecond, 2: 400 * time.Millisecond,
+		5: 3200 * time.Millisecond, 9: lastPause, 1000: lastPause} {
 		if got := pause(failures); got != want {
 			t.Errorf("after %d failures: %s, want %s", failures, got, want)
 		}
@@ -17,8 +18,10 @@ func TestPause(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
-	was := map[string]identity{"stays": {inode: 1}, "goes": {inode: 2}, "replaced": {inode: 3}, "same inode": {inode: 4, made: 1}}
-	now := map[string]identity{"stays": {inode: 1}, "comes": {inode: 2}, "replaced": {inode: 5}, "same inode": {inode: 4, made: 2}}
+	was := map[string]identity{"stays": {inode: 1}, "goes": {inode: 2}, "replaced": {inode: 3},
+		"same inode": {inode: 4, made: 1}}
+	now := map[string]identity{"stays": {inode: 1}, "comes": {inode: 2}, "replaced": {inode: 5},
+		"same inode": {inode: 4, made: 2}}
 	gone, come := changes(was, now)
 	slices.Sort(gone)
 	slices.Sort(come)

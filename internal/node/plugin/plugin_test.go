@@ -31,7 +31,8 @@ func (f *fake) GetInfo(context.Context, *registration.InfoRequest) (*registratio
 	return f.info, nil
 }
 
-func (f *fake) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (f *fake) NotifyRegistrationStatus(_ context.Context,
+	s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	f.told <- fmt.Sprint(s.GetPluginRegistered(), s.GetError())
 	return &registration.RegistrationStatusResponse{}, nil
 }
@@ -43,7 +44,8 @@ func serve(t *testing.T, socket, kind, name string, silent int32) (f *fake, stop
 	if err != nil {
 		t.Fatal(err)
 	}
-	f = &fake{info: &registration.PluginInfo{Type: kind, Name: name, SupportedVersions: []string{"1.0.0"}}, told: make(chan string, 100)}
+	f = &fake{info: &registration.PluginInfo{Type: kind, Name: name, SupportedVersions: []string{"1.0.0"}},
+		told: make(chan string, 100)}
 	f.silent.Store(silent)
 	s := grpc.NewServer()
 	registration.RegisterRegistrationServer(s, f)
@@ -172,7 +174,8 @@ func TestWatchLater(t *testing.T) {
 	}
 	told := make(chan string, 100)
 	b := &book{events: make(chan string, 1)}
-	w := New(Options{Dir: filepath.Join(inTheWay, "registry"), Handlers: map[string]Handler{TypeCSI: b}, Log: slog.New(failures(told))})
+	w := New(Options{Dir: filepath.Join(inTheWay, "registry"), Handlers: map[string]Handler{TypeCSI: b},
+		Log: slog.New(failures(told))})
 	run(t, w)
 	want(t, told, "no plugin can register")
 	if err := errors.Join(os.Remove(inTheWay), os.MkdirAll(w.opts.Dir, 0o700)); err != nil {

@@ -111,7 +111,8 @@ func (w *Watcher) scan(notify *fsnotify.Watcher) (map[string]identity, error) {
 		}
 		var st unix.Stat_t
 		if err := unix.Lstat(path, &st); err == nil {
-			found[path] = identity{inode: st.Ino, device: uint64(st.Dev), made: st.Mtim.Nano()} //nolint:unconvert // 32 bits wide on some machines
+			found[path] = identity{inode: st.Ino, device: uint64(st.Dev),
+				made: st.Mtim.Nano()} //nolint:unconvert // 32 bits wide on some machines
 		}
 		return nil
 	})
@@ -119,7 +120,8 @@ func (w *Watcher) scan(notify *fsnotify.Watcher) (map[string]identity, error) {
 }
 
 // follow ends the followers of sockets that are gone and starts those of new ones.
-func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup, followed map[string]*follower, now map[string]identity) {
+func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup, followed map[string]*follower,
+	now map[string]identity) {
 	was := map[string]identity{}
 	for path, f := range followed {
 		was[path] = f.id
@@ -152,7 +154,8 @@ func (w *Watcher) serve(ctx context.Context, socket string) {
 	for failures := 0; ctx.Err() == nil; {
 		p, err := w.register(ctx, socket)
 		if err == nil {
-			log.Info("plugin registered", "name", p.Name, "type", p.Type, "endpoint", p.Endpoint, "versions", p.Versions)
+			log.Info("plugin registered", "name", p.Name, "type", p.Type, "endpoint", p.Endpoint, "versions",
+				p.Versions)
 			<-ctx.Done()
 			if errors.Is(context.Cause(ctx), errGone) {
 				w.opts.Handlers[p.Type].Deregister(p)
@@ -172,7 +175,8 @@ func (w *Watcher) serve(ctx context.Context, socket string) {
 // register asks a plugin what it is, hands it to its handler and tells it the
 // outcome.
 func (w *Watcher) register(ctx context.Context, socket string) (Plugin, error) {
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy())
 	if err != nil {
 		return Plugin{}, fmt.Errorf("connect to plugin: %w", err)
 	}
@@ -184,7 +188,8 @@ func (w *Watcher) register(ctx context.Context, socket string) (Plugin, error) {
 	if err != nil {
 		return Plugin{}, fmt.Errorf("ask plugin what it is: %w", err)
 	}
-	p := Plugin{Name: info.GetName(), Type: info.GetType(), Endpoint: info.GetEndpoint(), Versions: info.GetSupportedVersions()}
+	p := Plugin{Name: info.GetName(), Type: info.GetType(), Endpoint: info.GetEndpoint(),
+		Versions: info.GetSupportedVersions()}
 	if p.Endpoint == "" {
 		p.Endpoint = socket
 	}

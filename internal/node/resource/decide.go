@@ -52,7 +52,9 @@ func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
 		err = d.bubble()
 	default:
 		var hint topology.Hint
-		if hint, err = d.merge(d.wholeWishes(), podLevelMessage(p, "pod with pod-level resources failed admission under pod-scope topology manager")); err == nil {
+		if hint, err = d.merge(d.wholeWishes(),
+			podLevelMessage(p,
+				"pod with pod-level resources failed admission under pod-scope topology manager")); err == nil {
 			err = d.containers(&hint)
 		}
 	}
@@ -77,7 +79,9 @@ func (n Node) asksForDevices(p *corev1.Pod) bool {
 	if len(n.Devices) == 0 {
 		return false
 	}
-	return slices.ContainsFunc(pod.Containers(p), func(c pod.Container) bool { return len(n.Devices.Requests(c.Resources.Limits)) > 0 })
+	return slices.ContainsFunc(pod.Containers(p), func(c pod.Container) bool {
+		return len(n.Devices.Requests(c.Resources.Limits)) > 0
+	})
 }
 
 // decision is one pod on its way through the allocators.
@@ -158,7 +162,10 @@ func (d *decision) containers(hint *topology.Hint) error {
 			at = *hint
 		case d.node.aligned():
 			var err error
-			if at, err = d.merge(d.wishes(w), podLevelMessage(d.pod, "pod with pod-level resources failed admission with a container-level topology manager")); err != nil {
+			if at, err = d.merge(d.wishes(w),
+				podLevelMessage(d.pod,
+					"pod with pod-level resources failed admission with a container-level "+
+						"topology manager")); err != nil {
 				return err
 			}
 		}
@@ -262,10 +269,12 @@ func (d *decision) wishes(w want) []topology.Wish {
 	var wishes []topology.Wish
 	for _, name := range slices.Sorted(maps.Keys(w.devices)) {
 		r := device.Request{Resource: name, Count: w.devices[name], Reusable: d.ids[name]}
-		wishes = append(wishes, topology.Wish{Resource: string(name), Hints: device.Hints(d.node.Devices, d.devices, r)})
+		wishes = append(wishes,
+			topology.Wish{Resource: string(name), Hints: device.Hints(d.node.Devices, d.devices, r)})
 	}
 	if w.cpus > 0 {
-		wishes = append(wishes, topology.Wish{Resource: string(corev1.ResourceCPU), Hints: cpu.Hints(d.pool, w.cpus, d.cpus)})
+		wishes = append(wishes,
+			topology.Wish{Resource: string(corev1.ResourceCPU), Hints: cpu.Hints(d.pool, w.cpus, d.cpus)})
 	}
 	if len(w.memory) > 0 {
 		wishes = append(wishes, memory.Wishes(d.taken(), d.request(w))...)
@@ -298,7 +307,8 @@ func (d *decision) taken() memory.State {
 
 // wholeWishes are those of the pod as a whole.
 func (d *decision) wholeWishes() []topology.Wish {
-	w := want{devices: d.node.Devices.Requests(resourcehelper.PodLimits(d.pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true}))}
+	w := want{devices: d.node.Devices.Requests(resourcehelper.PodLimits(d.pod,
+		resourcehelper.PodResourcesOptions{ExcludeOverhead: true}))}
 	if d.node.Policy.CPUs {
 		w.cpus = cpu.ExclusivePod(d.pod)
 	}
@@ -328,7 +338,8 @@ func (d *decision) merge(wishes []topology.Wish, message string) (topology.Hint,
 func (d *decision) container(c pod.Container, w want, kept Given, at topology.Hint) error {
 	g := kept
 	for _, name := range slices.Sorted(maps.Keys(w.devices)) {
-		ids, err := device.Pick(d.node.Devices, d.devices, device.Request{Resource: name, Count: w.devices[name], Reusable: d.ids[name]}, at.Nodes)
+		ids, err := device.Pick(d.node.Devices, d.devices,
+			device.Request{Resource: name, Count: w.devices[name], Reusable: d.ids[name]}, at.Nodes)
 		if err != nil {
 			return err
 		}
@@ -404,7 +415,8 @@ func (d *decision) bubble() error {
 			return err
 		}
 	}
-	at, err := d.merge(d.wholeWishes(), podLevelMessage(d.pod, "pod with pod-level resources failed admission under pod-scope topology manager"))
+	at, err := d.merge(d.wholeWishes(),
+		podLevelMessage(d.pod, "pod with pod-level resources failed admission under pod-scope topology manager"))
 	if err != nil {
 		return err
 	}
@@ -419,7 +431,8 @@ func (d *decision) bubble() error {
 		}
 	}
 	if d.node.Policy.Memory {
-		if d.given.Pod.Memory, err = memory.Allocate(d.memory, memory.Request{Sizes: memory.Whole(d.pod)}, at); err != nil {
+		if d.given.Pod.Memory, err = memory.Allocate(d.memory, memory.Request{Sizes: memory.Whole(d.pod)},
+			at); err != nil {
 			return err
 		}
 	}

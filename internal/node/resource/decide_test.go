@@ -41,7 +41,8 @@ func sidecar(c corev1.Container) corev1.Container {
 }
 
 func newPod(uid types.UID, init []corev1.Container, apps ...corev1.Container) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: corev1.PodSpec{InitContainers: init, Containers: apps}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid},
+		Spec: corev1.PodSpec{InitContainers: init, Containers: apps}}
 }
 
 // whole gives a pod pod-level resources.
@@ -53,7 +54,8 @@ func whole(p *corev1.Pod, amounts ...string) *corev1.Pod {
 // claimed has the scheduler have made a claim for what a container asks for.
 func claimed(p *corev1.Pod, container string, name corev1.ResourceName) *corev1.Pod {
 	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
-		RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: container, ResourceName: string(name)}},
+		RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: container,
+			ResourceName: string(name)}},
 	}
 	return p
 }
@@ -68,7 +70,8 @@ func aligned(policy topology.Policy, scope string) Node {
 	n.Policy.Topology = topology.Options{Policy: policy, Scope: scope}
 	n.Devices = device.Inventory{}
 	for i := range 4 {
-		n.Devices[gpu] = append(n.Devices[gpu], device.Device{ID: fmt.Sprint("gpu", i), Healthy: true, Nodes: topology.Of(i)})
+		n.Devices[gpu] = append(n.Devices[gpu],
+			device.Device{ID: fmt.Sprint("gpu", i), Healthy: true, Nodes: topology.Of(i)})
 	}
 	return n
 }
@@ -82,84 +85,121 @@ func TestDecide(t *testing.T) {
 		pod  *corev1.Pod
 		want Allocation
 	}{
-		{name: "nothing is pinned", node: Node{Machine: wide(2)}, pod: newPod("p", nil, sized("app", "cpu", "1", size, "1Gi"))},
+		{name: "nothing is pinned", node: Node{Machine: wide(2)},
+			pod: newPod("p", nil, sized("app", "cpu", "1", size, "1Gi"))},
 		{
-			name: "CPUs and memory", node: static(4), pod: newPod("p", nil, sized("app", "cpu", "2", size, "3Gi"), sized("part", "cpu", "1500m", size, "6Gi")),
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(3, 0)}, "part": {Memory: mem(6, 1)}}},
+			name: "CPUs and memory", node: static(4),
+			pod: newPod("p", nil, sized("app", "cpu", "2", size, "3Gi"), sized("part", "cpu", "1500m", size, "6Gi")),
+			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(3, 0)},
+				"part": {Memory: mem(6, 1)}}},
 		},
-		{name: "a burstable pod has nothing", node: static(4), pod: newPod("p", nil, sized("app", "cpu", "2", size, "3Gi"), corev1.Container{Name: "b"})},
+		{name: "a burstable pod has nothing", node: static(4),
+			pod: newPod("p", nil, sized("app", "cpu", "2", size, "3Gi"), corev1.Container{Name: "b"})},
 		{
 			name: "init containers give on, sidecars keep", node: static(4),
-			pod: newPod("p", []corev1.Container{sized("first", "cpu", "4", size, "4Gi"), sidecar(sized("side", "cpu", "1", size, "1Gi")), sized("second", "cpu", "2", size, "5Gi")},
+			pod: newPod("p",
+				[]corev1.Container{sized("first", "cpu", "4", size, "4Gi"),
+					sidecar(sized("side", "cpu", "1", size, "1Gi")), sized("second", "cpu", "2", size, "5Gi")},
 				sized("app", "cpu", "3", size, "6Gi")),
 			want: Allocation{Containers: map[string]Given{
-				"first": {CPUs: cpuset.New(2, 3, 4, 5), Memory: mem(0, 0)}, "side": {CPUs: cpuset.New(1), Memory: mem(1, 0)},
-				"second": {CPUs: cpuset.New(2, 3), Memory: mem(0, 0)}, "app": {CPUs: cpuset.New(2, 3, 4), Memory: mem(6, 0)},
+				"first":  {CPUs: cpuset.New(2, 3, 4, 5), Memory: mem(0, 0)},
+				"side":   {CPUs: cpuset.New(1), Memory: mem(1, 0)},
+				"second": {CPUs: cpuset.New(2, 3), Memory: mem(0, 0)},
+				"app":    {CPUs: cpuset.New(2, 3, 4), Memory: mem(6, 0)},
 			}},
 		},
 		{
-			name: "beside others", node: aligned(topology.SingleNUMANode, topology.ScopeContainer), held: Held{"o": cpus(2, 3)},
-			pod: newPod("p", nil, sized("app", "cpu", "2", size, "1Gi")), want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(4, 5), Memory: mem(1, 2)}}},
+			name: "beside others", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
+			held: Held{"o": cpus(2, 3)},
+			pod:  newPod("p", nil, sized("app", "cpu", "2", size, "1Gi")),
+			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(4, 5), Memory: mem(1, 2)}}},
 		},
 		{
-			name: "all of one node", node: aligned(topology.SingleNUMANode, topology.ScopeContainer), held: Held{"o": {Containers: map[string]Given{"x": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"gpu1"}}}}}},
-			pod:  newPod("p", nil, sized("app", "cpu", "2", size, "1Gi", string(gpu), "1")),
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(4, 5), Memory: mem(1, 2), Devices: map[corev1.ResourceName][]device.ID{gpu: {"gpu2"}}}}},
+			name: "all of one node", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
+			held: Held{
+				"o": {
+					Containers: map[string]Given{"x": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"gpu1"}}}}}},
+			pod: newPod("p", nil, sized("app", "cpu", "2", size, "1Gi", string(gpu), "1")),
+			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(4, 5), Memory: mem(1, 2),
+				Devices: map[corev1.ResourceName][]device.ID{gpu: {"gpu2"}}}}},
 		},
 		{
 			name: "the pod of one node", node: aligned(topology.SingleNUMANode, topology.ScopePod),
-			pod:  newPod("p", nil, sized("a", "cpu", "1", size, "3Gi"), sized("b", "cpu", "1", size, "4Gi")),
-			want: Allocation{Containers: map[string]Given{"a": {CPUs: cpuset.New(2), Memory: mem(3, 1)}, "b": {CPUs: cpuset.New(3), Memory: mem(4, 1)}}},
+			pod: newPod("p", nil, sized("a", "cpu", "1", size, "3Gi"), sized("b", "cpu", "1", size, "4Gi")),
+			want: Allocation{Containers: map[string]Given{"a": {CPUs: cpuset.New(2), Memory: mem(3, 1)},
+				"b": {CPUs: cpuset.New(3), Memory: mem(4, 1)}}},
 		},
 		{
 			name: "devices of a driver", node: Node{Machine: wide(4), Devices: aligned("", "").Devices},
 			pod: claimed(newPod("p", nil, sized("app", string(gpu), "2")), "app", gpu),
 		},
 		{
-			name: "devices alone", node: Node{Machine: wide(4), Devices: aligned("", "").Devices}, pod: newPod("p", nil, corev1.Container{Name: "app", Resources: sized("", string(gpu), "2").Resources}),
-			want: Allocation{Containers: map[string]Given{"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"gpu0", "gpu1"}}}}},
+			name: "devices alone", node: Node{Machine: wide(4), Devices: aligned("", "").Devices},
+			pod: newPod("p", nil, corev1.Container{Name: "app", Resources: sized("", string(gpu), "2").Resources}),
+			want: Allocation{
+				Containers: map[string]Given{
+					"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"gpu0", "gpu1"}}}}},
 		},
 		{
 			name: "a bubble", node: aligned(topology.Restricted, topology.ScopePod),
-			pod: whole(newPod("p", []corev1.Container{{Name: "init"}}, sized("own", "cpu", "2", size, "2Gi"), corev1.Container{Name: "rest"}), "cpu", "4", size, "10Gi"),
+			pod: whole(newPod("p", []corev1.Container{{Name: "init"}}, sized("own", "cpu", "2", size, "2Gi"),
+				corev1.Container{Name: "rest"}), "cpu", "4", size, "10Gi"),
 			want: Allocation{
 				Containers: map[string]Given{"init": {CPUs: cpuset.New(2, 3, 4, 5)}, "own": {CPUs: cpuset.New(2, 3)}},
 				Pod:        Given{CPUs: cpuset.New(2, 3, 4, 5), Memory: mem(10, 1, 2)},
 			},
 		},
 		{
-			name: "pod-level, without a bubble", node: static(4), pod: whole(newPod("p", nil, sized("own", "cpu", "2", size, "2Gi"), corev1.Container{Name: "rest"}), "cpu", "4", size, "10Gi"),
+			name: "pod-level, without a bubble", node: static(4),
+			pod: whole(newPod("p", nil, sized("own", "cpu", "2", size, "2Gi"), corev1.Container{Name: "rest"}), "cpu",
+				"4", size, "10Gi"),
 			want: Allocation{Containers: map[string]Given{"own": {CPUs: cpuset.New(2, 3), Memory: mem(2, 0)}}},
 		},
 		{
-			name: "what it has it keeps", node: aligned(topology.SingleNUMANode, topology.ScopeContainer), held: Held{"p": {Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}}},
-			pod:  newPod("p", []corev1.Container{sized("ended", "cpu", "1", size, "1Gi")}, sized("app", "cpu", "2", size, "1Gi")),
-			want: Allocation{Containers: map[string]Given{"ended": {CPUs: cpuset.New(3)}, "app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}},
+			name: "what it has it keeps", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
+			held: Held{"p": {Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}}},
+			pod: newPod("p", []corev1.Container{sized("ended", "cpu", "1", size, "1Gi")},
+				sized("app", "cpu", "2", size, "1Gi")),
+			want: Allocation{Containers: map[string]Given{"ended": {CPUs: cpuset.New(3)},
+				"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}},
 		},
 		{
-			name: "an init container has no more than there is, should it run again", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
+			name: "an init container has no more than there is, should it run again",
+			node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
 			held: Held{"p": {Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}}},
-			pod:  newPod("p", []corev1.Container{sized("ended", "cpu", "9", size, "1Gi")}, sized("app", "cpu", "2", size, "1Gi")),
+			pod: newPod("p", []corev1.Container{sized("ended", "cpu", "9", size, "1Gi")},
+				sized("app", "cpu", "2", size, "1Gi")),
 			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}},
 		},
 		{
 			name: "what an init container gave on is not given on again", node: static(4),
-			held: Held{"p": {Containers: map[string]Given{"ended": {CPUs: cpuset.New(2, 3)}, "app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}}},
-			pod:  newPod("p", []corev1.Container{sized("ended", "cpu", "2", size, "1Gi")}, sized("more", "cpu", "2", size, "1Gi"), sized("app", "cpu", "2", size, "1Gi")),
-			want: Allocation{Containers: map[string]Given{"ended": {CPUs: cpuset.New(2, 3)}, "more": {CPUs: cpuset.New(4, 5), Memory: mem(1, 0)}, "app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}},
+			held: Held{"p": {Containers: map[string]Given{"ended": {CPUs: cpuset.New(2, 3)},
+				"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}}},
+			pod: newPod("p", []corev1.Container{sized("ended", "cpu", "2", size, "1Gi")},
+				sized("more", "cpu", "2", size, "1Gi"), sized("app", "cpu", "2", size, "1Gi")),
+			want: Allocation{Containers: map[string]Given{"ended": {CPUs: cpuset.New(2, 3)},
+				"more": {CPUs: cpuset.New(4, 5), Memory: mem(1, 0)},
+				"app":  {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}},
 		},
 		{
-			name: "and is given what it lacks", node: aligned(topology.SingleNUMANode, topology.ScopeContainer), held: Held{"p": cpus(3, 5)}, pod: newPod("p", nil, sized("app", "cpu", "2", size, "1Gi"), sized("more", "cpu", "2", size, "1Gi")),
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 0)}, "more": {CPUs: cpuset.New(6, 7), Memory: mem(1, 3)}}},
+			name: "and is given what it lacks", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
+			held: Held{"p": cpus(3, 5)},
+			pod:  newPod("p", nil, sized("app", "cpu", "2", size, "1Gi"), sized("more", "cpu", "2", size, "1Gi")),
+			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 0)},
+				"more": {CPUs: cpuset.New(6, 7), Memory: mem(1, 3)}}},
 		},
 		{
-			name: "not what has another size", node: static(4), held: Held{"p": cpus(3)}, pod: newPod("p", nil, sized("app", "cpu", "2", size, "1Gi")),
+			name: "not what has another size", node: static(4), held: Held{"p": cpus(3)},
+			pod:  newPod("p", nil, sized("app", "cpu", "2", size, "1Gi")),
 			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}},
 		},
 		{
-			name: "devices of a plugin that is not there yet", node: Node{Machine: wide(1)}, held: Held{"p": {Containers: map[string]Given{"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}}},
-			pod:  newPod("p", nil, corev1.Container{Name: "app", Resources: sized("", string(gpu), "1").Resources}),
-			want: Allocation{Containers: map[string]Given{"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}},
+			name: "devices of a plugin that is not there yet", node: Node{Machine: wide(1)},
+			held: Held{
+				"p": {Containers: map[string]Given{"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}}},
+			pod: newPod("p", nil, corev1.Container{Name: "app", Resources: sized("", string(gpu), "1").Resources}),
+			want: Allocation{
+				Containers: map[string]Given{"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}},
 		},
 	}
 	for _, tt := range tests {
@@ -193,38 +233,60 @@ func TestDecideRefuses(t *testing.T) {
 		pod             *corev1.Pod
 		reason, message string
 	}{
-		{"container on one node", single, newPod("p", nil, sized("app", "cpu", "3", "memory", "1Gi")), TopologyAffinityError, noPlace},
-		{"pod on one node", onePod, newPod("p", nil, sized("a", "cpu", "2", "memory", "1Gi"), sized("b", "cpu", "1", "memory", "1Gi")), TopologyAffinityError, noPlace},
+		{"container on one node", single, newPod("p", nil, sized("app", "cpu", "3", "memory", "1Gi")),
+			TopologyAffinityError, noPlace},
+		{"pod on one node", onePod,
+			newPod("p", nil, sized("a", "cpu", "2", "memory", "1Gi"), sized("b", "cpu", "1", "memory", "1Gi")),
+			TopologyAffinityError, noPlace},
 		{
-			"pod-level on one node", onePod, whole(newPod("p", nil, sized("a", "cpu", "2", "memory", "1Gi")), "cpu", "3", "memory", "1Gi"),
-			TopologyAffinityError, "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
+			"pod-level on one node", onePod,
+			whole(newPod("p", nil, sized("a", "cpu", "2", "memory", "1Gi")), "cpu", "3", "memory", "1Gi"),
+			TopologyAffinityError,
+			"Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
 		},
 		{
-			"pod-level in containers", single, whole(newPod("p", nil, sized("a", "cpu", "3", "memory", "1Gi")), "cpu", "4", "memory", "1Gi"),
-			TopologyAffinityError, "Pod Scope pod with pod-level resources failed admission with a container-level topology manager",
+			"pod-level in containers", single,
+			whole(newPod("p", nil, sized("a", "cpu", "3", "memory", "1Gi")), "cpu", "4", "memory", "1Gi"),
+			TopologyAffinityError,
+			"Pod Scope pod with pod-level resources failed admission with a container-level topology manager",
 		},
 		{
-			"nothing left to share", onePod, whole(newPod("p", nil, sized("a", "cpu", "2", "memory", "1Gi"), corev1.Container{Name: "b"}), "cpu", "2", "memory", "2Gi"),
-			"EmptyPodSharedPoolError", "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers",
+			"nothing left to share", onePod,
+			whole(newPod("p", nil, sized("a", "cpu", "2", "memory", "1Gi"), corev1.Container{Name: "b"}), "cpu", "2",
+				"memory", "2Gi"),
+			"EmptyPodSharedPoolError",
+			"pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for " +
+				"shared containers",
 		},
 		{
-			"no memory left to share", onePod, whole(newPod("p", nil, sized("a", "cpu", "1", "memory", "2Gi"), corev1.Container{Name: "b"}), "cpu", "2", "memory", "2Gi"),
-			"EmptyPodSharedPoolError", "pod rejected, sum of exclusive container memory requests equals pod budget, leaving no memory for shared containers",
+			"no memory left to share", onePod,
+			whole(newPod("p", nil, sized("a", "cpu", "1", "memory", "2Gi"), corev1.Container{Name: "b"}), "cpu", "2",
+				"memory", "2Gi"),
+			"EmptyPodSharedPoolError",
+			"pod rejected, sum of exclusive container memory requests equals pod budget, leaving no memory for " +
+				"shared containers",
 		},
-		{"half a core", smt, newPod("p", nil, sized("app", "cpu", "1", "memory", "1Gi")), "SMTAlignmentError", "SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2"},
+		{"half a core", smt, newPod("p", nil, sized("app", "cpu", "1", "memory", "1Gi")), "SMTAlignmentError",
+			"SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2"},
 		{
 			"too much memory", static(4), newPod("p", nil, sized("app", "cpu", "1", "memory", "33Gi")),
-			"UnexpectedAdmissionError", "Allocate failed due to [memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available, which is unexpected",
+			"UnexpectedAdmissionError",
+			"Allocate failed due to [memorymanager] failed to get the default NUMA affinity, no NUMA nodes with " +
+				"enough memory is available, which is unexpected",
 		},
 		{
-			"too many devices", aligned(topology.None, ""), newPod("p", nil, sized("app", "cpu", "1", "memory", "1Gi", string(gpu), "5")),
-			"UnexpectedAdmissionError", "Allocate failed due to requested number of devices unavailable for example.com/gpu. Requested: 5, Available: 4, which is unexpected",
+			"too many devices", aligned(topology.None, ""),
+			newPod("p", nil, sized("app", "cpu", "1", "memory", "1Gi", string(gpu), "5")),
+			"UnexpectedAdmissionError",
+			"Allocate failed due to requested number of devices unavailable for example.com/gpu. Requested: 5, " +
+				"Available: 4, which is unexpected",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Decide(tt.node, nil, tt.pod)
-			if diff := cmp.Diff([]string{tt.reason, tt.message}, []string{reason.Of(err), reason.Message(err)}); diff != "" {
+			if diff := cmp.Diff([]string{tt.reason, tt.message},
+				[]string{reason.Of(err), reason.Message(err)}); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -234,7 +296,8 @@ func TestDecideRefuses(t *testing.T) {
 // mix is a random pod.
 func mix(r *rand.Rand, uid types.UID) *corev1.Pod {
 	container := func(name string) corev1.Container {
-		amounts := []string{"cpu", []string{"1", "2", "3", "4", "1500m"}[r.IntN(5)], "memory", fmt.Sprintf("%dMi", 64+r.IntN(4096))}
+		amounts := []string{"cpu", []string{"1", "2", "3", "4", "1500m"}[r.IntN(5)], "memory",
+			fmt.Sprintf("%dMi", 64+r.IntN(4096))}
 		if r.IntN(4) == 0 {
 			amounts = append(amounts, string(gpu), fmt.Sprint(1+r.IntN(2)))
 		}
@@ -262,9 +325,11 @@ func mix(r *rand.Rand, uid types.UID) *corev1.Pod {
 func node(r *rand.Rand, m machine.Machine) Node {
 	n := Node{Machine: m, Policy: Policy{
 		CPUs: r.IntN(8) > 0, Memory: r.IntN(4) > 0, ReservedMemory: memory.Reserved{},
-		CPU: []cpu.Options{{}, {FullPCPUsOnly: true}, {DistributeAcrossCores: true}, {DistributeAcrossNUMA: true}, {PreferAlignByUncoreCache: true}, {StrictReservation: true}}[r.IntN(6)],
+		CPU: []cpu.Options{{}, {FullPCPUsOnly: true}, {DistributeAcrossCores: true}, {DistributeAcrossNUMA: true},
+			{PreferAlignByUncoreCache: true}, {StrictReservation: true}}[r.IntN(6)],
 		Topology: topology.Options{
-			Policy:   []topology.Policy{topology.None, topology.BestEffort, topology.Restricted, topology.SingleNUMANode}[r.IntN(4)],
+			Policy: []topology.Policy{topology.None, topology.BestEffort, topology.Restricted,
+				topology.SingleNUMANode}[r.IntN(4)],
 			Scope:    []string{topology.ScopeContainer, topology.ScopePod}[r.IntN(2)],
 			MaxNodes: 16,
 		},
@@ -273,7 +338,8 @@ func node(r *rand.Rand, m machine.Machine) Node {
 	for _, node := range m.Nodes {
 		n.Policy.ReservedMemory[node.ID] = map[corev1.ResourceName]int64{corev1.ResourceMemory: node.Memory / 20}
 		if node.ID < 64 {
-			n.Devices[gpu] = append(n.Devices[gpu], device.Device{ID: fmt.Sprint("gpu", node.ID), Healthy: true, Nodes: topology.Of(node.ID)})
+			n.Devices[gpu] = append(n.Devices[gpu],
+				device.Device{ID: fmt.Sprint("gpu", node.ID), Healthy: true, Nodes: topology.Of(node.ID)})
 		}
 	}
 	if topology.Check(n.Policy.Topology, m.Nodes) != nil {
@@ -295,7 +361,8 @@ func checkGiven(t *testing.T, n Node, held Held, p *corev1.Pod, a Allocation) {
 	taken, staying := held.Devices(), map[string]string{}
 	for _, c := range pod.Containers(p) {
 		g := a.Containers[c.Name]
-		if n.Policy.CPUs && a.Pod.CPUs.IsEmpty() && g.CPUs.Size() != cpu.Exclusive(p, c.Container) && (pod.QOS(p) != corev1.PodQOSGuaranteed || !n.bubbles(p)) {
+		if n.Policy.CPUs && a.Pod.CPUs.IsEmpty() && g.CPUs.Size() != cpu.Exclusive(p, c.Container) &&
+			(pod.QOS(p) != corev1.PodQOSGuaranteed || !n.bubbles(p)) {
 			t.Fatalf("%s has CPUs %s and is due %d", c.Name, g.CPUs, cpu.Exclusive(p, c.Container))
 		}
 		if n.Policy.Memory && c.Kind != pod.Init && len(a.Pod.Memory) == 0 {
@@ -308,7 +375,8 @@ func checkGiven(t *testing.T, n Node, held Held, p *corev1.Pod, a Allocation) {
 			}
 		}
 		for name, ids := range g.Devices {
-			if slices.ContainsFunc(ids, taken[name].Has) || len(ids) != int(c.Resources.Limits.Name(name, resource.DecimalSI).Value()) {
+			if slices.ContainsFunc(ids, taken[name].Has) ||
+				len(ids) != int(c.Resources.Limits.Name(name, resource.DecimalSI).Value()) {
 				t.Fatalf("%s has devices %v; others have %v", c.Name, ids, taken)
 			}
 		}

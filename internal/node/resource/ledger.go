@@ -44,7 +44,8 @@ type Ledger struct {
 
 // NewLedger makes an empty ledger.
 func NewLedger(o LedgerOptions) *Ledger {
-	return &Ledger{log: o.Log, node: o.Node, disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}), held: Held{}}
+	return &Ledger{log: o.Log, node: o.Node, disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}),
+		held: Held{}}
 }
 
 // Lost is a pod whose allocation could not be kept, and why.

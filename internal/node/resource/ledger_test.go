@@ -26,7 +26,8 @@ var sameSets = cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() ==
 func wide(n int) machine.Machine {
 	m := machine.Machine{}
 	for i := range n {
-		m.CPUs = append(m.CPUs, machine.CPU{ID: 2 * i, Core: 2 * i, Node: i}, machine.CPU{ID: 2*i + 1, Core: 2*i + 1, Node: i})
+		m.CPUs = append(m.CPUs, machine.CPU{ID: 2 * i, Core: 2 * i, Node: i},
+			machine.CPU{ID: 2*i + 1, Core: 2*i + 1, Node: i})
 		m.Nodes = append(m.Nodes, machine.Node{ID: i, CPUs: cpuset.New(2*i, 2*i+1), Memory: 8 << 30})
 	}
 	return m
@@ -49,7 +50,8 @@ func TestLedgerOutlivesTheAgent(t *testing.T) {
 	dir, n := filepath.Join(t.TempDir(), "resources"), static(4)
 	a := Allocation{
 		Containers: map[string]Given{
-			"app":  {CPUs: cpuset.New(1, 2), Memory: []memory.Block{{Nodes: topology.Of(0, 3), Resource: "memory", Size: 1 << 30}}},
+			"app": {CPUs: cpuset.New(1, 2),
+				Memory: []memory.Block{{Nodes: topology.Of(0, 3), Resource: "memory", Size: 1 << 30}}},
 			"side": {CPUs: cpuset.New(3), Devices: map[corev1.ResourceName][]device.ID{gpu: {"a", "b"}}},
 		},
 		Pod: Given{CPUs: cpuset.New(1, 2, 3)},
@@ -111,7 +113,8 @@ func TestShared(t *testing.T) {
 func TestPodsThatHoldNothingCostNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "resources")
 	l := newLedger(dir, static(1))
-	for _, err := range []error{l.Commit("1", Allocation{}), l.Release("1"), l.ReleaseMemory("1", "app"), l.SetDevices("1", "app", gpu, nil)} {
+	for _, err := range []error{l.Commit("1", Allocation{}), l.Release("1"), l.ReleaseMemory("1", "app"),
+		l.SetDevices("1", "app", gpu, nil)} {
 		if err != nil {
 			t.Error(err)
 		}

@@ -52,7 +52,8 @@ func (n Node) Found(p *corev1.Pod, live map[string]Place) Allocation {
 func (n Node) FoundUnknown(live map[string]Place) Allocation {
 	a := Allocation{Containers: map[string]Given{}}
 	for name, at := range live {
-		if n.Policy.CPUs && !at.CPUs.IsEmpty() && at.CPUs.IsSubsetOf(n.pool(nil).Free()) && !n.pool(nil).Shared().IsSubsetOf(at.CPUs) {
+		if n.Policy.CPUs && !at.CPUs.IsEmpty() && at.CPUs.IsSubsetOf(n.pool(nil).Free()) &&
+			!n.pool(nil).Shared().IsSubsetOf(at.CPUs) {
 			a.Containers[name] = Given{CPUs: at.CPUs}
 		}
 	}
@@ -98,7 +99,8 @@ func (n Node) Fixed(was, want *corev1.Pod) string {
 			continue
 		}
 		cpus = cpus || n.Policy.CPUs && cpu.Exclusive(was, before.Container) != cpu.Exclusive(want, c.Container)
-		sizes = sizes || n.Policy.Memory && !maps.Equal(memory.Exclusive(was, before.Container), memory.Exclusive(want, c.Container))
+		sizes = sizes ||
+			n.Policy.Memory && !maps.Equal(memory.Exclusive(was, before.Container), memory.Exclusive(want, c.Container))
 	}
 	switch {
 	case cpus:

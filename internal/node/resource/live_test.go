@@ -16,8 +16,10 @@ import (
 func at(nodes topology.Nodes, ids ...int) Place { return Place{CPUs: cpuset.New(ids...), Nodes: nodes} }
 
 func TestFound(t *testing.T) {
-	p := newPod("p", []corev1.Container{sized("init", "cpu", "2", "memory", "1Gi")}, sized("app", "cpu", "2", "memory", "1Gi"), sized("part", "cpu", "500m", "memory", "2Gi"))
-	bubble := whole(newPod("p", nil, sized("own", "cpu", "1", "memory", "1Gi"), corev1.Container{Name: "rest"}), "cpu", "4", "memory", "6Gi")
+	p := newPod("p", []corev1.Container{sized("init", "cpu", "2", "memory", "1Gi")},
+		sized("app", "cpu", "2", "memory", "1Gi"), sized("part", "cpu", "500m", "memory", "2Gi"))
+	bubble := whole(newPod("p", nil, sized("own", "cpu", "1", "memory", "1Gi"), corev1.Container{Name: "rest"}), "cpu",
+		"4", "memory", "6Gi")
 	tests := []struct {
 		name string
 		node Node
@@ -27,17 +29,22 @@ func TestFound(t *testing.T) {
 	}{
 		{name: "nothing runs", node: static(4), pod: p, want: Allocation{Containers: map[string]Given{}}},
 		{
-			name: "what is due", node: static(4), pod: p, live: map[string]Place{"app": at(topology.Of(1), 2, 3), "part": at(topology.Of(0), 0, 1, 4)},
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 1)}, "part": {Memory: mem(2, 0)}}},
+			name: "what is due", node: static(4), pod: p,
+			live: map[string]Place{"app": at(topology.Of(1), 2, 3), "part": at(topology.Of(0), 0, 1, 4)},
+			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 1)},
+				"part": {Memory: mem(2, 0)}}},
 		},
 		{
 			name: "not on as many as are due", node: static(4), pod: p, live: map[string]Place{"app": at(0, 0, 1, 2)},
 			want: Allocation{Containers: map[string]Given{}},
 		},
-		{name: "the policy gives none away", node: Node{Machine: wide(4)}, pod: p, live: map[string]Place{"app": at(topology.Of(1), 2, 3)}, want: Allocation{Containers: map[string]Given{}}},
+		{name: "the policy gives none away", node: Node{Machine: wide(4)}, pod: p,
+			live: map[string]Place{"app": at(topology.Of(1), 2, 3)}, want: Allocation{Containers: map[string]Given{}}},
 		{
-			name: "a bubble", node: aligned(topology.Restricted, topology.ScopePod), pod: bubble, live: map[string]Place{"own": at(topology.Of(1, 2), 2), "rest": at(topology.Of(1, 2), 3, 4, 5)},
-			want: Allocation{Containers: map[string]Given{"own": {CPUs: cpuset.New(2)}}, Pod: Given{CPUs: cpuset.New(2, 3, 4, 5), Memory: mem(6, 1, 2)}},
+			name: "a bubble", node: aligned(topology.Restricted, topology.ScopePod), pod: bubble,
+			live: map[string]Place{"own": at(topology.Of(1, 2), 2), "rest": at(topology.Of(1, 2), 3, 4, 5)},
+			want: Allocation{Containers: map[string]Given{"own": {CPUs: cpuset.New(2)}},
+				Pod: Given{CPUs: cpuset.New(2, 3, 4, 5), Memory: mem(6, 1, 2)}},
 		},
 	}
 	for _, tt := range tests {
@@ -89,7 +96,8 @@ func TestFixed(t *testing.T) {
 // is one that stops the agent.
 func TestLedgerHeals(t *testing.T) {
 	kept := Held{
-		"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(4, 1), Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}},
+		"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(4, 1),
+			Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}},
 		"b": {Containers: map[string]Given{"app": {CPUs: cpuset.New(6, 7), Memory: mem(4, 3)}}},
 	}
 	devices := Held{"a": {Containers: map[string]Given{"app": {Devices: kept["a"].Containers["app"].Devices}}}}
@@ -113,7 +121,9 @@ func TestLedgerHeals(t *testing.T) {
 		},
 		{
 			"less memory", with(func(n *Node) { n.Machine.Nodes[1].Memory = 1 << 30 }),
-			Held{"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Devices: kept["a"].Containers["app"].Devices}}}, "b": kept["b"]}, []types.UID{"a"},
+			Held{
+				"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3),
+					Devices: kept["a"].Containers["app"].Devices}}}, "b": kept["b"]}, []types.UID{"a"},
 		},
 	}
 	for _, tt := range tests {
@@ -172,7 +182,8 @@ func FuzzRecord(f *testing.F) {
 		if len(list) > 12 {
 			t.Skip("a range may name very many CPUs")
 		}
-		r := record{Containers: map[string]share{"c": {CPUs: list, Memory: []block{{Nodes: []int{node}, Resource: "memory", Size: size}}}}}
+		r := record{Containers: map[string]share{"c": {CPUs: list,
+			Memory: []block{{Nodes: []int{node}, Resource: "memory", Size: size}}}}}
 		a, err := r.allocation()
 		if err != nil {
 			return

@@ -18,7 +18,8 @@ func TestRebuildAddsWhatIsLacking(t *testing.T) {
 	x, y := map[corev1.ResourceName][]device.ID{gpu: {"x"}}, map[corev1.ResourceName][]device.ID{gpu: {"y"}}
 	l := newLedger(t.TempDir(), static(4))
 	for _, found := range []map[types.UID]Allocation{
-		{"a": {Containers: map[string]Given{"app": {Devices: x}}}, "b": {Containers: map[string]Given{"app": {Devices: y}}}},
+		{"a": {Containers: map[string]Given{"app": {Devices: x}}},
+			"b": {Containers: map[string]Given{"app": {Devices: y}}}},
 		{"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 1)}}}},
 		{"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(6, 7), Memory: mem(1, 3), Devices: y}}}},
 		{"b": {Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 4)}}}}, // a has 3
@@ -39,15 +40,18 @@ func TestRebuildAddsWhatIsLacking(t *testing.T) {
 // What another agent wrote down last counts; what is here stays where it fits beside it,
 // and is found again.
 func TestTakeOver(t *testing.T) {
-	x, y, z := map[corev1.ResourceName][]device.ID{gpu: {"x"}}, map[corev1.ResourceName][]device.ID{gpu: {"y"}}, map[corev1.ResourceName][]device.ID{gpu: {"z"}}
+	x, y, z := map[corev1.ResourceName][]device.ID{gpu: {"x"}}, map[corev1.ResourceName][]device.ID{gpu: {"y"}},
+		map[corev1.ResourceName][]device.ID{gpu: {"z"}}
 	dir := t.TempDir()
 	l := newLedger(dir, static(4))
-	for uid, g := range map[types.UID]Given{"gone": {Devices: x}, "moved": {CPUs: cpuset.New(2, 3), Devices: y}, "same": {CPUs: cpuset.New(4, 5)}} {
+	for uid, g := range map[types.UID]Given{"gone": {Devices: x}, "moved": {CPUs: cpuset.New(2, 3), Devices: y},
+		"same": {CPUs: cpuset.New(4, 5)}} {
 		if err := l.Commit(uid, Allocation{Containers: map[string]Given{"app": g}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	lost, err := l.TakeOver(Held{"new": {Containers: map[string]Given{"app": {Devices: x}}}, "moved": {Containers: map[string]Given{"app": {Devices: z}}}})
+	lost, err := l.TakeOver(Held{"new": {Containers: map[string]Given{"app": {Devices: x}}},
+		"moved": {Containers: map[string]Given{"app": {Devices: z}}}})
 	if len(lost) != 1 || lost[0].UID != "gone" || err != nil {
 		t.Errorf("lost %v, error %v", lost, err)
 	}

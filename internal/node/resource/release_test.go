@@ -24,7 +24,8 @@ func TestReleaseRestores(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(11, uint64(len(name))))
 			n, dir := node(r, m), filepath.Join(t.TempDir(), "resources")
-			n.Policy.CPUs, n.Policy.Memory, n.Policy.Topology.Policy = true, m.Nodes[0].Memory > 8<<30, topology.BestEffort
+			n.Policy.CPUs, n.Policy.Memory, n.Policy.Topology.Policy = true, m.Nodes[0].Memory > 8<<30,
+				topology.BestEffort
 			l, probe := newLedger(dir, n), mix(r, "probe")
 			shared := l.Shared()
 			first, firstErr := Decide(n, nil, probe)
@@ -53,7 +54,8 @@ func TestReleaseRestores(t *testing.T) {
 				if err := l.Release(uid); err != nil {
 					t.Fatal(err)
 				}
-				if got, want := n.pool(l.All()).Free(), n.pool(before).Free().Union(before[uid].CPUs()); !got.Equals(want) {
+				if got, want := n.pool(l.All()).Free(),
+					n.pool(before).Free().Union(before[uid].CPUs()); !got.Equals(want) {
 					t.Fatalf("without pod %s CPUs %s are free, want %s", uid, got, want)
 				}
 			}

@@ -119,7 +119,8 @@ func (b *bus) login(delay time.Duration, preparing bool) *login {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { _ = conn.Close() })
-	l := &login{conn: conn, inhibited: make(chan inhibitor, 4), delay: delay, preparing: preparing, dropIn: filepath.Join(b.t.TempDir(), "logind.conf.d")}
+	l := &login{conn: conn, inhibited: make(chan inhibitor, 4), delay: delay, preparing: preparing,
+		dropIn: filepath.Join(b.t.TempDir(), "logind.conf.d")}
 	for _, export := range []struct {
 		v         any
 		path, of  string

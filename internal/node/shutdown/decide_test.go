@@ -25,7 +25,8 @@ func aPod(name string, priority int32, grace int64) *corev1.Pod {
 func TestDecide(t *testing.T) {
 	const s = time.Second
 	groups := []Group{{10, 20 * s}, {100, 5 * s}, {1000, s}}
-	low, none, at, between, top := aPod("low", 3, 30), aPod("none", -1, -1), aPod("at", 100, 2), aPod("between", 999, 60), aPod("top", 5000, 0)
+	low, none, at, between, top := aPod("low", 3, 30), aPod("none", -1, -1), aPod("at", 100, 2),
+		aPod("between", 999, 60), aPod("top", 5000, 0)
 	want := []Batch{
 		{groups[0], []Ending{{low, 20 * s}, {none, 20 * s}}},
 		{groups[1], []Ending{{between, 5 * s}, {at, 2 * s}}},

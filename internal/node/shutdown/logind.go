@@ -39,7 +39,8 @@ func (l logind) manager() dbus.BusObject { return l.bus.Object(logindName, login
 // is closed with the connection.
 func (l logind) subscribe(ctx context.Context) (<-chan *dbus.Signal, error) {
 	err := l.bus.AddMatchSignalContext(ctx,
-		dbus.WithMatchSender(logindName), dbus.WithMatchInterface(logindManager), dbus.WithMatchMember(prepare), dbus.WithMatchObjectPath(logindPath))
+		dbus.WithMatchSender(logindName), dbus.WithMatchInterface(logindManager), dbus.WithMatchMember(prepare),
+		dbus.WithMatchObjectPath(logindPath))
 	if err != nil {
 		return nil, fmt.Errorf("watch logind: %w", err)
 	}
@@ -113,12 +114,14 @@ func (l logind) allow(ctx context.Context, delay time.Duration, dir string) erro
 		return fmt.Errorf("make drop-in of logind: %w", err)
 	}
 	seconds := (delay + time.Second - 1) / time.Second
-	text := fmt.Sprintf("# Pods are given this time before the machine goes down.\n[Login]\nInhibitDelayMaxSec=%d\n", seconds)
+	text := fmt.Sprintf("# Pods are given this time before the machine goes down.\n[Login]\nInhibitDelayMaxSec=%d\n",
+		seconds)
 	if err := os.WriteFile(filepath.Join(dir, dropIn), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write drop-in of logind: %w", err)
 	}
 	const sighup = int32(1)
-	err = l.bus.Object(systemdName, systemdPath).CallWithContext(ctx, systemdManager+".KillUnit", 0, "systemd-logind.service", "all", sighup).Err
+	err = l.bus.Object(systemdName, systemdPath).CallWithContext(ctx, systemdManager+".KillUnit", 0,
+		"systemd-logind.service", "all", sighup).Err
 	if err != nil {
 		return fmt.Errorf("reload logind: %w", err)
 	}
@@ -139,7 +142,8 @@ func (l logind) allow(ctx context.Context, delay time.Duration, dir string) erro
 type shortError struct{ has, wants time.Duration }
 
 func (e *shortError) Error() string {
-	return fmt.Sprintf("logind waits %s before a shutdown, the pods are given %s: set InhibitDelayMaxSec in %s", e.has, e.wants, DropInDir)
+	return fmt.Sprintf("logind waits %s before a shutdown, the pods are given %s: set InhibitDelayMaxSec in %s", e.has,
+		e.wants, DropInDir)
 }
 
 var errDisconnected = errors.New("the connection to D-Bus has ended")

@@ -13,7 +13,8 @@ type metrics struct{ began, ended prometheus.Gauge }
 
 func newMetrics() metrics {
 	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_graceful_shutdown_" + name + "_time_seconds", Help: help})
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_graceful_shutdown_" + name + "_time_seconds",
+			Help: help})
 	}
 	return metrics{
 		began: gauge("start", "Last graceful shutdown start time since unix epoch in seconds"),

@@ -71,7 +71,8 @@ func (m *Manager) recall() {
 			late++
 		}
 	}
-	m.o.Log.Info("The last shutdown of this node", "began", j.Began, "finished", !j.Ended.IsZero(), "cancelled", j.Cancelled,
+	m.o.Log.Info("The last shutdown of this node", "began", j.Began, "finished", !j.Ended.IsZero(), "cancelled",
+		j.Cancelled,
 		"pods", len(j.Pods), "not ended in time", late)
 }
 
@@ -173,7 +174,8 @@ func (m *Manager) end(ctx context.Context) {
 	journal.Ended, journal.Cancelled = time.Now(), ctx.Err() != nil
 	m.write(journal)
 	if m.release(ctx) {
-		m.o.Log.Info("The pods of this node have ended: the machine may go down", "pods", len(journal.Pods), "took", journal.Ended.Sub(journal.Began))
+		m.o.Log.Info("The pods of this node have ended: the machine may go down", "pods", len(journal.Pods), "took",
+			journal.Ended.Sub(journal.Began))
 	}
 }
 
@@ -214,7 +216,8 @@ func (m *Manager) endBatch(ctx context.Context, b Batch) []Stopped {
 	wait.Wait()
 	for _, s := range stopped {
 		if !s.Gone && ctx.Err() == nil {
-			m.o.Log.Warn("A pod has not ended in the time of its group", "namespace", s.Namespace, "pod", s.Name, "group", b.Priority, "time", b.Grace)
+			m.o.Log.Warn("A pod has not ended in the time of its group", "namespace", s.Namespace, "pod", s.Name,
+				"group", b.Priority, "time", b.Grace)
 		}
 	}
 	flush, sent := context.WithTimeout(ctx, max(flushAtLeast, min(flushAtMost, b.Grace-time.Since(began))))

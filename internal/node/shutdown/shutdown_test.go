@@ -53,7 +53,8 @@ func (m *members) comes(p *corev1.Pod) {
 }
 
 func (m *members) Stop(uid types.UID, s pod.Stop) {
-	if s.Reason != "Terminated" || s.Message != "Pod was terminated in response to imminent node shutdown." || s.At.IsZero() {
+	if s.Reason != "Terminated" || s.Message != "Pod was terminated in response to imminent node shutdown." ||
+		s.At.IsZero() {
 		m.stopped <- "a wrong stop"
 		return
 	}
@@ -109,9 +110,12 @@ func run(t *testing.T, b *bus, l *login, groups []Group, pods *members, settled 
 	settled = append(settled, nil)
 	n := node{diary: &diary{}, log: &bytes.Buffer{}}
 	n.Manager = New(Options{
-		Groups: groups, Pods: pods, Settled: settled[0], Statuses: n.diary, Tell: func(p string) { n.diary.add("problem: " + p) },
+		Groups: groups, Pods: pods, Settled: settled[0], Statuses: n.diary, Tell: func(p string) {
+			n.diary.add("problem: " + p)
+		},
 		Path: filepath.Join(t.TempDir(), "shutdown"), Bus: b.connect, DropInDir: l.dropIn,
-		Ref: corev1.ObjectReference{Kind: "Node", Name: "n1"}, Events: n.diary, Log: slog.New(slog.NewTextHandler(n.log, nil)),
+		Ref: corev1.ObjectReference{Kind: "Node", Name: "n1"}, Events: n.diary,
+		Log: slog.New(slog.NewTextHandler(n.log, nil)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -184,7 +188,8 @@ func TestPodsEndInOrder(t *testing.T) {
 	if diff := cmp.Diff([]string{"web 500ms", "stuck 0s"}, first); diff != "" {
 		t.Error(diff)
 	}
-	if err := n.Admit(); reason.Of(err) != reason.NodeShutdown || reason.Message(err) != "Pod was rejected as the node is shutting down." {
+	if err := n.Admit(); reason.Of(err) != reason.NodeShutdown ||
+		reason.Message(err) != "Pod was rejected as the node is shutting down." {
 		t.Errorf("a new pod is answered %v", err)
 	}
 	lock.forget()
@@ -203,7 +208,8 @@ func TestPodsEndInOrder(t *testing.T) {
 		{UID: "stuck", Namespace: "default", Name: "stuck"},
 		{UID: "critical", Namespace: "default", Name: "critical", Grace: 30 * time.Second, Gone: true},
 	}})
-	if diff := cmp.Diff([]string{"problem: node is shutting down", detected, "flush", "flush"}, n.diary.text()); diff != "" {
+	if diff := cmp.Diff([]string{"problem: node is shutting down", detected, "flush", "flush"},
+		n.diary.text()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -269,9 +275,12 @@ func TestACancelledShutdownLeavesTheRest(t *testing.T) {
 	if len(pods.stopped) > 0 {
 		t.Errorf("%s was stopped", <-pods.stopped)
 	}
-	n.journal(t, Journal{Cancelled: true, Pods: []Stopped{{UID: "web", Namespace: "default", Name: "web", Grace: 30 * time.Second}}})
+	n.journal(t,
+		Journal{Cancelled: true,
+			Pods: []Stopped{{UID: "web", Namespace: "default", Name: "web", Grace: 30 * time.Second}}})
 	got := n.diary.text()
-	for _, line := range []string{detected, "n1 Normal Shutdown Shutdown manager detected shutdown cancellation", "problem: ", "problem: node is shutting down"} {
+	for _, line := range []string{detected, "n1 Normal Shutdown Shutdown manager detected shutdown cancellation",
+		"problem: ", "problem: node is shutting down"} {
 		if !strings.Contains(strings.Join(got, "\n")+"\n", line+"\n") {
 			t.Errorf("%q is missing in %q", line, got)
 		}
@@ -301,7 +310,8 @@ func TestALogindThatDoesNotWaitLongEnough(t *testing.T) {
 	n := run(t, b, l, []Group{{0, time.Minute}}, newMembers())
 	receive(t, l.inhibited, "the inhibitor")
 	n.stop()
-	if want := "logind waits 5s before a shutdown, the pods are given 1m0s: set InhibitDelayMaxSec"; !strings.Contains(n.log.String(), want) {
+	if want := "logind waits 5s before a shutdown, the pods are given 1m0s: set InhibitDelayMaxSec"; !strings.Contains(
+		n.log.String(), want) {
 		t.Error(n.log)
 	}
 }

@@ -19,7 +19,8 @@ import (
 // A scrape of a full node, from the kernel's own files: 110 pods of one container
 // each, with cgroups that are the benchmark's and empty.
 func BenchmarkScrape(b *testing.B) {
-	s := New(Options{Source: fullNode(b, 110), Dir: b.TempDir(), Host: "/", VolumePeriod: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	s := New(Options{Source: fullNode(b, 110), Dir: b.TempDir(), Host: "/", VolumePeriod: time.Minute, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler)})
 	s.Root = group("")
 	for name, g := range map[string]prometheus.Gatherer{"resource": Resource{s}, "cadvisor": Cadvisor{s}} {
 		b.Run(name, func(b *testing.B) {
@@ -74,7 +75,8 @@ func fullNode(b *testing.B, pods int) fakeNode {
 	for i := range pods {
 		name := fmt.Sprintf("%s/pod%d", parent, i)
 		p := Pod{Namespace: "default", Name: fmt.Sprintf("p%d", i), Group: made(name), Path: name}
-		p.Containers = []Container{{Name: "app", ID: name, Image: "example.com/app:1", Group: made(name + "/app"), Path: name + "/app"}}
+		p.Containers = []Container{{Name: "app", ID: name, Image: "example.com/app:1", Group: made(name + "/app"),
+			Path: name + "/app"}}
 		n.pods = append(n.pods, p)
 	}
 	return n

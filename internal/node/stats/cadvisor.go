@@ -29,7 +29,8 @@ func (c Cadvisor) Gather() ([]*dto.MetricFamily, error) {
 	if root.Stats != nil {
 		e.of(Container{}, "/", Pod{})
 		e.usage(root)
-		e.gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch", unixSeconds(BootTime(c.Host)))
+		e.gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch",
+			unixSeconds(BootTime(c.Host)))
 		c.disk(&e)
 	}
 	layers := c.layers(context.Background())
@@ -72,7 +73,8 @@ func (c Cadvisor) disk(e *emitter) {
 
 // machine tells what the node is made of.
 func (c Cadvisor) machine(f families) {
-	of := labelled("machine_id", c.Identity.MachineID, "system_uuid", c.Identity.SystemUUID, "boot_id", c.Identity.BootID)
+	of := labelled("machine_id", c.Identity.MachineID, "system_uuid", c.Identity.SystemUUID, "boot_id",
+		c.Identity.BootID)
 	for _, fact := range []struct {
 		name, help string
 		value      float64
@@ -99,7 +101,8 @@ type emitter struct {
 // of has what follows be a cgroup's. All labels but id are empty for what is not
 // a pod's; those that tell of a container, for what is not a container's.
 func (e *emitter) of(c Container, path string, p Pod) {
-	e.labels = labelled("container", c.Name, "id", path, "image", c.Image, "name", c.RuntimeName, "namespace", p.Namespace, "pod", p.Name)
+	e.labels = labelled("container", c.Name, "id", path, "image", c.Image, "name", c.RuntimeName, "namespace",
+		p.Namespace, "pod", p.Name)
 }
 
 // counter and gauge take further labels and their values in turn.
@@ -123,34 +126,46 @@ func (e *emitter) cgroup(g cgroupfile.Group, s sample, began time.Time, processe
 
 func (e *emitter) usage(s sample) {
 	cpu := s.CpuStats
-	e.counter("container_cpu_usage_seconds_total", "Cumulative CPU time in seconds", seconds(cpu.CpuUsage.TotalUsage), "cpu", "total")
-	e.counter("container_cpu_user_seconds_total", "Cumulative CPU time in user mode in seconds", seconds(cpu.CpuUsage.UsageInUsermode))
-	e.counter("container_cpu_system_seconds_total", "Cumulative CPU time in the kernel in seconds", seconds(cpu.CpuUsage.UsageInKernelmode))
+	e.counter("container_cpu_usage_seconds_total", "Cumulative CPU time in seconds", seconds(cpu.CpuUsage.TotalUsage),
+		"cpu", "total")
+	e.counter("container_cpu_user_seconds_total", "Cumulative CPU time in user mode in seconds",
+		seconds(cpu.CpuUsage.UsageInUsermode))
+	e.counter("container_cpu_system_seconds_total", "Cumulative CPU time in the kernel in seconds",
+		seconds(cpu.CpuUsage.UsageInKernelmode))
 	m := s.MemoryStats
 	e.gauge("container_memory_usage_bytes", "Memory in use in bytes, caches included", float64(m.Usage.Usage))
-	e.gauge("container_memory_working_set_bytes", "Memory in use in bytes without inactive file pages", float64(s.workingSet()))
+	e.gauge("container_memory_working_set_bytes", "Memory in use in bytes without inactive file pages",
+		float64(s.workingSet()))
 	e.gauge("container_memory_max_usage_bytes", "Most memory that was in use in bytes", float64(m.Usage.MaxUsage))
 	e.gauge("container_memory_rss", "Anonymous memory in bytes", float64(s.rss()))
 	e.gauge("container_memory_cache", "Page cache in bytes", float64(s.memory("total_cache", "file")))
-	e.gauge("container_memory_mapped_file", "Mapped files in bytes", float64(s.memory("total_mapped_file", "file_mapped")))
+	e.gauge("container_memory_mapped_file", "Mapped files in bytes",
+		float64(s.memory("total_mapped_file", "file_mapped")))
 	e.gauge("container_memory_swap", "Swap in use in bytes", float64(s.swap()))
-	e.gauge("container_memory_kernel_usage", "Memory of the kernel in bytes", float64(max(m.KernelUsage.Usage, s.memory("", "kernel"))))
-	e.gauge("container_memory_total_active_file_bytes", "Active file pages in bytes", float64(s.memory("total_active_file", "active_file")))
-	e.gauge("container_memory_total_inactive_file_bytes", "Inactive file pages in bytes", float64(s.memory("total_inactive_file", "inactive_file")))
+	e.gauge("container_memory_kernel_usage", "Memory of the kernel in bytes",
+		float64(max(m.KernelUsage.Usage, s.memory("", "kernel"))))
+	e.gauge("container_memory_total_active_file_bytes", "Active file pages in bytes",
+		float64(s.memory("total_active_file", "active_file")))
+	e.gauge("container_memory_total_inactive_file_bytes", "Inactive file pages in bytes",
+		float64(s.memory("total_inactive_file", "inactive_file")))
 	e.counter("container_memory_failcnt", "How often the memory limit was hit", float64(m.Usage.Failcnt))
 	for kind, scopes := range map[string][2]uint64{
 		"pgfault":    {s.memory("pgfault", "pgfault"), s.memory("total_pgfault", "pgfault")},
 		"pgmajfault": {s.memory("pgmajfault", "pgmajfault"), s.memory("total_pgmajfault", "pgmajfault")},
 	} {
 		const faults = "Page faults"
-		e.counter("container_memory_failures_total", faults, float64(scopes[0]), "failure_type", kind, "scope", "container")
-		e.counter("container_memory_failures_total", faults, float64(scopes[1]), "failure_type", kind, "scope", "hierarchy")
+		e.counter("container_memory_failures_total", faults, float64(scopes[0]), "failure_type", kind, "scope",
+			"container")
+		e.counter("container_memory_failures_total", faults, float64(scopes[1]), "failure_type", kind, "scope",
+			"hierarchy")
 	}
 	e.counter("container_oom_events_total", "Processes that were killed for want of memory", float64(s.oomKills))
 	for size, h := range s.HugetlbStats {
 		e.gauge("container_hugetlb_usage_bytes", "Huge pages in use in bytes", float64(h.Usage), "pagesize", size)
-		e.gauge("container_hugetlb_max_usage_bytes", "Most huge pages that were in use in bytes", float64(h.MaxUsage), "pagesize", size)
-		e.counter("container_hugetlb_failcnt", "How often the limit of huge pages was hit", float64(h.Failcnt), "pagesize", size)
+		e.gauge("container_hugetlb_max_usage_bytes", "Most huge pages that were in use in bytes", float64(h.MaxUsage),
+			"pagesize", size)
+		e.counter("container_hugetlb_failcnt", "How often the limit of huge pages was hit", float64(h.Failcnt),
+			"pagesize", size)
 	}
 	e.gauge("container_last_seen", "When the container was last read, in seconds since the epoch", unixSeconds(e.now))
 	e.io(s.BlkioStats)
@@ -168,13 +183,16 @@ func (e *emitter) io(b cgroups.BlkioStats) {
 			continue
 		}
 		device := e.devices.name(x.Major, x.Minor)
-		e.counter("container_fs_"+name+"_bytes_total", "Bytes of "+name+" of block devices", float64(x.Value), "device", device)
+		e.counter("container_fs_"+name+"_bytes_total", "Bytes of "+name+" of block devices", float64(x.Value), "device",
+			device)
 		e.counter("container_blkio_device_usage_total", "Bytes that went to and from block devices", float64(x.Value),
-			"device", device, "major", strconv.FormatUint(x.Major, 10), "minor", strconv.FormatUint(x.Minor, 10), "operation", x.Op)
+			"device", device, "major", strconv.FormatUint(x.Major, 10), "minor", strconv.FormatUint(x.Minor, 10),
+			"operation", x.Op)
 	}
 	for _, x := range b.IoServicedRecursive {
 		if name, ok := names[x.Op]; ok {
-			e.counter("container_fs_"+name+"_total", "Number of "+name+" of block devices", float64(x.Value), "device", e.devices.name(x.Major, x.Minor))
+			e.counter("container_fs_"+name+"_total", "Number of "+name+" of block devices", float64(x.Value), "device",
+				e.devices.name(x.Major, x.Minor))
 		}
 	}
 }
@@ -185,8 +203,10 @@ func (e *emitter) pressure(what string, p *cgroups.PSIStats) {
 		return
 	}
 	const us = 1e-6
-	e.counter("container_pressure_"+what+"_waiting_seconds_total", "Time that some tasks waited for "+what+" in seconds", float64(p.Some.Total)*us)
-	e.counter("container_pressure_"+what+"_stalled_seconds_total", "Time that no task went on for want of "+what+" in seconds", float64(p.Full.Total)*us)
+	e.counter("container_pressure_"+what+"_waiting_seconds_total",
+		"Time that some tasks waited for "+what+" in seconds", float64(p.Some.Total)*us)
+	e.counter("container_pressure_"+what+"_stalled_seconds_total",
+		"Time that no task went on for want of "+what+" in seconds", float64(p.Full.Total)*us)
 }
 
 // spec tells what a cgroup is bounded by; 0 is no bound. What is throttled is
@@ -200,7 +220,8 @@ func (e *emitter) spec(g cgroupfile.Group, s sample) {
 	e.gauge("container_spec_memory_limit_bytes", "Memory limit in bytes, 0: none", float64(limit))
 	e.gauge("container_spec_memory_swap_limit_bytes", "Limit of memory and swap in bytes, 0: none", float64(limit+swap))
 	b := boundsOf(g)
-	e.gauge("container_spec_memory_reservation_limit_bytes", "Memory in bytes that is kept longest, 0: none", b.reservation)
+	e.gauge("container_spec_memory_reservation_limit_bytes", "Memory in bytes that is kept longest, 0: none",
+		b.reservation)
 	e.gauge("container_spec_cpu_shares", "CPU shares", b.shares)
 	if b.period > 0 {
 		e.gauge("container_spec_cpu_period", "Period of the CPU quota in microseconds", b.period)
@@ -211,9 +232,12 @@ func (e *emitter) spec(g cgroupfile.Group, s sample) {
 	e.gauge("container_spec_cpu_quota", "CPU quota per period in microseconds", b.quota)
 	t, burst := s.CpuStats.ThrottlingData, s.CpuStats.BurstData
 	e.counter("container_cpu_cfs_periods_total", "Periods of the CPU quota that have passed", float64(t.Periods))
-	e.counter("container_cpu_cfs_throttled_periods_total", "Periods in which the quota was used up", float64(t.ThrottledPeriods))
-	e.counter("container_cpu_cfs_throttled_seconds_total", "Time without CPU because of the quota in seconds", seconds(t.ThrottledTime))
-	e.counter("container_cpu_cfs_burst_periods_total", "Periods in which more than the quota was used", float64(burst.BurstsPeriods))
+	e.counter("container_cpu_cfs_throttled_periods_total", "Periods in which the quota was used up",
+		float64(t.ThrottledPeriods))
+	e.counter("container_cpu_cfs_throttled_seconds_total", "Time without CPU because of the quota in seconds",
+		seconds(t.ThrottledTime))
+	e.counter("container_cpu_cfs_burst_periods_total", "Periods in which more than the quota was used",
+		float64(burst.BurstsPeriods))
 	e.counter("container_cpu_cfs_burst_seconds_total", "CPU time above the quota in seconds", seconds(burst.BurstTime))
 }
 
@@ -223,9 +247,11 @@ func (e *emitter) traffic(t traffic) {
 		value      uint64
 	}{
 		{"receive_bytes", "Bytes received", t.rxBytes}, {"receive_packets", "Packets received", t.rxPackets},
-		{"receive_errors", "Errors while receiving", t.rxErrors}, {"receive_packets_dropped", "Packets dropped while receiving", t.rxDrops},
+		{"receive_errors", "Errors while receiving", t.rxErrors},
+		{"receive_packets_dropped", "Packets dropped while receiving", t.rxDrops},
 		{"transmit_bytes", "Bytes sent", t.txBytes}, {"transmit_packets", "Packets sent", t.txPackets},
-		{"transmit_errors", "Errors while sending", t.txErrors}, {"transmit_packets_dropped", "Packets dropped while sending", t.txDrops},
+		{"transmit_errors", "Errors while sending", t.txErrors},
+		{"transmit_packets_dropped", "Packets dropped while sending", t.txDrops},
 	} {
 		e.counter("container_network_"+c.name+"_total", c.help, float64(c.value), "interface", t.name)
 	}
@@ -254,7 +280,8 @@ func boundsOf(g cgroupfile.Group) (b bounds) {
 		return b
 	}
 	b.shares = number(filepath.Join(dir, "cpu.shares"), 0)
-	b.quota, b.period = number(filepath.Join(dir, "cpu.cfs_quota_us"), 0), number(filepath.Join(dir, "cpu.cfs_period_us"), 0)
+	b.quota, b.period = number(filepath.Join(dir, "cpu.cfs_quota_us"), 0),
+		number(filepath.Join(dir, "cpu.cfs_period_us"), 0)
 	return b
 }
 

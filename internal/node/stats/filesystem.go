@@ -37,8 +37,10 @@ type size struct {
 // of is what measure says of a path, or said within period before now. What fails
 // is not tried again before the period has passed. A measurement goes on when the
 // one who asked has left: others get what it finds.
-func (s *sizes) of(ctx context.Context, path string, now time.Time, period time.Duration, measure func(context.Context) (*statsapi.FsStats, error)) (*statsapi.FsStats, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("measure %s: it takes longer than %v", path, patience))
+func (s *sizes) of(ctx context.Context, path string, now time.Time, period time.Duration,
+	measure func(context.Context) (*statsapi.FsStats, error)) (*statsapi.FsStats, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience,
+		fmt.Errorf("measure %s: it takes longer than %v", path, patience))
 	defer cancel()
 	one := s.begin(ctx, path, now, period, measure)
 	select {
@@ -54,7 +56,8 @@ func (s *sizes) of(ctx context.Context, path string, now time.Time, period time.
 }
 
 // begin is the last measurement of a path, or a new one.
-func (s *sizes) begin(ctx context.Context, path string, now time.Time, period time.Duration, measure func(context.Context) (*statsapi.FsStats, error)) *size {
+func (s *sizes) begin(ctx context.Context, path string, now time.Time, period time.Duration,
+	measure func(context.Context) (*statsapi.FsStats, error)) *size {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if was := s.known[path]; was != nil && (was.underWay() || now.Sub(was.at) < period) {
@@ -107,7 +110,8 @@ func fileSystem(path string, now time.Time) (*statsapi.FsStats, error) {
 	block := uint64(st.Frsize)
 	return &statsapi.FsStats{
 		Time:           metav1.NewTime(now),
-		AvailableBytes: new(st.Bavail * block), CapacityBytes: new(st.Blocks * block), UsedBytes: new((st.Blocks - st.Bfree) * block),
+		AvailableBytes: new(st.Bavail * block), CapacityBytes: new(st.Blocks * block),
+		UsedBytes:  new((st.Blocks - st.Bfree) * block),
 		InodesFree: new(st.Ffree), Inodes: new(st.Files), InodesUsed: new(st.Files - st.Ffree),
 	}, nil
 }

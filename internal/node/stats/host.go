@@ -80,7 +80,8 @@ func processLimit(host string, now time.Time) (*statsapi.RlimitStats, error) {
 
 func psi(p *cgroups.PSIStats) *statsapi.PSIStats {
 	data := func(d cgroups.PSIData) statsapi.PSIData {
-		return statsapi.PSIData{Total: d.Total * uint64(time.Microsecond), Avg10: d.Avg10, Avg60: d.Avg60, Avg300: d.Avg300}
+		return statsapi.PSIData{Total: d.Total * uint64(time.Microsecond), Avg10: d.Avg10, Avg60: d.Avg60,
+			Avg300: d.Avg300}
 	}
 	return &statsapi.PSIStats{Full: data(p.Full), Some: data(p.Some)}
 }
@@ -93,7 +94,8 @@ func networkStats(all []traffic, now time.Time) *statsapi.NetworkStats {
 	}
 	n := &statsapi.NetworkStats{Time: metav1.NewTime(now)}
 	for _, t := range all {
-		one := statsapi.InterfaceStats{Name: t.name, RxBytes: new(t.rxBytes), RxErrors: new(t.rxErrors), TxBytes: new(t.txBytes), TxErrors: new(t.txErrors)}
+		one := statsapi.InterfaceStats{Name: t.name, RxBytes: new(t.rxBytes), RxErrors: new(t.rxErrors),
+			TxBytes: new(t.txBytes), TxErrors: new(t.txErrors)}
 		if t.name == "eth0" || n.Name == "" {
 			n.InterfaceStats = one
 		}

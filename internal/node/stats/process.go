@@ -80,9 +80,12 @@ func process(host string, pid int, now time.Time) (sample, time.Time, error) {
 	}
 	resident := kilobytes(filepath.Join(dir, "status"), "VmRSS")
 	used := &cgroups.Stats{MemoryStats: cgroups.MemoryStats{
-		Usage: cgroups.MemoryData{Usage: resident}, SwapUsage: cgroups.MemoryData{Usage: resident + kilobytes(filepath.Join(dir, "status"), "VmSwap")},
-		Stats: map[string]uint64{"anon": kilobytes(filepath.Join(dir, "status"), "RssAnon"), "pgfault": n(minorFaults) + n(majorFaults), "pgmajfault": n(majorFaults)},
+		Usage:     cgroups.MemoryData{Usage: resident},
+		SwapUsage: cgroups.MemoryData{Usage: resident + kilobytes(filepath.Join(dir, "status"), "VmSwap")},
+		Stats: map[string]uint64{"anon": kilobytes(filepath.Join(dir, "status"), "RssAnon"),
+			"pgfault": n(minorFaults) + n(majorFaults), "pgmajfault": n(majorFaults)},
 	}}
 	used.CpuStats.CpuUsage.TotalUsage = (n(userTime) + n(systemTime)) * uint64(time.Second/ticks)
-	return sample{at: now, Stats: used, unified: true}, BootTime(host).Add(time.Duration(n(startTime)) * (time.Second / ticks)), nil
+	return sample{at: now, Stats: used, unified: true},
+		BootTime(host).Add(time.Duration(n(startTime)) * (time.Second / ticks)), nil
 }

@@ -27,10 +27,12 @@ func (r Resource) Gather() ([]*dto.MetricFamily, error) {
 			of := of.with("container", c.Name)
 			f.use("container", of, c.sample)
 			if limit, ok := c.swapLimit(); ok {
-				f.addAt(gauge("container_swap_limit_bytes", "Swap that the container may use, in bytes"), of, float64(limit), c.at)
+				f.addAt(gauge("container_swap_limit_bytes", "Swap that the container may use, in bytes"), of,
+					float64(limit), c.at)
 			}
 			if began := c.Started.UnixNano(); !c.Started.IsZero() {
-				f.add(gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch"), of, float64(began)/1e9)
+				f.add(gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch"), of,
+					float64(began)/1e9)
 			}
 		}
 	}
@@ -41,8 +43,10 @@ func (r Resource) Gather() ([]*dto.MetricFamily, error) {
 
 // use is what a node, pod or container uses.
 func (f families) use(what string, of labels, s sample) {
-	f.addAt(counter(what+"_cpu_usage_seconds_total", "Cumulative CPU time that the "+what+" has used, in core seconds"), of, seconds(s.CpuStats.CpuUsage.TotalUsage), s.at)
-	f.addAt(gauge(what+"_memory_working_set_bytes", "Working set of the "+what+", in bytes"), of, float64(s.workingSet()), s.at)
+	f.addAt(counter(what+"_cpu_usage_seconds_total", "Cumulative CPU time that the "+what+" has used, in core seconds"),
+		of, seconds(s.CpuStats.CpuUsage.TotalUsage), s.at)
+	f.addAt(gauge(what+"_memory_working_set_bytes", "Working set of the "+what+", in bytes"), of,
+		float64(s.workingSet()), s.at)
 	f.addAt(gauge(what+"_swap_usage_bytes", "Swap that the "+what+" uses, in bytes"), of, float64(s.swap()), s.at)
 }
 

@@ -61,16 +61,21 @@ func v1Files(name, cpu, memory string) map[string]string {
 		"cpu/" + name + "/cpu.shares":        "512",
 		"cpu/" + name + "/cpu.cfs_quota_us":  "50000",
 		"cpu/" + name + "/cpu.cfs_period_us": "100000",
-		"cpuacct/" + name + "/cpuacct.usage": cpu, "cpuacct/" + name + "/cpuacct.stat": "user 100\nsystem 50", "cpuacct/" + name + "/cpuacct.usage_percpu": cpu,
-		"memory/" + name + "/memory.stat":               "cache 4096\ntotal_rss 8192\ntotal_inactive_file 1000\ntotal_swap 77\npgfault 3\npgmajfault 1",
+		"cpuacct/" + name + "/cpuacct.usage": cpu, "cpuacct/" + name + "/cpuacct.stat": "user 100\nsystem 50",
+		"cpuacct/" + name + "/cpuacct.usage_percpu": cpu,
+		"memory/" + name +
+			"/memory.stat": "cache 4096\ntotal_rss 8192\ntotal_inactive_file 1000\ntotal_swap 77\npgfault " +
+			"3\npgmajfault 1",
 		"memory/" + name + "/memory.usage_in_bytes":     memory,
-		"memory/" + name + "/memory.max_usage_in_bytes": memory, "memory/" + name + "/memory.failcnt": "2", "memory/" + name + "/memory.limit_in_bytes": "1048576",
-		"memory/" + name + "/memory.oom_control":                       "oom_kill_disable 0\nunder_oom 0\noom_kill 9",
-		"memory/" + name + "/memory.use_hierarchy":                     "1",
-		"memory/" + name + "/memory.soft_limit_in_bytes":               "9223372036854771712",
-		"blkio/" + name + "/blkio.throttle.io_service_bytes_recursive": "8:16 Read 100\n8:16 Write 200\n8:16 Total 300\nTotal 300",
-		"blkio/" + name + "/blkio.throttle.io_serviced_recursive":      "8:16 Read 1\n8:16 Write 2\n8:16 Total 3\nTotal 3",
-		"pids/" + name + "/pids.current":                               "5", "pids/" + name + "/pids.max": "max",
+		"memory/" + name + "/memory.max_usage_in_bytes": memory, "memory/" + name + "/memory.failcnt": "2",
+		"memory/" + name + "/memory.limit_in_bytes":      "1048576",
+		"memory/" + name + "/memory.oom_control":         "oom_kill_disable 0\nunder_oom 0\noom_kill 9",
+		"memory/" + name + "/memory.use_hierarchy":       "1",
+		"memory/" + name + "/memory.soft_limit_in_bytes": "9223372036854771712",
+		"blkio/" + name +
+			"/blkio.throttle.io_service_bytes_recursive": "8:16 Read 100\n8:16 Write 200\n8:16 Total 300\nTotal 300",
+		"blkio/" + name + "/blkio.throttle.io_serviced_recursive": "8:16 Read 1\n8:16 Write 2\n8:16 Total 3\nTotal 3",
+		"pids/" + name + "/pids.current":                          "5", "pids/" + name + "/pids.max": "max",
 		"pids/" + name + "/cgroup.procs": "4242\n4243",
 	}
 }
@@ -80,13 +85,19 @@ func v2Files(name, cpu, memory string) map[string]string {
 	psi := "some avg10=1.00 avg60=2.00 avg300=3.00 total=4000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1000000"
 	files := map[string]string{}
 	for file, text := range map[string]string{
-		"cgroup.controllers": "cpu io memory pids", "cgroup.procs": "4242\n4243", "pids.current": "5", "pids.max": "100",
-		"cpu.stat":   "usage_usec " + cpu[:len(cpu)-3] + "\nuser_usec 1000000\nsystem_usec 500000\nnr_periods 4\nnr_throttled 1\nthrottled_usec 5000000\nnr_bursts 2\nburst_usec 1000000",
+		"cgroup.controllers": "cpu io memory pids", "cgroup.procs": "4242\n4243", "pids.current": "5",
+		"pids.max": "100",
+		"cpu.stat": "usage_usec " + cpu[:len(cpu)-3] +
+			"\nuser_usec 1000000\nsystem_usec 500000\nnr_periods 4\nnr_throttled 1\nthrottled_usec " +
+			"5000000\nnr_bursts 2\nburst_usec 1000000",
 		"cpu.weight": "20", "cpu.max": "50000 100000", "cpu.pressure": psi,
-		"memory.current": memory, "memory.max": "1048576", "memory.peak": memory, "memory.low": "4096", "memory.swap.current": "77", "memory.swap.max": "100", "memory.swap.peak": "77",
-		"memory.stat":   "anon 8192\nfile 4096\nkernel 2048\nfile_mapped 1024\nactive_file 3000\ninactive_file 1000\npgfault 3\npgmajfault 1",
+		"memory.current": memory, "memory.max": "1048576", "memory.peak": memory, "memory.low": "4096",
+		"memory.swap.current": "77", "memory.swap.max": "100", "memory.swap.peak": "77",
+		"memory.stat": "anon 8192\nfile 4096\nkernel 2048\nfile_mapped 1024\nactive_file 3000\ninactive_file " +
+			"1000\npgfault 3\npgmajfault 1",
 		"memory.events": "low 0\nhigh 0\nmax 2\noom 9\noom_kill 9", "memory.pressure": psi,
-		"io.stat": "8:16 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n9:1 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0", "io.pressure": psi,
+		"io.stat": "8:16 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n9:1 rbytes=1 wbytes=2 rios=3 wios=4 " +
+			"dbytes=0 dios=0", "io.pressure": psi,
 	} {
 		files[filepath.Join(name, file)] = text
 	}
@@ -130,10 +141,12 @@ func newUnified(t *testing.T) (*Stats, *time.Time) {
 
 // usage is the CPU time in ns and the memory of the cgroups.
 func usage() map[string][2]string {
-	return map[string][2]string{".": {"9000000000", "900000"}, "pod": {"3000000000", "300000"}, "pod/id1": {"2000000000", "200000"}}
+	return map[string][2]string{".": {"9000000000", "900000"}, "pod": {"3000000000", "300000"},
+		"pod/id1": {"2000000000", "200000"}}
 }
 
-func newNode(t *testing.T, files map[string]string, group func(dir, name string) cgroupfile.Group) (*Stats, *time.Time) {
+func newNode(t *testing.T, files map[string]string, group func(dir, name string) cgroupfile.Group) (*Stats,
+	*time.Time) {
 	t.Helper()
 	// The files of the test are no cgroup's, as the library wants them to be.
 	cgroups.TestMode = true
@@ -142,8 +155,9 @@ func newNode(t *testing.T, files map[string]string, group func(dir, name string)
 	host := hierarchy(t, map[string]string{
 		"proc/stat": "cpu 1 2 3\nbtime 1700000000", "proc/meminfo": "MemTotal: 8 kB\nSwapTotal: 2 kB",
 		"proc/loadavg": "0.1 0.2 0.3 1/77 1234", "proc/sys/kernel/pid_max": "32768",
-		"proc/1/net/dev":    "h\n eth9: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
-		"proc/4242/net/dev": "Inter-| Receive\n face |bytes\n    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n  eth0: 10 20 30 40 0 0 0 0 50 60 70 80 0 0 0 0",
+		"proc/1/net/dev": "h\n eth9: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
+		"proc/4242/net/dev": "Inter-| Receive\n face |bytes\n    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n  eth0: 10 20 " +
+			"30 40 0 0 0 0 50 60 70 80 0 0 0 0",
 	})
 	if err := os.MkdirAll(filepath.Join(host, "sys/dev/block"), 0o755); err != nil {
 		t.Fatal(err)
@@ -156,15 +170,19 @@ func newNode(t *testing.T, files map[string]string, group func(dir, name string)
 	now := time.Unix(1700000100, 0)
 	began := time.Unix(1700000050, 0)
 	return New(Options{
-		Node: "n1", Root: group(dir, "."), Machine: machine.Machine{CPUs: []machine.CPU{{ID: 0}, {ID: 1}}}, Dir: t.TempDir(), Host: host,
+		Node: "n1", Root: group(dir, "."), Machine: machine.Machine{CPUs: []machine.CPU{{ID: 0}, {ID: 1}}},
+		Dir: t.TempDir(), Host: host,
 		Identity: Identity{"m", "s", "b"},
 		Capacity: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Ki")}, VolumePeriod: time.Minute,
 		Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Source: fakeNode{pods: []Pod{{
-			Namespace: "default", Name: "web", UID: types.UID("u1"), Started: began, Group: group(dir, "pod"), Path: "/kubepods/podu1", Logs: logs,
-			Sandbox: Container{ID: "box", RuntimeName: "box", Image: "example.com/pause:1", Path: "/kubepods/podu1/box"},
+			Namespace: "default", Name: "web", UID: types.UID("u1"), Started: began, Group: group(dir, "pod"),
+			Path: "/kubepods/podu1", Logs: logs,
+			Sandbox: Container{ID: "box", RuntimeName: "box", Image: "example.com/pause:1",
+				Path: "/kubepods/podu1/box"},
 			Containers: []Container{
-				{Name: "app", ID: "id1", RuntimeName: "id1", Image: "example.com/app:1", Group: group(dir, "pod/id1"), Path: "/kubepods/podu1/id1", Started: began},
+				{Name: "app", ID: "id1", RuntimeName: "id1", Image: "example.com/app:1", Group: group(dir, "pod/id1"),
+					Path: "/kubepods/podu1/id1", Started: began},
 				{Name: "ended", ID: "id2", Group: group(dir, "pod/id2")},
 			},
 			Volumes: []Volume{
@@ -231,7 +249,9 @@ func tells(t *testing.T, name string, g prometheus.Gatherer) {
 	checked := prometheus.NewPedanticRegistry()
 	for _, f := range families {
 		for _, m := range f.Metric {
-			if !slices.IsSortedFunc(m.Label, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) }) {
+			if !slices.IsSortedFunc(m.Label, func(a, b *dto.LabelPair) int {
+				return strings.Compare(a.GetName(), b.GetName())
+			}) {
 				t.Errorf("the labels of %s are out of order: %v", f.GetName(), m)
 			}
 		}
@@ -266,7 +286,8 @@ func TestVolumes(t *testing.T) {
 		got[f.GetName()] = fmt.Sprint(m.Label[0].GetValue(), "/", m.Label[1].GetValue(), " ", m.Gauge.GetValue() > 0)
 	}
 	want := map[string]string{}
-	for _, name := range []string{"capacity_bytes", "available_bytes", "used_bytes", "inodes", "inodes_free", "inodes_used"} {
+	for _, name := range []string{"capacity_bytes", "available_bytes", "used_bytes", "inodes", "inodes_free",
+		"inodes_used"} {
 		want["kubelet_volume_stats_"+name] = "default/c1 true"
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -278,7 +299,8 @@ func TestVolumes(t *testing.T) {
 // period.
 func TestWhoKnowsAVolume(t *testing.T) {
 	s, now := newStats(t)
-	tells := &statsapi.FsStats{CapacityBytes: new(uint64(100)), AvailableBytes: new(uint64(60)), UsedBytes: new(uint64(40))}
+	tells := &statsapi.FsStats{CapacityBytes: new(uint64(100)), AvailableBytes: new(uint64(60)),
+		UsedBytes: new(uint64(40))}
 	s.Told = func(path string) (*statsapi.FsStats, bool) {
 		return map[string]*statsapi.FsStats{"/told": tells}[path], path == "/told" || path == "/silent"
 	}
@@ -294,7 +316,8 @@ func TestWhoKnowsAVolume(t *testing.T) {
 		{Volume{Path: "/told"}, tells},
 		{Volume{Path: "/told", Block: true}, tells},
 		{Volume{Path: "/silent"}, nil},
-		{Volume{Path: disk, Block: true}, &statsapi.FsStats{Time: metav1.NewTime(first), CapacityBytes: new(uint64(4096))}},
+		{Volume{Path: disk, Block: true},
+			&statsapi.FsStats{Time: metav1.NewTime(first), CapacityBytes: new(uint64(4096))}},
 	} {
 		got, err := s.volume(t.Context(), c.volume)
 		if c.want == nil {
@@ -338,7 +361,8 @@ func TestVolumeThatHangs(t *testing.T) {
 		}
 		begun := time.Now()
 		for range 2 {
-			if _, err := s.of(t.Context(), "/v", time.Now(), time.Minute, measure); err == nil || !strings.Contains(err.Error(), "takes longer than 10s") {
+			if _, err := s.of(t.Context(), "/v", time.Now(), time.Minute, measure); err == nil ||
+				!strings.Contains(err.Error(), "takes longer than 10s") {
 				t.Errorf("told after %v: %v", time.Since(begun), err)
 			}
 		}
@@ -357,12 +381,14 @@ func TestSystem(t *testing.T) {
 		want   statsapi.ContainerStats
 	}{
 		"a cgroup of its own": {"1:cpu:/pod\n2:cpuacct:/pod\n4:memory:/pod", statsapi.ContainerStats{
-			CPU:    &statsapi.CPUStats{UsageCoreNanoSeconds: new(uint64(3e9)), UsageNanoCores: nil},
-			Memory: &statsapi.MemoryStats{UsageBytes: new(uint64(300000)), WorkingSetBytes: new(uint64(299000)), RSSBytes: new(uint64(8192)), PageFaults: new(uint64(3)), MajorPageFaults: new(uint64(1))},
+			CPU: &statsapi.CPUStats{UsageCoreNanoSeconds: new(uint64(3e9)), UsageNanoCores: nil},
+			Memory: &statsapi.MemoryStats{UsageBytes: new(uint64(300000)), WorkingSetBytes: new(uint64(299000)),
+				RSSBytes: new(uint64(8192)), PageFaults: new(uint64(3)), MajorPageFaults: new(uint64(1))},
 		}},
 		"the machine's": {"1:cpu:/\n2:cpuacct:/\n4:memory:/pod", statsapi.ContainerStats{
-			CPU:    &statsapi.CPUStats{UsageCoreNanoSeconds: new(uint64(35e8))},
-			Memory: &statsapi.MemoryStats{UsageBytes: new(uint64(80 << 10)), WorkingSetBytes: new(uint64(80 << 10)), RSSBytes: new(uint64(50 << 10)), PageFaults: new(uint64(12)), MajorPageFaults: new(uint64(2))},
+			CPU: &statsapi.CPUStats{UsageCoreNanoSeconds: new(uint64(35e8))},
+			Memory: &statsapi.MemoryStats{UsageBytes: new(uint64(80 << 10)), WorkingSetBytes: new(uint64(80 << 10)),
+				RSSBytes: new(uint64(50 << 10)), PageFaults: new(uint64(12)), MajorPageFaults: new(uint64(2))},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -413,8 +439,10 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := second.Node
-	if n.NodeName != "n1" || *n.CPU.UsageNanoCores != 0 || *n.Memory.WorkingSetBytes != 899000 || n.StartTime.Unix() != 1700000000 ||
-		n.Network.Name != "eth9" || *n.Rlimit.NumOfRunningProcesses != 77 || *n.Runtime.ImageFs.UsedBytes != 1<<20 || *n.Swap.SwapAvailableBytes != 2048-77 {
+	if n.NodeName != "n1" || *n.CPU.UsageNanoCores != 0 || *n.Memory.WorkingSetBytes != 899000 ||
+		n.StartTime.Unix() != 1700000000 ||
+		n.Network.Name != "eth9" || *n.Rlimit.NumOfRunningProcesses != 77 || *n.Runtime.ImageFs.UsedBytes != 1<<20 ||
+		*n.Swap.SwapAvailableBytes != 2048-77 {
 		t.Errorf("node %+v", n)
 	}
 	if len(second.Pods) != 1 || len(second.Pods[0].Containers) != 1 {
@@ -422,13 +450,16 @@ func TestSummary(t *testing.T) {
 	}
 	p := second.Pods[0]
 	c := p.Containers[0]
-	if p.PodRef.UID != "u1" || *p.Memory.WorkingSetBytes != 299000 || *p.Network.RxBytes != 10 || *p.ProcessStats.ProcessCount != 2 {
+	if p.PodRef.UID != "u1" || *p.Memory.WorkingSetBytes != 299000 || *p.Network.RxBytes != 10 ||
+		*p.ProcessStats.ProcessCount != 2 {
 		t.Errorf("pod %+v", p)
 	}
-	if c.Name != "app" || *c.Memory.AvailableBytes != 1048576-199000 || *c.Rootfs.UsedBytes != 700 || *c.Logs.InodesUsed != 1 {
+	if c.Name != "app" || *c.Memory.AvailableBytes != 1048576-199000 || *c.Rootfs.UsedBytes != 700 ||
+		*c.Logs.InodesUsed != 1 {
 		t.Errorf("container %+v", c)
 	}
-	if len(p.VolumeStats) != 2 || p.VolumeStats[0].Name != "data" || *p.VolumeStats[0].UsedBytes == 0 || p.VolumeStats[1].PVCRef.Name != "c1" {
+	if len(p.VolumeStats) != 2 || p.VolumeStats[0].Name != "data" || *p.VolumeStats[0].UsedBytes == 0 ||
+		p.VolumeStats[1].PVCRef.Name != "c1" {
 		t.Errorf("volumes %+v", p.VolumeStats)
 	}
 	if want := 700 + *c.Logs.UsedBytes + *p.VolumeStats[0].UsedBytes; *p.EphemeralStorage.UsedBytes != want {

@@ -57,7 +57,8 @@ func (s *Stats) system() []statsapi.ContainerStats {
 			continue
 		}
 		all = append(all, statsapi.ContainerStats{
-			Name: name, StartTime: metav1.NewTime(started), CPU: s.cpu("system/"+name, sampled, started), Memory: memoryStats(sampled, 0), Swap: swapStats(sampled, 0),
+			Name: name, StartTime: metav1.NewTime(started), CPU: s.cpu("system/"+name, sampled, started),
+			Memory: memoryStats(sampled, 0), Swap: swapStats(sampled, 0),
 		})
 	}
 	return all
@@ -94,7 +95,8 @@ func (s *Stats) nodeRest(ctx context.Context, n *statsapi.NodeStats, root sample
 	}
 }
 
-func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool, layers map[string]Layer) statsapi.PodStats {
+func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool,
+	layers map[string]Layer) statsapi.PodStats {
 	one := statsapi.PodStats{
 		PodRef:    statsapi.PodReference{Name: p.Name, Namespace: p.Namespace, UID: string(p.UID)},
 		StartTime: metav1.NewTime(p.Started), Containers: []statsapi.ContainerStats{},
@@ -103,7 +105,8 @@ func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool
 	for _, c := range p.containers {
 		limit, _ := bounded(c.MemoryStats.Usage.Limit)
 		stats := statsapi.ContainerStats{
-			Name: c.Name, StartTime: metav1.NewTime(c.Started), CPU: s.cpu(c.ID, c.sample, c.Started), Memory: memoryStats(c.sample, limit), Swap: swapStats(c.sample, 0),
+			Name: c.Name, StartTime: metav1.NewTime(c.Started), CPU: s.cpu(c.ID, c.sample, c.Started),
+			Memory: memoryStats(c.sample, limit), Swap: swapStats(c.sample, 0),
 		}
 		if p := c.BlkioStats.PSI; p != nil && !onlyCPUAndMemory {
 			stats.IO = &statsapi.IOStats{Time: metav1.NewTime(c.at), PSI: psi(p)}
@@ -180,7 +183,8 @@ func (s *Stats) cpu(key string, v sample, started time.Time) *statsapi.CPUStats 
 // memoryStats of a cgroup; limit is 0 for one that has none.
 func memoryStats(v sample, limit uint64) *statsapi.MemoryStats {
 	m := &statsapi.MemoryStats{
-		Time: metav1.NewTime(v.at), UsageBytes: new(v.MemoryStats.Usage.Usage), WorkingSetBytes: new(v.workingSet()), RSSBytes: new(v.rss()),
+		Time: metav1.NewTime(v.at), UsageBytes: new(v.MemoryStats.Usage.Usage), WorkingSetBytes: new(v.workingSet()),
+		RSSBytes:   new(v.rss()),
 		PageFaults: new(v.memory("pgfault", "pgfault")), MajorPageFaults: new(v.memory("pgmajfault", "pgmajfault")),
 	}
 	if limit > 0 {

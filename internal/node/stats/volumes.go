@@ -19,10 +19,13 @@ type Volumes struct {
 func NewVolumes(s *Stats) *Volumes {
 	v := &Volumes{stats: s}
 	for i, d := range [...][2]string{
-		{"capacity_bytes", "Size of the volume in bytes"}, {"available_bytes", "Free bytes of the volume"}, {"used_bytes", "Bytes of the volume in use"},
-		{"inodes", "Inodes of the volume"}, {"inodes_free", "Free inodes of the volume"}, {"inodes_used", "Inodes of the volume in use"},
+		{"capacity_bytes", "Size of the volume in bytes"}, {"available_bytes", "Free bytes of the volume"},
+		{"used_bytes", "Bytes of the volume in use"},
+		{"inodes", "Inodes of the volume"}, {"inodes_free", "Free inodes of the volume"},
+		{"inodes_used", "Inodes of the volume in use"},
 	} {
-		v.descs[i] = prometheus.NewDesc("kubelet_volume_stats_"+d[0], d[1], []string{"namespace", "persistentvolumeclaim"}, nil)
+		v.descs[i] = prometheus.NewDesc("kubelet_volume_stats_"+d[0], d[1],
+			[]string{"namespace", "persistentvolumeclaim"}, nil)
 	}
 	return v
 }
@@ -49,15 +52,18 @@ func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
 			f, err := v.stats.volume(context.Background(), volume)
 			if err != nil {
 				if !gone(err) {
-					v.stats.Log.Warn("measure a volume", "pod", p.Namespace+"/"+p.Name, "volume", volume.Name, "err", err)
+					v.stats.Log.Warn("measure a volume", "pod", p.Namespace+"/"+p.Name, "volume", volume.Name, "err",
+						err)
 				}
 				continue
 			}
-			for i, value := range []*uint64{f.CapacityBytes, f.AvailableBytes, f.UsedBytes, f.Inodes, f.InodesFree, f.InodesUsed} {
+			for i, value := range []*uint64{f.CapacityBytes, f.AvailableBytes, f.UsedBytes, f.Inodes, f.InodesFree,
+				f.InodesUsed} {
 				if value == nil {
 					continue // its driver does not tell
 				}
-				ch <- prometheus.MustNewConstMetric(v.descs[i], prometheus.GaugeValue, float64(*value), volume.Claim.Namespace, volume.Claim.Name)
+				ch <- prometheus.MustNewConstMetric(v.descs[i], prometheus.GaugeValue, float64(*value),
+					volume.Claim.Namespace, volume.Claim.Name)
 			}
 		}
 	}

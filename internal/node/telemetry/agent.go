@@ -36,12 +36,16 @@ func (a Agent) Register(reg prometheus.Registerer) error {
 	err := errors.Join(
 		reg.Register(collectors.NewGoCollector()),
 		reg.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
-		reg.Register(constant("kubelet_node_name", "The node's name, as a label; always 1.", 1, prometheus.Labels{"node": a.Node})),
+		reg.Register(constant("kubelet_node_name", "The node's name, as a label; always 1.", 1,
+			prometheus.Labels{"node": a.Node})),
 		reg.Register(constant("kubelet_cgroup_version", "Version of the host's cgroups, 1 or 2.", version, nil)),
-		reg.Register(constant("kubernetes_build_info", "What this program is, as labels; always 1.", 1, prometheus.Labels{
-			"major": a.Major, "minor": a.Minor, "git_version": a.Version, "git_commit": a.Commit, "git_tree_state": "", "build_date": a.Built,
-			"go_version": runtime.Version(), "compiler": runtime.Compiler, "platform": runtime.GOOS + "/" + runtime.GOARCH,
-		})),
+		reg.Register(constant("kubernetes_build_info", "What this program is, as labels; always 1.", 1,
+			prometheus.Labels{
+				"major": a.Major, "minor": a.Minor, "git_version": a.Version, "git_commit": a.Commit,
+				"git_tree_state": "", "build_date": a.Built,
+				"go_version": runtime.Version(), "compiler": runtime.Compiler,
+				"platform": runtime.GOOS + "/" + runtime.GOARCH,
+			})),
 	)
 	if err != nil {
 		return fmt.Errorf("register metrics of the agent: %w", err)

@@ -23,7 +23,8 @@ func Certificates(client, serving certificate, now func() time.Time) []prometheu
 	ttl := func(name, whose string, c certificate) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: name,
-			Help: "Time in seconds that the " + whose + " certificate is good for, negative when it has expired, +Inf when there is none.",
+			Help: "Time in seconds that the " + whose +
+				" certificate is good for, negative when it has expired, +Inf when there is none.",
 		}, func() float64 { return left(c.Certificate(), now()) })
 	}
 	failures := func(name, whose string, c certificate) prometheus.Collector {

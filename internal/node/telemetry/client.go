@@ -18,22 +18,29 @@ import (
 func Client(reg prometheus.Registerer) error {
 	durations := []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rest_client_requests_total", Help: "Cumulative number of requests to the API server, by status code, method and host.",
+		Name: "rest_client_requests_total",
+		Help: "Cumulative number of requests to the API server, by status code, method and host.",
 	}, []string{"code", "method", "host"})
 	retries := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rest_client_request_retries_total", Help: "Cumulative number of requests to the API server that were repeated, by status code, verb and host.",
+		Name: "rest_client_request_retries_total",
+		Help: "Cumulative number of requests to the API server that were repeated, by status code, verb and host.",
 	}, []string{"code", "verb", "host"})
 	latency := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rest_client_request_duration_seconds", Help: "Duration in seconds of requests to the API server, by verb and host.", Buckets: durations,
+		Name: "rest_client_request_duration_seconds",
+		Help: "Duration in seconds of requests to the API server, by verb and host.", Buckets: durations,
 	}, []string{"verb", "host"})
 	limited := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rest_client_rate_limiter_duration_seconds", Help: "Time in seconds that requests were held back by the client's own limit, by verb and host.", Buckets: durations,
+		Name:    "rest_client_rate_limiter_duration_seconds",
+		Help:    "Time in seconds that requests were held back by the client's own limit, by verb and host.",
+		Buckets: durations,
 	}, []string{"verb", "host"})
-	if err := errors.Join(reg.Register(requests), reg.Register(retries), reg.Register(latency), reg.Register(limited)); err != nil {
+	if err := errors.Join(reg.Register(requests), reg.Register(retries), reg.Register(latency),
+		reg.Register(limited)); err != nil {
 		return fmt.Errorf("register metrics of the API client: %w", err)
 	}
 	metrics.Register(metrics.RegisterOpts{
-		RequestResult: requestCounter{requests}, RequestRetry: requestCounter{retries}, RequestLatency: durationOf{latency}, RateLimiterLatency: durationOf{limited},
+		RequestResult: requestCounter{requests}, RequestRetry: requestCounter{retries},
+		RequestLatency: durationOf{latency}, RateLimiterLatency: durationOf{limited},
 	})
 	return nil
 }

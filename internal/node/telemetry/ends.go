@@ -21,7 +21,8 @@ func newEnds(now time.Time) ends {
 	return ends{
 		began: now, known: map[types.UID]map[string]string{},
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_terminated_containers_total", Help: "Cumulative number of containers that have ended, by type, exit code and reason.",
+			Name: "kubelet_terminated_containers_total",
+			Help: "Cumulative number of containers that have ended, by type, exit code and reason.",
 		}, []string{"container_type", "exit_code", "reason"}),
 	}
 }
@@ -34,7 +35,8 @@ func (e ends) status(uid types.UID, s corev1.PodStatus) {
 		e.known[uid] = known
 	}
 	for kind, all := range map[string][]corev1.ContainerStatus{
-		"init_container": s.InitContainerStatuses, "container": s.ContainerStatuses, "ephemeral_container": s.EphemeralContainerStatuses,
+		"init_container": s.InitContainerStatuses, "container": s.ContainerStatuses,
+		"ephemeral_container": s.EphemeralContainerStatuses,
 	} {
 		for _, c := range all {
 			t := c.State.Terminated

@@ -33,13 +33,18 @@ func NewPods(o PodsOptions) *Pods {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &Pods{
-		o:          o,
-		running:    d("kubelet_running_pods", "Number of pods that have a running pod sandbox."),
-		containers: d("kubelet_running_containers", "Number of containers of running pods, by state.", "container_state"),
-		wanted:     d("kubelet_desired_pods", `Number of pods that this node is to run; static is "true" for those that are not of the API server.`, "static"),
-		admitted:   d("kubelet_active_pods", `Number of pods that are admitted and not at their end; static is "true" for those that are not of the API server.`, "static"),
-		mirrors:    d("kubelet_mirror_pods", "Number of mirror pods, by which the API server knows of static pods."),
-		ephemeral:  d("kubelet_managed_ephemeral_containers", "Number of ephemeral containers of the pods of this node."),
+		o:       o,
+		running: d("kubelet_running_pods", "Number of pods that have a running pod sandbox."),
+		containers: d("kubelet_running_containers", "Number of containers of running pods, by state.",
+			"container_state"),
+		wanted: d("kubelet_desired_pods",
+			`Number of pods that this node is to run; static is "true" for those that are not of the API server.`,
+			"static"),
+		admitted: d("kubelet_active_pods",
+			`Number of pods that are admitted and not at their end; static is "true" for those that are not of the API server.`, "static"),
+		mirrors: d("kubelet_mirror_pods", "Number of mirror pods, by which the API server knows of static pods."),
+		ephemeral: d("kubelet_managed_ephemeral_containers",
+			"Number of ephemeral containers of the pods of this node."),
 	}
 }
 
@@ -85,7 +90,8 @@ func (p *Pods) Collect(ch chan<- prometheus.Metric) {
 // population counts the pods with a ready sandbox, and containers by state.
 func population(s store.Snapshot[types.UID, *pod.Observed]) (running int, states map[string]int) {
 	states = map[string]int{"created": 0, "running": 0, "exited": 0, "unknown": 0}
-	names := map[pod.ContainerState]string{pod.StateCreated: "created", pod.StateRunning: "running", pod.StateExited: "exited", pod.StateUnknown: "unknown"}
+	names := map[pod.ContainerState]string{pod.StateCreated: "created", pod.StateRunning: "running",
+		pod.StateExited: "exited", pod.StateUnknown: "unknown"}
 	for _, o := range s.All() {
 		if box, ok := o.Sandbox(); ok && box.Ready {
 			running++

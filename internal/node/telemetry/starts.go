@@ -47,21 +47,27 @@ const (
 
 // NewStarts makes a Starts. timeline is what is recorded of a pod's start, image
 // pulls among it.
-func NewStarts(reg prometheus.Registerer, timeline func(types.UID) (timeline.Timeline, bool), now func() time.Time) (*Starts, error) {
+func NewStarts(reg prometheus.Registerer, timeline func(types.UID) (timeline.Timeline, bool),
+	now func() time.Time) (*Starts, error) {
 	histogram := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: []float64{
-			0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}})
+			0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700,
+			3600}})
 	}
 	s := &Starts{
 		timeline: timeline, now: now, starting: map[types.UID]progress{}, ends: newEnds(now()),
-		seen:  histogram("kubelet_pod_start_duration_seconds", "Duration in seconds from the node's first sight of a pod until all its containers run."),
-		total: histogram("kubelet_pod_start_total_duration_seconds", "Duration in seconds from a pod's creation until all its containers are seen to run."),
+		seen: histogram("kubelet_pod_start_duration_seconds",
+			"Duration in seconds from the node's first sight of a pod until all its containers run."),
+		total: histogram("kubelet_pod_start_total_duration_seconds",
+			"Duration in seconds from a pod's creation until all its containers are seen to run."),
 		sli: histogram("kubelet_pod_start_sli_duration_seconds",
-			"Duration in seconds from a pod's creation until all its containers are seen to run, without image pulls and init containers, of pods without state."),
+			"Duration in seconds from a pod's creation until all its containers are seen to run, without image pulls "+
+				"and init containers, of pods without state."),
 		first: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_first_network_pod_start_sli_duration_seconds",
 			Help: "As kubelet_pod_start_sli_duration_seconds, of the first pod that is not on the host's network."}),
 	}
-	if err := errors.Join(reg.Register(s.seen), reg.Register(s.total), reg.Register(s.sli), reg.Register(s.first), reg.Register(s.ends.total)); err != nil {
+	if err := errors.Join(reg.Register(s.seen), reg.Register(s.total), reg.Register(s.sli), reg.Register(s.first),
+		reg.Register(s.ends.total)); err != nil {
 		return nil, fmt.Errorf("register metrics of pod starts: %w", err)
 	}
 	return s, nil

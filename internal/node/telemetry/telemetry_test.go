@@ -37,15 +37,24 @@ func tells(t *testing.T, g prometheus.Gatherer, want string, names ...string) {
 // a third.
 func TestPods(t *testing.T) {
 	desired, observed := store.New[types.UID, *pod.Pod](), store.New[types.UID, *pod.Observed]()
-	desired.Put("a", &pod.Pod{Pod: &corev1.Pod{Spec: corev1.PodSpec{EphemeralContainers: make([]corev1.EphemeralContainer, 1)}}, Source: pod.SourceAPI})
+	desired.Put("a",
+		&pod.Pod{Pod: &corev1.Pod{Spec: corev1.PodSpec{EphemeralContainers: make([]corev1.EphemeralContainer, 1)}},
+			Source: pod.SourceAPI})
 	desired.Put("b", &pod.Pod{Pod: &corev1.Pod{}, Source: pod.SourceFile})
 	observed.Put("a", &pod.Observed{
-		Sandboxes:  []pod.SandboxStatus{{ID: "1", Ready: true}},
-		Containers: []pod.ContainerStatus{{State: pod.StateRunning}, {State: pod.StateRunning}, {State: pod.StateExited}},
+		Sandboxes: []pod.SandboxStatus{{ID: "1", Ready: true}},
+		Containers: []pod.ContainerStatus{{State: pod.StateRunning}, {State: pod.StateRunning},
+			{State: pod.StateExited}},
 	})
-	observed.Put("c", &pod.Observed{Sandboxes: []pod.SandboxStatus{{ID: "2"}}, Containers: []pod.ContainerStatus{{State: pod.StateExited}}})
+	observed.Put("c",
+		&pod.Observed{Sandboxes: []pod.SandboxStatus{{ID: "2"}},
+			Containers: []pod.ContainerStatus{{State: pod.StateExited}}})
 	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(NewPods(PodsOptions{Desired: desired, Observed: observed, Active: func(uid types.UID) bool { return uid == "a" }, Mirrors: func() int { return 1 }}))
+	reg.MustRegister(NewPods(PodsOptions{Desired: desired, Observed: observed, Active: func(uid types.UID) bool {
+		return uid == "a"
+	}, Mirrors: func() int {
+		return 1
+	}}))
 	tells(t, reg, `
 # HELP kubelet_active_pods Number of pods that are admitted and not at their end; static is "true" for those that are not of the API server.
 # TYPE kubelet_active_pods gauge
@@ -75,7 +84,8 @@ kubelet_running_pods 1
 
 func TestAgent(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	if err := (Agent{Node: "n1", Version: "v1.36.3", Major: "1", Minor: "36", Unified: true}).Register(reg); err != nil {
+	if err := (Agent{Node: "n1", Version: "v1.36.3", Major: "1", Minor: "36", Unified: true}).Register(
+		reg); err != nil {
 		t.Fatal(err)
 	}
 	tells(t, reg, `
@@ -86,7 +96,8 @@ kubelet_cgroup_version 2
 # TYPE kubelet_node_name gauge
 kubelet_node_name{node="n1"} 1
 `, "kubelet_cgroup_version", "kubelet_node_name")
-	for _, name := range []string{"kubernetes_build_info", "process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds", "go_goroutines"} {
+	for _, name := range []string{"kubernetes_build_info", "process_cpu_seconds_total", "process_resident_memory_bytes",
+		"process_start_time_seconds", "go_goroutines"} {
 		if n, err := testutil.GatherAndCount(reg, name); n != 1 || err != nil {
 			t.Errorf("%s: %d series, %v", name, n, err)
 		}
@@ -105,7 +116,9 @@ func (p pair) Failures() uint64 { return 3 }
 
 func TestCertificates(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(Certificates(pair{&x509.Certificate{NotAfter: at(60)}}, pair{}, func() time.Time { return epoch })...)
+	reg.MustRegister(Certificates(pair{&x509.Certificate{NotAfter: at(60)}}, pair{}, func() time.Time {
+		return epoch
+	})...)
 	tells(t, reg, `
 # HELP kubelet_certificate_manager_client_expiration_renew_errors Cumulative number of attempts to renew the client certificate that failed.
 # TYPE kubelet_certificate_manager_client_expiration_renew_errors counter
@@ -167,9 +180,11 @@ func TestMerged(t *testing.T) {
 var (
 	waiting = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "app"}}}
 	up      = corev1.PodStatus{Phase: corev1.PodRunning,
-		ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at(8))}}}},
-		InitContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			StartedAt: metav1.NewTime(at(4)), FinishedAt: metav1.NewTime(at(7))}}}},
+		ContainerStatuses: []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at(8))}}}},
+		InitContainerStatuses: []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				StartedAt: metav1.NewTime(at(4)), FinishedAt: metav1.NewTime(at(7))}}}},
 	}
 )
 
@@ -182,9 +197,11 @@ func TestStarts(t *testing.T) {
 		api              corev1.PodStatus
 		seen, total, sli float64 // sums; 0: not told
 	}{
-		"plain":                   {before: waiting, seen: 8, total: 10, sli: 5},
-		"without state":           {before: waiting, volume: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, seen: 8, total: 10, sli: 5},
-		"with state":              {before: waiting, volume: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}, seen: 8, total: 10},
+		"plain": {before: waiting, seen: 8, total: 10, sli: 5},
+		"without state": {before: waiting,
+			volume: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, seen: 8, total: 10, sli: 5},
+		"with state": {before: waiting,
+			volume: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}, seen: 8, total: 10},
 		"ran before this process": {before: up},
 		"ended":                   {before: corev1.PodStatus{Phase: corev1.PodFailed}},
 		"waited for a node": {before: waiting, api: corev1.PodStatus{Conditions: []corev1.PodCondition{
@@ -195,7 +212,9 @@ func TestStarts(t *testing.T) {
 			reg := prometheus.NewPedanticRegistry()
 			s, err := NewStarts(reg, func(types.UID) (timeline.Timeline, bool) {
 				return timeline.Timeline{Spans: []timeline.Span{
-					{Kind: timeline.KindImage, Start: at(2), End: at(4)}, {Kind: timeline.KindImage, Start: at(2), End: at(3)}, {Kind: timeline.KindCRI, Start: at(0), End: at(9)},
+					{Kind: timeline.KindImage, Start: at(2), End: at(4)},
+					{Kind: timeline.KindImage, Start: at(2), End: at(3)},
+					{Kind: timeline.KindCRI, Start: at(0), End: at(9)},
 				}}, true
 			}, func() time.Time { return now })
 			if err != nil {
@@ -203,7 +222,9 @@ func TestStarts(t *testing.T) {
 			}
 			p := &pod.Pod{Seen: at(1), Pod: &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{UID: "u", CreationTimestamp: metav1.NewTime(at(0))},
-				Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}}}}, Status: c.api,
+				Spec: corev1.PodSpec{
+					Volumes: []corev1.Volume{
+						{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}}}}, Status: c.api,
 			}}
 			if c.volume != (corev1.VolumeSource{}) {
 				p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{VolumeSource: c.volume})
@@ -237,7 +258,8 @@ func TestStarts(t *testing.T) {
 			}
 			want := map[string]float64{
 				"kubelet_pod_start_duration_seconds": c.seen, "kubelet_pod_start_total_duration_seconds": c.total,
-				"kubelet_pod_start_sli_duration_seconds": c.sli, "kubelet_first_network_pod_start_sli_duration_seconds": c.sli,
+				"kubelet_pod_start_sli_duration_seconds":               c.sli,
+				"kubelet_first_network_pod_start_sli_duration_seconds": c.sli,
 			}
 			if d := cmp.Diff(want, got); d != "" {
 				t.Error(d)
@@ -251,13 +273,16 @@ func TestStarts(t *testing.T) {
 func TestEnds(t *testing.T) {
 	e := newEnds(at(100))
 	ended := func(id string, code int32, why string, second int) corev1.ContainerState {
-		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: id, ExitCode: code, Reason: why, FinishedAt: metav1.NewTime(at(second))}}
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: id, ExitCode: code,
+			Reason: why, FinishedAt: metav1.NewTime(at(second))}}
 	}
 	for _, s := range []corev1.PodStatus{
 		{InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", State: ended("i", 0, "Completed", 50)}}},
 		{ContainerStatuses: []corev1.ContainerStatus{{Name: "app", State: ended("1", 137, "OOMKilled", 110)}}},
-		{ContainerStatuses: []corev1.ContainerStatus{{Name: "app", LastTerminationState: ended("1", 137, "OOMKilled", 110)}}},
-		{ContainerStatuses: []corev1.ContainerStatus{{Name: "app", LastTerminationState: ended("2", 137, "OOMKilled", 120)}}},
+		{ContainerStatuses: []corev1.ContainerStatus{{Name: "app",
+			LastTerminationState: ended("1", 137, "OOMKilled", 110)}}},
+		{ContainerStatuses: []corev1.ContainerStatus{{Name: "app",
+			LastTerminationState: ended("2", 137, "OOMKilled", 120)}}},
 		{EphemeralContainerStatuses: []corev1.ContainerStatus{{Name: "look", State: ended("e", 1, "Error", 130)}}},
 	} {
 		e.status("u", s)

@@ -146,23 +146,50 @@ type Rule struct {
 // before what the node lacks.
 func Rules() []Rule {
 	return []Rule{
-		{"os", []string{PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported}, "rejects a pod whose label `kubernetes.io/os` or `spec.os` is of another operating system", checkOS},
-		{"fields", []string{UnsupportedField}, "rejects a pod that sets a field which this agent does not act on ([pod-fields.md](pod-fields.md))", checkFields},
-		{"features", []string{PodFeatureUnsupported}, "rejects a pod that needs a feature of nodes which this one does not declare (`status.declaredFeatures`): user namespaces in the host's network", checkFeatures},
-		{"sysctls", []string{SysctlForbidden}, "rejects sysctls that are neither safe nor in `allowedUnsafeSysctls`, and those of a namespace that is the host's", checkSysctls},
-		{"apparmor", []string{AppArmor}, "blocks a pod that asks for an AppArmor profile on a host without AppArmor; rejects one of the cluster", checkAppArmor},
-		{"selinux", []string{SELinuxNotSupported}, "blocks a pod that asks for SELinux labels where the runtime sets none", checkSELinux},
-		{"supplementalGroups", []string{SupplementalGroupsPolicyNotSupported}, "blocks a pod with `supplementalGroupsPolicy: Strict` while the runtime cannot do it; rejects one of the cluster", checkGroupsPolicy},
-		{"userNamespaces", []string{UserNamespacesNotSupported}, "blocks a pod with `hostUsers: false` while kernel, file system or runtime cannot do it", checkUserNamespaces},
-		{"runtimeClass", []string{RuntimeClass}, "has a pod wait for its RuntimeClass and its handler; rejects one that contradicts the class", checkRuntimeClass},
-		{"manifestObjects", []string{ManifestObject}, "in a cluster, has a pod of a manifest wait until manifests give the ConfigMaps, Secrets and claims that it needs: it does not get the cluster's", checkObjects},
+		{"os", []string{PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported},
+			"rejects a pod whose label `kubernetes.io/os` or `spec.os` is of another operating system", checkOS},
+		{"fields", []string{UnsupportedField},
+			"rejects a pod that sets a field which this agent does not act on ([pod-fields.md](pod-fields.md))",
+			checkFields},
+		{"features", []string{PodFeatureUnsupported},
+			"rejects a pod that needs a feature of nodes which this one does not declare " +
+				"(`status.declaredFeatures`): user namespaces in the host's network", checkFeatures},
+		{"sysctls", []string{SysctlForbidden},
+			"rejects sysctls that are neither safe nor in `allowedUnsafeSysctls`, and those of a namespace that " +
+				"is the host's", checkSysctls},
+		{"apparmor", []string{AppArmor},
+			"blocks a pod that asks for an AppArmor profile on a host without AppArmor; rejects one of the cluster",
+			checkAppArmor},
+		{"selinux", []string{SELinuxNotSupported},
+			"blocks a pod that asks for SELinux labels where the runtime sets none", checkSELinux},
+		{"supplementalGroups", []string{SupplementalGroupsPolicyNotSupported},
+			"blocks a pod with `supplementalGroupsPolicy: Strict` while the runtime cannot do it; rejects one of " +
+				"the cluster", checkGroupsPolicy},
+		{"userNamespaces", []string{UserNamespacesNotSupported},
+			"blocks a pod with `hostUsers: false` while kernel, file system or runtime cannot do it",
+			checkUserNamespaces},
+		{"runtimeClass", []string{RuntimeClass},
+			"has a pod wait for its RuntimeClass and its handler; rejects one that contradicts the class",
+			checkRuntimeClass},
+		{"manifestObjects", []string{ManifestObject},
+			"in a cluster, has a pod of a manifest wait until manifests give the ConfigMaps, Secrets and claims that " +
+				"it needs: it does not get the cluster's", checkObjects},
 		{"nodeName", []string{NodeName}, "rejects a pod that is for another node", checkNodeName},
-		{"nodeAffinity", []string{NodeAffinity}, "rejects a pod whose `nodeSelector` or required node affinity the node's labels do not match, in a cluster after the API server has confirmed them", checkNodeAffinity},
-		{"taints", []string{TaintToleration}, "rejects a pod that does not tolerate a taint of the Node, or without a cluster of `registerWithTaints`, with the effect NoExecute; static pods are not asked", checkTaints},
+		{"nodeAffinity", []string{NodeAffinity},
+			"rejects a pod whose `nodeSelector` or required node affinity the node's labels do not match, in a " +
+				"cluster after the API server has confirmed them", checkNodeAffinity},
+		{"taints", []string{TaintToleration},
+			"rejects a pod that does not tolerate a taint of the Node, or without a cluster of `registerWithTaints`, " +
+				"with the effect NoExecute; static pods are not asked", checkTaints},
 		{"name", []string{SameName}, "has a pod wait while an earlier one of its name ends", checkName},
-		{"hostPorts", []string{NodePorts}, "rejects a pod whose host port another one has, and has it wait while that one ends", checkHostPorts},
-		{"resources", []string{"OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOf*RESOURCE*"}, "counts what pods request against what is allocatable: waits for pods that end and for device plugins, has critical pods preempt others, or rejects", checkResources},
-		{"topology", []string{TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool, UnexpectedAdmissionError}, "decides which CPUs, memory and devices the pod has for itself: waits for those of pods that end, or rejects", checkTopology},
+		{"hostPorts", []string{NodePorts},
+			"rejects a pod whose host port another one has, and has it wait while that one ends", checkHostPorts},
+		{"resources", []string{"OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOf*RESOURCE*"},
+			"counts what pods request against what is allocatable: waits for pods that end and for device plugins, " +
+				"has critical pods preempt others, or rejects", checkResources},
+		{"topology", []string{TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool, UnexpectedAdmissionError},
+			"decides which CPUs, memory and devices the pod has for itself: waits for those of pods that " +
+				"end, or rejects", checkTopology},
 	}
 }
 

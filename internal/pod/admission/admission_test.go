@@ -23,25 +23,34 @@ func TestAdmit(t *testing.T) {
 	}{
 		"nothing speaks against it": {spec: requests("cpu: 1")},
 		"the first rejection": {
-			spec: "nodeName: there\nresourceClaims: [{name: x}]\n" + requests("cpu: 3"),
-			want: reject(UnsupportedField, "spec.resourceClaims: "+noClaims), spoke: []string{"fields", "nodeName", "resources"},
+			spec:  "nodeName: there\nresourceClaims: [{name: x}]\n" + requests("cpu: 3"),
+			want:  reject(UnsupportedField, "spec.resourceClaims: "+noClaims),
+			spoke: []string{"fields", "nodeName", "resources"},
 		},
 		"a rejection before what may come": {
 			spec: requests("cpu: 3"), admitted: []PodInfo{ending(older, older.EndsBy)},
-			want: reject("OutOfcpu", "Node didn't have enough resource: cpu, requested: 3000, used: 1500, capacity: 2000"), spoke: []string{"name", "resources"},
+			want: reject("OutOfcpu",
+				"Node didn't have enough resource: cpu, requested: 3000, used: 1500, capacity: 2000"),
+			spoke: []string{"name", "resources"},
 		},
 		"what the node cannot do before what may come": {
-			spec: "hostUsers: false\n" + requests("cpu: 1"), admitted: []PodInfo{ending(older, older.EndsBy)}, noUserns: "no",
-			want: block(UserNamespacesNotSupported, "cannot give the pod its own user namespace (hostUsers: false): no"), spoke: []string{"userNamespaces", "name", "resources"},
+			spec: "hostUsers: false\n" + requests("cpu: 1"), admitted: []PodInfo{ending(older, older.EndsBy)},
+			noUserns: "no",
+			want: block(UserNamespacesNotSupported,
+				"cannot give the pod its own user namespace (hostUsers: false): no"),
+			spoke: []string{"userNamespaces", "name", "resources"},
 		},
 		"the first that may come": {
 			spec: requests("cpu: 1"), admitted: []PodInfo{ending(older, older.EndsBy)},
-			want: Answer{Verdict: NotYet, Reason: SameName, Message: "waiting for pod default/app to end: older has the same name"}, spoke: []string{"name", "resources"},
+			want: Answer{Verdict: NotYet, Reason: SameName,
+				Message: "waiting for pod default/app to end: older has the same name"},
+			spoke: []string{"name", "resources"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, traces := Admit(In{Pod: spec(t, test.spec), Node: facts(), Admitted: test.admitted, Config: Config{Standalone: true, NoUserNamespaces: test.noUserns}})
+			got, traces := Admit(In{Pod: spec(t, test.spec), Node: facts(), Admitted: test.admitted,
+				Config: Config{Standalone: true, NoUserNamespaces: test.noUserns}})
 			if d := cmp.Diff(test.want, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
@@ -118,7 +127,8 @@ func randomPod(r *rand.Rand, i int) *corev1.Pod {
 		}}}
 		switch r.IntN(4) {
 		case 0:
-			c.Ports = []corev1.ContainerPort{{ContainerPort: 1, HostPort: 8000 + r.Int32N(3), Protocol: corev1.ProtocolTCP}}
+			c.Ports = []corev1.ContainerPort{{ContainerPort: 1, HostPort: 8000 + r.Int32N(3),
+				Protocol: corev1.ProtocolTCP}}
 		case 1:
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 			continue

@@ -14,8 +14,10 @@ const PodFeatureUnsupported = "PodFeatureUnsupported"
 // (KEP-5328): a pod that comes past the scheduler is not run without it.
 func checkFeatures(in In) Answer {
 	features := nodedeclaredfeatures.DefaultFramework
-	release := releases.MajorMinor(1, 36) // what this node is to a cluster; of a feature that all nodes have by some release it is not asked
-	needs, err := features.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: &in.Pod.Spec, Status: &in.Pod.Status}, release)
+	release := releases.MajorMinor(1,
+		36) // what this node is to a cluster; of a feature that all nodes have by some release it is not asked
+	needs, err := features.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: &in.Pod.Spec,
+		Status: &in.Pod.Status}, release)
 	if err != nil {
 		return reject(PodFeatureUnsupported, "Failed to infer pod's feature requirements: %v", err)
 	}
@@ -24,7 +26,8 @@ func checkFeatures(in In) Answer {
 		return reject(PodFeatureUnsupported, "Failed to match pod's feature requirements against the node: %v", err)
 	}
 	if !match.IsMatch {
-		return reject(PodFeatureUnsupported, "Pod requires node features that are not available: %s", strings.Join(match.UnsatisfiedRequirements, ", "))
+		return reject(PodFeatureUnsupported, "Pod requires node features that are not available: %s",
+			strings.Join(match.UnsatisfiedRequirements, ", "))
 	}
 	return Answer{}
 }

@@ -62,18 +62,21 @@ const (
 	noAccounts = "service accounts belong to a control plane"
 	noClaims   = "the scheduler of a cluster allocates ResourceClaims, and the API server has them"
 	newer      = "newer than the Kubernetes version that is followed"
-	noCloud    = "Kubernetes serves it by a CSI driver, and this version does not translate it: use a PersistentVolume with csi"
+	noCloud    = "Kubernetes serves it by a CSI driver, and this version does not translate it: use a " +
+		"PersistentVolume with csi"
 	removed    = "Kubernetes has removed this kind of volume"
 	notMounted = "this kind of volume is not mounted by this version"
 	windows    = "it is for Windows nodes"
-	noSELinux  = "on a host without SELinux there are no labels, as with the kubelet; on one that has it, only external runtimes set them, and the embedded one blocks the pod"
+	noSELinux  = "on a host without SELinux there are no labels, as with the kubelet; on one that has it, only " +
+		"external runtimes set them, and the embedded one blocks the pod"
 	noAppArmor = "a host without AppArmor blocks the pod"
 )
 
 // Fields classifies every field of a pod's spec that a manifest can set.
 func Fields() []Field {
 	var all []Field
-	for _, list := range [][]Field{podFields(), containerFields(), handlerFields(), volumeFields(), contentFields(), securityFields()} {
+	for _, list := range [][]Field{podFields(), containerFields(), handlerFields(), volumeFields(), contentFields(),
+		securityFields()} {
 		all = append(all, list...)
 	}
 	return all
@@ -90,13 +93,16 @@ func podFields() []Field {
 		{Path: "PodSpec.activeDeadlineSeconds"},
 		{Path: "PodSpec.dnsPolicy"},
 		{Path: "PodSpec.nodeSelector"},
-		{Path: "PodSpec.serviceAccountName", Status: Joined, Why: noAccounts + "; \"default\", which every pod of a cluster has, is accepted and has no token",
+		{Path: "PodSpec.serviceAccountName", Status: Joined,
+			Why:  noAccounts + "; \"default\", which every pod of a cluster has, is accepted and has no token",
 			when: where(func(s *corev1.PodSpec) bool { return s.ServiceAccountName != defaultAccount })},
 		{Path: "PodSpec.serviceAccount", Status: Joined, Why: noAccounts,
 			when: where(func(s *corev1.PodSpec) bool {
-				return s.DeprecatedServiceAccount != s.ServiceAccountName && s.DeprecatedServiceAccount != defaultAccount
+				return s.DeprecatedServiceAccount != s.ServiceAccountName &&
+					s.DeprecatedServiceAccount != defaultAccount
 			})}, // which it is a copy of
-		{Path: "PodSpec.automountServiceAccountToken", Status: Joined, Why: noAccounts + ", and a pod that asks for a token could not work without; false is accepted",
+		{Path: "PodSpec.automountServiceAccountToken", Status: Joined,
+			Why:  noAccounts + ", and a pod that asks for a token could not work without; false is accepted",
 			when: where(func(s *corev1.PodSpec) bool { return *s.AutomountServiceAccountToken })},
 		{Path: "PodSpec.nodeName"},
 		{Path: "PodSpec.hostNetwork"},
@@ -111,7 +117,9 @@ func podFields() []Field {
 		{Path: "PodSpec.schedulerName", Status: Scheduled},
 		{Path: "PodSpec.tolerations", Status: Whole},
 		{Path: "PodSpec.hostAliases", Status: Whole},
-		{Path: "PodSpec.priorityClassName", Why: "system-node-critical and system-cluster-critical have their priorities; beside another class the manifest names its priority, which is 0 otherwise"},
+		{Path: "PodSpec.priorityClassName",
+			Why: "system-node-critical and system-cluster-critical have their priorities; beside another class the " +
+				"manifest names its priority, which is 0 otherwise"},
 		{Path: "PodSpec.priority", Why: "from 2000000000 on the pod is critical (admission.md)"},
 		{Path: "PodSpec.dnsConfig", Status: Whole},
 		{Path: "PodSpec.readinessGates", Status: Whole, Why: "the conditions are set with berth condition"},
@@ -122,7 +130,8 @@ func podFields() []Field {
 		{Path: "PodSpec.topologySpreadConstraints", Status: Scheduled},
 		{Path: "PodSpec.setHostnameAsFQDN"},
 		{Path: "PodSpec.os", Status: Whole},
-		{Path: "PodSpec.hostUsers", Why: "false blocks the pod while the kernel, the file system or the runtime cannot do it"},
+		{Path: "PodSpec.hostUsers",
+			Why: "false blocks the pod while the kernel, the file system or the runtime cannot do it"},
 		{Path: "PodSpec.schedulingGates", Status: Refused, Why: "a gated pod is not to run yet: remove the gates"},
 		{Path: "PodSpec.resourceClaims", Status: Joined, Why: noClaims},
 		{Path: "PodSpec.resources"},
@@ -232,21 +241,29 @@ func volumeFields() []Field {
 		{Path: "Volume.hostPath", Status: Whole},
 		{Path: "Volume.emptyDir"},
 		{Path: "EmptyDirVolumeSource.medium"},
-		{Path: "EmptyDirVolumeSource.sizeLimit", Status: Whole, Why: "on disk the volume is measured, and its pod evicted when it holds more"},
+		{Path: "EmptyDirVolumeSource.sizeLimit", Status: Whole,
+			Why: "on disk the volume is measured, and its pod evicted when it holds more"},
 		{Path: "EmptyDirVolumeSource.mode"},
 		{Path: "Volume.configMap"},
 		{Path: "Volume.secret"},
 		{Path: "Volume.downwardAPI"},
 		{Path: "Volume.projected"},
-		{Path: "Volume.persistentVolumeClaim", Status: Standalone, Why: "bound to hostPath, local, nfs and csi PersistentVolumes, or to a directory that is made for it; on a node of a cluster by the control plane"},
+		{Path: "Volume.persistentVolumeClaim", Status: Standalone,
+			Why: "bound to hostPath, local, nfs and csi PersistentVolumes, or to a directory that is made for it; on " +
+				"a node of a cluster by the control plane"},
 		{Path: "Volume.ephemeral", Status: Standalone, Why: "removed with the pod"},
 		{Path: "Volume.csi", Status: Joined, Why: "the driver's CSIDriver object says that it has such volumes"},
 		{Path: "Volume.nfs", Status: Whole, Why: "by the kernel's NFS client, nothing else is to be installed"},
-		{Path: "Volume.iscsi", Status: Refused, Why: "this version does not log in to iSCSI targets: do so on the host (iscsiadm) and use a local PersistentVolume of the device"},
-		{Path: "Volume.fc", Status: Refused, Why: "this version does not look for Fibre Channel disks: use a local PersistentVolume of the device under /dev/disk/by-path"},
+		{Path: "Volume.iscsi", Status: Refused,
+			Why: "this version does not log in to iSCSI targets: do so on the host (iscsiadm) and use a local " +
+				"PersistentVolume of the device"},
+		{Path: "Volume.fc", Status: Refused,
+			Why: "this version does not look for Fibre Channel disks: use a local PersistentVolume of the device " +
+				"under /dev/disk/by-path"},
 		{Path: "Volume.flexVolume", Status: Refused, Why: notMounted},
 		{Path: "Volume.image", Status: Whole},
-		{Path: "Volume.gitRepo", Status: Refused, Why: "Kubernetes has turned this kind of volume off; clone in an init container"},
+		{Path: "Volume.gitRepo", Status: Refused,
+			Why: "Kubernetes has turned this kind of volume off; clone in an init container"},
 		{Path: "Volume.gcePersistentDisk", Status: Refused, Why: noCloud},
 		{Path: "Volume.awsElasticBlockStore", Status: Refused, Why: noCloud},
 		{Path: "Volume.azureFile", Status: Refused, Why: noCloud},
@@ -272,12 +289,16 @@ func contentFields() []Field {
 		{Path: "DownwardAPIVolumeFile.fieldRef", Status: Whole},
 		{Path: "DownwardAPIVolumeFile.resourceFieldRef", Status: Whole},
 		{Path: "DownwardAPIVolumeFile.user", Status: Refused, Why: newer},
-		{Path: "VolumeProjection.serviceAccountToken", Status: Joined, Why: "service accounts belong to a control plane"},
+		{Path: "VolumeProjection.serviceAccountToken", Status: Joined,
+			Why: "service accounts belong to a control plane"},
 		{Path: "VolumeProjection.clusterTrustBundle", Status: Joined, Why: "trust bundles belong to a control plane"},
-		{Path: "VolumeProjection.podCertificate", Status: Refused, Why: "off by default in Kubernetes 1.36 (feature gate PodCertificateRequest), and this agent asks for no certificates of pods: use a Secret, or a CSI driver that issues them"},
+		{Path: "VolumeProjection.podCertificate", Status: Refused,
+			Why: "off by default in Kubernetes 1.36 (feature gate PodCertificateRequest), and this agent asks for no " +
+				"certificates of pods: use a Secret, or a CSI driver that issues them"},
 	}
 	for _, kind := range []string{"ConfigMap", "Secret", "DownwardAPI", "Projected"} {
-		list = append(list, Field{Path: kind + "VolumeSource.defaultMode"}, Field{Path: kind + "VolumeSource.defaultUser", Status: Refused, Why: newer})
+		list = append(list, Field{Path: kind + "VolumeSource.defaultMode"},
+			Field{Path: kind + "VolumeSource.defaultUser", Status: Refused, Why: newer})
 	}
 	for _, path := range []string{
 		"KeyToPath.key", "KeyToPath.path", "KeyToPath.mode", "DownwardAPIVolumeFile.path", "DownwardAPIVolumeFile.mode",
@@ -301,13 +322,17 @@ func securityFields() []Field {
 		{Path: "PodSecurityContext.runAsGroup"},
 		{Path: "PodSecurityContext.runAsNonRoot"},
 		{Path: "PodSecurityContext.supplementalGroups"},
-		{Path: "PodSecurityContext.supplementalGroupsPolicy", Why: "Strict blocks the pod while the runtime does not support it"},
+		{Path: "PodSecurityContext.supplementalGroupsPolicy",
+			Why: "Strict blocks the pod while the runtime does not support it"},
 		{Path: "PodSecurityContext.fsGroup"},
 		{Path: "PodSecurityContext.sysctls", Status: Whole, Why: "the safe ones, and those of allowedUnsafeSysctls"},
-		{Path: "PodSecurityContext.fsGroupChangePolicy", Why: "it has no effect on emptyDir, which is made with the group, and hostPath, which keeps its own"},
+		{Path: "PodSecurityContext.fsGroupChangePolicy",
+			Why: "it has no effect on emptyDir, which is made with the group, and hostPath, which keeps its own"},
 		{Path: "PodSecurityContext.seccompProfile", Status: Whole},
 		{Path: "PodSecurityContext.appArmorProfile", Status: Whole, Why: noAppArmor},
-		{Path: "PodSecurityContext.seLinuxChangePolicy", Why: "the runtime labels the files of volumes one by one; a ReadWriteOncePod volume of a CSI driver with `seLinuxMount` is mounted with the label"},
+		{Path: "PodSecurityContext.seLinuxChangePolicy",
+			Why: "the runtime labels the files of volumes one by one; a ReadWriteOncePod volume of a CSI driver with " +
+				"`seLinuxMount` is mounted with the label"},
 
 		{Path: "SecurityContext.capabilities", Status: Whole},
 		{Path: "SecurityContext.privileged"},

@@ -112,7 +112,9 @@ ephemeralContainers: [{name: debug, targetContainerName: app, envFrom: [{secretR
 imagePullSecrets: [{name: registry}]
 volumes: [{name: c, configMap: {name: c}}, {name: s, secret: {}}, {name: p, projected: {sources: [{configMap: {name: c}}, {serviceAccountToken: {path: t}}, {clusterTrustBundle: {path: b}}, {podCertificate: {keyType: ED25519}}]}}, {name: d, downwardAPI: {defaultUser: 7, items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}, {name: v, persistentVolumeClaim: {claimName: v}}, {name: g, glusterfs: {endpoints: e, path: p}}]
 `, []string{
-			"spec.volumes[2].projected.sources[1].serviceAccountToken", "spec.volumes[2].projected.sources[2].clusterTrustBundle", "spec.volumes[2].projected.sources[3].podCertificate",
+			"spec.volumes[2].projected.sources[1].serviceAccountToken",
+			"spec.volumes[2].projected.sources[2].clusterTrustBundle",
+			"spec.volumes[2].projected.sources[3].podCertificate",
 			"spec.volumes[3].downwardAPI.defaultUser", "spec.volumes[5].glusterfs",
 		}},
 		"the rest": {`
@@ -133,7 +135,8 @@ schedulingGates: [{name: wait}]
 resourceClaims: [{name: gpu}]
 `, []string{
 			"spec.containers[0].resources.claims", "spec.containers[0].volumeMounts[0].bindMountOptions",
-			"spec.containers[0].livenessProbe.httpGet.protocol", "spec.containers[0].readinessProbe.grpc.mode", "spec.containers[0].lifecycle.postStart.httpGet.protocol",
+			"spec.containers[0].livenessProbe.httpGet.protocol", "spec.containers[0].readinessProbe.grpc.mode",
+			"spec.containers[0].lifecycle.postStart.httpGet.protocol",
 			"spec.containers[0].securityContext.windowsOptions",
 			"spec.serviceAccountName", "spec.automountServiceAccountToken",
 			"spec.schedulingGates", "spec.resourceClaims",
@@ -163,8 +166,11 @@ func TestFieldsOfAJoinedNode(t *testing.T) {
 	if got := checkFields(In{Pod: p}); got.Verdict != Admitted {
 		t.Errorf("got %+v", got)
 	}
-	want := Answer{Verdict: Rejected, Reason: UnsupportedField, Message: "spec.serviceAccountName: service accounts belong to a control plane; \"default\", which every pod of a cluster has, is accepted and has no token; " +
-		"spec.automountServiceAccountToken: service accounts belong to a control plane, and a pod that asks for a token could not work without; false is accepted"}
+	want := Answer{Verdict: Rejected, Reason: UnsupportedField,
+		Message: "spec.serviceAccountName: service accounts belong to a control plane; \"default\", which every pod " +
+			"of a cluster has, is accepted and has no token; " +
+			"spec.automountServiceAccountToken: service accounts belong to a control plane, and a pod that asks for " +
+			"a token could not work without; false is accepted"}
 	if d := cmp.Diff(want, checkFields(In{Pod: p, Config: Config{Standalone: true}})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -172,7 +178,9 @@ func TestFieldsOfAJoinedNode(t *testing.T) {
 
 // BenchmarkFields is what each admission pays for the walk.
 func BenchmarkFields(b *testing.B) {
-	p := spec(b, "containers: [{name: app, env: [{name: A, value: b}], ports: [{containerPort: 80}]}, {name: b}]\nvolumes: [{name: data, emptyDir: {}}]")
+	p := spec(b,
+		"containers: [{name: app, env: [{name: A, value: b}], ports: [{containerPort: 80}]}, {name: b}]\nvolumes: "+
+			"[{name: data, emptyDir: {}}]")
 	for b.Loop() {
 		if a := checkFields(In{Pod: p}); a.Verdict != Admitted {
 			b.Fatal(a)

@@ -10,9 +10,11 @@ import (
 // kubelet those of extended resources, whose names users choose, are one.
 func MetricReason(why string) string {
 	switch why {
-	case PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported, UnsupportedField, PodFeatureUnsupported, SysctlForbidden, RuntimeClass,
+	case PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported, UnsupportedField, PodFeatureUnsupported,
+		SysctlForbidden, RuntimeClass,
 		AppArmor, SupplementalGroupsPolicyNotSupported, reason.NodeShutdown, VolumeAttachmentLimitExceeded,
-		NodeName, NodeAffinity, NodePorts, TaintToleration, UnexpectedAdmissionError, TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool,
+		NodeName, NodeAffinity, NodePorts, TaintToleration, UnexpectedAdmissionError, TopologyAffinityError,
+		SMTAlignmentError, EmptyPodSharedPool,
 		"OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods":
 		return why
 	}

@@ -49,7 +49,9 @@ func TestPage(t *testing.T) {
 		t.Fatalf("%v: run go test ./internal/pod/admission -run TestPage -update", err)
 	}
 	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("docs/pod-fields.md is not what fields.go says: run go test ./internal/pod/admission -run TestPage -update (-want +got):\n%s", d)
+		t.Errorf(
+			"docs/pod-fields.md is not what fields.go says: run go test ./internal/pod/admission -run TestPage "+
+				"-update (-want +got):\n%s", d)
 	}
 }
 
@@ -112,7 +114,8 @@ func (b *book) rows(c *chapter, typ reflect.Type, name string) []reflect.Type {
 		for deeper.Kind() == reflect.Slice || deeper.Kind() == reflect.Pointer {
 			deeper = deeper.Elem()
 		}
-		if f.Status != Scheduled && (f.Status < Joined || f.when != nil) && deeper.Kind() == reflect.Struct && isAPI(deeper) {
+		if f.Status != Scheduled && (f.Status < Joined || f.when != nil) && deeper.Kind() == reflect.Struct &&
+			isAPI(deeper) {
 			below = append(below, deeper)
 		}
 	}
@@ -153,13 +156,16 @@ func TestPodsHaveEveryField(t *testing.T) {
 	for _, f := range Fields() {
 		// A field newer than the API version that is followed has no effect in the golden files.
 		unset := f.Path == "EmptyDirVolumeSource.mode"
-		if works := f.Status < Joined || f.Status == Refused && f.when != nil && seen[f.Path]; works && !seen[f.Path] && !unset {
+		if works := f.Status < Joined || f.Status == Refused && f.when != nil && seen[f.Path]; works && !seen[f.Path] &&
+			!unset {
 			missing = append(missing, f.Path)
 		}
 	}
 	slices.Sort(missing)
 	if len(missing) > 0 {
-		t.Errorf("no pod in internal/pod/steps/container/render/testdata/pods sets\n\t%s\nadd them to one, run go test ./internal/pod/steps/container/render -update and read what it wrote", strings.Join(missing, "\n\t"))
+		t.Errorf(
+			"no pod in internal/pod/steps/container/render/testdata/pods sets\n\t%s\nadd them to one, run go test "+
+				"./internal/pod/steps/container/render -update and read what it wrote", strings.Join(missing, "\n\t"))
 	}
 }
 

@@ -61,7 +61,9 @@ func checkHostPorts(in In) Answer {
 					continue
 				}
 				if !o.Terminating {
-					return reject(NodePorts, "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports (%s is used by pod %s)", h, pod.FullName(o.Pod))
+					return reject(NodePorts,
+						"Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports (%s "+
+							"is used by pod %s)", h, pod.FullName(o.Pod))
 				}
 				held = append(held, h.String())
 				if len(holders) == 0 || holders[len(holders)-1].Pod != o.Pod {

@@ -28,7 +28,8 @@ func victims(in In, short []shortage) ([]PodInfo, bool) {
 			classes[pod.QOS(o.Pod)] = append(classes[pod.QOS(o.Pod)], c)
 		}
 	}
-	bestEffort, burstable, guaranteed := classes[corev1.PodQOSBestEffort], classes[corev1.PodQOSBurstable], classes[corev1.PodQOSGuaranteed]
+	bestEffort, burstable, guaranteed := classes[corev1.PodQOSBestEffort], classes[corev1.PodQOSBurstable],
+		classes[corev1.PodQOSGuaranteed]
 	var chosen []candidate
 	for _, step := range []struct{ from, spared []candidate }{
 		{guaranteed, slices.Concat(bestEffort, burstable)},
@@ -80,7 +81,8 @@ func nearest(from []candidate, need amounts) ([]candidate, bool) {
 	for len(need) > 0 {
 		best := -1
 		for i, c := range rest {
-			if best < 0 || need.distance(c) < need.distance(rest[best]) || need.distance(c) == need.distance(rest[best]) && c.less(rest[best]) {
+			if best < 0 || need.distance(c) < need.distance(rest[best]) ||
+				need.distance(c) == need.distance(rest[best]) && c.less(rest[best]) {
 				best = i
 			}
 		}
@@ -113,7 +115,8 @@ func spare(chosen []candidate, need amounts) []candidate {
 
 // rank of a candidate's QoS class, the better the higher.
 func rank(c candidate) int {
-	return slices.Index([]corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}, pod.QOS(c.info.Pod))
+	return slices.Index([]corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed},
+		pod.QOS(c.info.Pod))
 }
 
 // without is what is still needed when candidates are gone.

@@ -31,22 +31,47 @@ func TestPreemption(t *testing.T) {
 		admitted []PodInfo
 		want     []types.UID // nil: rejected
 	}{
-		"not critical":                      {requests("cpu: 1"), []PodInfo{with(t, "a", -5, "requests: {cpu: 2}")}, nil},
-		"its priority is critical":          {"priority: 2000000000\n" + requests("cpu: 1"), []PodInfo{with(t, "a", 0, "requests: {cpu: 2}")}, []types.UID{"a"}},
-		"its class is critical":             {criticalClass + requests("cpu: 1"), []PodInfo{with(t, "a", 1999999999, "requests: {cpu: 2}")}, []types.UID{"a"}},
-		"not those of its rank":             {criticalClass + requests("cpu: 1"), []PodInfo{with(t, "a", 2000001000, "requests: {cpu: 2}")}, nil},
-		"but less critical ones":            {criticalClass + requests("cpu: 1"), []PodInfo{with(t, "a", 2000000000, "requests: {cpu: 2}")}, []types.UID{"a"}},
-		"one large, not two small":          {criticalClass + requests("cpu: 1"), []PodInfo{with(t, "a", 0, "requests: {cpu: 500m}"), with(t, "b", 0, "requests: {cpu: 500m}"), with(t, "c", 0, "requests: {cpu: 1}")}, []types.UID{"c"}},
-		"the lower priority of equals":      {criticalClass + requests("cpu: 1"), []PodInfo{with(t, "a", 7, "requests: {cpu: 1}"), with(t, "b", 3, "requests: {cpu: 1}")}, []types.UID{"b"}},
-		"the smaller of equals":             {criticalClass + requests("cpu: 1"), []PodInfo{with(t, "a", 3, "requests: {cpu: 1, memory: 2Mi}"), with(t, "b", 3, "requests: {cpu: 1, memory: 1Mi}")}, []types.UID{"b"}},
-		"Burstable before Guaranteed":       {criticalClass + requests("cpu: 1"), []PodInfo{with(t, "a", 0, guaranteed("1")), with(t, "b", 9, "requests: {cpu: 1}")}, []types.UID{"b"}},
-		"Guaranteed, if it has to be":       {criticalClass + requests("cpu: 2"), []PodInfo{with(t, "a", 0, guaranteed("1500m")), with(t, "b", 0, "requests: {cpu: 500m}")}, []types.UID{"b", "a"}},
-		"BestEffort for a place":            {criticalClass, []PodInfo{with(t, "a", 0, "requests: {cpu: 1}"), with(t, "b", 5, ""), with(t, "c", 4, "")}, []types.UID{"c"}},
-		"a place that another gives anyway": {criticalClass + requests("cpu: 2"), []PodInfo{with(t, "a", 0, "requests: {cpu: 1}"), with(t, "b", 0, ""), with(t, "c", 0, "")}, []types.UID{"a"}},
-		"all of them are not enough":        {criticalClass + requests("cpu: 2"), []PodInfo{with(t, "a", 0, "requests: {cpu: 500m}"), with(t, "b", 2000001000, "requests: {cpu: 500m}")}, nil},
-		"beside one that ends":              {criticalClass + requests("cpu: 2"), []PodInfo{with(t, "a", 0, "requests: {cpu: 1}"), ending(with(t, "b", 0, "requests: {cpu: 1}"), time.Unix(7, 0))}, []types.UID{"a"}},
-		"those that end are enough":         {criticalClass + requests("cpu: 1"), []PodInfo{with(t, "a", 0, "requests: {cpu: 1}"), ending(with(t, "b", 0, "requests: {cpu: 1}"), time.Unix(7, 0))}, []types.UID{}},
-		"not if a port is taken too":        {criticalClass + "containers: [{name: c, ports: [{containerPort: 1, hostPort: 80}], resources: {requests: {cpu: 1}}}]", []PodInfo{with(t, "a", 0, "requests: {cpu: 2}"), other(t, "b", port("hostPort: 80"))}, nil},
+		"not critical": {requests("cpu: 1"), []PodInfo{with(t, "a", -5, "requests: {cpu: 2}")},
+			nil},
+		"its priority is critical": {"priority: 2000000000\n" + requests("cpu: 1"),
+			[]PodInfo{with(t, "a", 0, "requests: {cpu: 2}")}, []types.UID{"a"}},
+		"its class is critical": {criticalClass + requests("cpu: 1"),
+			[]PodInfo{with(t, "a", 1999999999, "requests: {cpu: 2}")}, []types.UID{"a"}},
+		"not those of its rank": {criticalClass + requests("cpu: 1"),
+			[]PodInfo{with(t, "a", 2000001000, "requests: {cpu: 2}")}, nil},
+		"but less critical ones": {criticalClass + requests("cpu: 1"),
+			[]PodInfo{with(t, "a", 2000000000, "requests: {cpu: 2}")}, []types.UID{"a"}},
+		"one large, not two small": {criticalClass + requests("cpu: 1"),
+			[]PodInfo{with(t, "a", 0, "requests: {cpu: 500m}"), with(t, "b", 0, "requests: {cpu: 500m}"),
+				with(t, "c", 0, "requests: {cpu: 1}")}, []types.UID{"c"}},
+		"the lower priority of equals": {criticalClass + requests("cpu: 1"),
+			[]PodInfo{with(t, "a", 7, "requests: {cpu: 1}"), with(t, "b", 3, "requests: {cpu: 1}")}, []types.UID{"b"}},
+		"the smaller of equals": {criticalClass + requests("cpu: 1"),
+			[]PodInfo{with(t, "a", 3, "requests: {cpu: 1, memory: 2Mi}"),
+				with(t, "b", 3, "requests: {cpu: 1, memory: 1Mi}")}, []types.UID{"b"}},
+		"Burstable before Guaranteed": {criticalClass + requests("cpu: 1"),
+			[]PodInfo{with(t, "a", 0, guaranteed("1")), with(t, "b", 9, "requests: {cpu: 1}")}, []types.UID{"b"}},
+		"Guaranteed, if it has to be": {criticalClass + requests("cpu: 2"),
+			[]PodInfo{with(t, "a", 0, guaranteed("1500m")), with(t, "b", 0, "requests: {cpu: 500m}")},
+			[]types.UID{"b", "a"}},
+		"BestEffort for a place": {criticalClass,
+			[]PodInfo{with(t, "a", 0, "requests: {cpu: 1}"), with(t, "b", 5, ""), with(t, "c", 4, "")},
+			[]types.UID{"c"}},
+		"a place that another gives anyway": {criticalClass + requests("cpu: 2"),
+			[]PodInfo{with(t, "a", 0, "requests: {cpu: 1}"), with(t, "b", 0, ""), with(t, "c", 0, "")},
+			[]types.UID{"a"}},
+		"all of them are not enough": {criticalClass + requests("cpu: 2"),
+			[]PodInfo{with(t, "a", 0, "requests: {cpu: 500m}"), with(t, "b", 2000001000, "requests: {cpu: 500m}")},
+			nil},
+		"beside one that ends": {criticalClass + requests("cpu: 2"),
+			[]PodInfo{with(t, "a", 0, "requests: {cpu: 1}"),
+				ending(with(t, "b", 0, "requests: {cpu: 1}"), time.Unix(7, 0))}, []types.UID{"a"}},
+		"those that end are enough": {criticalClass + requests("cpu: 1"),
+			[]PodInfo{with(t, "a", 0, "requests: {cpu: 1}"),
+				ending(with(t, "b", 0, "requests: {cpu: 1}"), time.Unix(7, 0))}, []types.UID{}},
+		"not if a port is taken too": {criticalClass +
+			"containers: [{name: c, ports: [{containerPort: 1, hostPort: 80}], resources: {requests: {cpu: 1}}}]",
+			[]PodInfo{with(t, "a", 0, "requests: {cpu: 2}"), other(t, "b", port("hostPort: 80"))}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,9 +88,11 @@ func TestPreemption(t *testing.T) {
 }
 
 func TestPreemptionIsTold(t *testing.T) {
-	in := In{Pod: spec(t, criticalClass+requests("cpu: 1")), Node: facts(), Admitted: []PodInfo{with(t, "a", 0, "requests: {cpu: 2}")}, Config: Config{Standalone: true}}
-	want := Answer{Verdict: NotYet, Reason: "OutOfcpu", Preempt: []types.UID{"a"}, Reserve: true, Message: "waiting for pod default/a to end: " +
-		"Node didn't have enough resource: cpu, requested: 1000, used: 2000, capacity: 2000"}
+	in := In{Pod: spec(t, criticalClass+requests("cpu: 1")), Node: facts(),
+		Admitted: []PodInfo{with(t, "a", 0, "requests: {cpu: 2}")}, Config: Config{Standalone: true}}
+	want := Answer{Verdict: NotYet, Reason: "OutOfcpu", Preempt: []types.UID{"a"}, Reserve: true,
+		Message: "waiting for pod default/a to end: " +
+			"Node didn't have enough resource: cpu, requested: 1000, used: 2000, capacity: 2000"}
 	got, _ := Admit(in)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -74,7 +101,8 @@ func TestPreemptionIsTold(t *testing.T) {
 
 // Nobody goes for a pod that is rejected when they are gone.
 func TestPreemptionForWhatCannotBeGiven(t *testing.T) {
-	in := In{Pod: spec(t, criticalClass+requests("cpu: 1")), Node: facts(), Admitted: []PodInfo{with(t, "a", 0, "requests: {cpu: 2}")}, Config: Config{Standalone: true}}
+	in := In{Pod: spec(t, criticalClass+requests("cpu: 1")), Node: facts(),
+		Admitted: []PodInfo{with(t, "a", 0, "requests: {cpu: 2}")}, Config: Config{Standalone: true}}
 	in.Allot = func(beside []types.UID) (resource.Allocation, error) {
 		return resource.Allocation{}, reason.New("SMTAlignmentError", "not whole cores beside %d", len(beside))
 	}

@@ -47,8 +47,11 @@ func (a amounts) add(b amounts) {
 // order has the names in the kubelet's order, in which the first that is
 // missing gives the reason.
 func (a amounts) order() []corev1.ResourceName {
-	first := []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
-	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(a)), func(n corev1.ResourceName) bool { return slices.Contains(first, n) })
+	first := []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory,
+		corev1.ResourceEphemeralStorage}
+	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(a)), func(n corev1.ResourceName) bool {
+		return slices.Contains(first, n)
+	})
 	return append(first, rest...)
 }
 
@@ -64,7 +67,8 @@ type shortage struct {
 func (s shortage) missing() int64 { return s.requested - (s.capacity - s.used) - s.leaving }
 
 func (s shortage) String() string {
-	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", s.name, s.requested, s.used, s.capacity)
+	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", s.name,
+		s.requested, s.used, s.capacity)
 }
 
 // Fits says whether the node has what a pod requests beside the others, and
@@ -118,7 +122,8 @@ func shortages(in In) []shortage {
 	capacity, held := amountsOf(in.Node.Allocatable), heldDevices(in)
 	var short []shortage
 	for _, name := range want.order() {
-		s := shortage{name: name, requested: want[name], used: used[name], capacity: capacity[name], leaving: leaving[name]}
+		s := shortage{name: name, requested: want[name], used: used[name], capacity: capacity[name],
+			leaving: leaving[name]}
 		if extended(name) {
 			if held[name] >= s.requested {
 				continue // it has them since an earlier agent, plugin or not

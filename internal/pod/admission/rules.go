@@ -48,7 +48,8 @@ const (
 
 func checkOS(in In) Answer {
 	if name, ok := in.Pod.Labels[corev1.LabelOSStable]; ok && name != runtime.GOOS {
-		return reject(PodOSSelectorNodeLabelDoesNotMatch, "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")
+		return reject(PodOSSelectorNodeLabelDoesNotMatch,
+			"Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")
 	}
 	if in.Pod.Spec.OS != nil && string(in.Pod.Spec.OS.Name) != runtime.GOOS {
 		return reject(PodOSNotSupported, "Failed to admit pod as the OS field doesn't match node OS")
@@ -62,7 +63,9 @@ func checkAppArmor(in In) Answer {
 	}
 	for _, c := range pod.Containers(in.Pod) {
 		if appArmor(in.Pod, c) {
-			return in.lack(AppArmor, "Cannot enforce AppArmor: AppArmor is not enabled on the host (container %q asks for a profile)", c.Name)
+			return in.lack(AppArmor,
+				"Cannot enforce AppArmor: AppArmor is not enabled on the host (container %q asks for a profile)",
+				c.Name)
 		}
 	}
 	return Answer{}
@@ -97,22 +100,27 @@ func checkSELinux(in In) Answer {
 
 func checkGroupsPolicy(in In) Answer {
 	s := in.Pod.Spec.SecurityContext
-	if s == nil || s.SupplementalGroupsPolicy == nil || *s.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyStrict || in.Config.SupplementalGroupsPolicy {
+	if s == nil || s.SupplementalGroupsPolicy == nil ||
+		*s.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyStrict || in.Config.SupplementalGroupsPolicy {
 		return Answer{}
 	}
-	return in.lack(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=%s is not supported in this node", corev1.SupplementalGroupsPolicyStrict)
+	return in.lack(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=%s is not supported in this node",
+		corev1.SupplementalGroupsPolicyStrict)
 }
 
 func checkUserNamespaces(in In) Answer {
 	if in.Config.NoUserNamespaces == "" || in.Pod.Spec.HostUsers == nil || *in.Pod.Spec.HostUsers {
 		return Answer{}
 	}
-	return block(UserNamespacesNotSupported, "cannot give the pod its own user namespace (hostUsers: false): %s", in.Config.NoUserNamespaces)
+	return block(UserNamespacesNotSupported, "cannot give the pod its own user namespace (hostUsers: false): %s",
+		in.Config.NoUserNamespaces)
 }
 
 func checkNodeName(in In) Answer {
 	if name := in.Pod.Spec.NodeName; name != "" && name != in.Node.Name {
-		return reject(NodeName, "Predicate NodeName failed: node(s) didn't match the requested node name (%s is not %s)", in.Node.Name, name)
+		return reject(NodeName,
+			"Predicate NodeName failed: node(s) didn't match the requested node name (%s is not %s)", in.Node.Name,
+			name)
 	}
 	return Answer{}
 }
@@ -127,7 +135,9 @@ func checkNodeAffinity(in In) Answer {
 		return reject(NodeAffinity, "Predicate NodeAffinity failed: the pod's node affinity cannot be read: %v", err)
 	}
 	if !matches && in.Config.NodeOld {
-		return Answer{Verdict: NotYet, Reason: NodeAffinity, Message: "waiting for the API server to confirm the labels of the node: those known are older than the pod, which does not match them"}
+		return Answer{Verdict: NotYet, Reason: NodeAffinity,
+			Message: "waiting for the API server to confirm the labels of the node: those known are older than the " +
+				"pod, which does not match them"}
 	}
 	if !matches {
 		return reject(NodeAffinity, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")

@@ -33,7 +33,9 @@ func TestRulesPage(t *testing.T) {
 		return
 	}
 	if d := cmp.Diff(table.String(), got); d != "" {
-		t.Errorf("%s is not what the rules say of themselves: run go test ./internal/pod/admission -run TestRulesPage -update (-want +got):\n%s", file, d)
+		t.Errorf(
+			"%s is not what the rules say of themselves: run go test ./internal/pod/admission -run TestRulesPage "+
+				"-update (-want +got):\n%s", file, d)
 	}
 }
 
@@ -52,7 +54,8 @@ func TestReasonsAreCounted(t *testing.T) {
 			}
 		}
 	}
-	for reason, want := range map[string]string{"OutOfexample.com/gpu": "OutOfExtendedResources", "OutOfhugepages-2Mi": "OutOfExtendedResources", "Whatever": "Other"} {
+	for reason, want := range map[string]string{"OutOfexample.com/gpu": "OutOfExtendedResources",
+		"OutOfhugepages-2Mi": "OutOfExtendedResources", "Whatever": "Other"} {
 		if got := MetricReason(reason); got != want {
 			t.Errorf("%s is counted as %s, want %s", reason, got, want)
 		}
@@ -63,7 +66,8 @@ func TestReasonsAreCounted(t *testing.T) {
 // it wait is not counted.
 func rejects(reason string) bool {
 	switch reason {
-	case AppArmor, SELinuxNotSupported, SupplementalGroupsPolicyNotSupported, UserNamespacesNotSupported, SameName, ManifestObject:
+	case AppArmor, SELinuxNotSupported, SupplementalGroupsPolicyNotSupported, UserNamespacesNotSupported, SameName,
+		ManifestObject:
 		return false
 	}
 	return true

@@ -30,18 +30,21 @@ func checkRuntimeClass(in In) Answer {
 	if err != nil {
 		return waitFor(err)
 	}
-	if class.Overhead != nil && len(in.Pod.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(class.Overhead.PodFixed, in.Pod.Spec.Overhead) {
+	if class.Overhead != nil && len(in.Pod.Spec.Overhead) > 0 &&
+		!equality.Semantic.DeepEqual(class.Overhead.PodFixed, in.Pod.Spec.Overhead) {
 		return reject(RuntimeClass, "spec.overhead is not the overhead of RuntimeClass %s: leave it out", name)
 	}
 	if s := class.Scheduling; s != nil {
 		for _, key := range slices.Sorted(maps.Keys(s.NodeSelector)) {
 			if own, set := in.Pod.Spec.NodeSelector[key]; set && own != s.NodeSelector[key] {
-				return reject(RuntimeClass, "spec.nodeSelector[%s] is %s, and RuntimeClass %s has %s", key, own, name, s.NodeSelector[key])
+				return reject(RuntimeClass, "spec.nodeSelector[%s] is %s, and RuntimeClass %s has %s", key, own, name,
+					s.NodeSelector[key])
 			}
 		}
 	}
 	if in.Config.Handlers != nil && !slices.Contains(in.Config.Handlers, class.Handler) {
-		return waitFor(fmt.Errorf("waiting for a runtime with the handler %q of RuntimeClass %s: this one has %s", class.Handler, name, quoted(in.Config.Handlers)))
+		return waitFor(fmt.Errorf("waiting for a runtime with the handler %q of RuntimeClass %s: this one has %s",
+			class.Handler, name, quoted(in.Config.Handlers)))
 	}
 	return Answer{}
 }

@@ -37,9 +37,12 @@ func TestRuntimeClass(t *testing.T) {
 		"no handler": {spec: "runtimeClassName: vm", handlers: []string{"", "runc"},
 			want: notYet(`waiting for a runtime with the handler "vm" of RuntimeClass vm: this one has "runc"`)},
 		"default only": {spec: "runtimeClassName: vm", handlers: []string{""},
-			want: notYet(`waiting for a runtime with the handler "vm" of RuntimeClass vm: this one has only the default one`)},
-		"other overhead": {spec: "runtimeClassName: vm\noverhead: {cpu: 1}", want: reject(RuntimeClass, "spec.overhead is not the overhead of RuntimeClass vm: leave it out")},
-		"other selector": {spec: "runtimeClassName: vm\nnodeSelector: {vm: 'no'}", want: reject(RuntimeClass, "spec.nodeSelector[vm] is no, and RuntimeClass vm has yes")},
+			want: notYet(
+				`waiting for a runtime with the handler "vm" of RuntimeClass vm: this one has only the default one`)},
+		"other overhead": {spec: "runtimeClassName: vm\noverhead: {cpu: 1}",
+			want: reject(RuntimeClass, "spec.overhead is not the overhead of RuntimeClass vm: leave it out")},
+		"other selector": {spec: "runtimeClassName: vm\nnodeSelector: {vm: 'no'}",
+			want: reject(RuntimeClass, "spec.nodeSelector[vm] is no, and RuntimeClass vm has yes")},
 	} {
 		got := checkRuntimeClass(In{Pod: spec(t, c.spec), RuntimeClass: find, Config: Config{Handlers: c.handlers}})
 		if diff := cmp.Diff(c.want, got); diff != "" {

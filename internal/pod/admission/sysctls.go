@@ -63,7 +63,8 @@ func namespaceOf(name string) namespace {
 	switch {
 	case strings.HasPrefix(name, "net."):
 		return netNamespace
-	case strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), name == "kernel.sem", strings.HasPrefix(name, "fs.mqueue."):
+	case strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), name == "kernel.sem",
+		strings.HasPrefix(name, "fs.mqueue."):
 		return ipcNamespace
 	}
 	return ""

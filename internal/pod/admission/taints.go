@@ -17,7 +17,8 @@ func checkTaints(in In) Answer {
 	}
 	for _, t := range in.Config.Taints {
 		if t.Effect == corev1.TaintEffectNoExecute && !tolerates(in.Pod, t) {
-			return reject(TaintToleration, "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate (%s)", t.ToString())
+			return reject(TaintToleration,
+				"Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate (%s)", t.ToString())
 		}
 	}
 	return Answer{}

@@ -50,10 +50,17 @@ func TestDeletedInTheAPI(t *testing.T) {
 		life   []string
 		reason string
 	}{
-		"it runs":          {func(n *node) { n.api("a", plain) }, []string{"+a", "-a", "-a"}, "Deleted"},
-		"it waits":         {func(n *node) { n.judge = func(*pod.Pod, []Other) Verdict { return Verdict{} }; n.api("a", plain) }, []string{"-a", "-a"}, "Deleted"},
-		"it was rejected":  {func(n *node) { n.api("a", func(p *corev1.Pod) { p.Labels = map[string]string{"bad": "yes"} }) }, []string{"-a", "-a"}, "NodeAffinity"},
-		"it ended":         {func(n *node) { n.api("a", ended(corev1.PodSucceeded)) }, []string{"-a", "-a", "-a", "-a"}, "Completed"},
+		"it runs": {func(n *node) { n.api("a", plain) }, []string{"+a", "-a", "-a"}, "Deleted"},
+		"it waits": {func(n *node) {
+			n.judge = func(*pod.Pod, []Other) Verdict { return Verdict{} }
+			n.api("a", plain)
+		}, []string{"-a", "-a"}, "Deleted"},
+		"it was rejected": {func(n *node) {
+			n.api("a", func(p *corev1.Pod) { p.Labels = map[string]string{"bad": "yes"} })
+		}, []string{"-a", "-a"}, "NodeAffinity"},
+		"it ended": {func(n *node) {
+			n.api("a", ended(corev1.PodSucceeded))
+		}, []string{"-a", "-a", "-a", "-a"}, "Completed"},
 		"new to the agent": {func(*node) {}, []string{"-a", "-a"}, "Deleted"},
 		"an earlier agent's": {func(n *node) {
 			n.observed.Put("a", &pod.Observed{UID: "a", Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true}}})
@@ -115,7 +122,8 @@ func TestDroppedByTheAPI(t *testing.T) {
 		n.api("a", plain)
 		n.desired.Delete("a")
 		synctest.Wait()
-		if m, ok := n.fleet.Member("a"); !ok || m.State.Stop == nil || m.State.Stop.Grace != nil || !m.State.Stop.Remove {
+		if m, ok := n.fleet.Member("a"); !ok || m.State.Stop == nil || m.State.Stop.Grace != nil ||
+			!m.State.Stop.Remove {
 			t.Errorf("member %v, stop %+v", ok, m.State.Stop)
 		}
 		time.Sleep(time.Minute)

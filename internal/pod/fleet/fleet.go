@@ -118,7 +118,8 @@ type Fleet struct {
 
 // New makes an empty fleet.
 func New(o Options) *Fleet {
-	f := &Fleet{opts: o, kick: make(chan struct{}, 1), ping: make(chan struct{}), settled: make(chan struct{}), members: map[types.UID]*member{}, metrics: newMetrics()}
+	f := &Fleet{opts: o, kick: make(chan struct{}, 1), ping: make(chan struct{}), settled: make(chan struct{}),
+		members: map[types.UID]*member{}, metrics: newMetrics()}
 	f.opts.Worker.Passed, f.opts.Worker.Worked = f.passed, f.metrics.took
 	if f.opts.Allocate == nil {
 		f.opts.Allocate = func(want *pod.Pod, _ []Other) *pod.Pod { return want }
@@ -137,7 +138,8 @@ func (f *Fleet) Member(uid types.UID) (Member, bool) {
 	var view Member
 	var w *worker.Worker
 	if ok {
-		view = Member{Pod: m.pod, Desired: m.desired, Verdict: m.verdict, Working: m.worker != nil, Orphan: m.orphan, Gone: m.gone}
+		view = Member{Pod: m.pod, Desired: m.desired, Verdict: m.verdict, Working: m.worker != nil, Orphan: m.orphan,
+			Gone: m.gone}
 		w = m.worker
 	}
 	f.mu.Unlock()

@@ -66,7 +66,8 @@ func (n *node) admit(p *pod.Pod, others []Other) Verdict {
 
 func run(t *testing.T, body func(*testing.T, *node)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{desired: store.New[types.UID, *pod.Pod](), observed: store.New[types.UID, *pod.Observed](), desiredSynced: make(chan struct{})}
+		n := &node{desired: store.New[types.UID, *pod.Pod](), observed: store.New[types.UID, *pod.Observed](),
+			desiredSynced: make(chan struct{})}
 		synced := make(chan struct{})
 		close(synced)
 		slow := worker.Step{Name: "step",
@@ -154,7 +155,8 @@ func TestNotYetUntilTheOtherHasEnded(t *testing.T) {
 func TestRejectedUntilItsManifestChanges(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.want("a", map[string]string{"bad": "yes"})
-		if diff := cmp.Diff(Verdict{Reject: true, Reason: "NodeAffinity", Message: "never here"}, n.verdict("a")); diff != "" {
+		if diff := cmp.Diff(Verdict{Reject: true, Reason: "NodeAffinity", Message: "never here"},
+			n.verdict("a")); diff != "" {
 			t.Errorf("verdict (-want +got):\n%s", diff)
 		}
 		n.want("a", nil)
@@ -169,7 +171,8 @@ func TestOrderOfAdmission(t *testing.T) {
 		return &pod.Pod{Seen: time.Unix(int64(60*minute), 0), Pod: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Priority: &priority}}}
 	}
-	pods := []*pod.Pod{at("young", 3, 0), at("old-b", 1, 0), at("old-a", 1, 0), at("important", 5, 1000), at("runs", 9, 0)}
+	pods := []*pod.Pod{at("young", 3, 0), at("old-b", 1, 0), at("old-a", 1, 0), at("important", 5, 1000),
+		at("runs", 9, 0)}
 	slices.SortFunc(pods, func(a, b *pod.Pod) int { return compare(a, a.Name == "runs", b, b.Name == "runs") })
 	var names []string
 	for _, p := range pods {
@@ -234,7 +237,8 @@ func TestRejectedWhileItRuns(t *testing.T) {
 		time.Sleep(time.Minute)
 		m, _ := n.fleet.Member("a")
 		want := &pod.Stop{Reason: "NodeAffinity", Message: "Pod was rejected: never here"}
-		if diff := cmp.Diff(want, m.State.Stop, cmpopts.IgnoreFields(pod.Stop{}, "At")); diff != "" || m.State.Stage != worker.Terminated {
+		if diff := cmp.Diff(want, m.State.Stop, cmpopts.IgnoreFields(pod.Stop{}, "At")); diff != "" ||
+			m.State.Stage != worker.Terminated {
 			t.Errorf("it is %v (-want +got):\n%s", m.State.Stage, diff)
 		}
 	})
@@ -368,7 +372,8 @@ func TestAheadOfAdmission(t *testing.T) {
 		n.desired.Delete("a") // b goes on with what was begun
 		time.Sleep(5 * time.Second)
 		want := []string{"+a", "+b", "-a", "-a", "ahead b", "ahead b2", "ahead c", "no more b", "no more c"}
-		if got := n.said(); !slices.Equal(want, slices.Sorted(slices.Values(got))) || slices.Index(got, "ahead b") > slices.Index(got, "ahead b2") {
+		if got := n.said(); !slices.Equal(want, slices.Sorted(slices.Values(got))) ||
+			slices.Index(got, "ahead b") > slices.Index(got, "ahead b2") {
 			t.Errorf("the node's life was %q", got)
 		}
 	})

@@ -22,7 +22,8 @@ func newMetrics() metrics {
 	return metrics{
 		worked: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kubelet_pod_worker_duration_seconds", Buckets: prometheus.DefBuckets,
-			Help: "Duration in seconds of the work on a single pod, from the first thing that is done until nothing is under way, by operation type.",
+			Help: "Duration in seconds of the work on a single pod, from the first thing that is done until nothing " +
+				"is under way, by operation type.",
 		}, []string{"operation_type"}),
 		began: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubelet_pod_worker_start_duration_seconds", Buckets: prometheus.DefBuckets,

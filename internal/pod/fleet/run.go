@@ -91,7 +91,8 @@ func (f *Fleet) desire(ctx context.Context, changes []store.Change[types.UID, *p
 		f.mu.Unlock()
 		switch {
 		case w != nil:
-			w.Stop(pod.Stop{Reason: reasonDeleted, Message: "the pod is no longer wanted", Remove: true, At: f.opts.Now()})
+			w.Stop(pod.Stop{Reason: reasonDeleted, Message: "the pod is no longer wanted", Remove: true,
+				At: f.opts.Now()})
 		case !c.Deleted:
 			f.end(ctx, m)
 		}
@@ -270,7 +271,8 @@ func (f *Fleet) Holders() []Other {
 		}
 	}
 	slices.SortFunc(others, func(a, b Other) int {
-		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
+		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name),
+			cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
 	return others
 }

@@ -341,7 +341,8 @@ func (c *computation) backsOff(s pod.ContainerStatus, delay time.Duration) (unti
 }
 
 func (c *computation) backoffMessage(name string, delay time.Duration) string {
-	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, name, c.Pod.Name, c.Pod.Namespace, c.Pod.UID)
+	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, name, c.Pod.Name,
+		c.Pod.Namespace, c.Pod.UID)
 }
 
 // crashDelay is how long after its end a container may start again.
@@ -398,7 +399,8 @@ func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
 	for _, s := range slices.Concat(c.Last.ContainerStatuses, c.Last.EphemeralContainerStatuses) {
 		end, count := s.State.Terminated, int(s.RestartCount)
 		if run, last := s.State.Running, s.LastTerminationState.Terminated; run != nil {
-			end = &corev1.ContainerStateTerminated{ContainerID: s.ContainerID, ExitCode: lostExitCode, Reason: lostReason, StartedAt: run.StartedAt}
+			end = &corev1.ContainerStateTerminated{ContainerID: s.ContainerID, ExitCode: lostExitCode,
+				Reason: lostReason, StartedAt: run.StartedAt}
 		} else if end == nil && last != nil && last.Reason == lostReason {
 			end, count = last, max(0, count-1) // the status counts the run to come
 		}
@@ -406,7 +408,8 @@ func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
 			continue
 		}
 		_, id, _ := strings.Cut(end.ContainerID, "://")
-		return pod.ContainerStatus{ID: id, Name: name, State: pod.StateExited, ExitCode: end.ExitCode, Reason: end.Reason,
+		return pod.ContainerStatus{ID: id, Name: name, State: pod.StateExited, ExitCode: end.ExitCode,
+			Reason:    end.Reason,
 			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, RestartCount: count}, true
 	}
 	return pod.ContainerStatus{}, false

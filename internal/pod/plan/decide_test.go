@@ -97,7 +97,8 @@ func ephemeral(name string) specOption {
 	}
 }
 
-func rule(action corev1.ContainerRestartRuleAction, op corev1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) specOption {
+func rule(action corev1.ContainerRestartRuleAction, op corev1.ContainerRestartRuleOnExitCodesOperator,
+	codes ...int32) specOption {
 	return func(p *corev1.Pod) {
 		c := &p.Spec.Containers[len(p.Spec.Containers)-1]
 		c.RestartPolicyRules = append(c.RestartPolicyRules, corev1.ContainerRestartRule{
@@ -111,7 +112,8 @@ func own(policy corev1.ContainerRestartPolicy) specOption {
 
 // box is a ready sandbox s<n> with an address.
 func box(n int) pod.SandboxStatus {
-	return pod.SandboxStatus{ID: "s" + itoa(n), Attempt: uint32(n), Ready: true, CreatedAt: at(n), IPs: []string{"10.0.0.1"}}
+	return pod.SandboxStatus{ID: "s" + itoa(n), Attempt: uint32(n), Ready: true, CreatedAt: at(n),
+		IPs: []string{"10.0.0.1"}}
 }
 
 func dead(s pod.SandboxStatus) pod.SandboxStatus { s.Ready = false; return s }
@@ -168,18 +170,25 @@ func TestSandbox(t *testing.T) {
 	}{
 		"unknown to the runtime": {always, nil, want{Sandbox: Sandbox{Op: SandboxCreate}, Start: start}},
 		"kept":                   {always, one(), want{Sandbox: keep, Start: start}},
-		"not ready":              {always, saw([]pod.SandboxStatus{dead(box(0))}), want{Sandbox: replaced("the sandbox is not ready", "s0"), Start: start}},
+		"not ready": {always, saw([]pod.SandboxStatus{dead(box(0))}),
+			want{Sandbox: replaced("the sandbox is not ready", "s0"), Start: start}},
 		"two ready": {always, saw([]pod.SandboxStatus{box(1), box(0)}),
-			want{Sandbox: Sandbox{Op: SandboxCreate, Attempt: 2, Stop: []string{"s1", "s0"}, Why: "2 sandboxes are ready, one is wanted"}, Start: start}},
+			want{Sandbox: Sandbox{Op: SandboxCreate, Attempt: 2, Stop: []string{"s1", "s0"},
+				Why: "2 sandboxes are ready, one is wanted"}, Start: start}},
 		"network mode changed": {host, one(), want{Sandbox: replaced("the network mode changed", "s0"), Start: start}},
-		"no address":           {always, saw([]pod.SandboxStatus{noIP}), want{Sandbox: replaced("the sandbox has no address", "s0"), Start: start}},
+		"no address": {always, saw([]pod.SandboxStatus{noIP}),
+			want{Sandbox: replaced("the sandbox has no address", "s0"), Start: start}},
 		"drained first": {always, saw([]pod.SandboxStatus{dead(box(0))}, running("app")),
-			want{Sandbox: Sandbox{Op: SandboxDrain, Attempt: 1, Stop: []string{"s0"}, Why: "the sandbox is not ready"}, Kill: []string{gone}}},
-		"gone with its containers, restarted without backoff": {always, saw([]pod.SandboxStatus{box(1), dead(box(0))}, again(exited("app", 137), 3, 40*time.Second)),
+			want{Sandbox: Sandbox{Op: SandboxDrain, Attempt: 1, Stop: []string{"s0"}, Why: "the sandbox is not ready"},
+				Kill: []string{gone}}},
+		"gone with its containers, restarted without backoff": {always,
+			saw([]pod.SandboxStatus{box(1), dead(box(0))}, again(exited("app", 137), 3, 40*time.Second)),
 			want{Sandbox: Sandbox{Op: SandboxKeep, ID: "s1", Attempt: 1}, Start: []string{"app #4 after 0s"}}},
-		"gone, and nothing is to run again": {spec(corev1.RestartPolicyNever, apps("app")), saw([]pod.SandboxStatus{dead(box(0))}, exited("app", 0)),
+		"gone, and nothing is to run again": {spec(corev1.RestartPolicyNever, apps("app")),
+			saw([]pod.SandboxStatus{dead(box(0))}, exited("app", 0)),
 			want{Done: "succeeded"}},
-		"gone, only the failed one runs again": {spec(corev1.RestartPolicyOnFailure, apps("a", "b")), saw([]pod.SandboxStatus{box(1), dead(box(0))}, exited("a", 0), exited("b", 1)),
+		"gone, only the failed one runs again": {spec(corev1.RestartPolicyOnFailure, apps("a", "b")),
+			saw([]pod.SandboxStatus{box(1), dead(box(0))}, exited("a", 0), exited("b", 1)),
 			want{Sandbox: Sandbox{Op: SandboxKeep, ID: "s1", Attempt: 1}, Start: []string{"b #1 after 0s"}}},
 	} {
 		t.Run(name, func(t *testing.T) { check(t, Input{Pod: c.pod, Observed: c.seen}, c.want) })
@@ -202,40 +211,74 @@ func TestRestart(t *testing.T) {
 		in   Input
 		want want
 	}{
-		"first crash at once":  {pod: spec(always, apps("app")), seen: one(exited("app", 1)), want: want{Start: []string{"app #1 after 0s"}}},
-		"second after 10 s":    {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)), want: want{Waiting: crash, Again: at(20)}},
-		"and then it starts":   {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)), in: Input{Now: at(20)}, want: want{Start: []string{"app #2 after 10s"}}},
-		"third after 20 s":     {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 2, 10*time.Second)), want: want{Waiting: crash, Again: at(30)}},
-		"the clock set back":   {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)), in: Input{Now: at(-7000)}, want: want{Start: []string{"app #2 after 10s"}}},
-		"300 s at the most":    {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 9, 300*time.Second)), want: want{Waiting: crash, Again: at(310)}},
-		"the node's maximum":   {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 9, 4*time.Second)), in: Input{MaxBackoff: 5 * time.Second}, want: want{Waiting: crash, Again: at(15)}},
-		"a maximum under 10 s": {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)), in: Input{MaxBackoff: time.Second}, want: want{Waiting: crash, Again: at(11)}},
+		"first crash at once": {pod: spec(always, apps("app")), seen: one(exited("app", 1)),
+			want: want{Start: []string{"app #1 after 0s"}}},
+		"second after 10 s": {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)),
+			want: want{Waiting: crash, Again: at(20)}},
+		"and then it starts": {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)),
+			in: Input{Now: at(20)}, want: want{Start: []string{"app #2 after 10s"}}},
+		"third after 20 s": {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 2, 10*time.Second)),
+			want: want{Waiting: crash, Again: at(30)}},
+		"the clock set back": {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)),
+			in: Input{Now: at(-7000)}, want: want{Start: []string{"app #2 after 10s"}}},
+		"300 s at the most": {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 9, 300*time.Second)),
+			want: want{Waiting: crash, Again: at(310)}},
+		"the node's maximum": {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 9, 4*time.Second)),
+			in: Input{MaxBackoff: 5 * time.Second}, want: want{Waiting: crash, Again: at(15)}},
+		"a maximum under 10 s": {pod: spec(always, apps("app")), seen: one(again(exited("app", 1), 1, 0)),
+			in: Input{MaxBackoff: time.Second}, want: want{Waiting: crash, Again: at(11)}},
 		"reset after 10 min": {pod: spec(always, apps("app")), seen: one(func() pod.ContainerStatus {
 			s := again(exited("app", 1), 5, 300*time.Second)
 			s.StartedAt = at(-590)
 			return s
 		}()), want: want{Start: []string{"app #6 after 0s"}}},
-		"success restarts too":   {pod: spec(always, apps("app")), seen: one(exited("app", 0)), want: want{Start: []string{"app #1 after 0s"}}},
-		"OnFailure, failed":      {pod: spec(onFailure, apps("app")), seen: one(exited("app", 1)), want: want{Start: []string{"app #1 after 0s"}}},
-		"OnFailure, done":        {pod: spec(onFailure, apps("app")), seen: one(exited("app", 0)), want: want{Done: "succeeded"}},
-		"Never, one still runs":  {pod: spec(never, apps("a", "b")), seen: one(exited("a", 1), running("b")), want: want{}},
-		"Never, failed":          {pod: spec(never, apps("a", "b")), seen: one(exited("a", 1), exited("b", 0)), want: want{Done: "failed"}},
-		"own policy wins":        {pod: spec(never, apps("app"), own(corev1.ContainerRestartPolicyAlways)), seen: one(exited("app", 0)), want: want{Start: []string{"app #1 after 0s"}}},
-		"rule In":                {pod: spec(never, apps("app"), rule(restart, in, 42)), seen: one(exited("app", 42)), want: want{Start: []string{"app #1 after 0s"}}},
-		"rule In, other code":    {pod: spec(never, apps("app"), rule(restart, in, 42)), seen: one(exited("app", 1)), want: want{Done: "failed"}},
-		"rule NotIn":             {pod: spec(never, apps("app"), rule(restart, notIn, 42)), seen: one(exited("app", 1)), want: want{Start: []string{"app #1 after 0s"}}},
-		"changed image, at once": {pod: spec(never, apps("app")), seen: one(func() pod.ContainerStatus { s := again(exited("app", 1), 4, 300*time.Second); s.Hash = "old"; return s }()), in: Input{Hash: map[string]string{"app": "new"}}, want: want{Start: []string{"app #5 after 0s"}}},
-		"changed image, running": {pod: spec(always, apps("app")), seen: one(func() pod.ContainerStatus { s := running("app"); s.Hash = "old"; return s }()), in: Input{Hash: map[string]string{"app": "new"}}, want: want{Kill: []string{"app0: Container app definition changed, will be restarted"}}},
-		"liveness failed":        {pod: spec(always, apps("app")), seen: one(running("app")), in: Input{Probes: map[string]Probes{"app0": {Liveness: Failure}}}, want: want{Kill: []string{"app0: Container app failed liveness probe, will be restarted"}}},
-		"startup failed":         {pod: spec(always, apps("app")), seen: one(running("app")), in: Input{Probes: map[string]Probes{"app0": {Startup: Failure}}}, want: want{Kill: []string{"app0: Container app failed startup probe, will be restarted"}}},
+		"success restarts too": {pod: spec(always, apps("app")), seen: one(exited("app", 0)),
+			want: want{Start: []string{"app #1 after 0s"}}},
+		"OnFailure, failed": {pod: spec(onFailure, apps("app")), seen: one(exited("app", 1)),
+			want: want{Start: []string{"app #1 after 0s"}}},
+		"OnFailure, done": {pod: spec(onFailure, apps("app")), seen: one(exited("app", 0)),
+			want: want{Done: "succeeded"}},
+		"Never, one still runs": {pod: spec(never, apps("a", "b")), seen: one(exited("a", 1), running("b")),
+			want: want{}},
+		"Never, failed": {pod: spec(never, apps("a", "b")), seen: one(exited("a", 1), exited("b", 0)),
+			want: want{Done: "failed"}},
+		"own policy wins": {pod: spec(never, apps("app"), own(corev1.ContainerRestartPolicyAlways)),
+			seen: one(exited("app", 0)), want: want{Start: []string{"app #1 after 0s"}}},
+		"rule In": {pod: spec(never, apps("app"), rule(restart, in, 42)), seen: one(exited("app", 42)),
+			want: want{Start: []string{"app #1 after 0s"}}},
+		"rule In, other code": {pod: spec(never, apps("app"), rule(restart, in, 42)), seen: one(exited("app", 1)),
+			want: want{Done: "failed"}},
+		"rule NotIn": {pod: spec(never, apps("app"), rule(restart, notIn, 42)), seen: one(exited("app", 1)),
+			want: want{Start: []string{"app #1 after 0s"}}},
+		"changed image, at once": {pod: spec(never, apps("app")),
+			seen: one(func() pod.ContainerStatus {
+				s := again(exited("app", 1), 4, 300*time.Second)
+				s.Hash = "old"
+				return s
+			}()), in: Input{Hash: map[string]string{"app": "new"}}, want: want{Start: []string{"app #5 after 0s"}}},
+		"changed image, running": {pod: spec(always, apps("app")),
+			seen: one(func() pod.ContainerStatus { s := running("app"); s.Hash = "old"; return s }()),
+			in:   Input{Hash: map[string]string{"app": "new"}},
+			want: want{Kill: []string{"app0: Container app definition changed, will be restarted"}}},
+		"liveness failed": {pod: spec(always, apps("app")), seen: one(running("app")),
+			in:   Input{Probes: map[string]Probes{"app0": {Liveness: Failure}}},
+			want: want{Kill: []string{"app0: Container app failed liveness probe, will be restarted"}}},
+		"startup failed": {pod: spec(always, apps("app")), seen: one(running("app")),
+			in:   Input{Probes: map[string]Probes{"app0": {Startup: Failure}}},
+			want: want{Kill: []string{"app0: Container app failed startup probe, will be restarted"}}},
 		"created, never started": {pod: spec(always, apps("app")), seen: one(func() pod.ContainerStatus {
 			s := again(running("app"), 2, 10*time.Second)
 			s.State = pod.StateCreated
 			return s
 		}()), want: want{Remove: []string{"app0"}, Start: []string{"app #2 after 10s"}}},
-		"one backs off, one starts": {pod: spec(always, apps("a", "b")), seen: one(again(exited("a", 1), 1, 0)), want: want{Waiting: []string{"a: CrashLoopBackOff"}, Start: []string{"b #0 after 0s"}, Again: at(20)}},
-		"deadline to come":          {pod: spec(always, apps("app"), func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(30)) }), seen: one(running("app")), in: Input{Started: at(0)}, want: want{Again: at(30)}},
-		"deadline over":             {pod: spec(always, apps("app"), func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(30)) }), seen: one(running("app")), in: Input{Started: at(0), Now: at(30)}, want: want{Done: "deadline"}},
+		"one backs off, one starts": {pod: spec(always, apps("a", "b")), seen: one(again(exited("a", 1), 1, 0)),
+			want: want{Waiting: []string{"a: CrashLoopBackOff"}, Start: []string{"b #0 after 0s"}, Again: at(20)}},
+		"deadline to come": {pod: spec(always, apps("app"), func(p *corev1.Pod) {
+			p.Spec.ActiveDeadlineSeconds = new(int64(30))
+		}), seen: one(running("app")), in: Input{Started: at(0)}, want: want{Again: at(30)}},
+		"deadline over": {pod: spec(always, apps("app"), func(p *corev1.Pod) {
+			p.Spec.ActiveDeadlineSeconds = new(int64(30))
+		}), seen: one(running("app")), in: Input{Started: at(0), Now: at(30)}, want: want{Done: "deadline"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := c.in
@@ -266,25 +309,44 @@ func TestInit(t *testing.T) {
 		in   Input
 		want want
 	}{
-		"the first":                  {pod: two, seen: one(), want: want{Start: []string{"i1 #0 after 0s"}, Waiting: waiting("i2", "app")}},
-		"the first runs":             {pod: two, seen: one(running("i1")), want: want{Waiting: waiting("i2", "app")}},
-		"the second":                 {pod: two, seen: one(exited("i1", 0)), want: want{Start: []string{"i2 #0 after 0s"}, Waiting: waiting("app")}},
-		"all done":                   {pod: two, seen: one(exited("i2", 0), exited("i1", 0)), want: want{Start: []string{"app #0 after 0s"}}},
-		"done and collected":         {pod: two, seen: one(running("app")), want: want{}},
-		"failed, tried again":        {pod: two, seen: one(exited("i1", 1)), want: want{Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
-		"failed twice, backs off":    {pod: two, seen: one(again(exited("i1", 1), 1, 0)), want: want{Waiting: append([]string{"i1: CrashLoopBackOff"}, waiting("i2", "app")...), Again: at(20)}},
-		"failed with Never":          {pod: never, seen: one(exited("i1", 1)), want: want{Done: "failed"}},
-		"run again in a new sandbox": {pod: two, seen: saw([]pod.SandboxStatus{box(1), dead(box(0))}, old, exited("i2", 0), exited("app", 137)), want: want{Sandbox: Sandbox{Op: SandboxKeep, ID: "s1", Attempt: 1}, Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
-		"begin with the first when the sandbox has gone": {pod: two, seen: saw([]pod.SandboxStatus{dead(box(0))}, exited("app", 137), exited("i2", 0), old), want: want{
-			Sandbox: Sandbox{Op: SandboxCreate, Attempt: 1, Stop: []string{"s0"}, Why: "the sandbox is not ready"}, Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
-		"sidecar first":                      {pod: side, seen: one(), want: want{Start: []string{"side #0 after 0s"}, Waiting: waiting("i1", "app")}},
-		"sidecar runs, init next":            {pod: side, seen: one(running("side")), want: want{Start: []string{"i1 #0 after 0s"}, Waiting: waiting("app")}},
-		"sidecar not through startup":        {pod: probed, seen: one(running("side")), want: want{Waiting: waiting("app")}},
-		"sidecar through startup":            {pod: probed, seen: one(running("side")), in: Input{Probes: map[string]Probes{"side0": {Startup: Success}}}, want: want{Start: []string{"app #0 after 0s"}}},
-		"sidecar restarts any time":          {pod: side, seen: one(exited("side", 0), exited("i1", 0), running("app")), want: want{Start: []string{"side #1 after 0s"}}},
-		"sidecar does not hold back the end": {pod: side, seen: one(running("side"), exited("i1", 0), exited("app", 0)), want: want{Done: "succeeded"}},
-		"ephemeral before init":              {pod: spec(corev1.RestartPolicyAlways, inits("i1"), apps("app"), ephemeral("dbg")), seen: one(running("i1")), want: want{Start: []string{"dbg #0 after 0s"}, Waiting: waiting("app")}},
-		"ephemeral only once":                {pod: spec(corev1.RestartPolicyAlways, apps("app"), ephemeral("dbg")), seen: one(running("app"), exited("dbg", 1)), want: want{}},
+		"the first": {pod: two, seen: one(),
+			want: want{Start: []string{"i1 #0 after 0s"}, Waiting: waiting("i2", "app")}},
+		"the first runs": {pod: two, seen: one(running("i1")), want: want{Waiting: waiting("i2", "app")}},
+		"the second": {pod: two, seen: one(exited("i1", 0)),
+			want: want{Start: []string{"i2 #0 after 0s"}, Waiting: waiting("app")}},
+		"all done": {pod: two, seen: one(exited("i2", 0), exited("i1", 0)),
+			want: want{Start: []string{"app #0 after 0s"}}},
+		"done and collected": {pod: two, seen: one(running("app")), want: want{}},
+		"failed, tried again": {pod: two, seen: one(exited("i1", 1)),
+			want: want{Start: []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
+		"failed twice, backs off": {pod: two, seen: one(again(exited("i1", 1), 1, 0)),
+			want: want{Waiting: append([]string{"i1: CrashLoopBackOff"}, waiting("i2", "app")...), Again: at(20)}},
+		"failed with Never": {pod: never, seen: one(exited("i1", 1)), want: want{Done: "failed"}},
+		"run again in a new sandbox": {pod: two,
+			seen: saw([]pod.SandboxStatus{box(1), dead(box(0))}, old, exited("i2", 0), exited("app", 137)),
+			want: want{Sandbox: Sandbox{Op: SandboxKeep, ID: "s1", Attempt: 1}, Start: []string{"i1 #1 after 0s"},
+				Waiting: waiting("i2", "app")}},
+		"begin with the first when the sandbox has gone": {pod: two,
+			seen: saw([]pod.SandboxStatus{dead(box(0))}, exited("app", 137), exited("i2", 0), old), want: want{
+				Sandbox: Sandbox{Op: SandboxCreate, Attempt: 1, Stop: []string{"s0"}, Why: "the sandbox is not ready"},
+				Start:   []string{"i1 #1 after 0s"}, Waiting: waiting("i2", "app")}},
+		"sidecar first": {pod: side, seen: one(),
+			want: want{Start: []string{"side #0 after 0s"}, Waiting: waiting("i1", "app")}},
+		"sidecar runs, init next": {pod: side, seen: one(running("side")),
+			want: want{Start: []string{"i1 #0 after 0s"}, Waiting: waiting("app")}},
+		"sidecar not through startup": {pod: probed, seen: one(running("side")),
+			want: want{Waiting: waiting("app")}},
+		"sidecar through startup": {pod: probed, seen: one(running("side")),
+			in:   Input{Probes: map[string]Probes{"side0": {Startup: Success}}},
+			want: want{Start: []string{"app #0 after 0s"}}},
+		"sidecar restarts any time": {pod: side, seen: one(exited("side", 0), exited("i1", 0), running("app")),
+			want: want{Start: []string{"side #1 after 0s"}}},
+		"sidecar does not hold back the end": {pod: side, seen: one(running("side"), exited("i1", 0), exited("app", 0)),
+			want: want{Done: "succeeded"}},
+		"ephemeral before init": {pod: spec(corev1.RestartPolicyAlways, inits("i1"), apps("app"), ephemeral("dbg")),
+			seen: one(running("i1")), want: want{Start: []string{"dbg #0 after 0s"}, Waiting: waiting("app")}},
+		"ephemeral only once": {pod: spec(corev1.RestartPolicyAlways, apps("app"), ephemeral("dbg")),
+			seen: one(running("app"), exited("dbg", 1)), want: want{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := c.in
@@ -301,7 +363,8 @@ func TestInit(t *testing.T) {
 // about, through all its stages: kill, remove, wait, begin anew.
 func TestRestartAllContainers(t *testing.T) {
 	p := spec(corev1.RestartPolicyNever, inits("i1"), apps("a", "b"),
-		rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 42), ephemeral("dbg"))
+		rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 42),
+		ephemeral("dbg"))
 	source := again(exited("b", 42), 1, 0) // ended at second 10
 	anew := func(s pod.ContainerStatus) pod.ContainerStatus { s.ID, s.CreatedAt = s.Name+"1", at(21); return s }
 	const backoff = "b: CrashLoopBackOff"
@@ -311,18 +374,32 @@ func TestRestartAllContainers(t *testing.T) {
 		want want
 	}{
 		"what runs is killed": {10, []pod.ContainerStatus{source, running("a"), running("dbg"), exited("i1", 0)},
-			want{Done: "restarting all", Kill: []string{"a0: Container b asked for a restart of all containers", "dbg0: Container b asked for a restart of all containers"}}},
-		"what is dead is removed, but for the ephemeral container that has run": {10, []pod.ContainerStatus{source, exited("a", 137), exited("dbg", 137), exited("i1", 0)},
+			want{Done: "restarting all",
+				Kill: []string{"a0: Container b asked for a restart of all containers",
+					"dbg0: Container b asked for a restart of all containers"}}},
+		"what is dead is removed, but for the ephemeral container that has run": {10,
+			[]pod.ContainerStatus{source, exited("a", 137), exited("dbg", 137), exited("i1", 0)},
 			want{Done: "restarting all", Remove: []string{"a0", "i10"}}},
-		"the crash delay":    {12, []pod.ContainerStatus{source, exited("dbg", 137)}, want{Waiting: []string{backoff}, Again: at(20)}},
-		"the init container": {20, []pod.ContainerStatus{source, exited("dbg", 137)}, want{Start: []string{"i1 #0 after 0s"}, Waiting: []string{"a: PodInitializing", "b: PodInitializing"}}},
-		"an app that came up behind the old init container is old": {12, []pod.ContainerStatus{anew(running("a")), source, exited("i1", 0), exited("dbg", 137)},
+		"the crash delay": {12, []pod.ContainerStatus{source, exited("dbg", 137)},
+			want{Waiting: []string{backoff}, Again: at(20)}},
+		"the init container": {20, []pod.ContainerStatus{source, exited("dbg", 137)},
+			want{Start: []string{"i1 #0 after 0s"}, Waiting: []string{"a: PodInitializing", "b: PodInitializing"}}},
+		"an app that came up behind the old init container is old": {12,
+			[]pod.ContainerStatus{anew(running("a")), source, exited("i1", 0), exited("dbg", 137)},
 			want{Done: "restarting all", Kill: []string{"a1: Container b asked for a restart of all containers"}}},
-		"the new init container runs":     {22, []pod.ContainerStatus{anew(running("i1")), source, exited("dbg", 137)}, want{Waiting: []string{"a: PodInitializing", "b: PodInitializing"}}},
-		"the new init container fails":    {22, []pod.ContainerStatus{anew(exited("i1", 1)), source, exited("dbg", 137)}, want{Done: "failed"}},
-		"the new init container is done":  {22, []pod.ContainerStatus{anew(exited("i1", 0)), source, exited("dbg", 137)}, want{Start: []string{"a #0 after 0s", "b #2 after 10s"}}},
-		"another app is up before it":     {22, []pod.ContainerStatus{anew(running("a")), anew(exited("i1", 0)), source, exited("dbg", 137)}, want{Start: []string{"b #2 after 10s"}}},
-		"all are up, the old one is left": {22, []pod.ContainerStatus{anew(running("b")), anew(running("a")), anew(exited("i1", 0)), source, exited("dbg", 137)}, want{}},
+		"the new init container runs": {22, []pod.ContainerStatus{anew(running("i1")), source, exited("dbg", 137)},
+			want{Waiting: []string{"a: PodInitializing", "b: PodInitializing"}}},
+		"the new init container fails": {22,
+			[]pod.ContainerStatus{anew(exited("i1", 1)), source, exited("dbg", 137)}, want{Done: "failed"}},
+		"the new init container is done": {22,
+			[]pod.ContainerStatus{anew(exited("i1", 0)), source, exited("dbg", 137)},
+			want{Start: []string{"a #0 after 0s", "b #2 after 10s"}}},
+		"another app is up before it": {22,
+			[]pod.ContainerStatus{anew(running("a")), anew(exited("i1", 0)), source, exited("dbg", 137)},
+			want{Start: []string{"b #2 after 10s"}}},
+		"all are up, the old one is left": {22,
+			[]pod.ContainerStatus{anew(running("b")), anew(running("a")), anew(exited("i1", 0)), source,
+				exited("dbg", 137)}, want{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.Sandbox = keep
@@ -339,7 +416,8 @@ func TestRestartAllContainers(t *testing.T) {
 func TestLost(t *testing.T) {
 	status := func(name string, count int32, code int32) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, RestartCount: count, State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, ContainerID: "containerd://" + name + "0", FinishedAt: metav1.NewTime(at(10))}}}
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, ContainerID: "containerd://" + name + "0",
+				FinishedAt: metav1.NewTime(at(10))}}}
 	}
 	ran := func(name string, count int32) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, RestartCount: count, ContainerID: "containerd://" + name + "0",
@@ -347,8 +425,9 @@ func TestLost(t *testing.T) {
 	}
 	gone := func(name string, count int32) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, RestartCount: count,
-			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}},
-			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: lostReason}}}
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137,
+				Reason: lostReason}}}
 	}
 	reported := func(phase corev1.PodPhase, all ...corev1.ContainerStatus) corev1.PodStatus {
 		return corev1.PodStatus{Phase: phase, ContainerStatuses: all}
@@ -359,23 +438,37 @@ func TestLost(t *testing.T) {
 		in   Input
 		want want
 	}{
-		"of a pod that has succeeded":           {Input{Pod: never, Last: reported(corev1.PodSucceeded)}, want{Done: "succeeded"}},
-		"of a pod that has failed":              {Input{Pod: never, Last: reported(corev1.PodFailed)}, want{Done: "failed"}},
-		"of a pod that has ended, edited since": {Input{Pod: never, Hash: changed, Last: reported(corev1.PodFailed), Observed: one(exited("a", 0), exited("b", 1))}, want{Done: "failed"}},
-		"the last container ends":               {Input{Pod: never, Last: reported(corev1.PodRunning, status("a", 0, 1)), Observed: one(exited("b", 0))}, want{Done: "failed"}},
-		"both, before the phase was reported":   {Input{Pod: never, Last: reported(corev1.PodRunning, status("a", 0, 0), status("b", 0, 0))}, want{Done: "succeeded"}},
-		"another container runs":                {Input{Pod: never, Hash: changed, Last: reported(corev1.PodRunning, status("a", 0, 0)), Observed: one(running("b"))}, want{Sandbox: keep}},
-		"with the sandbox, another is to run": {Input{Pod: spec(corev1.RestartPolicyOnFailure, apps("a", "b")), Last: reported(corev1.PodRunning, status("a", 0, 0), status("b", 3, 1)), Now: at(60)},
+		"of a pod that has succeeded": {Input{Pod: never, Last: reported(corev1.PodSucceeded)},
+			want{Done: "succeeded"}},
+		"of a pod that has failed": {Input{Pod: never, Last: reported(corev1.PodFailed)},
+			want{Done: "failed"}},
+		"of a pod that has ended, edited since": {Input{Pod: never, Hash: changed, Last: reported(corev1.PodFailed),
+			Observed: one(exited("a", 0), exited("b", 1))}, want{Done: "failed"}},
+		"the last container ends": {Input{Pod: never, Last: reported(corev1.PodRunning, status("a", 0, 1)),
+			Observed: one(exited("b", 0))}, want{Done: "failed"}},
+		"both, before the phase was reported": {Input{Pod: never,
+			Last: reported(corev1.PodRunning, status("a", 0, 0), status("b", 0, 0))}, want{Done: "succeeded"}},
+		"another container runs": {Input{Pod: never, Hash: changed,
+			Last: reported(corev1.PodRunning, status("a", 0, 0)), Observed: one(running("b"))}, want{Sandbox: keep}},
+		"with the sandbox, another is to run": {Input{Pod: spec(corev1.RestartPolicyOnFailure, apps("a", "b")),
+			Last: reported(corev1.PodRunning, status("a", 0, 0), status("b", 3, 1)), Now: at(60)},
 			want{Sandbox: Sandbox{Op: SandboxCreate}, Start: []string{"b #4 after 10s"}}},
-		"one that ran, the other has succeeded": {Input{Pod: never, Last: reported(corev1.PodRunning, ran("a", 0)), Observed: one(exited("b", 0))}, want{Done: "failed"}},
-		"one that ran, as reported since":       {Input{Pod: never, Last: reported(corev1.PodRunning, gone("a", 1)), Observed: one(exited("b", 0))}, want{Done: "failed"}},
-		"reported since, and is to run again": {Input{Pod: spec(corev1.RestartPolicyAlways, apps("a", "b")), Last: reported(corev1.PodRunning, gone("a", 5)), Observed: one(running("b")), Now: at(60)},
+		"one that ran, the other has succeeded": {Input{Pod: never, Last: reported(corev1.PodRunning, ran("a", 0)),
+			Observed: one(exited("b", 0))}, want{Done: "failed"}},
+		"one that ran, as reported since": {Input{Pod: never, Last: reported(corev1.PodRunning, gone("a", 1)),
+			Observed: one(exited("b", 0))}, want{Done: "failed"}},
+		"reported since, and is to run again": {Input{Pod: spec(corev1.RestartPolicyAlways, apps("a", "b")),
+			Last: reported(corev1.PodRunning, gone("a", 5)), Observed: one(running("b")), Now: at(60)},
 			want{Sandbox: keep, Start: []string{"a #5 after 0s"}}},
-		"one that ran, another runs":     {Input{Pod: never, Last: reported(corev1.PodRunning, ran("a", 0)), Observed: one(running("b"))}, want{Sandbox: keep}},
-		"all that ran, with the sandbox": {Input{Pod: never, Last: reported(corev1.PodRunning, ran("a", 0), ran("b", 0))}, want{Done: "failed"}},
-		"it ran, and is to run again": {Input{Pod: spec(corev1.RestartPolicyOnFailure, apps("a", "b")), Last: reported(corev1.PodRunning, ran("a", 4)), Observed: one(running("b")), Now: at(60)},
+		"one that ran, another runs": {Input{Pod: never, Last: reported(corev1.PodRunning, ran("a", 0)),
+			Observed: one(running("b"))}, want{Sandbox: keep}},
+		"all that ran, with the sandbox": {Input{Pod: never,
+			Last: reported(corev1.PodRunning, ran("a", 0), ran("b", 0))}, want{Done: "failed"}},
+		"it ran, and is to run again": {Input{Pod: spec(corev1.RestartPolicyOnFailure, apps("a", "b")),
+			Last: reported(corev1.PodRunning, ran("a", 4)), Observed: one(running("b")), Now: at(60)},
 			want{Sandbox: keep, Start: []string{"a #5 after 0s"}}},
-		"it is to run again": {Input{Pod: spec(corev1.RestartPolicyAlways, apps("a", "b")), Last: reported(corev1.PodRunning, status("a", 4, 1)), Observed: one(running("b")), Now: at(60)},
+		"it is to run again": {Input{Pod: spec(corev1.RestartPolicyAlways, apps("a", "b")),
+			Last: reported(corev1.PodRunning, status("a", 4, 1)), Observed: one(running("b")), Now: at(60)},
 			want{Sandbox: keep, Start: []string{"a #5 after 0s"}}},
 	} {
 		t.Run(name, func(t *testing.T) { check(t, c.in, c.want) })
@@ -390,13 +483,17 @@ func TestProbeGrace(t *testing.T) {
 		probes Probes
 		want   Kill
 	}{
-		"liveness": {Probes{Liveness: Failure, Grace: grace}, Kill{Reason: KillLiveness, Grace: grace, Why: "Container app failed liveness probe, will be restarted"}},
-		"startup":  {Probes{Startup: Failure, Grace: grace}, Kill{Reason: KillStartup, Grace: grace, Why: "Container app failed startup probe, will be restarted"}},
-		"none":     {Probes{Liveness: Failure}, Kill{Reason: KillLiveness, Why: "Container app failed liveness probe, will be restarted"}},
+		"liveness": {Probes{Liveness: Failure, Grace: grace},
+			Kill{Reason: KillLiveness, Grace: grace, Why: "Container app failed liveness probe, will be restarted"}},
+		"startup": {Probes{Startup: Failure, Grace: grace},
+			Kill{Reason: KillStartup, Grace: grace, Why: "Container app failed startup probe, will be restarted"}},
+		"none": {Probes{Liveness: Failure},
+			Kill{Reason: KillLiveness, Why: "Container app failed liveness probe, will be restarted"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.ID, c.want.Name = "app0", "app"
-			p := Compute(Input{Pod: always, Observed: one(running("app")), Probes: map[string]Probes{"app0": c.probes}, Now: at(10)})
+			p := Compute(Input{Pod: always, Observed: one(running("app")), Probes: map[string]Probes{"app0": c.probes},
+				Now: at(10)})
 			if diff := cmp.Diff([]Kill{c.want}, p.Kill); diff != "" {
 				t.Errorf("kills (-want +got):\n%s", diff)
 			}

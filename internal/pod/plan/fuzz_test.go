@@ -58,14 +58,16 @@ func FuzzPlan(f *testing.F) {
 
 func newWorld(t *testing.T, policy, shape byte) *world {
 	opts := []specOption{}
-	for bit, o := range []specOption{sidecar("s1", false), inits("i1"), sidecar("s2", true), inits("i2"), ephemeral("e1")} {
+	for bit, o := range []specOption{sidecar("s1", false), inits("i1"), sidecar("s2", true), inits("i2"),
+		ephemeral("e1")} {
 		if shape&(1<<bit) != 0 {
 			opts = append(opts, o)
 		}
 	}
 	opts = append(opts, apps("a1"))
 	if shape&0x20 != 0 {
-		opts = append(opts, rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 42))
+		opts = append(opts,
+			rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 42))
 	}
 	if shape&0x40 != 0 {
 		opts = append(opts, apps("a2"), own(corev1.ContainerRestartPolicyOnFailure))
@@ -73,7 +75,8 @@ func newWorld(t *testing.T, policy, shape byte) *world {
 	if shape&0x80 != 0 {
 		opts = append(opts, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
 	}
-	policies := []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
+	policies := []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
+		corev1.RestartPolicyNever}
 	return &world{
 		t: t, begun: map[string]int{}, through: map[string]bool{},
 		in: Input{
@@ -198,7 +201,8 @@ func (w *world) create(s Sandbox) {
 		w.t.Fatalf("a second sandbox: %+v beside %+v", s, o.Sandboxes)
 	}
 	w.serial++
-	box := pod.SandboxStatus{ID: fmt.Sprint("s", w.serial), Attempt: s.Attempt, Ready: true, CreatedAt: w.in.Now, HostNetwork: pod.HostNetwork(w.in.Pod)}
+	box := pod.SandboxStatus{ID: fmt.Sprint("s", w.serial), Attempt: s.Attempt, Ready: true, CreatedAt: w.in.Now,
+		HostNetwork: pod.HostNetwork(w.in.Pod)}
 	if !box.HostNetwork {
 		box.IPs = []string{"10.0.0.1"}
 	}
@@ -212,7 +216,8 @@ func (w *world) start(s Start, runs bool) {
 	w.serial++
 	w.in.Now = w.in.Now.Add(time.Microsecond)
 	c := pod.ContainerStatus{
-		ID: fmt.Sprint(s.Name, w.serial), Name: s.Name, SandboxID: o.Sandboxes[0].ID, State: pod.StateCreated, CreatedAt: w.in.Now,
+		ID: fmt.Sprint(s.Name, w.serial), Name: s.Name, SandboxID: o.Sandboxes[0].ID, State: pod.StateCreated,
+		CreatedAt:    w.in.Now,
 		RestartCount: s.RestartCount, Backoff: s.Backoff, Hash: w.in.Hash[s.Name],
 	}
 	if runs {

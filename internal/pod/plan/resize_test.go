@@ -20,9 +20,10 @@ func TestRestartForResources(t *testing.T) {
 		id   string
 		want want
 	}{
-		"it runs":                    {onFailure, one(running("app")), "app0", want{Sandbox: keep, Kill: kill}},
-		"it was stopped for that":    {onFailure, one(exited("app", 0)), "app0", want{Sandbox: keep, Start: start}},
-		"it was killed for that":     {onFailure, one(again(exited("app", 137), 0, 0)), "app0", want{Sandbox: keep, Start: start}},
+		"it runs":                 {onFailure, one(running("app")), "app0", want{Sandbox: keep, Kill: kill}},
+		"it was stopped for that": {onFailure, one(exited("app", 0)), "app0", want{Sandbox: keep, Start: start}},
+		"it was killed for that": {onFailure, one(again(exited("app", 137), 0, 0)), "app0",
+			want{Sandbox: keep, Start: start}},
 		"another one was to restart": {onFailure, one(running("app")), "app9", want{Sandbox: keep}},
 		"an init container": {spec(corev1.RestartPolicyAlways, inits("app"), apps("main")), one(running("app")), "app0",
 			want{Sandbox: keep, Waiting: []string{"main: PodInitializing"}}},

@@ -57,7 +57,8 @@ func (c *computation) outdated(s pod.ContainerStatus) bool {
 		if k.Name == s.Name || k.Kind == pod.App || c.isEphemeral(s.Name) {
 			return false
 		}
-		if before, ok := c.Observed.Container(k.Name); k.Kind == pod.Init && (!ok || !before.CreatedAt.After(c.source.FinishedAt)) {
+		if before, ok := c.Observed.Container(k.Name); k.Kind == pod.Init &&
+			(!ok || !before.CreatedAt.After(c.source.FinishedAt)) {
 			return true
 		}
 	}
@@ -70,7 +71,8 @@ func (c *computation) outdated(s pod.ContainerStatus) bool {
 func (c *computation) restartAllSource() (source *pod.ContainerStatus) {
 	for _, k := range pod.Containers(c.Pod) {
 		s, ok := c.current(k)
-		if ok && s.State == pod.StateExited && !c.changed(s) && ruleFor(k.Container, s.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers &&
+		if ok && s.State == pod.StateExited && !c.changed(s) &&
+			ruleFor(k.Container, s.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers &&
 			!s.FinishedAt.After(c.Now) && (source == nil || s.FinishedAt.After(source.FinishedAt)) {
 			source = &s
 		}

@@ -162,7 +162,8 @@ func userOf(u *runtimeapi.LinuxContainerUser) *corev1.ContainerUser {
 	if u == nil {
 		return nil
 	}
-	return &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}}
+	return &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: u.Uid, GID: u.Gid,
+		SupplementalGroups: u.SupplementalGroups}}
 }
 
 // order puts the newest first, as everybody reads them. The count of attempts says which one that is, since

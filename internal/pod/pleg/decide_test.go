@@ -13,8 +13,9 @@ import (
 func TestOrder(t *testing.T) {
 	early, late := time.Unix(1000, 0), time.Unix(9000, 0)
 	o := &pod.Observed{
-		Sandboxes:  []pod.SandboxStatus{{ID: "s0", CreatedAt: late}, {ID: "s1", Attempt: 1, CreatedAt: early}},
-		Containers: []pod.ContainerStatus{{ID: "c0", CreatedAt: early}, {ID: "c1", RestartCount: 1, CreatedAt: late}, {ID: "c2", RestartCount: 2, CreatedAt: early}, {ID: "b0", CreatedAt: late}},
+		Sandboxes: []pod.SandboxStatus{{ID: "s0", CreatedAt: late}, {ID: "s1", Attempt: 1, CreatedAt: early}},
+		Containers: []pod.ContainerStatus{{ID: "c0", CreatedAt: early}, {ID: "c1", RestartCount: 1, CreatedAt: late},
+			{ID: "c2", RestartCount: 2, CreatedAt: early}, {ID: "b0", CreatedAt: late}},
 	}
 	order(o)
 	var got []string

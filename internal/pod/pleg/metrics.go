@@ -20,10 +20,14 @@ type metrics struct {
 func newMetrics() *metrics {
 	return &metrics{
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kubelet_pleg_relist_duration_seconds", Help: "Duration in seconds of comparing all that the runtime has with what is known.", Buckets: prometheus.DefBuckets,
+			Name:    "kubelet_pleg_relist_duration_seconds",
+			Help:    "Duration in seconds of comparing all that the runtime has with what is known.",
+			Buckets: prometheus.DefBuckets,
 		}),
 		interval: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kubelet_pleg_relist_interval_seconds", Help: "Interval in seconds between the starts of two relists.", Buckets: []float64{.5, 1, 2, 5, 10, 30, 60, 90, 120, 300},
+			Name:    "kubelet_pleg_relist_interval_seconds",
+			Help:    "Interval in seconds between the starts of two relists.",
+			Buckets: []float64{.5, 1, 2, 5, 10, 30, 60, 90, 120, 300},
 		}),
 		lastSeen: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "kubelet_pleg_last_seen_seconds", Help: "When the last relist succeeded, in seconds since the epoch.",
@@ -33,7 +37,8 @@ func newMetrics() *metrics {
 
 // Register has relists told of. Call it once.
 func (p *PLEG) Register(reg prometheus.Registerer) error {
-	if err := errors.Join(reg.Register(p.metrics.duration), reg.Register(p.metrics.interval), reg.Register(p.metrics.lastSeen)); err != nil {
+	if err := errors.Join(reg.Register(p.metrics.duration), reg.Register(p.metrics.interval),
+		reg.Register(p.metrics.lastSeen)); err != nil {
 		return fmt.Errorf("register metrics of relists: %w", err)
 	}
 	return nil

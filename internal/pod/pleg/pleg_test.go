@@ -67,13 +67,15 @@ func (b *bench) pod(t *testing.T, uid string) (sandbox, container string) {
 			Args:    []string{"sleep"},
 			LogPath: "app.log",
 			Labels:  map[string]string{pod.LabelPodUID: uid, pod.LabelContainerName: "app"},
-			Annotations: map[string]string{pod.AnnotationRestartCount: "3", pod.AnnotationHash: "abc", pod.AnnotationBackoff: "20s",
+			Annotations: map[string]string{pod.AnnotationRestartCount: "3", pod.AnnotationHash: "abc",
+				pod.AnnotationBackoff:          "20s",
 				pod.AnnotationTerminationGrace: "7", pod.AnnotationTerminationMessagePolicy: "FallbackToLogsOnError"},
 		}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.client.Runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: c.ContainerId}); err != nil {
+	if _, err := b.client.Runtime.StartContainer(t.Context(),
+		&runtimeapi.StartContainerRequest{ContainerId: c.ContainerId}); err != nil {
 		t.Fatal(err)
 	}
 	return s.PodSandboxId, c.ContainerId
@@ -91,7 +93,8 @@ func TestEventsKeepTheTable(t *testing.T) {
 		got := b.app("u1")
 		want := pod.ContainerStatus{ID: id, Name: "app", State: pod.StateRunning, Hash: "abc", RestartCount: 3,
 			Backoff: 20 * time.Second, TerminationFromLogs: true, TerminationGrace: new(int64(7)),
-			Image: image, SandboxID: got.SandboxID, CreatedAt: got.CreatedAt, StartedAt: got.StartedAt, ImageID: got.ImageID, LogPath: got.LogPath}
+			Image: image, SandboxID: got.SandboxID, CreatedAt: got.CreatedAt, StartedAt: got.StartedAt,
+			ImageID: got.ImageID, LogPath: got.LogPath}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("container (-want +got):\n%s", diff)
 		}
@@ -120,7 +123,9 @@ func TestBrokenStreamIsAudited(t *testing.T) {
 }
 
 func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
-	run(t, func(f *critest.Fake) { f.Inject(critest.Unimplemented("GetContainerEvents")) }, func(t *testing.T, b *bench) {
+	run(t, func(f *critest.Fake) {
+		f.Inject(critest.Unimplemented("GetContainerEvents"))
+	}, func(t *testing.T, b *bench) {
 		b.pod(t, "u1")
 		time.Sleep(1200 * time.Millisecond)
 		synctest.Wait()
@@ -166,7 +171,8 @@ func TestOneStuckPodHoldsUpNobody(t *testing.T) {
 func TestRemovedPodLeavesTheTable(t *testing.T) {
 	run(t, asIs, func(t *testing.T, b *bench) {
 		s, _ := b.pod(t, "u1")
-		if _, err := b.client.Runtime.RemovePodSandbox(t.Context(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s}); err != nil {
+		if _, err := b.client.Runtime.RemovePodSandbox(t.Context(),
+			&runtimeapi.RemovePodSandboxRequest{PodSandboxId: s}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -56,7 +56,8 @@ func observed(containers ...pod.ContainerStatus) *pod.Observed {
 }
 
 func created(name, id string) pod.ContainerStatus {
-	return pod.ContainerStatus{ID: id, SandboxID: "box", Name: name, State: pod.StateCreated, Image: "img", ImageID: "sha256:1"}
+	return pod.ContainerStatus{ID: id, SandboxID: "box", Name: name, State: pod.StateCreated, Image: "img",
+		ImageID: "sha256:1"}
 }
 
 func running(name, id string) pod.ContainerStatus {
@@ -89,7 +90,8 @@ func isWaiting(why, message string) corev1.ContainerState {
 }
 
 func isTerminated(id string, code int32, why, message string) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: why, Message: message,
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: why,
+		Message:   message,
 		StartedAt: at(1), FinishedAt: at(2), ContainerID: "containerd://" + id}}
 }
 
@@ -113,7 +115,8 @@ func TestComputeRunningPod(t *testing.T) {
 	p := newPod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data", ReadOnly: true}}
-		p.Status.Conditions = []corev1.PodCondition{{Type: "example.com/gate", Status: corev1.ConditionTrue, LastTransitionTime: at(5)}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: "example.com/gate", Status: corev1.ConditionTrue,
+			LastTransitionTime: at(5)}}
 		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}}
 	}, "app")
 	seen := observed(running("app", "a1"))
@@ -127,7 +130,8 @@ func TestComputeRunningPod(t *testing.T) {
 		}}})
 	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}
 	condition := func(kind corev1.PodConditionType, at metav1.Time) corev1.PodCondition {
-		return corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, ObservedGeneration: 3, LastTransitionTime: at}
+		return corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, ObservedGeneration: 3,
+			LastTransitionTime: at}
 	}
 	later := metav1.NewTime(now)
 	want := corev1.PodStatus{
@@ -136,13 +140,16 @@ func TestComputeRunningPod(t *testing.T) {
 		PodIP: "10.0.0.7", PodIPs: []corev1.PodIP{{IP: "10.0.0.7"}, {IP: "2001:db8::7"}},
 		Conditions: []corev1.PodCondition{
 			{Type: "example.com/gate", Status: corev1.ConditionTrue, LastTransitionTime: at(5)},
-			condition(corev1.PodReadyToStartContainers, later), condition(corev1.PodInitialized, later), condition(corev1.PodReady, later),
+			condition(corev1.PodReadyToStartContainers, later), condition(corev1.PodInitialized, later),
+			condition(corev1.PodReady, later),
 			condition(corev1.ContainersReady, later), condition(corev1.PodScheduled, at(-1)),
 		},
 		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "app", Image: "img", ImageID: "sha256:1", ContainerID: "containerd://a1", State: isRunning(), Ready: true, Started: new(true), User: user,
+			Name: "app", Image: "img", ImageID: "sha256:1", ContainerID: "containerd://a1", State: isRunning(),
+			Ready: true, Started: new(true), User: user,
 			Resources: &corev1.ResourceRequirements{Requests: cpu}, AllocatedResources: cpu,
-			VolumeMounts: []corev1.VolumeMountStatus{{Name: "data", MountPath: "/data", ReadOnly: true, RecursiveReadOnly: new(corev1.RecursiveReadOnlyDisabled)}},
+			VolumeMounts: []corev1.VolumeMountStatus{{Name: "data", MountPath: "/data", ReadOnly: true,
+				RecursiveReadOnly: new(corev1.RecursiveReadOnlyDisabled)}},
 		}},
 		AllocatedResources: cpu, Resources: &corev1.ResourceRequirements{Requests: cpu, Limits: corev1.ResourceList{}},
 	}
@@ -189,77 +196,161 @@ func TestContainerStatuses(t *testing.T) {
 		want []corev1.ContainerStatus // init, app, ephemeral
 	}{
 		{"nothing was made yet", Input{Pod: newPod(nil, "b", "app")},
-			[]corev1.ContainerStatus{unknown("app", isWaiting("ContainerCreating", "")), unknown("b", isWaiting("ContainerCreating", ""))}},
+			[]corev1.ContainerStatus{unknown("app", isWaiting("ContainerCreating", "")),
+				unknown("b", isWaiting("ContainerCreating", ""))}},
 		{"nothing was made yet, with init containers", Input{Pod: newPod(withInit("z", "i"), "app")},
-			[]corev1.ContainerStatus{unknown("z", isWaiting("PodInitializing", "")), unknown("i", isWaiting("PodInitializing", "")),
+			[]corev1.ContainerStatus{unknown("z", isWaiting("PodInitializing", "")),
+				unknown("i", isWaiting("PodInitializing", "")),
 				unknown("app", isWaiting("PodInitializing", ""))}},
 		{"image cannot be pulled", Input{Pod: newPod(nil, "app"), Waiting: waits(reason.ErrImagePull, "no such host")},
 			[]corev1.ContainerStatus{unknown("app", isWaiting("ErrImagePull", "no such host"))}},
 		{"created", Input{Pod: newPod(nil, "app"), Observed: observed(created("app", "a1"))},
 			[]corev1.ContainerStatus{known("app", "a1", isWaiting("ContainerCreating", ""))}},
-		{"postStart still runs", Input{Pod: newPod(nil, "app"), Observed: observed(running("app", "a1")), Starting: func(string) bool { return true }},
+		{"postStart still runs",
+			Input{Pod: newPod(nil, "app"), Observed: observed(running("app", "a1")), Starting: func(string) bool {
+				return true
+			}},
 			[]corev1.ContainerStatus{known("app", "a1", isWaiting("ContainerCreating", ""))}},
 		{"a reason from an earlier start does not hide a running container",
-			Input{Pod: newPod(nil, "app"), Observed: observed(running("app", "a1")), Waiting: waits(reason.RunContainerError, "x")},
+			Input{Pod: newPod(nil, "app"), Observed: observed(running("app", "a1")),
+				Waiting: waits(reason.RunContainerError, "x")},
 			[]corev1.ContainerStatus{known("app", "a1", isRunning())}},
-		{"crashed, to be started at once", Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)), Plan: starts("app")},
+		{"crashed, to be started at once",
+			Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)), Plan: starts("app")},
 			[]corev1.ContainerStatus{known("app", "a1", crash)}},
 		{"crash loop", Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)),
-			Plan: &plan.Plan{Waiting: []plan.Waiting{{Name: "app", Reason: reason.CrashLoopBackOff, Message: backoff}}}},
-			[]corev1.ContainerStatus{with(known("app", "a1", isWaiting("CrashLoopBackOff", backoff)), func(s *corev1.ContainerStatus) { s.LastTerminationState = crash })}},
-		{"crashed, and its image is gone", Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)), Plan: starts("app"),
-			Waiting: waits(reason.ImagePullBackOff, "back-off")},
-			[]corev1.ContainerStatus{with(known("app", "a1", isWaiting("ImagePullBackOff", "back-off")), func(s *corev1.ContainerStatus) { s.LastTerminationState = crash })}},
-		{"after the backoff the last state is not the present one", Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)), Plan: starts("app"),
-			Previous: previous(with(known("app", "a1", isWaiting("CrashLoopBackOff", backoff)), func(s *corev1.ContainerStatus) { s.LastTerminationState = crash }))},
+			Plan: &plan.Plan{Waiting: []plan.Waiting{{Name: "app", Reason: reason.CrashLoopBackOff,
+				Message: backoff}}}},
+			[]corev1.ContainerStatus{with(known("app", "a1", isWaiting("CrashLoopBackOff", backoff)),
+				func(s *corev1.ContainerStatus) {
+					s.LastTerminationState = crash
+				})}},
+		{"crashed, and its image is gone",
+			Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)), Plan: starts("app"),
+				Waiting: waits(reason.ImagePullBackOff, "back-off")},
+			[]corev1.ContainerStatus{with(known("app", "a1", isWaiting("ImagePullBackOff", "back-off")),
+				func(s *corev1.ContainerStatus) {
+					s.LastTerminationState = crash
+				})}},
+		{"after the backoff the last state is not the present one",
+			Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)), Plan: starts("app"),
+				Previous: previous(with(known("app", "a1", isWaiting("CrashLoopBackOff", backoff)),
+					func(s *corev1.ContainerStatus) {
+						s.LastTerminationState = crash
+					}))},
 			[]corev1.ContainerStatus{known("app", "a1", crash)}},
-		{"restarted", Input{Pod: newPod(nil, "app"), Observed: observed(restarted(running("app", "a2"), 1), exited("app", "a1", 1))},
-			[]corev1.ContainerStatus{with(known("app", "a2", isRunning()), func(s *corev1.ContainerStatus) { s.RestartCount, s.LastTerminationState = 1, crash })}},
-		{"restarted, and the old one was removed", Input{Pod: newPod(nil, "app"), Observed: observed(running("app", "a2")), Previous: previous(known("app", "a1", crash))},
-			[]corev1.ContainerStatus{with(known("app", "a2", isRunning()), func(s *corev1.ContainerStatus) { s.RestartCount, s.LastTerminationState = 1, crash })}},
-		{"exited for good stays as it was", Input{Pod: newPod(nil, "app"), Observed: observed(), Previous: previous(known("app", "a1", crash))},
-			[]corev1.ContainerStatus{known("app", "a1", crash)}},
-		{"killed for its memory, with a termination message", Input{Pod: newPod(nil, "app"), Messages: map[string]string{"a1": "last words"},
-			Observed: observed(pod.ContainerStatus{ID: "a1", Name: "app", State: pod.StateExited, ExitCode: 137, Reason: "OOMKilled", Message: "runtime says",
-				StartedAt: t0.Add(time.Second), FinishedAt: t0.Add(2 * time.Second), Image: "img", ImageID: "sha256:1"})},
-			[]corev1.ContainerStatus{known("app", "a1", isTerminated("a1", 137, "OOMKilled", "runtime says: last words"))}},
-		{"ran and vanished", Input{Pod: newPod(nil, "app"), Observed: observed(), Previous: previous(known("app", "a1", isRunning()))},
-			[]corev1.ContainerStatus{with(unknown("app", isWaiting("ContainerCreating", "")), func(s *corev1.ContainerStatus) { s.RestartCount, s.LastTerminationState = 1, lost })}},
-		{"ran and vanished during the stop", Input{Pod: newPod(nil, "app"), Observed: observed(), Previous: previous(known("app", "a1", isRunning())), Stop: &pod.Stop{Reason: "Deleted"}},
-			[]corev1.ContainerStatus{with(unknown("app", isWaiting("ContainerCreating", "")), func(s *corev1.ContainerStatus) { s.LastTerminationState = lost })}},
-		{"ran and is in an unknown state", Input{Pod: newPod(nil, "app"), Observed: observed(pod.ContainerStatus{ID: "a1", Name: "app", Image: "img", ImageID: "sha256:1"}),
-			Previous: previous(known("app", "a1", isRunning()))},
-			[]corev1.ContainerStatus{known("app", "a1", isTerminatedUnknown(lostMessage))}},
-		{"unknown stays unknown", Input{Pod: newPod(nil, "app"), Observed: observed(pod.ContainerStatus{ID: "a1", Name: "app", Image: "img", ImageID: "sha256:1"}),
-			Previous: previous(known("app", "a1", isTerminatedUnknown(lostMessage)))},
-			[]corev1.ContainerStatus{known("app", "a1", isTerminatedUnknown(lostMessage))}},
-		{"nothing is left of a pod that was stopped", Input{Pod: newPod(nil, "app"), Previous: previous(known("app", "a1", isRunning())), Stop: &pod.Stop{Reason: "Deleted"}, Terminated: true},
-			[]corev1.ContainerStatus{with(unknown("app", isTerminatedUnknown(lostMessage)), func(s *corev1.ContainerStatus) { s.LastTerminationState = lost })}},
-		{"stopped between two init containers", Input{Pod: newPod(withInit("i1", "i2"), "app"), Observed: observed(exited("i1", "x1", 1)), Stop: &pod.Stop{Reason: "Deleted"}, Terminated: true},
-			[]corev1.ContainerStatus{known("i1", "x1", isTerminated("x1", 1, "Error", "")), unknown("i2", isWaiting("PodInitializing", "")), unknown("app", isWaiting("PodInitializing", ""))}},
-		{"removed because all restart", Input{Pod: newPod(nil, "app"), Observed: observed(), Plan: &plan.Plan{RestartingAll: true}, Previous: previous(known("app", "a1", isRunning()))},
-			[]corev1.ContainerStatus{with(unknown("app", isWaiting(restartingAllContainers, removedMessage)), func(s *corev1.ContainerStatus) {
-				s.RestartCount = 1
-				s.LastTerminationState = lostState(restartingAllContainers, removedMessage)
+		{"restarted",
+			Input{Pod: newPod(nil, "app"),
+				Observed: observed(restarted(running("app", "a2"), 1), exited("app", "a1", 1))},
+			[]corev1.ContainerStatus{with(known("app", "a2", isRunning()), func(s *corev1.ContainerStatus) {
+				s.RestartCount, s.LastTerminationState = 1, crash
 			})}},
-		{"init container that completed is ready", Input{Pod: newPod(withInit("i"), "app"), Observed: observed(running("app", "a1"), exited("i", "x1", 0))},
-			[]corev1.ContainerStatus{with(known("i", "x1", isTerminated("x1", 0, "Completed", "")), func(s *corev1.ContainerStatus) { s.Ready = true }), known("app", "a1", isRunning())}},
-		{"init container that was collected", Input{Pod: newPod(withInit("i"), "app"), Observed: observed(running("app", "a1"))},
-			[]corev1.ContainerStatus{with(unknown("i", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: inferredMessage}}),
+		{"restarted, and the old one was removed",
+			Input{Pod: newPod(nil, "app"), Observed: observed(running("app", "a2")),
+				Previous: previous(known("app", "a1", crash))},
+			[]corev1.ContainerStatus{with(known("app", "a2", isRunning()), func(s *corev1.ContainerStatus) {
+				s.RestartCount, s.LastTerminationState = 1, crash
+			})}},
+		{"exited for good stays as it was",
+			Input{Pod: newPod(nil, "app"), Observed: observed(), Previous: previous(known("app", "a1", crash))},
+			[]corev1.ContainerStatus{known("app", "a1", crash)}},
+		{"killed for its memory, with a termination message",
+			Input{Pod: newPod(nil, "app"), Messages: map[string]string{"a1": "last words"},
+				Observed: observed(pod.ContainerStatus{ID: "a1", Name: "app", State: pod.StateExited, ExitCode: 137,
+					Reason: "OOMKilled", Message: "runtime says",
+					StartedAt: t0.Add(time.Second), FinishedAt: t0.Add(2 * time.Second), Image: "img",
+					ImageID: "sha256:1"})},
+			[]corev1.ContainerStatus{known("app", "a1",
+				isTerminated("a1", 137, "OOMKilled", "runtime says: last words"))}},
+		{"ran and vanished",
+			Input{Pod: newPod(nil, "app"), Observed: observed(), Previous: previous(known("app", "a1", isRunning()))},
+			[]corev1.ContainerStatus{with(unknown("app", isWaiting("ContainerCreating", "")),
+				func(s *corev1.ContainerStatus) {
+					s.RestartCount, s.LastTerminationState = 1, lost
+				})}},
+		{"ran and vanished during the stop",
+			Input{Pod: newPod(nil, "app"), Observed: observed(), Previous: previous(known("app", "a1", isRunning())),
+				Stop: &pod.Stop{Reason: "Deleted"}},
+			[]corev1.ContainerStatus{with(unknown("app", isWaiting("ContainerCreating", "")),
+				func(s *corev1.ContainerStatus) {
+					s.LastTerminationState = lost
+				})}},
+		{"ran and is in an unknown state",
+			Input{Pod: newPod(nil, "app"),
+				Observed: observed(pod.ContainerStatus{ID: "a1", Name: "app", Image: "img", ImageID: "sha256:1"}),
+				Previous: previous(known("app", "a1", isRunning()))},
+			[]corev1.ContainerStatus{known("app", "a1", isTerminatedUnknown(lostMessage))}},
+		{"unknown stays unknown",
+			Input{Pod: newPod(nil, "app"),
+				Observed: observed(pod.ContainerStatus{ID: "a1", Name: "app", Image: "img", ImageID: "sha256:1"}),
+				Previous: previous(known("app", "a1", isTerminatedUnknown(lostMessage)))},
+			[]corev1.ContainerStatus{known("app", "a1", isTerminatedUnknown(lostMessage))}},
+		{"nothing is left of a pod that was stopped",
+			Input{Pod: newPod(nil, "app"), Previous: previous(known("app", "a1", isRunning())),
+				Stop: &pod.Stop{Reason: "Deleted"}, Terminated: true},
+			[]corev1.ContainerStatus{with(unknown("app", isTerminatedUnknown(lostMessage)),
+				func(s *corev1.ContainerStatus) {
+					s.LastTerminationState = lost
+				})}},
+		{"stopped between two init containers",
+			Input{Pod: newPod(withInit("i1", "i2"), "app"), Observed: observed(exited("i1", "x1", 1)),
+				Stop: &pod.Stop{Reason: "Deleted"}, Terminated: true},
+			[]corev1.ContainerStatus{known("i1", "x1", isTerminated("x1", 1, "Error", "")),
+				unknown("i2", isWaiting("PodInitializing", "")), unknown("app", isWaiting("PodInitializing", ""))}},
+		{"removed because all restart",
+			Input{Pod: newPod(nil, "app"), Observed: observed(), Plan: &plan.Plan{RestartingAll: true},
+				Previous: previous(known("app", "a1", isRunning()))},
+			[]corev1.ContainerStatus{with(unknown("app", isWaiting(restartingAllContainers, removedMessage)),
+				func(s *corev1.ContainerStatus) {
+					s.RestartCount = 1
+					s.LastTerminationState = lostState(restartingAllContainers, removedMessage)
+				})}},
+		{"init container that completed is ready",
+			Input{Pod: newPod(withInit("i"), "app"), Observed: observed(running("app", "a1"), exited("i", "x1", 0))},
+			[]corev1.ContainerStatus{with(known("i", "x1", isTerminated("x1", 0, "Completed", "")),
+				func(s *corev1.ContainerStatus) {
+					s.Ready = true
+				}), known("app", "a1", isRunning())}},
+		{"init container that was collected",
+			Input{Pod: newPod(withInit("i"), "app"), Observed: observed(running("app", "a1"))},
+			[]corev1.ContainerStatus{with(unknown("i",
+				corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed",
+					Message: inferredMessage}}),
 				func(s *corev1.ContainerStatus) { s.Ready = true }), known("app", "a1", isRunning())}},
-		{"sidecar is started and ready like an app", Input{Pod: newPod(withSidecar, "app"), Observed: observed(running("side", "s1"))},
-			[]corev1.ContainerStatus{known("side", "s1", isRunning()), unknown("app", isWaiting("PodInitializing", ""))}},
-		{"ephemeral container", Input{Pod: newPod(withEphemeral, "app"), Observed: observed(running("debug", "d1"), running("app", "a1"))},
-			[]corev1.ContainerStatus{known("app", "a1", isRunning()), with(known("debug", "d1", isRunning()), func(s *corev1.ContainerStatus) { s.Started, s.Ready = nil, false })}},
-		{"startup probe has no verdict", Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1"))},
-			[]corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) { s.Started, s.Ready = new(false), false })}},
-		{"ready counts from started on", Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")), Probes: map[string]Probes{"a1": {Ready: true}}},
-			[]corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) { s.Started, s.Ready = new(false), false })}},
-		{"started, not ready", Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")), Probes: map[string]Probes{"a1": {Started: true}}},
-			[]corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) { s.Ready = false })}},
-		{"nobody probes it yet since the agent has begun", Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")), Previous: previous(known("app", "a1", isRunning()))},
+		{"sidecar is started and ready like an app",
+			Input{Pod: newPod(withSidecar, "app"), Observed: observed(running("side", "s1"))},
+			[]corev1.ContainerStatus{known("side", "s1", isRunning()),
+				unknown("app", isWaiting("PodInitializing", ""))}},
+		{"ephemeral container",
+			Input{Pod: newPod(withEphemeral, "app"), Observed: observed(running("debug", "d1"), running("app", "a1"))},
+			[]corev1.ContainerStatus{known("app", "a1", isRunning()),
+				with(known("debug", "d1", isRunning()), func(s *corev1.ContainerStatus) {
+					s.Started, s.Ready = nil, false
+				})}},
+		{"startup probe has no verdict",
+			Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1"))},
+			[]corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) {
+				s.Started, s.Ready = new(false), false
+			})}},
+		{"ready counts from started on",
+			Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")),
+				Probes: map[string]Probes{"a1": {Ready: true}}},
+			[]corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) {
+				s.Started, s.Ready = new(false), false
+			})}},
+		{"started, not ready",
+			Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")),
+				Probes: map[string]Probes{"a1": {Started: true}}},
+			[]corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) {
+				s.Ready = false
+			})}},
+		{"nobody probes it yet since the agent has begun",
+			Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")),
+				Previous: previous(known("app", "a1", isRunning()))},
 			[]corev1.ContainerStatus{known("app", "a1", isRunning())}},
-		{"started and ready", Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")), Probes: map[string]Probes{"a1": {Started: true, Ready: true}}},
+		{"started and ready",
+			Input{Pod: newPod(withProbes, "app"), Observed: observed(running("app", "a1")),
+				Probes: map[string]Probes{"a1": {Started: true, Ready: true}}},
 			[]corev1.ContainerStatus{known("app", "a1", isRunning())}},
 	}
 	for _, tt := range tests {
@@ -284,25 +375,40 @@ func TestRestartCount(t *testing.T) {
 		seen [][]pod.ContainerStatus
 		want []int32
 	}{
-		"runs, ends, runs":                        {[][]pod.ContainerStatus{{first}, {exited("app", "a1", 1)}, {second, exited("app", "a1", 1)}}, []int32{0, 0, 1}},
-		"the agent restarts in between":           {[][]pod.ContainerStatus{{first}, {second, exited("app", "a1", 1)}}, []int32{0, 1}},
-		"the first is collected":                  {[][]pod.ContainerStatus{{first}, {exited("app", "a1", 1)}, {second}}, []int32{0, 0, 1}},
-		"the first is collected unseen":           {[][]pod.ContainerStatus{{first}, {second}}, []int32{0, 1}},
-		"a state that nobody knows, for a while":  {[][]pod.ContainerStatus{{first}, {unclear}, {unclear}, {first}, {first}}, []int32{0, 0, 0, 0, 0}},
-		"a state that nobody knows, then another": {[][]pod.ContainerStatus{{first}, {unclear}, {second, exited("app", "a1", 137)}}, []int32{0, 0, 1}},
-		"lost":                                 {[][]pod.ContainerStatus{{first}, {}, {}, {second}, {second}}, []int32{0, 1, 1, 1, 1}},
-		"lost and found":                       {[][]pod.ContainerStatus{{first}, {}, {}, {first}, {first}}, []int32{0, 1, 1, 0, 0}},
-		"lost and found again and again":       {[][]pod.ContainerStatus{{second}, {}, {second}, {}, {second}}, []int32{1, 2, 1, 2, 1}},
-		"ended and removed":                    {[][]pod.ContainerStatus{{exited("app", "a1", 1)}, {}, {}, {second}}, []int32{0, 0, 0, 1}},
-		"without a count of its own":           {[][]pod.ContainerStatus{{exited("app", "a1", 1)}, {}, {noCount}, {noCount}}, []int32{0, 0, 1, 1}},
-		"the newest is removed":                {[][]pod.ContainerStatus{{restarted(exited("app", "a2", 1), 1), exited("app", "a1", 1)}, {exited("app", "a1", 1)}, {restarted(running("app", "a3"), 1), exited("app", "a1", 1)}}, []int32{1, 1, 2}},
-		"created, not started, and made again": {[][]pod.ContainerStatus{{first}, {restarted(created("app", "a2"), 1), exited("app", "a1", 1)}, {restarted(running("app", "a3"), 1), exited("app", "a1", 1)}}, []int32{0, 1, 1}},
+		"runs, ends, runs": {[][]pod.ContainerStatus{{first}, {exited("app", "a1", 1)},
+			{second, exited("app", "a1", 1)}}, []int32{0, 0, 1}},
+		"the agent restarts in between": {[][]pod.ContainerStatus{{first}, {second, exited("app", "a1", 1)}},
+			[]int32{0, 1}},
+		"the first is collected": {[][]pod.ContainerStatus{{first}, {exited("app", "a1", 1)},
+			{second}}, []int32{0, 0, 1}},
+		"the first is collected unseen": {[][]pod.ContainerStatus{{first}, {second}}, []int32{0, 1}},
+		"a state that nobody knows, for a while": {[][]pod.ContainerStatus{{first}, {unclear}, {unclear}, {first},
+			{first}}, []int32{0, 0, 0, 0, 0}},
+		"a state that nobody knows, then another": {[][]pod.ContainerStatus{{first}, {unclear},
+			{second, exited("app", "a1", 137)}}, []int32{0, 0, 1}},
+		"lost": {[][]pod.ContainerStatus{{first}, {}, {}, {second}, {second}},
+			[]int32{0, 1, 1, 1, 1}},
+		"lost and found": {[][]pod.ContainerStatus{{first}, {}, {}, {first}, {first}},
+			[]int32{0, 1, 1, 0, 0}},
+		"lost and found again and again": {[][]pod.ContainerStatus{{second}, {}, {second}, {}, {second}},
+			[]int32{1, 2, 1, 2, 1}},
+		"ended and removed": {[][]pod.ContainerStatus{{exited("app", "a1", 1)}, {}, {}, {second}},
+			[]int32{0, 0, 0, 1}},
+		"without a count of its own": {[][]pod.ContainerStatus{{exited("app", "a1", 1)}, {}, {noCount},
+			{noCount}}, []int32{0, 0, 1, 1}},
+		"the newest is removed": {[][]pod.ContainerStatus{{restarted(exited("app", "a2", 1), 1),
+			exited("app", "a1", 1)}, {exited("app", "a1", 1)},
+			{restarted(running("app", "a3"), 1), exited("app", "a1", 1)}}, []int32{1, 1, 2}},
+		"created, not started, and made again": {[][]pod.ContainerStatus{{first},
+			{restarted(created("app", "a2"), 1), exited("app", "a1", 1)},
+			{restarted(running("app", "a3"), 1), exited("app", "a1", 1)}}, []int32{0, 1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last corev1.PodStatus
 			var got []int32
 			for _, seen := range c.seen {
-				last = Compute(Input{Pod: newPod(nil, "app"), Observed: observed(seen...), Previous: last, Node: node, Now: now})
+				last = Compute(Input{Pod: newPod(nil, "app"), Observed: observed(seen...), Previous: last, Node: node,
+					Now: now})
 				got = append(got, last.ContainerStatuses[0].RestartCount)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -317,7 +423,8 @@ func container(name string) pod.Container {
 }
 
 func isTerminatedUnknown(message string) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown", Message: message}}
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137,
+		Reason: "ContainerStatusUnknown", Message: message}}
 }
 
 func previous(apps ...corev1.ContainerStatus) corev1.PodStatus {
@@ -325,7 +432,8 @@ func previous(apps ...corev1.ContainerStatus) corev1.PodStatus {
 }
 
 func withEphemeral(p *corev1.Pod) {
-	p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "img"}}}
+	p.Spec.EphemeralContainers = []corev1.EphemeralContainer{
+		{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "img"}}}
 }
 
 func withProbes(p *corev1.Pod) {
@@ -345,30 +453,61 @@ func TestPhase(t *testing.T) {
 		want outcome
 	}{
 		{"nothing yet", Input{Pod: newPod(nil, "a")}, outcome{Phase: corev1.PodPending}},
-		{"not admitted yet", Input{Pod: newPod(nil, "a"), Refused: &Refusal{Reason: "Waiting", Message: "for host port 80"}}, outcome{corev1.PodPending, "Waiting", "for host port 80"}},
-		{"init container runs", Input{Pod: newPod(withInit("i"), "a"), Observed: observed(running("i", "i1"))}, outcome{Phase: corev1.PodPending}},
-		{"sidecar runs, app does not", Input{Pod: newPod(withSidecar, "a"), Observed: observed(running("side", "s1"))}, outcome{Phase: corev1.PodPending}},
-		{"one of two runs", Input{Pod: newPod(nil, "a", "b"), Observed: observed(running("a", "a1"))}, outcome{Phase: corev1.PodPending}},
-		{"all run", Input{Pod: newPod(nil, "a", "b"), Observed: observed(running("a", "a1"), running("b", "b1"))}, outcome{Phase: corev1.PodRunning}},
-		{"sidecar restarts", Input{Pod: newPod(withSidecar, "a"), Observed: observed(running("a", "a1"), exited("side", "s1", 1))}, outcome{Phase: corev1.PodRunning}},
+		{"not admitted yet",
+			Input{Pod: newPod(nil, "a"), Refused: &Refusal{Reason: "Waiting", Message: "for host port 80"}},
+			outcome{corev1.PodPending, "Waiting", "for host port 80"}},
+		{"init container runs", Input{Pod: newPod(withInit("i"), "a"), Observed: observed(running("i", "i1"))},
+			outcome{Phase: corev1.PodPending}},
+		{"sidecar runs, app does not", Input{Pod: newPod(withSidecar, "a"), Observed: observed(running("side", "s1"))},
+			outcome{Phase: corev1.PodPending}},
+		{"one of two runs", Input{Pod: newPod(nil, "a", "b"), Observed: observed(running("a", "a1"))},
+			outcome{Phase: corev1.PodPending}},
+		{"all run", Input{Pod: newPod(nil, "a", "b"), Observed: observed(running("a", "a1"), running("b", "b1"))},
+			outcome{Phase: corev1.PodRunning}},
+		{"sidecar restarts",
+			Input{Pod: newPod(withSidecar, "a"), Observed: observed(running("a", "a1"), exited("side", "s1", 1))},
+			outcome{Phase: corev1.PodRunning}},
 		{"all crash", Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 1)),
-			Plan: &plan.Plan{Waiting: []plan.Waiting{{Name: "a", Reason: reason.CrashLoopBackOff}}}}, outcome{Phase: corev1.PodRunning}},
-		{"ended well", Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)), Plan: &plan.Plan{Done: true}}, outcome{Phase: corev1.PodSucceeded}},
-		{"ended badly", Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 1)), Plan: &plan.Plan{Done: true, Failed: true}}, outcome{Phase: corev1.PodFailed}},
-		{"ended, sidecar still stops", Input{Pod: newPod(withSidecar, "a"), Observed: observed(running("side", "s1"), exited("a", "a1", 0)),
-			Plan: &plan.Plan{Done: true}, Stop: &pod.Stop{Reason: "Completed"}}, outcome{Phase: corev1.PodRunning}},
-		{"deleted, still stopping", Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)), Stop: &pod.Stop{Reason: "Deleted"}}, outcome{Phase: corev1.PodRunning}},
-		{"deleted, all ended well", Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)), Stop: &pod.Stop{Reason: "Deleted"}, Terminated: true}, outcome{Phase: corev1.PodSucceeded}},
-		{"deleted, one was killed", Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 137)), Stop: &pod.Stop{Reason: "Deleted"}, Terminated: true}, outcome{Phase: corev1.PodFailed}},
-		{"deleted before it began", Input{Pod: newPod(nil, "a"), Stop: &pod.Stop{Reason: "Deleted"}, Terminated: true}, outcome{Phase: corev1.PodFailed}},
-		{"deadline over, still stopping", Input{Pod: newPod(nil, "a"), Observed: observed(running("a", "a1")), Stop: deadline}, outcome{Phase: corev1.PodRunning}},
-		{"deadline over", Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)), Stop: deadline, Terminated: true}, outcome{corev1.PodFailed, "DeadlineExceeded", "too long"}},
-		{"evicted", Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)), Stop: evicted, Terminated: true}, outcome{corev1.PodFailed, "Evicted", evicted.Message}},
-		{"node shut down after it had ended well", Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)),
-			Stop: &pod.Stop{Reason: "Terminated", Message: "node shutdown"}, Terminated: true}, outcome{corev1.PodSucceeded, "Terminated", "node shutdown"}},
+			Plan: &plan.Plan{Waiting: []plan.Waiting{{Name: "a", Reason: reason.CrashLoopBackOff}}}},
+			outcome{Phase: corev1.PodRunning}},
+		{"ended well",
+			Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)), Plan: &plan.Plan{Done: true}},
+			outcome{Phase: corev1.PodSucceeded}},
+		{"ended badly",
+			Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 1)),
+				Plan: &plan.Plan{Done: true, Failed: true}}, outcome{Phase: corev1.PodFailed}},
+		{"ended, sidecar still stops",
+			Input{Pod: newPod(withSidecar, "a"), Observed: observed(running("side", "s1"), exited("a", "a1", 0)),
+				Plan: &plan.Plan{Done: true}, Stop: &pod.Stop{Reason: "Completed"}}, outcome{Phase: corev1.PodRunning}},
+		{"deleted, still stopping",
+			Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)), Stop: &pod.Stop{Reason: "Deleted"}},
+			outcome{Phase: corev1.PodRunning}},
+		{"deleted, all ended well",
+			Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)), Stop: &pod.Stop{Reason: "Deleted"},
+				Terminated: true}, outcome{Phase: corev1.PodSucceeded}},
+		{"deleted, one was killed",
+			Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 137)), Stop: &pod.Stop{Reason: "Deleted"},
+				Terminated: true}, outcome{Phase: corev1.PodFailed}},
+		{"deleted before it began", Input{Pod: newPod(nil, "a"), Stop: &pod.Stop{Reason: "Deleted"}, Terminated: true},
+			outcome{Phase: corev1.PodFailed}},
+		{"deadline over, still stopping",
+			Input{Pod: newPod(nil, "a"), Observed: observed(running("a", "a1")), Stop: deadline},
+			outcome{Phase: corev1.PodRunning}},
+		{"deadline over",
+			Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)), Stop: deadline, Terminated: true},
+			outcome{corev1.PodFailed, "DeadlineExceeded", "too long"}},
+		{"evicted",
+			Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)), Stop: evicted, Terminated: true},
+			outcome{corev1.PodFailed, "Evicted", evicted.Message}},
+		{"node shut down after it had ended well",
+			Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 0)),
+				Stop: &pod.Stop{Reason: "Terminated", Message: "node shutdown"}, Terminated: true},
+			outcome{corev1.PodSucceeded, "Terminated", "node shutdown"}},
 		{"final is final", Input{Pod: newPod(nil, "a"), Observed: observed(running("a", "a1")),
-			Previous: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "m"}}, outcome{corev1.PodFailed, "Evicted", "m"}},
-		{"final by the API", Input{Pod: newPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "a")}, outcome{Phase: corev1.PodSucceeded}},
+			Previous: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "m"}},
+			outcome{corev1.PodFailed, "Evicted", "m"}},
+		{"final by the API", Input{Pod: newPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "a")},
+			outcome{Phase: corev1.PodSucceeded}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -407,11 +546,16 @@ func TestBlocked(t *testing.T) {
 func TestComputePodOfTheAPI(t *testing.T) {
 	crash := isTerminated("a1", 1, "Error", "")
 	gate := corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue, LastTransitionTime: at(5)}
-	target := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: at(9)}
+	target := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse,
+		LastTransitionTime: at(9)}
 	p := newPod(func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: new(at(-9)), QOSClass: corev1.PodQOSBestEffort,
-			Conditions:        []corev1.PodCondition{gate, target, {Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(-2)}},
-			ContainerStatuses: []corev1.ContainerStatus{with(known("app", "a1", isRunning()), func(s *corev1.ContainerStatus) { s.RestartCount = 4 })}}
+			Conditions: []corev1.PodCondition{gate, target,
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(-2)}},
+			ContainerStatuses: []corev1.ContainerStatus{with(known("app", "a1", isRunning()),
+				func(s *corev1.ContainerStatus) {
+					s.RestartCount = 4
+				})}}
 	}, "app")
 	p.Source = pod.SourceAPI
 	type seen struct {
@@ -426,10 +570,13 @@ func TestComputePodOfTheAPI(t *testing.T) {
 	look := func(s corev1.PodStatus) seen {
 		c := s.ContainerStatuses[0]
 		return seen{s.Phase, s.Reason, *s.StartTime, s.QOSClass, c.RestartCount, c.LastTerminationState.Terminated,
-			[]corev1.PodCondition{*find(s.Conditions, "example.com/gate"), *find(s.Conditions, corev1.DisruptionTarget)}}
+			[]corev1.PodCondition{*find(s.Conditions, "example.com/gate"),
+				*find(s.Conditions, corev1.DisruptionTarget)}}
 	}
-	in := Input{Pod: p, Node: node, Now: now, Observed: observed(restarted(running("app", "a2"), 5), exited("app", "a1", 1))}
-	want := seen{corev1.PodRunning, "", at(-9), corev1.PodQOSBestEffort, 5, crash.Terminated, []corev1.PodCondition{gate, target}}
+	in := Input{Pod: p, Node: node, Now: now,
+		Observed: observed(restarted(running("app", "a2"), 5), exited("app", "a1", 1))}
+	want := seen{corev1.PodRunning, "", at(-9), corev1.PodQOSBestEffort, 5, crash.Terminated,
+		[]corev1.PodCondition{gate, target}}
 	got := Compute(in)
 	if diff := cmp.Diff(want, look(got)); diff != "" {
 		t.Errorf("without a status of its own (-want +got):\n%s", diff)
@@ -446,7 +593,8 @@ func TestComputePodOfTheAPI(t *testing.T) {
 	}
 
 	in.Pod = p
-	in.Previous.Conditions = append(in.Previous.Conditions, corev1.PodCondition{Type: "example.com/removed", Status: corev1.ConditionTrue})
+	in.Previous.Conditions = append(in.Previous.Conditions,
+		corev1.PodCondition{Type: "example.com/removed", Status: corev1.ConditionTrue})
 	if c := find(Compute(in).Conditions, "example.com/removed"); c != nil {
 		t.Errorf("a condition that somebody has removed is back: %+v", c)
 	}

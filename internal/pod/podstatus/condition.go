@@ -13,7 +13,8 @@ import (
 // owned are the conditions that Berth computes; the others of a pod are kept.
 func owned(t corev1.PodConditionType) bool {
 	switch t {
-	case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers,
+	case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady,
+		corev1.PodReadyToStartContainers,
 		corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
 		return true
 	default:
@@ -58,7 +59,8 @@ func condition(t corev1.PodConditionType, status bool, why, message string, gene
 func (c *computation) put(now corev1.PodCondition) {
 	if now.LastTransitionTime.IsZero() {
 		now.LastTransitionTime = stamp(c.Now)
-		if was := find(c.old.Conditions, now.Type); was != nil && was.Status == now.Status && !was.LastTransitionTime.IsZero() {
+		if was := find(c.old.Conditions, now.Type); was != nil && was.Status == now.Status &&
+			!was.LastTransitionTime.IsZero() {
 			now.LastTransitionTime = was.LastTransitionTime
 		}
 	}
@@ -83,7 +85,8 @@ func (c *computation) disruption() {
 	if was != nil && (given == nil || was.LastTransitionTime.After(given.LastTransitionTime.Time)) {
 		c.put(*was)
 	}
-	if c.Stop == nil || !c.Terminated || !failsPod(c.Stop.Reason) || c.Stop.Reason == stopDeadline || final(c.old.Phase) {
+	if c.Stop == nil || !c.Terminated || !failsPod(c.Stop.Reason) || c.Stop.Reason == stopDeadline ||
+		final(c.old.Phase) {
 		return
 	}
 	c.owned(corev1.DisruptionTarget, true, corev1.PodReasonTerminationByKubelet, c.Stop.Message)
@@ -119,7 +122,8 @@ func (c *computation) initialized(phase corev1.PodPhase) {
 	case phase == corev1.PodSucceeded:
 		c.owned(corev1.PodInitialized, true, podCompleted, "")
 	case len(open) > 0 && !c.appStarted() && (was == nil || was.Status != corev1.ConditionTrue):
-		c.owned(corev1.PodInitialized, false, "ContainersNotInitialized", fmt.Sprintf("containers with incomplete status: %s", open))
+		c.owned(corev1.PodInitialized, false, "ContainersNotInitialized",
+			fmt.Sprintf("containers with incomplete status: %s", open))
 	default:
 		c.owned(corev1.PodInitialized, true, "", "")
 	}
@@ -146,7 +150,9 @@ func (c *computation) containersReady(phase corev1.PodPhase) (ready bool, why, m
 		}
 	}
 	for _, k := range c.Pod.Spec.Containers {
-		if slices.ContainsFunc(c.s.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == k.Name && !s.Ready }) {
+		if slices.ContainsFunc(c.s.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+			return s.Name == k.Name && !s.Ready
+		}) {
 			unready = append(unready, k.Name)
 		}
 	}
@@ -162,9 +168,12 @@ func (c *computation) closedGates() string {
 	for _, gate := range c.Pod.Spec.ReadinessGates {
 		switch now := find(c.s.Conditions, gate.ConditionType); {
 		case now == nil:
-			closed = append(closed, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+			closed = append(closed,
+				fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
 		case now.Status != corev1.ConditionTrue:
-			closed = append(closed, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", gate.ConditionType, now.Status))
+			closed = append(closed,
+				fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", gate.ConditionType,
+					now.Status))
 		}
 	}
 	return strings.Join(closed, ", ")
@@ -173,9 +182,10 @@ func (c *computation) closedGates() string {
 // allRestarting is a condition of pods that have a rule for it (KEP-5532).
 func (c *computation) allRestarting(phase corev1.PodPhase) {
 	hasRule := slices.ContainsFunc(pod.Containers(c.Pod.Pod), func(k pod.Container) bool {
-		return k.Kind != pod.Ephemeral && slices.ContainsFunc(k.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
-			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
-		})
+		return k.Kind != pod.Ephemeral &&
+			slices.ContainsFunc(k.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+				return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+			})
 	})
 	why, message := "", ""
 	switch {

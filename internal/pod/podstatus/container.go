@@ -49,7 +49,8 @@ func (c *computation) container(k pod.Container, old *corev1.ContainerStatus) co
 }
 
 // present fills in a container that the runtime knows.
-func (c *computation) present(k pod.Container, s *corev1.ContainerStatus, runs []pod.ContainerStatus, old *corev1.ContainerStatus) {
+func (c *computation) present(k pod.Container, s *corev1.ContainerStatus, runs []pod.ContainerStatus,
+	old *corev1.ContainerStatus) {
 	now, actual := runs[0], c.Actual[runs[0].ID]
 	s.ContainerID = c.Node.Runtime + "://" + now.ID
 	s.Image, s.ImageID = cmp.Or(now.Image, k.Image), now.ImageID
@@ -150,7 +151,8 @@ func (c *computation) absent(k pod.Container, s, old *corev1.ContainerStatus) {
 		}
 	}
 	if k.Kind == pod.Init && c.appInSandbox() {
-		s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: inferredMessage}}
+		s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed",
+			Message: inferredMessage}}
 	}
 }
 
@@ -322,9 +324,11 @@ func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerState
 
 // reported is the end of a container as a status tells it; nil when it does not.
 func reported(s *corev1.PodStatus, id string) *corev1.ContainerStateTerminated {
-	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses,
+		s.EphemeralContainerStatuses} {
 		for i := range list {
-			for _, end := range []*corev1.ContainerStateTerminated{list[i].State.Terminated, list[i].LastTerminationState.Terminated} {
+			for _, end := range []*corev1.ContainerStateTerminated{list[i].State.Terminated,
+				list[i].LastTerminationState.Terminated} {
 				if end != nil && end.ContainerID == id {
 					return end
 				}
@@ -350,7 +354,8 @@ func (c *computation) mounts(k pod.Container) (all []corev1.VolumeMountStatus) {
 		if m.ReadOnly {
 			s.RecursiveReadOnly = new(corev1.RecursiveReadOnlyDisabled)
 			asked := m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
-			if asked && c.Node.RecursiveReadOnly && (m.MountPropagation == nil || *m.MountPropagation == corev1.MountPropagationNone) {
+			if asked && c.Node.RecursiveReadOnly &&
+				(m.MountPropagation == nil || *m.MountPropagation == corev1.MountPropagationNone) {
 				*s.RecursiveReadOnly = corev1.RecursiveReadOnlyEnabled
 			}
 		}

@@ -314,7 +314,8 @@ func (c *computation) alive() bool {
 func (c *computation) appInSandbox() bool {
 	box, ok := c.Observed.Sandbox()
 	return ok && slices.ContainsFunc(c.Observed.Containers, func(s pod.ContainerStatus) bool {
-		return s.SandboxID == box.ID && slices.ContainsFunc(c.Pod.Spec.Containers, func(k corev1.Container) bool { return k.Name == s.Name })
+		return s.SandboxID == box.ID &&
+			slices.ContainsFunc(c.Pod.Spec.Containers, func(k corev1.Container) bool { return k.Name == s.Name })
 	})
 }
 
@@ -322,7 +323,9 @@ func (c *computation) appInSandbox() bool {
 func (c *computation) stopping() bool { return c.Stop != nil || c.Pod.DeletionTimestamp != nil }
 
 func (c *computation) specs(kinds ...pod.Kind) []pod.Container {
-	return slices.DeleteFunc(pod.Containers(c.Pod.Pod), func(k pod.Container) bool { return !slices.Contains(kinds, k.Kind) })
+	return slices.DeleteFunc(pod.Containers(c.Pod.Pod), func(k pod.Container) bool {
+		return !slices.Contains(kinds, k.Kind)
+	})
 }
 
 func byName(all []corev1.ContainerStatus) []corev1.ContainerStatus {

@@ -22,7 +22,8 @@ func (c *computation) foreign() {
 		return
 	}
 	for _, set := range c.old.Conditions {
-		if given := find(c.s.Conditions, set.Type); Foreign(set.Type) && (given == nil || set.LastTransitionTime.After(given.LastTransitionTime.Time)) {
+		if given := find(c.s.Conditions, set.Type); Foreign(set.Type) &&
+			(given == nil || set.LastTransitionTime.After(given.LastTransitionTime.Time)) {
 			c.put(set)
 		}
 	}

@@ -42,7 +42,8 @@ func terminationMessage(run pod.ContainerStatus, path string) string {
 	}
 	awaitWriters(run.LogPath)
 	var end lastBytes
-	if err := podlog.Read(context.Background(), run.LogPath, podlog.Options{Tail: new(int64(maxLogLines))}, &end); err != nil {
+	if err := podlog.Read(context.Background(), run.LogPath, podlog.Options{Tail: new(int64(maxLogLines))},
+		&end); err != nil {
 		return fmt.Sprintf("Error on reading termination message from logs: %v", err)
 	}
 	return string(end)

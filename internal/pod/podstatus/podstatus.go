@@ -19,7 +19,8 @@ const (
 	lostMessage      = "The container could not be located when the pod was terminated"
 	usedToRunMessage = "The container could not be located when the pod was deleted.  The container used to be Running"
 	removedMessage   = "The container is removed because RestartAllContainers in place"
-	inferredMessage  = "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally"
+	inferredMessage  = "Unable to get init container status from container runtime and pod has been initialized, " +
+		"treat it as exited normally"
 )
 
 // lostExitCode is shown for a container whose end nobody saw.

@@ -148,7 +148,8 @@ func endedForGood(p *corev1.Pod, was, now corev1.PodStatus) bool {
 			return false
 		}
 		i := slices.IndexFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == s.Name })
-		own := i >= 0 && p.Spec.Containers[i].RestartPolicy != nil && *p.Spec.Containers[i].RestartPolicy != corev1.ContainerRestartPolicyAlways
+		own := i >= 0 && p.Spec.Containers[i].RestartPolicy != nil &&
+			*p.Spec.Containers[i].RestartPolicy != corev1.ContainerRestartPolicyAlways
 		return own || p.Spec.RestartPolicy != corev1.RestartPolicyAlways
 	})
 }

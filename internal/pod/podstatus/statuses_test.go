@@ -74,14 +74,21 @@ func TestTerminationMessage(t *testing.T) {
 		{"last bytes of the log", fromLog(1, strings.Repeat("y", 3000)), "", strings.Repeat("y", 2047) + "\n"},
 		{"no log after success", fromLog(0, "log"), empty, ""},
 		{"no log of what could not be started", pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1}, "", ""},
-		{"log cannot be read", pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1, LogPath: dir + "/no.log"}, "",
+		{"log cannot be read", pod.ContainerStatus{TerminationFromLogs: true, ExitCode: 1, LogPath: dir + "/no.log"},
+			"",
 			"Error on reading termination message from logs: open log: open " + dir + "/no.log: file does not exist"},
-		{"not a plain file", pod.ContainerStatus{}, link, "Error on reading termination log " + link + ": not a regular file but a symbolic link"},
-		{"a pipe", pod.ContainerStatus{}, pipe, "Error on reading termination log " + pipe + ": not a regular file but a named pipe"},
-		{"a device", pod.ContainerStatus{}, "/dev/zero", "Error on reading termination log /dev/zero: not a regular file but a device"},
-		{"behind a link", pod.ContainerStatus{}, filepath.Join(away, "full"), "Error on reading termination log " + filepath.Join(away, "full") + ": not a regular file but behind a symbolic link"},
+		{"not a plain file", pod.ContainerStatus{}, link,
+			"Error on reading termination log " + link + ": not a regular file but a symbolic link"},
+		{"a pipe", pod.ContainerStatus{}, pipe,
+			"Error on reading termination log " + pipe + ": not a regular file but a named pipe"},
+		{"a device", pod.ContainerStatus{}, "/dev/zero",
+			"Error on reading termination log /dev/zero: not a regular file but a device"},
+		{"behind a link", pod.ContainerStatus{}, filepath.Join(away, "full"),
+			"Error on reading termination log " + filepath.Join(away, "full") +
+				": not a regular file but behind a symbolic link"},
 		{"a huge file", pod.ContainerStatus{}, huge, strings.Repeat("\x00", 4096)},
-		{"a directory", pod.ContainerStatus{}, dir, "Error on reading termination log " + dir + ": not a regular file but a directory"},
+		{"a directory", pod.ContainerStatus{}, dir,
+			"Error on reading termination log " + dir + ": not a regular file but a directory"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,11 +102,13 @@ func TestTerminationMessage(t *testing.T) {
 func TestMessagesShareThePodsBytes(t *testing.T) {
 	p := newPod(nil, "a", "b", "c", "d")
 	long := strings.Repeat("x", 4095) + "é"
-	s := Compute(Input{Pod: p, Observed: observed(exited("a", "a1", 1)), Messages: map[string]string{"a1": long}, Node: node, Now: now})
+	s := Compute(Input{Pod: p, Observed: observed(exited("a", "a1", 1)), Messages: map[string]string{"a1": long},
+		Node: node, Now: now})
 	if got := len(s.ContainerStatuses[0].State.Terminated.Message); got != 12<<10/4 {
 		t.Errorf("message of %d bytes, want a fourth of 12 KiB", got)
 	}
-	s = Compute(Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 1)), Messages: map[string]string{"a1": "a\xffb"}, Node: node, Now: now})
+	s = Compute(Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 1)),
+		Messages: map[string]string{"a1": "a\xffb"}, Node: node, Now: now})
 	if got := s.ContainerStatuses[0].State.Terminated.Message; got != "a\uFFFDb" {
 		t.Errorf("message %q is not valid UTF-8 for the API", got)
 	}
@@ -112,7 +121,8 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 		return filepath.Join(t.TempDir(), "none")
 	}})
 	run := exited("app", "a1", 1)
-	run.TerminationFromLogs, run.TerminationMessagePath, run.LogPath, run.RestartCount = true, "/dev/termination-log", writeLog(t, "boom"), 2
+	run.TerminationFromLogs, run.TerminationMessagePath, run.LogPath, run.RestartCount = true, "/dev/termination-log",
+		writeLog(t, "boom"), 2
 	in := Input{Pod: newPod(nil, "app"), Observed: observed(run), Node: node, Now: now}
 	first, changed := s.Update(in)
 	if got := first.ContainerStatuses[0].State.Terminated.Message; !changed || got != "boom\n" {
@@ -140,7 +150,8 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 func TestForgottenBeforeAKill(t *testing.T) {
 	dir := t.TempDir()
 	s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
-	ended := Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)), Plan: &plan.Plan{Done: true, Failed: true}, Node: node, Now: t0}
+	ended := Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)),
+		Plan: &plan.Plan{Done: true, Failed: true}, Node: node, Now: t0}
 	if status, _ := s.Update(ended); status.Phase != corev1.PodFailed {
 		t.Fatalf("phase %s", status.Phase)
 	}
@@ -208,9 +219,12 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 // goes on from; a rejection is not.
 func TestAnEndIsKept(t *testing.T) {
 	dir := t.TempDir()
-	done := Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 0)), Plan: &plan.Plan{Done: true}, Node: node, Now: t0}
-	rejected := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u2" }, "app"), Refused: &Refusal{Reason: "OutOfcpu", Message: "no room", Final: true}, Node: node, Now: t0}
-	shutdown := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u3" }, "app"), Stop: &pod.Stop{Reason: "Terminated"}, Terminated: true, Node: node, Now: t0}
+	done := Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 0)), Plan: &plan.Plan{Done: true},
+		Node: node, Now: t0}
+	rejected := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u2" }, "app"),
+		Refused: &Refusal{Reason: "OutOfcpu", Message: "no room", Final: true}, Node: node, Now: t0}
+	shutdown := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u3" }, "app"), Stop: &pod.Stop{Reason: "Terminated"},
+		Terminated: true, Node: node, Now: t0}
 	s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	for _, in := range []Input{done, rejected, shutdown} {
 		s.Update(in) // and the agent is killed: Run has never written anything
@@ -224,12 +238,14 @@ func TestAnEndIsKept(t *testing.T) {
 		got[uid] = [2]corev1.PodPhase{next.Last(uid).Phase, next.Kept(uid).Phase}
 	}
 	want := map[types.UID][2]corev1.PodPhase{
-		"u1": {corev1.PodSucceeded, corev1.PodSucceeded}, "u2": {corev1.PodFailed, ""}, "u3": {corev1.PodFailed, ""}, "u4": {},
+		"u1": {corev1.PodSucceeded, corev1.PodSucceeded}, "u2": {corev1.PodFailed, ""}, "u3": {corev1.PodFailed, ""},
+		"u4": {},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("phases, and those gone on from (-want +got):\n%s", diff)
 	}
-	if !WasRefused(next.Last("u2"), *rejected.Refused) || WasRefused(next.Last("u2"), Refusal{Reason: "OutOfcpu", Message: "less room", Final: true}) {
+	if !WasRefused(next.Last("u2"), *rejected.Refused) ||
+		WasRefused(next.Last("u2"), Refusal{Reason: "OutOfcpu", Message: "less room", Final: true}) {
 		t.Error("a refusal is not told from another")
 	}
 }

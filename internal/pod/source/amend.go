@@ -19,19 +19,22 @@ import (
 // comes from; what r does not name stays. It is kept for as long as the manifest
 // says what it says now: another edit of its resources counts, and so does
 // applying it again. The error is ErrNotFound, or says what cannot be so.
-func (s *Sources) Resize(ctx context.Context, key types.NamespacedName, container string, r corev1.ResourceRequirements) (*pod.Pod, error) {
+func (s *Sources) Resize(ctx context.Context, key types.NamespacedName, container string,
+	r corev1.ResourceRequirements) (*pod.Pod, error) {
 	return s.amend(ctx, key, func(p *corev1.Pod) error { return resize(p, container, r) })
 }
 
 // AddEphemeral adds an ephemeral container to a pod, for as long as the pod lives.
-func (s *Sources) AddEphemeral(ctx context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*pod.Pod, error) {
+func (s *Sources) AddEphemeral(ctx context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*pod.Pod,
+	error) {
 	return s.amend(ctx, key, func(p *corev1.Pod) error {
 		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, c)
 		return nil
 	})
 }
 
-func (s *Sources) amend(ctx context.Context, key types.NamespacedName, change func(*corev1.Pod) error) (*pod.Pod, error) {
+func (s *Sources) amend(ctx context.Context, key types.NamespacedName, change func(*corev1.Pod) error) (*pod.Pod,
+	error) {
 	if err := s.Local.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -80,7 +83,8 @@ func amendPod(p *corev1.Pod, change func(*corev1.Pod) error) error {
 		return reason.Wrap(reason.FailedValidation, err)
 	}
 	if before, after := pod.QOS(was), pod.QOS(p); before != after {
-		return reason.New(reason.FailedValidation, "the pod would be %s and is %s: its QoS class cannot change while it runs", after, before)
+		return reason.New(reason.FailedValidation,
+			"the pod would be %s and is %s: its QoS class cannot change while it runs", after, before)
 	}
 	return nil
 }
@@ -90,18 +94,21 @@ func resize(p *corev1.Pod, container string, r corev1.ResourceRequirements) erro
 	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
 		for name := range list {
 			if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
-				return reason.New(reason.FailedValidation, "%s cannot change while a container runs, only cpu and memory can", name)
+				return reason.New(reason.FailedValidation,
+					"%s cannot change while a container runs, only cpu and memory can", name)
 			}
 		}
 	}
 	c, ok := pod.FindContainer(p, container)
 	if !ok || c.Kind == pod.Ephemeral {
-		return reason.New(reason.FailedValidation, "pod %s has no container %q with resources", pod.FullName(p), container)
+		return reason.New(reason.FailedValidation, "pod %s has no container %q with resources", pod.FullName(p),
+			container)
 	}
 	c.Resources.Requests = joined(c.Resources.Requests, r.Requests)
 	c.Resources.Limits = joined(c.Resources.Limits, r.Limits)
 	// The same manifest applied again is a change: it takes the resources back.
-	annotate(p, pod.AnnotationConfigHash, contentHash([]byte(p.Annotations[pod.AnnotationConfigHash]), identity.Resources(p)))
+	annotate(p, pod.AnnotationConfigHash,
+		contentHash([]byte(p.Annotations[pod.AnnotationConfigHash]), identity.Resources(p)))
 	return nil
 }
 

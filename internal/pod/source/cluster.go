@@ -115,7 +115,8 @@ func (m *merge) setObject(key object.Key, v runtime.Object) {
 // refusals are the pods of the cluster that cannot be run here, as problems.
 func (m *merge) refusals() (problems []Problem) {
 	for _, r := range m.cluster.Refusals() {
-		problems = append(problems, Problem{Origin: cluster.Origin, Pod: r.Name, Err: reason.Wrap(reason.FailedValidation, r.Err)})
+		problems = append(problems,
+			Problem{Origin: cluster.Origin, Pod: r.Name, Err: reason.Wrap(reason.FailedValidation, r.Err)})
 	}
 	return problems
 }

@@ -22,7 +22,8 @@ func apiPod(name string, uid types.UID, version string) *corev1.Pod {
 }
 
 func clusterMap(name, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"key": value}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data: map[string]string{"key": value}}
 }
 
 // Nothing may be concluded before the API server was heard, but what manifests
@@ -58,7 +59,8 @@ func TestClusterPodWithTakenName(t *testing.T) {
 	r.await([]string{webPod})
 	write(t, file, manifestOf("web", "a"))
 	static := r.awaitOther(webPod, "1")
-	taken := "FailedValidation: the API server: pod default/web-node is wanted already by " + file + ": rename it, or remove one of the two"
+	taken := "FailedValidation: the API server: pod default/web-node is wanted already by " + file +
+		": rename it, or remove one of the two"
 	r.await([]string{webPod}, taken)
 	if static.Source != pod.SourceFile {
 		t.Errorf("the name went to %s", static.Origin)
@@ -71,7 +73,8 @@ func TestClusterPodWithTakenName(t *testing.T) {
 	if got := r.get(webPod); got.UID != "1" || got.ResourceVersion != "2" {
 		t.Errorf("then it went to %s %s", got.UID, got.ResourceVersion)
 	}
-	if _, err := r.Resize(t.Context(), types.NamespacedName{Namespace: "default", Name: "web-node"}, "app", corev1.ResourceRequirements{}); !errors.Is(err, ErrTaken) {
+	if _, err := r.Resize(t.Context(), types.NamespacedName{Namespace: "default", Name: "web-node"}, "app",
+		corev1.ResourceRequirements{}); !errors.Is(err, ErrTaken) {
 		t.Errorf("a pod of the cluster is changed here: %v", err)
 	}
 }
@@ -90,7 +93,10 @@ func TestClusterObjects(t *testing.T) {
 	r.awaitValue(other, "alone")
 	r.Cluster.Objects().Put(clusterMap("app", "theirs"))
 	r.awaitValue(appConfig, "theirs")
-	r.await(nil, "FailedValidation: "+file+": ConfigMap default/app is there in the cluster, whose object is used: rename it, or remove one of the two")
+	r.await(nil,
+		"FailedValidation: "+file+
+			": ConfigMap default/app is there in the cluster, whose object is used: rename it, or remove "+
+			"one of the two")
 	if !r.Supplies(appConfig) || r.Supplies(other) {
 		t.Error("who has a manifest is not known")
 	}
@@ -108,7 +114,8 @@ func TestClusterMirrors(t *testing.T) {
 	mirror.Annotations = map[string]string{pod.AnnotationMirror: "hash"}
 	r.Cluster.Replace([]*corev1.Pod{mirror, apiPod("a", "2", "1")})
 	r.await([]string{"default/a"})
-	if got, ok := r.Cluster.Mirrors.Get(types.NamespacedName{Namespace: "default", Name: "web-node"}); !ok || got != mirror {
+	if got, ok := r.Cluster.Mirrors.Get(types.NamespacedName{Namespace: "default", Name: "web-node"}); !ok ||
+		got != mirror {
 		t.Errorf("the mirror is %v", got)
 	}
 }

@@ -87,7 +87,8 @@ func strip(o metav1.Object) {
 	o.SetManagedFields(nil)
 	o.SetOwnerReferences(nil)
 	o.SetFinalizers(nil)
-	for _, key := range []string{pod.AnnotationConfigHash, pod.AnnotationConfigSource, pod.AnnotationConfigSeen, pod.AnnotationMirror} {
+	for _, key := range []string{pod.AnnotationConfigHash, pod.AnnotationConfigSource, pod.AnnotationConfigSeen,
+		pod.AnnotationMirror} {
 		delete(o.GetAnnotations(), key)
 	}
 }
@@ -101,7 +102,9 @@ func annotate(p *corev1.Pod, key, value string) {
 
 func tolerateNoExecute(p *corev1.Pod) {
 	all := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
-	if !slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, all) }) {
+	if !slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return equality.Semantic.DeepEqual(t, all)
+	}) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, all)
 	}
 }
@@ -172,11 +175,15 @@ func resolve(claims []claim[*pod.Pod]) ([]*pod.Pod, []Problem) {
 	var problems []Problem
 	for _, c := range claims {
 		if first, taken := byName[c.want.Key()]; taken {
-			problems = append(problems, refuse(c.want, "%s: pod %s is wanted already by %s: rename it, or remove one of the two", c.want.Origin, c.want.Key(), first.Origin))
+			problems = append(problems,
+				refuse(c.want, "%s: pod %s is wanted already by %s: rename it, or remove one of the two", c.want.Origin,
+					c.want.Key(), first.Origin))
 			continue
 		}
 		if first, taken := byUID[c.want.UID]; taken {
-			problems = append(problems, refuse(c.want, "%s: pod %s has the UID %s of pod %s (%s): remove metadata.uid", c.want.Origin, c.want.Key(), c.want.UID, first.Key(), first.Origin))
+			problems = append(problems,
+				refuse(c.want, "%s: pod %s has the UID %s of pod %s (%s): remove metadata.uid", c.want.Origin,
+					c.want.Key(), c.want.UID, first.Key(), first.Origin))
 			continue
 		}
 		byName[c.want.Key()] = c.want
@@ -226,5 +233,6 @@ func takeEphemeral(was, now *corev1.Pod) {
 
 // same says whether two pods with the same UID are the same in everything else.
 func same(a, b *pod.Pod) bool {
-	return a.Source == b.Source && a.Origin == b.Origin && a.Ephemeral == b.Ephemeral && equality.Semantic.DeepEqual(a.Pod, b.Pod)
+	return a.Source == b.Source && a.Origin == b.Origin && a.Ephemeral == b.Ephemeral &&
+		equality.Semantic.DeepEqual(a.Pod, b.Pod)
 }

@@ -56,9 +56,13 @@ func TestStatic(t *testing.T) {
 		},
 		{
 			name: "exported from a cluster", from: pod.SourceFile,
-			text: "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  namespace: prod\n  uid: 1234\n  resourceVersion: '7'\n  creationTimestamp: 2024-01-01T00:00:00Z\n  deletionTimestamp: 2024-01-01T00:00:00Z\n" +
-				"  annotations: {kubernetes.io/config.mirror: x, kubernetes.io/config.seen: s, mine: z}\n  ownerReferences: [{apiVersion: v1, kind: Node, name: a, uid: u}]\n" +
-				"spec:\n  nodeName: other\n  tolerations: [{operator: Exists, effect: NoExecute}]\n  containers: [{name: app, image: app:1}]\nstatus: {phase: Running}\n",
+			text: "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  namespace: prod\n  uid: 1234\n  " +
+				"resourceVersion: '7'\n  creationTimestamp: 2024-01-01T00:00:00Z\n  deletionTimestamp: " +
+				"2024-01-01T00:00:00Z\n" +
+				"  annotations: {kubernetes.io/config.mirror: x, kubernetes.io/config.seen: s, mine: z}\n  " +
+				"ownerReferences: [{apiVersion: v1, kind: Node, name: a, uid: u}]\n" +
+				"spec:\n  nodeName: other\n  tolerations: [{operator: Exists, effect: NoExecute}]\n  containers: " +
+				"[{name: app, image: app:1}]\nstatus: {phase: Running}\n",
 			want: want{
 				Name: "web-node-1", Namespace: "prod", UID: "1234", Node: "Node-1", Phase: corev1.PodPending,
 				Annotations: map[string]string{pod.AnnotationConfigSource: "file", "mine": "z"},
@@ -68,11 +72,13 @@ func TestStatic(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p, err := static(decodeOne(t, strings.ReplaceAll(tt.text, "uid: 1234", "uid: '1234'"), "/m/web.yaml"), tt.from, "Node-1")
+			p, err := static(decodeOne(t, strings.ReplaceAll(tt.text, "uid: 1234", "uid: '1234'"), "/m/web.yaml"),
+				tt.from, "Node-1")
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := want{p.Name, p.Namespace, string(p.UID), p.Spec.NodeName, p.Annotations, p.Spec.Tolerations, p.Status.Phase}
+			got := want{p.Name, p.Namespace, string(p.UID), p.Spec.NodeName, p.Annotations, p.Spec.Tolerations,
+				p.Status.Phase}
 			if got.Annotations[pod.AnnotationConfigHash] != got.UID {
 				t.Errorf("config.hash %q is not the UID %q", got.Annotations[pod.AnnotationConfigHash], got.UID)
 			}
@@ -83,7 +89,8 @@ func TestStatic(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if !p.CreationTimestamp.IsZero() || p.DeletionTimestamp != nil || p.ResourceVersion != "" || p.OwnerReferences != nil {
+			if !p.CreationTimestamp.IsZero() || p.DeletionTimestamp != nil || p.ResourceVersion != "" ||
+				p.OwnerReferences != nil {
 				t.Errorf("exported metadata is left: %+v", p.ObjectMeta)
 			}
 		})
@@ -105,7 +112,8 @@ func TestUID(t *testing.T) {
 	if got := uid(web, "/m/web.yaml", "node", pod.SourceFile); got != base {
 		t.Errorf("got %s, want %s: a change here restarts every static pod on an upgrade", got, base)
 	}
-	if got := uid("# other words\n"+strings.ReplaceAll(web, "kind: Pod\n", "kind: 'Pod'\n"), "/m/web.yaml", "node", pod.SourceFile); got != base {
+	if got := uid("# other words\n"+strings.ReplaceAll(web, "kind: Pod\n", "kind: 'Pod'\n"), "/m/web.yaml", "node",
+		pod.SourceFile); got != base {
 		t.Errorf("the same pod in other words: got %s", got)
 	}
 	for what, got := range map[string]string{
@@ -124,10 +132,12 @@ func TestInvalidPod(t *testing.T) {
 	o := decodeOne(t, docs("# first\n", manifestOf("Web", "' '")), "/m/web.yaml")
 	_, err := static(o, pod.SourceFile, "node")
 	const want = `/m/web.yaml: pod default/Web-node: line 3: metadata.name: Invalid value: "Web-node": `
-	if reason.Of(err) != reason.FailedValidation || !strings.HasPrefix(reason.Message(err), want) || !strings.Contains(reason.Message(err), "; spec.containers[0].image: ") {
+	if reason.Of(err) != reason.FailedValidation || !strings.HasPrefix(reason.Message(err), want) ||
+		!strings.Contains(reason.Message(err), "; spec.containers[0].image: ") {
 		t.Errorf("reason %q, message %s", reason.Of(err), reason.Message(err))
 	}
-	_, err = local(decodeOne(t, strings.Replace(manifestOf("web", "a"), "spec:", "spec:\n  nodeName: other", 1), "-"), "node")
+	_, err = local(decodeOne(t, strings.Replace(manifestOf("web", "a"), "spec:", "spec:\n  nodeName: other", 1), "-"),
+		"node")
 	const wantNode = `-: pod default/web: line 1: spec.nodeName: Invalid value: "other": this node is "node"`
 	if reason.Message(err) != wantNode {
 		t.Errorf("got %v, want %s", err, wantNode)
@@ -136,7 +146,9 @@ func TestInvalidPod(t *testing.T) {
 
 // at is a pod with a name, a UID and an origin.
 func at(name, uid, origin string) *pod.Pod {
-	return &pod.Pod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(uid)}}, Origin: origin}
+	return &pod.Pod{
+		Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(uid)}},
+		Origin: origin}
 }
 
 func TestResolve(t *testing.T) {
@@ -153,28 +165,34 @@ func TestResolve(t *testing.T) {
 			want:   []string{"f/a/1", "f/b/2"},
 		},
 		{
-			name:     "the earlier claim wins",
-			claims:   []claim[*pod.Pod]{{at("a", "1", "late"), 7, 0}, {at("a", "2", "early"), 3, 0}},
-			want:     []string{"early/a/2"},
-			problems: []string{"FailedValidation: late: pod default/a is wanted already by early: rename it, or remove one of the two"},
+			name:   "the earlier claim wins",
+			claims: []claim[*pod.Pod]{{at("a", "1", "late"), 7, 0}, {at("a", "2", "early"), 3, 0}},
+			want:   []string{"early/a/2"},
+			problems: []string{
+				"FailedValidation: late: pod default/a is wanted already by early: rename it, or remove " +
+					"one of the two"},
 		},
 		{
-			name:     "twice in one file",
-			claims:   []claim[*pod.Pod]{{at("a", "2", "f"), 1, 1}, {at("a", "1", "f"), 1, 0}},
-			want:     []string{"f/a/1"},
-			problems: []string{"FailedValidation: f: pod default/a is wanted already by f: rename it, or remove one of the two"},
+			name:   "twice in one file",
+			claims: []claim[*pod.Pod]{{at("a", "2", "f"), 1, 1}, {at("a", "1", "f"), 1, 0}},
+			want:   []string{"f/a/1"},
+			problems: []string{
+				"FailedValidation: f: pod default/a is wanted already by f: rename it, or remove one of the two"},
 		},
 		{
-			name:     "same UID, other name",
-			claims:   []claim[*pod.Pod]{{at("a", "1", "f"), 1, 0}, {at("b", "1", "g"), 2, 0}},
-			want:     []string{"f/a/1"},
-			problems: []string{"FailedValidation: g: pod default/b has the UID 1 of pod default/a (f): remove metadata.uid"},
+			name:   "same UID, other name",
+			claims: []claim[*pod.Pod]{{at("a", "1", "f"), 1, 0}, {at("b", "1", "g"), 2, 0}},
+			want:   []string{"f/a/1"},
+			problems: []string{
+				"FailedValidation: g: pod default/b has the UID 1 of pod default/a (f): remove metadata.uid"},
 		},
 		{
-			name:     "a refused pod refuses nobody",
-			claims:   []claim[*pod.Pod]{{at("a", "1", "f"), 1, 0}, {at("a", "2", "g"), 2, 0}, {at("b", "2", "h"), 3, 0}},
-			want:     []string{"f/a/1", "h/b/2"},
-			problems: []string{"FailedValidation: g: pod default/a is wanted already by f: rename it, or remove one of the two"},
+			name: "a refused pod refuses nobody",
+			claims: []claim[*pod.Pod]{{at("a", "1", "f"), 1, 0}, {at("a", "2", "g"), 2, 0},
+				{at("b", "2", "h"), 3, 0}},
+			want: []string{"f/a/1", "h/b/2"},
+			problems: []string{
+				"FailedValidation: g: pod default/a is wanted already by f: rename it, or remove one of the two"},
 		},
 	}
 	for _, tt := range tests {
@@ -243,13 +261,19 @@ func TestInPlace(t *testing.T) {
 		{"deadline", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64) }, true},
 		{"tolerations", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "k"}} }, true},
 		{"command", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} }, false},
-		{"another container", func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"}) }, false},
-		{"memory, the same class", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = requests("memory", "2Mi") }, true},
+		{"another container", func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"})
+		}, false},
+		{"memory, the same class", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = requests("memory", "2Mi")
+		}, true},
 		{"another class", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }, false},
 		{"another resource", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = requests("memory", "1Mi", "example.com/gpu", "1")
 		}, false},
-		{"an ephemeral container", func(p *corev1.Pod) { p.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 1) }, true},
+		{"an ephemeral container", func(p *corev1.Pod) {
+			p.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 1)
+		}, true},
 		{"restart policy", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, false},
 	}
 	for _, tt := range tests {
@@ -271,14 +295,22 @@ func TestBuild(t *testing.T) {
 		want       []string
 		problems   map[types.NamespacedName]string
 	}{
-		{"empty", " \n# nothing\n", nil, map[types.NamespacedName]string{{}: "f: is empty: remove it, or give it an empty List, if no pod is to run"}},
+		{"empty", " \n# nothing\n", nil,
+			map[types.NamespacedName]string{
+				{}: "f: is empty: remove it, or give it an empty List, if no pod is to run"}},
 		{"empty List", "apiVersion: v1\nkind: List\nitems: []\n", nil, nil},
 		{
-			name: "good, unreadable and invalid", text: docs(manifestOf("a", "a"), "apiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspec: 3\n", "apiVersion: v1\nkind: Pod\nmetadata: {name: c}\n"),
+			name: "good, unreadable and invalid",
+			text: docs(manifestOf("a", "a"), "apiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspec: 3\n",
+				"apiVersion: v1\nkind: Pod\nmetadata: {name: c}\n"),
 			want: []string{"a-node"},
 			problems: map[types.NamespacedName]string{
-				{Namespace: "default", Name: "b"}:      "FailedValidation: f (document 2): pod default/b: line 10: spec: wants an object, got 3",
-				{Namespace: "default", Name: "c-node"}: "FailedValidation: f (document 3): pod default/c-node: line 12: spec.containers: Required value: a pod has at least one",
+				{Namespace: "default",
+					Name: "b"}: "FailedValidation: f (document 2): pod default/b: line 10: spec: wants an " +
+					"object, got 3",
+				{Namespace: "default",
+					Name: "c-node"}: "FailedValidation: f (document 3): pod default/c-node: line 12: " +
+					"spec.containers: Required value: a pod has at least one",
 			},
 		},
 	}

@@ -316,7 +316,8 @@ func (d *dir) restructures(e inotify.Event) bool {
 // swapped recognises the change of a hidden link through which the files of the
 // directory are reached, such as ..data of a mounted ConfigMap.
 func (d *dir) swapped(e inotify.Event) bool {
-	if d.place != directory || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE) == 0 || e.Name == "" || e.Name[0] != '.' {
+	if d.place != directory || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE) == 0 || e.Name == "" ||
+		e.Name[0] != '.' {
 		return false
 	}
 	info, err := os.Lstat(filepath.Join(d.path, e.Name))

@@ -28,11 +28,14 @@ func TestDirFollowsFiles(t *testing.T) {
 	r.awaitSynced()
 	r.await([]string{webPod})
 	first := r.get(webPod)
-	if first.Source != pod.SourceFile || first.Origin != web || first.Seen.IsZero() || first.Annotations[pod.AnnotationConfigSeen] != first.Seen.Format(time.RFC3339Nano) {
-		t.Errorf("source %s, origin %s, seen %s, annotations %v", first.Source, first.Origin, first.Seen, first.Annotations)
+	if first.Source != pod.SourceFile || first.Origin != web || first.Seen.IsZero() ||
+		first.Annotations[pod.AnnotationConfigSeen] != first.Seen.Format(time.RFC3339Nano) {
+		t.Errorf("source %s, origin %s, seen %s, annotations %v", first.Source, first.Origin, first.Seen,
+			first.Annotations)
 	}
 
-	write(t, db, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"db"},"spec":{"containers":[{"name":"db","image":"db:1"}]}}`)
+	write(t, db,
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"db"},"spec":{"containers":[{"name":"db","image":"db:1"}]}}`)
 	r.await([]string{dbPod, webPod})
 
 	// Another text is another pod; the same one in other words is not.
@@ -43,7 +46,8 @@ func TestDirFollowsFiles(t *testing.T) {
 		t.Error("a comment made a new pod")
 	}
 	write(t, web, manifestOf("web", "app:2"))
-	if second := r.awaitOther(webPod, first.UID); second.Spec.Containers[0].Image != "app:2" || !second.Seen.After(first.Seen) {
+	if second := r.awaitOther(webPod, first.UID); second.Spec.Containers[0].Image != "app:2" ||
+		!second.Seen.After(first.Seen) {
 		t.Errorf("after the edit: image %s, seen %s", second.Spec.Containers[0].Image, second.Seen)
 	}
 
@@ -106,10 +110,14 @@ func TestDirSurvivesReplacing(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "manifests")
 			must(t, os.Mkdir(dir, 0o755))
 			path := filepath.Join(dir, "web.yaml")
-			write(t, path, "apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: fixed}\nspec: {containers: [{name: a, image: a}]}\n")
+			write(t, path,
+				"apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: fixed}\nspec: {containers: [{name: a, "+
+					"image: a}]}\n")
 			r := start(t, Options{Path: dir, settle: time.Hour}) // however slow the replacing
 			r.await([]string{webPod})
-			marker := docs("apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: fixed, labels: {edited: 'true'}}\nspec: {containers: [{name: a, image: a}]}\n", manifestOf("marker", "a"))
+			marker := docs(
+				"apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: fixed, labels: {edited: 'true'}}\nspec: "+
+					"{containers: [{name: a, image: a}]}\n", manifestOf("marker", "a"))
 			tt.replace(t, path, marker)
 			r.await([]string{"default/marker-node", webPod})
 			if r.get(webPod).Labels["edited"] != "true" {
@@ -133,11 +141,13 @@ func TestDirKeepsTheLastGoodVersion(t *testing.T) {
 	r := start(t, Options{Path: dir})
 	r.await([]string{dbPod, webPod})
 
-	write(t, web, docs(manifestOf("db", "db:1"), "kind: Pod\napiVersion: v1\nmetadata: {name: web}\nspec: {containers: {"))
+	write(t, web,
+		docs(manifestOf("db", "db:1"), "kind: Pod\napiVersion: v1\nmetadata: {name: web}\nspec: {containers: {"))
 	broken := "FailedValidation: " + web + " (document 2): line 10: did not find expected node content"
 	r.await([]string{dbPod, webPod}, broken)
 	write(t, web, docs(manifestOf("db", "db:1"), "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"))
-	invalid := "FailedValidation: " + web + " (document 2): pod default/web-node: line 7: spec.containers: Required value: a pod has at least one"
+	invalid := "FailedValidation: " + web +
+		" (document 2): pod default/web-node: line 7: spec.containers: Required value: a pod has at least one"
 	r.await([]string{dbPod, webPod}, invalid)
 	write(t, web, "")
 	empty := web + ": is empty: remove it, or give it an empty List, if no pod is to run"
@@ -230,20 +240,26 @@ func TestDirWhatIsNotRead(t *testing.T) {
 	must(t, os.Symlink("../"+filepath.Base(filepath.Dir(outside))+"/outside.yaml", in("escape.yaml")))
 	must(t, os.Symlink("nowhere", in("dangling.yaml")))
 	must(t, syscall.Mkfifo(in("pipe.yaml"), 0o644))
-	must(t, os.Truncate(func() string { write(t, in("large.yaml"), ""); return in("large.yaml") }(), document.MaxSize+1))
+	must(t, os.Truncate(func() string { write(t, in("large.yaml"), ""); return in("large.yaml") }(),
+		document.MaxSize+1))
 	write(t, in("config.yaml"), "apiVersion: v1\nkind: Service\n")
 
 	r := start(t, Options{Path: dir})
 	r.awaitSynced()
 	r.await([]string{webPod},
-		"read manifest "+in("absolute.yaml")+": is a symbolic link to "+outside+": only relative links that stay within "+dir+" are followed (path escapes from parent)",
-		"read manifest "+in("escape.yaml")+": is a symbolic link to ../"+filepath.Base(filepath.Dir(outside))+"/outside.yaml: only relative links that stay within "+dir+" are followed (path escapes from parent)",
+		"read manifest "+in("absolute.yaml")+": is a symbolic link to "+outside+
+			": only relative links that stay within "+dir+" are followed (path escapes from parent)",
+		"read manifest "+in("escape.yaml")+": is a symbolic link to ../"+filepath.Base(filepath.Dir(outside))+
+			"/outside.yaml: only relative links that stay within "+dir+" are followed (path escapes from parent)",
 		"read manifest "+in("dangling.yaml")+": is a symbolic link to nowhere, which does not exist",
 		"read manifest "+in("pipe.yaml")+": is a named pipe, only regular files are read",
 		"read manifest "+in("large.yaml")+": is larger than 10 MiB",
-		"FailedValidation: "+in("config.yaml")+": line 2: kind Service: manifests of these are taken: Pod, ConfigMap, Secret, PersistentVolumeClaim, PersistentVolume, RuntimeClass, List",
+		"FailedValidation: "+in("config.yaml")+
+			": line 2: kind Service: manifests of these are taken: Pod, ConfigMap, Secret, PersistentVolumeClaim, "+
+			"PersistentVolume, RuntimeClass, List",
 	)
-	for _, name := range []string{"absolute.yaml", "escape.yaml", "dangling.yaml", "pipe.yaml", "large.yaml", "config.yaml"} {
+	for _, name := range []string{"absolute.yaml", "escape.yaml", "dangling.yaml", "pipe.yaml", "large.yaml",
+		"config.yaml"} {
 		must(t, os.Remove(in(name)))
 	}
 	r.await([]string{webPod})
@@ -331,7 +347,8 @@ func TestDirDuplicates(t *testing.T) {
 	r.await([]string{webPod})
 	first := r.get(webPod)
 	write(t, a, manifestOf("web", "a"))
-	r.await([]string{webPod}, "FailedValidation: "+a+": pod "+webPod+" is wanted already by "+b+": rename it, or remove one of the two")
+	r.await([]string{webPod},
+		"FailedValidation: "+a+": pod "+webPod+" is wanted already by "+b+": rename it, or remove one of the two")
 	if r.get(webPod) != first {
 		t.Error("the first did not stay")
 	}

@@ -16,7 +16,8 @@ import (
 
 // sized is a manifest whose container has these resources.
 func sized(name, image, requests string) string {
-	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  containers: [{name: app, image: '" + image + "', resources: {requests: " + requests + "}}]\n"
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  containers: [{name: app, image: '" +
+		image + "', resources: {requests: " + requests + "}}]\n"
 }
 
 // The pod of a manifest keeps its UID over edits of its resources, also while no
@@ -41,7 +42,8 @@ func TestStaticPodIsResized(t *testing.T) {
 	}
 	write(t, file, sized("web", "app:1", "{cpu: 200m}"))
 	until(r, "200m")
-	if _, err := r.Resize(t.Context(), key, "app", corev1.ResourceRequirements{Requests: requests("cpu", "300m")}); err != nil {
+	if _, err := r.Resize(t.Context(), key, "app",
+		corev1.ResourceRequirements{Requests: requests("cpu", "300m")}); err != nil {
 		t.Fatal(err)
 	}
 	until(r, "300m")
@@ -86,7 +88,8 @@ func TestStaticPodIsAdopted(t *testing.T) {
 	close(awaited)
 	r.awaitSynced()
 	r.await([]string{webPod})
-	if got := r.get(webPod); got.UID != runs || got.Annotations[pod.AnnotationConfigHash] != string(runs) || asked != 1 {
+	if got := r.get(webPod); got.UID != runs || got.Annotations[pod.AnnotationConfigHash] != string(runs) ||
+		asked != 1 {
 		t.Errorf("UID %s, annotations %v, asked %d times", got.UID, got.Annotations, asked)
 	}
 	r.stop()
@@ -111,7 +114,8 @@ func TestAmendLocal(t *testing.T) {
 	r := start(t, Options{})
 	text := sized("web", "app:1", "{cpu: 100m, memory: 64Mi}")
 	first := r.apply(text)
-	debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "sh:1"}, TargetContainerName: "app"}
+	debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug",
+		Image: "sh:1"}, TargetContainerName: "app"}
 	if _, err := r.AddEphemeral(t.Context(), web, debug); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +123,8 @@ func TestAmendLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := now.Spec.Containers[0].Resources.Requests; now.UID != first.Pod.UID || got.Cpu().String() != "1" || got.Memory().String() != "64Mi" {
+	if got := now.Spec.Containers[0].Resources.Requests; now.UID != first.Pod.UID || got.Cpu().String() != "1" ||
+		got.Memory().String() != "64Mi" {
 		t.Errorf("resized: UID %s, requests %v", now.UID, got)
 	}
 	again := r.apply(text)
@@ -133,10 +138,14 @@ func TestAmendLocal(t *testing.T) {
 		resources corev1.ResourceRequirements
 		refused   func(error) bool
 	}{
-		"another pod":       {types.NamespacedName{Name: "x"}, "app", corev1.ResourceRequirements{}, func(err error) bool { return errors.Is(err, ErrNotFound) }},
+		"another pod": {types.NamespacedName{Name: "x"}, "app", corev1.ResourceRequirements{}, func(err error) bool {
+			return errors.Is(err, ErrNotFound)
+		}},
 		"another container": {web, "x", corev1.ResourceRequirements{}, invalidReason},
-		"another resource":  {web, "app", corev1.ResourceRequirements{Limits: requests("example.com/gpu", "1")}, invalidReason},
-		"another class":     {web, "app", corev1.ResourceRequirements{Limits: requests("cpu", "100m", "memory", "64Mi")}, invalidReason},
+		"another resource": {web, "app", corev1.ResourceRequirements{Limits: requests("example.com/gpu", "1")},
+			invalidReason},
+		"another class": {web, "app",
+			corev1.ResourceRequirements{Limits: requests("cpu", "100m", "memory", "64Mi")}, invalidReason},
 		"more than allowed": {web, "app", corev1.ResourceRequirements{Limits: requests("cpu", "50m")}, invalidReason},
 	} {
 		if _, err := r.Resize(t.Context(), try.key, try.container, try.resources); !try.refused(err) {

@@ -133,7 +133,8 @@ func (l *Local) restore(r record) (*pod.Pod, error) {
 	manifest.Default(r.Pod)
 	r.Pod.Status.Phase = corev1.PodPending
 	if err := manifest.Invalid(manifest.Validate(r.Pod)); err != nil {
-		return nil, reason.New(reason.FailedValidation, "restore applied pod %s: %w: apply it again", pod.FullName(r.Pod), err)
+		return nil,
+			reason.New(reason.FailedValidation, "restore applied pod %s: %w: apply it again", pod.FullName(r.Pod), err)
 	}
 	return &pod.Pod{Pod: r.Pod, Source: pod.SourceLocal, Origin: originApply, Seen: r.Seen}, nil
 }
@@ -220,7 +221,8 @@ func (l *Local) check(objects []manifest.Object, origin string, now time.Time) (
 	for _, o := range objects {
 		a, err := l.checkOne(o, origin, now)
 		if key := o.Key(); err == nil && names[key] {
-			err = invalid(o, fmt.Errorf("the manifest has a %s %s/%s already", strings.ToLower(key.Kind), key.Namespace, key.Name))
+			err = invalid(o,
+				fmt.Errorf("the manifest has a %s %s/%s already", strings.ToLower(key.Kind), key.Namespace, key.Name))
 		}
 		names[o.Key()] = true
 		wanted, errs = append(wanted, a), append(errs, err)
@@ -252,7 +254,8 @@ func (l *Local) taken(p *pod.Pod) error {
 		return fmt.Errorf("pod %s has the UID of pod %s, remove metadata.uid: %w", p.Key(), other.Key(), ErrTaken)
 	}
 	if was := l.pods[p.Key()]; was != nil && (was.Ephemeral || p.Ephemeral) {
-		return fmt.Errorf("pod %s is there already (%s), delete it first or choose another name: %w", p.Key(), was.Origin, ErrTaken)
+		return fmt.Errorf("pod %s is there already (%s), delete it first or choose another name: %w", p.Key(),
+			was.Origin, ErrTaken)
 	}
 	return nil
 }

@@ -41,17 +41,20 @@ func TestApply(t *testing.T) {
 	r := start(t, Options{})
 	first := r.apply(manifestOf("web", "app:1"))
 	r.await([]string{"default/web"})
-	if first.Result != Created || first.Pod.Source != pod.SourceLocal || first.Pod.Ephemeral || first.Pod.CreationTimestamp.IsZero() || first.Pod.UID == "" {
+	if first.Result != Created || first.Pod.Source != pod.SourceLocal || first.Pod.Ephemeral ||
+		first.Pod.CreationTimestamp.IsZero() || first.Pod.UID == "" {
 		t.Errorf("first: %s, %+v", first.Result, first.Pod)
 	}
 	if got := r.get("default/web"); got != first.Pod {
 		t.Error("the table has another value than was returned")
 	}
-	if again := r.apply("# the same\n" + manifestOf("web", "app:1")); again.Result != Unchanged || again.Pod != first.Pod {
+	if again := r.apply("# the same\n" + manifestOf("web", "app:1")); again.Result != Unchanged ||
+		again.Pod != first.Pod {
 		t.Errorf("the same again: %s", again.Result)
 	}
 	image := r.apply(manifestOf("web", "app:latest"))
-	if image.Result != Configured || image.Pod.UID != first.Pod.UID || !image.Pod.Seen.Equal(first.Pod.Seen) || image.Pod.Spec.Containers[0].ImagePullPolicy != "Always" {
+	if image.Result != Configured || image.Pod.UID != first.Pod.UID || !image.Pod.Seen.Equal(first.Pod.Seen) ||
+		image.Pod.Spec.Containers[0].ImagePullPolicy != "Always" {
 		t.Errorf("another image: %s, UID %s then %s", image.Result, first.Pod.UID, image.Pod.UID)
 	}
 	other := r.apply(manifestOf("web", "app:latest") + "  hostNetwork: true\n")
@@ -65,7 +68,8 @@ func TestApply(t *testing.T) {
 		t.Errorf("delete: %v, %v", gone, err)
 	}
 	r.await(nil)
-	if _, err := r.Local.Delete(t.Context(), web); !errors.Is(err, ErrNotFound) || err.Error() != "pod default/web: not found" {
+	if _, err := r.Local.Delete(t.Context(), web); !errors.Is(err, ErrNotFound) ||
+		err.Error() != "pod default/web: not found" {
 		t.Errorf("second delete: %v", err)
 	}
 	if back := r.apply(manifestOf("web", "app:1")); back.Result != Created || back.Pod.UID == first.Pod.UID {
@@ -122,15 +126,26 @@ func TestApplyRefuses(t *testing.T) {
 		is         error
 		want       string
 	}{
-		{name: "invalid, with a good one", text: docs(manifestOf("good", "a"), manifestOf("bad", "a")+"  restartPolicy: X\n"),
+		{name: "invalid, with a good one",
+			text: docs(manifestOf("good", "a"), manifestOf("bad", "a")+"  restartPolicy: X\n"),
 			want: `FailedValidation: f.yaml (document 2): pod default/bad: line 7: spec.restartPolicy: Unsupported value: "X": supported values: "Always", "OnFailure", "Never"`},
 		{name: "twice in one call", text: docs(manifestOf("a", "a"), manifestOf("a", "b")),
-			want: "FailedValidation: f.yaml (document 2): pod default/a: line 7: the manifest has a pod default/a already"},
-		{name: "a static pod's name", text: manifestOf("static-node", "a"), is: ErrTaken, want: "pod default/static-node comes from " + path + " already: name is taken"},
-		{name: "a static pod's UID", text: strings.Replace(manifestOf("x", "a"), "name: x", "name: x, uid: fixed", 1), is: ErrTaken, want: "pod default/x has the UID of pod default/static-node, remove metadata.uid: name is taken"},
-		{name: "run over applied", text: manifestOf("web", "a"), run: true, is: ErrTaken, want: "pod default/web is there already (berth apply), delete it first or choose another name: name is taken"},
-		{name: "run twice", text: manifestOf("once", "a"), run: true, is: ErrTaken, want: "pod default/once is there already (berth run), delete it first or choose another name: name is taken"},
-		{name: "apply over run", text: manifestOf("once", "a"), is: ErrTaken, want: "pod default/once is there already (berth run), delete it first or choose another name: name is taken"},
+			want: "FailedValidation: f.yaml (document 2): pod default/a: line 7: the manifest has a pod " +
+				"default/a already"},
+		{name: "a static pod's name", text: manifestOf("static-node", "a"), is: ErrTaken,
+			want: "pod default/static-node comes from " + path + " already: name is taken"},
+		{name: "a static pod's UID", text: strings.Replace(manifestOf("x", "a"), "name: x", "name: x, uid: fixed", 1),
+			is:   ErrTaken,
+			want: "pod default/x has the UID of pod default/static-node, remove metadata.uid: name is taken"},
+		{name: "run over applied", text: manifestOf("web", "a"), run: true, is: ErrTaken,
+			want: "pod default/web is there already (berth apply), delete it first or choose another name: " +
+				"name is taken"},
+		{name: "run twice", text: manifestOf("once", "a"), run: true, is: ErrTaken,
+			want: "pod default/once is there already (berth run), delete it first or choose another name: " +
+				"name is taken"},
+		{name: "apply over run", text: manifestOf("once", "a"), is: ErrTaken,
+			want: "pod default/once is there already (berth run), delete it first or choose another name: " +
+				"name is taken"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -143,7 +158,9 @@ func TestApplyRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := r.Local.Delete(t.Context(), types.NamespacedName{Namespace: "default", Name: "static-node"}); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "comes from "+path+", remove it there") {
+	if _, err := r.Local.Delete(t.Context(),
+		types.NamespacedName{Namespace: "default", Name: "static-node"}); !errors.Is(err, ErrTaken) ||
+		!strings.Contains(err.Error(), "comes from "+path+", remove it there") {
 		t.Errorf("delete of a static pod: %v", err)
 	}
 	r.await(names) // and nothing else was taken
@@ -161,7 +178,8 @@ func TestApplyOnAFullDisk(t *testing.T) {
 	t.Cleanup(func() { must(t, syscall.Unmount(dir, 0)) })
 	r := start(t, Options{Applied: filepath.Join(dir, "applied")})
 	first := r.apply(manifestOf("web", "app:1"))
-	large := strings.Replace(manifestOf("web", "app:2"), "name: web", "name: web, annotations: {a: "+strings.Repeat("x", 1<<16)+"}", 1)
+	large := strings.Replace(manifestOf("web", "app:2"), "name: web",
+		"name: web, annotations: {a: "+strings.Repeat("x", 1<<16)+"}", 1)
 	done, err := r.Local.Apply(t.Context(), decodeAll(t, large)...)
 	if !checkpoint.IsDiskFull(err) || len(done) != 0 {
 		t.Errorf("applied %d, error %v", len(done), err)
@@ -197,7 +215,8 @@ func TestDamagedRecords(t *testing.T) {
 			cut = key.Text
 		}
 	}
-	if !strings.HasPrefix(cut, "state file "+filepath.Join(dir, "cut.json")+" is cut off after 1 bytes; it is kept as cut.json.corrupt-") {
+	if !strings.HasPrefix(cut,
+		"state file "+filepath.Join(dir, "cut.json")+" is cut off after 1 bytes; it is kept as cut.json.corrupt-") {
 		t.Errorf("told of the damaged file: %q", cut)
 	}
 	r.await([]string{"default/good"}, cut,

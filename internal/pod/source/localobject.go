@@ -89,7 +89,9 @@ func (l *Local) checkObject(o manifest.Object, origin string, now time.Time) (Ap
 	case was == nil && held:
 		return Applied{}, fmt.Errorf("%s comes from %s already: %w", key, other.origin, ErrTaken)
 	case was != nil && (was.ephemeral || origin == originRun):
-		return Applied{}, fmt.Errorf("%s is there already (%s), delete it first or choose another name: %w", key, was.origin, ErrTaken)
+		return Applied{},
+			fmt.Errorf("%s is there already (%s), delete it first or choose another name: %w", key, was.origin,
+				ErrTaken)
 	case was == nil && i.GetUID() == "":
 		i.SetUID(uuid.NewUUID())
 	}

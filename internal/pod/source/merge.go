@@ -255,7 +255,8 @@ func (m *merge) keep(ctx context.Context, synced <-chan struct{}) error {
 
 func (m *merge) isPlace(at string) bool {
 	for c := range m.order {
-		if c.key.Kind == "Pod" && identity.Place(c.origin, types.NamespacedName{Namespace: c.key.Namespace, Name: c.key.Name}) == at {
+		if c.key.Kind == "Pod" &&
+			identity.Place(c.origin, types.NamespacedName{Namespace: c.key.Namespace, Name: c.key.Name}) == at {
 			return true
 		}
 	}

@@ -60,7 +60,9 @@ func succeed(was, now *item, at time.Time) (*item, error) {
 		return was, nil
 	}
 	if err := manifest.Invalid(object.ValidateUpdate(was.Value, now.Value)); err != nil {
-		return was, reason.New(reason.FailedValidation, "%s: %s: %w: delete it first, then add it again; it stays as it was", now.origin, now.key(), err)
+		return was,
+			reason.New(reason.FailedValidation, "%s: %s: %w: delete it first, then add it again; it stays as it was",
+				now.origin, now.key(), err)
 	}
 	now.SetUID(was.GetUID())
 	now.SetCreationTimestamp(was.GetCreationTimestamp())
@@ -100,12 +102,14 @@ func (m *merge) settleObjects() (problems []Problem) {
 		key := c.want.key()
 		if m.cluster.Object(key) != nil {
 			problems = append(problems, Problem{Origin: c.want.origin, Err: reason.New(reason.FailedValidation,
-				"%s: %s is there in the cluster, whose object is used: rename it, or remove one of the two", c.want.origin, key)}.about(key))
+				"%s: %s is there in the cluster, whose object is used: rename it, or remove one of the two",
+				c.want.origin, key)}.about(key))
 			continue
 		}
 		if other, taken := first[key]; taken {
 			problems = append(problems, Problem{Origin: c.want.origin, Err: reason.New(reason.FailedValidation,
-				"%s: %s is wanted already by %s: rename it, or remove one of the two", c.want.origin, key, other.origin)}.about(key))
+				"%s: %s is wanted already by %s: rename it, or remove one of the two", c.want.origin, key,
+				other.origin)}.about(key))
 			continue
 		}
 		first[key] = c.want

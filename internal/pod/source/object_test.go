@@ -56,8 +56,11 @@ func (r *rig) applyAll(text string) ([]Applied, error) {
 func TestObjectsOfDirectory(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	write(t, file("all.yaml"), "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Secret\n  metadata: {name: s}\n  stringData: {key: hidden}\n"+
-		"- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: app, namespace: other}\n  data: {key: x}\n---\n"+manifestOf("web", "a")+"---\n"+configMap("app", "one", ""))
+	write(t, file("all.yaml"),
+		"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Secret\n  metadata: {name: s}\n  stringData: "+
+			"{key: hidden}\n"+
+			"- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: app, namespace: other}\n  data: {key: x}\n---\n"+
+			manifestOf("web", "a")+"---\n"+configMap("app", "one", ""))
 	r := start(t, Options{Path: dir})
 	r.awaitSynced()
 	r.await([]string{webPod})
@@ -72,7 +75,8 @@ func TestObjectsOfDirectory(t *testing.T) {
 	}
 
 	write(t, file("again.yaml"), configMap("app", "two", ""))
-	taken := "FailedValidation: " + file("again.yaml") + ": ConfigMap default/app is wanted already by " + file("all.yaml") + ": rename it, or remove one of the two"
+	taken := "FailedValidation: " + file("again.yaml") + ": ConfigMap default/app is wanted already by " +
+		file("all.yaml") + ": rename it, or remove one of the two"
 	r.await([]string{webPod}, taken)
 	write(t, file("all.yaml"), configMap("app", "changed", ""))
 	if now := r.awaitValue(appConfig, "changed"); now.UID != first.UID || now == first {
@@ -93,7 +97,10 @@ func TestImmutableObject(t *testing.T) {
 	r := start(t, Options{Path: dir})
 	r.awaitValue(appConfig, "one")
 	write(t, file, configMap("app", "two", "immutable: true\n"))
-	r.await(nil, "FailedValidation: "+file+": ConfigMap default/app: data: Forbidden: field is immutable when `immutable` is set: delete it first, then add it again; it stays as it was")
+	r.await(nil,
+		"FailedValidation: "+file+
+			": ConfigMap default/app: data: Forbidden: field is immutable when `immutable` is set: delete it first, "+
+			"then add it again; it stays as it was")
 	r.awaitValue(appConfig, "one")
 	write(t, file, configMap("app", "one", "immutable: true\n"))
 	r.await(nil)
@@ -112,7 +119,9 @@ func TestObjectsOfFaultyFile(t *testing.T) {
 	r.awaitValue(appConfig, "one")
 	write(t, file, docs(configMap("app", "two", ""), configMap("other", "x", "data2: {}\n")))
 	r.awaitValue(appConfig, "two")
-	r.await(nil, "FailedValidation: "+file+" (document 2): ConfigMap default/other: line 10: data2: unknown field, did you mean \"data\"?")
+	r.await(nil,
+		"FailedValidation: "+file+
+			" (document 2): ConfigMap default/other: line 10: data2: unknown field, did you mean \"data\"?")
 	r.awaitValue(object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "other"}, "x")
 }
 
@@ -139,7 +148,8 @@ func TestAppliedObjects(t *testing.T) {
 	if back := r.awaitValue(appConfig, "one"); back.UID != done[0].Object.GetUID() {
 		t.Errorf("its UID is %s, was %s", back.UID, done[0].Object.GetUID())
 	}
-	if again, err := r.applyAll(configMap("app", "one", "immutable: true\n")); err != nil || again[0].Result != Unchanged {
+	if again, err := r.applyAll(configMap("app", "one", "immutable: true\n")); err != nil ||
+		again[0].Result != Unchanged {
 		t.Errorf("applied again: %+v, %v", again, err)
 	}
 	_, err = r.applyAll(docs(configMap("new", "x", ""), configMap("app", "two", "immutable: true\n")))
@@ -201,7 +211,8 @@ func TestObjectIsTaken(t *testing.T) {
 // takes it on, the class may change or go.
 func TestRuntimeClass(t *testing.T) {
 	class := func(cpu string) string {
-		return "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: vm}\nhandler: vm\noverhead: {podFixed: {cpu: " + cpu + "}}\nscheduling: {nodeSelector: {vm: 'yes'}}\n"
+		return "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: vm}\nhandler: vm\noverhead: " +
+			"{podFixed: {cpu: " + cpu + "}}\nscheduling: {nodeSelector: {vm: 'yes'}}\n"
 	}
 	for _, c := range []struct {
 		name  string

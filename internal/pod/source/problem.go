@@ -50,12 +50,14 @@ func (p Problem) about(key object.Key) Problem {
 // is wrong with the rest.
 func build(text []byte, origin string, from pod.Source, node string) (w wanted, problems []Problem) {
 	if len(document.Split(text)) == 0 {
-		return w, []Problem{{Origin: origin, Err: fmt.Errorf("%s: is empty: remove it, or give it an empty List, if no pod is to run", origin)}}
+		return w, []Problem{{Origin: origin,
+			Err: fmt.Errorf("%s: is empty: remove it, or give it an empty List, if no pod is to run", origin)}}
 	}
 	objects, err := manifest.Decode(text, origin)
 	if errs, ok := errors.AsType[manifest.Errors](err); ok {
 		for _, e := range errs {
-			problems = append(problems, Problem{Origin: origin, Err: reason.Wrap(reason.FailedValidation, e)}.about(e.Key))
+			problems = append(problems,
+				Problem{Origin: origin, Err: reason.Wrap(reason.FailedValidation, e)}.about(e.Key))
 		}
 	}
 	for _, o := range objects {

@@ -86,7 +86,8 @@ func linkError(root *os.Root, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("is a symbolic link to %s, which does not exist", to)
 	}
-	return fmt.Errorf("is a symbolic link to %s: only relative links that stay within %s are followed (%w)", to, root.Name(), err)
+	return fmt.Errorf("is a symbolic link to %s: only relative links that stay within %s are followed (%w)", to,
+		root.Name(), err)
 }
 
 func kind(mode fs.FileMode) string {

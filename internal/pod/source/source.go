@@ -79,7 +79,8 @@ type runner func(ctx context.Context, seen func()) error
 // New returns sources that do nothing until Run.
 func New(o Options) *Sources {
 	m := newMerge(o)
-	s := &Sources{Desired: m.desired, Objects: m.objects, Problems: m.problems, Local: newLocal(o, m), Cluster: newCluster(m), merge: m, await: o.Await}
+	s := &Sources{Desired: m.desired, Objects: m.objects, Problems: m.problems, Local: newLocal(o, m),
+		Cluster: newCluster(m), merge: m, await: o.Await}
 	if s.await == nil {
 		s.await = func(context.Context) error { return nil }
 	}

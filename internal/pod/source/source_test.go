@@ -102,7 +102,8 @@ func (r *rig) await(names []string, problems ...string) {
 		case <-r.watch.C():
 		case <-r.err.C():
 		case <-timeout:
-			r.t.Fatalf("pods (-want +got):\n%s\nproblems (-want +got):\n%s", cmp.Diff(names, gotNames), cmp.Diff(problems, gotProblems))
+			r.t.Fatalf("pods (-want +got):\n%s\nproblems (-want +got):\n%s", cmp.Diff(names, gotNames),
+				cmp.Diff(problems, gotProblems))
 		}
 	}
 }
@@ -179,7 +180,8 @@ func (r *rig) awaitSynced() {
 
 // manifestOf is a pod that needs nothing else.
 func manifestOf(name, image string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers: [{name: app, image: %s}]\n", name, image)
+	return fmt.Sprintf(
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers: [{name: app, image: %s}]\n", name, image)
 }
 
 func docs(all ...string) string { return strings.Join(all, "---\n") }

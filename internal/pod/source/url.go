@@ -106,7 +106,8 @@ func (u *url) take(text []byte, err error, now time.Time) {
 		}
 		u.log.Log(context.Background(), level, "manifest not fetched", "url", u.url, "failures", u.failures, "err", err)
 		u.last = nil
-		u.out.put(u.url, u.wanted, []Problem{{Origin: u.url, Err: fmt.Errorf("fetch manifest %s: %w", u.url, err)}}, now)
+		u.out.put(u.url, u.wanted, []Problem{{Origin: u.url, Err: fmt.Errorf("fetch manifest %s: %w", u.url, err)}},
+			now)
 		return
 	}
 	u.failures = 0

@@ -14,7 +14,8 @@ import (
 // What fails for want of an object is tried again when the object changes, and
 // not before; one that changes while the task runs is not missed.
 func TestTasksWaitForObjects(t *testing.T) {
-	app, other := object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "app"}, object.Key{Kind: object.Secret, Namespace: "default", Name: "app"}
+	app, other := object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "app"},
+		object.Key{Kind: object.Secret, Namespace: "default", Name: "app"}
 	missing := fmt.Errorf("render: %w", &object.Missing{Key: app})
 	for name, c := range map[string]struct {
 		err    error
@@ -22,12 +23,14 @@ func TestTasksWaitForObjects(t *testing.T) {
 		after  []object.Key // what changes then
 		tried  bool         // again, an hour later
 	}{
-		"it never comes":          {err: missing},
-		"another comes":           {err: missing, during: []object.Key{other}, after: []object.Key{other}},
-		"it comes":                {err: missing, after: []object.Key{app}, tried: true},
-		"it comes meanwhile":      {err: missing, during: []object.Key{app}, tried: true},
-		"it gets what it lacks":   {err: &object.Lacking{Key: app, Err: errors.New("no key")}, after: []object.Key{app}, tried: true},
-		"one of two comes":        {err: errors.Join(missing, &object.Missing{Key: other}), after: []object.Key{other}, tried: true},
+		"it never comes":     {err: missing},
+		"another comes":      {err: missing, during: []object.Key{other}, after: []object.Key{other}},
+		"it comes":           {err: missing, after: []object.Key{app}, tried: true},
+		"it comes meanwhile": {err: missing, during: []object.Key{app}, tried: true},
+		"it gets what it lacks": {err: &object.Lacking{Key: app, Err: errors.New("no key")}, after: []object.Key{app},
+			tried: true},
+		"one of two comes": {err: errors.Join(missing, &object.Missing{Key: other}), after: []object.Key{other},
+			tried: true},
 		"something else is wrong": {err: errors.Join(missing, errors.New("mount failed")), tried: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +52,9 @@ func TestTasksWaitForObjects(t *testing.T) {
 				change(c.after)
 				time.Sleep(time.Hour)
 				tasks.begin()
-				if tried := tasks.Go(t.Context(), "container/a", func(context.Context) error { return nil }); tried != c.tried {
+				if tried := tasks.Go(t.Context(), "container/a", func(context.Context) error {
+					return nil
+				}); tried != c.tried {
 					t.Errorf("tried again: %v, want %v", tried, c.tried)
 				}
 				tasks.Wait()

@@ -121,7 +121,8 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 	last := w.opts.Last(w.uid) // before what is observed: a container reported in between would pass for lost
 	observed := w.opts.Observed(w.uid)
 	decided := plan.Compute(plan.Input{
-		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes(w.uid), Last: last, Hash: w.opts.Hash(p.Pod), Restart: w.opts.Restart(w.uid),
+		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes(w.uid), Last: last, Hash: w.opts.Hash(p.Pod),
+		Restart: w.opts.Restart(w.uid),
 		Started: started(p, observed), MaxBackoff: w.opts.MaxBackoff, Now: w.opts.Now(),
 	})
 	w.mu.Lock()

@@ -68,7 +68,9 @@ func (n *node) boxes(after ...string) Step {
 			if r.Plan.Sandbox.Op == plan.SandboxCreate {
 				r.Tasks.Go(ctx, "sandbox", func(context.Context) error {
 					n.say("+sandbox")
-					n.set(&pod.Observed{Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}}})
+					n.set(
+						&pod.Observed{Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true,
+							IPs: []string{"10.0.0.1"}}}})
 					return nil
 				})
 			}
@@ -94,7 +96,8 @@ func newWorker(n *node, steps ...Step) *Worker {
 func webPod() *pod.Pod {
 	return &pod.Pod{Pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"},
-		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "app"}}},
+		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{{Name: "app"}}},
 	}, Seen: time.Now()}
 }
 
@@ -159,7 +162,8 @@ func TestStopInterruptsWhatIsWaitedFor(t *testing.T) {
 				if took := time.Since(begin); took > 50*time.Millisecond {
 					t.Errorf("ending took %v", took)
 				}
-				if diff := cmp.Diff([]string{"+dir", "+sandbox", "interrupted", "-sandbox", "-hanging", "-dir"}, n.said()); diff != "" {
+				if diff := cmp.Diff([]string{"+dir", "+sandbox", "interrupted", "-sandbox", "-hanging", "-dir"},
+					n.said()); diff != "" {
 					t.Errorf("life (-want +got):\n%s", diff)
 				}
 			})
@@ -204,7 +208,8 @@ func TestFailuresAreTriedAgainWithGrowingDelays(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		want := []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3500 * time.Millisecond, 63500 * time.Millisecond}
+		want := []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond, 3500 * time.Millisecond,
+			63500 * time.Millisecond}
 		if diff := cmp.Diff(want, tries); diff != "" {
 			t.Errorf("tries (-want +got):\n%s", diff)
 		}

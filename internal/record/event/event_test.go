@@ -68,7 +68,8 @@ func TestObject(t *testing.T) {
 			CreationTimestamp: metav1.NewTime(start),
 		},
 		InvolvedObject: corev1.ObjectReference{
-			Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: "web", UID: "u1", FieldPath: "spec.initContainers{setup}",
+			Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: "web", UID: "u1",
+			FieldPath: "spec.initContainers{setup}",
 		},
 		Type:                "Warning",
 		Reason:              "Failed",

@@ -40,7 +40,8 @@ func (w *writer) load() {
 		return
 	}
 	if bad > 0 {
-		w.log.Warn("skipped damaged lines of the event journal", "path", w.journal.path, "lines", bad, "events", len(old))
+		w.log.Warn("skipped damaged lines of the event journal", "path", w.journal.path, "lines", bad, "events",
+			len(old))
 	}
 	if len(old) == 0 {
 		return

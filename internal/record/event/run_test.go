@@ -174,7 +174,8 @@ func TestDamagedJournal(t *testing.T) {
 				r.Event(ref("new"), "Normal", "Started", "m")
 				stop()
 				complaints := min(tt.skipped, 1)
-				if said.count("level=WARN") != complaints || said.count(fmt.Sprint("lines=", tt.skipped)) != complaints {
+				if said.count("level=WARN") != complaints ||
+					said.count(fmt.Sprint("lines=", tt.skipped)) != complaints {
 					t.Errorf("want %d lines skipped, said %q", tt.skipped, said.buf.String())
 				}
 
@@ -191,7 +192,9 @@ func TestDamagedJournal(t *testing.T) {
 }
 
 func FuzzParseLine(f *testing.F) {
-	f.Add([]byte(`{"seq":1,"rev":2,"ref":{"kind":"Pod"},"reason":"Started","message":"m","count":3,"first":"2026-03-01T12:00:00Z","last":"2026-03-01T12:00:00Z"}`))
+	f.Add(
+		[]byte(
+			`{"seq":1,"rev":2,"ref":{"kind":"Pod"},"reason":"Started","message":"m","count":3,"first":"2026-03-01T12:00:00Z","last":"2026-03-01T12:00:00Z"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, ok := parseLine(text)
 		if !ok {

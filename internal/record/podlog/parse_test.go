@@ -39,7 +39,8 @@ func TestParse(t *testing.T) {
 			Entry{at, Stderr, false, []byte(`a "b"`)}, "",
 		},
 		{
-			"json partial", `{"log":"abc","stream":"stdout","attrs":{"tag":"x"},"time":"2026-03-01T12:00:00.123456789Z"}`,
+			"json partial",
+			`{"log":"abc","stream":"stdout","attrs":{"tag":"x"},"time":"2026-03-01T12:00:00.123456789Z"}`,
 			Entry{at, Stdout, true, []byte("abc")}, "",
 		},
 		{"json torn", `{"log":"abc","str`, Entry{}, "unexpected end of JSON input"},
@@ -85,7 +86,8 @@ func FuzzParse(f *testing.F) {
 			return // a JSON string may hold what no CRI line can
 		}
 		again, err := Parse([]byte(render(e)))
-		if err != nil || !again.Time.Equal(e.Time) || again.Stream != e.Stream || again.Partial != e.Partial || !bytes.Equal(again.Content, e.Content) {
+		if err != nil || !again.Time.Equal(e.Time) || again.Stream != e.Stream || again.Partial != e.Partial ||
+			!bytes.Equal(again.Content, e.Content) {
 			t.Fatalf("%+v became %+v, %v", e, again, err)
 		}
 	})
@@ -156,11 +158,14 @@ func TestJoin(t *testing.T) {
 			[]piece{{e(1, Stdout, false, "a"), false}, {e(2, Stderr, false, "b"), false}}, nil,
 		},
 		{
-			"parts", []Entry{e(1, Stdout, true, "a"), e(2, Stdout, true, "b"), e(3, Stdout, false, "c"), e(4, Stdout, false, "d")},
+			"parts", []Entry{e(1, Stdout, true, "a"), e(2, Stdout, true, "b"), e(3, Stdout, false, "c"),
+				e(4, Stdout, false, "d")},
 			[]piece{{e(1, Stdout, false, "abc"), false}, {e(4, Stdout, false, "d"), false}}, nil,
 		},
 		{
-			"interleaved", []Entry{e(1, Stdout, true, "a"), e(2, Stderr, true, "x"), e(3, Stdout, false, "b"), e(4, Stderr, false, "y")},
+			"interleaved",
+			[]Entry{e(1, Stdout, true, "a"), e(2, Stderr, true, "x"), e(3, Stdout, false, "b"),
+				e(4, Stderr, false, "y")},
 			[]piece{{e(1, Stdout, false, "ab"), false}, {e(2, Stderr, false, "xy"), false}}, nil,
 		},
 		{

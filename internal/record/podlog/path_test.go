@@ -19,7 +19,8 @@ func TestPaths(t *testing.T) {
 		{"no links", LinkDir("/elsewhere"), ""},
 		{"pod directory", PodDir(DefaultDir, "ns", "web", "u-1"), "/var/log/pods/ns_web_u-1"},
 		{"file", File("app", 3), "app/3.log"},
-		{"legacy link", LegacyLink(DefaultLegacyDir, "ns", "web", "app", id), "/var/log/containers/web_ns_app-" + id + ".log"},
+		{"legacy link", LegacyLink(DefaultLegacyDir, "ns", "web", "app", id),
+			"/var/log/containers/web_ns_app-" + id + ".log"},
 		{
 			"long legacy link", LegacyLink("/l", "ns", long, "app", id),
 			"/l/" + (long + "_ns_app-" + id)[:251] + ".log",
@@ -74,14 +75,16 @@ func TestLogsAreNoLinks(t *testing.T) {
 	}
 	for name, plant := range map[string]func(pod string) error{
 		"file": func(pod string) error {
-			return errors.Join(os.MkdirAll(filepath.Join(pod, "app"), 0o755), os.Symlink(secret, filepath.Join(pod, "app/0.log")))
+			return errors.Join(os.MkdirAll(filepath.Join(pod, "app"), 0o755),
+				os.Symlink(secret, filepath.Join(pod, "app/0.log")))
 		},
 		"container": func(pod string) error {
 			return errors.Join(os.Mkdir(pod, 0o755), os.Symlink(filepath.Dir(secret), filepath.Join(pod, "app")))
 		},
 		"pod": func(pod string) error { return os.Symlink(outside, pod) },
 		"pipe": func(pod string) error {
-			return errors.Join(os.MkdirAll(filepath.Join(pod, "app"), 0o755), unix.Mkfifo(filepath.Join(pod, "app/0.log"), 0o600))
+			return errors.Join(os.MkdirAll(filepath.Join(pod, "app"), 0o755),
+				unix.Mkfifo(filepath.Join(pod, "app/0.log"), 0o600))
 		},
 	} {
 		pod := filepath.Join(root, name)

@@ -81,7 +81,8 @@ func isDockerLog(target string) bool {
 	dir, base := filepath.Split(target)
 	id := filepath.Base(dir)
 	raw, err := hex.DecodeString(id)
-	return filepath.IsAbs(target) && err == nil && len(raw) == 32 && base == id+"-json.log" && filepath.Base(filepath.Dir(filepath.Clean(dir))) == "containers"
+	return filepath.IsAbs(target) && err == nil && len(raw) == 32 && base == id+"-json.log" &&
+		filepath.Base(filepath.Dir(filepath.Clean(dir))) == "containers"
 }
 
 // reader is one Read.

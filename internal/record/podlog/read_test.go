@@ -89,14 +89,16 @@ func TestRead(t *testing.T) {
 		{"stderr", mixed, Options{Stream: Stderr}, "error\n"},
 		{
 			"timestamps", mixed, Options{Timestamps: true},
-			"2026-03-01T12:00:00.000000000Z line 0\n2026-03-01T12:00:01.000000000Z error\n2026-03-01T12:00:02.000000000Z output\n",
+			"2026-03-01T12:00:00.000000000Z line 0\n2026-03-01T12:00:01.000000000Z " +
+				"error\n2026-03-01T12:00:02.000000000Z output\n",
 		},
 		{"tail", lineRange(0, 9), Options{Tail: new(int64(2))}, outRange(7, 9)},
 		{"tail 0", lineRange(0, 9), Options{Tail: new(int64(0))}, ""},
 		{"tail of more than there is", lineRange(0, 2), Options{Tail: new(int64(1 << 40))}, outRange(0, 2)},
 		{"tail of a stream", mixed, Options{Tail: new(int64(1)), Stream: Stderr}, "error\n"},
 		{"since", lineRange(0, 9), Options{Since: begin.Add(7 * time.Second)}, outRange(7, 9)},
-		{"since within the tail", lineRange(0, 9), Options{Tail: new(int64(3)), Since: begin.Add(8 * time.Second)}, outRange(8, 9)},
+		{"since within the tail", lineRange(0, 9), Options{Tail: new(int64(3)), Since: begin.Add(8 * time.Second)},
+			outRange(8, 9)},
 		{"limit", lineRange(0, 9), Options{LimitBytes: new(int64(10))}, "line 0\nlin"},
 		{"limit of all there is", lineRange(0, 1), Options{LimitBytes: new(int64(7))}, "line 0\n"},
 		{"limit not reached", lineRange(0, 1), Options{LimitBytes: new(int64(8))}, "line 0\n"},
@@ -244,12 +246,16 @@ func TestReadErrors(t *testing.T) {
 		is   error
 		text string
 	}{
-		{"no log", t.Context(), filepath.Join(dir, "1.log"), Options{}, fs.ErrNotExist, "open log: open " + dir + "/1.log: file does not exist"},
+		{"no log", t.Context(), filepath.Join(dir, "1.log"), Options{}, fs.ErrNotExist,
+			"open log: open " + dir + "/1.log: file does not exist"},
 		{"no directory", t.Context(), "/does/not/exist/0.log", Options{}, fs.ErrNotExist, "open log: "},
-		{"no directory to follow", t.Context(), "/does/not/exist/0.log", Options{Follow: true}, fs.ErrNotExist, "watch log directory"},
+		{"no directory to follow", t.Context(), "/does/not/exist/0.log", Options{Follow: true}, fs.ErrNotExist,
+			"watch log directory"},
 		{"tail", t.Context(), path, Options{Tail: new(int64(-1))}, nil, "read log: tail -1 is negative"},
-		{"limit", t.Context(), path, Options{LimitBytes: new(int64(0))}, nil, "read log: limit of 0 bytes is less than 1"},
-		{"stream", t.Context(), path, Options{Stream: "stdin"}, nil, `read log: stream "stdin" is neither stdout nor stderr`},
+		{"limit", t.Context(), path, Options{LimitBytes: new(int64(0))}, nil,
+			"read log: limit of 0 bytes is less than 1"},
+		{"stream", t.Context(), path, Options{Stream: "stdin"}, nil,
+			`read log: stream "stdin" is neither stdout nor stderr`},
 		{"context", canceled, path, Options{}, context.Canceled, ""},
 		{"context while following", canceled, path, Options{Follow: true}, context.Canceled, ""},
 	}

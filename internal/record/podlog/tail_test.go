@@ -66,7 +66,8 @@ func TestLastLines(t *testing.T) {
 					t.Errorf("seed %d: found %d of the last %d lines of %d", seed, found, want, len(all))
 				}
 				last := all[max(0, len(all)-want):]
-				if diff := cmp.Diff(append([]string{}, last...), append([]string{}, logical(text, at, stream)...)); diff != "" {
+				if diff := cmp.Diff(append([]string{}, last...),
+					append([]string{}, logical(text, at, stream)...)); diff != "" {
 					t.Fatalf("seed %d, last %d of stream %q in blocks of %d: %s", seed, want, stream, block, diff)
 				}
 			}
@@ -96,7 +97,8 @@ func TestLastLinesReadsOnlyTheEnd(t *testing.T) {
 	}{
 		{"none", strings.Repeat(line, 100_000), 0, tailBlock},
 		{"ten lines", strings.Repeat(line, 100_000), 10, tailBlock},
-		{"a line of a stream that is silent since long", only + strings.Repeat(line, 100_000) + only + line, 2, 2*maxLine + tailBlock},
+		{"a line of a stream that is silent since long", only + strings.Repeat(line, 100_000) + only + line, 2,
+			2*maxLine + tailBlock},
 		{"a line without end", line + strings.Repeat("x", 3*maxLine), 0, 4 * maxLine},
 	}
 	for _, tt := range tests {

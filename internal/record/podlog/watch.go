@@ -27,7 +27,9 @@ type watcher struct {
 func watch(dir string) (*watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if errors.Is(err, unix.EMFILE) {
-		return nil, fmt.Errorf("watch log directory: %w: too many followers, raise the sysctl fs.inotify.max_user_instances", err)
+		return nil,
+			fmt.Errorf("watch log directory: %w: too many followers, raise the sysctl fs.inotify.max_user_instances",
+				err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("watch log directory: %w", err)

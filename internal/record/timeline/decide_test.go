@@ -39,7 +39,8 @@ func TestTrim(t *testing.T) {
 		want  []int
 	}{
 		{"the head stays", spans(headSpans), numbers(0, headSpans)},
-		{"the older half of the rest goes", spans(headSpans + 10), join(numbers(0, headSpans), numbers(headSpans+5, headSpans+10))},
+		{"the older half of the rest goes", spans(headSpans + 10),
+			join(numbers(0, headSpans), numbers(headSpans+5, headSpans+10))},
 		{"one is enough", spans(headSpans + 1), numbers(0, headSpans)},
 		{
 			"what goes on stays", spans(headSpans+10, 0, headSpans, headSpans+1),

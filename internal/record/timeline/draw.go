@@ -120,7 +120,9 @@ func rows(t *Timeline, depth int) []row {
 	var walk func(s *Span, level int)
 	walk = func(s *Span, level int) {
 		below := children[s.ID]
-		slices.SortStableFunc(below, func(a, b *Span) int { return cmp.Compare(a.Start.UnixNano(), b.Start.UnixNano()) })
+		slices.SortStableFunc(below, func(a, b *Span) int {
+			return cmp.Compare(a.Start.UnixNano(), b.Start.UnixNano())
+		})
 		r := row{span: s, level: level, label: label(s), err: ownError(s, below)}
 		if depth > 0 && level >= depth {
 			r.hidden = count(below, children)

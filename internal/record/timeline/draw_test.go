@@ -61,7 +61,8 @@ func readyPod() Timeline {
 }
 
 func brokenPod() Timeline {
-	pull := `pull "no.such/image:1": not found` + "\x1b[31m and much more text that does not fit into any line of a terminal at all"
+	pull := `pull "no.such/image:1": not found` +
+		"\x1b[31m and much more text that does not fit into any line of a terminal at all"
 	return Timeline{
 		Namespace: "default", Name: "broken", UID: "77", What: "pod start",
 		Start: begin, End: begin.Add(95 * time.Second), Read: begin.Add(time.Hour),
@@ -104,7 +105,8 @@ func TestDraw(t *testing.T) {
 		{"failed-80-depth-1", brokenPod(), 80, DrawOptions{Depth: 1}},
 		{"open-80", openPod(false), 80, DrawOptions{}},
 		{"interrupted-80", openPod(true), 80, DrawOptions{}},
-		{"empty", Timeline{Namespace: "ns", Name: "pod", UID: "1", What: "pod start", Start: begin, Read: begin}, 80, DrawOptions{}},
+		{"empty", Timeline{Namespace: "ns", Name: "pod", UID: "1", What: "pod start", Start: begin, Read: begin}, 80,
+			DrawOptions{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {

@@ -44,7 +44,8 @@ type ProviderOptions struct {
 
 // Provider makes the TracerProvider of the agent. shutdown exports what is left,
 // for as long as its context allows, and ends what was started; with no OTLP nothing was.
-func Provider(ctx context.Context, o ProviderOptions) (tp *sdktrace.TracerProvider, shutdown func(context.Context) error, err error) {
+func Provider(ctx context.Context, o ProviderOptions) (tp *sdktrace.TracerProvider,
+	shutdown func(context.Context) error, err error) {
 	if o.Service == "" {
 		o.Service = "berth"
 	}

@@ -26,7 +26,8 @@ type collector struct {
 	spans []string
 }
 
-func (c *collector) Export(_ context.Context, req *coltrace.ExportTraceServiceRequest) (*coltrace.ExportTraceServiceResponse, error) {
+func (c *collector) Export(_ context.Context,
+	req *coltrace.ExportTraceServiceRequest) (*coltrace.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range req.ResourceSpans {

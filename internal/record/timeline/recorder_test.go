@@ -38,7 +38,8 @@ func tracing(t testing.TB, o RecorderOptions) (*Recorder, trace.TracerProvider) 
 
 func newPod(name string) *pod.Pod {
 	return &pod.Pod{
-		Pod:  &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}},
+		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+			UID: types.UID("uid-" + name)}},
 		Seen: time.Now(),
 	}
 }
@@ -81,10 +82,12 @@ func TestRecord(t *testing.T) {
 			Namespace: "default", Name: "web", UID: "uid-web", What: "pod start", Start: seen, Read: at(11),
 			Spans: []Span{
 				{Name: "pod start", Kind: KindStep, Start: seen},
-				{Name: "sandbox", Kind: KindStep, Start: at(1), End: at(11), Err: "no network", Reason: "FailedCreatePodSandBox"},
+				{Name: "sandbox", Kind: KindStep, Start: at(1), End: at(11), Err: "no network",
+					Reason: "FailedCreatePodSandBox"},
 				{
-					Name: "RunPodSandbox", Kind: KindCRI, Start: at(1), End: at(11), Err: "no network", Reason: "FailedCreatePodSandBox",
-					Attrs: map[string]string{"attempt": "2"},
+					Name: "RunPodSandbox", Kind: KindCRI, Start: at(1), End: at(11), Err: "no network",
+					Reason: "FailedCreatePodSandBox",
+					Attrs:  map[string]string{"attempt": "2"},
 				},
 				{Name: "image app", Kind: KindWait, Start: at(1), End: at(11)},
 			},
@@ -93,7 +96,8 @@ func TestRecord(t *testing.T) {
 		if diff := cmp.Diff(want, got, ignoreIDs); diff != "" {
 			t.Error(diff)
 		}
-		wantParents := map[string]string{"pod start": "", "sandbox": "pod start", "RunPodSandbox": "sandbox", "image app": "pod start"}
+		wantParents := map[string]string{"pod start": "", "sandbox": "pod start", "RunPodSandbox": "sandbox",
+			"image app": "pod start"}
 		if diff := cmp.Diff(wantParents, parents(got)); diff != "" {
 			t.Error(diff)
 		}

@@ -186,7 +186,9 @@ func (w *writer) load() {
 	if err := errors.Join(bad...); err != nil {
 		w.log.Warn("removed damaged timelines", "dir", w.dir, "err", err)
 	}
-	slices.SortFunc(old, func(a, b *trail) int { return cmp.Compare(a.settled.Start.UnixNano(), b.settled.Start.UnixNano()) })
+	slices.SortFunc(old, func(a, b *trail) int {
+		return cmp.Compare(a.settled.Start.UnixNano(), b.settled.Start.UnixNano())
+	})
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

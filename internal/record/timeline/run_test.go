@@ -152,7 +152,8 @@ func TestDamagedFiles(t *testing.T) {
 		{"torn", id + ".json", good[:40], 0, 0, "unexpected end of JSON"},
 		{"empty", id + ".json", "", 0, 0, "unexpected end of JSON"},
 		{"no spans", id + ".json", `{"version":1,"timeline":{"uid":"u"}}`, 0, 0, "not a timeline"},
-		{"of a later version", id + ".json", strings.Replace(good, ":1,", ":2,", 1), 0, 0, "not a timeline of version 1"},
+		{"of a later version", id + ".json", strings.Replace(good, ":1,", ":2,", 1), 0, 0,
+			"not a timeline of version 1"},
 		{"cut off while written", id + ".json.tmp", good, 0, 0, ""},
 		{"not ours", "README.txt", "hello", 0, 1, ""},
 	}

@@ -170,7 +170,8 @@ func (c *Cluster) NodeKubeconfig(name string) string {
 func (c *Cluster) BootstrapKubeconfig() string {
 	c.t.Helper()
 	path, err := c.servers.fresh("bootstrap", &rest.Config{
-		Host: c.servers.nodes, BearerToken: tokenID + "." + tokenSecret, TLSClientConfig: rest.TLSClientConfig{CAData: c.servers.ca.pem},
+		Host: c.servers.nodes, BearerToken: tokenID + "." + tokenSecret,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.servers.ca.pem},
 	})
 	c.check(err)
 	return path
@@ -184,7 +185,8 @@ func (c *Cluster) CA() string { return filepath.Join(c.servers.dir, "ca.crt") }
 // names and addresses, and returns the paths of it and its key.
 func (c *Cluster) ServingCertificate(node string, hosts ...string) (cert, key string) {
 	c.t.Helper()
-	keys, err := c.servers.ca.server(pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, hosts...)
+	keys, err := c.servers.ca.server(pkix.Name{CommonName: "system:node:" + node,
+		Organization: []string{"system:nodes"}}, hosts...)
 	c.check(err)
 	path := filepath.Join(c.servers.dir, c.servers.name(node))
 	c.check(keys.write(path))
@@ -256,7 +258,9 @@ func (c *Cluster) Resume(s Server) { c.signal(s, unix.SIGCONT) }
 
 func (c *Cluster) signal(s Server, what unix.Signal) {
 	c.t.Helper()
-	c.check(map[Server]*process{Etcd: c.servers.etcd, APIServer: c.servers.api, Controllers: c.servers.controllers}[s].signal(what))
+	c.check(
+		map[Server]*process{Etcd: c.servers.etcd, APIServer: c.servers.api,
+			Controllers: c.servers.controllers}[s].signal(what))
 }
 
 // CutConnections ends the connections of nodes, watches among them. They may

@@ -71,7 +71,8 @@ func TestNodeAuthorizer(t *testing.T) {
 	ctx, namespace := t.Context(), c.Namespace()
 	admin := c.Client().CoreV1()
 	for _, node := range []string{"authorized1", "authorized2"} {
-		_, err := admin.Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "of-" + node}}, metav1.CreateOptions{})
+		_, err := admin.Secrets(namespace).Create(ctx,
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "of-" + node}}, metav1.CreateOptions{})
 		check(t, err)
 		_, err = admin.Pods(namespace).Create(ctx, podOn(node, "of-"+node), metav1.CreateOptions{})
 		check(t, err)
@@ -91,18 +92,21 @@ func TestNodeRestriction(t *testing.T) {
 	c := shared.Cluster(t)
 	ctx := t.Context()
 	for _, name := range []string{"restricted1", "restricted2"} {
-		_, err := c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		check(t, err)
 	}
 	nodes := clientFor(t, c.NodeConfig("restricted1")).CoreV1().Nodes()
 	label := []byte(`{"metadata":{"labels":{"example.com/mine":"yes"}}}`)
 	_, err := nodes.Patch(ctx, "restricted1", types.StrategicMergePatchType, label, metav1.PatchOptions{})
 	check(t, err)
-	if _, err := nodes.Patch(ctx, "restricted2", types.StrategicMergePatchType, label, metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := nodes.Patch(ctx, "restricted2", types.StrategicMergePatchType, label,
+		metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("label another node: %v", err)
 	}
 	guarded := []byte(`{"metadata":{"labels":{"node-restriction.kubernetes.io/x":"y"}}}`)
-	if _, err := nodes.Patch(ctx, "restricted1", types.StrategicMergePatchType, guarded, metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := nodes.Patch(ctx, "restricted1", types.StrategicMergePatchType, guarded,
+		metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a label that is the administrator's: %v", err)
 	}
 }
@@ -127,12 +131,14 @@ func TestInject(t *testing.T) {
 	c := shared.Cluster(t)
 	ctx := t.Context()
 	for _, name := range []string{"faulty", "other"} {
-		_, err := c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := c.Client().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		check(t, err)
 	}
 	nodes := clientFor(t, c.NodeConfig("faulty")).CoreV1().Nodes()
 	patch := func(name string) error {
-		_, err := nodes.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+		_, err := nodes.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+			metav1.PatchOptions{})
 		return err
 	}
 	c.Inject(Fault{
@@ -197,7 +203,8 @@ func TestVersionAndAPIs(t *testing.T) {
 	if version.GitVersion != "v1.36.3" {
 		t.Errorf("version %s", version.GitVersion)
 	}
-	for _, kind := range []string{"clustertrustbundles.v1beta1.certificates.k8s.io", "resourceclaims.v1.resource.k8s.io", "csinodes.v1.storage.k8s.io"} {
+	for _, kind := range []string{"clustertrustbundles.v1beta1.certificates.k8s.io",
+		"resourceclaims.v1.resource.k8s.io", "csinodes.v1.storage.k8s.io"} {
 		if out := c.Kubectl("get", kind, "-A"); out != "" {
 			t.Errorf("%s: %s", kind, out)
 		}
@@ -221,7 +228,8 @@ func TestLife(t *testing.T) {
 		c.Pause(Etcd)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := c.Client().CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+		_, err := c.Client().CoreV1().ConfigMaps(namespace).Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 		if err == nil {
 			t.Error("written without etcd")
 		}
@@ -246,7 +254,8 @@ func join(t *testing.T, c *Cluster) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
 	id := Node("joining")
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: id.User, Organization: id.Groups}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: id.User, Organization: id.Groups}}, key)
 	check(t, err)
 	requests := fromFile(t, c.BootstrapKubeconfig()).CertificatesV1().CertificateSigningRequests()
 	csr, err := requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{
@@ -265,6 +274,7 @@ func join(t *testing.T, c *Cluster) {
 	check(t, err)
 	config := c.NodeConfig("joining")
 	config.CertData, config.KeyData = csr.Status.Certificate, secret
-	_, err = clientFor(t, config).CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "joining"}}, metav1.CreateOptions{})
+	_, err = clientFor(t, config).CoreV1().Nodes().Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "joining"}}, metav1.CreateOptions{})
 	check(t, err)
 }

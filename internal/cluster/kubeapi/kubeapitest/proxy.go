@@ -89,7 +89,8 @@ func newProxy(target string, keys trust) (*proxy, error) {
 			other: p.reverse(quiet, &tls.Config{RootCAs: pool}),
 		},
 		TLSConfig: &tls.Config{
-			Certificates: []tls.Certificate{serving}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"},
+			Certificates: []tls.Certificate{serving}, ClientAuth: tls.RequestClientCert,
+			NextProtos: []string{"h2", "http/1.1"},
 		},
 	}
 	return p, nil
@@ -231,7 +232,8 @@ func (f *vouching) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	client := r.TLS.PeerCertificates[0]
-	_, err := client.Verify(x509.VerifyOptions{Roots: f.proxy.clients, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, err := client.Verify(x509.VerifyOptions{Roots: f.proxy.clients,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		answer(w, Fault{Code: http.StatusUnauthorized, Reason: metav1.StatusReasonUnauthorized})
 		return

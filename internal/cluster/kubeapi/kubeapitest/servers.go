@@ -124,12 +124,14 @@ func (s *servers) keys() error {
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string][]byte{"ca.crt": s.ca.pem, "ca.key": authorityKey, "front-ca.crt": frontCA.pem, "sa.key": tokensPEM} {
+	for name, text := range map[string][]byte{"ca.crt": s.ca.pem, "ca.key": authorityKey, "front-ca.crt": frontCA.pem,
+		"sa.key": tokensPEM} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), text, 0o600); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(serving.write(filepath.Join(s.dir, "apiserver")), nodes.write(filepath.Join(s.dir, "kubelet-client"))); err != nil {
+	if err := errors.Join(serving.write(filepath.Join(s.dir, "apiserver")),
+		nodes.write(filepath.Join(s.dir, "kubelet-client"))); err != nil {
 		return err
 	}
 	if s.proxy, err = newProxy(s.ports.api.address(), trust{serving: serving, front: front, ca: s.ca.pem}); err != nil {
@@ -172,7 +174,8 @@ func (s *servers) startAPI(ctx context.Context) error {
 		"--runtime-config", "certificates.k8s.io/v1beta1/clustertrustbundles=true",
 	}
 	var err error
-	if s.api, err = s.nursery.run(s.program, s.dir, "kube-apiserver", append(flags, s.options.APIServer...)...); err != nil {
+	if s.api, err = s.nursery.run(s.program, s.dir, "kube-apiserver",
+		append(flags, s.options.APIServer...)...); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(s.admin)
@@ -194,7 +197,8 @@ func (s *servers) startOthers() error {
 			"--flex-volume-plugin-dir", key("flex"), // it makes this directory
 			"--cluster-signing-cert-file", key("ca.crt"), "--cluster-signing-key-file", key("ca.key"))
 		var err error
-		if s.controllers, err = s.nursery.run(s.program, s.dir, "kube-controller-manager", append(flags, s.options.ControllerManager...)...); err != nil {
+		if s.controllers, err = s.nursery.run(s.program, s.dir, "kube-controller-manager",
+			append(flags, s.options.ControllerManager...)...); err != nil {
 			return err
 		}
 	}

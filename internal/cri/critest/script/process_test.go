@@ -19,7 +19,8 @@ func TestProcess(t *testing.T) {
 	config := &runtimeapi.ContainerConfig{
 		WorkingDir: "/data",
 		Envs:       []*runtimeapi.KeyValue{{Key: "NAME", Value: []byte("value")}},
-		Mounts:     []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: dir}, {ContainerPath: "/ro", HostPath: dir, Readonly: true}},
+		Mounts: []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: dir},
+			{ContainerPath: "/ro", HostPath: dir, Readonly: true}},
 	}
 	type result struct {
 		Waits       []time.Duration
@@ -35,11 +36,12 @@ func TestProcess(t *testing.T) {
 		"false then print never":            {Code: 1, Term: 2},
 		"env NAME NONE":                     {Out: "value\n\n", Term: 2},
 		"cat file then write new x":         {Out: "content\n", Term: 2},
-		"write /ro/no x":                    {Code: 1, Errors: "workload: open /ro/no: read-only file system\n", Term: 2},
-		"exists /etc/passwd":                {Code: 1, Errors: "workload: open /etc/passwd: no such file or directory\n", Term: 2},
-		"log 20 3 3":                        {Waits: []time.Duration{logPeriod}, Out: "000\n001\n002\n", Term: 0},
-		"wait":                              {Code: 1, Errors: "workload: usage: workload ACTION [ARG...] [then ACTION]\n", Term: 2},
-		"juggle":                            {Code: 1, Errors: "workload: action \"juggle\" is not interpreted\n", Term: 2},
+		"write /ro/no x": {Code: 1, Errors: "workload: open /ro/no: read-only file system\n",
+			Term: 2},
+		"exists /etc/passwd": {Code: 1, Errors: "workload: open /etc/passwd: no such file or directory\n", Term: 2},
+		"log 20 3 3":         {Waits: []time.Duration{logPeriod}, Out: "000\n001\n002\n", Term: 0},
+		"wait":               {Code: 1, Errors: "workload: usage: workload ACTION [ARG...] [then ACTION]\n", Term: 2},
+		"juggle":             {Code: 1, Errors: "workload: action \"juggle\" is not interpreted\n", Term: 2},
 	} {
 		var out, errs strings.Builder
 		p, err := New(append([]string{"/workload"}, strings.Fields(args)...), config, &out, &errs)

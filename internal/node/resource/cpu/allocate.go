@@ -48,7 +48,8 @@ func Allocate(p Pool, n int, reusable cpuset.CPUSet, on topology.Nodes) (cpuset.
 // what is reusable as there, and a core of which a part is held as not.
 func aligned(l *layout, available []bool, n int) error {
 	if l.perCore > 0 && n%l.perCore != 0 {
-		return reason.New(SMTAlignmentError, "SMT Alignment Error: requested %d cpus not multiple cpus per core = %d", n, l.perCore)
+		return reason.New(SMTAlignmentError, "SMT Alignment Error: requested %d cpus not multiple cpus per core = %d",
+			n, l.perCore)
 	}
 	if n > l.inWholeCores(available) {
 		return notEnoughCores(l, available, n)
@@ -57,7 +58,9 @@ func aligned(l *layout, available []bool, n int) error {
 }
 
 func notEnoughCores(l *layout, available []bool, n int) error {
-	return reason.New(SMTAlignmentError, "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = %d, requested CPUs = %d, CPUs per core = %d",
+	return reason.New(SMTAlignmentError,
+		"SMT Alignment Error: not enough free physical CPUs: available physical CPUs = %d, requested CPUs = %d, CPUs "+
+			"per core = %d",
 		l.inWholeCores(available), n, l.perCore)
 }
 
@@ -186,7 +189,9 @@ func eachSet(nodes []nodeSet, i int, s nodeSet, visit func(nodeSet)) {
 	switch {
 	case i >= 0:
 		eachSet(nodes, i-1, s, visit)
-		eachSet(nodes, i-1, nodeSet{s.nodes | nodes[i].nodes, s.all + nodes[i].all, s.free + nodes[i].free, s.sockets | nodes[i].sockets}, visit)
+		eachSet(nodes, i-1,
+			nodeSet{s.nodes | nodes[i].nodes, s.all + nodes[i].all, s.free + nodes[i].free,
+				s.sockets | nodes[i].sockets}, visit)
 	case s.nodes != 0:
 		visit(s)
 	}

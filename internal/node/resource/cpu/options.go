@@ -75,16 +75,20 @@ func Check(o Options, policy topology.Policy, m machine.Machine) error {
 	}) bool {
 		return c.both
 	}); i >= 0 {
-		return fmt.Errorf("cpuManagerPolicyOptions: %s and %s cannot be used together: leave one out", conflicts[i].first, conflicts[i].other)
+		return fmt.Errorf("cpuManagerPolicyOptions: %s and %s cannot be used together: leave one out",
+			conflicts[i].first, conflicts[i].other)
 	}
 	if !o.AlignBySocket {
 		return nil
 	}
 	if policy == topology.SingleNUMANode {
-		return fmt.Errorf("cpuManagerPolicyOptions: %s cannot be used with topologyManagerPolicy %s: leave one out", AlignBySocket, policy)
+		return fmt.Errorf("cpuManagerPolicyOptions: %s cannot be used with topologyManagerPolicy %s: leave one out",
+			AlignBySocket, policy)
 	}
 	if l := newLayout(m); len(l.groups[socket]) > len(l.groups[node]) {
-		return fmt.Errorf("cpuManagerPolicyOptions: %s cannot be used on a machine with more sockets (%d) than NUMA nodes (%d)", AlignBySocket, len(l.groups[socket]), len(l.groups[node]))
+		return fmt.Errorf(
+			"cpuManagerPolicyOptions: %s cannot be used on a machine with more sockets (%d) than NUMA nodes (%d)",
+			AlignBySocket, len(l.groups[socket]), len(l.groups[node]))
 	}
 	return nil
 }

@@ -127,7 +127,9 @@ func divide(pool Pool, p *corev1.Pod, cpus cpuset.CPUSet) (Bubble, error) {
 		default:
 			own, err := l.take(rules, l.places(b.Shared), n)
 			if err != nil {
-				return Bubble{}, reason.New(UnexpectedAdmissionError, "Allocate failed due to container %q: %w, which is unexpected", c.Name, err)
+				return Bubble{},
+					reason.New(UnexpectedAdmissionError, "Allocate failed due to container %q: %w, which is unexpected",
+						c.Name, err)
 			}
 			b.Containers[c.Name], b.Exclusive[c.Name] = l.set(own), true
 			if c.Kind != pod.Init {
@@ -155,7 +157,8 @@ func CheckBubble(p *corev1.Pod) error {
 		case c.Kind == pod.Ephemeral:
 		case c.Kind == pod.Init:
 			if due == 0 && staying >= n {
-				return reason.New(EmptyPodSharedPoolError, "pod rejected, pod has shared init containers but no cpus available for them")
+				return reason.New(EmptyPodSharedPoolError,
+					"pod rejected, pod has shared init containers but no cpus available for them")
 			}
 		case due == 0:
 			sharing = true
@@ -164,7 +167,9 @@ func CheckBubble(p *corev1.Pod) error {
 		}
 	}
 	if sharing && staying >= n {
-		return reason.New(EmptyPodSharedPoolError, "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers")
+		return reason.New(EmptyPodSharedPoolError,
+			"pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for "+
+				"shared containers")
 	}
 	return nil
 }

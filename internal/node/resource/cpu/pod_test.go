@@ -25,7 +25,8 @@ func amounts(cpu, memory string) corev1.ResourceList {
 
 // container has these requests, and these limits too.
 func container(name, cpu string) corev1.Container {
-	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: amounts(cpu, "1Gi"), Limits: amounts(cpu, "1Gi")}}
+	return corev1.Container{Name: name,
+		Resources: corev1.ResourceRequirements{Requests: amounts(cpu, "1Gi"), Limits: amounts(cpu, "1Gi")}}
 }
 
 // burstable has requests without limits.
@@ -85,7 +86,8 @@ func TestExclusive(t *testing.T) {
 
 // Init containers' CPUs are given again, a sidecar's are not.
 func TestReusable(t *testing.T) {
-	p := podOf([]corev1.Container{container("a", "4"), sidecar(container("b", "2")), container("c", "2")}, container("d", "2"), container("e", "2"))
+	p := podOf([]corev1.Container{container("a", "4"), sidecar(container("b", "2")), container("c", "2")},
+		container("d", "2"), container("e", "2"))
 	pool := Pool{Machine: build(1, 1, 1, 8, 2), Reserved: cpuset.New(0, 8)}
 	reusable, got := cpuset.New(), map[string]string{}
 	for _, c := range pod.Containers(p) {
@@ -118,33 +120,52 @@ func TestAllocateBubble(t *testing.T) {
 	}{
 		{"no pod-level resources", Options{}, podOf(nil, container("a", "2")), 0, bubble{}},
 		{"no whole number", Options{}, wholePod("1500m", podOf(nil, burstable("a", "1"))), 0, bubble{}},
-		{"shared inside the pod", Options{}, wholePod("4", podOf(nil, container("a", "2"), burstable("b", "1"), corev1.Container{Name: "c"})), topology.Of(1),
-			bubble{CPUs: "4-5,12-13", Shared: "5,13", Containers: map[string]string{"a": "4,12", "b": "5,13", "c": "5,13"}}},
+		{"shared inside the pod", Options{},
+			wholePod("4", podOf(nil, container("a", "2"), burstable("b", "1"), corev1.Container{Name: "c"})),
+			topology.Of(1),
+			bubble{CPUs: "4-5,12-13", Shared: "5,13",
+				Containers: map[string]string{"a": "4,12", "b": "5,13", "c": "5,13"}}},
 		{"init containers run on all that no sidecar holds", Options{},
-			wholePod("4", podOf([]corev1.Container{burstable("a", "1"), sidecar(container("b", "2")), burstable("c", "1"), container("d", "2"), sidecar(burstable("e", "1"))}, container("f", "1"))), topology.Of(1),
-			bubble{CPUs: "4-5,12-13", Shared: "13", Containers: map[string]string{"a": "4-5,12-13", "b": "4,12", "c": "5,13", "d": "5,13", "e": "13", "f": "5"}}},
+			wholePod("4",
+				podOf([]corev1.Container{burstable("a", "1"), sidecar(container("b", "2")), burstable("c", "1"),
+					container("d", "2"), sidecar(burstable("e", "1"))}, container("f", "1"))), topology.Of(1),
+			bubble{CPUs: "4-5,12-13", Shared: "13",
+				Containers: map[string]string{"a": "4-5,12-13", "b": "4,12", "c": "5,13", "d": "5,13", "e": "13",
+					"f": "5"}}},
 		{"nothing left to share", Options{}, wholePod("4", podOf(nil, container("a", "4"), burstable("b", "1"))), 0,
-			bubble{Reason: EmptyPodSharedPoolError, Message: "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers"}},
-		{"nothing left to an init container", Options{}, wholePod("2", podOf([]corev1.Container{sidecar(container("a", "2")), burstable("b", "1")})), 0,
-			bubble{Reason: EmptyPodSharedPoolError, Message: "pod rejected, pod has shared init containers but no cpus available for them"}},
-		{"whole cores of the pod, halves of its containers", Options{FullPCPUsOnly: true}, wholePod("2", podOf(nil, container("a", "1"), burstable("b", "1"))), 0,
+			bubble{Reason: EmptyPodSharedPoolError,
+				Message: "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus " +
+					"for shared containers"}},
+		{"nothing left to an init container", Options{},
+			wholePod("2", podOf([]corev1.Container{sidecar(container("a", "2")), burstable("b", "1")})), 0,
+			bubble{Reason: EmptyPodSharedPoolError,
+				Message: "pod rejected, pod has shared init containers but no cpus available for them"}},
+		{"whole cores of the pod, halves of its containers", Options{FullPCPUsOnly: true},
+			wholePod("2", podOf(nil, container("a", "1"), burstable("b", "1"))), 0,
 			bubble{CPUs: "1,9", Shared: "9", Containers: map[string]string{"a": "1", "b": "9"}}},
-		{"no whole cores", Options{FullPCPUsOnly: true}, wholePod("3", podOf(nil, container("a", "1"), burstable("b", "1"))), 0,
-			bubble{Reason: SMTAlignmentError, Message: "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"}},
-		{"more than the machine has", Options{}, wholePod("20", podOf(nil, container("a", "1"), burstable("b", "1"))), 0,
-			bubble{Reason: UnexpectedAdmissionError, Message: "Allocate failed due to not enough cpus available to satisfy request: requested=20, available=14, which is unexpected"}},
+		{"no whole cores", Options{FullPCPUsOnly: true},
+			wholePod("3", podOf(nil, container("a", "1"), burstable("b", "1"))), 0,
+			bubble{Reason: SMTAlignmentError,
+				Message: "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"}},
+		{"more than the machine has", Options{}, wholePod("20", podOf(nil, container("a", "1"), burstable("b", "1"))),
+			0,
+			bubble{Reason: UnexpectedAdmissionError,
+				Message: "Allocate failed due to not enough cpus available to satisfy request: requested=20, " +
+					"available=14, which is unexpected"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			pool := Pool{Machine: build(2, 1, 1, 4, 2), Reserved: cpuset.New(0, 8), Options: test.options}
 			b, err := AllocateBubble(pool, test.pod, test.on)
-			got := bubble{CPUs: b.CPUs.String(), Shared: b.Shared.String(), Reason: reason.Of(err), Message: reason.Message(err)}
+			got := bubble{CPUs: b.CPUs.String(), Shared: b.Shared.String(), Reason: reason.Of(err),
+				Message: reason.Message(err)}
 			for name, cpus := range b.Containers {
 				if got.Containers == nil {
 					got.Containers = map[string]string{}
 				}
 				got.Containers[name] = cpus.String()
-				if exclusive := test.pod.Spec.Resources != nil && b.Exclusive[name]; exclusive != (Exclusive(test.pod, find(test.pod, name)) > 0) {
+				if exclusive := test.pod.Spec.Resources != nil &&
+					b.Exclusive[name]; exclusive != (Exclusive(test.pod, find(test.pod, name)) > 0) {
 					t.Errorf("container %s exclusive: %v", name, exclusive)
 				}
 			}

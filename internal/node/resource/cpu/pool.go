@@ -41,16 +41,24 @@ func Reserve(m machine.Machine, o Options, milli int64, explicit cpuset.CPUSet) 
 	all := m.Online()
 	if !explicit.IsEmpty() {
 		if missing := explicit.Difference(all); !missing.IsEmpty() {
-			return cpuset.New(), fmt.Errorf("reserve CPUs: reservedSystemCPUs names %s, which the machine does not have online: its CPUs are %s", missing, all)
+			return cpuset.New(),
+				fmt.Errorf(
+					"reserve CPUs: reservedSystemCPUs names %s, which the machine does not have online: its "+
+						"CPUs are %s", missing, all)
 		}
 		return explicit, nil
 	}
 	n := int((milli + 999) / 1000)
 	switch {
 	case n < 1:
-		return cpuset.New(), fmt.Errorf("reserve CPUs: cpuManagerPolicy static needs a CPU that is not given away: set cpu in systemReserved or kubeReserved, or reservedSystemCPUs")
+		return cpuset.New(),
+			fmt.Errorf(
+				"reserve CPUs: cpuManagerPolicy static needs a CPU that is not given away: set cpu in systemReserved " +
+					"or kubeReserved, or reservedSystemCPUs")
 	case n > all.Size():
-		return cpuset.New(), fmt.Errorf("reserve CPUs: systemReserved and kubeReserved are %d CPUs together, the machine has %d", n, all.Size())
+		return cpuset.New(),
+			fmt.Errorf("reserve CPUs: systemReserved and kubeReserved are %d CPUs together, the machine has %d", n,
+				all.Size())
 	}
 	l := newLayout(m)
 	taken, err := l.take(l.rules(o).split(), l.places(all), n)

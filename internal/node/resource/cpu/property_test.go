@@ -24,7 +24,8 @@ func allOptions(m machine.Machine) []Options {
 	var all []Options
 	for bits := range 1 << 6 {
 		on := func(i int) bool { return bits&(1<<i) != 0 }
-		o := Options{FullPCPUsOnly: on(0), StrictReservation: on(1), DistributeAcrossNUMA: on(2), DistributeAcrossCores: on(3), AlignBySocket: on(4), PreferAlignByUncoreCache: on(5)}
+		o := Options{FullPCPUsOnly: on(0), StrictReservation: on(1), DistributeAcrossNUMA: on(2),
+			DistributeAcrossCores: on(3), AlignBySocket: on(4), PreferAlignByUncoreCache: on(5)}
 		if o.StrictReservation && o != (Options{StrictReservation: true}) {
 			continue
 		}
@@ -125,7 +126,8 @@ func fits(t *testing.T, p Pool, n int, on topology.Nodes, cpus cpuset.CPUSet) {
 		t.Fatalf("%d CPUs of %s are %s", n, p.Free(), cpus)
 	}
 	near := nearTo(p.Machine, p.Options, on)
-	if there := near.Intersection(p.Free()).Size(); !p.Options.FullPCPUsOnly && near.Intersection(cpus).Size() != min(n, there) {
+	if there := near.Intersection(p.Free()).Size(); !p.Options.FullPCPUsOnly &&
+		near.Intersection(cpus).Size() != min(n, there) {
 		t.Fatalf("%d CPUs are %s, %d are free on %v", n, cpus, there, on.IDs())
 	}
 	for id, core := range p.Machine.ByCore() {
@@ -344,7 +346,8 @@ func TestBubblesAreDivided(t *testing.T) {
 			for _, c := range pod.Containers(p) {
 				cpus := b.Containers[c.Name]
 				switch {
-				case c.Kind == pod.Init && !cpus.IsSubsetOf(left), b.Exclusive[c.Name] && (cpus.Size() != Exclusive(p, c.Container) || !cpus.IsSubsetOf(left)):
+				case c.Kind == pod.Init && !cpus.IsSubsetOf(left),
+					b.Exclusive[c.Name] && (cpus.Size() != Exclusive(p, c.Container) || !cpus.IsSubsetOf(left)):
 					t.Fatalf("%s %s is given %s of %s", c.Kind, c.Name, cpus, left)
 				case c.Kind != pod.Init && !b.Exclusive[c.Name] && !cpus.Equals(b.Shared):
 					t.Fatalf("%s %s shares %s, not %s", c.Kind, c.Name, cpus, b.Shared)

@@ -130,7 +130,9 @@ func Pick(inv Inventory, held Held, r Request, on topology.Nodes) ([]ID, error) 
 	case healthy == 0:
 		return nil, unavailable("no healthy devices present; cannot allocate unhealthy devices %s", r.Resource)
 	case len(free) < r.Count:
-		return nil, unavailable("requested number of devices unavailable for %s. Requested: %d, Available: %d", r.Resource, r.Count, len(free))
+		return nil,
+			unavailable("requested number of devices unavailable for %s. Requested: %d, Available: %d", r.Resource,
+				r.Count, len(free))
 	}
 	rank := func(d Device) int {
 		if r.Reusable.Has(d.ID) {

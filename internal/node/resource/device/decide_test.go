@@ -54,11 +54,15 @@ func TestHints(t *testing.T) {
 		{"what is held makes it wide", four, []ID{"a", "c"}, nil, 2, []topology.Hint{hint(false, 0, 1)}},
 		{"unhealthy", ill(four, "a"), nil, nil, 2, []topology.Hint{hint(true, 1), hint(false, 0, 1)}},
 		{"reusable", four, []ID{"a", "c"}, []ID{"c"}, 2, []topology.Hint{hint(true, 1), hint(false, 0, 1)}},
-		{"fewer than reusable", four, []ID{"a", "c"}, []ID{"a", "c"}, 1, []topology.Hint{hint(true, 0), hint(true, 1), hint(false, 0, 1)}},
+		{"fewer than reusable", four, []ID{"a", "c"}, []ID{"a", "c"}, 1,
+			[]topology.Hint{hint(true, 0), hint(true, 1), hint(false, 0, 1)}},
 		{"all that is reusable", four, []ID{"a", "c"}, []ID{"a", "c"}, 2, []topology.Hint{hint(false, 0, 1)}},
-		{"near to two", []Device{{ID: "x", Healthy: true, Nodes: on(0, 1)}, {ID: "y", Healthy: true, Nodes: on(1)}}, nil, nil, 2, []topology.Hint{hint(true, 1), hint(false, 0, 1)}},
-		{"nodes with gaps", []Device{{ID: "x", Healthy: true, Nodes: on(3)}, {ID: "y", Healthy: true, Nodes: on(40)}}, nil, nil, 2, []topology.Hint{hint(true, 3, 40)}},
-		{"without a node does not count", []Device{{ID: "x", Healthy: true, Nodes: on(1)}, {ID: "y", Healthy: true}}, nil, nil, 2, []topology.Hint{}},
+		{"near to two", []Device{{ID: "x", Healthy: true, Nodes: on(0, 1)}, {ID: "y", Healthy: true, Nodes: on(1)}},
+			nil, nil, 2, []topology.Hint{hint(true, 1), hint(false, 0, 1)}},
+		{"nodes with gaps", []Device{{ID: "x", Healthy: true, Nodes: on(3)}, {ID: "y", Healthy: true, Nodes: on(40)}},
+			nil, nil, 2, []topology.Hint{hint(true, 3, 40)}},
+		{"without a node does not count", []Device{{ID: "x", Healthy: true, Nodes: on(1)}, {ID: "y", Healthy: true}},
+			nil, nil, 2, []topology.Hint{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,8 +130,10 @@ func TestPickRefuses(t *testing.T) {
 		want string
 	}{
 		{"unregistered", nil, "cannot allocate unregistered device example.com/gpu"},
-		{"unhealthy", Inventory{gpu: ill(four, "a", "b", "c", "d")}, "no healthy devices present; cannot allocate unhealthy devices example.com/gpu"},
-		{"held", Inventory{gpu: four}, "requested number of devices unavailable for example.com/gpu. Requested: 4, Available: 3"},
+		{"unhealthy", Inventory{gpu: ill(four, "a", "b", "c", "d")},
+			"no healthy devices present; cannot allocate unhealthy devices example.com/gpu"},
+		{"held", Inventory{gpu: four},
+			"requested number of devices unavailable for example.com/gpu. Requested: 4, Available: 3"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,7 +157,8 @@ func TestPrefer(t *testing.T) {
 		{"on another node", []ID{"a"}, nil, []ID{"a"}, []ID{"c"}, []ID{"a"}, []ID{"a", "b"}, nil},
 		{"held by another", []ID{"a", "b"}, nil, []ID{"a"}, []ID{"b"}, []ID{"a"}, []ID{"a"}, nil},
 		{"reusable stays", []ID{"a"}, []ID{"a"}, []ID{"a"}, []ID{"b"}, []ID{"a"}, []ID{"a"}, []ID{"a"}},
-		{"one of two", []ID{"a", "c"}, nil, []ID{"a", "c"}, []ID{"a", "d"}, []ID{"a", "d"}, []ID{"a", "b", "c", "d"}, nil},
+		{"one of two", []ID{"a", "c"}, nil, []ID{"a", "c"}, []ID{"a", "d"}, []ID{"a", "d"}, []ID{"a", "b", "c", "d"},
+			nil},
 		{"more than given", []ID{"a"}, nil, []ID{"a"}, []ID{"a", "b"}, []ID{"a"}, []ID{"a", "b"}, nil},
 		{"unknown", []ID{"a"}, nil, []ID{"a"}, []ID{"zz"}, []ID{"a"}, []ID{"a", "b"}, nil},
 	}
@@ -174,10 +181,12 @@ func TestCounts(t *testing.T) {
 		return corev1.ResourceList{gpu: resource.MustParse(a), "example.com/lost": resource.MustParse(b)}
 	}
 	equal := cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
-	if diff := cmp.Diff([]corev1.ResourceList{list("4", "0"), list("3", "0")}, []corev1.ResourceList{inv.Capacity(), inv.Allocatable()}, equal); diff != "" {
+	if diff := cmp.Diff([]corev1.ResourceList{list("4", "0"), list("3", "0")},
+		[]corev1.ResourceList{inv.Capacity(), inv.Allocatable()}, equal); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	asked := inv.Requests(corev1.ResourceList{gpu: resource.MustParse("2"), "example.com/lost": resource.MustParse("0"), "cpu": resource.MustParse("1")})
+	asked := inv.Requests(corev1.ResourceList{gpu: resource.MustParse("2"), "example.com/lost": resource.MustParse("0"),
+		"cpu": resource.MustParse("1")})
 	if diff := cmp.Diff(map[corev1.ResourceName]int{gpu: 2}, asked); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -89,7 +89,8 @@ func CheckBubble(p *corev1.Pod) error {
 		case pod.Ephemeral: // has no resources
 		case pod.Init:
 			if name, is := full(); is && len(own) == 0 {
-				return reason.New("EmptyPodSharedPoolError", "pod rejected, pod has shared init containers but no %s available for them", name)
+				return reason.New("EmptyPodSharedPoolError",
+					"pod rejected, pod has shared init containers but no %s available for them", name)
 			}
 		case pod.App, pod.Sidecar:
 			sharing = sharing || len(own) == 0
@@ -99,7 +100,9 @@ func CheckBubble(p *corev1.Pod) error {
 		}
 	}
 	if name, is := full(); is && sharing {
-		return reason.New("EmptyPodSharedPoolError", "pod rejected, sum of exclusive container %s requests equals pod budget, leaving no memory for shared containers", name)
+		return reason.New("EmptyPodSharedPoolError",
+			"pod rejected, sum of exclusive container %s requests equals pod budget, leaving no memory for "+
+				"shared containers", name)
 	}
 	return nil
 }
@@ -204,7 +207,8 @@ func Allocate(s State, r Request, on topology.Hint) ([]Block, error) {
 	}
 	hints := s.hints(r)
 	if len(hints) == 0 {
-		return nil, unavailable("failed to get the default NUMA affinity, no NUMA nodes with enough memory is available")
+		return nil,
+			unavailable("failed to get the default NUMA affinity, no NUMA nodes with enough memory is available")
 	}
 	// Narrow ones come first, and of the narrowest the preferred are all.
 	i := slices.IndexFunc(hints, func(h topology.Hint) bool { return on.Nodes&^h.Nodes == 0 })

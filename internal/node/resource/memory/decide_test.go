@@ -55,24 +55,33 @@ func TestHints(t *testing.T) {
 	}{
 		{"one node", with(), ask(9), []topology.Hint{
 			hint(true, 0), hint(true, 1), hint(true, 2), hint(true, 3),
-			hint(false, 0, 1), hint(false, 0, 2), hint(false, 1, 2), hint(false, 0, 3), hint(false, 1, 3), hint(false, 2, 3),
-			hint(false, 0, 1, 2), hint(false, 0, 1, 3), hint(false, 0, 2, 3), hint(false, 1, 2, 3), hint(false, 0, 1, 2, 3),
+			hint(false, 0, 1), hint(false, 0, 2), hint(false, 1, 2), hint(false, 0, 3), hint(false, 1, 3),
+			hint(false, 2, 3),
+			hint(false, 0, 1, 2), hint(false, 0, 1, 3), hint(false, 0, 2, 3), hint(false, 1, 2, 3),
+			hint(false, 0, 1, 2, 3),
 		}},
 		{"all", with(), ask(36), []topology.Hint{hint(true, 0, 1, 2, 3)}},
 		{"more than there is", with(), ask(37), nil},
-		{"nodes that serve alone serve nothing together", with(block(1, mem, 0), block(1, mem, 1)), ask(9), []topology.Hint{hint(true, 2), hint(true, 3), hint(false, 2, 3)}},
+		{"nodes that serve alone serve nothing together", with(block(1, mem, 0), block(1, mem, 1)), ask(9),
+			[]topology.Hint{hint(true, 2), hint(true, 3), hint(false, 2, 3)}},
 		{"nodes that serve together serve nothing alone", with(block(10, mem, 0, 1)), ask(8), []topology.Hint{
 			hint(true, 2), hint(true, 3), hint(false, 0, 1), hint(false, 2, 3),
 		}},
-		{"what is taken makes it wide", with(block(9, mem, 0), block(9, mem, 1)), ask(10), []topology.Hint{hint(true, 2, 3)}},
-		{"not the narrowest any more", with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask(9), []topology.Hint{hint(false, 2, 3)}},
-		{"nothing of it, and still in use", with(block(0, mem, 0, 1, 2)), ask(9), []topology.Hint{hint(true, 3), hint(false, 0, 1, 2)}},
+		{"what is taken makes it wide", with(block(9, mem, 0), block(9, mem, 1)), ask(10),
+			[]topology.Hint{hint(true, 2, 3)}},
+		{"not the narrowest any more", with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask(9),
+			[]topology.Hint{hint(false, 2, 3)}},
+		{"nothing of it, and still in use", with(block(0, mem, 0, 1, 2)), ask(9),
+			[]topology.Hint{hint(true, 3), hint(false, 0, 1, 2)}},
 		{"reused", with(block(9, mem, 0), block(9, mem, 1), block(9, mem, 2), block(9, mem, 3)),
 			Request{Sizes: ask(9).Sizes, Reusable: []Block{block(9, mem, 2)}}, []topology.Hint{hint(true, 2)}},
-		{"memory and huge pages", with(), Request{Sizes: map[corev1.ResourceName]int64{mem: 10 * gi, huge: gi}}, []topology.Hint{
-			hint(true, 0, 1), hint(true, 0, 2), hint(true, 0, 3), hint(false, 0, 1, 2), hint(false, 0, 1, 3), hint(false, 0, 2, 3), hint(false, 0, 1, 2, 3),
-		}},
-		{"huge pages that no node has", with(), Request{Sizes: map[corev1.ResourceName]int64{"hugepages-2Mi": gi}}, nil},
+		{"memory and huge pages", with(), Request{Sizes: map[corev1.ResourceName]int64{mem: 10 * gi, huge: gi}},
+			[]topology.Hint{
+				hint(true, 0, 1), hint(true, 0, 2), hint(true, 0, 3), hint(false, 0, 1, 2), hint(false, 0, 1, 3),
+				hint(false, 0, 2, 3), hint(false, 0, 1, 2, 3),
+			}},
+		{"huge pages that no node has", with(), Request{Sizes: map[corev1.ResourceName]int64{"hugepages-2Mi": gi}},
+			nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,22 +109,29 @@ func TestAllocate(t *testing.T) {
 	}{
 		{name: "nothing", state: with(), ask: Request{}},
 		{name: "anywhere", state: with(), ask: ask(9), want: []Block{block(9, mem, 0)}},
-		{name: "anywhere, the first with enough", state: with(block(1, mem, 0)), ask: ask(9), want: []Block{block(9, mem, 1)}},
+		{name: "anywhere, the first with enough", state: with(block(1, mem, 0)), ask: ask(9),
+			want: []Block{block(9, mem, 1)}},
 		{name: "where it is told", state: with(), ask: ask(9), on: hint(true, 2), want: []Block{block(9, mem, 2)}},
 		{name: "extended", state: with(), ask: ask(10), on: hint(true, 2), want: []Block{block(10, mem, 0, 2)}},
-		{name: "a part of a group is all of it", state: with(block(1, mem, 1, 2)), ask: ask(1), on: hint(false, 2), want: []Block{block(1, mem, 1, 2)}},
+		{name: "a part of a group is all of it", state: with(block(1, mem, 1, 2)), ask: ask(1), on: hint(false, 2),
+			want: []Block{block(1, mem, 1, 2)}},
 		{
-			name: "memory and huge pages", state: with(), ask: Request{Sizes: map[corev1.ResourceName]int64{mem: gi, huge: 2 * gi}}, on: hint(true, 0),
+			name: "memory and huge pages", state: with(),
+			ask: Request{Sizes: map[corev1.ResourceName]int64{mem: gi, huge: 2 * gi}}, on: hint(true, 0),
 			want: []Block{block(2, huge, 0), block(1, mem, 0)},
 		},
-		{name: "full", state: with(), ask: ask(37), err: "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"},
-		{name: "no way to extend", state: with(block(9, mem, 0)), ask: ask(9), on: hint(false, 0), err: "failed to find NUMA nodes to extend the current topology hint"},
+		{name: "full", state: with(), ask: ask(37),
+			err: "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"},
+		{name: "no way to extend", state: with(block(9, mem, 0)), ask: ask(9), on: hint(false, 0),
+			err: "failed to find NUMA nodes to extend the current topology hint"},
 		{
-			name: "extended too far", state: with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask: ask(9), on: hint(true, 2),
+			name: "extended too far", state: with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask: ask(9),
+			on:  hint(true, 2),
 			err: "failed to find the extended preferred hint",
 		},
 		{
-			name: "not the best", state: with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask: ask(9), on: topology.Hint{Preferred: true},
+			name: "not the best", state: with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask: ask(9),
+			on:  topology.Hint{Preferred: true},
 			err: "failed to find the default preferred hint",
 		},
 	}
@@ -158,7 +174,8 @@ func list(pairs ...string) corev1.ResourceList {
 
 // equal is a container whose requests are its limits.
 func equal(name string, pairs ...string) corev1.Container {
-	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(pairs...), Limits: list(pairs...)}}
+	return corev1.Container{Name: name,
+		Resources: corev1.ResourceRequirements{Requests: list(pairs...), Limits: list(pairs...)}}
 }
 
 func TestWhatAPodIsDue(t *testing.T) {
@@ -182,7 +199,8 @@ func TestWhatAPodIsDue(t *testing.T) {
 		{
 			name: "the init container beside the sidecar is the most",
 			spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{sidecar, equal("init", "cpu", "1", "memory", "7Gi")}, Containers: []corev1.Container{app},
+				InitContainers: []corev1.Container{sidecar, equal("init", "cpu", "1", "memory", "7Gi")},
+				Containers:     []corev1.Container{app},
 			},
 			whole: map[corev1.ResourceName]int64{mem: 8 * gi, huge: gi},
 			own: map[string]map[corev1.ResourceName]int64{
@@ -192,7 +210,8 @@ func TestWhatAPodIsDue(t *testing.T) {
 		{
 			name: "pod-level", spec: corev1.PodSpec{
 				Containers: []corev1.Container{equal("app", "cpu", "1", "memory", "2Gi"), burstable, {Name: "none"}},
-				Resources:  &corev1.ResourceRequirements{Requests: list("cpu", "4", "memory", "6Gi"), Limits: list("cpu", "4", "memory", "6Gi")},
+				Resources: &corev1.ResourceRequirements{Requests: list("cpu", "4", "memory", "6Gi"),
+					Limits: list("cpu", "4", "memory", "6Gi")},
 			},
 			whole: map[corev1.ResourceName]int64{mem: 6 * gi},
 			own:   map[string]map[corev1.ResourceName]int64{"app": {mem: 2 * gi}},
@@ -214,7 +233,8 @@ func TestWhatAPodIsDue(t *testing.T) {
 }
 
 func TestReservedIsWhatTheNodeLacks(t *testing.T) {
-	m := machine.Machine{Nodes: []machine.Node{{ID: 0, Memory: 4 * gi, HugePages: map[int64]int64{gi: 2}}, {ID: 1, Memory: 4 * gi}}}
+	m := machine.Machine{Nodes: []machine.Node{{ID: 0, Memory: 4 * gi, HugePages: map[int64]int64{gi: 2}},
+		{ID: 1, Memory: 4 * gi}}}
 	of := func(id int, name corev1.ResourceName, size int64) Reserved {
 		return Reserved{id: {name: size * gi}}
 	}
@@ -225,10 +245,15 @@ func TestReservedIsWhatTheNodeLacks(t *testing.T) {
 	}{
 		{"equal", Reserved{0: {mem: gi}, 1: {mem: gi}}, ""},
 		{"nothing", nil, "reservedMemory: memoryManagerPolicy Static needs some memory to be reserved: 2Gi in all"},
-		{"another amount", of(1, mem, 1), "reservedMemory: 1Gi of memory are reserved on all NUMA nodes together, and kubeReserved, systemReserved and evictionHard take 2Gi: make them equal"},
+		{"another amount", of(1, mem, 1),
+			"reservedMemory: 1Gi of memory are reserved on all NUMA nodes together, and kubeReserved, systemReserved " +
+				"and evictionHard take 2Gi: make them equal"},
 		{"no such node", of(2, mem, 2), "reservedMemory: the machine has no NUMA node 2"},
-		{"more than there is beside huge pages", of(0, mem, 3), "reservedMemory: NUMA node 0 has 2Gi of memory, less than the 3Gi that are reserved"},
-		{"huge pages", Reserved{0: {mem: 2 * gi, huge: gi}}, "reservedMemory: 1Gi of hugepages-1Gi are reserved on all NUMA nodes together, and kubeReserved, systemReserved and evictionHard take 0: make them equal"},
+		{"more than there is beside huge pages", of(0, mem, 3),
+			"reservedMemory: NUMA node 0 has 2Gi of memory, less than the 3Gi that are reserved"},
+		{"huge pages", Reserved{0: {mem: 2 * gi, huge: gi}},
+			"reservedMemory: 1Gi of hugepages-1Gi are reserved on all NUMA nodes together, and kubeReserved, " +
+				"systemReserved and evictionHard take 0: make them equal"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -247,11 +272,15 @@ func TestCheck(t *testing.T) {
 	s := four().With([]Block{block(3, mem, 0), block(8, mem, 1, 2)})
 	for want, blocks := range map[string][]Block{
 		"": {block(6, mem, 0), block(10, mem, 1, 2), block(9, mem, 3)},
-		"7Gi of memory are of NUMA nodes [4], of which the machine has [0 1 2 3]":                     {block(7, mem, 4)},
-		"NUMA nodes [0] have 1Gi of memory, less than 2Gi":                                            {block(5, mem, 0), block(2, mem, 0)},
-		"NUMA nodes [1] cannot serve together: one of them serves others alone or with other nodes":   {block(1, mem, 1)},
-		"NUMA nodes [0 3] cannot serve together: one of them serves others alone or with other nodes": {block(1, mem, 0, 3)},
-		"NUMA nodes [1 2] have 10Gi of memory, less than 11Gi":                                        {block(11, mem, 1, 2)},
+		"7Gi of memory are of NUMA nodes [4], of which the machine has [0 1 2 3]": {block(7, mem,
+			4)},
+		"NUMA nodes [0] have 1Gi of memory, less than 2Gi": {block(5, mem,
+			0), block(2, mem, 0)},
+		"NUMA nodes [1] cannot serve together: one of them serves others alone or with other nodes": {block(1, mem,
+			1)},
+		"NUMA nodes [0 3] cannot serve together: one of them serves others alone or with other nodes": {block(1, mem, 0,
+			3)},
+		"NUMA nodes [1 2] have 10Gi of memory, less than 11Gi": {block(11, mem, 1, 2)},
 	} {
 		got := ""
 		if err := s.Check(blocks); err != nil {

@@ -42,12 +42,14 @@ func (r Reserved) Check(m machine.Machine, total int64) error {
 		for name, size := range r[id] {
 			sums[name] += size
 			if has := capacity(n)[name]; size > has {
-				return fmt.Errorf("reservedMemory: NUMA node %d has %s of %s, less than the %s that are reserved", id, text(has), name, text(size))
+				return fmt.Errorf("reservedMemory: NUMA node %d has %s of %s, less than the %s that are reserved", id,
+					text(has), name, text(size))
 			}
 		}
 	}
 	if sums[corev1.ResourceMemory] == 0 {
-		return fmt.Errorf("reservedMemory: memoryManagerPolicy Static needs some memory to be reserved: %s in all", text(total))
+		return fmt.Errorf("reservedMemory: memoryManagerPolicy Static needs some memory to be reserved: %s in all",
+			text(total))
 	}
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		want := int64(0)
@@ -55,7 +57,9 @@ func (r Reserved) Check(m machine.Machine, total int64) error {
 			want = total
 		}
 		if sums[name] != want {
-			return fmt.Errorf("reservedMemory: %s of %s are reserved on all NUMA nodes together, and kubeReserved, systemReserved and evictionHard take %s: make them equal", text(sums[name]), name, text(want))
+			return fmt.Errorf(
+				"reservedMemory: %s of %s are reserved on all NUMA nodes together, and kubeReserved, systemReserved "+
+					"and evictionHard take %s: make them equal", text(sums[name]), name, text(want))
 		}
 	}
 	return nil
@@ -194,14 +198,18 @@ func (s State) Check(blocks []Block) error {
 	}
 	for _, b := range blocks {
 		if b.Nodes == 0 || b.Nodes&^known != 0 {
-			return fmt.Errorf("%s of %s are of NUMA nodes %v, of which the machine has %v", text(b.Size), b.Resource, b.Nodes.IDs(), known.IDs())
+			return fmt.Errorf("%s of %s are of NUMA nodes %v, of which the machine has %v", text(b.Size), b.Resource,
+				b.Nodes.IDs(), known.IDs())
 		}
 		free, ok := s.Free(b.Nodes, b.Resource)
 		if !ok {
-			return fmt.Errorf("NUMA nodes %v cannot serve together: one of them serves others alone or with other nodes", b.Nodes.IDs())
+			return fmt.Errorf(
+				"NUMA nodes %v cannot serve together: one of them serves others alone or with other nodes",
+				b.Nodes.IDs())
 		}
 		if free < b.Size {
-			return fmt.Errorf("NUMA nodes %v have %s of %s, less than %s", b.Nodes.IDs(), text(free), b.Resource, text(b.Size))
+			return fmt.Errorf("NUMA nodes %v have %s of %s, less than %s", b.Nodes.IDs(), text(free), b.Resource,
+				text(b.Size))
 		}
 		s = s.With([]Block{b})
 	}

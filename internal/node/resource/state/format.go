@@ -29,7 +29,8 @@ func Ours(text []byte) bool {
 // whole are left out, and with them what its containers share. shared are the CPUs
 // that no container holds.
 func FormatCPUs(shared cpuset.CPUSet, held resource.Held) ([]byte, error) {
-	c := &CPUManagerCheckpointV2{PolicyName: "static", DefaultCPUSet: shared.String(), Entries: map[string]map[string]string{}}
+	c := &CPUManagerCheckpointV2{PolicyName: "static", DefaultCPUSet: shared.String(),
+		Entries: map[string]map[string]string{}}
 	each(held, func(uid types.UID, container string, g resource.Given) {
 		if g.CPUs.IsEmpty() {
 			return
@@ -49,7 +50,8 @@ func FormatCPUs(shared cpuset.CPUSet, held resource.Held) ([]byte, error) {
 // FormatMemory is a memory_manager_state of version 1, which all kubelets take, with
 // what containers hold and the machine as a kubelet that reads it counts it then.
 func FormatMemory(m machine.Machine, reserved memory.Reserved, held resource.Held) ([]byte, error) {
-	c := &MemoryManagerCheckpointV1{PolicyName: "Static", MachineState: nodesOf(m, reserved), Entries: ContainerMemoryAssignments{}}
+	c := &MemoryManagerCheckpointV1{PolicyName: "Static", MachineState: nodesOf(m, reserved),
+		Entries: ContainerMemoryAssignments{}}
 	each(held, func(uid types.UID, container string, g resource.Given) {
 		for _, b := range g.Memory {
 			block := Block{NUMAAffinity: b.Nodes.IDs(), Type: b.Resource, Size: uint64(b.Size)}
@@ -90,11 +92,13 @@ func nodesOf(m machine.Machine, reserved memory.Reserved) NUMANodeMap {
 		state := &NUMANodeState{MemoryMap: map[corev1.ResourceName]*MemoryTable{}, Cells: []int{n.ID}}
 		add := func(name corev1.ResourceName, total, give int64) {
 			kept := reserved[n.ID][name]
-			state.MemoryMap[name] = &MemoryTable{TotalMemSize: uint64(total), SystemReserved: uint64(kept), Allocatable: uint64(give - kept), Free: uint64(give - kept)}
+			state.MemoryMap[name] = &MemoryTable{TotalMemSize: uint64(total), SystemReserved: uint64(kept),
+				Allocatable: uint64(give - kept), Free: uint64(give - kept)}
 		}
 		give := n.Memory
 		for size, count := range n.HugePages {
-			name := corev1.ResourceName(corev1.ResourceHugePagesPrefix + resourceapi.NewQuantity(size, resourceapi.BinarySI).String())
+			name := corev1.ResourceName(corev1.ResourceHugePagesPrefix +
+				resourceapi.NewQuantity(size, resourceapi.BinarySI).String())
 			add(name, size*count, size*count)
 			give -= size * count
 		}

@@ -18,10 +18,14 @@ import (
 func TestFormat(t *testing.T) {
 	held := resource.Held{
 		"a": {Containers: map[string]resource.Given{
-			"app":  {CPUs: cpuset.New(4, 5), Memory: []memory.Block{{Nodes: topology.Of(0), Resource: "hugepages-2Mi", Size: 2 << 20}, {Nodes: topology.Of(0), Resource: "memory", Size: 512}}},
+			"app": {CPUs: cpuset.New(4, 5),
+				Memory: []memory.Block{{Nodes: topology.Of(0), Resource: "hugepages-2Mi", Size: 2 << 20},
+					{Nodes: topology.Of(0), Resource: "memory", Size: 512}}},
 			"side": {Devices: map[corev1.ResourceName][]device.ID{"example.com/gpu": {"0"}}},
 		}},
-		"b": {Containers: map[string]resource.Given{"app": {Memory: []memory.Block{{Nodes: topology.Of(1, 2), Resource: "memory", Size: 3000}}}}},
+		"b": {
+			Containers: map[string]resource.Given{
+				"app": {Memory: []memory.Block{{Nodes: topology.Of(1, 2), Resource: "memory", Size: 3000}}}}},
 	}
 	cpus, err := FormatCPUs(cpuset.New(0, 1, 2, 3), held)
 	if err != nil {
@@ -31,7 +35,8 @@ func TestFormat(t *testing.T) {
 		t.Errorf("%s\nwant %s", cpus, want)
 	}
 	m := machine.Machine{Nodes: []machine.Node{
-		{ID: 0, Memory: 8 << 20, HugePages: map[int64]int64{2 << 20: 2, 1 << 30: 0}}, {ID: 1, Memory: 2048}, {ID: 2, Memory: 2048},
+		{ID: 0, Memory: 8 << 20, HugePages: map[int64]int64{2 << 20: 2, 1 << 30: 0}}, {ID: 1, Memory: 2048},
+		{ID: 2, Memory: 2048},
 	}}
 	blocks, err := FormatMemory(m, memory.Reserved{0: {"memory": 1024}, 1: {"memory": 48}}, held)
 	if err != nil {

@@ -80,7 +80,10 @@ type CPUManagerCheckpointV1 struct {
 func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 	var old CPUManagerCheckpointV1
 	if err := json.Unmarshal(text, &old); err == nil && len(old.Entries) > 0 {
-		return nil, check(old.Checksum, &CPUManagerCheckpointV1{PolicyName: old.PolicyName, DefaultCPUSet: old.DefaultCPUSet, Entries: old.Entries})
+		return nil,
+			check(old.Checksum,
+				&CPUManagerCheckpointV1{PolicyName: old.PolicyName, DefaultCPUSet: old.DefaultCPUSet,
+					Entries: old.Entries})
 	}
 	c := CPUManagerCheckpoint{Entries: map[string]map[string]string{}, PodEntries: PodCPUAssignments{}}
 	if err := json.Unmarshal(text, &c); err != nil {
@@ -89,7 +92,8 @@ func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 	sum := c.Checksum
 	c.Checksum = 0
 	older := &CPUManagerCheckpointV2{PolicyName: c.PolicyName, DefaultCPUSet: c.DefaultCPUSet, Entries: c.Entries}
-	oldest := &CPUManagerCheckpointV1{PolicyName: c.PolicyName, DefaultCPUSet: c.DefaultCPUSet, Entries: map[string]string{}}
+	oldest := &CPUManagerCheckpointV1{PolicyName: c.PolicyName, DefaultCPUSet: c.DefaultCPUSet,
+		Entries: map[string]string{}}
 	values := []any{&c, older}
 	if len(c.Entries) == 0 {
 		values = append(values, oldest)
@@ -99,7 +103,8 @@ func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 	}
 	found := map[types.UID]resource.Allocation{}
 	for uid, containers := range c.Entries {
-		a := resource.Allocation{Containers: map[string]resource.Given{}, Pod: resource.Given{CPUs: c.PodEntries[uid].CPUSet}}
+		a := resource.Allocation{Containers: map[string]resource.Given{},
+			Pod: resource.Given{CPUs: c.PodEntries[uid].CPUSet}}
 		times := map[string]int{}
 		for _, list := range containers {
 			times[list]++
@@ -174,13 +179,16 @@ type MemoryManagerCheckpointV1 struct {
 
 // ParseMemory reads a memory_manager_state of any version into what pods hold.
 func ParseMemory(text []byte) (map[types.UID]resource.Allocation, error) {
-	c := MemoryManagerCheckpoint{MachineState: NUMANodeMap{}, Entries: ContainerMemoryAssignments{}, PodEntries: PodMemoryAssignments{}}
+	c := MemoryManagerCheckpoint{MachineState: NUMANodeMap{}, Entries: ContainerMemoryAssignments{},
+		PodEntries: PodMemoryAssignments{}}
 	if err := json.Unmarshal(text, &c); err != nil {
 		return nil, fmt.Errorf("is no state of memory: %w", err)
 	}
 	sum := c.Checksum
 	c.Checksum = 0
-	if err := check(sum, &c, &MemoryManagerCheckpointV1{PolicyName: c.PolicyName, MachineState: c.MachineState, Entries: c.Entries}); err != nil {
+	if err := check(sum, &c,
+		&MemoryManagerCheckpointV1{PolicyName: c.PolicyName, MachineState: c.MachineState,
+			Entries: c.Entries}); err != nil {
 		return nil, err
 	}
 	found := map[types.UID]resource.Allocation{}
@@ -238,7 +246,8 @@ func check(sum Checksum, values ...any) error {
 
 // dumped is what a kubelet makes the checksum of a value of.
 func dumped(v any) string {
-	return strings.NewReplacer("state.Checksum", "checksum.Checksum", "state.MemoryPodEntry", "state.PodEntry").Replace(dump.ForHash(v))
+	return strings.NewReplacer("state.Checksum", "checksum.Checksum", "state.MemoryPodEntry",
+		"state.PodEntry").Replace(dump.ForHash(v))
 }
 
 // then is the same as it was when the version was the newest, and as kubelets go on

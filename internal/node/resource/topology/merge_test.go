@@ -27,32 +27,48 @@ func TestMerge(t *testing.T) {
 		wishes  []topology.Wish
 		want    answer
 	}{
-		{"none asks nothing", topology.Options{Policy: topology.None}, 2, []topology.Wish{{Hints: []topology.Hint{}}}, answer{topology.Hint{}, true}},
-		{"the default is none", topology.Options{}, 2, []topology.Wish{{Hints: []topology.Hint{yes(0)}}}, answer{topology.Hint{}, true}},
-		{"nobody cares", topology.Options{Policy: topology.Restricted}, 2, []topology.Wish{{}, {}}, answer{yes(0, 1), true}},
-		{"nobody cares, on one node", topology.Options{Policy: topology.SingleNUMANode}, 2, []topology.Wish{{}, {}}, answer{yes(), true}},
+		{"none asks nothing", topology.Options{Policy: topology.None}, 2, []topology.Wish{{Hints: []topology.Hint{}}},
+			answer{topology.Hint{}, true}},
+		{"the default is none", topology.Options{}, 2, []topology.Wish{{Hints: []topology.Hint{yes(0)}}},
+			answer{topology.Hint{}, true}},
+		{"nobody cares", topology.Options{Policy: topology.Restricted}, 2, []topology.Wish{{}, {}},
+			answer{yes(0, 1), true}},
+		{"nobody cares, on one node", topology.Options{Policy: topology.SingleNUMANode}, 2, []topology.Wish{{}, {}},
+			answer{yes(), true}},
 		{"one node that all prefer", topology.Options{Policy: topology.SingleNUMANode}, 2,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0), yes(1), no(0, 1)}}, {Hints: []topology.Hint{yes(1), no(0, 1)}}}, answer{yes(1), true}},
+			[]topology.Wish{{Hints: []topology.Hint{yes(0), yes(1), no(0, 1)}},
+				{Hints: []topology.Hint{yes(1), no(0, 1)}}}, answer{yes(1), true}},
 		{"each prefers another", topology.Options{Policy: topology.Restricted}, 2,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0), no(0, 1)}}, {Hints: []topology.Hint{yes(1), no(0, 1)}}}, answer{no(0), false}},
+			[]topology.Wish{{Hints: []topology.Hint{yes(0), no(0, 1)}}, {Hints: []topology.Hint{yes(1), no(0, 1)}}},
+			answer{no(0), false}},
 		{"each prefers another, admitted", topology.Options{Policy: topology.BestEffort}, 2,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0), no(0, 1)}}, {Hints: []topology.Hint{yes(1), no(0, 1)}}}, answer{no(0), true}},
+			[]topology.Wish{{Hints: []topology.Hint{yes(0), no(0, 1)}}, {Hints: []topology.Hint{yes(1), no(0, 1)}}},
+			answer{no(0), true}},
 		{"nothing in common", topology.Options{Policy: topology.BestEffort}, 2,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}, {Hints: []topology.Hint{yes(1)}}}, answer{no(0, 1), true}},
+			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}, {Hints: []topology.Hint{yes(1)}}},
+			answer{no(0, 1), true}},
 		{"one cannot be served", topology.Options{Policy: topology.Restricted}, 2,
 			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}, {Hints: []topology.Hint{}}}, answer{no(0), false}},
 		{"one cannot be served on one node", topology.Options{Policy: topology.SingleNUMANode}, 2,
 			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}, {Hints: []topology.Hint{}}}, answer{no(), false}},
-		{"two nodes are not one", topology.Options{Policy: topology.SingleNUMANode}, 4, []topology.Wish{{Hints: []topology.Hint{yes(0, 1)}}}, answer{no(), false}},
-		{"a machine of one node", topology.Options{Policy: topology.SingleNUMANode}, 1, []topology.Wish{{Hints: []topology.Hint{yes(0)}}}, answer{yes(), true}},
-		{"no nodes to decide on", topology.Options{Policy: topology.BestEffort}, 0, []topology.Wish{{Hints: []topology.Hint{yes(0)}}}, answer{no(), true}},
-		{"lowest ids", topology.Options{Policy: topology.BestEffort}, 4, []topology.Wish{{Hints: []topology.Hint{yes(2, 3), yes(0, 3), yes(1, 2)}}}, answer{yes(1, 2), true}},
-		{"lowest ids, far apart", topology.Options{Policy: topology.BestEffort}, 4, []topology.Wish{{Hints: []topology.Hint{yes(0, 3), yes(2, 3)}}}, answer{yes(0, 3), true}},
-		{"closest", topology.Options{Policy: topology.BestEffort, PreferClosest: true}, 4, []topology.Wish{{Hints: []topology.Hint{yes(0, 3), yes(2, 3)}}}, answer{yes(2, 3), true}},
+		{"two nodes are not one", topology.Options{Policy: topology.SingleNUMANode}, 4,
+			[]topology.Wish{{Hints: []topology.Hint{yes(0, 1)}}}, answer{no(), false}},
+		{"a machine of one node", topology.Options{Policy: topology.SingleNUMANode}, 1,
+			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}}, answer{yes(), true}},
+		{"no nodes to decide on", topology.Options{Policy: topology.BestEffort}, 0,
+			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}}, answer{no(), true}},
+		{"lowest ids", topology.Options{Policy: topology.BestEffort}, 4,
+			[]topology.Wish{{Hints: []topology.Hint{yes(2, 3), yes(0, 3), yes(1, 2)}}}, answer{yes(1, 2), true}},
+		{"lowest ids, far apart", topology.Options{Policy: topology.BestEffort}, 4,
+			[]topology.Wish{{Hints: []topology.Hint{yes(0, 3), yes(2, 3)}}}, answer{yes(0, 3), true}},
+		{"closest", topology.Options{Policy: topology.BestEffort, PreferClosest: true}, 4,
+			[]topology.Wish{{Hints: []topology.Hint{yes(0, 3), yes(2, 3)}}}, answer{yes(2, 3), true}},
 		{"as many as the neediest takes", topology.Options{Policy: topology.BestEffort}, 4,
-			[]topology.Wish{{Hints: []topology.Hint{yes(2), no(0, 1, 2), no(0, 1)}}, {Hints: []topology.Hint{yes(0, 1), no(0, 1, 2)}}}, answer{no(0, 1), true}},
+			[]topology.Wish{{Hints: []topology.Hint{yes(2), no(0, 1, 2), no(0, 1)}},
+				{Hints: []topology.Hint{yes(0, 1), no(0, 1, 2)}}}, answer{no(0, 1), true}},
 		{"fewer than the neediest takes before more", topology.Options{Policy: topology.BestEffort}, 4,
-			[]topology.Wish{{Hints: []topology.Hint{yes(3), no(0, 1, 2, 3)}}, {Hints: []topology.Hint{yes(0, 1, 3), no(0, 1, 2, 3)}}, {Hints: []topology.Hint{no(3), no(0, 2, 3)}}},
+			[]topology.Wish{{Hints: []topology.Hint{yes(3), no(0, 1, 2, 3)}},
+				{Hints: []topology.Hint{yes(0, 1, 3), no(0, 1, 2, 3)}}, {Hints: []topology.Hint{no(3), no(0, 2, 3)}}},
 			answer{no(0, 2, 3), true}},
 	}
 	for _, test := range tests {
@@ -68,7 +84,8 @@ func TestMerge(t *testing.T) {
 // Every answer is that of looking at each way to choose one hint a wish.
 func TestMergeIsTheBestOfAllWays(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 693))
-	machines := [][]machine.Node{topologytest.UpTo(1), topologytest.UpTo(2), topologytest.UpTo(3), topologytest.UpTo(4), topologytest.UpTo(6), topologytest.Line(0, 8, 16, 17)}
+	machines := [][]machine.Node{topologytest.UpTo(1), topologytest.UpTo(2), topologytest.UpTo(3), topologytest.UpTo(4),
+		topologytest.UpTo(6), topologytest.Line(0, 8, 16, 17)}
 	policies := []topology.Policy{topology.BestEffort, topology.Restricted, topology.SingleNUMANode}
 	for i := range 15000 {
 		o := topology.Options{Policy: policies[i%3], PreferClosest: i%2 == 1}
@@ -151,12 +168,14 @@ func BenchmarkMerge(b *testing.B) {
 	for _, agree := range []bool{true, false} {
 		for _, n := range []int{1, 2, 3, 4, 6, 8, 12, 16} {
 			on, wishes := topologytest.UpTo(n), topologytest.Request(n, agree)
-			for _, o := range []topology.Options{{Policy: topology.BestEffort}, {Policy: topology.BestEffort, PreferClosest: true}, {Policy: topology.SingleNUMANode}} {
-				b.Run(fmt.Sprintf("agree=%v/%s/closest=%v/nodes=%d", agree, o.Policy, o.PreferClosest, n), func(b *testing.B) {
-					for b.Loop() {
-						topology.Merge(o, on, wishes)
-					}
-				})
+			for _, o := range []topology.Options{{Policy: topology.BestEffort},
+				{Policy: topology.BestEffort, PreferClosest: true}, {Policy: topology.SingleNUMANode}} {
+				b.Run(fmt.Sprintf("agree=%v/%s/closest=%v/nodes=%d", agree, o.Policy, o.PreferClosest, n),
+					func(b *testing.B) {
+						for b.Loop() {
+							topology.Merge(o, on, wishes)
+						}
+					})
 			}
 		}
 	}

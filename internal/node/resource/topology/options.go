@@ -58,7 +58,8 @@ func Check(o Options, nodes []machine.Node) error {
 		return nil
 	case BestEffort, Restricted, SingleNUMANode:
 	default:
-		return fmt.Errorf("topologyManagerPolicy %q is not known: use none, best-effort, restricted or single-numa-node", o.Policy)
+		return fmt.Errorf(
+			"topologyManagerPolicy %q is not known: use none, best-effort, restricted or single-numa-node", o.Policy)
 	}
 	switch o.Scope {
 	case ScopeContainer, ScopePod, "":
@@ -70,7 +71,8 @@ func Check(o Options, nodes []machine.Node) error {
 		most = DefaultMaxNodes
 	}
 	if most < DefaultMaxNodes {
-		return fmt.Errorf("topologyManagerPolicyOptions: max-allowable-numa-nodes is %d, the least is %d", most, DefaultMaxNodes)
+		return fmt.Errorf("topologyManagerPolicyOptions: max-allowable-numa-nodes is %d, the least is %d", most,
+			DefaultMaxNodes)
 	}
 	n := 0
 	for _, node := range nodes {
@@ -78,19 +80,27 @@ func Check(o Options, nodes []machine.Node) error {
 		case node.ID < 64:
 			n++
 		case !node.CPUs.IsEmpty():
-			return fmt.Errorf("topologyManagerPolicy %s: NUMA node %d has CPUs, ids above 63 cannot be decided for: use policy none", o.Policy, node.ID)
+			return fmt.Errorf(
+				"topologyManagerPolicy %s: NUMA node %d has CPUs, ids above 63 cannot be decided for: use policy none",
+				o.Policy, node.ID)
 		default:
 			continue // memory of an accelerator, nothing is placed there
 		}
 		if o.PreferClosest && len(node.Distances) == 0 {
-			return fmt.Errorf("topologyManagerPolicyOptions: prefer-closest-numa-nodes needs the distances of NUMA node %d, which the machine does not tell", node.ID)
+			return fmt.Errorf(
+				"topologyManagerPolicyOptions: prefer-closest-numa-nodes needs the distances of NUMA node %d, which "+
+					"the machine does not tell", node.ID)
 		}
 	}
 	if n > most {
-		return fmt.Errorf("topologyManagerPolicy %s: the machine has %d NUMA nodes and max-allowable-numa-nodes is %d: raise it to %d", o.Policy, n, most, n)
+		return fmt.Errorf(
+			"topologyManagerPolicy %s: the machine has %d NUMA nodes and max-allowable-numa-nodes is %d: "+
+				"raise it to %d", o.Policy, n, most, n)
 	}
 	if n > limit {
-		return fmt.Errorf("topologyManagerPolicy %s: the machine has %d NUMA nodes, more than the %d that can be decided for: use policy none", o.Policy, n, limit)
+		return fmt.Errorf(
+			"topologyManagerPolicy %s: the machine has %d NUMA nodes, more than the %d that can be decided for: use "+
+				"policy none", o.Policy, n, limit)
 	}
 	return nil
 }

@@ -106,7 +106,8 @@ func (s *Set) Refusals() []Refusal { return slices.Collect(maps.Values(s.refused
 // Pods are those to run, the longest known first, those of one moment by age.
 func (s *Set) Pods() []*pod.Pod {
 	return slices.SortedFunc(maps.Values(s.pods), func(a, b *pod.Pod) int {
-		return cmp.Or(a.Seen.Compare(b.Seen), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(a.Seen.Compare(b.Seen), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.UID, b.UID))
 	})
 }
 

@@ -16,8 +16,9 @@ import (
 
 func apiPod(name string, uid types.UID, version string, annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid, ResourceVersion: version, Annotations: annotations},
-		Spec:       corev1.PodSpec{NodeName: "node"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid, ResourceVersion: version,
+			Annotations: annotations},
+		Spec: corev1.PodSpec{NodeName: "node"},
 	}
 }
 
@@ -117,7 +118,8 @@ func TestSameValue(t *testing.T) {
 func TestForgedSource(t *testing.T) {
 	marked := apiPod("a", "1", "1", map[string]string{pod.AnnotationConfigSource: "file", "mine": "x"})
 	got := New("node").Put(marked, time.Unix(100, 0))
-	if keys := slices.Collect(maps.Keys(got.Annotations)); pod.Static(got.Pod) || !slices.Equal(keys, []string{"mine"}) {
+	if keys := slices.Collect(maps.Keys(got.Annotations)); pod.Static(got.Pod) ||
+		!slices.Equal(keys, []string{"mine"}) {
 		t.Errorf("its annotations are %v", got.Annotations)
 	}
 	if len(marked.Annotations) != 2 {

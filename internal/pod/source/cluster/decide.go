@@ -32,7 +32,8 @@ func unfit(p *corev1.Pod, node string) error {
 		}
 	}
 	if p.Spec.NodeName != node {
-		return fmt.Errorf("pod %s: spec.nodeName: Invalid value: %q: this node is %q", pod.FullName(p), p.Spec.NodeName, node)
+		return fmt.Errorf("pod %s: spec.nodeName: Invalid value: %q: this node is %q", pod.FullName(p), p.Spec.NodeName,
+			node)
 	}
 	return nil
 }

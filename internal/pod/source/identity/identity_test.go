@@ -40,7 +40,8 @@ func TestRecognize(t *testing.T) {
 		{"another image", first, asking(hashB, "app:2", "100m"), hashB},
 		{"another class", first, asking(hashB, "app:1", ""), hashB},
 		{"a UID of its own", first, asking("mine", "app:1", "200m"), "mine"},
-		{"another UID of its own", recognize(Identity{}, asking("mine", "app:1", "100m")), asking("yours", "app:1", "200m"), "yours"},
+		{"another UID of its own", recognize(Identity{}, asking("mine", "app:1", "100m")),
+			asking("yours", "app:1", "200m"), "yours"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestAdopt(t *testing.T) {
 func TestAmendment(t *testing.T) {
 	base := asking(hashA, "app:1", "100m")
 	changed := asking(hashA, "app:1", "300m").Pod
-	changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+	changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{
+		{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
 	was := recognize(Identity{}, base)
 	was.Amended = amended(base.Pod, changed)
 
@@ -91,7 +93,8 @@ func TestAmendment(t *testing.T) {
 		recognize(was, p).Amended.apply(c)
 		return []string{c.Spec.Containers[0].Resources.Requests.Cpu().String(), c.Spec.EphemeralContainers[0].Name}
 	}
-	got := map[string][]string{"the same manifest": outcome(base), "another one": outcome(asking(hashB, "app:1", "200m"))}
+	got := map[string][]string{"the same manifest": outcome(base),
+		"another one": outcome(asking(hashB, "app:1", "200m"))}
 	want := map[string][]string{"the same manifest": {"300m", "debug"}, "another one": {"200m", "debug"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

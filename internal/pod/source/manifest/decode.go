@@ -34,7 +34,8 @@ type Object struct {
 
 // Fail says what is wrong with an object that was decoded, but cannot be used.
 func (o Object) Fail(err error) *Error {
-	return &Error{Origin: o.Origin, Document: o.Document, Line: o.Line, Key: o.Key(), Err: fmt.Errorf("line %d: %w", o.Line, err)}
+	return &Error{Origin: o.Origin, Document: o.Document, Line: o.Line, Key: o.Key(),
+		Err: fmt.Errorf("line %d: %w", o.Line, err)}
 }
 
 // Key names the object, of kind Pod or another. A namespace that is left out is

@@ -35,28 +35,33 @@ func TestDecode(t *testing.T) {
 		},
 		{
 			name: "documents",
-			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n---\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"b\"}}\n",
+			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: " +
+				"a}\n---\n---\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"b\"}}\n",
 			want: []object{{"a", 1}, {"b", 6}},
 		},
 		{
 			name: "List",
-			text: "apiVersion: v1\nkind: List\nmetadata: {resourceVersion: ''}\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: b}\n",
+			text: "apiVersion: v1\nkind: List\nmetadata: {resourceVersion: ''}\nitems:\n- apiVersion: v1\n  kind: " +
+				"Pod\n  metadata: {name: a}\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: b}\n",
 			want: []object{{"a", 5}, {"b", 8}},
 		},
 		{
 			name: "PodList, kinds left out",
-			text: "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: a}\n- {apiVersion: v1, kind: Pod, metadata: {name: b}}\n",
+			text: "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: a}\n- {apiVersion: v1, kind: Pod, " +
+				"metadata: {name: b}}\n",
 			want: []object{{"a", 4}, {"b", 5}},
 		},
 		{
 			name: "a broken document between good ones",
-			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: [\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: c}\n",
+			text: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: [\n---\napiVersion: v1\nkind: " +
+				"Pod\nmetadata: {name: c}\n",
 			want: []object{{"a", 1}, {"c", 7}},
 			errs: []string{"f.yaml (document 2): line 5: did not find expected node content"},
 		},
 		{
 			name: "a broken item between good ones",
-			text: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: b, namespace: x}\n  spec: {contaners: []}\n- 7\n",
+			text: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n- " +
+				"apiVersion: v1\n  kind: Pod\n  metadata: {name: b, namespace: x}\n  spec: {contaners: []}\n- 7\n",
 			want: []object{{"a", 4}},
 			errs: []string{
 				`f.yaml: pod x/b: line 10: items[1].spec.contaners: unknown field, did you mean "containers"?`,
@@ -65,23 +70,41 @@ func TestDecode(t *testing.T) {
 		},
 		{
 			name: "several faults in one pod",
-			text: "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  nodeName: a\n  hostNetwork: 'no'\n  nodeName: b\n",
+			text: "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  nodeName: a\n  hostNetwork: 'no'\n  " +
+				"nodeName: b\n",
 			errs: []string{"f.yaml: line 8: spec.nodeName: is given twice, first in line 6"},
 		},
 		{
 			name: "wrong types",
 			text: "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  hostNetwork: 'no'\n  priority: high\n",
-			errs: []string{`f.yaml: pod default/web: line 6: spec.hostNetwork: wants true or false, got "no"; line 7: spec.priority: wants a whole number (int32), got "high"`},
+			errs: []string{
+				`f.yaml: pod default/web: line 6: spec.hostNetwork: wants true or false, got "no"; line 7: spec.priority: wants a whole number (int32), got "high"`},
 		},
-		{name: "other kind", text: "apiVersion: v1\nkind: Service\n", errs: []string{"f.yaml: line 2: kind Service: manifests of these are taken: Pod, ConfigMap, Secret, PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
-		{name: "other kind in a list", text: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n", errs: []string{"f.yaml: line 5: kind Deployment: manifests of these are taken: Pod, ConfigMap, Secret, PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
-		{name: "other version", text: "apiVersion: v2\nkind: Pod\n", errs: []string{"f.yaml: line 2: apiVersion v2: only v1 is taken for kind Pod"}},
-		{name: "no kind", text: "apiVersion: v1\n", errs: []string{"f.yaml: line 1: kind is missing, manifests of these are taken: Pod, ConfigMap, Secret, PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
-		{name: "no apiVersion", text: "kind: Pod\n", errs: []string{"f.yaml: line 1: apiVersion is missing, kind Pod wants v1"}},
-		{name: "neither", text: "a: b\n", errs: []string{"f.yaml: line 1: apiVersion and kind are missing, a pod has apiVersion: v1 and kind: Pod"}},
-		{name: "kind is no text", text: "apiVersion: v1\nkind: [Pod]\n", errs: []string{"f.yaml: line 2: kind: wants text, got a list"}},
-		{name: "a list with more in it", text: "apiVersion: v1\nkind: List\nitems: []\nspec: {}\n", errs: []string{"f.yaml: line 4: spec: unknown field"}},
-		{name: "items is no list", text: "apiVersion: v1\nkind: List\nitems: 3\n", errs: []string{"f.yaml: line 3: items: wants a list, got 3"}},
+		{name: "other kind", text: "apiVersion: v1\nkind: Service\n",
+			errs: []string{
+				"f.yaml: line 2: kind Service: manifests of these are taken: Pod, ConfigMap, Secret, " +
+					"PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
+		{name: "other kind in a list",
+			text: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n",
+			errs: []string{
+				"f.yaml: line 5: kind Deployment: manifests of these are taken: Pod, ConfigMap, Secret, " +
+					"PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
+		{name: "other version", text: "apiVersion: v2\nkind: Pod\n",
+			errs: []string{"f.yaml: line 2: apiVersion v2: only v1 is taken for kind Pod"}},
+		{name: "no kind", text: "apiVersion: v1\n",
+			errs: []string{
+				"f.yaml: line 1: kind is missing, manifests of these are taken: Pod, ConfigMap, Secret, " +
+					"PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
+		{name: "no apiVersion", text: "kind: Pod\n",
+			errs: []string{"f.yaml: line 1: apiVersion is missing, kind Pod wants v1"}},
+		{name: "neither", text: "a: b\n",
+			errs: []string{"f.yaml: line 1: apiVersion and kind are missing, a pod has apiVersion: v1 and kind: Pod"}},
+		{name: "kind is no text", text: "apiVersion: v1\nkind: [Pod]\n",
+			errs: []string{"f.yaml: line 2: kind: wants text, got a list"}},
+		{name: "a list with more in it", text: "apiVersion: v1\nkind: List\nitems: []\nspec: {}\n",
+			errs: []string{"f.yaml: line 4: spec: unknown field"}},
+		{name: "items is no list", text: "apiVersion: v1\nkind: List\nitems: 3\n",
+			errs: []string{"f.yaml: line 3: items: wants a list, got 3"}},
 		{name: "binary", text: "\x00\x01\x02", errs: []string{"f.yaml: line 1: control characters are not allowed"}},
 	}
 	for _, tt := range tests {
@@ -128,8 +151,11 @@ func TestCanonical(t *testing.T) {
 		same       bool
 	}{
 		{"itself", base, true},
-		{"order, comments, quotes", "kind: Pod # a pod\napiVersion: 'v1'\nspec:\n  priority: 7\nmetadata:\n  labels: {b: \"2\", a: \"1\"}\n  name: web\n", true},
-		{"JSON", `{"spec":{"priority":7},"kind":"Pod","apiVersion":"v1","metadata":{"labels":{"b":"2","a":"1"},"name":"web"}}`, true},
+		{"order, comments, quotes",
+			"kind: Pod # a pod\napiVersion: 'v1'\nspec:\n  priority: 7\nmetadata:\n  labels: {b: \"2\", a: \"1\"}\n  " +
+				"name: web\n", true},
+		{
+			"JSON", `{"spec":{"priority":7},"kind":"Pod","apiVersion":"v1","metadata":{"labels":{"b":"2","a":"1"},"name":"web"}}`, true},
 		{"status", base + "status: {phase: Running}\n", true},
 		{"another value", strings.Replace(base, "7", "8", 1), false},
 		{"a default spelled out", strings.Replace(base, "priority", "dnsPolicy: ClusterFirst, priority", 1), false},
@@ -156,12 +182,34 @@ func canonical(t *testing.T, text string) string {
 // Whatever is read without an error can be completed and validated, and
 // defaulting twice is the same as once.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: a, image: b, ports: [{containerPort: 80}]}]}\n"))
-	f.Add([]byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  spec: {volumes: [{name: v, projected: {sources: [{}]}}], initContainers: [{livenessProbe: {grpc: {port: 1}}}]}\n"))
-	f.Add([]byte("apiVersion: v1\nkind: PodList\nitems: [null, {spec: null}, {spec: {ephemeralContainers: [{lifecycle: {preStop: {httpGet: {port: x}}}}], resources: {limits: {cpu: 1}}}}]"))
-	f.Add([]byte("kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata: {k: v}\nbinaryData: {b: AAE=}\nimmutable: true\n---\nkind: Secret\napiVersion: v1\ntype: kubernetes.io/tls\nstringData: {tls.crt: x}\ndata: null\n"))
-	f.Add([]byte("kind: SecretList\napiVersion: v1\nitems: [{metadata: {name: s}, type: kubernetes.io/dockercfg, stringData: {.dockercfg: '[]'}}, null]\n---\nkind: RuntimeClass\napiVersion: node.k8s.io/v1\nhandler: runc\noverhead: {podFixed: {cpu: -1}}\nscheduling: null\n"))
-	f.Add([]byte("kind: List\napiVersion: v1\nitems:\n- {apiVersion: v1, kind: PersistentVolume, spec: {capacity: {storage: 1e3}, hostPath: {path: /a}, nfs: {server: s}, local: null}}\n- {apiVersion: v1, kind: PersistentVolumeClaim, spec: {resources: {requests: {storage: 1Gi}}, selector: {matchExpressions: [{}]}}}\n"))
+	f.Add(
+		[]byte(
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: a, image: b, ports: " +
+				"[{containerPort: 80}]}]}\n"))
+	f.Add(
+		[]byte(
+			"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  spec: {volumes: [{name: v, " +
+				"projected: {sources: [{}]}}], initContainers: [{livenessProbe: {grpc: {port: 1}}}]}\n"))
+	f.Add(
+		[]byte(
+			"apiVersion: v1\nkind: PodList\nitems: [null, {spec: null}, {spec: {ephemeralContainers: [{lifecycle: " +
+				"{preStop: {httpGet: {port: x}}}}], resources: {limits: {cpu: 1}}}}]"))
+	f.Add(
+		[]byte(
+			"kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata: {k: v}\nbinaryData: {b: AAE=}\nimmutable: " +
+				"true\n---\nkind: Secret\napiVersion: v1\ntype: kubernetes.io/tls\nstringData: {tls.crt: " +
+				"x}\ndata: null\n"))
+	f.Add(
+		[]byte(
+			"kind: SecretList\napiVersion: v1\nitems: [{metadata: {name: s}, type: kubernetes.io/dockercfg, " +
+				"stringData: {.dockercfg: '[]'}}, null]\n---\nkind: RuntimeClass\napiVersion: " +
+				"node.k8s.io/v1\nhandler: runc\noverhead: {podFixed: {cpu: -1}}\nscheduling: null\n"))
+	f.Add(
+		[]byte(
+			"kind: List\napiVersion: v1\nitems:\n- {apiVersion: v1, kind: PersistentVolume, spec: {capacity: " +
+				"{storage: 1e3}, hostPath: {path: /a}, nfs: {server: s}, local: null}}\n- {apiVersion: v1, kind: " +
+				"PersistentVolumeClaim, spec: {resources: {requests: {storage: 1Gi}}, selector: " +
+				"{matchExpressions: [{}]}}}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		objects, err := Decode(text, "f")
 		if errs, ok := errors.AsType[Errors](err); err != nil && (!ok || len(errs) == 0) {
@@ -193,7 +241,8 @@ func completeObject(t *testing.T, v object.Value) {
 		t.Errorf("defaulted twice (-once +twice):\n%s", diff)
 	}
 	valid := len(object.Validate(v)) == 0
-	if again, ok := once.(object.Value); ok && valid && (!object.Same(v, again) || len(object.ValidateUpdate(v, again)) > 0) {
+	if again, ok := once.(object.Value); ok && valid &&
+		(!object.Same(v, again) || len(object.ValidateUpdate(v, again)) > 0) {
 		t.Errorf("it is not the same as itself: %v", object.ValidateUpdate(v, again))
 	}
 }

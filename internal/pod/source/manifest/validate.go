@@ -120,7 +120,8 @@ func isUID(uid string) []string {
 
 func checkPolicies(c *check, path *field.Path) {
 	s := &c.pod.Spec
-	oneOf(c, path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
+	oneOf(c, path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
+		corev1.RestartPolicyNever)
 	if s.TerminationGracePeriodSeconds != nil {
 		c.within(path.Child("terminationGracePeriodSeconds"), *s.TerminationGracePeriodSeconds, 0, math.MaxInt32)
 	}
@@ -140,7 +141,8 @@ func checkPolicies(c *check, path *field.Path) {
 		c.text(path.Child("imagePullSecrets").Index(i).Child("name"), secret.Name, validation.IsDNS1123Subdomain)
 	}
 	for i, gate := range s.ReadinessGates {
-		c.text(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType), validation.IsQualifiedName)
+		c.text(path.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType),
+			validation.IsQualifiedName)
 	}
 	if len(s.SchedulingGates) > 0 {
 		c.add(field.Forbidden(path.Child("schedulingGates"), "the pod is placed on its node already"))
@@ -186,7 +188,8 @@ func checkDNS(c *check, path *field.Path) {
 			c.text(at.Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain)
 		}
 	}
-	oneOf(c, path.Child("dnsPolicy"), s.DNSPolicy, corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone)
+	oneOf(c, path.Child("dnsPolicy"), s.DNSPolicy, corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet,
+		corev1.DNSDefault, corev1.DNSNone)
 	if s.DNSPolicy == corev1.DNSNone && (s.DNSConfig == nil || len(s.DNSConfig.Nameservers) == 0) {
 		c.add(field.Required(path.Child("dnsConfig", "nameservers"), "dnsPolicy None needs at least one"))
 	}
@@ -206,11 +209,13 @@ func checkDNSConfig(c *check, d *corev1.PodDNSConfig, path *field.Path) {
 		c.add(field.TooMany(path.Child("searches"), len(d.Searches), maxSearches))
 	}
 	if chars := len(strings.Join(d.Searches, " ")); chars > maxSearchChars {
-		c.invalid(path.Child("searches"), d.Searches, "must be at most %d characters together, are %d", maxSearchChars, chars)
+		c.invalid(path.Child("searches"), d.Searches, "must be at most %d characters together, are %d", maxSearchChars,
+			chars)
 	}
 	for i, search := range d.Searches {
 		if search != "." {
-			c.text(path.Child("searches").Index(i), strings.TrimSuffix(search, "."), validation.IsDNS1123SubdomainWithUnderscore)
+			c.text(path.Child("searches").Index(i), strings.TrimSuffix(search, "."),
+				validation.IsDNS1123SubdomainWithUnderscore)
 		}
 	}
 	for i, option := range d.Options {
@@ -235,9 +240,11 @@ func checkTolerations(c *check, path *field.Path) {
 				c.invalid(at.Child("operator"), t.Operator, "must be Exists when key is empty, which means every key")
 			}
 		default:
-			c.add(field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+			c.add(field.NotSupported(at.Child("operator"), t.Operator,
+				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 		}
-		oneOf(c, at.Child("effect"), t.Effect, "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
+		oneOf(c, at.Child("effect"), t.Effect, "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule,
+			corev1.TaintEffectNoExecute)
 		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
 			c.invalid(at.Child("effect"), t.Effect, "must be NoExecute when tolerationSeconds is set")
 		}

@@ -55,8 +55,10 @@ func checkContainer(c *check, k pod.Container, at *field.Path) {
 	case strings.TrimSpace(k.Image) != k.Image:
 		c.invalid(at.Child("image"), k.Image, "must not have leading or trailing whitespace")
 	}
-	oneOf(c, at.Child("imagePullPolicy"), k.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
-	oneOf(c, at.Child("terminationMessagePolicy"), k.TerminationMessagePolicy, corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)
+	oneOf(c, at.Child("imagePullPolicy"), k.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent,
+		corev1.PullNever)
+	oneOf(c, at.Child("terminationMessagePolicy"), k.TerminationMessagePolicy, corev1.TerminationMessageReadFile,
+		corev1.TerminationMessageFallbackToLogsOnError)
 	checkPorts(c, k.Ports, at.Child("ports"))
 	checkEnv(c, k.Container, at)
 	checkMounts(c, k, at)
@@ -139,7 +141,8 @@ func checkPorts(c *check, ports []corev1.ContainerPort, at *field.Path) {
 			c.rules(at.Child("hostPort"), p.HostPort, validation.IsValidPortNum(int(p.HostPort)))
 		}
 		if c.pod.Spec.HostNetwork && p.HostPort != p.ContainerPort {
-			c.invalid(at.Child("hostPort"), p.HostPort, "must be containerPort (%d), or left out, on the host network", p.ContainerPort)
+			c.invalid(at.Child("hostPort"), p.HostPort, "must be containerPort (%d), or left out, on the host network",
+				p.ContainerPort)
 		}
 		oneOf(c, at.Child("protocol"), p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
 		if p.HostIP != "" {
@@ -212,8 +215,10 @@ func checkMount(c *check, m corev1.VolumeMount, security *corev1.SecurityContext
 	propagation := corev1.MountPropagationNone
 	if m.MountPropagation != nil {
 		propagation = *m.MountPropagation
-		oneOf(c, at.Child("mountPropagation"), propagation, corev1.MountPropagationNone, corev1.MountPropagationHostToContainer, corev1.MountPropagationBidirectional)
-		if propagation == corev1.MountPropagationBidirectional && (security == nil || security.Privileged == nil || !*security.Privileged) {
+		oneOf(c, at.Child("mountPropagation"), propagation, corev1.MountPropagationNone,
+			corev1.MountPropagationHostToContainer, corev1.MountPropagationBidirectional)
+		if propagation == corev1.MountPropagationBidirectional &&
+			(security == nil || security.Privileged == nil || !*security.Privileged) {
 			c.add(field.Forbidden(at.Child("mountPropagation"), "Bidirectional needs a privileged container"))
 		}
 	}
@@ -221,8 +226,10 @@ func checkMount(c *check, m corev1.VolumeMount, security *corev1.SecurityContext
 		return
 	}
 	recursive := at.Child("recursiveReadOnly")
-	oneOf(c, recursive, *m.RecursiveReadOnly, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible, corev1.RecursiveReadOnlyEnabled)
-	if *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled && (!m.ReadOnly || propagation != corev1.MountPropagationNone) {
+	oneOf(c, recursive, *m.RecursiveReadOnly, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible,
+		corev1.RecursiveReadOnlyEnabled)
+	if *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled &&
+		(!m.ReadOnly || propagation != corev1.MountPropagationNone) {
 		c.add(field.Forbidden(recursive, "needs readOnly: true and no mountPropagation"))
 	}
 }
@@ -253,7 +260,8 @@ func checkRestartRules(c *check, k pod.Container, at *field.Path) {
 		return
 	}
 	if k.RestartPolicy != nil {
-		oneOf(c, at.Child("restartPolicy"), *k.RestartPolicy, corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyNever)
+		oneOf(c, at.Child("restartPolicy"), *k.RestartPolicy, corev1.ContainerRestartPolicyAlways,
+			corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyNever)
 	}
 	at = at.Child("restartPolicyRules")
 	switch {
@@ -269,12 +277,14 @@ func checkRestartRules(c *check, k pod.Container, at *field.Path) {
 	}
 	for i, rule := range k.RestartPolicyRules {
 		at := at.Index(i)
-		oneOf(c, at.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)
+		oneOf(c, at.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart,
+			corev1.ContainerRestartRuleActionRestartAllContainers)
 		if rule.ExitCodes == nil {
 			c.add(field.Required(at.Child("exitCodes"), ""))
 			continue
 		}
-		oneOf(c, at.Child("exitCodes", "operator"), rule.ExitCodes.Operator, corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)
+		oneOf(c, at.Child("exitCodes", "operator"), rule.ExitCodes.Operator, corev1.ContainerRestartRuleOnExitCodesOpIn,
+			corev1.ContainerRestartRuleOnExitCodesOpNotIn)
 		for j, code := range rule.ExitCodes.Values {
 			c.within(at.Child("exitCodes", "values").Index(j), int64(code), 0, 255)
 		}
@@ -306,7 +316,8 @@ func checkHooks(c *check, k *corev1.Container, at *field.Path) {
 		}
 	}
 	if p := k.ReadinessProbe; p != nil && p.TerminationGracePeriodSeconds != nil {
-		c.invalid(at.Child("readinessProbe", "terminationGracePeriodSeconds"), *p.TerminationGracePeriodSeconds, "must not be set for a readiness probe, which kills nothing")
+		c.invalid(at.Child("readinessProbe", "terminationGracePeriodSeconds"), *p.TerminationGracePeriodSeconds,
+			"must not be set for a readiness probe, which kills nothing")
 	}
 }
 
@@ -352,7 +363,8 @@ func checkHandler(c *check, h *corev1.LifecycleHandler, at *field.Path) {
 }
 
 // checkAction checks the kinds of handler that probes and lifecycle have in common.
-func checkAction(c *check, exec *corev1.ExecAction, get *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction, at *field.Path) {
+func checkAction(c *check, exec *corev1.ExecAction, get *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction,
+	at *field.Path) {
 	if exec != nil && len(exec.Command) == 0 {
 		c.add(field.Required(at.Child("exec", "command"), ""))
 	}

@@ -40,7 +40,8 @@ func checkEnv(c *check, k *corev1.Container, at *field.Path) {
 func checkValueFrom(c *check, v *corev1.EnvVarSource, at *field.Path) {
 	c.only(at, v)
 	if v.FieldRef != nil {
-		checkFieldRef(c, v.FieldRef, at.Child("fieldRef"), "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
+		checkFieldRef(c, v.FieldRef, at.Child("fieldRef"), "metadata.name", "metadata.namespace", "metadata.uid",
+			"spec.nodeName",
 			"spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")
 	}
 	if v.ResourceFieldRef != nil {
@@ -109,9 +110,11 @@ func checkResourceFieldRef(c *check, r *corev1.ResourceFieldSelector, at *field.
 		}
 	}
 	for _, prefix := range []string{"limits.", "requests."} {
-		if name, ok := strings.CutPrefix(r.Resource, prefix); ok && strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
+		if name, ok := strings.CutPrefix(r.Resource, prefix); ok &&
+			strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
 			return
 		}
 	}
-	oneOf(c, at.Child("resource"), r.Resource, "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage")
+	oneOf(c, at.Child("resource"), r.Resource, "limits.cpu", "limits.memory", "limits.ephemeral-storage",
+		"requests.cpu", "requests.memory", "requests.ephemeral-storage")
 }

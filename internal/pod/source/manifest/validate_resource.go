@@ -22,7 +22,8 @@ func checkResources(c *check, r *corev1.ResourceRequirements, at *field.Path) {
 		case limited && request.Cmp(limit) > 0:
 			c.invalid(at, request.String(), "must be at most the limit, %s", limit.String())
 		case !overcommit(name) && (!limited || request.Cmp(limit) != 0):
-			c.invalid(at, request.String(), "must be the same as the limit: %s cannot be promised to more than one", name)
+			c.invalid(at, request.String(), "must be the same as the limit: %s cannot be promised to more than one",
+				name)
 		}
 	}
 }
@@ -32,7 +33,9 @@ func checkAmounts(c *check, list corev1.ResourceList, at *field.Path) {
 		q, at := list[name], at.Key(string(name))
 		if !native(name) {
 			if !strings.Contains(string(name), "/") {
-				c.invalid(at, name, "must be cpu, memory, ephemeral-storage, hugepages-<size> or a name with a domain such as example.com/gpu")
+				c.invalid(at, name,
+					"must be cpu, memory, ephemeral-storage, hugepages-<size> or a name with a domain such as "+
+						"example.com/gpu")
 			} else {
 				c.rules(at, name, validation.IsQualifiedName(string(name)))
 			}
@@ -75,10 +78,12 @@ func checkPodSecurity(c *check, s *corev1.PodSecurityContext, at *field.Path) {
 		c.id(at.Child("supplementalGroups").Index(i), &s.SupplementalGroups[i])
 	}
 	if s.SupplementalGroupsPolicy != nil {
-		oneOf(c, at.Child("supplementalGroupsPolicy"), *s.SupplementalGroupsPolicy, corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)
+		oneOf(c, at.Child("supplementalGroupsPolicy"), *s.SupplementalGroupsPolicy,
+			corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)
 	}
 	if s.FSGroupChangePolicy != nil {
-		oneOf(c, at.Child("fsGroupChangePolicy"), *s.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)
+		oneOf(c, at.Child("fsGroupChangePolicy"), *s.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch,
+			corev1.FSGroupChangeAlways)
 	}
 	checkSeccomp(c, s.SeccompProfile, at.Child("seccompProfile"))
 	checkAppArmor(c, s.AppArmorProfile, at.Child("appArmorProfile"))
@@ -126,7 +131,10 @@ func checkContainerSecurity(c *check, s *corev1.SecurityContext, at *field.Path)
 	if s.Privileged != nil && *s.Privileged {
 		c.invalid(at.Child("allowPrivilegeEscalation"), false, "cannot be false for a privileged container")
 	}
-	if s.Capabilities != nil && slices.ContainsFunc(s.Capabilities.Add, func(name corev1.Capability) bool { return name == "CAP_SYS_ADMIN" || name == "SYS_ADMIN" }) {
+	if s.Capabilities != nil &&
+		slices.ContainsFunc(s.Capabilities.Add, func(name corev1.Capability) bool {
+			return name == "CAP_SYS_ADMIN" || name == "SYS_ADMIN"
+		}) {
 		c.invalid(at.Child("allowPrivilegeEscalation"), false, "cannot be false with the capability SYS_ADMIN")
 	}
 }
@@ -147,7 +155,8 @@ func checkSeccomp(c *check, p *corev1.SeccompProfile, at *field.Path) {
 	if p == nil {
 		return
 	}
-	oneOf(c, at.Child("type"), p.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+	oneOf(c, at.Child("type"), p.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
+		corev1.SeccompProfileTypeUnconfined)
 	checkLocalhost(c, p.LocalhostProfile, p.Type == corev1.SeccompProfileTypeLocalhost, at)
 	if p.LocalhostProfile != nil {
 		c.relative(at.Child("localhostProfile"), *p.LocalhostProfile)
@@ -158,7 +167,8 @@ func checkAppArmor(c *check, p *corev1.AppArmorProfile, at *field.Path) {
 	if p == nil {
 		return
 	}
-	oneOf(c, at.Child("type"), p.Type, corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
+	oneOf(c, at.Child("type"), p.Type, corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault,
+		corev1.AppArmorProfileTypeUnconfined)
 	checkLocalhost(c, p.LocalhostProfile, p.Type == corev1.AppArmorProfileTypeLocalhost, at)
 }
 

@@ -64,7 +64,8 @@ func checkVolume(c *check, v *corev1.VolumeSource, at *field.Path) {
 	}
 	if i := v.Image; i != nil {
 		c.present(at.Child("image", "reference"), i.Reference)
-		oneOf(c, at.Child("image", "pullPolicy"), i.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+		oneOf(c, at.Child("image", "pullPolicy"), i.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent,
+			corev1.PullNever)
 	}
 	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate == nil {
 		c.add(field.Required(at.Child("ephemeral", "volumeClaimTemplate"), ""))
@@ -75,8 +76,10 @@ func checkHostPath(c *check, h *corev1.HostPathVolumeSource, at *field.Path) {
 	c.present(at.Child("path"), h.Path)
 	c.noBacksteps(at.Child("path"), h.Path)
 	if h.Type != nil {
-		oneOf(c, at.Child("type"), *h.Type, corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
-			corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)
+		oneOf(c, at.Child("type"), *h.Type, corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate,
+			corev1.HostPathDirectory,
+			corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev,
+			corev1.HostPathBlockDev)
 	}
 }
 
@@ -85,7 +88,8 @@ func checkEmptyDir(c *check, e *corev1.EmptyDirVolumeSource, at *field.Path) {
 		c.invalid(at.Child("sizeLimit"), e.SizeLimit.String(), "must not be negative")
 	}
 	if !strings.HasPrefix(string(e.Medium), string(corev1.StorageMediumHugePagesPrefix)) {
-		oneOf(c, at.Child("medium"), e.Medium, corev1.StorageMediumDefault, corev1.StorageMediumMemory, corev1.StorageMediumHugePages)
+		oneOf(c, at.Child("medium"), e.Medium, corev1.StorageMediumDefault, corev1.StorageMediumMemory,
+			corev1.StorageMediumHugePages)
 	}
 }
 
@@ -108,7 +112,8 @@ func checkDownward(c *check, items []corev1.DownwardAPIVolumeFile, at *field.Pat
 		case (item.FieldRef == nil) == (item.ResourceFieldRef == nil):
 			c.add(field.Required(at.Child("fieldRef"), "exactly one of fieldRef and resourceFieldRef"))
 		case item.FieldRef != nil:
-			checkFieldRef(c, item.FieldRef, at.Child("fieldRef"), "metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")
+			checkFieldRef(c, item.FieldRef, at.Child("fieldRef"), "metadata.name", "metadata.namespace", "metadata.uid",
+				"metadata.labels", "metadata.annotations")
 		default:
 			checkResourceFieldRef(c, item.ResourceFieldRef, at.Child("resourceFieldRef"), true)
 		}

@@ -12,10 +12,12 @@ import (
 // decide chooses among pods of the runtime the one that runs for a manifest that was
 // last written then (zero: nobody knows). hashes are those of its containers. One
 // that runs comes before one that does not, then the one with the newest container.
-func decide(name types.NamespacedName, hashes map[string]string, written time.Time, observed []*pod.Observed) (types.UID, bool) {
+func decide(name types.NamespacedName, hashes map[string]string, written time.Time,
+	observed []*pod.Observed) (types.UID, bool) {
 	var best *pod.Observed
 	for _, o := range observed {
-		if o.Namespace != name.Namespace || o.Name != name.Name || !static(o.UID) || !matches(o, hashes) || newest(o).Before(written) {
+		if o.Namespace != name.Namespace || o.Name != name.Name || !static(o.UID) || !matches(o, hashes) ||
+			newest(o).Before(written) {
 			continue
 		}
 		if best == nil || better(o, best) {

@@ -49,12 +49,18 @@ func TestDecide(t *testing.T) {
 		{"without containers", []*pod.Observed{{UID: uidA, Namespace: "kube-system", Name: "web-node"}}, ""},
 		{"made before the manifest was written", []*pod.Observed{runs(now, uidA, running, "1", 2*time.Hour)}, ""},
 		{"another namespace", []*pod.Observed{other}, ""},
-		{"from the API", []*pod.Observed{runs(now, "0f54b3c1-8a3e-4c5b-9d20-5b5e3a7e0c11", running, "1", time.Minute)}, ""},
-		{"one that runs before a newer one", []*pod.Observed{runs(now, uidB, exited, "1", time.Second), runs(now, uidA, running, "1", time.Minute)}, uidA},
-		{"the newest", []*pod.Observed{runs(now, uidA, exited, "1", time.Minute), runs(now, uidB, exited, "1", time.Second)}, uidB},
+		{"from the API", []*pod.Observed{runs(now, "0f54b3c1-8a3e-4c5b-9d20-5b5e3a7e0c11", running, "1", time.Minute)},
+			""},
+		{"one that runs before a newer one",
+			[]*pod.Observed{runs(now, uidB, exited, "1", time.Second), runs(now, uidA, running, "1", time.Minute)},
+			uidA},
+		{"the newest",
+			[]*pod.Observed{runs(now, uidA, exited, "1", time.Minute), runs(now, uidB, exited, "1", time.Second)},
+			uidB},
 	}
 	for _, tt := range tests {
-		got, ok := decide(types.NamespacedName{Namespace: "kube-system", Name: "web-node"}, map[string]string{"app": "1", "init": "3"}, now.Add(-time.Hour), tt.observed)
+		got, ok := decide(types.NamespacedName{Namespace: "kube-system", Name: "web-node"},
+			map[string]string{"app": "1", "init": "3"}, now.Add(-time.Hour), tt.observed)
 		if got != tt.want || ok != (tt.want != "") {
 			t.Errorf("%s: %q, %v; want %q", tt.name, got, ok, tt.want)
 		}

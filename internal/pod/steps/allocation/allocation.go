@@ -93,7 +93,8 @@ type Allocations struct {
 func New(o Options) *Allocations {
 	ledger := resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log})
 	return &Allocations{
-		opts: o, settled: make(chan struct{}), changed: ledger.Subscribe(), metrics: newMetrics(), lost: map[types.UID]error{}, kept: resource.Held{},
+		opts: o, settled: make(chan struct{}), changed: ledger.Subscribe(), metrics: newMetrics(),
+		lost: map[types.UID]error{}, kept: resource.Held{},
 		Ledger: ledger,
 	}
 }
@@ -238,7 +239,8 @@ func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {
 	}
 	s.Drop(p.UID)
 	if why := s.told(p.UID); why != nil {
-		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, AllocationChanged, "The pod cannot keep all that it held for itself: %v", why)
+		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, AllocationChanged,
+			"The pod cannot keep all that it held for itself: %v", why)
 	}
 	return nil
 }
@@ -313,7 +315,8 @@ func (s *Allocations) Memory() []memory.Block {
 // guaranteed stands for a running pod of which only the id is known: others than
 // Guaranteed ones have no CPUs of their own.
 func guaranteed(uid types.UID) *corev1.Pod {
-	some := corev1.ResourceList{corev1.ResourceCPU: resourceapi.MustParse("1"), corev1.ResourceMemory: resourceapi.MustParse("1")}
+	some := corev1.ResourceList{corev1.ResourceCPU: resourceapi.MustParse("1"),
+		corev1.ResourceMemory: resourceapi.MustParse("1")}
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: some, Limits: some}}},
 	}}

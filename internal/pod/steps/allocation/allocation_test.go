@@ -44,7 +44,8 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{root: t.TempDir(), desired: store.New[types.UID, *pod.Pod](), runs: map[types.UID]string{}, working: map[types.UID]bool{}}
+	return &world{root: t.TempDir(), desired: store.New[types.UID, *pod.Pod](), runs: map[types.UID]string{},
+		working: map[types.UID]bool{}}
 }
 
 func (w *world) start(t *testing.T) *Allocations {
@@ -53,11 +54,13 @@ func (w *world) start(t *testing.T) *Allocations {
 	close(synced)
 	observed := store.New[types.UID, *pod.Observed]()
 	for uid := range w.runs {
-		observed.Put(uid, &pod.Observed{UID: uid, Containers: []pod.ContainerStatus{{ID: "1", Name: "app", State: pod.StateRunning}}})
+		observed.Put(uid,
+			&pod.Observed{UID: uid, Containers: []pod.ContainerStatus{{ID: "1", Name: "app", State: pod.StateRunning}}})
 	}
 	s := New(Options{
-		Node: resource.Node{Machine: machinetest.Load(t, "2x8-smt"), Policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0), Topology: w.near}},
-		Dir:  filepath.Join(w.root, "resources"), Root: w.root, Log: slog.New(slog.DiscardHandler),
+		Node: resource.Node{Machine: machinetest.Load(t, "2x8-smt"),
+			Policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0), Topology: w.near}},
+		Dir: filepath.Join(w.root, "resources"), Root: w.root, Log: slog.New(slog.DiscardHandler),
 		Devices: func() device.Inventory { return nil }, Desired: w.desired, Synced: []<-chan struct{}{synced},
 		Observed: observed,
 		Pinned:   func(p *corev1.Pod, _ string) (string, string, bool) { return w.runs[p.UID], "0-1", true },
@@ -73,8 +76,10 @@ func (w *world) start(t *testing.T) *Allocations {
 func (w *world) want(uid types.UID, cpus string) *corev1.Pod {
 	list := corev1.ResourceList{"cpu": apiresource.MustParse(cpus), "memory": apiresource.MustParse("64Mi")}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: corev1.PodSpec{
-		InitContainers: []corev1.Container{{Name: "init", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
-		Containers:     []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
+		InitContainers: []corev1.Container{{Name: "init",
+			Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
+		Containers: []corev1.Container{{Name: "app",
+			Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
 	}}
 	w.desired.Put(uid, &pod.Pod{Pod: p})
 	return p
@@ -145,11 +150,13 @@ func TestRestart(t *testing.T) {
 		{name: "nothing", want: map[types.UID]string{}},
 		{
 			name:  "what runs, when the files are damaged",
-			files: map[string]string{"resources/a.json": "broken"}, runs: map[types.UID]string{"a": "3,19", "b": "4-5,20-21"},
-			want: map[types.UID]string{"a": "3,19", "b": "4-5,20-21"},
+			files: map[string]string{"resources/a.json": "broken"},
+			runs:  map[types.UID]string{"a": "3,19", "b": "4-5,20-21"},
+			want:  map[types.UID]string{"a": "3,19", "b": "4-5,20-21"},
 		},
 		{
-			name: "what runs of a pod that ends and nobody describes", runs: map[types.UID]string{"ending": "3,19", "shares": "0-31", "b": "4-5,20-21"},
+			name: "what runs of a pod that ends and nobody describes",
+			runs: map[types.UID]string{"ending": "3,19", "shares": "0-31", "b": "4-5,20-21"},
 			want: map[types.UID]string{"ending": "3,19", "b": "4-5,20-21"},
 		},
 		{
@@ -157,14 +164,16 @@ func TestRestart(t *testing.T) {
 			want: map[types.UID]string{},
 		},
 		{
-			name:  "a kubelet's",
-			files: map[string]string{"cpu_manager_state": `{"policyName":"static","defaultCpuSet":"0","entries":{"a":{"app":"9-10"},"gone":{"app":"1"}}}`},
-			want:  map[types.UID]string{"a": "9-10", "gone": "1"},
+			name: "a kubelet's",
+			files: map[string]string{
+				"cpu_manager_state": `{"policyName":"static","defaultCpuSet":"0","entries":{"a":{"app":"9-10"},"gone":{"app":"1"}}}`},
+			want: map[types.UID]string{"a": "9-10", "gone": "1"},
 		},
 		{
 			name:  "a kubelet's that is damaged, beside what runs",
-			files: map[string]string{"cpu_manager_state": `{"policyName":"static"`}, runs: map[types.UID]string{"a": "3,19"},
-			want: map[types.UID]string{"a": "3,19"},
+			files: map[string]string{"cpu_manager_state": `{"policyName":"static"`},
+			runs:  map[types.UID]string{"a": "3,19"},
+			want:  map[types.UID]string{"a": "3,19"},
 		},
 	}
 	for _, tt := range tests {
@@ -189,7 +198,8 @@ func TestRestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			moved := false
-			if err := s.After(func(context.Context) error { moved = true; return nil })(t.Context()); err != nil || !moved {
+			if err := s.After(func(context.Context) error { moved = true; return nil })(t.Context()); err != nil ||
+				!moved {
 				t.Errorf("nobody moves: %v", err)
 			}
 			holds(t, s, tt.want)
@@ -218,7 +228,9 @@ func TestThereAndBack(t *testing.T) {
 		t.Errorf("%s, error %v", text, err)
 	}
 	holds(t, w.start(t), map[types.UID]string{"a": first.CPUs().String()})
-	if err := os.WriteFile(path, []byte(`{"policyName":"static","defaultCpuSet":"0","entries":{"b":{"app":"`+first.CPUs().String()+`"}}}`), 0o600); err != nil {
+	if err := os.WriteFile(path,
+		[]byte(`{"policyName":"static","defaultCpuSet":"0","entries":{"b":{"app":"`+first.CPUs().String()+`"}}}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, w.start(t), map[types.UID]string{"b": first.CPUs().String()})
@@ -245,7 +257,9 @@ func TestWhatCannotBeKept(t *testing.T) {
 	if got, _ := s.Get("a"); got.CPUs().Size() != 2 || got.CPUs().Contains(0) {
 		t.Errorf("it holds %s", got.CPUs())
 	}
-	if diff := cmp.Diff(events{"AllocationChanged: The pod cannot keep all that it held for itself: CPUs 0,16: 0 are reserved"}, w.events); diff != "" {
+	if diff := cmp.Diff(
+		events{"AllocationChanged: The pod cannot keep all that it held for itself: CPUs 0,16: 0 are reserved"},
+		w.events); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -260,10 +274,14 @@ func TestWhatWasFoundTwice(t *testing.T) {
 	s := w.start(t)
 	s.Look()
 	book(t, s, b)
-	if got := s.All(); got["a"].CPUs().String() != "3,19" || got["b"].CPUs().Size() != 2 || got["b"].CPUs().Contains(3) {
+	if got := s.All(); got["a"].CPUs().String() != "3,19" || got["b"].CPUs().Size() != 2 ||
+		got["b"].CPUs().Contains(3) {
 		t.Errorf("they hold %v", got)
 	}
-	if diff := cmp.Diff(events{"AllocationChanged: The pod cannot keep all that it held for itself: CPUs 3,19: 3,19 are held by another pod"}, w.events); diff != "" {
+	if diff := cmp.Diff(
+		events{
+			"AllocationChanged: The pod cannot keep all that it held for itself: CPUs 3,19: 3,19 are held by " +
+				"another pod"}, w.events); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -339,7 +357,8 @@ func TestWhatCountsBeside(t *testing.T) {
 
 func TestNodeOf(t *testing.T) {
 	const gi = int64(1) << 30
-	m := machine.Machine{CPUs: []machine.CPU{{ID: 0}, {ID: 1, Core: 1}}, Nodes: []machine.Node{{ID: 0, CPUs: cpuset.New(0, 1), Memory: 4 * gi}}}
+	m := machine.Machine{CPUs: []machine.CPU{{ID: 0}, {ID: 1, Core: 1}},
+		Nodes: []machine.Node{{ID: 0, CPUs: cpuset.New(0, 1), Memory: 4 * gi}}}
 	list := func(memory int64) corev1.ResourceList {
 		return corev1.ResourceList{"memory": *apiresource.NewQuantity(memory, apiresource.BinarySI)}
 	}
@@ -353,13 +372,18 @@ func TestNodeOf(t *testing.T) {
 	}{
 		{name: "none"},
 		{
-			name: "static", pinning: config.Pinning{CPUs: true, Memory: true, ReservedMemory: memory.Reserved{0: {"memory": gi}}},
-			policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0), Memory: true, ReservedMemory: memory.Reserved{0: {"memory": gi}}},
+			name:    "static",
+			pinning: config.Pinning{CPUs: true, Memory: true, ReservedMemory: memory.Reserved{0: {"memory": gi}}},
+			policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0), Memory: true,
+				ReservedMemory: memory.Reserved{0: {"memory": gi}}},
 		},
 		{
-			name: "all that is wrong", want: `reserve CPUs: reservedSystemCPUs names 7, which the machine does not have online: its CPUs are 0-1
+			name: "all that is wrong",
+			want: `reserve CPUs: reservedSystemCPUs names 7, which the machine does not have online: its CPUs are 0-1
 reservedMemory: 2Gi of memory are reserved on all NUMA nodes together, and kubeReserved, systemReserved and evictionHard take 1Gi: make them equal`,
-			pinning: config.Pinning{CPUs: true, ReservedCPUs: cpuset.New(7), Memory: true, ReservedMemory: memory.Reserved{0: {"memory": 2 * gi}}, Topology: topology.Options{Policy: topology.Restricted}},
+			pinning: config.Pinning{CPUs: true, ReservedCPUs: cpuset.New(7), Memory: true,
+				ReservedMemory: memory.Reserved{0: {"memory": 2 * gi}},
+				Topology:       topology.Options{Policy: topology.Restricted}},
 		},
 	}
 	for _, tt := range tests {
@@ -384,7 +408,8 @@ func TestReadNode(t *testing.T) {
 	if err != nil || len(n.Machine.Nodes) != 1 {
 		t.Errorf("got %v, error %v", n.Machine, err)
 	}
-	if _, err := ReadNode(fstest.MapFS{}, config.Node{Pinning: config.Pinning{CPUs: true}}, node.Facts{}, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := ReadNode(fstest.MapFS{}, config.Node{Pinning: config.Pinning{CPUs: true}}, node.Facts{},
+		slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("CPUs that are not known are pinned")
 	}
 }

@@ -38,25 +38,35 @@ func newMetrics() metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_" + name, Help: help})
 	}
 	aligned := func(name, help string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_container_aligned_compute_resources_" + name, Help: help}, []string{"scope", "boundary"})
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_container_aligned_compute_resources_" +
+			name, Help: help}, []string{"scope", "boundary"})
 		for _, l := range [][2]string{{wholePod, numaNode}, {oneContainer, numaNode}, {oneContainer, physicalCPU}} {
 			v.WithLabelValues(l[:]...) // 0 is told too
 		}
 		return v
 	}
 	return metrics{
-		cpus:         counter("cpu_manager_pinning_requests_total", "Containers that were to have CPUs for themselves."),
-		cpuErrors:    counter("cpu_manager_pinning_errors_total", "Containers that could not be given CPUs for themselves."),
-		memory:       counter("memory_manager_pinning_requests_total", "Containers that were to have memory of certain NUMA nodes."),
-		memoryErrors: counter("memory_manager_pinning_errors_total", "Containers that could not be given memory of certain NUMA nodes."),
-		admissions:   counter("topology_manager_admission_requests_total", "Pods that were looked at for what they are to be given, and where."),
+		cpus: counter("cpu_manager_pinning_requests_total",
+			"Containers that were to have CPUs for themselves."),
+		cpuErrors: counter("cpu_manager_pinning_errors_total",
+			"Containers that could not be given CPUs for themselves."),
+		memory: counter("memory_manager_pinning_requests_total",
+			"Containers that were to have memory of certain NUMA nodes."),
+		memoryErrors: counter("memory_manager_pinning_errors_total",
+			"Containers that could not be given memory of certain NUMA nodes."),
+		admissions: counter("topology_manager_admission_requests_total",
+			"Pods that were looked at for what they are to be given, and where."),
 		admissionErrors: counter("topology_manager_admission_errors_total",
-			"Pods that were refused because what they ask for could not be had, or not as near to each other as the policy wants."),
+			"Pods that were refused because what they ask for could not be had, or not as near to each other as the "+
+				"policy wants."),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kubelet_topology_manager_admission_duration_ms", Help: "Duration in milliseconds of deciding what a pod is given.", Buckets: prometheus.ExponentialBuckets(.05, 2, 15),
+			Name:    "kubelet_topology_manager_admission_duration_ms",
+			Help:    "Duration in milliseconds of deciding what a pod is given.",
+			Buckets: prometheus.ExponentialBuckets(.05, 2, 15),
 		}),
-		aligned:   aligned("count", "What was given as near to each other as was asked, by scope and boundary."),
-		unaligned: aligned("failure_count", "What could not be given as near to each other as was asked, by scope and boundary."),
+		aligned: aligned("count", "What was given as near to each other as was asked, by scope and boundary."),
+		unaligned: aligned("failure_count",
+			"What could not be given as near to each other as was asked, by scope and boundary."),
 	}
 }
 
@@ -65,7 +75,8 @@ func (s *Allocations) Register(reg prometheus.Registerer) error {
 	m := s.metrics
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.cpus, m.cpuErrors, m.memory, m.memoryErrors, m.admissions, m.admissionErrors, m.took, m.aligned, m.unaligned, newPools(s),
+		m.cpus, m.cpuErrors, m.memory, m.memoryErrors, m.admissions, m.admissionErrors, m.took, m.aligned, m.unaligned,
+		newPools(s),
 	} {
 		errs = append(errs, reg.Register(c))
 	}
@@ -121,7 +132,8 @@ func (m metrics) booked(n resource.Node, p *corev1.Pod, a resource.Allocation, t
 // which of CPUs, memory and devices were lacking.
 func (m metrics) refused(n resource.Node, why, message string) {
 	switch why {
-	case resource.TopologyAffinityError, cpu.SMTAlignmentError, cpu.UnexpectedAdmissionError, cpu.EmptyPodSharedPoolError:
+	case resource.TopologyAffinityError, cpu.SMTAlignmentError, cpu.UnexpectedAdmissionError,
+		cpu.EmptyPodSharedPoolError:
 	default:
 		return
 	}
@@ -161,8 +173,9 @@ func newPools(s *Allocations) pools {
 		return prometheus.NewDesc("kubelet_cpu_manager_"+name, help, labels, nil)
 	}
 	return pools{
-		of:        s,
-		shared:    d("shared_pool_size_millicores", "CPUs that nobody has for itself, in thousandths; 0 without the static policy."),
+		of: s,
+		shared: d("shared_pool_size_millicores",
+			"CPUs that nobody has for itself, in thousandths; 0 without the static policy."),
 		exclusive: d("exclusive_cpu_allocation_count", "CPUs that containers have for themselves."),
 		near:      d("allocation_per_numa", "CPUs that containers have for themselves, by NUMA node.", numaNode),
 	}

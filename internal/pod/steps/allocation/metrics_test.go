@@ -27,7 +27,8 @@ func sums(t *testing.T, s *Allocations) map[string]float64 {
 			for _, l := range m.Label {
 				name += " " + l.GetName() + "=" + l.GetValue()
 			}
-			if v := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()); v != 0 {
+			if v := m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+				float64(m.GetHistogram().GetSampleCount()); v != 0 {
 				all[name] = v
 			}
 		}
@@ -44,7 +45,9 @@ func TestMetrics(t *testing.T) {
 	book(t, s, p)
 	book(t, s, p)
 	s.Refused("TopologyAffinityError", "Resources cannot be allocated with Topology locality")
-	s.Refused("UnexpectedAdmissionError", "Allocate failed due to not enough cpus available to satisfy request: requested=8, available=7, which is unexpected")
+	s.Refused("UnexpectedAdmissionError",
+		"Allocate failed due to not enough cpus available to satisfy request: requested=8, available=7, which "+
+			"is unexpected")
 	s.Refused("UnexpectedAdmissionError", "Allocate failed due to [memorymanager] too little, which is unexpected")
 	s.Refused("NodeAffinity", "another rule's")
 	held := float64(s.All().CPUs().Size())

@@ -37,7 +37,8 @@ func (s *Allocations) Load() error {
 
 // kubelets reads one of the kubelet's state files; none is no error. One that an agent
 // wrote is looked at only if nothing else is left of that agent.
-func kubelets(root, name string, ours bool, parse func([]byte) (map[types.UID]resource.Allocation, error)) (map[types.UID]resource.Allocation, error) {
+func kubelets(root, name string, ours bool,
+	parse func([]byte) (map[types.UID]resource.Allocation, error)) (map[types.UID]resource.Allocation, error) {
 	path := filepath.Join(root, name)
 	text, err := os.ReadFile(path)
 	switch {
@@ -60,7 +61,8 @@ func kubelets(root, name string, ours bool, parse func([]byte) (map[types.UID]re
 func Mirror(s *Allocations) func(context.Context) error {
 	write := func() {
 		if err := mirror(s.opts.Root, s.opts.Node, s.All()); err != nil {
-			s.opts.Log.Error("keep CPUs and memory of pods as a kubelet does; one that takes over may not start", "err", err)
+			s.opts.Log.Error("keep CPUs and memory of pods as a kubelet does; one that takes over may not start", "err",
+				err)
 		}
 	}
 	return func(ctx context.Context) error {

@@ -84,7 +84,8 @@ type held struct {
 
 // New makes a Cgroups. The host is looked at when the first pod comes.
 func New(c Config) *Cgroups {
-	return &Cgroups{cfg: c, root: parseName(c.Root), metrics: newMetrics(), changed: make(chan struct{}, 1), pods: map[types.UID]*held{}, told: map[string]string{}}
+	return &Cgroups{cfg: c, root: parseName(c.Root), metrics: newMetrics(), changed: make(chan struct{}, 1),
+		pods: map[types.UID]*held{}, told: map[string]string{}}
 }
 
 // Step is the cgroups' place in a pod's life.
@@ -262,7 +263,8 @@ func (c *Cgroups) Orphans(known func(types.UID) bool) ([]types.UID, error) {
 }
 
 func (c *Cgroups) notify(class corev1.PodQOSClass) {
-	if class == corev1.PodQOSBestEffort || class == corev1.PodQOSGuaranteed && c.cfg.Options.MemoryQoS == nil && c.cfg.QOSReserved == 0 {
+	if class == corev1.PodQOSBestEffort ||
+		class == corev1.PodQOSGuaranteed && c.cfg.Options.MemoryQoS == nil && c.cfg.QOSReserved == 0 {
 		return // no level depends on it
 	}
 	select {

@@ -99,7 +99,8 @@ func TestPodOnThisMachine(t *testing.T) {
 		}
 	}
 	name := parseName(n.Parent(r.Pod.Pod))
-	want := map[string]string{"shares": "512", "quota": "50000", "memory": "67108864", "pids": "50", "all": "8589934592", "besteffort": "2"}
+	want := map[string]string{"shares": "512", "quota": "50000", "memory": "67108864", "pids": "50",
+		"all": "8589934592", "besteffort": "2"}
 	got := map[string]string{
 		"shares":     file(t, n, name, "cpu.shares", "cpu.weight"),
 		"quota":      file(t, n, name, "cpu.cfs_quota_us", "cpu.max"),
@@ -135,7 +136,8 @@ func TestResize(t *testing.T) {
 	small, large := spec("100m", "32Mi"), spec("500m", "64Mi")
 	name := parseName(n.Parent(small.Pod.Pod))
 	limits := func() []string {
-		return []string{file(t, n, name, "cpu.cfs_quota_us", "cpu.max"), file(t, n, name, "memory.limit_in_bytes", "memory.max")}
+		return []string{file(t, n, name, "cpu.cfs_quota_us", "cpu.max"),
+			file(t, n, name, "memory.limit_in_bytes", "memory.max")}
 	}
 	setup := func(r *worker.Run) error { return n.Step().Setup(t.Context(), r) }
 	used := func(r *worker.Run) *worker.Run {
@@ -261,7 +263,8 @@ func TestOrphans(t *testing.T) {
 		t.Errorf("before the first pod: %v, %v", got, err)
 	}
 	burst := apps(container(list("cpu", "100m"), nil))
-	for uid, spec := range map[string]corev1.PodSpec{"known": apps(container(nil, nil)), "lost-1": burst, "lost-2": apps(container(nil, nil))} {
+	for uid, spec := range map[string]corev1.PodSpec{"known": apps(container(nil, nil)), "lost-1": burst,
+		"lost-2": apps(container(nil, nil))} {
 		if err := n.Step().Setup(t.Context(), run(uid, spec)); err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +323,8 @@ func TestFailureIsTold(t *testing.T) {
 	if reason.Of(err) != reason.FailedPodCgroup {
 		t.Errorf("got %v, want the reason %s", err, reason.FailedPodCgroup)
 	}
-	want := recorded{`FailedCreatePodContainer: unable to ensure pod container exists: the pod's UID "../escape" cannot be part of a path`}
+	want := recorded{
+		`FailedCreatePodContainer: unable to ensure pod container exists: the pod's UID "../escape" cannot be part of a path`}
 	if d := cmp.Diff(want, *events); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}

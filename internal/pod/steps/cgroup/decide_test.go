@@ -56,8 +56,9 @@ func TestForPod(t *testing.T) {
 			qos: "BestEffort", want: Limits{Shares: 2, Pids: 100},
 		},
 		"guaranteed": {
-			spec: apps(container(guaranteed, guaranteed), container(guaranteed, guaranteed)), o: Options{CFSQuota: true},
-			qos: "Guaranteed", want: Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
+			spec: apps(container(guaranteed, guaranteed), container(guaranteed, guaranteed)),
+			o:    Options{CFSQuota: true},
+			qos:  "Guaranteed", want: Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
 		},
 		"guaranteed without quota": {
 			spec: apps(container(guaranteed, guaranteed)),
@@ -72,11 +73,13 @@ func TestForPod(t *testing.T) {
 			qos: "Burstable", want: Limits{Shares: 256},
 		},
 		"burstable, every container bounded": {
-			spec: apps(container(list("cpu", "250m", "memory", "1Mi"), list("cpu", "1", "memory", "2Mi"))), o: Options{CFSQuota: true},
-			qos: "Burstable", want: Limits{Shares: 256, Quota: 100000, Period: 100000, Memory: 2 << 20},
+			spec: apps(container(list("cpu", "250m", "memory", "1Mi"), list("cpu", "1", "memory", "2Mi"))),
+			o:    Options{CFSQuota: true},
+			qos:  "Burstable", want: Limits{Shares: 256, Quota: 100000, Period: 100000, Memory: 2 << 20},
 		},
 		"burstable, one of two containers bounded": {
-			spec: apps(container(list("cpu", "250m"), list("cpu", "1", "memory", "2Mi")), container(nil, list("memory", "1Mi"))), o: Options{CFSQuota: true},
+			spec: apps(container(list("cpu", "250m"), list("cpu", "1", "memory", "2Mi")),
+				container(nil, list("memory", "1Mi"))), o: Options{CFSQuota: true},
 			qos: "Burstable", want: Limits{Shares: 256, Memory: 3 << 20},
 		},
 		"burstable, memory alone, a tiny share": {
@@ -84,8 +87,9 @@ func TestForPod(t *testing.T) {
 			qos: "Burstable", want: Limits{Shares: 2, Memory: 1 << 20},
 		},
 		"the smallest quota": {
-			spec: apps(container(list("cpu", "1m", "memory", "1Mi"), list("cpu", "1m", "memory", "1Mi"))), o: Options{CFSQuota: true},
-			qos: "Guaranteed", want: Limits{Shares: 2, Quota: 1000, Period: 100000, Memory: 1 << 20},
+			spec: apps(container(list("cpu", "1m", "memory", "1Mi"), list("cpu", "1m", "memory", "1Mi"))),
+			o:    Options{CFSQuota: true},
+			qos:  "Guaranteed", want: Limits{Shares: 2, Quota: 1000, Period: 100000, Memory: 1 << 20},
 		},
 		"the largest share": {
 			spec: apps(container(list("cpu", "1000"), nil)), o: Options{CFSQuota: true},
@@ -93,8 +97,9 @@ func TestForPod(t *testing.T) {
 		},
 		"an init container larger than the app containers": {
 			spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{container(list("cpu", "2", "memory", "1Gi"), list("cpu", "2", "memory", "1Gi"))},
-				Containers:     []corev1.Container{container(guaranteed, guaranteed)},
+				InitContainers: []corev1.Container{container(list("cpu", "2", "memory", "1Gi"),
+					list("cpu", "2", "memory", "1Gi"))},
+				Containers: []corev1.Container{container(guaranteed, guaranteed)},
 			}, o: Options{CFSQuota: true},
 			qos: "Guaranteed", want: Limits{Shares: 2048, Quota: 200000, Period: 100000, Memory: 1 << 30},
 		},
@@ -106,13 +111,15 @@ func TestForPod(t *testing.T) {
 			qos: "Guaranteed", want: Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
 		},
 		"overhead": {
-			spec: corev1.PodSpec{Containers: []corev1.Container{container(guaranteed, guaranteed)}, Overhead: list("cpu", "500m", "memory", "128Mi")},
-			o:    Options{CFSQuota: true},
-			qos:  "Guaranteed", want: Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
+			spec: corev1.PodSpec{Containers: []corev1.Container{container(guaranteed, guaranteed)},
+				Overhead: list("cpu", "500m", "memory", "128Mi")},
+			o:   Options{CFSQuota: true},
+			qos: "Guaranteed", want: Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
 		},
 		"pod-level resources": {
 			spec: corev1.PodSpec{
-				Resources:  &corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "1Gi"), Limits: list("cpu", "2", "memory", "1Gi")},
+				Resources: &corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "1Gi"),
+					Limits: list("cpu", "2", "memory", "1Gi")},
 				Containers: []corev1.Container{container(list("cpu", "100m"), nil), container(nil, nil)},
 			}, o: Options{CFSQuota: true},
 			qos: "Burstable", want: Limits{Shares: 1024, Quota: 200000, Period: 100000, Memory: 1 << 30},
@@ -158,9 +165,11 @@ func TestBurstableShares(t *testing.T) {
 		"the burstable ones that have not ended": {[]*corev1.Pod{
 			pod("Running", list("cpu", "1"), nil), pod("Pending", list("cpu", "500m"), nil),
 			pod("Failed", list("cpu", "4"), nil), pod("Succeeded", list("cpu", "4"), nil),
-			pod("Running", nil, nil), pod("Running", list("cpu", "4", "memory", "1Mi"), list("cpu", "4", "memory", "1Mi")),
+			pod("Running", nil, nil),
+			pod("Running", list("cpu", "4", "memory", "1Mi"), list("cpu", "4", "memory", "1Mi")),
 		}, demand{shares: 1536, guaranteed: 1 << 20}},
-		"memory": {[]*corev1.Pod{pod("Running", list("memory", "3Mi"), nil), pod("Running", list("memory", "2Mi"), nil)}, demand{shares: 2, burstable: 5 << 20}},
+		"memory": {[]*corev1.Pod{pod("Running", list("memory", "3Mi"), nil),
+			pod("Running", list("memory", "2Mi"), nil)}, demand{shares: 2, burstable: 5 << 20}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +201,8 @@ func TestLevelLimits(t *testing.T) {
 			[]Limits{{Protected: &Protection{}}, {Shares: 512, Protected: &Protection{}}, {Shares: 2}},
 		},
 		"half is reserved": {
-			Config{Usable: usable, QOSReserved: 50}, []Limits{node, {Shares: 512, Memory: 950 * mi}, {Shares: 2, Memory: 850 * mi}},
+			Config{Usable: usable, QOSReserved: 50},
+			[]Limits{node, {Shares: 512, Memory: 950 * mi}, {Shares: 2, Memory: 850 * mi}},
 		},
 	}
 	for name, test := range tests {
@@ -217,7 +227,8 @@ func TestReservedLimits(t *testing.T) {
 	}{
 		"all":          {Reserved{Amounts: amounts}, Options{}, Limits{Shares: 512, Memory: 1 << 30, Pids: 100}},
 		"compressible": {Reserved{Amounts: amounts, Compressible: true}, Options{}, Limits{Shares: 512}},
-		"protected":    {Reserved{Amounts: amounts}, Options{MemoryQoS: &config.MemoryQoS{}}, Limits{Shares: 512, Memory: 1 << 30, Pids: 100, Protected: &Protection{Min: 1 << 30}}},
+		"protected": {Reserved{Amounts: amounts}, Options{MemoryQoS: &config.MemoryQoS{}},
+			Limits{Shares: 512, Memory: 1 << 30, Pids: 100, Protected: &Protection{Min: 1 << 30}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +265,8 @@ func TestNames(t *testing.T) {
 		{"", "/kubepods/pod8f3c1a52-7d0e-4f6b-9c8a-2b1d3e4f5a6b",
 			"/kubepods.slice/kubepods-pod8f3c1a52_7d0e_4f6b_9c8a_2b1d3e4f5a6b.slice", corev1.PodQOSGuaranteed},
 		{"/", "/kubepods/burstable/pod8f3c1a52-7d0e-4f6b-9c8a-2b1d3e4f5a6b",
-			"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8f3c1a52_7d0e_4f6b_9c8a_2b1d3e4f5a6b.slice", corev1.PodQOSBurstable},
+			"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8f3c1a52_7d0e_4f6b_9c8a_2b1d3e4f5a6b.slice",
+			corev1.PodQOSBurstable},
 		{"/edge/my-pods", "/edge/my-pods/kubepods/besteffort/pod8f3c1a52-7d0e-4f6b-9c8a-2b1d3e4f5a6b",
 			"/edge.slice/edge-my_pods.slice/edge-my_pods-kubepods.slice/edge-my_pods-kubepods-besteffort.slice/edge-my_pods-kubepods-besteffort-pod8f3c1a52_7d0e_4f6b_9c8a_2b1d3e4f5a6b.slice",
 			corev1.PodQOSBestEffort},
@@ -292,7 +304,8 @@ func lastPart(p string) string {
 
 func TestPodUIDOfOthers(t *testing.T) {
 	for name, driver := range map[string]Driver{
-		"burstable": Cgroupfs, "pod": Cgroupfs, "kubepods-burstable.slice": Systemd, "cri-containerd-1.scope": Systemd, "kubepods.slice": Systemd,
+		"burstable": Cgroupfs, "pod": Cgroupfs, "kubepods-burstable.slice": Systemd, "cri-containerd-1.scope": Systemd,
+		"kubepods.slice": Systemd,
 	} {
 		if uid, ok := podUID(name, driver); ok {
 			t.Errorf("%s: %q is not a pod, got %q", driver, name, uid)
@@ -316,9 +329,11 @@ func TestResourcesOfVersions(t *testing.T) {
 		tree *tree
 		want cgroups.Resources
 	}{
-		"version 1": {&tree{controllers: all}, cgroups.Resources{CpuShares: 1024, CpuQuota: 50000, CpuPeriod: 100000, Memory: 1 << 20, PidsLimit: &pids}},
-		"version 2": {&tree{controllers: all, unified: true}, cgroups.Resources{CpuWeight: 100, CpuQuota: 50000, CpuPeriod: 100000, Memory: 1 << 20, PidsLimit: &pids}},
-		"nothing":   {&tree{}, cgroups.Resources{}},
+		"version 1": {&tree{controllers: all},
+			cgroups.Resources{CpuShares: 1024, CpuQuota: 50000, CpuPeriod: 100000, Memory: 1 << 20, PidsLimit: &pids}},
+		"version 2": {&tree{controllers: all, unified: true},
+			cgroups.Resources{CpuWeight: 100, CpuQuota: 50000, CpuPeriod: 100000, Memory: 1 << 20, PidsLimit: &pids}},
+		"nothing": {&tree{}, cgroups.Resources{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -339,14 +354,19 @@ func TestGrown(t *testing.T) {
 		name             string
 		have, want, grow Limits
 	}{
-		{"more of both", Limits{Quota: 10_000, Period: 100_000, Memory: 1 << 20}, Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20},
+		{"more of both", Limits{Quota: 10_000, Period: 100_000, Memory: 1 << 20},
+			Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20},
 			Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20}},
-		{"less of both", Limits{Quota: 20_000, Period: 100_000, Memory: 2 << 20}, Limits{Shares: 2, Quota: 10_000, Period: 100_000, Memory: 1 << 20},
+		{"less of both", Limits{Quota: 20_000, Period: 100_000, Memory: 2 << 20},
+			Limits{Shares: 2, Quota: 10_000, Period: 100_000, Memory: 1 << 20},
 			Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20}},
-		{"the same in another period", Limits{Quota: 20_000, Period: 100_000, Memory: 1}, Limits{Quota: 15_000, Period: 50_000, Memory: 1},
+		{"the same in another period", Limits{Quota: 20_000, Period: 100_000, Memory: 1},
+			Limits{Quota: 15_000, Period: 50_000, Memory: 1},
 			Limits{Quota: 15_000, Period: 50_000, Memory: 1}},
-		{"bounded from now on", Limits{Quota: -1, Memory: -1}, Limits{Quota: 10_000, Period: 100_000, Memory: 1}, Limits{Quota: -1, Memory: -1}},
-		{"no bound any more", Limits{Quota: 10_000, Period: 100_000, Memory: 1}, Limits{}, Limits{Quota: -1, Memory: -1}},
+		{"bounded from now on", Limits{Quota: -1, Memory: -1}, Limits{Quota: 10_000, Period: 100_000, Memory: 1},
+			Limits{Quota: -1, Memory: -1}},
+		{"no bound any more", Limits{Quota: 10_000, Period: 100_000, Memory: 1}, Limits{},
+			Limits{Quota: -1, Memory: -1}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

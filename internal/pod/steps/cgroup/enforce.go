@@ -43,7 +43,8 @@ func (c enforcer) enforce() (left bool) {
 			continue
 		}
 		c.enforced(key)
-		c.cfg.Events.Event(c.cfg.Node, corev1.EventTypeNormal, NodeAllocatableEnforced, "Updated limits on %s cgroup %s", strings.ToLower(r.For), r.Path)
+		c.cfg.Events.Event(c.cfg.Node, corev1.EventTypeNormal, NodeAllocatableEnforced,
+			"Updated limits on %s cgroup %s", strings.ToLower(r.For), r.Path)
 	}
 	for _, class := range classes() {
 		name := level(c.root, class)
@@ -56,7 +57,8 @@ func (c enforcer) enforce() (left bool) {
 			continue
 		}
 		c.enforced(name.Cgroupfs())
-		c.cfg.Events.Event(c.cfg.Node, corev1.EventTypeNormal, NodeAllocatableEnforced, "Updated Node Allocatable limit across pods")
+		c.cfg.Events.Event(c.cfg.Node, corev1.EventTypeNormal, NodeAllocatableEnforced,
+			"Updated Node Allocatable limit across pods")
 	}
 	return left
 }

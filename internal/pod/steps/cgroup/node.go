@@ -42,7 +42,8 @@ func ReservedOf(n config.Node) []Reserved {
 		of     corev1.ResourceList
 	}{{"System Reserved", n.Enforce.System, n.SystemReserved}, {"Kube Reserved", n.Enforce.Kube, n.KubeReserved}} {
 		if r.cgroup.Path != "" {
-			all = append(all, Reserved{For: r.who, Path: r.cgroup.Path, Amounts: r.of, Compressible: r.cgroup.Compressible})
+			all = append(all,
+				Reserved{For: r.who, Path: r.cgroup.Path, Amounts: r.of, Compressible: r.cgroup.Compressible})
 		}
 	}
 	return all

@@ -63,7 +63,8 @@ func openTree(driver Driver, log *slog.Logger) (*tree, error) {
 		t.roots = m.GetPaths()
 		for c, dir := range t.roots {
 			if err := unix.Access(dir, unix.W_OK); err != nil {
-				log.Warn("This cgroup controller cannot be written to: it is left out", "controller", c, "directory", dir, "err", err)
+				log.Warn("This cgroup controller cannot be written to: it is left out", "controller", c, "directory",
+					dir, "err", err)
 				delete(t.roots, c)
 				continue
 			}
@@ -112,7 +113,8 @@ func (t *tree) manager(n Name, r *cgroups.Resources) (cgroups.Manager, error) {
 		if parent == "/" {
 			parent = "-.slice"
 		}
-		return manager.NewWithPaths(&cgroups.Cgroup{Name: path.Base(slice), Parent: parent, Systemd: true, Resources: r}, paths)
+		return manager.NewWithPaths(&cgroups.Cgroup{Name: path.Base(slice), Parent: parent, Systemd: true,
+			Resources: r}, paths)
 	case t.unified:
 		return fs2.NewManager(&cgroups.Cgroup{Path: n.Cgroupfs(), Resources: r}, paths[""])
 	}
@@ -189,7 +191,8 @@ func (t *tree) resources(l Limits) *cgroups.Resources {
 		r.Memory = l.Memory
 		if l.Protected != nil && t.unified {
 			r.Unified = map[string]string{
-				"memory.min": strconv.FormatInt(l.Protected.Min, 10), "memory.low": strconv.FormatInt(l.Protected.Low, 10),
+				"memory.min": strconv.FormatInt(l.Protected.Min, 10),
+				"memory.low": strconv.FormatInt(l.Protected.Low, 10),
 			}
 		}
 	}

@@ -68,8 +68,9 @@ type Claims struct {
 func New(c Config) *Claims {
 	return &Claims{
 		cfg: c, kick: make(chan struct{}, 1), bindings: map[types.NamespacedName]*Binding{},
-		removing: map[types.NamespacedName]bool{}, told: map[types.NamespacedName]string{}, changed: map[object.Key]bool{},
-		users: users{},
+		removing: map[types.NamespacedName]bool{}, told: map[types.NamespacedName]string{},
+		changed: map[object.Key]bool{},
+		users:   users{},
 	}
 }
 
@@ -182,7 +183,9 @@ func (c *Claims) bind(name types.NamespacedName, p *corev1.Pod, v *corev1.Volume
 	there := claim != nil
 	if v.Ephemeral != nil {
 		if there || b != nil && b.Owner != p.UID {
-			return nil, lacking(name, fmt.Errorf("PVC %q was not created for pod %q (pod is not owner)", name, p.Namespace+"/"+p.Name))
+			return nil,
+				lacking(name,
+					fmt.Errorf("PVC %q was not created for pod %q (pod is not owner)", name, p.Namespace+"/"+p.Name))
 		}
 		claim = ephemeral(p, v)
 	}
@@ -213,7 +216,8 @@ func (c *Claims) local(name types.NamespacedName) *corev1.PersistentVolumeClaim 
 }
 
 // bindNew binds a claim that has nothing, and makes a volume where none fits.
-func (c *Claims) bindNew(name types.NamespacedName, claim *corev1.PersistentVolumeClaim, uid types.UID, owned bool) (*Binding, error) {
+func (c *Claims) bindNew(name types.NamespacedName, claim *corev1.PersistentVolumeClaim, uid types.UID,
+	owned bool) (*Binding, error) {
 	volumes, taken := c.volumes()
 	found := choose(claim, volumes, taken, c.cfg.Node)
 	b := &Binding{Claim: claim, Volume: found.volume}
@@ -241,7 +245,8 @@ func (c *Claims) bindNew(name types.NamespacedName, claim *corev1.PersistentVolu
 	}
 	delete(c.told, name)
 	if b.Made {
-		c.tell(claim, corev1.EventTypeNormal, reason.ProvisioningSucceeded, "Successfully provisioned volume "+b.Volume.Name)
+		c.tell(claim, corev1.EventTypeNormal, reason.ProvisioningSucceeded,
+			"Successfully provisioned volume "+b.Volume.Name)
 	}
 	return b, nil
 }
@@ -253,7 +258,8 @@ func (c *Claims) tell(claim *corev1.PersistentVolumeClaim, kind, why, text strin
 	}
 	c.told[nameOf(claim)] = text
 	c.cfg.Events.Event(corev1.ObjectReference{
-		Kind: object.PersistentVolumeClaim, APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+		Kind: object.PersistentVolumeClaim, APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name,
+		UID: claim.UID,
 	}, kind, why, "%s", text)
 }
 

@@ -31,7 +31,8 @@ type machine struct {
 }
 
 func newMachine(t *testing.T, values ...object.Value) *machine {
-	m := &machine{root: t.TempDir(), objects: store.New[object.Key, runtime.Object](), complete: true, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	m := &machine{root: t.TempDir(), objects: store.New[object.Key, runtime.Object](), complete: true,
+		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	for _, v := range values {
 		m.objects.Put(object.KeyOf(v), v)
 	}
@@ -45,7 +46,9 @@ func (m *machine) agent(t *testing.T) *Claims {
 	close(synced)
 	c := New(Config{
 		Root: m.root, Objects: m.objects, Synced: synced, Complete: func() bool { return m.complete }, Node: node,
-		Changed: func(map[object.Key]bool) {}, Events: silent{}, Now: func() time.Time { return m.now }, Log: slog.New(slog.DiscardHandler),
+		Changed: func(map[object.Key]bool) {}, Events: silent{}, Now: func() time.Time {
+			return m.now
+		}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := c.Load(); err != nil {
 		t.Fatal(err)
@@ -151,7 +154,9 @@ func TestReclaim(t *testing.T) {
 }
 
 func TestRetain(t *testing.T) {
-	claim := newClaim("c", func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{AnnotationReclaim: "Retain"} })
+	claim := newClaim("c", func(c *corev1.PersistentVolumeClaim) {
+		c.Annotations = map[string]string{AnnotationReclaim: "Retain"}
+	})
 	m := newMachine(t, claim)
 	c := m.agent(t)
 	v := use(t, c, "u1", claimed("c"))
@@ -192,12 +197,15 @@ func TestReadWriteOncePod(t *testing.T) {
 }
 
 func TestEphemeral(t *testing.T) {
-	source := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: newClaim("").Spec}}}
+	source := corev1.VolumeSource{
+		Ephemeral: &corev1.EphemeralVolumeSource{
+			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: newClaim("").Spec}}}
 	m := newMachine(t, newVolume("stays", "1Gi"))
 	c := m.agent(t)
 	dir := use(t, c, "u1", source).Spec.Local.Path
 	rows, _ := c.Rows()
-	shown, _ := rows[keyOf(types.NamespacedName{Namespace: "default", Name: "pod-data"})].(*corev1.PersistentVolumeClaim)
+	shown, _ := rows[keyOf(types.NamespacedName{Namespace: "default",
+		Name: "pod-data"})].(*corev1.PersistentVolumeClaim)
 	if shown == nil || shown.Status.Phase != corev1.ClaimBound || !metav1.IsControlledBy(shown, newPod("u1")) {
 		t.Errorf("the claim is shown as %v", shown)
 	}
@@ -217,7 +225,8 @@ func TestEphemeral(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	c := newMachine(t, newClaim("c", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "none" })).agent(t)
-	for name, want := range map[string]string{"none": "waiting for PersistentVolumeClaim default/none", "c": "waiting for PersistentVolume none"} {
+	for name, want := range map[string]string{"none": "waiting for PersistentVolumeClaim default/none",
+		"c": "waiting for PersistentVolume none"} {
 		_, err := c.Bound(t.Context(), newPod("u1"), &corev1.Volume{VolumeSource: claimed(name)})
 		if missing, ok := errors.AsType[*object.Missing](err); !ok || missing.Error() != want {
 			t.Errorf("%v, want %q", err, want)

@@ -24,7 +24,8 @@ type users map[types.NamespacedName]map[types.UID]bool
 
 // boundByCluster returns the volume that the control plane has bound a pod's claim
 // to. The lock is held.
-func (c *Claims) boundByCluster(name types.NamespacedName, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
+func (c *Claims) boundByCluster(name types.NamespacedName, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume,
+	error) {
 	claim, err := c.cfg.Cluster.PersistentVolumeClaim(name.Namespace, name.Name)
 	if err != nil {
 		return nil, err
@@ -40,7 +41,11 @@ func (c *Claims) boundByCluster(name types.NamespacedName, p *corev1.Pod, v *cor
 		return nil, &object.Lacking{Key: object.KeyOf(volume), Err: err}
 	}
 	if other, taken := excludesOf(claim, c.users[name], p.UID); taken {
-		return nil, lacking(name, fmt.Errorf("volume uses the ReadWriteOncePod access mode and is already in use by the pod with the UID %s", other))
+		return nil,
+			lacking(name,
+				fmt.Errorf(
+					"volume uses the ReadWriteOncePod access mode and is already in use by the pod with the UID %s",
+					other))
 	}
 	if c.users[name] == nil {
 		c.users[name] = map[types.UID]bool{}

@@ -38,8 +38,13 @@ func (m *machine) joined(t *testing.T) *Claims {
 	synced := make(chan struct{})
 	close(synced)
 	return New(Config{
-		Root: m.root, Objects: m.objects, Cluster: object.Joined(m.objects, func(object.Key) bool { return true }), Synced: synced,
-		Complete: func() bool { return true }, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}, Labels: func() map[string]string { return node.Labels },
+		Root: m.root, Objects: m.objects, Cluster: object.Joined(m.objects, func(object.Key) bool { return true }),
+		Synced: synced,
+		Complete: func() bool {
+			return true
+		}, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}, Labels: func() map[string]string {
+			return node.Labels
+		},
 		Changed: func(map[object.Key]bool) {}, Events: silent{}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
@@ -47,13 +52,16 @@ func (m *machine) joined(t *testing.T) *Claims {
 func TestBoundByCluster(t *testing.T) {
 	onlyOn := func(name string) *corev1.VolumeNodeAffinity {
 		return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}},
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname,
+				Operator: corev1.NodeSelectorOpIn, Values: []string{name}}},
 		}}}}
 	}
-	ephemeral := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}}
+	ephemeral := corev1.VolumeSource{
+		Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}}
 	named := func(owner types.UID) func(*corev1.PersistentVolumeClaim) {
 		return func(c *corev1.PersistentVolumeClaim) {
-			c.Name, c.OwnerReferences = "pod-data", []metav1.OwnerReference{{Kind: "Pod", Name: "pod", UID: owner, Controller: new(true)}}
+			c.Name, c.OwnerReferences = "pod-data",
+				[]metav1.OwnerReference{{Kind: "Pod", Name: "pod", UID: owner, Controller: new(true)}}
 		}
 	}
 	tests := map[string]struct {
@@ -62,20 +70,28 @@ func TestBoundByCluster(t *testing.T) {
 		volume *corev1.PersistentVolume
 		err    string
 	}{
-		"bound": {claimed("data"), boundClaim(nil), boundVolume(func(v *corev1.PersistentVolume) { v.Spec.NodeAffinity = onlyOn("node1") }), ""},
+		"bound": {claimed("data"), boundClaim(nil),
+			boundVolume(func(v *corev1.PersistentVolume) { v.Spec.NodeAffinity = onlyOn("node1") }), ""},
 		"pending": {claimed("data"), boundClaim(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName, c.Status.Phase = "", corev1.ClaimPending
 		}), nil, `PVC default/data has non-bound phase ("Pending") or empty pvc.Spec.VolumeName ("")`},
 		"no claim":  {claimed("data"), nil, nil, "waiting for PersistentVolumeClaim default/data"},
 		"no volume": {claimed("data"), boundClaim(nil), nil, "waiting for PersistentVolume pv"},
-		"another's": {claimed("data"), boundClaim(nil), boundVolume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "old" }),
+		"another's": {claimed("data"), boundClaim(nil),
+			boundVolume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "old" }),
 			"PersistentVolume pv is bound to the claim default/data with the UID old, and not to this one, claim"},
-		"nobody's": {claimed("data"), boundClaim(nil), boundVolume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }), "PersistentVolume pv is not bound to any claim (claimRef)"},
-		"of another node": {claimed("data"), boundClaim(nil), boundVolume(func(v *corev1.PersistentVolume) { v.Spec.NodeAffinity = onlyOn("node2") }),
+		"nobody's": {claimed("data"), boundClaim(nil),
+			boundVolume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }),
+			"PersistentVolume pv is not bound to any claim (claimRef)"},
+		"of another node": {claimed("data"), boundClaim(nil),
+			boundVolume(func(v *corev1.PersistentVolume) { v.Spec.NodeAffinity = onlyOn("node2") }),
 			"PersistentVolume pv is for another node (nodeAffinity)"},
-		"being deleted":      {claimed("data"), boundClaim(func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(metav1.Now()) }), boundVolume(nil), "PVC default/data is being deleted"},
-		"ephemeral":          {ephemeral, boundClaim(named("u")), boundVolume(nil), ""},
-		"ephemeral, another": {ephemeral, boundClaim(named("v")), boundVolume(nil), `PVC "default/pod-data" was not created for pod "default/pod" (pod is not owner)`},
+		"being deleted": {claimed("data"),
+			boundClaim(func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(metav1.Now()) }),
+			boundVolume(nil), "PVC default/data is being deleted"},
+		"ephemeral": {ephemeral, boundClaim(named("u")), boundVolume(nil), ""},
+		"ephemeral, another": {ephemeral, boundClaim(named("v")), boundVolume(nil),
+			`PVC "default/pod-data" was not created for pod "default/pod" (pod is not owner)`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +102,8 @@ func TestBoundByCluster(t *testing.T) {
 			if test.volume != nil {
 				m.objects.Put(object.KeyOf(test.volume), test.volume)
 			}
-			got, err := m.joined(t).Bound(t.Context(), newPod("u"), &corev1.Volume{Name: "data", VolumeSource: test.source})
+			got, err := m.joined(t).Bound(t.Context(), newPod("u"),
+				&corev1.Volume{Name: "data", VolumeSource: test.source})
 			_, waits := object.Waits(err)
 			switch {
 			case test.err == "" && (err != nil || got != test.volume):
@@ -119,7 +136,10 @@ func TestClaimOfClusterForOnePod(t *testing.T) {
 // What a control plane binds is not bound here, and what is here is not a pod's of
 // the cluster.
 func TestClaimsOfClusterAreNotBoundHere(t *testing.T) {
-	m := newMachine(t, boundClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = "", corev1.ClaimPending }), newVolume("pv", "2Gi"))
+	m := newMachine(t,
+		boundClaim(func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.VolumeName, c.Status.Phase = "", corev1.ClaimPending
+		}), newVolume("pv", "2Gi"))
 	c := m.joined(t)
 	if next := c.pass(t.Context()); !next.IsZero() || len(c.bindings) > 0 {
 		t.Errorf("bindings %v, next pass %v", c.bindings, next)
@@ -130,7 +150,8 @@ func TestClaimsOfClusterAreNotBoundHere(t *testing.T) {
 	if _, missing := errors.AsType[*object.Missing](err); !missing {
 		t.Errorf("a pod of a manifest: %v", err)
 	}
-	if rows, _ := c.Rows(); rows[object.Key{Kind: object.PersistentVolumeClaim, Namespace: "default", Name: "data"}] != nil {
+	if rows, _ := c.Rows(); rows[object.Key{Kind: object.PersistentVolumeClaim, Namespace: "default",
+		Name: "data"}] != nil {
 		t.Error("the cluster's claim has a status of ours")
 	}
 }

@@ -56,7 +56,8 @@ type choice struct {
 }
 
 // choose finds a volume for a claim. taken says who has a volume already.
-func choose(c *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, taken map[string]types.NamespacedName, node *corev1.Node) choice {
+func choose(c *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, taken map[string]types.NamespacedName,
+	node *corev1.Node) choice {
 	var best *corev1.PersistentVolume
 	misfits := map[string]int{}
 	for _, v := range volumes {
@@ -70,7 +71,8 @@ func choose(c *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume,
 		if why != "" {
 			misfits[why]++
 			if c.Spec.VolumeName != "" {
-				return choice{reason: reason.FailedBinding, why: fmt.Sprintf("volume %q cannot be bound: it is %s", v.Name, why)}
+				return choice{reason: reason.FailedBinding,
+					why: fmt.Sprintf("volume %q cannot be bound: it is %s", v.Name, why)}
 			}
 			continue
 		}
@@ -96,16 +98,20 @@ func better(v, than *corev1.PersistentVolume) bool {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(kept(v), kept(than)), v.Spec.Capacity.Storage().Cmp(*than.Spec.Capacity.Storage()), cmp.Compare(v.Name, than.Name)) < 0
+	return cmp.Or(cmp.Compare(kept(v), kept(than)), v.Spec.Capacity.Storage().Cmp(*than.Spec.Capacity.Storage()),
+		cmp.Compare(v.Name, than.Name)) < 0
 }
 
 // misfit says why a volume cannot be the claim's, in words that follow "it is";
 // "" when it can.
 func misfit(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *corev1.Node) string {
-	if r := v.Spec.ClaimRef; r != nil && (cmp.Or(r.Namespace, metav1.NamespaceDefault) != c.Namespace || r.Name != c.Name || r.UID != "" && r.UID != c.UID) {
+	if r := v.Spec.ClaimRef; r != nil &&
+		(cmp.Or(r.Namespace, metav1.NamespaceDefault) != c.Namespace || r.Name != c.Name ||
+			r.UID != "" && r.UID != c.UID) {
 		return "kept for another claim (claimRef)"
 	}
-	if class := c.Spec.StorageClassName; class != nil && *class != v.Spec.StorageClassName || class == nil && v.Spec.StorageClassName != "" && v.Spec.StorageClassName != Class {
+	if class := c.Spec.StorageClassName; class != nil && *class != v.Spec.StorageClassName ||
+		class == nil && v.Spec.StorageClassName != "" && v.Spec.StorageClassName != Class {
 		return "of another storage class"
 	}
 	if modeOf(c.Spec.VolumeMode) != modeOf(v.Spec.VolumeMode) {
@@ -152,15 +158,21 @@ func provision(c *corev1.PersistentVolumeClaim, misfits map[string]int) choice {
 	case class != nil && *class == "":
 		return choice{reason: reason.FailedBinding, why: none + " and no storage class is set"}
 	case class != nil && *class != Class:
-		return choice{reason: reason.ProvisioningFailed, why: fmt.Sprintf("%s, and storageclass.storage.k8s.io %q not found: this node makes volumes of the class %s only", none, *class, Class)}
+		return choice{reason: reason.ProvisioningFailed,
+			why: fmt.Sprintf(
+				"%s, and storageclass.storage.k8s.io %q not found: this node makes volumes of the class %s only", none,
+				*class, Class)}
 	case modeOf(c.Spec.VolumeMode) == corev1.PersistentVolumeBlock:
 		return choice{reason: reason.ProvisioningFailed, why: none + ", and " + Class + " makes no block volumes"}
 	case c.Spec.Selector != nil:
 		return choice{reason: reason.ProvisioningFailed, why: none + ", and none is made for a claim with a selector"}
 	case c.Spec.DataSource != nil || c.Spec.DataSourceRef != nil:
-		return choice{reason: reason.ProvisioningFailed, why: none + ", and " + Class + " makes empty volumes only: leave out dataSource"}
-	case policy != "" && policy != string(corev1.PersistentVolumeReclaimDelete) && policy != string(corev1.PersistentVolumeReclaimRetain):
-		return choice{reason: reason.ProvisioningFailed, why: fmt.Sprintf("the annotation %s is %q: it is Delete or Retain", AnnotationReclaim, policy)}
+		return choice{reason: reason.ProvisioningFailed,
+			why: none + ", and " + Class + " makes empty volumes only: leave out dataSource"}
+	case policy != "" && policy != string(corev1.PersistentVolumeReclaimDelete) &&
+		policy != string(corev1.PersistentVolumeReclaimRetain):
+		return choice{reason: reason.ProvisioningFailed,
+			why: fmt.Sprintf("the annotation %s is %q: it is Delete or Retain", AnnotationReclaim, policy)}
 	}
 	return choice{make: true}
 }
@@ -175,8 +187,11 @@ func made(c *corev1.PersistentVolumeClaim, dir string) *corev1.PersistentVolume 
 		TypeMeta:   metav1.TypeMeta{Kind: "PersistentVolume", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{Name: volumeName(c), UID: c.UID},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: *c.Spec.Resources.Requests.Storage()}, AccessModes: c.Spec.AccessModes,
-			PersistentVolumeReclaimPolicy: policy, StorageClassName: Class, VolumeMode: new(corev1.PersistentVolumeFilesystem),
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: *c.Spec.Resources.Requests.Storage()},
+			AccessModes:                   c.Spec.AccessModes,
+			PersistentVolumeReclaimPolicy: policy, StorageClassName: Class,
+			VolumeMode:             new(corev1.PersistentVolumeFilesystem),
 			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: dir}},
 		},
 	}
@@ -192,8 +207,10 @@ func ephemeral(p *corev1.Pod, v *corev1.Volume) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{
 		TypeMeta: metav1.TypeMeta{Kind: "PersistentVolumeClaim", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: p.Namespace, Labels: t.Labels, Annotations: t.Annotations, UID: types.UID(string(p.UID) + "-" + v.Name),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: new(true), BlockOwnerDeletion: new(true)}},
+			Name: name, Namespace: p.Namespace, Labels: t.Labels, Annotations: t.Annotations,
+			UID: types.UID(string(p.UID) + "-" + v.Name),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID,
+				Controller: new(true), BlockOwnerDeletion: new(true)}},
 		},
 		Spec: *t.Spec.DeepCopy(),
 	}
@@ -239,7 +256,8 @@ func end(b *Binding, there, known bool, now time.Time) (f fate, released *time.T
 
 // excludes says that a claim may be used by one pod at a time, and another does.
 func excludes(b *Binding, uid types.UID) bool {
-	return slices.Contains(b.Claim.Spec.AccessModes, corev1.ReadWriteOncePod) && slices.ContainsFunc(b.Users, func(u types.UID) bool { return u != uid })
+	return slices.Contains(b.Claim.Spec.AccessModes, corev1.ReadWriteOncePod) &&
+		slices.ContainsFunc(b.Users, func(u types.UID) bool { return u != uid })
 }
 
 func nameOf(c *corev1.PersistentVolumeClaim) types.NamespacedName {
@@ -255,7 +273,8 @@ func claimStatus(c *corev1.PersistentVolumeClaim, b *Binding, lost bool) *corev1
 		return c
 	}
 	c.Spec.VolumeName = b.Volume.Name
-	c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: b.Volume.Spec.AccessModes, Capacity: b.Volume.Spec.Capacity}
+	c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: b.Volume.Spec.AccessModes,
+		Capacity: b.Volume.Spec.Capacity}
 	if lost {
 		c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}
 	}
@@ -272,7 +291,8 @@ func volumeStatus(v *corev1.PersistentVolume, b *Binding) *corev1.PersistentVolu
 	if b == nil {
 		return v
 	}
-	v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: b.Claim.Namespace, Name: b.Claim.Name, UID: b.Claim.UID}
+	v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1",
+		Namespace: b.Claim.Namespace, Name: b.Claim.Name, UID: b.Claim.UID}
 	v.Status.Phase = corev1.VolumeBound
 	if b.Released != nil {
 		v.Status.Phase = corev1.VolumeReleased
@@ -289,7 +309,8 @@ func usable(c *corev1.PersistentVolumeClaim, p *corev1.Pod, v *corev1.Volume) er
 	case c.DeletionTimestamp != nil && len(p.Status.ContainerStatuses) == 0:
 		return fmt.Errorf("PVC %s is being deleted", nameOf(c))
 	case c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "":
-		return fmt.Errorf("PVC %s has non-bound phase (%q) or empty pvc.Spec.VolumeName (%q)", nameOf(c), c.Status.Phase, c.Spec.VolumeName)
+		return fmt.Errorf("PVC %s has non-bound phase (%q) or empty pvc.Spec.VolumeName (%q)", nameOf(c),
+			c.Status.Phase, c.Spec.VolumeName)
 	}
 	return nil
 }
@@ -300,7 +321,8 @@ func fits(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *cor
 	case r == nil:
 		return fmt.Errorf("PersistentVolume %s is not bound to any claim (claimRef)", v.Name)
 	case r.UID != c.UID:
-		return fmt.Errorf("PersistentVolume %s is bound to the claim %s/%s with the UID %s, and not to this one, %s", v.Name, r.Namespace, r.Name, r.UID, c.UID)
+		return fmt.Errorf("PersistentVolume %s is bound to the claim %s/%s with the UID %s, and not to this one, %s",
+			v.Name, r.Namespace, r.Name, r.UID, c.UID)
 	}
 	if !forNode(v, node) {
 		return fmt.Errorf("PersistentVolume %s is for another node (nodeAffinity)", v.Name)
@@ -319,7 +341,8 @@ func forNode(v *corev1.PersistentVolume, node *corev1.Node) bool {
 }
 
 // excludesOf finds the pod that has a claim for itself alone (ReadWriteOncePod).
-func excludesOf(c *corev1.PersistentVolumeClaim, users map[types.UID]bool, uid types.UID) (other types.UID, taken bool) {
+func excludesOf(c *corev1.PersistentVolumeClaim, users map[types.UID]bool, uid types.UID) (other types.UID,
+	taken bool) {
 	if !slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return "", false
 	}

@@ -13,15 +13,19 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 )
 
-var node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1", Labels: map[string]string{corev1.LabelHostname: "node1"}}}
+var node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1",
+	Labels: map[string]string{corev1.LabelHostname: "node1"}}}
 
 func newVolume(name, size string, edit ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"disk": name}},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany},
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce,
+				corev1.ReadOnlyMany},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/" + name}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/srv/" + name}},
 		},
 	}
 	for _, e := range edit {
@@ -35,7 +39,8 @@ func newClaim(name string, edit ...func(*corev1.PersistentVolumeClaim)) *corev1.
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
 	for _, e := range edit {
@@ -50,9 +55,11 @@ func class(name string) func(*corev1.PersistentVolumeClaim) {
 
 func on(host string) func(*corev1.PersistentVolume) {
 	return func(v *corev1.PersistentVolume) {
-		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}},
-		}}}}
+		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{
+			Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname,
+					Operator: corev1.NodeSelectorOpIn, Values: []string{host}}},
+			}}}}
 	}
 }
 
@@ -74,46 +81,71 @@ func TestChoose(t *testing.T) {
 		taken   map[string]types.NamespacedName
 		want    choice
 	}{
-		{"the smallest that fits", newClaim("c"), []*corev1.PersistentVolume{newVolume("a", "3Gi"), newVolume("b", "2Gi"), newVolume("c", "500Mi")}, nil,
+		{"the smallest that fits", newClaim("c"),
+			[]*corev1.PersistentVolume{newVolume("a", "3Gi"), newVolume("b", "2Gi"), newVolume("c", "500Mi")}, nil,
 			choice{volume: newVolume("b", "2Gi")}},
-		{"the first by name of equals", newClaim("c"), []*corev1.PersistentVolume{newVolume("b", "2Gi"), newVolume("a", "2Gi")}, nil, choice{volume: newVolume("a", "2Gi")}},
-		{"the one that is kept for it", newClaim("c"), []*corev1.PersistentVolume{newVolume("a", "1Gi"), newVolume("b", "9Gi", keptFor("c"))}, nil,
+		{"the first by name of equals", newClaim("c"),
+			[]*corev1.PersistentVolume{newVolume("b", "2Gi"), newVolume("a", "2Gi")}, nil,
+			choice{volume: newVolume("a", "2Gi")}},
+		{"the one that is kept for it", newClaim("c"),
+			[]*corev1.PersistentVolume{newVolume("a", "1Gi"), newVolume("b", "9Gi", keptFor("c"))}, nil,
 			choice{volume: newVolume("b", "9Gi", keptFor("c"))}},
-		{"not one that is kept for another", newClaim("c"), []*corev1.PersistentVolume{newVolume("a", "1Gi", keptFor("x"))}, nil, choice{make: true}},
-		{"not one that another has", newClaim("c", class("")), []*corev1.PersistentVolume{newVolume("a", "1Gi")}, map[string]types.NamespacedName{"a": {Namespace: "default", Name: "x"}},
-			choice{reason: reason.FailedBinding, why: "no persistent volumes available for this claim (1 bound to another claim) and no storage class is set"}},
-		{"of its class only", newClaim("c", class("fast")), []*corev1.PersistentVolume{newVolume("a", "1Gi"), newVolume("b", "2Gi", inClass)}, nil,
+		{"not one that is kept for another", newClaim("c"),
+			[]*corev1.PersistentVolume{newVolume("a", "1Gi", keptFor("x"))}, nil, choice{make: true}},
+		{"not one that another has", newClaim("c", class("")), []*corev1.PersistentVolume{newVolume("a", "1Gi")},
+			map[string]types.NamespacedName{"a": {Namespace: "default", Name: "x"}},
+			choice{reason: reason.FailedBinding,
+				why: "no persistent volumes available for this claim (1 bound to another claim) and no storage " +
+					"class is set"}},
+		{"of its class only", newClaim("c", class("fast")),
+			[]*corev1.PersistentVolume{newVolume("a", "1Gi"), newVolume("b", "2Gi", inClass)}, nil,
 			choice{volume: newVolume("b", "2Gi", inClass)}},
-		{"without a class, none of a class", newClaim("c"), []*corev1.PersistentVolume{newVolume("b", "2Gi", inClass)}, nil, choice{make: true}},
-		{"an unknown class", newClaim("c", class("slow")), []*corev1.PersistentVolume{newVolume("a", "1Gi")}, nil, choice{reason: reason.ProvisioningFailed,
-			why: `no persistent volumes available for this claim (1 of another storage class), and storageclass.storage.k8s.io "slow" not found: this node makes volumes of the class local-path only`}},
-		{"of this node", newClaim("c"), []*corev1.PersistentVolume{newVolume("a", "1Gi", on("node2")), newVolume("b", "2Gi", on("node1"))}, nil,
+		{"without a class, none of a class", newClaim("c"), []*corev1.PersistentVolume{newVolume("b", "2Gi", inClass)},
+			nil, choice{make: true}},
+		{"an unknown class", newClaim("c", class("slow")), []*corev1.PersistentVolume{newVolume("a", "1Gi")}, nil,
+			choice{reason: reason.ProvisioningFailed,
+				why: `no persistent volumes available for this claim (1 of another storage class), and storageclass.storage.k8s.io "slow" not found: this node makes volumes of the class local-path only`}},
+		{"of this node", newClaim("c"),
+			[]*corev1.PersistentVolume{newVolume("a", "1Gi", on("node2")), newVolume("b", "2Gi", on("node1"))}, nil,
 			choice{volume: newVolume("b", "2Gi", on("node1"))}},
 		{"by selector", newClaim("c", func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "b"}}
 		}),
-			[]*corev1.PersistentVolume{newVolume("a", "1Gi"), newVolume("b", "2Gi")}, nil, choice{volume: newVolume("b", "2Gi")}},
+			[]*corev1.PersistentVolume{newVolume("a", "1Gi"), newVolume("b", "2Gi")}, nil,
+			choice{volume: newVolume("b", "2Gi")}},
 		{"by a selector that selects none", newClaim("c", func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "x"}}
 		}),
 			[]*corev1.PersistentVolume{newVolume("a", "1Gi")}, nil, choice{reason: reason.ProvisioningFailed,
-				why: "no persistent volumes available for this claim (1 not what the claim's selector selects), and none is made for a claim with a selector"}},
+				why: "no persistent volumes available for this claim (1 not what the claim's selector selects), and " +
+					"none is made for a claim with a selector"}},
 		{"with all access modes", newClaim("c", class(""), func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 		}),
 			[]*corev1.PersistentVolume{newVolume("a", "1Gi")}, nil,
-			choice{reason: reason.FailedBinding, why: "no persistent volumes available for this claim (1 without an access mode of the claim) and no storage class is set"}},
+			choice{reason: reason.FailedBinding,
+				why: "no persistent volumes available for this claim (1 without an access mode of the claim) and no " +
+					"storage class is set"}},
 		{"a block device", newClaim("c", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block }),
-			[]*corev1.PersistentVolume{newVolume("a", "1Gi"), newVolume("b", "2Gi", isBlock)}, nil, choice{volume: newVolume("b", "2Gi", isBlock)}},
-		{"no block device is made", newClaim("c", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block }), nil, nil,
-			choice{reason: reason.ProvisioningFailed, why: "no persistent volumes available for this claim, and local-path makes no block volumes"}},
-		{"by name", newClaim("c", named), []*corev1.PersistentVolume{newVolume("b", "1Gi"), newVolume("a", "2Gi")}, nil, choice{volume: newVolume("a", "2Gi")}},
-		{"by a name that is not there", newClaim("c", named), []*corev1.PersistentVolume{newVolume("b", "1Gi")}, nil, choice{missing: "a"}},
+			[]*corev1.PersistentVolume{newVolume("a", "1Gi"), newVolume("b", "2Gi", isBlock)}, nil,
+			choice{volume: newVolume("b", "2Gi", isBlock)}},
+		{"no block device is made", newClaim("c", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block }),
+			nil, nil,
+			choice{reason: reason.ProvisioningFailed,
+				why: "no persistent volumes available for this claim, and local-path makes no block volumes"}},
+		{"by name", newClaim("c", named), []*corev1.PersistentVolume{newVolume("b", "1Gi"), newVolume("a", "2Gi")}, nil,
+			choice{volume: newVolume("a", "2Gi")}},
+		{"by a name that is not there", newClaim("c", named), []*corev1.PersistentVolume{newVolume("b", "1Gi")}, nil,
+			choice{missing: "a"}},
 		{"by a name that does not fit", newClaim("c", named), []*corev1.PersistentVolume{newVolume("a", "1Mi")}, nil,
 			choice{reason: reason.FailedBinding, why: `volume "a" cannot be bound: it is too small`}},
 		{"made for the class", newClaim("c", class(Class)), nil, nil, choice{make: true}},
-		{"a policy that is not one", newClaim("c", func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{AnnotationReclaim: "Keep"} }), nil, nil,
-			choice{reason: reason.ProvisioningFailed, why: `the annotation berth.run/reclaim-policy is "Keep": it is Delete or Retain`}},
+		{"a policy that is not one",
+			newClaim("c", func(c *corev1.PersistentVolumeClaim) {
+				c.Annotations = map[string]string{AnnotationReclaim: "Keep"}
+			}), nil, nil,
+			choice{reason: reason.ProvisioningFailed,
+				why: `the annotation berth.run/reclaim-policy is "Keep": it is Delete or Retain`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -146,14 +178,19 @@ func TestEnd(t *testing.T) {
 		{"claimed", Binding{Volume: mine, Made: true, Released: &before}, true, true, answer{Fate: keep}},
 		{"used", Binding{Volume: mine, Made: true, Users: []types.UID{"u"}}, false, true, answer{Fate: keep}},
 		{"gone now", Binding{Volume: mine, Made: true}, false, true, answer{keep, &now, now.Add(reclaimDelay)}},
-		{"gone not long ago", Binding{Volume: mine, Made: true, Released: &recently}, false, true, answer{keep, &recently, recently.Add(reclaimDelay)}},
-		{"gone", Binding{Volume: mine, Made: true, Released: &before}, false, true, answer{Fate: remove, Released: &before}},
-		{"retained", Binding{Volume: kept, Made: true, Released: &before}, false, true, answer{Fate: keep, Released: &before}},
-		{"retained, and removed by hand", Binding{Volume: kept, Made: true, Released: &before}, false, false, answer{Fate: forget}},
+		{"gone not long ago", Binding{Volume: mine, Made: true, Released: &recently}, false, true,
+			answer{keep, &recently, recently.Add(reclaimDelay)}},
+		{"gone", Binding{Volume: mine, Made: true, Released: &before}, false, true,
+			answer{Fate: remove, Released: &before}},
+		{"retained", Binding{Volume: kept, Made: true, Released: &before}, false, true,
+			answer{Fate: keep, Released: &before}},
+		{"retained, and removed by hand", Binding{Volume: kept, Made: true, Released: &before}, false, false,
+			answer{Fate: forget}},
 		{"of a manifest", Binding{Volume: mine, Released: &before}, false, true, answer{Fate: keep, Released: &before}},
 		{"of a manifest that is gone", Binding{Volume: mine}, false, false, answer{Fate: forget}},
 		{"ephemeral", Binding{Volume: mine, Made: true, Owner: "u"}, false, true, answer{Fate: remove, Released: &now}},
-		{"ephemeral of a manifest's volume", Binding{Volume: mine, Owner: "u"}, false, true, answer{Fate: forget, Released: &now}},
+		{"ephemeral of a manifest's volume", Binding{Volume: mine, Owner: "u"}, false, true,
+			answer{Fate: forget, Released: &now}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -123,7 +123,8 @@ func (b *bench) Sandbox(types.UID) (string, *runtimeapi.PodSandboxConfig, []stri
 
 func (b *bench) Mounted(types.UID) map[string]pod.Volume { return nil }
 
-func (b *bench) MountPath(_ context.Context, p *corev1.Pod, container string, index int, subPath string) (string, error) {
+func (b *bench) MountPath(_ context.Context, p *corev1.Pod, container string, index int, subPath string) (string,
+	error) {
 	c, _ := pod.FindContainer(p, container)
 	m := c.VolumeMounts[index]
 	switch path := filepath.Join(b.dir, m.Name); {
@@ -151,7 +152,8 @@ func (b *bench) Enter(context.Context) (func(), error) { return func() {}, nil }
 func (b *bench) Event(ref corev1.ObjectReference, kind, reason, format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.said = append(b.said, strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", ref.FieldPath, kind, reason, fmt.Sprintf(format, args...))))
+	b.said = append(b.said,
+		strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", ref.FieldPath, kind, reason, fmt.Sprintf(format, args...))))
 }
 
 // events returns what was said since the last call.
@@ -340,7 +342,8 @@ func (r *recorder) call(ctx context.Context, what string) error {
 	return nil
 }
 
-func (r *recorder) PreCreate(ctx context.Context, _ *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error {
+func (r *recorder) PreCreate(ctx context.Context, _ *corev1.Pod, c pod.Container,
+	config *runtimeapi.ContainerConfig) error {
 	config.Annotations["example.com/hook"] = "was here"
 	return r.call(ctx, "PreCreate "+c.Name)
 }

@@ -33,10 +33,14 @@ type Lifecycle struct {
 
 // runtime are the calls that are made here.
 type runtime interface {
-	CreateContainer(context.Context, *runtimeapi.CreateContainerRequest, ...grpc.CallOption) (*runtimeapi.CreateContainerResponse, error)
-	StartContainer(context.Context, *runtimeapi.StartContainerRequest, ...grpc.CallOption) (*runtimeapi.StartContainerResponse, error)
-	StopContainer(context.Context, *runtimeapi.StopContainerRequest, ...grpc.CallOption) (*runtimeapi.StopContainerResponse, error)
-	RemoveContainer(context.Context, *runtimeapi.RemoveContainerRequest, ...grpc.CallOption) (*runtimeapi.RemoveContainerResponse, error)
+	CreateContainer(context.Context, *runtimeapi.CreateContainerRequest,
+		...grpc.CallOption) (*runtimeapi.CreateContainerResponse, error)
+	StartContainer(context.Context, *runtimeapi.StartContainerRequest,
+		...grpc.CallOption) (*runtimeapi.StartContainerResponse, error)
+	StopContainer(context.Context, *runtimeapi.StopContainerRequest,
+		...grpc.CallOption) (*runtimeapi.StopContainerResponse, error)
+	RemoveContainer(context.Context, *runtimeapi.RemoveContainerRequest,
+		...grpc.CallOption) (*runtimeapi.RemoveContainerResponse, error)
 	ExecSync(context.Context, *runtimeapi.ExecSyncRequest, ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error)
 }
 
@@ -54,7 +58,8 @@ type sandboxes interface {
 // which one volumeMount of a container shows.
 type volumes interface {
 	Mounted(uid types.UID) map[string]pod.Volume
-	MountPath(ctx context.Context, p *corev1.Pod, container string, mountIndex int, subPath string) (path string, err error)
+	MountPath(ctx context.Context, p *corev1.Pod, container string, mountIndex int, subPath string) (path string,
+		err error)
 }
 
 // dirs makes the files of a pod that its containers mount.
@@ -175,7 +180,8 @@ func (s *Containers) with(uid types.UID, f func(*life)) {
 	if l == nil {
 		l = &life{
 			failed: map[string]error{}, starting: map[string]bool{}, gates: map[string]chan struct{}{},
-			effects: map[string]effect{}, endings: map[string]*ending{}, backedOff: map[string]string{}, waits: map[string]func(){},
+			effects: map[string]effect{}, endings: map[string]*ending{}, backedOff: map[string]string{},
+			waits: map[string]func(){},
 		}
 		s.lives[uid] = l
 	}

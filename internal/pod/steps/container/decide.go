@@ -65,7 +65,8 @@ func awaited(p *corev1.Pod, decided plan.Plan) []string {
 		case w >= 0 && before != "":
 			names = append(names, "init container "+before)
 			before = ""
-		case w < 0 && c.Kind == pod.Init && !slices.ContainsFunc(decided.Start, func(s plan.Start) bool { return s.Name == c.Name }):
+		case w < 0 && c.Kind == pod.Init &&
+			!slices.ContainsFunc(decided.Start, func(s plan.Start) bool { return s.Name == c.Name }):
 			before = c.Name
 		case w < 0:
 			before = ""

@@ -86,7 +86,8 @@ func TestWaitsFor(t *testing.T) {
 	}
 	for _, c := range cases {
 		k, _ := pod.FindContainer(p, c.container)
-		if diff := cmp.Diff(c.want, waitsFor(plan.Start{Container: k, Anew: c.anew}, starts, c.observed, "now")); diff != "" {
+		if diff := cmp.Diff(c.want,
+			waitsFor(plan.Start{Container: k, Anew: c.anew}, starts, c.observed, "now")); diff != "" {
 			t.Errorf("%s: %s", c.container, diff)
 		}
 	}
@@ -114,13 +115,17 @@ func TestAwaited(t *testing.T) {
 		plan plan.Plan
 		want []string
 	}{
-		"first starts":      {plan.Plan{Start: starts("one"), Waiting: wait(reason.PodInitializing, "two", "a", "b")}, nil},
-		"first runs":        {plan.Plan{Waiting: wait(reason.PodInitializing, "two", "a", "b")}, []string{"init container one"}},
-		"second starts":     {plan.Plan{Start: starts("two"), Waiting: wait(reason.PodInitializing, "a", "b")}, nil},
-		"second runs":       {plan.Plan{Waiting: wait(reason.PodInitializing, "a", "b")}, []string{"init container two"}},
-		"apps start":        {plan.Plan{Start: starts("a", "b")}, nil},
-		"one crashes":       {plan.Plan{Waiting: wait(reason.CrashLoopBackOff, "b")}, []string{"back-off of b"}},
-		"an init crashes":   {plan.Plan{Waiting: append(wait(reason.CrashLoopBackOff, "one"), wait(reason.PodInitializing, "two", "a", "b")...)}, []string{"back-off of one"}},
+		"first starts": {plan.Plan{Start: starts("one"), Waiting: wait(reason.PodInitializing, "two", "a", "b")},
+			nil},
+		"first runs": {plan.Plan{Waiting: wait(reason.PodInitializing, "two", "a", "b")},
+			[]string{"init container one"}},
+		"second starts": {plan.Plan{Start: starts("two"), Waiting: wait(reason.PodInitializing, "a", "b")}, nil},
+		"second runs": {plan.Plan{Waiting: wait(reason.PodInitializing, "a", "b")},
+			[]string{"init container two"}},
+		"apps start":  {plan.Plan{Start: starts("a", "b")}, nil},
+		"one crashes": {plan.Plan{Waiting: wait(reason.CrashLoopBackOff, "b")}, []string{"back-off of b"}},
+		"an init crashes": {plan.Plan{Waiting: append(wait(reason.CrashLoopBackOff, "one"),
+			wait(reason.PodInitializing, "two", "a", "b")...)}, []string{"back-off of one"}},
 		"all that is to be": {plan.Plan{}, nil},
 	} {
 		if diff := cmp.Diff(c.want, awaited(p, c.plan)); diff != "" {
@@ -133,36 +138,45 @@ func TestStopOrder(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	p := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{
-			{Name: "init"}, {Name: "s1", RestartPolicy: &always}, {Name: "s2", RestartPolicy: &always}, {Name: "s3", RestartPolicy: &always},
+			{Name: "init"}, {Name: "s1", RestartPolicy: &always}, {Name: "s2", RestartPolicy: &always},
+			{Name: "s3", RestartPolicy: &always},
 		},
-		Containers:          []corev1.Container{{Name: "a"}, {Name: "b"}},
-		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
+		Containers: []corev1.Container{{Name: "a"}, {Name: "b"}},
+		EphemeralContainers: []corev1.EphemeralContainer{
+			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
 	}}
 	observed := func(names ...string) *pod.Observed {
 		o := &pod.Observed{}
 		for _, name := range names {
-			o.Containers = append(o.Containers, pod.ContainerStatus{ID: "id-" + name, Name: name, State: pod.StateRunning})
+			o.Containers = append(o.Containers,
+				pod.ContainerStatus{ID: "id-" + name, Name: name, State: pod.StateRunning})
 		}
 		return o
 	}
 	some := observed("s1", "s2", "s3", "a", "b")
-	some.Containers[1].State, some.Containers[3].State, some.Containers[4].State = pod.StateExited, pod.StateCreated, pod.StateUnknown
+	some.Containers[1].State, some.Containers[3].State, some.Containers[4].State = pod.StateExited, pod.StateCreated,
+		pod.StateUnknown
 	cases := []struct {
 		name string
 		in   *pod.Observed
 		want []turn
 	}{
 		{"nothing known", nil, nil},
-		{"apps", observed("a", "b", "debug"), []turn{{id: "id-a", name: "a"}, {id: "id-b", name: "b"}, {id: "id-debug", name: "debug"}}},
+		{"apps", observed("a", "b", "debug"),
+			[]turn{{id: "id-a", name: "a"}, {id: "id-b", name: "b"}, {id: "id-debug", name: "debug"}}},
 		{"sidecars", observed("s1", "s2", "a", "debug"), []turn{
-			{id: "id-s1", name: "s1", after: []string{"id-s2", "id-a", "id-debug"}}, {id: "id-s2", name: "s2", after: []string{"id-a", "id-debug"}},
+			{id: "id-s1", name: "s1", after: []string{"id-s2", "id-a", "id-debug"}},
+			{id: "id-s2", name: "s2", after: []string{"id-a", "id-debug"}},
 			{id: "id-a", name: "a"}, {id: "id-debug", name: "debug"},
 		}},
 		{"what does not run is not waited for", some, []turn{
-			{id: "id-s1", name: "s1", after: []string{"id-s3", "id-b"}}, {id: "id-s3", name: "s3", after: []string{"id-b"}}, {id: "id-b", name: "b"},
+			{id: "id-s1", name: "s1", after: []string{"id-s3", "id-b"}},
+			{id: "id-s3", name: "s3", after: []string{"id-b"}}, {id: "id-b", name: "b"},
 		}},
-		{"during init", observed("init", "s1"), []turn{{id: "id-init", name: "init"}, {id: "id-s1", name: "s1", after: []string{"id-init"}}}},
-		{"unknown to the spec", observed("s1", "old"), []turn{{id: "id-s1", name: "s1", after: []string{"id-old"}}, {id: "id-old", name: "old"}}},
+		{"during init", observed("init", "s1"),
+			[]turn{{id: "id-init", name: "init"}, {id: "id-s1", name: "s1", after: []string{"id-init"}}}},
+		{"unknown to the spec", observed("s1", "old"),
+			[]turn{{id: "id-s1", name: "s1", after: []string{"id-old"}}, {id: "id-old", name: "old"}}},
 	}
 	for _, c := range cases {
 		if diff := cmp.Diff(c.want, stopOrder(p, c.in), cmp.AllowUnexported(turn{})); diff != "" {

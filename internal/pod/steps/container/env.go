@@ -107,7 +107,8 @@ func readEnvFile(volume, path string) (string, error) {
 // tellSkipped records what of envFrom is no variable of the container.
 func (l *launch) tellSkipped(in render.Input) {
 	for _, message := range render.Skipped(in) {
-		l.s.opts.Events.Event(event.ContainerRef(l.pod, l.want.Container), corev1.EventTypeWarning, reason.InvalidEnvironmentVariableNames, "%s", message)
+		l.s.opts.Events.Event(event.ContainerRef(l.pod, l.want.Container), corev1.EventTypeWarning,
+			reason.InvalidEnvironmentVariableNames, "%s", message)
 	}
 }
 

@@ -57,7 +57,8 @@ func (h handler) run(ctx context.Context, name string, l *corev1.LifecycleHandle
 	case l.HTTPGet != nil:
 		kind, err = fmt.Sprintf("HTTP lifecycle hook (%s)", l.HTTPGet.Path), h.httpGet(ctx, l.HTTPGet)
 	case l.Sleep != nil:
-		kind, err = fmt.Sprintf("Sleep lifecycle hook (%d)", l.Sleep.Seconds), sleep(ctx, time.Duration(l.Sleep.Seconds)*time.Second)
+		kind, err = fmt.Sprintf("Sleep lifecycle hook (%d)", l.Sleep.Seconds),
+			sleep(ctx, time.Duration(l.Sleep.Seconds)*time.Second)
 	case l.TCPSocket != nil:
 		kind, err = "TCP lifecycle hook", h.tcpSocket(ctx, l.TCPSocket)
 	default:
@@ -71,7 +72,8 @@ func (h handler) run(ctx context.Context, name string, l *corev1.LifecycleHandle
 
 func (h handler) exec(ctx context.Context, command []string) error {
 	seconds := int64((h.timeout + time.Second - 1) / time.Second)
-	resp, err := h.s.opts.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: h.id, Cmd: command, Timeout: seconds})
+	resp, err := h.s.opts.Runtime.ExecSync(ctx,
+		&runtimeapi.ExecSyncRequest{ContainerId: h.id, Cmd: command, Timeout: seconds})
 	if err != nil {
 		return err
 	}

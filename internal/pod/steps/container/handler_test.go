@@ -37,7 +37,8 @@ type execs struct {
 	err  error
 }
 
-func (e *execs) ExecSync(_ context.Context, req *runtimeapi.ExecSyncRequest, _ ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error) {
+func (e *execs) ExecSync(_ context.Context, req *runtimeapi.ExecSyncRequest,
+	_ ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error) {
 	e.req = req
 	return e.resp, e.err
 }
@@ -46,7 +47,8 @@ func (e *execs) ExecSync(_ context.Context, req *runtimeapi.ExecSyncRequest, _ .
 func handlerOf(o Options) handler {
 	p := &corev1.Pod{}
 	p.Name, p.Namespace = "web", "default"
-	return handler{s: New(o), pod: p, id: "c1", ips: []string{"127.0.0.1"}, c: pod.Container{Container: &corev1.Container{Name: "app"}}}
+	return handler{s: New(o), pod: p, id: "c1", ips: []string{"127.0.0.1"},
+		c: pod.Container{Container: &corev1.Container{Name: "app"}}}
 }
 
 func TestExecHandler(t *testing.T) {
@@ -61,13 +63,15 @@ func TestExecHandler(t *testing.T) {
 			want: `Exec lifecycle hook ([/bin/x -v]) for Container "app" in Pod "default/web" failed - error: command exited with 2, message: "out\nerr"`},
 		{resp: &runtimeapi.ExecSyncResponse{ExitCode: 1, Stdout: []byte(long)},
 			want: `Exec lifecycle hook ([/bin/x -v]) for Container "app" in Pod "default/web" failed - error: command exited with 1, message: "` + long[:maxOutput] + `"`},
-		{err: errors.New("gone"), want: `Exec lifecycle hook ([/bin/x -v]) for Container "app" in Pod "default/web" failed - error: gone`},
+		{err: errors.New("gone"),
+			want: `Exec lifecycle hook ([/bin/x -v]) for Container "app" in Pod "default/web" failed - error: gone`},
 	}
 	for _, c := range cases {
 		e := &execs{resp: c.resp, err: c.err}
 		h := handlerOf(Options{Runtime: e})
 		h.timeout = 2500 * time.Millisecond
-		err := h.run(t.Context(), "preStop", &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/x", "-v"}}})
+		err := h.run(t.Context(), "preStop",
+			&corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/x", "-v"}}})
 		if got := fmt.Sprint(err); c.want != "" && got != c.want || c.want == "" && err != nil {
 			t.Errorf("got %s\nwant %s", got, c.want)
 		}
@@ -94,7 +98,9 @@ func port(t *testing.T, address string) intstr.IntOrString {
 func TestHTTPHandler(t *testing.T) {
 	var got []string
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = append(got, fmt.Sprintf("%s %s %s %q %v %q", r.Host, r.URL, r.UserAgent(), r.Header["Accept"], r.Header["X"], r.Header.Get("Authorization")))
+		got = append(got,
+			fmt.Sprintf("%s %s %s %q %v %q", r.Host, r.URL, r.UserAgent(), r.Header["Accept"], r.Header["X"],
+				r.Header.Get("Authorization")))
 		switch r.URL.Path {
 		case "/away":
 			http.Redirect(w, r, "http://elsewhere.invalid/", http.StatusFound)
@@ -128,18 +134,28 @@ func TestHTTPHandler(t *testing.T) {
 		fails  string
 		events []string
 	}{
-		{name: "plain", get: corev1.HTTPGetAction{Path: "/a?b=c", Port: port(t, plain.URL)}, got: []string{"HOST /a?b=c" + standard}},
-		{name: "any answer will do", get: corev1.HTTPGetAction{Path: "/broken", Port: port(t, plain.URL)}, got: []string{"HOST /broken" + standard}},
+		{name: "plain", get: corev1.HTTPGetAction{Path: "/a?b=c", Port: port(t, plain.URL)},
+			got: []string{"HOST /a?b=c" + standard}},
+		{name: "any answer will do", get: corev1.HTTPGetAction{Path: "/broken", Port: port(t, plain.URL)},
+			got: []string{"HOST /broken" + standard}},
 		{name: "headers", got: []string{`example.com / me [] [1 2] ""`},
 			get: corev1.HTTPGetAction{Path: "/", Port: port(t, plain.URL), HTTPHeaders: []corev1.HTTPHeader{
-				header("Host", "example.com"), header("User-Agent", "me"), header("Accept", ""), header("X", "1"), header("X", "2")}}},
-		{name: "TLS", get: corev1.HTTPGetAction{Path: "/t", Scheme: "HTTPS", Port: port(t, secure.URL)}, got: []string{"HOST /t" + standard}},
+				header("Host", "example.com"), header("User-Agent", "me"), header("Accept", ""), header("X", "1"),
+				header("X", "2")}}},
+		{name: "TLS", get: corev1.HTTPGetAction{Path: "/t", Scheme: "HTTPS", Port: port(t, secure.URL)},
+			got: []string{"HOST /t" + standard}},
 		{name: "fallback", got: []string{"HOST /f" + standard},
-			get:    corev1.HTTPGetAction{Path: "/f", Scheme: "HTTPS", Port: port(t, plain.URL), HTTPHeaders: []corev1.HTTPHeader{header("Authorization", "secret")}},
-			events: []string{"Warning LifecycleHTTPFallback: request to HTTPS lifecycle hook HOST got HTTP response, retry with HTTP succeeded"}},
-		{name: "redirect", get: corev1.HTTPGetAction{Path: "/here", Port: port(t, plain.URL)}, got: []string{"HOST /here" + standard, "HOST /end" + standard}},
-		{name: "redirect away", get: corev1.HTTPGetAction{Path: "/away", Port: port(t, plain.URL)}, got: []string{"HOST /away" + standard}},
-		{name: "endless", get: corev1.HTTPGetAction{Path: "/endless", Port: port(t, plain.URL)}, got: []string{"HOST /endless" + standard}},
+			get: corev1.HTTPGetAction{Path: "/f", Scheme: "HTTPS", Port: port(t, plain.URL),
+				HTTPHeaders: []corev1.HTTPHeader{header("Authorization", "secret")}},
+			events: []string{
+				"Warning LifecycleHTTPFallback: request to HTTPS lifecycle hook HOST got HTTP response, retry with " +
+					"HTTP succeeded"}},
+		{name: "redirect", get: corev1.HTTPGetAction{Path: "/here", Port: port(t, plain.URL)},
+			got: []string{"HOST /here" + standard, "HOST /end" + standard}},
+		{name: "redirect away", get: corev1.HTTPGetAction{Path: "/away", Port: port(t, plain.URL)},
+			got: []string{"HOST /away" + standard}},
+		{name: "endless", get: corev1.HTTPGetAction{Path: "/endless", Port: port(t, plain.URL)},
+			got: []string{"HOST /endless" + standard}},
 		{name: "no such port", get: corev1.HTTPGetAction{Path: "/", Port: intstr.FromString("nope")},
 			fails: `HTTP lifecycle hook (/) for Container "app" in Pod "default/web" failed - error: port "nope" is neither a number nor the name of a port of the container`},
 	}
@@ -169,7 +185,8 @@ func TestHTTPHandler(t *testing.T) {
 	}
 
 	got = nil
-	err := handlerOf(Options{}).run(t.Context(), "postStart", &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/loop", Port: port(t, plain.URL)}})
+	err := handlerOf(Options{}).run(t.Context(), "postStart",
+		&corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/loop", Port: port(t, plain.URL)}})
 	if err == nil || !strings.Contains(err.Error(), "stopped after 10 redirects") || len(got) != maxRedirects {
 		t.Errorf("%v after %d requests", err, len(got))
 	}
@@ -184,14 +201,16 @@ func TestTCPHandler(t *testing.T) {
 	h := handlerOf(Options{})
 	h.c.Ports = []corev1.ContainerPort{{Name: "admin", ContainerPort: int32(at.IntValue())}}
 	for _, p := range []intstr.IntOrString{at, intstr.FromString("admin"), intstr.FromString(at.String())} {
-		if err := h.run(t.Context(), "preStop", &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: p}}); err != nil {
+		if err := h.run(t.Context(), "preStop",
+			&corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: p}}); err != nil {
 			t.Error(err)
 		}
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.run(t.Context(), "preStop", &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: at}}); err == nil {
+	if err := h.run(t.Context(), "preStop",
+		&corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: at}}); err == nil {
 		t.Error("nobody listens, and it succeeded")
 	}
 	h.ips = nil
@@ -212,7 +231,8 @@ func TestSleepAndNoHandler(t *testing.T) {
 	if want := `Sleep lifecycle hook (60) for Container "app" in Pod "default/web" failed - error: container terminated before sleep hook finished`; err == nil || err.Error() != want {
 		t.Error(err)
 	}
-	if err := h.run(t.Context(), "preStop", &corev1.LifecycleHandler{}); err == nil || !strings.Contains(err.Error(), "it has no handler") {
+	if err := h.run(t.Context(), "preStop", &corev1.LifecycleHandler{}); err == nil ||
+		!strings.Contains(err.Error(), "it has no handler") {
 		t.Error(err)
 	}
 }

@@ -18,10 +18,12 @@ type metrics struct{ started, failed *prometheus.CounterVec }
 func newMetrics() metrics {
 	return metrics{
 		started: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_started_containers_total", Help: "Cumulative number of attempts to start a container, by its type.",
+			Name: "kubelet_started_containers_total",
+			Help: "Cumulative number of attempts to start a container, by its type.",
 		}, []string{"container_type"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_started_containers_errors_total", Help: "Cumulative number of attempts to start a container that failed, by its type and reason.",
+			Name: "kubelet_started_containers_errors_total",
+			Help: "Cumulative number of attempts to start a container that failed, by its type and reason.",
 		}, []string{"container_type", "code"}),
 	}
 }

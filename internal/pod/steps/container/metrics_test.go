@@ -14,9 +14,10 @@ import (
 
 func TestStartsAreCounted(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{
-		InitContainers:      []corev1.Container{{Name: "init"}},
-		Containers:          []corev1.Container{{Name: "app"}},
-		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
+		InitContainers: []corev1.Container{{Name: "init"}},
+		Containers:     []corev1.Container{{Name: "app"}},
+		EphemeralContainers: []corev1.EphemeralContainer{
+			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
 	}}
 	s := New(Options{})
 	reg := prometheus.NewPedanticRegistry()

@@ -360,13 +360,15 @@ func (l *launch) postStart(ctx context.Context) error {
 		l.s.opts.Log.Warn("read the state of a started container", "pod", pod.FullName(l.pod), "err", err)
 	}
 	h := handler{s: l.s, pod: l.pod, c: l.want.Container, id: l.id, ips: l.ips, timeout: postStartLimit}
-	limited, cancel := context.WithTimeoutCause(ctx, postStartLimit, fmt.Errorf("it did not end within %v", postStartLimit))
+	limited, cancel := context.WithTimeoutCause(ctx, postStartLimit,
+		fmt.Errorf("it did not end within %v", postStartLimit))
 	defer cancel()
 	err := h.run(limited, "handler", l.want.Lifecycle.PostStart)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	v := &victim{ending: l.s.endingOf(l.pod.UID, l.id), pod: l.pod, c: l.want.Container, id: l.id, ips: l.ips, why: reason.FailedPostStartHook}
+	v := &victim{ending: l.s.endingOf(l.pod.UID, l.id), pod: l.pod, c: l.want.Container, id: l.id, ips: l.ips,
+		why: reason.FailedPostStartHook}
 	v.shorten(time.Now().Add(l.grace))
 	left := l.s.stop(ctx, v)
 	l.ended = left == nil

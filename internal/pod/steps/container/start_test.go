@@ -25,7 +25,8 @@ import (
 func TestStart(t *testing.T) {
 	app := runs("app", "print", "hello", "then", "sleep")
 	app.TerminationMessagePath = "/dev/termination-log"
-	app.Env = []corev1.EnvVar{{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+	app.Env = []corev1.EnvVar{{Name: "IP",
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
 	app.VolumeMounts = []corev1.VolumeMount{
 		{Name: "data", MountPath: "/data"},
 		{Name: "data", MountPath: "/part", SubPathExpr: "of/$(IP)", ReadOnly: true},
@@ -40,14 +41,16 @@ func TestStart(t *testing.T) {
 		if diff := cmp.Diff(want[:2], b.calls()[:2]); diff != "" || len(b.calls()) != len(want) {
 			t.Errorf("calls %v", b.calls())
 		}
-		if diff := cmp.Diff(map[string]string{"init": "exited", "app": "running", "second": "running"}, b.states()); diff != "" {
+		if diff := cmp.Diff(map[string]string{"init": "exited", "app": "running", "second": "running"},
+			b.states()); diff != "" {
 			t.Error(diff)
 		}
 		wantLifecycle := []string{"PreCreate init", "PreStart init container-2"}
 		if diff := cmp.Diff(wantLifecycle, b.lifecycle.calls[:2]); diff != "" {
 			t.Error(diff)
 		}
-		wantEvents := []string{"spec.initContainers{init} Normal Created: Container created", "spec.initContainers{init} Normal Started: Container started"}
+		wantEvents := []string{"spec.initContainers{init} Normal Created: Container created",
+			"spec.initContainers{init} Normal Started: Container started"}
 		if diff := cmp.Diff(wantEvents, b.events()[:2]); diff != "" {
 			t.Error(diff)
 		}
@@ -74,7 +77,8 @@ func checkConfig(t *testing.T, b *bench) {
 		if req.Config.Metadata.Name != "app" {
 			continue
 		}
-		if req.PodSandboxId != b.sandbox || req.SandboxConfig.GetMetadata().GetUid() != "6b1e" || req.Config.LogPath != "app/0.log" {
+		if req.PodSandboxId != b.sandbox || req.SandboxConfig.GetMetadata().GetUid() != "6b1e" ||
+			req.Config.LogPath != "app/0.log" {
 			t.Errorf("created in %s with log %s", req.PodSandboxId, req.Config.LogPath)
 		}
 		if got := req.Config.Annotations["example.com/hook"]; got != "was here" {
@@ -84,7 +88,8 @@ func checkConfig(t *testing.T, b *bench) {
 		for _, m := range req.Config.Mounts {
 			mounts = append(mounts, m.ContainerPath+" "+strings.TrimPrefix(m.HostPath, b.dir))
 		}
-		want := []string{"/data /data", "/part /data/app/1/of/127.0.0.1/true", "/etc/hosts /hosts", "/dev/termination-log /termination/app/0"}
+		want := []string{"/data /data", "/part /data/app/1/of/127.0.0.1/true", "/etc/hosts /hosts",
+			"/dev/termination-log /termination/app/0"}
 		if diff := cmp.Diff(want, mounts); diff != "" {
 			t.Error(diff)
 		}
@@ -112,35 +117,49 @@ func TestFailures(t *testing.T) {
 	}{
 		{name: "image", container: runs("app", "sleep"),
 			prepare: func(b *bench) {
-				b.images = func(context.Context, pod.Container) error { return reason.New(reason.ErrImagePull, "no route") }
+				b.images = func(context.Context, pod.Container) error {
+					return reason.New(reason.ErrImagePull, "no route")
+				}
 			},
 			reason: reason.ErrImagePull, message: "no route",
 			events: []string{"Warning Failed: Error: ErrImagePull"}},
 		{name: "volume", container: noVolume, reason: reason.CreateContainerConfigError,
 			message: `cannot find volume "gone" to mount into container "app"`,
 			events:  []string{`Warning Failed: Error: cannot find volume "gone" to mount into container "app"`}},
-		{name: "subPath", container: badSubPath, reason: reason.CreateContainerConfigError, message: `bind subPath "bad": it is bad`,
-			events: []string{`Warning Failed: Error: bind subPath "bad": it is bad`}},
-		{name: "PreCreate", container: runs("app", "sleep"), prepare: func(b *bench) { b.lifecycle.refuse = "PreCreate app" },
+		{name: "subPath", container: badSubPath, reason: reason.CreateContainerConfigError,
+			message: `bind subPath "bad": it is bad`,
+			events:  []string{`Warning Failed: Error: bind subPath "bad": it is bad`}},
+		{name: "PreCreate", container: runs("app", "sleep"), prepare: func(b *bench) {
+			b.lifecycle.refuse = "PreCreate app"
+		},
 			reason: reason.PreCreateHookError, message: "no licence for container-2",
 			events: []string{"Warning Failed: Internal PreCreateContainer hook failed: no licence for container-2"}},
 		{name: "create", container: runs("app", "sleep"),
-			prepare: func(b *bench) { b.fake.Inject(critest.Fault{Method: "CreateContainer", Err: errors.New("disk full")}) },
-			reason:  reason.CreateContainerError, message: "CreateContainer: disk full",
+			prepare: func(b *bench) {
+				b.fake.Inject(critest.Fault{Method: "CreateContainer", Err: errors.New("disk full")})
+			},
+			reason: reason.CreateContainerError, message: "CreateContainer: disk full",
 			events: []string{"Warning Failed: Error: CreateContainer: disk full"}, calls: []string{"create app"}},
 		{name: "no id", container: runs("app", "sleep"),
 			prepare: func(b *bench) {
-				b.fake.Inject(critest.Fault{Method: "CreateContainer", Err: nil, Answer: func(any) any { return &runtimeapi.CreateContainerResponse{} }})
+				b.fake.Inject(critest.Fault{Method: "CreateContainer", Err: nil, Answer: func(any) any {
+					return &runtimeapi.CreateContainerResponse{}
+				}})
 			},
-			reason: reason.CreateContainerError, message: "CreateContainer: runtime at fake answered success without ContainerId",
-			events: []string{"Warning Failed: Error: CreateContainer: runtime at fake answered success without ContainerId"},
-			calls:  []string{"create app"}, state: "created"},
-		{name: "PreStart", container: runs("app", "sleep"), prepare: func(b *bench) { b.lifecycle.refuse = "PreStart app container-2" },
+			reason:  reason.CreateContainerError,
+			message: "CreateContainer: runtime at fake answered success without ContainerId",
+			events: []string{
+				"Warning Failed: Error: CreateContainer: runtime at fake answered success without ContainerId"},
+			calls: []string{"create app"}, state: "created"},
+		{name: "PreStart", container: runs("app", "sleep"), prepare: func(b *bench) {
+			b.lifecycle.refuse = "PreStart app container-2"
+		},
 			reason: reason.PreStartHookError, message: "no licence for container-2",
 			events: []string{"Warning Failed: Internal PreStartContainer hook failed: no licence for app"},
 			calls:  []string{"create app", "remove app"}},
 		{name: "start", container: corev1.Container{Name: "app", Command: []string{"/absent"}},
-			reason: reason.RunContainerError, message: `StartContainer: exec: "/absent": stat /absent: no such file or directory`,
+			reason:  reason.RunContainerError,
+			message: `StartContainer: exec: "/absent": stat /absent: no such file or directory`,
 			events: []string{"Normal Created: Container created",
 				`Warning Failed: Error: StartContainer: exec: "/absent": stat /absent: no such file or directory`},
 			calls: []string{"create app", "start app"}, state: "exited"},
@@ -148,7 +167,8 @@ func TestFailures(t *testing.T) {
 			message: `Exec lifecycle hook ([/workload print secret then exit 3]) for Container "app" in Pod "default/web" failed - error: command exited with 3, message: "secret"`,
 			events: []string{"Normal Created: Container created", "Normal Started: Container started",
 				"Normal Killing: FailedPostStartHook", "Warning FailedPostStartHook: PostStartHook failed"},
-			calls: []string{"create app", "start app", "exec app [/workload print secret then exit 3]", "stop app 30"}, state: "exited"},
+			calls: []string{"create app", "start app", "exec app [/workload print secret then exit 3]", "stop app 30"},
+			state: "exited"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -377,8 +397,11 @@ func TestEphemeralJoinsItsTarget(t *testing.T) {
 	spec := corev1.PodSpec{
 		Containers: []corev1.Container{runs("app", "sleep")},
 		EphemeralContainers: []corev1.EphemeralContainer{
-			{TargetContainerName: "app", EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: critest.FakeImage, Args: []string{"sleep"}}},
-			{TargetContainerName: "gone", EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "lost", Image: critest.FakeImage}},
+			{TargetContainerName: "app",
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: critest.FakeImage,
+					Args: []string{"sleep"}}},
+			{TargetContainerName: "gone",
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "lost", Image: critest.FakeImage}},
 		},
 	}
 	onBench(t, spec, func(t *testing.T, b *bench) {
@@ -388,11 +411,13 @@ func TestEphemeralJoinsItsTarget(t *testing.T) {
 		b.pod.Spec.EphemeralContainers = ephemeral
 		b.sync()
 		calls := b.fake.Calls("CreateContainer")
-		options := calls[len(calls)-1].Request.(*runtimeapi.CreateContainerRequest).Config.Linux.SecurityContext.NamespaceOptions
+		options := calls[len(
+			calls)-1].Request.(*runtimeapi.CreateContainerRequest).Config.Linux.SecurityContext.NamespaceOptions
 		if options.Pid != runtimeapi.NamespaceMode_TARGET || options.TargetId != b.newest("app").ID {
 			t.Errorf("PID namespace %v", options)
 		}
-		if why, message, _ := b.Waiting(b.pod.UID, "lost"); why != reason.CreateContainerConfigError || message != "unable to find target container gone" {
+		if why, message, _ := b.Waiting(b.pod.UID, "lost"); why != reason.CreateContainerConfigError ||
+			message != "unable to find target container gone" {
 			t.Errorf("%s: %s", why, message)
 		}
 	})
@@ -401,24 +426,26 @@ func TestEphemeralJoinsItsTarget(t *testing.T) {
 func TestRestartOfAll(t *testing.T) {
 	source := runs("b", "exit", "42")
 	source.RestartPolicyRules = []corev1.ContainerRestartRule{{
-		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
-		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+		Action: corev1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn,
+			Values: []int32{42}},
 	}}
-	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("a", "sleep"), source}}, func(t *testing.T, b *bench) {
-		b.pass() // both start, b exits
-		b.refresh()
-		b.pass() // a is killed
-		b.pass() // a is removed
-		if diff := cmp.Diff(map[string]string{"b": "exited"}, b.states()); diff != "" {
-			t.Errorf("what the new begin goes on from (-want +got):\n%s", diff)
-		}
-		b.pass()
-		want := []string{"stop a 2", "remove a", "create a", "create b"}
-		calls := slices.DeleteFunc(b.calls(), func(c string) bool { return strings.HasPrefix(c, "start ") })
-		if !cmp.Equal(want, calls[len(calls)-len(want):]) {
-			t.Errorf("calls but the starts %v", calls)
-		}
-	})
+	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("a", "sleep"), source}},
+		func(t *testing.T, b *bench) {
+			b.pass() // both start, b exits
+			b.refresh()
+			b.pass() // a is killed
+			b.pass() // a is removed
+			if diff := cmp.Diff(map[string]string{"b": "exited"}, b.states()); diff != "" {
+				t.Errorf("what the new begin goes on from (-want +got):\n%s", diff)
+			}
+			b.pass()
+			want := []string{"stop a 2", "remove a", "create a", "create b"}
+			calls := slices.DeleteFunc(b.calls(), func(c string) bool { return strings.HasPrefix(c, "start ") })
+			if !cmp.Equal(want, calls[len(calls)-len(want):]) {
+				t.Errorf("calls but the starts %v", calls)
+			}
+		})
 }
 
 // A pod that is to stop interrupts whatever its start waits for, at once and
@@ -437,26 +464,27 @@ func TestInterrupted(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			onBench(t, corev1.PodSpec{Containers: []corev1.Container{slow, runs("next", "sleep")}}, func(t *testing.T, b *bench) {
-				c.prepare(b)
-				b.pass()
-				begin := time.Now()
-				b.tasks.interrupt()
-				if took := time.Since(begin); took != 0 {
-					t.Errorf("took %v", took)
-				}
-				if diff := cmp.Diff(c.calls, b.calls()); diff != "" {
-					t.Error(diff)
-				}
-				if why, _, ok := b.Waiting(b.pod.UID, "app"); ok {
-					t.Errorf("shown as %s", why)
-				}
-				for _, e := range b.events() {
-					if strings.Contains(e, "Warning") {
-						t.Errorf("event %q", e)
+			onBench(t, corev1.PodSpec{Containers: []corev1.Container{slow, runs("next", "sleep")}},
+				func(t *testing.T, b *bench) {
+					c.prepare(b)
+					b.pass()
+					begin := time.Now()
+					b.tasks.interrupt()
+					if took := time.Since(begin); took != 0 {
+						t.Errorf("took %v", took)
 					}
-				}
-			})
+					if diff := cmp.Diff(c.calls, b.calls()); diff != "" {
+						t.Error(diff)
+					}
+					if why, _, ok := b.Waiting(b.pod.UID, "app"); ok {
+						t.Errorf("shown as %s", why)
+					}
+					for _, e := range b.events() {
+						if strings.Contains(e, "Warning") {
+							t.Errorf("event %q", e)
+						}
+					}
+				})
 		})
 	}
 }
@@ -466,22 +494,23 @@ func TestCallUnderWayIsNotLost(t *testing.T) {
 	for _, method := range []string{"CreateContainer", "StartContainer"} {
 		for delay, want := range map[time.Duration]time.Duration{3 * time.Second: 3 * time.Second, time.Hour: settle} {
 			t.Run(fmt.Sprintf("%s %v", method, delay), func(t *testing.T) {
-				onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
-					b.fake.Inject(critest.Fault{Method: method, Delay: delay})
-					b.pass()
-					begin := time.Now()
-					b.tasks.interrupt()
-					if took := time.Since(begin); took != want {
-						t.Errorf("took %v, want %v", took, want)
-					}
-					seen, ok := b.pleg.Observed(b.pod.UID).Container("app")
-					if delay < settle && !ok {
-						t.Error("its result is not observed")
-					}
-					if method == "StartContainer" && delay < settle && seen.State != pod.StateRunning {
-						t.Errorf("observed as %s", seen.State)
-					}
-				})
+				onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}},
+					func(t *testing.T, b *bench) {
+						b.fake.Inject(critest.Fault{Method: method, Delay: delay})
+						b.pass()
+						begin := time.Now()
+						b.tasks.interrupt()
+						if took := time.Since(begin); took != want {
+							t.Errorf("took %v, want %v", took, want)
+						}
+						seen, ok := b.pleg.Observed(b.pod.UID).Container("app")
+						if delay < settle && !ok {
+							t.Error("its result is not observed")
+						}
+						if method == "StartContainer" && delay < settle && seen.State != pod.StateRunning {
+							t.Errorf("observed as %s", seen.State)
+						}
+					})
 			})
 		}
 	}

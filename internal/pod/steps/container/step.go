@@ -221,7 +221,8 @@ func (s *Containers) stopAll(ctx context.Context, r *worker.Run, turns []turn) e
 	watch.Wait()
 	if err := errors.Join(errs...); err != nil {
 		if ctx.Err() == nil {
-			s.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, reason.FailedKillPod, "error killing pod: %v", err)
+			s.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, reason.FailedKillPod,
+				"error killing pod: %v", err)
 		}
 		return err
 	}
@@ -260,7 +261,8 @@ func (s *Containers) tellBackOffs(r *worker.Run) {
 		})
 		if !told {
 			s.opts.Events.Event(event.ContainerRef(r.Pod.Pod, c), corev1.EventTypeWarning, reason.BackOff,
-				"Back-off restarting failed container %s in pod %s_%s(%s)", w.Name, r.Pod.Name, r.Pod.Namespace, r.Pod.UID)
+				"Back-off restarting failed container %s in pod %s_%s(%s)", w.Name, r.Pod.Name, r.Pod.Namespace,
+				r.Pod.UID)
 		}
 	}
 }

@@ -177,7 +177,8 @@ func (s *Containers) prepare(ctx context.Context, v *victim) {
 		if err != nil && ctx.Err() == nil {
 			s.opts.Log.Warn("preStop handler", "pod", pod.FullName(v.pod), "container", v.c.Name, "err", err)
 			// What the handler said may hold secrets of the container.
-			s.opts.Events.Event(event.ContainerRef(v.pod, v.c), corev1.EventTypeWarning, reason.FailedPreStopHook, "PreStopHook failed")
+			s.opts.Events.Event(event.ContainerRef(v.pod, v.c), corev1.EventTypeWarning, reason.FailedPreStopHook,
+				"PreStopHook failed")
 		}
 	}
 	v.prepared = ctx.Err() == nil

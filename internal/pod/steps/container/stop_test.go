@@ -42,32 +42,37 @@ func TestLivenessKill(t *testing.T) {
 	for name, grace := range map[string]*int64{"pod's grace": nil, "probe's grace": &own} {
 		t.Run(name, func(t *testing.T) {
 			app := withPreStop(runs("app", "stubborn"), execHandler("wait", "2s"))
-			onBench(t, corev1.PodSpec{Containers: []corev1.Container{app, runs("other", "sleep")}}, func(t *testing.T, b *bench) {
-				n := b.up()
-				b.probes = map[string]plan.Probes{b.newest("app").ID: {Liveness: plan.Failure, Grace: grace}}
-				begin := time.Now()
-				b.pass()
-				b.tasks.wg.Wait()
-				total, timeout := 30*time.Second, "stop app 28"
-				if grace != nil {
-					total, timeout = 7*time.Second, "stop app 5"
-				}
-				if took := time.Since(begin); took != total {
-					t.Errorf("took %v, want %v", took, total)
-				}
-				if diff := cmp.Diff([]string{"exec app [/workload wait 2s]", timeout}, b.since(n)); diff != "" {
-					t.Error(diff)
-				}
-				if diff := cmp.Diff([]string{"PreStop container-2", "PostStop container-2"}, b.lifecycle.calls); diff != "" {
-					t.Error(diff)
-				}
-				if diff := cmp.Diff([]string{"spec.containers{app} Normal Killing: Container app failed liveness probe, will be restarted"}, b.events()); diff != "" {
-					t.Error(diff)
-				}
-				if seen, _ := b.pleg.Observed(b.pod.UID).Container("app"); seen.State != pod.StateExited {
-					t.Errorf("the task ended while it is observed as %s", seen.State)
-				}
-			})
+			onBench(t, corev1.PodSpec{Containers: []corev1.Container{app, runs("other", "sleep")}},
+				func(t *testing.T, b *bench) {
+					n := b.up()
+					b.probes = map[string]plan.Probes{b.newest("app").ID: {Liveness: plan.Failure, Grace: grace}}
+					begin := time.Now()
+					b.pass()
+					b.tasks.wg.Wait()
+					total, timeout := 30*time.Second, "stop app 28"
+					if grace != nil {
+						total, timeout = 7*time.Second, "stop app 5"
+					}
+					if took := time.Since(begin); took != total {
+						t.Errorf("took %v, want %v", took, total)
+					}
+					if diff := cmp.Diff([]string{"exec app [/workload wait 2s]", timeout}, b.since(n)); diff != "" {
+						t.Error(diff)
+					}
+					if diff := cmp.Diff([]string{"PreStop container-2", "PostStop container-2"},
+						b.lifecycle.calls); diff != "" {
+						t.Error(diff)
+					}
+					if diff := cmp.Diff(
+						[]string{
+							"spec.containers{app} Normal Killing: Container app failed liveness probe, will " +
+								"be restarted"}, b.events()); diff != "" {
+						t.Error(diff)
+					}
+					if seen, _ := b.pleg.Observed(b.pod.UID).Container("app"); seen.State != pod.StateExited {
+						t.Errorf("the task ended while it is observed as %s", seen.State)
+					}
+				})
 		})
 	}
 }
@@ -143,8 +148,10 @@ func TestGrace(t *testing.T) {
 	}{
 		{name: "plain", grace: 5 * time.Second, calls: []string{"stop app 5"}, took: 5 * time.Second},
 		{name: "none", grace: 0, preStop: sleeping(1), calls: []string{"stop app 2"}, took: 2 * time.Second},
-		{name: "preStop takes a part", grace: 5 * time.Second, preStop: sleeping(2), calls: []string{"stop app 3"}, took: 5 * time.Second},
-		{name: "preStop leaves too little", grace: 5 * time.Second, preStop: sleeping(4), calls: []string{"stop app 2"}, took: 6 * time.Second},
+		{name: "preStop takes a part", grace: 5 * time.Second, preStop: sleeping(2), calls: []string{"stop app 3"},
+			took: 5 * time.Second},
+		{name: "preStop leaves too little", grace: 5 * time.Second, preStop: sleeping(4), calls: []string{"stop app 2"},
+			took: 6 * time.Second},
 		{name: "preStop takes all", grace: 5 * time.Second, preStop: execHandler("sleep"),
 			calls: []string{"exec app [/workload sleep]", "stop app 2"}, took: 7 * time.Second,
 			events: []string{"spec.containers{app} Warning FailedPreStopHook: PreStopHook failed"}},
@@ -154,22 +161,23 @@ func TestGrace(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			onBench(t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"), c.preStop)}}, func(t *testing.T, b *bench) {
-				n, begin := b.up(), time.Now()
-				if err := b.stop(t.Context(), c.grace); err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(begin); took != c.took {
-					t.Errorf("took %v, want %v", took, c.took)
-				}
-				if diff := cmp.Diff(c.calls, b.since(n)); diff != "" {
-					t.Error(diff)
-				}
-				want := append([]string{"spec.containers{app} Normal Killing: Stopping container app"}, c.events...)
-				if diff := cmp.Diff(want, b.events()); diff != "" {
-					t.Error(diff)
-				}
-			})
+			onBench(t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"), c.preStop)}},
+				func(t *testing.T, b *bench) {
+					n, begin := b.up(), time.Now()
+					if err := b.stop(t.Context(), c.grace); err != nil {
+						t.Error(err)
+					}
+					if took := time.Since(begin); took != c.took {
+						t.Errorf("took %v, want %v", took, c.took)
+					}
+					if diff := cmp.Diff(c.calls, b.since(n)); diff != "" {
+						t.Error(diff)
+					}
+					want := append([]string{"spec.containers{app} Normal Killing: Stopping container app"}, c.events...)
+					if diff := cmp.Diff(want, b.events()); diff != "" {
+						t.Error(diff)
+					}
+				})
 		})
 	}
 }
@@ -183,7 +191,8 @@ func TestLaterStopShortens(t *testing.T) {
 		calls   []string
 		took    time.Duration
 	}{
-		{"while it stops", nil, 5 * time.Second, 4 * time.Second, []string{"stop app 30", "stop app 4"}, 9 * time.Second},
+		{"while it stops", nil, 5 * time.Second, 4 * time.Second, []string{"stop app 30", "stop app 4"},
+			9 * time.Second},
 		{"at once", nil, 5 * time.Second, 0, []string{"stop app 30", "stop app 0"}, 5 * time.Second},
 		{"at once and soon", nil, time.Second, 0, []string{"stop app 30", "stop app 1"}, 2 * time.Second},
 		{"longer", nil, 5 * time.Second, time.Minute, []string{"stop app 30"}, 30 * time.Second},
@@ -192,22 +201,23 @@ func TestLaterStopShortens(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			onBench(t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"), c.preStop)}}, func(t *testing.T, b *bench) {
-				n, begin := b.up(), time.Now()
-				result := make(chan error)
-				go func() { result <- b.stop(t.Context(), 30*time.Second) }()
-				time.Sleep(c.after)
-				b.stops <- pod.Stop{Reason: "Deleted", Grace: &c.grace}
-				if err := <-result; err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(begin); took != c.took {
-					t.Errorf("took %v, want %v", took, c.took)
-				}
-				if diff := cmp.Diff(c.calls, b.since(n)); diff != "" {
-					t.Error(diff)
-				}
-			})
+			onBench(t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"), c.preStop)}},
+				func(t *testing.T, b *bench) {
+					n, begin := b.up(), time.Now()
+					result := make(chan error)
+					go func() { result <- b.stop(t.Context(), 30*time.Second) }()
+					time.Sleep(c.after)
+					b.stops <- pod.Stop{Reason: "Deleted", Grace: &c.grace}
+					if err := <-result; err != nil {
+						t.Error(err)
+					}
+					if took := time.Since(begin); took != c.took {
+						t.Errorf("took %v, want %v", took, c.took)
+					}
+					if diff := cmp.Diff(c.calls, b.since(n)); diff != "" {
+						t.Error(diff)
+					}
+				})
 		})
 	}
 }
@@ -215,72 +225,79 @@ func TestLaterStopShortens(t *testing.T) {
 // A teardown that failed goes on where it was: preStop is not run again, and
 // the grace does not begin anew.
 func TestFailedStopIsCarriedOn(t *testing.T) {
-	onBench(t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"), execHandler("wait", "2s"))}}, func(t *testing.T, b *bench) {
-		n := b.up()
-		remove := b.fake.Inject(critest.Fault{Method: "StopContainer", Err: errors.New("busy")})
-		err := b.stop(t.Context(), 20*time.Second)
-		if err == nil || err.Error() != `stop container "app": StopContainer: busy` {
-			t.Errorf("error %v", err)
-		}
-		remove()
-		time.Sleep(8 * time.Second)
-		if err := b.stop(t.Context(), 20*time.Second); err != nil {
-			t.Error(err)
-		}
-		if diff := cmp.Diff([]string{"exec app [/workload wait 2s]", "stop app 18", "stop app 10"}, b.since(n)); diff != "" {
-			t.Error(diff)
-		}
-		want := []string{"spec.containers{app} Normal Killing: Stopping container app",
-			`Warning FailedKillPod: error killing pod: stop container "app": StopContainer: busy`}
-		if diff := cmp.Diff(want, b.events()); diff != "" {
-			t.Error(diff)
-		}
-	})
+	onBench(
+		t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"),
+			execHandler("wait", "2s"))}}, func(t *testing.T, b *bench) {
+			n := b.up()
+			remove := b.fake.Inject(critest.Fault{Method: "StopContainer", Err: errors.New("busy")})
+			err := b.stop(t.Context(), 20*time.Second)
+			if err == nil || err.Error() != `stop container "app": StopContainer: busy` {
+				t.Errorf("error %v", err)
+			}
+			remove()
+			time.Sleep(8 * time.Second)
+			if err := b.stop(t.Context(), 20*time.Second); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff([]string{"exec app [/workload wait 2s]", "stop app 18", "stop app 10"},
+				b.since(n)); diff != "" {
+				t.Error(diff)
+			}
+			want := []string{"spec.containers{app} Normal Killing: Stopping container app",
+				`Warning FailedKillPod: error killing pod: stop container "app": StopContainer: busy`}
+			if diff := cmp.Diff(want, b.events()); diff != "" {
+				t.Error(diff)
+			}
+		})
 }
 
 // A stop for another reason is taken over by the end of the pod.
 func TestTeardownTakesOverAKill(t *testing.T) {
-	onBench(t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"), execHandler("wait", "2s"))}}, func(t *testing.T, b *bench) {
-		n, begin := b.up(), time.Now()
-		b.probes = map[string]plan.Probes{b.newest("app").ID: {Liveness: plan.Failure}}
-		b.pass()
-		time.Sleep(10 * time.Second)
-		if err := b.stop(t.Context(), 60*time.Second); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(begin); took != 30*time.Second {
-			t.Errorf("took %v", took)
-		}
-		if diff := cmp.Diff([]string{"exec app [/workload wait 2s]", "stop app 28", "stop app 20"}, b.since(n)); diff != "" {
-			t.Error(diff)
-		}
-	})
+	onBench(
+		t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"),
+			execHandler("wait", "2s"))}}, func(t *testing.T, b *bench) {
+			n, begin := b.up(), time.Now()
+			b.probes = map[string]plan.Probes{b.newest("app").ID: {Liveness: plan.Failure}}
+			b.pass()
+			time.Sleep(10 * time.Second)
+			if err := b.stop(t.Context(), 60*time.Second); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(begin); took != 30*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if diff := cmp.Diff([]string{"exec app [/workload wait 2s]", "stop app 28", "stop app 20"},
+				b.since(n)); diff != "" {
+				t.Error(diff)
+			}
+		})
 }
 
 // Ending the agent leaves the containers as they are.
 func TestDetach(t *testing.T) {
 	for name, preStop := range map[string]*corev1.LifecycleHandler{"in preStop": sleeping(20), "in stop": nil} {
 		t.Run(name, func(t *testing.T) {
-			onBench(t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"), preStop)}}, func(t *testing.T, b *bench) {
-				n := b.up()
-				ctx, cancel := context.WithCancel(t.Context())
-				result := make(chan error)
-				go func() { result <- b.stop(ctx, 30*time.Second) }()
-				time.Sleep(time.Second)
-				begin := time.Now()
-				cancel()
-				if err := <-result; !errors.Is(err, context.Canceled) || time.Since(begin) != 0 {
-					t.Errorf("%v after %v", err, time.Since(begin))
-				}
-				if b.states()["app"] != "running" || preStop != nil && len(b.since(n)) != 0 {
-					t.Errorf("app is %s after %v", b.states()["app"], b.since(n))
-				}
-				for _, e := range b.events() {
-					if e != "spec.containers{app} Normal Killing: Stopping container app" {
-						t.Errorf("event %q", e)
+			onBench(t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"), preStop)}},
+				func(t *testing.T, b *bench) {
+					n := b.up()
+					ctx, cancel := context.WithCancel(t.Context())
+					result := make(chan error)
+					go func() { result <- b.stop(ctx, 30*time.Second) }()
+					time.Sleep(time.Second)
+					begin := time.Now()
+					cancel()
+					if err := <-result; !errors.Is(err, context.Canceled) || time.Since(begin) != 0 {
+						t.Errorf("%v after %v", err, time.Since(begin))
 					}
-				}
-			})
+					if b.states()["app"] != "running" || preStop != nil && len(b.since(n)) != 0 {
+						t.Errorf("app is %s after %v", b.states()["app"], b.since(n))
+					}
+					for _, e := range b.events() {
+						if e != "spec.containers{app} Normal Killing: Stopping container app" {
+							t.Errorf("event %q", e)
+						}
+					}
+				})
 		})
 	}
 }

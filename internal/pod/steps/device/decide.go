@@ -30,15 +30,19 @@ func checkRegistration(r *pluginapi.RegisterRequest) error {
 		return err
 	}
 	if !filepath.IsLocal(r.GetEndpoint()) {
-		return fmt.Errorf("the endpoint %q is not the name of a socket beside the one that this was asked through", r.GetEndpoint())
+		return fmt.Errorf("the endpoint %q is not the name of a socket beside the one that this was asked through",
+			r.GetEndpoint())
 	}
 	return nil
 }
 
 // checkVersions wants one that this node speaks.
 func checkVersions(versions ...string) error {
-	if !slices.ContainsFunc(versions, func(v string) bool { return slices.Contains(pluginapi.SupportedVersions[:], v) }) {
-		return fmt.Errorf("requested API version %q is not supported: use one of %q", strings.Join(versions, ", "), pluginapi.SupportedVersions)
+	if !slices.ContainsFunc(versions, func(v string) bool {
+		return slices.Contains(pluginapi.SupportedVersions[:], v)
+	}) {
+		return fmt.Errorf("requested API version %q is not supported: use one of %q", strings.Join(versions, ", "),
+			pluginapi.SupportedVersions)
 	}
 	return nil
 }
@@ -94,7 +98,9 @@ func nodesOf(devices []device.Device, id device.ID) topology.Nodes {
 }
 
 func find(devices []device.Device, id device.ID) (device.Device, bool) {
-	i, found := slices.BinarySearchFunc(devices, id, func(d device.Device, id device.ID) int { return cmp.Compare(d.ID, id) })
+	i, found := slices.BinarySearchFunc(devices, id, func(d device.Device, id device.ID) int {
+		return cmp.Compare(d.ID, id)
+	})
 	if !found {
 		return device.Device{}, false
 	}
@@ -259,10 +265,12 @@ func (a Answer) ids() []device.ID { return slices.Sorted(maps.Keys(a.Nodes)) }
 func answerOf(r *pluginapi.ContainerAllocateResponse) Answer {
 	a := Answer{Envs: r.GetEnvs(), Annotations: r.GetAnnotations()}
 	for _, m := range r.GetMounts() {
-		a.Mounts = append(a.Mounts, Mount{Container: m.GetContainerPath(), Host: m.GetHostPath(), ReadOnly: m.GetReadOnly()})
+		a.Mounts = append(a.Mounts,
+			Mount{Container: m.GetContainerPath(), Host: m.GetHostPath(), ReadOnly: m.GetReadOnly()})
 	}
 	for _, d := range r.GetDevices() {
-		a.Devices = append(a.Devices, Node{Container: d.GetContainerPath(), Host: d.GetHostPath(), Permissions: d.GetPermissions()})
+		a.Devices = append(a.Devices,
+			Node{Container: d.GetContainerPath(), Host: d.GetHostPath(), Permissions: d.GetPermissions()})
 	}
 	for _, d := range r.GetCdiDevices() {
 		a.CDI = append(a.CDI, d.GetName())
@@ -299,7 +307,8 @@ func put(config *runtimeapi.ContainerConfig, answers map[corev1.ResourceName]Ans
 				continue
 			}
 			mounts[m.Container] = m
-			mounted = append(mounted, &runtimeapi.Mount{ContainerPath: m.Container, HostPath: m.Host, Readonly: m.ReadOnly})
+			mounted = append(mounted,
+				&runtimeapi.Mount{ContainerPath: m.Container, HostPath: m.Host, Readonly: m.ReadOnly})
 		}
 		for _, d := range a.Devices {
 			if was, ok := nodes[d.Container]; ok {
@@ -307,7 +316,8 @@ func put(config *runtimeapi.ContainerConfig, answers map[corev1.ResourceName]Ans
 				continue
 			}
 			nodes[d.Container] = d
-			config.Devices = append(config.Devices, &runtimeapi.Device{ContainerPath: d.Container, HostPath: d.Host, Permissions: d.Permissions})
+			config.Devices = append(config.Devices,
+				&runtimeapi.Device{ContainerPath: d.Container, HostPath: d.Host, Permissions: d.Permissions})
 		}
 		for _, key := range slices.Sorted(maps.Keys(a.Annotations)) {
 			if was, ok := notes[key]; ok {

@@ -23,17 +23,25 @@ func TestCheckRegistration(t *testing.T) {
 	}{
 		{"v1beta1", "example.com/gpu", "gpu.sock", ""},
 		{"v1beta1", "example.com/gpu", "vendor/gpu.sock", ""},
-		{"v1alpha", "example.com/gpu", "gpu.sock", `requested API version "v1alpha" is not supported: use one of ["v1beta1"]`},
-		{"v1beta1", "gpu", "gpu.sock", `the ResourceName "gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
-		{"v1beta1", "kubernetes.io/gpu", "gpu.sock", `the ResourceName "kubernetes.io/gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
-		{"v1beta1", "requests.example.com/gpu", "gpu.sock", `the ResourceName "requests.example.com/gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
-		{"v1beta1", "example.com/a gpu", "gpu.sock", `the ResourceName "example.com/a gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
-		{"v1beta1", "example.com/gpu", "../gpu.sock", `the endpoint "../gpu.sock" is not the name of a socket beside the one that this was asked through`},
-		{"v1beta1", "example.com/gpu", "", `the endpoint "" is not the name of a socket beside the one that this was asked through`},
+		{"v1alpha", "example.com/gpu", "gpu.sock",
+			`requested API version "v1alpha" is not supported: use one of ["v1beta1"]`},
+		{"v1beta1", "gpu", "gpu.sock",
+			`the ResourceName "gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
+		{"v1beta1", "kubernetes.io/gpu", "gpu.sock",
+			`the ResourceName "kubernetes.io/gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
+		{"v1beta1", "requests.example.com/gpu", "gpu.sock",
+			`the ResourceName "requests.example.com/gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
+		{"v1beta1", "example.com/a gpu", "gpu.sock",
+			`the ResourceName "example.com/a gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
+		{"v1beta1", "example.com/gpu", "../gpu.sock",
+			`the endpoint "../gpu.sock" is not the name of a socket beside the one that this was asked through`},
+		{"v1beta1", "example.com/gpu", "",
+			`the endpoint "" is not the name of a socket beside the one that this was asked through`},
 	}
 	for _, tt := range tests {
 		got := ""
-		if err := checkRegistration(&pluginapi.RegisterRequest{Version: tt.version, ResourceName: tt.name, Endpoint: tt.endpoint}); err != nil {
+		if err := checkRegistration(&pluginapi.RegisterRequest{Version: tt.version, ResourceName: tt.name,
+			Endpoint: tt.endpoint}); err != nil {
 			got = err.Error()
 		}
 		if got != tt.want {
@@ -56,7 +64,8 @@ func TestDevicesOf(t *testing.T) {
 		{ID: "b", Health: "Healthy"},
 		{ID: "b", Health: "nonsense", Topology: on()},
 	}, topology.Of(0, 1))
-	want := []device.Device{{ID: "a", Nodes: topology.Of(1)}, {ID: "b"}, {ID: "c", Healthy: true, Nodes: topology.Of(0, 1)}}
+	want := []device.Device{{ID: "a", Nodes: topology.Of(1)}, {ID: "b"},
+		{ID: "c", Healthy: true, Nodes: topology.Of(0, 1)}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -93,7 +102,9 @@ func TestExchanged(t *testing.T) {
 	if diff := cmp.Diff(map[string][]device.ID{"init": {"b", "x"}, "app": {"c", "x"}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(holding(map[string][]device.ID{"init": {"a", "b"}, "app": {"a", "c"}, "other": {"d"}}).Containers["app"].Devices, a.Containers["app"].Devices); diff != "" {
+	if diff := cmp.Diff(
+		holding(map[string][]device.ID{"init": {"a", "b"}, "app": {"a", "c"},
+			"other": {"d"}}).Containers["app"].Devices, a.Containers["app"].Devices); diff != "" {
 		t.Errorf("what is held was changed:\n%s", diff)
 	}
 }
@@ -107,7 +118,8 @@ func TestPut(t *testing.T) {
 	conflicts := put(config, map[corev1.ResourceName]Answer{
 		"example.com/b": {
 			Envs: map[string]string{"SAME": "1", "OTHER": "b"}, Mounts: []Mount{{"/lib", "/b", true}},
-			Devices: []Node{{"/dev/b", "/dev/zero", "rw"}, {"/dev/x", "/dev/full", "r"}}, CDI: []string{"example.com/b=0", "example.com/x=1"},
+			Devices:     []Node{{"/dev/b", "/dev/zero", "rw"}, {"/dev/x", "/dev/full", "r"}},
+			CDI:         []string{"example.com/b=0", "example.com/x=1"},
 			Annotations: map[string]string{"note": "b"},
 		},
 		"example.com/a": {
@@ -118,17 +130,21 @@ func TestPut(t *testing.T) {
 	})
 	want := &runtimeapi.ContainerConfig{
 		Envs: []*runtimeapi.KeyValue{
-			{Key: "OTHER", Value: []byte("a")}, {Key: "OWN", Value: []byte("plugin")}, {Key: "SAME", Value: []byte("1")}, {Key: "OWN", Value: []byte("pod")},
+			{Key: "OTHER", Value: []byte("a")}, {Key: "OWN", Value: []byte("plugin")},
+			{Key: "SAME", Value: []byte("1")}, {Key: "OWN", Value: []byte("pod")},
 		},
-		Mounts:      []*runtimeapi.Mount{{ContainerPath: "/lib", HostPath: "/a", Readonly: true}, {ContainerPath: "/data", HostPath: "/volumes/data"}},
-		Devices:     []*runtimeapi.Device{{ContainerPath: "/dev/x", HostPath: "/dev/null", Permissions: "rwm"}, {ContainerPath: "/dev/b", HostPath: "/dev/zero", Permissions: "rw"}},
+		Mounts: []*runtimeapi.Mount{{ContainerPath: "/lib", HostPath: "/a", Readonly: true},
+			{ContainerPath: "/data", HostPath: "/volumes/data"}},
+		Devices: []*runtimeapi.Device{{ContainerPath: "/dev/x", HostPath: "/dev/null", Permissions: "rwm"},
+			{ContainerPath: "/dev/b", HostPath: "/dev/zero", Permissions: "rw"}},
 		CDIDevices:  []*runtimeapi.CDIDevice{{Name: "example.com/x=1"}, {Name: "example.com/b=0"}},
 		Annotations: map[string]string{"own": "pod", "note": "a"},
 	}
 	if diff := cmp.Diff(want, config, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	told := []string{"environment variable OTHER of example.com/b", "mount /lib of example.com/b", "device /dev/x of example.com/b", "annotation note of example.com/b"}
+	told := []string{"environment variable OTHER of example.com/b", "mount /lib of example.com/b",
+		"device /dev/x of example.com/b", "annotation note of example.com/b"}
 	if diff := cmp.Diff(told, conflicts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

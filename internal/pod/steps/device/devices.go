@@ -87,7 +87,8 @@ func New(o Options) *Devices {
 		}
 	}
 	d := &Devices{
-		stock: s, kept: checkpoint.NewDir[answers](filepath.Join(o.State, "pods"), checkpoint.Format{Version: 1}), calls: calls{busy: map[call]chan struct{}{}},
+		stock: s, kept: checkpoint.NewDir[answers](filepath.Join(o.State, "pods"), checkpoint.Format{Version: 1}),
+		calls:   calls{busy: map[call]chan struct{}{}},
 		answers: map[types.UID]answers{}, waits: map[types.UID]map[string]string{},
 	}
 	s.saved = (&mirror{d: d}).write

@@ -53,13 +53,18 @@ const patience = 20 * time.Second
 
 func start(t *testing.T, root string) *node {
 	t.Helper()
-	n := &node{t: t, ledger: resource.NewLedger(resource.LedgerOptions{Dir: filepath.Join(root, "ledger"), Log: slog.New(slog.DiscardHandler)}), changed: make(chan struct{}, 100)}
+	n := &node{t: t,
+		ledger: resource.NewLedger(resource.LedgerOptions{Dir: filepath.Join(root, "ledger"),
+			Log: slog.New(slog.DiscardHandler)}), changed: make(chan struct{}, 100)}
 	if _, err := n.ledger.Load(); err != nil {
 		t.Fatal(err)
 	}
 	n.Devices = New(Options{
-		Dir: filepath.Join(root, "device-plugins"), State: filepath.Join(root, "devices"), Machine: topology.Of(0, 1), Boot: "boot-1", Ledger: n.ledger,
-		Changed: func() { n.changed <- struct{}{} }, Affected: func(types.UID) {}, Events: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Dir: filepath.Join(root, "device-plugins"), State: filepath.Join(root, "devices"), Machine: topology.Of(0, 1),
+		Boot: "boot-1", Ledger: n.ledger,
+		Changed: func() {
+			n.changed <- struct{}{}
+		}, Affected: func(types.UID) {}, Events: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := n.Load(); err != nil {
 		t.Fatal(err)
@@ -165,7 +170,8 @@ func TestAPluginComesAndGoes(t *testing.T) {
 	}
 	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 3, NUMA: 2})
 	want := device.Inventory{gpu: {
-		{ID: "gpu-0", Healthy: true, Nodes: topology.Of(0)}, {ID: "gpu-1", Healthy: true, Nodes: topology.Of(1)}, {ID: "gpu-2", Healthy: true, Nodes: topology.Of(0)},
+		{ID: "gpu-0", Healthy: true, Nodes: topology.Of(0)}, {ID: "gpu-1", Healthy: true, Nodes: topology.Of(1)},
+		{ID: "gpu-2", Healthy: true, Nodes: topology.Of(0)},
 	}}
 	if diff := cmp.Diff(want, n.Inventory()); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
@@ -182,7 +188,8 @@ func TestAPluginComesAndGoes(t *testing.T) {
 	}
 	n.await(func() bool { return slices.Equal(n.healthy(), []device.ID{"gpu-0", "gpu-2"}) })
 	const unknown = corev1.ResourceHealthStatusUnknown
-	if diff := cmp.Diff([]corev1.ResourceHealthStatus{unknown, corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy}, status()); diff != "" {
+	if diff := cmp.Diff([]corev1.ResourceHealthStatus{unknown, corev1.ResourceHealthStatusHealthy,
+		corev1.ResourceHealthStatusUnhealthy}, status()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	p.Stop()
@@ -194,7 +201,8 @@ func TestAPluginComesAndGoes(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 2})
-	if diff := cmp.Diff(device.Inventory{gpu: {{ID: "gpu-0", Healthy: true}, {ID: "gpu-1", Healthy: true}}}, n.Inventory()); diff != "" {
+	if diff := cmp.Diff(device.Inventory{gpu: {{ID: "gpu-0", Healthy: true}, {ID: "gpu-1", Healthy: true}}},
+		n.Inventory()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -212,7 +220,9 @@ func TestALostResourceExpires(t *testing.T) {
 		changed := make(chan struct{}, 1)
 		next := New(Options{
 			Dir: n.opts.Dir, State: n.opts.State, Ledger: n.ledger, Boot: "boot-1",
-			Changed: func() { changed <- struct{}{} }, Affected: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Changed: func() {
+				changed <- struct{}{}
+			}, Affected: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		})
 		if err := next.Load(); err != nil {
 			t.Fatal(err)
@@ -257,7 +267,8 @@ func TestAllocateOnce(t *testing.T) {
 	if got := n.Nodes("u1", "app", gpu, "gpu-1"); got != topology.Of(1) {
 		t.Errorf("nodes %v", got)
 	}
-	if diff := cmp.Diff(n.ledger.All(), n.Recorded(), cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })); diff != "" {
+	if diff := cmp.Diff(n.ledger.All(), n.Recorded(),
+		cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })); diff != "" {
 		t.Errorf("the ledger and what is recorded:\n%s", diff)
 	}
 
@@ -296,7 +307,8 @@ func TestAPluginPrefersOthers(t *testing.T) {
 		t.Errorf("the ledger has %v", got)
 	}
 	n.created(other, given("gpu-4"))
-	want := []string{"GetPreferredAllocation gpu-0,gpu-2", "Allocate gpu-2", "GetPreferredAllocation gpu-0,gpu-4", "Allocate gpu-4"}
+	want := []string{"GetPreferredAllocation gpu-0,gpu-2", "Allocate gpu-2", "GetPreferredAllocation gpu-0,gpu-4",
+		"Allocate gpu-4"}
 	if diff := cmp.Diff(want, p.Calls()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
@@ -308,7 +320,9 @@ func TestRefusals(t *testing.T) {
 	u1 := n.holds("u1", "gpu-0")
 	p.Refuse("Allocate", true)
 	_, err := n.create(t.Context(), u1)
-	want := reason.New("UnexpectedAdmissionError", "Allocate failed due to rpc error: code = Unknown desc = the sample plugin was told to refuse, which is unexpected")
+	want := reason.New("UnexpectedAdmissionError",
+		"Allocate failed due to rpc error: code = Unknown desc = the sample plugin was told to refuse, which "+
+			"is unexpected")
 	if fmt.Sprint(err) != want.Error() {
 		t.Errorf("got  %v\nwant %v", err, want)
 	}
@@ -320,7 +334,9 @@ func TestRefusals(t *testing.T) {
 
 	started := func() error { return n.PreStart(t.Context(), u1, pod.Containers(u1)[0], "id") }
 	p.Refuse("PreStartContainer", true)
-	want = reason.New("CreateContainerConfigError", "device plugin PreStartContainer rpc failed with err: rpc error: code = Unknown desc = the sample plugin was told to refuse")
+	want = reason.New("CreateContainerConfigError",
+		"device plugin PreStartContainer rpc failed with err: rpc error: code = Unknown desc = the sample plugin was "+
+			"told to refuse")
 	if err := started(); fmt.Sprint(err) != want.Error() {
 		t.Errorf("got  %v\nwant %v", err, want)
 	}
@@ -330,7 +346,8 @@ func TestRefusals(t *testing.T) {
 	}
 	p.Stop()
 	n.await(func() bool { return !n.Plugins()[gpu].Served })
-	want = reason.New("CreateContainerConfigError", "device plugin PreStartContainer rpc failed with err: the device plugin of example.com/gpu is not registered")
+	want = reason.New("CreateContainerConfigError",
+		"device plugin PreStartContainer rpc failed with err: the device plugin of example.com/gpu is not registered")
 	if err := started(); fmt.Sprint(err) != want.Error() {
 		t.Errorf("got  %v\nwant %v", err, want)
 	}
@@ -386,8 +403,12 @@ func TestWaits(t *testing.T) {
 
 func TestALateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		err := limited(t.Context(), callLimit, gpu, "Allocate", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		if want := "the device plugin of example.com/gpu has not answered Allocate within 2m0s"; fmt.Sprint(err) != want {
+		err := limited(t.Context(), callLimit, gpu, "Allocate", func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if want := "the device plugin of example.com/gpu has not answered Allocate within 2m0s"; fmt.Sprint(
+			err) != want {
 			t.Errorf("got  %v\nwant %v", err, want)
 		}
 	})
@@ -401,7 +422,8 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, kubelet.Name)
-	if err := os.WriteFile(file, []byte(kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"1":["g1"]}`))), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"1":["g1"]}`))),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	n := start(t, root)
@@ -442,7 +464,8 @@ func TestThereAndBack(t *testing.T) {
 	if diff := cmp.Diff(n.answers, left.pods); diff != "" || !left.ours || err != nil {
 		t.Errorf("ours: %v, error %v (-want +got):\n%s", left.ours, err, diff)
 	}
-	if diff := cmp.Diff(map[corev1.ResourceName][]device.Device{gpu: {{ID: "gpu-0"}, {ID: "gpu-1"}, {ID: "gpu-2"}}}, left.known.Resources); diff != "" {
+	if diff := cmp.Diff(map[corev1.ResourceName][]device.Device{gpu: {{ID: "gpu-0"}, {ID: "gpu-1"}, {ID: "gpu-2"}}},
+		left.known.Resources); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
@@ -451,12 +474,14 @@ func TestThereAndBack(t *testing.T) {
 		t.Errorf("taken from an agent's own file (-want +got):\n%s", diff)
 	}
 	n.stop()
-	content := kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"-1":["gpu-0"]}`), entry(t, "u3", "app", "example.com/gpu", `{"-1":["gpu-1"]}`))
+	content := kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"-1":["gpu-0"]}`),
+		entry(t, "u3", "app", "example.com/gpu", `{"-1":["gpu-1"]}`))
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n = start(t, root)
-	want := resource.Held{"u1": holding(map[string][]device.ID{"app": {"gpu-0"}}), "u3": holding(map[string][]device.ID{"app": {"gpu-1"}})}
+	want := resource.Held{"u1": holding(map[string][]device.ID{"app": {"gpu-0"}}),
+		"u3": holding(map[string][]device.ID{"app": {"gpu-1"}})}
 	if diff := cmp.Diff(want, n.Taken(), noCPUs) + cmp.Diff(want, n.Recorded(), noCPUs); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -491,7 +516,8 @@ func TestAContainerWithoutItsDevices(t *testing.T) {
 	p := web("u1")
 	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpu: apiresource.MustParse("1")}
 	_, err := n.create(t.Context(), p)
-	if want := "UnexpectedAdmissionError: the container asks for example.com/gpu and holds none any more; delete the pod and create it again"; fmt.Sprint(err) != want {
+	if want := "UnexpectedAdmissionError: the container asks for example.com/gpu and holds none any more; delete the " +
+		"pod and create it again"; fmt.Sprint(err) != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }

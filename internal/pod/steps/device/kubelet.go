@@ -87,7 +87,9 @@ func (s *kubeletState) parse(content []byte, boot string) error {
 			err = errors.New("it names no pod, container, resource or device")
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("entry %d (pod %q, container %q, %s): %w", i, e.PodUID, e.ContainerName, e.ResourceName, err))
+			errs = append(errs,
+				fmt.Errorf("entry %d (pod %q, container %q, %s): %w", i, e.PodUID, e.ContainerName, e.ResourceName,
+					err))
 			continue
 		}
 		a := answerOf(resp)
@@ -150,7 +152,8 @@ func (m *mirror) write() {
 		}
 	}
 	if err != nil {
-		m.d.opts.Log.Error("keep the devices of pods as a kubelet does; one that takes over may give them away again", "err", err)
+		m.d.opts.Log.Error("keep the devices of pods as a kubelet does; one that takes over may give them away again",
+			"err", err)
 	}
 }
 
@@ -163,9 +166,13 @@ func kubeletEntries(all map[types.UID]answers) ([]kubelet.PodDevicesEntry, error
 				a := all[uid][container][name]
 				resp, err := proto.MarshalOptions{Deterministic: true}.Marshal(a.response())
 				if err != nil {
-					return nil, fmt.Errorf("encode the answer about %s for container %q of pod %s: %w", name, container, uid, err)
+					return nil,
+						fmt.Errorf("encode the answer about %s for container %q of pod %s: %w", name, container, uid,
+							err)
 				}
-				entries = append(entries, kubelet.PodDevicesEntry{PodUID: string(uid), ContainerName: container, ResourceName: string(name), DeviceIDs: a.byNode(), AllocResp: resp})
+				entries = append(entries,
+					kubelet.PodDevicesEntry{PodUID: string(uid), ContainerName: container, ResourceName: string(name),
+						DeviceIDs: a.byNode(), AllocResp: resp})
 			}
 		}
 	}
@@ -191,10 +198,12 @@ func (a Answer) byNode() kubelet.DevicesPerNUMA {
 func (a Answer) response() *pluginapi.ContainerAllocateResponse {
 	r := &pluginapi.ContainerAllocateResponse{Envs: a.Envs, Annotations: a.Annotations}
 	for _, m := range a.Mounts {
-		r.Mounts = append(r.Mounts, &pluginapi.Mount{ContainerPath: m.Container, HostPath: m.Host, ReadOnly: m.ReadOnly})
+		r.Mounts = append(r.Mounts,
+			&pluginapi.Mount{ContainerPath: m.Container, HostPath: m.Host, ReadOnly: m.ReadOnly})
 	}
 	for _, n := range a.Devices {
-		r.Devices = append(r.Devices, &pluginapi.DeviceSpec{ContainerPath: n.Container, HostPath: n.Host, Permissions: n.Permissions})
+		r.Devices = append(r.Devices,
+			&pluginapi.DeviceSpec{ContainerPath: n.Container, HostPath: n.Host, Permissions: n.Permissions})
 	}
 	for _, name := range a.CDI {
 		r.CdiDevices = append(r.CdiDevices, &pluginapi.CDIDevice{Name: name})

@@ -30,16 +30,19 @@ func entry(t testing.TB, uid, container, name, ids string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf(`{"PodUID":%q,"ContainerName":%q,"ResourceName":%q,"DeviceIDs":%s,"AllocResp":%q}`, uid, container, name, ids, base64.StdEncoding.EncodeToString(resp))
+	return fmt.Sprintf(`{"PodUID":%q,"ContainerName":%q,"ResourceName":%q,"DeviceIDs":%s,"AllocResp":%q}`, uid,
+		container, name, ids, base64.StdEncoding.EncodeToString(resp))
 }
 
 func kubeletFile(entries ...string) string {
-	return `{"Data":{"PodDeviceEntries":[` + strings.Join(entries, ",") + `],"RegisteredDevices":{"example.com/gpu":["g1","g0"],"example.com/nic":null}},"Checksum":42}`
+	return `{"Data":{"PodDeviceEntries":[` + strings.Join(entries, ",") +
+		`],"RegisteredDevices":{"example.com/gpu":["g1","g0"],"example.com/nic":null}},"Checksum":42}`
 }
 
 func TestReadKubelet(t *testing.T) {
 	answer := func(nodes map[device.ID]topology.Nodes) Answer {
-		return Answer{Nodes: nodes, Boot: "boot", Envs: map[string]string{"GPU": "1"}, Devices: []Node{{"/dev/gpu", "/dev/gpu1", "rw"}}}
+		return Answer{Nodes: nodes, Boot: "boot", Envs: map[string]string{"GPU": "1"},
+			Devices: []Node{{"/dev/gpu", "/dev/gpu1", "rw"}}}
 	}
 	both := known{Resources: map[corev1.ResourceName][]device.Device{gpu: {{ID: "g1"}, {ID: "g0"}}}}
 	tests := []struct {
@@ -48,15 +51,22 @@ func TestReadKubelet(t *testing.T) {
 		known         known
 		err           string
 	}{
-		{"with NUMA nodes", kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"0":["g0","g1"],"1":["g1"],"-1":["g2"]}`)),
-			map[types.UID]answers{"u1": {"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": topology.Of(0), "g1": topology.Of(0, 1), "g2": 0})}}}, both, ""},
+		{"with NUMA nodes",
+			kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"0":["g0","g1"],"1":["g1"],"-1":["g2"]}`)),
+			map[types.UID]answers{
+				"u1": {
+					"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": topology.Of(0), "g1": topology.Of(0, 1),
+						"g2": 0})}}}, both, ""},
 		{"before 1.20", kubeletFile(entry(t, "u1", "app", "example.com/gpu", `["g0"]`)),
 			map[types.UID]answers{"u1": {"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": 0})}}}, both, ""},
-		{"part of it is damaged", kubeletFile(`{"PodUID":"u2","ContainerName":"app","ResourceName":"example.com/gpu","DeviceIDs":7}`, entry(t, "u1", "app", "example.com/gpu", `["g0"]`), entry(t, "u3", "", "example.com/gpu", `["g0"]`)),
+		{"part of it is damaged",
+			kubeletFile(`{"PodUID":"u2","ContainerName":"app","ResourceName":"example.com/gpu","DeviceIDs":7}`,
+				entry(t, "u1", "app", "example.com/gpu", `["g0"]`), entry(t, "u3", "", "example.com/gpu", `["g0"]`)),
 			map[types.UID]answers{"u1": {"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": 0})}}}, both,
 			`entry 0 (pod "u2", container "app", example.com/gpu): its devices: json: cannot unmarshal number into Go value of type map[string][]string` + "\n" +
 				`entry 2 (pod "u3", container "", example.com/gpu): it names no pod, container, resource or device`},
-		{"cut off", kubeletFile()[:30], nil, known{Resources: map[corev1.ResourceName][]device.Device{}}, "unexpected end of JSON input"},
+		{"cut off", kubeletFile()[:30], nil, known{Resources: map[corev1.ResourceName][]device.Device{}},
+			"unexpected end of JSON input"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

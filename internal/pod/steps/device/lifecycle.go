@@ -21,23 +21,28 @@ const preStartLimit = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * time.
 
 // PreCreate puts what plugins answered into the configuration of a container: device nodes,
 // mounts, environment, annotations and CDI names. It waits for the answers.
-func (d *Devices) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error {
+func (d *Devices) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container,
+	config *runtimeapi.ContainerConfig) error {
 	answers, err := d.answersFor(ctx, p, c)
 	if err != nil {
 		return err
 	}
 	for _, conflict := range put(config, answers) {
-		d.opts.Log.Warn("device plugins contradict each other: the first one counts", "pod", pod.FullName(p), "container", c.Name, "left out", conflict)
+		d.opts.Log.Warn("device plugins contradict each other: the first one counts", "pod", pod.FullName(p),
+			"container", c.Name, "left out", conflict)
 	}
 	return nil
 }
 
-func (d *Devices) answersFor(ctx context.Context, p *corev1.Pod, c pod.Container) (map[corev1.ResourceName]Answer, error) {
+func (d *Devices) answersFor(ctx context.Context, p *corev1.Pod, c pod.Container) (map[corev1.ResourceName]Answer,
+	error) {
 	a, _ := d.opts.Ledger.Get(p.UID)
 	given := a.Containers[c.Name].Devices
 	for name := range d.Inventory().Requests(c.Resources.Limits) {
 		if len(given[name]) == 0 {
-			return nil, reason.New(unexpected, "the container asks for %s and holds none any more; delete the pod and create it again", name)
+			return nil,
+				reason.New(unexpected,
+					"the container asks for %s and holds none any more; delete the pod and create it again", name)
 		}
 	}
 	if len(given) == 0 {
@@ -68,7 +73,8 @@ func (d *Devices) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container, 
 			continue
 		}
 		if err := d.preStart(ctx, name, answers[name]); err != nil {
-			return reason.Wrap(reason.CreateContainerConfigError, fmt.Errorf("device plugin PreStartContainer rpc failed with err: %w", err))
+			return reason.Wrap(reason.CreateContainerConfigError,
+				fmt.Errorf("device plugin PreStartContainer rpc failed with err: %w", err))
 		}
 	}
 	return nil

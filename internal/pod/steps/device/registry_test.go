@@ -17,7 +17,8 @@ import (
 
 // watch runs a watcher of plugins for n until the test ends.
 func (n *node) watch(dir string) {
-	w := found.New(found.Options{Dir: dir, Handlers: map[string]found.Handler{found.TypeDevice: n.Registry()}, Log: slog.New(slog.DiscardHandler)})
+	w := found.New(found.Options{Dir: dir, Handlers: map[string]found.Handler{found.TypeDevice: n.Registry()},
+		Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.Run(ctx) }) // until cancel
@@ -45,7 +46,9 @@ func TestAPluginIsFound(t *testing.T) {
 	n.watch(dir)
 	n.await(func() bool { return n.Plugins()[gpu].Served })
 	n.created(pod, given("gpu-1"))
-	if allocations := slices.DeleteFunc(p.Calls(), func(c string) bool { return c != "Allocate gpu-1" }); len(allocations) != 1 {
+	if allocations := slices.DeleteFunc(p.Calls(), func(c string) bool {
+		return c != "Allocate gpu-1"
+	}); len(allocations) != 1 {
 		t.Errorf("asked for the same devices again: %v", p.Calls())
 	}
 	p.Stop()
@@ -59,10 +62,13 @@ func TestAPluginIsFoundAndRefused(t *testing.T) {
 	n := start(t, short(t))
 	r := n.Registry()
 	for want, f := range map[string]found.Plugin{
-		`the ResourceName "gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`:               {Name: "gpu", Versions: []string{"v1beta1"}},
-		`requested API version "v1alpha, v1" is not supported: use one of ["v1beta1"]`:                      {Name: string(gpu), Versions: []string{"v1alpha", "v1"}},
-		`the ResourceName "" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`:                  {},
-		`the ResourceName "kubernetes.io/gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`: {Name: "kubernetes.io/gpu"},
+		`the ResourceName "gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`: {
+			Name: "gpu", Versions: []string{"v1beta1"}},
+		`requested API version "v1alpha, v1" is not supported: use one of ["v1beta1"]`: {
+			Name: string(gpu), Versions: []string{"v1alpha", "v1"}},
+		`the ResourceName "" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`: {},
+		`the ResourceName "kubernetes.io/gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`: {
+			Name: "kubernetes.io/gpu"},
 	} {
 		if err := r.Register(t.Context(), f); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

@@ -146,7 +146,8 @@ type plugin struct {
 }
 
 func connect(ctx context.Context, name corev1.ResourceName, socket string) (*plugin, error) {
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0))
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithIdleTimeout(0))
 	if err != nil {
 		return nil, fmt.Errorf("connect to device plugin: %w", err)
 	}

@@ -55,7 +55,8 @@ func (d *Devices) setup(ctx context.Context, r *worker.Run) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			d.opts.Log.Warn("ask device plugin", "pod", pod.FullName(r.Pod.Pod), "container", w.container, "resource", w.resource, "err", err)
+			d.opts.Log.Warn("ask device plugin", "pod", pod.FullName(r.Pod.Pod), "container", w.container, "resource",
+				w.resource, "err", err)
 		}
 	}
 	return nil
@@ -81,7 +82,8 @@ func (d *Devices) teardown(_ context.Context, r *worker.Run) error {
 
 // ensure has the plugin's answer for what a container holds of a resource: the one
 // that is kept, or a new one.
-func (d *Devices) ensure(ctx context.Context, p *corev1.Pod, container string, name corev1.ResourceName) (Answer, error) {
+func (d *Devices) ensure(ctx context.Context, p *corev1.Pod, container string, name corev1.ResourceName) (Answer,
+	error) {
 	leave, err := d.calls.enter(ctx, call{p.UID, container, name})
 	if err != nil {
 		return Answer{}, err
@@ -255,13 +257,15 @@ func (d *Devices) exchange(p *corev1.Pod, w want, preferred []device.ID) (want, 
 }
 
 // timed makes one call of a plugin, within callLimit and told of.
-func (d *Devices) timed(ctx context.Context, p *corev1.Pod, w want, method string, f func(context.Context) error) error {
+func (d *Devices) timed(ctx context.Context, p *corev1.Pod, w want, method string,
+	f func(context.Context) error) error {
 	defer d.waiting(ctx, p.UID, w.container, fmt.Sprintf("the device plugin of %s to answer %s", w.resource, method))()
 	return limited(ctx, callLimit, w.resource, method, f)
 }
 
 // limited names the plugin when it is out of time.
-func limited(ctx context.Context, limit time.Duration, name corev1.ResourceName, method string, f func(context.Context) error) error {
+func limited(ctx context.Context, limit time.Duration, name corev1.ResourceName, method string,
+	f func(context.Context) error) error {
 	late := fmt.Errorf("the device plugin of %s has not answered %s within %v", name, method, limit)
 	call, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()

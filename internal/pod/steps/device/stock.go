@@ -58,7 +58,8 @@ type stock struct {
 }
 
 func newStock(o Options) *stock {
-	return &stock{opts: o, metrics: newMetrics(), come: make(chan *plugin), supplies: map[corev1.ResourceName]*supply{}, inventory: device.Inventory{}, changed: make(chan struct{})}
+	return &stock{opts: o, metrics: newMetrics(), come: make(chan *plugin), supplies: map[corev1.ResourceName]*supply{},
+		inventory: device.Inventory{}, changed: make(chan struct{})}
 }
 
 func (d *stock) knownFile() string { return filepath.Join(d.opts.State, "resources.json") }
@@ -107,7 +108,8 @@ func (d *stock) Plugins() map[corev1.ResourceName]Plugin {
 
 // serving is the plugin of a resource, nil when it is not there, and which of these
 // devices are not healthy. changed is closed when that may be otherwise.
-func (d *stock) serving(name corev1.ResourceName, ids []device.ID) (p *plugin, bad []device.ID, changed <-chan struct{}) {
+func (d *stock) serving(name corev1.ResourceName, ids []device.ID) (p *plugin, bad []device.ID,
+	changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s := d.supplies[name]; s != nil && s.plugin != nil {
@@ -128,7 +130,9 @@ func (d *stock) health(given map[corev1.ResourceName][]device.ID) []corev1.Resou
 		}
 		status := corev1.ResourceStatus{Name: name}
 		for _, id := range slices.Sorted(slices.Values(given[name])) {
-			status.Resources = append(status.Resources, corev1.ResourceHealth{ResourceID: corev1.ResourceID(id), Health: health(s.devices, s.plugin != nil, id)})
+			status.Resources = append(status.Resources,
+				corev1.ResourceHealth{ResourceID: corev1.ResourceID(id),
+					Health: health(s.devices, s.plugin != nil, id)})
 		}
 		all = append(all, status)
 	}
@@ -209,7 +213,9 @@ func (d *stock) expire(name corev1.ResourceName, s *supply) {
 		d.mu.Lock()
 		before, still := len(s.devices), d.supplies[name] == s && s.plugin == nil
 		if still {
-			s.devices = slices.DeleteFunc(slices.Clone(s.devices), func(x device.Device) bool { return !theirs.Has(x.ID) })
+			s.devices = slices.DeleteFunc(slices.Clone(s.devices), func(x device.Device) bool {
+				return !theirs.Has(x.ID)
+			})
 			if len(s.devices) == 0 {
 				delete(d.supplies, name)
 			} else {
@@ -220,7 +226,8 @@ func (d *stock) expire(name corev1.ResourceName, s *supply) {
 		left := len(s.devices)
 		d.mu.Unlock()
 		if still && (left == 0 || left < before) {
-			d.opts.Log.Warn("device plugin has not come back: its devices are gone", "resource", name, "after", Grace, "still held", left)
+			d.opts.Log.Warn("device plugin has not come back: its devices are gone", "resource", name, "after", Grace,
+				"still held", left)
 			d.supplied(name)
 		}
 	})

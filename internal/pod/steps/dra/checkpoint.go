@@ -60,7 +60,9 @@ func open(raw []byte) (map[string]*record, error) {
 		return nil, fmt.Errorf("has data of another shape: %w", err)
 	}
 	if c.APIVersion != checkpointVersion || c.Kind != checkpointKind {
-		return nil, fmt.Errorf("has %s of %s, this program reads %s of %s", c.Kind, c.APIVersion, checkpointKind, checkpointVersion)
+		return nil,
+			fmt.Errorf("has %s of %s, this program reads %s of %s", c.Kind, c.APIVersion, checkpointKind,
+				checkpointVersion)
 	}
 	records := map[string]*record{}
 	for i, r := range c.ClaimInfoStateList {
@@ -88,7 +90,8 @@ func readRecords(path string) (map[string]*record, error) {
 	}
 	aside := fmt.Sprintf("%s.corrupt-%s", path, time.Now().UTC().Format("20060102T150405.000000000Z"))
 	return map[string]*record{}, errors.Join(
-		fmt.Errorf("state file %s %w; it is kept as %s, and drivers are not told to unprepare the claims in it", path, err, filepath.Base(aside)), os.Rename(path, aside))
+		fmt.Errorf("state file %s %w; it is kept as %s, and drivers are not told to unprepare the claims in it", path,
+			err, filepath.Base(aside)), os.Rename(path, aside))
 }
 
 // writeRecords replaces the checkpoint, which is whole at every moment.

@@ -66,7 +66,8 @@ type Claims struct {
 
 // New makes a Claims that knows of no claim and no driver.
 func New(o Options) (*Claims, error) {
-	c := &Claims{opts: o, locks: locks{busy: map[string]chan struct{}{}}, records: map[string]*record{}, waits: map[types.UID]string{}}
+	c := &Claims{opts: o, locks: locks{busy: map[string]chan struct{}{}}, records: map[string]*record{},
+		waits: map[types.UID]string{}}
 	var err error
 	if c.metrics, err = newMetrics(o.Metrics, c.inUse); err != nil {
 		return nil, err

@@ -73,11 +73,14 @@ func start(t *testing.T) *node {
 	dir, err := os.MkdirTemp("", "d") // the paths of sockets are short
 	check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	n := &node{t: t, cluster: c, admin: c.Client(), namespace: c.Namespace(), dir: dir, name: strings.ToLower(t.Name()), changed: make(chan struct{}, 1)}
-	_, err = n.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}, metav1.CreateOptions{})
+	n := &node{t: t, cluster: c, admin: c.Client(), namespace: c.Namespace(), dir: dir, name: strings.ToLower(t.Name()),
+		changed: make(chan struct{}, 1)}
+	_, err = n.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}},
+		metav1.CreateOptions{})
 	check(t, err)
 	n.Claims = n.agent()
-	w := plugin.New(plugin.Options{Dir: filepath.Join(dir, "plugins_registry"), Handlers: map[string]plugin.Handler{plugin.TypeDRA: n.Drivers()}, Log: slog.New(slog.DiscardHandler)})
+	w := plugin.New(plugin.Options{Dir: filepath.Join(dir, "plugins_registry"),
+		Handlers: map[string]plugin.Handler{plugin.TypeDRA: n.Drivers()}, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.Run(ctx) }) // until cancel
@@ -121,7 +124,8 @@ func (n *node) claim(name string) *resourceapi.ResourceClaim {
 	c, err := n.admin.ResourceV1().ResourceClaims(n.namespace).Create(n.t.Context(), &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{
-			{Name: "big", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "any"}}, {Name: "small", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "any"}},
+			{Name: "big", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "any"}},
+			{Name: "small", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "any"}},
 		}}},
 	}, metav1.CreateOptions{})
 	check(n.t, err)
@@ -134,12 +138,15 @@ func (n *node) allocate(name string, pods ...*corev1.Pod) {
 	claims := n.admin.ResourceV1().ResourceClaims(n.namespace)
 	c, err := claims.Get(n.t.Context(), name, metav1.GetOptions{})
 	check(n.t, err)
-	c.Status.Allocation = &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{Results: []resourceapi.DeviceRequestAllocationResult{
-		{Request: "big", Driver: n.name + ".example.com", Pool: n.name, Device: "x"}, {Request: "small", Driver: n.name + ".example.com", Pool: n.name, Device: "y"},
-	}}}
+	c.Status.Allocation = &resourceapi.AllocationResult{
+		Devices: resourceapi.DeviceAllocationResult{Results: []resourceapi.DeviceRequestAllocationResult{
+			{Request: "big", Driver: n.name + ".example.com", Pool: n.name, Device: "x"},
+			{Request: "small", Driver: n.name + ".example.com", Pool: n.name, Device: "y"},
+		}}}
 	c.Status.ReservedFor = nil
 	for _, p := range pods {
-		c.Status.ReservedFor = append(c.Status.ReservedFor, resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: p.UID})
+		c.Status.ReservedFor = append(c.Status.ReservedFor,
+			resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: p.Name, UID: p.UID})
 	}
 	_, err = claims.UpdateStatus(n.t.Context(), c, metav1.UpdateOptions{})
 	check(n.t, err)
@@ -148,11 +155,13 @@ func (n *node) allocate(name string, pods ...*corev1.Pod) {
 // pod is one of the node whose container uses a request of a claim.
 func (n *node) pod(name, claim string) *corev1.Pod {
 	n.t.Helper()
-	p, err := n.admin.CoreV1().Pods(n.namespace).Create(n.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
-		NodeName:       n.name,
-		Containers:     []corev1.Container{{Name: "app", Image: "example.com/workload:1", Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "dev", Request: "big"}}}}},
-		ResourceClaims: []corev1.PodResourceClaim{{Name: "dev", ResourceClaimName: &claim}},
-	}}, metav1.CreateOptions{})
+	p, err := n.admin.CoreV1().Pods(n.namespace).Create(n.t.Context(),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+			NodeName: n.name,
+			Containers: []corev1.Container{{Name: "app", Image: "example.com/workload:1",
+				Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "dev", Request: "big"}}}}},
+			ResourceClaims: []corev1.PodResourceClaim{{Name: "dev", ResourceClaimName: &claim}},
+		}}, metav1.CreateOptions{})
 	check(n.t, err)
 	return p
 }
@@ -254,7 +263,8 @@ func TestReboot(t *testing.T) {
 	n.opts.Boot, n.opts.StandsIn = "after next", func() bool { return true }
 	n.cluster.Disconnect()
 	defer n.cluster.Connect()
-	if err := n.PreCreate(t.Context(), one, pod.Containers(one)[0], &runtimeapi.ContainerConfig{}); reason.Of(err) != reason.CreateContainerConfigError {
+	if err := n.PreCreate(t.Context(), one, pod.Containers(one)[0],
+		&runtimeapi.ContainerConfig{}); reason.Of(err) != reason.CreateContainerConfigError {
 		t.Errorf("a container of what is not prepared: %v", err)
 	}
 	check(t, <-n.setup(one))
@@ -279,7 +289,9 @@ func TestRefusal(t *testing.T) {
 	n.allocate("c", p)
 	d.Refuse("too hot")
 	err := <-n.setup(p)
-	if reason.Of(err) != failedPrepare || !strings.Contains(err.Error(), "NodePrepareResources failed for ResourceClaim c: ") || !strings.Contains(err.Error(), "too hot") {
+	if reason.Of(err) != failedPrepare ||
+		!strings.Contains(err.Error(), "NodePrepareResources failed for ResourceClaim c: ") ||
+		!strings.Contains(err.Error(), "too hot") {
 		t.Errorf("prepare: %v", err)
 	}
 	if err := n.Step().Teardown(t.Context(), run(p)); err == nil || len(n.Users()) != 1 {
@@ -287,7 +299,8 @@ func TestRefusal(t *testing.T) {
 	}
 	n.mu.Lock()
 	for i, reason := range []string{failedPrepare, failedUnprepare} {
-		if len(n.told) != 2 || !strings.HasPrefix(n.told[i], "p "+reason+": ") || !strings.Contains(n.told[i], "too hot") {
+		if len(n.told) != 2 || !strings.HasPrefix(n.told[i], "p "+reason+": ") ||
+			!strings.Contains(n.told[i], "too hot") {
 			t.Errorf("events %q", n.told)
 		}
 	}
@@ -335,7 +348,9 @@ func TestHealth(t *testing.T) {
 	n.allocate("c", p)
 	check(t, <-n.setup(p))
 	d.SetHealth("x", kubeletplugin.HealthStatusUnhealthy)
-	want := []corev1.ResourceStatus{{Name: "claim:dev/big", Resources: []corev1.ResourceHealth{{ResourceID: corev1.ResourceID(d.CDI("c", "x")), Health: corev1.ResourceHealthStatusUnhealthy}}}}
+	want := []corev1.ResourceStatus{{Name: "claim:dev/big",
+		Resources: []corev1.ResourceHealth{{ResourceID: corev1.ResourceID(d.CDI("c", "x")),
+			Health: corev1.ResourceHealthStatusUnhealthy}}}}
 	n.until("unhealthy", func() bool { return cmp.Equal(want, n.Status(p, "app")) })
 	n.ahead.Store(int64(healthTimeout))
 	want[0].Resources[0].Health = corev1.ResourceHealthStatusUnknown
@@ -349,7 +364,8 @@ func TestHealth(t *testing.T) {
 func TestSlices(t *testing.T) {
 	n := start(t)
 	count := func() int {
-		list, err := n.admin.ResourceV1().ResourceSlices().List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.name})
+		list, err := n.admin.ResourceV1().ResourceSlices().List(t.Context(),
+			metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.name})
 		check(t, err)
 		return len(list.Items)
 	}
@@ -361,6 +377,7 @@ func TestSlices(t *testing.T) {
 		t.Error("its slices are removed at once")
 	}
 	n.ahead.Store(int64(Grace))
-	check(t, n.drivers.add(plugin.Plugin{Name: "other", Endpoint: "/none", Versions: []string{"v1.DRAPlugin"}})) // has it look again
+	check(t, n.drivers.add(plugin.Plugin{Name: "other", Endpoint: "/none",
+		Versions: []string{"v1.DRAPlugin"}})) // has it look again
 	n.until("removed", func() bool { return count() == 0 })
 }

@@ -63,7 +63,10 @@ func (r *record) devices(request string) (all []driverDevice) {
 	request = resourceclaim.BaseRequestRef(request)
 	for _, driver := range r.drivers() {
 		for _, d := range r.DriverState[driver].Devices {
-			if request == "" || len(d.RequestNames) == 0 || slices.ContainsFunc(d.RequestNames, func(n string) bool { return resourceclaim.BaseRequestRef(n) == request }) {
+			if request == "" || len(d.RequestNames) == 0 ||
+				slices.ContainsFunc(d.RequestNames, func(n string) bool {
+					return resourceclaim.BaseRequestRef(n) == request
+				}) {
 				all = append(all, driverDevice{driver, d})
 			}
 		}
@@ -78,7 +81,8 @@ type driverDevice struct {
 
 // newRecord is a claim that nothing has been done for. It is allocated.
 func newRecord(claim *resourceapi.ResourceClaim) *record {
-	r := &record{ClaimUID: claim.UID, ClaimName: claim.Name, Namespace: claim.Namespace, PodUIDs: sets.New[string](), DriverState: map[string]driverState{}}
+	r := &record{ClaimUID: claim.UID, ClaimName: claim.Name, Namespace: claim.Namespace, PodUIDs: sets.New[string](),
+		DriverState: map[string]driverState{}}
 	for _, result := range claim.Status.Allocation.Devices.Results {
 		r.DriverState[result.Driver] = driverState{}
 	}
@@ -102,7 +106,9 @@ func needs(p *corev1.Pod) (all []need, missing string) {
 		name, owned, err := resourceclaim.Name(p, c)
 		switch {
 		case err != nil && c.ResourceClaimTemplateName != nil:
-			return nil, fmt.Sprintf("the ResourceClaim of %q to be made from ResourceClaimTemplate %q", c.Name, *c.ResourceClaimTemplateName)
+			return nil,
+				fmt.Sprintf("the ResourceClaim of %q to be made from ResourceClaimTemplate %q", c.Name,
+					*c.ResourceClaimTemplateName)
 		case err != nil:
 			return nil, fmt.Sprintf("a ResourceClaim for %q: %v", c.Name, err)
 		case name != nil:
@@ -132,7 +138,8 @@ func usable(p *corev1.Pod, claim *resourceapi.ResourceClaim, n need) (lacks stri
 	case claim.Status.Allocation == nil:
 		return fmt.Sprintf("ResourceClaim %s to be allocated by the scheduler", claim.Name), nil
 	case !resourceclaim.IsReservedForPod(p, claim, true):
-		return fmt.Sprintf("ResourceClaim %s to be reserved for the pod (status.reservedFor), which the scheduler does", claim.Name), nil
+		return fmt.Sprintf("ResourceClaim %s to be reserved for the pod (status.reservedFor), which the scheduler does",
+			claim.Name), nil
 	}
 	return "", nil
 }
@@ -146,7 +153,9 @@ type use struct {
 // uses are what a container names of the pod's claims.
 func uses(p *corev1.Pod, c *corev1.Container) (all []use, missing string) {
 	for _, ref := range c.Resources.Claims {
-		i := slices.IndexFunc(p.Spec.ResourceClaims, func(pc corev1.PodResourceClaim) bool { return pc.Name == ref.Name })
+		i := slices.IndexFunc(p.Spec.ResourceClaims, func(pc corev1.PodResourceClaim) bool {
+			return pc.Name == ref.Name
+		})
 		if i < 0 {
 			return nil, fmt.Sprintf("a claim %q in spec.resourceClaims", ref.Name)
 		}
@@ -194,12 +203,14 @@ func shown(all []use, records map[string]*record, namespace string) (list []*pod
 			list = append(list, d)
 		}
 		for _, dev := range r.devices(u.request) {
-			c := &podresources.ClaimResource{DriverName: dev.driver, PoolName: dev.PoolName, DeviceName: dev.DeviceName, ShareId: (*string)(dev.ShareID)}
+			c := &podresources.ClaimResource{DriverName: dev.driver, PoolName: dev.PoolName, DeviceName: dev.DeviceName,
+				ShareId: (*string)(dev.ShareID)}
 			for _, id := range dev.CDIDeviceIDs {
 				c.CdiDevices = append(c.CdiDevices, &podresources.CDIDevice{Name: id})
 			}
 			if !slices.ContainsFunc(d.ClaimResources, func(o *podresources.ClaimResource) bool {
-				return o.DriverName == c.DriverName && o.PoolName == c.PoolName && o.DeviceName == c.DeviceName && o.GetShareId() == c.GetShareId()
+				return o.DriverName == c.DriverName && o.PoolName == c.PoolName && o.DeviceName == c.DeviceName &&
+					o.GetShareId() == c.GetShareId()
 			}) {
 				d.ClaimResources = append(d.ClaimResources, c)
 			}
@@ -220,7 +231,8 @@ type health struct {
 type deviceKey struct{ driver, pool, device string }
 
 // statuses are the health of what a container may use (KEP-4680).
-func statuses(all []use, records map[string]*record, namespace string, healths map[deviceKey]health, now time.Time) (list []corev1.ResourceStatus) {
+func statuses(all []use, records map[string]*record, namespace string, healths map[deviceKey]health,
+	now time.Time) (list []corev1.ResourceStatus) {
 	for _, u := range all {
 		r := records[namespace+"/"+u.claim]
 		if r == nil || u.name == "" {
@@ -231,7 +243,9 @@ func statuses(all []use, records map[string]*record, namespace string, healths m
 			s.Name += corev1.ResourceName("/" + u.request)
 		}
 		for _, d := range r.devices(u.request) {
-			h := corev1.ResourceHealth{ResourceID: corev1.ResourceID(strings.Join([]string{d.driver, d.PoolName, d.DeviceName}, "/")), Health: corev1.ResourceHealthStatusUnknown}
+			h := corev1.ResourceHealth{
+				ResourceID: corev1.ResourceID(strings.Join([]string{d.driver, d.PoolName, d.DeviceName}, "/")),
+				Health:     corev1.ResourceHealthStatusUnknown}
 			if len(d.CDIDeviceIDs) > 0 {
 				h.ResourceID = corev1.ResourceID(d.CDIDeviceIDs[0])
 			}
@@ -241,7 +255,9 @@ func statuses(all []use, records map[string]*record, namespace string, healths m
 					h.Message = &said.message
 				}
 			}
-			if !slices.ContainsFunc(s.Resources, func(o corev1.ResourceHealth) bool { return o.ResourceID == h.ResourceID }) {
+			if !slices.ContainsFunc(s.Resources, func(o corev1.ResourceHealth) bool {
+				return o.ResourceID == h.ResourceID
+			}) {
 				s.Resources = append(s.Resources, h)
 			}
 		}

@@ -34,19 +34,24 @@ func somePod() *corev1.Pod {
 			ResourceClaimStatuses: []corev1.PodResourceClaimStatus{{Name: "made", ResourceClaimName: new("p-made")}},
 			ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{
 				ResourceClaimName: "p-extended",
-				RequestMappings:   []corev1.ContainerExtendedResourceRequest{{ContainerName: "app", ResourceName: "example.com/gpu", RequestName: "r0"}},
+				RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: "app",
+					ResourceName: "example.com/gpu", RequestName: "r0"}},
 			},
 		},
 	}
 }
 
 func someRecords() map[string]*record {
-	made := &record{ClaimUID: "2", ClaimName: "p-made", Namespace: "default", PodUIDs: sets.New("uid"), DriverState: map[string]driverState{"b.example.com": {}}}
+	made := &record{ClaimUID: "2", ClaimName: "p-made", Namespace: "default", PodUIDs: sets.New("uid"),
+		DriverState: map[string]driverState{"b.example.com": {}}}
 	shared := &record{
-		ClaimUID: "1", ClaimName: "shared", Namespace: "default", PodUIDs: sets.New("uid", "other"), PreparedBoot: "boot",
+		ClaimUID: "1", ClaimName: "shared", Namespace: "default", PodUIDs: sets.New("uid", "other"),
+		PreparedBoot: "boot",
 		DriverState: map[string]driverState{"a.example.com": {Devices: []device{
-			{PoolName: "pool", DeviceName: "x", RequestNames: []string{"big"}, CDIDeviceIDs: []string{"a.example.com/device=x"}},
-			{PoolName: "pool", DeviceName: "y", RequestNames: []string{"small"}, CDIDeviceIDs: []string{"a.example.com/device=y"}},
+			{PoolName: "pool", DeviceName: "x", RequestNames: []string{"big"},
+				CDIDeviceIDs: []string{"a.example.com/device=x"}},
+			{PoolName: "pool", DeviceName: "y", RequestNames: []string{"small"},
+				CDIDeviceIDs: []string{"a.example.com/device=y"}},
 			{PoolName: "pool", DeviceName: "z", ShareID: new(types.UID("share"))},
 		}}},
 	}
@@ -64,10 +69,11 @@ func TestNeeds(t *testing.T) {
 		want    []need
 		missing string
 	}{
-		"all":          {pod: somePod(), want: []need{{"shared", false}, {"p-made", true}, {"p-extended", true}}},
-		"not made yet": {pod: early, missing: `the ResourceClaim of "made" to be made from ResourceClaimTemplate "template"`},
-		"none needed":  {pod: none, want: []need{{"shared", false}}},
-		"no claims":    {pod: &corev1.Pod{}},
+		"all": {pod: somePod(), want: []need{{"shared", false}, {"p-made", true}, {"p-extended", true}}},
+		"not made yet": {pod: early,
+			missing: `the ResourceClaim of "made" to be made from ResourceClaimTemplate "template"`},
+		"none needed": {pod: none, want: []need{{"shared", false}}},
+		"no claims":   {pod: &corev1.Pod{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +88,8 @@ func TestNeeds(t *testing.T) {
 func TestUsable(t *testing.T) {
 	claim := func(change func(*resourceapi.ResourceClaim)) *resourceapi.ResourceClaim {
 		c := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default"}}
-		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "uid", Controller: new(true)}}
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "uid",
+			Controller: new(true)}}
 		c.Status.Allocation = &resourceapi.AllocationResult{}
 		c.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: "p", UID: "uid"}}
 		change(c)
@@ -93,15 +100,17 @@ func TestUsable(t *testing.T) {
 		owned       bool
 		lacks, fail string
 	}{
-		"ready":         {claim: claim(func(*resourceapi.ResourceClaim) {}), owned: true},
-		"not allocated": {claim: claim(func(c *resourceapi.ResourceClaim) { c.Status.Allocation = nil }), lacks: "ResourceClaim c to be allocated by the scheduler"},
+		"ready": {claim: claim(func(*resourceapi.ResourceClaim) {}), owned: true},
+		"not allocated": {claim: claim(func(c *resourceapi.ResourceClaim) { c.Status.Allocation = nil }),
+			lacks: "ResourceClaim c to be allocated by the scheduler"},
 		"not reserved": {
 			claim: claim(func(c *resourceapi.ResourceClaim) { c.Status.ReservedFor[0].UID = "other" }),
 			lacks: "ResourceClaim c to be reserved for the pod (status.reservedFor), which the scheduler does",
 		},
 		"another pod's": {
 			claim: claim(func(c *resourceapi.ResourceClaim) { c.OwnerReferences[0].UID = "other" }), owned: true,
-			fail: "ResourceClaim default/c was not created for Pod default/p (Pod is not owner); delete that ResourceClaim, or the pod",
+			fail: "ResourceClaim default/c was not created for Pod default/p (Pod is not owner); delete that " +
+				"ResourceClaim, or the pod",
 		},
 		"of nobody, by name": {claim: claim(func(c *resourceapi.ResourceClaim) { c.OwnerReferences = nil })},
 	}
@@ -136,7 +145,8 @@ func TestUses(t *testing.T) {
 }
 
 func TestDevices(t *testing.T) {
-	for request, want := range map[string]string{"": "x y z", "big": "x z", "big/sub": "x z", "small": "y z", "none": "z"} {
+	for request, want := range map[string]string{"": "x y z", "big": "x z", "big/sub": "x z", "small": "y z",
+		"none": "z"} {
 		var names []string
 		for _, d := range someRecords()["default/shared"].devices(request) {
 			names = append(names, d.DeviceName)
@@ -153,10 +163,12 @@ func TestStatuses(t *testing.T) {
 		{"a.example.com", "pool", "x"}: {corev1.ResourceHealthStatusUnhealthy, "too hot", now.Add(time.Second)},
 		{"a.example.com", "pool", "z"}: {corev1.ResourceHealthStatusHealthy, "", now},
 	}
-	got := statuses([]use{{"own", "shared", "big"}, {"made", "p-made", ""}, {"", "p-extended", "r0"}}, someRecords(), "default", healths, now)
+	got := statuses([]use{{"own", "shared", "big"}, {"made", "p-made", ""}, {"", "p-extended", "r0"}}, someRecords(),
+		"default", healths, now)
 	want := []corev1.ResourceStatus{{Name: "claim:own/big", Resources: []corev1.ResourceHealth{
 		{ResourceID: "a.example.com/device=x", Health: corev1.ResourceHealthStatusUnhealthy, Message: new("too hot")},
-		{ResourceID: "a.example.com/pool/z", Health: corev1.ResourceHealthStatusUnknown}, // it has not been heard of since
+		{ResourceID: "a.example.com/pool/z",
+			Health: corev1.ResourceHealthStatusUnknown}, // it has not been heard of since
 	}}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -165,7 +177,8 @@ func TestStatuses(t *testing.T) {
 
 func TestDue(t *testing.T) {
 	now := time.Unix(1000, 0)
-	names, next := due(map[string]time.Time{"old": now.Add(-Grace), "new": now.Add(-Grace + time.Second), "newer": now}, now)
+	names, next := due(map[string]time.Time{"old": now.Add(-Grace), "new": now.Add(-Grace + time.Second), "newer": now},
+		now)
 	if d := cmp.Diff([]string{"old"}, names); d != "" || !next.Equal(now.Add(time.Second)) {
 		t.Errorf("next %v, (-want +got):\n%s", next, d)
 	}
@@ -202,13 +215,18 @@ func TestCheckpoint(t *testing.T) {
 
 func TestCheckpointOfKubelet(t *testing.T) {
 	claim := func(uid types.UID, name, pod, dev string) *record {
-		return &record{ClaimUID: uid, ClaimName: name, Namespace: "default", PodUIDs: sets.New(pod), DriverState: map[string]driverState{
-			"test1.example.com": {Devices: []device{{PoolName: "node1", DeviceName: dev, RequestNames: []string{"any"}, CDIDeviceIDs: []string{"test1.example.com/device=" + name + "-" + dev}}}},
-		}}
+		return &record{ClaimUID: uid, ClaimName: name, Namespace: "default", PodUIDs: sets.New(pod),
+			DriverState: map[string]driverState{
+				"test1.example.com": {Devices: []device{{PoolName: "node1", DeviceName: dev,
+					RequestNames: []string{"any"},
+					CDIDeviceIDs: []string{"test1.example.com/device=" + name + "-" + dev}}}},
+			}}
 	}
 	want := map[string]*record{
-		"default/claim-one": claim("7bd2dd88-bab7-4cb1-9ca3-e315a08f7548", "claim-one", "4b977394-6b03-4985-90df-39fb86f89e84", "gpu-0"),
-		"default/claim-two": claim("d5d4d501-d24f-4135-967e-c832870fc449", "claim-two", "7bf612c5-91e8-420d-b424-f2bd2a2521d4", "gpu-1"),
+		"default/claim-one": claim("7bd2dd88-bab7-4cb1-9ca3-e315a08f7548", "claim-one",
+			"4b977394-6b03-4985-90df-39fb86f89e84", "gpu-0"),
+		"default/claim-two": claim("d5d4d501-d24f-4135-967e-c832870fc449", "claim-two",
+			"7bf612c5-91e8-420d-b424-f2bd2a2521d4", "gpu-1"),
 	}
 	got, err := open([]byte(kubeletFile))
 	if d := cmp.Diff(want, got); d != "" || err != nil {

@@ -42,8 +42,10 @@ func (d *Drivers) Deregister(p plugin.Plugin) { d.all.remove(p) }
 
 // nodeService are the calls of a driver, of whichever version it serves.
 type nodeService interface {
-	NodePrepareResources(context.Context, *drapb.NodePrepareResourcesRequest, ...grpc.CallOption) (*drapb.NodePrepareResourcesResponse, error)
-	NodeUnprepareResources(context.Context, *drapb.NodeUnprepareResourcesRequest, ...grpc.CallOption) (*drapb.NodeUnprepareResourcesResponse, error)
+	NodePrepareResources(context.Context, *drapb.NodePrepareResourcesRequest,
+		...grpc.CallOption) (*drapb.NodePrepareResourcesResponse, error)
+	NodeUnprepareResources(context.Context, *drapb.NodeUnprepareResourcesRequest,
+		...grpc.CallOption) (*drapb.NodeUnprepareResourcesResponse, error)
 }
 
 // driver is one plugin of one.
@@ -75,13 +77,17 @@ type drivers struct {
 }
 
 func newDrivers(o Options, m *metrics, users func(string) []types.UID) *drivers {
-	return &drivers{opts: o, metrics: m, users: users, wake: make(chan struct{}, 1), gone: map[string]time.Time{}, changed: make(chan struct{}), health: map[deviceKey]health{}}
+	return &drivers{opts: o, metrics: m, users: users, wake: make(chan struct{}, 1), gone: map[string]time.Time{},
+		changed: make(chan struct{}), health: map[deviceKey]health{}}
 }
 
 func (d *drivers) add(p plugin.Plugin) error {
-	version := slices.IndexFunc(p.Versions, func(v string) bool { return v == drapb.DRAPluginService || v == drapbv1beta1.DRAPluginService })
+	version := slices.IndexFunc(p.Versions, func(v string) bool {
+		return v == drapb.DRAPluginService || v == drapbv1beta1.DRAPluginService
+	})
 	if version < 0 {
-		return fmt.Errorf("DRA driver %s serves %q; this node speaks %s and %s", p.Name, p.Versions, drapb.DRAPluginService, drapbv1beta1.DRAPluginService)
+		return fmt.Errorf("DRA driver %s serves %q; this node speaks %s and %s", p.Name, p.Versions,
+			drapb.DRAPluginService, drapbv1beta1.DRAPluginService)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +96,8 @@ func (d *drivers) add(p plugin.Plugin) error {
 	}
 	patience := backoff.DefaultConfig
 	patience.MaxDelay = reconnectMax
-	conn, err := grpc.NewClient("unix:"+p.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0),
+	conn, err := grpc.NewClient("unix:"+p.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: patience, MinConnectTimeout: reconnectMax}),
 		grpc.WithUnaryInterceptor(d.timed(p.Name)))
 	if err != nil {
@@ -114,7 +121,8 @@ func (d *drivers) add(p plugin.Plugin) error {
 
 // timed counts the calls of a driver, and names it when it is out of time.
 func (d *drivers) timed(name string) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		start := d.opts.Now()
 		late := fmt.Errorf("it has not answered within %v", callLimit)
 		call, cancel := context.WithTimeoutCause(ctx, callLimit, late)
@@ -138,7 +146,8 @@ func (d *drivers) remove(p plugin.Plugin) {
 	removed := d.registered[i]
 	d.registered = slices.Delete(slices.Clone(d.registered), i, i+1)
 	d.fresh = slices.DeleteFunc(slices.Clone(d.fresh), func(o *driver) bool { return o == removed })
-	if _, known := d.gone[p.Name]; !known && !slices.ContainsFunc(d.registered, func(o *driver) bool { return o.Name == p.Name && o.connected }) {
+	if _, known := d.gone[p.Name]; !known &&
+		!slices.ContainsFunc(d.registered, func(o *driver) bool { return o.Name == p.Name && o.connected }) {
 		d.gone[p.Name] = d.opts.Now()
 	}
 	d.serves()
@@ -190,11 +199,13 @@ func (d *drivers) of(name string) (best *driver) {
 	return best
 }
 
-func (p *driver) prepare(ctx context.Context, r *drapb.NodePrepareResourcesRequest) (*drapb.NodePrepareResourcesResponse, error) {
+func (p *driver) prepare(ctx context.Context,
+	r *drapb.NodePrepareResourcesRequest) (*drapb.NodePrepareResourcesResponse, error) {
 	return p.service.NodePrepareResources(ctx, r)
 }
 
-func (p *driver) unprepare(ctx context.Context, r *drapb.NodeUnprepareResourcesRequest) (*drapb.NodeUnprepareResourcesResponse, error) {
+func (p *driver) unprepare(ctx context.Context,
+	r *drapb.NodeUnprepareResourcesRequest) (*drapb.NodeUnprepareResourcesResponse, error) {
 	return p.service.NodeUnprepareResources(ctx, r)
 }
 

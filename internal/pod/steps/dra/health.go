@@ -68,7 +68,8 @@ func (d *drivers) reported(name string, devices []*drahealth.DeviceHealth) (chan
 		key := deviceKey{name, dev.GetDevice().GetPoolName(), dev.GetDevice().GetDeviceName()}
 		said := healthOf(dev, now)
 		before, known := d.health[key]
-		changed = changed || !known || before.status != said.status || before.message != said.message || !now.Before(before.until)
+		changed = changed || !known || before.status != said.status || before.message != said.message ||
+			!now.Before(before.until)
 		d.health[key] = said
 		if until.IsZero() || said.until.Before(until) {
 			until = said.until

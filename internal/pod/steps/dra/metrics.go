@@ -31,7 +31,8 @@ func newMetrics(reg prometheus.Registerer, inUse func() map[string]int) (*metric
 			Name: "dra_grpc_operations_duration_seconds", Buckets: buckets,
 			Help: "How long DRA drivers took for a call.",
 		}, []string{"driver_name", "method_name", "grpc_status_code"}),
-		used:  prometheus.NewDesc("dra_resource_claims_in_use", "ResourceClaims that are prepared, by driver; <any> for all.", []string{"driver_name"}, nil),
+		used: prometheus.NewDesc("dra_resource_claims_in_use",
+			"ResourceClaims that are prepared, by driver; <any> for all.", []string{"driver_name"}, nil),
 		inUse: inUse,
 	}
 	if reg == nil {

@@ -59,7 +59,8 @@ func (d *drivers) sweep(ctx context.Context) {
 
 // learn notes the drivers that have slices of this node and do not serve.
 func (d *drivers) learn(ctx context.Context) error {
-	list, err := d.opts.Client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{FieldSelector: d.selector("")})
+	list, err := d.opts.Client.ResourceV1().ResourceSlices().List(ctx,
+		metav1.ListOptions{FieldSelector: d.selector("")})
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,8 @@ func (d *drivers) sweepOnce(ctx context.Context) (next time.Time, err error) {
 	names, next := due(d.gone, d.opts.Now())
 	d.mu.Unlock()
 	for _, name := range names {
-		err := d.opts.Client.ResourceV1().ResourceSlices().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: d.selector(name)})
+		err := d.opts.Client.ResourceV1().ResourceSlices().DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{FieldSelector: d.selector(name)})
 		if err != nil {
 			return time.Time{}, err
 		}

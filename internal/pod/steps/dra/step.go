@@ -69,7 +69,8 @@ func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 			return ctx.Err()
 		}
 		if err != nil {
-			c.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, failedPrepare, "Failed to prepare dynamic resources: %v", err)
+			c.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, failedPrepare,
+				"Failed to prepare dynamic resources: %v", err)
 			return reason.New(failedPrepare, "prepare dynamic resources: %w", err)
 		}
 		if lacks == "" {
@@ -137,7 +138,8 @@ func (c *Claims) try(ctx context.Context, p *corev1.Pod, runs bool) (lacks strin
 // drivers are ready. kept is what there is of it, nil: nothing.
 func (c *Claims) look(ctx context.Context, p *corev1.Pod, n need, kept *record) (r *record, lacks string, err error) {
 	if c.opts.Client == nil {
-		return nil, "", fmt.Errorf("ResourceClaim %s: this node belongs to no cluster; run the agent with --kubeconfig", n.claim)
+		return nil, "",
+			fmt.Errorf("ResourceClaim %s: this node belongs to no cluster; run the agent with --kubeconfig", n.claim)
 	}
 	if kept != nil && kept.PodUIDs.Has(string(p.UID)) && c.opts.StandsIn != nil && c.opts.StandsIn() {
 		r = kept.clone() // the pod had it before the machine's boot
@@ -168,7 +170,9 @@ func (c *Claims) read(ctx context.Context, p *corev1.Pod, n need, kept *record) 
 	case kept == nil:
 		return newRecord(claim), "", nil
 	case kept.ClaimUID != claim.UID:
-		return nil, fmt.Sprintf("the earlier ResourceClaim %s (%s) to be unprepared, which pods still use that have ended: %s", n.claim, kept.ClaimUID, strings.Join(slices.Sorted(maps.Keys(kept.PodUIDs)), ", ")), nil
+		return nil,
+			fmt.Sprintf("the earlier ResourceClaim %s (%s) to be unprepared, which pods still use that have ended: %s",
+				n.claim, kept.ClaimUID, strings.Join(slices.Sorted(maps.Keys(kept.PodUIDs)), ", ")), nil
 	}
 	return kept.clone(), "", nil
 }
@@ -198,7 +202,9 @@ func (c *Claims) prepare(ctx context.Context, uid types.UID, found []*record) er
 		prepared[r.key()] = r.clone()
 	}
 	for _, driver := range slices.Sorted(maps.Keys(batches)) {
-		done := c.waiting(ctx, uid, fmt.Sprintf("DRA driver %s to answer NodePrepareResources for ResourceClaim %s", driver, names(batches[driver])), quietly)
+		done := c.waiting(ctx, uid,
+			fmt.Sprintf("DRA driver %s to answer NodePrepareResources for ResourceClaim %s", driver,
+				names(batches[driver])), quietly)
 		answers, err := c.callPrepare(ctx, driver, batches[driver])
 		done()
 		if err != nil {
@@ -228,20 +234,27 @@ func (c *Claims) callPrepare(ctx context.Context, driver string, records []*reco
 	}
 	resp, err := p.prepare(ctx, request)
 	if err != nil {
-		return nil, fmt.Errorf("DRA driver %s: NodePrepareResources of ResourceClaim %s: %w", driver, names(records), err)
+		return nil,
+			fmt.Errorf("DRA driver %s: NodePrepareResources of ResourceClaim %s: %w", driver, names(records), err)
 	}
 	states := map[types.UID]driverState{}
 	for _, r := range records {
 		answer, ok := resp.GetClaims()[string(r.ClaimUID)]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("DRA driver %s does not answer NodePrepareResources for ResourceClaim %s", driver, r.ClaimName)
+			return nil,
+				fmt.Errorf("DRA driver %s does not answer NodePrepareResources for ResourceClaim %s", driver,
+					r.ClaimName)
 		case answer.GetError() != "":
-			return nil, fmt.Errorf("DRA driver %s: NodePrepareResources failed for ResourceClaim %s: %s", driver, r.ClaimName, answer.GetError())
+			return nil,
+				fmt.Errorf("DRA driver %s: NodePrepareResources failed for ResourceClaim %s: %s", driver, r.ClaimName,
+					answer.GetError())
 		}
 		state := driverState{}
 		for _, d := range answer.GetDevices() {
-			state.Devices = append(state.Devices, device{d.GetPoolName(), d.GetDeviceName(), (*types.UID)(d.ShareId), d.GetRequestNames(), d.GetCdiDeviceIds()})
+			state.Devices = append(state.Devices,
+				device{d.GetPoolName(), d.GetDeviceName(), (*types.UID)(d.ShareId), d.GetRequestNames(),
+					d.GetCdiDeviceIds()})
 		}
 		states[r.ClaimUID] = state
 	}
@@ -280,7 +293,8 @@ func (c *Claims) teardown(ctx context.Context, r *worker.Run) error {
 	if err != nil && ctx.Err() == nil {
 		c.opts.Log.Warn("unprepare claims of a pod", "pod", r.Pod.UID, "err", err)
 		if r.Pod.Name != "" { // otherwise its UID is all that is known
-			c.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, failedUnprepare, "Failed to unprepare dynamic resources: %v", err)
+			c.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, failedUnprepare,
+				"Failed to unprepare dynamic resources: %v", err)
 		}
 		return fmt.Errorf("unprepare dynamic resources: %w", err)
 	}
@@ -333,7 +347,9 @@ func (c *Claims) callUnprepare(ctx context.Context, driver string, records []*re
 	for _, r := range records {
 		request.Claims = append(request.Claims, r.claim())
 		if p == nil {
-			failed[r] = fmt.Errorf("ResourceClaim %s: DRA driver %s is not registered; start it again, so that it can give back the devices", r.key(), driver)
+			failed[r] = fmt.Errorf(
+				"ResourceClaim %s: DRA driver %s is not registered; start it again, so that it can give back "+
+					"the devices", r.key(), driver)
 		}
 	}
 	if p == nil {
@@ -344,11 +360,14 @@ func (c *Claims) callUnprepare(ctx context.Context, driver string, records []*re
 		answer, ok := resp.GetClaims()[string(r.ClaimUID)]
 		switch {
 		case err != nil:
-			failed[r] = fmt.Errorf("DRA driver %s: NodeUnprepareResources of ResourceClaim %s: %w", driver, r.key(), err)
+			failed[r] = fmt.Errorf("DRA driver %s: NodeUnprepareResources of ResourceClaim %s: %w", driver, r.key(),
+				err)
 		case !ok:
-			failed[r] = fmt.Errorf("DRA driver %s does not answer NodeUnprepareResources for ResourceClaim %s", driver, r.key())
+			failed[r] = fmt.Errorf("DRA driver %s does not answer NodeUnprepareResources for ResourceClaim %s", driver,
+				r.key())
 		case answer.GetError() != "":
-			failed[r] = fmt.Errorf("DRA driver %s: NodeUnprepareResources failed for ResourceClaim %s: %s", driver, r.key(), answer.GetError())
+			failed[r] = fmt.Errorf("DRA driver %s: NodeUnprepareResources failed for ResourceClaim %s: %s", driver,
+				r.key(), answer.GetError())
 		}
 	}
 	return failed
@@ -356,7 +375,8 @@ func (c *Claims) callUnprepare(ctx context.Context, driver string, records []*re
 
 // PreCreate puts the CDI names of the devices that a container may use into its
 // configuration.
-func (c *Claims) PreCreate(_ context.Context, p *corev1.Pod, ctr pod.Container, config *runtimeapi.ContainerConfig) error {
+func (c *Claims) PreCreate(_ context.Context, p *corev1.Pod, ctr pod.Container,
+	config *runtimeapi.ContainerConfig) error {
 	if !wants(p) {
 		return nil
 	}
@@ -367,13 +387,15 @@ func (c *Claims) PreCreate(_ context.Context, p *corev1.Pod, ctr pod.Container, 
 	}
 	all, missing := uses(p, ctr.Container)
 	if missing != "" {
-		return reason.New(reason.CreateContainerConfigError, "container %q uses %s, which is not there", ctr.Name, missing)
+		return reason.New(reason.CreateContainerConfigError, "container %q uses %s, which is not there", ctr.Name,
+			missing)
 	}
 	records := c.snapshot()
 	for _, u := range all {
 		r := records[p.Namespace+"/"+u.claim]
 		if r == nil || r.PreparedBoot != c.opts.Boot || !r.PodUIDs.Has(string(p.UID)) {
-			return reason.New(reason.CreateContainerConfigError, "container %q uses ResourceClaim %s, which is not prepared for the pod", ctr.Name, u.claim)
+			return reason.New(reason.CreateContainerConfigError,
+				"container %q uses ResourceClaim %s, which is not prepared for the pod", ctr.Name, u.claim)
 		}
 		for _, d := range r.devices(u.request) {
 			for _, id := range d.CDIDeviceIDs {

@@ -147,13 +147,15 @@ func (a Answer) apply(config *runtimeapi.ContainerConfig) {
 		if permissions == "" {
 			permissions = "rwm"
 		}
-		config.Devices = append(config.Devices, &runtimeapi.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: permissions})
+		config.Devices = append(config.Devices,
+			&runtimeapi.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: permissions})
 	}
 	for _, name := range a.CDIDevices {
 		config.CDIDevices = append(config.CDIDevices, &runtimeapi.CDIDevice{Name: name})
 	}
 	for _, m := range a.Mounts {
-		config.Mounts = append(config.Mounts, &runtimeapi.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, Readonly: m.ReadOnly})
+		config.Mounts = append(config.Mounts,
+			&runtimeapi.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, Readonly: m.ReadOnly})
 	}
 	for _, e := range a.Env {
 		config.Envs = slices.DeleteFunc(config.Envs, func(have *runtimeapi.KeyValue) bool { return have.Key == e.Name })

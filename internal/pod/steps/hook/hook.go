@@ -66,8 +66,10 @@ type message struct {
 
 // PreCreate lets the hooks refuse a container or change its configuration.
 // Each sees the pod as it was written, not what an earlier hook answered.
-func (h *Hooks) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error {
-	m := message{Hook: preCreate, Pod: p, Container: c.Container, Kind: c.Kind.String(), Attempt: config.GetMetadata().GetAttempt()}
+func (h *Hooks) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container,
+	config *runtimeapi.ContainerConfig) error {
+	m := message{Hook: preCreate, Pod: p, Container: c.Container, Kind: c.Kind.String(),
+		Attempt: config.GetMetadata().GetAttempt()}
 	return h.each(ctx, m, func(name string, output []byte) error {
 		answer, err := parse(output)
 		if err != nil {

@@ -56,7 +56,8 @@ func preCreated(t *testing.T, h *Hooks, config *runtimeapi.ContainerConfig) erro
 
 func TestNoDirectory(t *testing.T) {
 	h := New(Options{Dir: filepath.Join(t.TempDir(), "absent")})
-	if err := errors.Join(preCreated(t, h, nil), h.PreStop(t.Context(), "c1"), h.PostStop(t.Context(), "c1")); err != nil {
+	if err := errors.Join(preCreated(t, h, nil), h.PreStop(t.Context(), "c1"),
+		h.PostStop(t.Context(), "c1")); err != nil {
 		t.Error(err)
 	}
 }
@@ -75,18 +76,22 @@ func TestPreCreateAnswers(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(h.dir, "pre-create/60-dir"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	got := &runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{{Key: "A", Value: []byte("old")}, {Key: "B", Value: []byte("b")}}}
+	got := &runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{{Key: "A", Value: []byte("old")},
+		{Key: "B", Value: []byte("b")}}}
 	if err := preCreated(t, h, got); err != nil {
 		t.Fatal(err)
 	}
 	want := &runtimeapi.ContainerConfig{
-		Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: "0-1,4", CpusetMems: "0"}},
+		Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: "0-1,4",
+			CpusetMems: "0"}},
 		Devices: []*runtimeapi.Device{
-			{HostPath: "/dev/fuse", ContainerPath: "/dev/fuse", Permissions: "rwm"}, {HostPath: "/dev/kvm", ContainerPath: "/dev/k", Permissions: "rw"},
+			{HostPath: "/dev/fuse", ContainerPath: "/dev/fuse", Permissions: "rwm"},
+			{HostPath: "/dev/kvm", ContainerPath: "/dev/k", Permissions: "rw"},
 		},
-		CDIDevices:  []*runtimeapi.CDIDevice{{Name: "vendor.com/gpu=0"}},
-		Mounts:      []*runtimeapi.Mount{{HostPath: "/srv/ca", ContainerPath: "/ca", Readonly: true}},
-		Envs:        []*runtimeapi.KeyValue{{Key: "B", Value: []byte("b")}, {Key: "A", Value: []byte("new")}, {Key: "C", Value: []byte("x")}},
+		CDIDevices: []*runtimeapi.CDIDevice{{Name: "vendor.com/gpu=0"}},
+		Mounts:     []*runtimeapi.Mount{{HostPath: "/srv/ca", ContainerPath: "/ca", Readonly: true}},
+		Envs: []*runtimeapi.KeyValue{{Key: "B", Value: []byte("b")}, {Key: "A", Value: []byte("new")},
+			{Key: "C", Value: []byte("x")}},
 		Annotations: map[string]string{"example.com/pinned": "yes"},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
@@ -108,7 +113,8 @@ func TestMessage(t *testing.T) {
 		want string
 	}{
 		{func() error {
-			return h.PreCreate(t.Context(), p, c, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Attempt: 2}})
+			return h.PreCreate(t.Context(), p, c,
+				&runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Attempt: 2}})
 		}, `{"hook":"pre-create",` + spec + `,"attempt":2}`},
 		{func() error { return h.PreStart(t.Context(), p, c, "c1") }, `{"hook":"pre-start",` + spec + `,"id":"c1"}`},
 		{func() error { return h.PreStop(t.Context(), "c1") }, `{"hook":"pre-stop","id":"c1"}`},
@@ -137,14 +143,18 @@ func TestHookRefuses(t *testing.T) {
 		"two values":    {`echo '{}{}'`, "more than one JSON value"},
 		"bad cpus":      {`echo '{"cpusetCpus":"3-1"}'`, `cpusetCpus "3-1" is not a list like 0-3,8`},
 		"bad mems":      {`echo '{"cpusetMems":"a"}'`, `cpusetMems "a" is not a list`},
-		"bad device":    {`echo '{"devices":[{"hostPath":"dev/x","containerPath":"/x"}]}'`, "devices[0]: hostPath and containerPath must be absolute paths"},
-		"bad letters":   {`echo '{"devices":[{"hostPath":"/x","containerPath":"/x","permissions":"rx"}]}'`, `devices[0]: permissions "rx" are not letters of rwm`},
-		"bad mount":     {`echo '{"mounts":[{"hostPath":"/x"}]}'`, "mounts[0]: hostPath and containerPath must be absolute paths"},
-		"bad variable":  {`echo '{"env":[{"name":"a=b"}]}'`, `env[0]: "a=b" cannot be a variable`},
-		"bad CDI name":  {`echo '{"cdiDevices":[""]}'`, "cdiDevices has an empty name"},
-		"our label":     {`echo '{"annotations":{"io.kubernetes.container.hash":"1"}}'`, `annotation "io.kubernetes.container.hash" is the agent's own`},
-		"endless":       {`exec head -c 2000000 /dev/zero`, "answered more than 1048576 bytes"},
-		"open output":   {`sleep 60 & echo $! >$TMP`, "a process it started keeps its output open"},
+		"bad device": {`echo '{"devices":[{"hostPath":"dev/x","containerPath":"/x"}]}'`,
+			"devices[0]: hostPath and containerPath must be absolute paths"},
+		"bad letters": {`echo '{"devices":[{"hostPath":"/x","containerPath":"/x","permissions":"rx"}]}'`,
+			`devices[0]: permissions "rx" are not letters of rwm`},
+		"bad mount": {`echo '{"mounts":[{"hostPath":"/x"}]}'`,
+			"mounts[0]: hostPath and containerPath must be absolute paths"},
+		"bad variable": {`echo '{"env":[{"name":"a=b"}]}'`, `env[0]: "a=b" cannot be a variable`},
+		"bad CDI name": {`echo '{"cdiDevices":[""]}'`, "cdiDevices has an empty name"},
+		"our label": {`echo '{"annotations":{"io.kubernetes.container.hash":"1"}}'`,
+			`annotation "io.kubernetes.container.hash" is the agent's own`},
+		"endless":     {`exec head -c 2000000 /dev/zero`, "answered more than 1048576 bytes"},
+		"open output": {`sleep 60 & echo $! >$TMP`, "a process it started keeps its output open"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +255,8 @@ func TestInterrupted(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"", "{}", `{"cpusetCpus":"0-3"}`, `{"devices":[{}]}`, `{"env":[{"name":"A"}]}`, "null", "[]"} {
+	for _, s := range []string{"", "{}", `{"cpusetCpus":"0-3"}`, `{"devices":[{}]}`, `{"env":[{"name":"A"}]}`, "null",
+		"[]"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -27,13 +27,15 @@ type access struct {
 // credentials are what an image can be pulled with, of the node and by the pull
 // Secrets of a pod. The error says what of them could not be had: the pull is tried
 // with the rest, as the kubelet does.
-func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name, have []*corev1.Secret, missing []string) ([]credential.Credential, error) {
+func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name, have []*corev1.Secret,
+	missing []string) ([]credential.Credential, error) {
 	if s.keys == nil {
 		return nil, nil
 	}
 	if len(missing) > 0 {
 		s.events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.PullSecretMissing,
-			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", "))
+			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
+			strings.Join(missing, ", "))
 	}
 	return s.keys.Find(ctx, p, n.repository, have)
 }

@@ -51,7 +51,8 @@ func (c course) step(now sample, at time.Time) (next course, news string) {
 	elapsed := at.Sub(c.begin)
 	switch {
 	case c.stalled && !was:
-		news = fmt.Sprintf("no progress for %v%s; other pulls go first", at.Sub(c.moved).Truncate(time.Second), c.amount(" at "))
+		news = fmt.Sprintf("no progress for %v%s; other pulls go first", at.Sub(c.moved).Truncate(time.Second),
+			c.amount(" at "))
 	case was && !c.stalled:
 		news = fmt.Sprintf("there is progress again%s", c.amount(", "))
 	}

@@ -18,15 +18,18 @@ func TestCourse(t *testing.T) {
 		{"no progress is told by the runtime", false, func(int) sample { return sample{} },
 			map[int]string{10: "10s", 20: "20s", 40: "40s"}},
 		{"goes on", true, func(s int) sample { return sample{fetched: int64(s) * mib, total: 100 * mib} },
-			map[int]string{10: "10s, 10.0 MiB of 100.0 MiB, 1.0 MiB/s", 20: "20s, 20.0 MiB of 100.0 MiB, 1.0 MiB/s", 40: "40s, 40.0 MiB of 100.0 MiB, 1.0 MiB/s"}},
+			map[int]string{10: "10s, 10.0 MiB of 100.0 MiB, 1.0 MiB/s", 20: "20s, 20.0 MiB of 100.0 MiB, 1.0 MiB/s",
+				40: "40s, 40.0 MiB of 100.0 MiB, 1.0 MiB/s"}},
 		{"stalls and goes on", true, func(s int) sample {
 			if s < 30 {
 				return sample{fetched: mib}
 			}
 			return sample{fetched: int64(s) * mib}
-		}, map[int]string{10: "10s, 1.0 MiB, 41.3 KiB/s", 11: "no progress for 10s at 1.0 MiB; other pulls go first", 30: "there is progress again, 30.0 MiB", 40: "40s, 40.0 MiB, 1.2 MiB/s"}},
+		}, map[int]string{10: "10s, 1.0 MiB, 41.3 KiB/s", 11: "no progress for 10s at 1.0 MiB; other pulls go first",
+			30: "there is progress again, 30.0 MiB", 40: "40s, 40.0 MiB, 1.2 MiB/s"}},
 		{"unpacks", true, func(s int) sample { return sample{fetched: mib, total: mib, unpacked: int64(s)} },
-			map[int]string{10: "10s, 1.0 MiB of 1.0 MiB, 41.3 KiB/s", 20: "20s, 1.0 MiB of 1.0 MiB, 1.2 KiB/s", 40: "40s, 1.0 MiB of 1.0 MiB"}},
+			map[int]string{10: "10s, 1.0 MiB of 1.0 MiB, 41.3 KiB/s", 20: "20s, 1.0 MiB of 1.0 MiB, 1.2 KiB/s",
+				40: "40s, 1.0 MiB of 1.0 MiB"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

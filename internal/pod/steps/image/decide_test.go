@@ -47,7 +47,8 @@ func TestParse(t *testing.T) {
 		{"me/app", "me/app:latest", "docker.io/me/app:latest", corev1.PullAlways},
 		{"localhost:5000/app", "localhost:5000/app:latest", "localhost:5000/app:latest", corev1.PullAlways},
 		{"busybox" + digest, "busybox" + digest, "docker.io/library/busybox" + digest, corev1.PullIfNotPresent},
-		{"busybox:latest" + digest, "busybox:latest" + digest, "docker.io/library/busybox:latest" + digest, corev1.PullAlways},
+		{"busybox:latest" + digest, "busybox:latest" + digest, "docker.io/library/busybox:latest" + digest,
+			corev1.PullAlways},
 	}
 	for _, c := range cases {
 		n, err := parse(c.image)

@@ -25,7 +25,8 @@ import (
 )
 
 type client interface {
-	ImageStatus(context.Context, *runtimeapi.ImageStatusRequest, ...grpc.CallOption) (*runtimeapi.ImageStatusResponse, error)
+	ImageStatus(context.Context, *runtimeapi.ImageStatusRequest, ...grpc.CallOption) (*runtimeapi.ImageStatusResponse,
+		error)
 	PullImage(context.Context, *runtimeapi.PullImageRequest, ...grpc.CallOption) (*runtimeapi.PullImageResponse, error)
 }
 
@@ -40,7 +41,8 @@ type secrets interface {
 
 // keys finds what a repository can be pulled with.
 type keys interface {
-	Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Credential, error)
+	Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Credential,
+		error)
 	// Of is what of a pod gives access to the repository.
 	Of(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Secret, error)
 }
@@ -130,7 +132,8 @@ type want struct {
 }
 
 func containerWant(p *corev1.Pod, c pod.Container) want {
-	return want{pod: p, ref: event.ContainerRef(p, c), image: c.Image, policy: c.ImagePullPolicy, what: "Container image"}
+	return want{pod: p, ref: event.ContainerRef(p, c), image: c.Image, policy: c.ImagePullPolicy,
+		what: "Container image"}
 }
 
 // Ensure returns the image of a container that is about to be created, after
@@ -154,8 +157,10 @@ func (s *Images) Ensure(ctx context.Context, p *corev1.Pod, c pod.Container) (*r
 }
 
 // EnsureVolume is Ensure for an image that is mounted as a volume (KEP-4639).
-func (s *Images) EnsureVolume(ctx context.Context, p *corev1.Pod, v *corev1.ImageVolumeSource) (*runtimeapi.Image, error) {
-	return s.ensure(ctx, want{pod: p, ref: event.PodRef(p), image: v.Reference, policy: v.PullPolicy, what: "Volume image"})
+func (s *Images) EnsureVolume(ctx context.Context, p *corev1.Pod, v *corev1.ImageVolumeSource) (*runtimeapi.Image,
+	error) {
+	return s.ensure(ctx,
+		want{pod: p, ref: event.PodRef(p), image: v.Reference, policy: v.PullPolicy, what: "Volume image"})
 }
 
 func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) {
@@ -167,19 +172,25 @@ func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) 
 	case fetch:
 		return s.pullFor(ctx, w, f.name)
 	case use:
-		s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulled, "%s %q already present on machine", w.what, w.image)
+		s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulled, "%s %q already present on machine", w.what,
+			w.image)
 		return f.image, nil
 	case refuse:
 		err := reason.New(reason.ErrImageNeverPull, "%s %q is not present with pull policy of Never", w.what, w.image)
 		if f.image != nil {
-			err = reason.New(reason.ErrImageNeverPull, "%s %q is present with pull policy of Never, and the pod has no credentials that are known to have access to it", w.what, w.image)
+			err = reason.New(reason.ErrImageNeverPull,
+				"%s %q is present with pull policy of Never, and the pod has no credentials that are known to have "+
+					"access to it", w.what, w.image)
 		}
 		s.events.Event(w.ref, corev1.EventTypeWarning, reason.ErrImageNeverPull, "%s", err.Message())
 		return nil, err
 	default: // wait
 		b := s.backoff(w.pod, w.image)
 		s.events.Event(w.ref, corev1.EventTypeNormal, reason.BackOff, "Back-off pulling image %q", w.image)
-		return nil, worker.RetryAt(b.until(), wakened(w.pod, reason.New(reason.ImagePullBackOff, "Back-off pulling image %q: %s", w.image, b.message)))
+		return nil,
+			worker.RetryAt(b.until(),
+				wakened(w.pod,
+					reason.New(reason.ImagePullBackOff, "Back-off pulling image %q: %s", w.image, b.message)))
 	}
 }
 
@@ -194,7 +205,9 @@ type finding struct {
 func (s *Images) look(ctx context.Context, w want) (finding, error) {
 	n, err := parse(w.image)
 	if err != nil {
-		return finding{}, reason.New(reason.InvalidImageName, "Failed to apply default image tag %q: couldn't parse image name %q: %w", w.image, w.image, err)
+		return finding{},
+			reason.New(reason.InvalidImageName,
+				"Failed to apply default image tag %q: couldn't parse image name %q: %w", w.image, w.image, err)
 	}
 	policy := policyOf(w.policy, n)
 	f := finding{name: n}

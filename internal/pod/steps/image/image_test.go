@@ -49,7 +49,8 @@ func newNode(t *testing.T, parallel int) *node {
 func (n *node) Event(ref corev1.ObjectReference, kind, reason, format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.said = append(n.said, fmt.Sprintf("%s %s %s %s: %s", ref.Name, ref.FieldPath, kind, reason, fmt.Sprintf(format, args...)))
+	n.said = append(n.said,
+		fmt.Sprintf("%s %s %s %s: %s", ref.Name, ref.FieldPath, kind, reason, fmt.Sprintf(format, args...)))
 }
 
 // events returns what was said since the last call.
@@ -92,7 +93,8 @@ func TestEnsure(t *testing.T) {
 			events: []string{`Normal Pulled: Container image "berth.test/workload:latest" already present on machine`}},
 		{name: "never pulled", image: remote, policy: corev1.PullNever,
 			reason: reason.ErrImageNeverPull, says: "is not present with pull policy of Never",
-			events: []string{`Warning ErrImageNeverPull: Container image "registry.test/app:1" is not present with pull policy of Never`}},
+			events: []string{
+				`Warning ErrImageNeverPull: Container image "registry.test/app:1" is not present with pull policy of Never`}},
 		{name: "pulled", image: remote, policy: corev1.PullIfNotPresent,
 			fault: critest.Fault{Method: "PullImage", Delay: 1234567 * time.Microsecond},
 			events: []string{`Normal Pulling: Pulling image "registry.test/app:1"`,
@@ -100,23 +102,30 @@ func TestEnsure(t *testing.T) {
 		{name: "always", image: critest.FakeImage,
 			events: []string{`Normal Pulling: Pulling image "berth.test/workload:latest"`,
 				`Normal Pulled: Successfully pulled image "berth.test/workload:latest" in 0s (0s including waiting). Image size: 1048576 bytes.`}},
-		{name: "bad name", image: "UPPER case", reason: reason.InvalidImageName, says: `couldn't parse image name "UPPER case": invalid reference format`,
-			events: []string{`Warning InspectFailed: Failed to apply default image tag "UPPER case": couldn't parse image name "UPPER case": invalid reference format: repository name (library/UPPER case) must be lowercase`}},
-		{name: "no answer", image: remote, policy: corev1.PullIfNotPresent, reason: reason.ImageInspectError, says: "disk on fire",
-			fault:  critest.Fault{Method: "ImageStatus", Err: errors.New("disk on fire")},
-			events: []string{`Warning InspectFailed: Failed to inspect image "registry.test/app:1": ImageStatus: disk on fire`}},
-		{name: "refused", image: remote, policy: corev1.PullIfNotPresent, reason: reason.ErrImagePull, says: "connection refused",
+		{name: "bad name", image: "UPPER case", reason: reason.InvalidImageName,
+			says: `couldn't parse image name "UPPER case": invalid reference format`,
+			events: []string{
+				`Warning InspectFailed: Failed to apply default image tag "UPPER case": couldn't parse image name "UPPER case": invalid reference format: repository name (library/UPPER case) must be lowercase`}},
+		{name: "no answer", image: remote, policy: corev1.PullIfNotPresent, reason: reason.ImageInspectError,
+			says:  "disk on fire",
+			fault: critest.Fault{Method: "ImageStatus", Err: errors.New("disk on fire")},
+			events: []string{
+				`Warning InspectFailed: Failed to inspect image "registry.test/app:1": ImageStatus: disk on fire`}},
+		{name: "refused", image: remote, policy: corev1.PullIfNotPresent, reason: reason.ErrImagePull,
+			says:  "connection refused",
 			fault: registry(codes.Unknown, "connection refused"),
 			events: []string{`Normal Pulling: Pulling image "registry.test/app:1"`,
 				`Warning Failed: Failed to pull image "registry.test/app:1": PullImage: connection refused`}},
-		{name: "registry unavailable", image: remote, policy: corev1.PullIfNotPresent, reason: reason.RegistryUnavailable,
-			says:  "image pull failed for registry.test/app:1 because the registry is unavailable: 503",
-			fault: registry(codes.Unknown, "RegistryUnavailable: 503"),
+		{name: "registry unavailable", image: remote, policy: corev1.PullIfNotPresent,
+			reason: reason.RegistryUnavailable,
+			says:   "image pull failed for registry.test/app:1 because the registry is unavailable: 503",
+			fault:  registry(codes.Unknown, "RegistryUnavailable: 503"),
 			events: []string{`Normal Pulling: Pulling image "registry.test/app:1"`,
 				`Warning Failed: Failed to pull image "registry.test/app:1": PullImage: RegistryUnavailable: 503`}},
-		{name: "bad signature", image: remote, policy: corev1.PullIfNotPresent, reason: reason.SignatureValidationFailed,
-			says:  "image pull failed for registry.test/app:1 because the signature validation failed",
-			fault: registry(codes.Unknown, "SignatureValidationFailed"),
+		{name: "bad signature", image: remote, policy: corev1.PullIfNotPresent,
+			reason: reason.SignatureValidationFailed,
+			says:   "image pull failed for registry.test/app:1 because the signature validation failed",
+			fault:  registry(codes.Unknown, "SignatureValidationFailed"),
 			events: []string{`Normal Pulling: Pulling image "registry.test/app:1"`,
 				`Warning Failed: Failed to pull image "registry.test/app:1": PullImage: SignatureValidationFailed`}},
 	}
@@ -200,18 +209,21 @@ func TestSecretEndsBackoff(t *testing.T) {
 		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "late"}}
 		_, err := n.ensure(t, p)
 		keys, only := object.Waits(err)
-		if want := []object.Key{{Kind: object.Secret, Namespace: p.Namespace, Name: "late"}}; !slices.Equal(keys, want) || only {
+		if want := []object.Key{{Kind: object.Secret, Namespace: p.Namespace, Name: "late"}}; !slices.Equal(keys,
+			want) || only {
 			t.Errorf("it waits for %v (only: %v), want %v", keys, only, want)
 		}
 		reasons := []string{reason.Of(err)}
 		for _, password := range []string{"", "old", "old", "new"} {
 			if password != "" {
-				have["late"] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Data: map[string][]byte{"password": []byte(password)}}
+				have["late"] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"},
+					Data: map[string][]byte{"password": []byte(password)}}
 			}
 			_, err := n.ensure(t, p)
 			reasons = append(reasons, reason.Of(err))
 		}
-		want := []string{reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImagePull}
+		want := []string{reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImagePull, reason.ImagePullBackOff,
+			reason.ErrImagePull}
 		if diff := cmp.Diff(want, reasons); diff != "" {
 			t.Errorf("reasons (-want +got):\n%s", diff)
 		}
@@ -347,14 +359,17 @@ type endings struct {
 	ended chan struct{}
 }
 
-func (e endings) PullImage(ctx context.Context, r *runtimeapi.PullImageRequest, o ...grpc.CallOption) (*runtimeapi.PullImageResponse, error) {
+func (e endings) PullImage(ctx context.Context, r *runtimeapi.PullImageRequest,
+	o ...grpc.CallOption) (*runtimeapi.PullImageResponse, error) {
 	defer close(e.ended)
 	return e.client.PullImage(ctx, r, o...)
 }
 
 func TestPulledImageThatIsNotThere(t *testing.T) {
 	n := newNode(t, 0)
-	n.fake.Inject(critest.Fault{Method: "ImageStatus", Answer: func(any) any { return &runtimeapi.ImageStatusResponse{} }})
+	n.fake.Inject(critest.Fault{Method: "ImageStatus", Answer: func(any) any {
+		return &runtimeapi.ImageStatusResponse{}
+	}})
 	_, err := n.ensure(t, podOf("p", remote, corev1.PullAlways))
 	if reason.Of(err) != reason.ErrImagePull || !strings.Contains(err.Error(), "does not know it") {
 		t.Error(err)

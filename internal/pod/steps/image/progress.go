@@ -38,7 +38,8 @@ func (s *pool) list() []Pull {
 	all := make([]Pull, 0, len(s.pulls))
 	for _, p := range s.pulls {
 		one := Pull{
-			Image: p.name.full, Waiting: p.course.begin.IsZero(), Stalled: p.stalled, Known: s.progress != nil, Elapsed: s.now().Sub(p.since),
+			Image: p.name.full, Waiting: p.course.begin.IsZero(), Stalled: p.stalled, Known: s.progress != nil,
+			Elapsed: s.now().Sub(p.since),
 			Fetched: p.course.last.fetched, Total: p.course.last.total, PerSecond: p.course.rate,
 		}
 		for w := range p.waiters {
@@ -81,7 +82,8 @@ func (s *pool) watch(ctx context.Context, p *pull) {
 		var news string
 		p.course, news = p.course.step(now, s.now())
 		if p.course.stalled && !p.stalled {
-			s.log.Warn("a pull makes no progress, others go first", "image", p.name.full, "fetched", now.fetched, "total", now.total)
+			s.log.Warn("a pull makes no progress, others go first", "image", p.name.full, "fetched", now.fetched,
+				"total", now.total)
 			s.queue.leave(p)
 		}
 		p.stalled = p.course.stalled

@@ -226,7 +226,8 @@ func (s store) pull(ctx context.Context, p *pull) (image *runtimeapi.Image, used
 }
 
 func (s store) pullWith(ctx context.Context, n name, auth *runtimeapi.AuthConfig) (*runtimeapi.Image, error) {
-	resp, err := s.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: n.tagged}, Auth: auth})
+	resp, err := s.PullImage(ctx,
+		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: n.tagged}, Auth: auth})
 	if err != nil {
 		return nil, err
 	}

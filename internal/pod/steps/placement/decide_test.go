@@ -22,8 +22,10 @@ func aPod(uid types.UID) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: string(uid), UID: uid},
 		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: "init"}}, Containers: []corev1.Container{{Name: "a"}, {Name: "b"}},
-			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
+			InitContainers: []corev1.Container{{Name: "init"}},
+			Containers:     []corev1.Container{{Name: "a"}, {Name: "b"}},
+			EphemeralContainers: []corev1.EphemeralContainer{
+				{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}},
 		},
 	}
 }
@@ -41,27 +43,35 @@ func TestPlaceOf(t *testing.T) {
 	}{
 		{"nothing is given away", resource.Allocation{}, cpuset.New(), map[string]place{"init": {}, "a": {}, "b": {}}},
 		{
-			"one has its own, the others share", resource.Allocation{Containers: map[string]resource.Given{"a": cpus(2, 3)}}, cpuset.New(0, 1, 4),
+			"one has its own, the others share",
+			resource.Allocation{Containers: map[string]resource.Given{"a": cpus(2, 3)}}, cpuset.New(0, 1, 4),
 			map[string]place{"init": {cpus: "0-1,4"}, "a": {cpus: "2-3"}, "b": {cpus: "0-1,4"}},
 		},
 		{
-			"memory of two nodes", resource.Allocation{Containers: map[string]resource.Given{"a": {Memory: append(blocks(2), blocks(0, 2)...)}}}, cpuset.New(),
+			"memory of two nodes",
+			resource.Allocation{
+				Containers: map[string]resource.Given{"a": {Memory: append(blocks(2), blocks(0, 2)...)}}}, cpuset.New(),
 			map[string]place{"init": {}, "a": {mems: "0,2"}, "b": {}},
 		},
 		{
-			"the pod has CPUs, of which one container has some: the other gets what is left, and what an init container had",
-			resource.Allocation{Containers: map[string]resource.Given{"init": cpus(4, 5), "a": cpus(4)}, Pod: resource.Given{CPUs: cpuset.New(4, 5, 6), Memory: blocks(1)}},
+			"the pod has CPUs, of which one container has some: the other gets what is left, and what an init " +
+				"container had",
+			resource.Allocation{Containers: map[string]resource.Given{"init": cpus(4, 5), "a": cpus(4)},
+				Pod: resource.Given{CPUs: cpuset.New(4, 5, 6), Memory: blocks(1)}},
 			cpuset.New(0, 1),
-			map[string]place{"init": {cpus: "4-5", mems: "1"}, "a": {cpus: "4", mems: "1"}, "b": {cpus: "5-6", mems: "1"}},
+			map[string]place{"init": {cpus: "4-5", mems: "1"}, "a": {cpus: "4", mems: "1"},
+				"b": {cpus: "5-6", mems: "1"}},
 		},
 		{
 			"the pod's CPUs are all somebody's own: an ephemeral container runs on all of them",
-			resource.Allocation{Containers: map[string]resource.Given{"a": cpus(4, 5), "b": cpus(6)}, Pod: cpus(4, 5, 6)}, cpuset.New(0, 1),
+			resource.Allocation{Containers: map[string]resource.Given{"a": cpus(4, 5), "b": cpus(6)},
+				Pod: cpus(4, 5, 6)}, cpuset.New(0, 1),
 			map[string]place{"a": {cpus: "4-5"}, "b": {cpus: "6"}, "debug": {cpus: "4-6"}},
 		},
 		{
 			"an ephemeral container beside one that shares its pod's CPUs",
-			resource.Allocation{Containers: map[string]resource.Given{"a": cpus(4, 5)}, Pod: cpus(4, 5, 6)}, cpuset.New(0, 1),
+			resource.Allocation{Containers: map[string]resource.Given{"a": cpus(4, 5)}, Pod: cpus(4, 5, 6)},
+			cpuset.New(0, 1),
 			map[string]place{"b": {cpus: "6"}, "debug": {cpus: "6"}},
 		},
 		{
@@ -85,7 +95,8 @@ func TestPlaceOf(t *testing.T) {
 // due gives the named containers a request and limit of one CPU, and the pod one
 // of its own if whole.
 func due(whole bool, names ...string) *corev1.Pod {
-	one := corev1.ResourceList{corev1.ResourceCPU: resourceapi.MustParse("1"), corev1.ResourceMemory: resourceapi.MustParse("1Mi")}
+	one := corev1.ResourceList{corev1.ResourceCPU: resourceapi.MustParse("1"),
+		corev1.ResourceMemory: resourceapi.MustParse("1Mi")}
 	p := aPod("one")
 	for _, c := range pod.Containers(p) {
 		if slices.Contains(names, c.Name) {
@@ -93,7 +104,8 @@ func due(whole bool, names ...string) *corev1.Pod {
 		}
 	}
 	if whole {
-		three := corev1.ResourceList{corev1.ResourceCPU: resourceapi.MustParse("3"), corev1.ResourceMemory: resourceapi.MustParse("3Mi")}
+		three := corev1.ResourceList{corev1.ResourceCPU: resourceapi.MustParse("3"),
+			corev1.ResourceMemory: resourceapi.MustParse("3Mi")}
 		p.Spec.Resources = &corev1.ResourceRequirements{Requests: three, Limits: three}
 	}
 	return p
@@ -116,14 +128,21 @@ func TestUnthrottled(t *testing.T) {
 		containers []string
 	}{
 		{"nothing", due(false, "init", "a", "b"), resource.Allocation{}, false, nil},
-		{"memory only", due(false, "init", "a", "b"), resource.Allocation{Containers: map[string]resource.Given{"a": {Memory: []memory.Block{{}}}}}, false, nil},
+		{"memory only", due(false, "init", "a", "b"),
+			resource.Allocation{Containers: map[string]resource.Given{"a": {Memory: []memory.Block{{}}}}}, false, nil},
 		{"one container", due(false, "init", "a", "b"), resource.Allocation{Containers: own("a")}, true, []string{"a"}},
-		{"an init container", due(false, "init", "a", "b"), resource.Allocation{Containers: own("init")}, true, []string{"init"}},
-		{"one container beside one that shares the limit of its pod", due(true, "a"), resource.Allocation{Containers: own("a")}, false, []string{"a"}},
-		{"one container of a pod with CPUs that shares the rest", due(true, "a"), resource.Allocation{Containers: own("a"), Pod: bubble}, false, []string{"a"}},
-		{"all containers of a pod with CPUs", due(true, "init", "a", "b"), resource.Allocation{Containers: own("init", "a", "b"), Pod: bubble}, true, []string{"init", "a", "b"}},
-		{"all that stay, beside an init container that shares", due(true, "a", "b"), resource.Allocation{Containers: own("init", "a", "b"), Pod: bubble}, true, []string{"a", "b"}},
-		{"an init container alone", due(true, "init"), resource.Allocation{Containers: own("init"), Pod: bubble}, false, []string{"init"}},
+		{"an init container", due(false, "init", "a", "b"), resource.Allocation{Containers: own("init")}, true,
+			[]string{"init"}},
+		{"one container beside one that shares the limit of its pod", due(true, "a"),
+			resource.Allocation{Containers: own("a")}, false, []string{"a"}},
+		{"one container of a pod with CPUs that shares the rest", due(true, "a"),
+			resource.Allocation{Containers: own("a"), Pod: bubble}, false, []string{"a"}},
+		{"all containers of a pod with CPUs", due(true, "init", "a", "b"),
+			resource.Allocation{Containers: own("init", "a", "b"), Pod: bubble}, true, []string{"init", "a", "b"}},
+		{"all that stay, beside an init container that shares", due(true, "a", "b"),
+			resource.Allocation{Containers: own("init", "a", "b"), Pod: bubble}, true, []string{"a", "b"}},
+		{"an init container alone", due(true, "init"), resource.Allocation{Containers: own("init"), Pod: bubble}, false,
+			[]string{"init"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var containers []string

@@ -10,7 +10,8 @@ import (
 )
 
 // PreCreate puts the container's CPUs and NUMA nodes into its configuration.
-func (s *Placements) PreCreate(_ context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error {
+func (s *Placements) PreCreate(_ context.Context, p *corev1.Pod, c pod.Container,
+	config *runtimeapi.ContainerConfig) error {
 	at := s.wanted(p, c.Name)
 	if at == (place{}) {
 		return nil

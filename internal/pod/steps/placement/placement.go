@@ -29,7 +29,8 @@ type ledger interface {
 }
 
 type runtime interface {
-	UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest, ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
+	UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest,
+		...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
 }
 
 // cgroups knows the cgroups of containers that run. They say false when they do
@@ -124,7 +125,8 @@ func (s *Placements) settle(ctx context.Context) error {
 			continue
 		}
 		if err := s.move(ctx, id, b, want.cpus); err != nil {
-			errs = append(errs, fmt.Errorf("move container %q of pod %s to CPUs %s: %w", b.name, pod.FullName(b.pod), want.cpus, err))
+			errs = append(errs,
+				fmt.Errorf("move container %q of pod %s to CPUs %s: %w", b.name, pod.FullName(b.pod), want.cpus, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -75,7 +75,8 @@ func (n *node) Pinned(_ *corev1.Pod, id string) (cpus, mems string, ok bool) {
 	return cpus, "", ok
 }
 
-func (n *node) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest, _ ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (n *node) UpdateContainerResources(ctx context.Context, r *runtimeapi.UpdateContainerResourcesRequest,
+	_ ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	if n.during != nil {
 		if err := n.during(ctx, r.ContainerId); err != nil {
 			return nil, err
@@ -170,7 +171,8 @@ func TestOneThatCannotMoveDoesNotHoldUpOthers(t *testing.T) {
 
 func TestNothingIsBookedWithoutAPolicy(t *testing.T) {
 	n := newNode()
-	n.held[""] = resource.Allocation{Containers: map[string]resource.Given{"": {CPUs: cpuset.New(0, 1, 2, 3, 4, 5, 6, 7)}}} // no CPU is shared
+	n.held[""] = resource.Allocation{
+		Containers: map[string]resource.Given{"": {CPUs: cpuset.New(0, 1, 2, 3, 4, 5, 6, 7)}}} // no CPU is shared
 	s := n.placements(store.New[types.UID, *pod.Observed](), nil)
 	n.launch(t, s, aPod("one"), "a", "free")
 	if len(s.bookings()) > 0 || n.kernel["free"] != "" {
@@ -187,7 +189,10 @@ func TestRunAdoptsMovesAndReleases(t *testing.T) {
 		n.give("two", "a", 5)
 		observed, changed := store.New[types.UID, *pod.Observed](), make(chan struct{}, 1)
 		show := func(state pod.ContainerState) {
-			observed.Put("one", &pod.Observed{UID: "one", Containers: []pod.ContainerStatus{{ID: "runs", Name: "a", State: state}, {ID: "old", Name: "a", State: pod.StateExited}}})
+			observed.Put("one",
+				&pod.Observed{UID: "one",
+					Containers: []pod.ContainerStatus{{ID: "runs", Name: "a", State: state},
+						{ID: "old", Name: "a", State: pod.StateExited}}})
 		}
 		show(pod.StateRunning)
 		s := n.placements(observed, changed)

@@ -114,7 +114,8 @@ func (s *Placements) report(ctx context.Context) error {
 	var errs []error
 	for id, b := range s.bookings() {
 		if err := s.reportOne(ctx, id); err != nil {
-			errs = append(errs, fmt.Errorf("tell the runtime the CPUs of container %q of pod %s: %w", b.name, pod.FullName(b.pod), err))
+			errs = append(errs,
+				fmt.Errorf("tell the runtime the CPUs of container %q of pod %s: %w", b.name, pod.FullName(b.pod), err))
 		}
 	}
 	return errors.Join(errs...)

@@ -53,7 +53,8 @@ func PodDNS(p *corev1.Pod, r Resolver, host *runtimeapi.DNSConfig) (*runtimeapi.
 		if len(r.ClusterDNS) == 0 {
 			if !r.Standalone {
 				warnings = append(warnings, Warning{MissingClusterDNS, fmt.Sprintf(
-					"pod: %q. there is no ClusterDNS IP configured and a Pod cannot use the %q policy. Falling back to %q policy.",
+					"pod: %q. there is no ClusterDNS IP configured and a Pod cannot use the %q policy. Falling back "+
+						"to %q policy.",
 					pod.FullName(p), corev1.DNSClusterFirst, corev1.DNSDefault)})
 			}
 			policy = corev1.DNSDefault
@@ -76,7 +77,8 @@ func PodDNS(p *corev1.Pod, r Resolver, host *runtimeapi.DNSConfig) (*runtimeapi.
 	case host == nil:
 		c.Servers, c.Searches = loopback(r.NodeIPs), []string{"."}
 	default:
-		c.Servers, c.Searches, c.Options = slices.Clone(host.Servers), slices.Clone(host.Searches), slices.Clone(host.Options)
+		c.Servers, c.Searches, c.Options = slices.Clone(host.Servers), slices.Clone(host.Searches),
+			slices.Clone(host.Options)
 	}
 	if d := p.Spec.DNSConfig; d != nil {
 		c.Servers = unique(append(c.Servers, d.Nameservers...))
@@ -144,7 +146,8 @@ func fit(c *runtimeapi.DNSConfig) []Warning {
 	if len(c.Servers) > maxNameservers {
 		c.Servers = c.Servers[:maxNameservers]
 		warnings = append(warnings, Warning{DNSConfigForming,
-			"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " + strings.Join(c.Servers, " ")})
+			"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: " +
+				strings.Join(c.Servers, " ")})
 	}
 	all := len(c.Searches)
 	c.Searches = c.Searches[:min(all, maxSearches)]
@@ -154,7 +157,8 @@ func fit(c *runtimeapi.DNSConfig) []Warning {
 	}
 	if len(c.Searches) < all {
 		warnings = append(warnings, Warning{DNSConfigForming,
-			"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " + strings.Join(c.Searches, " ")})
+			"Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " +
+				strings.Join(c.Searches, " ")})
 	}
 	return warnings
 }

@@ -13,7 +13,8 @@ import (
 )
 
 func dns(servers, searches, options string) *runtimeapi.DNSConfig {
-	return &runtimeapi.DNSConfig{Servers: strings.Fields(servers), Searches: strings.Fields(searches), Options: strings.Fields(options)}
+	return &runtimeapi.DNSConfig{Servers: strings.Fields(servers), Searches: strings.Fields(searches),
+		Options: strings.Fields(options)}
 }
 
 // words makes a configuration comparable.
@@ -32,26 +33,41 @@ func TestPodDNS(t *testing.T) {
 		want     *runtimeapi.DNSConfig
 		warning  string // the reason of the only one
 	}{
-		"Default":                                {corev1.PodSpec{DNSPolicy: "Default"}, joined, host, host, ""},
-		"ClusterFirst":                           {corev1.PodSpec{DNSPolicy: "ClusterFirst"}, joined, host, cluster, ""},
-		"ClusterFirst on the host's network":     {corev1.PodSpec{DNSPolicy: "ClusterFirst", HostNetwork: true}, joined, host, host, ""},
-		"ClusterFirstWithHostNet":                {corev1.PodSpec{DNSPolicy: "ClusterFirstWithHostNet", HostNetwork: true}, joined, host, cluster, ""},
-		"ClusterFirst without a cluster":         {corev1.PodSpec{DNSPolicy: "ClusterFirst"}, Resolver{}, host, host, MissingClusterDNS},
-		"ClusterFirst on a standalone node":      {corev1.PodSpec{DNSPolicy: "ClusterFirst"}, Resolver{Standalone: true}, host, host, ""},
-		"ClusterFirst of a cluster with no name": {corev1.PodSpec{DNSPolicy: "ClusterFirst"}, Resolver{ClusterDNS: joined.ClusterDNS}, host, dns("10.96.0.10", "example.com", "ndots:5"), ""},
-		"ClusterFirst, nothing from the host":    {corev1.PodSpec{DNSPolicy: "ClusterFirst"}, joined, nil, dns("10.96.0.10", "ns.svc.cluster.local svc.cluster.local cluster.local", "ndots:5"), ""},
-		"Default, nothing from the host":         {corev1.PodSpec{DNSPolicy: "Default"}, Resolver{}, nil, dns("127.0.0.1", ".", ""), ""},
+		"Default": {corev1.PodSpec{DNSPolicy: "Default"}, joined, host, host, ""},
+		"ClusterFirst": {corev1.PodSpec{DNSPolicy: "ClusterFirst"}, joined, host, cluster,
+			""},
+		"ClusterFirst on the host's network": {corev1.PodSpec{DNSPolicy: "ClusterFirst", HostNetwork: true}, joined,
+			host, host, ""},
+		"ClusterFirstWithHostNet": {corev1.PodSpec{DNSPolicy: "ClusterFirstWithHostNet",
+			HostNetwork: true}, joined, host, cluster, ""},
+		"ClusterFirst without a cluster": {corev1.PodSpec{DNSPolicy: "ClusterFirst"}, Resolver{}, host, host,
+			MissingClusterDNS},
+		"ClusterFirst on a standalone node": {corev1.PodSpec{DNSPolicy: "ClusterFirst"},
+			Resolver{Standalone: true}, host, host, ""},
+		"ClusterFirst of a cluster with no name": {corev1.PodSpec{DNSPolicy: "ClusterFirst"},
+			Resolver{ClusterDNS: joined.ClusterDNS}, host, dns("10.96.0.10", "example.com", "ndots:5"), ""},
+		"ClusterFirst, nothing from the host": {corev1.PodSpec{DNSPolicy: "ClusterFirst"}, joined, nil,
+			dns("10.96.0.10", "ns.svc.cluster.local svc.cluster.local cluster.local", "ndots:5"), ""},
+		"Default, nothing from the host": {corev1.PodSpec{DNSPolicy: "Default"}, Resolver{}, nil,
+			dns("127.0.0.1", ".", ""), ""},
 		"Default, nothing on a dual-stack host": {corev1.PodSpec{DNSPolicy: "Default"},
-			Resolver{NodeIPs: []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("192.0.2.1")}}, nil, dns("::1 127.0.0.1", ".", ""), ""},
-		"None": {corev1.PodSpec{DNSPolicy: "None", DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"203.0.113.1"}, Searches: []string{"a.b"},
-			Options: []corev1.PodDNSConfigOption{{Name: "edns0"}, {Name: "ndots", Value: new("2")}}}}, joined, host, dns("203.0.113.1", "a.b", "edns0 ndots:2"), ""},
+			Resolver{NodeIPs: []netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("192.0.2.1")}}, nil,
+			dns("::1 127.0.0.1", ".", ""), ""},
+		"None": {corev1.PodSpec{DNSPolicy: "None",
+			DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"203.0.113.1"}, Searches: []string{"a.b"},
+				Options: []corev1.PodDNSConfigOption{{Name: "edns0"}, {Name: "ndots", Value: new("2")}}}}, joined, host,
+			dns("203.0.113.1", "a.b", "edns0 ndots:2"), ""},
 		"dnsConfig over the cluster's": {corev1.PodSpec{DNSPolicy: "ClusterFirst", DNSConfig: &corev1.PodDNSConfig{
 			Nameservers: []string{"10.96.0.10", "203.0.113.1"}, Searches: []string{"example.com", "a.b"},
 			Options: []corev1.PodDNSConfigOption{{Name: "edns0"}, {Name: "ndots", Value: new("2")}}}}, joined, host,
-			dns("10.96.0.10 203.0.113.1", "ns.svc.cluster.local svc.cluster.local cluster.local example.com a.b", "ndots:2 edns0"), ""},
+			dns("10.96.0.10 203.0.113.1", "ns.svc.cluster.local svc.cluster.local cluster.local example.com a.b",
+				"ndots:2 edns0"), ""},
 		"dnsConfig over the host's": {corev1.PodSpec{DNSPolicy: "Default", DNSConfig: &corev1.PodDNSConfig{
-			Options: []corev1.PodDNSConfigOption{{Name: "rotate"}, {Name: "timeout", Value: new("3")}}}}, joined, host, dns("192.0.2.53", "example.com", "timeout:3 rotate"), ""},
-		"too many nameservers": {corev1.PodSpec{DNSPolicy: "Default", DNSConfig: &corev1.PodDNSConfig{Nameservers: strings.Fields("192.0.2.1 192.0.2.2 192.0.2.3")}}, joined, host,
+			Options: []corev1.PodDNSConfigOption{{Name: "rotate"}, {Name: "timeout", Value: new("3")}}}}, joined, host,
+			dns("192.0.2.53", "example.com", "timeout:3 rotate"), ""},
+		"too many nameservers": {corev1.PodSpec{DNSPolicy: "Default",
+			DNSConfig: &corev1.PodDNSConfig{Nameservers: strings.Fields("192.0.2.1 192.0.2.2 192.0.2.3")}}, joined,
+			host,
 			dns("192.0.2.53 192.0.2.1 192.0.2.2", "example.com", "timeout:1 rotate"), DNSConfigForming},
 	}
 	for name, test := range tests {
@@ -136,12 +152,15 @@ unknown x`, dns("192.0.2.1 fe80::1%eth0", "c.example .", "ndots:3 rotate")},
 func FuzzPodDNS(f *testing.F) {
 	f.Add("nameserver 192.0.2.1\nsearch a b c\noptions ndots:3\n", "203.0.113.1 a", "x.y z", "edns0 ndots")
 	f.Fuzz(func(t *testing.T, resolvConf, servers, searches, options string) {
-		spec := corev1.PodSpec{DNSPolicy: "ClusterFirst", DNSConfig: &corev1.PodDNSConfig{Nameservers: strings.Fields(servers), Searches: strings.Fields(searches)}}
+		spec := corev1.PodSpec{DNSPolicy: "ClusterFirst",
+			DNSConfig: &corev1.PodDNSConfig{Nameservers: strings.Fields(servers), Searches: strings.Fields(searches)}}
 		for o := range strings.FieldsSeq(options) {
 			spec.DNSConfig.Options = append(spec.DNSConfig.Options, corev1.PodDNSConfigOption{Name: o})
 		}
-		c, _ := PodDNS(named("web", spec), Resolver{Standalone: true, ClusterDomain: "cluster.local"}, parseResolvConf(resolvConf))
-		if len(c.Servers) > maxNameservers || len(c.Searches) > maxSearches || len(strings.Join(c.Searches, " ")) > maxSearchChars {
+		c, _ := PodDNS(named("web", spec), Resolver{Standalone: true, ClusterDomain: "cluster.local"},
+			parseResolvConf(resolvConf))
+		if len(c.Servers) > maxNameservers || len(c.Searches) > maxSearches ||
+			len(strings.Join(c.Searches, " ")) > maxSearchChars {
 			t.Errorf("over the limits: %v", c)
 		}
 	})
@@ -157,7 +176,8 @@ func FuzzResolvConf(f *testing.F) {
 		for _, s := range c.Servers {
 			again.WriteString("nameserver " + s + "\n")
 		}
-		again.WriteString("search " + strings.Join(c.Searches, " ") + "\noptions " + strings.Join(c.Options, " ") + "\n")
+		again.WriteString("search " + strings.Join(c.Searches, " ") + "\noptions " + strings.Join(c.Options, " ") +
+			"\n")
 		if d := cmp.Diff(words(c), words(parseResolvConf(again.String()))); d != "" {
 			t.Errorf("%q (-once +again):\n%s", text, d)
 		}

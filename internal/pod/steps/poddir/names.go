@@ -31,10 +31,13 @@ func (n PodNames) FQDN() string {
 func Names(p *corev1.Pod, clusterDomain string) (PodNames, error) {
 	if o := p.Spec.HostnameOverride; o != nil {
 		if msgs := validation.IsDNS1123Subdomain(*o); len(msgs) > 0 {
-			return PodNames{}, fmt.Errorf("hostnameOverride %q is not a valid DNS subdomain: %s", *o, strings.Join(msgs, "; "))
+			return PodNames{},
+				fmt.Errorf("hostnameOverride %q is not a valid DNS subdomain: %s", *o, strings.Join(msgs, "; "))
 		}
 		if len(*o) > maxKernelHostname {
-			return PodNames{}, fmt.Errorf("hostnameOverride %q is too long (%d characters is the max, %d characters requested)", *o, maxKernelHostname, len(*o))
+			return PodNames{},
+				fmt.Errorf("hostnameOverride %q is too long (%d characters is the max, %d characters requested)", *o,
+					maxKernelHostname, len(*o))
 		}
 		return PodNames{Hostname: *o}, nil
 	}
@@ -67,7 +70,9 @@ func kernelHostname(p *corev1.Pod, n PodNames) (string, error) {
 		return n.Hostname, nil
 	}
 	if fqdn := n.FQDN(); len(fqdn) > maxKernelHostname {
-		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
+		return "", fmt.Errorf(
+			"failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is "+
+				"the max, %d characters requested)",
 			fqdn, maxKernelHostname, len(fqdn))
 	}
 	return n.FQDN(), nil

@@ -24,21 +24,35 @@ func TestNames(t *testing.T) {
 		kernel string // what the UTS namespace is called
 		err    string
 	}{
-		"its own name":        {named("web-0", corev1.PodSpec{}), PodNames{"web-0", ""}, "web-0", ""},
-		"hostname":            {named("web-0", corev1.PodSpec{Hostname: "db"}), PodNames{"db", ""}, "db", ""},
-		"subdomain":           {named("web-0", corev1.PodSpec{Hostname: "db", Subdomain: "sub"}), PodNames{"db", "sub.ns.svc.cluster.local"}, "db", ""},
-		"as FQDN":             {named("web-0", corev1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: new(true)}), PodNames{"web-0", "sub.ns.svc.cluster.local"}, "web-0.sub.ns.svc.cluster.local", ""},
-		"as FQDN without one": {named("web-0", corev1.PodSpec{SetHostnameAsFQDN: new(true)}), PodNames{"web-0", ""}, "web-0", ""},
-		"FQDN too long":       {named(strings.Repeat("a", 40), corev1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: new(true)}), PodNames{strings.Repeat("a", 40), "sub.ns.svc.cluster.local"}, "", "is too long (64 characters is the max, 65 characters requested)"},
-		"a long name is cut":  {named(long+"-b", corev1.PodSpec{}), PodNames{long, ""}, long, ""},
-		"override":            {named("web-0", corev1.PodSpec{HostnameOverride: new("host.example.com"), Hostname: "db", Subdomain: "sub"}), PodNames{"host.example.com", ""}, "host.example.com", ""},
-		"no override":         {named("web-0", corev1.PodSpec{HostnameOverride: new("")}), PodNames{}, "", "hostnameOverride"},
-		"override too long":   {named("web-0", corev1.PodSpec{HostnameOverride: new(long + ".abc")}), PodNames{}, "", "too long (64 characters is the max, 66"},
-		"override, no name":   {named("web-0", corev1.PodSpec{HostnameOverride: new("a_b")}), PodNames{}, "", `hostnameOverride "a_b" is not a valid DNS subdomain`},
-		"hostname, no label":  {named("web-0", corev1.PodSpec{Hostname: "a.b"}), PodNames{}, "", `hostname "a.b" is not a valid DNS label`},
-		"subdomain, no label": {named("web-0", corev1.PodSpec{Subdomain: "-"}), PodNames{}, "", `subdomain "-" is not a valid DNS label`},
-		"a name of nothing":   {named(strings.Repeat("-", 70), corev1.PodSpec{}), PodNames{}, "", "no host name is left"},
-		"the host's network":  {named("web-0", corev1.PodSpec{HostNetwork: true}), PodNames{"web-0", ""}, "", ""},
+		"its own name": {named("web-0", corev1.PodSpec{}), PodNames{"web-0", ""}, "web-0", ""},
+		"hostname":     {named("web-0", corev1.PodSpec{Hostname: "db"}), PodNames{"db", ""}, "db", ""},
+		"subdomain": {named("web-0", corev1.PodSpec{Hostname: "db", Subdomain: "sub"}),
+			PodNames{"db", "sub.ns.svc.cluster.local"}, "db", ""},
+		"as FQDN": {named("web-0", corev1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: new(true)}),
+			PodNames{"web-0", "sub.ns.svc.cluster.local"}, "web-0.sub.ns.svc.cluster.local", ""},
+		"as FQDN without one": {named("web-0", corev1.PodSpec{SetHostnameAsFQDN: new(true)}), PodNames{"web-0", ""},
+			"web-0", ""},
+		"FQDN too long": {named(strings.Repeat("a", 40),
+			corev1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: new(true)}),
+			PodNames{strings.Repeat("a", 40), "sub.ns.svc.cluster.local"}, "",
+			"is too long (64 characters is the max, 65 characters requested)"},
+		"a long name is cut": {named(long+"-b", corev1.PodSpec{}), PodNames{long, ""}, long, ""},
+		"override": {named("web-0",
+			corev1.PodSpec{HostnameOverride: new("host.example.com"), Hostname: "db", Subdomain: "sub"}),
+			PodNames{"host.example.com", ""}, "host.example.com", ""},
+		"no override": {named("web-0", corev1.PodSpec{HostnameOverride: new("")}), PodNames{}, "",
+			"hostnameOverride"},
+		"override too long": {named("web-0", corev1.PodSpec{HostnameOverride: new(long + ".abc")}), PodNames{}, "",
+			"too long (64 characters is the max, 66"},
+		"override, no name": {named("web-0", corev1.PodSpec{HostnameOverride: new("a_b")}), PodNames{}, "",
+			`hostnameOverride "a_b" is not a valid DNS subdomain`},
+		"hostname, no label": {named("web-0", corev1.PodSpec{Hostname: "a.b"}), PodNames{}, "",
+			`hostname "a.b" is not a valid DNS label`},
+		"subdomain, no label": {named("web-0", corev1.PodSpec{Subdomain: "-"}), PodNames{}, "",
+			`subdomain "-" is not a valid DNS label`},
+		"a name of nothing": {named(strings.Repeat("-", 70), corev1.PodSpec{}), PodNames{}, "",
+			"no host name is left"},
+		"the host's network": {named("web-0", corev1.PodSpec{HostNetwork: true}), PodNames{"web-0", ""}, "", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +61,8 @@ func TestNames(t *testing.T) {
 				t.Errorf("names = %+v, want %+v", got, test.want)
 			}
 			kernel, err := New(Config{Resolver: Resolver{ClusterDomain: "cluster.local"}}).Hostname(test.pod)
-			if kernel != test.kernel || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			if kernel != test.kernel || (err == nil) != (test.err == "") ||
+				err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("hostname = %q, %v, want %q, %q", kernel, err, test.kernel, test.err)
 			}
 		})
@@ -55,7 +70,8 @@ func TestNames(t *testing.T) {
 }
 
 func TestHostsContent(t *testing.T) {
-	aliases := []corev1.HostAlias{{IP: "203.0.113.1", Hostnames: []string{"foo", "bar.example.com"}}, {IP: "2001:db8::1", Hostnames: []string{"baz"}}}
+	aliases := []corev1.HostAlias{{IP: "203.0.113.1", Hostnames: []string{"foo", "bar.example.com"}},
+		{IP: "2001:db8::1", Hostnames: []string{"baz"}}}
 	head := `# Kubernetes-managed hosts file.
 127.0.0.1	localhost
 ::1	localhost ip6-localhost ip6-loopback
@@ -75,8 +91,10 @@ fe00::2	ip6-allrouters
 			hosts([]string{"10.0.0.5", "fd00::5"}, PodNames{"web", "sub.ns.svc.cluster.local"}, aliases),
 			head + "10.0.0.5\tweb.sub.ns.svc.cluster.local\tweb\nfd00::5\tweb.sub.ns.svc.cluster.local\tweb\n" + added,
 		},
-		"host network":             {hostHosts("127.0.0.1 localhost\n", nil), "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"},
-		"host network and aliases": {hostHosts("127.0.0.1 localhost\n", aliases), "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n" + added},
+		"host network": {hostHosts("127.0.0.1 localhost\n", nil),
+			"# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"},
+		"host network and aliases": {hostHosts("127.0.0.1 localhost\n", aliases),
+			"# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n" + added},
 	}
 	for name, test := range tests {
 		if test.got != test.want {
@@ -94,10 +112,12 @@ func FuzzHosts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, host, ip, names string) {
 		alias := corev1.HostAlias{IP: ip, Hostnames: strings.Fields(names)}
 		valid := func(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
-		if _, err := netip.ParseAddr(ip); err != nil || strings.Contains(ip, "%") || len(alias.Hostnames) == 0 || slices.ContainsFunc(alias.Hostnames, func(n string) bool { return !valid(n) }) {
+		if _, err := netip.ParseAddr(ip); err != nil || strings.Contains(ip, "%") || len(alias.Hostnames) == 0 ||
+			slices.ContainsFunc(alias.Hostnames, func(n string) bool { return !valid(n) }) {
 			t.Skip("not let in by the manifest's checks")
 		}
-		for _, text := range []string{hosts([]string{"10.0.0.5"}, PodNames{"web", "sub"}, []corev1.HostAlias{alias}), hostHosts(host, []corev1.HostAlias{alias})} {
+		for _, text := range []string{hosts([]string{"10.0.0.5"}, PodNames{"web", "sub"}, []corev1.HostAlias{alias}),
+			hostHosts(host, []corev1.HostAlias{alias})} {
 			lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 			if d := cmp.Diff(append([]string{ip}, alias.Hostnames...), strings.Fields(lines[len(lines)-1])); d != "" {
 				t.Errorf("the last line (-want +got):\n%s", d)

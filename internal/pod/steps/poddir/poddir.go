@@ -89,8 +89,10 @@ func (d *Dirs) setup(p *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	if err := safepath.Name(filepath.Base(d.LogDir(p))); err != nil || filepath.Dir(d.LogDir(p)) != filepath.Clean(d.cfg.Logs) {
-		return fmt.Errorf("name the log directory: namespace %q and name %q cannot be part of a path", p.Namespace, p.Name)
+	if err := safepath.Name(filepath.Base(d.LogDir(p))); err != nil ||
+		filepath.Dir(d.LogDir(p)) != filepath.Clean(d.cfg.Logs) {
+		return fmt.Errorf("name the log directory: namespace %q and name %q cannot be part of a path", p.Namespace,
+			p.Name)
 	}
 	for _, sub := range []string{"volumes", "plugins", "containers"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {

@@ -29,7 +29,8 @@ func (r *recorded) Event(_ corev1.ObjectReference, _, reason, format string, arg
 func node(t *testing.T) (*Dirs, string) {
 	t.Helper()
 	root := t.TempDir()
-	return New(Config{Root: root, Logs: filepath.Join(root, "logs"), HostsFile: filepath.Join(root, "host-hosts")}), root
+	return New(Config{Root: root, Logs: filepath.Join(root, "logs"), HostsFile: filepath.Join(root, "host-hosts")}),
+		root
 }
 
 func run(p *corev1.Pod) *worker.Run {
@@ -67,8 +68,9 @@ func TestLife(t *testing.T) {
 	}
 	dir := func(m os.FileMode) os.FileMode { return os.ModeDir | m }
 	want := map[string]os.FileMode{
-		"pods": dir(0o750), "pods/u1": dir(0o750), "pods/u1/volumes": dir(0o750), "pods/u1/plugins": dir(0o750), "pods/u1/containers": dir(0o750),
-		"logs": dir(0o755), "logs/ns_web_u1": dir(0o755),
+		"pods": dir(0o750), "pods/u1": dir(0o750), "pods/u1/volumes": dir(0o750), "pods/u1/plugins": dir(0o750),
+		"pods/u1/containers": dir(0o750),
+		"logs":               dir(0o755), "logs/ns_web_u1": dir(0o755),
 	}
 	if d := cmp.Diff(want, modes(t, root)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -76,11 +78,13 @@ func TestLife(t *testing.T) {
 	// Another process, which knows the UID alone.
 	d, _ = New(d.cfg), root
 	for range 2 {
-		if err := d.Step().Teardown(t.Context(), run(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1"}})); err != nil {
+		if err := d.Step().Teardown(t.Context(),
+			run(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1"}})); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if d := cmp.Diff(map[string]os.FileMode{"pods": dir(0o750), "logs": dir(0o755), "logs/ns_web_u1": dir(0o755)}, modes(t, root)); d != "" {
+	if d := cmp.Diff(map[string]os.FileMode{"pods": dir(0o750), "logs": dir(0o755), "logs/ns_web_u1": dir(0o755)},
+		modes(t, root)); d != "" {
 		t.Errorf("after teardown (-want +got):\n%s", d)
 	}
 	gone := run(p)
@@ -108,7 +112,8 @@ func TestRefusesToRemoveWhatIsMounted(t *testing.T) {
 	}
 	defer func() { _ = unix.Unmount(at, unix.MNT_DETACH) }()
 	err := d.Step().Teardown(t.Context(), run(p))
-	if want := "remove the pod's directory: still mounted in it: " + at + " (tmpfs)"; err == nil || err.Error() != want {
+	if want := "remove the pod's directory: still mounted in it: " + at + " (tmpfs)"; err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if _, err := os.Stat(filepath.Join(root, "pods/u1/containers")); err != nil {
@@ -206,7 +211,8 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	path, err := d.Hosts(p, nil)
-	if content, _ := os.ReadFile(path); err != nil || !strings.HasSuffix(string(content), "(host network).\n127.0.0.1 me\n") {
+	if content, _ := os.ReadFile(path); err != nil ||
+		!strings.HasSuffix(string(content), "(host network).\n127.0.0.1 me\n") {
 		t.Errorf("content %q, %v", content, err)
 	}
 }
@@ -232,7 +238,9 @@ func TestTerminationLog(t *testing.T) {
 	}
 	// Nobody but root writes to the directory; what is there is not written to all the same.
 	dir, outside := filepath.Join(root, "pods/u1/containers/app"), filepath.Join(root, "outside")
-	if err := errors.Join(os.WriteFile(outside, []byte("kept"), 0o600), os.Symlink(outside, filepath.Join(dir, "00000001")), unix.Mkfifo(filepath.Join(dir, "00000002"), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(outside, []byte("kept"), 0o600),
+		os.Symlink(outside, filepath.Join(dir, "00000001")),
+		unix.Mkfifo(filepath.Join(dir, "00000002"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, restart := range []int{1, 2} {

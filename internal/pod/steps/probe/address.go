@@ -50,7 +50,8 @@ func portOf(port intstr.IntOrString, ports []corev1.ContainerPort) (int, error) 
 }
 
 // newRequest makes the request of an httpGet probe.
-func newRequest(ctx context.Context, get *corev1.HTTPGetAction, ports []corev1.ContainerPort, podIP string) (*http.Request, error) {
+func newRequest(ctx context.Context, get *corev1.HTTPGetAction, ports []corev1.ContainerPort,
+	podIP string) (*http.Request, error) {
 	port, err := portOf(get.Port, ports)
 	if err != nil {
 		return nil, err

@@ -88,5 +88,6 @@ func (p *Probes) askOnce(c check) answer {
 		}
 		return askGRPC(c.ctx, address(c.ip, int(spec.GRPC.Port)), service, timeout)
 	}
-	return answer{result: unknown, err: fmt.Errorf("missing probe handler for %s:%s", pod.FullName(c.pod), c.container.Name)}
+	return answer{result: unknown,
+		err: fmt.Errorf("missing probe handler for %s:%s", pod.FullName(c.pod), c.container.Name)}
 }

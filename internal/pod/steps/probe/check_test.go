@@ -46,8 +46,12 @@ func TestHTTP(t *testing.T) {
 		})
 	}
 	mux.HandleFunc("/big", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", 20<<10)) })
-	mux.HandleFunc("/here", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/200", http.StatusFound) })
-	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
+	mux.HandleFunc("/here", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/200", http.StatusFound)
+	})
+	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/round", http.StatusFound)
+	})
 	mux.HandleFunc("/away", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "http://elsewhere.invalid/")
 		w.WriteHeader(http.StatusFound)
@@ -69,12 +73,15 @@ func TestHTTP(t *testing.T) {
 	}{
 		{"ok", "/200", answer{result: success, output: "fine"}},
 		{"no content", "/204", answer{result: success}},
-		{"last code that is a success", "/399", answer{result: warning, output: "Probe terminated redirects, Response body: "}},
-		{"first code that is none; the body is not shown", "/400", answer{result: failure, output: "HTTP probe failed with statuscode: 400"}},
+		{"last code that is a success", "/399",
+			answer{result: warning, output: "Probe terminated redirects, Response body: "}},
+		{"first code that is none; the body is not shown", "/400",
+			answer{result: failure, output: "HTTP probe failed with statuscode: 400"}},
 		{"server error", "/500", answer{result: failure, output: "HTTP probe failed with statuscode: 500"}},
 		{"long body", "/big", answer{result: success, output: strings.Repeat("x", 10<<10)}},
 		{"redirect on the same host is followed", "/here", answer{result: success, output: "fine"}},
-		{"redirect to another host is not", "/away", answer{result: warning, output: "Probe terminated redirects, Response body: gone there"}},
+		{"redirect to another host is not", "/away",
+			answer{result: warning, output: "Probe terminated redirects, Response body: gone there"}},
 		{"redirect without end", "/round", answer{result: failure, output: `Get "/round": stopped after 10 redirects`}},
 		{"body ends early", "/cut", answer{result: failure, err: errors.New("unexpected EOF")}},
 	}
@@ -85,7 +92,8 @@ func TestHTTP(t *testing.T) {
 		}
 		for _, tt := range tests {
 			t.Run(u.Scheme+" "+tt.name, func(t *testing.T) {
-				get := &corev1.HTTPGetAction{Path: tt.path, Port: intstr.Parse(u.Port()), Scheme: corev1.URIScheme(strings.ToUpper(u.Scheme))}
+				get := &corev1.HTTPGetAction{Path: tt.path, Port: intstr.Parse(u.Port()),
+					Scheme: corev1.URIScheme(strings.ToUpper(u.Scheme))}
 				req, err := newRequest(t.Context(), get, nil, u.Hostname())
 				if err != nil {
 					t.Fatal(err)
@@ -99,7 +107,8 @@ func TestHTTP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		compare(t, failed("Get %q: context deadline exceeded (Client.Timeout exceeded while awaiting headers)", plain.URL+"/hang"),
+		compare(t, failed("Get %q: context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
+			plain.URL+"/hang"),
 			askHTTP(newTransport(), req, 20*time.Millisecond))
 	})
 }
@@ -122,14 +131,25 @@ func TestRequest(t *testing.T) {
 		get  corev1.HTTPGetAction
 		want request
 	}{
-		{"defaults", corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80)}, request{"http://10.0.0.7:80/", "", usual}},
-		{"named port, https, query", corev1.HTTPGetAction{Path: "/health?full=1", Port: intstr.FromString("web"), Scheme: corev1.URISchemeHTTPS},
+		{"defaults", corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80)},
+			request{"http://10.0.0.7:80/", "", usual}},
+		{"named port, https, query",
+			corev1.HTTPGetAction{Path: "/health?full=1", Port: intstr.FromString("web"), Scheme: corev1.URISchemeHTTPS},
 			request{"https://10.0.0.7:8080/health?full=1", "", usual}},
-		{"host", corev1.HTTPGetAction{Host: "::1", Port: intstr.FromString("81")}, request{"http://[::1]:81", "", usual}},
-		{"path that is no URL", corev1.HTTPGetAction{Path: "/%zz", Port: intstr.FromInt32(80)}, request{"http://10.0.0.7:80/%25zz", "", usual}},
-		{"headers", corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80), HTTPHeaders: header("X-A", "1", "X-A", "2", "Host", "shop.example", "User-Agent", "me", "Accept", "text/plain")},
-			request{"http://10.0.0.7:80/", "shop.example", http.Header{"X-A": {"1", "2"}, "Host": {"shop.example"}, "User-Agent": {"me"}, "Accept": {"text/plain"}}}},
-		{"empty header takes the default away", corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80), HTTPHeaders: header("Accept", "", "User-Agent", "")},
+		{"host", corev1.HTTPGetAction{Host: "::1", Port: intstr.FromString("81")},
+			request{"http://[::1]:81", "", usual}},
+		{"path that is no URL", corev1.HTTPGetAction{Path: "/%zz", Port: intstr.FromInt32(80)},
+			request{"http://10.0.0.7:80/%25zz", "", usual}},
+		{"headers",
+			corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80),
+				HTTPHeaders: header("X-A", "1", "X-A", "2", "Host", "shop.example", "User-Agent", "me", "Accept",
+					"text/plain")},
+			request{"http://10.0.0.7:80/", "shop.example",
+				http.Header{"X-A": {"1", "2"}, "Host": {"shop.example"}, "User-Agent": {"me"},
+					"Accept": {"text/plain"}}}},
+		{"empty header takes the default away",
+			corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(80),
+				HTTPHeaders: header("Accept", "", "User-Agent", "")},
 			request{"http://10.0.0.7:80/", "", http.Header{"User-Agent": {""}}}},
 	}
 	for _, tt := range tests {
@@ -155,10 +175,11 @@ func TestPort(t *testing.T) {
 		in   intstr.IntOrString
 		want port
 	}{
-		"number":          {intstr.FromInt32(80), port{Number: 80}},
-		"name":            {intstr.FromString("web"), port{Number: 8080}},
-		"number as text":  {intstr.FromString("81"), port{Number: 81}},
-		"unknown name":    {intstr.FromString("db"), port{Err: `port "db" is neither a number nor the name of a port of the container`}},
+		"number":         {intstr.FromInt32(80), port{Number: 80}},
+		"name":           {intstr.FromString("web"), port{Number: 8080}},
+		"number as text": {intstr.FromString("81"), port{Number: 81}},
+		"unknown name": {intstr.FromString("db"),
+			port{Err: `port "db" is neither a number nor the name of a port of the container`}},
 		"no number":       {intstr.FromInt32(0), port{Err: "invalid port number: 0"}},
 		"too large":       {intstr.FromInt32(65536), port{Err: "invalid port number: 65536"}},
 		"name of nothing": {intstr.FromString("none"), port{Err: "invalid port number: 0"}},
@@ -236,22 +257,32 @@ func TestGRPC(t *testing.T) {
 	}{
 		{"serving", good, "", 5 * second, answer{result: success, output: "service healthy"}},
 		{"not serving", good, "down", 5 * second, failed(`service unhealthy (responded with "NOT_SERVING")`)},
-		{"unknown service", good, "nope", 5 * second, failed("error: health rpc probe failed: rpc error: code = NotFound desc = unknown service")},
-		{"no health service", bare, "", 5 * second, failed("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): unknown service grpc.health.v1.Health")},
-		{"server fails", sick, "", 5 * second, failed("error: health rpc probe failed: rpc error: code = Internal desc = broken")},
+		{"unknown service", good, "nope", 5 * second,
+			failed("error: health rpc probe failed: rpc error: code = NotFound desc = unknown service")},
+		{"no health service", bare, "", 5 * second,
+			failed(
+				"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): unknown " +
+					"service grpc.health.v1.Health")},
+		{"server fails", sick, "", 5 * second,
+			failed("error: health rpc probe failed: rpc error: code = Internal desc = broken")},
 		{"server hangs", slow, "", 200 * time.Millisecond, failed("timeout: health rpc did not complete within 200ms")},
-		{"nobody listens: told before the timeout", shut, "", time.Hour, failed("error: failed to connect service at %q: dial tcp %s: connect: connection refused", shut, shut)},
-		{"not a gRPC server", mute, "", 100 * time.Millisecond, failed("timeout: failed to connect service %q within 100ms: CONNECTING: context deadline exceeded", mute)},
+		{"nobody listens: told before the timeout", shut, "", time.Hour,
+			failed("error: failed to connect service at %q: dial tcp %s: connect: connection refused", shut, shut)},
+		{"not a gRPC server", mute, "", 100 * time.Millisecond,
+			failed("timeout: failed to connect service %q within 100ms: CONNECTING: context deadline exceeded", mute)},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { compare(t, tt.want, askGRPC(t.Context(), tt.addr, tt.service, tt.timeout)) })
+		t.Run(tt.name, func(t *testing.T) {
+			compare(t, tt.want, askGRPC(t.Context(), tt.addr, tt.service, tt.timeout))
+		})
 	}
 }
 
 // execFunc is a runtime that can run commands.
 type execFunc func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error)
 
-func (f execFunc) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest, _ ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error) {
+func (f execFunc) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest,
+	_ ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error) {
 	return f(ctx, r)
 }
 
@@ -264,22 +295,31 @@ func TestExec(t *testing.T) {
 		err  error
 		want answer
 	}{
-		{"exit 0", &runtimeapi.ExecSyncResponse{Stdout: []byte("out "), Stderr: []byte("err")}, nil, answer{result: success, output: "out err"}},
-		{"exit 3", &runtimeapi.ExecSyncResponse{ExitCode: 3, Stderr: []byte("no")}, nil, answer{result: failure, output: "no"}},
-		{"much output", &runtimeapi.ExecSyncResponse{Stdout: []byte(long), Stderr: []byte(long)}, nil, answer{result: success, output: strings.Repeat("x", 10<<10)}},
-		{"command takes too long", nil, &cri.Error{Call: "ExecSync", Err: deadline}, failed(`command timed out: "cat /ok" timed out after 1s`)},
+		{"exit 0", &runtimeapi.ExecSyncResponse{Stdout: []byte("out "), Stderr: []byte("err")}, nil,
+			answer{result: success, output: "out err"}},
+		{"exit 3", &runtimeapi.ExecSyncResponse{ExitCode: 3, Stderr: []byte("no")}, nil,
+			answer{result: failure, output: "no"}},
+		{"much output", &runtimeapi.ExecSyncResponse{Stdout: []byte(long), Stderr: []byte(long)}, nil,
+			answer{result: success, output: strings.Repeat("x", 10<<10)}},
+		{"command takes too long", nil, &cri.Error{Call: "ExecSync", Err: deadline},
+			failed(`command timed out: "cat /ok" timed out after 1s`)},
 		{"runtime hangs", nil, &cri.Error{Call: "ExecSync", Endpoint: "e", Limit: second, Err: deadline},
-			answer{result: unknown, err: errors.New("run command in container: ExecSync: no answer from runtime at e within 1s")}},
+			answer{result: unknown,
+				err: errors.New("run command in container: ExecSync: no answer from runtime at e within 1s")}},
 		{"container is gone", nil, status.Error(codes.NotFound, "no container"),
-			answer{result: unknown, err: errors.New("run command in container: rpc error: code = NotFound desc = no container")}},
+			answer{result: unknown,
+				err: errors.New("run command in container: rpc error: code = NotFound desc = no container")}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var asked *runtimeapi.ExecSyncRequest
-			p := &Probes{opts: Options{CRI: execFunc(func(_ context.Context, r *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
-				asked = r
-				return tt.resp, tt.err
-			})}}
+			p := &Probes{
+				opts: Options{
+					CRI: execFunc(func(_ context.Context, r *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse,
+						error) {
+						asked = r
+						return tt.resp, tt.err
+					})}}
 			compare(t, tt.want, p.askExec(t.Context(), "c1", []string{"cat", "/ok"}, second))
 			if asked.ContainerId != "c1" || asked.Timeout != 1 {
 				t.Errorf("asked %v", asked)
@@ -292,7 +332,8 @@ func TestNoHandler(t *testing.T) {
 	c := check{ctx: t.Context(), spec: &corev1.Probe{}, pod: &corev1.Pod{}}
 	c.pod.Namespace, c.pod.Name = "default", "web"
 	c.container.Container = &corev1.Container{Name: "app"}
-	compare(t, answer{result: unknown, err: errors.New("missing probe handler for default/web:app")}, (&Probes{}).ask(c))
+	compare(t, answer{result: unknown, err: errors.New("missing probe handler for default/web:app")},
+		(&Probes{}).ask(c))
 }
 
 // What the runtime cannot say is asked for again, but not of a container that is gone.
@@ -307,7 +348,9 @@ func TestAttempts(t *testing.T) {
 					return nil, &cri.Error{Call: "ExecSync", Err: status.Error(code, "no answer")}
 				}),
 			}}
-			c := check{ctx: t.Context(), target: &target{id: "c1"}, spec: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}}
+			c := check{ctx: t.Context(), target: &target{id: "c1"},
+				spec: &corev1.Probe{
+					ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}}
 			c.container.Container = &corev1.Container{Name: "app"}
 			if a := p.ask(c); a.err == nil || asked != want {
 				t.Errorf("asked %d times, want %d; answer %v", asked, want, a)

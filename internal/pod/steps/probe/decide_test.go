@@ -21,7 +21,9 @@ func TestSettingsDefaults(t *testing.T) {
 		want  settings
 	}{
 		{"defaults", corev1.Probe{}, settings{0, 10 * time.Second, time.Second, 1, 3}},
-		{"all given", corev1.Probe{InitialDelaySeconds: 5, PeriodSeconds: 7, TimeoutSeconds: 2, SuccessThreshold: 4, FailureThreshold: 6},
+		{"all given",
+			corev1.Probe{InitialDelaySeconds: 5, PeriodSeconds: 7, TimeoutSeconds: 2, SuccessThreshold: 4,
+				FailureThreshold: 6},
 			settings{5 * time.Second, 7 * time.Second, 2 * time.Second, 4, 6}},
 	}
 	for _, tt := range tests {
@@ -46,17 +48,27 @@ func TestAfter(t *testing.T) {
 		want    State
 		changed bool
 	}{
-		{"first failure", Liveness, State{Verdict: ok}, bad, State{Verdict: ok, Last: bad, Run: 1, Message: "m"}, false},
-		{"below the threshold", Liveness, State{Verdict: ok, Last: bad, Run: 1}, bad, State{Verdict: ok, Last: bad, Run: 2, Message: "m"}, false},
-		{"liveness fails and is on hold", Liveness, State{Verdict: ok, Last: bad, Run: 2}, bad, State{Verdict: bad, Last: bad, OnHold: true, Message: "m"}, true},
-		{"success in between starts the count anew", Liveness, State{Verdict: ok, Last: bad, Run: 2}, ok, State{Verdict: ok, Last: ok, Run: 1}, false},
-		{"a probe that errors changes nothing", Liveness, State{Verdict: ok, Last: bad, Run: 2}, none, State{Verdict: ok, Last: bad, Run: 2}, false},
-		{"readiness needs its successes", Readiness, State{Verdict: bad}, ok, State{Verdict: bad, Last: ok, Run: 1}, false},
+		{"first failure", Liveness, State{Verdict: ok}, bad, State{Verdict: ok, Last: bad, Run: 1, Message: "m"},
+			false},
+		{"below the threshold", Liveness, State{Verdict: ok, Last: bad, Run: 1}, bad,
+			State{Verdict: ok, Last: bad, Run: 2, Message: "m"}, false},
+		{"liveness fails and is on hold", Liveness, State{Verdict: ok, Last: bad, Run: 2}, bad,
+			State{Verdict: bad, Last: bad, OnHold: true, Message: "m"}, true},
+		{"success in between starts the count anew", Liveness, State{Verdict: ok, Last: bad, Run: 2}, ok,
+			State{Verdict: ok, Last: ok, Run: 1}, false},
+		{"a probe that errors changes nothing", Liveness, State{Verdict: ok, Last: bad, Run: 2}, none,
+			State{Verdict: ok, Last: bad, Run: 2}, false},
+		{"readiness needs its successes", Readiness, State{Verdict: bad}, ok, State{Verdict: bad, Last: ok, Run: 1},
+			false},
 		{"ready", Readiness, State{Verdict: bad, Last: ok, Run: 1}, ok, State{Verdict: ok, Last: ok, Run: 2}, true},
-		{"the count stays at the threshold", Readiness, State{Verdict: ok, Last: ok, Run: 2}, ok, State{Verdict: ok, Last: ok, Run: 2}, false},
-		{"not ready any more, and probed on", Readiness, State{Verdict: ok, Last: bad, Run: 2}, bad, State{Verdict: bad, Last: bad, Run: 3, Message: "m"}, true},
-		{"started, and on hold", Startup, State{Last: ok, Run: 1}, ok, State{Verdict: ok, Last: ok, OnHold: true}, true},
-		{"never started, and on hold", Startup, State{Last: bad, Run: 2}, bad, State{Verdict: bad, Last: bad, OnHold: true, Message: "m"}, true},
+		{"the count stays at the threshold", Readiness, State{Verdict: ok, Last: ok, Run: 2}, ok,
+			State{Verdict: ok, Last: ok, Run: 2}, false},
+		{"not ready any more, and probed on", Readiness, State{Verdict: ok, Last: bad, Run: 2}, bad,
+			State{Verdict: bad, Last: bad, Run: 3, Message: "m"}, true},
+		{"started, and on hold", Startup, State{Last: ok, Run: 1}, ok, State{Verdict: ok, Last: ok, OnHold: true},
+			true},
+		{"never started, and on hold", Startup, State{Last: bad, Run: 2}, bad,
+			State{Verdict: bad, Last: bad, OnHold: true, Message: "m"}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -114,7 +126,8 @@ func TestTicks(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			due, now := at(tt.due*time.Second), at(tt.now*time.Second)
-			got := [...]time.Duration{nextDue(due, period, now).Sub(t0), begun(due, period, now).Sub(t0), resumed(due, settings{period: period}, now).Sub(t0)}
+			got := [...]time.Duration{nextDue(due, period, now).Sub(t0), begun(due, period, now).Sub(t0),
+				resumed(due, settings{period: period}, now).Sub(t0)}
 			want := [...]time.Duration{tt.next * time.Second, tt.begun * time.Second, tt.resumed * time.Second}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("next, begun, resumed (-want +got):\n%s", diff)
@@ -125,7 +138,8 @@ func TestTicks(t *testing.T) {
 
 func TestAnchored(t *testing.T) {
 	now := at(100 * time.Second)
-	got := []time.Time{anchored(at(90*time.Second), now), anchored(at(7200*time.Second), now), anchored(time.Time{}, now)}
+	got := []time.Time{anchored(at(90*time.Second), now), anchored(at(7200*time.Second), now),
+		anchored(time.Time{}, now)}
 	if diff := cmp.Diff([]time.Time{at(90 * time.Second), now, {}}, got); diff != "" {
 		t.Errorf("of the past, of the future, none (-want +got):\n%s", diff)
 	}
@@ -139,7 +153,8 @@ func TestEarlyFailureOfStartupDoesNotCount(t *testing.T) {
 		"startup with a delay":  early(Startup, delayed, t0, at(time.Second)),
 		"first readiness probe": early(Readiness, none, t0, t0),
 	}
-	want := map[string]bool{"first startup probe": true, "second startup probe": false, "startup with a delay": false, "first readiness probe": false}
+	want := map[string]bool{"first startup probe": true, "second startup probe": false, "startup with a delay": false,
+		"first readiness probe": false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("early (-want +got):\n%s", diff)
 	}

@@ -47,7 +47,8 @@ func askGRPC(ctx context.Context, addr, service string, timeout time.Duration) a
 	resp, err := health.NewHealthClient(conn).Check(ctx, &health.HealthCheckRequest{Service: service})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		return failed("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", status.Convert(err).Message())
+		return failed("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s",
+			status.Convert(err).Message())
 	case status.Code(err) == codes.DeadlineExceeded:
 		return failed("timeout: health rpc did not complete within %s", timeout)
 	case err != nil:

@@ -123,7 +123,8 @@ func (p *Probes) wrote(failed []types.UID, err error) {
 		return
 	}
 	if !told {
-		p.opts.Log.Error("keep probe verdicts; they are written when there is room again", "disk full", checkpoint.IsDiskFull(err), "err", err)
+		p.opts.Log.Error("keep probe verdicts; they are written when there is room again", "disk full",
+			checkpoint.IsDiskFull(err), "err", err)
 	}
 	awake(p.retry)
 }

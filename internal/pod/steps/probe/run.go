@@ -208,7 +208,8 @@ func (p *Probes) tell(c check, a answer) {
 	ref := event.ContainerRef(c.pod, c.container)
 	switch {
 	case a.err != nil:
-		p.opts.Events.Event(ref, corev1.EventTypeWarning, unhealthy, "%s probe errored and resulted in %s state: %s", c.job.kind, a.result, a.err)
+		p.opts.Events.Event(ref, corev1.EventTypeWarning, unhealthy, "%s probe errored and resulted in %s state: %s",
+			c.job.kind, a.result, a.err)
 	case a.result == warning:
 		p.opts.Events.Event(ref, corev1.EventTypeWarning, probeWarning, "%s probe warning: %s", c.job.kind, a.output)
 	case a.result == failure:

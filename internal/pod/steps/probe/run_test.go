@@ -125,7 +125,8 @@ func exits(code int32) func() (int32, error) { return func() (int32, error) { re
 func (w *world) run(pairs ...string) *worker.Run {
 	o := &pod.Observed{Sandboxes: []pod.SandboxStatus{{ID: "box", Ready: true, IPs: []string{"127.0.0.1"}}}}
 	for i := 0; i < len(pairs); i += 2 {
-		o.Containers = append(o.Containers, pod.ContainerStatus{Name: pairs[i], ID: pairs[i+1], State: pod.StateRunning, StartedAt: time.Now()})
+		o.Containers = append(o.Containers,
+			pod.ContainerStatus{Name: pairs[i], ID: pairs[i+1], State: pod.StateRunning, StartedAt: time.Now()})
 	}
 	w.mu.Lock()
 	w.observed = o
@@ -185,14 +186,16 @@ func TestReadinessFlips(t *testing.T) {
 		w.agent(func(p *Probes, s worker.Step) {
 			w.answer("ready", exits(1))
 			w.setup(s, w.run("app", "c1"))
-			w.expect(0, "0: ready in c1", "0: spec.containers{app} Warning Unhealthy Readiness probe failed: says ready")
+			w.expect(0, "0: ready in c1",
+				"0: spec.containers{app} Warning Unhealthy Readiness probe failed: says ready")
 			w.verdicts(p, nil, map[string]Ready{"c1": {Started: true}})
 			w.answer("ready", exits(0))
 			w.expect(10*time.Second, "10: ready in c1", "10: changed")
 			w.verdicts(p, nil, map[string]Ready{"c1": {Started: true, Ready: true}})
 			w.answer("ready", exits(1))
 			const event = " spec.containers{app} Warning Unhealthy Readiness probe failed: says ready"
-			w.expect(30*time.Second, "20: ready in c1", "20:"+event, "30: ready in c1", "30:"+event, "40: ready in c1", "40:"+event, "40: changed")
+			w.expect(30*time.Second, "20: ready in c1", "20:"+event, "30: ready in c1", "30:"+event, "40: ready in c1",
+				"40:"+event, "40: changed")
 			w.verdicts(p, nil, map[string]Ready{"c1": {Started: true}})
 		})
 	})
@@ -200,15 +203,19 @@ func TestReadinessFlips(t *testing.T) {
 
 func TestStartupHoldsBackTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready"), LivenessProbe: execProbe("live")})
+		w := newWorld(t,
+			corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready"),
+				LivenessProbe: execProbe("live")})
 		w.agent(func(p *Probes, s worker.Step) {
 			w.answer("start", exits(1))
 			w.setup(s, w.run("app", "c1"))
 			w.expect(9*time.Second, "0: start in c1") // a failure that early does not count
 			w.verdicts(p, map[string]plan.Probes{"c1": {Liveness: plan.Success}}, map[string]Ready{"c1": {}})
 			w.answer("start", exits(0))
-			w.expect(12*time.Second, "10: start in c1", "10: changed", "10: ready in c1", "10: changed", "20: live in c1", "20: ready in c1")
-			w.verdicts(p, map[string]plan.Probes{"c1": {Startup: plan.Success, Liveness: plan.Success}}, map[string]Ready{"c1": {Started: true, Ready: true}})
+			w.expect(12*time.Second, "10: start in c1", "10: changed", "10: ready in c1", "10: changed",
+				"20: live in c1", "20: ready in c1")
+			w.verdicts(p, map[string]plan.Probes{"c1": {Startup: plan.Success, Liveness: plan.Success}},
+				map[string]Ready{"c1": {Started: true, Ready: true}})
 		})
 	})
 }
@@ -221,8 +228,11 @@ func TestStartupFails(t *testing.T) {
 			w.answer("start", exits(1))
 			w.setup(s, w.run("app", "c1"))
 			const event = " spec.containers{app} Warning Unhealthy Startup probe failed: says start"
-			w.expect(time.Minute, "0: start in c1", "10: start in c1", "10:"+event, "20: start in c1", "20:"+event, "20: changed")
-			w.verdicts(p, map[string]plan.Probes{"c1": {Startup: plan.Failure, Message: "Startup probe failed: says start"}}, map[string]Ready{"c1": {}})
+			w.expect(time.Minute, "0: start in c1", "10: start in c1", "10:"+event, "20: start in c1", "20:"+event,
+				"20: changed")
+			w.verdicts(p,
+				map[string]plan.Probes{"c1": {Startup: plan.Failure, Message: "Startup probe failed: says start"}},
+				map[string]Ready{"c1": {}})
 		})
 	})
 }
@@ -230,18 +240,22 @@ func TestStartupFails(t *testing.T) {
 func TestLivenessIsOnHoldUntilANewContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, corev1.Container{Name: "app", LivenessProbe: execProbe("live", func(p *corev1.Probe) {
-			p.FailureThreshold, p.PeriodSeconds, p.InitialDelaySeconds, p.TerminationGracePeriodSeconds = 1, 3, 5, new(int64(7))
+			p.FailureThreshold, p.PeriodSeconds, p.InitialDelaySeconds, p.TerminationGracePeriodSeconds = 1, 3, 5,
+				new(int64(7))
 		})})
 		w.agent(func(p *Probes, s worker.Step) {
 			w.answer("live", exits(1))
 			w.setup(s, w.run("app", "c1"))
 			const event = " spec.containers{app} Warning Unhealthy Liveness probe failed: says live"
 			w.expect(time.Minute, "5: live in c1", "5:"+event, "5: changed")
-			w.verdicts(p, map[string]plan.Probes{"c1": {Liveness: plan.Failure, Grace: new(int64(7)), Message: "Liveness probe failed: says live"}},
+			w.verdicts(p,
+				map[string]plan.Probes{"c1": {Liveness: plan.Failure, Grace: new(int64(7)),
+					Message: "Liveness probe failed: says live"}},
 				map[string]Ready{"c1": {Started: true, Ready: true}})
 			w.answer("live", exits(0))
 			w.setup(s, w.run("app", "c2"))
-			w.verdicts(p, map[string]plan.Probes{"c2": {Liveness: plan.Success}}, map[string]Ready{"c2": {Started: true, Ready: true}})
+			w.verdicts(p, map[string]plan.Probes{"c2": {Liveness: plan.Success}},
+				map[string]Ready{"c2": {Started: true, Ready: true}})
 			w.expect(7*time.Second, "65: live in c2")
 		})
 	})
@@ -249,27 +263,33 @@ func TestLivenessIsOnHoldUntilANewContainer(t *testing.T) {
 
 func TestErrorIsTriedAgainAndSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, corev1.Container{Name: "app", LivenessProbe: execProbe("live", func(p *corev1.Probe) { p.FailureThreshold = 1 })})
+		w := newWorld(t,
+			corev1.Container{Name: "app",
+				LivenessProbe: execProbe("live", func(p *corev1.Probe) { p.FailureThreshold = 1 })})
 		w.agent(func(p *Probes, s worker.Step) {
 			w.answer("live", func() (int32, error) { return 0, status.Error(codes.Internal, "no shim") })
 			w.setup(s, w.run("app", "c1"))
 			w.expect(15*time.Second, "10: live in c1", "10: live in c1", "10: live in c1",
-				"10: spec.containers{app} Warning Unhealthy Liveness probe errored and resulted in unknown state: run command in container: rpc error: code = Internal desc = no shim")
-			w.verdicts(p, map[string]plan.Probes{"c1": {Liveness: plan.Success}}, map[string]Ready{"c1": {Started: true, Ready: true}})
+				"10: spec.containers{app} Warning Unhealthy Liveness probe errored and resulted in unknown state: "+
+					"run command in container: rpc error: code = Internal desc = no shim")
+			w.verdicts(p, map[string]plan.Probes{"c1": {Liveness: plan.Success}},
+				map[string]Ready{"c1": {Started: true, Ready: true}})
 		})
 	})
 }
 
 func TestHangingProbeDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, corev1.Container{Name: "a", ReadinessProbe: execProbe("hangs")}, corev1.Container{Name: "b", ReadinessProbe: execProbe("works")})
+		w := newWorld(t, corev1.Container{Name: "a", ReadinessProbe: execProbe("hangs")},
+			corev1.Container{Name: "b", ReadinessProbe: execProbe("works")})
 		w.opts.Concurrency = 1
 		w.agent(func(_ *Probes, s worker.Step) {
 			w.answer("hangs", func() (int32, error) { time.Sleep(time.Hour); return 1, nil })
 			w.setup(s, w.run("a", "a1"))
 			w.expect(0, "0: hangs in a1")
 			r := w.run("b", "b1")
-			r.Observed.Containers = append(r.Observed.Containers, pod.ContainerStatus{Name: "a", ID: "a1", State: pod.StateRunning, StartedAt: w.begin})
+			r.Observed.Containers = append(r.Observed.Containers,
+				pod.ContainerStatus{Name: "a", ID: "a1", State: pod.StateRunning, StartedAt: w.begin})
 			w.setup(s, r)
 			w.expect(time.Second, "0.25: works in b1", "0.25: changed")
 		})
@@ -278,7 +298,8 @@ func TestHangingProbeDelaysNobody(t *testing.T) {
 
 func TestStopKeepsReadinessUntilTheContainersHaveStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, corev1.Container{Name: "app", ReadinessProbe: execProbe("ready"), LivenessProbe: execProbe("live")},
+		w := newWorld(t,
+			corev1.Container{Name: "app", ReadinessProbe: execProbe("ready"), LivenessProbe: execProbe("live")},
 			corev1.Container{Name: "late", StartupProbe: execProbe("start")})
 		w.agent(func(p *Probes, s worker.Step) {
 			w.answer("start", exits(1))
@@ -289,7 +310,8 @@ func TestStopKeepsReadinessUntilTheContainersHaveStopped(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.expect(10*time.Second, "10: ready in c1")
-			w.verdicts(p, map[string]plan.Probes{"l1": {}}, map[string]Ready{"c1": {Started: true, Ready: true}, "l1": {}})
+			w.verdicts(p, map[string]plan.Probes{"l1": {}},
+				map[string]Ready{"c1": {Started: true, Ready: true}, "l1": {}})
 			w.answer("ready", exits(1))
 			w.run()
 			w.expect(time.Minute)
@@ -335,7 +357,9 @@ func TestNotProbedBeforePostStartIsDone(t *testing.T) {
 func TestRestartOfTheAgent(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready"), LivenessProbe: execProbe("live")})
+		w := newWorld(t,
+			corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready"),
+				LivenessProbe: execProbe("live")})
 		w.opts.Dir = dir
 		file := filepath.Join(dir, "u1.json")
 		var left []byte
@@ -354,8 +378,10 @@ func TestRestartOfTheAgent(t *testing.T) {
 		w.lapse(10 * time.Second) // no agent at 30
 		w.agent(func(p *Probes, s worker.Step) {
 			w.setup(s, r)
-			w.verdicts(p, map[string]plan.Probes{"c1": {Startup: plan.Success, Liveness: plan.Success}}, map[string]Ready{"c1": {Started: true, Ready: true}})
-			w.expect(8*time.Second, "40: live in c1", "40: ready in c1", "40: spec.containers{app} Warning Unhealthy Liveness probe failed: says live", "40: changed")
+			w.verdicts(p, map[string]plan.Probes{"c1": {Startup: plan.Success, Liveness: plan.Success}},
+				map[string]Ready{"c1": {Started: true, Ready: true}})
+			w.expect(8*time.Second, "40: live in c1", "40: ready in c1",
+				"40: spec.containers{app} Warning Unhealthy Liveness probe failed: says live", "40: changed")
 		})
 	})
 }
@@ -368,7 +394,8 @@ func TestVerdictIsKeptBeforeItIsTold(t *testing.T) {
 		// The delay keeps the first two verdicts apart: of one instant's, the file may
 		// have both before the first is told.
 		once := func(p *corev1.Probe) { p.FailureThreshold, p.InitialDelaySeconds = 1, 2 }
-		w := newWorld(t, corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready", once)})
+		w := newWorld(t,
+			corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready", once)})
 		w.opts.Dir = dir
 		var mu sync.Mutex
 		var told []string
@@ -444,7 +471,8 @@ func read(t *testing.T, path string) []byte {
 func TestSteadyStateWritesNothing(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, corev1.Container{Name: "app", ReadinessProbe: execProbe("ready"), LivenessProbe: execProbe("live")})
+		w := newWorld(t,
+			corev1.Container{Name: "app", ReadinessProbe: execProbe("ready"), LivenessProbe: execProbe("live")})
 		w.opts.Dir = dir
 		w.agent(func(p *Probes, s worker.Step) {
 			r := w.run("app", "c1")
@@ -466,14 +494,18 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 
 func TestAdoptedContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready")})
+		w := newWorld(t,
+			corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready")})
 		w.opts.Rand = func() float64 { return 0.5 }
-		w.opts.Before = func(_ types.UID, id string) (Ready, bool) { return Ready{Started: true, Ready: true}, id == "c1" }
+		w.opts.Before = func(_ types.UID, id string) (Ready, bool) {
+			return Ready{Started: true, Ready: true}, id == "c1"
+		}
 		r := w.run("app", "c1")
 		w.lapse(time.Minute)
 		w.agent(func(p *Probes, s worker.Step) {
 			w.setup(s, r)
-			w.verdicts(p, map[string]plan.Probes{"c1": {Startup: plan.Success}}, map[string]Ready{"c1": {Started: true, Ready: true}})
+			w.verdicts(p, map[string]plan.Probes{"c1": {Startup: plan.Success}},
+				map[string]Ready{"c1": {Started: true, Ready: true}})
 			w.expect(8*time.Second, "65: ready in c1")
 		})
 	})
@@ -594,8 +626,9 @@ func TestHTTPProbeOfAPod(t *testing.T) {
 	port := intstr.Parse(u.Port())
 	w := newWorld(t, corev1.Container{Name: "app",
 		Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: port.IntVal}},
-		ReadinessProbe: &corev1.Probe{TimeoutSeconds: 10, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-			Path: "/", Port: intstr.FromString("web")}}}})
+		ReadinessProbe: &corev1.Probe{TimeoutSeconds: 10,
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+				Path: "/", Port: intstr.FromString("web")}}}})
 	changed := make(chan types.UID)
 	w.opts.Changed = func(uid types.UID) { changed <- uid }
 	w.agent(func(p *Probes, s worker.Step) {
@@ -605,7 +638,10 @@ func TestHTTPProbeOfAPod(t *testing.T) {
 		}
 		w.verdicts(p, nil, map[string]Ready{"c1": {Started: true, Ready: true}})
 	})
-	if len(w.lines) != 1 || !strings.HasSuffix(w.lines[0], "spec.containers{app} Warning ProbeWarning Readiness probe warning: Probe terminated redirects, Response body: moved") {
+	if len(w.lines) != 1 ||
+		!strings.HasSuffix(w.lines[0],
+			"spec.containers{app} Warning ProbeWarning Readiness probe warning: Probe terminated redirects, Response "+
+				"body: moved") {
 		t.Errorf("events: %q", w.lines)
 	}
 }

@@ -132,13 +132,18 @@ func decide(q question) answer {
 		for _, c := range pod.Containers(q.want) {
 			memory := differs(was[c.Name].Requests, c.Resources.Requests, corev1.ResourceMemory)
 			if c.Kind != pod.Ephemeral && memory && !restarts(c, []corev1.ResourceName{corev1.ResourceMemory}) {
-				return answer{infeasible, fmt.Sprintf("the memory request of container %q cannot change without a restart: its swap follows it", c.Name), swapLimits}
+				return answer{infeasible,
+					fmt.Sprintf(
+						"the memory request of container %q cannot change without a restart: its swap follows it",
+						c.Name), swapLimits}
 			}
 		}
 	}
 	switch before, after := pod.QOS(q.was), pod.QOS(q.want); {
 	case before != after:
-		return answer{infeasible, fmt.Sprintf("the pod would be %s and is %s: its QoS class cannot change while it runs", after, before), otherClass}
+		return answer{infeasible,
+			fmt.Sprintf("the pod would be %s and is %s: its QoS class cannot change while it runs", after, before),
+			otherClass}
 	case q.fixed != "":
 		return answer{infeasible, q.fixed, staticDetail(q)}
 	case q.alone != "":

@@ -28,7 +28,8 @@ func needs(cpu, memory, limit string) corev1.ResourceRequirements {
 func newPod(r corev1.ResourceRequirements, restartFor ...corev1.ResourceName) *pod.Pod {
 	c := corev1.Container{Name: "app", Resources: r}
 	for _, name := range restartFor {
-		c.ResizePolicy = append(c.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer})
+		c.ResizePolicy = append(c.ResizePolicy,
+			corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer})
 	}
 	return &pod.Pod{Pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"},
@@ -41,12 +42,14 @@ func runs(id string) *pod.Observed {
 }
 
 func TestSized(t *testing.T) {
-	was := newPod(corev1.ResourceRequirements{Requests: list("cpu", "1", "example.com/gpu", "1"), Limits: list("cpu", "2")})
+	was := newPod(corev1.ResourceRequirements{Requests: list("cpu", "1", "example.com/gpu", "1"),
+		Limits: list("cpu", "2")})
 	if got := sized(was, Sizes{"app": {Requests: list("cpu", "1000m"), Limits: list("cpu", "2")}}); got != was {
 		t.Error("the same amount in other words is another pod")
 	}
 	got := sized(was, Sizes{"app": needs("500m", "1Gi", "2Gi"), "gone": {}})
-	want := corev1.ResourceRequirements{Requests: list("cpu", "500m", "memory", "1Gi", "example.com/gpu", "1"), Limits: list("memory", "2Gi")}
+	want := corev1.ResourceRequirements{Requests: list("cpu", "500m", "memory", "1Gi", "example.com/gpu", "1"),
+		Limits: list("memory", "2Gi")}
 	if diff := cmp.Diff(want, got.Spec.Containers[0].Resources); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -63,14 +66,23 @@ func TestDecide(t *testing.T) {
 		want answer
 	}{
 		{"it fits", question{was: small, want: large}, answer{}},
-		{"others are in the way", question{was: small, want: large, beside: "not enough"}, answer{reason: deferred, message: "not enough"}},
-		{"what it holds for itself is fixed", question{was: small, want: large, fixed: "it is pinned", alone: "never enough", beside: "not enough"}, answer{infeasible, "it is pinned", staticNodes}},
-		{"the node is too small", question{was: small, want: large, alone: "never enough", beside: "not enough"}, answer{infeasible, "never enough", tooLarge}},
+		{"others are in the way", question{was: small, want: large, beside: "not enough"},
+			answer{reason: deferred, message: "not enough"}},
+		{"what it holds for itself is fixed",
+			question{was: small, want: large, fixed: "it is pinned", alone: "never enough", beside: "not enough"},
+			answer{infeasible, "it is pinned", staticNodes}},
+		{"the node is too small", question{was: small, want: large, alone: "never enough", beside: "not enough"},
+			answer{infeasible, "never enough", tooLarge}},
 		{"another class", question{was: small, want: newPod(corev1.ResourceRequirements{}).Pod},
-			answer{infeasible, "the pod would be BestEffort and is Burstable: its QoS class cannot change while it runs", otherClass}},
+			answer{infeasible,
+				"the pod would be BestEffort and is Burstable: its QoS class cannot change while it runs", otherClass}},
 		{"swap", question{was: small, want: large, swap: true},
-			answer{infeasible, `the memory request of container "app" cannot change without a restart: its swap follows it`, swapLimits}},
-		{"swap, with a restart", question{was: small, want: newPod(needs("1", "2Gi", "4Gi"), corev1.ResourceMemory).Pod, swap: true}, answer{}},
+			answer{infeasible,
+				`the memory request of container "app" cannot change without a restart: its swap follows it`,
+				swapLimits}},
+		{"swap, with a restart",
+			question{was: small, want: newPod(needs("1", "2Gi", "4Gi"), corev1.ResourceMemory).Pod, swap: true},
+			answer{}},
 		{"swap, only the CPU", question{was: small, want: newPod(needs("2", "1Gi", "2Gi")).Pod, swap: true}, answer{}},
 	}
 	for _, tt := range tests {
@@ -88,7 +100,8 @@ func TestDifference(t *testing.T) {
 	plain, memory, cpu := newPod(now), newPod(now, corev1.ResourceMemory), newPod(now, corev1.ResourceCPU)
 	exited := &pod.Observed{Containers: []pod.ContainerStatus{{ID: "a", Name: "app", State: pod.StateExited}}}
 	debug := plain.DeepCopy()
-	debug.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "app"}}}
+	debug.Spec.EphemeralContainers = []corev1.EphemeralContainer{
+		{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "app"}}}
 	debug.Spec.Containers = nil
 	tests := []struct {
 		name     string
@@ -101,14 +114,18 @@ func TestDifference(t *testing.T) {
 		{"it has what it is to have", plain.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: now}}, work{}},
 		{"it has other resources", plain.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was}},
 			work{updates: []update{{id: "a", container: app(plain), known: true, was: was}}}},
-		{"nothing is known of it", plain.Pod, runs("a"), nil, work{updates: []update{{id: "a", container: app(plain)}}}},
+		{"nothing is known of it", plain.Pod, runs("a"), nil,
+			work{updates: []update{{id: "a", container: app(plain)}}}},
 		{"only an earlier instance is known", plain.Pod, runs("b"), map[string]given{"app": {ID: "a", Resources: was}},
 			work{updates: []update{{id: "b", container: app(plain), was: was}}}},
-		{"it restarts for that", memory.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was}}, work{restarts: []string{"app"}}},
+		{"it restarts for that", memory.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was}},
+			work{restarts: []string{"app"}}},
 		{"it restarts for something else", cpu.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was}},
 			work{updates: []update{{id: "a", container: app(cpu), known: true, was: was}}}},
-		{"it is marked", memory.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was, Restart: true}}, work{awaited: true}},
-		{"it is marked and has ended", memory.Pod, exited, map[string]given{"app": {ID: "a", Resources: was, Restart: true}}, work{awaited: true}},
+		{"it is marked", memory.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was, Restart: true}},
+			work{awaited: true}},
+		{"it is marked and has ended", memory.Pod, exited,
+			map[string]given{"app": {ID: "a", Resources: was, Restart: true}}, work{awaited: true}},
 		{"it has ended by itself", memory.Pod, exited, map[string]given{"app": {ID: "a", Resources: was}}, work{}},
 		{"an ephemeral container", debug, runs("a"), nil, work{}},
 	}
@@ -140,7 +157,8 @@ func TestTakesMemory(t *testing.T) {
 		{"2Gi", "", true, false},
 		{"2Gi", "1Gi", false, false},
 	} {
-		u := update{known: tt.known, was: limit(tt.was), container: pod.Container{Container: &corev1.Container{Resources: limit(tt.now)}}}
+		u := update{known: tt.known, was: limit(tt.was),
+			container: pod.Container{Container: &corev1.Container{Resources: limit(tt.now)}}}
 		if got := u.less(); got != tt.want {
 			t.Errorf("from %q to %q, known %v: got %v", tt.was, tt.now, tt.known, got)
 		}

@@ -23,12 +23,16 @@ func newMetrics() metrics {
 	}
 	return metrics{
 		requested: counter("container_requested_resizes_total",
-			"Number of resizes that were asked for: each of CPU and memory, requests and limits of a container counts. The operation is add, remove, increase or decrease.",
+			"Number of resizes that were asked for: each of CPU and memory, requests and limits of a container "+
+				"counts. The operation is add, remove, increase or decrease.",
 			"resource", "requirement", "operation"),
-		infeasible: counter("pod_infeasible_resizes_total", "Number of resizes that this node can never do, by reason.", "reason_detail"),
-		accepted:   counter("pod_deferred_accepted_resizes_total", "Number of resizes that were accepted after they had been deferred.", "retry_trigger"),
+		infeasible: counter("pod_infeasible_resizes_total", "Number of resizes that this node can never do, by reason.",
+			"reason_detail"),
+		accepted: counter("pod_deferred_accepted_resizes_total",
+			"Number of resizes that were accepted after they had been deferred.", "retry_trigger"),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kubelet_pod_resize_duration_milliseconds", Help: "Duration in milliseconds of giving a pod what it was resized to, by success.",
+			Name:    "kubelet_pod_resize_duration_milliseconds",
+			Help:    "Duration in milliseconds of giving a pod what it was resized to, by success.",
 			Buckets: []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000},
 		}, []string{"success"}),
 	}
@@ -55,7 +59,8 @@ func (m metrics) ask(was, want Sizes) {
 			continue // a container that is new
 		}
 		for _, resource := range resizable() {
-			for requirement, lists := range map[string][2]corev1.ResourceList{"requests": {before.Requests, now.Requests}, "limits": {before.Limits, now.Limits}} {
+			for requirement, lists := range map[string][2]corev1.ResourceList{"requests": {before.Requests,
+				now.Requests}, "limits": {before.Limits, now.Limits}} {
 				if o := operation(lists[0], lists[1], resource); o != "" {
 					m.requested.WithLabelValues(string(resource), requirement, o).Inc()
 				}
@@ -95,9 +100,11 @@ type open struct {
 
 func newOpen(s *Resizes) open {
 	return open{
-		of:         s,
-		pending:    prometheus.NewDesc("kubelet_pod_pending_resizes", "Number of pods that wait for a resize, by reason.", []string{"reason"}, nil),
-		inProgress: prometheus.NewDesc("kubelet_pod_in_progress_resizes", "Number of pods whose resize was accepted and is not complete.", nil, nil),
+		of: s,
+		pending: prometheus.NewDesc("kubelet_pod_pending_resizes",
+			"Number of pods that wait for a resize, by reason.", []string{"reason"}, nil),
+		inProgress: prometheus.NewDesc("kubelet_pod_in_progress_resizes",
+			"Number of pods whose resize was accepted and is not complete.", nil, nil),
 	}
 }
 

@@ -22,7 +22,8 @@ func TestMetrics(t *testing.T) {
 	}
 	tells := func(when, want string) {
 		t.Helper()
-		names := []string{"kubelet_container_requested_resizes_total", "kubelet_pod_pending_resizes", "kubelet_pod_in_progress_resizes",
+		names := []string{"kubelet_container_requested_resizes_total", "kubelet_pod_pending_resizes",
+			"kubelet_pod_in_progress_resizes",
 			"kubelet_pod_infeasible_resizes_total", "kubelet_pod_deferred_accepted_resizes_total"}
 		var plain strings.Builder
 		families, err := reg.Gather()
@@ -31,7 +32,8 @@ func TestMetrics(t *testing.T) {
 		}
 		for _, f := range families {
 			if h := f.GetHelp(); h != "" && strings.Contains(want, f.GetName()) {
-				plain.WriteString("# HELP " + f.GetName() + " " + h + "\n# TYPE " + f.GetName() + " " + strings.ToLower(f.GetType().String()) + "\n")
+				plain.WriteString("# HELP " + f.GetName() + " " + h + "\n# TYPE " + f.GetName() + " " +
+					strings.ToLower(f.GetType().String()) + "\n")
 			}
 			for line := range strings.Lines(want) {
 				if strings.HasPrefix(line, f.GetName()) {
@@ -43,12 +45,14 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
-	tells("deferred", `kubelet_container_requested_resizes_total{operation="increase",requirement="limits",resource="memory"} 1
+	tells("deferred",
+		`kubelet_container_requested_resizes_total{operation="increase",requirement="limits",resource="memory"} 1
 kubelet_pod_in_progress_resizes 0
 kubelet_pod_pending_resizes{reason="deferred"} 1
 `)
 	p := r.allocate(newPod(large), "", "")
-	tells("accepted", `kubelet_container_requested_resizes_total{operation="increase",requirement="limits",resource="memory"} 1
+	tells("accepted",
+		`kubelet_container_requested_resizes_total{operation="increase",requirement="limits",resource="memory"} 1
 kubelet_pod_deferred_accepted_resizes_total{retry_trigger="periodic_retry"} 1
 kubelet_pod_in_progress_resizes 1
 `)
@@ -58,7 +62,8 @@ kubelet_pod_in_progress_resizes 1
 		t.Errorf("%d series of durations, %v", n, err)
 	}
 	r.allocate(newPod(needs("2", "1Gi", "2Gi")), "never enough", "")
-	tells("infeasible", `kubelet_container_requested_resizes_total{operation="increase",requirement="limits",resource="memory"} 1
+	tells("infeasible",
+		`kubelet_container_requested_resizes_total{operation="increase",requirement="limits",resource="memory"} 1
 kubelet_container_requested_resizes_total{operation="increase",requirement="requests",resource="cpu"} 1
 kubelet_pod_deferred_accepted_resizes_total{retry_trigger="periodic_retry"} 1
 kubelet_pod_in_progress_resizes 0

@@ -23,8 +23,10 @@ const (
 )
 
 type runtime interface {
-	UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest, ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
-	ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest, ...grpc.CallOption) (*runtimeapi.ContainerStatsResponse, error)
+	UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest,
+		...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
+	ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest,
+		...grpc.CallOption) (*runtimeapi.ContainerStatsResponse, error)
 }
 
 // cgroups change the limits of a pod whose containers run.
@@ -89,7 +91,8 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 		s.pend(want, answer{})
 		return s.complete(want)
 	}
-	a := decide(question{was: now.Pod, want: want.Pod, fixed: s.opts.Fixed(now.Pod, want.Pod), alone: alone(want), beside: beside(want), swap: s.opts.Swap})
+	a := decide(question{was: now.Pod, want: want.Pod, fixed: s.opts.Fixed(now.Pod, want.Pod), alone: alone(want),
+		beside: beside(want), swap: s.opts.Swap})
 	if a == (answer{}) {
 		if err := s.promise(want); err != nil {
 			s.opts.Log.Error("keep what is allocated to a pod", "pod", pod.FullName(want.Pod), "err", err)
@@ -140,7 +143,8 @@ func (s *Resizes) promise(want *pod.Pod) error {
 		s.with(want.UID, func(e *entry) bool { e.Allocated, e.Resizing = was.Allocated, was.Resizing; return false })
 		return err
 	}
-	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeNormal, ResizeStarted, "Pod resize started: %s", describe(want.Pod))
+	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeNormal, ResizeStarted, "Pod resize started: %s",
+		describe(want.Pod))
 	return nil
 }
 
@@ -163,7 +167,8 @@ func (s *Resizes) pend(want *pod.Pod, a answer) {
 		why = ResizeInfeasible
 		s.metrics.infeasible.WithLabelValues(a.detail).Inc()
 	}
-	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeWarning, why, "Pod resize %s: %s: %s", a.reason, describe(want.Pod), a.message)
+	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeWarning, why, "Pod resize %s: %s: %s", a.reason,
+		describe(want.Pod), a.message)
 }
 
 // Restarts are the ids of a pod's containers that have to restart.
@@ -197,7 +202,9 @@ func (s *Resizes) Conditions(uid types.UID) []corev1.PodCondition {
 	}
 	var all []corev1.PodCondition
 	if e.pending.reason != "" {
-		all = append(all, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: e.pending.reason, Message: e.pending.message})
+		all = append(all,
+			corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: e.pending.reason,
+				Message: e.pending.message})
 	}
 	if e.Resizing {
 		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue}

@@ -41,7 +41,8 @@ func (s *ledger) flush() {
 	s.mu.Unlock()
 	for uid := range dirty {
 		if err := s.save(uid); err != nil {
-			s.log.Warn("keep what is allocated to a pod; it is written again with the next change", "uid", uid, "err", err)
+			s.log.Warn("keep what is allocated to a pod; it is written again with the next change", "uid", uid, "err",
+				err)
 			s.mu.Lock()
 			s.dirty[uid] = true
 			s.mu.Unlock()

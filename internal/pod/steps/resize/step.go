@@ -150,6 +150,7 @@ func (s *Resizes) finish(p *corev1.Pod) {
 		return ended
 	})
 	if ended {
-		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeNormal, ResizeCompleted, "Pod resize completed: %s", describe(p))
+		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeNormal, ResizeCompleted, "Pod resize completed: %s",
+			describe(p))
 	}
 }

@@ -24,12 +24,14 @@ type node struct {
 	broke error                       // of updates
 }
 
-func (n *node) UpdateContainerResources(_ context.Context, r *runtimeapi.UpdateContainerResourcesRequest, _ ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (n *node) UpdateContainerResources(_ context.Context, r *runtimeapi.UpdateContainerResourcesRequest,
+	_ ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	n.log = append(n.log, fmt.Sprintf("update %s to %d", r.ContainerId, r.Linux.MemoryLimitInBytes))
 	return nil, n.broke
 }
 
-func (n *node) ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest, ...grpc.CallOption) (*runtimeapi.ContainerStatsResponse, error) {
+func (n *node) ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest,
+	...grpc.CallOption) (*runtimeapi.ContainerStatsResponse, error) {
 	return &runtimeapi.ContainerStatsResponse{Stats: &runtimeapi.ContainerStats{
 		Memory: &runtimeapi.MemoryUsage{UsageBytes: &runtimeapi.UInt64Value{Value: n.used}}}}, nil
 }
@@ -72,7 +74,11 @@ type rig struct {
 func start(t *testing.T, n *node, dir string) rig {
 	t.Helper()
 	s := New(Options{
-		Fixed: func(_, _ *corev1.Pod) string { return "" }, Runtime: n, Cgroups: n, Events: n, Dir: dir, Known: func(types.UID) bool { return true }, Log: slog.New(slog.DiscardHandler),
+		Fixed: func(_, _ *corev1.Pod) string {
+			return ""
+		}, Runtime: n, Cgroups: n, Events: n, Dir: dir, Known: func(types.UID) bool {
+			return true
+		}, Log: slog.New(slog.DiscardHandler),
 		Resources: func(_ *corev1.Pod, c pod.Container) *runtimeapi.LinuxContainerResources {
 			return &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.Resources.Limits.Memory().Value()}
 		},
@@ -208,7 +214,8 @@ func TestRuntimeRefuses(t *testing.T) {
 	want := r.allocate(newPod(large), "", "")
 	r.node.did()
 	r.pass(want, "a")
-	r.expect("refused", []string{"grow", "update a to 2147483648", ResizeError, "failed"}, []string{"PodResizeInProgress Error"})
+	r.expect("refused", []string{"grow", "update a to 2147483648", ResizeError, "failed"},
+		[]string{"PodResizeInProgress Error"})
 }
 
 func TestRestart(t *testing.T) {

@@ -41,7 +41,8 @@ func Render(p *corev1.Pod, g Given) (*runtimeapi.PodSandboxConfig, error) {
 		return nil, err
 	}
 	return &runtimeapi.PodSandboxConfig{
-		Metadata:     &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID), Attempt: g.Attempt},
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID),
+			Attempt: g.Attempt},
 		Hostname:     g.Hostname,
 		LogDirectory: g.LogDir,
 		DnsConfig:    g.DNS,
@@ -68,10 +69,12 @@ func portMappings(p *corev1.Pod) ([]*runtimeapi.PortMapping, error) {
 	for _, port := range pod.HostPorts(p) {
 		protocol, ok := runtimeapi.Protocol_value[strings.ToUpper(string(port.Protocol))]
 		if !ok {
-			return nil, fmt.Errorf("map host port %d: protocol %q is not TCP, UDP or SCTP", port.HostPort, port.Protocol)
+			return nil,
+				fmt.Errorf("map host port %d: protocol %q is not TCP, UDP or SCTP", port.HostPort, port.Protocol)
 		}
 		mappings = append(mappings, &runtimeapi.PortMapping{
-			Protocol: runtimeapi.Protocol(protocol), ContainerPort: port.ContainerPort, HostPort: port.HostPort, HostIp: port.HostIP,
+			Protocol: runtimeapi.Protocol(protocol), ContainerPort: port.ContainerPort, HostPort: port.HostPort,
+			HostIp: port.HostIP,
 		})
 	}
 	return mappings, nil
@@ -121,7 +124,8 @@ func securityContext(p *corev1.Pod, userns *runtimeapi.UserNamespace) *runtimeap
 // namespaces are the namespace modes that a pod asks for.
 func namespaces(p *corev1.Pod, userns *runtimeapi.UserNamespace) *runtimeapi.NamespaceOption {
 	o := &runtimeapi.NamespaceOption{
-		Network: runtimeapi.NamespaceMode_POD, Ipc: runtimeapi.NamespaceMode_POD, Pid: runtimeapi.NamespaceMode_CONTAINER,
+		Network: runtimeapi.NamespaceMode_POD, Ipc: runtimeapi.NamespaceMode_POD,
+		Pid:           runtimeapi.NamespaceMode_CONTAINER,
 		UsernsOptions: userns,
 	}
 	if p.Spec.HostNetwork {

@@ -219,7 +219,8 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 		return err
 	}
 	defer leave()
-	_, err = s.opts.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	_, err = s.opts.Runtime.RunPodSandbox(ctx,
+		&runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 	return err
 }
 
@@ -244,7 +245,8 @@ func (s *Sandboxes) awaitNetwork(ctx context.Context, p *corev1.Pod) error {
 	defer func() { waited() }()
 	return s.opts.Network.Await(ctx, func(message string) {
 		waited = timeline.Wait(ctx, "the pod network")
-		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.NetworkNotReady, "network is not ready: %s", message)
+		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.NetworkNotReady,
+			"network is not ready: %s", message)
 	})
 }
 
@@ -272,7 +274,8 @@ func (s *Sandboxes) teardown(ctx context.Context, r *worker.Run) error {
 	for _, box := range r.Observed.Sandboxes {
 		// A sandbox that is not ready may still hold its network.
 		if err := s.stop(ctx, box.ID); err != nil {
-			s.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, reason.FailedKillPod, "error killing pod: %v", err)
+			s.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, reason.FailedKillPod,
+				"error killing pod: %v", err)
 			return err
 		}
 		if !r.Stop.Remove {

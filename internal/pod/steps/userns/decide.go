@@ -83,7 +83,10 @@ func choose(within Range, length uint32, taken []Range) (Range, error) {
 			return r, nil
 		}
 	}
-	return Range{}, fmt.Errorf("no %d ids in a row are free in %v: end pods that have hostUsers: false, or give the user %s more in /etc/subuid and /etc/subgid", length, within, delegate)
+	return Range{},
+		fmt.Errorf(
+			"no %d ids in a row are free in %v: end pods that have hostUsers: false, or give the user %s more in "+
+				"/etc/subuid and /etc/subgid", length, within, delegate)
 }
 
 // grant is a line of subuid(5) or subgid(5).
@@ -114,9 +117,13 @@ func delegated(uids, gids []grant) (within Range, reserved []Range, err error) {
 		// The last unit has -1, which is no id.
 		return Range{First: Unit, Length: math.MaxUint32 - 2*Unit + 1}, reserved, nil
 	case len(u) != 1 || !slices.Equal(u, g):
-		return Range{}, nil, fmt.Errorf("the user %s needs one line in /etc/subuid and the same in /etc/subgid: it has %v and %v", delegate, u, g)
+		return Range{}, nil,
+			fmt.Errorf("the user %s needs one line in /etc/subuid and the same in /etc/subgid: it has %v and %v",
+				delegate, u, g)
 	case u[0].First < Unit:
-		return Range{}, nil, fmt.Errorf("/etc/subuid gives the user %s the ids %v: those below %d are the host's own", delegate, u[0], Unit)
+		return Range{}, nil,
+			fmt.Errorf("/etc/subuid gives the user %s the ids %v: those below %d are the host's own", delegate, u[0],
+				Unit)
 	}
 	return u[0], reserved, nil
 }

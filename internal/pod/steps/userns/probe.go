@@ -31,7 +31,8 @@ func Check(dir, run string) error {
 		return fmt.Errorf("look at the file system of %s: %w", dir, err)
 	}
 	defer func() { _ = unix.Close(tree) }()
-	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())})
+	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH,
+		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())})
 	if err != nil {
 		return fmt.Errorf("the file system of %s cannot be mounted with other ids: %w", dir, err)
 	}

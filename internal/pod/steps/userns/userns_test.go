@@ -23,14 +23,18 @@ func TestChoose(t *testing.T) {
 		want   Range
 		none   bool
 	}{
-		"the first":            {within: Range{u, 4 * u}, length: u, want: Range{u, u}},
-		"the first gap":        {within: Range{u, 4 * u}, length: u, taken: []Range{{u, u}, {3 * u, u}}, want: Range{2 * u, u}},
-		"more for each pod":    {within: Range{u, 6 * u}, length: 2 * u, taken: []Range{{4 * u, u}}, want: Range{2 * u, 2 * u}},
-		"beside another's":     {within: Range{u, 4 * u}, length: u, taken: []Range{{100000, 65536}}, want: Range{3 * u, u}},
-		"where it is aligned":  {within: Range{u + 1, 4 * u}, length: u, want: Range{2 * u, u}},
-		"none is left":         {within: Range{u, 2 * u}, length: u, taken: []Range{{u, 2 * u}}, none: true},
-		"too few for anybody":  {within: Range{u, u - 1}, length: u, none: true},
-		"the last of all ids":  {within: Range{math.MaxUint32 - 2*u + 1, u}, length: u, want: Range{math.MaxUint32 - 2*u + 1, u}},
+		"the first": {within: Range{u, 4 * u}, length: u, want: Range{u, u}},
+		"the first gap": {within: Range{u, 4 * u}, length: u, taken: []Range{{u, u}, {3 * u, u}},
+			want: Range{2 * u, u}},
+		"more for each pod": {within: Range{u, 6 * u}, length: 2 * u, taken: []Range{{4 * u, u}},
+			want: Range{2 * u, 2 * u}},
+		"beside another's": {within: Range{u, 4 * u}, length: u, taken: []Range{{100000, 65536}},
+			want: Range{3 * u, u}},
+		"where it is aligned": {within: Range{u + 1, 4 * u}, length: u, want: Range{2 * u, u}},
+		"none is left":        {within: Range{u, 2 * u}, length: u, taken: []Range{{u, 2 * u}}, none: true},
+		"too few for anybody": {within: Range{u, u - 1}, length: u, none: true},
+		"the last of all ids": {within: Range{math.MaxUint32 - 2*u + 1, u}, length: u,
+			want: Range{math.MaxUint32 - 2*u + 1, u}},
 		"beyond the last is -": {within: Range{math.MaxUint32 - u + 1, u - 1}, length: u, none: true},
 	}
 	for name, test := range tests {
@@ -64,13 +68,17 @@ func TestDelegated(t *testing.T) {
 		reserved   []Range
 		err        string
 	}{
-		"nobody has any":        {within: everything},
-		"another user has some": {uids: "me:100000:65536", gids: "me:100000:65536", within: everything, reserved: []Range{{100000, 65536}, {100000, 65536}}},
-		"kubelet has some":      {uids: "kubelet:65536:7208960", gids: "kubelet:65536:7208960", within: Range{65536, 7208960}},
+		"nobody has any": {within: everything},
+		"another user has some": {uids: "me:100000:65536", gids: "me:100000:65536", within: everything,
+			reserved: []Range{{100000, 65536}, {100000, 65536}}},
+		"kubelet has some": {uids: "kubelet:65536:7208960", gids: "kubelet:65536:7208960",
+			within: Range{65536, 7208960}},
 		"kubelet has no groups": {uids: "kubelet:65536:65536", err: "one line in /etc/subuid"},
-		"kubelet's differ":      {uids: "kubelet:65536:65536", gids: "kubelet:131072:65536", err: "it has [65536-131071] and [131072-196607]"},
-		"kubelet has two":       {uids: "kubelet:65536:65536 kubelet:1310720:65536", gids: "kubelet:65536:65536", err: "one line"},
-		"the host's own":        {uids: "kubelet:1000:65536", gids: "kubelet:1000:65536", err: "below 65536"},
+		"kubelet's differ": {uids: "kubelet:65536:65536", gids: "kubelet:131072:65536",
+			err: "it has [65536-131071] and [131072-196607]"},
+		"kubelet has two": {uids: "kubelet:65536:65536 kubelet:1310720:65536", gids: "kubelet:65536:65536",
+			err: "one line"},
+		"the host's own": {uids: "kubelet:1000:65536", gids: "kubelet:1000:65536", err: "below 65536"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +105,9 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(`{"uidMappings":[{"hostId":0,"containerId":0,"length":65536}],"gidMappings":[{"hostId":0,"containerId":0,"length":65536}]}`))
+	f.Add(
+		[]byte(
+			`{"uidMappings":[{"hostId":0,"containerId":0,"length":65536}],"gidMappings":[{"hostId":0,"containerId":0,"length":65536}]}`))
 	f.Add([]byte(`{"uidMappings":[{"hostId":4294901760,"containerId":0,"length":4294901760}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := decode(text)
@@ -191,7 +201,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, uid := range []string{"a", "b"} { // b could be given what a has
-		if _, err := n.Mapping(pod(uid, new(false))); err == nil || !strings.Contains(err.Error(), damaged+" is no pod's user namespace") {
+		if _, err := n.Mapping(pod(uid, new(false))); err == nil ||
+			!strings.Contains(err.Error(), damaged+" is no pod's user namespace") {
 			t.Errorf("%s: %v", uid, err)
 		}
 	}
@@ -216,10 +227,13 @@ func TestCheck(t *testing.T) {
 	if err := os.Mkdir(closed, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := Check("/proc", closed); err == nil || err.Error() != "other users cannot go through "+closed+" (mode 0750): chmod o+x "+closed {
+	if err := Check("/proc", closed); err == nil ||
+		err.Error() != "other users cannot go through "+closed+" (mode 0750): chmod o+x "+closed {
 		t.Errorf("containers in a closed directory: %v", err)
 	}
-	if err := Check("/proc", "/"); err == nil || !strings.Contains(err.Error(), "cannot be mounted with other ids") && !strings.Contains(err.Error(), "allows no user namespace") {
+	if err := Check("/proc", "/"); err == nil ||
+		!strings.Contains(err.Error(), "cannot be mounted with other ids") &&
+			!strings.Contains(err.Error(), "allows no user namespace") {
 		t.Errorf("/proc: %v", err)
 	}
 	if err := Check(filepath.Join(t.TempDir(), "none"), "/"); err == nil {

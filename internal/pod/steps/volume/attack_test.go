@@ -48,7 +48,8 @@ func swap(dir string) {
 			_, _ = os.Stdout.WriteString(strconv.Itoa(n) + "\n")
 			return
 		default:
-			_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "d"), unix.AT_FDCWD, filepath.Join(dir, "evil"), unix.RENAME_EXCHANGE)
+			_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "d"), unix.AT_FDCWD, filepath.Join(dir, "evil"),
+				unix.RENAME_EXCHANGE)
 		}
 	}
 }
@@ -136,9 +137,15 @@ func TestHostPathSwapped(t *testing.T) {
 		good os.FileMode // type of what may be shown
 		evil func(t *testing.T, name, outside string) error
 	}{
-		"a link of proc": {corev1.HostPathDirectory, os.ModeDir, func(_ *testing.T, name, _ string) error { return os.Symlink("/proc/self/root", name) }},
-		"a file":         {corev1.HostPathDirectory, os.ModeDir, func(_ *testing.T, name, _ string) error { return os.WriteFile(name, nil, 0o600) }},
-		"a pipe":         {corev1.HostPathDirectory, os.ModeDir, func(_ *testing.T, name, _ string) error { return unix.Mkfifo(name, 0o600) }},
+		"a link of proc": {corev1.HostPathDirectory, os.ModeDir, func(_ *testing.T, name, _ string) error {
+			return os.Symlink("/proc/self/root", name)
+		}},
+		"a file": {corev1.HostPathDirectory, os.ModeDir, func(_ *testing.T, name, _ string) error {
+			return os.WriteFile(name, nil, 0o600)
+		}},
+		"a pipe": {corev1.HostPathDirectory, os.ModeDir, func(_ *testing.T, name, _ string) error {
+			return unix.Mkfifo(name, 0o600)
+		}},
 		"a link to nothing": {corev1.HostPathDirectoryOrCreate, os.ModeDir, func(_ *testing.T, name, _ string) error {
 			return os.Symlink("/proc/self/fd/nowhere", name)
 		}},
@@ -180,7 +187,8 @@ func TestOwnershipSwapped(t *testing.T) {
 	for i := range 50 {
 		write(t, filepath.Join(path, "d", strconv.Itoa(i), "secret"), "")
 	}
-	if err := errors.Join(os.Symlink(outside, filepath.Join(path, "evil")), os.Mkdir(filepath.Join(outside, "0"), 0o700)); err != nil {
+	if err := errors.Join(os.Symlink(outside, filepath.Join(path, "evil")),
+		os.Mkdir(filepath.Join(outside, "0"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(outside, "0/secret"), "")

@@ -60,7 +60,8 @@ func (v *Volumes) tellSlow(r Request, walk *ownership.Walk) (stop func()) {
 		case <-timer.C:
 		}
 		v.warn(r.Pod, reason.VolumePermissionChangeInProgress,
-			"Setting volume ownership for %s is taking longer than expected, consider using fsGroupChangePolicy: OnRootMismatch", r.Volume.Name)
+			"Setting volume ownership for %s is taking longer than expected, consider using fsGroupChangePolicy: "+
+				"OnRootMismatch", r.Volume.Name)
 		for {
 			timer.Reset(ownershipAgain)
 			select {
@@ -68,7 +69,8 @@ func (v *Volumes) tellSlow(r Request, walk *ownership.Walk) (stop func()) {
 				return
 			case <-timer.C:
 			}
-			v.warn(r.Pod, reason.VolumePermissionChangeInProgress, "Setting volume ownership for %s, processed %d files.", r.Volume.Name, walk.Seen())
+			v.warn(r.Pod, reason.VolumePermissionChangeInProgress,
+				"Setting volume ownership for %s, processed %d files.", r.Volume.Name, walk.Seen())
 		}
 	}()
 	return func() { timer.Stop(); close(done); <-ended }
@@ -85,7 +87,9 @@ func groupsOf(v *corev1.PersistentVolume) ([]int64, error) {
 	}
 	gid, err := strconv.ParseInt(v.Annotations[annotationGroup], 10, 32)
 	if err != nil || gid < 0 {
-		return nil, fmt.Errorf("the annotation %s of PersistentVolume %s is not a group: %q", annotationGroup, v.Name, v.Annotations[annotationGroup])
+		return nil,
+			fmt.Errorf("the annotation %s of PersistentVolume %s is not a group: %q", annotationGroup, v.Name,
+				v.Annotations[annotationGroup])
 	}
 	return []int64{gid}, nil
 }

@@ -63,14 +63,16 @@ func loopDevices(sys, mountPoint string) []string {
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if file := strings.TrimSpace(string(text)); err == nil && within(file, mountPoint) {
-			found = append(found, fmt.Sprintf("/dev/%s, whose file is %s", filepath.Base(filepath.Dir(filepath.Dir(name))), file))
+			found = append(found,
+				fmt.Sprintf("/dev/%s, whose file is %s", filepath.Base(filepath.Dir(filepath.Dir(name))), file))
 		}
 	}
 	return found
 }
 
 func uses(dir string, mountID uint64) string {
-	for _, link := range []struct{ name, use string }{{"root", "root directory"}, {"cwd", "working directory"}, {"exe", "program"}} {
+	for _, link := range []struct{ name, use string }{{"root", "root directory"}, {"cwd", "working directory"},
+		{"exe", "program"}} {
 		if onMount(filepath.Join(dir, link.name), mountID) {
 			return link.use
 		}

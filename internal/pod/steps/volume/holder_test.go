@@ -63,7 +63,10 @@ func TestBusyNamesEveryHolder(t *testing.T) {
 		edit func(c *exec.Cmd, path string) error
 		want string
 	}{
-		"working directory": {func(c *exec.Cmd, path string) error { c.Dir = path; return nil }, "by its working directory"},
+		"working directory": {func(c *exec.Cmd, path string) error {
+			c.Dir = path
+			return nil
+		}, "by its working directory"},
 		"mapped file": {func(c *exec.Cmd, path string) error {
 			c.Env = append(os.Environ(), holdEnv+"=mmap "+path)
 			return nil

@@ -44,7 +44,8 @@ func plugin(dir string) string { return strings.Replace(dir, "~", "/", 1) }
 type population struct{ *Volumes }
 
 func (population) desc() *prometheus.Desc {
-	return prometheus.NewDesc("volume_manager_total_volumes", "Number of volumes that are mounted, by kind.", []string{"plugin_name", "state"}, nil)
+	return prometheus.NewDesc("volume_manager_total_volumes", "Number of volumes that are mounted, by kind.",
+		[]string{"plugin_name", "state"}, nil)
 }
 
 // Describe implements prometheus.Collector.

@@ -51,8 +51,9 @@ func TestServerIsGone(t *testing.T) {
 	dir := t.TempDir()
 	answer := silent(t, dir)
 	p := &corev1.Pod{Spec: corev1.PodSpec{
-		Volumes:    []corev1.Volume{{Name: "data"}},
-		Containers: []corev1.Container{{Name: "app", VolumeMounts: []corev1.VolumeMount{{Name: "data", SubPath: "part"}}}},
+		Volumes: []corev1.Volume{{Name: "data"}},
+		Containers: []corev1.Container{{Name: "app",
+			VolumeMounts: []corev1.VolumeMount{{Name: "data", SubPath: "part"}}}},
 	}}
 	p.UID = "u1"
 	root := t.TempDir()

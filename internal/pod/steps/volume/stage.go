@@ -145,7 +145,8 @@ func (v *Volumes) releaseOne(ctx context.Context, u use) error {
 		}
 	}
 	// By one entry at a time: what is still there may be somebody's data.
-	for _, path := range []string{filepath.Join(u.dir, stageMount), mark, filepath.Join(u.dir, stageUsers), filepath.Join(u.dir, stageID), u.dir} {
+	for _, path := range []string{filepath.Join(u.dir, stageMount), mark, filepath.Join(u.dir, stageUsers),
+		filepath.Join(u.dir, stageID), u.dir} {
 		if err := ignoreMissing(os.Remove(path)); err != nil {
 			return fmt.Errorf("unstage %s: %w", u.dir, err)
 		}

@@ -104,13 +104,16 @@ func (b bound) Bound(_ context.Context, _ *corev1.Pod, v *corev1.Volume) (*corev
 func (bound) Released(types.UID) error { return nil }
 
 func disk() *corev1.PersistentVolume {
-	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: map[string]string{"pv.beta.kubernetes.io/gid": "2000"}}}
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv",
+		Annotations: map[string]string{"pv.beta.kubernetes.io/gid": "2000"}}}
 	v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "test", VolumeHandle: "handle/1"}
 	return v
 }
 
 func claim(name string) corev1.Volume {
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
+	return corev1.Volume{Name: name,
+		VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
 }
 
 func runAs(uid types.UID, volumes ...corev1.Volume) *worker.Run {
@@ -195,7 +198,8 @@ func TestStageThatIsBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := v.Remove(t.Context(), "u1"); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), "by its open file") {
+	if err := v.Remove(t.Context(), "u1"); !errors.Is(err, unix.EBUSY) ||
+		!strings.Contains(err.Error(), "by its open file") {
 		t.Errorf("got %v, want who holds it", err)
 	}
 	f.Close()
@@ -219,7 +223,8 @@ func TestClaims(t *testing.T) {
 		return r
 	}
 	empty := run(emptyDir("data", ""))
-	empty.Pod.Spec.Containers[0].VolumeMounts, empty.Pod.Spec.Containers[0].VolumeDevices = nil, []corev1.VolumeDevice{{Name: "data"}}
+	empty.Pod.Spec.Containers[0].VolumeMounts, empty.Pod.Spec.Containers[0].VolumeDevices = nil,
+		[]corev1.VolumeDevice{{Name: "data"}}
 	badGroup := disk()
 	badGroup.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": "staff"}
 	failing := newShared()
@@ -231,14 +236,21 @@ func TestClaims(t *testing.T) {
 		claims bool
 		err    string // "" for none
 	}{
-		"waits":           {runAs("u1", claim("missing")), disk(), newShared(), true, `mount volume "missing": waiting for PersistentVolumeClaim default/missing`},
-		"no claims":       {runAs("u1", claim("data")), disk(), newShared(), false, `mount volume "data": it is a claim, and this agent serves none`},
-		"a block volume":  {device("data"), raw, newShared(), true, ""},
-		"block, mounted":  {runAs("u1", claim("data")), raw, newShared(), true, `mount volume "data": volume data has volumeMode Block, but is specified in volumeMounts`},
-		"files, a device": {device("data"), disk(), newShared(), true, `mount volume "data": volume data has volumeMode Filesystem, but is specified in volumeDevices`},
-		"unknown source":  {runAs("u1", claim("data")), &corev1.PersistentVolume{}, newShared(), true, `mount volume "data": its PersistentVolume "" is of a kind that this agent does not mount: use one of hostPath, local, nfs or csi`},
-		"not a group":     {runAs("u1", claim("data")), badGroup, newShared(), true, `mount volume "data": the annotation pv.beta.kubernetes.io/gid of PersistentVolume pv is not a group: "staff"`},
-		"no stage":        {runAs("u1", claim("data")), disk(), failing, true, `mount volume "data": stage it for the node: the disk is gone`},
+		"waits": {runAs("u1", claim("missing")), disk(), newShared(), true,
+			`mount volume "missing": waiting for PersistentVolumeClaim default/missing`},
+		"no claims": {runAs("u1", claim("data")), disk(), newShared(), false,
+			`mount volume "data": it is a claim, and this agent serves none`},
+		"a block volume": {device("data"), raw, newShared(), true, ""},
+		"block, mounted": {runAs("u1", claim("data")), raw, newShared(), true,
+			`mount volume "data": volume data has volumeMode Block, but is specified in volumeMounts`},
+		"files, a device": {device("data"), disk(), newShared(), true,
+			`mount volume "data": volume data has volumeMode Filesystem, but is specified in volumeDevices`},
+		"unknown source": {runAs("u1", claim("data")), &corev1.PersistentVolume{}, newShared(), true,
+			`mount volume "data": its PersistentVolume "" is of a kind that this agent does not mount: use one of hostPath, local, nfs or csi`},
+		"not a group": {runAs("u1", claim("data")), badGroup, newShared(), true,
+			`mount volume "data": the annotation pv.beta.kubernetes.io/gid of PersistentVolume pv is not a group: "staff"`},
+		"no stage": {runAs("u1", claim("data")), disk(), failing, true,
+			`mount volume "data": stage it for the node: the disk is gone`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +264,8 @@ func TestClaims(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.err)
 			}
 			if test.err == "" {
-				if d := cmp.Diff(map[string]pod.Volume{"data": {Path: "/dev/null", Block: true, Groups: []int64{2000}}}, v.Mounted("u1")); d != "" {
+				if d := cmp.Diff(map[string]pod.Volume{"data": {Path: "/dev/null", Block: true, Groups: []int64{2000}}},
+					v.Mounted("u1")); d != "" {
 					t.Errorf("what is mounted (-want +got):\n%s", d)
 				}
 			}
@@ -265,7 +278,8 @@ func TestClaims(t *testing.T) {
 		})
 	}
 	v, _, _ := node(t)
-	if err := v.Step().Setup(t.Context(), empty); err == nil || !strings.Contains(err.Error(), "it cannot be a block device") {
+	if err := v.Step().Setup(t.Context(), empty); err == nil ||
+		!strings.Contains(err.Error(), "it cannot be a block device") {
 		t.Errorf("an emptyDir as a device: %v", err)
 	}
 }

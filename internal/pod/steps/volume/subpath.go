@@ -28,7 +28,8 @@ import (
 // replaced since is bound anew. Teardown removes the bind.
 //
 // Of an image it is subPath itself: the runtime resolves that below the image.
-func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName string, mountIndex int, subPath string) (hostPath string, err error) {
+func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName string, mountIndex int,
+	subPath string) (hostPath string, err error) {
 	c, ok := pod.FindContainer(p, containerName)
 	if !ok || mountIndex < 0 || mountIndex >= len(c.VolumeMounts) {
 		return "", fmt.Errorf("container %q has no volume mount %d", containerName, mountIndex)
@@ -68,7 +69,8 @@ func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName st
 
 // show has what a mount shows at the path that is returned: the volume's own, or
 // target with a bind of it.
-func (v *Volumes) show(ctx context.Context, volume mounted, mount corev1.VolumeMount, subPath, target string) (hostPath string, err error) {
+func (v *Volumes) show(ctx context.Context, volume mounted, mount corev1.VolumeMount,
+	subPath, target string) (hostPath string, err error) {
 	source, err := v.open(volume, mount)
 	if err != nil {
 		return "", err
@@ -92,8 +94,10 @@ const remotePatience = 30 * time.Second
 // showRemote is show for a volume of a server. A thread that waits for one that
 // is gone cannot be called back: it is left, and holds the lock of its mount, so
 // that there is never more than one.
-func (v *Volumes) showRemote(ctx context.Context, volume mounted, mount corev1.VolumeMount, subPath, target string) (hostPath string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, remotePatience, fmt.Errorf("the volume's server has not answered in %s", remotePatience))
+func (v *Volumes) showRemote(ctx context.Context, volume mounted, mount corev1.VolumeMount,
+	subPath, target string) (hostPath string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, remotePatience,
+		fmt.Errorf("the volume's server has not answered in %s", remotePatience))
 	defer cancel()
 	unlock, err := v.remote.lock(ctx, target)
 	if err != nil {

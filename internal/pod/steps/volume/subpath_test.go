@@ -35,7 +35,8 @@ func data(t *testing.T) (v *volume.Volumes, r *worker.Run, path, outside string)
 
 func write(t *testing.T, name, content string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+		os.WriteFile(name, []byte(content), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -55,7 +56,8 @@ func TestSubPath(t *testing.T) {
 	if err := os.Symlink("real", filepath.Join(path, "alias")); err != nil {
 		t.Fatal(err)
 	}
-	for sub, file := range map[string]string{"real": "conf", "alias": "conf", "real/conf": "", "alias/conf": "", "./real//": "conf"} {
+	for sub, file := range map[string]string{"real": "conf", "alias": "conf", "real/conf": "", "alias/conf": "",
+		"./real//": "conf"} {
 		for range 2 {
 			got, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 0, sub)
 			if err != nil {
@@ -139,7 +141,8 @@ func TestSubPathStaysInside(t *testing.T) {
 		}
 	}
 	for _, sub := range []string{
-		"absolute", "absolute/secret", "absolute/new", "relative", "relative/secret", "relative/new/deep", "file", "proc/etc", "fd/0", "self", "dangling", "dangling/x", "loop",
+		"absolute", "absolute/secret", "absolute/new", "relative", "relative/secret", "relative/new/deep", "file",
+		"proc/etc", "fd/0", "self", "dangling", "dangling/x", "loop",
 		"..", "../data", "a/../../x", outside, "/",
 	} {
 		if got, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 0, sub); err == nil {
@@ -152,7 +155,8 @@ func TestSubPathStaysInside(t *testing.T) {
 	if _, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 0, "absolute"); !errors.Is(err, safepath.ErrEscape) {
 		t.Errorf("got %v, want ErrEscape", err)
 	}
-	if _, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 1, "x"); err == nil || !strings.Contains(err.Error(), "no volume mount 1") {
+	if _, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 1, "x"); err == nil ||
+		!strings.Contains(err.Error(), "no volume mount 1") {
 		t.Errorf("a mount that is not there: %v", err)
 	}
 }
@@ -193,8 +197,10 @@ func TestHostPathByDescriptor(t *testing.T) {
 		got[m.Name] = strings.Replace(path, filepath.Join(root, "pods/u1"), "POD", 1)
 	}
 	want := map[string]string{
-		"plain": "POD/volume-subpaths/plain/app/0", "around": filepath.Join(host, "around"), "mounted": "POD/volume-subpaths/mounted/app/2",
-		"file": "POD/volume-subpaths/file/app/3", "none": "POD/volume-subpaths/none/app/4", "root": root, "above": filepath.Dir(root),
+		"plain": "POD/volume-subpaths/plain/app/0", "around": filepath.Join(host, "around"),
+		"mounted": "POD/volume-subpaths/mounted/app/2",
+		"file":    "POD/volume-subpaths/file/app/3", "none": "POD/volume-subpaths/none/app/4", "root": root,
+		"above": filepath.Dir(root),
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

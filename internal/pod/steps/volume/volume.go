@@ -158,7 +158,8 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 	features := featuresOf(k, r)
 	r.ReadOnly = r.ReadOnly || features.ReadOnly
 	if r.Block && !features.Block {
-		return done, errors.New("a container has it in volumeDevices, and it cannot be a block device: use volumeMounts")
+		return done,
+			errors.New("a container has it in volumeDevices, and it cannot be a block device: use volumeMounts")
 	}
 	if k.Dir() != "" {
 		below := volumesDir
@@ -193,7 +194,8 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 		}
 	}
 	groups, err := groupsOf(r.Persistent)
-	view := pod.Volume{Path: path, Block: r.Block, ReadOnly: r.ReadOnly, HostLabels: features.HostLabels, Groups: groups}
+	view := pod.Volume{Path: path, Block: r.Block, ReadOnly: r.ReadOnly, HostLabels: features.HostLabels,
+		Groups: groups}
 	if features.Image {
 		view.Path, view.Image = "", path
 	}
@@ -236,7 +238,10 @@ func (v *Volumes) kindOf(r Request) (Kind, error) {
 		}
 	}
 	if r.Persistent != nil {
-		return nil, fmt.Errorf("its PersistentVolume %q is of a kind that this agent does not mount: use one of hostPath, local, nfs or csi", r.Persistent.Name)
+		return nil,
+			fmt.Errorf(
+				"its PersistentVolume %q is of a kind that this agent does not mount: use one of hostPath, "+
+					"local, nfs or csi", r.Persistent.Name)
 	}
 	return nil, errors.New("its source is of a kind that this agent does not mount")
 }
@@ -361,7 +366,8 @@ func (v *Volumes) unpublish(ctx context.Context, target string) error {
 		return err
 	}
 	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("it is a %s, which this agent does not know: look at what is in it and remove it: %w", dir, err)
+		return fmt.Errorf("it is a %s, which this agent does not know: look at what is in it and remove it: %w", dir,
+			err)
 	}
 	return nil
 }

@@ -56,11 +56,13 @@ func again(root string, events *recorded) *volume.Volumes {
 }
 
 func emptyDir(name string, medium corev1.StorageMedium) corev1.Volume {
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: medium}}}
+	return corev1.Volume{Name: name,
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: medium}}}
 }
 
 func hostPath(name, path string, kind corev1.HostPathType) corev1.Volume {
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
+	return corev1.Volume{Name: name,
+		VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
 }
 
 // run is a pod whose one container mounts all its volumes but those named unused.
@@ -95,7 +97,8 @@ func below(t *testing.T, root string) []string {
 func TestLife(t *testing.T) {
 	v, root, events := node(t)
 	host := t.TempDir()
-	r := run(emptyDir("disk", ""), emptyDir("memory", "Memory"), hostPath("host", host, corev1.HostPathDirectory), hostPath("unused", "/nowhere", corev1.HostPathDirectory))
+	r := run(emptyDir("disk", ""), emptyDir("memory", "Memory"), hostPath("host", host, corev1.HostPathDirectory),
+		hostPath("unused", "/nowhere", corev1.HostPathDirectory))
 	for range 2 {
 		if err := v.Step().Setup(t.Context(), r); err != nil {
 			t.Fatal(err)
@@ -108,7 +111,8 @@ func TestLife(t *testing.T) {
 			got[name] = path
 		}
 	}
-	want := map[string]string{"disk": filepath.Join(pods, "disk"), "memory": filepath.Join(pods, "memory"), "host": host}
+	want := map[string]string{"disk": filepath.Join(pods, "disk"), "memory": filepath.Join(pods, "memory"),
+		"host": host}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("paths (-want +got):\n%s", d)
 	}
@@ -120,11 +124,13 @@ func TestLife(t *testing.T) {
 	// The agent that ends the pod knows nothing of it.
 	v = again(root, events)
 	for range 2 {
-		if err := v.Step().Teardown(t.Context(), &worker.Run{Pod: &pod.Pod{Pod: &corev1.Pod{ObjectMeta: r.Pod.ObjectMeta}}}); err != nil {
+		if err := v.Step().Teardown(t.Context(),
+			&worker.Run{Pod: &pod.Pod{Pod: &corev1.Pod{ObjectMeta: r.Pod.ObjectMeta}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if left := below(t, filepath.Join(root, "pods/u1/volumes")); !slices.Equal(left, []string{"kubernetes.io~empty-dir"}) {
+	if left := below(t, filepath.Join(root, "pods/u1/volumes")); !slices.Equal(left,
+		[]string{"kubernetes.io~empty-dir"}) {
 		t.Errorf("left: %v", left)
 	}
 	if _, err := os.Stat(filepath.Join(host, "file")); err != nil {
@@ -140,12 +146,15 @@ func TestVolumeOfVariables(t *testing.T) {
 	r := run(emptyDir("unused", ""))
 	r.Pod.Spec.Containers[0].Env = []corev1.EnvVar{
 		{Name: "PLAIN", Value: "1"},
-		{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: "unused", Path: "env", Key: "TOKEN"}}},
+		{Name: "TOKEN",
+			ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: "unused", Path: "env",
+				Key: "TOKEN"}}},
 	}
 	if err := v.Step().Setup(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]pod.Volume{"unused": {Path: filepath.Join(root, "pods/u1/volumes/kubernetes.io~empty-dir/unused")}}
+	want := map[string]pod.Volume{"unused": {Path: filepath.Join(root,
+		"pods/u1/volumes/kubernetes.io~empty-dir/unused")}}
 	got := v.Mounted("u1")
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("mounted (-want +got):\n%s", d)
@@ -168,7 +177,8 @@ mount volume "claim": its source is of a kind that this agent does not mount`
 	slices.Sort(events.list)
 	wantEvents := []string{
 		`FailedMount: MountVolume.SetUp failed for volume "claim" : its source is of a kind that this agent does not mount`,
-		`FailedMount: MountVolume.SetUp failed for volume "docker" : hostPath type check failed: ` + missing + ` is not a socket file: it does not exist`,
+		`FailedMount: MountVolume.SetUp failed for volume "docker" : hostPath type check failed: ` + missing +
+			` is not a socket file: it does not exist`,
 	}
 	if d := cmp.Diff(wantEvents, events.list); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
@@ -194,7 +204,8 @@ func TestBusyNamesTheHolder(t *testing.T) {
 	}
 	err = v.Step().Teardown(t.Context(), r)
 	comm, _ := os.ReadFile("/proc/self/comm")
-	want := fmt.Sprintf(`unmount volume "memory": unmount %s: device or resource busy: held by process %d (%s) by its open file %s`,
+	want := fmt.Sprintf(
+		`unmount volume "memory": unmount %s: device or resource busy: held by process %d (%s) by its open file %s`,
 		path, os.Getpid(), strings.TrimSpace(string(comm)), f.Name())
 	if err == nil || err.Error() != want || !errors.Is(err, unix.EBUSY) {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -216,11 +227,14 @@ func TestVolumesOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	share := t.TempDir()
-	if err := errors.Join(os.WriteFile(filepath.Join(share, "precious"), nil, 0o600), unix.Mount(share, filepath.Join(dir, "mounted"), "", unix.MS_BIND, "")); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(share, "precious"), nil, 0o600),
+		unix.Mount(share, filepath.Join(dir, "mounted"), "", unix.MS_BIND, "")); err != nil {
 		t.Fatal(err)
 	}
 	err := v.Remove(t.Context(), "u1")
-	if err == nil || !strings.Contains(err.Error(), `unmount volume "data": it is a kubernetes.io~nfs, which this agent does not know`) {
+	if err == nil ||
+		!strings.Contains(err.Error(),
+			`unmount volume "data": it is a kubernetes.io~nfs, which this agent does not know`) {
 		t.Errorf("got %v", err)
 	}
 	if left := below(t, dir); !slices.Equal(left, []string{"data", "data/content"}) {
@@ -233,7 +247,8 @@ func TestVolumesOfOthers(t *testing.T) {
 
 func TestNamesThatAreNoNames(t *testing.T) {
 	v, _, _ := node(t)
-	if err := v.Step().Setup(t.Context(), run(emptyDir("../../../escape", ""))); err == nil || !strings.Contains(err.Error(), "cannot be the name of a file") {
+	if err := v.Step().Setup(t.Context(), run(emptyDir("../../../escape", ""))); err == nil ||
+		!strings.Contains(err.Error(), "cannot be the name of a file") {
 		t.Errorf("volume name: %v", err)
 	}
 	r := run(emptyDir("disk", ""))

@@ -20,7 +20,9 @@ func (s Shape) Machine() machine.Machine {
 		core := id % cores
 		cache := core / s.CoresPerCache
 		node := cache / s.CachesPerNode
-		m.CPUs = append(m.CPUs, machine.CPU{ID: id, Core: core, Socket: node / s.NodesPerSocket, Node: node, Cache: cache * s.CoresPerCache})
+		m.CPUs = append(m.CPUs,
+			machine.CPU{ID: id, Core: core, Socket: node / s.NodesPerSocket, Node: node,
+				Cache: cache * s.CoresPerCache})
 		byNode[node] = append(byNode[node], id)
 	}
 	for id, cpus := range byNode {
@@ -33,7 +35,8 @@ func (s Shape) Machine() machine.Machine {
 // at the most.
 func Large(nodes int) machine.Machine {
 	perSocket := min(4, nodes)
-	return Shape{Sockets: nodes / perSocket, NodesPerSocket: perSocket, CachesPerNode: 2, CoresPerCache: 128 / nodes, Threads: 2}.Machine()
+	return Shape{Sockets: nodes / perSocket, NodesPerSocket: perSocket, CachesPerNode: 2, CoresPerCache: 128 / nodes,
+		Threads: 2}.Machine()
 }
 
 // Used are the CPUs of every third core of a Large machine, from core 2.

@@ -105,13 +105,15 @@ func keyOf(in Input, kind, name, key string, optional *bool) (string, error) {
 // usable refuses what execve(2) cannot hand to a process.
 func usable(in Input, kind, name, key, value string) (string, error) {
 	if strings.ContainsRune(value, 0) {
-		return "", lacks(in, kind, name, "key %s in %s %s/%s has a NUL byte, which no environment variable can hold", key, kind, in.Pod.Namespace, name)
+		return "", lacks(in, kind, name, "key %s in %s %s/%s has a NUL byte, which no environment variable can hold",
+			key, kind, in.Pod.Namespace, name)
 	}
 	return value, nil
 }
 
 func lacks(in Input, kind, name, format string, args ...any) error {
-	return &object.Lacking{Key: object.Key{Kind: kind, Namespace: in.Pod.Namespace, Name: name}, Err: fmt.Errorf(format, args...)}
+	return &object.Lacking{Key: object.Key{Kind: kind, Namespace: in.Pod.Namespace, Name: name},
+		Err: fmt.Errorf(format, args...)}
 }
 
 // fromSource are the variables that one entry of envFrom brings, by name, and
@@ -163,8 +165,11 @@ func Skipped(in Input) (messages []string) {
 		} else {
 			source += from.ConfigMapRef.Name
 		}
-		messages = append(messages, fmt.Sprintf("Keys [%s] from the EnvFrom %s were skipped since they are considered invalid environment variable names.",
-			strings.Join(keys, ", "), source))
+		messages = append(messages,
+			fmt.Sprintf(
+				"Keys [%s] from the EnvFrom %s were skipped since they are considered invalid environment "+
+					"variable names.",
+				strings.Join(keys, ", "), source))
 	}
 	return messages
 }
@@ -187,7 +192,8 @@ func fileValue(in Input, r *corev1.FileKeySelector) (string, error) {
 	case value == "" && optional:
 		return "", errAbsent
 	case value == "":
-		return "", fmt.Errorf("environment variable key %q not found in file %q of volume %q", r.Key, r.Path, r.VolumeName)
+		return "", fmt.Errorf("environment variable key %q not found in file %q of volume %q", r.Key, r.Path,
+			r.VolumeName)
 	case strings.ContainsRune(value, 0):
 		return "", fmt.Errorf("key %q in file %q of volume %q has a NUL byte", r.Key, r.Path, r.VolumeName)
 	}

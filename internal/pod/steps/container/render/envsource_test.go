@@ -18,8 +18,11 @@ func sources() Sources {
 	return Sources{
 		Objects: map[object.Key]runtime.Object{
 			{Kind: object.ConfigMap, Namespace: "shop", Name: "app"}: &corev1.ConfigMap{
-				Data: map[string]string{"b": "from the map", "a": "1", "log.level": "info", "1st": "x"}, BinaryData: map[string][]byte{"binary": {1}}},
-			{Kind: object.Secret, Namespace: "shop", Name: "login"}: &corev1.Secret{Data: map[string][]byte{"user": []byte("ada"), "password": []byte("$(user)")}},
+				Data:       map[string]string{"b": "from the map", "a": "1", "log.level": "info", "1st": "x"},
+				BinaryData: map[string][]byte{"binary": {1}}},
+			{Kind: object.Secret, Namespace: "shop",
+				Name: "login"}: &corev1.Secret{Data: map[string][]byte{"user": []byte("ada"),
+				"password": []byte("$(user)")}},
 		},
 		Files:    map[EnvFile]string{{"work", "out/env"}: "# made by init\nTOKEN='two\nlines' # done\n"},
 		Services: map[string]string{"DB_HOST": "10.0.0.7", "DB_PORT": "5432"},
@@ -30,7 +33,8 @@ func TestNeeds(t *testing.T) {
 	c, _ := pod.FindContainer(readPod(t, "testdata/pods/env-sources.yaml"), "app")
 	objects, files := Needs("shop", c)
 	want := []object.Key{
-		{Kind: object.ConfigMap, Namespace: "shop", Name: "app"}, {Kind: object.ConfigMap, Namespace: "shop", Name: "gone"},
+		{Kind: object.ConfigMap, Namespace: "shop", Name: "app"},
+		{Kind: object.ConfigMap, Namespace: "shop", Name: "gone"},
 		{Kind: object.Secret, Namespace: "shop", Name: "login"},
 	}
 	if diff := cmp.Diff(want, objects); diff != "" {
@@ -44,15 +48,20 @@ func TestNeeds(t *testing.T) {
 // What is there and lacks something, or cannot be used, is said in the kubelet's
 // words where it has any, and is tried again when the object changes.
 func TestEnvironmentLacks(t *testing.T) {
-	app, login := object.Key{Kind: object.ConfigMap, Namespace: "shop", Name: "app"}, object.Key{Kind: object.Secret, Namespace: "shop", Name: "login"}
-	in := Input{Container: pod.Container{Container: &corev1.Container{}}, Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}, Sources: Sources{
-		Objects: map[object.Key]runtime.Object{
-			app: &corev1.ConfigMap{Data: map[string]string{"nul": "a\x00b"}}, login: &corev1.Secret{Data: map[string][]byte{"a=b": []byte("x"), "c": []byte("y")}},
-		},
-		Files: map[EnvFile]string{{"work", "env"}: "A=1\n"},
-	}}
+	app, login := object.Key{Kind: object.ConfigMap, Namespace: "shop", Name: "app"},
+		object.Key{Kind: object.Secret, Namespace: "shop", Name: "login"}
+	in := Input{Container: pod.Container{Container: &corev1.Container{}},
+		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}, Sources: Sources{
+			Objects: map[object.Key]runtime.Object{
+				app:   &corev1.ConfigMap{Data: map[string]string{"nul": "a\x00b"}},
+				login: &corev1.Secret{Data: map[string][]byte{"a=b": []byte("x"), "c": []byte("y")}},
+			},
+			Files: map[EnvFile]string{{"work", "env"}: "A=1\n"},
+		}}
 	configMap := func(key string) corev1.EnvVarSource {
-		return corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}, Key: key}}
+		return corev1.EnvVarSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "app"}, Key: key}}
 	}
 	file := func(path string) corev1.EnvVarSource {
 		return corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: "work", Path: path, Key: "A"}}
@@ -62,11 +71,17 @@ func TestEnvironmentLacks(t *testing.T) {
 		want  string
 		waits []object.Key
 	}{
-		"no key":      {configMap("gone"), "couldn't find key gone in ConfigMap shop/app", []object.Key{app}},
-		"a NUL byte":  {configMap("nul"), "key nul in ConfigMap shop/app has a NUL byte, which no environment variable can hold", []object.Key{app}},
-		"no file":     {file("gone"), `environment variable "X": file "gone" is not in volume "work"`, nil},
-		"a bad file":  {file("env"), `environment variable "X": couldn't parse env file "env" of volume "work": line 1: the value has to be in single quotes`, nil},
-		"no such key": {corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "login"}, Key: "k"}}, "couldn't find key k in Secret shop/login", []object.Key{login}},
+		"no key": {configMap("gone"), "couldn't find key gone in ConfigMap shop/app", []object.Key{app}},
+		"a NUL byte": {configMap("nul"),
+			"key nul in ConfigMap shop/app has a NUL byte, which no environment variable can hold", []object.Key{app}},
+		"no file": {file("gone"), `environment variable "X": file "gone" is not in volume "work"`, nil},
+		"a bad file": {file("env"),
+			`environment variable "X": couldn't parse env file "env" of volume "work": line 1: the value has to be in single quotes`, nil},
+		"no such key": {
+			corev1.EnvVarSource{
+				SecretKeyRef: &corev1.SecretKeySelector{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "login"}, Key: "k"}},
+			"couldn't find key k in Secret shop/login", []object.Key{login}},
 	} {
 		in.Container.Env = []corev1.EnvVar{{Name: "X", ValueFrom: &c.from}}
 		_, err := environment(in)
@@ -77,12 +92,15 @@ func TestEnvironmentLacks(t *testing.T) {
 	}
 
 	in.Container.Env = nil
-	in.Container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "login"}}}}
+	in.Container.EnvFrom = []corev1.EnvFromSource{
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "login"}}}}
 	env, err := environment(in)
 	if err != nil || !cmp.Equal(env.values, map[string]string{"c": "y"}) {
 		t.Errorf("a name that no variable can have: %v, %v", env, err)
 	}
-	want := []string{"Keys [a=b] from the EnvFrom secret shop/login were skipped since they are considered invalid environment variable names."}
+	want := []string{
+		"Keys [a=b] from the EnvFrom secret shop/login were skipped since they are considered invalid environment " +
+			"variable names."}
 	if diff := cmp.Diff(want, Skipped(in)); diff != "" {
 		t.Errorf("skipped (-want +got):\n%s", diff)
 	}

@@ -87,11 +87,13 @@ func mounts(in Input) ([]*runtimeapi.Mount, error) {
 		list = append(list, mount)
 	}
 	if in.HostsFile != "" {
-		list = append(list, &runtimeapi.Mount{HostPath: in.HostsFile, ContainerPath: hostsPath, SelinuxRelabel: in.Node.SELinux})
+		list = append(list,
+			&runtimeapi.Mount{HostPath: in.HostsFile, ContainerPath: hostsPath, SelinuxRelabel: in.Node.SELinux})
 	}
 	if in.TerminationLog != "" {
 		list = append(list, &runtimeapi.Mount{
-			HostPath: in.TerminationLog, ContainerPath: absolute(in.Container.TerminationMessagePath), SelinuxRelabel: in.Node.SELinux,
+			HostPath: in.TerminationLog, ContainerPath: absolute(in.Container.TerminationMessagePath),
+			SelinuxRelabel: in.Node.SELinux,
 		})
 	}
 	for _, m := range list {
@@ -148,7 +150,8 @@ func propagationOf(in Input, m corev1.VolumeMount) (runtimeapi.MountPropagation,
 		return runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, nil
 	case corev1.MountPropagationBidirectional:
 		if _, sc := contexts(in); !isTrue(sc.Privileged) {
-			return 0, fmt.Errorf("volume mount %q: mountPropagation Bidirectional is available only to privileged containers", m.Name)
+			return 0, fmt.Errorf(
+				"volume mount %q: mountPropagation Bidirectional is available only to privileged containers", m.Name)
 		}
 		return runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL, nil
 	}
@@ -164,13 +167,16 @@ func recursiveReadOnly(m corev1.VolumeMount, supported bool) (bool, error) {
 	case !m.ReadOnly:
 		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not read-only", m.Name)
 	case m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone:
-		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q", m.Name, *m.MountPropagation)
+		return false,
+			fmt.Errorf("volume %q requested recursive read-only mode, but it is not compatible with propagation %q",
+				m.Name, *m.MountPropagation)
 	case *m.RecursiveReadOnly == corev1.RecursiveReadOnlyIfPossible:
 		return supported, nil
 	case *m.RecursiveReadOnly != corev1.RecursiveReadOnlyEnabled:
 		return false, fmt.Errorf("volume %q has the unknown recursive read-only mode %q", m.Name, *m.RecursiveReadOnly)
 	case !supported:
-		return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", m.Name)
+		return false,
+			fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", m.Name)
 	}
 	return true, nil
 }

@@ -76,13 +76,17 @@ func readPod(t *testing.T, file string) *corev1.Pod {
 // sandboxOf is the pod's sandbox on a node of a cluster.
 func sandboxOf(t *testing.T, p *corev1.Pod, node Node) *runtimeapi.PodSandboxConfig {
 	t.Helper()
-	resolver := poddir.Resolver{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, ClusterDomain: "cluster.local"}
-	dns, warnings := poddir.PodDNS(p, resolver, &runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"example.com"}, Options: []string{"timeout:1"}})
+	resolver := poddir.Resolver{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+		ClusterDomain: "cluster.local"}
+	dns, warnings := poddir.PodDNS(p, resolver,
+		&runtimeapi.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"example.com"},
+			Options: []string{"timeout:1"}})
 	hostname, err := poddir.New(poddir.Config{Resolver: resolver}).Hostname(p)
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	given := sandbox.Given{Hostname: hostname, LogDir: "/var/log/pods/shop_web_6b1e", CgroupParent: "/kubepods/pod6b1e", DNS: dns}
+	given := sandbox.Given{Hostname: hostname, LogDir: "/var/log/pods/shop_web_6b1e", CgroupParent: "/kubepods/pod6b1e",
+		DNS: dns}
 	given.Resources, given.Overhead = PodResources(p, node)
 	if p.Spec.HostUsers != nil && !*p.Spec.HostUsers {
 		ids := []*runtimeapi.IDMapping{{HostId: 65536, Length: 65536}}
@@ -187,6 +191,8 @@ func compare(t *testing.T, file string, tree any) {
 		t.Fatalf("%v: run go test -update and read what it wrote", err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs; if that is meant, run go test ./internal/pod/steps/container/render -update and read what it wrote (-want +got):\n%s", file, diff)
+		t.Errorf(
+			"%s differs; if that is meant, run go test ./internal/pod/steps/container/render -update and read what "+
+				"it wrote (-want +got):\n%s", file, diff)
 	}
 }

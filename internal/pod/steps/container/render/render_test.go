@@ -52,8 +52,10 @@ func TestConfig(t *testing.T) {
 		"profiles":           func(*Input) {},
 		"annotated-apparmor": func(in *Input) { in.Image.Uid, in.Image.Username = nil, "nobody" },
 		"mounts": func(in *Input) {
-			in.Volumes = []string{"/pods/6b1e/volumes/data", "/srv/conf", "/srv/conf", "/pods/6b1e/volume-subpaths/shared/app/3"}
-			in.Mounted = map[string]pod.Volume{"data": {Groups: []int64{700}}, "conf": {HostLabels: true}, "shared": {}, "disk": {Path: "/dev/sdb", Block: true}}
+			in.Volumes = []string{"/pods/6b1e/volumes/data", "/srv/conf", "/srv/conf",
+				"/pods/6b1e/volume-subpaths/shared/app/3"}
+			in.Mounted = map[string]pod.Volume{"data": {Groups: []int64{700}}, "conf": {HostLabels: true}, "shared": {},
+				"disk": {Path: "/dev/sdb", Block: true}}
 			in.HostsFile, in.TerminationLog = "/pods/6b1e/etc-hosts", "/pods/6b1e/containers/app/0"
 			in.Node.RecursiveReadOnly, in.Node.SELinux = true, true
 			in.Userns = &runtimeapi.UserNamespace{
@@ -123,46 +125,93 @@ func TestConfigRefuses(t *testing.T) {
 		return func(in *Input) { in.Container.SecurityContext, in.Image = &sc, image }
 	}
 	slave := corev1.MountPropagationHostToContainer
-	enabled, bidirectional, odd := corev1.RecursiveReadOnlyEnabled, corev1.MountPropagationBidirectional, corev1.MountPropagationMode("Odd")
-	oddMode, oddGroups, signal := corev1.RecursiveReadOnlyMode("Odd"), corev1.SupplementalGroupsPolicy("Odd"), corev1.Signal("SIGODD")
+	enabled, bidirectional, odd := corev1.RecursiveReadOnlyEnabled, corev1.MountPropagationBidirectional,
+		corev1.MountPropagationMode("Odd")
+	oddMode, oddGroups, signal := corev1.RecursiveReadOnlyMode("Odd"), corev1.SupplementalGroupsPolicy("Odd"),
+		corev1.Signal("SIGODD")
 	climbing := "../../etc/passwd"
 	cases := []struct {
 		want string
 		edit func(*Input)
 	}{
-		{`cannot find block volume "disk" to map into container "app"`, func(in *Input) { in.Container.VolumeDevices = []corev1.VolumeDevice{{Name: "disk"}} }},
-		{`container "app" has the unknown stopSignal "SIGODD"`, func(in *Input) { in.Container.Lifecycle = &corev1.Lifecycle{StopSignal: &signal} }},
+		{`cannot find block volume "disk" to map into container "app"`, func(in *Input) {
+			in.Container.VolumeDevices = []corev1.VolumeDevice{{Name: "disk"}}
+		}},
+		{`container "app" has the unknown stopSignal "SIGODD"`, func(in *Input) {
+			in.Container.Lifecycle = &corev1.Lifecycle{StopSignal: &signal}
+		}},
 		{`waiting for ConfigMap default/c`, func(in *Input) {
-			in.Container.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}
+			in.Container.EnvFrom = []corev1.EnvFromSource{
+				{
+					ConfigMapRef: &corev1.ConfigMapEnvSource{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}
 		}},
 		{`waiting for Secret default/s`, func(in *Input) {
-			in.Container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
+			in.Container.EnvFrom = []corev1.EnvFromSource{
+				{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
 		}},
-		{`waiting for ConfigMap default/c`, env(corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}})},
-		{`waiting for Secret default/s`, env(corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}})},
-		{`environment variable "X": file "f" is not in volume "v"`, env(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{Path: "f", VolumeName: "v"}})},
+		{`waiting for ConfigMap default/c`,
+			env(
+				corev1.EnvVarSource{
+					ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}})},
+		{`waiting for Secret default/s`,
+			env(
+				corev1.EnvVarSource{
+					SecretKeyRef: &corev1.SecretKeySelector{
+						LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}})},
+		{`environment variable "X": file "f" is not in volume "v"`,
+			env(corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{Path: "f", VolumeName: "v"}})},
 		{`environment variable "X": valueFrom names no source`, env(corev1.EnvVarSource{})},
 		{`unsupported fieldPath: metadata.labels`, field("metadata.labels")},
 		{`fieldPath "spec.x['y']" does not support subscript`, field("spec.x['y']")},
 		{`invalid key subscript in metadata.labels['a b']`, field("metadata.labels['a b']")},
-		{`unsupported pod version: v2`, env(corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v2", FieldPath: "metadata.name"}})},
-		{`unsupported container resource: limits.gpu`, env(corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.gpu"}})},
-		{`container gone not found`, env(corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: "gone", Resource: "limits.cpu"}})},
-		{`volume mount "data" has the invalid mountPropagation "Odd"`, mount(corev1.VolumeMount{MountPropagation: &odd})},
-		{`volume "data" requested recursive read-only mode, but it is not read-only`, mount(corev1.VolumeMount{RecursiveReadOnly: &enabled})},
-		{`mountPropagation Bidirectional is available only to privileged containers`, mount(corev1.VolumeMount{MountPropagation: &bidirectional})},
-		{`but it is not compatible with propagation "HostToContainer"`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled, MountPropagation: &slave})},
-		{`but it is not supported by the runtime`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled})},
-		{`unknown recursive read-only mode "Odd"`, mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &oddMode})},
-		{`container's runAsUser breaks non-root policy (pod: "web_default(6b1e)", container: app)`, nonRoot(corev1.SecurityContext{RunAsUser: &root}, &runtimeapi.Image{})},
-		{`container has runAsNonRoot and image will run as root (pod: "web_default(6b1e)", container: app)`, nonRoot(corev1.SecurityContext{}, &runtimeapi.Image{})},
-		{`image has non-numeric user (www), cannot verify user is non-root`, nonRoot(corev1.SecurityContext{}, &runtimeapi.Image{Username: "www"})},
-		{`image has an invalid user id (1099511627776)`, nonRoot(corev1.SecurityContext{}, &runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: tooLarge}})},
-		{`unknown seccomp profile type "Odd"`, security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Odd"}})},
-		{`localhostProfile must be set`, security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost}})},
-		{`localhostProfile "../../etc/passwd" must be a path below /var/lib/berth/seccomp`, security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &climbing}})},
-		{`missing localhost apparmor profile name`, security(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost}})},
-		{`unknown apparmor profile type: "Odd"`, security(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Odd"}})},
+		{`unsupported pod version: v2`,
+			env(
+				corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v2",
+					FieldPath: "metadata.name"}})},
+		{`unsupported container resource: limits.gpu`,
+			env(corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.gpu"}})},
+		{`container gone not found`,
+			env(
+				corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: "gone",
+					Resource: "limits.cpu"}})},
+		{`volume mount "data" has the invalid mountPropagation "Odd"`,
+			mount(corev1.VolumeMount{MountPropagation: &odd})},
+		{`volume "data" requested recursive read-only mode, but it is not read-only`,
+			mount(corev1.VolumeMount{RecursiveReadOnly: &enabled})},
+		{`mountPropagation Bidirectional is available only to privileged containers`,
+			mount(corev1.VolumeMount{MountPropagation: &bidirectional})},
+		{`but it is not compatible with propagation "HostToContainer"`,
+			mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled, MountPropagation: &slave})},
+		{`but it is not supported by the runtime`,
+			mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled})},
+		{`unknown recursive read-only mode "Odd"`,
+			mount(corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &oddMode})},
+		{`container's runAsUser breaks non-root policy (pod: "web_default(6b1e)", container: app)`,
+			nonRoot(corev1.SecurityContext{RunAsUser: &root}, &runtimeapi.Image{})},
+		{`container has runAsNonRoot and image will run as root (pod: "web_default(6b1e)", container: app)`,
+			nonRoot(corev1.SecurityContext{}, &runtimeapi.Image{})},
+		{`image has non-numeric user (www), cannot verify user is non-root`,
+			nonRoot(corev1.SecurityContext{}, &runtimeapi.Image{Username: "www"})},
+		{`image has an invalid user id (1099511627776)`,
+			nonRoot(corev1.SecurityContext{}, &runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: tooLarge}})},
+		{`unknown seccomp profile type "Odd"`,
+			security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: "Odd"}})},
+		{`localhostProfile must be set`,
+			security(
+				corev1.SecurityContext{
+					SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost}})},
+		{`localhostProfile "../../etc/passwd" must be a path below /var/lib/berth/seccomp`,
+			security(
+				corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost,
+					LocalhostProfile: &climbing}})},
+		{`missing localhost apparmor profile name`,
+			security(
+				corev1.SecurityContext{
+					AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost}})},
+		{`unknown apparmor profile type: "Odd"`,
+			security(corev1.SecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: "Odd"}})},
 		{`unsupported supplementalGroupsPolicy: Odd`, func(in *Input) {
 			in.Pod.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: &oddGroups}
 		}},
@@ -191,14 +240,18 @@ func TestSubPaths(t *testing.T) {
 		{corev1.VolumeMount{SubPathExpr: "logs/$(POD)/$$(x)"}, "logs/web/$(x)", ""},
 		{corev1.VolumeMount{SubPathExpr: "$(B)/$(A)/$(B)"}, "", "missing value for A, B"},
 		{corev1.VolumeMount{SubPathExpr: "$(EMPTY)"}, "", "missing value for EMPTY"},
-		{corev1.VolumeMount{SubPathExpr: "/$(POD)"}, "", `subPath "/web" of volume mount "data" must not be an absolute path`},
-		{corev1.VolumeMount{SubPath: "a/../../b"}, "", `subPath "a/../../b" of volume mount "data" must not contain '..'`},
+		{corev1.VolumeMount{SubPathExpr: "/$(POD)"}, "",
+			`subPath "/web" of volume mount "data" must not be an absolute path`},
+		{corev1.VolumeMount{SubPath: "a/../../b"}, "",
+			`subPath "a/../../b" of volume mount "data" must not contain '..'`},
 		{corev1.VolumeMount{SubPath: "a..b"}, "a..b", ""},
 	}
 	for _, c := range cases {
 		in := input(t, "minimal")
 		in.Container.Env = []corev1.EnvVar{
-			{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}, {Name: "EMPTY"},
+			{Name: "POD",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+			{Name: "EMPTY"},
 		}
 		c.mount.Name = "data"
 		in.Container.VolumeMounts = []corev1.VolumeMount{c.mount}
@@ -229,7 +282,8 @@ func TestWantsHosts(t *testing.T) {
 	}
 	for _, c := range cases {
 		p := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: c.host}}
-		if got := WantsHosts(p, pod.Container{Container: &corev1.Container{VolumeMounts: c.mounts}}, c.ips); got != c.want {
+		if got := WantsHosts(p, pod.Container{Container: &corev1.Container{VolumeMounts: c.mounts}},
+			c.ips); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -259,7 +313,8 @@ func TestResources(t *testing.T) {
 		return all
 	}
 	guaranteed, burstable, bestEffort := corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort
-	throttling, tiered := &config.MemoryQoS{ThrottlingFactor: 0.9}, &config.MemoryQoS{ThrottlingFactor: 0.5, Tiered: true}
+	throttling, tiered := &config.MemoryQoS{ThrottlingFactor: 0.9},
+		&config.MemoryQoS{ThrottlingFactor: 0.5, Tiered: true}
 	own := func(p *corev1.Pod, c pod.Container) bool { return p.Name == "web" && c.Name == "app" }
 	other := func(_ *corev1.Pod, c pod.Container) bool { return c.Name != "app" }
 	none := map[string]string{"memory.min": "0", "memory.low": "0"}
@@ -272,27 +327,50 @@ func TestResources(t *testing.T) {
 		unified          map[string]string
 	}{
 		{"a quota, and no memory QoS", burstable, list("1", "64Mi"), list("2", "128Mi"), func(*Node) {}, 200000, nil},
-		{"quotas are off", burstable, list("1", "64Mi"), list("2", "128Mi"), func(n *Node) { n.CFSQuota = false }, 0, nil},
+		{"quotas are off", burstable, list("1", "64Mi"), list("2", "128Mi"), func(n *Node) {
+			n.CFSQuota = false
+		}, 0, nil},
 		{"no CPU limit", burstable, list("1", "64Mi"), nil, func(*Node) {}, 0, nil},
-		{"CPUs of its own", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) { n.Unthrottled = own }, -1, nil},
-		{"CPUs of its own, and quotas are off", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) { n.Unthrottled, n.CFSQuota = own, false }, -1, nil},
-		{"another container has CPUs of its own", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) { n.Unthrottled = other }, 200000, nil},
+		{"CPUs of its own", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) {
+			n.Unthrottled = own
+		}, -1, nil},
+		{"CPUs of its own, and quotas are off", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) {
+			n.Unthrottled, n.CFSQuota = own, false
+		}, -1, nil},
+		{"another container has CPUs of its own", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) {
+			n.Unthrottled = other
+		}, 200000, nil},
 		{
-			"slowed down between request and limit, in whole pages", burstable, list("", "100Mi"), list("", "200Mi"), func(n *Node) { n.MemoryQoS = throttling },
+			"slowed down between request and limit, in whole pages", burstable, list("", "100Mi"), list("", "200Mi"),
+			func(n *Node) {
+				n.MemoryQoS = throttling
+			},
 			0, map[string]string{"memory.min": "0", "memory.low": "0", "memory.high": "199229440"},
 		},
 		{
-			"without a limit, what the node gives counts", burstable, list("", "1Gi"), nil, func(n *Node) { n.MemoryQoS = throttling },
+			"without a limit, what the node gives counts", burstable, list("", "1Gi"), nil, func(n *Node) {
+				n.MemoryQoS = throttling
+			},
 			0, map[string]string{"memory.min": "0", "memory.low": "0", "memory.high": "6871945216"},
 		},
-		{"what is requested is the limit: nothing is slowed down", guaranteed, list("1", "100Mi"), list("1", "100Mi"), func(n *Node) { n.MemoryQoS = throttling }, 100000, none},
-		{"Guaranteed memory is protected", guaranteed, list("1", "100Mi"), list("1", "100Mi"), func(n *Node) { n.MemoryQoS = tiered }, 100000, map[string]string{"memory.min": "104857600"}},
+		{"what is requested is the limit: nothing is slowed down", guaranteed, list("1", "100Mi"), list("1", "100Mi"),
+			func(n *Node) {
+				n.MemoryQoS = throttling
+			}, 100000, none},
+		{"Guaranteed memory is protected", guaranteed, list("1", "100Mi"), list("1", "100Mi"), func(n *Node) {
+			n.MemoryQoS = tiered
+		}, 100000, map[string]string{"memory.min": "104857600"}},
 		{
-			"Burstable memory is protected as long as there is other", burstable, list("", "100Mi"), list("", "200Mi"), func(n *Node) { n.MemoryQoS = tiered },
+			"Burstable memory is protected as long as there is other", burstable, list("", "100Mi"), list("", "200Mi"),
+			func(n *Node) {
+				n.MemoryQoS = tiered
+			},
 			0, map[string]string{"memory.low": "104857600", "memory.high": "157286400"},
 		},
 		{"nothing is asked for: neither", bestEffort, nil, nil, func(n *Node) { n.MemoryQoS = tiered }, 0, none},
-		{"version 1 has none of it", burstable, list("", "100Mi"), list("", "200Mi"), func(n *Node) { n.MemoryQoS, n.CgroupV2 = tiered, false }, 0, nil},
+		{"version 1 has none of it", burstable, list("", "100Mi"), list("", "200Mi"), func(n *Node) {
+			n.MemoryQoS, n.CgroupV2 = tiered, false
+		}, 0, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in := input(t, "minimal")
@@ -313,7 +391,8 @@ func TestResources(t *testing.T) {
 func TestExpandCommand(t *testing.T) {
 	env := []corev1.EnvVar{
 		{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)"}, {Name: "A", Value: "2"},
-		{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+		{Name: "POD",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 	}
 	got := ExpandCommand([]string{"/check", "$(A)", "$(B)", "<$(POD)>", "$(MISSING)"}, env)
 	if diff := cmp.Diff([]string{"/check", "2", "$(A)", "<>", "$(MISSING)"}, got); diff != "" {

@@ -70,7 +70,8 @@ func setQuota(r *runtimeapi.LinuxContainerResources, node Node, limit resource.Q
 // limit (KEP-688).
 func PodResources(p *corev1.Pod, node Node) (containers, overhead *runtimeapi.LinuxContainerResources) {
 	opts := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
-	return whole(resourcehelper.PodRequests(p, opts), resourcehelper.PodLimits(p, opts), node), whole(p.Spec.Overhead, p.Spec.Overhead, node)
+	return whole(resourcehelper.PodRequests(p, opts), resourcehelper.PodLimits(p, opts), node),
+		whole(p.Spec.Overhead, p.Spec.Overhead, node)
 }
 
 func whole(requests, limits corev1.ResourceList, node Node) *runtimeapi.LinuxContainerResources {
@@ -78,7 +79,8 @@ func whole(requests, limits corev1.ResourceList, node Node) *runtimeapi.LinuxCon
 	if !ok {
 		request = *limits.Cpu()
 	}
-	r := &runtimeapi.LinuxContainerResources{CpuShares: int64(cgroupfile.Shares(request.MilliValue())), MemoryLimitInBytes: limits.Memory().Value()}
+	r := &runtimeapi.LinuxContainerResources{CpuShares: int64(cgroupfile.Shares(request.MilliValue())),
+		MemoryLimitInBytes: limits.Memory().Value()}
 	setQuota(r, node, *limits.Cpu())
 	return r
 }

@@ -72,7 +72,8 @@ func checkNonRoot(in Input, podSC *corev1.PodSecurityContext, sc *corev1.Securit
 	if !isTrue(cmp.Or(sc.RunAsNonRoot, podSC.RunAsNonRoot)) {
 		return nil
 	}
-	where := fmt.Sprintf("(pod: %q, container: %s)", fmt.Sprintf("%s_%s(%s)", in.Pod.Name, in.Pod.Namespace, in.Pod.UID), in.Container.Name)
+	where := fmt.Sprintf("(pod: %q, container: %s)",
+		fmt.Sprintf("%s_%s(%s)", in.Pod.Name, in.Pod.Namespace, in.Pod.UID), in.Container.Name)
 	chosen := cmp.Or(sc.RunAsUser, podSC.RunAsUser)
 	uid, name := user(in, podSC, sc)
 	switch {
@@ -81,12 +82,15 @@ func checkNonRoot(in Input, podSC *corev1.PodSecurityContext, sc *corev1.Securit
 	case chosen != nil:
 		return nil
 	case uid == nil:
-		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s", name, where)
+		return fmt.Errorf(
+			"container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s", name,
+			where)
 	case uid.Value == 0:
 		return fmt.Errorf("container has runAsNonRoot and image will run as root %s", where)
 	}
 	if errs := validation.IsValidUserID(uid.Value); len(errs) > 0 {
-		return fmt.Errorf("container has runAsNonRoot and image has an invalid user id (%d): %s %s", uid.Value, strings.Join(errs, "; "), where)
+		return fmt.Errorf("container has runAsNonRoot and image has an invalid user id (%d): %s %s", uid.Value,
+			strings.Join(errs, "; "), where)
 	}
 	return nil
 }
@@ -101,7 +105,8 @@ func groups(podSC *corev1.PodSecurityContext, ofVolumes []int64) []int64 {
 
 func namespaces(in Input) *runtimeapi.NamespaceOption {
 	o := &runtimeapi.NamespaceOption{
-		Network: runtimeapi.NamespaceMode_POD, Ipc: runtimeapi.NamespaceMode_POD, Pid: runtimeapi.NamespaceMode_CONTAINER,
+		Network: runtimeapi.NamespaceMode_POD, Ipc: runtimeapi.NamespaceMode_POD,
+		Pid:           runtimeapi.NamespaceMode_CONTAINER,
 		UsernsOptions: in.Userns,
 	}
 	if pod.HostNetwork(in.Pod) {
@@ -163,7 +168,8 @@ func seccompProfile(in Input, p *corev1.SeccompProfile) (*runtimeapi.SecurityPro
 
 // appArmor sets the profile in CRI's both spellings: container, then annotation
 // (KEP-24, for manifests older than the field), then pod.
-func appArmor(in Input, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext, out *runtimeapi.LinuxContainerSecurityContext) error {
+func appArmor(in Input, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext,
+	out *runtimeapi.LinuxContainerSecurityContext) error {
 	p := cmp.Or(sc.AppArmorProfile, annotatedAppArmor(in), podSC.AppArmorProfile)
 	if p == nil {
 		return nil

@@ -13,8 +13,11 @@ func TestFormat(t *testing.T) {
 		{
 			name: "pods of two resources",
 			held: []PodDevicesEntry{
-				{PodUID: "pod-1", ContainerName: "app", ResourceName: "example.com/gpu", DeviceIDs: DevicesPerNUMA{0: {"gpu-0", "gpu-1"}, -1: {"gpu-2"}}, AllocResp: []byte("\n\x16\n\vGPU_DEVICES\x12\akubelet")},
-				{PodUID: "pod-2", ContainerName: "init", ResourceName: "example.com/nic", DeviceIDs: DevicesPerNUMA{1: {"eth<1>"}}, AllocResp: []byte{}},
+				{PodUID: "pod-1", ContainerName: "app", ResourceName: "example.com/gpu",
+					DeviceIDs: DevicesPerNUMA{0: {"gpu-0", "gpu-1"}, -1: {"gpu-2"}},
+					AllocResp: []byte("\n\x16\n\vGPU_DEVICES\x12\akubelet")},
+				{PodUID: "pod-2", ContainerName: "init", ResourceName: "example.com/nic",
+					DeviceIDs: DevicesPerNUMA{1: {"eth<1>"}}, AllocResp: []byte{}},
 			},
 			registered: map[string][]string{"example.com/gpu": {"gpu-0", "gpu-3"}, "example.com/nic": {}},
 			want: `{"Data":{"PodDeviceEntries":[{"PodUID":"pod-1","ContainerName":"app","ResourceName":"example.com/gpu","DeviceIDs":{"-1":["gpu-2"],"0":["gpu-0","gpu-1"]},"AllocResp":"ChYKC0dQVV9ERVZJQ0VTEgdrdWJlbGV0"},` +

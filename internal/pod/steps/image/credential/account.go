@@ -51,7 +51,8 @@ func (p *plugin) grant(ctx context.Context, accounts Accounts, of *corev1.Pod) (
 }
 
 // find asks the plugin for a pod. source is whose its answer is.
-func (p *plugin) find(ctx context.Context, accounts Accounts, of *corev1.Pod, repository string) (all entries, source *Secret, err error) {
+func (p *plugin) find(ctx context.Context, accounts Accounts, of *corev1.Pod, repository string) (all entries,
+	source *Secret, err error) {
 	g, ok, err := p.grant(ctx, accounts, of)
 	if !ok {
 		return nil, nil, err
@@ -81,5 +82,6 @@ func (g *grant) source() *Secret {
 }
 
 func ofAccount(a *corev1.ServiceAccount) *Secret {
-	return &Secret{Kind: "ServiceAccount", UID: string(a.UID), Namespace: a.Namespace, Name: a.Name, Hash: string(a.UID)}
+	return &Secret{Kind: "ServiceAccount", UID: string(a.UID), Namespace: a.Namespace, Name: a.Name,
+		Hash: string(a.UID)}
 }

@@ -31,26 +31,32 @@ func (a accounts) PullToken(_ context.Context, p *corev1.Pod, account types.UID,
 }
 
 func podOf(uid types.UID, account string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: uid}, Spec: corev1.PodSpec{ServiceAccountName: account}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: uid},
+		Spec: corev1.PodSpec{ServiceAccountName: account}}
 }
 
 // granting is a keyring with one plugin that echoes the token as the user.
 func granting(t *testing.T, token TokenAttributes, password string) (k *Keyring, dir string) {
 	t.Helper()
-	dir = script(t, "plug", `echo "{\"apiVersion\": \"credentialprovider.kubelet.k8s.io/v1\", \"kind\": \"CredentialProviderResponse\", \"cacheKeyType\": \"Global\", `+
-		`\"auth\": {\"*.registry.io\": {\"username\": \"u\", \"password\": \"`+password+`\"}}}"`)
+	dir = script(t, "plug",
+		`echo "{\"apiVersion\": \"credentialprovider.kubelet.k8s.io/v1\", \"kind\": \"CredentialProviderResponse\", \"cacheKeyType\": \"Global\", `+
+			`\"auth\": {\"*.registry.io\": {\"username\": \"u\", \"password\": \"`+password+`\"}}}"`)
 	p := providerOf(dir)
 	p.Token = &token
-	return New(Options{RootDir: dir, HomeDir: dir, Providers: []Provider{p}, Environ: os.Environ(), Now: time.Now, Accounts: accounts{
-		"ns/builder": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "builder", UID: "sa-1", Annotations: map[string]string{"example.com/role": "r", "other": "o"}}},
-		"ns/plain":   {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "plain", UID: "sa-2"}},
-	}}), dir
+	return New(Options{RootDir: dir, HomeDir: dir, Providers: []Provider{p}, Environ: os.Environ(), Now: time.Now,
+		Accounts: accounts{
+			"ns/builder": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "builder", UID: "sa-1",
+				Annotations: map[string]string{"example.com/role": "r", "other": "o"}}},
+			"ns/plain": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "plain", UID: "sa-2"}},
+		}}), dir
 }
 
 // The plugin gets the pod's token and the annotations that it names, and what it
 // answers is the service account's.
 func TestGrant(t *testing.T) {
-	k, dir := granting(t, TokenAttributes{Audience: "registry", Required: true, RequiredAnnotations: []string{"example.com/role"}, OptionalAnnotations: []string{"none"}}, "p")
+	k, dir := granting(t,
+		TokenAttributes{Audience: "registry", Required: true, RequiredAnnotations: []string{"example.com/role"},
+			OptionalAnnotations: []string{"none"}}, "p")
 	found, err := k.Find(t.Context(), podOf("1", "builder"), "a.registry.io/x", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -83,12 +89,17 @@ func TestGrants(t *testing.T) {
 		runs  int
 		err   string
 	}{
-		{"one answer for an account", TokenAttributes{}, []*corev1.Pod{podOf("1", "builder"), podOf("2", "builder"), podOf("3", "plain")}, []int{1, 1, 1}, 2, ""},
-		{"one for a token", TokenAttributes{PerToken: true}, []*corev1.Pod{podOf("1", "builder"), podOf("2", "builder"), podOf("1", "builder")}, []int{1, 1, 1}, 2, ""},
+		{"one answer for an account", TokenAttributes{},
+			[]*corev1.Pod{podOf("1", "builder"), podOf("2", "builder"), podOf("3", "plain")}, []int{1, 1, 1}, 2, ""},
+		{"one for a token", TokenAttributes{PerToken: true},
+			[]*corev1.Pod{podOf("1", "builder"), podOf("2", "builder"), podOf("1", "builder")}, []int{1, 1, 1}, 2, ""},
 		{"no account", TokenAttributes{}, []*corev1.Pod{podOf("1", ""), nil}, []int{1, 1}, 1, ""},
-		{"no account where one is required", TokenAttributes{Required: true}, []*corev1.Pod{podOf("1", ""), nil}, []int{0, 0}, 0, ""},
-		{"no annotation", TokenAttributes{Required: true, RequiredAnnotations: []string{"example.com/role"}}, []*corev1.Pod{podOf("1", "plain")}, []int{0}, 0, ""},
-		{"no such account", TokenAttributes{}, []*corev1.Pod{podOf("1", "gone")}, []int{0}, 0, `ask credential provider "plug": get service account ns/gone: not found`},
+		{"no account where one is required", TokenAttributes{Required: true}, []*corev1.Pod{podOf("1", ""), nil},
+			[]int{0, 0}, 0, ""},
+		{"no annotation", TokenAttributes{Required: true, RequiredAnnotations: []string{"example.com/role"}},
+			[]*corev1.Pod{podOf("1", "plain")}, []int{0}, 0, ""},
+		{"no such account", TokenAttributes{}, []*corev1.Pod{podOf("1", "gone")}, []int{0}, 0,
+			`ask credential provider "plug": get service account ns/gone: not found`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k, dir := granting(t, c.token, "p")
@@ -121,13 +132,18 @@ func TestEchoedToken(t *testing.T) {
 
 func TestTokenAttributes(t *testing.T) {
 	const config = `{apiVersion: kubelet.config.k8s.io/v1, kind: CredentialProviderConfig, providers: [{name: plug, matchImages: [a.io], defaultCacheDuration: 0s, apiVersion: credentialprovider.kubelet.k8s.io/v1, tokenAttributes: %s}]}`
-	got, err := parseProviders(fmt.Appendf(nil, config, `{serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: true, requiredServiceAccountAnnotationKeys: [x], optionalServiceAccountAnnotationKeys: [z]}`), "/bin")
-	want := []Provider{{Name: "plug", Path: "/bin/plug", MatchImages: []string{"a.io"}, Token: &TokenAttributes{Audience: "a", PerToken: true, Required: true, RequiredAnnotations: []string{"x"}, OptionalAnnotations: []string{"z"}}}}
+	got, err := parseProviders(fmt.Appendf(nil, config,
+		`{serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: true, requiredServiceAccountAnnotationKeys: [x], optionalServiceAccountAnnotationKeys: [z]}`), "/bin")
+	want := []Provider{{Name: "plug", Path: "/bin/plug", MatchImages: []string{"a.io"},
+		Token: &TokenAttributes{Audience: "a", PerToken: true, Required: true, RequiredAnnotations: []string{"x"},
+			OptionalAnnotations: []string{"z"}}}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	_, err = parseProviders(fmt.Appendf(nil, config, `{cacheType: Pod, requireServiceAccount: false, requiredServiceAccountAnnotationKeys: [x, 'a b'], optionalServiceAccountAnnotationKeys: [x]}`), "/bin")
-	for _, want := range []string{"serviceAccountTokenAudience: must be set", `cacheType: "Pod"`, "requireServiceAccount: must be true", `"a b"`, `"x" is there twice`} {
+	_, err = parseProviders(fmt.Appendf(nil, config,
+		`{cacheType: Pod, requireServiceAccount: false, requiredServiceAccountAnnotationKeys: [x, 'a b'], optionalServiceAccountAnnotationKeys: [x]}`), "/bin")
+	for _, want := range []string{"serviceAccountTokenAudience: must be set", `cacheType: "Pod"`,
+		"requireServiceAccount: must be true", `"a b"`, `"x" is there twice`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}

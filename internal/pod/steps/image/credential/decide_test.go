@@ -45,7 +45,8 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for repository, want := range map[string][]entry{
-		"registry.io/team/app":      {{Username: "team", Password: "p"}, {Username: "host", Password: "p"}, {Username: "glob", Password: "p"}},
+		"registry.io/team/app": {{Username: "team", Password: "p"}, {Username: "host", Password: "p"},
+			{Username: "glob", Password: "p"}},
 		"registry.io/other":         {{Username: "host", Password: "p"}, {Username: "glob", Password: "p"}},
 		"docker.io/library/busybox": {{Username: "glob", Password: "p"}},
 		"token.dev/app":             {{IdentityToken: "t"}},
@@ -63,7 +64,8 @@ func TestFind(t *testing.T) {
 }
 
 func TestParseFaults(t *testing.T) {
-	for _, text := range []string{"", "{", "[]", `{"auths": {"a": {"auth": "%"}}}`, `{"auths": {"a": {"auth": "YWJj"}}}`} {
+	for _, text := range []string{"", "{", "[]", `{"auths": {"a": {"auth": "%"}}}`,
+		`{"auths": {"a": {"auth": "YWJj"}}}`} {
 		if all, err := parseConfigJSON([]byte(text)); err == nil {
 			t.Errorf("%q is %v", text, all)
 		}

@@ -89,7 +89,8 @@ func New(o Options) *Keyring {
 // with, in the order in which to try it: from the pod's secrets, the node's
 // configuration, the plugins. p is who it is for, nil: nobody's pod. The error
 // joins what could not be read or asked; the list holds the rest.
-func (k *Keyring) Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Credential, error) {
+func (k *Keyring) Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Credential,
+	error) {
 	found, err := ofSecrets(repository, secrets)
 	errs := []error{err}
 	all, err := k.ofNode()
@@ -114,7 +115,8 @@ func (k *Keyring) Find(ctx context.Context, p *corev1.Pod, repository string, se
 
 // Of is what of a pod gives access to the repository: its secrets, as in Find, and
 // its service account where a plugin takes that.
-func (k *Keyring) Of(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Secret, error) {
+func (k *Keyring) Of(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Secret,
+	error) {
 	found, err := ofSecrets(repository, secrets)
 	var all []Secret
 	for _, c := range found {

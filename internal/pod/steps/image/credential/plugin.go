@@ -46,7 +46,8 @@ type answer struct {
 }
 
 func newPlugin(p Provider, environ []string, now func() time.Time) *plugin {
-	return &plugin{Provider: p, environ: environ, now: now, timeout: execTimeout, asking: make(chan struct{}, 1), cache: map[string]answer{}}
+	return &plugin{Provider: p, environ: environ, now: now, timeout: execTimeout, asking: make(chan struct{}, 1),
+		cache: map[string]answer{}}
 }
 
 // cacheKey is under what an answer is kept, for all who have the same grant.
@@ -71,7 +72,8 @@ func (p *plugin) cached(repository, grant string) (entries, bool) {
 			delete(p.cache, key)
 		}
 	}
-	for _, kind := range []v1.PluginCacheKeyType{v1.ImagePluginCacheKeyType, v1.RegistryPluginCacheKeyType, v1.GlobalPluginCacheKeyType} {
+	for _, kind := range []v1.PluginCacheKeyType{v1.ImagePluginCacheKeyType, v1.RegistryPluginCacheKeyType,
+		v1.GlobalPluginCacheKeyType} {
 		key, _ := cacheKey(kind, repository, grant)
 		if a, ok := p.cache[key]; ok {
 			return a.entries, true
@@ -117,7 +119,9 @@ func (p *plugin) ask(ctx context.Context, repository, granted string, g *grant) 
 		return nil, errors.New("its answer is not JSON of a " + responseKind)
 	}
 	if response.APIVersion != apiVersion || response.Kind != responseKind {
-		return nil, fmt.Errorf("its answer is a %q of %q, must be a %s of %s", response.Kind, response.APIVersion, responseKind, apiVersion)
+		return nil,
+			fmt.Errorf("its answer is a %q of %q, must be a %s of %s", response.Kind, response.APIVersion, responseKind,
+				apiVersion)
 	}
 	key, err := cacheKey(response.CacheKeyType, repository, granted)
 	if err != nil {
@@ -133,7 +137,8 @@ func (p *plugin) ask(ctx context.Context, repository, granted string, g *grant) 
 	all := entries{}
 	for pattern, a := range response.Auth {
 		if g != nil && !p.Token.PerToken && a.Password == g.token {
-			return nil, errors.New("its answer is the token itself, which is one pod's: set tokenAttributes.cacheType to Token")
+			return nil,
+				errors.New("its answer is the token itself, which is one pod's: set tokenAttributes.cacheType to Token")
 		}
 		all[pattern] = entry{Username: a.Username, Password: a.Password}
 	}

@@ -25,12 +25,14 @@ func script(t *testing.T, name, answer string) (dir string) {
 }
 
 func respond(cacheKey, more string) string {
-	return fmt.Sprintf(`echo '{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse", "cacheKeyType": %q%s, `+
-		`"auth": {"*.registry.io": {"username": "'$USER_NAME'", "password": "p"}}}'`, cacheKey, more)
+	return fmt.Sprintf(
+		`echo '{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse", "cacheKeyType": %q%s, `+
+			`"auth": {"*.registry.io": {"username": "'$USER_NAME'", "password": "p"}}}'`, cacheKey, more)
 }
 
 func providerOf(dir string) Provider {
-	return Provider{Name: "plug", Path: filepath.Join(dir, "plug"), MatchImages: []string{"*.registry.io"}, CacheDuration: time.Minute, Env: []string{"USER_NAME=me"}}
+	return Provider{Name: "plug", Path: filepath.Join(dir, "plug"), MatchImages: []string{"*.registry.io"},
+		CacheDuration: time.Minute, Env: []string{"USER_NAME=me"}}
 }
 
 func runs(t *testing.T, dir string) int {
@@ -56,13 +58,19 @@ func TestPluginCache(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := script(t, "plug", respond(c.key, c.more))
 			now := time.Unix(1000, 0)
-			k := New(Options{RootDir: dir, HomeDir: dir, Providers: []Provider{providerOf(dir)}, Environ: os.Environ(), Now: func() time.Time { return now }})
-			for _, repository := range []string{"a.registry.io/x", "a.registry.io/x", "a.registry.io/y", "b.registry.io/x", "other.io/x"} {
+			k := New(Options{RootDir: dir, HomeDir: dir, Providers: []Provider{providerOf(dir)}, Environ: os.Environ(),
+				Now: func() time.Time {
+					return now
+				}})
+			for _, repository := range []string{"a.registry.io/x", "a.registry.io/x", "a.registry.io/y",
+				"b.registry.io/x", "other.io/x"} {
 				found, err := k.Find(t.Context(), nil, repository, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if mine := strings.Contains(repository, "registry.io"); mine != (len(found) == 1 && found[0].Auth.Username == "me" && found[0].Secret == nil) {
+				if mine := strings.Contains(repository,
+					"registry.io"); mine != (len(found) == 1 && found[0].Auth.Username == "me" &&
+					found[0].Secret == nil) {
 					t.Errorf("%s: %v", repository, found)
 				}
 			}
@@ -92,7 +100,8 @@ func TestPluginFaults(t *testing.T) {
 			if name == "hangs" {
 				p.timeout = 100 * time.Millisecond
 			}
-			if found, err := p.provide(t.Context(), "a.registry.io/x", nil); err == nil || !strings.Contains(err.Error(), c.want) || found != nil {
+			if found, err := p.provide(t.Context(), "a.registry.io/x",
+				nil); err == nil || !strings.Contains(err.Error(), c.want) || found != nil {
 				t.Errorf("%v, error %v, want one with %q", found, err, c.want)
 			}
 		})
@@ -102,7 +111,8 @@ func TestPluginFaults(t *testing.T) {
 // The pod's secrets come before the node's configuration.
 func TestFindOrder(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"auths": {"registry.io": {"username": "node"}}}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "config.json"),
+		[]byte(`{"auths": {"registry.io": {"username": "node"}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{
@@ -111,7 +121,8 @@ func TestFindOrder(t *testing.T) {
 	}
 	broken := secret.DeepCopy()
 	broken.Name, broken.Data = "broken", nil
-	found, err := New(Options{RootDir: dir, HomeDir: dir, Now: time.Now}).Find(t.Context(), nil, "registry.io/app", []*corev1.Secret{broken, secret})
+	found, err := New(Options{RootDir: dir, HomeDir: dir, Now: time.Now}).Find(t.Context(), nil, "registry.io/app",
+		[]*corev1.Secret{broken, secret})
 	if err == nil || !strings.Contains(err.Error(), "default/broken") {
 		t.Errorf("error %v", err)
 	}
@@ -119,7 +130,8 @@ func TestFindOrder(t *testing.T) {
 	for _, c := range found {
 		users = append(users, c.Auth.Username)
 	}
-	if diff := cmp.Diff([]string{"pod", "node"}, users); diff != "" || found[0].Secret.Name != "pull" || len(found[0].Secret.Hash) != 64 {
+	if diff := cmp.Diff([]string{"pod", "node"}, users); diff != "" || found[0].Secret.Name != "pull" ||
+		len(found[0].Secret.Hash) != 64 {
 		t.Errorf("%+v (-want +got):\n%s", found, diff)
 	}
 }
@@ -127,7 +139,8 @@ func TestFindOrder(t *testing.T) {
 func TestLoad(t *testing.T) {
 	bin := script(t, "plug", "")
 	const head = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n"
-	const good = "- {name: plug, matchImages: ['*.registry.io'], defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1, env: [{name: USER_NAME, value: me}]}\n"
+	const good = "- {name: plug, matchImages: ['*.registry.io'], defaultCacheDuration: 1m, apiVersion: " +
+		"credentialprovider.kubelet.k8s.io/v1, env: [{name: USER_NAME, value: me}]}\n"
 	for name, c := range map[string]struct {
 		text string
 		want []string // in the error
@@ -135,10 +148,12 @@ func TestLoad(t *testing.T) {
 		"good":  {head + good, nil},
 		"twice": {head + good + good, []string{`provider "plug" is there twice`}},
 		"empty": {head + "  []", []string{"must have at least one"}},
-		"wrong": {head + "- {name: ../x, matchImages: ['http://a'], apiVersion: v2}", []string{"is not the name of a program", "is not HOST", "defaultCacheDuration: must be set", `"v2" is not supported`}},
-		"gone":  {head + strings.Replace(good, "plug", "gone", 1), []string{`provider "gone"`, "no such file"}},
-		"kind":  {"kind: Pod", []string{"must be a CredentialProviderConfig"}},
-		"typo":  {head + "- {nam: x}", []string{"unknown field"}},
+		"wrong": {head + "- {name: ../x, matchImages: ['http://a'], apiVersion: v2}",
+			[]string{"is not the name of a program", "is not HOST", "defaultCacheDuration: must be set",
+				`"v2" is not supported`}},
+		"gone": {head + strings.Replace(good, "plug", "gone", 1), []string{`provider "gone"`, "no such file"}},
+		"kind": {"kind: Pod", []string{"must be a CredentialProviderConfig"}},
+		"typo": {head + "- {nam: x}", []string{"unknown field"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "providers.yaml")

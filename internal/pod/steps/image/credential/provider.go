@@ -68,7 +68,8 @@ func Load(path, binDir string) ([]Provider, error) {
 		}
 		for _, p := range providers {
 			if slices.ContainsFunc(all, func(other Provider) bool { return other.Name == p.Name }) {
-				errs = append(errs, fmt.Errorf("read credential providers: %s: provider %q is there twice", name, p.Name))
+				errs = append(errs,
+					fmt.Errorf("read credential providers: %s: provider %q is there twice", name, p.Name))
 			}
 			if err := executable(p.Path); err != nil {
 				errs = append(errs, fmt.Errorf("read credential providers: %s: provider %q: %w", name, p.Name, err))
@@ -115,7 +116,9 @@ func parseProviders(text []byte, binDir string) ([]Provider, error) {
 		return nil, err
 	}
 	if config.APIVersion != v1.SchemeGroupVersion.String() || config.Kind != "CredentialProviderConfig" {
-		return nil, fmt.Errorf("it is a %q of %q, must be a CredentialProviderConfig of %s", config.Kind, config.APIVersion, v1.SchemeGroupVersion)
+		return nil,
+			fmt.Errorf("it is a %q of %q, must be a CredentialProviderConfig of %s", config.Kind, config.APIVersion,
+				v1.SchemeGroupVersion)
 	}
 	if len(config.Providers) == 0 {
 		return nil, errors.New("providers: must have at least one")
@@ -164,8 +167,10 @@ func newProvider(c *v1.CredentialProvider, binDir string) (Provider, error) {
 			wrong("tokenAttributes.%w", err)
 		}
 		p.Token = &TokenAttributes{
-			Audience: a.ServiceAccountTokenAudience, PerToken: a.CacheType == v1.TokenServiceAccountTokenCacheType, Required: a.RequireServiceAccount != nil && *a.RequireServiceAccount,
-			RequiredAnnotations: a.RequiredServiceAccountAnnotationKeys, OptionalAnnotations: a.OptionalServiceAccountAnnotationKeys,
+			Audience: a.ServiceAccountTokenAudience, PerToken: a.CacheType == v1.TokenServiceAccountTokenCacheType,
+			Required:            a.RequireServiceAccount != nil && *a.RequireServiceAccount,
+			RequiredAnnotations: a.RequiredServiceAccountAnnotationKeys,
+			OptionalAnnotations: a.OptionalServiceAccountAnnotationKeys,
 		}
 	}
 	for _, e := range c.Env {
@@ -179,7 +184,8 @@ func tokenFaults(a *v1.ServiceAccountTokenAttributes) (errs []error) {
 	if a.ServiceAccountTokenAudience == "" {
 		wrong("serviceAccountTokenAudience: must be set")
 	}
-	if types := []v1.ServiceAccountTokenCacheType{v1.ServiceAccountServiceAccountTokenCacheType, v1.TokenServiceAccountTokenCacheType}; !slices.Contains(types, a.CacheType) {
+	if types := []v1.ServiceAccountTokenCacheType{v1.ServiceAccountServiceAccountTokenCacheType,
+		v1.TokenServiceAccountTokenCacheType}; !slices.Contains(types, a.CacheType) {
 		wrong("cacheType: %q is not supported, must be one of %q", a.CacheType, types)
 	}
 	if a.RequireServiceAccount == nil {

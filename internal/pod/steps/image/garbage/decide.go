@@ -81,7 +81,9 @@ func expired(images []Image, t Thresholds, now time.Time) []Image {
 // candidates are those that may go when the disk is full, in this order. One of tomorrow is old
 // enough: the clock was set back.
 func candidates(images []Image, t Thresholds, now time.Time) []Image {
-	return slices.DeleteFunc(unused(images, false), func(i Image) bool { return !i.FirstSeen.After(now) && now.Sub(i.FirstSeen) < t.MinAge })
+	return slices.DeleteFunc(unused(images, false), func(i Image) bool {
+		return !i.FirstSeen.After(now) && now.Sub(i.FirstSeen) < t.MinAge
+	})
 }
 
 // FullName is an image's name as the runtime spells it. An id stays what it is.
@@ -115,7 +117,8 @@ func find(images []Image, name string) []Image {
 // algorithm.
 func isIDPrefix(name, id string) bool {
 	const algorithm, least = "sha256:", 4
-	short := len(name) >= least && len(id) > len(algorithm)+len(name)-1 && id[len(algorithm):len(algorithm)+len(name)] == name
+	short := len(name) >= least && len(id) > len(algorithm)+len(name)-1 &&
+		id[len(algorithm):len(algorithm)+len(name)] == name
 	long := len(name) >= len(algorithm)+least && len(id) >= len(name) && id[:len(name)] == name
 	return short || long
 }

@@ -21,13 +21,17 @@ import (
 
 // images are the calls that are made of the image service.
 type images interface {
-	ListImages(context.Context, *runtimeapi.ListImagesRequest, ...grpc.CallOption) (*runtimeapi.ListImagesResponse, error)
-	RemoveImage(context.Context, *runtimeapi.RemoveImageRequest, ...grpc.CallOption) (*runtimeapi.RemoveImageResponse, error)
-	ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest, ...grpc.CallOption) (*runtimeapi.ImageFsInfoResponse, error)
+	ListImages(context.Context, *runtimeapi.ListImagesRequest, ...grpc.CallOption) (*runtimeapi.ListImagesResponse,
+		error)
+	RemoveImage(context.Context, *runtimeapi.RemoveImageRequest, ...grpc.CallOption) (*runtimeapi.RemoveImageResponse,
+		error)
+	ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest, ...grpc.CallOption) (*runtimeapi.ImageFsInfoResponse,
+		error)
 }
 
 type containers interface {
-	ListContainers(context.Context, *runtimeapi.ListContainersRequest, ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
+	ListContainers(context.Context, *runtimeapi.ListContainersRequest,
+		...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
 }
 
 type events interface {
@@ -172,7 +176,8 @@ func (c *Collector) list(ctx context.Context) ([]Image, error) {
 		if !known {
 			e.FirstSeen, changed = now, true
 		}
-		i := Image{ID: m.Id, Tags: m.RepoTags, Digests: m.RepoDigests, Size: int64(m.Size), Pinned: m.Pinned, Used: used.has(m.Id, m.RepoTags, m.RepoDigests)}
+		i := Image{ID: m.Id, Tags: m.RepoTags, Digests: m.RepoDigests, Size: int64(m.Size), Pinned: m.Pinned,
+			Used: used.has(m.Id, m.RepoTags, m.RepoDigests)}
 		if i.Used {
 			changed = changed || now.Sub(e.LastUsed) >= usedStep
 			e.LastUsed = now

@@ -39,13 +39,15 @@ func TestDecide(t *testing.T) {
 		{ID: "tomorrow", FirstSeen: ago(-1440)},
 	}
 	thresholds := Thresholds{High: 85, Low: 80, MinAge: 2 * time.Minute, MaxAge: 40 * time.Minute}
-	if diff := cmp.Diff([]string{"never", "tomorrow", "old", "recent"}, ids(candidates(images, thresholds, now))); diff != "" {
+	if diff := cmp.Diff([]string{"never", "tomorrow", "old", "recent"},
+		ids(candidates(images, thresholds, now))); diff != "" {
 		t.Errorf("candidates (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"old"}, ids(expired(images, thresholds, now))); diff != "" {
 		t.Errorf("expired (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"imported", "never", "new", "tomorrow", "old", "recent"}, ids(unused(images, true))); diff != "" {
+	if diff := cmp.Diff([]string{"imported", "never", "new", "tomorrow", "old", "recent"},
+		ids(unused(images, true))); diff != "" {
 		t.Errorf("unused (-want +got):\n%s", diff)
 	}
 	for _, c := range []struct {
@@ -74,7 +76,8 @@ func TestFind(t *testing.T) {
 	for name, want := range map[string][]string{
 		"busybox": {"sha256:aabbccdd"}, "docker.io/library/busybox:latest": {"sha256:aabbccdd"}, "busybox:1": nil,
 		"registry.io/app@sha256:" + strings.Repeat("1", 64): {"sha256:aabbccee"},
-		"sha256:aabbccee": {"sha256:aabbccee"}, "aabbccd": {"sha256:aabbccdd"}, "aabb": {"sha256:aabbccdd", "sha256:aabbccee"}, "aab": nil, "": nil,
+		"sha256:aabbccee": {"sha256:aabbccee"}, "aabbccd": {"sha256:aabbccdd"},
+		"aabb": {"sha256:aabbccdd", "sha256:aabbccee"}, "aab": nil, "": nil,
 	} {
 		if diff := cmp.Diff(want, ids(find(images, name))); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", name, diff)
@@ -105,7 +108,8 @@ func newNode(t *testing.T, dir string) *node {
 	n := &node{fake: critest.NewFake(t), disk: Disk{Capacity: 100 << 20, Available: 50 << 20}, now: time.Unix(1000, 0)}
 	client := n.fake.Client(cri.Options{})
 	n.Collector = New(Options{
-		Images: client.Images, Containers: client.Runtime, Dir: dir, Events: &n.events, Node: corev1.ObjectReference{Kind: "Node"},
+		Images: client.Images, Containers: client.Runtime, Dir: dir, Events: &n.events,
+		Node:   corev1.ObjectReference{Kind: "Node"},
 		Wanted: func() []string { return n.wanted }, Removed: func(id string) { n.gone = append(n.gone, id) },
 		Thresholds: Thresholds{High: 85, Low: 80, MinAge: 2 * time.Minute},
 		Disk:       func(context.Context) (Disk, error) { return n.disk, nil },
@@ -132,7 +136,8 @@ func (n *node) tags(t *testing.T) (all []string) {
 
 func TestCollect(t *testing.T) {
 	n := newNode(t, t.TempDir())
-	for _, name := range []string{"registry.test/a:1", "registry.test/b:1", "registry.test/c:1", "registry.test/mine:1"} {
+	for _, name := range []string{"registry.test/a:1", "registry.test/b:1", "registry.test/c:1",
+		"registry.test/mine:1"} {
 		n.fake.AddImage(name)
 	}
 	n.wanted = []string{critest.FakeImage, "registry.test/a:1"}
@@ -156,16 +161,19 @@ func TestCollect(t *testing.T) {
 	if diff := cmp.Diff(want, n.tags(t)); diff != "" || len(n.gone) != 2 {
 		t.Errorf("removed %v (-want +got):\n%s", n.gone, diff)
 	}
-	if space, age := testutil.ToFloat64(n.removed.WithLabelValues(forSpace)), testutil.ToFloat64(n.removed.WithLabelValues(forAge)); space != 2 || age != 0 {
+	if space, age := testutil.ToFloat64(n.removed.WithLabelValues(forSpace)),
+		testutil.ToFloat64(n.removed.WithLabelValues(forAge)); space != 2 || age != 0 {
 		t.Errorf("counted %v for space and %v for age", space, age)
 	}
-	if err == nil || len(n.events) != 1 || !strings.HasPrefix(n.events[0], "Node FreeDiskSpaceFailed: Insufficient free disk space") {
+	if err == nil || len(n.events) != 1 ||
+		!strings.HasPrefix(n.events[0], "Node FreeDiskSpaceFailed: Insufficient free disk space") {
 		t.Errorf("error %v, events %q", err, n.events)
 	}
 	if _, err := n.Remove(t.Context(), "registry.test/a:1", false); !errors.Is(err, ErrInUse) {
 		t.Errorf("removed what is in use: %v", err)
 	}
-	if gone, err := n.Prune(t.Context(), true); err != nil || len(gone) != 1 || gone[0].Tags[0] != "registry.test/mine:1" {
+	if gone, err := n.Prune(t.Context(), true); err != nil || len(gone) != 1 ||
+		gone[0].Tags[0] != "registry.test/mine:1" {
 		t.Errorf("pruned %v, %v", gone, err)
 	}
 }
@@ -185,7 +193,8 @@ func TestLedger(t *testing.T) {
 	again := newNode(t, dir)
 	again.now = n.now.Add(time.Hour)
 	after, err := again.Find(t.Context(), critest.FakeImage)
-	if err != nil || !after.Imported || after.Used || !after.LastUsed.Equal(before.LastUsed) || !after.FirstSeen.Equal(before.FirstSeen) {
+	if err != nil || !after.Imported || after.Used || !after.LastUsed.Equal(before.LastUsed) ||
+		!after.FirstSeen.Equal(before.FirstSeen) {
 		t.Errorf("%+v, %v; was %+v", after, err, before)
 	}
 }

@@ -10,7 +10,8 @@ const (
 
 func newRemoved() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "kubelet_image_garbage_collected_total", Help: "Images that were removed because nobody had used them for long, or for want of space.",
+		Name: "kubelet_image_garbage_collected_total",
+		Help: "Images that were removed because nobody had used them for long, or for want of space.",
 	}, []string{"reason"})
 }
 

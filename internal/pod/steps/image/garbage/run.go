@@ -79,16 +79,18 @@ func (c *Collector) makeRoom(ctx context.Context) error {
 	if want == 0 {
 		return nil
 	}
-	c.opts.Log.Info("the disk of images is full above its threshold", "used", disk.Percent(), "threshold", c.opts.Thresholds.High, "to free", want)
+	c.opts.Log.Info("the disk of images is full above its threshold", "used", disk.Percent(), "threshold",
+		c.opts.Thresholds.High, "to free", want)
 	all, err := c.list(ctx)
 	if err != nil {
 		return err
 	}
 	freed, err := c.remove(ctx, candidates(all, c.opts.Thresholds, c.opts.Now()), forSpace, want)
 	if freed < want {
-		failure := reason.New(reason.FreeDiskSpaceFailed, "Insufficient free disk space on the node's image filesystem (%d%% of %d bytes used). "+
-			"Failed to free sufficient space by deleting unused images (freed %d bytes of %d). "+
-			"Consider resizing the disk or deleting unused files.", disk.Percent(), disk.Capacity, freed, want)
+		failure := reason.New(reason.FreeDiskSpaceFailed,
+			"Insufficient free disk space on the node's image filesystem (%d%% of %d bytes used). "+
+				"Failed to free sufficient space by deleting unused images (freed %d bytes of %d). "+
+				"Consider resizing the disk or deleting unused files.", disk.Percent(), disk.Capacity, freed, want)
 		c.opts.Events.Event(c.opts.Node, corev1.EventTypeWarning, reason.FreeDiskSpaceFailed, "%s", failure.Message())
 		return errors.Join(failure, err)
 	}

@@ -42,7 +42,8 @@ func (p Policy) verify(repository string, ours bool) bool {
 	case v1beta1.NeverVerifyPreloadedImages:
 		return ours
 	case v1beta1.NeverVerifyAllowlistedImages:
-		return ours || !slices.ContainsFunc(p.Allowlist, func(pattern string) bool { return allows(pattern, repository) })
+		return ours ||
+			!slices.ContainsFunc(p.Allowlist, func(pattern string) bool { return allows(pattern, repository) })
 	case v1beta1.AlwaysVerify:
 	}
 	return true
@@ -69,7 +70,8 @@ func canonical(repository string) string {
 // may use an image without pulling it. A secret of the same name that has
 // changed since may, as one of another name with the same content: learn is what
 // is to be remembered of it.
-func decide(p Policy, repository string, known *Pulled, ours bool, have []credential.Secret) (allowed bool, learn *credential.Secret) {
+func decide(p Policy, repository string, known *Pulled, ours bool, have []credential.Secret) (allowed bool,
+	learn *credential.Secret) {
 	if !p.verify(repository, ours) {
 		return true, nil
 	}

@@ -29,19 +29,26 @@ func TestDecide(t *testing.T) {
 		allowed bool
 		learn   *credential.Secret
 	}{
-		"never":                      {policy: v1beta1.NeverVerify, known: bySecret, ours: true, allowed: true},
-		"preloaded":                  {policy: v1beta1.NeverVerifyPreloadedImages, allowed: true},
-		"pulled by a killed agent":   {policy: v1beta1.NeverVerifyPreloadedImages, ours: true, have: []credential.Secret{a}},
-		"pulled with another secret": {policy: v1beta1.NeverVerifyPreloadedImages, known: bySecret, ours: true, have: []credential.Secret{b}},
-		"pulled without one":         {policy: v1beta1.NeverVerifyPreloadedImages, known: byNode, ours: true, allowed: true},
-		"pulled with this secret":    {policy: v1beta1.NeverVerifyPreloadedImages, known: bySecret, ours: true, have: []credential.Secret{b, a}, allowed: true},
-		"which has changed":          {policy: v1beta1.NeverVerifyPreloadedImages, known: bySecret, ours: true, have: []credential.Secret{rotated}, allowed: true, learn: &rotated},
-		"or has another name":        {policy: v1beta1.NeverVerifyPreloadedImages, known: bySecret, ours: true, have: []credential.Secret{copied}, allowed: true, learn: &copied},
-		"allowed by name":            {policy: v1beta1.NeverVerifyAllowlistedImages, allowed: true},
-		"always, preloaded":          {policy: v1beta1.AlwaysVerify},
-		"always, the node's":         {policy: v1beta1.AlwaysVerify, known: byNode, ours: true, allowed: true},
+		"never":     {policy: v1beta1.NeverVerify, known: bySecret, ours: true, allowed: true},
+		"preloaded": {policy: v1beta1.NeverVerifyPreloadedImages, allowed: true},
+		"pulled by a killed agent": {policy: v1beta1.NeverVerifyPreloadedImages, ours: true,
+			have: []credential.Secret{a}},
+		"pulled with another secret": {policy: v1beta1.NeverVerifyPreloadedImages, known: bySecret, ours: true,
+			have: []credential.Secret{b}},
+		"pulled without one": {policy: v1beta1.NeverVerifyPreloadedImages, known: byNode, ours: true,
+			allowed: true},
+		"pulled with this secret": {policy: v1beta1.NeverVerifyPreloadedImages, known: bySecret, ours: true,
+			have: []credential.Secret{b, a}, allowed: true},
+		"which has changed": {policy: v1beta1.NeverVerifyPreloadedImages, known: bySecret, ours: true,
+			have: []credential.Secret{rotated}, allowed: true, learn: &rotated},
+		"or has another name": {policy: v1beta1.NeverVerifyPreloadedImages, known: bySecret, ours: true,
+			have: []credential.Secret{copied}, allowed: true, learn: &copied},
+		"allowed by name":    {policy: v1beta1.NeverVerifyAllowlistedImages, allowed: true},
+		"always, preloaded":  {policy: v1beta1.AlwaysVerify},
+		"always, the node's": {policy: v1beta1.AlwaysVerify, known: byNode, ours: true, allowed: true},
 	} {
-		allowed, learn := decide(Policy{Verification: c.policy, Allowlist: []string{"registry.io/*"}}, repository, c.known, c.ours, c.have)
+		allowed, learn := decide(Policy{Verification: c.policy, Allowlist: []string{"registry.io/*"}}, repository,
+			c.known, c.ours, c.have)
 		if diff := cmp.Diff(c.learn, learn); allowed != c.allowed || diff != "" {
 			t.Errorf("%s: %v, learns (-want +got):\n%s", name, allowed, diff)
 		}
@@ -68,7 +75,8 @@ func TestAllows(t *testing.T) {
 // open is what an agent finds in dir.
 func open(t *testing.T, dir string) *Records {
 	t.Helper()
-	r := New(Options{Dir: dir, Policy: Policy{Verification: v1beta1.NeverVerifyPreloadedImages}, Log: slog.New(slog.DiscardHandler)})
+	r := New(Options{Dir: dir, Policy: Policy{Verification: v1beta1.NeverVerifyPreloadedImages},
+		Log: slog.New(slog.DiscardHandler)})
 	if err := r.Load(); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,8 @@ func (o one) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
 }
 
 func TestFiles(t *testing.T) {
-	objects := one{name: "app", m: &corev1.ConfigMap{Data: map[string]string{"text": "a"}, BinaryData: map[string][]byte{"binary": {0, 255}}}}
+	objects := one{name: "app",
+		m: &corev1.ConfigMap{Data: map[string]string{"text": "a"}, BinaryData: map[string][]byte{"binary": {0, 255}}}}
 	items := []corev1.KeyToPath{{Key: "binary", Path: "b"}, {Key: "x", Path: "x"}}
 	tests := []struct {
 		name string
@@ -34,9 +35,12 @@ func TestFiles(t *testing.T) {
 		want payload.Files
 		err  string
 	}{
-		{"all", payload.Reference{Name: "app"}, payload.Files{"text": {Data: []byte("a"), Mode: 0o600}, "binary": {Data: []byte{0, 255}, Mode: 0o600}}, ""},
-		{"a key that is missing", payload.Reference{Name: "app", Items: items}, payload.Files{"b": {Data: []byte{0, 255}, Mode: 0o600}}, "configmap references non-existent config key: x"},
-		{"an optional key", payload.Reference{Name: "app", Items: items, Optional: new(true)}, payload.Files{"b": {Data: []byte{0, 255}, Mode: 0o600}}, ""},
+		{"all", payload.Reference{Name: "app"},
+			payload.Files{"text": {Data: []byte("a"), Mode: 0o600}, "binary": {Data: []byte{0, 255}, Mode: 0o600}}, ""},
+		{"a key that is missing", payload.Reference{Name: "app", Items: items},
+			payload.Files{"b": {Data: []byte{0, 255}, Mode: 0o600}}, "configmap references non-existent config key: x"},
+		{"an optional key", payload.Reference{Name: "app", Items: items, Optional: new(true)},
+			payload.Files{"b": {Data: []byte{0, 255}, Mode: 0o600}}, ""},
 		{"missing", payload.Reference{Name: "none"}, nil, "waiting for ConfigMap default/none"},
 		{"optional", payload.Reference{Name: "none", Items: items, Optional: new(true)}, payload.Files{}, ""},
 	}

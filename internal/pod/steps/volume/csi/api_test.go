@@ -47,7 +47,8 @@ func joined(t *testing.T, o Options) (*node, kubernetes.Interface) {
 	t.Helper()
 	c := shared.Cluster(t)
 	name := strings.ToLower(t.Name())
-	_, err := c.Client().CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := c.Client().CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	check(t, err)
 	away := &atomic.Bool{}
 	config := c.NodeConfig(name)
@@ -76,10 +77,14 @@ func (u unlessAway) RoundTrip(r *http.Request) (*http.Response, error) {
 func (n *node) describe(t *testing.T, admin kubernetes.Interface, spec storagev1.CSIDriverSpec) {
 	t.Helper()
 	drivers := admin.StorageV1().CSIDrivers()
-	_, err := drivers.Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName1}, Spec: spec}, metav1.CreateOptions{})
+	_, err := drivers.Create(t.Context(),
+		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName1}, Spec: spec}, metav1.CreateOptions{})
 	check(t, err)
 	t.Cleanup(func() { check(t, drivers.Delete(context.Background(), driverName1, metav1.DeleteOptions{})) })
-	eventually(t, "the driver's object is known", func() bool { d, known := n.kind.Object(driverName1); return known && d != nil })
+	eventually(t, "the driver's object is known", func() bool {
+		d, known := n.kind.Object(driverName1)
+		return known && d != nil
+	})
 }
 
 // eventually waits until it is so.
@@ -114,13 +119,16 @@ func TestCSINode(t *testing.T) {
 	check(t, n.kind.Present(t.Context(), node)) // it is, from here on
 	got, err := admin.StorageV1().CSINodes().Get(t.Context(), name, metav1.GetOptions{})
 	check(t, err)
-	want := []storagev1.CSINodeDriver{{Name: driverName1, NodeID: "id-1", TopologyKeys: []string{"topology.example.com/zone"}, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(7))}}}
+	want := []storagev1.CSINodeDriver{{Name: driverName1, NodeID: "id-1",
+		TopologyKeys: []string{"topology.example.com/zone"},
+		Allocatable:  &storagev1.VolumeNodeResources{Count: new(int32(7))}}}
 	if diff := cmp.Diff(want, got.Spec.Drivers); diff != "" || len(got.OwnerReferences) != 1 {
 		t.Errorf("CSINode (owners %v):\n%s", got.OwnerReferences, diff)
 	}
 	node, err = admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	check(t, err)
-	if node.Annotations["csi.volume.kubernetes.io/nodeid"] != `{"csi.example.com":"id-1"}` || node.Labels["topology.example.com/zone"] != "a" {
+	if node.Annotations["csi.volume.kubernetes.io/nodeid"] != `{"csi.example.com":"id-1"}` ||
+		node.Labels["topology.example.com/zone"] != "a" {
 		t.Errorf("node: %v, %v", node.Annotations, node.Labels)
 	}
 
@@ -136,10 +144,16 @@ func TestCSINode(t *testing.T) {
 	// The Node's object was removed and is another: its CSINode is begun anew.
 	check(t, admin.StorageV1().CSINodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
 	check(t, n.kind.Present(t.Context(), node))
-	eventually(t, "the new CSINode has the driver", func() bool { drivers, _ := n.told(t, admin); return len(drivers) == 1 })
+	eventually(t, "the new CSINode has the driver", func() bool {
+		drivers, _ := n.told(t, admin)
+		return len(drivers) == 1
+	})
 
 	n.kind.Deregister(plugin.Plugin{Name: driverName1, Endpoint: registered.endpoint})
-	eventually(t, "the driver is gone", func() bool { drivers, ids := n.told(t, admin); return len(drivers) == 0 && ids == "" })
+	eventually(t, "the driver is gone", func() bool {
+		drivers, ids := n.told(t, admin)
+		return len(drivers) == 0 && ids == ""
+	})
 }
 
 // A driver is of use while the API server is away, which is told when it is back.
@@ -159,20 +173,25 @@ func TestRegistrationWhileAway(t *testing.T) {
 	p := plugin.Plugin{Name: driverName1, Endpoint: registered.endpoint, Versions: []string{"1.0.0"}}
 	n.kind.Deregister(p)
 	n.away.Store(false)
-	eventually(t, "the cluster is told that it is gone", func() bool { drivers, ids := n.told(t, admin); return len(drivers) == 0 && ids == "" })
+	eventually(t, "the cluster is told that it is gone", func() bool {
+		drivers, ids := n.told(t, admin)
+		return len(drivers) == 0 && ids == ""
+	})
 
 	// What it refuses meanwhile is told of when it is back, and at once after that.
 	n.away.Store(true)
 	check(t, n.kind.Register(t.Context(), p))
 	label := fmt.Appendf(nil, `{"metadata":{"labels":{"zone":%q}}}`, "b")
-	_, err = admin.CoreV1().Nodes().Patch(t.Context(), n.kind.o.Node, types.MergePatchType, label, metav1.PatchOptions{})
+	_, err = admin.CoreV1().Nodes().Patch(t.Context(), n.kind.o.Node, types.MergePatchType, label,
+		metav1.PatchOptions{})
 	check(t, err)
 	n.away.Store(false)
 	eventually(t, "an event tells of the refusal", func() bool { return n.table.told("FailedRegisterCSIDriver") })
 	_, err = n.kind.driver(driverName1)
 	check(t, err) // what is mounted needs it
 	n.kind.Deregister(p)
-	if err := n.kind.Register(t.Context(), p); err == nil || !strings.Contains(err.Error(), "topology value collision") {
+	if err := n.kind.Register(t.Context(), p); err == nil ||
+		!strings.Contains(err.Error(), "topology value collision") {
 		t.Errorf("a driver of another zone registers: %v", err)
 	}
 	if _, err := n.kind.driver(driverName1); err == nil {
@@ -194,18 +213,22 @@ func TestStandingIn(t *testing.T) {
 	if keys, _ := object.Waits(n.setup(t.Context(), p)); !slices.Contains(keys, driverKey(driverName1)) {
 		t.Errorf("without its CSIDriver it waits for %v", keys)
 	}
-	n.kind.Restore(map[string]*storagev1.CSIDriver{driverName1: {ObjectMeta: metav1.ObjectMeta{Name: driverName1}, Spec: storagev1.CSIDriverSpec{
-		AttachRequired: new(false), PodInfoOnMount: new(true), VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
-	}}})
+	n.kind.Restore(map[string]*storagev1.CSIDriver{driverName1: {ObjectMeta: metav1.ObjectMeta{Name: driverName1},
+		Spec: storagev1.CSIDriverSpec{
+			AttachRequired: new(false), PodInfoOnMount: new(true),
+			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
+		}}})
 	n.await(t, p)
-	staged, published := d.Calls("NodeStageVolume")[0].Request.(*csi.NodeStageVolumeRequest), d.Calls("NodePublishVolume")[0].Request.(*csi.NodePublishVolumeRequest)
+	staged, published := d.Calls("NodeStageVolume")[0].Request.(*csi.NodeStageVolumeRequest),
+		d.Calls("NodePublishVolume")[0].Request.(*csi.NodePublishVolumeRequest)
 	if staged.GetSecrets()["password"] != "s" || published.GetVolumeContext()[infoName] != "p" {
 		t.Errorf("staged as %v, published as %v", staged, published)
 	}
 	check(t, n.volumes.Remove(t.Context(), podUID))
 
 	n.kind.Restore(map[string]*storagev1.CSIDriver{driverName1: nil})
-	const want = "waiting for the API server, which is away, to confirm that volume vol-data of CSI driver csi.example.com is attached to this node"
+	const want = "waiting for the API server, which is away, to confirm that volume vol-data of CSI driver " +
+		"csi.example.com is attached to this node"
 	if err := n.setup(t.Context(), p); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a volume that may be attached elsewhere: %v", err)
 	}
@@ -248,7 +271,8 @@ func TestAttachment(t *testing.T) {
 	}
 	a := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: attachmentName(id, n.kind.o.Node)},
-		Spec:       storagev1.VolumeAttachmentSpec{Attacher: driverName1, NodeName: n.kind.o.Node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv-data")}},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: driverName1, NodeName: n.kind.o.Node,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv-data")}},
 	}
 	a, err := admin.StorageV1().VolumeAttachments().Create(ctx, a, metav1.CreateOptions{})
 	check(t, err)
@@ -280,12 +304,15 @@ func TestTheNodeIsFull(t *testing.T) {
 	n.persistent("data", corev1.PersistentVolumeFilesystem)
 	start(t, n, &csidriver.Driver{Can: allCapabilities()})
 	a := &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: attachmentName(identity{Driver: driverName1, Handle: "vol-data"}, n.kind.o.Node)},
-		Spec:       storagev1.VolumeAttachmentSpec{Attacher: driverName1, NodeName: n.kind.o.Node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv-data")}},
+		ObjectMeta: metav1.ObjectMeta{Name: attachmentName(identity{Driver: driverName1, Handle: "vol-data"},
+			n.kind.o.Node)},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: driverName1, NodeName: n.kind.o.Node,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv-data")}},
 	}
 	a, err := admin.StorageV1().VolumeAttachments().Create(t.Context(), a, metav1.CreateOptions{})
 	check(t, err)
-	a.Status.AttachError = &storagev1.VolumeError{Message: "8 is the most", ErrorCode: new(int32(codes.ResourceExhausted))}
+	a.Status.AttachError = &storagev1.VolumeError{Message: "8 is the most",
+		ErrorCode: new(int32(codes.ResourceExhausted))}
 	_, err = admin.StorageV1().VolumeAttachments().UpdateStatus(t.Context(), a, metav1.UpdateOptions{})
 	check(t, err)
 	const want = "Node has reached its volume attachment limit, rejecting pod. volume vol-data: 8 is the most"
@@ -300,16 +327,22 @@ func TestTheNodeIsFull(t *testing.T) {
 }
 
 func TestInline(t *testing.T) {
-	n, admin := joined(t, Options{Token: func(_ context.Context, p *corev1.Pod, audience string, _ time.Duration) (string, time.Time, error) {
-		return "token of " + p.Name + " for " + audience, time.Unix(1000, 0), nil
-	}})
+	n, admin := joined(t,
+		Options{Token: func(_ context.Context, p *corev1.Pod, audience string, _ time.Duration) (string, time.Time,
+			error) {
+			return "token of " + p.Name + " for " + audience, time.Unix(1000, 0), nil
+		}})
 	n.describe(t, admin, storagev1.CSIDriverSpec{
-		AttachRequired: new(false), PodInfoOnMount: new(true), RequiresRepublish: new(true), ServiceAccountTokenInSecrets: new(true),
-		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral}, TokenRequests: []storagev1.TokenRequest{{Audience: "vault"}},
+		AttachRequired: new(false), PodInfoOnMount: new(true), RequiresRepublish: new(true),
+		ServiceAccountTokenInSecrets: new(true),
+		VolumeLifecycleModes:         []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral},
+		TokenRequests:                []storagev1.TokenRequest{{Audience: "vault"}},
 	})
 	d := &csidriver.Driver{}
 	start(t, n, d)
-	p := podWith(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName1, VolumeAttributes: map[string]string{"size": "1"}}}, false)
+	p := podWith(
+		corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName1,
+			VolumeAttributes: map[string]string{"size": "1"}}}, false)
 	p.Spec.ServiceAccountName = "default"
 	n.await(t, p)
 	n.tended(t) // what is looked at already is left alone
@@ -321,11 +354,13 @@ func TestInline(t *testing.T) {
 		t.Fatalf("published %d times, want once and again", len(calls))
 	}
 	got := calls[1].Request.(*csi.NodePublishVolumeRequest)
-	want := map[string]string{"size": "1", infoName: "p", infoNamespace: "default", infoUID: string(podUID), infoAccount: "default", infoEphemeral: "true"}
+	want := map[string]string{"size": "1", infoName: "p", infoNamespace: "default", infoUID: string(podUID),
+		infoAccount: "default", infoEphemeral: "true"}
 	if diff := cmp.Diff(want, got.GetVolumeContext()); diff != "" {
 		t.Errorf("volume context:\n%s", diff)
 	}
-	tokens := map[string]string{infoTokens: `{"vault":{"token":"token of p for vault","expirationTimestamp":"1970-01-01T00:16:40Z"}}`}
+	tokens := map[string]string{
+		infoTokens: `{"vault":{"token":"token of p for vault","expirationTimestamp":"1970-01-01T00:16:40Z"}}`}
 	if diff := cmp.Diff(tokens, got.GetSecrets()); diff != "" {
 		t.Errorf("secrets:\n%s", diff)
 	}
@@ -341,16 +376,21 @@ func (n *node) bound(t *testing.T, admin kubernetes.Interface, namespace, name s
 	t.Helper()
 	ctx, api := t.Context(), admin.CoreV1()
 	p := podWith(claimed(name), false)
-	p.Namespace, p.Name, p.UID, p.Spec.NodeName, p.Spec.Containers[0].Image = namespace, name, "", n.kind.o.Node, "example.com/workload:1"
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace}, Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: "pv-" + name,
-		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Mi")}},
-	}}
+	p.Namespace, p.Name, p.UID, p.Spec.NodeName, p.Spec.Containers[0].Image = namespace, name, "", n.kind.o.Node,
+		"example.com/workload:1"
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: "pv-" + name,
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Mi")}},
+		}}
 	c, err := api.PersistentVolumeClaims(p.Namespace).Create(ctx, c, metav1.CreateOptions{})
 	check(t, err)
 	c.Status = corev1.PersistentVolumeClaimStatus{
-		Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}, AllocatedResources: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Mi")},
-		AllocatedResourceStatuses: map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending},
+		Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
+		AllocatedResources: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Mi")},
+		AllocatedResourceStatuses: map[corev1.ResourceName]corev1.ClaimResourceStatus{
+			corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending},
 	}
 	c, err = api.PersistentVolumeClaims(p.Namespace).UpdateStatus(ctx, c, metav1.UpdateOptions{})
 	check(t, err)
@@ -373,7 +413,8 @@ func TestExpansionAtTheMount(t *testing.T) {
 		waits
 	)
 	failing := func(c codes.Code) error { return status.Error(c, "x") }
-	inProgress, infeasible := corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible
+	inProgress, infeasible := corev1.PersistentVolumeClaimNodeResizeInProgress,
+		corev1.PersistentVolumeClaimNodeResizeInfeasible
 	n, admin := joined(t, Options{})
 	n.describe(t, admin, storagev1.CSIDriverSpec{AttachRequired: new(false)})
 	d := &csidriver.Driver{Can: allCapabilities()}
@@ -389,11 +430,12 @@ func TestExpansionAtTheMount(t *testing.T) {
 		told     bool // by a condition
 		capacity string
 	}{
-		"expanded":     {capacity: "2Mi"},
-		"failing":      {fault: failing(codes.Internal), pod: waits, state: inProgress, told: true, capacity: "1Mi"},
-		"not-yet":      {fault: failing(codes.Aborted), pod: waits, state: inProgress, capacity: "1Mi"},
-		"in-use":       {fault: failing(codes.FailedPrecondition), state: inProgress, told: true, capacity: "1Mi"},
-		"too-large":    {fault: failing(codes.OutOfRange), pod: startsLater, state: infeasible, told: true, capacity: "1Mi"},
+		"expanded": {capacity: "2Mi"},
+		"failing":  {fault: failing(codes.Internal), pod: waits, state: inProgress, told: true, capacity: "1Mi"},
+		"not-yet":  {fault: failing(codes.Aborted), pod: waits, state: inProgress, capacity: "1Mi"},
+		"in-use":   {fault: failing(codes.FailedPrecondition), state: inProgress, told: true, capacity: "1Mi"},
+		"too-large": {fault: failing(codes.OutOfRange), pod: startsLater, state: infeasible, told: true,
+			capacity: "1Mi"},
 		"not-possible": {cannot: true, pod: waits, state: inProgress, told: true, capacity: "1Mi"},
 	} {
 		p := n.bound(t, admin, namespace, name)
@@ -420,8 +462,10 @@ func TestExpansionAtTheMount(t *testing.T) {
 		told := slices.ContainsFunc(got.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
 			return c.Type == corev1.PersistentVolumeClaimNodeResizeError
 		})
-		if state := got.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; state != test.state || told != test.told || got.Status.Capacity.Storage().String() != test.capacity {
-			t.Errorf("%s: the claim is %q, with the condition %t, and has %s", name, state, told, got.Status.Capacity.Storage())
+		if state := got.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; state != test.state ||
+			told != test.told || got.Status.Capacity.Storage().String() != test.capacity {
+			t.Errorf("%s: the claim is %q, with the condition %t, and has %s", name, state, told,
+				got.Status.Capacity.Storage())
 		}
 		check(t, n.volumes.Remove(t.Context(), p.UID))
 	}

@@ -125,10 +125,15 @@ func (k *attacher) attach(ctx context.Context, id identity, o *storagev1.CSIDriv
 	}
 	k.use(id.unique(), true)
 	if k.standsIn() { // it may be attached to another node by now
-		return nil, worker.RetryAt(k.o.Now().Add(lastLook), fmt.Errorf("waiting for the API server, which is away, to confirm that volume %s of CSI driver %s is attached to this node", id.Handle, id.Driver))
+		return nil,
+			worker.RetryAt(k.o.Now().Add(lastLook),
+				fmt.Errorf(
+					"waiting for the API server, which is away, to confirm that volume %s of CSI driver %s is "+
+						"attached to this node", id.Handle, id.Driver))
 	}
 	var told map[string]string
-	what := fmt.Errorf("volume %s has not been added to the list of VolumesInUse in the node's volume status", id.unique())
+	what := fmt.Errorf("volume %s has not been added to the list of VolumesInUse in the node's volume status",
+		id.unique())
 	err := k.poll(ctx, func(ctx context.Context) (bool, error) {
 		if k.o.Reported != nil && !slices.Contains(k.o.Reported(), id.unique()) {
 			return false, nil
@@ -142,7 +147,9 @@ func (k *attacher) attach(ctx context.Context, id identity, o *storagev1.CSIDriv
 		case err != nil:
 			return false, fmt.Errorf("get VolumeAttachment %s: %w", name, err)
 		}
-		what = fmt.Errorf("waiting for the external-attacher of CSI driver %s to attach volume %s (VolumeAttachment %s)", id.Driver, id.Handle, name)
+		what = fmt.Errorf(
+			"waiting for the external-attacher of CSI driver %s to attach volume %s (VolumeAttachment %s)", id.Driver,
+			id.Handle, name)
 		if exhausted(a) {
 			k.askAgain(id.Driver)
 			return false, &full{id.Handle, a.Status.AttachError.Message}

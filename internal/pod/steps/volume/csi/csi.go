@@ -47,7 +47,8 @@ type Options struct {
 	Objects objects
 	// Token asks for a token of the pod's service account; audience "" is the API
 	// server, life 0 what that gives. nil: there are none.
-	Token func(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (value string, expires time.Time, err error)
+	Token func(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (value string,
+		expires time.Time, err error)
 	// Reported are the volumes that the Node's status says to be in use; a volume
 	// that is attached is used after it is among them. nil: nobody asks.
 	Reported func() []corev1.UniqueVolumeName
@@ -131,13 +132,15 @@ type published struct {
 
 // New makes a Kind that knows no driver. It looks at nothing.
 func New(o Options) *Kind {
-	r := &registry{o: o, names: keyed{held: map[string]chan struct{}{}}, drivers: map[string]*driver{}, known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}}
+	r := &registry{o: o, names: keyed{held: map[string]chan struct{}{}}, drivers: map[string]*driver{},
+		known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}}
 	if o.Client != nil {
 		r.cluster = csinode.New(csinode.Options{Client: o.Client, Node: o.Node, Events: o.Events, Log: o.Log})
 	}
 	return &Kind{
 		attacher: &attacher{registry: r, using: map[corev1.UniqueVolumeName]bool{}, moved: make(chan struct{})},
-		targets:  keyed{held: map[string]chan struct{}{}}, fresh: make(chan struct{}, 1), staged: map[string]bool{}, attachments: map[string]map[string]string{}, published: map[string]*published{},
+		targets:  keyed{held: map[string]chan struct{}{}}, fresh: make(chan struct{}, 1), staged: map[string]bool{},
+		attachments: map[string]map[string]string{}, published: map[string]*published{},
 	}
 }
 
@@ -164,7 +167,8 @@ func (*Kind) TargetName(r volume.Request) string { return claimName(r) }
 
 // Features go by what Publish has learnt of the driver.
 func (k *Kind) Features(r volume.Request) volume.Features {
-	f := volume.Features{Block: r.Persistent != nil, Remote: true, ReadOnly: r.Persistent == nil && r.Volume.CSI.ReadOnly != nil && *r.Volume.CSI.ReadOnly}
+	f := volume.Features{Block: r.Persistent != nil, Remote: true,
+		ReadOnly: r.Persistent == nil && r.Volume.CSI.ReadOnly != nil && *r.Volume.CSI.ReadOnly}
 	name := driverName(r)
 	d, err := k.driver(name)
 	object, known := k.known.get(name)
@@ -209,7 +213,8 @@ func (k *registry) paths(id identity) paths {
 	base := filepath.Join(k.o.Root, "plugins", "kubernetes.io", "csi")
 	if id.Block != "" {
 		base = filepath.Join(base, "volumeDevices")
-		return paths{data: filepath.Join(base, id.Block, "data"), staging: filepath.Join(base, "staging", id.Block), publish: filepath.Join(base, "publish", id.Block)}
+		return paths{data: filepath.Join(base, id.Block, "data"), staging: filepath.Join(base, "staging", id.Block),
+			publish: filepath.Join(base, "publish", id.Block)}
 	}
 	base = filepath.Join(base, id.Driver, hash(id.Handle))
 	return paths{data: base, staging: filepath.Join(base, "globalmount")}
@@ -220,7 +225,8 @@ func (p paths) remove(id identity) error {
 	if id.Block == "" {
 		return remove(p.data, filepath.Base(p.staging), dataFile, "."+dataFile)
 	}
-	return errors.Join(remove(p.staging), remove(p.publish), remove(p.data, dataFile, "."+dataFile), remove(filepath.Dir(p.data), "dev"))
+	return errors.Join(remove(p.staging), remove(p.publish), remove(p.data, dataFile, "."+dataFile),
+		remove(filepath.Dir(p.data), "dev"))
 }
 
 // keyed is a lock for each key, which a context ends the wait for.

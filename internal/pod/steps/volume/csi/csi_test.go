@@ -39,7 +39,8 @@ const (
 
 func allCapabilities() []csi.NodeServiceCapability_RPC_Type {
 	return []csi.NodeServiceCapability_RPC_Type{
-		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csi.NodeServiceCapability_RPC_EXPAND_VOLUME, csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 	}
 }
 
@@ -108,9 +109,11 @@ type node struct {
 
 func newNode(t *testing.T, root string, o Options) *node {
 	t.Helper()
-	n := &node{table: &table{volumes: map[string]*corev1.PersistentVolume{}, claims: map[string]*corev1.PersistentVolumeClaim{},
+	n := &node{table: &table{volumes: map[string]*corev1.PersistentVolume{},
+		claims:  map[string]*corev1.PersistentVolumeClaim{},
 		secrets: map[string]*corev1.Secret{}, changed: make(chan object.Key, 100)}, root: root}
-	o.Root, o.Node, o.Objects, o.Events, o.Now, o.Log = root, "node-1", n.table, n.table, time.Now, slog.New(slog.DiscardHandler)
+	o.Root, o.Node, o.Objects, o.Events, o.Now, o.Log = root, "node-1", n.table, n.table, time.Now,
+		slog.New(slog.DiscardHandler)
 	if o.Client != nil {
 		o.Node = t.Name()
 	}
@@ -202,7 +205,8 @@ func start(t *testing.T, n *node, d *csidriver.Driver) (stop func()) {
 			_ = unix.Unmount(m.Mountpoint, unix.MNT_DETACH)
 		}
 	})
-	if err := n.kind.Register(t.Context(), plugin.Plugin{Name: d.Name, Type: plugin.TypeCSI, Endpoint: socket, Versions: []string{"1.0.0"}}); err != nil {
+	if err := n.kind.Register(t.Context(),
+		plugin.Plugin{Name: d.Name, Type: plugin.TypeCSI, Endpoint: socket, Versions: []string{"1.0.0"}}); err != nil {
 		t.Fatal(err)
 	}
 	return stop
@@ -211,8 +215,10 @@ func start(t *testing.T, n *node, d *csidriver.Driver) (stop func()) {
 func (n *node) persistent(name string, mode corev1.PersistentVolumeMode) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name}, Spec: corev1.PersistentVolumeSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeMode: &mode,
-		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Mi")},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driverName1, VolumeHandle: "vol-" + name, VolumeAttributes: map[string]string{"a": "b"}}},
+		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Mi")},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: driverName1, VolumeHandle: "vol-" + name,
+				VolumeAttributes: map[string]string{"a": "b"}}},
 	}}
 	n.table.volumes[v.Name] = v
 	return v
@@ -257,12 +263,14 @@ func TestFileSystem(t *testing.T) {
 	if path, _ := n.volumes.Path(podUID, "data"); path != filepath.Join(target, "mount") {
 		t.Errorf("the volume is at %q", path)
 	}
-	if got, ok, err := load(target); !ok || err != nil || !cmp.Equal(got, data{SpecName: "pv-data", Handle: "vol-data", Driver: driverName1, Node: "node-1",
-		Mode: "Persistent", Attachment: "csi-" + hash("vol-data", driverName1, "node-1")}) {
+	if got, ok, err := load(target); !ok || err != nil ||
+		!cmp.Equal(got, data{SpecName: "pv-data", Handle: "vol-data", Driver: driverName1, Node: "node-1",
+			Mode: "Persistent", Attachment: "csi-" + hash("vol-data", driverName1, "node-1")}) {
 		t.Errorf("vol_data.json: %+v, %t, %v", got, ok, err)
 	}
 	request := d.Calls("NodeStageVolume")[0].Request.(*csi.NodeStageVolumeRequest)
-	if request.GetStagingTargetPath() != staging || request.GetSecrets()["password"] != "s" || request.GetVolumeCapability().GetMount().GetFsType() != "ext4" {
+	if request.GetStagingTargetPath() != staging || request.GetSecrets()["password"] != "s" ||
+		request.GetVolumeCapability().GetMount().GetFsType() != "ext4" {
 		t.Errorf("staged as %v", request)
 	}
 	var st unix.Stat_t
@@ -279,7 +287,9 @@ func TestFileSystem(t *testing.T) {
 
 	// An agent that starts anew finds it and takes it away.
 	again := newNode(t, root, Options{})
-	if err := again.kind.Register(t.Context(), plugin.Plugin{Name: driverName1, Endpoint: n.kind.drivers[driverName1].endpoint, Versions: []string{"1.0.0"}}); err != nil {
+	if err := again.kind.Register(t.Context(),
+		plugin.Plugin{Name: driverName1, Endpoint: n.kind.drivers[driverName1].endpoint,
+			Versions: []string{"1.0.0"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := again.volumes.Remove(t.Context(), podUID); err != nil {
@@ -363,10 +373,12 @@ func TestFaults(t *testing.T) {
 		t.Error("the end of another driver of that name ended it")
 	}
 	n.kind.Deregister(plugin.Plugin{Name: driverName1, Endpoint: endpoint})
-	if keys, _ := object.Waits(n.volumes.Remove(t.Context(), podUID)); len(keys) == 0 || keys[0] != driverKey(driverName1) {
+	if keys, _ := object.Waits(n.volumes.Remove(t.Context(), podUID)); len(keys) == 0 ||
+		keys[0] != driverKey(driverName1) {
 		t.Errorf("unmounting without the driver waits for %v", keys)
 	}
-	if err := n.kind.Register(t.Context(), plugin.Plugin{Name: driverName1, Endpoint: endpoint, Versions: []string{"1.0.0"}}); err != nil {
+	if err := n.kind.Register(t.Context(),
+		plugin.Plugin{Name: driverName1, Endpoint: endpoint, Versions: []string{"1.0.0"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.volumes.Remove(t.Context(), podUID); err != nil {
@@ -390,7 +402,9 @@ func TestInlineWithoutCSIDriver(t *testing.T) {
 	n := newNode(t, t.TempDir(), Options{})
 	start(t, n, &csidriver.Driver{})
 	err := n.setup(t.Context(), podWith(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName1}}, false))
-	if err == nil || !strings.Contains(err.Error(), `volume mode "Ephemeral" not supported by driver csi.example.com (no CSIDriver object)`) {
+	if err == nil ||
+		!strings.Contains(err.Error(),
+			`volume mode "Ephemeral" not supported by driver csi.example.com (no CSIDriver object)`) {
 		t.Errorf("got %v", err)
 	}
 	if err := n.volumes.Remove(t.Context(), podUID); err != nil {
@@ -413,7 +427,8 @@ func TestKubeletsVolumes(t *testing.T) {
 	}
 	inline := kept
 	inline.Mode = "Ephemeral"
-	err = errors.Join(err, inline.save(filepath.Join(n.root, "pods", string(other), "volumes", dirName, "inline")), os.Mkdir(at.staging, 0o750), n.volumes.Adopt())
+	err = errors.Join(err, inline.save(filepath.Join(n.root, "pods", string(other), "volumes", dirName, "inline")),
+		os.Mkdir(at.staging, 0o750), n.volumes.Adopt())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,8 @@ func serves(d *storagev1.CSIDriver, driver string, mode storagev1.VolumeLifecycl
 	case d == nil:
 		return fmt.Errorf("volume mode %q not supported by driver %s (no CSIDriver object)", mode, driver)
 	case !slices.Contains(d.Spec.VolumeLifecycleModes, mode):
-		return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, driver, d.Spec.VolumeLifecycleModes)
+		return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, driver,
+			d.Spec.VolumeLifecycleModes)
 	}
 	return nil
 }
@@ -176,7 +177,9 @@ func groups(d *storagev1.CSIDriver, r volume.Request) bool {
 		return r.Volume.CSI.FSType != nil && *r.Volume.CSI.FSType != ""
 	}
 	s := r.Persistent.Spec
-	return s.CSI.FSType != "" && (slices.Contains(s.AccessModes, corev1.ReadWriteOnce) || slices.Contains(s.AccessModes, corev1.ReadWriteOncePod))
+	return s.CSI.FSType != "" &&
+		(slices.Contains(s.AccessModes, corev1.ReadWriteOnce) ||
+			slices.Contains(s.AccessModes, corev1.ReadWriteOncePod))
 }
 
 // podInfo tells a driver for whom it mounts.
@@ -227,7 +230,8 @@ func capability(r volume.Request, precise, group bool, label string) *csi.Volume
 	var modes []corev1.PersistentVolumeAccessMode
 	m := &csi.VolumeCapability_MountVolume{}
 	if r.Persistent != nil {
-		modes, m.FsType, m.MountFlags = r.Persistent.Spec.AccessModes, r.Persistent.Spec.CSI.FSType, slices.Clone(r.Persistent.Spec.MountOptions)
+		modes, m.FsType, m.MountFlags = r.Persistent.Spec.AccessModes, r.Persistent.Spec.CSI.FSType,
+			slices.Clone(r.Persistent.Spec.MountOptions)
 	} else if t := r.Volume.CSI.FSType; t != nil {
 		m.FsType = *t
 	}
@@ -275,7 +279,10 @@ func labelOf(d *storagev1.CSIDriver, r volume.Request) (*corev1.SELinuxOptions, 
 		case found == nil:
 			found = own
 		case *found != *own:
-			return nil, fmt.Errorf("containers with different SELinux labels (%+v and %+v) use it, and it is mounted with one: give them the same seLinuxOptions, or the pod seLinuxChangePolicy: Recursive", *found, *own)
+			return nil,
+				fmt.Errorf(
+					"containers with different SELinux labels (%+v and %+v) use it, and it is mounted with one: give "+
+						"them the same seLinuxOptions, or the pod seLinuxChangePolicy: Recursive", *found, *own)
 		}
 	}
 	return found, nil
@@ -290,7 +297,10 @@ func succeeds(before *driver, versions []string) (*version.Version, error) {
 		return nil, fmt.Errorf("it speaks versions %q of CSI, and this agent version 1", versions)
 	}
 	if before != nil && !before.version.LessThan(speaks) {
-		return nil, fmt.Errorf("another driver with the same name is already registered, at %s with version %s: one that takes its place needs a higher one than %s", before.endpoint, before.version, speaks)
+		return nil,
+			fmt.Errorf(
+				"another driver with the same name is already registered, at %s with version %s: one that takes its "+
+					"place needs a higher one than %s", before.endpoint, before.version, speaks)
 	}
 	return speaks, nil
 }
@@ -340,9 +350,11 @@ func expands(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, had re
 	} else if state == "" {
 		return expansion{size: size, tell: told.Cmp(size) < 0}
 	}
-	many := slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, expansionNotRequired)
+	many := slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) &&
+		!metav1.HasAnnotation(c.ObjectMeta, expansionNotRequired)
 	switch {
-	case state == corev1.PersistentVolumeClaimNodeResizePending, state == corev1.PersistentVolumeClaimNodeResizeInProgress:
+	case state == corev1.PersistentVolumeClaimNodeResizePending,
+		state == corev1.PersistentVolumeClaimNodeResizeInProgress:
 		return expansion{size: size, tell: true, asked: true}
 	case state == "" && many && told.Cmp(size) >= 0:
 		return expansion{size: size}

@@ -26,21 +26,30 @@ func TestGroups(t *testing.T) {
 	}
 	persistent := func(fsType string, modes ...corev1.PersistentVolumeAccessMode) volume.Request {
 		s := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{FSType: fsType}}
-		return volume.Request{Persistent: &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: s, AccessModes: modes}}}
+		return volume.Request{
+			Persistent: &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: s,
+				AccessModes: modes}}}
 	}
 	tests := map[string]struct {
 		driver  *storagev1.CSIDriver
 		request volume.Request
 		want    bool
 	}{
-		"nothing known, ext4":      {nil, persistent("ext4", corev1.ReadWriteOnce), true},
-		"no fsType":                {nil, persistent("", corev1.ReadWriteOnce), false},
-		"shared":                   {driver(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy), persistent("ext4", corev1.ReadWriteMany), false},
-		"one pod's":                {nil, persistent("ext4", corev1.ReadWriteOncePod), true},
-		"always":                   {driver(storagev1.FileFSGroupPolicy), persistent("", corev1.ReadWriteMany), true},
-		"never":                    {driver(storagev1.NoneFSGroupPolicy), persistent("ext4", corev1.ReadWriteOnce), false},
-		"inline":                   {nil, volume.Request{Volume: &corev1.Volume{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{FSType: new("ext4")}}}}, true},
-		"inline without an fsType": {nil, volume.Request{Volume: &corev1.Volume{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}}}, false},
+		"nothing known, ext4": {nil, persistent("ext4", corev1.ReadWriteOnce), true},
+		"no fsType":           {nil, persistent("", corev1.ReadWriteOnce), false},
+		"shared": {driver(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy),
+			persistent("ext4", corev1.ReadWriteMany), false},
+		"one pod's": {nil, persistent("ext4", corev1.ReadWriteOncePod), true},
+		"always":    {driver(storagev1.FileFSGroupPolicy), persistent("", corev1.ReadWriteMany), true},
+		"never": {driver(storagev1.NoneFSGroupPolicy), persistent("ext4", corev1.ReadWriteOnce),
+			false},
+		"inline": {nil,
+			volume.Request{
+				Volume: &corev1.Volume{
+					VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{FSType: new("ext4")}}}}, true},
+		"inline without an fsType": {nil,
+			volume.Request{Volume: &corev1.Volume{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}}},
+			false},
 	}
 	for name, test := range tests {
 		if got := groups(test.driver, test.request); got != test.want {
@@ -53,13 +62,16 @@ func TestCapability(t *testing.T) {
 	r := volume.Request{
 		Pod: &corev1.Pod{Spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{FSGroup: new(int64(7))}}},
 		Persistent: &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}, MountOptions: []string{"noatime"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{FSType: "xfs"}},
+			AccessModes:  []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},
+			MountOptions: []string{"noatime"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{FSType: "xfs"}},
 		}},
 	}
 	want := &csi.VolumeCapability{
 		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER},
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "xfs", MountFlags: []string{"noatime", `context="a:b:c:s0"`}, VolumeMountGroup: "7"}},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "xfs",
+			MountFlags: []string{"noatime", `context="a:b:c:s0"`}, VolumeMountGroup: "7"}},
 	}
 	if diff := cmp.Diff(want, capability(r, true, true, "a:b:c:s0"), protocmp.Transform()); diff != "" {
 		t.Errorf("a file system:\n%s", diff)
@@ -87,17 +99,48 @@ func TestExpands(t *testing.T) {
 		has, had int64 // the PersistentVolume, and here
 		want     expansion
 	}{
-		"nothing new":              {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1)}}, 1, 1, expansion{}},
-		"an older control plane":   {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1)}}, 2, 1, expansion{size: size(2), tell: true}},
-		"the node is to expand it": {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizePending)}}, 2, 1, expansion{size: size(2), tell: true, asked: true}},
-		"an agent was at it":       {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizeInProgress)}}, 2, 1, expansion{size: size(2), tell: true, asked: true}},
-		"the controller is at it":  {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimControllerResizeInProgress)}}, 2, 1, expansion{}},
-		"it cannot be":             {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizeInfeasible)}}, 2, 1, expansion{}},
-		"less was allocated":       {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1), AllocatedResources: list(2), AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizePending)}}, 3, 1, expansion{size: size(2), tell: true, asked: true}},
-		"done elsewhere":           {corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(2), AllocatedResources: list(2)}}, 2, 1, expansion{}},
-		"done on another node":     {corev1.PersistentVolumeClaim{Spec: many, Status: corev1.PersistentVolumeClaimStatus{Capacity: list(2), AllocatedResources: list(2)}}, 2, 1, expansion{size: size(2)}},
-		"nothing to do for nodes": {corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{expansionNotRequired: "true"}}, Spec: many,
-			Status: corev1.PersistentVolumeClaimStatus{Capacity: list(2), AllocatedResources: list(2)}}, 2, 1, expansion{}},
+		"nothing new": {
+			corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1)}}, 1, 1,
+			expansion{}},
+		"an older control plane": {
+			corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1)}}, 2, 1,
+			expansion{size: size(2), tell: true}},
+		"the node is to expand it": {
+			corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1),
+				AllocatedResources:        list(2),
+				AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizePending)}}, 2, 1,
+			expansion{size: size(2), tell: true, asked: true}},
+		"an agent was at it": {
+			corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1),
+				AllocatedResources:        list(2),
+				AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizeInProgress)}}, 2, 1,
+			expansion{size: size(2), tell: true, asked: true}},
+		"the controller is at it": {
+			corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1),
+				AllocatedResources:        list(2),
+				AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimControllerResizeInProgress)}}, 2, 1,
+			expansion{}},
+		"it cannot be": {
+			corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1),
+				AllocatedResources:        list(2),
+				AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizeInfeasible)}}, 2, 1,
+			expansion{}},
+		"less was allocated": {
+			corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(1),
+				AllocatedResources:        list(2),
+				AllocatedResourceStatuses: state(corev1.PersistentVolumeClaimNodeResizePending)}}, 3, 1,
+			expansion{size: size(2), tell: true, asked: true}},
+		"done elsewhere": {
+			corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Capacity: list(2),
+				AllocatedResources: list(2)}}, 2, 1, expansion{}},
+		"done on another node": {corev1.PersistentVolumeClaim{Spec: many,
+			Status: corev1.PersistentVolumeClaimStatus{Capacity: list(2), AllocatedResources: list(2)}}, 2, 1,
+			expansion{size: size(2)}},
+		"nothing to do for nodes": {
+			corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{expansionNotRequired: "true"}}, Spec: many,
+				Status: corev1.PersistentVolumeClaimStatus{Capacity: list(2), AllocatedResources: list(2)}}, 2, 1,
+			expansion{}},
 	}
 	for name, test := range tests {
 		test.claim.Status.Phase = corev1.ClaimBound
@@ -112,30 +155,41 @@ func TestExpands(t *testing.T) {
 func TestExpansionStatus(t *testing.T) {
 	now := metav1.Unix(1000, 0)
 	c := &corev1.PersistentVolumeClaim{
-		Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("3Gi")}}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("3Gi")}}},
 		Status: corev1.PersistentVolumeClaimStatus{
-			Conditions:                []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimFileSystemResizePending}, {Type: "Other"}},
-			AllocatedResourceStatuses: map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending},
+			Conditions: []corev1.PersistentVolumeClaimCondition{
+				{Type: corev1.PersistentVolumeClaimFileSystemResizePending}, {Type: "Other"}},
+			AllocatedResourceStatuses: map[corev1.ResourceName]corev1.ClaimResourceStatus{
+				corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizePending},
 		},
 	}
 	size := resource.MustParse("2Gi")
 	failed := func(message string) corev1.PersistentVolumeClaimCondition {
-		return corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimNodeResizeError, Status: corev1.ConditionTrue, LastTransitionTime: now, Message: message}
+		return corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimNodeResizeError,
+			Status: corev1.ConditionTrue, LastTransitionTime: now, Message: message}
 	}
 	again := c.DeepCopy()
 	again.Status.Conditions = []corev1.PersistentVolumeClaimCondition{failed("before")}
 	for name, test := range map[string]struct{ got, want map[string]any }{
-		"begun": {begunStatus(c), map[string]any{"allocatedResourceStatuses": storage(corev1.PersistentVolumeClaimNodeResizeInProgress)}},
-		"done": {grownStatus(c, size), map[string]any{"capacity": storage("2Gi"), "allocatedResourceStatuses": storage(nil),
-			"conditions": []corev1.PersistentVolumeClaimCondition{{Type: "Other"}}}},
+		"begun": {begunStatus(c),
+			map[string]any{"allocatedResourceStatuses": storage(corev1.PersistentVolumeClaimNodeResizeInProgress)}},
+		"done": {grownStatus(c, size),
+			map[string]any{"capacity": storage("2Gi"), "allocatedResourceStatuses": storage(nil),
+				"conditions": []corev1.PersistentVolumeClaimCondition{{Type: "Other"}}}},
 		"failed": {failedStatus(c, size, status.Error(codes.Internal, "x"), now), map[string]any{
-			"conditions": append(slices.Clone(c.Status.Conditions), failed("failed to expand pvc with rpc error: code = Internal desc = x"))}},
+			"conditions": append(slices.Clone(c.Status.Conditions),
+				failed("failed to expand pvc with rpc error: code = Internal desc = x"))}},
 		"infeasible": {failedStatus(c, size, status.Error(codes.OutOfRange, "x"), now), map[string]any{
 			"allocatedResourceStatuses": storage(corev1.PersistentVolumeClaimNodeResizeInfeasible),
-			"conditions":                append(slices.Clone(c.Status.Conditions), failed("failed to expand pvc with rpc error: code = OutOfRange desc = x"))}},
-		"failed, and another size is wanted": {failedStatus(again, size, status.Error(codes.Internal, "x"), now), map[string]any{
-			"allocatedResourceStatuses": storage(corev1.PersistentVolumeClaimNodeResizeInfeasible),
-			"conditions":                []corev1.PersistentVolumeClaimCondition{failed("failed to expand pvc with rpc error: code = Internal desc = x")}}},
+			"conditions": append(slices.Clone(c.Status.Conditions),
+				failed("failed to expand pvc with rpc error: code = OutOfRange desc = x"))}},
+		"failed, and another size is wanted": {failedStatus(again, size, status.Error(codes.Internal, "x"), now),
+			map[string]any{
+				"allocatedResourceStatuses": storage(corev1.PersistentVolumeClaimNodeResizeInfeasible),
+				"conditions": []corev1.PersistentVolumeClaimCondition{
+					failed("failed to expand pvc with rpc error: code = Internal desc = x")}}},
 	} {
 		if diff := cmp.Diff(test.want, test.got); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
@@ -145,7 +199,8 @@ func TestExpansionStatus(t *testing.T) {
 
 func TestFinal(t *testing.T) {
 	for code, want := range map[codes.Code]bool{
-		codes.Internal: true, codes.FailedPrecondition: true, codes.OutOfRange: true, codes.DeadlineExceeded: false, codes.Unavailable: false, codes.Aborted: false,
+		codes.Internal: true, codes.FailedPrecondition: true, codes.OutOfRange: true, codes.DeadlineExceeded: false,
+		codes.Unavailable: false, codes.Aborted: false,
 	} {
 		if got := final(fmt.Errorf("call: %w", status.Error(code, "x"))); got != want {
 			t.Errorf("%v: %t", code, got)
@@ -158,15 +213,17 @@ func TestFinal(t *testing.T) {
 
 func TestSucceeds(t *testing.T) {
 	one := &driver{endpoint: "/one.sock", version: version.MustParseGeneric("1.1.0")}
-	const taken = "another driver with the same name is already registered, at /one.sock with version 1.1.0: one that takes its place needs a higher one than "
+	const taken = "another driver with the same name is already registered, at /one.sock with version 1.1.0: one " +
+		"that takes its place needs a higher one than "
 	for name, test := range map[string]struct {
 		before    *driver
 		versions  []string
 		want, err string
 	}{
-		"the first":        {nil, []string{"1.0.0"}, "1.0.0", ""},
-		"its highest":      {nil, []string{"0.3.0", "1.0.0", "1.2.0", "2.0.0"}, "1.2.0", ""},
-		"no version 1":     {nil, []string{"0.3.0", "2.0.0"}, "", `it speaks versions ["0.3.0" "2.0.0"] of CSI, and this agent version 1`},
+		"the first":   {nil, []string{"1.0.0"}, "1.0.0", ""},
+		"its highest": {nil, []string{"0.3.0", "1.0.0", "1.2.0", "2.0.0"}, "1.2.0", ""},
+		"no version 1": {nil, []string{"0.3.0", "2.0.0"}, "",
+			`it speaks versions ["0.3.0" "2.0.0"] of CSI, and this agent version 1`},
 		"none":             {nil, nil, "", `it speaks versions [] of CSI, and this agent version 1`},
 		"a higher version": {one, []string{"1.0.0", "1.2.0"}, "1.2.0", ""},
 		"a lower version":  {one, []string{"1.0.0"}, "", taken + "1.0.0"},
@@ -202,23 +259,40 @@ func TestLabelOf(t *testing.T) {
 		want    *corev1.SELinuxOptions
 		wantErr bool
 	}{
-		"the pod's":                   {mount: true, mode: corev1.ReadWriteOncePod, pod: corev1.PodSpec{SecurityContext: policy(corev1.SELinuxChangePolicyMountOption), Containers: []corev1.Container{container(nil)}}, want: a},
-		"its container's":             {mount: true, mode: corev1.ReadWriteOncePod, pod: corev1.PodSpec{SecurityContext: policy(corev1.SELinuxChangePolicyMountOption), Containers: []corev1.Container{container(b)}}, want: b},
-		"file by file":                {mount: true, mode: corev1.ReadWriteOncePod, pod: corev1.PodSpec{SecurityContext: policy(corev1.SELinuxChangePolicyRecursive), Containers: []corev1.Container{container(nil)}}},
-		"no label":                    {mount: true, mode: corev1.ReadWriteOncePod, pod: corev1.PodSpec{Containers: []corev1.Container{container(nil)}}},
-		"a driver without it":         {mode: corev1.ReadWriteOncePod, pod: corev1.PodSpec{Containers: []corev1.Container{container(a)}}},
-		"other pods may have it":      {mount: true, mode: corev1.ReadWriteOnce, pod: corev1.PodSpec{Containers: []corev1.Container{container(a)}}},
-		"inline":                      {mount: true, inline: true, pod: corev1.PodSpec{Containers: []corev1.Container{container(a)}}},
-		"a device":                    {mount: true, mode: corev1.ReadWriteOncePod, block: true, pod: corev1.PodSpec{Containers: []corev1.Container{container(a)}}},
-		"two labels":                  {mount: true, mode: corev1.ReadWriteOncePod, pod: corev1.PodSpec{Containers: []corev1.Container{container(a), container(b)}}, wantErr: true},
-		"one with, one without":       {mount: true, mode: corev1.ReadWriteOncePod, pod: corev1.PodSpec{Containers: []corev1.Container{container(nil), container(b)}}, want: b},
-		"another that has no part":    {mount: true, mode: corev1.ReadWriteOncePod, pod: corev1.PodSpec{Containers: []corev1.Container{container(a), other}}, want: a},
-		"an init container's matters": {mount: true, mode: corev1.ReadWriteOncePod, pod: corev1.PodSpec{InitContainers: []corev1.Container{container(b)}, Containers: []corev1.Container{container(a)}}, wantErr: true},
+		"the pod's": {mount: true, mode: corev1.ReadWriteOncePod,
+			pod: corev1.PodSpec{SecurityContext: policy(corev1.SELinuxChangePolicyMountOption),
+				Containers: []corev1.Container{container(nil)}}, want: a},
+		"its container's": {mount: true, mode: corev1.ReadWriteOncePod,
+			pod: corev1.PodSpec{SecurityContext: policy(corev1.SELinuxChangePolicyMountOption),
+				Containers: []corev1.Container{container(b)}}, want: b},
+		"file by file": {mount: true, mode: corev1.ReadWriteOncePod,
+			pod: corev1.PodSpec{SecurityContext: policy(corev1.SELinuxChangePolicyRecursive),
+				Containers: []corev1.Container{container(nil)}}},
+		"no label": {mount: true, mode: corev1.ReadWriteOncePod,
+			pod: corev1.PodSpec{Containers: []corev1.Container{container(nil)}}},
+		"a driver without it": {mode: corev1.ReadWriteOncePod,
+			pod: corev1.PodSpec{Containers: []corev1.Container{container(a)}}},
+		"other pods may have it": {mount: true, mode: corev1.ReadWriteOnce,
+			pod: corev1.PodSpec{Containers: []corev1.Container{container(a)}}},
+		"inline": {mount: true, inline: true,
+			pod: corev1.PodSpec{Containers: []corev1.Container{container(a)}}},
+		"a device": {mount: true, mode: corev1.ReadWriteOncePod, block: true,
+			pod: corev1.PodSpec{Containers: []corev1.Container{container(a)}}},
+		"two labels": {mount: true, mode: corev1.ReadWriteOncePod,
+			pod: corev1.PodSpec{Containers: []corev1.Container{container(a), container(b)}}, wantErr: true},
+		"one with, one without": {mount: true, mode: corev1.ReadWriteOncePod,
+			pod: corev1.PodSpec{Containers: []corev1.Container{container(nil), container(b)}}, want: b},
+		"another that has no part": {mount: true, mode: corev1.ReadWriteOncePod,
+			pod: corev1.PodSpec{Containers: []corev1.Container{container(a), other}}, want: a},
+		"an init container's matters": {mount: true, mode: corev1.ReadWriteOncePod,
+			pod: corev1.PodSpec{InitContainers: []corev1.Container{container(b)},
+				Containers: []corev1.Container{container(a)}}, wantErr: true},
 	}
 	for name, test := range tests {
 		r := volume.Request{Pod: &corev1.Pod{Spec: test.pod}, Volume: &corev1.Volume{Name: "data"}, Block: test.block}
 		if !test.inline {
-			r.Persistent = &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{test.mode}}}
+			r.Persistent = &corev1.PersistentVolume{
+				Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{test.mode}}}
 		}
 		got, err := labelOf(&storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{SELinuxMount: &test.mount}}, r)
 		if diff := cmp.Diff(test.want, got); diff != "" || (err != nil) != test.wantErr {
@@ -234,8 +308,17 @@ func TestChecks(t *testing.T) {
 		want string
 	}{
 		"a way out": {identity{Driver: "../x", Handle: "h"}.check(), `"../x" is no name of a CSI driver or volume`},
-		"detaching": {second(attached(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", DeletionTimestamp: &deleted}})), "volume attachment va is being deleted"},
-		"cannot be attached": {second(attached(&storagev1.VolumeAttachment{Status: storagev1.VolumeAttachmentStatus{AttachError: &storagev1.VolumeError{Message: "no disk"}}})),
+		"detaching": {
+			second(
+				attached(
+					&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va",
+						DeletionTimestamp: &deleted}})), "volume attachment va is being deleted"},
+		"cannot be attached": {
+			second(
+				attached(
+					&storagev1.VolumeAttachment{
+						Status: storagev1.VolumeAttachmentStatus{
+							AttachError: &storagev1.VolumeError{Message: "no disk"}}})),
 			"attach the volume: no disk"},
 	} {
 		if test.err == nil || test.err.Error() != test.want {
@@ -246,10 +329,14 @@ func TestChecks(t *testing.T) {
 
 func TestDrivers(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
-		{Name: "a", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "b.example.com"}}}, {Name: "b"},
+		{Name: "a", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "b.example.com"}}},
+		{Name: "b"},
 	}}}
 	of := func(driver string) *corev1.PersistentVolume {
-		return &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver}}}}
+		return &corev1.PersistentVolume{
+			Spec: corev1.PersistentVolumeSpec{
+				PersistentVolumeSource: corev1.PersistentVolumeSource{
+					CSI: &corev1.CSIPersistentVolumeSource{Driver: driver}}}}
 	}
 	got := Drivers(p, []*corev1.PersistentVolume{of("b.example.com"), {}, of("a.example.com")})
 	if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, got); diff != "" {

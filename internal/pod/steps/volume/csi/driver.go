@@ -48,7 +48,8 @@ type driver struct {
 func (d *driver) has(c csi.NodeServiceCapability_RPC_Type) bool { return slices.Contains(d.can, c) }
 
 // call asks the driver within callLimit.
-func call[Q, A any](ctx context.Context, f func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
+func call[Q, A any](ctx context.Context, f func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A,
+	error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callLimit, fmt.Errorf("no answer in %s", callLimit))
 	defer cancel()
 	answer, err := f(ctx, request)
@@ -78,7 +79,8 @@ func (k *registry) Register(ctx context.Context, p plugin.Plugin) error {
 	if err != nil {
 		return err
 	}
-	conn, err := grpc.NewClient("unix:"+p.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithIdleTimeout(0),
+	conn, err := grpc.NewClient("unix:"+p.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(), grpc.WithIdleTimeout(0),
 		grpc.WithAuthority("localhost"))
 	if err != nil {
 		return fmt.Errorf("connect to CSI driver: %w", err)
@@ -141,7 +143,8 @@ func (d *driver) askInfo(ctx context.Context) (*csinode.Info, error) {
 	if got.GetNodeId() == "" {
 		return nil, errors.New("the CSI driver gives this node no id (NodeGetInfo)")
 	}
-	return &csinode.Info{NodeID: got.GetNodeId(), Limit: got.GetMaxVolumesPerNode(), Topology: got.GetAccessibleTopology().GetSegments()}, nil
+	return &csinode.Info{NodeID: got.GetNodeId(), Limit: got.GetMaxVolumesPerNode(),
+		Topology: got.GetAccessibleTopology().GetSegments()}, nil
 }
 
 // announce asks a driver for its node info again, and has the cluster told of it if
@@ -184,7 +187,9 @@ func (k *registry) driver(name string) (*driver, error) {
 	if d := k.drivers[name]; d != nil {
 		return d, nil
 	}
-	return nil, &object.Lacking{Key: driverKey(name), Err: fmt.Errorf("driver name %s not found in the list of registered CSI drivers", name)}
+	return nil,
+		&object.Lacking{Key: driverKey(name),
+			Err: fmt.Errorf("driver name %s not found in the list of registered CSI drivers", name)}
 }
 
 // wake has what waits for a driver tried again.

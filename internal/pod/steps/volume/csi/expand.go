@@ -36,7 +36,8 @@ func (k *Kind) growMounted(ctx context.Context, path string, p *published) error
 	if !k.mayExpand(r) {
 		return nil
 	}
-	claim, err := k.o.Objects.PersistentVolumeClaim(r.Persistent.Spec.ClaimRef.Namespace, r.Persistent.Spec.ClaimRef.Name)
+	claim, err := k.o.Objects.PersistentVolumeClaim(r.Persistent.Spec.ClaimRef.Namespace,
+		r.Persistent.Spec.ClaimRef.Name)
 	if err != nil {
 		return err // it is waited for
 	}
@@ -46,7 +47,8 @@ func (k *Kind) growMounted(ctx context.Context, path string, p *published) error
 	}
 	if r.ReadOnly {
 		for _, ref := range []corev1.ObjectReference{event.PodRef(r.Pod), claimRef(claim)} {
-			k.o.Events.Event(ref, corev1.EventTypeWarning, resizeReadOnly, "MountVolume.NodeExpandVolume failed for volume %q requested read-only file system", r.Persistent.Name)
+			k.o.Events.Event(ref, corev1.EventTypeWarning, resizeReadOnly,
+				"MountVolume.NodeExpandVolume failed for volume %q requested read-only file system", r.Persistent.Name)
 		}
 		return nil
 	}
@@ -70,7 +72,8 @@ func (k *Kind) growUsed(ctx context.Context, path string, p *published) {
 		k.o.Log.Warn("look at the size of a volume", "volume", p.request.Persistent.Name, "err", err)
 		return
 	}
-	k.o.Events.Event(event.PodRef(p.request.Pod), corev1.EventTypeWarning, resizeFailed, "NodeExpandVolume.NodeExpandVolume failed for volume %q : %v", p.request.Persistent.Name, err)
+	k.o.Events.Event(event.PodRef(p.request.Pod), corev1.EventTypeWarning, resizeFailed,
+		"NodeExpandVolume.NodeExpandVolume failed for volume %q : %v", p.request.Persistent.Name, err)
 }
 
 // mayExpand says that a volume is one whose size the cluster has a say in.
@@ -104,7 +107,8 @@ func (k *Kind) grow(ctx context.Context, path string, p *published) error {
 		had = claim.Status.Capacity[corev1.ResourceStorage]
 	}
 	stuck := false
-	if what := expands(claim, pv, had); !what.size.IsZero() && (what.asked || d.has(csi.NodeServiceCapability_RPC_EXPAND_VOLUME)) {
+	if what := expands(claim, pv, had); !what.size.IsZero() &&
+		(what.asked || d.has(csi.NodeServiceCapability_RPC_EXPAND_VOLUME)) {
 		had, stuck, err = g.expandTo(ctx, claim, what, had)
 	}
 	k.mu.Lock()
@@ -122,9 +126,11 @@ type growth struct {
 }
 
 // sizes are the claim and the volume that tell how large it is.
-func (k growth) sizes(ctx context.Context, had resource.Quantity) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error) {
+func (k growth) sizes(ctx context.Context, had resource.Quantity) (*corev1.PersistentVolumeClaim,
+	*corev1.PersistentVolume, error) {
 	v := k.Persistent
-	claim, err := k.o.Client.CoreV1().PersistentVolumeClaims(v.Spec.ClaimRef.Namespace).Get(ctx, v.Spec.ClaimRef.Name, metav1.GetOptions{})
+	claim, err := k.o.Client.CoreV1().PersistentVolumeClaims(v.Spec.ClaimRef.Namespace).Get(ctx, v.Spec.ClaimRef.Name,
+		metav1.GetOptions{})
 	if err == nil && mayGrow(claim, had) {
 		v, err = k.o.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
 	}
@@ -134,7 +140,8 @@ func (k growth) sizes(ctx context.Context, had resource.Quantity) (*corev1.Persi
 // expandTo expands a volume and tells its claim and pod. has is the size that it has
 // then; stuck: the driver does not do it while the volume is in use, which is no
 // error.
-func (k growth) expandTo(ctx context.Context, claim *corev1.PersistentVolumeClaim, what expansion, had resource.Quantity) (has resource.Quantity, stuck bool, err error) {
+func (k growth) expandTo(ctx context.Context, claim *corev1.PersistentVolumeClaim, what expansion,
+	had resource.Quantity) (has resource.Quantity, stuck bool, err error) {
 	if what.tell {
 		if claim, err = k.tellClaim(ctx, claim, begunStatus(claim)); err != nil {
 			return had, false, err // what is known of the claim is old
@@ -142,7 +149,9 @@ func (k growth) expandTo(ctx context.Context, claim *corev1.PersistentVolumeClai
 	}
 	if err := k.expand(ctx, what.size); err != nil {
 		if what.tell && final(err) {
-			_, _ = k.tellClaim(ctx, claim, failedStatus(claim, what.size, err, metav1.NewTime(k.o.Now()))) // it is in the log, and the driver is asked again
+			_, _ = k.tellClaim(ctx, claim,
+				failedStatus(claim, what.size, err,
+					metav1.NewTime(k.o.Now()))) // it is in the log, and the driver is asked again
 		}
 		if status.Code(err) == codes.FailedPrecondition {
 			k.o.Log.Warn("a volume is not expanded while it is in use", "volume", k.Persistent.Name, "err", err)
@@ -156,13 +165,15 @@ func (k growth) expandTo(ctx context.Context, claim *corev1.PersistentVolumeClai
 		}
 	}
 	for _, ref := range []corev1.ObjectReference{event.PodRef(k.Pod), claimRef(claim)} {
-		k.o.Events.Event(ref, corev1.EventTypeNormal, resizeDone, "MountVolume.NodeExpandVolume succeeded for volume %q", k.Persistent.Name)
+		k.o.Events.Event(ref, corev1.EventTypeNormal, resizeDone,
+			"MountVolume.NodeExpandVolume succeeded for volume %q", k.Persistent.Name)
 	}
 	return what.size, false, nil
 }
 
 func claimRef(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: object.PersistentVolumeClaim, APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID}
+	return corev1.ObjectReference{Kind: object.PersistentVolumeClaim, APIVersion: "v1", Namespace: c.Namespace,
+		Name: c.Name, UID: c.UID}
 }
 
 func (k growth) expand(ctx context.Context, size resource.Quantity) error {
@@ -175,8 +186,10 @@ func (k growth) expand(ctx context.Context, size resource.Quantity) error {
 		return fmt.Errorf("nodeExpandSecretRef: %w", err)
 	}
 	q := &csi.NodeExpandVolumeRequest{
-		VolumeId: s.VolumeHandle, VolumePath: k.path, Secrets: secrets, CapacityRange: &csi.CapacityRange{RequiredBytes: size.Value()},
-		VolumeCapability: capability(k.Request, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER), false, ""),
+		VolumeId: s.VolumeHandle, VolumePath: k.path, Secrets: secrets,
+		CapacityRange: &csi.CapacityRange{RequiredBytes: size.Value()},
+		VolumeCapability: capability(k.Request, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER), false,
+			""),
 	}
 	if d.has(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
 		q.StagingTargetPath = k.paths(identityOf(k.Request)).staging
@@ -202,12 +215,13 @@ func begunStatus(c *corev1.PersistentVolumeClaim) map[string]any {
 func grownStatus(c *corev1.PersistentVolumeClaim, size resource.Quantity) map[string]any {
 	status := map[string]any{
 		"capacity": storage(size.String()),
-		"conditions": slices.DeleteFunc(slices.Clone(c.Status.Conditions), func(p corev1.PersistentVolumeClaimCondition) bool {
-			return slices.Contains([]corev1.PersistentVolumeClaimConditionType{
-				corev1.PersistentVolumeClaimFileSystemResizePending, corev1.PersistentVolumeClaimResizing,
-				corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError,
-			}, p.Type)
-		}),
+		"conditions": slices.DeleteFunc(slices.Clone(c.Status.Conditions),
+			func(p corev1.PersistentVolumeClaimCondition) bool {
+				return slices.Contains([]corev1.PersistentVolumeClaimConditionType{
+					corev1.PersistentVolumeClaimFileSystemResizePending, corev1.PersistentVolumeClaimResizing,
+					corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError,
+				}, p.Type)
+			}),
 	}
 	if len(c.Status.AllocatedResourceStatuses) > 0 {
 		status["allocatedResourceStatuses"] = storage(nil)
@@ -219,9 +233,10 @@ func grownStatus(c *corev1.PersistentVolumeClaim, size resource.Quantity) map[st
 // succeed is the control plane's to take back (KEP-1790), as is one that the claim
 // does not ask for any more.
 func failedStatus(c *corev1.PersistentVolumeClaim, size resource.Quantity, why error, now metav1.Time) map[string]any {
-	conditions := slices.DeleteFunc(slices.Clone(c.Status.Conditions), func(p corev1.PersistentVolumeClaimCondition) bool {
-		return p.Type == corev1.PersistentVolumeClaimNodeResizeError
-	})
+	conditions := slices.DeleteFunc(slices.Clone(c.Status.Conditions),
+		func(p corev1.PersistentVolumeClaimCondition) bool {
+			return p.Type == corev1.PersistentVolumeClaimNodeResizeError
+		})
 	patch := map[string]any{"conditions": append(conditions, corev1.PersistentVolumeClaimCondition{
 		Type: corev1.PersistentVolumeClaimNodeResizeError, Status: corev1.ConditionTrue, LastTransitionTime: now,
 		Message: fmt.Sprintf("failed to expand pvc with %v", why),
@@ -236,18 +251,21 @@ func failedStatus(c *corev1.PersistentVolumeClaim, size resource.Quantity, why e
 
 // tellClaim patches the claim's status as it was read, and returns it as it is then:
 // another's change of it is not overwritten. A nil status changes nothing.
-func (k *registry) tellClaim(ctx context.Context, c *corev1.PersistentVolumeClaim, status map[string]any) (*corev1.PersistentVolumeClaim, error) {
+func (k *registry) tellClaim(ctx context.Context, c *corev1.PersistentVolumeClaim,
+	status map[string]any) (*corev1.PersistentVolumeClaim, error) {
 	if status == nil {
 		return c, nil
 	}
 	if k.o.Refresh != nil {
 		defer k.o.Refresh(object.KeyOf(c))
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": c.UID, "resourceVersion": c.ResourceVersion}, "status": status})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": c.UID,
+		"resourceVersion": c.ResourceVersion}, "status": status})
 	if err != nil {
 		return c, err
 	}
-	next, err := k.o.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	next, err := k.o.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Patch(ctx, c.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		if ctx.Err() == nil {
 			k.o.Log.Warn("tell claim of its size", "claim", c.Namespace+"/"+c.Name, "err", err)

@@ -92,9 +92,12 @@ func (k *registry) watchDrivers(ctx context.Context) {
 		}
 	}
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(k.o.Client.StorageV1().RESTClient(), "csidrivers", "", fields.Everything()),
-		ObjectType:    &storagev1.CSIDriver{},
-		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, o any) { changed(o) }, DeleteFunc: changed},
+		ListerWatcher: cache.NewListWatchFromClient(k.o.Client.StorageV1().RESTClient(), "csidrivers", "",
+			fields.Everything()),
+		ObjectType: &storagev1.CSIDriver{},
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, o any) {
+			changed(o)
+		}, DeleteFunc: changed},
 	})
 	var waiting sync.WaitGroup
 	defer waiting.Wait()

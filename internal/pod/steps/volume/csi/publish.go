@@ -90,8 +90,10 @@ func (k *Kind) publish(ctx context.Context, r volume.Request, path string) error
 		return err
 	}
 	request.TargetPath = path
-	request.VolumeCapability = capability(r, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER), d.has(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP), label)
-	kept := data{SpecName: claimName(r), Handle: request.VolumeId, Driver: name, Node: k.o.Node, Mode: string(lifecycle(r)), Label: label,
+	request.VolumeCapability = capability(r, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
+		d.has(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP), label)
+	kept := data{SpecName: claimName(r), Handle: request.VolumeId, Driver: name, Node: k.o.Node,
+		Mode: string(lifecycle(r)), Label: label,
 		Attachment: attachmentName(identity{Driver: name, Handle: request.VolumeId}, k.o.Node)}
 	dir := r.Target
 	if r.Block {
@@ -122,7 +124,8 @@ func link(path, target string) error {
 
 // request is what the driver is asked for a pod, without the place and the
 // capability.
-func (k *Kind) request(ctx context.Context, r volume.Request, o *storagev1.CSIDriver, d *driver) (*csi.NodePublishVolumeRequest, error) {
+func (k *Kind) request(ctx context.Context, r volume.Request, o *storagev1.CSIDriver,
+	d *driver) (*csi.NodePublishVolumeRequest, error) {
 	q := &csi.NodePublishVolumeRequest{Readonly: r.ReadOnly}
 	var ref *corev1.SecretReference
 	if r.Persistent != nil {
@@ -170,7 +173,8 @@ func (k *Kind) request(ctx context.Context, r volume.Request, o *storagev1.CSIDr
 // tokens are what the driver wants of the pod's service account (KEP-1855).
 func (k *Kind) tokens(ctx context.Context, p *corev1.Pod, o *storagev1.CSIDriver) (map[string]string, error) {
 	if k.o.Token == nil {
-		return nil, fmt.Errorf("CSI driver %s wants tokens of the pod's service account, and there are none here", o.Name)
+		return nil,
+			fmt.Errorf("CSI driver %s wants tokens of the pod's service account, and there are none here", o.Name)
 	}
 	all := map[string]authenticationv1.TokenRequestStatus{}
 	for _, t := range o.Spec.TokenRequests {
@@ -182,7 +186,8 @@ func (k *Kind) tokens(ctx context.Context, p *corev1.Pod, o *storagev1.CSIDriver
 		if err != nil {
 			return nil, err
 		}
-		all[t.Audience] = authenticationv1.TokenRequestStatus{Token: value, ExpirationTimestamp: metav1.NewTime(expires)}
+		all[t.Audience] = authenticationv1.TokenRequestStatus{Token: value,
+			ExpirationTimestamp: metav1.NewTime(expires)}
 	}
 	text, err := json.Marshal(all)
 	return map[string]string{infoTokens: string(text)}, err
@@ -245,7 +250,8 @@ func (k *Kind) Unpublish(ctx context.Context, target string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := call(ctx, d.node.NodeUnpublishVolume, &csi.NodeUnpublishVolumeRequest{VolumeId: kept.Handle, TargetPath: path}); err != nil {
+		if _, err := call(ctx, d.node.NodeUnpublishVolume,
+			&csi.NodeUnpublishVolumeRequest{VolumeId: kept.Handle, TargetPath: path}); err != nil {
 			return fmt.Errorf("NodeUnpublishVolume of CSI driver %s: %w", kept.Driver, err)
 		}
 	}

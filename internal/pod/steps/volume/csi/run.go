@@ -102,7 +102,8 @@ func (k *Kind) republish(ctx context.Context, path string, p *published) {
 		return
 	}
 	if err := k.publish(ctx, r, path); err != nil && ctx.Err() == nil {
-		k.o.Log.Warn("publish CSI volume again", "volume", claimName(r), "pod", r.Pod.Namespace+"/"+r.Pod.Name, "err", err)
+		k.o.Log.Warn("publish CSI volume again", "volume", claimName(r), "pod", r.Pod.Namespace+"/"+r.Pod.Name, "err",
+			err)
 	}
 }
 
@@ -187,7 +188,8 @@ func (k *Kind) measure(ctx context.Context, path string, p *published) {
 func usageOf(got *csi.NodeGetVolumeStatsResponse, now time.Time) *Usage {
 	u := &Usage{At: now}
 	for _, one := range got.GetUsage() {
-		total, free, used := uint64(max(0, one.GetTotal())), uint64(max(0, one.GetAvailable())), uint64(max(0, one.GetUsed()))
+		total, free, used := uint64(max(0, one.GetTotal())), uint64(max(0, one.GetAvailable())),
+			uint64(max(0, one.GetUsed()))
 		switch one.GetUnit() {
 		case csi.VolumeUsage_BYTES:
 			u.Capacity, u.Available, u.Used = &total, &free, &used

@@ -67,15 +67,18 @@ func (k *Kind) Stage(ctx context.Context, r volume.Request) error {
 		return err
 	}
 	at := k.paths(id)
-	if err := (data{SpecName: r.Persistent.Name, Handle: id.Handle, Driver: id.Driver, Node: k.o.Node, Label: label}).save(at.data); err != nil {
+	if err := (data{SpecName: r.Persistent.Name, Handle: id.Handle, Driver: id.Driver, Node: k.o.Node,
+		Label: label}).save(at.data); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(at.staging, 0o750); err != nil {
 		return err
 	}
 	_, err = call(ctx, d.node.NodeStageVolume, &csi.NodeStageVolumeRequest{
-		VolumeId: id.Handle, PublishContext: told, StagingTargetPath: at.staging, Secrets: secrets, VolumeContext: s.VolumeAttributes,
-		VolumeCapability: capability(r, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER), d.has(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP), label),
+		VolumeId: id.Handle, PublishContext: told, StagingTargetPath: at.staging, Secrets: secrets,
+		VolumeContext: s.VolumeAttributes,
+		VolumeCapability: capability(r, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
+			d.has(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP), label),
 	})
 	if err != nil {
 		return fmt.Errorf("NodeStageVolume of CSI driver %s: %w", id.Driver, err)

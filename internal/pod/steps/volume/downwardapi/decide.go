@@ -12,7 +12,8 @@ import (
 
 // Files are the fields of a pod. mode is that of files that have none of their
 // own; allocatable is what containers without a limit are told.
-func Files(p *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode int32, allocatable corev1.ResourceList) (payload.Files, error) {
+func Files(p *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode int32,
+	allocatable corev1.ResourceList) (payload.Files, error) {
 	files := payload.Files{}
 	var errs []error
 	for _, item := range items {

@@ -16,7 +16,8 @@ func field(path, name string) corev1.DownwardAPIVolumeFile {
 }
 
 func resourceOf(path, container, name string) corev1.DownwardAPIVolumeFile {
-	return corev1.DownwardAPIVolumeFile{Path: path, ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: container, Resource: name}}
+	return corev1.DownwardAPIVolumeFile{Path: path,
+		ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: container, Resource: name}}
 }
 
 func TestFiles(t *testing.T) {
@@ -30,17 +31,20 @@ func TestFiles(t *testing.T) {
 	owned := field("name", "metadata.name")
 	owned.Mode = new(int32(0o400))
 	got, err := Files(p, []corev1.DownwardAPIVolumeFile{
-		owned, field("meta/labels", "metadata.labels"), resourceOf("memory", "app", "limits.memory"), resourceOf("cpu", "app", "limits.cpu"),
+		owned, field("meta/labels", "metadata.labels"), resourceOf("memory", "app", "limits.memory"),
+		resourceOf("cpu", "app", "limits.cpu"),
 	}, 0o640, allocatable)
 	want := payload.Files{
-		"name": {Data: []byte("web"), Mode: 0o400}, "meta/labels": {Data: []byte("app=\"web\"\ntier=\"1\""), Mode: 0o640},
-		"memory": {Data: []byte("67108864"), Mode: 0o640}, "cpu": {Data: []byte("4"), Mode: 0o640},
+		"name":        {Data: []byte("web"), Mode: 0o400},
+		"meta/labels": {Data: []byte("app=\"web\"\ntier=\"1\""), Mode: 0o640},
+		"memory":      {Data: []byte("67108864"), Mode: 0o640}, "cpu": {Data: []byte("4"), Mode: 0o640},
 	}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
 	_, err = Files(p, []corev1.DownwardAPIVolumeFile{
-		field("a", "spec.nodeName"), resourceOf("b", "none", "limits.cpu"), resourceOf("c", "", "limits.cpu"), {Path: "d"},
+		field("a", "spec.nodeName"), resourceOf("b", "none", "limits.cpu"), resourceOf("c", "", "limits.cpu"),
+		{Path: "d"},
 	}, 0o640, nil)
 	wantErr := `file "a": unsupported fieldPath: spec.nodeName
 file "b": container none not found

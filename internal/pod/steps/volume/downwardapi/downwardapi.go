@@ -25,7 +25,8 @@ func (Source) Serves(v *corev1.Volume) bool { return v.DownwardAPI != nil }
 func (Source) Uses(*corev1.Pod, *corev1.Volume) []object.Key { return nil }
 
 // Content is a file for each item.
-func (s Source) Content(_ context.Context, _ payload.Objects, p *corev1.Pod, v *corev1.Volume) (payload.Content, error) {
+func (s Source) Content(_ context.Context, _ payload.Objects, p *corev1.Pod, v *corev1.Volume) (payload.Content,
+	error) {
 	files, err := Files(p, v.DownwardAPI.Items, payload.Mode(v.DownwardAPI.DefaultMode), s.Allocatable)
 	return payload.Content{Files: files}, err
 }

@@ -43,19 +43,23 @@ func pageSize(p *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 			return 0, fmt.Errorf("medium %s: %q is not a page size: %w", medium, text, err)
 		}
 		if !requested[q.Value()] {
-			return 0, fmt.Errorf("medium %s: hugePages storage requested, but there is no resource request for huge pages of that size", medium)
+			return 0, fmt.Errorf(
+				"medium %s: hugePages storage requested, but there is no resource request for huge pages of that size",
+				medium)
 		}
 		return q.Value(), nil
 	}
 	switch len(requested) {
 	case 0:
-		return 0, errors.New("medium HugePages: hugePages storage requested, but there is no resource request for huge pages")
+		return 0, errors.New(
+			"medium HugePages: hugePages storage requested, but there is no resource request for huge pages")
 	case 1:
 		for size := range requested {
 			return size, nil
 		}
 	}
-	return 0, errors.New("medium HugePages: can't be used if container requests multiple huge page sizes; name one, as in HugePages-2Mi")
+	return 0, errors.New(
+		"medium HugePages: can't be used if container requests multiple huge page sizes; name one, as in HugePages-2Mi")
 }
 
 // requestedPages are the sizes of huge pages that the pod and its containers request.

@@ -49,7 +49,10 @@ func requesting(sizes ...string) *corev1.Pod {
 }
 
 func TestPageSize(t *testing.T) {
-	ofThePod := &corev1.Pod{Spec: corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}}}}
+	ofThePod := &corev1.Pod{
+		Spec: corev1.PodSpec{
+			Resources: &corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}}}}
 	tests := []struct {
 		medium corev1.StorageMedium
 		pod    *corev1.Pod
@@ -67,7 +70,8 @@ func TestPageSize(t *testing.T) {
 	}
 	for _, test := range tests {
 		got, err := pageSize(test.pod, test.medium)
-		if got != test.want || (test.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), test.err) {
+		if got != test.want || (test.err == "") != (err == nil) ||
+			err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%s: got %d, %v, want %d, %q", test.medium, got, err, test.want, test.err)
 		}
 	}

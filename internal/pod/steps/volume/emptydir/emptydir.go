@@ -54,7 +54,8 @@ func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	}
 	switch {
 	case source.Medium == corev1.StorageMediumDefault:
-		if err = directory(r.Target, mode, fsGroup); err == nil && k.Limits != nil && source.SizeLimit != nil && source.SizeLimit.Sign() > 0 {
+		if err = directory(r.Target, mode, fsGroup); err == nil && k.Limits != nil && source.SizeLimit != nil &&
+			source.SizeLimit.Sign() > 0 {
 			k.Limits.add(r)
 		}
 	case source.Medium == corev1.StorageMediumMemory:
@@ -146,7 +147,8 @@ func (k Kind) hasPages(size int64) error {
 		pages += n
 	}
 	if pages == 0 {
-		return fmt.Errorf("this host has set aside no huge pages of %s: write their number to %s", human, filepath.Join(dir, "nr_hugepages"))
+		return fmt.Errorf("this host has set aside no huge pages of %s: write their number to %s", human,
+			filepath.Join(dir, "nr_hugepages"))
 	}
 	return nil
 }

@@ -68,14 +68,21 @@ func TestPublish(t *testing.T) {
 		want    look
 		size    int64 // of a file system of its own
 	}{
-		"disk":                {corev1.EmptyDirVolumeSource{}, nil, look{os.ModeDir | 0o777, 0}, 0},
-		"disk of a group":     {corev1.EmptyDirVolumeSource{}, new(group), look{os.ModeDir | os.ModeSetgid | 0o777, uint32(group)}, 0},
-		"disk of a mode":      {corev1.EmptyDirVolumeSource{Mode: new(int32(0o700))}, nil, look{os.ModeDir | 0o700, 0}, 0},
-		"a mode and a group":  {corev1.EmptyDirVolumeSource{Mode: new(int32(0o1705))}, new(group), look{os.ModeDir | os.ModeSetgid | os.ModeSticky | 0o775, uint32(group)}, 0},
-		"memory of a mode":    {corev1.EmptyDirVolumeSource{Medium: "Memory", Mode: new(int32(0o755))}, nil, look{os.ModeDir | 0o755, 0}, 8 << 20},
-		"memory":              {corev1.EmptyDirVolumeSource{Medium: "Memory"}, nil, look{os.ModeDir | os.ModeSticky | 0o777, 0}, 8 << 20},
-		"memory with a limit": {corev1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: new(resource.MustParse("1Mi"))}, nil, look{os.ModeDir | os.ModeSticky | 0o777, 0}, 1 << 20},
-		"memory of a group":   {corev1.EmptyDirVolumeSource{Medium: "Memory"}, new(group), look{os.ModeDir | os.ModeSticky | os.ModeSetgid | 0o777, uint32(group)}, 8 << 20},
+		"disk": {corev1.EmptyDirVolumeSource{}, nil, look{os.ModeDir | 0o777, 0}, 0},
+		"disk of a group": {corev1.EmptyDirVolumeSource{}, new(group),
+			look{os.ModeDir | os.ModeSetgid | 0o777, uint32(group)}, 0},
+		"disk of a mode": {corev1.EmptyDirVolumeSource{Mode: new(int32(0o700))}, nil, look{os.ModeDir | 0o700, 0},
+			0},
+		"a mode and a group": {corev1.EmptyDirVolumeSource{Mode: new(int32(0o1705))}, new(group),
+			look{os.ModeDir | os.ModeSetgid | os.ModeSticky | 0o775, uint32(group)}, 0},
+		"memory of a mode": {corev1.EmptyDirVolumeSource{Medium: "Memory", Mode: new(int32(0o755))}, nil,
+			look{os.ModeDir | 0o755, 0}, 8 << 20},
+		"memory": {corev1.EmptyDirVolumeSource{Medium: "Memory"}, nil,
+			look{os.ModeDir | os.ModeSticky | 0o777, 0}, 8 << 20},
+		"memory with a limit": {corev1.EmptyDirVolumeSource{Medium: "Memory",
+			SizeLimit: new(resource.MustParse("1Mi"))}, nil, look{os.ModeDir | os.ModeSticky | 0o777, 0}, 1 << 20},
+		"memory of a group": {corev1.EmptyDirVolumeSource{Medium: "Memory"}, new(group),
+			look{os.ModeDir | os.ModeSticky | os.ModeSetgid | 0o777, uint32(group)}, 8 << 20},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +140,9 @@ func TestNoswapWhereTheKernelHasIt(t *testing.T) {
 	if _, err := k.Publish(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if err := mount(filepath.Join(t.TempDir(), "x"), "tmpfs", unix.TMPFS_MAGIC, 0o755, []option{{"noswap", "", false}, {"nosuchoption", "1", false}}); err == nil || !strings.Contains(err.Error(), "nosuchoption") {
+	if err := mount(filepath.Join(t.TempDir(), "x"), "tmpfs", unix.TMPFS_MAGIC, 0o755,
+		[]option{{"noswap", "", false}, {"nosuchoption", "1", false}}); err == nil ||
+		!strings.Contains(err.Error(), "nosuchoption") {
 		t.Skipf("this kernel has no noswap: %v", err)
 	}
 	table, err := os.ReadFile("/proc/self/mountinfo")
@@ -154,8 +163,11 @@ func TestNoswapWhereTheKernelHasIt(t *testing.T) {
 func TestHugePages(t *testing.T) {
 	needRoot(t)
 	sys := t.TempDir()
-	for name, n := range map[string]string{"hugepages-2048kB/nr_hugepages": "4", "hugepages-2048kB/nr_overcommit_hugepages": "0", "hugepages-1048576kB/nr_hugepages": "0", "hugepages-1048576kB/nr_overcommit_hugepages": "0"} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(sys, name)), 0o755), os.WriteFile(filepath.Join(sys, name), []byte(n+"\n"), 0o644)); err != nil {
+	for name, n := range map[string]string{"hugepages-2048kB/nr_hugepages": "4",
+		"hugepages-2048kB/nr_overcommit_hugepages": "0", "hugepages-1048576kB/nr_hugepages": "0",
+		"hugepages-1048576kB/nr_overcommit_hugepages": "0"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(sys, name)), 0o755),
+			os.WriteFile(filepath.Join(sys, name), []byte(n+"\n"), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -168,14 +180,16 @@ func TestHugePages(t *testing.T) {
 	}
 	mounted, err := volume.Mounted(r.Target, unix.HUGETLBFS_MAGIC)
 	var st unix.Statfs_t
-	if err := errors.Join(err, unix.Statfs(r.Target, &st)); err != nil || !mounted || st.Bsize != 2<<20 || st.Blocks != 2 {
+	if err := errors.Join(err, unix.Statfs(r.Target, &st)); err != nil || !mounted || st.Bsize != 2<<20 ||
+		st.Blocks != 2 {
 		t.Errorf("mounted %v, %v, %d pages of %d", mounted, err, st.Blocks, st.Bsize)
 	}
 	if got, want := at(t, r.Target), (look{os.ModeDir | os.ModeSetgid | 0o777, uint32(group)}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	for size, want := range map[string]string{
-		"1Gi":  "medium HugePages: this host has set aside no huge pages of 1Gi: write their number to " + sys + "/hugepages-1048576kB/nr_hugepages",
+		"1Gi": "medium HugePages: this host has set aside no huge pages of 1Gi: write their number to " + sys +
+			"/hugepages-1048576kB/nr_hugepages",
 		"16Mi": "medium HugePages: this host has no huge pages of 16Mi",
 	} {
 		r := request(t, k, corev1.EmptyDirVolumeSource{Medium: "HugePages"}, nil)

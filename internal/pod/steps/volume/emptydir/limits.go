@@ -117,11 +117,14 @@ func (l *Limits) look(ctx context.Context, target string, v *limited) {
 	took := time.Since(began)
 	switch {
 	case errors.Is(err, diskusage.ErrTooDeep):
-		l.opts.Evict(v.pod, fmt.Sprintf("Usage of EmptyDir volume %q cannot be measured against the limit %q: %v.", v.name, v.text, err))
+		l.opts.Evict(v.pod,
+			fmt.Sprintf("Usage of EmptyDir volume %q cannot be measured against the limit %q: %v.", v.name, v.text,
+				err))
 	case err == nil && used.Bytes > v.limit:
 		l.opts.Evict(v.pod, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q.", v.name, v.text))
 	case err != nil && ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist):
-		l.opts.Log.Warn("measure an emptyDir volume", "pod", v.pod.Namespace+"/"+v.pod.Name, "volume", v.name, "err", err)
+		l.opts.Log.Warn("measure an emptyDir volume", "pod", v.pod.Namespace+"/"+v.pod.Name, "volume", v.name, "err",
+			err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

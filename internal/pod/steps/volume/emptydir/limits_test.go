@@ -18,7 +18,8 @@ import (
 
 func TestNextLook(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
-		0: 10 * time.Second, time.Millisecond: 10 * time.Second, time.Second: 100 * time.Second, time.Minute: 10 * time.Minute,
+		0: 10 * time.Second, time.Millisecond: 10 * time.Second, time.Second: 100 * time.Second,
+		time.Minute: 10 * time.Minute,
 	} {
 		if got := nextLook(took); got != want {
 			t.Errorf("after %v: %v, want %v", took, got, want)
@@ -38,16 +39,18 @@ func TestLimits(t *testing.T) {
 	small := corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("1Mi"))}
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		limits := NewLimits(LimitOptions{Log: slog.New(slog.DiscardHandler), Evict: func(p *corev1.Pod, message string) {
-			mu.Lock()
-			defer mu.Unlock()
-			evicted = append(evicted, p.Name+": "+message)
-		}})
+		limits := NewLimits(LimitOptions{Log: slog.New(slog.DiscardHandler),
+			Evict: func(p *corev1.Pod, message string) {
+				mu.Lock()
+				defer mu.Unlock()
+				evicted = append(evicted, p.Name+": "+message)
+			}})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- limits.Run(ctx) }()
 		k := Kind{Limits: limits}
-		for name, source := range map[string]corev1.EmptyDirVolumeSource{"bounded": small, "unbounded": {}, "zero": {SizeLimit: new(resource.MustParse("0"))}} {
+		for name, source := range map[string]corev1.EmptyDirVolumeSource{"bounded": small, "unbounded": {},
+			"zero": {SizeLimit: new(resource.MustParse("0"))}} {
 			r := request(t, k, source, nil)
 			r.Target = filepath.Join(dir, name)
 			r.Pod.Name = name

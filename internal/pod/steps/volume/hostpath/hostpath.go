@@ -95,7 +95,9 @@ func sort(kind corev1.HostPathType) (is func(fs.FileMode) bool, noun string, err
 	case corev1.HostPathCharDev:
 		return func(m fs.FileMode) bool { return m&fs.ModeCharDevice != 0 }, "a character device", nil
 	case corev1.HostPathBlockDev:
-		return func(m fs.FileMode) bool { return m&fs.ModeDevice != 0 && m&fs.ModeCharDevice == 0 }, "a block device", nil
+		return func(m fs.FileMode) bool {
+			return m&fs.ModeDevice != 0 && m&fs.ModeCharDevice == 0
+		}, "a block device", nil
 	default:
 		return nil, "", fmt.Errorf("%q is an invalid volume type", kind)
 	}

@@ -59,7 +59,9 @@ func (f Formatter) mount(ctx context.Context, d disk) error {
 		if o.ReadOnly() || d.readOnly || !slices.Contains(strings.Split(at.Options, ","), "ro") {
 			return nil
 		}
-		return f.Runner.Mount(ctx, mount.Call{Source: d.device, Target: d.target, Flags: o.Flags | unix.MS_REMOUNT, Data: strings.Join(o.Data, ",")})
+		return f.Runner.Mount(ctx,
+			mount.Call{Source: d.device, Target: d.target, Flags: o.Flags | unix.MS_REMOUNT,
+				Data: strings.Join(o.Data, ",")})
 	}
 	if strings.ContainsFunc(d.fsType, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
 		return fmt.Errorf("fsType %q of the local volume: it is the name of a file system, as ext4 or xfs", d.fsType)
@@ -79,7 +81,8 @@ func (f Formatter) mount(ctx context.Context, d disk) error {
 			return programs.explain(d.device, fmt.Errorf("look for a file system on %s: %w", d.device, err))
 		}
 		if strings.Contains(fsType, "partitions") {
-			return fmt.Errorf("%s has a partition table: name one of its partitions, or use volumeMode: Block", d.device)
+			return fmt.Errorf("%s has a partition table: name one of its partitions, or use volumeMode: Block",
+				d.device)
 		}
 	}
 	return programs.explain(d.device, mounter.FormatAndMount(d.device, d.target, fsType, options))
@@ -141,16 +144,19 @@ func (p *programs) explain(device string, err error) error {
 		return fmt.Errorf("mount %s: %w", device, context.Cause(p.ctx))
 	}
 	if p.missing != "" && p.missing != "fsck" {
-		return fmt.Errorf("%s is not on this machine, and %s needs it: install it (%s): %w", p.missing, device, packageOf(p.missing), err)
+		return fmt.Errorf("%s is not on this machine, and %s needs it: install it (%s): %w", p.missing, device,
+			packageOf(p.missing), err)
 	}
 	if e, ok := errors.AsType[mountutils.MountError](err); ok {
 		switch e.Type {
 		case mountutils.UnformattedReadOnly:
 			return fmt.Errorf("%s has no file system, and none is made for who only reads: %w", device, err)
 		case mountutils.FilesystemMismatch:
-			return fmt.Errorf("%s holds something else than the volume's fsType says; it is left as it is: %w", device, err)
+			return fmt.Errorf("%s holds something else than the volume's fsType says; it is left as it is: %w", device,
+				err)
 		case mountutils.HasFilesystemErrors:
-			return fmt.Errorf("the file system of %s is damaged, and fsck -a could not repair it: repair it by hand: %w", device, err)
+			return fmt.Errorf(
+				"the file system of %s is damaged, and fsck -a could not repair it: repair it by hand: %w", device, err)
 		default: // which says what was done
 		}
 	}

@@ -190,7 +190,8 @@ func TestWrongDevices(t *testing.T) {
 	r.Persistent.Spec.Local.FSType = nil
 
 	none := Kind{Formatter: Formatter{Exec: empty{utilexec.New()}}}
-	fails(t, none.Stage(t.Context(), r), "blkid is not on this machine, and "+device+" needs it: install it (util-linux)")
+	fails(t, none.Stage(t.Context(), r),
+		"blkid is not on this machine, and "+device+" needs it: install it (util-linux)")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the pod is to stop"))
 	fails(t, k.Stage(ctx, r), "the pod is to stop")

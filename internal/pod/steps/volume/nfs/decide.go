@@ -33,7 +33,8 @@ func port(options []string) (uint16, error) {
 	if err != nil {
 		return 0, err
 	}
-	if protocol, ok := value(o.Data, "proto"); ok && protocol != "tcp" && protocol != "tcp6" || slices.Contains(o.Data, "udp") {
+	if protocol, ok := value(o.Data, "proto"); ok && protocol != "tcp" && protocol != "tcp6" ||
+		slices.Contains(o.Data, "udp") {
 		return 0, nil
 	}
 	if text, ok := value(o.Data, "port"); ok {
@@ -72,7 +73,10 @@ func calls(w want, target string) ([]mount.Call, error) {
 		case option == "bg":
 			return nil, fmt.Errorf("mount option bg: a pod waits for its volumes, take it out")
 		case strings.HasPrefix(option, "sec=krb5"):
-			return nil, fmt.Errorf("mount option %s: Kerberos is not supported by this version: mount it on a directory of the host and use hostPath", option)
+			return nil,
+				fmt.Errorf(
+					"mount option %s: Kerberos is not supported by this version: mount it on a directory of the host "+
+						"and use hostPath", option)
 		default:
 			data = append(data, option)
 		}
@@ -88,14 +92,16 @@ func calls(w want, target string) ([]mount.Call, error) {
 		switch {
 		case version == "3" && !w.statd && !unlocked(data):
 			return list, fmt.Errorf("NFS version 3 needs rpc.statd for its locks, and that does not run here: " +
-				"install and start it (nfs-common), or use a PersistentVolume with the mountOption nolock, which keeps locks on this machine")
+				"install and start it (nfs-common), or use a PersistentVolume with the mountOption nolock, which " +
+				"keeps locks on this machine")
 		case version == "3":
 			own = append(own, "mountaddr="+w.address.String())
 		case w.local.IsValid():
 			own = append(own, "clientaddr="+w.local.String())
 		}
 		list = append(list, mount.Call{
-			Source: source(w.server, w.path), Target: target, Type: "nfs", Flags: flags, Data: strings.Join(slices.Concat(own, data), ","),
+			Source: source(w.server, w.path), Target: target, Type: "nfs", Flags: flags,
+			Data: strings.Join(slices.Concat(own, data), ","),
 		})
 	}
 	return list, nil
@@ -131,7 +137,8 @@ func versionsOf(data []string) ([]string, error) {
 
 func isVersion(option string) bool {
 	name, _, ok := strings.Cut(option, "=")
-	return ok && slices.Contains([]string{"vers", "nfsvers", "minorversion"}, name) || slices.Contains([]string{"v2", "v3", "v4", "v4.0", "v4.1", "v4.2"}, option)
+	return ok && slices.Contains([]string{"vers", "nfsvers", "minorversion"}, name) ||
+		slices.Contains([]string{"v2", "v3", "v4", "v4.0", "v4.1", "v4.2"}, option)
 }
 
 // unlocked says that locks stay on this machine.

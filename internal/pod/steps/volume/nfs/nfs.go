@@ -131,7 +131,8 @@ func reach(ctx context.Context, server string, port uint16) (remote, local netip
 	}
 	var errs []error
 	for _, a := range addresses {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(a.Unmap().String(), strconv.Itoa(int(port))))
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp",
+			net.JoinHostPort(a.Unmap().String(), strconv.Itoa(int(port))))
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -141,7 +142,8 @@ func reach(ctx context.Context, server string, port uint16) (remote, local netip
 		}
 		return a.Unmap(), local, conn.Close()
 	}
-	return remote, local, fmt.Errorf("the NFS server %s does not answer on TCP port %d: %w", server, port, errors.Join(errs...))
+	return remote, local,
+		fmt.Errorf("the NFS server %s does not answer on TCP port %d: %w", server, port, errors.Join(errs...))
 }
 
 // explain adds the next step to what the kernel says.
@@ -150,7 +152,8 @@ func explain(err error) error {
 		errno unix.Errno
 		why   string
 	}{
-		{unix.ENODEV, "this kernel has no NFS client: load its module (modprobe nfs), or use a kernel with CONFIG_NFS_FS"},
+		{unix.ENODEV,
+			"this kernel has no NFS client: load its module (modprobe nfs), or use a kernel with CONFIG_NFS_FS"},
 		{unix.EACCES, "the server does not export it to this machine"},
 		{unix.EPERM, "the server does not let this machine in, by its export or by the port it asks from"},
 		{unix.ENOENT, "the server has no such directory"},
@@ -168,7 +171,9 @@ func explain(err error) error {
 func (k Kind) Unpublish(ctx context.Context, target string) error {
 	lost, err := k.Remote.Unmount(ctx, target)
 	if lost {
-		k.Log.Warn("an NFS server has not answered when its directory was unmounted: what was not written back to it is lost", "path", target)
+		k.Log.Warn(
+			"an NFS server has not answered when its directory was unmounted: what was not written back to it is lost",
+			"path", target)
 	}
 	if errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("%w%s", err, volume.HeldBy(target))

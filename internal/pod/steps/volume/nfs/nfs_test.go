@@ -32,7 +32,8 @@ func request(t *testing.T, server string, options ...string) volume.Request {
 	pv := &corev1.PersistentVolume{}
 	pv.Spec.NFS = &corev1.NFSVolumeSource{Server: server, Path: "/srv"}
 	pv.Spec.MountOptions = options
-	return volume.Request{Volume: &corev1.Volume{Name: "data"}, Persistent: pv, Target: filepath.Join(t.TempDir(), "data")}
+	return volume.Request{Volume: &corev1.Volume{Name: "data"}, Persistent: pv,
+		Target: filepath.Join(t.TempDir(), "data")}
 }
 
 // listener answers as far as the probe looks, and port= is its own.
@@ -60,14 +61,21 @@ func TestPublishFails(t *testing.T) {
 		options      func(*testing.T) []string
 		want         string
 	}{
-		{"nobody listens", "127.0.0.1", func(t *testing.T) []string { return []string{closed(t)} }, "the NFS server 127.0.0.1 does not answer on TCP port"},
-		{"no such server", "no-such-server.invalid", func(*testing.T) []string { return nil }, "find the NFS server no-such-server.invalid"},
+		{"nobody listens", "127.0.0.1", func(t *testing.T) []string {
+			return []string{closed(t)}
+		}, "the NFS server 127.0.0.1 does not answer on TCP port"},
+		{"no such server", "no-such-server.invalid", func(*testing.T) []string {
+			return nil
+		}, "find the NFS server no-such-server.invalid"},
 		{"no such version", "127.0.0.1", func(*testing.T) []string { return []string{"vers=9"} }, "NFS version 9"},
-		{"no locks", "127.0.0.1", func(t *testing.T) []string { return []string{"vers=3", listener(t)} }, "needs rpc.statd"},
+		{"no locks", "127.0.0.1", func(t *testing.T) []string {
+			return []string{"vers=3", listener(t)}
+		}, "needs rpc.statd"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			path, err := Kind{Log: slog.New(slog.DiscardHandler)}.Publish(t.Context(), request(t, test.server, test.options(t)...))
+			path, err := Kind{Log: slog.New(slog.DiscardHandler)}.Publish(t.Context(),
+				request(t, test.server, test.options(t)...))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%q, %v, want %q", path, err, test.want)
 			}
@@ -87,9 +95,12 @@ func TestNoServer(t *testing.T) {
 	defer cancel()
 	_, err = Kind{}.Publish(ctx, r)
 	switch {
-	case has && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the kernel has not answered")):
+	case has &&
+		(!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the kernel has not answered")):
 		t.Errorf("got %v", err)
-	case !has && (!errors.Is(err, unix.ENODEV) || !strings.Contains(err.Error(), "this kernel has no NFS client: load its module")):
+	case !has &&
+		(!errors.Is(err, unix.ENODEV) ||
+			!strings.Contains(err.Error(), "this kernel has no NFS client: load its module")):
 		t.Errorf("got %v", err)
 	}
 	if err := (Kind{}).Unpublish(t.Context(), r.Target); err != nil {
@@ -121,7 +132,8 @@ func TestServerHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "mount 127.0.0.1:/srv on "+r.Target) {
+	if err := <-done; !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), "mount 127.0.0.1:/srv on "+r.Target) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -135,14 +147,16 @@ func TestPublishAgain(t *testing.T) {
 	if err := unix.Mount("test", r.Target, "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (Kind{}).Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), "a tmpfs is mounted on") {
+	if _, err := (Kind{}).Publish(t.Context(), r); err == nil ||
+		!strings.Contains(err.Error(), "a tmpfs is mounted on") {
 		t.Errorf("got %v", err)
 	}
 	held, err := os.Open(r.Target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (Kind{}).Unpublish(t.Context(), r.Target); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), fmt.Sprintf("held by process %d", os.Getpid())) {
+	if err := (Kind{}).Unpublish(t.Context(), r.Target); !errors.Is(err, unix.EBUSY) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("held by process %d", os.Getpid())) {
 		t.Errorf("got %v", err)
 	}
 	held.Close()

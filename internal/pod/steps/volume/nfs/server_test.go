@@ -77,7 +77,8 @@ func (s *server) start() {
 		{"/proc/fs/nfsd/portlist", strconv.Itoa(int(socket.Fd()))},
 		{"/proc/fs/nfsd/threads", "2"},
 		{"/proc/net/rpc/auth.unix.ip/channel", fmt.Sprintf("nfsd 127.0.0.1 %d client", until)},
-		{"/proc/net/rpc/nfsd.export/channel", fmt.Sprintf("client %s %d %d 65534 65534 0", s.dir, until, insecurePort|async|noSubtreeCheck|isRoot)},
+		{"/proc/net/rpc/nfsd.export/channel",
+			fmt.Sprintf("client %s %d %d 65534 65534 0", s.dir, until, insecurePort|async|noSubtreeCheck|isRoot)},
 		{"/proc/net/rpc/nfsd.fh/channel", fmt.Sprintf(`client 1 \x00000000 %d %s`, until, s.dir)},
 	} {
 		if err := os.WriteFile(w[0], []byte(w[1]+"\n"), 0); err != nil {
@@ -103,7 +104,8 @@ func TestServer(t *testing.T) {
 		}
 	}
 	at, err := mount.At(r.Target)
-	if err != nil || at == nil || at.FSType != "nfs4" || at.Source != "127.0.0.1:/" || !strings.Contains(at.VFSOptions, "vers=4.2") || !strings.Contains(at.Options, "noatime") {
+	if err != nil || at == nil || at.FSType != "nfs4" || at.Source != "127.0.0.1:/" ||
+		!strings.Contains(at.VFSOptions, "vers=4.2") || !strings.Contains(at.Options, "noatime") {
 		t.Errorf("mounted %+v, %v", at, err)
 	}
 	if err := os.WriteFile(filepath.Join(r.Target, "file"), []byte("kept"), 0o644); err != nil {
@@ -116,7 +118,8 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Unpublish(t.Context(), r.Target); !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), fmt.Sprintf("held by process %d", os.Getpid())) {
+	if err := k.Unpublish(t.Context(), r.Target); !errors.Is(err, unix.EBUSY) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("held by process %d", os.Getpid())) {
 		t.Errorf("unmounted in use: %v", err)
 	}
 	held.Close()
@@ -139,16 +142,19 @@ func TestServer(t *testing.T) {
 	}
 
 	r.Persistent.Spec.MountOptions = []string{s.option, "nfsvers=4.0"}
-	if _, err := k.Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), "does not have that NFS version") {
+	if _, err := k.Publish(t.Context(), r); err == nil ||
+		!strings.Contains(err.Error(), "does not have that NFS version") {
 		t.Errorf("got %v", err)
 	}
 	r.Persistent.Spec.MountOptions = []string{s.option, "nosuchoption"}
-	if _, err := k.Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), "does not take the mount options") {
+	if _, err := k.Publish(t.Context(), r); err == nil ||
+		!strings.Contains(err.Error(), "does not take the mount options") {
 		t.Errorf("got %v", err)
 	}
 	r.Persistent.Spec.MountOptions = []string{s.option}
 	r.Persistent.Spec.NFS.Path = "/none"
-	if _, err := k.Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), "the server has no such directory") {
+	if _, err := k.Publish(t.Context(), r); err == nil ||
+		!strings.Contains(err.Error(), "the server has no such directory") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -180,7 +186,8 @@ func TestServerGoes(t *testing.T) {
 	if at, err := mount.At(r.Target); at != nil || err != nil {
 		t.Errorf("mounted %+v, %v", at, err)
 	}
-	if _, err := k.Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), "does not answer on TCP port") {
+	if _, err := k.Publish(t.Context(), r); err == nil ||
+		!strings.Contains(err.Error(), "does not answer on TCP port") {
 		t.Errorf("got %v", err)
 	}
 }

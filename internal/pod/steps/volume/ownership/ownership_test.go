@@ -115,9 +115,11 @@ func TestRun(t *testing.T) {
 
 	must(apply(t.Context(), t, volume, Want{Group: 4711}))
 	want := map[string]look{
-		".": {os.ModeDir | os.ModeSetgid | 0o775, 4711}, "a": {os.ModeDir | os.ModeSetgid | 0o770, 4711}, "a/file": {0o660, 4711},
-		"setuid": {os.ModeSetuid | 0o775, 4711}, "link": {os.ModeSymlink | 0o777, 4711}, "dangling": {os.ModeSymlink | 0o777, 4711},
-		"pipe": {os.ModeNamedPipe | 0o660, 4711}, "mounted": before["."], "mounted/secret": before["secret"],
+		".": {os.ModeDir | os.ModeSetgid | 0o775, 4711}, "a": {os.ModeDir | os.ModeSetgid | 0o770, 4711},
+		"a/file": {0o660, 4711},
+		"setuid": {os.ModeSetuid | 0o775, 4711}, "link": {os.ModeSymlink | 0o777, 4711},
+		"dangling": {os.ModeSymlink | 0o777, 4711},
+		"pipe":     {os.ModeNamedPipe | 0o660, 4711}, "mounted": before["."], "mounted/secret": before["secret"],
 	}
 	if d := cmp.Diff(want, looks(t, volume), cmp.AllowUnexported(look{})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -70,12 +70,17 @@ func TestReferenceFiles(t *testing.T) {
 		want  Files
 		lacks string
 	}{
-		{"all", Reference{}, Files{"one": {Data: []byte("1"), Mode: 0o640}, "two": {Data: []byte("2"), Mode: 0o640}}, ""},
-		{"items", Reference{Items: []corev1.KeyToPath{{Key: "one", Path: "etc/first"}, {Key: "two", Path: "second", Mode: new(int32(0o400))}}},
+		{"all", Reference{}, Files{"one": {Data: []byte("1"), Mode: 0o640}, "two": {Data: []byte("2"), Mode: 0o640}},
+			""},
+		{"items", Reference{Items: []corev1.KeyToPath{{Key: "one", Path: "etc/first"},
+			{Key: "two", Path: "second", Mode: new(int32(0o400))}}},
 			Files{"etc/first": {Data: []byte("1"), Mode: 0o640}, "second": {Data: []byte("2"), Mode: 0o400}}, ""},
-		{"missing", Reference{Items: []corev1.KeyToPath{{Key: "x", Path: "x"}, {Key: "one", Path: "one"}, {Key: "y", Path: "y"}}},
+		{"missing",
+			Reference{Items: []corev1.KeyToPath{{Key: "x", Path: "x"}, {Key: "one", Path: "one"},
+				{Key: "y", Path: "y"}}},
 			Files{"one": {Data: []byte("1"), Mode: 0o640}}, "no key x, no key y"},
-		{"optional", Reference{Items: []corev1.KeyToPath{{Key: "x", Path: "x"}, {Key: "one", Path: "one"}}, Optional: new(true)},
+		{"optional",
+			Reference{Items: []corev1.KeyToPath{{Key: "x", Path: "x"}, {Key: "one", Path: "one"}}, Optional: new(true)},
 			Files{"one": {Data: []byte("1"), Mode: 0o640}}, ""},
 	}
 	for _, test := range tests {
@@ -99,7 +104,8 @@ func TestModes(t *testing.T) {
 		t.Errorf("default mode %o", got)
 	}
 	nobody, group := owner{}, owner{new(int64(4711))}
-	got := []uint32{nobody.fileMode(File{Mode: 0o400}), nobody.dirMode(), group.fileMode(File{Mode: 0o400}), group.fileMode(File{Mode: 0o600}), group.dirMode()}
+	got := []uint32{nobody.fileMode(File{Mode: 0o400}), nobody.dirMode(), group.fileMode(File{Mode: 0o400}),
+		group.fileMode(File{Mode: 0o600}), group.dirMode()}
 	if d := cmp.Diff([]uint32{0o400, 0o755, 0o440, 0o640, 0o2755}, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -118,7 +124,8 @@ func TestVersions(t *testing.T) {
 	if at, ok := versionTime(kubelets); !ok || !at.Equal(now.Truncate(time.Second)) {
 		t.Errorf("the kubelet's: %v, %v", at, ok)
 	}
-	for _, other := range []string{"", "..data", "..2026_01_02_14_04_05.", "..2026_13_02_14_04_05.1", "..2026_01_02_14_04_05.1/x", "x2026_01_02_14_04_05.1"} {
+	for _, other := range []string{"", "..data", "..2026_01_02_14_04_05.", "..2026_13_02_14_04_05.1",
+		"..2026_01_02_14_04_05.1/x", "x2026_01_02_14_04_05.1"} {
 		if _, ok := versionTime(other); ok {
 			t.Errorf("%q is a version", other)
 		}
@@ -153,7 +160,8 @@ func TestNested(t *testing.T) {
 	}{
 		{"none", mounts("config", "/etc/app", "x", "/etc/apple", "y", "/var"), nil},
 		{"one", mounts("x", "/etc/app/run", "config", "/etc/app"), []string{"run"}},
-		{"deep", mounts("config", "/etc/app/", "x", "/etc/app/a/b", "y", "/etc/app/a/b/c", "z", "/etc/app/a.d"), []string{"a.d", "a/b"}},
+		{"deep", mounts("config", "/etc/app/", "x", "/etc/app/a/b", "y", "/etc/app/a/b/c", "z", "/etc/app/a.d"),
+			[]string{"a.d", "a/b"}},
 		{"around", mounts("config", "/etc/app", "x", "/etc"), nil},
 		{"climbing", mounts("config", "/etc/app", "x", "/etc/app/../../app", "y", "../etc/app/z"), []string{"z"}},
 		{"of a part", part, nil},

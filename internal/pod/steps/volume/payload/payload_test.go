@@ -95,7 +95,8 @@ func (n *node) start(ctx context.Context, synced <-chan struct{}) agent {
 		EmptyDir: emptydir.Kind{Allocatable: 1 << 30, MemoryLimit: func(*corev1.Pod) int64 { return 256 << 10 }},
 	})
 	go func() { _ = v.Run(ctx) }()
-	return agent{n, v, v.Disk(configmap.Source{}), v.Memory(secret.Source{}), v.Memory(projected.Source{Issuer: n.issuer})}
+	return agent{n, v, v.Disk(configmap.Source{}), v.Memory(secret.Source{}),
+		v.Memory(projected.Source{Issuer: n.issuer})}
 }
 
 func closed() <-chan struct{} {
@@ -116,15 +117,20 @@ func (n *node) configMap(name string, immutable bool, pairs ...string) {
 }
 
 func (n *node) secret(name, key, value string) {
-	n.table.Put(secret.Key("default", name), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{key: []byte(value)}})
+	n.table.Put(secret.Key("default", name),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Data: map[string][]byte{key: []byte(value)}})
 }
 
 // request is for a volume of the pod app that its container mounts at /config.
 func (n *node) request(k volume.Kind, name string, source corev1.VolumeSource) volume.Request {
 	r := volume.Request{
-		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app", UID: "u1"}, Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "app", VolumeMounts: []corev1.VolumeMount{{Name: name, MountPath: "/config"}, {Name: "run", MountPath: "/config/run"}}}},
-		}},
+		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app", UID: "u1"},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "app",
+					VolumeMounts: []corev1.VolumeMount{{Name: name, MountPath: "/config"},
+						{Name: "run", MountPath: "/config/run"}}}},
+			}},
 		Volume: &corev1.Volume{Name: name, VolumeSource: source},
 		Target: filepath.Join(n.dir, k.Dir(), name),
 	}
@@ -135,7 +141,8 @@ func (n *node) request(k volume.Kind, name string, source corev1.VolumeSource) v
 }
 
 func configMapSource(name string, optional bool, items ...string) corev1.VolumeSource {
-	s := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Optional: &optional}
+	s := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name},
+		Optional: &optional}
 	for _, item := range items {
 		s.Items = append(s.Items, corev1.KeyToPath{Key: item, Path: item})
 	}
@@ -196,7 +203,8 @@ func TestMissing(t *testing.T) {
 		}
 		refused("waiting for ConfigMap default/app")
 		n.configMap("app", false, "one", "1")
-		refused("configmap references non-existent config key: two, configmap references non-existent config key: three")
+		refused(
+			"configmap references non-existent config key: two, configmap references non-existent config key: three")
 		n.configMap("app", false, "one", "1", "two", "2", "three", "3", "four", "4")
 		n.publish(a.configMaps, r)
 		n.want(r, map[string]string{"one": "1", "two": "2", "three": "3"})
@@ -225,7 +233,8 @@ func TestLiveUpdate(t *testing.T) {
 		n.secret("app", "key", "s1")
 		config := n.request(a.configMaps, "config", configMapSource("app", false))
 		optional := n.request(a.configMaps, "optional", configMapSource("later", true))
-		hidden := n.request(a.secrets, "config", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "app"}})
+		hidden := n.request(a.secrets, "config",
+			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "app"}})
 		n.publish(a.configMaps, config)
 		n.publish(a.configMaps, optional)
 		n.publish(a.secrets, hidden)
@@ -297,7 +306,8 @@ func TestRestart(t *testing.T) {
 		n.configMap("app", false, "a", "1")
 		n.secret("app", "key", "s1")
 		config := n.request(a.configMaps, "config", configMapSource("app", false))
-		hidden := n.request(a.secrets, "hidden", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "app"}})
+		hidden := n.request(a.secrets, "hidden",
+			corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "app"}})
 		n.publish(a.configMaps, config)
 		n.publish(a.secrets, hidden)
 		kill()
@@ -316,7 +326,8 @@ func TestRestart(t *testing.T) {
 		n.wantEvents()
 		close(synced)
 		synctest.Wait()
-		n.wantEvents(strings.Replace(failed, "config", "hidden", 1) + "waiting for Secret default/app; its files stay as they are")
+		n.wantEvents(strings.Replace(failed, "config", "hidden", 1) +
+			"waiting for Secret default/app; its files stay as they are")
 		n.secret("app", "key", "s3")
 		synctest.Wait()
 		n.want(hidden, map[string]string{"key": "s3"})
@@ -357,7 +368,8 @@ type issuer struct {
 	err    error
 }
 
-func (i *issuer) Issue(_ context.Context, p *corev1.Pod, v *corev1.Volume, source int) (map[string][]byte, time.Time, error) {
+func (i *issuer) Issue(_ context.Context, p *corev1.Pod, v *corev1.Volume, source int) (map[string][]byte, time.Time,
+	error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.err != nil {
@@ -384,7 +396,8 @@ func TestIssuedAgain(t *testing.T) {
 		n.issuer = &issuer{}
 		a := n.start(t.Context(), closed())
 		r := n.request(a.projecteds, "config", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
+			Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
 		}})
 		n.publish(a.projecteds, r)
 		n.want(r, map[string]string{"token": "app 1"})
@@ -406,7 +419,8 @@ func TestIssuerAway(t *testing.T) {
 		life, kill := context.WithCancel(t.Context())
 		a := n.start(life, closed())
 		r := n.request(a.projecteds, "config", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
+			Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
 		}})
 		if _, err := a.projecteds.Publish(t.Context(), r); !errors.Is(err, trouble) {
 			t.Fatalf("without a first token: %v", err)

@@ -133,7 +133,8 @@ func (v *Volumes) publish(ctx context.Context, m *mount) error {
 		return err
 	}
 	inside := m.request
-	inside.Volume = &corev1.Volume{Name: m.request.Volume.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: m.medium}}}
+	inside.Volume = &corev1.Volume{Name: m.request.Volume.Name,
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: m.medium}}}
 	if _, err := v.cfg.EmptyDir.Publish(ctx, inside); err != nil {
 		return err
 	}
@@ -172,7 +173,8 @@ func (v *Volumes) update(ctx context.Context, m *mount, synced bool) {
 	delay := min(retryFirst<<min(m.failures-1, 10), retryMax)
 	v.schedule(m, time.Now().Add(delay))
 	v.tell(m, err.Error())
-	v.cfg.Log.Warn("update volume", "pod", pod.FullName(m.request.Pod), "volume", m.request.Volume.Name, "err", err, "again in", delay)
+	v.cfg.Log.Warn("update volume", "pod", pod.FullName(m.request.Pod), "volume", m.request.Volume.Name, "err", err,
+		"again in", delay)
 }
 
 // stays says that files which are there are good until err has passed.
@@ -195,7 +197,8 @@ func (v *Volumes) content(ctx context.Context, m *mount) (*pinning, Content, err
 }
 
 func (v *Volumes) writer(m *mount) writer {
-	return writer{path: m.target, owner: groupOf(m.request.Pod), memory: m.medium == corev1.StorageMediumMemory, now: time.Now()}
+	return writer{path: m.target, owner: groupOf(m.request.Pod), memory: m.medium == corev1.StorageMediumMemory,
+		now: time.Now()}
 }
 
 // write makes content the volume's, and notes what to look at later.
@@ -241,7 +244,8 @@ func (v *Volumes) tell(m *mount, text string) {
 		return
 	}
 	m.told = text
-	v.cfg.Events.Event(event.PodRef(m.request.Pod), corev1.EventTypeWarning, reason.FailedMount, "MountVolume.SetUp failed for volume %q : %s", m.request.Volume.Name, text)
+	v.cfg.Events.Event(event.PodRef(m.request.Pod), corev1.EventTypeWarning, reason.FailedMount,
+		"MountVolume.SetUp failed for volume %q : %s", m.request.Volume.Name, text)
 }
 
 // pinning shows the objects that a volume is made of: the table's, but the

@@ -78,7 +78,8 @@ func (w *writer) open() (err error) {
 // openIn opens a path in dir, or, if that is nil, of the host. Below dir no
 // links are followed: there are none in a version.
 func openIn(dir *os.File, name string, flags uint64, mode uint32) (*os.File, error) {
-	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: uint64(mode), Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: uint64(mode),
+		Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	at := unix.AT_FDCWD
 	if dir != nil {
 		at, how.Resolve = int(dir.Fd()), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS|unix.RESOLVE_NO_SYMLINKS
@@ -186,7 +187,8 @@ func (w *writer) isFile(dir *os.File, p string, want File) (bool, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return false, err
 	}
-	if st.Mode != unix.S_IFREG|w.owner.fileMode(want) || int(st.Uid) != userOf(want) || int(st.Gid) != w.owner.gid() || st.Size != int64(len(want.Data)) {
+	if st.Mode != unix.S_IFREG|w.owner.fileMode(want) || int(st.Uid) != userOf(want) || int(st.Gid) != w.owner.gid() ||
+		st.Size != int64(len(want.Data)) {
 		return false, nil
 	}
 	data := make([]byte, len(want.Data))

@@ -95,7 +95,8 @@ func TestWrite(t *testing.T) {
 	files := Files{"app": text("one", 0o644), "etc/deep/x": {Data: []byte("two"), Mode: 0o400, User: new(int64(1000))}}
 	write(true, files)
 	want := map[string]string{
-		"VERSION": "755 0:0 dir", "VERSION/app": "644 0:0 one", "VERSION/etc": "755 0:0 dir", "VERSION/etc/deep": "755 0:0 dir", "VERSION/etc/deep/x": "400 1000:0 two",
+		"VERSION": "755 0:0 dir", "VERSION/app": "644 0:0 one", "VERSION/etc": "755 0:0 dir",
+		"VERSION/etc/deep": "755 0:0 dir", "VERSION/etc/deep/x": "400 1000:0 two",
 		"..data": "-> VERSION", "app": "-> ..data/app", "etc": "-> ..data/etc",
 	}
 	if d := cmp.Diff(want, look(t, dir)); d != "" {
@@ -114,8 +115,9 @@ func TestWrite(t *testing.T) {
 	w.now = w.now.Add(grace)
 	write(false, Files{"etc": text("three", 0o600), "app/new": text("", 0o400)})
 	want = map[string]string{
-		"VERSION": "2755 0:4711 dir", "VERSION/etc": "640 0:4711 three", "VERSION/app": "2755 0:4711 dir", "VERSION/app/new": "440 0:4711 ",
-		"..data": "-> VERSION", "app": "-> ..data/app", "etc": "-> ..data/etc",
+		"VERSION": "2755 0:4711 dir", "VERSION/etc": "640 0:4711 three", "VERSION/app": "2755 0:4711 dir",
+		"VERSION/app/new": "440 0:4711 ",
+		"..data":          "-> VERSION", "app": "-> ..data/app", "etc": "-> ..data/etc",
 	}
 	if d := cmp.Diff(want, look(t, dir)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -133,22 +135,32 @@ func TestWriteRepairs(t *testing.T) {
 			return errors.Join(os.MkdirAll(filepath.Join(dir, "..2020_01_02_15_04_05.000000001/half"), 0o700),
 				os.Symlink("..2020_01_02_15_04_05.000000001", filepath.Join(dir, "..data_tmp")))
 		},
-		"links that were not made":   func(dir, _ string) error { return os.Remove(filepath.Join(dir, "app")) },
-		"links that were not gone":   func(dir, _ string) error { return os.Symlink("..data/old", filepath.Join(dir, "old")) },
-		"a link to elsewhere":        func(dir, _ string) error { return relink(filepath.Join(dir, "app"), "/etc/passwd") },
+		"links that were not made": func(dir, _ string) error { return os.Remove(filepath.Join(dir, "app")) },
+		"links that were not gone": func(dir, _ string) error {
+			return os.Symlink("..data/old", filepath.Join(dir, "old"))
+		},
+		"a link to elsewhere": func(dir, _ string) error {
+			return relink(filepath.Join(dir, "app"), "/etc/passwd")
+		},
 		"data that leads elsewhere":  func(dir, _ string) error { return relink(filepath.Join(dir, "..data"), "/etc") },
 		"data that leads to nothing": func(_, version string) error { return os.RemoveAll(version) },
-		"a file more":                func(_, version string) error { return os.WriteFile(filepath.Join(version, "more"), nil, 0o600) },
-		"a directory more":           func(_, version string) error { return os.Mkdir(filepath.Join(version, "more"), 0o700) },
-		"a file less":                func(_, version string) error { return os.Remove(filepath.Join(version, "app")) },
-		"another mode":               func(_, version string) error { return os.Chmod(filepath.Join(version, "app"), 0o666) },
-		"another owner":              func(_, version string) error { return os.Chown(filepath.Join(version, "app"), 7, 7) },
-		"a link for a file":          func(_, version string) error { return relink(filepath.Join(version, "app"), "/etc/passwd") },
+		"a file more": func(_, version string) error {
+			return os.WriteFile(filepath.Join(version, "more"), nil, 0o600)
+		},
+		"a directory more": func(_, version string) error { return os.Mkdir(filepath.Join(version, "more"), 0o700) },
+		"a file less":      func(_, version string) error { return os.Remove(filepath.Join(version, "app")) },
+		"another mode":     func(_, version string) error { return os.Chmod(filepath.Join(version, "app"), 0o666) },
+		"another owner":    func(_, version string) error { return os.Chown(filepath.Join(version, "app"), 7, 7) },
+		"a link for a file": func(_, version string) error {
+			return relink(filepath.Join(version, "app"), "/etc/passwd")
+		},
 		"a pipe for a file": func(_, version string) error {
-			return errors.Join(os.Remove(filepath.Join(version, "app")), unix.Mkfifo(filepath.Join(version, "app"), 0o644))
+			return errors.Join(os.Remove(filepath.Join(version, "app")),
+				unix.Mkfifo(filepath.Join(version, "app"), 0o644))
 		},
 		"a link for a directory": func(_, version string) error {
-			return errors.Join(os.RemoveAll(filepath.Join(version, "etc")), os.Symlink("/etc", filepath.Join(version, "etc")))
+			return errors.Join(os.RemoveAll(filepath.Join(version, "etc")),
+				os.Symlink("/etc", filepath.Join(version, "etc")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,13 +192,16 @@ func relink(name, target string) error { return errors.Join(os.Remove(name), os.
 // A directory of a name stays: another volume is mounted there.
 func TestWriteBesideOthers(t *testing.T) {
 	dir := memory(t)
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "app"), 0o755), os.Mkdir(filepath.Join(dir, "run"), 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "app"), 0o755),
+		os.Mkdir(filepath.Join(dir, "run"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&writer{path: dir, now: time.Now()}).write(t.Context(), Files{"app": text("one", 0o644)}); err != nil {
+	if _, err := (&writer{path: dir, now: time.Now()}).write(t.Context(),
+		Files{"app": text("one", 0o644)}); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"VERSION": "755 0:0 dir", "VERSION/app": "644 0:0 one", "..data": "-> VERSION", "app": "755 0:0 dir", "run": "755 0:0 dir"}
+	want := map[string]string{"VERSION": "755 0:0 dir", "VERSION/app": "644 0:0 one", "..data": "-> VERSION",
+		"app": "755 0:0 dir", "run": "755 0:0 dir"}
 	if d := cmp.Diff(want, look(t, dir)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -200,10 +215,11 @@ func TestWriteRefuses(t *testing.T) {
 		files Files
 		err   string
 	}{
-		"a bad path":  {writer{path: dir}, Files{"../x": {}}, "must not contain '..'"},
-		"a disk":      {writer{path: disk, memory: true}, Files{"x": {}}, "is not in memory"},
-		"no volume":   {writer{path: filepath.Join(dir, "none")}, Files{"x": {}}, "no such file"},
-		"a full disk": {writer{path: dir}, Files{"a": text("x", 0o644), "b": text(strings.Repeat("x", 8<<20), 0o644)}, "no space left"},
+		"a bad path": {writer{path: dir}, Files{"../x": {}}, "must not contain '..'"},
+		"a disk":     {writer{path: disk, memory: true}, Files{"x": {}}, "is not in memory"},
+		"no volume":  {writer{path: filepath.Join(dir, "none")}, Files{"x": {}}, "no such file"},
+		"a full disk": {writer{path: dir}, Files{"a": text("x", 0o644), "b": text(strings.Repeat("x", 8<<20), 0o644)},
+			"no space left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.w.now = time.Now()
@@ -247,7 +263,8 @@ func readGeneration(dir string) (string, error) {
 			return "", err
 		}
 		if string(content) != strings.Repeat(string(top), 600) {
-			return "", fmt.Errorf("file %d is of another version than %s, or half of one: %d bytes, %.8q", i, top, len(content), content)
+			return "", fmt.Errorf("file %d is of another version than %s, or half of one: %d bytes, %.8q", i, top,
+				len(content), content)
 		}
 	}
 	return string(top), nil
@@ -305,7 +322,8 @@ const killedDir = "PAYLOAD_TEST_WRITE_TO"
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killedDir); dir != "" {
 		for n := 0; ; n++ { // until it is killed
-			if _, err := (&writer{path: dir, now: time.Now().Add(time.Duration(n) * grace)}).write(t.Context(), generation(n)); err != nil {
+			if _, err := (&writer{path: dir, now: time.Now().Add(time.Duration(n) * grace)}).write(t.Context(),
+				generation(n)); err != nil {
 				fmt.Println(err)
 				os.Exit(1)
 			}
@@ -336,7 +354,8 @@ func TestKilled(t *testing.T) {
 	if _, err := (&writer{path: dir, now: time.Now().Add(time.Hour)}).write(t.Context(), generation(7)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&writer{path: dir, now: time.Now().Add(2 * time.Hour)}).write(t.Context(), generation(7)); err != nil {
+	if _, err := (&writer{path: dir, now: time.Now().Add(2 * time.Hour)}).write(t.Context(),
+		generation(7)); err != nil {
 		t.Fatal(err)
 	}
 	names, err := os.ReadDir(dir)
@@ -348,7 +367,8 @@ func TestKilled(t *testing.T) {
 // FuzzProjectedPath writes a file at any path that is taken: it is in the volume,
 // found under a name that is not one of the volume's own, and nothing is outside.
 func FuzzProjectedPath(f *testing.F) {
-	for _, p := range []string{"a", "a/b", "../x", "..data", "./..data/x", "/etc/x", "a/../../x", "a\x00", "..2026_01_02_15_04_05.1", "a/./b//c/", strings.Repeat("x/", 100) + "y", "..data_tmp", "\xff"} {
+	for _, p := range []string{"a", "a/b", "../x", "..data", "./..data/x", "/etc/x", "a/../../x", "a\x00",
+		"..2026_01_02_15_04_05.1", "a/./b//c/", strings.Repeat("x/", 100) + "y", "..data_tmp", "\xff"} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, p string) {
@@ -357,7 +377,8 @@ func FuzzProjectedPath(f *testing.F) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		_, err := (&writer{path: dir, owner: owner{new(int64(os.Getgid()))}, now: time.Now()}).write(t.Context(), Files{p: text("content", 0o600)})
+		_, err := (&writer{path: dir, owner: owner{new(int64(os.Getgid()))}, now: time.Now()}).write(t.Context(),
+			Files{p: text("content", 0o600)})
 		clean, refused := CheckPath(p)
 		if (err == nil) != (refused == nil) {
 			t.Fatalf("%q: checked: %v, written: %v", p, refused, err)
@@ -373,7 +394,8 @@ func FuzzProjectedPath(f *testing.F) {
 			}
 			return
 		}
-		if content, err := os.ReadFile(filepath.Join(dir, clean)); string(content) != "content" || len(inside) != 3 || strings.HasPrefix(clean, "..") {
+		if content, err := os.ReadFile(filepath.Join(dir, clean)); string(content) != "content" || len(inside) != 3 ||
+			strings.HasPrefix(clean, "..") {
 			t.Errorf("%q: %q, %v, %v", p, content, err, inside)
 		}
 	})

@@ -22,7 +22,8 @@ type Issuer interface {
 	// Issue makes the files of one source of a volume, by their paths. until is
 	// when they are to be renewed; zero for never. It is asked at each look at
 	// the volume, and hands out again what need not be renewed.
-	Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, source int) (files map[string][]byte, until time.Time, err error)
+	Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, source int) (files map[string][]byte, until time.Time,
+		err error)
 }
 
 // Source is what is in projected volumes.
@@ -56,7 +57,8 @@ func (Source) Uses(p *corev1.Pod, v *corev1.Volume) []object.Key {
 }
 
 // Content is that of all sources.
-func (s Source) Content(ctx context.Context, o payload.Objects, p *corev1.Pod, v *corev1.Volume) (payload.Content, error) {
+func (s Source) Content(ctx context.Context, o payload.Objects, p *corev1.Pod, v *corev1.Volume) (payload.Content,
+	error) {
 	all := payload.Content{Files: payload.Files{}}
 	var lacks payload.Lacks
 	for i := range v.Projected.Sources {
@@ -77,15 +79,18 @@ func (s Source) Content(ctx context.Context, o payload.Objects, p *corev1.Pod, v
 }
 
 // part is the content of one source.
-func (s Source) part(ctx context.Context, o payload.Objects, p *corev1.Pod, v *corev1.Volume, i int) (c payload.Content, err error) {
+func (s Source) part(ctx context.Context, o payload.Objects, p *corev1.Pod, v *corev1.Volume, i int) (c payload.Content,
+	err error) {
 	source, mode := v.Projected.Sources[i], payload.Mode(v.Projected.DefaultMode)
 	switch {
 	case source.ConfigMap != nil:
 		m := source.ConfigMap
-		c.Files, err = configmap.Files(o, p.Namespace, payload.Reference{Name: m.Name, Items: m.Items, Optional: m.Optional}, mode)
+		c.Files, err = configmap.Files(o, p.Namespace,
+			payload.Reference{Name: m.Name, Items: m.Items, Optional: m.Optional}, mode)
 	case source.Secret != nil:
 		m := source.Secret
-		c.Files, err = secret.Files(o, p.Namespace, payload.Reference{Name: m.Name, Items: m.Items, Optional: m.Optional}, mode)
+		c.Files, err = secret.Files(o, p.Namespace,
+			payload.Reference{Name: m.Name, Items: m.Items, Optional: m.Optional}, mode)
 	case source.DownwardAPI != nil:
 		c.Files, err = downwardapi.Files(p, source.DownwardAPI.Items, mode, s.Allocatable)
 	case !isIssued(source):

@@ -24,17 +24,22 @@ func reference(name string) corev1.LocalObjectReference {
 }
 
 func volumeOf(sources ...corev1.VolumeProjection) *corev1.Volume {
-	return &corev1.Volume{Name: "all", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o444)), Sources: sources}}}
+	return &corev1.Volume{Name: "all",
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: new(int32(0o444)),
+			Sources: sources}}}
 }
 
 var (
-	fromConfigMap = corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: reference("app")}}
-	fromSecret    = corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: reference("app"),
+	fromConfigMap = corev1.VolumeProjection{
+		ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: reference("app")}}
+	fromSecret = corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: reference("app"),
 		Items: []corev1.KeyToPath{{Key: "password", Path: "secret/password", Mode: new(int32(0o400))}}}}
 	fromPod = corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{
-		Items: []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}}
-	optional = corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: reference("none"), Optional: new(true)}}
-	token    = corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}
+		Items: []corev1.DownwardAPIVolumeFile{{Path: "name",
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}}
+	optional = corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: reference("none"),
+		Optional: new(true)}}
+	token = corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}
 )
 
 func TestContent(t *testing.T) {
@@ -48,14 +53,16 @@ func TestContent(t *testing.T) {
 		t.Errorf("uses (-want +got):\n%s", d)
 	}
 	_, err := Source{}.Content(t.Context(), objects, p, v)
-	if keys, only := object.Waits(err); !only || !slices.Equal(keys, want[:2]) || err.Error() != "waiting for ConfigMap default/app, waiting for Secret default/app" {
+	if keys, only := object.Waits(err); !only || !slices.Equal(keys, want[:2]) ||
+		err.Error() != "waiting for ConfigMap default/app, waiting for Secret default/app" {
 		t.Errorf("%v: waits for %v, %v", err, keys, only)
 	}
 	table.Put(want[0], &corev1.ConfigMap{Data: map[string]string{"a": "1", "name": "taken by a later source"}})
 	table.Put(want[1], &corev1.Secret{Data: map[string][]byte{"password": []byte("s")}})
 	got, err := Source{}.Content(t.Context(), objects, p, v)
 	files := payload.Content{Files: payload.Files{
-		"a": {Data: []byte("1"), Mode: 0o444}, "secret/password": {Data: []byte("s"), Mode: 0o400}, "name": {Data: []byte("web"), Mode: 0o444},
+		"a": {Data: []byte("1"), Mode: 0o444}, "secret/password": {Data: []byte("s"), Mode: 0o400},
+		"name": {Data: []byte("web"), Mode: 0o444},
 	}}
 	if d := cmp.Diff(files, got); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
@@ -68,9 +75,11 @@ func TestContentRefuses(t *testing.T) {
 		"source 1: only a control plane can hand it out, and this node has none": token,
 		"source 1: it is of a kind that this agent does not know":                {},
 		`source 1: file "x": unsupported fieldPath: spec.x`: {DownwardAPI: &corev1.DownwardAPIProjection{
-			Items: []corev1.DownwardAPIVolumeFile{{Path: "x", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.x"}}}}},
+			Items: []corev1.DownwardAPIVolumeFile{{Path: "x",
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.x"}}}}},
 	} {
-		if _, err := (Source{}).Content(t.Context(), objects, &corev1.Pod{}, volumeOf(fromPod, source)); err == nil || err.Error() != want {
+		if _, err := (Source{}).Content(t.Context(), objects, &corev1.Pod{}, volumeOf(fromPod, source)); err == nil ||
+			err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -78,7 +87,8 @@ func TestContentRefuses(t *testing.T) {
 
 type issuer time.Time
 
-func (i issuer) Issue(_ context.Context, _ *corev1.Pod, v *corev1.Volume, source int) (map[string][]byte, time.Time, error) {
+func (i issuer) Issue(_ context.Context, _ *corev1.Pod, v *corev1.Volume, source int) (map[string][]byte, time.Time,
+	error) {
 	if v.Projected.Sources[source].ServiceAccountToken == nil {
 		return nil, time.Time{}, errors.New("no such source")
 	}
@@ -93,7 +103,8 @@ func TestIssued(t *testing.T) {
 		return corev1.Container{SecurityContext: &corev1.SecurityContext{RunAsUser: user}}
 	}
 	spec := func(user, group *int64, containers ...corev1.Container) corev1.PodSpec {
-		return corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{RunAsUser: user, FSGroup: group}, Containers: containers}
+		return corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{RunAsUser: user, FSGroup: group},
+			Containers: containers}
 	}
 	one, two := new(int64(1)), new(int64(2))
 	tests := map[string]struct {

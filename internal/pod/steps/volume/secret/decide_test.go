@@ -26,7 +26,8 @@ func (o one) Secret(namespace, name string) (*corev1.Secret, error) {
 }
 
 func TestFiles(t *testing.T) {
-	objects := one{name: "app", s: &corev1.Secret{Data: map[string][]byte{"user": []byte("a"), "password": []byte("b")}}}
+	objects := one{name: "app",
+		s: &corev1.Secret{Data: map[string][]byte{"user": []byte("a"), "password": []byte("b")}}}
 	items := []corev1.KeyToPath{{Key: "user", Path: "u"}, {Key: "x", Path: "x"}}
 	tests := []struct {
 		name string
@@ -34,8 +35,10 @@ func TestFiles(t *testing.T) {
 		want payload.Files
 		err  string
 	}{
-		{"all", payload.Reference{Name: "app"}, payload.Files{"user": {Data: []byte("a"), Mode: 0o400}, "password": {Data: []byte("b"), Mode: 0o400}}, ""},
-		{"a key that is missing", payload.Reference{Name: "app", Items: items}, payload.Files{"u": {Data: []byte("a"), Mode: 0o400}}, "references non-existent secret key: x"},
+		{"all", payload.Reference{Name: "app"},
+			payload.Files{"user": {Data: []byte("a"), Mode: 0o400}, "password": {Data: []byte("b"), Mode: 0o400}}, ""},
+		{"a key that is missing", payload.Reference{Name: "app", Items: items},
+			payload.Files{"u": {Data: []byte("a"), Mode: 0o400}}, "references non-existent secret key: x"},
 		{"missing", payload.Reference{Name: "none"}, nil, "waiting for Secret default/none"},
 		{"optional", payload.Reference{Name: "none", Items: items, Optional: new(true)}, payload.Files{}, ""},
 	}

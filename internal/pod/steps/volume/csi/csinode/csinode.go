@@ -105,7 +105,8 @@ func (w *Writer) annotate(ctx context.Context, node *corev1.Node, name string, i
 	if err != nil {
 		return err
 	}
-	if _, err := w.o.Client.CoreV1().Nodes().Patch(ctx, w.o.Node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := w.o.Client.CoreV1().Nodes().Patch(ctx, w.o.Node, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("tell node %q of CSI driver %s: %w", w.o.Node, name, err)
 	}
 	return nil

@@ -61,7 +61,8 @@ func annotated(text, name string, i *Info) string {
 type collision struct{ key, reported, has string }
 
 func (e *collision) Error() string {
-	return fmt.Sprintf("detected topology value collision: driver reported %q:%q but existing label is %q:%q", e.key, e.reported, e.key, e.has)
+	return fmt.Sprintf("detected topology value collision: driver reported %q:%q but existing label is %q:%q", e.key,
+		e.reported, e.key, e.has)
 }
 
 // clash is the topology label that the Node has with another value.

@@ -14,12 +14,14 @@ import (
 
 func TestListed(t *testing.T) {
 	a, b := storagev1.CSINodeDriver{Name: "a", NodeID: "1"}, storagev1.CSINodeDriver{Name: "b", NodeID: "1"}
-	full := storagev1.CSINodeDriver{Name: "b", NodeID: "2", TopologyKeys: []string{"x", "z"}, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(5))}}
+	full := storagev1.CSINodeDriver{Name: "b", NodeID: "2", TopologyKeys: []string{"x", "z"},
+		Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(5))}}
 	tests := map[string]struct {
 		info *Info
 		want []storagev1.CSINodeDriver
 	}{
-		"another":   {&Info{NodeID: "2", Limit: 5, Topology: map[string]string{"z": "1", "x": "2"}}, []storagev1.CSINodeDriver{a, full}},
+		"another": {&Info{NodeID: "2", Limit: 5, Topology: map[string]string{"z": "1", "x": "2"}},
+			[]storagev1.CSINodeDriver{a, full}},
 		"no limit":  {&Info{NodeID: "1"}, []storagev1.CSINodeDriver{a, b}},
 		"it leaves": {nil, []storagev1.CSINodeDriver{a}},
 	}
@@ -55,9 +57,10 @@ func TestRefuses(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"none":           {nil, false},
-		"the same zone":  {clash(map[string]string{"zone": "a"}, map[string]string{"zone": "a", "rack": "1"}), false},
-		"a label":        {fmt.Errorf("tell: %w", clash(map[string]string{"zone": "a"}, map[string]string{"zone": "b"})), true},
+		"none":          {nil, false},
+		"the same zone": {clash(map[string]string{"zone": "a"}, map[string]string{"zone": "a", "rack": "1"}), false},
+		"a label": {fmt.Errorf("tell: %w",
+			clash(map[string]string{"zone": "a"}, map[string]string{"zone": "b"})), true},
 		"forbidden":      {fmt.Errorf("tell: %w", apierrors.NewForbidden(nodes, "n", errors.New("no"))), true},
 		"no Node yet":    {apierrors.NewNotFound(nodes, "n"), false},
 		"too many":       {apierrors.NewTooManyRequests("wait", 1), false},
@@ -70,7 +73,8 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 	got := []time.Duration{pause(1, 0), pause(3, 0.5), pause(100, 0)}
-	if diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 900 * time.Millisecond, 10 * time.Second}, got); diff != "" {
+	if diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 900 * time.Millisecond, 10 * time.Second},
+		got); diff != "" {
 		t.Errorf("pauses:\n%s", diff)
 	}
 }

@@ -146,7 +146,8 @@ func (w *Writer) complain(name string, n *News, err error) {
 	case refuses(err) && n.refusal != err.Error():
 		n.refusal = err.Error()
 		w.o.Log.Error("the cluster refuses CSI driver", "driver", name, "err", err)
-		w.o.Events.Event(event.NodeRef(w.o.Node), corev1.EventTypeWarning, refusedDriver, "CSI driver %s: %v", name, err)
+		w.o.Events.Event(event.NodeRef(w.o.Node), corev1.EventTypeWarning, refusedDriver, "CSI driver %s: %v", name,
+			err)
 	default:
 		w.o.Log.Debug("tell the cluster of CSI driver", "driver", name, "err", err)
 	}
