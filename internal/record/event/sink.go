@@ -1,0 +1,10 @@
+package event
+
+import corev1 "k8s.io/api/core/v1"
+
+// Sink records Kubernetes events. Recorder is the agent's; tests keep what they are given.
+type Sink interface {
+	// Event records that something happened to ref. eventType is corev1.EventTypeNormal or
+	// corev1.EventTypeWarning. Without args, format is the message as it stands. It does no I/O.
+	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
+}
