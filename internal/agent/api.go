@@ -192,7 +192,7 @@ func (x applier) Delete(ctx context.Context, key types.NamespacedName, o server.
 		}
 	}
 	x.a.fleet.Stop(row.UID,
-		pod.Stop{Reason: "Deleted", Message: "deleted over the API", Grace: o.Grace, Remove: true, At: time.Now()})
+		pod.Stop{Reason: pod.StopDeleted, Message: "deleted over the API", Grace: o.Grace, Remove: true, At: time.Now()})
 	if now, ok := x.a.board.pods.Get(key); ok && now.UID == row.UID {
 		return now, nil
 	}

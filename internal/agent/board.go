@@ -144,7 +144,7 @@ func view(p *corev1.Pod, status corev1.PodStatus, stop *pod.Stop) *corev1.Pod {
 // remove forgets a pod that is gone for good and lets a successor of its name
 // be shown.
 func (b *board) remove(uid types.UID) {
-	b.timeline.Finish(uid, reason.New("Deleted", "the pod was removed before it was ready"))
+	b.timeline.Finish(uid, reason.New(string(pod.StopDeleted), "the pod was removed before it was ready"))
 	b.statuses.Forget(uid)
 	b.starts.Forget(uid)
 	b.forget(uid)

@@ -113,7 +113,7 @@ func (g *Gate) Reject(p *corev1.Pod, why, message string) {
 	g.counts.rejections.WithLabelValues(admission.MetricReason(why)).Inc()
 	g.Events.Event(event.PodRef(p), corev1.EventTypeWarning, why, "%s", message)
 	g.Stop(p.UID,
-		pod.Stop{Reason: why, Message: "Pod was rejected: " + message, Grace: new(time.Duration(0)), At: time.Now()})
+		pod.Stop{Reason: pod.StopReason(why), Message: "Pod was rejected: " + message, Grace: new(time.Duration(0)), At: time.Now()})
 }
 
 // Forget drops what is known of a pod that is gone.

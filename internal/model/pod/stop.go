@@ -2,11 +2,34 @@ package pod
 
 import "time"
 
-// Stop says that a pod is to end: why, and how long its containers get.
-// Ending a pod is data; it is merged, never overwritten.
+// StopReason says why a pod ends. The constants are all reasons but those of a rejection: a pod that is rejected
+// while it runs ends with the reason of the rejection, such as OutOfcpu.
+type StopReason string
+
+// Reasons to end a pod, as Kubernetes spells them in PodStatus.Reason.
+const (
+	// StopDeleted ends a pod that a user, the API server or its manifest no longer wants.
+	StopDeleted StopReason = "Deleted"
+	// StopCompleted ends what is left of a pod whose containers have all ended.
+	StopCompleted StopReason = "Completed"
+	// StopDeadline ends a pod that ran for longer than its activeDeadlineSeconds.
+	StopDeadline StopReason = "DeadlineExceeded"
+	// StopEvicted ends a pod for the sake of the node, or because it used more than its limit.
+	StopEvicted StopReason = "Evicted"
+	// StopPreempting ends a pod to make room for a critical one.
+	StopPreempting StopReason = "Preempting"
+	// StopShutdown ends a pod because the machine shuts down (KEP-2000).
+	StopShutdown StopReason = "Terminated"
+)
+
+// FailsPod says whether a stop for this reason makes the pod Failed, whatever its containers exited with. A pod
+// that was deleted or has completed is judged by its containers.
+func (r StopReason) FailsPod() bool { return r != StopDeleted && r != StopCompleted }
+
+// Stop says that a pod must end: why, and how much time its containers get. It is data: a later stop is
+// merged into an earlier one (MergeStop) and does not overwrite it.
 type Stop struct {
-	// Reason is machine readable: Deleted, DeadlineExceeded, Evicted, Preempting, Terminated.
-	Reason  string
+	Reason  StopReason
 	Message string
 	// Grace is the time between the stop signal and the kill. nil means the
 	// pod's own terminationGracePeriodSeconds. Minimum 0.

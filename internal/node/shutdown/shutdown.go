@@ -16,9 +16,6 @@ import (
 )
 
 const (
-	// Reason is that of the pod.Stop of a pod that is ended; with it the pod's
-	// status gets the condition DisruptionTarget.
-	Reason  = "Terminated"
 	message = "Pod was terminated in response to imminent node shutdown."
 	problem = "node is shutting down"
 )
@@ -137,5 +134,5 @@ func (m *Manager) release(ending context.Context) bool {
 // stop ends a pod.
 func (m *Manager) stop(e Ending, now time.Time) {
 	grace := e.Grace
-	m.o.Pods.Stop(e.Pod.UID, pod.Stop{Reason: Reason, Message: message, Grace: &grace, At: now})
+	m.o.Pods.Stop(e.Pod.UID, pod.Stop{Reason: pod.StopShutdown, Message: message, Grace: &grace, At: now})
 }

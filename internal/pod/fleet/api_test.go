@@ -48,7 +48,7 @@ func TestDeletedInTheAPI(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(n *node)
 		life   []string
-		reason string
+		reason pod.StopReason
 	}{
 		"it runs": {func(n *node) { n.api("a", plain) }, []string{"+a", "-a", "-a"}, "Deleted"},
 		"it waits": {func(n *node) {

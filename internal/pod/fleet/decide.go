@@ -45,12 +45,12 @@ func ends(p *pod.Pod, v Verdict, now time.Time) (stops []pod.Stop) {
 	case v.Reject && p.DeletionTimestamp != nil:
 		stops = append(stops, rejection(v, now))
 	case !v.Reject && pod.Ended(p.Status.Phase): // whoever said so
-		stops = append(stops, pod.Stop{Reason: worker.ReasonCompleted, At: now})
+		stops = append(stops, pod.Stop{Reason: pod.StopCompleted, At: now})
 	}
 	if p.DeletionTimestamp == nil {
 		return stops
 	}
-	s := pod.Stop{Reason: reasonDeleted, Message: "the pod was deleted", Remove: true, At: now}
+	s := pod.Stop{Reason: pod.StopDeleted, Message: "the pod was deleted", Remove: true, At: now}
 	if grace := p.DeletionGracePeriodSeconds; grace != nil {
 		s.Grace = new(time.Duration(max(0, *grace)) * time.Second)
 	}
@@ -59,8 +59,5 @@ func ends(p *pod.Pod, v Verdict, now time.Time) (stops []pod.Stop) {
 
 // rejection ends a pod that runs and may not.
 func rejection(v Verdict, now time.Time) pod.Stop {
-	return pod.Stop{Reason: v.Reason, Message: "Pod was rejected: " + v.Message, At: now}
+	return pod.Stop{Reason: pod.StopReason(v.Reason), Message: "Pod was rejected: " + v.Message, At: now}
 }
-
-// reasonDeleted is that of the stop of a pod that is to go.
-const reasonDeleted = "Deleted"

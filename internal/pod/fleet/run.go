@@ -91,7 +91,7 @@ func (f *Fleet) desire(ctx context.Context, changes []store.Change[types.UID, *p
 		f.mu.Unlock()
 		switch {
 		case w != nil:
-			w.Stop(pod.Stop{Reason: reasonDeleted, Message: "the pod is no longer wanted", Remove: true,
+			w.Stop(pod.Stop{Reason: pod.StopDeleted, Message: "the pod is no longer wanted", Remove: true,
 				At: f.opts.Now()})
 		case !c.Deleted:
 			f.end(ctx, m)
@@ -371,6 +371,6 @@ func (f *Fleet) adopt(ctx context.Context, o *pod.Observed) {
 	f.members[o.UID] = m
 	f.mu.Unlock()
 	f.opts.Log.Info("ending a pod that nobody wants", "pod", pod.FullName(m.pod.Pod), "uid", o.UID)
-	f.work(ctx, m, pod.Stop{Reason: "Deleted", Message: "nobody knows the pod", Remove: true, At: f.opts.Now()})
+	f.work(ctx, m, pod.Stop{Reason: pod.StopDeleted, Message: "nobody knows the pod", Remove: true, At: f.opts.Now()})
 	f.opts.Changed(o.UID)
 }

@@ -85,7 +85,7 @@ func (c *computation) disruption() {
 	if was != nil && (given == nil || was.LastTransitionTime.After(given.LastTransitionTime.Time)) {
 		c.put(*was)
 	}
-	if c.Stop == nil || !c.Terminated || !failsPod(c.Stop.Reason) || c.Stop.Reason == stopDeadline ||
+	if c.Stop == nil || !c.Terminated || !c.Stop.Reason.FailsPod() || c.Stop.Reason == pod.StopDeadline ||
 		final(c.old.Phase) {
 		return
 	}

@@ -206,9 +206,9 @@ func (c *computation) phase() corev1.PodPhase {
 	}
 	coming, over := c.livePhase(), c.Terminated
 	switch {
-	case c.Stop != nil && failsPod(c.Stop.Reason):
-		if c.Terminated || c.Stop.Reason == stopDeadline {
-			coming = judged(c.Stop.Reason != stopShutdown || !c.succeeded())
+	case c.Stop != nil && c.Stop.Reason.FailsPod():
+		if c.Terminated || c.Stop.Reason == pod.StopDeadline {
+			coming = judged(c.Stop.Reason != pod.StopShutdown || !c.succeeded())
 		}
 	case c.Plan.Done:
 		coming, over = judged(c.Plan.Failed), over || !c.alive()
@@ -218,8 +218,8 @@ func (c *computation) phase() corev1.PodPhase {
 	switch {
 	case final(coming) && !over:
 		c.s.Phase = c.livePhase()
-	case final(coming) && c.Stop != nil && failsPod(c.Stop.Reason):
-		c.s.Phase, c.s.Reason, c.s.Message = coming, c.Stop.Reason, c.Stop.Message
+	case final(coming) && c.Stop != nil && c.Stop.Reason.FailsPod():
+		c.s.Phase, c.s.Reason, c.s.Message = coming, string(c.Stop.Reason), c.Stop.Message
 	case !final(coming) && c.Refused != nil:
 		c.s.Phase, c.s.Reason, c.s.Message = coming, c.Refused.Reason, c.Refused.Message
 	default:
@@ -233,17 +233,6 @@ func (c *computation) phase() corev1.PodPhase {
 func (c *computation) ended() bool {
 	return c.Pod.Source == pod.SourceAPI && final(c.Pod.Status.Phase)
 }
-
-// Reasons of a stop (pod.Stop) that this package tells apart.
-const (
-	stopDeleted   = "Deleted"
-	stopCompleted = "Completed"
-	stopDeadline  = "DeadlineExceeded"
-	stopShutdown  = "Terminated"
-)
-
-// failsPod says whether a stop makes the pod Failed whatever its containers say.
-func failsPod(reason string) bool { return reason != stopDeleted && reason != stopCompleted }
 
 func judged(failed bool) corev1.PodPhase {
 	if failed {

@@ -87,7 +87,7 @@ func (s *Statuses) Last(uid types.UID) corev1.PodStatus {
 // no end of its own.
 func (s *Statuses) Kept(uid types.UID) corev1.PodStatus {
 	status := s.Last(uid)
-	if wasRejected(status) || status.Reason == stopShutdown {
+	if wasRejected(status) || status.Reason == string(pod.StopShutdown) {
 		return corev1.PodStatus{}
 	}
 	return status

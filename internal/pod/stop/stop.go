@@ -24,7 +24,7 @@ func Preempt(pods *fleet.Fleet, events *event.Recorder, uid types.UID) {
 		return // it ends already
 	}
 	events.Event(event.PodRef(m.Pod.Pod), corev1.EventTypeWarning, reason.Preempting, preempted)
-	pods.Stop(uid, pod.Stop{Reason: reason.Preempting, Message: preempted, At: time.Now()})
+	pods.Stop(uid, pod.Stop{Reason: pod.StopPreempting, Message: preempted, At: time.Now()})
 }
 
 // evictionGrace is what a pod gets that is evicted for what it uses, as under
@@ -38,5 +38,5 @@ func Evict(pods *fleet.Fleet, events *event.Recorder, p *corev1.Pod, message str
 		return // it ends already
 	}
 	events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.Evicted, "%s", message)
-	pods.Stop(p.UID, pod.Stop{Reason: reason.Evicted, Message: message, Grace: new(evictionGrace), At: time.Now()})
+	pods.Stop(p.UID, pod.Stop{Reason: pod.StopEvicted, Message: message, Grace: new(evictionGrace), At: time.Now()})
 }

@@ -11,12 +11,6 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// Reasons of the stops that a worker itself asks for.
-const (
-	ReasonCompleted        = "Completed"
-	ReasonDeadlineExceeded = "DeadlineExceeded"
-)
-
 // longestSleep bounds how long a worker waits for a time of the machine's clock, such as the
 // end of a pod's active deadline: the clock may be set meanwhile.
 const longestSleep = time.Minute
@@ -131,10 +125,10 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 	defer w.opts.Passed(w.uid)
 	switch {
 	case decided.Done:
-		w.Stop(pod.Stop{Reason: ReasonCompleted, At: w.opts.Now()})
+		w.Stop(pod.Stop{Reason: pod.StopCompleted, At: w.opts.Now()})
 		return time.Time{}
 	case decided.DeadlineExceeded:
-		w.Stop(pod.Stop{Reason: ReasonDeadlineExceeded, At: w.opts.Now(),
+		w.Stop(pod.Stop{Reason: pod.StopDeadline, At: w.opts.Now(),
 			Message: "Pod was active on the node longer than the specified deadline"})
 		return time.Time{}
 	}

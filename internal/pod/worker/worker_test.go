@@ -120,7 +120,7 @@ func TestStepsInOrderAndBack(t *testing.T) {
 		if slices.Index(up, "+dir") != 0 || len(up) != 3 {
 			t.Errorf("setup was %v, want dir first, then volume and sandbox once each", up)
 		}
-		w.Stop(pod.Stop{Reason: "Deleted", Remove: true})
+		w.Stop(pod.Stop{Reason: pod.StopDeleted, Remove: true})
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestStopInterruptsWhatIsWaitedFor(t *testing.T) {
 				_, ended := start(t, w)
 				synctest.Wait()
 				begin := time.Now()
-				w.Stop(pod.Stop{Reason: "Deleted", Remove: true})
+				w.Stop(pod.Stop{Reason: pod.StopDeleted, Remove: true})
 				if err := <-ended; err != nil {
 					t.Fatal(err)
 				}
@@ -248,14 +248,14 @@ func TestCompletedPodStays(t *testing.T) {
 		})
 		synctest.Wait()
 		s := w.State()
-		if s.Stage != Terminated || s.Stop.Reason != ReasonCompleted {
+		if s.Stage != Terminated || s.Stop.Reason != pod.StopCompleted {
 			t.Fatalf("state is %v, stop %+v", s.Stage, s.Stop)
 		}
-		w.Stop(pod.Stop{Reason: "Deleted", Remove: true})
+		w.Stop(pod.Stop{Reason: pod.StopDeleted, Remove: true})
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if got := w.State().Stop; got.Reason != ReasonCompleted || !got.Remove {
+		if got := w.State().Stop; got.Reason != pod.StopCompleted || !got.Remove {
 			t.Errorf("stop is %+v, want the first reason and the removal", got)
 		}
 	})
@@ -270,7 +270,7 @@ func TestNothingIsUndoneWhileContainersRun(t *testing.T) {
 		w := newWorker(n, n.step("dir"), box)
 		_, ended := start(t, w)
 		synctest.Wait()
-		w.Stop(pod.Stop{Reason: "Deleted", Remove: true})
+		w.Stop(pod.Stop{Reason: pod.StopDeleted, Remove: true})
 		time.Sleep(time.Second)
 		if s := w.State(); s.Stage != Terminating || s.Failures["teardown"] == nil {
 			t.Errorf("state is %v with failures %v", s.Stage, s.Failures)
