@@ -299,7 +299,7 @@ func (a *Agent) buildFleet() error {
 		},
 	})
 	a.board = &board{
-		fleet: a.fleet, statuses: a.statuses, told: a.cluster.Told, timeline: a.timeline,
+		fleet: a.fleet, statuses: a.statuses, told: a.cluster.SetStatus, timeline: a.timeline,
 		pods:  store.New[types.NamespacedName, *corev1.Pod](),
 		input: a.statusInput, forget: func(uid types.UID) {
 			a.gate.Forget(uid)

@@ -32,7 +32,7 @@ func (a member) connect() (err error) {
 		a.cluster, err = join.Connect(join.Options{
 			Config: a.config, Version: a.Version, Sources: a.sources, Events: a.events,
 			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed,
-			NodeChanged: func() { a.fleet.Reconsider() }, Moved: a.tellPods,
+			NodeChanged: func() { a.fleet.Reconsider() }, RefreshPods: a.tellPods,
 			Full: func(p *corev1.Pod, message string) {
 				a.gate.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
 			},
@@ -128,7 +128,7 @@ func (a member) serve() (*serve.Node, error) {
 // moved has all told of other addresses of the machine.
 func (a member) moved() {
 	if x := a.cluster.Object(); x != nil {
-		x.Poke()
+		x.UpdateSoon()
 	}
 	a.tellPods()
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Reasons of events of the node when its agent starts, as a kubelet spells them.
+// Reasons of events at the agent's start, as the kubelet spells them.
 const (
 	starting = "Starting"
 	cgroupV1 = "CgroupV1"
 )
 
-// EventSource is who tells of events: a node of a cluster does as its kubelet.
+// EventSource returns the component that events name as their source. In a cluster it is the kubelet.
 func EventSource(c *config.Config) string {
 	if c.Cluster != nil {
 		return event.Kubelet
@@ -21,8 +21,7 @@ func EventSource(c *config.Config) string {
 	return event.Component
 }
 
-// announce tells the cluster that the agent of this node starts, and what of the
-// machine is to be seen to.
+// announce records an event that this node's agent starts, and a warning if the machine still uses cgroup v1.
 func announce(events *event.Recorder, node, version string, unified bool) {
 	ref := event.NodeRef(node)
 	events.Event(ref, corev1.EventTypeNormal, starting, "Starting berth %s as the kubelet of this node.", version)

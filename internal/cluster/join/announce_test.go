@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-func TestAnnounce(t *testing.T) {
+func TestAnnounceWarnsOfCgroupV1(t *testing.T) {
 	for unified, want := range map[bool][]string{true: {"Normal Starting"},
 		false: {"Normal Starting", "Warning CgroupV1"}} {
 		events := event.New(event.Options{Component: event.Kubelet, Host: "n1"})
@@ -19,7 +19,7 @@ func TestAnnounce(t *testing.T) {
 		for _, e := range all {
 			got = append(got, e.Type+" "+e.Reason)
 			if e.Source != (corev1.EventSource{Component: "kubelet", Host: "n1"}) {
-				t.Errorf("%s is of %+v", e.Reason, e.Source)
+				t.Errorf("source of %s: %+v", e.Reason, e.Source)
 			}
 		}
 		if d := cmp.Diff(want, got); d != "" {

@@ -6,24 +6,22 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 )
 
-// silence is for how long nothing but failures must come from the API server before
-// the pods of the last time start without it. One that is started anew, or whose
-// address moves to another machine, refuses connections for a moment; what was
-// deleted while this node was off must not start for that.
+// silence is how long every request must have failed before the saved pods start without the API server. An API
+// server that restarts, or whose address moves to another machine, refuses connections for a moment. Pods that were
+// deleted while this node was off must not start because of that.
 const silence = 2 * time.Second
 
-// lookAgain is how often an API server that fails is looked at.
-const lookAgain = 250 * time.Millisecond
+// recheck is the interval at which away is evaluated while the API server fails.
+const recheck = 250 * time.Millisecond
 
-// away says whether the API server is known not to answer; if not, when to look
-// again, 0 for when its state changes. A refusal is an answer, and what still waits
-// for one is no failure.
+// away reports whether the API server certainly does not answer. If it may still answer, again is the time until the
+// next check, or 0 to wait for a change of state. A refusal is an answer, and a pending request is no failure.
 func away(s kubeapi.State) (gone bool, again time.Duration) {
 	switch {
 	case !s.Away():
 		return false, 0
 	case s.Failing() < silence:
-		return false, lookAgain
+		return false, recheck
 	}
 	return true, 0
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 )
 
-func TestAway(t *testing.T) {
+func TestAwayAfterTwoSecondsOfFailures(t *testing.T) {
 	refused := errors.New("connection refused")
 	at := func(s float64) time.Time { return time.Unix(1000, int64(s*1e9)) }
 	for name, c := range map[string]struct {
@@ -19,9 +19,9 @@ func TestAway(t *testing.T) {
 		"not asked yet": {kubeapi.State{}, false, 0},
 		"it answers":    {kubeapi.State{Since: at(0)}, false, 0},
 		"one refused connection": {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(0)}, false,
-			lookAgain},
+			recheck},
 		"refused, now slow to answer": {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(1.9)}, false,
-			lookAgain},
+			recheck},
 		"refused for long":           {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(2)}, true, 0},
 		"one request without answer": {kubeapi.State{Since: at(10), Err: refused, First: at(0), Last: at(10)}, true, 0},
 	} {

@@ -15,40 +15,39 @@ import (
 	"github.com/berth-run/berth/internal/node/condition"
 )
 
-// runtimePeriod is how often a kubelet asks the runtime how it is: a runtime that
-// loses its network makes the node NotReady as soon as there.
+// runtimePeriod is the kubelet's interval for checking the runtime. A runtime that loses its network makes the node
+// NotReady within that time.
 const runtimePeriod = 5 * time.Second
 
-// csiNodeRetry is the time between attempts to make a CSINode.
+// csiNodeRetry is the time between attempts to create the CSINode.
 const csiNodeRetry = time.Second
 
-// Monitoring is how the container runtime is looked after, whose conditions are the
-// node's. c may be nil.
+// Monitoring returns how to monitor the container runtime, whose conditions become the node's. c may be nil.
 func Monitoring(c *Cluster) cri.MonitorOptions {
 	if c == nil {
 		return cri.MonitorOptions{}
 	}
 	return cri.MonitorOptions{Calm: runtimePeriod, Observe: func(h cri.Health) {
-		if h.Err == nil { // its silence counts by itself
+		if h.Err == nil { // a runtime that does not answer has its own condition
 			c.conditions.Answered(h.Status)
 		}
 	}}
 }
 
-// AddressesChanged has a token after the addresses of the Node object have changed;
-// nil: they never do.
+// AddressesChanged returns a channel that receives after the addresses of the Node object have changed. It is nil for
+// a standalone agent, whose addresses never change.
 func (c *Cluster) AddressesChanged() <-chan struct{} {
 	if c == nil {
 		return nil
 	}
-	return c.node.moved
+	return c.node.moved.C()
 }
 
-// changes are those of the Node object, which others write too.
+// changes reacts to changes of the Node object, which others write too.
 type changes struct{ *Cluster }
 
-// follow calls react with the Node object as it is, after each change of it, and
-// again after the time that it returned, if that is not 0.
+// follow calls react with the current Node object, again after each change of the object, and again after the
+// duration that react returned unless it is 0.
 func (c changes) follow(react func(context.Context, *corev1.Node) (again time.Duration)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
@@ -67,15 +66,15 @@ func (c changes) follow(react func(context.Context, *corev1.Node) (again time.Du
 	}
 }
 
-// told has the pods that wait for something of the node looked at again.
-func (c changes) told(context.Context, *corev1.Node) time.Duration {
+// notify reconsiders the pods that wait for something of the node.
+func (c changes) notify(context.Context, *corev1.Node) time.Duration {
 	c.NodeChanged()
 	return 0
 }
 
-// stores has a CSINode made beside the Node. Until it is there the node is not Ready,
-// as a kubelet's: the scheduler would know of no limits of its volumes.
-func (c changes) stores() func(context.Context, *corev1.Node) time.Duration {
+// csiNode creates the CSINode object beside the Node. Until it exists the node is not Ready, as with the kubelet: the
+// scheduler would not know the limits of the node's volumes.
+func (c changes) csiNode() func(context.Context, *corev1.Node) time.Duration {
 	c.conditions.Set(condition.Storage, "CSINode is not yet initialized")
 	present := types.UID("")
 	return func(ctx context.Context, n *corev1.Node) time.Duration {
@@ -84,7 +83,7 @@ func (c changes) stores() func(context.Context, *corev1.Node) time.Duration {
 		}
 		if err := c.plugins.volumes.Present(ctx, n); err != nil {
 			if ctx.Err() == nil {
-				c.Log.Warn("The node has no CSINode object yet", "err", err)
+				c.Log.Warn("cannot create the CSINode object, retrying", "err", err, "after", csiNodeRetry)
 			}
 			return csiNodeRetry
 		}
@@ -94,46 +93,43 @@ func (c changes) stores() func(context.Context, *corev1.Node) time.Duration {
 	}
 }
 
-// moves tells of other addresses of the node, as a cloud's controller may give it.
-func (c changes) moves() func(context.Context, *corev1.Node) time.Duration {
+// addresses propagates new addresses of the Node object. A cloud controller may set them.
+func (c changes) addresses() func(context.Context, *corev1.Node) time.Duration {
 	was := c.node.object.Node().Status.Addresses
 	return func(_ context.Context, n *corev1.Node) time.Duration {
 		if !slices.Equal(was, n.Status.Addresses) {
 			was = n.Status.Addresses
-			c.Moved()
-			select {
-			case c.node.moved <- struct{}{}:
-			default:
-			}
+			c.RefreshPods()
+			c.node.moved.Wake()
 		}
 		return 0
 	}
 }
 
-// ranges tells the container runtime which addresses the cluster has given to the
-// pods of this node. What it makes of them is its own: the ranges of a network that
-// a plugin of the cluster has configured are the plugin's.
-func (c changes) ranges(runtime runtimeapi.RuntimeServiceClient) func(context.Context, *corev1.Node) time.Duration {
-	told := ""
+// podRanges sends the pod address ranges that the cluster has assigned to this node to the container runtime. The
+// runtime may ignore them: a network plugin of the cluster uses the ranges in its own configuration.
+func (c changes) podRanges(runtime runtimeapi.RuntimeServiceClient) func(context.Context, *corev1.Node) time.Duration {
+	sent := ""
 	return func(ctx context.Context, n *corev1.Node) time.Duration {
 		cidrs := strings.Join(n.Spec.PodCIDRs, ",")
-		if cidrs == "" || cidrs == told {
+		if cidrs == "" || cidrs == sent {
 			return 0
 		}
-		if err := tellRanges(ctx, runtime, cidrs); err != nil {
+		if err := sendRanges(ctx, runtime, cidrs); err != nil {
+			after := c.Config.Cluster.Status.UpdateFrequency
 			if ctx.Err() == nil {
-				c.Log.Warn("the container runtime does not know the node's range of pod addresses", "podCIDRs", cidrs,
-					"err", err)
+				c.Log.Warn("cannot send the pod address ranges to the container runtime, retrying", "podCIDRs", cidrs,
+					"err", err, "after", after)
 			}
-			return c.Config.Cluster.Status.UpdateFrequency
+			return after
 		}
-		c.Log.Info("The node's range of pod addresses", "podCIDRs", cidrs)
-		told = cidrs
+		c.Log.Info("pod address ranges sent to the container runtime", "podCIDRs", cidrs)
+		sent = cidrs
 		return 0
 	}
 }
 
-func tellRanges(ctx context.Context, runtime runtimeapi.RuntimeServiceClient, cidrs string) error {
+func sendRanges(ctx context.Context, runtime runtimeapi.RuntimeServiceClient, cidrs string) error {
 	_, err := runtime.UpdateRuntimeConfig(ctx, &runtimeapi.UpdateRuntimeConfigRequest{
 		RuntimeConfig: &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: cidrs}},
 	})

@@ -12,26 +12,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/node/condition"
 )
 
-func standing() changes {
+func newChanges() changes {
 	c := &Cluster{Options: Options{
-		Moved: func() {}, NodeChanged: func() {},
+		RefreshPods: func() {}, NodeChanged: func() {},
 		Config: &config.Config{Cluster: &config.Cluster{Status: config.NodeStatus{UpdateFrequency: 10 * time.Second}}},
 		Log:    slog.New(slog.DiscardHandler),
 	}}
-	c.node.moved = make(chan struct{}, 1)
+	c.node.moved = wake.New()
 	c.node.object = nodeobject.New(nodeobject.Options{Inputs: nodeobject.Inputs{Conditions: condition.New()}})
 	return changes{c}
 }
 
-// A serving certificate that is asked for is not given up for any other change.
-func TestMoves(t *testing.T) {
-	c := standing()
-	react := c.moves()
+// Changes of the Node other than its addresses must not signal: they would abandon a pending request for a serving
+// certificate.
+func TestAddressesSignalsOnlyNewAddresses(t *testing.T) {
+	c := newChanges()
+	react := c.addresses()
 	at := func(ip string, labels map[string]string) bool {
 		n := &corev1.Node{
 			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}}}
@@ -46,26 +48,26 @@ func TestMoves(t *testing.T) {
 	}
 	got := []bool{at("192.0.2.1", nil), at("192.0.2.1", map[string]string{"a": "b"}), at("192.0.2.2", nil)}
 	if diff := cmp.Diff([]bool{true, false, true}, got); diff != "" {
-		t.Errorf("moved (-want +got):\n%s", diff)
+		t.Errorf("signalled (-want +got):\n%s", diff)
 	}
 }
 
-// ranged is a runtime that is told of ranges.
-type ranged struct {
+// rangeRuntime records the pod address ranges that it receives.
+type rangeRuntime struct {
 	runtimeapi.RuntimeServiceClient
-	err  error
-	told []string
+	err      error
+	received []string
 }
 
-func (r *ranged) UpdateRuntimeConfig(_ context.Context, u *runtimeapi.UpdateRuntimeConfigRequest,
+func (r *rangeRuntime) UpdateRuntimeConfig(_ context.Context, u *runtimeapi.UpdateRuntimeConfigRequest,
 	_ ...grpc.CallOption) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
-	r.told = append(r.told, u.GetRuntimeConfig().GetNetworkConfig().GetPodCidr())
+	r.received = append(r.received, u.GetRuntimeConfig().GetNetworkConfig().GetPodCidr())
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, r.err
 }
 
-func TestRanges(t *testing.T) {
-	r := &ranged{err: errors.New("not now")}
-	react := standing().ranges(r)
+func TestPodRangesAreSentOnceAndRetried(t *testing.T) {
+	r := &rangeRuntime{err: errors.New("not now")}
+	react := newChanges().podRanges(r)
 	with := func(cidrs ...string) time.Duration {
 		return react(t.Context(), &corev1.Node{Spec: corev1.NodeSpec{PodCIDRs: cidrs}})
 	}
@@ -73,9 +75,10 @@ func TestRanges(t *testing.T) {
 	r.err = nil
 	again = append(again, with("10.1.0.0/24", "fd00::/64"), with("10.1.0.0/24", "fd00::/64"), with("10.2.0.0/24"))
 	if diff := cmp.Diff([]time.Duration{0, 10 * time.Second, 0, 0, 0}, again); diff != "" {
-		t.Errorf("again in (-want +got):\n%s", diff)
+		t.Errorf("next call after (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"10.1.0.0/24,fd00::/64", "10.1.0.0/24,fd00::/64", "10.2.0.0/24"}, r.told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"10.1.0.0/24,fd00::/64", "10.1.0.0/24,fd00::/64", "10.2.0.0/24"},
+		r.received); diff != "" {
+		t.Errorf("received (-want +got):\n%s", diff)
 	}
 }

@@ -35,25 +35,25 @@ type Options struct {
 	Version string
 	Sources *source.Sources
 	Events  *event.Recorder
-	// Accepted says that the node has taken a pod on.
+	// Accepted reports whether the node has admitted a pod.
 	Accepted func(types.UID) bool
-	// Changed has what waits for an object tried again.
+	// Changed reconsiders the pods and volumes that wait for one of these objects.
 	Changed func(map[object.Key]bool)
-	// Full ends a pod that needs one more volume than the node can attach.
+	// Full rejects a pod that needs more volumes than the node can attach.
 	Full func(p *corev1.Pod, message string)
-	// NodeChanged hears of changes of the Node object.
+	// NodeChanged is called after every change of the Node object.
 	NodeChanged func()
-	// Moved hears that the Node object has other addresses.
-	Moved func()
-	// Affected has the status of a pod computed anew.
+	// RefreshPods computes the statuses of all pods anew, because the addresses of the Node object have changed.
+	RefreshPods func()
+	// Affected computes the status of a pod anew.
 	Affected func(types.UID)
-	// Boot is the id of the machine's boot.
+	// Boot is the machine's boot ID.
 	Boot    string
 	Metrics *prometheus.Registry
 	Log     *slog.Logger
 }
 
-// Cluster is what an agent is a node of. nil: it is standalone.
+// Cluster is the agent's membership in a cluster. A nil Cluster is a standalone agent.
 type Cluster struct {
 	Options
 	certificate *cert.Client
@@ -65,13 +65,13 @@ type Cluster struct {
 	conditions  *condition.Table
 	offline     *offline.Offline
 	kept        []offline.Kept
-	standsIn    atomic.Bool // what was kept, for an API server that is away
+	standsIn    atomic.Bool // the saved pods run in place of the API server's
 	plugins     *Plugins
 	node        parts
 }
 
-// Connect makes what the agent's steps need of the cluster. It reads the
-// kubeconfig and what was kept of the last time; it sends nothing.
+// Connect makes what the agent's steps need from the cluster. It reads the kubeconfig and the pods saved by an
+// earlier agent. It sends nothing.
 func Connect(o Options) (*Cluster, error) {
 	c := &Cluster{Options: o, conditions: condition.New()}
 	cfg := o.Config
@@ -111,11 +111,11 @@ func Connect(o Options) (*Cluster, error) {
 		Names: c.objects.Names, Sets: record{c}.sets,
 		Tokens: c.tokens.Of, Answers: record{c}.answers, Now: time.Now, Log: o.Log,
 	})
-	record{c}.remember()
-	return c, c.plug()
+	record{c}.load()
+	return c, c.connectPlugins()
 }
 
-// changed hears of objects that the table does not show.
+// changed passes on changes of objects that the object table does not show.
 func (c *Cluster) changed(keys map[object.Key]bool) {
 	c.Options.Changed(keys)
 	for key := range keys {
@@ -126,8 +126,8 @@ func (c *Cluster) changed(keys map[object.Key]bool) {
 	}
 }
 
-// ttl is for how long objects may be kept without another look, as the control
-// plane says on the Node.
+// ttl returns how long objects may be cached. The control plane sets it in an annotation of the Node. 0 means the
+// default.
 func (c *Cluster) ttl() time.Duration {
 	if c.node.object == nil {
 		return 0
@@ -139,7 +139,7 @@ func (c *Cluster) ttl() time.Duration {
 	return d
 }
 
-// Client speaks to the API server with the node's rights; nil: there is none.
+// Client returns a client with the node's rights. It is nil for a standalone agent.
 func (c *Cluster) Client() kubernetes.Interface {
 	if c == nil {
 		return nil
@@ -147,7 +147,7 @@ func (c *Cluster) Client() kubernetes.Interface {
 	return c.api.Main
 }
 
-// Certificate is what the node shows to the API server; nil: there is none.
+// Certificate returns the client certificate of the node. It is nil for a standalone agent.
 func (c *Cluster) Certificate() *cert.Client {
 	if c == nil {
 		return nil
@@ -155,15 +155,15 @@ func (c *Cluster) Certificate() *cert.Client {
 	return c.certificate
 }
 
-// Objects are what pods name, from manifests and from the cluster.
+// Objects returns the objects that pods name, from manifests and from the cluster.
 func (c *Cluster) Objects(table *object.Table) *object.Objects {
 	if c == nil {
 		return object.New(table)
 	}
-	return object.Joined(table, c.objects.Heard)
+	return object.Joined(table, c.objects.Received)
 }
 
-// Issuer hands out tokens and trust bundles; nil: nobody does.
+// Issuer issues service account tokens and returns trust bundles. It is nil for a standalone agent.
 func (c *Cluster) Issuer() projected.Issuer {
 	if c == nil {
 		return nil
@@ -171,7 +171,7 @@ func (c *Cluster) Issuer() projected.Issuer {
 	return token.Issuer{Tokens: c.tokens, Bundles: c.objects}
 }
 
-// Puller has what credential providers are given of pods' service accounts; nil: nothing.
+// Puller returns the service account data that credential providers receive. It is nil for a standalone agent.
 func (c *Cluster) Puller() credential.Accounts {
 	if c == nil {
 		return nil
@@ -179,7 +179,7 @@ func (c *Cluster) Puller() credential.Accounts {
 	return c.puller
 }
 
-// Services are those that a pod is told of; nil: none.
+// Services returns the services that a pod's environment lists. A standalone agent has none.
 func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 	if c == nil {
 		return nil, nil
@@ -187,7 +187,7 @@ func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 	return c.objects.Services(p)
 }
 
-// Object is the Node object; nil: there is none.
+// Object returns the Node object. It is nil for a standalone agent.
 func (c *Cluster) Object() *nodeobject.Object {
 	if c == nil {
 		return nil
@@ -195,7 +195,7 @@ func (c *Cluster) Object() *nodeobject.Object {
 	return c.node.object
 }
 
-// Forget drops what is remembered of a pod that is gone.
+// Forget drops the tokens and the status of a pod that has ended.
 func (c *Cluster) Forget(uid types.UID) {
 	if c == nil {
 		return
@@ -204,7 +204,7 @@ func (c *Cluster) Forget(uid types.UID) {
 	c.node.statuses.Forget(uid)
 }
 
-// PodChanged hears of a pod whose place on the node has changed.
+// PodChanged must be called when a pod was admitted or removed, so that the saved pods are updated.
 func (c *Cluster) PodChanged(uid types.UID) {
 	if c != nil {
 		c.offline.Changed(uid)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/cluster/lease"
 	"github.com/berth-run/berth/internal/cluster/mirror"
@@ -29,32 +31,31 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// KubernetesVersion is the version whose kubelet this node is to the cluster.
+// KubernetesVersion is the kubelet version that this node reports to the cluster.
 const KubernetesVersion = "v1.36.3"
 
-// Node is what the agent's own parts say of this node. All are required.
+// Node holds the agent's own facts about this node. All fields are required.
 type Node struct {
 	Facts node.Facts
-	// IPs are the machine's addresses now.
+	// IPs returns the machine's current addresses.
 	IPs func() []netip.Addr
-	// Version is the runtime's when the agent began, until Health tells.
+	// Version is the runtime's version at the agent's start. It is used until Health has a newer one.
 	Version *runtimeapi.VersionResponse
 	CRI     *cri.Client
-	// Health is the container runtime's.
+	// Health returns the last known state of the container runtime.
 	Health  func() cri.Health
 	Devices func() nodeobject.Devices
-	// FreshDevices says that no device was known to an earlier agent, until
-	// Registered is called.
+	// FreshDevices means that no earlier agent has recorded devices. It holds until Registered is called.
 	FreshDevices bool
 	Registered   func()
-	// Healthy returns what keeps the agent from looking after its pods, or nil.
+	// Healthy returns why the agent cannot manage its pods, or nil.
 	Healthy func(context.Context) error
-	// Refresh has the status of a pod computed anew.
+	// Refresh computes the status of a pod anew.
 	Refresh func(types.UID)
 	Began   time.Time
 }
 
-// parts tell the cluster of the node.
+// parts report this node and its pods to the cluster.
 type parts struct {
 	statuses *report.Writer
 	answers  *answers
@@ -62,15 +63,15 @@ type parts struct {
 	events   *publish.Publisher
 	object   *nodeobject.Object
 	lease    *lease.Renewer
-	moved    chan struct{} // has a token after the node's addresses have changed
-	// These act on changes of the Node object.
-	ranges, stores func(context.Context, *corev1.Node) time.Duration
-	startup        startup
-	began          time.Time // of the agent
-	healthy        func(context.Context) error
+	moved    wake.Signal // the node's addresses have changed
+	// These react to changes of the Node object.
+	podRanges, csiNode func(context.Context, *corev1.Node) time.Duration
+	startup            startup
+	began              time.Time // of the agent
+	healthy            func(context.Context) error
 }
 
-// Complete makes the parts that tell of the node. The steps are there by then.
+// Complete makes the parts that report the node. The agent's steps must exist by then.
 func (c *Cluster) Complete(n Node) {
 	if c == nil {
 		return
@@ -84,8 +85,8 @@ func (c *Cluster) Complete(n Node) {
 		Source: c.Events, Client: c.api.Events, QPS: float64(cfg.Cluster.Events.QPS), Burst: cfg.Cluster.Events.Burst,
 		Path: filepath.Join(cfg.RootDir, "events", "sent.json"), Since: n.Began, Log: c.Log,
 	})
-	p.moved = make(chan struct{}, 1)
-	p.ranges, p.stores = changes{c}.ranges(n.CRI.Runtime), changes{c}.stores()
+	p.moved = wake.New()
+	p.podRanges, p.csiNode = changes{c}.podRanges(n.CRI.Runtime), changes{c}.csiNode()
 	p.object = nodeobject.New(nodeobject.Options{
 		Client: c.api.Heartbeat, Watches: c.api.Main,
 		Config: nodeobject.Config{
@@ -122,7 +123,7 @@ func (c *Cluster) Complete(n Node) {
 	})
 }
 
-// images are the largest of the runtime, as the Node object lists them.
+// images returns a function that lists the largest images of the runtime, for the Node object.
 func (c *Cluster) images(client *cri.Client) func(context.Context) ([]corev1.ContainerImage, error) {
 	return func(ctx context.Context) ([]corev1.ContainerImage, error) {
 		r, err := client.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
@@ -133,17 +134,17 @@ func (c *Cluster) images(client *cri.Client) func(context.Context) ([]corev1.Con
 	}
 }
 
-// nodeUID is that of the Node object; "" until it was heard of.
+// nodeUID returns the UID of the Node object. It is empty until the object was received.
 func (c *Cluster) nodeUID() types.UID {
 	select {
-	case <-c.node.object.Heard():
+	case <-c.node.object.Received():
 		return c.node.object.Node().UID
 	default:
 		return ""
 	}
 }
 
-// Conditions are those of this node; nil: nobody asks.
+// Conditions returns the conditions of this node. It is nil for a standalone agent.
 func (c *Cluster) Conditions() *condition.Table {
 	if c == nil {
 		return nil
@@ -151,8 +152,8 @@ func (c *Cluster) Conditions() *condition.Table {
 	return c.conditions
 }
 
-// Told takes the status of a pod as it is now, for the API server.
-func (c *Cluster) Told(m fleet.Member, status corev1.PodStatus) {
+// SetStatus queues the current status of a pod for the API server.
+func (c *Cluster) SetStatus(m fleet.Member, status corev1.PodStatus) {
 	if c == nil {
 		return
 	}
@@ -170,7 +171,7 @@ func (c *Cluster) Told(m fleet.Member, status corev1.PodStatus) {
 	c.node.statuses.Set(row)
 }
 
-// Flush sends the statuses that wait, the terminal ones first.
+// Flush sends the queued statuses, those of ended pods first.
 func (c *Cluster) Flush(ctx context.Context) error {
 	if c == nil {
 		return nil
@@ -178,8 +179,8 @@ func (c *Cluster) Flush(ctx context.Context) error {
 	return c.node.statuses.Flush(ctx)
 }
 
-// Run is the node's life in the cluster, until ctx ends. Nothing is asked of the
-// API server before there is a client certificate.
+// Run starts all parts and returns when ctx ends. It sends nothing to the API server before there is a client
+// certificate.
 func (c *Cluster) Run(ctx context.Context) error {
 	if c == nil {
 		return nil
@@ -187,7 +188,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	announce(c.Events, c.Config.NodeName, c.Version, cgroups.IsCgroup2UnifiedMode())
 	if !c.Config.Kubelet.ProtectKernelDefaults {
 		if err := kernel.Set(kernel.Root); err != nil {
-			c.Log.Warn("make the kernel's settings a kubelet's; pods run with those that are", "err", err)
+			c.Log.Warn("cannot set the kernel parameters that the kubelet sets, pods run with the current ones", "err",
+				err)
 		}
 	}
 	var running sync.WaitGroup
@@ -195,11 +197,11 @@ func (c *Cluster) Run(ctx context.Context) error {
 	begin := func(run func(context.Context) error) {
 		running.Go(func() {
 			if err := run(ctx); err != nil && ctx.Err() == nil {
-				c.Log.Error("a part of the cluster's has ended", "err", err)
+				c.Log.Error("a part that talks to the cluster has ended", "err", err)
 			}
 		})
 	}
-	begin(c.again(c.certificate.Run))
+	begin(c.restart(c.certificate.Run))
 	begin(c.offline.Run)
 	begin(record{c}.restore)
 	begin(c.conditions.Run)
@@ -215,8 +217,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context) error{
 		c.watchPods, c.objects.Run, c.node.answers.run, c.node.statuses.Run, c.node.events.Run, c.node.object.Run,
 		c.node.lease.Run, c.node.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run,
-		node.follow(c.plugins.nodeChanged), node.follow(node.told), node.follow(c.node.stores),
-		node.follow(node.moves()), node.follow(c.node.ranges),
+		node.follow(c.plugins.nodeChanged), node.follow(node.notify), node.follow(c.node.csiNode),
+		node.follow(node.addresses()), node.follow(c.node.podRanges),
 	} {
 		begin(run)
 	}
@@ -224,37 +226,37 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// again runs a part once more when it fails, as for want of inotify instances: the
-// node does without it meanwhile.
-func (c *Cluster) again(run func(context.Context) error) func(context.Context) error {
+// restart runs a part again when it fails, for example for lack of inotify instances. The node does without the part
+// until then.
+func (c *Cluster) restart(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		delays := retry.Doubling(time.Second, time.Minute)
+		for {
 			err := run(ctx)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			c.Log.Error("a part of the cluster's has ended", "err", err, "again in", wait)
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(wait):
+			delay := delays.Step()
+			c.Log.Error("a part that talks to the cluster has ended, restarting it", "err", err, "after", delay)
+			if err := retry.Sleep(ctx, delay); err != nil {
+				return err
 			}
 		}
 	}
 }
 
-// watchPods follows the pods of this node, as a kubelet does from when the node
-// itself is known: they are admitted by its labels and taints.
+// watchPods watches the pods of this node. Like the kubelet it starts when the Node object is known, because pods are
+// admitted by the node's labels and taints.
 func (c *Cluster) watchPods(ctx context.Context) error {
 	select {
-	case <-c.node.object.Heard():
+	case <-c.node.object.Received():
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	return c.pods.Run(ctx)
 }
 
-// watchHealth says whether pods are looked after at all.
+// watchHealth keeps the PodLifecycle condition up to date.
 func (c *Cluster) watchHealth(ctx context.Context) error {
 	for {
 		problem := ""
@@ -273,7 +275,7 @@ func (c *Cluster) watchHealth(ctx context.Context) error {
 	}
 }
 
-// answers tells the writer of statuses whether the API server does.
+// answers reports to the status writer whether the API server answers.
 type answers struct {
 	health *kubeapi.Health
 

@@ -21,24 +21,25 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Plugins are the drivers that only a node of a cluster has, for volumes and for
-// devices of ResourceClaims. nil: there are none without one.
+// Plugins are the drivers that only a node of a cluster has: for volumes, and for devices of ResourceClaims. It is
+// nil for a standalone agent.
 type Plugins struct {
 	cluster *Cluster
 	volumes *csi.Kind
 	claims  *dra.Claims
 }
 
-// plug makes the parts that speak with drivers.
-func (c *Cluster) plug() (err error) {
+// connectPlugins makes the parts that talk to drivers.
+func (c *Cluster) connectPlugins() (err error) {
 	o := c.Options
 	x := &Plugins{cluster: c}
 	c.plugins = x
 	x.volumes = csi.New(csi.Options{
 		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, StandsIn: c.standsIn.Load,
 		Objects: c.Objects(o.Sources.Objects),
-		Token:   x.token, Reported: x.reported, InUseChanged: x.poke, Changed: c.changed, Refresh: c.objects.Refresh,
-		Full: o.Full, Label: csi.FileLabel(),
+		Token:   x.token, Reported: x.reported, InUseChanged: x.updateNode, Changed: c.changed,
+		Refresh: c.objects.Refresh,
+		Full:    o.Full, Label: csi.FileLabel(),
 		Events: o.Events, Now: time.Now, Log: o.Log,
 	})
 	x.claims, err = dra.New(dra.Options{
@@ -50,12 +51,12 @@ func (c *Cluster) plug() (err error) {
 		return err
 	}
 	if err := x.claims.Load(); err != nil {
-		o.Log.Error("read what an earlier agent kept", "err", err)
+		o.Log.Error("cannot read the prepared ResourceClaims of an earlier agent", "err", err)
 	}
 	return nil
 }
 
-// Watcher finds the plugins of a node, those too that need no cluster.
+// Watcher finds the plugins of a node, including those that need no cluster.
 func (x *Plugins) Watcher(root string, devices plugin.Handler, log *slog.Logger) *plugin.Watcher {
 	handlers := map[string]plugin.Handler{plugin.TypeDevice: devices}
 	if x != nil {
@@ -65,7 +66,7 @@ func (x *Plugins) Watcher(root string, devices plugin.Handler, log *slog.Logger)
 	return plugin.New(plugin.Options{Dir: filepath.Join(root, "plugins_registry"), Handlers: handlers, Log: log})
 }
 
-// Plugins are the drivers of this node.
+// Plugins returns the drivers of this node.
 func (c *Cluster) Plugins() *Plugins {
 	if c == nil {
 		return nil
@@ -73,7 +74,7 @@ func (c *Cluster) Plugins() *Plugins {
 	return c.plugins
 }
 
-// token is a token of a pod's service account for one audience.
+// token returns a token of the pod's service account for one audience.
 func (x *Plugins) token(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (string, time.Time,
 	error) {
 	r := token.Request{Namespace: p.Namespace, ServiceAccount: p.Spec.ServiceAccountName, Life: life, PodName: p.Name,
@@ -85,7 +86,7 @@ func (x *Plugins) token(ctx context.Context, p *corev1.Pod, audience string, lif
 	return t.Value, t.Expires, err
 }
 
-// reported are the volumes that the API server was told to be in use.
+// reported returns the volumes that the API server knows to be in use.
 func (x *Plugins) reported() []corev1.UniqueVolumeName {
 	if x.cluster.node.object == nil {
 		return nil
@@ -93,14 +94,14 @@ func (x *Plugins) reported() []corev1.UniqueVolumeName {
 	return x.cluster.node.object.VolumesReported()
 }
 
-// poke has the node's status written soon.
-func (x *Plugins) poke() {
+// updateNode sends the node's status soon.
+func (x *Plugins) updateNode() {
 	if x.cluster.node.object != nil {
-		x.cluster.node.object.Poke()
+		x.cluster.node.object.UpdateSoon()
 	}
 }
 
-// newest is a pod as the API server has it.
+// newest returns a pod as the API server last sent it.
 func (x *Plugins) newest(uid types.UID) *corev1.Pod {
 	if p, ok := x.cluster.Sources.Desired.Get(uid); ok {
 		return p.Pod
@@ -108,14 +109,14 @@ func (x *Plugins) newest(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// nodeChanged tells the volumes of the Node object: what is attached.
+// nodeChanged notifies the volumes of a change of the Node object, which lists the attached volumes.
 func (x *Plugins) nodeChanged(context.Context, *corev1.Node) time.Duration {
 	x.volumes.NodeChanged()
 	return 0
 }
 
-// Kinds are the kinds of volumes that only a cluster has; without one there may be
-// some left below root.
+// Kinds returns the kinds of volumes that only a cluster has. A standalone agent gets the kind that unmounts volumes
+// left below root.
 func (x *Plugins) Kinds(root string) []volume.Kind {
 	if x == nil {
 		return []volume.Kind{csi.Left{Root: root}}
@@ -123,8 +124,7 @@ func (x *Plugins) Kinds(root string) []volume.Kind {
 	return []volume.Kind{x.volumes}
 }
 
-// Steps are the steps of a pod's life that only a cluster has; the sandbox waits
-// for them.
+// Steps returns the steps of a pod's life that only a cluster has. The sandbox waits for them.
 func (x *Plugins) Steps() []worker.Step {
 	if x == nil {
 		return nil
@@ -132,7 +132,7 @@ func (x *Plugins) Steps() []worker.Step {
 	return []worker.Step{x.claims.Step()}
 }
 
-// Lifecycle is who of the cluster's takes part in the life of each container.
+// Lifecycle returns the hooks into the life of each container that only a cluster has.
 func (x *Plugins) Lifecycle() []container.Lifecycle {
 	if x == nil {
 		return nil
@@ -140,7 +140,7 @@ func (x *Plugins) Lifecycle() []container.Lifecycle {
 	return []container.Lifecycle{{PreCreate: x.claims.PreCreate}}
 }
 
-// VolumeUsage is what a driver tells of the volume at a path: see stats.Options.Told.
+// VolumeUsage returns the usage that a driver reports for the volume at a path: see stats.Options.Told.
 func (x *Plugins) VolumeUsage(path string) (*statsapi.FsStats, bool) {
 	if x == nil {
 		return nil, false
@@ -155,7 +155,7 @@ func (x *Plugins) VolumeUsage(path string) (*statsapi.FsStats, bool) {
 	}, true
 }
 
-// Users are the pods that have claims of devices prepared.
+// Users returns the pods with prepared ResourceClaims.
 func (x *Plugins) Users() []types.UID {
 	if x == nil {
 		return nil
@@ -163,8 +163,7 @@ func (x *Plugins) Users() []types.UID {
 	return x.claims.Users()
 }
 
-// Devices are the health of what a container has by claims, and what its pod waits
-// for.
+// Devices returns the health of the devices that a container has by claims, and what its pod waits for.
 func (x *Plugins) Devices(p *corev1.Pod, container string) (health []corev1.ResourceStatus, waits string) {
 	if x == nil {
 		return nil, ""
@@ -173,8 +172,7 @@ func (x *Plugins) Devices(p *corev1.Pod, container string) (health []corev1.Reso
 	return x.claims.Status(p, container), waits
 }
 
-// DynamicResources are what a container has by claims, as the PodResources API
-// lists them.
+// DynamicResources returns the devices that a container has by claims, as the PodResources API lists them.
 func (x *Plugins) DynamicResources(p *corev1.Pod, container string) []*podresourcesapi.DynamicResource {
 	if x == nil {
 		return nil

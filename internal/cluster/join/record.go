@@ -16,16 +16,15 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume/csi"
 )
 
-// record is a cluster as far as pods are kept of it for a boot without an API
-// server.
+// record is the view of a cluster that saves pods for a boot without an API server.
 type record struct{ *Cluster }
 
-// remember reads what was kept for a boot without an API server. Of it only tokens
-// count before it is known to be away: they are as good as on the day they were given.
-func (c record) remember() {
+// load reads the pods that an earlier agent saved for a boot without an API server. Their tokens are used at once,
+// because a token stays valid until it expires. Everything else is used only when the API server is away.
+func (c record) load() {
 	kept, err := c.offline.Load()
 	if err != nil {
-		c.Log.Error("read what is kept of the cluster's pods", "err", err)
+		c.Log.Error("cannot read the saved pods", "err", err)
 	}
 	c.kept = kept
 	for _, k := range kept {
@@ -33,17 +32,17 @@ func (c record) remember() {
 	}
 }
 
-// find is an object as offline asks for it.
+// find implements offline.Options.Find.
 func (c record) find(key object.Key) (object.Value, bool) {
 	v, ok := c.Sources.Objects.Get(key)
 	if !ok {
-		return nil, c.objects.Heard(key)
+		return nil, c.objects.Received(key)
 	}
 	value, _ := v.(object.Value)
 	return value, true
 }
 
-// sets are what is in no table, of a pod and of the objects that it names, as offline asks for it.
+// sets implements offline.Options.Sets: it returns the objects for a pod that the object table does not hold.
 func (c record) sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known bool) {
 	var err error
 	if s.Services, err = c.objects.Services(p); err != nil {
@@ -67,7 +66,7 @@ func (c record) sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known
 	return s, err == nil
 }
 
-// volumes are the PersistentVolumes among objects.
+// volumes returns the PersistentVolumes among objects.
 func volumes(all []object.Value) (found []*corev1.PersistentVolume) {
 	for _, v := range all {
 		if pv, ok := v.(*corev1.PersistentVolume); ok {
@@ -77,7 +76,7 @@ func volumes(all []object.Value) (found []*corev1.PersistentVolume) {
 	return found
 }
 
-// answers says that the API server was heard, and has said which pods it wants here.
+// answers reports whether the API server answers and has sent the list of this node's pods.
 func (c record) answers() bool {
 	select {
 	case <-c.Sources.Synced():
@@ -87,8 +86,8 @@ func (c record) answers() bool {
 	}
 }
 
-// restore has the pods of the last time wanted when the API server is away at the
-// start, until it tells which it wants.
+// restore starts the saved pods if the API server is away at the start. They run until it sends the list of this
+// node's pods.
 func (c record) restore(ctx context.Context) error {
 	if c.away(ctx) {
 		c.standIn()
@@ -99,13 +98,12 @@ func (c record) restore(ctx context.Context) error {
 	case <-c.Sources.Synced():
 	}
 	c.standsIn.Store(false)
-	c.objects.Told()
-	c.offline.Heard()
+	c.objects.EndRestore()
+	c.offline.Resync()
 	return nil
 }
 
-// away waits until the API server is known to be away, or has told which pods it
-// wants.
+// away waits until the API server is known to be away. It returns false if the list of this node's pods came first.
 func (c record) away(ctx context.Context) bool {
 	health := c.api.Health.Watch()
 	defer health.Stop()
@@ -131,10 +129,10 @@ func (c record) away(ctx context.Context) bool {
 	}
 }
 
-// standIn has the pods of the last time wanted, with what they name as it was then.
+// standIn runs the saved pods with the saved versions of the objects that they name.
 func (c record) standIn() {
 	if len(c.kept) > 0 {
-		c.Log.Warn("the API server does not answer: this node's pods start as they were when it was last heard", "pods",
+		c.Log.Warn("the API server does not answer, starting the saved pods of this node", "pods",
 			len(c.kept), "err", c.api.Health.State().Err)
 	}
 	pods := make([]*corev1.Pod, len(c.kept))
@@ -142,7 +140,7 @@ func (c record) standIn() {
 	drivers := map[string]*storagev1.CSIDriver{}
 	for i, k := range c.kept {
 		for _, name := range csi.Drivers(k.Pod, volumes(k.Objects)) {
-			drivers[name] = nil // it has no object
+			drivers[name] = nil // it has no object, unless saved below
 		}
 		for _, d := range k.Sets.Drivers {
 			drivers[d.Name] = d

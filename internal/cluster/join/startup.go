@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// startup measures how a node comes to a cluster: kubelet_node_startup_*. All is 0
-// for a node whose object was there already, as with a kubelet.
+// startup holds the kubelet_node_startup_* metrics, which measure how long a node takes to join a cluster. All are 0
+// if the Node object existed before, as with the kubelet.
 type startup struct {
 	before, toRegister, registering, toReady, all prometheus.Gauge
 }
@@ -32,7 +32,7 @@ func newStartup() startup {
 	}
 }
 
-// moments of a node's way into a cluster.
+// moments are points in time while a node joins a cluster.
 type moments struct{ booted, began, tried, registered, ready time.Time }
 
 func (s startup) set(m moments) {
@@ -49,7 +49,7 @@ func (s startup) register(reg prometheus.Registerer) error {
 		reg.Register(s.toReady), reg.Register(s.all))
 }
 
-// Register has what is told to the cluster measured. Call it once, after Complete.
+// Register registers the metrics of the parts that report to the cluster. Call it once, after Complete.
 func (c *Cluster) Register(reg prometheus.Registerer) error {
 	if c == nil {
 		return nil
@@ -60,23 +60,23 @@ func (c *Cluster) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// nodes is the part of nodeobject.Object that is used here.
+// nodes is the part of nodeobject.Object that startup needs.
 type nodes interface {
-	Heard() <-chan struct{}
+	Received() <-chan struct{}
 	Changed() <-chan struct{}
 	Node() *corev1.Node
 }
 
-// follow waits until a node that was registered after the agent began is ready.
+// follow waits until a node that was registered after the agent's start is ready, and sets the metrics.
 func (s startup) follow(ctx context.Context, x nodes, m moments) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-x.Heard():
+	case <-x.Received():
 	}
 	m.registered = time.Now()
 	if x.Node().CreationTimestamp.Time.Before(m.began.Truncate(time.Second)) {
-		return nil // it was there
+		return nil // the Node existed before
 	}
 	for {
 		changed := x.Changed()

@@ -12,31 +12,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// comes is a node object that is heard of, and ready a second later.
-type comes struct {
-	node           *corev1.Node
-	heard, changed chan struct{}
+// fakeNode is a Node object that is received, and ready a second later.
+type fakeNode struct {
+	node              *corev1.Node
+	received, changed chan struct{}
 }
 
-func (x *comes) Heard() <-chan struct{}   { return x.heard }
-func (x *comes) Changed() <-chan struct{} { return x.changed }
-func (x *comes) Node() *corev1.Node       { return x.node }
+func (x *fakeNode) Received() <-chan struct{} { return x.received }
+func (x *fakeNode) Changed() <-chan struct{}  { return x.changed }
+func (x *fakeNode) Node() *corev1.Node        { return x.node }
 
-func TestStartup(t *testing.T) {
+func TestStartupMeasuresANewNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		created time.Duration // after the agent began
 		want    string
 	}{
-		"registered":        {3 * time.Second, "before 1m0s\nto register 2s\nregistering 1s\nto ready 1s\nall 1m4s\n"},
-		"was there already": {-time.Hour, "before 0s\nto register 0s\nregistering 0s\nto ready 0s\nall 0s\n"},
+		"registered":     {3 * time.Second, "before 1m0s\nto register 2s\nregistering 1s\nto ready 1s\nall 1m4s\n"},
+		"existed before": {-time.Hour, "before 0s\nto register 0s\nregistering 0s\nto ready 0s\nall 0s\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				x := &comes{
+				x := &fakeNode{
 					node: &corev1.Node{
 						ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(began.Add(c.created))}},
-					heard: make(chan struct{}), changed: make(chan struct{})}
+					received: make(chan struct{}), changed: make(chan struct{})}
 				s := newStartup()
 				if err := s.register(prometheus.NewPedanticRegistry()); err != nil {
 					t.Fatal(err)
@@ -47,7 +47,7 @@ func TestStartup(t *testing.T) {
 						moments{booted: began.Add(-time.Minute), began: began, tried: began.Add(2 * time.Second)})
 				}()
 				time.Sleep(3 * time.Second)
-				close(x.heard)
+				close(x.received)
 				time.Sleep(time.Second)
 				ready := *x.node
 				ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}

@@ -144,7 +144,7 @@ const soon = time.Minute
 func (a *agent) registered() *corev1.Node {
 	a.t.Helper()
 	select {
-	case <-a.Heard():
+	case <-a.Received():
 	case <-time.After(20 * time.Second):
 		a.t.Fatal("the node is not registered")
 	}
@@ -202,7 +202,7 @@ func TestRegisterAndFollowFacts(t *testing.T) {
 
 	a.devices.Store(&Devices{Capacity: list("example.com/gpu", "2"), Allocatable: list("example.com/gpu", "1")})
 	a.volumes.Store(&[]corev1.UniqueVolumeName{"kubernetes.io/csi/d^v"})
-	a.Poke()
+	a.UpdateSoon()
 	await(t, soon, func() string {
 		n := a.get()
 		have, may := n.Status.Capacity["example.com/gpu"], n.Status.Allocatable["example.com/gpu"]
@@ -289,7 +289,7 @@ func TestAddressesChange(t *testing.T) {
 	a.registered()
 	for _, want := range []string{"192.0.2.1", "198.51.100.1"} {
 		ips.Store(&[]netip.Addr{netip.MustParseAddr(want)})
-		a.Poke()
+		a.UpdateSoon()
 		await(t, soon, func() string {
 			if got := a.get().Status.Addresses; got[0].Address != want {
 				return fmt.Sprintf("the addresses are %v", got)

@@ -103,8 +103,8 @@ func (x *Object) Node() *corev1.Node {
 	return n
 }
 
-// Heard is closed when the object has been seen in the API.
-func (x *Object) Heard() <-chan struct{} { return x.heard }
+// Received is closed when the object was received from the API server for the first time.
+func (x *Object) Received() <-chan struct{} { return x.heard }
 
 // Changed is closed when Node is another than at the call.
 func (x *Object) Changed() <-chan struct{} {
@@ -124,8 +124,8 @@ func (x *Object) VolumesReported() []corev1.UniqueVolumeName {
 	return x.node.Status.VolumesInUse
 }
 
-// Poke says that a fact has changed. Changes of conditions are seen without it.
-func (x *Object) Poke() {
+// UpdateSoon computes and sends the status soon, because a fact has changed. Changes of conditions need no call.
+func (x *Object) UpdateSoon() {
 	select {
 	case x.poke <- struct{}{}:
 	default:
@@ -138,7 +138,7 @@ func (x *Object) Confirm() {
 	x.mu.Lock()
 	x.doubted = true
 	x.mu.Unlock()
-	x.Poke()
+	x.UpdateSoon()
 }
 
 // AsOf is a time at which Node was the newest; zero: it was never confirmed.
@@ -183,7 +183,7 @@ func (x *Object) hear(n *corev1.Node, list bool) {
 	x.mu.Unlock()
 
 	if was != nil && was.UID != n.UID {
-		x.Poke() // made anew: it has no status yet
+		x.UpdateSoon() // made anew: it has no status yet
 	}
 	if unschedulable := was != nil && was.Spec.Unschedulable; unschedulable != n.Spec.Unschedulable {
 		reason := "NodeSchedulable"

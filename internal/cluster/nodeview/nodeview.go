@@ -21,7 +21,7 @@ type View struct {
 func (v View) Node() *corev1.Node {
 	if v.Object != nil {
 		select {
-		case <-v.Object.Heard():
+		case <-v.Object.Received():
 			return v.Object.Node()
 		default:
 		}

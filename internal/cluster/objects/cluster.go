@@ -95,10 +95,10 @@ func New(c Config) *Cluster {
 	}
 }
 
-// Heard says whether the API server has told of an object, be it that it is not
-// there. What only pods of manifests name is no matter of the API server's. It is
-// made for object.Joined.
-func (c *Cluster) Heard(key object.Key) bool {
+// Received reports whether the API server has answered for an object, including that it does not exist. Objects that
+// only pods of manifests name count as received, because the API server is not asked for them. It has the signature
+// that object.Joined needs.
+func (c *Cluster) Received(key object.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known(key) || c.users[key] == 0 && c.local[key] > 0

@@ -88,7 +88,7 @@ func join(t *testing.T, api *kubeapitest.Cluster, edit func(*objects.Config)) *n
 		edit(&c)
 	}
 	n.Cluster = objects.New(c)
-	n.Objects = object.Joined(n.table, n.Heard)
+	n.Objects = object.Joined(n.table, n.Received)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- n.Run(ctx) }()
@@ -223,14 +223,14 @@ func TestSecretIsFollowedFromTheFirstPodToTheLast(t *testing.T) {
 	n.pods.Delete(one.UID)
 	n.pods.Delete(two.UID)
 	n.until("it is forgotten with the last pod", func() bool {
-		return !n.Heard(n.secretKey("s")) && n.table.Len() == 0
+		return !n.Received(n.secretKey("s")) && n.table.Len() == 0
 	})
 }
 
 func TestAbsentObjectIsHeardOf(t *testing.T) {
 	n := join(t, shared.Cluster(t), nil)
 	n.wants(n.bind(podWith(secretVolume("none"))))
-	n.until("it is known not to be there", func() bool { return n.Heard(n.secretKey("none")) })
+	n.until("it is known not to be there", func() bool { return n.Received(n.secretKey("none")) })
 	if _, err := n.Secret(n.namespace, "none"); err == nil || err.Error() != "waiting for Secret "+n.namespace+"/none" {
 		t.Errorf("got %v", err)
 	}
@@ -246,7 +246,7 @@ func TestRefusedReadIsTriedAgain(t *testing.T) {
 		defer time.AfterFunc(20*time.Millisecond, n.wake)
 		return apierrors.IsForbidden(n.Trouble(n.secretKey("s")))
 	})
-	if n.Heard(n.secretKey("s")) {
+	if n.Received(n.secretKey("s")) {
 		t.Error("a refusal counts as an answer")
 	}
 	n.bind(podWith(secretVolume("s")))
@@ -420,7 +420,7 @@ func TestPodsOfManifestsDoNotWaitForTheCluster(t *testing.T) {
 		t.Errorf("services: %v", err)
 	}
 	n.pods.Put(p.UID, &pod.Pod{Pod: p, Source: pod.SourceFile})
-	n.until("the Secret is no matter of the API server's", func() bool { return n.Heard(n.secretKey("s")) })
+	n.until("the Secret is no matter of the API server's", func() bool { return n.Received(n.secretKey("s")) })
 	if n.requests("/secrets") > 0 {
 		t.Error("the API server was asked for it")
 	}

@@ -17,9 +17,8 @@ type Kept struct {
 	Bundles  []*certificatesv1beta1.ClusterTrustBundle
 }
 
-// Restore has what pods name be as it was when the API server was last heard, until
-// it tells better: of each key, or by Told. Nothing of it is shown before a pod
-// names it.
+// Restore makes the saved objects of pods current until the API server has answered for the object, or EndRestore is
+// called. A restored object is visible when a pod names it.
 func (c *Cluster) Restore(pods []Kept) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -29,9 +28,9 @@ func (c *Cluster) Restore(pods []Kept) {
 	}
 }
 
-// Told says that the API server has told which pods it wants. What is there stays
-// until it is read anew; what was not there is unknown again.
-func (c *Cluster) Told() {
+// EndRestore must be called when the API server has sent the list of this node's pods. Restored objects stay until
+// they are read again. Objects that were restored as missing become unknown.
+func (c *Cluster) EndRestore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kept = nil

@@ -132,7 +132,7 @@ func TestKeptObjectsGoWithTheirPods(t *testing.T) {
 		if services, err := n.Services(a.Pod); err != nil || len(services) != 1 {
 			t.Errorf("services: %v, %v", services, err)
 		}
-		n.Told()
+		n.EndRestore()
 		if diff := cmp.Diff(want, n.shows()); diff != "" {
 			t.Errorf("before they are read anew (-want +got):\n%s", diff)
 		}
@@ -167,11 +167,11 @@ func TestKeptAbsence(t *testing.T) {
 	alone(t, func(n *lonely) {
 		a, key := keptPod("a"), object.Key{Kind: object.ConfigMap, Namespace: "app", Name: "none"}
 		n.wants(a.Pod)
-		heard := []bool{n.Heard(key)}
+		heard := []bool{n.Received(key)}
 		n.Restore([]Kept{a})
-		heard = append(heard, n.Heard(key))
-		n.Told()
-		heard = append(heard, n.Heard(key))
+		heard = append(heard, n.Received(key))
+		n.EndRestore()
+		heard = append(heard, n.Received(key))
 		if diff := cmp.Diff([]bool{false, true, false}, heard); diff != "" {
 			t.Errorf("heard before, while restored, and after (-want +got):\n%s", diff)
 		}

@@ -129,7 +129,7 @@ func (n *node) during(t *testing.T, what func()) {
 		done := make(chan error)
 		go func() { done <- o.Run(ctx) }()
 		what()
-		o.Heard()
+		o.Resync()
 		time.Sleep(3 * delay)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {

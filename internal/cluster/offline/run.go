@@ -24,9 +24,9 @@ func (o *Offline) Changed(uid types.UID) {
 	o.wake()
 }
 
-// Heard has what is on disk compared with what the API server wants now: Answers
-// has become true.
-func (o *Offline) Heard() { o.wake() }
+// Resync compares the files on disk with the pods that the API server now wants. Call it when Answers has become
+// true.
+func (o *Offline) Resync() { o.wake() }
 
 // SetsChanged has all pods looked at: what Sets answers may be different now.
 func (o *Offline) SetsChanged() {
