@@ -26,8 +26,8 @@ import (
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// bench is a node of one pod: the containers under test over a fake runtime,
-// driven by the real plan from what the real pleg observes.
+// bench is a node with one pod. It runs the containers under test on a fake runtime, with the real plan and
+// what the real pleg observes.
 type bench struct {
 	*Containers
 	t    *testing.T
@@ -41,7 +41,7 @@ type bench struct {
 	config  *runtimeapi.PodSandboxConfig
 	probes  map[string]plan.Probes
 
-	images    func(ctx context.Context, c pod.Container) error // nil: all are there
+	images    func(ctx context.Context, c pod.Container) error // nil: every image is present
 	lifecycle *recorder
 	tasks     *testTasks
 	stops     chan pod.Stop
@@ -50,8 +50,8 @@ type bench struct {
 	said []string
 }
 
-// onBench runs body in a bubble, with a pod that has a sandbox and whose
-// containers run the test workload.
+// onBench runs body in a synctest bubble, with a pod that has a sandbox and whose containers run the test
+// workload.
 func onBench(t *testing.T, spec corev1.PodSpec, body func(*testing.T, *bench)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -156,7 +156,7 @@ func (b *bench) Event(ref corev1.ObjectReference, kind, reason, format string, a
 		strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", ref.FieldPath, kind, reason, fmt.Sprintf(format, args...))))
 }
 
-// events returns what was said since the last call.
+// events returns the events since the last call.
 func (b *bench) events() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +165,7 @@ func (b *bench) events() []string {
 	return said
 }
 
-// run is what a step sees of the pod now.
+// run returns the pod's current state as a step receives it.
 func (b *bench) run() *worker.Run {
 	o := b.pleg.Observed(b.pod.UID)
 	return &worker.Run{Pod: b.pod, Observed: o, Stops: b.stops, Plan: plan.Compute(plan.Input{
@@ -173,7 +173,7 @@ func (b *bench) run() *worker.Run {
 	})}
 }
 
-// pass looks at the pod once and returns when nothing moves any more but with time.
+// pass runs the step once and waits until only time could change anything.
 func (b *bench) pass() {
 	b.t.Helper()
 	if err := b.setup(b.tasks.ctx, b.run(), b.tasks); err != nil {
@@ -182,7 +182,7 @@ func (b *bench) pass() {
 	synctest.Wait()
 }
 
-// sync looks at the pod until a pass changes nothing. What failed is not tried again.
+// sync runs passes until one changes nothing. It does not retry failures.
 func (b *bench) sync() {
 	b.t.Helper()
 	for {
@@ -194,7 +194,7 @@ func (b *bench) sync() {
 	}
 }
 
-// stop ends the pod as the worker does: setup is interrupted, then torn down.
+// stop ends the pod as the worker does: it interrupts setup, then tears down.
 func (b *bench) stop(ctx context.Context, grace time.Duration) error {
 	b.t.Helper()
 	b.tasks.interrupt()
@@ -204,7 +204,7 @@ func (b *bench) stop(ctx context.Context, grace time.Duration) error {
 	return b.Step().Teardown(ctx, r)
 }
 
-// calls names the runtime calls so far that act on containers, e.g. "create app".
+// calls returns the runtime calls so far that act on containers, such as "create app".
 func (b *bench) calls() []string {
 	names := map[string]string{}
 	var out []string
@@ -227,7 +227,7 @@ func (b *bench) calls() []string {
 	return out
 }
 
-// states tells each observed container's state by name, newest instance.
+// states returns each observed container's state by name, of the newest instance.
 func (b *bench) states() map[string]string {
 	b.refresh()
 	out := map[string]string{}
@@ -249,8 +249,8 @@ func (b *bench) newest(name string) pod.ContainerStatus {
 	return c
 }
 
-// testTasks does what the worker's tasks do, without retries: a key whose task
-// failed stays out until forgive.
+// testTasks works like the worker's tasks, but without retries: a key whose task failed is ignored until
+// forgive.
 type testTasks struct {
 	ctx context.Context
 	wg  sync.WaitGroup
@@ -259,7 +259,7 @@ type testTasks struct {
 	running map[string]bool
 	failed  map[string]error
 	ended   int
-	all     context.Context // of all tasks, so that they are interrupted at one moment
+	all     context.Context // of all tasks, so that they are all interrupted at the same time
 	cancel  context.CancelFunc
 }
 
@@ -305,7 +305,7 @@ func (t *testTasks) forgive() {
 	clear(t.failed)
 }
 
-// interrupt ends the context of all tasks and waits for them.
+// interrupt ends the context of all tasks and waits until they have returned.
 func (t *testTasks) interrupt() {
 	t.mu.Lock()
 	if t.cancel != nil {
@@ -316,7 +316,7 @@ func (t *testTasks) interrupt() {
 	t.wg.Wait()
 }
 
-// recorder takes part in the lives of containers, notes its calls and can refuse.
+// recorder is a Lifecycle that records its calls and can refuse.
 type recorder struct {
 	mu     sync.Mutex
 	calls  []string
@@ -356,7 +356,7 @@ func (r *recorder) PreStop(ctx context.Context, id string) error { return r.call
 
 func (r *recorder) PostStop(ctx context.Context, id string) error { return r.call(ctx, "PostStop "+id) }
 
-// runs is a container that does some actions of the test workload.
+// runs returns a container that performs some actions of the test workload.
 func runs(name string, actions ...string) corev1.Container {
 	return corev1.Container{Name: name, Args: actions}
 }
@@ -365,7 +365,7 @@ func execHandler(actions ...string) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: append([]string{"/workload"}, actions...)}}
 }
 
-// links names the containers that have a link to their log.
+// links returns the names of the containers that have a link to their log.
 func (b *bench) links() []string {
 	b.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(b.dir, "containers"))

@@ -17,21 +17,20 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 )
 
-// Lifecycle takes part in the life of every container of the node, from
-// outside of its pod's spec: resource allocators and the operator's hooks. Each
-// may be called again for the same container, also by another process; nil: there
-// is nothing to do.
+// Lifecycle takes part in the life of every container of the node, from outside of its pod's spec: resource
+// allocators and the operator's hooks. Each function may be called again for the same container, also by
+// another process. A nil function does nothing.
 type Lifecycle struct {
 	// PreCreate may change the configuration or refuse the container.
 	PreCreate func(ctx context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error
-	// PreStart may refuse the start of what was created; it is removed then.
+	// PreStart may refuse the start of a created container, which is then removed.
 	PreStart func(ctx context.Context, p *corev1.Pod, c pod.Container, id string) error
-	// PreStop and PostStop are around a stop. Their failures do not hold it up.
+	// PreStop and PostStop run before and after a stop. If they fail, the stop goes on.
 	PreStop  func(ctx context.Context, id string) error
 	PostStop func(ctx context.Context, id string) error
 }
 
-// runtime are the calls that are made here.
+// runtime has the calls of the runtime service that this package makes.
 type runtime interface {
 	CreateContainer(context.Context, *runtimeapi.CreateContainerRequest,
 		...grpc.CallOption) (*runtimeapi.CreateContainerResponse, error)
@@ -44,29 +43,28 @@ type runtime interface {
 	ExecSync(context.Context, *runtimeapi.ExecSyncRequest, ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error)
 }
 
-// images brings a container's image. Its errors carry reasons.
+// images pulls a container's image if necessary. Its errors carry reasons.
 type images interface {
 	Ensure(ctx context.Context, p *corev1.Pod, c pod.Container) (*runtimeapi.Image, error)
 }
 
-// sandboxes knows in what the containers of a pod are created.
+// sandboxes returns the sandbox that the containers of a pod are created in.
 type sandboxes interface {
 	Sandbox(uid types.UID) (id string, config *runtimeapi.PodSandboxConfig, ips []string, ok bool)
 }
 
-// volumes knows what is mounted for a pod, and where on the host that is
-// which one volumeMount of a container shows.
+// volumes returns what is mounted for a pod, and the host path that a volumeMount of a container shows.
 type volumes interface {
 	Mounted(uid types.UID) map[string]pod.Volume
 	MountPath(ctx context.Context, p *corev1.Pod, container string, mountIndex int, subPath string) (path string,
 		err error)
 }
 
-// dirs makes the files of a pod that its containers mount.
+// dirs writes the files of a pod that its containers mount.
 type dirs interface {
-	// Hosts is the pod's /etc/hosts.
+	// Hosts writes the pod's /etc/hosts.
 	Hosts(p *corev1.Pod, podIPs []string) (path string, err error)
-	// TerminationLog is an empty file for one instance of a container.
+	// TerminationLog makes an empty file for one instance of a container.
 	TerminationLog(p *corev1.Pod, container string, restartCount int) (path string, err error)
 }
 
@@ -79,13 +77,13 @@ type events interface {
 	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
 
-// gate bounds the number of expensive runtime calls under way on the node.
+// gate limits the number of expensive runtime calls that run on the node at the same time.
 type gate interface {
 	Enter(ctx context.Context) (leave func(), err error)
 }
 
-// Options are what Containers needs from its surroundings. All but Lifecycle,
-// LegacyLogDir and Log are required.
+// Options are what Containers needs from its surroundings. Services, Lifecycle, LegacyLogDir and Log are
+// optional.
 type Options struct {
 	Runtime   runtime
 	Images    images
@@ -93,21 +91,20 @@ type Options struct {
 	Volumes   volumes
 	Dirs      dirs
 	Objects   objects
-	// Services are those that a pod is told of; nil: of none.
+	// Services returns the services whose addresses a pod gets as environment variables. nil means none.
 	Services func(*corev1.Pod) ([]*corev1.Service, error)
-	// Lifecycle is called in this order.
+	// Lifecycle lists the participants in the order in which they are called.
 	Lifecycle []Lifecycle
 	Observer  observer
 	Events    events
-	// Limit is entered for the creation and start of a container.
+	// Limit is entered before a container is created, and left after it was started.
 	Limit gate
 	// QOS is the pod's quality-of-service class.
 	QOS func(*corev1.Pod) corev1.PodQOSClass
-	// Node is what rendering needs to know of the node, now, and of the handler that
-	// runs the pod.
+	// Node returns what rendering needs to know now of the node and of the runtime handler of the pod.
 	Node func(p *corev1.Pod) render.Node
-	// LegacyLogDir gets a link to each container's log, for collectors that
-	// look there; "" for none. The kubelet's is /var/log/containers.
+	// LegacyLogDir gets a link to each container's log, for collectors that look there. The kubelet's is
+	// /var/log/containers. Empty means no links.
 	LegacyLogDir string
 	Log          *slog.Logger
 }
@@ -123,20 +120,19 @@ type Containers struct {
 	lives map[types.UID]*life
 }
 
-// life is what is remembered of a pod, by container name or id. It makes
-// nothing right or wrong if it is lost with the process.
+// life is what Containers remembers of a pod, by container name or id. Losing it with the process is harmless.
 type life struct {
-	failed   map[string]error         // name: how its last start failed
-	starting map[string]bool          // name: it has a postStart handler that has not returned
-	gates    map[string]chan struct{} // name: of its last start, closed when the next container may be created
-	effects  map[string]effect        // name: what was done to the runtime last
-	endings  map[string]*ending       // id: its stop under way, or interrupted
-	// backedOff is the instance by container name whose back-off was told.
+	failed   map[string]error         // name: the error of its last start
+	starting map[string]bool          // name: its postStart handler has not returned yet
+	gates    map[string]chan struct{} // name: gate of its last start, closed when the next container may be created
+	effects  map[string]effect        // name: the last change that was made in the runtime
+	endings  map[string]*ending       // id: the progress of a stop that runs or was interrupted
+	// backedOff has, by container name, the id of the instance whose crash delay was reported in an event.
 	backedOff map[string]string
-	waits     map[string]func() // what containers wait for: ends the wait in the timeline
+	waits     map[string]func() // by what containers wait for: ends the wait in the timeline
 }
 
-// New makes a Containers that has started nothing.
+// New returns a Containers that has started nothing.
 func New(o Options) *Containers {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -144,8 +140,8 @@ func New(o Options) *Containers {
 	return &Containers{opts: o, http: lifecycleClient(), metrics: newMetrics(), lives: map[types.UID]*life{}}
 }
 
-// Waiting tells why a container is not started: how the last try failed. It is
-// cleared by a start that succeeds.
+// Waiting returns why a container is not started: the reason and message of its last failed start. A successful
+// start clears it.
 func (s *Containers) Waiting(uid types.UID, name string) (why, message string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +152,8 @@ func (s *Containers) Waiting(uid types.UID, name string) (why, message string, o
 	return reason.Of(l.failed[name]), reason.Message(l.failed[name]), true
 }
 
-// Starting says that the container's start is not complete: it may run, and
-// its postStart handler has not returned.
+// Starting reports whether the container's start is incomplete: it may run already, but its postStart handler
+// has not returned.
 func (s *Containers) Starting(uid types.UID, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,14 +161,14 @@ func (s *Containers) Starting(uid types.UID, name string) bool {
 	return l != nil && l.starting[name]
 }
 
-// Forget drops what is remembered of a pod that is gone.
+// Forget drops what is remembered of a removed pod.
 func (s *Containers) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.lives, uid)
 }
 
-// with gives f what is remembered of a pod, exclusively.
+// with calls f with what is remembered of a pod, under the lock.
 func (s *Containers) with(uid types.UID, f func(*life)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,9 +184,8 @@ func (s *Containers) with(uid types.UID, f func(*life)) {
 	f(l)
 }
 
-// settle is how long a call that changes the runtime may go on after the pod is
-// to stop or the agent to end. Its outcome is worth waiting for: whoever comes
-// next would meet it half done.
+// settle is how long a call that changes the runtime may go on after its context has ended. Cancelling it at
+// once would leave a half-done change for whoever comes next.
 const settle = 10 * time.Second
 
 // settled returns a context that ends settle after ctx does.
@@ -209,8 +204,8 @@ func settled(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// changed notes what was done to a container and has the observed state show
-// it. It must be the last thing a task does.
+// changed records what was done to a container and refreshes the observed state, which then shows it. It must
+// be the last thing that a task does.
 func (s *Containers) changed(ctx context.Context, uid types.UID, name string, e effect) error {
 	e.at = time.Now()
 	s.with(uid, func(l *life) { l.effects[name] = e })
@@ -219,7 +214,7 @@ func (s *Containers) changed(ctx context.Context, uid types.UID, name string, e 
 	return s.opts.Observer.Refresh(ctx, uid)
 }
 
-// podIPs are the addresses at which a pod's containers are reached.
+// podIPs returns the addresses under which a pod's containers are reached.
 func (s *Containers) podIPs(p *corev1.Pod, sandboxIPs []string) []string {
 	if pod.HostNetwork(p) {
 		return s.opts.Node(p).HostIPs

@@ -12,16 +12,16 @@ import (
 	"github.com/berth-run/berth/internal/pod/plan"
 )
 
-// effect is what was last done to a container: which one, and the state that it
-// has reached at least. The zero value is nothing.
+// effect is the last change to a container: its id, and the state that it has reached at least. The zero value
+// means that nothing was changed.
 type effect struct {
 	id    string
 	state pod.ContainerState
 	at    time.Time
 }
 
-// seenIn says whether a reading of the runtime knows of the effect. A plan made
-// from one that does not would do it twice.
+// seenIn reports whether an observed state includes the effect. A plan made from a state without it would do
+// the same change twice.
 func (e effect) seenIn(o *pod.Observed) bool {
 	if e.id == "" {
 		return true
@@ -31,13 +31,13 @@ func (e effect) seenIn(o *pod.Observed) bool {
 			return c.State >= e.state
 		}
 	}
-	// Unknown: gone since, or not there yet.
+	// The container is not in the state: it was removed since, or is not visible yet.
 	return e.state == pod.StateExited || o != nil && o.At.After(e.at)
 }
 
-// waitsFor lists the containers whose creation has to come before that of c:
-// those before it in the spec that are being started too. It is a promise about
-// a pod that comes up: who ran in this sandbox before restarts by himself.
+// waitsFor returns the containers that must be created before c: those before it in the spec that are also
+// being started. This order holds only while a pod comes up. A container that has run in this sandbox before
+// restarts on its own.
 func waitsFor(c plan.Start, starts []plan.Start, o *pod.Observed, sandbox string) []string {
 	if last, ok := o.Container(c.Name); c.Kind != pod.App || ok && last.SandboxID == sandbox && !c.Anew {
 		return nil
@@ -51,8 +51,8 @@ func waitsFor(c plan.Start, starts []plan.Start, o *pod.Observed, sandbox string
 	return names
 }
 
-// awaited names what the containers of a pod wait for that is no task of this
-// step: an init container that runs, a crash delay.
+// awaited names what the containers of a pod wait for that is not a task of this step: a running init
+// container, or a crash delay.
 func awaited(p *corev1.Pod, decided plan.Plan) []string {
 	var names []string
 	var before string // the init container that the next ones wait for
@@ -75,18 +75,17 @@ func awaited(p *corev1.Pod, decided plan.Plan) []string {
 	return names
 }
 
-// turn is a container to stop, and the ids of those that have to end before it
-// gets its stop signal.
+// turn is a container to stop, and the ids of the containers that must end before it gets its stop signal.
 type turn struct {
 	id, name string
 	after    []string
 }
 
-// stopOrder is KEP-753's: all but the sidecars at once, then the sidecars, last
-// one first. Only containers that may run take part.
+// stopOrder returns the stop order of KEP-753: first everything but the sidecars at once, then the sidecars,
+// last one first. It includes only containers that may still run.
 func stopOrder(p *corev1.Pod, o *pod.Observed) []turn {
 	var turns []turn
-	place := map[string]int{} // of sidecars; all others come first
+	place := map[string]int{} // index of each sidecar; all other containers stop first
 	for _, c := range pod.Containers(p) {
 		if c.Kind == pod.Sidecar {
 			place[c.Name] = c.Index
@@ -110,13 +109,12 @@ func stopOrder(p *corev1.Pod, o *pod.Observed) []turn {
 	return turns
 }
 
-// minStop is what a container gets at least between its stop signal and the
-// kill, whatever the grace (the kubelet's minimum).
+// minStop is the least time between a container's stop signal and its kill, whatever the grace period (the
+// kubelet's minimum).
 const minStop = 2 * time.Second
 
-// stopTimeout is the timeout for StopContainer, in whole seconds as CRI has it.
-// left is what is left of the grace, since the time since the stop signal was
-// first sent, negative when it was not.
+// stopTimeout returns the timeout for StopContainer in whole seconds, as the CRI requires. left is the rest of
+// the grace period. since is the time since the first stop signal, or negative if none was sent.
 func stopTimeout(left, since time.Duration) int64 {
 	least := minStop
 	if since >= 0 {
@@ -126,8 +124,8 @@ func stopTimeout(left, since time.Duration) int64 {
 	return int64((left + time.Second - 1) / time.Second)
 }
 
-// failureEvent words the event for a start that failed, as the kubelet does.
-// Container ids do not appear in events: they would keep repeats from being counted.
+// failureEvent returns reason and message of the event for a failed start, as the kubelet writes them. It
+// replaces container ids in the message, because they would keep repeated events from being counted together.
 func failureEvent(why, message, id, name string) (eventReason, text string) {
 	if id != "" {
 		message = strings.ReplaceAll(message, id, name)
@@ -138,11 +136,11 @@ func failureEvent(why, message, id, name string) (eventReason, text string) {
 	case reason.PreStartHookError:
 		return reason.Failed, "Internal PreStartContainer hook failed: " + message
 	case reason.PostStartHookError:
-		// What the handler said may hold secrets of the container.
+		// The event has no details: the handler's output may hold secrets of the container.
 		return reason.FailedPostStartHook, "PostStartHook failed"
 	case reason.CreateContainerConfigError, reason.CreateContainerError, reason.RunContainerError:
 		return reason.Failed, "Error: " + message
 	}
-	// The image's own events have told the details.
+	// Package image has already recorded the details in its own events.
 	return reason.Failed, "Error: " + why
 }

@@ -19,17 +19,18 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// maxEnvFile is the most bytes of an environment file that are read.
+// maxEnvFile is the largest environment file that is read, in bytes.
 const maxEnvFile = 1 << 20
 
-// objects are what pods name besides themselves. The errors are *object.Missing and *object.Unknown.
+// objects returns the ConfigMaps and Secrets that pods refer to. The errors are *object.Missing and
+// *object.Unknown.
 type objects interface {
 	ConfigMap(namespace, name string) (*corev1.ConfigMap, error)
 	Secret(namespace, name string) (*corev1.Secret, error)
 }
 
-// sources reads what the container's variables come from. What is not there is
-// left out: whether it has to be there is for render to say.
+// sources reads the sources of the container's variables. It leaves out sources that do not exist: package
+// render decides whether that is an error.
 func (l *launch) sources(mounted map[string]pod.Volume) (s render.Sources, err error) {
 	keys, files := render.Needs(l.pod.Namespace, l.want.Container)
 	s.Objects, s.Files = map[object.Key]apiruntime.Object{}, map[render.EnvFile]string{}
@@ -72,8 +73,8 @@ func (l *launch) sources(mounted map[string]pod.Volume) (s render.Sources, err e
 	return s, nil
 }
 
-// readEnvFile reads a regular file of a volume. Containers write there: a link
-// out of the volume is an error, and nothing that could block is opened.
+// readEnvFile reads a regular file of a volume. Containers can write there, so it refuses a link out of the
+// volume and opens nothing that could block.
 func readEnvFile(volume, path string) (string, error) {
 	root, err := safepath.Host(volume)
 	if err != nil {
@@ -90,7 +91,7 @@ func readEnvFile(volume, path string) (string, error) {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", errors.New("it is no regular file")
+		return "", errors.New("it is not a regular file")
 	}
 	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(at.Fd())))
 	if err != nil {
@@ -104,15 +105,15 @@ func readEnvFile(volume, path string) (string, error) {
 	return string(text), err
 }
 
-// tellSkipped records what of envFrom is no variable of the container.
-func (l *launch) tellSkipped(in render.Input) {
+// reportSkipped records an event for the keys of envFrom that cannot be the name of a variable.
+func (l *launch) reportSkipped(in render.Input) {
 	for _, message := range render.Skipped(in) {
 		l.s.opts.Events.Event(event.ContainerRef(l.pod, l.want.Container), corev1.EventTypeWarning,
 			reason.InvalidEnvironmentVariableNames, "%s", message)
 	}
 }
 
-// missing names the objects that containers of a pod wait for.
+// missing returns the names of the objects that containers of a pod wait for.
 func (l *life) missing() (names []string) {
 	for _, err := range l.failed {
 		if m, ok := errors.AsType[*object.Missing](err); ok {

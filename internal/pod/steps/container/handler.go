@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	maxBody      = 10 << 10 // bytes read of an HTTP answer
-	maxOutput    = 1 << 10  // bytes shown of a command's output, its end
+	maxBody      = 10 << 10 // bytes read of an HTTP response
+	maxOutput    = 1 << 10  // bytes shown from the end of a command's output
 	maxRedirects = 10
 
-	// userAgent is the kubelet's: servers tell its requests apart by it.
+	// userAgent is the kubelet's, by which servers recognise its requests.
 	userAgent = "kube-lifecycle/1.36"
 
 	lifecycleHTTPFallback = "LifecycleHTTPFallback" // event reason
@@ -41,12 +41,11 @@ type handler struct {
 	c   pod.Container
 	id  string
 	ips []string
-	// timeout after which the runtime kills the command of an exec handler. The
-	// other kinds end with the context.
+	// timeout is when the runtime kills the command of an exec handler. The other kinds end with the context.
 	timeout time.Duration
 }
 
-// run returns nil when the handler has succeeded.
+// run runs one handler. It returns nil if the handler succeeded.
 func (h handler) run(ctx context.Context, name string, l *corev1.LifecycleHandler) (err error) {
 	ctx, span := timeline.Start(ctx, name, timeline.KindHook.Attr())
 	defer func() { timeline.End(span, err) }()
@@ -62,7 +61,7 @@ func (h handler) run(ctx context.Context, name string, l *corev1.LifecycleHandle
 	case l.TCPSocket != nil:
 		kind, err = "TCP lifecycle hook", h.tcpSocket(ctx, l.TCPSocket)
 	default:
-		kind, err = "Lifecycle hook", errors.New("it has no handler: write exec, httpGet, sleep or tcpSocket")
+		kind, err = "Lifecycle hook", errors.New("it has no handler; next: set exec, httpGet, sleep or tcpSocket")
 	}
 	if err != nil {
 		return fmt.Errorf("%s for Container %q in Pod %q failed - error: %w", kind, h.c.Name, pod.FullName(h.pod), err)
@@ -78,8 +77,8 @@ func (h handler) exec(ctx context.Context, command []string) error {
 		return err
 	}
 	if resp.ExitCode != 0 {
-		said := bytes.TrimSpace(append(resp.Stdout, resp.Stderr...))
-		return fmt.Errorf("command exited with %d, message: %q", resp.ExitCode, said[max(0, len(said)-maxOutput):])
+		output := bytes.TrimSpace(append(resp.Stdout, resp.Stderr...))
+		return fmt.Errorf("command exited with %d, message: %q", resp.ExitCode, output[max(0, len(output)-maxOutput):])
 	}
 	return nil
 }
@@ -108,9 +107,8 @@ func (h handler) tcpSocket(ctx context.Context, a *corev1.TCPSocketAction) error
 	return conn.Close()
 }
 
-// httpGet succeeds with any answer. An HTTPS request that meets a plain HTTP
-// server is made again without TLS, as Kubernetes has it for manifests written
-// when the scheme was ignored.
+// httpGet succeeds with any response. If an HTTPS request meets a plain HTTP server, it is sent again without
+// TLS. Kubernetes does so for manifests that were written when the scheme was ignored.
 func (h handler) httpGet(ctx context.Context, a *corev1.HTTPGetAction) error {
 	req, err := h.request(ctx, a)
 	if err != nil {
@@ -169,12 +167,12 @@ func (h handler) do(req *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// What is left unread closes the connection, which is not used again anyway.
+	// An unread rest closes the connection, which is not used again anyway.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxBody)
 	return resp.Body.Close()
 }
 
-// address is where a handler's port is: at the pod, unless it names a host.
+// address returns where a handler connects to: the pod, unless the handler names a host.
 func (h handler) address(host string, port intstr.IntOrString) (string, error) {
 	if host == "" {
 		if len(h.ips) == 0 {
@@ -194,8 +192,8 @@ func (h handler) address(host string, port intstr.IntOrString) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(n)), nil
 }
 
-// lifecycleClient trusts any certificate: whose container it is is known from
-// its address. It follows redirects on the same host only.
+// lifecycleClient returns a client that accepts any certificate, because the address already identifies the
+// container. It follows redirects on the same host only.
 func lifecycleClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{

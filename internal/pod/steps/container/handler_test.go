@@ -22,14 +22,14 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// saying collects events.
-type saying []string
+// eventLog collects events.
+type eventLog []string
 
-func (s *saying) Event(_ corev1.ObjectReference, kind, reason, format string, args ...any) {
+func (s *eventLog) Event(_ corev1.ObjectReference, kind, reason, format string, args ...any) {
 	*s = append(*s, kind+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
-// execs answers ExecSync.
+// execs answers ExecSync calls.
 type execs struct {
 	runtime
 	req  *runtimeapi.ExecSyncRequest
@@ -43,7 +43,7 @@ func (e *execs) ExecSync(_ context.Context, req *runtimeapi.ExecSyncRequest,
 	return e.resp, e.err
 }
 
-// handlerOf is a handler of container app of a pod at 127.0.0.1.
+// handlerOf returns a handler of container app of a pod at 127.0.0.1.
 func handlerOf(o Options) handler {
 	p := &corev1.Pod{}
 	p.Name, p.Namespace = "web", "default"
@@ -81,7 +81,7 @@ func TestExecHandler(t *testing.T) {
 	}
 }
 
-// port is where a test server listens.
+// port returns the port that a test server listens on.
 func port(t *testing.T, address string) intstr.IntOrString {
 	t.Helper()
 	_, text, err := net.SplitHostPort(strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://"))
@@ -162,7 +162,7 @@ func TestHTTPHandler(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got = nil
-			var said saying
+			var said eventLog
 			h := handlerOf(Options{Events: &said})
 			host := "127.0.0.1:" + c.get.Port.String()
 			err := h.run(t.Context(), "postStart", &corev1.LifecycleHandler{HTTPGet: &c.get})
@@ -211,7 +211,7 @@ func TestTCPHandler(t *testing.T) {
 	}
 	if err := h.run(t.Context(), "preStop",
 		&corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: at}}); err == nil {
-		t.Error("nobody listens, and it succeeded")
+		t.Error("the handler succeeded although no server listens")
 	}
 	h.ips = nil
 	err = h.run(t.Context(), "preStop", &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: at}})

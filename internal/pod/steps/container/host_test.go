@@ -78,7 +78,7 @@ func TestReadHost(t *testing.T) {
 	}
 }
 
-// What this machine says is at least well formed.
+// ReadHost accepts the real files of this machine.
 func TestReadThisHost(t *testing.T) {
 	if _, err := ReadHost("/", render.Node{}); err != nil {
 		t.Error(err)

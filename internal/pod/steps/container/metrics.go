@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// metrics are the kubelet's, of attempts to start containers.
+// metrics counts attempts to start containers, under the kubelet's metric names.
 type metrics struct{ started, failed *prometheus.CounterVec }
 
 func newMetrics() metrics {
@@ -28,7 +28,7 @@ func newMetrics() metrics {
 	}
 }
 
-// Register has starts of containers told of. Call it once.
+// Register registers the metrics of container starts. Call it once.
 func (s *Containers) Register(reg prometheus.Registerer) error {
 	if err := errors.Join(reg.Register(s.metrics.started), reg.Register(s.metrics.failed)); err != nil {
 		return fmt.Errorf("register metrics of containers: %w", err)

@@ -27,7 +27,7 @@ type launch struct {
 	pod      *corev1.Pod
 	observed *pod.Observed
 	want     plan.Start
-	replaces []string // ids of dead instances that are removed first
+	replaces []string // ids of dead instances to remove first
 
 	sandboxID string
 	sandbox   *runtimeapi.PodSandboxConfig
@@ -35,17 +35,16 @@ type launch struct {
 	grace     time.Duration // of the pod
 
 	turns []<-chan struct{} // closed when this container may be created
-	open  func()            // lets the next one be created; may be called again
-	leave func()            // gives back the place in the node's limit
+	open  func()            // lets the next container be created; may be called again
+	leave func()            // returns the place in the node's limit
 
 	image  *runtimeapi.Image
 	config *runtimeapi.ContainerConfig
 	id     string
-	ended  bool // it was removed or killed because its start failed
+	ended  bool // the container was removed or killed because its start failed
 }
 
-// piece is a part of a start: what fails in it has that reason, unless the
-// error brings its own.
+// piece is one part of a start. reason is the reason of its failures, unless the error has one already.
 type piece struct {
 	name   string
 	kind   timeline.Kind
@@ -53,8 +52,7 @@ type piece struct {
 	do     func(context.Context) error
 }
 
-// pieces is the life of one container start, in order. The crash backoff before
-// it is the plan's.
+// pieces returns the life of one container start, in order. The plan has applied the crash delay before.
 func (l *launch) pieces() []piece {
 	pieces := []piece{
 		{"its image", timeline.KindWait, reason.ErrImagePull, l.pull},
@@ -72,8 +70,7 @@ func (l *launch) pieces() []piece {
 	return pieces
 }
 
-// run goes through the pieces. When it returns, the observed state shows what
-// has become of the container.
+// run executes the pieces in order. When it returns, the observed state shows the result.
 func (l *launch) run(ctx context.Context) (err error) {
 	ctx, span := timeline.Start(ctx, "container "+l.want.Name)
 	defer func() { timeline.End(span, err) }()
@@ -90,7 +87,7 @@ func (l *launch) run(ctx context.Context) (err error) {
 			break
 		}
 	}
-	l.judge(ctx, err)
+	l.recordResult(ctx, err)
 	if l.id == "" {
 		return err
 	}
@@ -106,9 +103,9 @@ func (l *launch) do(ctx context.Context, p piece) (err error) {
 	return err
 }
 
-// judge tells users of a failure, and forgets it when the start went well. One
-// that was interrupted is neither.
-func (l *launch) judge(ctx context.Context, err error) {
+// recordResult reports a failure to users, or clears the last one after a success. An interrupted start is
+// neither.
+func (l *launch) recordResult(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -126,7 +123,7 @@ func (l *launch) judge(ctx context.Context, err error) {
 	}
 }
 
-// effect is what the runtime is known to show after the start.
+// effect returns the state that the runtime is known to show after the start.
 func (l *launch) effect(err error) effect {
 	e := effect{id: l.id, state: pod.StateCreated}
 	switch {
@@ -166,7 +163,7 @@ func (l *launch) awaitTurn(ctx context.Context) error {
 	return nil
 }
 
-// render makes the configuration, and the files and directories that it names.
+// render makes the configuration, and the files and directories that it refers to.
 func (l *launch) render(ctx context.Context) error {
 	s, c := l.s, l.want.Container
 	count, err := l.restartCount()
@@ -206,15 +203,15 @@ func (l *launch) render(ctx context.Context) error {
 		return fmt.Errorf("make log directory: %w", err)
 	}
 	if l.config, err = render.Config(in); err == nil {
-		l.tellSkipped(in)
+		l.reportSkipped(in)
 	}
 	return err
 }
 
 func (l *launch) logDir() string { return filepath.Join(l.sandbox.GetLogDirectory(), l.want.Name) }
 
-// restartCount is the plan's. When the runtime knows no instance, the logs may:
-// after a reboot some runtimes have lost theirs.
+// restartCount returns the plan's restart count. If the runtime knows no instance, it looks at the logs: some
+// runtimes lose their containers in a reboot.
 func (l *launch) restartCount() (int, error) {
 	if _, known := l.observed.Container(l.want.Name); known || l.want.RestartCount > 0 {
 		return l.want.RestartCount, nil
@@ -226,7 +223,7 @@ func (l *launch) restartCount() (int, error) {
 	return last + 1, nil
 }
 
-// volumes finds the mounts of the container on the host.
+// volumes returns the host path of each of the container's volumeMounts.
 func (l *launch) volumes(ctx context.Context, in render.Input) ([]string, error) {
 	subPaths, err := render.SubPaths(in)
 	if err != nil {
@@ -272,7 +269,7 @@ func (l *launch) create(ctx context.Context) error {
 		PodSandboxId: l.sandboxID, Config: l.config, SandboxConfig: l.sandbox,
 	})
 	if err != nil {
-		// Perhaps it was made all the same: have that seen before the next try.
+		// The runtime may have created it all the same: the next attempt must see that.
 		return errors.Join(err, l.s.opts.Observer.Refresh(call, l.pod.UID))
 	}
 	l.id = resp.ContainerId
@@ -312,8 +309,8 @@ func (l *launch) start(ctx context.Context) error {
 	return nil
 }
 
-// linkLog makes the link by which older log collectors find the log. The
-// container runs with or without it.
+// linkLog makes the link under which older log collectors find the log. A failure does not affect the
+// container.
 func (l *launch) linkLog(context.Context) error {
 	link := l.s.logLink(l.pod, l.want.Name, l.id)
 	if link == "" {
@@ -326,12 +323,13 @@ func (l *launch) linkLog(context.Context) error {
 	}
 	// A runtime that logs elsewhere has no file to link to.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.s.opts.Log.Warn("link container log", "pod", pod.FullName(l.pod), "container", l.want.Name, "err", err)
+		l.s.opts.Log.Warn("cannot link the container's log for log collectors", "pod", pod.FullName(l.pod), "container",
+			l.want.Name, "err", err)
 	}
 	return nil
 }
 
-// logLink is the link to a container's log, "" for none.
+// logLink returns the path of the link to a container's log, or "" if there shall be none.
 func (s *Containers) logLink(p *corev1.Pod, name, id string) string {
 	if s.opts.LegacyLogDir == "" {
 		return ""
@@ -345,19 +343,21 @@ func (s *Containers) unlinkLog(p *corev1.Pod, name, id string) {
 		return
 	}
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.opts.Log.Warn("remove the link to a container's log", "pod", pod.FullName(p), "container", name, "err", err)
+		s.opts.Log.Warn("cannot remove the link to the container's log", "pod", pod.FullName(p), "container", name,
+			"err", err)
 	}
 }
 
-// postStartLimit is how long a postStart handler may take. Kubernetes has no limit;
-// this one is for a handler, or a runtime, that hangs for good.
+// postStartLimit is how long a postStart handler may run. Kubernetes has no limit. This one ends a handler, or
+// a runtime, that hangs for good.
 const postStartLimit = time.Hour
 
-// postStart runs the container's handler, and ends the container when it fails.
+// postStart runs the container's postStart handler, and stops the container if the handler fails.
 func (l *launch) postStart(ctx context.Context) error {
-	// The handler may take long: the container is to be seen meanwhile.
+	// The handler may run for long: users should see the running container meanwhile.
 	if err := l.s.changed(ctx, l.pod.UID, l.want.Name, l.effect(nil)); err != nil {
-		l.s.opts.Log.Warn("read the state of a started container", "pod", pod.FullName(l.pod), "err", err)
+		l.s.opts.Log.Warn("cannot read the state of a started container, running its postStart handler", "pod",
+			pod.FullName(l.pod), "err", err)
 	}
 	h := handler{s: l.s, pod: l.pod, c: l.want.Container, id: l.id, ips: l.ips, timeout: postStartLimit}
 	limited, cancel := context.WithTimeoutCause(ctx, postStartLimit,

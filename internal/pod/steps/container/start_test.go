@@ -68,8 +68,8 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// checkConfig looks at what the runtime was given for the container app: what
-// package render does not know by itself.
+// checkConfig checks what the runtime received for the container app, as far as it does not come from package
+// render.
 func checkConfig(t *testing.T, b *bench) {
 	t.Helper()
 	for _, call := range b.fake.Calls("CreateContainer") {
@@ -216,7 +216,7 @@ func TestFailureIsForgottenBySuccess(t *testing.T) {
 	})
 }
 
-// slowImages holds the images of some containers back until released.
+// slowImages holds back the images of some containers until release is called.
 func slowImages(b *bench, names ...string) (release func(name string)) {
 	held := map[string]chan struct{}{}
 	for _, name := range names {
@@ -242,7 +242,7 @@ func slowImages(b *bench, names ...string) (release func(name string)) {
 	}
 }
 
-// creates lists the containers in the order of their creation.
+// creates returns the containers in the order of their creation.
 func (b *bench) creates() []string {
 	var names []string
 	for _, call := range b.calls() {
@@ -262,7 +262,7 @@ func TestCreationIsInOrder(t *testing.T) {
 		if got := b.creates(); got != nil {
 			t.Errorf("created %v before a", got)
 		}
-		// A further pass, as any event causes, starts nothing twice.
+		// Another pass, which any event can cause, starts nothing twice.
 		b.sync()
 		release("a")
 		if diff := cmp.Diff([]string{"a", "b", "c"}, b.creates()); diff != "" {
@@ -333,7 +333,7 @@ func TestRestartDoesNotWaitForOthers(t *testing.T) {
 	})
 }
 
-// A plan that was made before an effect could be seen is not carried out.
+// A plan from before an effect was observed is not carried out.
 func TestStalePlanStartsNothingTwice(t *testing.T) {
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
 		stale := b.run()
@@ -448,8 +448,7 @@ func TestRestartOfAll(t *testing.T) {
 		})
 }
 
-// A pod that is to stop interrupts whatever its start waits for, at once and
-// without a failure to show.
+// Stopping a pod interrupts whatever its start waits for, at once and without reporting a failure.
 func TestInterrupted(t *testing.T) {
 	slow := runs("app", "sleep")
 	slow.Lifecycle = &corev1.Lifecycle{PostStart: execHandler("sleep")}
@@ -489,7 +488,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// A call that the runtime is at is waited for, and its result is seen.
+// A call that the runtime is executing is waited for, and its result is observed.
 func TestCallUnderWayIsNotLost(t *testing.T) {
 	for _, method := range []string{"CreateContainer", "StartContainer"} {
 		for delay, want := range map[time.Duration]time.Duration{3 * time.Second: 3 * time.Second, time.Hour: settle} {

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// Step carries out the container part of a pod's plan.
+// Step is the step that carries out the container part of a pod's plan.
 func (s *Containers) Step() worker.Step {
 	return worker.Step{
 		Name: "container", Phase: worker.Act, After: []string{"volume"},
@@ -30,28 +30,27 @@ func (s *Containers) Step() worker.Step {
 	}
 }
 
-// tasks is the part of worker.Tasks that is used here.
+// tasks is the part of worker.Tasks that this package uses.
 type tasks interface {
 	Go(ctx context.Context, key string, f func(context.Context) error) bool
 }
 
-// taskOf is the key of what is done to a container: one thing at a time.
+// taskOf returns the task key of a container. Two tasks with the same key never run at the same time.
 func taskOf(name string) string { return "container/" + name }
 
-// setup begins each stop, removal and start of the plan as a task of its own.
-// What is under way is left alone.
+// setup begins each stop, removal and start of the plan as a task of its own. It leaves running tasks alone.
 func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) error {
 	waits := awaited(r.Pod.Pod, r.Plan)
 	s.with(r.Pod.UID, func(l *life) { waits = append(waits, l.missing()...) })
 	s.showWaits(ctx, r.Pod.UID, waits)
-	s.tellBackOffs(r)
+	s.reportBackOffs(r)
 	for _, k := range r.Plan.Kill {
 		if s.upToDate(r, k.Name) {
 			tasks.Go(ctx, taskOf(k.Name), func(ctx context.Context) error { return s.kill(ctx, r, k) })
 		}
 	}
-	// Dead containers are removed first: each by the start that takes its
-	// place, the others here, in the plan's order.
+	// Dead containers are removed first. A container that is started again removes its own dead instances. All
+	// others are removed here, in the plan's order.
 	replaced := map[string][]string{}
 	var removed []string
 	for _, id := range r.Plan.Remove {
@@ -70,7 +69,7 @@ func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) erro
 	}
 	sandbox, config, ips, ok := s.opts.Sandboxes.Sandbox(r.Pod.UID)
 	if !ok {
-		return nil // it is gone again: the next plan will make one
+		return nil // the sandbox has vanished again: the next plan creates one
 	}
 	for _, st := range r.Plan.Start {
 		if !s.upToDate(r, st.Name) {
@@ -85,7 +84,7 @@ func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) erro
 	return nil
 }
 
-// showWaits has the pod's timeline show these waits from now on, and no others.
+// showWaits makes names the waits that the pod's timeline shows from now on. It ends all others.
 func (s *Containers) showWaits(ctx context.Context, uid types.UID, names []string) {
 	s.with(uid, func(l *life) {
 		for name, done := range l.waits {
@@ -102,7 +101,7 @@ func (s *Containers) showWaits(ctx context.Context, uid types.UID, names []strin
 	})
 }
 
-// begin makes a start a task, with its place in the order of the pod's containers.
+// begin begins a start as a task, after the containers that come before it in the pod's order.
 func (s *Containers) begin(ctx context.Context, r *worker.Run, tasks tasks, l *launch) {
 	name, mine := l.want.Name, make(chan struct{})
 	before := waitsFor(l.want, r.Plan.Start, r.Observed, l.sandboxID)
@@ -119,8 +118,8 @@ func (s *Containers) begin(ctx context.Context, r *worker.Run, tasks tasks, l *l
 	}
 }
 
-// upToDate says whether the plan was made from a reading that knows what was
-// last done to the container.
+// upToDate reports whether the observed state that the plan was made from includes the last change to the
+// container.
 func (s *Containers) upToDate(r *worker.Run, name string) (ok bool) {
 	s.with(r.Pod.UID, func(l *life) { ok = l.effects[name].seenIn(r.Observed) })
 	return ok
@@ -159,7 +158,7 @@ func (s *Containers) removeOne(ctx context.Context, p *corev1.Pod, name, id stri
 	return nil
 }
 
-// kill stops one container of a pod that goes on.
+// kill stops one container of a pod that keeps running.
 func (s *Containers) kill(ctx context.Context, r *worker.Run, k plan.Kill) error {
 	grace := r.Grace()
 	if k.Grace != nil {
@@ -174,8 +173,8 @@ func (s *Containers) kill(ctx context.Context, r *worker.Run, k plan.Kill) error
 	return s.changed(ctx, r.Pod.UID, k.Name, effect{id: k.ID, state: pod.StateExited})
 }
 
-// teardown stops whatever runs of the pod. The dead containers go with their
-// sandbox; what was made beside them goes here.
+// teardown stops all running containers of the pod. Dead containers are removed with their sandbox. Their log
+// links, which lie elsewhere, are removed here.
 func (s *Containers) teardown(ctx context.Context, r *worker.Run) error {
 	s.showWaits(ctx, r.Pod.UID, nil)
 	if turns := stopOrder(r.Pod.Pod, r.Observed); len(turns) > 0 {
@@ -191,8 +190,8 @@ func (s *Containers) teardown(ctx context.Context, r *worker.Run) error {
 	return nil
 }
 
-// stopAll stops containers in their order. Each call carries on where an
-// interrupted or failed one was: a grace does not begin anew.
+// stopAll stops containers in their order. Each call continues where an interrupted or failed one ended, so a
+// grace period does not start over.
 func (s *Containers) stopAll(ctx context.Context, r *worker.Run, turns []turn) error {
 	victims := make([]*victim, len(turns))
 	ended := map[string]chan struct{}{}
@@ -229,7 +228,7 @@ func (s *Containers) stopAll(ctx context.Context, r *worker.Run, turns []turn) e
 	return s.opts.Observer.Refresh(ctx, r.Pod.UID)
 }
 
-// shortenAll applies later stops to the stops under way.
+// shortenAll applies later stops, which may shorten the grace period, to the stops that run.
 func shortenAll(r *worker.Run, victims []*victim, done <-chan struct{}) {
 	for {
 		select {
@@ -245,21 +244,20 @@ func shortenAll(r *worker.Run, victims []*victim, done <-chan struct{}) {
 	}
 }
 
-// tellBackOffs records an event for each crashed container that is not started
-// again at once, one for each of its crashes.
-func (s *Containers) tellBackOffs(r *worker.Run) {
+// reportBackOffs records an event for each crashed container whose restart is delayed, one event per crash.
+func (s *Containers) reportBackOffs(r *worker.Run) {
 	for _, w := range r.Plan.Waiting {
 		crashed, seen := r.Observed.Container(w.Name)
 		c, known := pod.FindContainer(r.Pod.Pod, w.Name)
 		if w.Reason != reason.CrashLoopBackOff || !seen || !known {
 			continue
 		}
-		told := false
+		reported := false
 		s.with(r.Pod.UID, func(l *life) {
-			told = l.backedOff[w.Name] == crashed.ID
+			reported = l.backedOff[w.Name] == crashed.ID
 			l.backedOff[w.Name] = crashed.ID
 		})
-		if !told {
+		if !reported {
 			s.opts.Events.Event(event.ContainerRef(r.Pod.Pod, c), corev1.EventTypeWarning, reason.BackOff,
 				"Back-off restarting failed container %s in pod %s_%s(%s)", w.Name, r.Pod.Name, r.Pod.Namespace,
 				r.Pod.UID)

@@ -25,27 +25,27 @@ type victim struct {
 	c   pod.Container
 	id  string
 	ips []string
-	// why is told by the Killing event; "" for the end of the pod.
+	// why is the message of the Killing event. Empty means that the pod ends.
 	why string
-	// first are closed when those have ended that end before it.
+	// first has a channel for each container that must end before this one. It is closed when that container
+	// has ended.
 	first []<-chan struct{}
 }
 
-// ending is how far a container's stop has come. It outlives a stop that is
-// interrupted, so that the next one goes on instead of beginning anew. Apart
-// from the deadline it is used by one stop at a time.
+// ending is the progress of a container's stop. It outlives an interrupted stop, so that the next attempt
+// continues instead of starting over. Only one stop at a time uses it, except for the deadline.
 type ending struct {
 	deadline
 	announced bool
-	prepared  bool      // its preStop is over
+	prepared  bool      // its preStop has run
 	signalled time.Time // when its stop signal was sent; zero: not yet
 }
 
-// deadline is a moment that can only come closer. The zero value is never.
+// deadline is a time that only ever moves closer. The zero value means never.
 type deadline struct {
-	mu    sync.Mutex
-	at    time.Time
-	moved chan struct{} // closed when at changes
+	mu        sync.Mutex
+	at        time.Time
+	shortened chan struct{} // closed when at changes
 }
 
 func (d *deadline) shorten(at time.Time) {
@@ -55,38 +55,38 @@ func (d *deadline) shorten(at time.Time) {
 		return
 	}
 	d.at = at
-	if d.moved != nil {
-		close(d.moved)
-		d.moved = nil
+	if d.shortened != nil {
+		close(d.shortened)
+		d.shortened = nil
 	}
 }
 
-// left is the time until the deadline, and what is closed when it comes closer.
+// left returns the time until the deadline, and a channel that is closed when the deadline moves closer.
 func (d *deadline) left() (time.Duration, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.moved == nil {
-		d.moved = make(chan struct{})
+	if d.shortened == nil {
+		d.shortened = make(chan struct{})
 	}
 	if d.at.IsZero() {
-		return math.MaxInt64, d.moved
+		return math.MaxInt64, d.shortened
 	}
-	return time.Until(d.at), d.moved
+	return time.Until(d.at), d.shortened
 }
 
-// context returns a context that ends at the deadline, wherever that moves.
+// context returns a context that ends at the deadline, even if the deadline moves.
 func (d *deadline) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		defer cancel()
 		for {
-			left, moved := d.left()
+			left, shortened := d.left()
 			timer := time.NewTimer(left)
 			select {
 			case <-timer.C:
 				return
-			case <-moved:
+			case <-shortened:
 				timer.Stop()
 			case <-ctx.Done():
 				timer.Stop()
@@ -100,7 +100,7 @@ func (d *deadline) context(ctx context.Context) (context.Context, context.Cancel
 	}
 }
 
-// endingOf returns how far the stop of a container has come.
+// endingOf returns the progress of a container's stop.
 func (s *Containers) endingOf(uid types.UID, id string) (e *ending) {
 	s.with(uid, func(l *life) {
 		if l.endings[id] == nil {
@@ -111,8 +111,8 @@ func (s *Containers) endingOf(uid types.UID, id string) (e *ending) {
 	return e
 }
 
-// victim gathers what the stop of a container needs. One that the spec does not
-// have is known from what is written on it.
+// victim collects what the stop of a container needs. A container that the spec does not have is reconstructed
+// from the annotations on it.
 func (s *Containers) victim(r *worker.Run, id, name string) *victim {
 	v := &victim{ending: s.endingOf(r.Pod.UID, id), pod: r.Pod.Pod, id: id}
 	box, _ := r.Observed.Sandbox()
@@ -124,8 +124,8 @@ func (s *Containers) victim(r *worker.Run, id, name string) *victim {
 	return v
 }
 
-// stop ends one container: preStop, its turn, the stop signal, and the kill
-// when its deadline has passed. It returns nil when the container has ended.
+// stop ends one container: preStop, its turn, the stop signal, and the kill after its deadline. It returns nil
+// when the container has ended.
 func (s *Containers) stop(ctx context.Context, v *victim) (err error) {
 	ctx, span := timeline.Start(ctx, "stop "+v.c.Name)
 	defer func() { timeline.End(span, err) }()
@@ -153,13 +153,14 @@ func (s *Containers) stop(ctx context.Context, v *victim) (err error) {
 			continue
 		}
 		if err := l.PostStop(ctx, v.id); err != nil {
-			s.opts.Log.Warn("PostStop of container", "pod", pod.FullName(v.pod), "container", v.c.Name, "err", err)
+			s.opts.Log.Warn("PostStop of a container failed, ignored", "pod", pod.FullName(v.pod), "container",
+				v.c.Name, "err", err)
 		}
 	}
 	return nil
 }
 
-// prepare runs what comes before the stop signal, for as long as the grace lasts.
+// prepare runs everything that comes before the stop signal, until the grace period ends.
 func (s *Containers) prepare(ctx context.Context, v *victim) {
 	graced, cancel := v.context(ctx)
 	defer cancel()
@@ -168,15 +169,17 @@ func (s *Containers) prepare(ctx context.Context, v *victim) {
 			continue
 		}
 		if err := l.PreStop(graced, v.id); err != nil {
-			s.opts.Log.Warn("PreStop of container", "pod", pod.FullName(v.pod), "container", v.c.Name, "err", err)
+			s.opts.Log.Warn("PreStop of a container failed, stopping it anyway", "pod", pod.FullName(v.pod),
+				"container", v.c.Name, "err", err)
 		}
 	}
 	if left, _ := v.left(); left > 0 && v.c.Lifecycle != nil && v.c.Lifecycle.PreStop != nil {
 		h := handler{s: s, pod: v.pod, c: v.c, id: v.id, ips: v.ips, timeout: left}
 		err := h.run(graced, "preStop", v.c.Lifecycle.PreStop)
 		if err != nil && ctx.Err() == nil {
-			s.opts.Log.Warn("preStop handler", "pod", pod.FullName(v.pod), "container", v.c.Name, "err", err)
-			// What the handler said may hold secrets of the container.
+			s.opts.Log.Warn("preStop handler failed, stopping the container anyway", "pod", pod.FullName(v.pod),
+				"container", v.c.Name, "err", err)
+			// The event has no details: the handler's output may hold secrets of the container.
 			s.opts.Events.Event(event.ContainerRef(v.pod, v.c), corev1.EventTypeWarning, reason.FailedPreStopHook,
 				"PreStopHook failed")
 		}
@@ -184,8 +187,7 @@ func (s *Containers) prepare(ctx context.Context, v *victim) {
 	v.prepared = ctx.Err() == nil
 }
 
-// awaitTurn returns when those have ended that end first, or there is no time
-// left to wait for them.
+// awaitTurn waits until the containers that must end first have ended, or until the deadline.
 func (v *victim) awaitTurn(ctx context.Context) error {
 	graced, cancel := v.context(ctx)
 	defer cancel()
@@ -199,16 +201,16 @@ func (v *victim) awaitTurn(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// signal has the runtime stop the container, and asks again with a shorter
-// timeout when the deadline comes closer meanwhile.
+// signal stops the container through the runtime. If the deadline moves closer meanwhile, it calls the runtime
+// again with a shorter timeout.
 func (s *Containers) signal(ctx context.Context, v *victim) error {
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan error)
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer cancel()
-	call := func() (moved <-chan struct{}) {
-		left, moved := v.left()
+	call := func() (shortened <-chan struct{}) {
+		left, shortened := v.left()
 		since := time.Duration(-1)
 		if v.signalled.IsZero() {
 			v.signalled = time.Now()
@@ -223,9 +225,9 @@ func (s *Containers) signal(ctx context.Context, v *victim) error {
 			case <-ctx.Done():
 			}
 		})
-		return moved
+		return shortened
 	}
-	moved, pending := call(), 1
+	shortened, pending := call(), 1
 	for {
 		select {
 		case err := <-results:
@@ -233,11 +235,11 @@ func (s *Containers) signal(ctx context.Context, v *victim) error {
 				return nil
 			}
 			if pending--; pending == 0 {
-				v.signalled = time.Time{} // perhaps it never was
+				v.signalled = time.Time{} // the signal may never have been sent
 				return err
 			}
-		case <-moved:
-			moved = call()
+		case <-shortened:
+			shortened = call()
 			pending++
 		case <-ctx.Done():
 			return ctx.Err()

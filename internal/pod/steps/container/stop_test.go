@@ -16,10 +16,10 @@ import (
 	"github.com/berth-run/berth/internal/pod/plan"
 )
 
-// since lists the runtime calls after the first n.
+// since returns the runtime calls after the first n.
 func (b *bench) since(n int) []string { return b.calls()[n:] }
 
-// up starts the pod and returns the number of runtime calls that took.
+// up starts the pod and returns how many runtime calls that made.
 func (b *bench) up() int {
 	b.t.Helper()
 	b.sync()
@@ -92,8 +92,7 @@ func TestTeardownOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := b.since(n)
-		// The apps have no order between them. By the end of the grace all
-		// sidecars get the least there is.
+		// The apps end in any order. They use up the grace period, so all sidecars get the minimum.
 		want := []string{"stop app 10", "stop slow 10", "stop second 2", "stop first 2"}
 		if len(got) == 4 && got[0] == want[1] {
 			got[0], got[1] = got[1], got[0]
@@ -222,9 +221,9 @@ func TestLaterStopShortens(t *testing.T) {
 	}
 }
 
-// A teardown that failed goes on where it was: preStop is not run again, and
-// the grace does not begin anew.
-func TestFailedStopIsCarriedOn(t *testing.T) {
+// A teardown after a failed one continues it: preStop does not run again, and the grace period does not start
+// over.
+func TestTeardownContinuesAFailedStop(t *testing.T) {
 	onBench(
 		t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"),
 			execHandler("wait", "2s"))}}, func(t *testing.T, b *bench) {
@@ -251,7 +250,7 @@ func TestFailedStopIsCarriedOn(t *testing.T) {
 		})
 }
 
-// A stop for another reason is taken over by the end of the pod.
+// The end of the pod takes over a stop that began for another reason.
 func TestTeardownTakesOverAKill(t *testing.T) {
 	onBench(
 		t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"),
@@ -273,8 +272,8 @@ func TestTeardownTakesOverAKill(t *testing.T) {
 		})
 }
 
-// Ending the agent leaves the containers as they are.
-func TestDetach(t *testing.T) {
+// An agent that ends leaves the containers as they are.
+func TestEndOfTheAgentStopsNothing(t *testing.T) {
 	for name, preStop := range map[string]*corev1.LifecycleHandler{"in preStop": sleeping(20), "in stop": nil} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"), preStop)}},
@@ -302,7 +301,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-func TestStopOfWhatTheSpecDoesNotHave(t *testing.T) {
+func TestStopOfContainerThatIsNotInTheSpec(t *testing.T) {
 	old := withPreStop(runs("old", "sleep"), execHandler("print", "bye"))
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep"), old}}, func(t *testing.T, b *bench) {
 		n := b.up()
@@ -317,7 +316,7 @@ func TestStopOfWhatTheSpecDoesNotHave(t *testing.T) {
 	})
 }
 
-func TestStopOfWhatIsGone(t *testing.T) {
+func TestStopOfMissingContainerSucceeds(t *testing.T) {
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
 		b.up()
 		b.fake.Inject(critest.Fault{Method: "StopContainer", Err: notFound()})
@@ -327,7 +326,7 @@ func TestStopOfWhatIsGone(t *testing.T) {
 	})
 }
 
-func TestTeardownOfNothing(t *testing.T) {
+func TestTeardownWithoutContainersCallsNothing(t *testing.T) {
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
 		if err := b.stop(t.Context(), 5*time.Second); err != nil || len(b.calls()) != 0 {
 			t.Errorf("%v after %v", err, b.calls())
@@ -335,7 +334,7 @@ func TestTeardownOfNothing(t *testing.T) {
 	})
 }
 
-// One container that takes its whole grace does not delay another.
+// A container that uses up its whole grace period does not delay another one.
 func TestKillsAreIndependent(t *testing.T) {
 	spec := corev1.PodSpec{Containers: []corev1.Container{runs("slow", "stubborn"), runs("quick", "sleep")}}
 	onBench(t, spec, func(t *testing.T, b *bench) {
@@ -353,8 +352,8 @@ func TestKillsAreIndependent(t *testing.T) {
 	})
 }
 
-// A runtime that refuses a second stop beside the first still gets the first done.
-func TestShorteningThatTheRuntimeRefuses(t *testing.T) {
+// If the runtime refuses a second stop beside the first, the first still completes.
+func TestRefusedShorterStopKeepsTheFirst(t *testing.T) {
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "stubborn")}}, func(t *testing.T, b *bench) {
 		b.up()
 		begin := time.Now()

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// variables is an environment in the order of first declaration. A variable
-// declared again keeps its place and takes the later value.
+// variables is an environment in the order of first declaration. A variable that is declared again keeps its
+// place and takes the later value.
 type variables struct {
 	names  []string
 	values map[string]string
@@ -41,11 +41,10 @@ func (v *variables) list() []*runtimeapi.KeyValue {
 	return out
 }
 
-// environment resolves the container's variables as the kubelet does: what
-// envFrom brings, then env, which wins; then the services that neither names. A
-// reference $(NAME) sees what was declared before it, and all services. Where the
-// kubelet's order is a map's, this one's is that of the spec, and of names within
-// one source.
+// environment resolves the container's variables as the kubelet does: first envFrom, then env, which wins.
+// Variables of services come last, and only where neither sets the name. A reference $(NAME) sees the variables
+// declared before it, and all service variables. Where the kubelet iterates over a map, this function uses the
+// order of the spec, and sorted names within one source.
 func environment(in Input) (*variables, error) {
 	env := &variables{values: map[string]string{}}
 	for _, from := range in.Container.EnvFrom {
@@ -107,8 +106,8 @@ func valueFrom(in Input, from *corev1.EnvVarSource) (string, error) {
 	return "", fmt.Errorf("valueFrom names no source")
 }
 
-// fieldValue is the downward API for variables (metadata.* and the fields of
-// spec and status that the API allows there).
+// fieldValue resolves a downward API field for a variable: metadata.*, and the fields of spec and status that
+// the API allows there.
 func fieldValue(in Input, f *corev1.ObjectFieldSelector) (string, error) {
 	if f.APIVersion != "" && f.APIVersion != "v1" {
 		return "", fmt.Errorf("unsupported pod version: %s", f.APIVersion)
@@ -129,7 +128,7 @@ func fieldValue(in Input, f *corev1.ObjectFieldSelector) (string, error) {
 		return strings.Join(in.podIPs(), ","), nil
 	}
 	if f.FieldPath == "metadata.labels" || f.FieldPath == "metadata.annotations" {
-		return "", fmt.Errorf("unsupported fieldPath: %s", f.FieldPath) // of a file only
+		return "", fmt.Errorf("unsupported fieldPath: %s", f.FieldPath) // allowed in volumes only
 	}
 	return pod.Field(p, f.FieldPath)
 }

@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// parseEnvFile finds a variable in an environment file (KEP-3721). Its lines are
+// parseEnvFile returns the value of a variable in an environment file (KEP-3721). Its lines are
 //
-//	NAME='value'   # the value as it is, which may go over several lines
-//	NAME= ...      # the empty value, as a shell has it
+//	NAME='value'   # the literal value, which may span several lines
+//	NAME= ...      # the empty value, as in a shell
 //
-// and blank lines and comments. As for the kubelet, who finds the name reads no
-// further, what is wrong before it is an error, and the name that is not there
-// has the empty value.
+// and blank lines and comments. As in the kubelet, parsing stops at the name. An error before it is reported,
+// one behind it is not. A name that does not occur has the empty value.
 func parseEnvFile(text, name string) (string, error) {
 	for line := 1; text != ""; line++ {
 		var rest string
@@ -27,14 +26,14 @@ func parseEnvFile(text, name string) (string, error) {
 		case !ok:
 			return "", atLine(line, "there is no '='")
 		case found == "" || strings.TrimRight(found, " \t") != found:
-			return "", atLine(line, "the variable's name has to stand before '=', without a space between")
+			return "", atLine(line, "the variable's name must stand directly before '=', without a space")
 		case rest != strings.TrimLeft(rest, " \t"):
 			if found == name {
 				return "", nil
 			}
 			continue
 		case rest == "" || rest[0] != '\'':
-			return "", atLine(line, "the value has to be in single quotes")
+			return "", atLine(line, "the value must be in single quotes")
 		}
 		value, lines, after, err := quoted(rest[1:], &text)
 		if err != nil {
@@ -42,7 +41,7 @@ func parseEnvFile(text, name string) (string, error) {
 		}
 		line += lines
 		if after = strings.TrimLeft(after, " \t"); after != "" && after[0] != '#' {
-			return "", atLine(line, "there is something behind the closing quote")
+			return "", atLine(line, "only a comment may follow the closing quote")
 		}
 		if found == name {
 			return value, nil
@@ -51,8 +50,8 @@ func parseEnvFile(text, name string) (string, error) {
 	return "", nil
 }
 
-// quoted reads up to the closing quote: first the rest of a line, then the lines
-// of text, which it takes away.
+// quoted reads up to the closing quote: first the rest of a line, then further lines, which it removes from
+// text.
 func quoted(rest string, text *string) (value string, lines int, after string, err error) {
 	var b strings.Builder
 	for {
@@ -70,7 +69,7 @@ func quoted(rest string, text *string) (value string, lines int, after string, e
 	}
 }
 
-// nextLine cuts off a line; the carriage return of a DOS file is no part of it.
+// nextLine cuts off the first line, without its line feed and a carriage return before it.
 func nextLine(text string) (line, rest string) {
 	line, rest, _ = strings.Cut(text, "\n")
 	return strings.TrimSuffix(line, "\r"), rest

@@ -14,22 +14,21 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Sources are what variables come from besides the pod. What is not in them is
-// not there.
+// Sources are the sources of variables besides the pod. A source that is missing here does not exist.
 type Sources struct {
 	// Objects are ConfigMaps and Secrets of the pod's namespace.
 	Objects map[object.Key]runtime.Object
 	// Files are environment files of the pod's volumes (KEP-3721).
 	Files map[EnvFile]string
-	// Services are the variables that tell of services, made by Services; a
-	// standalone node has none.
+	// Services are the variables with the addresses of services, made by the function Services. A standalone
+	// node has none.
 	Services map[string]string
 }
 
 // EnvFile is a file in a volume of the pod.
 type EnvFile struct{ Volume, Path string }
 
-// Needs are the Sources that a container's variables name.
+// Needs returns the objects and files that a container's variables refer to.
 func Needs(namespace string, c pod.Container) (objects []object.Key, files []EnvFile) {
 	need := func(kind, name string) {
 		if key := (object.Key{Kind: kind, Namespace: namespace, Name: name}); !slices.Contains(objects, key) {
@@ -63,11 +62,10 @@ func Needs(namespace string, c pod.Container) (objects []object.Key, files []Env
 	return objects, files
 }
 
-// errAbsent is a value that is not there and need not be.
+// errAbsent says that a value is missing and was declared optional.
 var errAbsent = errors.New("optional and absent")
 
-// values are the data of a ConfigMap or Secret; absent ones that are optional
-// have none, errAbsent.
+// values returns the data of a ConfigMap or Secret, or errAbsent if it is missing and optional.
 func values(in Input, kind, name string, optional *bool) (map[string]string, error) {
 	key := object.Key{Kind: kind, Namespace: in.Pod.Namespace, Name: name}
 	switch o := in.Sources.Objects[key].(type) {
@@ -86,7 +84,7 @@ func values(in Input, kind, name string, optional *bool) (map[string]string, err
 	return nil, &object.Missing{Key: key}
 }
 
-// keyOf is the value of one key.
+// keyOf returns the value of one key of a ConfigMap or Secret.
 func keyOf(in Input, kind, name, key string, optional *bool) (string, error) {
 	data, err := values(in, kind, name, optional)
 	if err != nil {
@@ -102,7 +100,7 @@ func keyOf(in Input, kind, name, key string, optional *bool) (string, error) {
 	return "", lacks(in, kind, name, "couldn't find key %s in %s %s/%s", key, kind, in.Pod.Namespace, name)
 }
 
-// usable refuses what execve(2) cannot hand to a process.
+// usable rejects a value that execve(2) cannot pass to a process.
 func usable(in Input, kind, name, key, value string) (string, error) {
 	if strings.ContainsRune(value, 0) {
 		return "", lacks(in, kind, name, "key %s in %s %s/%s has a NUL byte, which no environment variable can hold",
@@ -116,8 +114,8 @@ func lacks(in Input, kind, name, format string, args ...any) error {
 		Err: fmt.Errorf(format, args...)}
 }
 
-// fromSource are the variables that one entry of envFrom brings, by name, and
-// the keys that no variable can have as its name.
+// fromSource returns the variables of one envFrom entry by name, and the keys that cannot be the name of a
+// variable.
 func fromSource(in Input, from corev1.EnvFromSource) (env map[string]string, skipped []string, err error) {
 	var kind, name string
 	var optional *bool
@@ -151,8 +149,8 @@ func fromSource(in Input, from corev1.EnvFromSource) (env map[string]string, ski
 	return env, skipped, nil
 }
 
-// Skipped says for each entry of envFrom which keys were left out because no
-// variable can have such a name; "" for none.
+// Skipped returns a message for each envFrom entry with keys that were left out, because they cannot be the
+// name of a variable.
 func Skipped(in Input) (messages []string) {
 	for _, from := range in.Container.EnvFrom {
 		_, keys, err := fromSource(in, from)
@@ -174,8 +172,8 @@ func Skipped(in Input) (messages []string) {
 	return messages
 }
 
-// fileValue is the value of a key in an environment file. A value that is empty
-// counts as none, as for the kubelet.
+// fileValue returns the value of a key in an environment file. As in the kubelet, an empty value counts as
+// missing.
 func fileValue(in Input, r *corev1.FileKeySelector) (string, error) {
 	optional := r.Optional != nil && *r.Optional
 	text, there := in.Sources.Files[EnvFile{r.VolumeName, r.Path}]

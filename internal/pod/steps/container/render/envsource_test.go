@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// sources are what the container of testdata/pods/env-sources.yaml finds.
+// sources returns the Sources of the container in testdata/pods/env-sources.yaml.
 func sources() Sources {
 	return Sources{
 		Objects: map[object.Key]runtime.Object{
@@ -45,8 +45,8 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// What is there and lacks something, or cannot be used, is said in the kubelet's
-// words where it has any, and is tried again when the object changes.
+// An object that lacks a key, or has an unusable value, gives an error in the kubelet's words where the kubelet
+// has any. The start is tried again when the object changes.
 func TestEnvironmentLacks(t *testing.T) {
 	app, login := object.Key{Kind: object.ConfigMap, Namespace: "shop", Name: "app"},
 		object.Key{Kind: object.Secret, Namespace: "shop", Name: "login"}
@@ -76,7 +76,7 @@ func TestEnvironmentLacks(t *testing.T) {
 			"key nul in ConfigMap shop/app has a NUL byte, which no environment variable can hold", []object.Key{app}},
 		"no file": {file("gone"), `environment variable "X": file "gone" is not in volume "work"`, nil},
 		"a bad file": {file("env"),
-			`environment variable "X": couldn't parse env file "env" of volume "work": line 1: the value has to be in single quotes`, nil},
+			`environment variable "X": couldn't parse env file "env" of volume "work": line 1: the value must be in single quotes`, nil},
 		"no such key": {
 			corev1.EnvVarSource{
 				SecretKeyRef: &corev1.SecretKeySelector{
@@ -120,11 +120,11 @@ func TestParseEnvFile(t *testing.T) {
 		"A=''":                        "",
 		"A='\\n$x\"'":                 "\\n$x\"",
 		"nonsense\nA='x'":             "line 1: there is no '='",
-		"A ='x'":                      "line 1: the variable's name has to stand before '=', without a space between",
-		"='x'":                        "line 1: the variable's name has to stand before '=', without a space between",
-		"# one\nA=x":                  "line 2: the value has to be in single quotes",
-		"B=\nA='x'":                   "line 1: the value has to be in single quotes",
-		"B='\n\n'x\nA='x'":            "line 3: there is something behind the closing quote",
+		"A ='x'":                      "line 1: the variable's name must stand directly before '=', without a space",
+		"='x'":                        "line 1: the variable's name must stand directly before '=', without a space",
+		"# one\nA=x":                  "line 2: the value must be in single quotes",
+		"B=\nA='x'":                   "line 1: the value must be in single quotes",
+		"B='\n\n'x\nA='x'":            "line 3: only a comment may follow the closing quote",
 		"B='y'\nA='x\n\n":             "line 2: the quote that begins there is not closed",
 	} {
 		got, err := parseEnvFile(text, "A")
@@ -137,7 +137,7 @@ func TestParseEnvFile(t *testing.T) {
 	}
 }
 
-// What is quoted as it has to be is read as it was, whatever is in it.
+// A properly quoted value is read back unchanged, whatever it contains.
 func FuzzParseEnvFile(f *testing.F) {
 	f.Add("A='x'\nB='y", "plain")
 	f.Add("A= \n#\n'", "two\nlines")

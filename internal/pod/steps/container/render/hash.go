@@ -11,19 +11,18 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Hash is the value of the annotation io.kubernetes.container.hash: a container
-// that carries another one than its spec gives is replaced. Only name and image
-// count. It is the kubelet's value since v1.31: FNV-1a (32 bit) over the JSON
-// of both, printed as a Go byte slice.
+// Hash returns the value of the annotation io.kubernetes.container.hash. A container whose annotation differs
+// from the hash of its spec is replaced. Only name and image count. It is the kubelet's value since v1.31:
+// FNV-1a (32 bit) over the JSON of both, printed as a Go byte slice.
 func Hash(c *corev1.Container) string {
-	// The keys of a map are marshalled in sorted order, and strings cannot fail.
+	// json.Marshal sorts the keys of a map, and cannot fail on strings.
 	raw, _ := json.Marshal(map[string]string{"name": c.Name, "image": c.Image})
 	h := fnv.New32a()
 	_, _ = fmt.Fprintf(h, "(%T)%v", raw, raw)
 	return strconv.FormatUint(uint64(h.Sum32()), 16)
 }
 
-// Hashes are the hashes of all containers of a pod by name.
+// Hashes returns the hashes of all containers of a pod by name.
 func Hashes(p *corev1.Pod) map[string]string {
 	hashes := map[string]string{}
 	for _, c := range pod.Containers(p) {

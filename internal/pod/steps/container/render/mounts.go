@@ -14,8 +14,8 @@ import (
 
 const hostsPath = "/etc/hosts"
 
-// SubPaths are the parts of their volumes that a container's volumeMounts show,
-// in their order; "" is all of the volume. They are relative and do not climb.
+// SubPaths returns, for each volumeMount of a container in order, which part of the volume it shows. "" is the
+// whole volume. The paths are relative and contain no "..".
 func SubPaths(in Input) ([]string, error) {
 	var env *variables
 	paths := make([]string, len(in.Container.VolumeMounts))
@@ -52,8 +52,8 @@ func SubPaths(in Input) ([]string, error) {
 	return paths, nil
 }
 
-// WantsHosts says whether the container gets the pod's /etc/hosts: unless it
-// mounts one itself, or has no address to put there.
+// WantsHosts reports whether the container gets the pod's /etc/hosts. It does not if it mounts one itself, or
+// if the pod has no address to put there.
 func WantsHosts(p *corev1.Pod, c pod.Container, podIPs []string) bool {
 	if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == hostsPath }) {
 		return false
@@ -102,7 +102,7 @@ func mounts(in Input) ([]*runtimeapi.Mount, error) {
 	return list, nil
 }
 
-// devices are the volumes that the container uses as block devices.
+// devices returns the volumes that the container uses as block devices.
 func devices(in Input) ([]*runtimeapi.Device, error) {
 	var list []*runtimeapi.Device
 	for _, d := range in.Container.VolumeDevices {
@@ -119,7 +119,7 @@ func devices(in Input) ([]*runtimeapi.Device, error) {
 	return list, nil
 }
 
-// volumeGroups are the groups that the container's volumes are used by.
+// volumeGroups returns the supplementary groups that the pod's volumes require.
 func volumeGroups(in Input) []int64 {
 	var groups []int64
 	for _, v := range in.Pod.Spec.Volumes {

@@ -21,11 +21,11 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/sandbox"
 )
 
-// TestPods renders all of each pod of testdata/pods, the sandbox and every
-// container, on the same node; go test -update writes what comes out. A field
-// that works is in one of these pods: TestPodsHaveEveryField in package admission.
+// TestPods renders the sandbox and every container of each pod in testdata/pods, all on the same node. go test
+// -update writes the golden files. Every field that has an effect occurs in one of these pods: see
+// TestPodsHaveEveryField in package admission.
 func TestPods(t *testing.T) {
-	// What the node of a pod has that others' do not.
+	// Properties of the node that only one pod uses.
 	nodes := map[string]func(*Node){
 		"seccomp-default": func(n *Node) { n.SeccompDefault = true },
 		"selinux":         func(n *Node) { n.SELinux = true },
@@ -73,7 +73,7 @@ func readPod(t *testing.T, file string) *corev1.Pod {
 	return p
 }
 
-// sandboxOf is the pod's sandbox on a node of a cluster.
+// sandboxOf returns the pod's sandbox on a node of a cluster.
 func sandboxOf(t *testing.T, p *corev1.Pod, node Node) *runtimeapi.PodSandboxConfig {
 	t.Helper()
 	resolver := poddir.Resolver{ClusterDNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
@@ -99,7 +99,7 @@ func sandboxOf(t *testing.T, p *corev1.Pod, node Node) *runtimeapi.PodSandboxCon
 	return box
 }
 
-// inputOf is what a container start gives to Config.
+// inputOf returns the input that a container start passes to Config.
 func inputOf(t *testing.T, p *corev1.Pod, c pod.Container, box *runtimeapi.PodSandboxConfig, node Node) Input {
 	t.Helper()
 	const dir = "/var/lib/berth/pods/6b1e/"
@@ -150,7 +150,7 @@ func inputOf(t *testing.T, p *corev1.Pod, c pod.Container, box *runtimeapi.PodSa
 	return in
 }
 
-// inClear is a message as a tree, its environment in clear.
+// inClear returns a message as a tree, with the environment as text.
 func inClear(t *testing.T, m proto.Message) map[string]any {
 	t.Helper()
 	raw, err := protojson.Marshal(m)
@@ -174,7 +174,7 @@ func inClear(t *testing.T, m proto.Message) map[string]any {
 	return tree
 }
 
-// compare holds a tree against a golden file.
+// compare compares a tree with a golden file.
 func compare(t *testing.T, file string, tree any) {
 	t.Helper()
 	got, err := yaml.Marshal(tree)

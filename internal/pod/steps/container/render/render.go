@@ -18,72 +18,71 @@ type Input struct {
 	Pod       *corev1.Pod
 	QOS       corev1.PodQOSClass
 	Container pod.Container
-	// RestartCount and Backoff of the instance to be created.
+	// RestartCount and Backoff belong to the instance that is about to be created.
 	RestartCount int
 	Backoff      time.Duration
 	Image        *runtimeapi.Image
-	// PodIPs has the primary address first; not looked at on the host network.
+	// PodIPs has the primary address first. It is ignored on the host network.
 	PodIPs []string
-	// TargetID is the container whose PID namespace is joined, "" for none.
+	// TargetID is the container whose PID namespace this one joins, or "".
 	TargetID string
-	// Userns are the mappings of the pod's sandbox; nil on the host's user namespace.
+	// Userns has the id mappings of the pod's sandbox. It is nil in the host's user namespace.
 	Userns  *runtimeapi.UserNamespace
 	Sources Sources
 	// Mounted are the pod's volumes by name.
 	Mounted map[string]pod.Volume
-	// Volumes are the paths on the host of what the container's volumeMounts
-	// show, in their order.
+	// Volumes has the host path of each of the container's volumeMounts, in their order.
 	Volumes []string
-	// HostsFile and TerminationLog are files on the host; "" for none.
+	// HostsFile and TerminationLog are files on the host, or "".
 	HostsFile      string
 	TerminationLog string
 	Node           Node
 }
 
-// Node is what a configuration depends on besides the pod.
+// Node has the properties of the node that a configuration depends on.
 type Node struct {
-	// CgroupV2 says that the unified hierarchy is in charge.
+	// CgroupV2 is set if the node uses the unified cgroup hierarchy.
 	CgroupV2 bool
-	// MemoryCapacity and SwapCapacity in bytes.
+	// MemoryCapacity and SwapCapacity are in bytes.
 	MemoryCapacity int64
 	SwapCapacity   int64
-	// Allocatable are the limits that resourceFieldRef shows for a container without any.
+	// Allocatable has the limits that resourceFieldRef shows for a container without limits.
 	Allocatable corev1.ResourceList
 	// HostIPs has the primary address first.
 	HostIPs []string
 	// CFSQuota enforces CPU limits, in periods of CFSPeriod (default 100 ms).
 	CFSQuota  bool
 	CFSPeriod time.Duration
-	// Unthrottled says that a container has CPUs of its own and so no quota. nil: none has.
+	// Unthrottled reports whether a container has exclusive CPUs and therefore no quota. nil means that no
+	// container has.
 	Unthrottled func(*corev1.Pod, pod.Container) bool
-	// SwapController says that the kernel can account for swap. LimitedSwap is
-	// memorySwap.swapBehavior LimitedSwap (KEP-2400), in effect on cgroup v2 only.
+	// SwapController is set if the kernel accounts for swap. LimitedSwap is memorySwap.swapBehavior LimitedSwap
+	// (KEP-2400), which works on cgroup v2 only.
 	SwapController bool
 	LimitedSwap    bool
-	// GroupOOMKill has the kernel kill all of a container at once (cgroup v2
-	// only); the opposite of the kubelet's singleProcessOOMKill.
+	// GroupOOMKill makes the kernel kill all processes of a container together when it is out of memory (cgroup
+	// v2 only). It is the opposite of the kubelet's singleProcessOOMKill.
 	GroupOOMKill bool
-	// MemoryQoS slows down and protects (KEP-2570), on cgroup v2 only; nil: off.
+	// MemoryQoS throttles and protects memory (KEP-2570), on cgroup v2 only. nil means off.
 	MemoryQoS *config.MemoryQoS
-	// HugePages are the page sizes of the machine as the hugetlb controller spells them, e.g. "2MB".
+	// HugePages are the page sizes of the machine as the hugetlb controller spells them, such as "2MB".
 	HugePages []string
-	// MinOOMScoreAdj is the lowest oom_score_adj that the runtime can set; nil: any.
+	// MinOOMScoreAdj is the lowest oom_score_adj that the runtime can set. nil means any.
 	MinOOMScoreAdj *int64
-	// SeccompDefault makes RuntimeDefault the profile of who asks for none.
+	// SeccompDefault makes RuntimeDefault the profile of containers that name none.
 	SeccompDefault bool
 	// SeccompRoot is the directory of Localhost profiles.
 	SeccompRoot string
-	// RecursiveReadOnly says that the runtime supports such mounts (KEP-3857).
+	// RecursiveReadOnly is set if the runtime supports recursive read-only mounts (KEP-3857).
 	RecursiveReadOnly bool
-	// SELinux says that the host enforces or permits with SELinux.
+	// SELinux is set if the host runs SELinux, enforcing or permissive.
 	SELinux bool
-	// MaskedPaths are hidden besides the usual ones: what leaks the host's
-	// temperature, per CPU.
+	// MaskedPaths are hidden besides the usual paths: they would reveal the temperature of the host's CPUs.
 	MaskedPaths []string
 }
 
-// Config makes the configuration. Its errors are about the pod's spec and are
-// meant for the reason CreateContainerConfigError.
+// Config makes the configuration. Its errors concern the pod's spec. The caller reports them with the reason
+// CreateContainerConfigError.
 func Config(in Input) (*runtimeapi.ContainerConfig, error) {
 	c := in.Container
 	env, err := environment(in)

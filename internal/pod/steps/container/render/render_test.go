@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestConfig(t *testing.T) {
 	lowest := int64(-500)
-	// Each case is the container "app" of testdata/NAME.yaml.
+	// Each case renders the container "app" of testdata/NAME.yaml.
 	cases := map[string]func(*Input){
 		"minimal":       func(*Input) {},
 		"env":           func(*Input) {},
@@ -289,7 +289,7 @@ func TestWantsHosts(t *testing.T) {
 	}
 }
 
-// The kubelet's own test keeps this value since v1.31.
+// The kubelet's own test has expected these values since v1.31.
 func TestHash(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
 		{Name: "test_container", Image: "foo/image:v1", Command: []string{"/bin/testcmd"}},
@@ -299,8 +299,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// What a container has beside its shares and its limit on version 2, and which
-// quota.
+// TestResources checks the quota of a container and, on cgroup v2, the files besides its shares and limit.
 func TestResources(t *testing.T) {
 	list := func(cpu, memory string) corev1.ResourceList {
 		all := corev1.ResourceList{}

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Resources are what the runtime is told of a container's resources.
+// Resources returns the resources of a container for the runtime.
 func Resources(in Input) *runtimeapi.LinuxContainerResources {
 	c, node := in.Container, in.Node
 	cpuLimit := limitOf(in, corev1.ResourceCPU)
@@ -47,7 +47,7 @@ func Resources(in Input) *runtimeapi.LinuxContainerResources {
 	case node.CgroupV2:
 		unified["memory.swap.max"] = strconv.FormatInt(swap(in), 10)
 	default:
-		// Memory and swap together: none besides the memory.
+		// The limit covers memory and swap together: this one allows no swap.
 		r.MemorySwapLimitInBytes = r.MemoryLimitInBytes
 	}
 	if len(unified) > 0 {
@@ -65,9 +65,8 @@ func setQuota(r *runtimeapi.LinuxContainerResources, node Node, limit resource.Q
 	r.CpuQuota = cgroupfile.Quota(limit.MilliValue(), period)
 }
 
-// PodResources are what the runtime is told of a pod as a whole: what its
-// containers may use together, and its overhead, which is as much asked for as a
-// limit (KEP-688).
+// PodResources returns the resources of a whole pod for the runtime: what its containers may use together, and
+// its overhead, which is both request and limit (KEP-688).
 func PodResources(p *corev1.Pod, node Node) (containers, overhead *runtimeapi.LinuxContainerResources) {
 	opts := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
 	return whole(resourcehelper.PodRequests(p, opts), resourcehelper.PodLimits(p, opts), node),
@@ -85,11 +84,10 @@ func whole(requests, limits corev1.ResourceList, node Node) *runtimeapi.LinuxCon
 	return r
 }
 
-// memoryPage is the unit of memory bounds. The kernel rounds to larger ones where it has those.
+// memoryPage is the granularity of memory limits in bytes. A kernel with larger pages rounds further.
 const memoryPage = 4096
 
-// memoryQoS are memory.min, memory.low and memory.high as the kubelet sets them
-// (KEP-2570).
+// memoryQoS returns memory.min, memory.low and memory.high as the kubelet sets them (KEP-2570).
 func memoryQoS(in Input) map[string]string {
 	request, limit := in.Container.Resources.Requests.Memory().Value(), in.Container.Resources.Limits.Memory().Value()
 	files := map[string]string{"memory.min": "0", "memory.low": "0"}
@@ -108,7 +106,7 @@ func memoryQoS(in Input) map[string]string {
 	return files
 }
 
-// limitOf is the container's limit, else that of the pod (KEP-2837).
+// limitOf returns the container's limit, or the pod's if the container has none (KEP-2837).
 func limitOf(in Input, name corev1.ResourceName) resource.Quantity {
 	q := in.Container.Resources.Limits[name]
 	if q.IsZero() && in.Pod.Spec.Resources != nil {
@@ -117,8 +115,8 @@ func limitOf(in Input, name corev1.ResourceName) resource.Quantity {
 	return q
 }
 
-// swap is how much of the node's swap a container may use on cgroup v2
-// (KEP-2400): none, or its share of the node's memory applied to the swap.
+// swap returns how many bytes of the node's swap a container may use on cgroup v2 (KEP-2400): none, or as large
+// a share as its memory request is of the node's memory.
 func swap(in Input) int64 {
 	requests, limits := in.Container.Resources.Requests, in.Container.Resources.Limits
 	request, limit := requests.Memory(), limits.Memory()
@@ -129,7 +127,7 @@ func swap(in Input) int64 {
 	return int64(float64(request.Value()) / float64(in.Node.MemoryCapacity) * float64(in.Node.SwapCapacity))
 }
 
-// critical pods are static ones and those of the system's priority classes.
+// critical reports whether a pod is static or has one of the system's priority classes.
 func critical(p *corev1.Pod) bool { return pod.Static(p) || pod.Priority(p) >= pod.SystemCritical }
 
 const (
@@ -138,9 +136,9 @@ const (
 	oomBestEffort = 1000
 )
 
-// oomScoreAdj is the kubelet's: who uses more memory than it asked for goes
-// first, and nobody Burstable before a BestEffort or after a Guaranteed
-// container. It is never lower than what the runtime can set.
+// oomScoreAdj returns the kubelet's value. Under memory pressure, the kernel first kills containers that use
+// more memory than they requested. A Burstable container lies always between BestEffort and Guaranteed ones.
+// The result is never below what the runtime can set.
 func oomScoreAdj(in Input) int64 {
 	adj := oomWanted(in)
 	if lowest := in.Node.MinOOMScoreAdj; lowest != nil {
@@ -158,7 +156,7 @@ func oomWanted(in Input) int64 {
 	}
 	request := in.Container.Resources.Requests.Memory().Value()
 	if in.Container.Kind == pod.Sidecar {
-		// It lives at least as long as the smallest app container.
+		// A sidecar survives at least as long as the smallest app container.
 		smallest := in.Pod.Spec.Containers[0].Resources.Requests.Memory().Value()
 		for _, c := range in.Pod.Spec.Containers[1:] {
 			smallest = min(smallest, c.Resources.Requests.Memory().Value())
@@ -169,8 +167,8 @@ func oomWanted(in Input) int64 {
 	return max(1000+oomGuaranteed, min(1000-1000*request/in.Node.MemoryCapacity, oomBestEffort-1))
 }
 
-// unassigned is each container's part of the memory that the pod requests
-// beyond what its containers do (KEP-2837).
+// unassigned returns each container's share of the memory that the pod requests beyond its containers
+// (KEP-2837).
 func unassigned(p *corev1.Pod) int64 {
 	if !resourcehelper.IsPodLevelRequestsSet(p) || p.Spec.Resources.Requests.Memory().IsZero() {
 		return 0
@@ -180,8 +178,7 @@ func unassigned(p *corev1.Pod) int64 {
 	return rest / int64(len(p.Spec.Containers)+len(p.Spec.InitContainers))
 }
 
-// hugePageLimits limits every page size of the machine: to what the container,
-// else the pod, asks for, else to none.
+// hugePageLimits sets a limit for every page size of the machine: the container's, else the pod's, else 0.
 func hugePageLimits(in Input) []*runtimeapi.HugepageLimit {
 	var list []*runtimeapi.HugepageLimit
 	for _, size := range in.Node.HugePages {

@@ -49,13 +49,13 @@ func securityContext(in Input) (*runtimeapi.LinuxContainerSecurityContext, error
 	return out, appArmor(in, podSC, sc, out)
 }
 
-// contexts are the pod's and the container's security contexts, empty where there is none.
+// contexts returns the security contexts of pod and container, empty where there is none.
 func contexts(in Input) (*corev1.PodSecurityContext, *corev1.SecurityContext) {
 	return cmp.Or(in.Pod.Spec.SecurityContext, &corev1.PodSecurityContext{}),
 		cmp.Or(in.Container.SecurityContext, &corev1.SecurityContext{})
 }
 
-// user is the pod's choice, else the image's, else root.
+// user returns the pod's choice, else the image's, else root.
 func user(in Input, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext) (*runtimeapi.Int64Value, string) {
 	switch uid := cmp.Or(sc.RunAsUser, podSC.RunAsUser); {
 	case uid != nil:
@@ -166,8 +166,8 @@ func seccompProfile(in Input, p *corev1.SeccompProfile) (*runtimeapi.SecurityPro
 	}, nil
 }
 
-// appArmor sets the profile in CRI's both spellings: container, then annotation
-// (KEP-24, for manifests older than the field), then pod.
+// appArmor sets the profile in both of the CRI's fields. The container's field wins, then the annotation
+// (KEP-24, for older manifests), then the pod's field.
 func appArmor(in Input, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext,
 	out *runtimeapi.LinuxContainerSecurityContext) error {
 	p := cmp.Or(sc.AppArmorProfile, annotatedAppArmor(in), podSC.AppArmorProfile)
@@ -193,7 +193,7 @@ func appArmor(in Input, podSC *corev1.PodSecurityContext, sc *corev1.SecurityCon
 	default:
 		return fmt.Errorf("unknown apparmor profile type: %q", p.Type)
 	}
-	out.ApparmorProfile = older //nolint:staticcheck // the only one that runtimes before CRI 0.20 read
+	out.ApparmorProfile = older //nolint:staticcheck // the only field that runtimes before CRI 0.20 read
 	return nil
 }
 
@@ -211,8 +211,7 @@ func annotatedAppArmor(in Input) *corev1.AppArmorProfile {
 	return nil
 }
 
-// maskedPaths and readonlyPaths are the usual ones of container engines for
-// procMount Default.
+// maskedPaths and readonlyPaths are the ones that container engines commonly use for procMount Default.
 func maskedPaths() []string {
 	return []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",

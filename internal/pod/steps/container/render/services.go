@@ -11,14 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// apiService is the service of the API server, in the namespace default: every
-// container is told of it.
+// apiService is the service of the API server in the namespace default. Every container gets its variables.
 const apiService = "kubernetes"
 
-// Services are the variables that tell a pod's containers of services: of
-// default/kubernetes, and of those in the pod's namespace unless it says
-// enableServiceLinks: false. A service without an address has none. Where two
-// services make the same variable, the later by name wins.
+// Services returns the variables with the addresses of services: of default/kubernetes, and of all services in
+// the pod's namespace unless the pod sets enableServiceLinks: false. A service without an address gets none.
+// Where two services produce the same variable, the one later by name wins.
 func Services(p *corev1.Pod, services []*corev1.Service) map[string]string {
 	linked := p.Spec.EnableServiceLinks == nil || *p.Spec.EnableServiceLinks
 	chosen := map[string]*corev1.Service{}
@@ -29,7 +27,7 @@ func Services(p *corev1.Pod, services []*corev1.Service) map[string]string {
 		api := s.Namespace == metav1.NamespaceDefault && s.Name == apiService
 		switch {
 		case s.Namespace == p.Namespace && linked:
-			chosen[s.Name] = s // also one that is called kubernetes
+			chosen[s.Name] = s // even one that is named kubernetes
 		case api && chosen[s.Name] == nil:
 			chosen[s.Name] = s
 		}
@@ -41,8 +39,7 @@ func Services(p *corev1.Pod, services []*corev1.Service) map[string]string {
 	return env
 }
 
-// addService adds the variables of one service, in Kubernetes' names and in those
-// of Docker's links.
+// addService adds the variables of one service, with Kubernetes' names and with those of Docker links.
 func addService(env map[string]string, s *corev1.Service) {
 	name := variableName(s.Name)
 	env[name+"_SERVICE_HOST"] = s.Spec.ClusterIP
