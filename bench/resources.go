@@ -72,7 +72,7 @@ func (b *bench) placement(ctx context.Context) error {
 func measureMerge(nodes int) mergeCost {
 	on := topologytest.UpTo(nodes)
 	agreed, not := topologytest.Request(nodes, true), topologytest.Request(nodes, false)
-	merge := func(o topology.Options, wishes []topology.Wish) float64 {
+	merge := func(o topology.Options, wishes []topology.Offer) float64 {
 		return perCall(func() { topology.Merge(o, on, wishes) })
 	}
 	bestEffort := topology.Options{Policy: topology.BestEffort}

@@ -380,7 +380,7 @@ func TestInvalid(t *testing.T) {
 		{name: "static without what it needs",
 			text: "cpuManagerPolicy: static\nmemoryManagerPolicy: Static\ncpuManagerPolicyOptions: {fast: 'true'}\n",
 			want: []string{
-				`f.yaml: cpuManagerPolicyOptions: Invalid value: {"fast":"true"}: "fast" is not known`,
+				`f.yaml: cpuManagerPolicyOptions: Invalid value: {"fast":"true"}: unknown option "fast"`,
 				`f.yaml: cpuManagerPolicy: Invalid value: "static": needs a CPU that is not given away: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved`,
 				`f.yaml: memoryManagerPolicy: Invalid value: "Static": needs reservedMemory: as much memory on all NUMA nodes together as kubeReserved, systemReserved and evictionHard (memory.available) take`,
 			}},

@@ -125,7 +125,7 @@ func answerOf(a admission.Answer) api.Answer {
 
 // gets lists what a pod has for itself, by container.
 func gets(a resource.Allocation) (list []api.Given) {
-	add := func(name string, g resource.Given) {
+	add := func(name string, g resource.Holding) {
 		given := api.Given{Container: name, CPUs: g.CPUs.String()}
 		for _, b := range g.Memory {
 			given.Memory = append(given.Memory,

@@ -203,7 +203,7 @@ func TestAfterARestart(t *testing.T) {
 func TestExplain(t *testing.T) {
 	static := asking("web-node1", "", "600m")
 	static.Source, static.Annotations = pod.SourceFile, map[string]string{pod.AnnotationConfigSource: "file"}
-	holding := given.Allocation{Containers: map[string]given.Given{"app": {CPUs: cpuset.New(2, 3),
+	holding := given.Allocation{Containers: map[string]given.Holding{"app": {CPUs: cpuset.New(2, 3),
 		Devices: map[corev1.ResourceName][]string{"example.com/gpu": {"g1"}},
 		Memory:  []memory.Block{{Nodes: topology.Of(1), Resource: "memory", Size: 7}}}}}
 	x := Explainer{

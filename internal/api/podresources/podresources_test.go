@@ -84,13 +84,13 @@ func serve(t *testing.T) (api.PodResourcesListerClient, *Server) {
 		Socket: socket,
 		Pods:   func() []*corev1.Pod { return []*corev1.Pod{rich, poor} },
 		Ledger: held{"rich": {
-			Containers: map[string]resource.Given{
+			Containers: map[string]resource.Holding{
 				"init": {CPUs: cpuset.New(1)},
 				"side": {CPUs: cpuset.New(2)},
 				"app": {CPUs: cpuset.New(3, 1), Memory: block,
 					Devices: map[corev1.ResourceName][]device.ID{gpu: {"b", "a", "n"}}},
 			},
-			Pod: resource.Given{CPUs: cpuset.New(1, 2, 3, 4), Memory: block},
+			Pod: resource.Holding{CPUs: cpuset.New(1, 2, 3, 4), Memory: block},
 		}},
 		Devices: inventory{gpu: {{ID: "a", Healthy: true, Nodes: topology.Of(0)},
 			{ID: "b", Healthy: true, Nodes: topology.Of(0, 1)}, {ID: "n", Healthy: true}, {ID: "x"}}},

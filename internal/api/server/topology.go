@@ -104,7 +104,7 @@ func cacheOf(c machine.Cache) api.Cache {
 	return api.Cache{ID: c.ID, Level: c.Level, Size: c.Size, CPUs: c.CPUs.String()}
 }
 
-func holder(who api.Holder, g resource.Given) api.Holder {
+func holder(who api.Holder, g resource.Holding) api.Holder {
 	who.CPUs = g.CPUs.String()
 	for _, b := range g.Memory {
 		who.Memory = append(who.Memory, api.MemoryBlock{Nodes: b.Nodes.IDs(), Resource: b.Resource, Size: b.Size})

@@ -32,12 +32,12 @@ func TestTopology(t *testing.T) {
 		Policy:  resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0)},
 		Devices: device.Inventory{gpu: {{ID: "1"}, {ID: "0", Healthy: true, Nodes: topology.Of(0)}}},
 	}, resource.Held{
-		"1": {Containers: map[string]resource.Given{"app": {
+		"1": {Containers: map[string]resource.Holding{"app": {
 			CPUs:    cpuset.New(1, 7),
 			Memory:  []memory.Block{{Nodes: topology.Of(0), Resource: corev1.ResourceMemory, Size: 1 << 30}},
 			Devices: map[corev1.ResourceName][]device.ID{gpu: {"0"}},
 		}}},
-		"2": {Pod: resource.Given{CPUs: cpuset.New(2, 8)}},
+		"2": {Pod: resource.Holding{CPUs: cpuset.New(2, 8)}},
 	})
 	code, got := ask(t, a, "GET", "/berth/v1/topology", "")
 	if code != 200 {

@@ -71,8 +71,8 @@ func set(t *testing.T, list string) cpuset.CPUSet {
 func held(t *testing.T) (resource.Held, map[types.UID]types.NamespacedName) {
 	const gib = 1 << 30
 	return resource.Held{
-			"1": {Containers: map[string]resource.Given{"server": {CPUs: set(t, "4-11,132-139")}}},
-			"2": {Containers: map[string]resource.Given{
+			"1": {Containers: map[string]resource.Holding{"server": {CPUs: set(t, "4-11,132-139")}}},
+			"2": {Containers: map[string]resource.Holding{
 				"train": {
 					CPUs: set(t, "64-71,192-199"),
 					Memory: []memory.Block{{Nodes: topology.Of(1), Resource: "memory", Size: 16 * gib},
@@ -82,10 +82,10 @@ func held(t *testing.T) (resource.Held, map[types.UID]types.NamespacedName) {
 				"feed": {CPUs: set(t, "72,200"), Devices: map[corev1.ResourceName][]device.ID{gpu: {"GPU-gone"}}},
 			}},
 			"3": {
-				Pod:        resource.Given{CPUs: set(t, "80-83,208-211")},
-				Containers: map[string]resource.Given{"own": {CPUs: set(t, "80,208")}},
+				Pod:        resource.Holding{CPUs: set(t, "80-83,208-211")},
+				Containers: map[string]resource.Holding{"own": {CPUs: set(t, "80,208")}},
 			},
-			"4": {Containers: map[string]resource.Given{"last": {CPUs: set(t, "127,255")}}},
+			"4": {Containers: map[string]resource.Holding{"last": {CPUs: set(t, "127,255")}}},
 		}, map[types.UID]types.NamespacedName{
 			"1": {Namespace: "default", Name: "web"}, "2": {Namespace: "ml", Name: "trainer"},
 			"3": {Namespace: "default", Name: "bubble"},
@@ -116,7 +116,7 @@ func TestManyHolders(t *testing.T) {
 	all, names := resource.Held{}, map[types.UID]types.NamespacedName{}
 	for i := range 60 {
 		uid := types.UID(rune('A' + i))
-		all[uid] = resource.Allocation{Containers: map[string]resource.Given{"c": {CPUs: cpuset.New(i + 1)}}}
+		all[uid] = resource.Allocation{Containers: map[string]resource.Holding{"c": {CPUs: cpuset.New(i + 1)}}}
 		names[uid] = types.NamespacedName{Namespace: "default",
 			Name: "pod-" + string(rune('0'+i/10)) + string(rune('0'+i%10))}
 	}

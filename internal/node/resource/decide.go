@@ -17,42 +17,43 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// TopologyAffinityError is the kubelet's reason for a pod whose resources cannot
-// be had as near to each other as the policy wants.
+// TopologyAffinityError is the kubelet's reason for rejecting a pod whose resources cannot be aligned on NUMA nodes as
+// the topology policy requires.
 const TopologyAffinityError = "TopologyAffinityError"
 
-// Decide says what a pod is given for itself beside what others hold, and changes
-// nothing. Containers are gone through in the order in which they start: what an
-// init container was given is given on when it ends, a sidecar keeps its own. An init
-// container holds it nevertheless, beside who has it then: it runs again when the
-// pod gets another sandbox. A pod that holds something already keeps it as far as
-// that is what it asks for, wherever it is. The same input gives the same answer.
+// Decide returns what a pod gets exclusively, given what other pods hold. It changes nothing, and the same input gives
+// the same answer.
 //
-// The error is a *reason.Error with the kubelet's reason: TopologyAffinityError,
-// UnexpectedAdmissionError, SMTAlignmentError or EmptyPodSharedPoolError.
+// Containers are visited in their start order. What an init container got is reused by later containers once it has
+// ended; a sidecar keeps its resources. The init container is still recorded as a holder, because it runs again when
+// the pod gets a new sandbox. A pod that already holds resources keeps those that match its requests, whatever their
+// NUMA nodes.
+//
+// The error is a *reason.Error with the kubelet's reason: TopologyAffinityError, UnexpectedAdmissionError,
+// SMTAlignmentError or EmptyPodSharedPoolError.
 func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
 	p = pod.WithoutClaimed(p)
 	if _, holds := held[p.UID]; !holds && !n.Policy.CPUs && !n.Policy.Memory && !n.asksForDevices(p) {
 		return Allocation{}, nil
 	}
 	d := newDecision(n, held, p)
-	all, staying := n.keeps(p, d.own)
-	if all {
+	complete, lasting := n.covers(p, d.own)
+	if complete {
 		return d.own, nil
 	}
 	own := d.own
-	d.keepWhatIsDue()
+	d.keepDue()
 	var err error
 	switch {
-	case staying:
+	case lasting:
 		return d.stay(own), nil
-	case !n.aligned() || n.Policy.Topology.Scope != topology.ScopePod:
+	case !n.aligns() || n.Policy.Topology.Scope != topology.ScopePod:
 		err = d.containers(nil)
-	case n.bubbles(p):
+	case n.usesBubble(p):
 		err = d.bubble()
 	default:
 		var hint topology.Hint
-		if hint, err = d.merge(d.wholeWishes(),
+		if hint, err = d.merge(d.podOffers(),
 			podLevelMessage(p,
 				"pod with pod-level resources failed admission under pod-scope topology manager")); err == nil {
 			err = d.containers(&hint)
@@ -61,20 +62,20 @@ func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
 	if err != nil {
 		return Allocation{}, err
 	}
-	return d.given, nil
+	return d.result, nil
 }
 
-// stay is what a pod that runs has from now on. It is not refused for what has
-// ended of it.
+// stay completes the allocation of a pod whose app containers and sidecars already hold everything. If there is nothing
+// free for its init containers, which have ended, the pod keeps what it has and is not rejected.
 func (d *decision) stay(own Allocation) Allocation {
-	d.staying = true
+	d.onlyInits = true
 	if d.containers(&topology.Hint{}) != nil {
 		return own
 	}
-	return d.given
+	return d.result
 }
 
-// asksForDevices says whether a container asks for something that a plugin serves.
+// asksForDevices reports whether a container requests a resource that a device plugin serves.
 func (n Node) asksForDevices(p *corev1.Pod) bool {
 	if len(n.Devices) == 0 {
 		return false
@@ -84,24 +85,24 @@ func (n Node) asksForDevices(p *corev1.Pod) bool {
 	})
 }
 
-// decision is one pod on its way through the allocators.
+// decision is the state of one Decide call.
 type decision struct {
 	node Node
 	pod  *corev1.Pod
-	own  Allocation // what the pod holds already
+	own  Allocation // what the pod already holds
 
 	pool    cpu.Pool
-	memory  memory.State // beside other pods
+	memory  memory.State // what other pods leave
 	devices device.Held
 
-	// staying: only init containers lack anything, which have ended.
-	staying bool
+	// onlyInits: only init containers, which have ended, lack resources.
+	onlyInits bool
 
-	given Allocation
-	// What init containers leave to those after them.
-	cpus  cpuset.CPUSet
-	ended []string
-	ids   device.Held
+	result Allocation
+	// What ended init containers leave to the containers after them.
+	reusableCPUs    cpuset.CPUSet
+	endedInits      []string
+	reusableDevices device.Held
 }
 
 func newDecision(n Node, held Held, p *corev1.Pod) *decision {
@@ -109,16 +110,16 @@ func newDecision(n Node, held Held, p *corev1.Pod) *decision {
 	delete(others, p.UID)
 	d := &decision{
 		node: n, pod: p, own: held[p.UID], pool: n.pool(others), memory: n.state(others), devices: others.Devices(),
-		given: Allocation{Containers: map[string]Given{}}, cpus: cpuset.New(), ids: device.Held{},
+		result: Allocation{Containers: map[string]Holding{}}, reusableCPUs: cpuset.New(),
+		reusableDevices: device.Held{},
 	}
 	d.own, _ = n.fitting(others, d.own)
 	return d
 }
 
-// keepWhatIsDue leaves of what the pod holds what its containers are due, and
-// takes that off what there is.
-func (d *decision) keepWhatIsDue() {
-	own := Allocation{Containers: map[string]Given{}}
+// keepDue reduces d.own to what the containers are still due, and marks it as held.
+func (d *decision) keepDue() {
+	own := Allocation{Containers: map[string]Holding{}}
 	for _, c := range pod.Containers(d.pod) {
 		if kept := d.keep(c, d.want(c)); !kept.IsEmpty() {
 			own.Containers[c.Name] = kept
@@ -131,19 +132,19 @@ func (d *decision) keepWhatIsDue() {
 	}
 }
 
-// aligned says whether the topology is asked.
-func (n Node) aligned() bool {
+// aligns reports whether the topology policy takes part in the decision.
+func (n Node) aligns() bool {
 	p := n.Policy.Topology.Policy
 	return p != "" && p != topology.None
 }
 
-// bubbles says whether a pod is given CPUs and memory as a whole (KEP-5526).
-func (n Node) bubbles(p *corev1.Pod) bool {
-	return n.aligned() && n.Policy.Topology.Scope == topology.ScopePod && resourcehelper.IsPodLevelResourcesSet(p)
+// usesBubble reports whether a pod gets CPUs and memory as a whole (KEP-5526).
+func (n Node) usesBubble(p *corev1.Pod) bool {
+	return n.aligns() && n.Policy.Topology.Scope == topology.ScopePod && resourcehelper.IsPodLevelResourcesSet(p)
 }
 
-// containers goes through all in their order, each on nodes of its own when hint
-// is nil.
+// containers allocates for all containers in start order. If hint is nil, each container gets a topology hint of its
+// own.
 func (d *decision) containers(hint *topology.Hint) error {
 	order := pod.Containers(d.pod)
 	for i, c := range order {
@@ -154,15 +155,15 @@ func (d *decision) containers(hint *topology.Hint) error {
 		kept := d.own.Containers[c.Name]
 		w := d.want(c).without(kept)
 		if c.Kind == pod.Init && !d.own.IsEmpty() {
-			w.memory = nil // freed when it ended
+			w.memory = nil // its memory was freed when it ended
 		}
 		at := topology.Hint{}
 		switch {
 		case hint != nil:
 			at = *hint
-		case d.node.aligned():
+		case d.node.aligns():
 			var err error
-			if at, err = d.merge(d.wishes(w),
+			if at, err = d.merge(d.offers(w),
 				podLevelMessage(d.pod,
 					"pod with pod-level resources failed admission with a container-level "+
 						"topology manager")); err != nil {
@@ -176,39 +177,39 @@ func (d *decision) containers(hint *topology.Hint) error {
 	return nil
 }
 
-// lend makes what later containers keep reusable by an init container that has
-// nothing to run with again, and by no other.
+// lend lets an ended init container reuse what later containers hold. Every other container is kept off these
+// resources.
 func (d *decision) lend(c pod.Container, later []pod.Container) {
 	for _, l := range later {
 		kept := d.own.Containers[l.Name]
 		if l.Kind == pod.Init || kept.IsEmpty() {
 			continue
 		}
-		may := c.Kind == pod.Init && d.staying
+		may := c.Kind == pod.Init && d.onlyInits
 		if may {
-			d.cpus = d.cpus.Union(kept.CPUs)
+			d.reusableCPUs = d.reusableCPUs.Union(kept.CPUs)
 		} else {
-			d.cpus = d.cpus.Difference(kept.CPUs)
+			d.reusableCPUs = d.reusableCPUs.Difference(kept.CPUs)
 		}
 		for name, ids := range kept.Devices {
-			d.reusable(name, ids, may)
+			d.setReusable(name, ids, may)
 		}
 	}
 }
 
-// reusable says whether containers after this one may be given these devices too.
-func (d *decision) reusable(name corev1.ResourceName, ids []device.ID, may bool) {
-	if d.ids[name] == nil {
-		d.ids[name] = sets.New[device.ID]()
+// setReusable sets whether the containers after this one may get these devices too.
+func (d *decision) setReusable(name corev1.ResourceName, ids []device.ID, may bool) {
+	if d.reusableDevices[name] == nil {
+		d.reusableDevices[name] = sets.New[device.ID]()
 	}
 	if may {
-		d.ids[name].Insert(ids...)
+		d.reusableDevices[name].Insert(ids...)
 	} else {
-		d.ids[name].Delete(ids...)
+		d.reusableDevices[name].Delete(ids...)
 	}
 }
 
-// want is what one container, or the pod, is due.
+// want is what one container, or a whole pod, is due.
 type want struct {
 	cpus    int
 	memory  map[corev1.ResourceName]int64
@@ -226,8 +227,8 @@ func (d *decision) want(c pod.Container) want {
 	return w
 }
 
-// without is what is left to be given.
-func (w want) without(g Given) want {
+// without removes the kinds of resources that are held already.
+func (w want) without(g Holding) want {
 	if !g.CPUs.IsEmpty() {
 		w.cpus = 0
 	}
@@ -241,9 +242,9 @@ func (w want) without(g Given) want {
 	return w
 }
 
-// keep is what a container holds already and is what it is due.
-func (d *decision) keep(c pod.Container, w want) Given {
-	g, kept := d.own.Containers[c.Name], Given{}
+// keep returns the part of what a container holds that matches what it is due.
+func (d *decision) keep(c pod.Container, w want) Holding {
+	g, kept := d.own.Containers[c.Name], Holding{}
 	if g.CPUs.Size() == w.cpus && w.cpus > 0 {
 		kept.CPUs = g.CPUs
 	}
@@ -264,58 +265,57 @@ func (d *decision) keep(c pod.Container, w want) Given {
 	return kept
 }
 
-// wishes are those of the devices, CPUs and memory that a container is due.
-func (d *decision) wishes(w want) []topology.Wish {
-	var wishes []topology.Wish
+// offers lists what the device, CPU and memory allocators can offer for w.
+func (d *decision) offers(w want) []topology.Offer {
+	var offers []topology.Offer
 	for _, name := range slices.Sorted(maps.Keys(w.devices)) {
-		r := device.Request{Resource: name, Count: w.devices[name], Reusable: d.ids[name]}
-		wishes = append(wishes,
-			topology.Wish{Resource: string(name), Hints: device.Hints(d.node.Devices, d.devices, r)})
+		r := device.Request{Resource: name, Count: w.devices[name], Reusable: d.reusableDevices[name]}
+		offers = append(offers,
+			topology.Offer{Resource: string(name), Hints: device.Hints(d.node.Devices, d.devices, r)})
 	}
 	if w.cpus > 0 {
-		wishes = append(wishes,
-			topology.Wish{Resource: string(corev1.ResourceCPU), Hints: cpu.Hints(d.pool, w.cpus, d.cpus)})
+		offers = append(offers,
+			topology.Offer{Resource: string(corev1.ResourceCPU), Hints: cpu.Hints(d.pool, w.cpus, d.reusableCPUs)})
 	}
 	if len(w.memory) > 0 {
-		wishes = append(wishes, memory.Wishes(d.taken(), d.request(w))...)
+		offers = append(offers, memory.Offers(d.memoryInUse(), d.request(w))...)
 	}
-	return wishes
+	return offers
 }
 
 func (d *decision) request(w want) memory.Request {
 	r := memory.Request{Sizes: w.memory}
-	for _, name := range d.ended {
-		r.Reusable = append(r.Reusable, d.given.Containers[name].Memory...)
+	for _, name := range d.endedInits {
+		r.Reusable = append(r.Reusable, d.result.Containers[name].Memory...)
 	}
 	return r
 }
 
-// taken is the memory beside other pods and what this one has been given by now,
-// or keeps.
-func (d *decision) taken() memory.State {
+// memoryInUse is the memory state after other pods and after everything that this pod keeps or got so far.
+func (d *decision) memoryInUse() memory.State {
 	s := d.memory
 	for name, g := range d.own.Containers {
-		if _, given := d.given.Containers[name]; !given {
+		if _, decided := d.result.Containers[name]; !decided {
 			s = s.With(g.Memory)
 		}
 	}
-	for _, g := range d.given.Containers {
+	for _, g := range d.result.Containers {
 		s = s.With(g.Memory)
 	}
 	return s
 }
 
-// wholeWishes are those of the pod as a whole.
-func (d *decision) wholeWishes() []topology.Wish {
+// podOffers lists what the allocators can offer for the pod as a whole.
+func (d *decision) podOffers() []topology.Offer {
 	w := want{devices: d.node.Devices.Requests(resourcehelper.PodLimits(d.pod,
 		resourcehelper.PodResourcesOptions{ExcludeOverhead: true}))}
 	if d.node.Policy.CPUs {
 		w.cpus = cpu.ExclusivePod(d.pod)
 	}
 	if d.node.Policy.Memory {
-		w.memory = memory.Whole(d.pod)
+		w.memory = memory.ExclusivePod(d.pod)
 	}
-	return d.wishes(w)
+	return d.offers(w)
 }
 
 func podLevelMessage(p *corev1.Pod, text string) string {
@@ -325,21 +325,21 @@ func podLevelMessage(p *corev1.Pod, text string) string {
 	return "Resources cannot be allocated with Topology locality"
 }
 
-// merge finds the nodes, or refuses the pod with this message.
-func (d *decision) merge(wishes []topology.Wish, message string) (topology.Hint, error) {
-	hint, ok := topology.Merge(d.node.Policy.Topology, d.node.Machine.Nodes, wishes)
+// merge chooses the NUMA nodes. If the policy allows none, it rejects the pod with this message.
+func (d *decision) merge(offers []topology.Offer, message string) (topology.Hint, error) {
+	hint, ok := topology.Merge(d.node.Policy.Topology, d.node.Machine.Nodes, offers)
 	if !ok {
 		return topology.Hint{}, reason.New(TopologyAffinityError, "%s", message)
 	}
 	return hint, nil
 }
 
-// container gives one what it is due beside what it keeps.
-func (d *decision) container(c pod.Container, w want, kept Given, at topology.Hint) error {
+// container allocates for one container what it is due beyond what it keeps.
+func (d *decision) container(c pod.Container, w want, kept Holding, at topology.Hint) error {
 	g := kept
 	for _, name := range slices.Sorted(maps.Keys(w.devices)) {
 		ids, err := device.Pick(d.node.Devices, d.devices,
-			device.Request{Resource: name, Count: w.devices[name], Reusable: d.ids[name]}, at.Nodes)
+			device.Request{Resource: name, Count: w.devices[name], Reusable: d.reusableDevices[name]}, at.Nodes)
 		if err != nil {
 			return err
 		}
@@ -351,15 +351,15 @@ func (d *decision) container(c pod.Container, w want, kept Given, at topology.Hi
 	var err error
 	if w.cpus > 0 {
 		pool := d.pool
-		if c.Kind == pod.Init && d.staying && d.cpus.Size() >= w.cpus {
-			pool.Held = pool.Machine.Online() // those of containers that run already are enough
+		if c.Kind == pod.Init && d.onlyInits && d.reusableCPUs.Size() >= w.cpus {
+			pool.Held = pool.Machine.Online() // The CPUs of running containers suffice.
 		}
-		if g.CPUs, err = cpu.Allocate(pool, w.cpus, d.cpus, at.Nodes); err != nil {
+		if g.CPUs, err = cpu.Allocate(pool, w.cpus, d.reusableCPUs, at.Nodes); err != nil {
 			return err
 		}
 	}
 	if len(w.memory) > 0 {
-		if g.Memory, err = memory.Allocate(d.taken(), d.request(w), at); err != nil {
+		if g.Memory, err = memory.Allocate(d.memoryInUse(), d.request(w), at); err != nil {
 			return err
 		}
 		d.reuse(g.Memory)
@@ -368,42 +368,41 @@ func (d *decision) container(c pod.Container, w want, kept Given, at topology.Hi
 	return nil
 }
 
-// reuse takes off what ended containers hold what one takes over of it.
+// reuse removes from the records of ended init containers the memory that a later container reuses.
 func (d *decision) reuse(blocks []memory.Block) {
-	for _, name := range d.ended {
-		before, holds := d.given.Containers[name]
+	for _, name := range d.endedInits {
+		before, holds := d.result.Containers[name]
 		if !holds {
 			continue
 		}
 		left := memory.Reuse(before.Memory, blocks)
 		blocks = memory.Reuse(blocks, before.Memory)
 		before.Memory = left
-		d.given.Containers[name] = before
+		d.result.Containers[name] = before
 	}
 }
 
-// give books what a container gets.
-func (d *decision) give(c pod.Container, g Given) {
+// give records what a container gets and what later containers may reuse of it.
+func (d *decision) give(c pod.Container, g Holding) {
 	if !g.IsEmpty() {
-		d.given.Containers[c.Name] = g
+		d.result.Containers[c.Name] = g
 	}
 	d.pool.Held = d.pool.Held.Union(g.CPUs)
-	d.cpus = cpu.Reusable(d.cpus, c, g.CPUs)
+	d.reusableCPUs = cpu.Reusable(d.reusableCPUs, c, g.CPUs)
 	for name, ids := range g.Devices {
 		if d.devices[name] == nil {
 			d.devices[name] = sets.New[device.ID]()
 		}
 		d.devices[name].Insert(ids...)
-		d.reusable(name, ids, c.Kind == pod.Init)
+		d.setReusable(name, ids, c.Kind == pod.Init)
 	}
 	if c.Kind == pod.Init {
-		d.ended = append(d.ended, c.Name)
+		d.endedInits = append(d.endedInits, c.Name)
 	}
 }
 
-// bubble gives a pod with pod-level resources CPUs and memory of its own and
-// divides the CPUs among its containers (KEP-5526). Its devices are its
-// containers', near to the same nodes.
+// bubble allocates CPUs and memory for a pod with pod-level resources as a whole, and divides the CPUs among its
+// containers (KEP-5526). Each container gets its own devices, close to the same NUMA nodes.
 func (d *decision) bubble() error {
 	if d.node.Policy.CPUs {
 		if err := cpu.CheckBubble(d.pod); err != nil {
@@ -415,7 +414,7 @@ func (d *decision) bubble() error {
 			return err
 		}
 	}
-	at, err := d.merge(d.wholeWishes(),
+	at, err := d.merge(d.podOffers(),
 		podLevelMessage(d.pod, "pod with pod-level resources failed admission under pod-scope topology manager"))
 	if err != nil {
 		return err
@@ -424,14 +423,14 @@ func (d *decision) bubble() error {
 		if c.Kind == pod.Ephemeral {
 			continue
 		}
-		kept := Given{Devices: d.own.Containers[c.Name].Devices}
+		kept := Holding{Devices: d.own.Containers[c.Name].Devices}
 		w := want{devices: d.node.Devices.Requests(c.Resources.Limits)}
 		if err := d.container(c, w.without(kept), kept, at); err != nil {
 			return err
 		}
 	}
 	if d.node.Policy.Memory {
-		if d.given.Pod.Memory, err = memory.Allocate(d.memory, memory.Request{Sizes: memory.Whole(d.pod)},
+		if d.result.Pod.Memory, err = memory.Allocate(d.memory, memory.Request{Sizes: memory.ExclusivePod(d.pod)},
 			at); err != nil {
 			return err
 		}
@@ -443,14 +442,13 @@ func (d *decision) bubble() error {
 	if err != nil {
 		return err
 	}
-	d.given.Pod.CPUs = b.CPUs
+	d.result.Pod.CPUs = b.CPUs
 	for _, c := range pod.Containers(d.pod) {
-		// Those that stay and have no CPUs of their own share what is left: nothing
-		// is written down for them.
+		// Containers that stay without exclusive CPUs share the rest of the pod's CPUs and need no record.
 		if b.Exclusive[c.Name] || c.Kind == pod.Init && !b.CPUs.IsEmpty() {
-			g := d.given.Containers[c.Name]
+			g := d.result.Containers[c.Name]
 			g.CPUs = b.Containers[c.Name]
-			d.given.Containers[c.Name] = g
+			d.result.Containers[c.Name] = g
 		}
 	}
 	return nil

@@ -25,8 +25,7 @@ import (
 
 const gi = int64(1) << 30
 
-// sized is a container whose requests are its limits; amounts are pairs of name
-// and quantity.
+// sized is a container whose requests equal its limits. amounts are pairs of resource name and quantity.
 func sized(name string, amounts ...string) corev1.Container {
 	list := corev1.ResourceList{}
 	for i := 0; i < len(amounts); i += 2 {
@@ -45,13 +44,13 @@ func newPod(uid types.UID, init []corev1.Container, apps ...corev1.Container) *c
 		Spec: corev1.PodSpec{InitContainers: init, Containers: apps}}
 }
 
-// whole gives a pod pod-level resources.
+// whole adds pod-level resources to a pod.
 func whole(p *corev1.Pod, amounts ...string) *corev1.Pod {
 	p.Spec.Resources = new(sized("", amounts...).Resources)
 	return p
 }
 
-// claimed has the scheduler have made a claim for what a container asks for.
+// claimed marks a resource of a container as served by a claim that the scheduler made.
 func claimed(p *corev1.Pod, container string, name corev1.ResourceName) *corev1.Pod {
 	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
 		RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: container,
@@ -64,7 +63,7 @@ func mem(size int64, nodes ...int) []memory.Block {
 	return []memory.Block{{Nodes: topology.Of(nodes...), Resource: corev1.ResourceMemory, Size: size * gi}}
 }
 
-// aligned is four nodes of 2 CPUs and 8 GiB, CPU 0 reserved, with a device on each.
+// aligned is a node with four NUMA nodes of 2 CPUs, 8 GiB and one device each. CPU 0 is reserved.
 func aligned(policy topology.Policy, scope string) Node {
 	n := static(4)
 	n.Policy.Topology = topology.Options{Policy: policy, Scope: scope}
@@ -90,18 +89,18 @@ func TestDecide(t *testing.T) {
 		{
 			name: "CPUs and memory", node: static(4),
 			pod: newPod("p", nil, sized("app", "cpu", "2", size, "3Gi"), sized("part", "cpu", "1500m", size, "6Gi")),
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(3, 0)},
+			want: Allocation{Containers: map[string]Holding{"app": {CPUs: cpuset.New(2, 3), Memory: mem(3, 0)},
 				"part": {Memory: mem(6, 1)}}},
 		},
-		{name: "a burstable pod has nothing", node: static(4),
+		{name: "a burstable pod gets nothing", node: static(4),
 			pod: newPod("p", nil, sized("app", "cpu", "2", size, "3Gi"), corev1.Container{Name: "b"})},
 		{
-			name: "init containers give on, sidecars keep", node: static(4),
+			name: "later containers reuse those of init containers, not of sidecars", node: static(4),
 			pod: newPod("p",
 				[]corev1.Container{sized("first", "cpu", "4", size, "4Gi"),
 					sidecar(sized("side", "cpu", "1", size, "1Gi")), sized("second", "cpu", "2", size, "5Gi")},
 				sized("app", "cpu", "3", size, "6Gi")),
-			want: Allocation{Containers: map[string]Given{
+			want: Allocation{Containers: map[string]Holding{
 				"first":  {CPUs: cpuset.New(2, 3, 4, 5), Memory: mem(0, 0)},
 				"side":   {CPUs: cpuset.New(1), Memory: mem(1, 0)},
 				"second": {CPUs: cpuset.New(2, 3), Memory: mem(0, 0)},
@@ -109,35 +108,36 @@ func TestDecide(t *testing.T) {
 			}},
 		},
 		{
-			name: "beside others", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
+			name: "what others hold is left out", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
 			held: Held{"o": cpus(2, 3)},
 			pod:  newPod("p", nil, sized("app", "cpu", "2", size, "1Gi")),
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(4, 5), Memory: mem(1, 2)}}},
+			want: Allocation{Containers: map[string]Holding{"app": {CPUs: cpuset.New(4, 5), Memory: mem(1, 2)}}},
 		},
 		{
-			name: "all of one node", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
+			name: "a whole node", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
 			held: Held{
 				"o": {
-					Containers: map[string]Given{"x": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"gpu1"}}}}}},
+					Containers: map[string]Holding{
+						"x": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"gpu1"}}}}}},
 			pod: newPod("p", nil, sized("app", "cpu", "2", size, "1Gi", string(gpu), "1")),
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(4, 5), Memory: mem(1, 2),
+			want: Allocation{Containers: map[string]Holding{"app": {CPUs: cpuset.New(4, 5), Memory: mem(1, 2),
 				Devices: map[corev1.ResourceName][]device.ID{gpu: {"gpu2"}}}}},
 		},
 		{
-			name: "the pod of one node", node: aligned(topology.SingleNUMANode, topology.ScopePod),
+			name: "the pod on one node", node: aligned(topology.SingleNUMANode, topology.ScopePod),
 			pod: newPod("p", nil, sized("a", "cpu", "1", size, "3Gi"), sized("b", "cpu", "1", size, "4Gi")),
-			want: Allocation{Containers: map[string]Given{"a": {CPUs: cpuset.New(2), Memory: mem(3, 1)},
+			want: Allocation{Containers: map[string]Holding{"a": {CPUs: cpuset.New(2), Memory: mem(3, 1)},
 				"b": {CPUs: cpuset.New(3), Memory: mem(4, 1)}}},
 		},
 		{
-			name: "devices of a driver", node: Node{Machine: wide(4), Devices: aligned("", "").Devices},
+			name: "claimed devices are the driver's", node: Node{Machine: wide(4), Devices: aligned("", "").Devices},
 			pod: claimed(newPod("p", nil, sized("app", string(gpu), "2")), "app", gpu),
 		},
 		{
-			name: "devices alone", node: Node{Machine: wide(4), Devices: aligned("", "").Devices},
+			name: "devices without policies", node: Node{Machine: wide(4), Devices: aligned("", "").Devices},
 			pod: newPod("p", nil, corev1.Container{Name: "app", Resources: sized("", string(gpu), "2").Resources}),
 			want: Allocation{
-				Containers: map[string]Given{
+				Containers: map[string]Holding{
 					"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"gpu0", "gpu1"}}}}},
 		},
 		{
@@ -145,61 +145,62 @@ func TestDecide(t *testing.T) {
 			pod: whole(newPod("p", []corev1.Container{{Name: "init"}}, sized("own", "cpu", "2", size, "2Gi"),
 				corev1.Container{Name: "rest"}), "cpu", "4", size, "10Gi"),
 			want: Allocation{
-				Containers: map[string]Given{"init": {CPUs: cpuset.New(2, 3, 4, 5)}, "own": {CPUs: cpuset.New(2, 3)}},
-				Pod:        Given{CPUs: cpuset.New(2, 3, 4, 5), Memory: mem(10, 1, 2)},
+				Containers: map[string]Holding{"init": {CPUs: cpuset.New(2, 3, 4, 5)}, "own": {CPUs: cpuset.New(2, 3)}},
+				Pod:        Holding{CPUs: cpuset.New(2, 3, 4, 5), Memory: mem(10, 1, 2)},
 			},
 		},
 		{
-			name: "pod-level, without a bubble", node: static(4),
+			name: "pod-level resources without a bubble", node: static(4),
 			pod: whole(newPod("p", nil, sized("own", "cpu", "2", size, "2Gi"), corev1.Container{Name: "rest"}), "cpu",
 				"4", size, "10Gi"),
-			want: Allocation{Containers: map[string]Given{"own": {CPUs: cpuset.New(2, 3), Memory: mem(2, 0)}}},
+			want: Allocation{Containers: map[string]Holding{"own": {CPUs: cpuset.New(2, 3), Memory: mem(2, 0)}}},
 		},
 		{
-			name: "what it has it keeps", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
-			held: Held{"p": {Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}}},
+			name: "a pod keeps what it holds", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
+			held: Held{"p": {Containers: map[string]Holding{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}}},
 			pod: newPod("p", []corev1.Container{sized("ended", "cpu", "1", size, "1Gi")},
 				sized("app", "cpu", "2", size, "1Gi")),
-			want: Allocation{Containers: map[string]Given{"ended": {CPUs: cpuset.New(3)},
+			want: Allocation{Containers: map[string]Holding{"ended": {CPUs: cpuset.New(3)},
 				"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}},
 		},
 		{
-			name: "an init container has no more than there is, should it run again",
+			name: "a running pod is not rejected for its ended init container",
 			node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
-			held: Held{"p": {Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}}},
+			held: Held{"p": {Containers: map[string]Holding{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}}},
 			pod: newPod("p", []corev1.Container{sized("ended", "cpu", "9", size, "1Gi")},
 				sized("app", "cpu", "2", size, "1Gi")),
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}},
+			want: Allocation{Containers: map[string]Holding{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 3)}}},
 		},
 		{
-			name: "what an init container gave on is not given on again", node: static(4),
-			held: Held{"p": {Containers: map[string]Given{"ended": {CPUs: cpuset.New(2, 3)},
+			name: "what a later container reuses is not reused twice", node: static(4),
+			held: Held{"p": {Containers: map[string]Holding{"ended": {CPUs: cpuset.New(2, 3)},
 				"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}}},
 			pod: newPod("p", []corev1.Container{sized("ended", "cpu", "2", size, "1Gi")},
 				sized("more", "cpu", "2", size, "1Gi"), sized("app", "cpu", "2", size, "1Gi")),
-			want: Allocation{Containers: map[string]Given{"ended": {CPUs: cpuset.New(2, 3)},
+			want: Allocation{Containers: map[string]Holding{"ended": {CPUs: cpuset.New(2, 3)},
 				"more": {CPUs: cpuset.New(4, 5), Memory: mem(1, 0)},
 				"app":  {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}},
 		},
 		{
-			name: "and is given what it lacks", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
+			name: "a pod gets what it lacks", node: aligned(topology.SingleNUMANode, topology.ScopeContainer),
 			held: Held{"p": cpus(3, 5)},
 			pod:  newPod("p", nil, sized("app", "cpu", "2", size, "1Gi"), sized("more", "cpu", "2", size, "1Gi")),
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 0)},
+			want: Allocation{Containers: map[string]Holding{"app": {CPUs: cpuset.New(3, 5), Memory: mem(1, 0)},
 				"more": {CPUs: cpuset.New(6, 7), Memory: mem(1, 3)}}},
 		},
 		{
-			name: "not what has another size", node: static(4), held: Held{"p": cpus(3)},
+			name: "an amount of another size is replaced", node: static(4), held: Held{"p": cpus(3)},
 			pod:  newPod("p", nil, sized("app", "cpu", "2", size, "1Gi")),
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}},
+			want: Allocation{Containers: map[string]Holding{"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 0)}}},
 		},
 		{
-			name: "devices of a plugin that is not there yet", node: Node{Machine: wide(1)},
+			name: "devices stay held while their plugin is missing", node: Node{Machine: wide(1)},
 			held: Held{
-				"p": {Containers: map[string]Given{"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}}},
+				"p": {
+					Containers: map[string]Holding{"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}}},
 			pod: newPod("p", nil, corev1.Container{Name: "app", Resources: sized("", string(gpu), "1").Resources}),
 			want: Allocation{
-				Containers: map[string]Given{"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}},
+				Containers: map[string]Holding{"app": {Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}},
 		},
 	}
 	for _, tt := range tests {
@@ -218,7 +219,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDecideRefuses(t *testing.T) {
+func TestDecideRejects(t *testing.T) {
 	smt := aligned(topology.None, "")
 	for i := range smt.Machine.CPUs {
 		smt.Machine.CPUs[i].Core = i / 2 * 2
@@ -293,7 +294,7 @@ func TestDecideRefuses(t *testing.T) {
 	}
 }
 
-// mix is a random pod.
+// mix returns a random pod.
 func mix(r *rand.Rand, uid types.UID) *corev1.Pod {
 	container := func(name string) corev1.Container {
 		amounts := []string{"cpu", []string{"1", "2", "3", "4", "1500m"}[r.IntN(5)], "memory",
@@ -321,7 +322,7 @@ func mix(r *rand.Rand, uid types.UID) *corev1.Pod {
 	return p
 }
 
-// node is a machine under random policies, with a device on each of its nodes.
+// node returns a node with random policies and one device on each NUMA node.
 func node(r *rand.Rand, m machine.Machine) Node {
 	n := Node{Machine: m, Policy: Policy{
 		CPUs: r.IntN(8) > 0, Memory: r.IntN(4) > 0, ReservedMemory: memory.Reserved{},
@@ -348,9 +349,8 @@ func node(r *rand.Rand, m machine.Machine) Node {
 	return n
 }
 
-// checkGiven holds what every pod of a node is given against what the node has,
-// what the pod asks for, and what others hold.
-func checkGiven(t *testing.T, n Node, held Held, p *corev1.Pod, a Allocation) {
+// checkAllocation compares what a pod gets with what the node has, with the pod's requests and with what others hold.
+func checkAllocation(t *testing.T, n Node, held Held, p *corev1.Pod, a Allocation) {
 	t.Helper()
 	if free := n.pool(held).Free(); !a.CPUs().IsSubsetOf(free) {
 		t.Fatalf("CPUs %s are not free: %s", a.CPUs(), free)
@@ -362,7 +362,7 @@ func checkGiven(t *testing.T, n Node, held Held, p *corev1.Pod, a Allocation) {
 	for _, c := range pod.Containers(p) {
 		g := a.Containers[c.Name]
 		if n.Policy.CPUs && a.Pod.CPUs.IsEmpty() && g.CPUs.Size() != cpu.Exclusive(p, c.Container) &&
-			(pod.QOS(p) != corev1.PodQOSGuaranteed || !n.bubbles(p)) {
+			(pod.QOS(p) != corev1.PodQOSGuaranteed || !n.usesBubble(p)) {
 			t.Fatalf("%s has CPUs %s and is due %d", c.Name, g.CPUs, cpu.Exclusive(p, c.Container))
 		}
 		if n.Policy.Memory && c.Kind != pod.Init && len(a.Pod.Memory) == 0 {
@@ -398,9 +398,8 @@ func checkGiven(t *testing.T, n Node, held Held, p *corev1.Pod, a Allocation) {
 	}
 }
 
-// Whatever pods come and go, on every machine and under every policy: they share
-// nothing, what is reserved stays so, the same question has the same answer, and
-// what is kept is kept.
+// Random pods come and go on every machine under every policy. They share nothing, reserved CPUs stay free, the same
+// input gives the same answer, and a pod keeps what it holds.
 func TestPodsShareNothing(t *testing.T) {
 	for name, m := range machinetest.All(t) {
 		t.Run(name, func(t *testing.T) {
@@ -418,13 +417,13 @@ func TestPodsShareNothing(t *testing.T) {
 					a, err := Decide(n, held, p)
 					if err != nil {
 						if reason.Of(err) == "" {
-							t.Fatalf("no reason: %v", err)
+							t.Fatalf("the error has no reason: %v", err)
 						}
 						continue
 					}
-					checkGiven(t, n, held, p, a)
+					checkAllocation(t, n, held, p, a)
 					if again, _ := Decide(n, held, p); cmp.Diff(a, again, sameSets) != "" {
-						t.Fatalf("another answer: %s", cmp.Diff(a, again, sameSets))
+						t.Fatalf("a second call gave another answer: %s", cmp.Diff(a, again, sameSets))
 					}
 					if a.IsEmpty() {
 						continue
@@ -433,7 +432,7 @@ func TestPodsShareNothing(t *testing.T) {
 					for uid, p := range pods {
 						kept, err := Decide(n, held, p)
 						if diff := cmp.Diff(held[uid], kept, sameSets); diff != "" || err != nil {
-							t.Fatalf("pod %s does not keep what it has: %v\n%s", uid, err, diff)
+							t.Fatalf("pod %s does not keep what it holds: %v\n%s", uid, err, diff)
 						}
 					}
 				}

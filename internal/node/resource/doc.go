@@ -1,8 +1,7 @@
-// Package resource decides what a pod is given of the node's CPUs, memory and
-// devices, and remembers it.
+// Package resource decides which CPUs, NUMA memory and devices of the node each pod gets, and records it.
 //
-// Decide is pure: it composes the allocators in cpu, memory and device under the
-// answer that topology merges from them. Ledger is the table of what pods hold,
-// written by admission only, and its checkpoint. It does not touch a cgroup or a
-// device plugin: packages placement and device carry out what stands here.
+// Decide is pure: it runs the allocators of the packages cpu, memory and device and lets package topology merge what
+// they offer into one choice of NUMA nodes. Ledger is the table of what every pod holds, with a checkpoint on disk;
+// admission writes it. This package changes no cgroup and calls no device plugin: the packages placement and device
+// carry out its decisions.
 package resource

@@ -14,12 +14,12 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/memory"
 )
 
-// pool is what there is of CPUs beside what is held.
+// pool describes the CPUs of the node, given what is held.
 func (n Node) pool(h Held) cpu.Pool {
 	return cpu.Pool{Machine: n.Machine, Reserved: n.Policy.ReservedCPUs, Held: h.CPUs(), Options: n.Policy.CPU}
 }
 
-// state is what there is of memory beside what is held.
+// state describes the memory of the node, given what is held.
 func (n Node) state(h Held) memory.State {
 	if !n.Policy.Memory {
 		return memory.State{}
@@ -31,10 +31,9 @@ func (n Node) state(h Held) memory.State {
 	return s
 }
 
-// Shared are the CPUs that containers without CPUs of their own run on; empty
-// when the policy gives none away and they run anywhere. With strict-cpu-reservation
-// others may hold all that is not reserved: then they run on the reserved ones, as
-// somewhere they have to run and not on what others have for themselves.
+// Shared are the CPUs that containers without exclusive CPUs run on. It is empty if the policy allocates no exclusive
+// CPUs; then containers run anywhere. With strict-cpu-reservation, pods may hold every CPU that is not reserved. The
+// other containers then run on the reserved CPUs, because they must not disturb exclusive ones.
 func (n Node) Shared(h Held) cpuset.CPUSet {
 	if !n.Policy.CPUs {
 		return cpuset.New()
@@ -45,8 +44,8 @@ func (n Node) Shared(h Held) cpuset.CPUSet {
 	return n.Policy.ReservedCPUs
 }
 
-// fitting is the part of an allocation that can be kept on this machine beside
-// what others hold; the error says what cannot, and why.
+// fitting returns the part of an allocation that is possible on this machine beside what others hold. The error says
+// which parts are not, and why.
 func (n Node) fitting(others Held, a Allocation) (Allocation, error) {
 	if a.IsEmpty() {
 		return a, nil
@@ -54,7 +53,7 @@ func (n Node) fitting(others Held, a Allocation) (Allocation, error) {
 	a = a.Clone()
 	errs := []error{n.fitCPUs(others, a.CPUs()), n.fitMemory(others, a.Memory())}
 	taken := others.Devices()
-	each := func(f func(*Given)) {
+	each := func(f func(*Holding)) {
 		f(&a.Pod)
 		for name, g := range a.Containers {
 			f(&g)
@@ -63,7 +62,7 @@ func (n Node) fitting(others Held, a Allocation) (Allocation, error) {
 			}
 		}
 	}
-	each(func(g *Given) {
+	each(func(g *Holding) {
 		if errs[0] != nil {
 			g.CPUs = cpuset.New()
 		}
@@ -85,10 +84,10 @@ func (n Node) fitCPUs(others Held, own cpuset.CPUSet) error {
 		return nil
 	}
 	if !n.Policy.CPUs {
-		return fmt.Errorf("CPUs %s: the policy gives none away", own)
+		return fmt.Errorf("CPUs %s: the policy allocates none", own)
 	}
-	if gone := own.Difference(n.Machine.Online()); !gone.IsEmpty() {
-		return fmt.Errorf("CPUs %s: %s are not online", own, gone)
+	if offline := own.Difference(n.Machine.Online()); !offline.IsEmpty() {
+		return fmt.Errorf("CPUs %s: %s are not online", own, offline)
 	}
 	if reserved := own.Intersection(n.Policy.ReservedCPUs); !reserved.IsEmpty() {
 		return fmt.Errorf("CPUs %s: %s are reserved", own, reserved)
@@ -104,21 +103,20 @@ func (n Node) fitMemory(others Held, own []memory.Block) error {
 	case len(own) == 0:
 		return nil
 	case !n.Policy.Memory:
-		return errors.New("memory of NUMA nodes: the policy gives none away")
+		return errors.New("memory of NUMA nodes: the policy allocates none")
 	}
 	return n.state(others).Check(own)
 }
 
-// keeps says whether a pod holds all it is due: it is not asked again where. staying
-// says the same of the containers that stay, for whose sake the pod goes on if init
-// containers cannot have what they lack. The memory of these is freed when they
-// have ended.
-func (n Node) keeps(p *corev1.Pod, own Allocation) (all, staying bool) {
+// covers reports whether own has everything that the pod's containers are due, so that no new decision is needed.
+// lasting says the same of the app containers and sidecars alone: they let the pod go on even if init containers cannot
+// get what they lack. The memory of init containers is not checked, because it is freed when they end.
+func (n Node) covers(p *corev1.Pod, own Allocation) (all, lasting bool) {
 	if own.IsEmpty() {
 		return false, false
 	}
 	d := decision{node: n, pod: p, own: own}
-	if n.bubbles(p) {
+	if n.usesBubble(p) {
 		due := map[corev1.ResourceName]int64{}
 		for _, b := range own.Pod.Memory {
 			due[b.Resource] = b.Size
@@ -128,7 +126,7 @@ func (n Node) keeps(p *corev1.Pod, own Allocation) (all, staying bool) {
 			cpus = cpu.ExclusivePod(p)
 		}
 		if n.Policy.Memory {
-			sizes = memory.Whole(p)
+			sizes = memory.ExclusivePod(p)
 		}
 		all = own.Pod.CPUs.Size() == cpus && maps.Equal(due, sizes)
 		return all, all

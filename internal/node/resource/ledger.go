@@ -14,50 +14,49 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/node/resource/device"
 )
 
-// LedgerOptions of a Ledger.
+// LedgerOptions configure a Ledger.
 type LedgerOptions struct {
-	// Dir has a file for each pod that holds something.
+	// Dir holds one file for each pod that holds something.
 	Dir string
-	// Node is the machine and what the configuration says. Its devices do not count.
+	// Node is the machine and the policy. The ledger does not use Node.Devices.
 	Node Node
 	Log  *slog.Logger
 }
 
-// Ledger is the table of what pods hold. Its writer is admission; the device step
-// may exchange ids (SetDevices). What is in it is on disk, synced, before anybody
-// sees it. Pods that hold nothing cost nothing.
+// Ledger is the table of what pods hold. Admission writes it; the device step may exchange device IDs (SetDevices).
+// Every entry is synced to disk before a reader sees it. Pods that hold nothing have no entry and no file.
 type Ledger struct {
 	log  *slog.Logger
 	disk *checkpoint.Dir[record]
 	node Node
 
-	// writing orders changes, and with them the files.
+	// writing serializes changes of the table and of its files.
 	writing sync.Mutex
 
-	mu   sync.RWMutex
-	held Held
-	told []chan struct{}
+	mu          sync.RWMutex
+	held        Held
+	subscribers []wake.Signal
 }
 
-// NewLedger makes an empty ledger.
+// NewLedger returns an empty ledger. Load fills it.
 func NewLedger(o LedgerOptions) *Ledger {
 	return &Ledger{log: o.Log, node: o.Node, disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}),
 		held: Held{}}
 }
 
-// Lost is a pod whose allocation could not be kept, and why.
+// Lost is a pod whose allocation could not be kept in full, and the reason.
 type Lost struct {
 	UID types.UID
 	Why error
 }
 
-// Load reads what an earlier agent kept, and keeps of it what fits the machine as
-// it is now. The pods of which something does not fit are returned: that part is
-// allocated anew when they are admitted. The error names files that were damaged;
-// what could be read counts also then.
+// Load reads the allocations that an earlier agent saved and keeps the parts that still fit this machine. It returns
+// the pods that lost a part; admission allocates that part again. The error names damaged files. Everything readable is
+// loaded even if there is an error.
 func (l *Ledger) Load() ([]Lost, error) {
 	all, err := l.disk.LoadAll()
 	found := map[types.UID]Allocation{}
@@ -77,18 +76,16 @@ func (l *Ledger) Load() ([]Lost, error) {
 	return append(lost, more...), errors.Join(err, saveErr)
 }
 
-// Rebuild takes over what running containers were found to have: the parts (CPUs,
-// memory, each resource's devices) of which the ledger knows nothing. It returns
-// the pods of which something does not fit beside the others.
+// Rebuild adds what running containers were found to hold. It adds only parts (CPUs, memory, the devices of one
+// resource) that the ledger does not have yet. It returns the pods of which a part conflicts with other pods.
 func (l *Ledger) Rebuild(live map[types.UID]Allocation) ([]Lost, error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	return l.adopt(live, false)
 }
 
-// TakeOver takes over what another agent has written down since this ledger was
-// kept: it counts, and what is here counts beside it as far as both fit. The pods of
-// which something does not are returned.
+// TakeOver merges allocations that another agent recorded while this ledger was not in use. Those take precedence; this
+// ledger's own entries are added where they do not conflict. It returns the pods that lost a part.
 func (l *Ledger) TakeOver(found map[types.UID]Allocation) ([]Lost, error) {
 	if len(found) == 0 {
 		return nil, nil
@@ -102,8 +99,8 @@ func (l *Ledger) TakeOver(found map[types.UID]Allocation) ([]Lost, error) {
 	return append(lost, more...), errors.Join(err, moreErr)
 }
 
-// adopt takes what fits, in the order of the pods' ids; writing is held. saved
-// says that what is found is on disk as it is.
+// adopt merges found into the table, pods in order of their UIDs, and drops parts that do not fit. The caller holds
+// l.writing. saved says that the files on disk already hold found.
 func (l *Ledger) adopt(found map[types.UID]Allocation, saved bool) (lost []Lost, err error) {
 	held := l.All()
 	for _, uid := range slices.Sorted(maps.Keys(found)) {
@@ -116,10 +113,10 @@ func (l *Ledger) adopt(found map[types.UID]Allocation, saved bool) (lost []Lost,
 		delete(others, uid)
 		a, why := l.node.fitting(others, a)
 		if why != nil {
-			l.log.Warn("not all that a pod held fits this machine as it is now", "pod", uid, "err", why)
+			l.log.Warn("cannot keep everything that a pod held", "pod", uid, "err", why)
 			lost = append(lost, Lost{uid, why})
 			if !own.IsEmpty() {
-				continue // what is known stays
+				continue // the earlier entry stays
 			}
 		}
 		switch {
@@ -135,7 +132,7 @@ func (l *Ledger) adopt(found map[types.UID]Allocation, saved bool) (lost []Lost,
 	return lost, err
 }
 
-// Get is what a pod holds; false: nothing.
+// Get returns what a pod holds, and false if it holds nothing.
 func (l *Ledger) Get(uid types.UID) (Allocation, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -143,23 +140,21 @@ func (l *Ledger) Get(uid types.UID) (Allocation, bool) {
 	return a, ok
 }
 
-// Shared are the CPUs that containers without CPUs of their own run on; empty
-// when the policy gives none away.
+// Shared are the CPUs of all containers without exclusive CPUs. It is empty if the policy allocates no exclusive CPUs.
 func (l *Ledger) Shared() cpuset.CPUSet {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.node.Shared(l.held)
 }
 
-// All is what all pods hold. The map is the caller's.
+// All returns what all pods hold. The caller may modify the map, but not the allocations in it.
 func (l *Ledger) All() Held {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return maps.Clone(l.held)
 }
 
-// Commit books an allocation, in place of the pod's last one. When it fails
-// nothing has changed.
+// Commit records an allocation and replaces the previous one of the pod. After an error the table is unchanged.
 func (l *Ledger) Commit(uid types.UID, a Allocation) error {
 	if a.IsEmpty() {
 		return l.Release(uid)
@@ -172,10 +167,10 @@ func (l *Ledger) Commit(uid types.UID, a Allocation) error {
 	return l.put(uid, a.Clone())
 }
 
-// put saves and publishes; writing is held.
+// put saves the allocation to disk and then publishes it. The caller holds l.writing.
 func (l *Ledger) put(uid types.UID, a Allocation) error {
 	if err := l.disk.Save(string(uid), recordOf(a)); err != nil {
-		return fmt.Errorf("book what pod %s is given: %w", uid, err)
+		return fmt.Errorf("save the allocation of pod %s: %w", uid, err)
 	}
 	held := l.All()
 	held[uid] = a
@@ -183,8 +178,8 @@ func (l *Ledger) put(uid types.UID, a Allocation) error {
 	return nil
 }
 
-// Release frees what a pod holds; one that holds nothing is fine. What it held is
-// free even if its file stays.
+// Release frees everything that a pod holds. It is harmless for a pod that holds nothing. The resources are free even
+// if the file cannot be deleted.
 func (l *Ledger) Release(uid types.UID) error {
 	if _, ok := l.Get(uid); !ok {
 		return nil
@@ -196,21 +191,21 @@ func (l *Ledger) Release(uid types.UID) error {
 	delete(held, uid)
 	l.publish(held)
 	if err != nil {
-		return fmt.Errorf("release what pod %s held: %w", uid, err)
+		return fmt.Errorf("release the allocation of pod %s: %w", uid, err)
 	}
 	return nil
 }
 
-// ReleaseMemory frees the memory of a container: an init container's, when the next
-// one starts. Its CPUs and devices are its pod's until that is gone.
+// ReleaseMemory frees the memory of one container. It is called for an init container when the next one starts. CPUs
+// and devices stay with the pod until the pod ends.
 func (l *Ledger) ReleaseMemory(uid types.UID, container string) error {
-	return l.change(uid, container, func(g *Given) { g.Memory = nil })
+	return l.change(uid, container, func(g *Holding) { g.Memory = nil })
 }
 
-// SetDevices exchanges the devices of a container that holds some for those that
-// its plugin prefers.
+// SetDevices replaces the devices of a container by those that the device plugin prefers. A container that holds
+// nothing is not changed.
 func (l *Ledger) SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []device.ID) error {
-	return l.change(uid, container, func(g *Given) {
+	return l.change(uid, container, func(g *Holding) {
 		if g.Devices == nil {
 			g.Devices = map[corev1.ResourceName][]device.ID{}
 		}
@@ -218,9 +213,9 @@ func (l *Ledger) SetDevices(uid types.UID, container string, name corev1.Resourc
 	})
 }
 
-// change has f change a copy of what a container holds. One that holds nothing is
-// left alone.
-func (l *Ledger) change(uid types.UID, container string, f func(*Given)) error {
+// change applies f to a copy of what a container holds and saves the result. It does nothing for a container that holds
+// nothing.
+func (l *Ledger) change(uid types.UID, container string, f func(*Holding)) error {
 	if a, _ := l.Get(uid); a.Containers[container].IsEmpty() {
 		return nil
 	}
@@ -240,25 +235,22 @@ func (l *Ledger) change(uid types.UID, container string, f func(*Given)) error {
 	return l.put(uid, a)
 }
 
-// Subscribe gives a channel that has an element after each change until it is
-// taken. It is for the time of wiring: there is no way back.
+// Subscribe returns a channel that receives after every change. Changes before a receive are merged into one. Parts
+// subscribe when the agent is built; a subscription cannot be ended.
 func (l *Ledger) Subscribe() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := make(chan struct{}, 1)
-	l.told = append(l.told, c)
-	return c
+	changed := wake.New()
+	l.subscribers = append(l.subscribers, changed)
+	return changed.C()
 }
 
-// publish makes held the table and tells so.
+// publish replaces the table and wakes the subscribers.
 func (l *Ledger) publish(held Held) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = held
-	for _, c := range l.told {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+	for _, s := range l.subscribers {
+		s.Wake()
 	}
 }

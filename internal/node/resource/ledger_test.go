@@ -19,10 +19,10 @@ import (
 
 const gpu corev1.ResourceName = "example.com/gpu"
 
-// sameSets compares sets of CPUs by what is in them.
+// sameSets compares sets of CPUs by their elements.
 var sameSets = cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })
 
-// wide is a machine of n nodes with 2 CPUs and 8 GiB each.
+// wide returns a machine with n nodes of 2 CPUs and 8 GiB each.
 func wide(n int) machine.Machine {
 	m := machine.Machine{}
 	for i := range n {
@@ -33,7 +33,7 @@ func wide(n int) machine.Machine {
 	return m
 }
 
-// static pins CPUs, but for CPU 0, and memory.
+// static returns a node that pins memory and all CPUs except CPU 0.
 func static(nodes int) Node {
 	return Node{Machine: wide(nodes), Policy: Policy{CPUs: true, ReservedCPUs: cpuset.New(0), Memory: true}}
 }
@@ -43,18 +43,18 @@ func newLedger(dir string, n Node) *Ledger {
 }
 
 func cpus(ids ...int) Allocation {
-	return Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(ids...)}}}
+	return Allocation{Containers: map[string]Holding{"app": {CPUs: cpuset.New(ids...)}}}
 }
 
-func TestLedgerOutlivesTheAgent(t *testing.T) {
+func TestLoadAfterRestart(t *testing.T) {
 	dir, n := filepath.Join(t.TempDir(), "resources"), static(4)
 	a := Allocation{
-		Containers: map[string]Given{
+		Containers: map[string]Holding{
 			"app": {CPUs: cpuset.New(1, 2),
 				Memory: []memory.Block{{Nodes: topology.Of(0, 3), Resource: "memory", Size: 1 << 30}}},
 			"side": {CPUs: cpuset.New(3), Devices: map[corev1.ResourceName][]device.ID{gpu: {"a", "b"}}},
 		},
-		Pod: Given{CPUs: cpuset.New(1, 2, 3)},
+		Pod: Holding{CPUs: cpuset.New(1, 2, 3)},
 	}
 	l := newLedger(dir, n)
 	told := l.Subscribe()
@@ -84,7 +84,7 @@ func TestLedgerOutlivesTheAgent(t *testing.T) {
 		}
 	}
 	if got, want := again.Shared(), cpuset.New(0, 5, 6, 7); !got.Equals(want) {
-		t.Errorf("shared are %v, want %v", got, want)
+		t.Errorf("shared CPUs are %v, want %v", got, want)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestShared(t *testing.T) {
 		{"no policy", Node{Machine: wide(2)}, nil, cpuset.New()},
 		{"static", static(2), Held{"1": cpus(1, 2)}, cpuset.New(0, 3)},
 		{"strict", strict, Held{"1": cpus(1, 2)}, cpuset.New(3)},
-		{"strict, and all others are held", strict, Held{"1": cpus(1, 2, 3)}, cpuset.New(0)},
+		{"strict, all others are held", strict, Held{"1": cpus(1, 2, 3)}, cpuset.New(0)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := test.node.Shared(test.held); !got.Equals(test.want) {
@@ -110,7 +110,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-func TestPodsThatHoldNothingCostNothing(t *testing.T) {
+func TestPodsWithoutHoldingsHaveNoFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "resources")
 	l := newLedger(dir, static(1))
 	for _, err := range []error{l.Commit("1", Allocation{}), l.Release("1"), l.ReleaseMemory("1", "app"),
@@ -120,6 +120,6 @@ func TestPodsThatHoldNothingCostNothing(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("there is a directory: %v", err)
+		t.Errorf("the directory was created: %v", err)
 	}
 }

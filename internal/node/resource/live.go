@@ -13,27 +13,26 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Place is where a container runs, as its cgroup says.
+// Place is where a container runs, read from its cgroup.
 type Place struct {
 	CPUs  cpuset.CPUSet
-	Nodes topology.Nodes // that its memory comes from; 0: not known
+	Nodes topology.Nodes // where its memory comes from; 0: unknown
 }
 
-// Found is what a pod holds, as can be told from where its containers run (by
-// name) and from what they are due. A container that runs on as many CPUs as it is
-// due has these for itself; one that runs on others has lost them, or never had
-// any.
-func (n Node) Found(p *corev1.Pod, live map[string]Place) Allocation {
-	a := Allocation{Containers: map[string]Given{}}
-	if n.bubbles(p) {
-		a.Pod = n.foundWhole(p, live)
+// Infer derives what a pod holds from where its containers run (keyed by name) and from what they are due. A container
+// that runs on exactly as many CPUs as it is due holds them exclusively. A container that runs on another number of
+// CPUs has lost its CPUs or never had any.
+func (n Node) Infer(p *corev1.Pod, live map[string]Place) Allocation {
+	a := Allocation{Containers: map[string]Holding{}}
+	if n.usesBubble(p) {
+		a.Pod = n.inferPod(p, live)
 	}
 	for _, c := range pod.Containers(p) {
 		at, runs := live[c.Name]
 		if !runs || c.Kind == pod.Ephemeral {
 			continue
 		}
-		g := Given{}
+		g := Holding{}
 		if due := cpu.Exclusive(p, c.Container); n.Policy.CPUs && due > 0 && at.CPUs.Size() == due {
 			g.CPUs = at.CPUs
 		}
@@ -47,20 +46,20 @@ func (n Node) Found(p *corev1.Pod, live map[string]Place) Allocation {
 	return a
 }
 
-// FoundUnknown is the same of a Guaranteed pod of which it is not known what it is
-// due: CPUs that none of the shared ones are among. It is for one that ends.
-func (n Node) FoundUnknown(live map[string]Place) Allocation {
-	a := Allocation{Containers: map[string]Given{}}
+// InferUnknown does the same for a Guaranteed pod whose spec is not known because the pod is ending. It counts CPUs
+// that may be allocated and do not include all shared CPUs.
+func (n Node) InferUnknown(live map[string]Place) Allocation {
+	a := Allocation{Containers: map[string]Holding{}}
 	for name, at := range live {
 		if n.Policy.CPUs && !at.CPUs.IsEmpty() && at.CPUs.IsSubsetOf(n.pool(nil).Free()) &&
 			!n.pool(nil).Shared().IsSubsetOf(at.CPUs) {
-			a.Containers[name] = Given{CPUs: at.CPUs}
+			a.Containers[name] = Holding{CPUs: at.CPUs}
 		}
 	}
 	return a
 }
 
-func (n Node) foundWhole(p *corev1.Pod, live map[string]Place) (g Given) {
+func (n Node) inferPod(p *corev1.Pod, live map[string]Place) (g Holding) {
 	cpus, nodes := cpuset.New(), topology.Nodes(0)
 	for _, at := range live {
 		cpus = cpus.Union(at.CPUs)
@@ -70,13 +69,12 @@ func (n Node) foundWhole(p *corev1.Pod, live map[string]Place) (g Given) {
 		g.CPUs = cpus
 	}
 	if n.Policy.Memory && n.bound(nodes) {
-		g.Memory = blocks(memory.Whole(p), nodes)
+		g.Memory = blocks(memory.ExclusivePod(p), nodes)
 	}
 	return g
 }
 
-// bound says whether memory comes from these nodes because it was given there: what
-// was not comes from all.
+// bound reports whether memory was bound to these nodes. A container without a binding uses all nodes of the machine.
 func (n Node) bound(nodes topology.Nodes) bool {
 	return nodes != 0 && (nodes.Len() < len(n.Machine.Nodes) || len(n.Machine.Nodes) == 1)
 }
@@ -88,11 +86,11 @@ func blocks(sizes map[corev1.ResourceName]int64, nodes topology.Nodes) (all []me
 	return all
 }
 
-// Fixed says why a running pod cannot have other resources, in the kubelet's
-// words: what it is due for itself would change. "": it can.
-func (n Node) Fixed(was, want *corev1.Pod) string {
-	cpus := n.Policy.CPUs && n.bubbles(want) && cpu.ExclusivePod(was) != cpu.ExclusivePod(want)
-	sizes := n.Policy.Memory && n.bubbles(want) && !maps.Equal(memory.Whole(was), memory.Whole(want))
+// ResizeConflict returns the kubelet's message if a running pod cannot be resized from was to want because its
+// exclusive resources would change. It returns "" if the pod can be resized.
+func (n Node) ResizeConflict(was, want *corev1.Pod) string {
+	cpus := n.Policy.CPUs && n.usesBubble(want) && cpu.ExclusivePod(was) != cpu.ExclusivePod(want)
+	sizes := n.Policy.Memory && n.usesBubble(want) && !maps.Equal(memory.ExclusivePod(was), memory.ExclusivePod(want))
 	for _, c := range pod.Containers(want) {
 		before, ok := pod.FindContainer(was, c.Name)
 		if !ok || c.Kind == pod.Ephemeral {

@@ -15,7 +15,7 @@ import (
 
 func at(nodes topology.Nodes, ids ...int) Place { return Place{CPUs: cpuset.New(ids...), Nodes: nodes} }
 
-func TestFound(t *testing.T) {
+func TestInfer(t *testing.T) {
 	p := newPod("p", []corev1.Container{sized("init", "cpu", "2", "memory", "1Gi")},
 		sized("app", "cpu", "2", "memory", "1Gi"), sized("part", "cpu", "500m", "memory", "2Gi"))
 	bubble := whole(newPod("p", nil, sized("own", "cpu", "1", "memory", "1Gi"), corev1.Container{Name: "rest"}), "cpu",
@@ -27,36 +27,38 @@ func TestFound(t *testing.T) {
 		live map[string]Place
 		want Allocation
 	}{
-		{name: "nothing runs", node: static(4), pod: p, want: Allocation{Containers: map[string]Given{}}},
+		{name: "nothing runs", node: static(4), pod: p, want: Allocation{Containers: map[string]Holding{}}},
 		{
-			name: "what is due", node: static(4), pod: p,
+			name: "what the pod is due", node: static(4), pod: p,
 			live: map[string]Place{"app": at(topology.Of(1), 2, 3), "part": at(topology.Of(0), 0, 1, 4)},
-			want: Allocation{Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 1)},
+			want: Allocation{Containers: map[string]Holding{"app": {CPUs: cpuset.New(2, 3), Memory: mem(1, 1)},
 				"part": {Memory: mem(2, 0)}}},
 		},
 		{
-			name: "not on as many as are due", node: static(4), pod: p, live: map[string]Place{"app": at(0, 0, 1, 2)},
-			want: Allocation{Containers: map[string]Given{}},
+			name: "another number of CPUs than due", node: static(4), pod: p,
+			live: map[string]Place{"app": at(0, 0, 1, 2)},
+			want: Allocation{Containers: map[string]Holding{}},
 		},
-		{name: "the policy gives none away", node: Node{Machine: wide(4)}, pod: p,
-			live: map[string]Place{"app": at(topology.Of(1), 2, 3)}, want: Allocation{Containers: map[string]Given{}}},
+		{name: "the policy allocates none", node: Node{Machine: wide(4)}, pod: p,
+			live: map[string]Place{"app": at(topology.Of(1), 2, 3)},
+			want: Allocation{Containers: map[string]Holding{}}},
 		{
 			name: "a bubble", node: aligned(topology.Restricted, topology.ScopePod), pod: bubble,
 			live: map[string]Place{"own": at(topology.Of(1, 2), 2), "rest": at(topology.Of(1, 2), 3, 4, 5)},
-			want: Allocation{Containers: map[string]Given{"own": {CPUs: cpuset.New(2)}},
-				Pod: Given{CPUs: cpuset.New(2, 3, 4, 5), Memory: mem(6, 1, 2)}},
+			want: Allocation{Containers: map[string]Holding{"own": {CPUs: cpuset.New(2)}},
+				Pod: Holding{CPUs: cpuset.New(2, 3, 4, 5), Memory: mem(6, 1, 2)}},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, tt.node.Found(tt.pod, tt.live), sameSets); diff != "" {
+			if diff := cmp.Diff(tt.want, tt.node.Infer(tt.pod, tt.live), sameSets); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestFixed(t *testing.T) {
+func TestResizeConflict(t *testing.T) {
 	const noCPUs = `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`
 	const noMemory = `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`
 	one := func(cpu, memory string) *corev1.Pod {
@@ -75,32 +77,32 @@ func TestFixed(t *testing.T) {
 		fixed     string
 	}{
 		{"nothing is pinned", Node{Machine: wide(2)}, one("2", "1Gi"), one("1", "2Gi"), ""},
-		{"CPUs of its own", static(2), one("2", "1Gi"), one("1", "1Gi"), noCPUs},
-		{"none would be its own any more", static(2), one("2", "1Gi"), one("1500m", "1Gi"), noCPUs},
+		{"exclusive CPUs", static(2), one("2", "1Gi"), one("1", "1Gi"), noCPUs},
+		{"exclusive CPUs would become shared", static(2), one("2", "1Gi"), one("1500m", "1Gi"), noCPUs},
 		{"shared before and after", onlyCPUs, one("500m", "1Gi"), one("1500m", "2Gi"), ""},
-		{"memory of nodes", static(2), one("500m", "1Gi"), one("500m", "2Gi"), noMemory},
+		{"memory on NUMA nodes", static(2), one("500m", "1Gi"), one("500m", "2Gi"), noMemory},
 		{"memory from anywhere", onlyCPUs, one("2", "1Gi"), one("2", "2Gi"), ""},
 		{"not guaranteed", static(2), burst, burst, ""},
-		{"the pod's own", aligned(topology.Restricted, topology.ScopePod), bubble("2"), bubble("3"), noCPUs},
+		{"pod-level", aligned(topology.Restricted, topology.ScopePod), bubble("2"), bubble("3"), noCPUs},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.node.Fixed(tt.was, tt.want); got != tt.fixed {
+			if got := tt.node.ResizeConflict(tt.was, tt.want); got != tt.fixed {
 				t.Errorf("got %q, want %q", got, tt.fixed)
 			}
 		})
 	}
 }
 
-// What was kept on one machine is read on another: what fits stays, and no state
-// is one that stops the agent.
-func TestLedgerHeals(t *testing.T) {
+// A ledger saved on one machine is loaded on another. Allocations that fit stay, and no state prevents the agent from
+// starting.
+func TestLoadDropsWhatDoesNotFit(t *testing.T) {
 	kept := Held{
-		"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3), Memory: mem(4, 1),
+		"a": {Containers: map[string]Holding{"app": {CPUs: cpuset.New(2, 3), Memory: mem(4, 1),
 			Devices: map[corev1.ResourceName][]device.ID{gpu: {"x"}}}}},
-		"b": {Containers: map[string]Given{"app": {CPUs: cpuset.New(6, 7), Memory: mem(4, 3)}}},
+		"b": {Containers: map[string]Holding{"app": {CPUs: cpuset.New(6, 7), Memory: mem(4, 3)}}},
 	}
-	devices := Held{"a": {Containers: map[string]Given{"app": {Devices: kept["a"].Containers["app"].Devices}}}}
+	devices := Held{"a": {Containers: map[string]Holding{"app": {Devices: kept["a"].Containers["app"].Devices}}}}
 	with := func(change func(*Node)) Node {
 		n := static(4)
 		change(&n)
@@ -112,17 +114,17 @@ func TestLedgerHeals(t *testing.T) {
 		want Held
 		lost []types.UID
 	}{
-		{"the same", static(4), kept, nil},
+		{"the same machine", static(4), kept, nil},
 		{"fewer CPUs and nodes", static(2), Held{"a": kept["a"]}, []types.UID{"b"}},
-		{"no policy any more", Node{Machine: wide(4)}, devices, []types.UID{"a", "b"}},
+		{"no policy", Node{Machine: wide(4)}, devices, []types.UID{"a", "b"}},
 		{
 			"another CPU is reserved", with(func(n *Node) { n.Policy.ReservedCPUs = cpuset.New(7) }),
-			Held{"a": kept["a"], "b": {Containers: map[string]Given{"app": {Memory: mem(4, 3)}}}}, []types.UID{"b"},
+			Held{"a": kept["a"], "b": {Containers: map[string]Holding{"app": {Memory: mem(4, 3)}}}}, []types.UID{"b"},
 		},
 		{
 			"less memory", with(func(n *Node) { n.Machine.Nodes[1].Memory = 1 << 30 }),
 			Held{
-				"a": {Containers: map[string]Given{"app": {CPUs: cpuset.New(2, 3),
+				"a": {Containers: map[string]Holding{"app": {CPUs: cpuset.New(2, 3),
 					Devices: kept["a"].Containers["app"].Devices}}}, "b": kept["b"]}, []types.UID{"a"},
 		},
 	}
@@ -150,7 +152,7 @@ func TestLedgerHeals(t *testing.T) {
 			}
 			again := newLedger(dir, tt.node)
 			if lost, err := again.Load(); len(lost) > 0 || err != nil {
-				t.Errorf("what did not fit is still there: %v, %v", lost, err)
+				t.Errorf("a second load still loses something: %v, %v", lost, err)
 			}
 			for _, l := range []*Ledger{l, again} {
 				if diff := cmp.Diff(tt.want, l.All(), sameSets); diff != "" {
@@ -161,8 +163,8 @@ func TestLedgerHeals(t *testing.T) {
 	}
 }
 
-// Two that hold the same: the one that is known keeps it.
-func TestRebuildBesideOthers(t *testing.T) {
+// Two pods seem to hold the same CPU. The pod that the ledger knows keeps it.
+func TestRebuildKeepsKnownHolders(t *testing.T) {
 	l := newLedger(t.TempDir(), static(4))
 	if err := l.Commit("a", cpus(2)); err != nil {
 		t.Fatal(err)

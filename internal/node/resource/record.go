@@ -11,13 +11,13 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// record is an Allocation on disk: version 1.
+// record is an Allocation on disk, format version 1.
 type record struct {
 	Containers map[string]share `json:"containers,omitempty"`
 	Pod        *share           `json:"pod,omitempty"`
 }
 
-// share is a Given; CPUs are a list as in cpuset(7).
+// share is a Holding on disk. CPUs are a list as in cpuset(7).
 type share struct {
 	CPUs    string                              `json:"cpus,omitempty"`
 	Memory  []block                             `json:"memory,omitempty"`
@@ -41,7 +41,7 @@ func recordOf(a Allocation) record {
 	return r
 }
 
-func shareOf(g Given) share {
+func shareOf(g Holding) share {
 	s := share{CPUs: g.CPUs.String(), Devices: g.Devices}
 	for _, b := range g.Memory {
 		s.Memory = append(s.Memory, block{Nodes: b.Nodes.IDs(), Resource: b.Resource, Size: b.Size})
@@ -54,39 +54,39 @@ func (r record) allocation() (Allocation, error) {
 	for name, s := range r.Containers {
 		g, err := s.given()
 		if err != nil {
-			return Allocation{}, fmt.Errorf("read what container %q holds: %w", name, err)
+			return Allocation{}, fmt.Errorf("read the allocation of container %q: %w", name, err)
 		}
 		if g.IsEmpty() {
 			continue
 		}
 		if a.Containers == nil {
-			a.Containers = map[string]Given{}
+			a.Containers = map[string]Holding{}
 		}
 		a.Containers[name] = g
 	}
 	if r.Pod != nil {
 		var err error
 		if a.Pod, err = r.Pod.given(); err != nil {
-			return Allocation{}, fmt.Errorf("read what the pod holds: %w", err)
+			return Allocation{}, fmt.Errorf("read the allocation of the pod as a whole: %w", err)
 		}
 	}
 	return a, nil
 }
 
-func (s share) given() (Given, error) {
-	g := Given{Devices: s.Devices}
+func (s share) given() (Holding, error) {
+	g := Holding{Devices: s.Devices}
 	var err error
 	if g.CPUs, err = cpuset.Parse(s.CPUs); err != nil {
-		return Given{}, err
+		return Holding{}, err
 	}
 	for _, b := range s.Memory {
 		for _, id := range b.Nodes {
 			if id < 0 || id > 63 {
-				return Given{}, fmt.Errorf("there is no NUMA node %d", id)
+				return Holding{}, fmt.Errorf("NUMA node id %d is not in the range 0 to 63", id)
 			}
 		}
 		if b.Size < 0 {
-			return Given{}, fmt.Errorf("%d bytes of %s are no amount", b.Size, b.Resource)
+			return Holding{}, fmt.Errorf("%d bytes of %s are not a valid amount", b.Size, b.Resource)
 		}
 		g.Memory = append(g.Memory, memory.Block{Nodes: topology.Of(b.Nodes...), Resource: b.Resource, Size: b.Size})
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// In whatever order pods go, each gives back what it alone held, also what it
-// exchanged or freed before; when all are gone the node is as it was.
+// Pods end in random order. Each release frees exactly what that pod held alone, including after exchanges and early
+// releases. At the end the node is as it was at first.
 func TestReleaseRestores(t *testing.T) {
 	for name, m := range machinetest.All(t) {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestReleaseRestores(t *testing.T) {
 			}
 			uids := slices.Sorted(maps.Keys(l.All()))
 			if len(uids) == 0 {
-				t.Fatal("no pod is given anything")
+				t.Fatal("no pod got anything")
 			}
 			r.Shuffle(len(uids), func(i, j int) { uids[i], uids[j] = uids[j], uids[i] })
 			for _, uid := range uids {
@@ -60,14 +60,15 @@ func TestReleaseRestores(t *testing.T) {
 				}
 			}
 			if held := l.All(); len(held) > 0 || !l.Shared().Equals(shared) {
-				t.Errorf("held are %v; shared %s, at first %s", held, l.Shared(), shared)
+				t.Errorf("still held: %v; shared CPUs are %s, at first %s", held, l.Shared(), shared)
 			}
 			last, lastErr := Decide(n, l.All(), probe)
 			if diff := cmp.Diff(first, last, sameSets); diff != "" || fmt.Sprint(firstErr) != fmt.Sprint(lastErr) {
-				t.Errorf("a pod is given something else (-at first +at last):\n%s%v, %v", diff, firstErr, lastErr)
+				t.Errorf("a pod gets something else than at first (-at first +at last):\n%s%v, %v", diff, firstErr,
+					lastErr)
 			}
 			if files, _ := os.ReadDir(dir); len(files) > 0 {
-				t.Errorf("files stay: %v", files)
+				t.Errorf("files were left behind: %v", files)
 			}
 		})
 	}

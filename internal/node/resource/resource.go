@@ -16,67 +16,63 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Node is what there is to give away and by which rules. It is a value; nil
-// Devices are no devices.
+// Node describes what can be allocated and by which rules. It is a value; nil Devices mean that there are none.
 type Node struct {
 	Machine machine.Machine
 	Policy  Policy
 	Devices device.Inventory
 }
 
-// Policy is what the configuration says. The zero value pins nothing: devices
-// are chosen, and nothing else.
+// Policy is the configuration of the allocators. The zero value pins nothing: only devices are allocated.
 type Policy struct {
-	// CPUs is cpuManagerPolicy static.
+	// CPUs is true under cpuManagerPolicy static.
 	CPUs bool
-	// ReservedCPUs are never given exclusively. They belong to the CPUs that all
-	// others share.
+	// ReservedCPUs are never allocated exclusively. Containers without exclusive CPUs may run on them.
 	ReservedCPUs cpuset.CPUSet
 	CPU          cpu.Options
-	// Memory is memoryManagerPolicy Static.
+	// Memory is true under memoryManagerPolicy Static.
 	Memory         bool
 	ReservedMemory memory.Reserved
 	Topology       topology.Options
 }
 
-// Given is what one container, or a pod as a whole, holds for itself.
-type Given struct {
-	// CPUs nobody else runs on. Empty: it runs on those that are shared.
+// Holding is what one container, or a pod as a whole, holds exclusively.
+type Holding struct {
+	// CPUs are exclusive: no other container runs on them. Empty: the container runs on the shared CPUs.
 	CPUs cpuset.CPUSet
-	// Memory is by NUMA nodes. Empty: from anywhere.
+	// Memory is reserved on NUMA nodes. Empty: memory may come from any node.
 	Memory []memory.Block
-	// Devices are ids by resource.
+	// Devices are device IDs by resource.
 	Devices map[corev1.ResourceName][]device.ID
 }
 
-// IsEmpty says that nothing is held.
-func (g Given) IsEmpty() bool {
+// IsEmpty reports whether nothing is held.
+func (g Holding) IsEmpty() bool {
 	return g.CPUs.IsEmpty() && len(g.Memory) == 0 && len(g.Devices) == 0
 }
 
-// Nodes are the NUMA nodes that memory comes from; 0: from anywhere.
-func (g Given) Nodes() (n topology.Nodes) {
+// Nodes are the NUMA nodes that the memory comes from. 0 means any.
+func (g Holding) Nodes() (n topology.Nodes) {
 	for _, b := range g.Memory {
 		n |= b.Nodes
 	}
 	return n
 }
 
-// Allocation is what a pod holds.
+// Allocation is what a pod and its containers hold.
 type Allocation struct {
-	// Containers is by name, init containers and sidecars included; one that
-	// holds nothing is left out.
-	Containers map[string]Given
-	// Pod is held by the containers together (pod-level resources, KEP-5526): what
-	// containers hold of CPUs is part of it, and a container that holds none runs
-	// on those that the others leave, of which there is always one.
-	Pod Given
+	// Containers is keyed by container name and includes init containers and sidecars. A container that holds nothing
+	// has no entry.
+	Containers map[string]Holding
+	// Pod is held by the containers together (pod-level resources, KEP-5526). The exclusive CPUs of its containers are
+	// part of Pod.CPUs. The other containers run on the rest of Pod.CPUs, which is never empty.
+	Pod Holding
 }
 
-// IsEmpty says that the pod holds nothing.
+// IsEmpty reports whether the pod holds nothing.
 func (a Allocation) IsEmpty() bool { return len(a.Containers) == 0 && a.Pod.IsEmpty() }
 
-// CPUs are all CPUs of its own that a pod holds.
+// CPUs are all CPUs that the pod or one of its containers holds exclusively.
 func (a Allocation) CPUs() cpuset.CPUSet {
 	all := a.Pod.CPUs
 	for _, g := range a.Containers {
@@ -85,7 +81,7 @@ func (a Allocation) CPUs() cpuset.CPUSet {
 	return all
 }
 
-// with adds the parts that an allocation lacks; false: it lacks none.
+// with adds the parts of other that a lacks. It reports whether any was added.
 func (a Allocation) with(other Allocation) (Allocation, bool) {
 	all := a.Clone()
 	whole, more := a.Pod.with(other.Pod)
@@ -96,14 +92,14 @@ func (a Allocation) with(other Allocation) (Allocation, bool) {
 			continue
 		}
 		if all.Containers == nil {
-			all.Containers = map[string]Given{}
+			all.Containers = map[string]Holding{}
 		}
 		all.Containers[name], more = both, true
 	}
 	return all, more
 }
 
-func (g Given) with(other Given) (Given, bool) {
+func (g Holding) with(other Holding) (Holding, bool) {
 	all, more := g.clone(), false
 	if g.CPUs.IsEmpty() && !other.CPUs.IsEmpty() {
 		all.CPUs, more = other.CPUs, true
@@ -123,7 +119,7 @@ func (g Given) with(other Given) (Given, bool) {
 	return all, more
 }
 
-// Memory is all memory that a pod holds; in sum it is what the pod takes.
+// Memory is all memory that a pod holds. Its sum is what the pod uses of the NUMA nodes.
 func (a Allocation) Memory() []memory.Block {
 	if len(a.Pod.Memory) > 0 {
 		return a.Pod.Memory
@@ -135,11 +131,11 @@ func (a Allocation) Memory() []memory.Block {
 	return all
 }
 
-// Clone is a copy that shares nothing.
+// Clone returns a deep copy.
 func (a Allocation) Clone() Allocation {
 	c := Allocation{Pod: a.Pod.clone()}
 	if a.Containers != nil {
-		c.Containers = make(map[string]Given, len(a.Containers))
+		c.Containers = make(map[string]Holding, len(a.Containers))
 		for name, g := range a.Containers {
 			c.Containers[name] = g.clone()
 		}
@@ -147,7 +143,7 @@ func (a Allocation) Clone() Allocation {
 	return c
 }
 
-func (g Given) clone() Given {
+func (g Holding) clone() Holding {
 	g.CPUs, g.Memory, g.Devices = g.CPUs.Clone(), slices.Clone(g.Memory), maps.Clone(g.Devices)
 	for name, ids := range g.Devices {
 		g.Devices[name] = slices.Clone(ids)
@@ -155,11 +151,10 @@ func (g Given) clone() Given {
 	return g
 }
 
-// Held are the allocations of a node by pod. An Allocation in it is never
-// changed.
+// Held are the allocations of a node by pod UID. An Allocation in it is never modified.
 type Held map[types.UID]Allocation
 
-// CPUs are those that are held exclusively.
+// CPUs are the CPUs that any pod holds exclusively.
 func (h Held) CPUs() cpuset.CPUSet {
 	all := cpuset.New()
 	for _, a := range h {
@@ -168,7 +163,7 @@ func (h Held) CPUs() cpuset.CPUSet {
 	return all
 }
 
-// Devices are those that are held, by resource.
+// Devices are the devices that any pod holds, by resource.
 func (h Held) Devices() device.Held {
 	all := device.Held{}
 	for _, a := range h {

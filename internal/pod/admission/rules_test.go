@@ -456,7 +456,7 @@ func TestDevices(t *testing.T) {
 	wait := Answer{Verdict: NotYet, Reason: "OutOfexample.com/gpu", Until: now.Add(1),
 		Message: "waiting for a device plugin that offers example.com/gpu: " + missing(0, 0)}
 	given := resource.Allocation{
-		Containers: map[string]resource.Given{"c": {Devices: map[corev1.ResourceName][]device.ID{name: {"0", "1"}}}}}
+		Containers: map[string]resource.Holding{"c": {Devices: map[corev1.ResourceName][]device.ID{name: {"0", "1"}}}}}
 	for title, test := range map[string]struct {
 		in   In
 		want Answer

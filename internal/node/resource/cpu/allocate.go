@@ -10,17 +10,16 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Reasons of a pod that is not admitted, as the kubelet spells them.
+// Reasons for rejecting a pod, as the kubelet spells them.
 const (
 	SMTAlignmentError        = "SMTAlignmentError"
 	UnexpectedAdmissionError = "UnexpectedAdmissionError"
 	EmptyPodSharedPoolError  = "EmptyPodSharedPoolError"
 )
 
-// Allocate chooses n CPUs of those that are free or reusable (held by init
-// containers of the same pod that will have ended): first of the given nodes, or
-// with align-by-socket of their sockets, then of any. Nodes 0: of any. The error
-// has reason SMTAlignmentError if full-pcpus-only forbids it, else
+// Allocate chooses n CPUs that are free or reusable (held by init containers of the same pod that have ended by then).
+// It prefers the given nodes, or their sockets with align-by-socket, and takes the rest from any node. With on == 0 all
+// nodes are equal. The reason of the error is SMTAlignmentError if full-pcpus-only forbids the allocation, otherwise
 // UnexpectedAdmissionError.
 func Allocate(p Pool, n int, reusable cpuset.CPUSet, on topology.Nodes) (cpuset.CPUSet, error) {
 	l := newLayout(p.Machine)
@@ -32,7 +31,7 @@ func Allocate(p Pool, n int, reusable cpuset.CPUSet, on topology.Nodes) (cpuset.
 	}
 	taken, err := l.takeNear(l.rules(p.Options), available, n, on)
 	if err != nil && p.Options.FullPCPUsOnly {
-		// Cores of different sizes: those near do not add up, all together may.
+		// Cores have different sizes: the close ones do not add up to n, but all cores together may.
 		taken, err = l.take(l.rules(p.Options), available, n)
 		if err != nil {
 			return cpuset.New(), notEnoughCores(l, available, n)
@@ -44,8 +43,8 @@ func Allocate(p Pool, n int, reusable cpuset.CPUSet, on topology.Nodes) (cpuset.
 	return l.set(taken), nil
 }
 
-// aligned checks that n CPUs can be whole cores. Other than the kubelet it counts
-// what is reusable as there, and a core of which a part is held as not.
+// aligned checks that n CPUs can be whole cores. Unlike the kubelet it counts reusable CPUs as available, and a partly
+// held core as unavailable.
 func aligned(l *layout, available []bool, n int) error {
 	if l.perCore > 0 && n%l.perCore != 0 {
 		return reason.New(SMTAlignmentError, "SMT Alignment Error: requested %d cpus not multiple cpus per core = %d",
@@ -64,9 +63,8 @@ func notEnoughCores(l *layout, available []bool, n int) error {
 		l.inWholeCores(available), n, l.perCore)
 }
 
-// takeNear takes from the nodes first. Distributed CPUs come from as many nodes as
-// were chosen, since what is near to each of these may be the reason (kubernetes
-// 139430; as from v1.37).
+// takeNear prefers CPUs of the given nodes. Distributed CPUs come from as many nodes as the hint has, because another
+// resource may have asked for each of them (kubernetes 139430, since v1.37).
 func (l *layout) takeNear(r rules, available []bool, n int, on topology.Nodes) ([]int, error) {
 	near := l.near(on, r.AlignBySocket)
 	there := 0
@@ -93,7 +91,7 @@ func (l *layout) takeNear(r rules, available []bool, n int, on topology.Nodes) (
 	return append(taken, more...), err
 }
 
-// inWholeCores is the number of these CPUs whose cores are all among them.
+// inWholeCores counts the given CPUs whose whole core is among them.
 func (l *layout) inWholeCores(cpus []bool) int {
 	n := 0
 	for _, g := range l.groups[core] {
@@ -104,7 +102,7 @@ func (l *layout) inWholeCores(cpus []bool) int {
 	return n
 }
 
-// near are the CPUs of these nodes, or of the sockets that these nodes are in.
+// near marks the CPUs of these nodes, or of the sockets that contain these nodes.
 func (l *layout) near(on topology.Nodes, bySocket bool) []bool {
 	near := make([]bool, len(l.cpus))
 	k := node
@@ -122,11 +120,10 @@ func (l *layout) near(on topology.Nodes, bySocket bool) []bool {
 	return near
 }
 
-// Hints are all sets of NUMA nodes that have n CPUs free or reusable (with
-// full-pcpus-only, in whole cores) and hold those reusable; preferred are those of as few nodes as would do if every CPU
-// were free, and with align-by-socket those of as few sockets. Nil if n is 0, so
-// that no node is preferred; empty if n CPUs are not to be had. There are up to
-// 2^n of them for n nodes: topology.Check bounds that.
+// Hints returns the sets of NUMA nodes that have n CPUs free or reusable (in whole cores with full-pcpus-only) and
+// contain all reusable CPUs. A hint is preferred if no smaller set would do with all CPUs free; with align-by-socket,
+// also if it spans as few sockets as that. It is nil if n is 0, which means any node. It is empty if n CPUs are not
+// available. There are up to 2^n sets for n nodes; topology.Check limits n.
 func Hints(p Pool, n int, reusable cpuset.CPUSet) []topology.Hint {
 	if n == 0 {
 		return nil
@@ -156,15 +153,14 @@ func Hints(p Pool, n int, reusable cpuset.CPUSet) []topology.Hint {
 	return hints
 }
 
-// nodeSet is a set of NUMA nodes with what it has.
+// nodeSet is a set of NUMA nodes and what they contain.
 type nodeSet struct {
 	nodes     topology.Nodes
-	all, free int    // CPUs
-	sockets   uint64 // by place
+	all, free int    // numbers of CPUs
+	sockets   uint64 // bit mask of places in layout.groups
 }
 
-// nodeSets are the nodes that have CPUs, each as a set, and those that have CPUs
-// to be used again.
+// nodeSets returns one set for each node that has CPUs, and the nodes that have reusable CPUs.
 func (l *layout) nodeSets(p Pool, reusable cpuset.CPUSet) ([]nodeSet, topology.Nodes) {
 	again := l.places(reusable)
 	free := newTaker(l, l.rules(p.Options), l.available(p, reusable), 0)
@@ -183,8 +179,7 @@ func (l *layout) nodeSets(p Pool, reusable cpuset.CPUSet) ([]nodeSet, topology.N
 	return nodes, must
 }
 
-// eachSet visits the sets that have s and any of the first i+1 nodes, but not the
-// empty one.
+// eachSet visits the unions of s with every subset of the first i+1 nodes, except the empty set.
 func eachSet(nodes []nodeSet, i int, s nodeSet, visit func(nodeSet)) {
 	switch {
 	case i >= 0:

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// distribute takes evenly from as few NUMA nodes as can serve that, but not from
-// fewer than its rules say, and from those after which the nodes have most evenly
-// much left (KEP-2902). It takes nothing if no nodes can.
+// distribute takes CPUs evenly from as few NUMA nodes as possible, but not from fewer than rules.nodes. Among such
+// choices it takes the one after which the free CPUs of all nodes are most evenly spread (KEP-2902). It takes nothing
+// if no choice works.
 //
-// The kubelet loses the best nodes it has found when it goes on looking: at 4
-// nodes and more it may take others (kubernetes 141237). Here they are kept.
+// The kubelet forgets the best nodes it has found when it continues to search, so with 4 or more nodes it may choose
+// others (kubernetes 141237). This search keeps them.
 func (t *taker) distribute() {
 	if t.need == 0 {
 		return
@@ -43,8 +43,7 @@ func (t *taker) distribute() {
 	}
 }
 
-// takable are the free CPUs of a node, with full-pcpus-only those of cores that
-// are wholly free.
+// takable counts the free CPUs of a node; with full-pcpus-only, those of wholly free cores.
 func (t *taker) takable(g int) int {
 	if !t.FullPCPUsOnly {
 		return t.count[node][g]
@@ -69,29 +68,28 @@ func (t *taker) takeFrom(g, n int) {
 	t.take(part.taken)
 }
 
-// distribution is the search for nodes to take from.
+// distribution is the search for the nodes to take CPUs from.
 type distribution struct {
 	size, need int
-	nodes      []int // in the order in which they are tried
+	nodes      []int // in the order of the search
 	free       []int // by place in nodes
 }
 
-// even is what each of k nodes gives, all in portions.
+// even is what each of k nodes gives at least, in whole portions.
 func (d *distribution) even(k int) int { return d.need / k / d.size * d.size }
 
-// best is how many CPUs to take from each node if k of them are to give: the
-// first found of those that leave the least standard deviation.
+// best returns how many CPUs to take from each node if k nodes give some. It returns the first choice with the smallest
+// standard deviation of free CPUs.
 //
-// There are as many ways to choose the nodes as there are subsets of size k, and
-// for each as many to choose those that give a portion more. Nodes of which as much
-// is free are as good as each other, so each row of such amounts is tried once. And
-// what the nodes with the most free leave is a limit: nodes that must leave it less
-// even, whichever give more, are passed over.
+// The number of choices is exponential: every subset of k nodes, and for each subset every choice of the nodes that
+// give one more portion. Two things keep it short. Nodes with equally many free CPUs are interchangeable, so each
+// combination of such amounts is tried once. And the choice of the nodes with the most free CPUs gives a limit: subsets
+// whose best case is less even than the limit are skipped.
 func (d *distribution) best(k int) ([]int, bool) {
 	s := search{distribution: d, left: make([]int, len(d.free)), balance: math.Inf(1), limit: math.MaxInt}
 	s.try(d.freest(k))
 	if s.best != nil {
-		// What differs by less than this may be the same deviation, to 3 decimals.
+		// Deviations are rounded to 3 decimals. Sums of squares within this margin may round to the same deviation.
 		s.limit = s.squares + int(0.002*float64(len(d.free))*s.balance) + 2
 	}
 	s.best, s.balance = nil, math.Inf(1)
@@ -117,7 +115,7 @@ func (d *distribution) best(k int) ([]int, bool) {
 	return take, true
 }
 
-// freest are the k nodes that have the most free, in the order of nodes.
+// freest returns the k nodes with the most free CPUs, in the order of d.nodes.
 func (d *distribution) freest(k int) []int {
 	chosen := make([]int, len(d.free))
 	for i := range chosen {
@@ -128,18 +126,18 @@ func (d *distribution) freest(k int) []int {
 	return chosen[:k]
 }
 
-// search is the best found so far.
+// search is the state of best.
 type search struct {
 	*distribution
-	left    []int // by node: what is left free, as it is tried
-	best    []int // the best left; nil: none yet
+	left    []int // by node: free CPUs after the choice that is tried
+	best    []int // left of the best choice; nil before the first
 	each    int   // CPUs that each of the chosen nodes gives
-	squares int   // of what is left, summed: orders as the deviation does, as the sum of what is left is always the same
+	squares int   // sum of squares of left: since the sum of left is constant, it sorts choices as the deviation does
 	balance float64
-	limit   int // of squares
+	limit   int // for squares
 }
 
-// try takes evenly from these nodes, and what is over from each choice of them.
+// try takes evenly from the chosen nodes, and the rest in portions from every subset of them.
 func (s *search) try(chosen []int) {
 	s.each = s.even(len(chosen))
 	copy(s.left, s.free)
@@ -167,13 +165,13 @@ func (s *search) try(chosen []int) {
 	}
 	for n := len(more); n > 0; n-- {
 		combinations(len(more), n, func(from []int) bool {
-			s.hand(squares, more, from, over)
+			s.distributeRest(squares, more, from, over)
 			return true
 		})
 	}
 }
 
-// least is less than the squares can be once what is over is taken too.
+// least is a lower bound of squares after the rest is taken too.
 func (s *search) least(squares int, more []int, over int) int {
 	most := 0
 	for _, i := range more {
@@ -182,9 +180,8 @@ func (s *search) least(squares int, more []int, over int) int {
 	return squares - over*(2*most-s.size)
 }
 
-// hand takes what is over from the nodes in turn, one portion at a time, and
-// gives it back.
-func (s *search) hand(squares int, more, from []int, over int) {
+// distributeRest takes the rest from the nodes in turn, one portion at a time, evaluates the result and restores left.
+func (s *search) distributeRest(squares int, more, from []int, over int) {
 	given := 0
 	for before := -1; given < over && given != before; {
 		before = given
@@ -204,7 +201,7 @@ func (s *search) hand(squares int, more, from []int, over int) {
 	}
 }
 
-// keep keeps what is left if it is the most even yet.
+// keep records the current choice if it is the most even so far.
 func (s *search) keep(squares int) {
 	if s.best != nil && squares >= s.squares {
 		return
@@ -215,8 +212,7 @@ func (s *search) keep(squares int) {
 	}
 }
 
-// deviation is the standard deviation of what the nodes have left, to 3 decimals
-// as in the kubelet.
+// deviation is the standard deviation of the free CPUs of the nodes, rounded to 3 decimals as in the kubelet.
 func (s *search) deviation() float64 {
 	sum := 0
 	for _, n := range s.left {
@@ -232,8 +228,7 @@ func (s *search) deviation() float64 {
 
 func round(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// combinations visits the k-element subsets of 0 to n-1 in order until visit
-// says false.
+// combinations visits the k-element subsets of 0 to n-1 in order, until visit returns false.
 func combinations(n, k int, visit func([]int) bool) {
 	chosen := make([]int, k)
 	var walk func(at, from int) bool

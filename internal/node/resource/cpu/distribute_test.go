@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The nodes found are the first of those that leave it most even, of all ways.
+// best finds the first of the most even distributions among all.
 func TestBestDistribution(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 2902))
 	for range 4000 {

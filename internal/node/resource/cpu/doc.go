@@ -1,10 +1,7 @@
-// Package cpu decides which CPUs a container, or a pod as a whole, is given for
-// itself: the kubelet's static CPU manager policy. All of it is pure. What is
-// held is told in a Pool; package resource keeps it and nobody here writes it.
+// Package cpu decides which CPUs a container, or a pod as a whole, gets exclusively: the kubelet's static CPU manager
+// policy. It is pure. A Pool says what is held; package resource keeps the records.
 //
-// On a machine whose cores, sockets and caches are alike (as nearly all are) the
-// CPUs given are those that the kubelet would give of the same Pool. On others
-// (efficiency cores, CPUs that are offline) the kubelet counts with the average
-// size of a core; here each core counts as what it is, so that "whole cores" is
-// true there too.
+// On a machine with identical cores, sockets and caches (nearly all machines), it chooses the same CPUs as the kubelet
+// does for the same Pool. On other machines (efficiency cores, offline CPUs) the kubelet uses the average size of a
+// core. This package uses the real size of each core, so that "whole cores" is true there too.
 package cpu

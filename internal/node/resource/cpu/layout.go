@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
-// kind is a way in which CPUs belong together.
+// kind is a level of the machine's topology.
 type kind int
 
 const (
@@ -22,17 +22,16 @@ const (
 // group is one socket, NUMA node, last-level cache or physical core.
 type group struct {
 	id   int
-	cpus []int // places in layout.cpus, ascending
+	cpus []int // indexes in layout.cpus, ascending
 }
 
-// layout is a machine made ready to take from: a CPU is named by its place among
-// the CPUs by id, a group by its place among those of its kind by id.
+// layout indexes a machine. A CPU is identified by its index among the CPUs sorted by ID, a group by its index among
+// the groups of its kind sorted by ID.
 type layout struct {
-	cpus   []int // ids, ascending
+	cpus   []int // CPU IDs, ascending
 	groups [kinds][]group
-	of     [kinds][]int // by CPU: its group
-	// perCore is the number of threads of a core; where cores differ, of what all
-	// cores are multiples of.
+	of     [kinds][]int // by kind and CPU: the index of its group
+	// perCore is the number of threads of a core. If cores differ, it is their greatest common divisor.
 	perCore int
 }
 
@@ -55,7 +54,7 @@ func newLayout(m machine.Machine) *layout {
 	return l
 }
 
-// groupBy makes groups of the places with the same id.
+// groupBy groups the CPU indexes with equal IDs. It returns the groups and the group of each CPU.
 func groupBy(ids []int) ([]group, []int) {
 	distinct := slices.Clone(ids)
 	slices.Sort(distinct)
@@ -77,7 +76,7 @@ func groupBy(ids []int) ([]group, []int) {
 	return groups, of
 }
 
-// places says of each CPU whether it is in the set.
+// places returns for each CPU index whether the CPU is in the set.
 func (l *layout) places(cpus cpuset.CPUSet) []bool {
 	in := make([]bool, len(l.cpus))
 	if cpus.IsEmpty() {
@@ -89,7 +88,7 @@ func (l *layout) places(cpus cpuset.CPUSet) []bool {
 	return in
 }
 
-// set undoes places.
+// set converts CPU indexes to a set of CPU IDs.
 func (l *layout) set(cpus []int) cpuset.CPUSet {
 	ids := make([]int, len(cpus))
 	for i, cpu := range cpus {
@@ -98,7 +97,7 @@ func (l *layout) set(cpus []int) cpuset.CPUSet {
 	return cpuset.New(ids...)
 }
 
-// available are the CPUs that are free or reusable.
+// available marks the CPUs that are free or reusable.
 func (l *layout) available(p Pool, reusable cpuset.CPUSet) []bool {
 	in := l.places(reusable)
 	for cpu, id := range l.cpus {

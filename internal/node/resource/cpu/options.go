@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// The names of Options in the cpuManagerPolicyOptions of a KubeletConfiguration.
+// Names of the options in cpuManagerPolicyOptions of a KubeletConfiguration.
 const (
 	FullPCPUsOnly            = "full-pcpus-only"
 	StrictReservation        = "strict-cpu-reservation"
@@ -19,23 +19,23 @@ const (
 	PreferAlignByUncoreCache = "prefer-align-cpus-by-uncorecache"
 )
 
-// Options change what the static policy gives. All are off by default.
+// Options modify the static policy. All are off by default.
 type Options struct {
-	// FullPCPUsOnly gives whole physical cores or nothing (KEP-2625).
+	// FullPCPUsOnly allocates whole physical cores or rejects the pod (KEP-2625).
 	FullPCPUsOnly bool
-	// StrictReservation keeps also shared containers off the reserved CPUs (KEP-4540).
+	// StrictReservation also keeps containers without exclusive CPUs off the reserved CPUs (KEP-4540).
 	StrictReservation bool
-	// DistributeAcrossNUMA takes evenly from the NUMA nodes if one is not enough (KEP-2902).
+	// DistributeAcrossNUMA takes CPUs evenly from several NUMA nodes if one is not enough (KEP-2902).
 	DistributeAcrossNUMA bool
-	// DistributeAcrossCores takes from as many physical cores as it can (KEP-4176).
+	// DistributeAcrossCores uses as many physical cores as possible (KEP-4176).
 	DistributeAcrossCores bool
-	// AlignBySocket counts the nodes of one socket as near (KEP-3327).
+	// AlignBySocket treats all NUMA nodes of a socket as equally close (KEP-3327).
 	AlignBySocket bool
-	// PreferAlignByUncoreCache takes from as few last-level caches as it can (KEP-4800).
+	// PreferAlignByUncoreCache uses as few last-level caches as possible (KEP-4800).
 	PreferAlignByUncoreCache bool
 }
 
-// ParseOptions reads cpuManagerPolicyOptions.
+// ParseOptions parses cpuManagerPolicyOptions.
 func ParseOptions(values map[string]string) (Options, error) {
 	var o Options
 	fields := map[string]*bool{
@@ -46,7 +46,7 @@ func ParseOptions(values map[string]string) (Options, error) {
 	for name, value := range values {
 		field, known := fields[name]
 		if !known {
-			return Options{}, fmt.Errorf("cpuManagerPolicyOptions: %q is not known", name)
+			return Options{}, fmt.Errorf("cpuManagerPolicyOptions: unknown option %q", name)
 		}
 		on, err := strconv.ParseBool(value)
 		if err != nil {
@@ -57,8 +57,8 @@ func ParseOptions(values map[string]string) (Options, error) {
 	return o, nil
 }
 
-// Check says why these options cannot be used together, with this topology
-// policy or on this machine: the kubelet's rules.
+// Check returns an error if these options conflict with each other, with the topology policy or with the machine. The
+// rules are the kubelet's.
 func Check(o Options, policy topology.Policy, m machine.Machine) error {
 	conflicts := []struct {
 		both         bool

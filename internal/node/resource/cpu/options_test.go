@@ -34,9 +34,9 @@ func TestParseOptions(t *testing.T) {
 			"prefer-align-cpus-by-uncorecache": "true"},
 			answer{Options: Options{true, true, true, true, true, true}}},
 		{"off", map[string]string{"full-pcpus-only": "false"}, answer{}},
-		{"not known", map[string]string{"faster": "true"},
-			answer{Error: `cpuManagerPolicyOptions: "faster" is not known`}},
-		{"neither", map[string]string{"align-by-socket": "maybe"},
+		{"unknown", map[string]string{"faster": "true"},
+			answer{Error: `cpuManagerPolicyOptions: unknown option "faster"`}},
+		{"not a boolean", map[string]string{"align-by-socket": "maybe"},
 			answer{Error: `cpuManagerPolicyOptions: parse align-by-socket: "maybe" is neither true nor false`}},
 	}
 	for _, test := range tests {
@@ -106,19 +106,19 @@ func TestReserve(t *testing.T) {
 		explicit cpuset.CPUSet
 		want     answer
 	}{
-		{"a part is a whole", Options{}, 100, cpuset.New(), answer{CPUs: "0"}},
+		{"a fraction is rounded up", Options{}, 100, cpuset.New(), answer{CPUs: "0"}},
 		{"the lowest core", Options{}, 1001, cpuset.New(), answer{CPUs: "0,8"}},
 		{"a core and a half", Options{FullPCPUsOnly: true}, 3000, cpuset.New(), answer{CPUs: "0-1,8"}},
 		{"across cores", Options{DistributeAcrossCores: true}, 2000, cpuset.New(), answer{CPUs: "0-1"}},
 		{"across nodes", Options{DistributeAcrossNUMA: true}, 10000, cpuset.New(), answer{CPUs: "0-2,4-6,8-9,12-13"}},
 		{"named", Options{}, 5000, cpuset.New(3, 11), answer{CPUs: "3,11"}},
-		{"named, not there", Options{}, 0, cpuset.New(3, 99),
+		{"named, not online", Options{}, 0, cpuset.New(3, 99),
 			answer{
-				Error: "reserve CPUs: reservedSystemCPUs names 99, which the machine does not have online: its " +
+				Error: "reserve CPUs: reservedSystemCPUs names 99, which are not online: the online " +
 					"CPUs are 0-15"}},
 		{"nothing", Options{}, 0, cpuset.New(),
 			answer{
-				Error: "reserve CPUs: cpuManagerPolicy static needs a CPU that is not given away: set cpu in " +
+				Error: "reserve CPUs: cpuManagerPolicy static needs a CPU that is never allocated; next: set cpu in " +
 					"systemReserved or kubeReserved, or reservedSystemCPUs"}},
 		{"more than there are", Options{}, 16001, cpuset.New(),
 			answer{Error: "reserve CPUs: systemReserved and kubeReserved are 17 CPUs together, the machine has 16"}},

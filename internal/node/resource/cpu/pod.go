@@ -10,10 +10,9 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Exclusive is the number of CPUs of its own that a container is due; 0: it runs
-// on shared ones. It is due them if its pod is Guaranteed and its request is a
-// whole number of CPUs; in a pod with pod-level resources (KEP-5526) only if also
-// its own requests and limits, of CPU and memory, are set and equal.
+// Exclusive returns the number of exclusive CPUs that a container is due. 0 means that it runs on shared CPUs. A
+// container of a Guaranteed pod is due its CPU request if that is a whole number. In a pod with pod-level resources
+// (KEP-5526), its own requests and limits for CPU and memory must also be set and equal.
 func Exclusive(p *corev1.Pod, c *corev1.Container) int {
 	if pod.QOS(p) != corev1.PodQOSGuaranteed {
 		return 0
@@ -24,9 +23,9 @@ func Exclusive(p *corev1.Pod, c *corev1.Container) int {
 	return whole(c.Resources.Requests)
 }
 
-// ExclusivePod is the number of CPUs that a pod is due as a whole, with topology
-// scope pod: its pod-level request if it has one and that is a whole number, else
-// what its containers are due at the same time, init containers' reused.
+// ExclusivePod returns the number of exclusive CPUs that a pod is due as a whole, for topology scope pod. This is the
+// pod-level request if there is one and it is a whole number. Otherwise it is the most that its containers are due at
+// the same time, reusing the CPUs of init containers.
 func ExclusivePod(p *corev1.Pod) int {
 	if PodLevel(p) {
 		if pod.QOS(p) != corev1.PodQOSGuaranteed {
@@ -49,9 +48,8 @@ func ExclusivePod(p *corev1.Pod) int {
 	return max(most, sidecars+apps)
 }
 
-// PodLevel says whether a pod has resources of its own beside those of its
-// containers (KEP-2837). A node that does not manage those (feature gate
-// PodLevelResourceManagers) gives such a pod no exclusive CPUs at all.
+// PodLevel reports whether a pod has resources of its own (KEP-2837). A node without the feature gate
+// PodLevelResourceManagers gives such a pod no exclusive CPUs.
 func PodLevel(p *corev1.Pod) bool { return resource.IsPodLevelResourcesSet(p) }
 
 func equal(c *corev1.Container, name corev1.ResourceName) bool {
@@ -67,10 +65,9 @@ func whole(requests corev1.ResourceList) int {
 	return int(q.Value())
 }
 
-// Reusable are the CPUs that the containers after c may be given too, when c was
-// given these: those of init containers, which end before the next starts, until
-// a container that stays has them. Start with none and go through init and app
-// containers in their order.
+// Reusable returns the CPUs that the containers after c may get too, once c has been given some. An init container ends
+// before the next container starts, so its CPUs stay reusable until a lasting container gets them. Start with the empty
+// set and visit init and app containers in order.
 func Reusable(before cpuset.CPUSet, c pod.Container, given cpuset.CPUSet) cpuset.CPUSet {
 	if c.Kind == pod.Init {
 		return before.Union(given)
@@ -78,23 +75,23 @@ func Reusable(before cpuset.CPUSet, c pod.Container, given cpuset.CPUSet) cpuset
 	return before.Difference(given)
 }
 
-// Bubble is what a pod with pod-level resources is given under topology scope pod
-// (KEP-5526): CPUs nobody else runs on, divided among its containers.
+// Bubble is what a pod with pod-level resources gets under topology scope pod (KEP-5526): exclusive CPUs of the pod,
+// divided among its containers.
 type Bubble struct {
 	CPUs cpuset.CPUSet
-	// Containers is what each init and app container runs on: exclusive CPUs if it
-	// is due some, else those shared inside the pod; an init container without any
-	// of its own runs on all that no sidecar before it holds.
+	// Containers has the CPUs of each init and app container. A container that is due exclusive CPUs has those; another
+	// runs on the pod's shared CPUs. An init container without exclusive CPUs runs on all CPUs that no earlier sidecar
+	// holds.
 	Containers map[string]cpuset.CPUSet
-	// Exclusive names the containers that are due CPUs of their own.
+	// Exclusive names the containers that are due exclusive CPUs.
 	Exclusive map[string]bool
-	// Shared is what is left for the containers that stay and are due none.
+	// Shared are the CPUs of the lasting containers without exclusive CPUs.
 	Shared cpuset.CPUSet
 }
 
-// AllocateBubble chooses CPUs for the pod as Allocate does for a container, and
-// divides them. A pod that is due none gets the zero Bubble. The error's reason is
-// EmptyPodSharedPoolError, see CheckBubble, or one of Allocate's.
+// AllocateBubble chooses CPUs for the pod as Allocate does for a container, and divides them among its containers. A
+// pod that is due none gets the zero Bubble. The error's reason is EmptyPodSharedPoolError (see CheckBubble) or one of
+// Allocate's.
 func AllocateBubble(pool Pool, p *corev1.Pod, on topology.Nodes) (Bubble, error) {
 	n := ExclusivePod(p)
 	if n == 0 || !PodLevel(p) {
@@ -112,7 +109,7 @@ func AllocateBubble(pool Pool, p *corev1.Pod, on topology.Nodes) (Bubble, error)
 
 func divide(pool Pool, p *corev1.Pod, cpus cpuset.CPUSet) (Bubble, error) {
 	l := newLayout(pool.Machine)
-	// Whole cores are the pod's; inside it two containers may share one.
+	// The pod holds whole cores. Inside the pod, two containers may share a core.
 	rules := l.rules(pool.Options).split()
 	b := Bubble{CPUs: cpus, Containers: map[string]cpuset.CPUSet{}, Exclusive: map[string]bool{}, Shared: cpus}
 	var sharing []string
@@ -143,8 +140,8 @@ func divide(pool Pool, p *corev1.Pod, cpus cpuset.CPUSet) (Bubble, error) {
 	return b, nil
 }
 
-// CheckBubble rejects a pod whose exclusive containers leave no CPU of the pod's
-// to one that shares them. Its reason is EmptyPodSharedPoolError.
+// CheckBubble rejects a pod whose exclusive containers leave no CPU of the pod for a container that shares the pod's
+// CPUs. The reason is EmptyPodSharedPoolError.
 func CheckBubble(p *corev1.Pod) error {
 	n := ExclusivePod(p)
 	if n == 0 || !PodLevel(p) {

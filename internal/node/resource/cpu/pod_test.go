@@ -23,13 +23,13 @@ func amounts(cpu, memory string) corev1.ResourceList {
 	return list
 }
 
-// container has these requests, and these limits too.
+// container has requests that equal its limits.
 func container(name, cpu string) corev1.Container {
 	return corev1.Container{Name: name,
 		Resources: corev1.ResourceRequirements{Requests: amounts(cpu, "1Gi"), Limits: amounts(cpu, "1Gi")}}
 }
 
-// burstable has requests without limits.
+// burstable has requests but no limits.
 func burstable(name, cpu string) corev1.Container {
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: amounts(cpu, "")}}
 }
@@ -44,7 +44,7 @@ func podOf(init []corev1.Container, apps ...corev1.Container) *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: init, Containers: apps}}
 }
 
-// wholePod gives a pod resources of its own.
+// wholePod adds pod-level resources to a pod.
 func wholePod(cpu string, p *corev1.Pod) *corev1.Pod {
 	p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts(cpu, "8Gi"), Limits: amounts(cpu, "8Gi")}
 	return p
@@ -66,8 +66,8 @@ func TestExclusive(t *testing.T) {
 		{"a part of a CPU", podOf(nil, container("a", "1500m"), container("b", "1")), due{[]int{0, 1}, 1}},
 		{"not guaranteed", podOf(nil, burstable("a", "2")), due{[]int{0}, 0}},
 		{"not guaranteed as a whole", podOf(nil, container("a", "2"), burstable("b", "1")), due{[]int{0, 0}, 0}},
-		{"init containers take most", podOf(inits, container("d", "2")), due{[]int{4, 1, 5, 2}, 6}},
-		{"those that stay take most", podOf(inits, container("d", "8")), due{[]int{4, 1, 5, 8}, 9}},
+		{"an init container needs the most", podOf(inits, container("d", "2")), due{[]int{4, 1, 5, 2}, 6}},
+		{"lasting containers need the most", podOf(inits, container("d", "8")), due{[]int{4, 1, 5, 8}, 9}},
 		{"pod-level", wholePod("8", podOf(nil, container("a", "2"), burstable("b", "1"))), due{[]int{2, 0}, 8}},
 		{"pod-level, a part of a CPU", wholePod("7500m", podOf(nil, container("a", "2"))), due{[]int{2}, 0}},
 	}
@@ -84,7 +84,7 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// Init containers' CPUs are given again, a sidecar's are not.
+// Later containers reuse the CPUs of init containers, but not those of sidecars.
 func TestReusable(t *testing.T) {
 	p := podOf([]corev1.Container{container("a", "4"), sidecar(container("b", "2")), container("c", "2")},
 		container("d", "2"), container("e", "2"))
@@ -119,28 +119,28 @@ func TestAllocateBubble(t *testing.T) {
 		want    bubble
 	}{
 		{"no pod-level resources", Options{}, podOf(nil, container("a", "2")), 0, bubble{}},
-		{"no whole number", Options{}, wholePod("1500m", podOf(nil, burstable("a", "1"))), 0, bubble{}},
+		{"not a whole number", Options{}, wholePod("1500m", podOf(nil, burstable("a", "1"))), 0, bubble{}},
 		{"shared inside the pod", Options{},
 			wholePod("4", podOf(nil, container("a", "2"), burstable("b", "1"), corev1.Container{Name: "c"})),
 			topology.Of(1),
 			bubble{CPUs: "4-5,12-13", Shared: "5,13",
 				Containers: map[string]string{"a": "4,12", "b": "5,13", "c": "5,13"}}},
-		{"init containers run on all that no sidecar holds", Options{},
+		{"init containers run on all CPUs that no sidecar holds", Options{},
 			wholePod("4",
 				podOf([]corev1.Container{burstable("a", "1"), sidecar(container("b", "2")), burstable("c", "1"),
 					container("d", "2"), sidecar(burstable("e", "1"))}, container("f", "1"))), topology.Of(1),
 			bubble{CPUs: "4-5,12-13", Shared: "13",
 				Containers: map[string]string{"a": "4-5,12-13", "b": "4,12", "c": "5,13", "d": "5,13", "e": "13",
 					"f": "5"}}},
-		{"nothing left to share", Options{}, wholePod("4", podOf(nil, container("a", "4"), burstable("b", "1"))), 0,
+		{"no CPU left to share", Options{}, wholePod("4", podOf(nil, container("a", "4"), burstable("b", "1"))), 0,
 			bubble{Reason: EmptyPodSharedPoolError,
 				Message: "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus " +
 					"for shared containers"}},
-		{"nothing left to an init container", Options{},
+		{"no CPU left for an init container", Options{},
 			wholePod("2", podOf([]corev1.Container{sidecar(container("a", "2")), burstable("b", "1")})), 0,
 			bubble{Reason: EmptyPodSharedPoolError,
 				Message: "pod rejected, pod has shared init containers but no cpus available for them"}},
-		{"whole cores of the pod, halves of its containers", Options{FullPCPUsOnly: true},
+		{"whole cores for the pod, parts of cores for its containers", Options{FullPCPUsOnly: true},
 			wholePod("2", podOf(nil, container("a", "1"), burstable("b", "1"))), 0,
 			bubble{CPUs: "1,9", Shared: "9", Containers: map[string]string{"a": "1", "b": "9"}}},
 		{"no whole cores", Options{FullPCPUsOnly: true},

@@ -8,23 +8,23 @@ import (
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
-// Pool is what there is to give, and what is not.
+// Pool says which CPUs can be allocated.
 type Pool struct {
 	Machine machine.Machine
-	// Reserved are never given away, see Reserve.
+	// Reserved are never allocated, see Reserve.
 	Reserved cpuset.CPUSet
-	// Held are given exclusively, to containers or to pods.
+	// Held are allocated exclusively to containers or pods.
 	Held    cpuset.CPUSet
 	Options Options
 }
 
-// Free are the CPUs that may be given away.
+// Free are the CPUs that can be allocated.
 func (p Pool) Free() cpuset.CPUSet {
 	return p.Machine.Online().Difference(p.Reserved.Union(p.Held))
 }
 
-// Shared are the CPUs of all containers that hold none for themselves: also the
-// reserved ones, but with strict-cpu-reservation (KEP-4540).
+// Shared are the CPUs of the containers without exclusive CPUs. They include the reserved CPUs, except with
+// strict-cpu-reservation (KEP-4540).
 func (p Pool) Shared() cpuset.CPUSet {
 	if p.Options.StrictReservation {
 		return p.Free()
@@ -32,18 +32,16 @@ func (p Pool) Shared() cpuset.CPUSet {
 	return p.Machine.Online().Difference(p.Held)
 }
 
-// Reserve are the CPUs kept for the system and the agent: those of
-// reservedSystemCPUs if any are named, else the reserved amount in 1/1000 CPUs,
-// rounded up, from the lowest physical cores. The options take part as they do
-// in giving CPUs away. Reserving nothing is an error, as the containers that hold
-// no CPU for themselves need one to run on.
+// Reserve returns the CPUs kept for the system and the agent. These are the CPUs of reservedSystemCPUs if set
+// (explicit). Otherwise it takes the reserved amount (milli, in millicores, rounded up) from the lowest physical cores,
+// as the options say. Reserving no CPU is an error, because containers without exclusive CPUs need one to run on.
 func Reserve(m machine.Machine, o Options, milli int64, explicit cpuset.CPUSet) (cpuset.CPUSet, error) {
 	all := m.Online()
 	if !explicit.IsEmpty() {
 		if missing := explicit.Difference(all); !missing.IsEmpty() {
 			return cpuset.New(),
 				fmt.Errorf(
-					"reserve CPUs: reservedSystemCPUs names %s, which the machine does not have online: its "+
+					"reserve CPUs: reservedSystemCPUs names %s, which are not online: the online "+
 						"CPUs are %s", missing, all)
 		}
 		return explicit, nil
@@ -53,7 +51,8 @@ func Reserve(m machine.Machine, o Options, milli int64, explicit cpuset.CPUSet) 
 	case n < 1:
 		return cpuset.New(),
 			fmt.Errorf(
-				"reserve CPUs: cpuManagerPolicy static needs a CPU that is not given away: set cpu in systemReserved " +
+				"reserve CPUs: cpuManagerPolicy static needs a CPU that is never allocated; next: set cpu in " +
+					"systemReserved " +
 					"or kubeReserved, or reservedSystemCPUs")
 	case n > all.Size():
 		return cpuset.New(),

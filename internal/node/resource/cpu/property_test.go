@@ -18,8 +18,8 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// allOptions are all that can be set together; strict-cpu-reservation, which
-// changes nothing that is given, only alone.
+// allOptions lists all valid combinations of options. strict-cpu-reservation does not change the choice of CPUs, so it
+// appears only alone.
 func allOptions(m machine.Machine) []Options {
 	var all []Options
 	for bits := range 1 << 6 {
@@ -54,8 +54,8 @@ func reserve(t *testing.T, m machine.Machine, o Options, n int) Pool {
 	return Pool{Machine: m, Reserved: reserved, Options: o}
 }
 
-// A node gives away and takes back, at random.
-func TestGivingAndTakingBack(t *testing.T) {
+// A node allocates and releases CPUs at random.
+func TestAllocateAndRelease(t *testing.T) {
 	onEachMachine(t, func(t *testing.T, m machine.Machine, o Options) {
 		random := rand.New(rand.NewPCG(1, uint64(len(m.CPUs))))
 		p := reserve(t, m, o, 1)
@@ -66,7 +66,8 @@ func TestGivingAndTakingBack(t *testing.T) {
 				before := p.Free()
 				p.Held = p.Held.Difference(given[i])
 				if !p.Free().Equals(before.Union(given[i])) {
-					t.Fatalf("%s was given back, free are %s and were %s", given[i], p.Free(), before)
+					t.Fatalf("after the release of %s the free CPUs are %s, before they were %s", given[i], p.Free(),
+						before)
 				}
 				given = slices.Delete(given, i, i+1)
 				continue
@@ -75,7 +76,7 @@ func TestGivingAndTakingBack(t *testing.T) {
 			cpus, err := Allocate(p, n, cpuset.New(), on)
 			again, _ := Allocate(p, n, cpuset.New(), on)
 			if !cpus.Equals(again) {
-				t.Fatalf("%d CPUs are %s, then %s", n, cpus, again)
+				t.Fatalf("two requests for %d CPUs got %s, then %s", n, cpus, again)
 			}
 			if err != nil {
 				refused(t, p, n, err)
@@ -97,7 +98,7 @@ func someNodes(random *rand.Rand, m machine.Machine) topology.Nodes {
 	return on
 }
 
-// refused fails if there was no reason to.
+// refused fails the test if the request could have been served.
 func refused(t *testing.T, p Pool, n int, err error) {
 	t.Helper()
 	if !p.Options.FullPCPUsOnly {
@@ -119,25 +120,25 @@ func refused(t *testing.T, p Pool, n int, err error) {
 	}
 }
 
-// fits fails if these are not n CPUs that may be given.
+// fits fails the test if these are not n CPUs that may be allocated.
 func fits(t *testing.T, p Pool, n int, on topology.Nodes, cpus cpuset.CPUSet) {
 	t.Helper()
 	if cpus.Size() != n || !cpus.IsSubsetOf(p.Free()) {
-		t.Fatalf("%d CPUs of %s are %s", n, p.Free(), cpus)
+		t.Fatalf("a request for %d CPUs of %s got %s", n, p.Free(), cpus)
 	}
 	near := nearTo(p.Machine, p.Options, on)
 	if there := near.Intersection(p.Free()).Size(); !p.Options.FullPCPUsOnly &&
 		near.Intersection(cpus).Size() != min(n, there) {
-		t.Fatalf("%d CPUs are %s, %d are free on %v", n, cpus, there, on.IDs())
+		t.Fatalf("a request for %d CPUs got %s although %d are free on %v", n, cpus, there, on.IDs())
 	}
 	for id, core := range p.Machine.ByCore() {
 		if part := core.Intersection(cpus); p.Options.FullPCPUsOnly && !part.IsEmpty() && !part.Equals(core) {
-			t.Fatalf("core %d is %s, of that %s is given", id, core, part)
+			t.Fatalf("core %d has the CPUs %s, and only %s were allocated", id, core, part)
 		}
 	}
 }
 
-// nearTo are the CPUs that a request on these nodes is to be served from.
+// nearTo are the CPUs that should serve a request on these nodes.
 func nearTo(m machine.Machine, o Options, on topology.Nodes) cpuset.CPUSet {
 	var near cpuset.CPUSet
 	for id, node := range m.ByNode() {
@@ -156,7 +157,7 @@ func nearTo(m machine.Machine, o Options, on topology.Nodes) cpuset.CPUSet {
 	return near
 }
 
-// Shared CPUs are those that are not held, and of those reserved all or none.
+// Shared CPUs are all CPUs that are not held, with or without the reserved ones.
 func TestShared(t *testing.T) {
 	onEachMachine(t, func(t *testing.T, m machine.Machine, o Options) {
 		p := reserve(t, m, o, 1)
@@ -166,13 +167,12 @@ func TestShared(t *testing.T) {
 			want = want.Difference(p.Reserved)
 		}
 		if !p.Shared().Equals(want) {
-			t.Errorf("shared are %s, want %s", p.Shared(), want)
+			t.Errorf("shared CPUs are %s, want %s", p.Shared(), want)
 		}
 	})
 }
 
-// What is distributed is even: of nodes that are wholly free none gives more than
-// a portion above another.
+// Distributed CPUs are even: among wholly free nodes, no node gives more than one portion above another.
 func TestDistributedEvenly(t *testing.T) {
 	onEachMachine(t, func(t *testing.T, m machine.Machine, o Options) {
 		if !o.DistributeAcrossNUMA {
@@ -191,13 +191,13 @@ func TestDistributedEvenly(t *testing.T) {
 				}
 			}
 			if slices.Max(parts)-slices.Min(parts) > l.rules(o).portion && slices.Min(parts) < l.smallest(node) {
-				t.Errorf("%d CPUs are %v from the nodes", n, parts)
+				t.Errorf("%d CPUs are distributed over the nodes as %v", n, parts)
 			}
 		}
 	})
 }
 
-// A request that a cache can serve comes from one.
+// A request that a single cache can serve comes from one cache.
 func TestOneCache(t *testing.T) {
 	onEachMachine(t, func(t *testing.T, m machine.Machine, o Options) {
 		l := newLayout(m)
@@ -207,7 +207,7 @@ func TestOneCache(t *testing.T) {
 		for n := 1; n <= l.smallest(cache); n++ {
 			cpus, err := Allocate(Pool{Machine: m, Options: o}, n, cpuset.New(), 0)
 			if err != nil {
-				continue // not whole cores
+				continue // not a multiple of whole cores
 			}
 			caches := 0
 			for _, c := range m.ByCache() {
@@ -216,7 +216,7 @@ func TestOneCache(t *testing.T) {
 				}
 			}
 			if caches > 1 {
-				t.Errorf("%d CPUs are %s, of %d caches", n, cpus, caches)
+				t.Errorf("a request for %d CPUs got %s from %d caches", n, cpus, caches)
 			}
 		}
 	})
@@ -230,11 +230,11 @@ func (l *layout) smallest(k kind) int {
 	return least
 }
 
-// Hints are what they are said to be, set by set, and each can be served.
+// Hints match their definition set by set, and each hint can be served.
 func TestHints(t *testing.T) {
 	onEachMachine(t, func(t *testing.T, m machine.Machine, o Options) {
 		if topology.Check(topology.Options{Policy: topology.BestEffort}, m.Nodes) != nil || o.StrictReservation {
-			return // no hints are asked for, or they are as without the option
+			return // there are no hints, or the option does not change them
 		}
 		random := rand.New(rand.NewPCG(2, uint64(len(m.CPUs))))
 		p := reserve(t, m, o, 1)
@@ -251,14 +251,14 @@ func TestHints(t *testing.T) {
 				got[h.Nodes] = h.Preferred
 			}
 			if diff := cmp.Diff(hintsOf(p, n), got); diff != "" {
-				t.Fatalf("%d CPUs of %s: %s", n, p.Free(), diff)
+				t.Fatalf("hints for %d CPUs of %s (-want +got): %s", n, p.Free(), diff)
 			}
 			for _, on := range slices.Sorted(maps.Keys(got))[:min(len(got), 10)] {
 				cpus, err := Allocate(p, n, cpuset.New(), on)
 				if near := nearTo(m, o, on); !regular(m) || err == nil && cpus.IsSubsetOf(near) {
 					continue
 				}
-				t.Fatalf("%d CPUs on %v are %s: %v", n, on.IDs(), cpus, err)
+				t.Fatalf("a request for %d CPUs on %v got %s: %v", n, on.IDs(), cpus, err)
 			}
 		}
 	})
@@ -269,7 +269,7 @@ func regular(m machine.Machine) bool {
 	return l.perCore == m.ThreadsPerCore()
 }
 
-// hintsOf is what Hints are to be, from the words of its doc.
+// hintsOf computes Hints from their documentation.
 func hintsOf(p Pool, n int) map[topology.Nodes]bool {
 	var free cpuset.CPUSet
 	for _, core := range p.Machine.ByCore() {
@@ -306,8 +306,7 @@ func hintsOf(p Pool, n int) map[topology.Nodes]bool {
 	return hints
 }
 
-// Containers that run at the same time never share a CPU that one has for itself,
-// whatever pod they are of.
+// Containers that run at the same time never share an exclusive CPU, in one pod or in several.
 func TestContainersOfAPod(t *testing.T) {
 	onEachMachine(t, func(t *testing.T, m machine.Machine, o Options) {
 		random := rand.New(rand.NewPCG(3, uint64(len(m.CPUs))))
@@ -317,10 +316,10 @@ func TestContainersOfAPod(t *testing.T) {
 			for _, c := range pod.Containers(p) {
 				cpus, err := Allocate(pool, Exclusive(p, c.Container), reusable, 0)
 				if err != nil {
-					break // the next has as good a chance of being refused
+					break // the next pod may be rejected just as well
 				}
 				if !cpus.Intersection(staying.Union(pool.Reserved)).IsEmpty() {
-					t.Fatalf("%s %s is given %s, held are %s", c.Kind, c.Name, cpus, staying)
+					t.Fatalf("%s %s got %s, held are %s", c.Kind, c.Name, cpus, staying)
 				}
 				if c.Kind != pod.Init {
 					staying = staying.Union(cpus)
@@ -331,7 +330,7 @@ func TestContainersOfAPod(t *testing.T) {
 	})
 }
 
-// A pod's own CPUs are divided among its containers without a rest.
+// The CPUs of a pod are divided among its containers completely.
 func TestBubblesAreDivided(t *testing.T) {
 	onEachMachine(t, func(t *testing.T, m machine.Machine, o Options) {
 		random := rand.New(rand.NewPCG(4, uint64(len(m.CPUs))))
@@ -348,15 +347,15 @@ func TestBubblesAreDivided(t *testing.T) {
 				switch {
 				case c.Kind == pod.Init && !cpus.IsSubsetOf(left),
 					b.Exclusive[c.Name] && (cpus.Size() != Exclusive(p, c.Container) || !cpus.IsSubsetOf(left)):
-					t.Fatalf("%s %s is given %s of %s", c.Kind, c.Name, cpus, left)
+					t.Fatalf("%s %s got %s of %s", c.Kind, c.Name, cpus, left)
 				case c.Kind != pod.Init && !b.Exclusive[c.Name] && !cpus.Equals(b.Shared):
-					t.Fatalf("%s %s shares %s, not %s", c.Kind, c.Name, cpus, b.Shared)
+					t.Fatalf("%s %s shares %s, want %s", c.Kind, c.Name, cpus, b.Shared)
 				case c.Kind != pod.Init && b.Exclusive[c.Name]:
 					left = left.Difference(cpus)
 				}
 			}
 			if b.CPUs.Size() != n || !b.CPUs.IsSubsetOf(pool.Free()) || !left.Equals(b.Shared) {
-				t.Fatalf("of the %d CPUs %s are left %s, shared %s", n, b.CPUs, left, b.Shared)
+				t.Fatalf("of the %d CPUs %s the CPUs %s are left, but %s are shared", n, b.CPUs, left, b.Shared)
 			}
 		}
 	})

@@ -8,8 +8,8 @@ import (
 // rules say how CPUs are chosen.
 type rules struct {
 	Options
-	portion int // CPUs that are distributed together
-	nodes   int // NUMA nodes to distribute over, if so many have free CPUs; 0: as few as do
+	portion int // distribute CPUs in groups of this many
+	nodes   int // distribute over this many NUMA nodes if so many have free CPUs; 0: over as few as possible
 }
 
 func (l *layout) rules(o Options) rules {
@@ -19,15 +19,14 @@ func (l *layout) rules(o Options) rules {
 	return rules{Options: o, portion: 1}
 }
 
-// split are the same rules, but a core may be divided: within what a pod holds,
-// and of what is reserved.
+// split are the same rules, except that a core may be divided. They apply inside a pod and to reserved CPUs.
 func (r rules) split() rules {
 	r.FullPCPUsOnly = false
 	return r
 }
 
-// take is n CPUs of those available, chosen as the kubelet does: packed into as
-// few parts of the machine as possible, or distributed over NUMA nodes.
+// take chooses n of the available CPUs as the kubelet does: packed into as few parts of the machine as possible, or
+// distributed over NUMA nodes.
 func (l *layout) take(r rules, available []bool, n int) ([]int, error) {
 	t := newTaker(l, r, available, n)
 	if t.left < n {
@@ -50,15 +49,15 @@ func (l *layout) take(r rules, available []bool, n int) ([]int, error) {
 	return t.taken, nil
 }
 
-// taker takes CPUs from what is left until it needs none.
+// taker takes CPUs until it needs no others.
 type taker struct {
 	*layout
 	rules
-	free  []bool       // by CPU: may be taken
-	count [kinds][]int // by group: CPUs in it that may be taken
-	left  int          // CPUs that may be taken
+	free  []bool       // by CPU: whether it may be taken
+	count [kinds][]int // by kind and group: CPUs that may be taken
+	left  int          // number of CPUs that may be taken
 	need  int
-	taken []int // CPUs
+	taken []int // CPU indexes
 }
 
 func newTaker(l *layout, r rules, available []bool, need int) *taker {
@@ -94,9 +93,8 @@ func (t *taker) take(cpus []int) {
 	t.need -= len(cpus)
 }
 
-// pack takes the largest parts of the machine first: whole sockets and NUMA
-// nodes (the larger of the two kinds before the other), caches, cores, CPUs;
-// among equals from where the least is left.
+// pack takes whole parts of the machine, the largest first: sockets and NUMA nodes (the larger kind first), then
+// caches, cores and single CPUs. Among parts of one kind it starts where the fewest CPUs are free.
 func (t *taker) pack() {
 	if t.nodesFirst() {
 		t.takeWhole(node, t.sorted(node))
@@ -117,12 +115,12 @@ func (t *taker) pack() {
 	}
 }
 
-// nodesFirst says whether a NUMA node is as large as a socket or larger.
+// nodesFirst reports whether a NUMA node is at least as large as a socket.
 func (t *taker) nodesFirst() bool { return len(t.groups[socket]) >= len(t.groups[node]) }
 
 func (t *taker) whole(k kind, g int) bool { return t.count[k][g] == len(t.groups[k][g].cpus) }
 
-// takeWhole takes, in this order, what is wholly free and not too large.
+// takeWhole takes the groups that are wholly free and not larger than the need, in the given order.
 func (t *taker) takeWhole(k kind, order []int) {
 	for _, g := range order {
 		if cpus := t.groups[k][g].cpus; len(cpus) <= t.need && t.whole(k, g) {
@@ -131,8 +129,7 @@ func (t *taker) takeWhole(k kind, order []int) {
 	}
 }
 
-// takeCaches takes whole caches, then what is still needed from one cache if any
-// has that much.
+// takeCaches takes whole caches. It takes the rest from a single cache if one has enough.
 func (t *taker) takeCaches() {
 	for _, g := range t.sorted(cache) {
 		if t.need == 0 {
@@ -145,8 +142,7 @@ func (t *taker) takeCaches() {
 	}
 }
 
-// takePart takes all that is needed from the lowest cores of one cache, or
-// nothing.
+// takePart takes everything still needed from the lowest cores of one cache, or nothing.
 func (t *taker) takePart(g int) {
 	cores := t.within(cache, g, core)
 	slices.Sort(cores)
@@ -167,9 +163,9 @@ func (t *taker) takePart(g int) {
 	}
 }
 
-// sorted are the groups that have free CPUs, those with the fewest first, then
-// by id: sockets within NUMA nodes or NUMA nodes within sockets, caches within
-// NUMA nodes, cores within the smaller of sockets and NUMA nodes.
+// sorted returns the groups that have free CPUs. The order is by free CPUs, fewest first, then by ID, within the next
+// larger kind: sockets within NUMA nodes or the reverse, caches within NUMA nodes, cores within the smaller of socket
+// and NUMA node.
 func (t *taker) sorted(k kind) []int {
 	first, second := socket, node
 	if t.nodesFirst() {
@@ -211,7 +207,7 @@ func (t *taker) byCount(k kind, groups []int) []int {
 	return groups
 }
 
-// within are the groups of a kind that have a free CPU in an outer group.
+// within returns the groups of kind k that have a free CPU inside the outer group g.
 func (t *taker) within(outer kind, g int, k kind) []int {
 	var inner []int
 	seen := make([]bool, len(t.groups[k]))
@@ -234,8 +230,8 @@ func (t *taker) freeIn(k kind, g int) []int {
 	return cpus
 }
 
-// sortedCPUs are all free CPUs, core by core or, to be on different cores, by id
-// within a socket.
+// sortedCPUs returns all free CPUs, core by core. With distribute-cpus-across-cores they are sorted by ID within a
+// socket instead, so that successive CPUs are on different cores.
 func (t *taker) sortedCPUs() []int {
 	k := core
 	if t.DistributeAcrossCores {
@@ -248,11 +244,11 @@ func (t *taker) sortedCPUs() []int {
 	return all
 }
 
-// takeCoresThatFit takes whole cores of different sizes that add up to what is
-// needed, the first of them in their order that do.
+// takeCoresThatFit takes whole cores of different sizes that add up to the need. It takes the first such combination in
+// sorted order.
 func (t *taker) takeCoresThatFit() {
 	cores := slices.DeleteFunc(t.sorted(core), func(c int) bool { return !t.whole(core, c) })
-	// fits[i][n]: the cores from i on have some that add up to n.
+	// fits[i][n]: some of the cores from index i on add up to n.
 	fits := make([][]bool, len(cores)+1)
 	fits[len(cores)] = make([]bool, t.need+1)
 	fits[len(cores)][0] = true

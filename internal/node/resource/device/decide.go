@@ -10,27 +10,26 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// manyHints bounds the sets of nodes that Hints looks at: those of 16 nodes.
+// manyHints limits how many sets of nodes Hints examines: all sets of 16 nodes.
 const manyHints = 1 << 16
 
-// Hints are the sets of NUMA nodes that could serve a request: those with
-// enough healthy devices that nobody holds, the reusable ones first of all. The
-// narrow ones come first. Preferred are those as narrow as the devices would
-// allow if nobody held any. Nil: the plugin tells no node, any will do. Empty and
-// not nil: it cannot be served.
+// Hints returns the sets of NUMA nodes that can serve a request: sets with enough healthy devices that are free or
+// reusable, and with as many of the reusable ones as the request can use. Narrow sets come first. A hint is preferred
+// if no narrower set would have enough devices even if all were free. Nil means that the plugin reports no nodes, so
+// any will do. Empty but not nil means that the request cannot be served.
 //
-// Only nodes with devices count, as under the kubelet. A resource that is spread
-// over more than 16 of them gets the narrowest sets and the widest.
+// Only nodes with devices count, as in the kubelet. For a resource on more than 16 nodes, Hints returns the narrowest
+// sets and the set of all nodes.
 func Hints(inv Inventory, held Held, r Request) []topology.Hint {
 	c := census(inv[r.Resource], held, r)
 	if c.all == 0 {
 		return nil
 	}
 	hints := []topology.Hint{}
-	least := 0 // how many nodes have to be taken, at least
+	least := 0 // the size of the narrowest set with enough devices
 	ids := c.all.IDs()
-	looked := 0
-	look := func(n topology.Nodes) {
+	examined := 0
+	examine := func(n topology.Nodes) {
 		total, free, reused := c.in(n)
 		if total >= r.Count && least == 0 {
 			least = n.Len()
@@ -41,18 +40,18 @@ func Hints(inv Inventory, held Held, r Request) []topology.Hint {
 	}
 	for size := 1; size < len(ids); size++ {
 		for _, n := range topology.Subsets(ids, size) {
-			if looked++; looked > manyHints {
-				look(c.all)
+			if examined++; examined > manyHints {
+				examine(c.all)
 				return hints
 			}
-			look(n)
+			examine(n)
 		}
 	}
-	look(c.all)
+	examine(c.all)
 	return hints
 }
 
-// counts are the devices that are near to exactly the same nodes.
+// counts are the devices that are close to exactly the same nodes.
 type counts struct {
 	nodes               topology.Nodes
 	total, free, reused int
@@ -61,7 +60,7 @@ type counts struct {
 type censusOf struct {
 	groups   []counts
 	all      topology.Nodes
-	reusable int // those that have a node
+	reusable int // reusable devices with known nodes
 }
 
 func census(devices []Device, held Held, r Request) censusOf {
@@ -93,7 +92,7 @@ func census(devices []Device, held Held, r Request) censusOf {
 	return c
 }
 
-// in counts the devices that are near to one of these nodes.
+// in counts the devices that are close to one of these nodes.
 func (c censusOf) in(n topology.Nodes) (total, free, reused int) {
 	for _, g := range c.groups {
 		if g.nodes&n != 0 {
@@ -105,11 +104,10 @@ func (c censusOf) in(n topology.Nodes) (total, free, reused int) {
 	return total, free, reused
 }
 
-// Pick chooses the devices for a request, in the order of their ids: first those
-// that are reusable, and of either kind first those on the given nodes, then
-// those elsewhere, then those of which no node is known. Nodes 0: anywhere. The
-// same input gives the same answer. Its error is a *reason.Error with the reason
-// and message of the kubelet's admission.
+// Pick chooses the devices for a request and returns their IDs in order. It takes reusable devices first. Among those,
+// and then among the others, it takes devices on the given nodes first, then devices on other nodes, then devices
+// without known nodes. With on == 0 any node will do. The same input gives the same answer. The error is a
+// *reason.Error with the reason and message of the kubelet's admission.
 func Pick(inv Inventory, held Held, r Request, on topology.Nodes) ([]ID, error) {
 	devices, registered := inv[r.Resource]
 	if !registered {
@@ -155,36 +153,33 @@ func Pick(inv Inventory, held Held, r Request, on topology.Nodes) ([]ID, error) 
 	return ids, nil
 }
 
-// unexpected is the kubelet's reason for what cannot be allocated although the
-// node as a whole has enough.
+// unexpected is the kubelet's reason when an allocation fails although the node as a whole has enough.
 const unexpected = "UnexpectedAdmissionError"
 
-// unavailable is how the kubelet's admission tells of a device that it cannot
-// allocate.
+// unavailable returns the error of the kubelet's admission for a device that cannot be allocated.
 func unavailable(format string, args ...any) error {
 	return reason.New(unexpected, "Allocate failed due to "+format+", which is unexpected", args...)
 }
 
-// farthest is the distance of a device of which no node is known.
+// farthest is the distance of a device without known nodes.
 const farthest = 3
 
-// distance is how far a device is from these nodes: 0 to farthest.
+// distance ranks how far a device is from these nodes, from 0 to farthest.
 func distance(d Device, on topology.Nodes) int {
 	switch {
 	case on == 0 && d.Nodes != 0, d.Nodes != 0 && d.Nodes&^on == 0:
 		return 0
 	case d.Nodes&on != 0:
-		return 1 // of one that spans several, a part
+		return 1 // the device spans several nodes, and some are among them
 	case d.Nodes != 0:
 		return 2
 	}
 	return farthest
 }
 
-// Choice are the devices that a plugin may choose among for a container that was
-// given some: those, and the free ones that are near to the same nodes as one of
-// them. The reusable ones stay. What admission promised of NUMA nodes is kept
-// whatever the plugin prefers (GetPreferredAllocation).
+// Choice returns the devices that a plugin may choose among (GetPreferredAllocation) for a container that was given
+// some: those devices, and free ones close to the same nodes as one of them. Reusable devices must stay. So the NUMA
+// nodes that admission chose hold whatever the plugin prefers.
 func Choice(inv Inventory, held Held, r Request, given []ID) (available, mustInclude []ID) {
 	mine, near := sets.New(given...), sets.New[topology.Nodes]()
 	for _, d := range inv[r.Resource] {
@@ -205,9 +200,8 @@ func Choice(inv Inventory, held Held, r Request, given []ID) (available, mustInc
 	return available, mustInclude
 }
 
-// Prefer exchanges devices that were given for those that the plugin prefers,
-// each for one that is near to the same nodes. A preference outside of Choice,
-// or for more than were given, is left out.
+// Prefer exchanges the given devices for those that the plugin prefers, each for one close to the same nodes. It
+// ignores preferred devices outside of Choice, and more than were given.
 func Prefer(inv Inventory, held Held, r Request, given, preferred []ID) []ID {
 	available, _ := Choice(inv, held, r, given)
 	offered, mine, wanted := sets.New(available...), sets.New(given...), sets.New(preferred...)

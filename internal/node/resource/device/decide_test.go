@@ -23,7 +23,7 @@ func hint(preferred bool, ids ...int) topology.Hint {
 	return topology.Hint{Nodes: on(ids...), Preferred: preferred}
 }
 
-// four are two devices on each of two nodes.
+// four has two devices on each of two nodes.
 var four = []Device{
 	{ID: "a", Healthy: true, Nodes: on(0)}, {ID: "b", Healthy: true, Nodes: on(0)},
 	{ID: "c", Healthy: true, Nodes: on(1)}, {ID: "d", Healthy: true, Nodes: on(1)},
@@ -45,23 +45,25 @@ func TestHints(t *testing.T) {
 		count          int
 		want           []topology.Hint
 	}{
-		{"no topology", []Device{{ID: "a", Healthy: true}}, nil, nil, 1, nil},
-		{"nobody serves it", nil, nil, nil, 1, nil},
-		{"one", four, nil, nil, 1, []topology.Hint{hint(true, 0), hint(true, 1), hint(false, 0, 1)}},
-		{"across", four, nil, nil, 3, []topology.Hint{hint(true, 0, 1)}},
-		{"too many", four, nil, nil, 5, []topology.Hint{}},
-		{"a node is taken", four, []ID{"a"}, nil, 2, []topology.Hint{hint(true, 1), hint(false, 0, 1)}},
-		{"what is held makes it wide", four, []ID{"a", "c"}, nil, 2, []topology.Hint{hint(false, 0, 1)}},
+		{"a plugin without topology", []Device{{ID: "a", Healthy: true}}, nil, nil, 1, nil},
+		{"no plugin", nil, nil, nil, 1, nil},
+		{"one device", four, nil, nil, 1, []topology.Hint{hint(true, 0), hint(true, 1), hint(false, 0, 1)}},
+		{"several nodes", four, nil, nil, 3, []topology.Hint{hint(true, 0, 1)}},
+		{"too many devices", four, nil, nil, 5, []topology.Hint{}},
+		{"a held device", four, []ID{"a"}, nil, 2, []topology.Hint{hint(true, 1), hint(false, 0, 1)}},
+		{"held devices force two nodes", four, []ID{"a", "c"}, nil, 2, []topology.Hint{hint(false, 0, 1)}},
 		{"unhealthy", ill(four, "a"), nil, nil, 2, []topology.Hint{hint(true, 1), hint(false, 0, 1)}},
 		{"reusable", four, []ID{"a", "c"}, []ID{"c"}, 2, []topology.Hint{hint(true, 1), hint(false, 0, 1)}},
-		{"fewer than reusable", four, []ID{"a", "c"}, []ID{"a", "c"}, 1,
+		{"fewer devices than reusable", four, []ID{"a", "c"}, []ID{"a", "c"}, 1,
 			[]topology.Hint{hint(true, 0), hint(true, 1), hint(false, 0, 1)}},
-		{"all that is reusable", four, []ID{"a", "c"}, []ID{"a", "c"}, 2, []topology.Hint{hint(false, 0, 1)}},
-		{"near to two", []Device{{ID: "x", Healthy: true, Nodes: on(0, 1)}, {ID: "y", Healthy: true, Nodes: on(1)}},
+		{"all reusable devices", four, []ID{"a", "c"}, []ID{"a", "c"}, 2, []topology.Hint{hint(false, 0, 1)}},
+		{"a device close to two nodes",
+			[]Device{{ID: "x", Healthy: true, Nodes: on(0, 1)}, {ID: "y", Healthy: true, Nodes: on(1)}},
 			nil, nil, 2, []topology.Hint{hint(true, 1), hint(false, 0, 1)}},
 		{"nodes with gaps", []Device{{ID: "x", Healthy: true, Nodes: on(3)}, {ID: "y", Healthy: true, Nodes: on(40)}},
 			nil, nil, 2, []topology.Hint{hint(true, 3, 40)}},
-		{"without a node does not count", []Device{{ID: "x", Healthy: true, Nodes: on(1)}, {ID: "y", Healthy: true}},
+		{"devices without nodes do not count",
+			[]Device{{ID: "x", Healthy: true, Nodes: on(1)}, {ID: "y", Healthy: true}},
 			nil, nil, 2, []topology.Hint{}},
 	}
 	for _, tt := range tests {
@@ -75,7 +77,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// A resource on very many nodes still gets an answer, and soon.
+// A resource on very many nodes gets an answer in short time.
 func TestHintsOfManyNodes(t *testing.T) {
 	var devices []Device
 	for i := range 36 {
@@ -104,13 +106,13 @@ func TestPick(t *testing.T) {
 		{"any", four, nil, nil, 1, 0, []ID{"a"}},
 		{"any, in order", four, []ID{"a"}, nil, 2, 0, []ID{"b", "c"}},
 		{"aligned", four, nil, nil, 2, on(1), []ID{"c", "d"}},
-		{"then elsewhere", four, []ID{"c"}, nil, 2, on(1), []ID{"a", "d"}},
+		{"then other nodes", four, []ID{"c"}, nil, 2, on(1), []ID{"a", "d"}},
 		{"wholly before partly near", mixed, nil, nil, 3, on(1), []ID{"c", "d", "e"}},
-		{"unknown at last", mixed, nil, nil, 6, on(1), []ID{"0", "a", "b", "c", "d", "e"}},
-		{"unknown is last", mixed, nil, nil, 5, on(1), []ID{"a", "b", "c", "d", "e"}},
+		{"all, devices without nodes included", mixed, nil, nil, 6, on(1), []ID{"0", "a", "b", "c", "d", "e"}},
+		{"devices without nodes last", mixed, nil, nil, 5, on(1), []ID{"a", "b", "c", "d", "e"}},
 		{"reusable first", four, []ID{"b", "c"}, []ID{"b"}, 1, on(1), []ID{"b"}},
-		{"aligned of the reusable first", four, []ID{"b", "c"}, []ID{"b", "c"}, 1, on(1), []ID{"c"}},
-		{"unhealthy are left out", ill(four, "a", "b"), nil, nil, 1, on(0), []ID{"c"}},
+		{"aligned among the reusable", four, []ID{"b", "c"}, []ID{"b", "c"}, 1, on(1), []ID{"c"}},
+		{"unhealthy devices are left out", ill(four, "a", "b"), nil, nil, 1, on(0), []ID{"c"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,7 +125,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-func TestPickRefuses(t *testing.T) {
+func TestPickRejects(t *testing.T) {
 	tests := []struct {
 		name string
 		inv  Inventory
@@ -192,7 +194,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// machine is a random inventory with some of it held and some of that reusable.
+// machine returns a random inventory with some devices held and some of those reusable.
 func machine(r *rand.Rand) (Inventory, Held, Request) {
 	nodes, held, reusable := 1+r.IntN(8), sets.New[ID](), sets.New[ID]()
 	var devices []Device
@@ -214,9 +216,9 @@ func machine(r *rand.Rand) (Inventory, Held, Request) {
 	return Inventory{gpu: devices}, Held{gpu: held}, Request{Resource: gpu, Count: 1 + r.IntN(4), Reusable: reusable}
 }
 
-// What Pick gives is free, healthy, as many as asked for, on the nodes of each
-// hint that there is, and the same whatever order the plugin tells its devices in.
-func TestPickKeepsToHints(t *testing.T) {
+// Pick returns free and healthy devices, exactly as many as requested, on the nodes of any hint. The answer does not
+// depend on the order in which the plugin lists its devices.
+func TestPickFollowsHints(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		inv, held, ask := machine(r)
@@ -233,12 +235,12 @@ func TestPickKeepsToHints(t *testing.T) {
 				continue
 			}
 			if len(got) != ask.Count || sets.New(got...).Len() != ask.Count {
-				t.Fatalf("asked for %d, got %v", ask.Count, got)
+				t.Fatalf("requested %d devices, got %v", ask.Count, got)
 			}
 			for _, id := range got {
 				d := byID[id]
 				if !d.Healthy || held[gpu].Has(id) && !ask.Reusable.Has(id) {
-					t.Fatalf("%s is not to be given\n%v %v %v", id, inv, held, ask)
+					t.Fatalf("device %s cannot be allocated\n%v %v %v", id, inv, held, ask)
 				}
 				if h.Nodes != 0 && d.Nodes&h.Nodes == 0 && !ask.Reusable.Has(id) {
 					t.Fatalf("%v is not on %v\n%v %v %v", d, h, inv, held, ask)
@@ -248,15 +250,14 @@ func TestPickKeepsToHints(t *testing.T) {
 			r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 			again, err := Pick(Inventory{gpu: shuffled}, held, ask, h.Nodes)
 			if diff := cmp.Diff(got, again); diff != "" || err != nil {
-				t.Fatalf("another order, another answer (%v):\n%s", err, diff)
+				t.Fatalf("the answer depends on the order of devices (%v):\n%s", err, diff)
 			}
 		}
 	}
 }
 
-// Whatever a plugin prefers: as many devices, near to the same nodes, and
-// nobody else's.
-func TestPreferKeepsToNodes(t *testing.T) {
+// Whatever a plugin prefers, the container keeps as many devices on the same nodes and gets none that others hold.
+func TestPreferStaysOnTheSameNodes(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
 		inv, held, ask := machine(r)

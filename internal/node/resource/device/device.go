@@ -8,53 +8,50 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// ID is a device's name among those of its resource, as its plugin tells it.
+// ID identifies a device among those of its resource. The plugin assigns it.
 type ID = string
 
-// Device is one device that a plugin offers.
+// Device is one device of a plugin.
 type Device struct {
 	ID      ID
 	Healthy bool
-	// Nodes are those it is near to; 0: the plugin does not say.
+	// Nodes are the NUMA nodes close to the device. 0: the plugin does not report any.
 	Nodes topology.Nodes
 }
 
-// Inventory is what all plugins offer, by resource. A resource whose plugin was
-// lost a moment ago is in it, with devices that are not healthy; one that is not
-// in it is served by nobody.
+// Inventory lists the devices of all plugins by resource. A resource whose plugin disconnected recently stays in the
+// list with unhealthy devices. A resource without an entry has no plugin.
 type Inventory map[corev1.ResourceName][]Device
 
-// Held are the devices that containers of the node hold, by resource.
+// Held are the devices that containers on the node hold, by resource.
 type Held map[corev1.ResourceName]sets.Set[ID]
 
-// Request is what one container, or a pod as a whole, asks of one resource.
+// Request is what one container, or a pod as a whole, requests of one resource.
 type Request struct {
 	Resource corev1.ResourceName
 	// Count is at least 1.
 	Count int
-	// Reusable are those that init containers of the pod hold and that are
-	// given on when they have ended. They are in Held too.
+	// Reusable are devices of the pod's init containers, which later containers reuse. They are in Held too.
 	Reusable sets.Set[ID]
 }
 
-// Requests are the resources of the inventory that a list asks for, in whole
-// devices. Extended resources are not overcommitted: limits are requests.
+// Requests returns the requested number of devices for each resource of the inventory. Extended resources cannot be
+// overcommitted, so the limits are the requests.
 func (inv Inventory) Requests(limits corev1.ResourceList) map[corev1.ResourceName]int {
-	var asked map[corev1.ResourceName]int
+	var requests map[corev1.ResourceName]int
 	for name, q := range limits {
-		if _, known := inv[name]; !known || q.Value() <= 0 {
+		if _, served := inv[name]; !served || q.Value() <= 0 {
 			continue
 		}
-		if asked == nil {
-			asked = map[corev1.ResourceName]int{}
+		if requests == nil {
+			requests = map[corev1.ResourceName]int{}
 		}
-		asked[name] = int(q.Value())
+		requests[name] = int(q.Value())
 	}
-	return asked
+	return requests
 }
 
-// Capacity is the number of devices by resource, those that are not healthy
-// included.
+// Capacity is the number of devices by resource, including unhealthy ones.
 func (inv Inventory) Capacity() corev1.ResourceList {
 	return inv.count(func(Device) bool { return true })
 }

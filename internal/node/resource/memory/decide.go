@@ -13,19 +13,17 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Request is what one container, or a pod as a whole, asks for.
+// Request is what one container, or a pod as a whole, requests.
 type Request struct {
-	// Sizes are bytes by resource, each more than 0.
+	// Sizes are bytes by resource. Each is more than 0.
 	Sizes map[corev1.ResourceName]int64
-	// Reusable is held by init containers of the pod that have ended by then. It
-	// is taken in the State too.
+	// Reusable are blocks of init containers of the pod that have ended by then. The State counts them as held too.
 	Reusable []Block
 }
 
-// Exclusive is what a container is due for itself of NUMA nodes: all memory and
-// huge pages that it requests, in a Guaranteed pod. nil: nothing. In a pod with
-// pod-level resources only a container whose own requests of CPU and memory are
-// its limits is due any (KEP-5526).
+// Exclusive returns the memory and huge pages that a container is due on NUMA nodes: all that it requests, if its pod
+// is Guaranteed. In a pod with pod-level resources, its requests for CPU and memory must also equal its limits
+// (KEP-5526). Nil means none.
 func Exclusive(p *corev1.Pod, c *corev1.Container) map[corev1.ResourceName]int64 {
 	if pod.QOS(p) != corev1.PodQOSGuaranteed || resourcehelper.IsPodLevelResourcesSet(p) && !guaranteed(c) {
 		return nil
@@ -33,7 +31,7 @@ func Exclusive(p *corev1.Pod, c *corev1.Container) map[corev1.ResourceName]int64
 	return sizes(c.Resources.Requests)
 }
 
-// guaranteed says whether a container alone would make a Guaranteed pod.
+// guaranteed reports whether the container by itself would make a Guaranteed pod.
 func guaranteed(c *corev1.Container) bool {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
@@ -44,9 +42,9 @@ func guaranteed(c *corev1.Container) bool {
 	return true
 }
 
-// Whole is what a pod is due as a whole: its pod-level requests, or else what its
-// containers are due at the time when that is the most.
-func Whole(p *corev1.Pod) map[corev1.ResourceName]int64 {
+// ExclusivePod returns what a pod is due as a whole: its pod-level requests, or the most that its containers are due at
+// the same time.
+func ExclusivePod(p *corev1.Pod) map[corev1.ResourceName]int64 {
 	if pod.QOS(p) != corev1.PodQOSGuaranteed {
 		return nil
 	}
@@ -69,11 +67,10 @@ func Whole(p *corev1.Pod) map[corev1.ResourceName]int64 {
 	return most
 }
 
-// CheckBubble rejects a pod with pod-level resources whose containers take all of
-// its memory for themselves and leave none to one that shares it. Its reason is
-// EmptyPodSharedPoolError.
+// CheckBubble rejects a pod with pod-level resources whose exclusive containers leave no memory of the pod for a
+// container that shares it. The reason is EmptyPodSharedPoolError.
 func CheckBubble(p *corev1.Pod) error {
-	whole := Whole(p)
+	whole := ExclusivePod(p)
 	staying, sharing := amounts{}, false
 	full := func() (corev1.ResourceName, bool) {
 		for _, name := range slices.Sorted(maps.Keys(whole)) {
@@ -88,7 +85,7 @@ func CheckBubble(p *corev1.Pod) error {
 		switch c.Kind {
 		case pod.Ephemeral: // has no resources
 		case pod.Init:
-			if name, is := full(); is && len(own) == 0 {
+			if name, isFull := full(); isFull && len(own) == 0 {
 				return reason.New("EmptyPodSharedPoolError",
 					"pod rejected, pod has shared init containers but no %s available for them", name)
 			}
@@ -99,7 +96,7 @@ func CheckBubble(p *corev1.Pod) error {
 			}
 		}
 	}
-	if name, is := full(); is && sharing {
+	if name, isFull := full(); isFull && sharing {
 		return reason.New("EmptyPodSharedPoolError",
 			"pod rejected, sum of exclusive container %s requests equals pod budget, leaving no memory for "+
 				"shared containers", name)
@@ -121,50 +118,49 @@ func sizes(list corev1.ResourceList) map[corev1.ResourceName]int64 {
 	return all
 }
 
-// manyHints bounds the sets of nodes that are looked at: those of 16 nodes.
+// manyHints limits how many sets of nodes are examined: all sets of 16 nodes.
 const manyHints = 1 << 16
 
-// Wishes are the sets of nodes that could serve a request, the narrow ones first,
-// the same for each resource of it. Preferred are those as narrow as would do if
-// nothing were taken. When none could serve it the hints are nil, as in the
-// kubelet: it is Allocate that fails then, whatever the policy.
-func Wishes(s State, r Request) []topology.Wish {
+// Offers returns the sets of nodes that can serve a request, narrow sets first, as one offer for each resource. A hint
+// is preferred if no narrower set would do even with nothing held. If no set can serve the request, the hints are nil,
+// as in the kubelet: then Allocate fails, whatever the topology policy.
+func Offers(s State, r Request) []topology.Offer {
 	hints := s.hints(r)
-	wishes := make([]topology.Wish, 0, len(r.Sizes))
+	offers := make([]topology.Offer, 0, len(r.Sizes))
 	for _, name := range slices.Sorted(maps.Keys(r.Sizes)) {
-		wishes = append(wishes, topology.Wish{Resource: string(name), Hints: hints})
+		offers = append(offers, topology.Offer{Resource: string(name), Hints: hints})
 	}
-	return wishes
+	return offers
 }
 
 func (s State) hints(r Request) []topology.Hint {
 	ids := make([]int, len(s.nodes))
-	supplies := make([]line, 0, len(r.Sizes))
+	supplies := make([]supply, 0, len(r.Sizes))
 	for i, n := range s.nodes {
 		ids[i] = n.id
 	}
 	for name, size := range r.Sizes {
-		l := line{name: name, want: size, give: make([]int64, len(s.nodes))}
+		l := supply{name: name, want: size, give: make([]int64, len(s.nodes))}
 		for i, n := range s.nodes {
 			l.give[i] = n.give[name]
 		}
 		supplies = append(supplies, l)
 	}
 	var hints []topology.Hint
-	least, looked := 0, 0
+	least, examined := 0, 0
 	for size := 1; size <= len(ids); size++ {
 		for subset, nodes := range topology.Subsets(ids, size) {
-			if looked++; looked > manyHints {
+			if examined++; examined > manyHints {
 				return hints
 			}
-			if slices.ContainsFunc(supplies, func(l line) bool { return l.of(subset) < l.want }) {
+			if slices.ContainsFunc(supplies, func(l supply) bool { return l.sum(subset) < l.want }) {
 				continue
 			}
 			if least == 0 {
 				least = size
 			}
-			if s.together(nodes) && !slices.ContainsFunc(supplies, func(l line) bool {
-				return l.of(subset)-s.groups[nodes][l.name]+reusable(r.Reusable, nodes, l.name) < l.want
+			if s.together(nodes) && !slices.ContainsFunc(supplies, func(l supply) bool {
+				return l.sum(subset)-s.groups[nodes][l.name]+reusable(r.Reusable, nodes, l.name) < l.want
 			}) {
 				hints = append(hints, topology.Hint{Nodes: nodes, Preferred: size == least})
 			}
@@ -173,19 +169,19 @@ func (s State) hints(r Request) []topology.Hint {
 	return hints
 }
 
-// line is one resource of a request beside what each node has to give of it.
-type line struct {
+// supply is one resource of a request and how much of it each node has.
+type supply struct {
 	name corev1.ResourceName
 	want int64
 	give []int64 // by index of the node
 }
 
-// of is what the nodes at the indices of a subset give together.
-func (l line) of(subset uint64) (sum int64) {
+// sum is what the nodes of a subset have together. The subset is a bit mask of node indexes.
+func (l supply) sum(subset uint64) (total int64) {
 	for ; subset != 0; subset &= subset - 1 {
-		sum += l.give[bits.TrailingZeros64(subset)]
+		total += l.give[bits.TrailingZeros64(subset)]
 	}
-	return sum
+	return total
 }
 
 func reusable(blocks []Block, nodes topology.Nodes, name corev1.ResourceName) (sum int64) {
@@ -197,10 +193,9 @@ func reusable(blocks []Block, nodes topology.Nodes, name corev1.ResourceName) (s
 	return sum
 }
 
-// Allocate chooses the nodes for a request: those of the topology's answer, or if
-// these cannot serve it the narrowest group that holds them; with an answer of no
-// nodes, any. The blocks are whole, also where they reuse some (Reuse). The error
-// is a *reason.Error with the kubelet's reason.
+// Allocate chooses the nodes for a request: the nodes of the merged hint, or the narrowest group that contains them if
+// they cannot serve it. A hint without nodes means any. The blocks have the full sizes, even where they reuse blocks of
+// ended containers (see Reuse). The error is a *reason.Error with the kubelet's reason.
 func Allocate(s State, r Request, on topology.Hint) ([]Block, error) {
 	if len(r.Sizes) == 0 {
 		return nil, nil
@@ -210,7 +205,7 @@ func Allocate(s State, r Request, on topology.Hint) ([]Block, error) {
 		return nil,
 			unavailable("failed to get the default NUMA affinity, no NUMA nodes with enough memory is available")
 	}
-	// Narrow ones come first, and of the narrowest the preferred are all.
+	// hints are sorted by width, and all preferred hints are of the same, narrowest width.
 	i := slices.IndexFunc(hints, func(h topology.Hint) bool { return on.Nodes&^h.Nodes == 0 })
 	switch {
 	case i < 0:
@@ -228,9 +223,8 @@ func Allocate(s State, r Request, on topology.Hint) ([]Block, error) {
 	return blocks, nil
 }
 
-// Reuse takes off the blocks of containers that have ended by then what new ones
-// take over of them, so that all blocks of a pod in sum are what it takes. A block
-// of which nothing is left stays, with 0 bytes: its nodes are the container's.
+// Reuse subtracts from the blocks of ended containers what new blocks take over, so that the blocks of a pod add up to
+// what it uses. A fully reused block stays with 0 bytes, because its nodes still belong to the container.
 func Reuse(ended, taken []Block) []Block {
 	left := slices.Clone(ended)
 	for _, t := range taken {
@@ -245,8 +239,7 @@ func Reuse(ended, taken []Block) []Block {
 	return left
 }
 
-// unavailable is how the kubelet's admission tells of memory that it cannot
-// allocate.
+// unavailable returns the error of the kubelet's admission for memory that cannot be allocated.
 func unavailable(why string) error {
 	return reason.New("UnexpectedAdmissionError", "Allocate failed due to [memorymanager] %s, which is unexpected", why)
 }

@@ -22,7 +22,7 @@ const (
 	huge = corev1.ResourceName("hugepages-1Gi")
 )
 
-// four are nodes of 10 GiB with 1 GiB of it reserved, node 0 with 4 huge pages.
+// four has four nodes of 10 GiB with 1 GiB reserved on each. Node 0 has 4 huge pages.
 func four() State {
 	m := machine.Machine{}
 	r := Reserved{}
@@ -60,20 +60,20 @@ func TestHints(t *testing.T) {
 			hint(false, 0, 1, 2), hint(false, 0, 1, 3), hint(false, 0, 2, 3), hint(false, 1, 2, 3),
 			hint(false, 0, 1, 2, 3),
 		}},
-		{"all", with(), ask(36), []topology.Hint{hint(true, 0, 1, 2, 3)}},
-		{"more than there is", with(), ask(37), nil},
-		{"nodes that serve alone serve nothing together", with(block(1, mem, 0), block(1, mem, 1)), ask(9),
+		{"all nodes", with(), ask(36), []topology.Hint{hint(true, 0, 1, 2, 3)}},
+		{"more than the machine has", with(), ask(37), nil},
+		{"nodes in use alone cannot form a group", with(block(1, mem, 0), block(1, mem, 1)), ask(9),
 			[]topology.Hint{hint(true, 2), hint(true, 3), hint(false, 2, 3)}},
-		{"nodes that serve together serve nothing alone", with(block(10, mem, 0, 1)), ask(8), []topology.Hint{
+		{"nodes of a group cannot be used alone", with(block(10, mem, 0, 1)), ask(8), []topology.Hint{
 			hint(true, 2), hint(true, 3), hint(false, 0, 1), hint(false, 2, 3),
 		}},
-		{"what is taken makes it wide", with(block(9, mem, 0), block(9, mem, 1)), ask(10),
+		{"held memory forces more nodes", with(block(9, mem, 0), block(9, mem, 1)), ask(10),
 			[]topology.Hint{hint(true, 2, 3)}},
-		{"not the narrowest any more", with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask(9),
+		{"no hint of the narrowest width", with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask(9),
 			[]topology.Hint{hint(false, 2, 3)}},
-		{"nothing of it, and still in use", with(block(0, mem, 0, 1, 2)), ask(9),
+		{"a group with an empty block is still a group", with(block(0, mem, 0, 1, 2)), ask(9),
 			[]topology.Hint{hint(true, 3), hint(false, 0, 1, 2)}},
-		{"reused", with(block(9, mem, 0), block(9, mem, 1), block(9, mem, 2), block(9, mem, 3)),
+		{"reusable blocks", with(block(9, mem, 0), block(9, mem, 1), block(9, mem, 2), block(9, mem, 3)),
 			Request{Sizes: ask(9).Sizes, Reusable: []Block{block(9, mem, 2)}}, []topology.Hint{hint(true, 2)}},
 		{"memory and huge pages", with(), Request{Sizes: map[corev1.ResourceName]int64{mem: 10 * gi, huge: gi}},
 			[]topology.Hint{
@@ -88,7 +88,7 @@ func TestHints(t *testing.T) {
 			if diff := cmp.Diff(tt.want, tt.state.hints(tt.ask)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			for _, w := range Wishes(tt.state, tt.ask) {
+			for _, w := range Offers(tt.state, tt.ask) {
 				if diff := cmp.Diff(tt.want, w.Hints); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", w.Resource, diff)
 				}
@@ -107,30 +107,34 @@ func TestAllocate(t *testing.T) {
 		want  []Block
 		err   string
 	}{
-		{name: "nothing", state: with(), ask: Request{}},
+		{name: "no request", state: with(), ask: Request{}},
 		{name: "anywhere", state: with(), ask: ask(9), want: []Block{block(9, mem, 0)}},
 		{name: "anywhere, the first with enough", state: with(block(1, mem, 0)), ask: ask(9),
 			want: []Block{block(9, mem, 1)}},
-		{name: "where it is told", state: with(), ask: ask(9), on: hint(true, 2), want: []Block{block(9, mem, 2)}},
-		{name: "extended", state: with(), ask: ask(10), on: hint(true, 2), want: []Block{block(10, mem, 0, 2)}},
-		{name: "a part of a group is all of it", state: with(block(1, mem, 1, 2)), ask: ask(1), on: hint(false, 2),
+		{name: "on the hinted node", state: with(), ask: ask(9), on: hint(true, 2), want: []Block{block(9, mem, 2)}},
+		{name: "the hint is extended", state: with(), ask: ask(10), on: hint(true, 2),
+			want: []Block{block(10, mem, 0, 2)}},
+		{name: "part of a group means the whole group", state: with(block(1, mem, 1, 2)), ask: ask(1),
+			on:   hint(false, 2),
 			want: []Block{block(1, mem, 1, 2)}},
 		{
 			name: "memory and huge pages", state: with(),
 			ask: Request{Sizes: map[corev1.ResourceName]int64{mem: gi, huge: 2 * gi}}, on: hint(true, 0),
 			want: []Block{block(2, huge, 0), block(1, mem, 0)},
 		},
-		{name: "full", state: with(), ask: ask(37),
+		{name: "more than the machine has", state: with(), ask: ask(37),
 			err: "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"},
 		{name: "no way to extend", state: with(block(9, mem, 0)), ask: ask(9), on: hint(false, 0),
 			err: "failed to find NUMA nodes to extend the current topology hint"},
 		{
-			name: "extended too far", state: with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask: ask(9),
+			name:  "the extended hint is not preferred",
+			state: with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask: ask(9),
 			on:  hint(true, 2),
 			err: "failed to find the extended preferred hint",
 		},
 		{
-			name: "not the best", state: with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask: ask(9),
+			name:  "the default hint is not preferred",
+			state: with(block(1, mem, 0), block(1, mem, 1), block(1, mem, 2, 3)), ask: ask(9),
 			on:  topology.Hint{Preferred: true},
 			err: "failed to find the default preferred hint",
 		},
@@ -172,13 +176,13 @@ func list(pairs ...string) corev1.ResourceList {
 	return l
 }
 
-// equal is a container whose requests are its limits.
+// equal is a container whose requests equal its limits.
 func equal(name string, pairs ...string) corev1.Container {
 	return corev1.Container{Name: name,
 		Resources: corev1.ResourceRequirements{Requests: list(pairs...), Limits: list(pairs...)}}
 }
 
-func TestWhatAPodIsDue(t *testing.T) {
+func TestExclusive(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := equal("side", "cpu", "1", "memory", "1Gi")
 	sidecar.RestartPolicy = &always
@@ -197,7 +201,7 @@ func TestWhatAPodIsDue(t *testing.T) {
 			own:   map[string]map[corev1.ResourceName]int64{"app": {mem: 4 * gi, huge: gi}},
 		},
 		{
-			name: "the init container beside the sidecar is the most",
+			name: "an init container and a sidecar together need the most",
 			spec: corev1.PodSpec{
 				InitContainers: []corev1.Container{sidecar, equal("init", "cpu", "1", "memory", "7Gi")},
 				Containers:     []corev1.Container{app},
@@ -220,7 +224,7 @@ func TestWhatAPodIsDue(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &corev1.Pod{Spec: tt.spec}
-			if diff := cmp.Diff(tt.whole, Whole(p)); diff != "" {
+			if diff := cmp.Diff(tt.whole, ExclusivePod(p)); diff != "" {
 				t.Errorf("whole (-want +got):\n%s", diff)
 			}
 			for _, c := range slices.Concat(tt.spec.InitContainers, tt.spec.Containers) {
@@ -232,7 +236,7 @@ func TestWhatAPodIsDue(t *testing.T) {
 	}
 }
 
-func TestReservedIsWhatTheNodeLacks(t *testing.T) {
+func TestReservedCheck(t *testing.T) {
 	m := machine.Machine{Nodes: []machine.Node{{ID: 0, Memory: 4 * gi, HugePages: map[int64]int64{gi: 2}},
 		{ID: 1, Memory: 4 * gi}}}
 	of := func(id int, name corev1.ResourceName, size int64) Reserved {
@@ -245,11 +249,11 @@ func TestReservedIsWhatTheNodeLacks(t *testing.T) {
 	}{
 		{"equal", Reserved{0: {mem: gi}, 1: {mem: gi}}, ""},
 		{"nothing", nil, "reservedMemory: memoryManagerPolicy Static needs some memory to be reserved: 2Gi in all"},
-		{"another amount", of(1, mem, 1),
+		{"wrong sum", of(1, mem, 1),
 			"reservedMemory: 1Gi of memory are reserved on all NUMA nodes together, and kubeReserved, systemReserved " +
 				"and evictionHard take 2Gi: make them equal"},
-		{"no such node", of(2, mem, 2), "reservedMemory: the machine has no NUMA node 2"},
-		{"more than there is beside huge pages", of(0, mem, 3),
+		{"unknown node", of(2, mem, 2), "reservedMemory: the machine has no NUMA node 2"},
+		{"more than the node has besides huge pages", of(0, mem, 3),
 			"reservedMemory: NUMA node 0 has 2Gi of memory, less than the 3Gi that are reserved"},
 		{"huge pages", Reserved{0: {mem: 2 * gi, huge: gi}},
 			"reservedMemory: 1Gi of hugepages-1Gi are reserved on all NUMA nodes together, and kubeReserved, " +
@@ -272,7 +276,7 @@ func TestCheck(t *testing.T) {
 	s := four().With([]Block{block(3, mem, 0), block(8, mem, 1, 2)})
 	for want, blocks := range map[string][]Block{
 		"": {block(6, mem, 0), block(10, mem, 1, 2), block(9, mem, 3)},
-		"7Gi of memory are of NUMA nodes [4], of which the machine has [0 1 2 3]": {block(7, mem,
+		"7Gi of memory on NUMA nodes [4]: the machine has nodes [0 1 2 3]": {block(7, mem,
 			4)},
 		"NUMA nodes [0] have 1Gi of memory, less than 2Gi": {block(5, mem,
 			0), block(2, mem, 0)},
@@ -292,9 +296,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// On every machine, whatever is asked for: what is allocated can be taken, keeps
-// to its hint, leaves the reserved alone, is the same when asked again, and
-// giving it back restores what was.
+// Random requests on every machine: each allocation fits, follows its hint, leaves reserved memory alone and is the
+// same when repeated. Releasing it restores the previous state.
 func TestAllocationsFit(t *testing.T) {
 	for name, m := range machinetest.All(t) {
 		t.Run(name, func(t *testing.T) {
@@ -322,11 +325,11 @@ func TestAllocationsFit(t *testing.T) {
 						continue
 					}
 					if err := s.Check(got); err != nil || w.Nodes != 0 && got[0].Nodes != w.Nodes {
-						t.Fatalf("asked for %v on %v, got %v: %v", ask, w, got, err)
+						t.Fatalf("requested %v on %v, got %v: %v", ask, w, got, err)
 					}
 					again, _ := Allocate(s, ask, topology.Hint{Nodes: w.Nodes})
 					if diff := cmp.Diff(got, again); diff != "" {
-						t.Fatalf("asked again (-first +second):\n%s", diff)
+						t.Fatalf("a repeated request differs (-first +second):\n%s", diff)
 					}
 				}
 				if got, err := Allocate(s, ask, topology.Hint{}); err == nil {
@@ -337,7 +340,7 @@ func TestAllocationsFit(t *testing.T) {
 			}
 			for _, n := range m.Nodes {
 				if free, _ := empty.Free(topology.Of(n.ID), mem); free > capacity(n)[mem]-reserved[n.ID][mem] {
-					t.Errorf("node %d gives what is reserved", n.ID)
+					t.Errorf("node %d allocates reserved memory", n.ID)
 				}
 			}
 		})

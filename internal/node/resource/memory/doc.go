@@ -1,7 +1,6 @@
-// Package memory decides from which NUMA nodes a container's memory and huge
-// pages are to come (KEP-1769). All of it is pure.
+// Package memory decides which NUMA nodes the memory and huge pages of a container come from (KEP-1769). It is pure.
 //
-// Wishes is what the topology merge asks, Allocate is asked with its answer; what
-// others hold is a State. The answer becomes the container's cpuset.mems. How much
-// a container may use is its cgroup's matter: nothing here is enforced by size.
+// State is what the nodes have and what is held. Offers lists the nodes that could serve a request; package topology
+// merges them with those of other resources. Allocate chooses the nodes from the result of that merge. The choice
+// becomes the container's cpuset.mems. The amount is not enforced here: the container's memory cgroup limits it.
 package memory

@@ -13,25 +13,22 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Block is an amount of memory, or of huge pages of one size, of some nodes
-// together.
+// Block is an amount of memory, or of huge pages of one size, on a set of NUMA nodes.
 type Block struct {
 	Nodes    topology.Nodes
 	Resource corev1.ResourceName
 	Size     int64 // bytes
 }
 
-// amounts are bytes by resource: memory, and huge pages of each size.
+// amounts are bytes by resource. Resources are memory and huge pages of each size.
 type amounts map[corev1.ResourceName]int64
 
-// Reserved is reservedMemory: what containers are not given, in bytes, by NUMA
-// node and resource.
+// Reserved is reservedMemory: bytes that containers do not get, by NUMA node and resource.
 type Reserved map[int]map[corev1.ResourceName]int64
 
-// Check says why a reservation cannot be made: it names a node that is not there
-// or more than one has, nothing of the memory, or in sum another amount than the
-// node's allocatable memory is short of (total: kubeReserved, systemReserved and
-// the hard eviction threshold, in bytes), which is the kubelet's rule.
+// Check returns an error if a reservation is impossible by the kubelet's rules. It must name existing nodes, reserve
+// some memory, and reserve no more than a node has. The reserved memory of all nodes must add up to total: the bytes of
+// kubeReserved, systemReserved and the hard eviction threshold together.
 func (r Reserved) Check(m machine.Machine, total int64) error {
 	sums := amounts{corev1.ResourceMemory: 0}
 	for _, id := range slices.Sorted(maps.Keys(r)) {
@@ -41,9 +38,9 @@ func (r Reserved) Check(m machine.Machine, total int64) error {
 		}
 		for name, size := range r[id] {
 			sums[name] += size
-			if has := capacity(n)[name]; size > has {
+			if available := capacity(n)[name]; size > available {
 				return fmt.Errorf("reservedMemory: NUMA node %d has %s of %s, less than the %s that are reserved", id,
-					text(has), name, text(size))
+					text(available), name, text(size))
 			}
 		}
 	}
@@ -67,7 +64,7 @@ func (r Reserved) Check(m machine.Machine, total int64) error {
 
 func text(bytes int64) string { return resource.NewQuantity(bytes, resource.BinarySI).String() }
 
-// capacity is what a node has; what lies in huge pages is no memory.
+// capacity is what a node has. Memory in huge pages does not count as memory.
 func capacity(n machine.Node) amounts {
 	a := amounts{corev1.ResourceMemory: n.Memory}
 	for size, count := range n.HugePages {
@@ -85,26 +82,23 @@ func isMemory(name corev1.ResourceName) bool {
 	return name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// State is what the nodes have to give and what is taken of it. It is a value:
-// nothing changes one.
+// State is what the nodes have and what is held of it. It is a value: its methods return new states.
 //
-// Nodes that serve an allocation together are a group. A node is in one group at
-// most, and while it is in one of several nodes it serves nothing alone: the
-// kernel would take memory of a container that is bound to one node from another
-// container's.
+// Nodes that serve an allocation together are a group. A node is in at most one group. A node in a group of several
+// nodes serves no allocation alone: otherwise the kernel could give memory that belongs to a container bound to one
+// node to a container bound to the group.
 type State struct {
-	nodes []supply // by id
-	// groups are the nodes that serve something, alone or together.
+	nodes []nodeSupply // by id
+	// groups is what is used of the nodes that serve allocations, alone or together.
 	groups map[topology.Nodes]amounts
 }
 
-type supply struct {
+type nodeSupply struct {
 	id   int
 	give amounts
 }
 
-// NewState is a machine of which nothing is taken. Nodes with ids above 63 give
-// nothing.
+// NewState returns the state of a machine on which nothing is held. Nodes with IDs above 63 are ignored.
 func NewState(m machine.Machine, r Reserved) State {
 	s := State{}
 	for _, n := range m.Nodes {
@@ -115,13 +109,12 @@ func NewState(m machine.Machine, r Reserved) State {
 		for name, size := range r[n.ID] {
 			give[name] = max(0, give[name]-size)
 		}
-		s.nodes = append(s.nodes, supply{n.ID, give})
+		s.nodes = append(s.nodes, nodeSupply{n.ID, give})
 	}
 	return s
 }
 
-// Allocatable is what the nodes have to give in all, taken or not: a block for
-// each node and resource.
+// Allocatable lists what the nodes can give in all, held or not, with one block for each node and resource.
 func (s State) Allocatable() []Block {
 	var all []Block
 	for _, n := range s.nodes {
@@ -134,8 +127,7 @@ func (s State) Allocatable() []Block {
 	return all
 }
 
-// Free is what is left of a resource on nodes that are a group or could be one;
-// false: they are not and cannot.
+// Free returns how much of a resource is free on a set of nodes. It returns false if the nodes cannot be a group.
 func (s State) Free(nodes topology.Nodes, name corev1.ResourceName) (int64, bool) {
 	if !s.together(nodes) {
 		return 0, false
@@ -143,7 +135,7 @@ func (s State) Free(nodes topology.Nodes, name corev1.ResourceName) (int64, bool
 	return s.give(nodes)[name] - s.groups[nodes][name], true
 }
 
-// give is what some nodes have to give together.
+// give is what a set of nodes can give together, held or not.
 func (s State) give(nodes topology.Nodes) amounts {
 	sum := amounts{}
 	for _, n := range s.nodes {
@@ -156,9 +148,9 @@ func (s State) give(nodes topology.Nodes) amounts {
 	return sum
 }
 
-// together says whether nodes are a group or could be one.
+// together reports whether the nodes are a group or could become one.
 func (s State) together(nodes topology.Nodes) bool {
-	if _, are := s.groups[nodes]; are {
+	if _, exists := s.groups[nodes]; exists {
 		return true
 	}
 	for group := range s.groups {
@@ -169,9 +161,8 @@ func (s State) together(nodes topology.Nodes) bool {
 	return true
 }
 
-// With is the state in which these blocks are taken too. Blocks of others are
-// taken in any case, so that a state that was read from disk can be looked at;
-// Check says first whether they can be.
+// With returns the state in which these blocks are held too. It does not check the blocks, so that a state read from
+// disk can be represented. Use Check to find out whether they fit.
 func (s State) With(blocks []Block) State {
 	if len(blocks) == 0 {
 		return s
@@ -190,7 +181,7 @@ func (s State) With(blocks []Block) State {
 	return s
 }
 
-// Check says why blocks cannot be taken.
+// Check returns an error if the blocks cannot be held.
 func (s State) Check(blocks []Block) error {
 	var known topology.Nodes
 	for _, n := range s.nodes {
@@ -198,7 +189,7 @@ func (s State) Check(blocks []Block) error {
 	}
 	for _, b := range blocks {
 		if b.Nodes == 0 || b.Nodes&^known != 0 {
-			return fmt.Errorf("%s of %s are of NUMA nodes %v, of which the machine has %v", text(b.Size), b.Resource,
+			return fmt.Errorf("%s of %s on NUMA nodes %v: the machine has nodes %v", text(b.Size), b.Resource,
 				b.Nodes.IDs(), known.IDs())
 		}
 		free, ok := s.Free(b.Nodes, b.Resource)

@@ -1,5 +1,4 @@
-// Package state reads what a kubelet has written down of the CPUs and the memory
-// of pods: cpu_manager_state (versions 1 to 3) and memory_manager_state (1 and 2).
-// A node that is taken over keeps its pods where they are. It writes them too, for
-// the way back.
+// Package state reads and writes the kubelet's records of the CPUs and memory that pods hold: cpu_manager_state
+// (versions 1 to 3) and memory_manager_state (versions 1 and 2). Reading them keeps the CPUs and memory of running pods
+// when Berth replaces a kubelet; writing them does the same for the way back.
 package state

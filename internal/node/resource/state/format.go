@@ -14,24 +14,22 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/memory"
 )
 
-// writer is in each file that this program has written. A kubelet does not look at
-// it, and leaves it out when it writes the file itself.
+// writer marks the files that Berth wrote. A kubelet ignores the mark and drops it when it rewrites the file.
 const writer = "berth"
 
-// Ours says whether the last to write a file was an agent and no kubelet.
+// Ours reports whether Berth, and not a kubelet, wrote the file last.
 func Ours(text []byte) bool {
 	var f struct{ Writer string }
 	return json.Unmarshal(text, &f) == nil && f.Writer == writer
 }
 
-// FormatCPUs is a cpu_manager_state of version 2, which all kubelets since 1.18 take
-// unless they manage pod-level resources and some pod holds any: CPUs of a pod as a
-// whole are left out, and with them what its containers share. shared are the CPUs
-// that no container holds.
+// FormatCPUs encodes a cpu_manager_state of version 2. Every kubelet since 1.18 reads it, unless it manages pod-level
+// resources and a pod holds some. It omits CPUs of a pod as a whole and those that its containers share. shared are the
+// CPUs that no container holds.
 func FormatCPUs(shared cpuset.CPUSet, held resource.Held) ([]byte, error) {
 	c := &CPUManagerCheckpointV2{PolicyName: "static", DefaultCPUSet: shared.String(),
 		Entries: map[string]map[string]string{}}
-	each(held, func(uid types.UID, container string, g resource.Given) {
+	each(held, func(uid types.UID, container string, g resource.Holding) {
 		if g.CPUs.IsEmpty() {
 			return
 		}
@@ -40,19 +38,19 @@ func FormatCPUs(shared cpuset.CPUSet, held resource.Held) ([]byte, error) {
 		}
 		c.Entries[string(uid)][container] = g.CPUs.String()
 	})
-	c.Checksum = checksum(then(dumped(c)))
+	c.Checksum = checksum(originalName(hashInput(c)))
 	return encode(CPUFile, struct {
 		*CPUManagerCheckpointV2
 		Writer string `json:"writer"`
 	}{c, writer})
 }
 
-// FormatMemory is a memory_manager_state of version 1, which all kubelets take, with
-// what containers hold and the machine as a kubelet that reads it counts it then.
+// FormatMemory encodes a memory_manager_state of version 1, which every kubelet reads. It holds the containers' memory
+// and the machine state as a kubelet will compute it.
 func FormatMemory(m machine.Machine, reserved memory.Reserved, held resource.Held) ([]byte, error) {
 	c := &MemoryManagerCheckpointV1{PolicyName: "Static", MachineState: nodesOf(m, reserved),
 		Entries: ContainerMemoryAssignments{}}
-	each(held, func(uid types.UID, container string, g resource.Given) {
+	each(held, func(uid types.UID, container string, g resource.Holding) {
 		for _, b := range g.Memory {
 			block := Block{NUMAAffinity: b.Nodes.IDs(), Type: b.Resource, Size: uint64(b.Size)}
 			if c.Entries[string(uid)] == nil {
@@ -62,14 +60,14 @@ func FormatMemory(m machine.Machine, reserved memory.Reserved, held resource.Hel
 			c.MachineState.take(block)
 		}
 	})
-	c.Checksum = checksum(then(dumped(c)))
+	c.Checksum = checksum(originalName(hashInput(c)))
 	return encode(MemoryFile, struct {
 		*MemoryManagerCheckpointV1
 		Writer string `json:"writer"`
 	}{c, writer})
 }
 
-func each(held resource.Held, f func(types.UID, string, resource.Given)) {
+func each(held resource.Held, f func(types.UID, string, resource.Holding)) {
 	for uid, a := range held {
 		for container, g := range a.Containers {
 			f(uid, container, g)
@@ -85,7 +83,7 @@ func encode(name string, v any) ([]byte, error) {
 	return text, nil
 }
 
-// nodesOf is a machine of which nothing is taken.
+// nodesOf returns the state of a machine on which nothing is allocated.
 func nodesOf(m machine.Machine, reserved memory.Reserved) NUMANodeMap {
 	all := NUMANodeMap{}
 	for _, n := range m.Nodes {
@@ -108,8 +106,7 @@ func nodesOf(m machine.Machine, reserved memory.Reserved) NUMANodeMap {
 	return all
 }
 
-// take takes a block from its nodes, the first ones first. A node that is not there has
-// none of it.
+// take subtracts a block from its nodes, lowest ID first, and ignores nodes that the machine does not have.
 func (all NUMANodeMap) take(b Block) {
 	left := b.Size
 	for _, id := range b.NUMAAffinity {

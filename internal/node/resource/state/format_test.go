@@ -14,17 +14,17 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// The checksums are a kubelet's: ParseCPUs and ParseMemory check them.
+// The checksums are the kubelet's: ParseCPUs and ParseMemory verify them.
 func TestFormat(t *testing.T) {
 	held := resource.Held{
-		"a": {Containers: map[string]resource.Given{
+		"a": {Containers: map[string]resource.Holding{
 			"app": {CPUs: cpuset.New(4, 5),
 				Memory: []memory.Block{{Nodes: topology.Of(0), Resource: "hugepages-2Mi", Size: 2 << 20},
 					{Nodes: topology.Of(0), Resource: "memory", Size: 512}}},
 			"side": {Devices: map[corev1.ResourceName][]device.ID{"example.com/gpu": {"0"}}},
 		}},
 		"b": {
-			Containers: map[string]resource.Given{
+			Containers: map[string]resource.Holding{
 				"app": {Memory: []memory.Block{{Nodes: topology.Of(1, 2), Resource: "memory", Size: 3000}}}}},
 	}
 	cpus, err := FormatCPUs(cpuset.New(0, 1, 2, 3), held)
@@ -59,11 +59,11 @@ func TestFormat(t *testing.T) {
 	if cpuErr != nil || memoryErr != nil {
 		t.Fatal(cpuErr, memoryErr)
 	}
-	delete(held["a"].Containers, "side") // its devices are not in these files
+	delete(held["a"].Containers, "side") // these files have no devices
 	if diff := cmp.Diff(held, resource.Held(Join(gotCPUs, gotMemory)), sameSets); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if !Ours(cpus) || !Ours(blocks) || Ours([]byte(`{"policyName":"static","entries":{},"checksum":1}`)) {
-		t.Error("an agent's file and a kubelet's are not told apart")
+		t.Error("Ours does not tell an agent's file from a kubelet's")
 	}
 }

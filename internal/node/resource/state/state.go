@@ -18,22 +18,22 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// The names of a kubelet's files in its root directory.
+// The names of the kubelet's state files in its root directory.
 const (
 	CPUFile    = "cpu_manager_state"
 	MemoryFile = "memory_manager_state"
 )
 
-// The types below have the names and fields that the kubelet's checksum is made
-// of: FNV-1a of a dump of the value, type names included.
+// The kubelet's checksum is an FNV-1a hash of a dump of the value, including its type names. The types below therefore
+// have the kubelet's names and fields.
 
-// Checksum of a file; 0: none.
+// Checksum of a file. 0 means that the file has none.
 type Checksum uint64
 
-// PodCPUAssignments are pod-level CPUs by pod.
+// PodCPUAssignments are pod-level CPUs by pod UID.
 type PodCPUAssignments map[string]PodEntry
 
-// PodEntry are the CPUs of a pod as a whole.
+// PodEntry holds the CPUs of a pod as a whole.
 type PodEntry struct{ CPUSet cpuset.CPUSet }
 
 // UnmarshalJSON reads a list of CPUs.
@@ -49,7 +49,7 @@ func (e *PodEntry) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// CPUManagerCheckpoint is version 3; version 2 is the same without PodEntries.
+// CPUManagerCheckpoint is version 3. Version 2 is the same without PodEntries.
 type CPUManagerCheckpoint struct {
 	PolicyName    string
 	DefaultCPUSet string                       `json:"defaultCpuSet"`
@@ -58,7 +58,7 @@ type CPUManagerCheckpoint struct {
 	Checksum      Checksum
 }
 
-// CPUManagerCheckpointV2 has the name that it had when it was the newest.
+// CPUManagerCheckpointV2 has the type name that kubelets use since version 3 exists.
 type CPUManagerCheckpointV2 struct {
 	PolicyName    string                       `json:"policyName"`
 	DefaultCPUSet string                       `json:"defaultCpuSet"`
@@ -66,7 +66,7 @@ type CPUManagerCheckpointV2 struct {
 	Checksum      Checksum                     `json:"checksum"`
 }
 
-// CPUManagerCheckpointV1 has its entries by container id.
+// CPUManagerCheckpointV1 has entries by container ID.
 type CPUManagerCheckpointV1 struct {
 	PolicyName    string
 	DefaultCPUSet string `json:"defaultCpuSet"`
@@ -74,9 +74,8 @@ type CPUManagerCheckpointV1 struct {
 	Checksum      Checksum
 }
 
-// ParseCPUs reads a cpu_manager_state of any version into what pods hold. Of
-// version 1, which knows containers by the ids of their instances only, nothing is
-// known by pod.
+// ParseCPUs reads a cpu_manager_state of any version and returns what pods hold. Version 1 has container IDs but no
+// pods, so it returns nothing for it.
 func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 	var old CPUManagerCheckpointV1
 	if err := json.Unmarshal(text, &old); err == nil && len(old.Entries) > 0 {
@@ -87,7 +86,7 @@ func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 	}
 	c := CPUManagerCheckpoint{Entries: map[string]map[string]string{}, PodEntries: PodCPUAssignments{}}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, fmt.Errorf("is no state of CPUs: %w", err)
+		return nil, fmt.Errorf("is not a CPU manager state: %w", err)
 	}
 	sum := c.Checksum
 	c.Checksum = 0
@@ -103,8 +102,8 @@ func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 	}
 	found := map[types.UID]resource.Allocation{}
 	for uid, containers := range c.Entries {
-		a := resource.Allocation{Containers: map[string]resource.Given{},
-			Pod: resource.Given{CPUs: c.PodEntries[uid].CPUSet}}
+		a := resource.Allocation{Containers: map[string]resource.Holding{},
+			Pod: resource.Holding{CPUs: c.PodEntries[uid].CPUSet}}
 		times := map[string]int{}
 		for _, list := range containers {
 			times[list]++
@@ -114,8 +113,9 @@ func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 			if err != nil {
 				return nil, fmt.Errorf("container %q of pod %s: %w", name, uid, err)
 			}
-			if !set.IsEmpty() && (times[list] == 1 || a.Pod.CPUs.IsEmpty()) { // else they share it
-				a.Containers[name] = resource.Given{CPUs: set}
+			// otherwise the containers share the pod's CPUs
+			if !set.IsEmpty() && (times[list] == 1 || a.Pod.CPUs.IsEmpty()) {
+				a.Containers[name] = resource.Holding{CPUs: set}
 			}
 		}
 		if !a.IsEmpty() {
@@ -125,7 +125,7 @@ func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 	return found, nil
 }
 
-// MemoryTable is what a node has of one resource, in bytes.
+// MemoryTable counts one resource of a NUMA node, in bytes.
 type MemoryTable struct {
 	TotalMemSize   uint64 `json:"total"`
 	SystemReserved uint64 `json:"systemReserved"`
@@ -134,33 +134,33 @@ type MemoryTable struct {
 	Free           uint64 `json:"free"`
 }
 
-// NUMANodeState is one NUMA node.
+// NUMANodeState is the state of one NUMA node.
 type NUMANodeState struct {
 	NumberOfAssignments int                                  `json:"numberOfAssignments"`
 	MemoryMap           map[corev1.ResourceName]*MemoryTable `json:"memoryMap"`
 	Cells               []int                                `json:"cells"`
 }
 
-// NUMANodeMap is by node id.
+// NUMANodeMap is keyed by NUMA node ID.
 type NUMANodeMap map[int]*NUMANodeState
 
-// Block is an amount of memory of some nodes.
+// Block is an amount of memory on a set of NUMA nodes.
 type Block struct {
 	NUMAAffinity []int               `json:"numaAffinity"`
 	Type         corev1.ResourceName `json:"type"`
 	Size         uint64              `json:"size"`
 }
 
-// ContainerMemoryAssignments are by pod and container.
+// ContainerMemoryAssignments are memory blocks by pod UID and container name.
 type ContainerMemoryAssignments map[string]map[string][]Block
 
-// PodMemoryAssignments are by pod.
+// PodMemoryAssignments are memory blocks by pod UID.
 type PodMemoryAssignments map[string]MemoryPodEntry
 
-// MemoryPodEntry is the memory of a pod as a whole.
+// MemoryPodEntry holds the memory of a pod as a whole.
 type MemoryPodEntry struct{ MemoryBlocks []Block }
 
-// MemoryManagerCheckpoint is version 2; version 1 is the same without PodEntries.
+// MemoryManagerCheckpoint is version 2. Version 1 is the same without PodEntries.
 type MemoryManagerCheckpoint struct {
 	PolicyName   string
 	MachineState NUMANodeMap
@@ -169,7 +169,7 @@ type MemoryManagerCheckpoint struct {
 	Checksum     Checksum
 }
 
-// MemoryManagerCheckpointV1 has the name that it had when it was the newest.
+// MemoryManagerCheckpointV1 has the type name that kubelets use since version 2 exists.
 type MemoryManagerCheckpointV1 struct {
 	PolicyName   string                     `json:"policyName"`
 	MachineState NUMANodeMap                `json:"machineState"`
@@ -177,12 +177,12 @@ type MemoryManagerCheckpointV1 struct {
 	Checksum     Checksum                   `json:"checksum"`
 }
 
-// ParseMemory reads a memory_manager_state of any version into what pods hold.
+// ParseMemory reads a memory_manager_state of any version and returns what pods hold.
 func ParseMemory(text []byte) (map[types.UID]resource.Allocation, error) {
 	c := MemoryManagerCheckpoint{MachineState: NUMANodeMap{}, Entries: ContainerMemoryAssignments{},
 		PodEntries: PodMemoryAssignments{}}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, fmt.Errorf("is no state of memory: %w", err)
+		return nil, fmt.Errorf("is not a memory manager state: %w", err)
 	}
 	sum := c.Checksum
 	c.Checksum = 0
@@ -193,7 +193,7 @@ func ParseMemory(text []byte) (map[types.UID]resource.Allocation, error) {
 	}
 	found := map[types.UID]resource.Allocation{}
 	for uid, containers := range c.Entries {
-		a := resource.Allocation{Containers: map[string]resource.Given{}}
+		a := resource.Allocation{Containers: map[string]resource.Holding{}}
 		var err error
 		if a.Pod.Memory, err = blocks(c.PodEntries[uid].MemoryBlocks); err != nil {
 			return nil, fmt.Errorf("pod %s: %w", uid, err)
@@ -204,7 +204,7 @@ func ParseMemory(text []byte) (map[types.UID]resource.Allocation, error) {
 				return nil, fmt.Errorf("container %q of pod %s: %w", name, uid, err)
 			}
 			if len(all) > 0 && len(a.Pod.Memory) == 0 {
-				a.Containers[name] = resource.Given{Memory: all}
+				a.Containers[name] = resource.Holding{Memory: all}
 			}
 		}
 		if !a.IsEmpty() {
@@ -219,7 +219,8 @@ func blocks(list []Block) (all []memory.Block, err error) {
 		block := memory.Block{Resource: b.Type, Size: int64(b.Size)}
 		for _, id := range b.NUMAAffinity {
 			if id < 0 || id > 63 || block.Size < 0 {
-				return nil, fmt.Errorf("%d bytes of %s of NUMA node %d are no amount of memory", b.Size, b.Type, id)
+				return nil,
+					fmt.Errorf("%d bytes of %s of NUMA node %d are not a valid amount of memory", b.Size, b.Type, id)
 			}
 			block.Nodes |= topology.Of(id)
 		}
@@ -229,40 +230,39 @@ func blocks(list []Block) (all []memory.Block, err error) {
 	return all, nil
 }
 
-// check compares a checksum with those that a kubelet may have written: of the
-// value as one of these types, under the type's name then or now. A file without
-// a checksum is taken as it is.
+// check verifies a checksum. It accepts the hash of any of these values, under the type's present name or the name it
+// had when its version was the newest. A file without a checksum is accepted.
 func check(sum Checksum, values ...any) error {
 	if sum == 0 {
 		return nil
 	}
 	for _, v := range values {
-		if text := dumped(v); sum == checksum(text) || sum == checksum(then(text)) {
+		if text := hashInput(v); sum == checksum(text) || sum == checksum(originalName(text)) {
 			return nil
 		}
 	}
-	return fmt.Errorf("has checksum %d, which is not that of what it holds", sum)
+	return fmt.Errorf("has checksum %d, which does not match its content", sum)
 }
 
-// dumped is what a kubelet makes the checksum of a value of.
-func dumped(v any) string {
+// hashInput returns the text that a kubelet hashes for the checksum of a value.
+func hashInput(v any) string {
 	return strings.NewReplacer("state.Checksum", "checksum.Checksum", "state.MemoryPodEntry",
 		"state.PodEntry").Replace(dump.ForHash(v))
 }
 
-// then is the same as it was when the version was the newest, and as kubelets go on
-// to write it.
-func then(text string) string {
+// originalName replaces the type name in a hash input by its name from when that version was the newest. Kubelets still
+// write checksums under that name.
+func originalName(text string) string {
 	return strings.NewReplacer("CheckpointV1)", "Checkpoint)", "CheckpointV2)", "Checkpoint)").Replace(text)
 }
 
 func checksum(text string) Checksum {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(text)) // a hash takes all
+	_, _ = h.Write([]byte(text)) // a hash never returns an error
 	return Checksum(h.Sum32())
 }
 
-// Join has the CPUs of one and the memory of the other of each pod.
+// Join merges CPUs and memory into one allocation for each pod.
 func Join(cpus, memory map[types.UID]resource.Allocation) map[types.UID]resource.Allocation {
 	all := maps.Clone(cpus)
 	if all == nil {

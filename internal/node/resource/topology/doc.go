@@ -1,4 +1,3 @@
-// Package topology decides on which NUMA nodes the parts of a pod are to be
-// placed: it merges what the allocators of CPUs, memory and devices could do
-// into one answer. All of it is pure.
+// Package topology decides on which NUMA nodes the resources of a pod are placed. It merges the hints of the CPU,
+// memory and device allocators into one choice. It is pure.
 package topology

@@ -6,20 +6,17 @@ import (
 	"slices"
 )
 
-// maxDense is the number of nodes up to which a count for each set of nodes is
-// kept: 2^20 counts are 8 MiB.
+// maxDense is the number of nodes up to which one count is kept for each set of nodes. 2^20 counts take 8 MiB.
 const maxDense = 20
 
-// inCommon are the sets that one member of each list can have in common within
-// all, without duplicates; the empty set is left out, as nothing comes from it.
+// inCommon returns the sets of nodes that are the intersection of all and one member of each list, without duplicates
+// and without the empty set.
 //
-// Taking each pair of two lists, and what comes of that with the next, is cheap
-// while the lists are short. Beyond that, counting is cheaper: how many members of
-// a list hold at least the nodes x, for each x, multiplied over the lists, is in
-// how many ways x is common to all; taking from that the ways in which more is
-// common leaves those in which it is exactly x (the superset zeta transform and its
-// inverse). That costs n*2^n for n nodes and each list, however long it is; a list
-// has at most 2^n members.
+// While the lists are short, it intersects the pairs of two lists, then the result with the next list. For long lists
+// it counts instead (the superset zeta transform and its inverse). For each set x it counts the members of a list that
+// contain x. The product over all lists is the number of ways in which the intersection contains x. Subtracting the
+// ways in which the intersection is larger leaves those in which it is exactly x. This costs n*2^n for n nodes and each
+// list, while a list has up to 2^n members.
 func inCommon(all Nodes, lists [][]Nodes) []Nodes {
 	if all == 0 {
 		return nil
@@ -49,7 +46,7 @@ func meetPairs(all Nodes, a, b []Nodes) []Nodes {
 	return met
 }
 
-// seen remembers sets: a bit for each if there are not too many.
+// seen is a set of node sets: a bit map, or a map if there are more than maxDense nodes.
 type seen struct {
 	ids  []int
 	bits []uint64
@@ -63,7 +60,7 @@ func newSeen(all Nodes) seen {
 	return seen{ids: all.IDs(), bits: make([]uint64, (1<<all.Len()+63)/64)}
 }
 
-// add says whether the set is new.
+// add reports whether the set is new.
 func (s *seen) add(n Nodes) bool {
 	if s.many != nil {
 		known := s.many[n]
@@ -82,7 +79,7 @@ func meetCounts(all Nodes, lists [][]Nodes) []Nodes {
 	counts, ways := supersets(ids, lists[0]), uint64(len(lists[0]))
 	for _, list := range lists[1:] {
 		more, product := bits.Mul64(ways, uint64(len(list)))
-		if more != 0 { // the counts would not fit: whether there is a way is enough
+		if more != 0 { // The counts would overflow. It is enough to know whether there is a way.
 			ways = anyWay(counts)
 			_, product = bits.Mul64(ways, uint64(len(list)))
 		}
@@ -101,8 +98,8 @@ func meetCounts(all Nodes, lists [][]Nodes) []Nodes {
 	return met
 }
 
-// supersets says for each set, written as bits of ids, how many of the list hold
-// it. Members that are there twice count once.
+// supersets counts for each set of nodes, as a bit mask of indexes in ids, the members of the list that contain it.
+// Duplicates count once.
 func supersets(ids []int, list []Nodes) []uint64 {
 	counts := make([]uint64, 1<<len(ids))
 	for _, n := range list {
@@ -112,7 +109,8 @@ func supersets(ids []int, list []Nodes) []uint64 {
 	return counts
 }
 
-// anyWay makes each number of ways 0 or 1, and says how many sets have one.
+// anyWay reduces the number of ways for each exact intersection to 0 or 1. It returns how many intersections are
+// possible.
 func anyWay(counts []uint64) uint64 {
 	inverseZeta(counts)
 	sets := uint64(0)
@@ -124,7 +122,7 @@ func anyWay(counts []uint64) uint64 {
 	return sets
 }
 
-// zeta adds to each set what its supersets have.
+// zeta adds to the count of each set the counts of its supersets.
 func zeta(counts []uint64) {
 	for bit := 1; bit < len(counts); bit *= 2 {
 		for at := 0; at < len(counts); at += 2 * bit {
@@ -136,7 +134,7 @@ func zeta(counts []uint64) {
 	}
 }
 
-// inverseZeta undoes zeta.
+// inverseZeta is the inverse of zeta.
 func inverseZeta(counts []uint64) {
 	for bit := 1; bit < len(counts); bit *= 2 {
 		for at := 0; at < len(counts); at += 2 * bit {
@@ -148,7 +146,7 @@ func inverseZeta(counts []uint64) {
 	}
 }
 
-// compress writes a set as bits of ids: bit i is node ids[i].
+// compress converts a set to a bit mask of indexes in ids: bit i is node ids[i].
 func compress(ids []int, n Nodes) int {
 	if ids[len(ids)-1] == len(ids)-1 {
 		return int(n & (1<<len(ids) - 1))
@@ -162,7 +160,7 @@ func compress(ids []int, n Nodes) int {
 	return x
 }
 
-// expand undoes compress.
+// expand is the inverse of compress.
 func expand(ids []int, x int) Nodes {
 	if ids[len(ids)-1] == len(ids)-1 {
 		return Nodes(x)

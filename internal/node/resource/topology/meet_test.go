@@ -7,8 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Both ways to compute what lists have in common agree, also where the ways are
-// too many to be counted.
+// meetPairs and meetCounts agree, also where the number of ways would overflow.
 func TestInCommon(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 693))
 	for _, all := range []Nodes{Of(0), Of(0, 1, 2), Of(0, 1, 2, 3, 4, 5, 6), Of(1, 5, 40, 63)} {

@@ -8,40 +8,37 @@ import (
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
-// Wish is what can be done for one resource of a container or a pod.
-type Wish struct {
+// Offer lists the ways to serve one resource of a container or a pod.
+type Offer struct {
 	Resource string
-	// Hints are the ways to serve it. Nil: any nodes will do. Empty and not nil:
-	// it cannot be served. A hint of no nodes is one that does not care which.
+	// Hints are the alternatives. Nil means that any nodes will do. Empty but not nil means that the resource cannot be
+	// served. A hint without nodes accepts any nodes.
 	Hints []Hint
 }
 
-// Merge finds the nodes from which all wishes are to be served, and says whether
-// the policy admits that. The answer is the kubelet's for the same hints
-// (KEP-693, KEP-3545): of every way to choose one hint for each wish, the nodes
-// that the chosen hints have in common; best is
+// Merge finds the NUMA nodes that serve all offers, and reports whether the policy admits the pod there. The answer
+// equals the kubelet's for the same hints (KEP-693, KEP-3545). The kubelet looks at every way to choose one hint of
+// each offer and takes the nodes that the chosen hints have in common. The best way is, in this order:
 //
-//   - the same nodes in each, and each preferred; of several such the fewest
-//     nodes, then (PreferClosest) the nearest to each other, then the lowest ids;
-//   - else as many nodes as the neediest wish takes at the least, else fewer but
-//     as many as possible, else more but as few as possible; then as above.
+//   - one in which all hints have the same nodes and are preferred; among these the one with the fewest nodes, then
+//     (PreferClosest) the smallest distances, then the lowest IDs;
+//   - otherwise the one with as many nodes as the most demanding offer needs at least; if there is none, fewer nodes
+//     but as many as possible; if there is none, more nodes but as few as possible; then as above.
 //
-// That order is total, so the best of all ways does not depend on the order in
-// which they are looked at, and the ways themselves (a product: exponential in
-// the number of wishes) need not be looked at. Preferred answers are the nodes
-// that all wishes prefer: one pass over the hints. Only if there are none, the
-// sets of nodes that can be had in common are computed, see inCommon.
+// This order is total, so the best way does not depend on the order of the search. It is therefore not necessary to
+// visit all ways, whose number is exponential in the number of offers. Preferred answers are the nodes that all offers
+// prefer: one pass over the hints finds them. Only if there are none, inCommon computes the sets of nodes that the
+// offers can have in common.
 //
-// Policy none admits everything with the zero Hint. Under single-numa-node the
-// zero Nodes with Preferred is an answer too: nobody cares, or the machine has
-// only one node.
-func Merge(o Options, nodes []machine.Node, wishes []Wish) (Hint, bool) {
+// Policy none admits everything with the zero Hint. Under single-numa-node an answer can be preferred and have no
+// nodes: all offers accept any nodes, or the machine has only one.
+func Merge(o Options, nodes []machine.Node, offers []Offer) (Hint, bool) {
 	if o.Policy == None || o.Policy == "" {
 		return Hint{}, true
 	}
 	m := merge{order: newOrder(o, nodes)}
-	for _, w := range wishes {
-		m.choices = append(m.choices, newChoice(w, o.Policy == SingleNUMANode))
+	for _, f := range offers {
+		m.choices = append(m.choices, newChoice(f, o.Policy == SingleNUMANode))
 	}
 	best := m.best()
 	if o.Policy == SingleNUMANode && best.Nodes == m.order.all {
@@ -50,26 +47,26 @@ func Merge(o Options, nodes []machine.Node, wishes []Wish) (Hint, bool) {
 	return best, best.Preferred || o.Policy == BestEffort
 }
 
-// choice is a Wish made ready.
+// choice is an Offer prepared for the merge.
 type choice struct {
 	hints     []Hint
-	preferred []Nodes // of its hints, sorted
-	// indifferent: one of its hints does not care for nodes; easy: and is preferred.
+	preferred []Nodes // nodes of the preferred hints, sorted
+	// indifferent: some hint accepts any nodes. easy: such a hint is also preferred.
 	indifferent, easy bool
-	least             int // nodes of its narrowest hint; 0: none has nodes
+	least             int // size of the narrowest hint; 0: no hint has nodes
 }
 
-func newChoice(w Wish, single bool) choice {
-	if w.Hints == nil {
+func newChoice(f Offer, single bool) choice {
+	if f.Hints == nil {
 		return choice{indifferent: true, easy: true}
 	}
-	if len(w.Hints) == 0 {
+	if len(f.Hints) == 0 {
 		return choice{indifferent: !single}
 	}
-	c := choice{hints: w.Hints}
+	c := choice{hints: f.Hints}
 	if single {
 		c.hints = slices.Collect(func(yield func(Hint) bool) {
-			for _, h := range w.Hints {
+			for _, h := range f.Hints {
 				if h.Preferred && h.Nodes&(h.Nodes-1) == 0 && !yield(h) {
 					return
 				}
@@ -110,7 +107,7 @@ func (m *merge) best() Hint {
 	return Hint{Nodes: m.order.all}
 }
 
-// agreed are the nodes that every wish prefers.
+// agreed returns the nodes that every offer prefers.
 func (m *merge) agreed() []Nodes {
 	var agreed []Nodes
 	limited := false
@@ -135,7 +132,7 @@ func (m *merge) agreed() []Nodes {
 	return append(agreed, m.order.all)
 }
 
-// common are the sets of nodes that one hint of each wish can have in common.
+// common returns the sets of nodes that one hint of each offer can have in common.
 func (m *merge) common() []Nodes {
 	var lists [][]Nodes
 	for _, c := range m.choices {
@@ -154,11 +151,11 @@ func (m *merge) common() []Nodes {
 	return inCommon(m.order.all, lists)
 }
 
-// order says which of two sets of nodes is better.
+// order ranks sets of nodes.
 type order struct {
 	all      Nodes
-	want     int     // nodes that the neediest wish takes at the least
-	distance [][]int // by node id; nil: it does not matter
+	want     int     // nodes that the most demanding offer needs at least
+	distance [][]int // by node ID; nil: distances do not count
 }
 
 func newOrder(o Options, nodes []machine.Node) order {
@@ -182,24 +179,23 @@ func newOrder(o Options, nodes []machine.Node) order {
 	return r
 }
 
-// fittest is the narrowest, nearest, lowest; 0 without any.
+// fittest returns the narrowest candidate, then the nearest, then the lowest. It returns 0 if there is none.
 func (o order) fittest(candidates []Nodes) Nodes {
 	return o.first(candidates, Nodes.Len)
 }
 
-// closest is the one nearest to the number of nodes wanted, fewer before more;
-// 0 without any.
+// closest returns the candidate whose size is closest to want, smaller before larger. It returns 0 if there is none.
 func (o order) closest(candidates []Nodes) Nodes {
 	return o.first(candidates, func(n Nodes) int {
 		if n.Len() <= o.want {
 			return o.want - n.Len()
 		}
-		return n.Len() // more than any that takes fewer than wanted
+		return n.Len() // worse than every candidate with at most want nodes
 	})
 }
 
-// first is the candidate of the least rank; of these, which have as many nodes
-// each, the nearest to each other, then the lowest.
+// first returns the candidate with the lowest rank. Candidates of equal rank have equal sizes; among these it returns
+// the one with the smallest distances, then the lowest IDs.
 func (o order) first(candidates []Nodes, rank func(Nodes) int) Nodes {
 	var best Nodes
 	least, near := 0, 0
@@ -219,9 +215,8 @@ func (o order) first(candidates []Nodes, rank func(Nodes) int) Nodes {
 	return best
 }
 
-// spread is the sum of the distances between all nodes of a set, from each to
-// each; 0 if that does not matter. For sets of the same size it orders as their
-// average does.
+// spread is the sum of the distances from each node of a set to each node of it, or 0 if distances do not count. For
+// sets of the same size it orders as the average does.
 func (o order) spread(n Nodes) int {
 	if o.distance == nil {
 		return 0

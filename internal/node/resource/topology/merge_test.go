@@ -12,8 +12,10 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology/topologytest"
 )
 
-func yes(ids ...int) topology.Hint { return topology.Hint{Nodes: topology.Of(ids...), Preferred: true} }
-func no(ids ...int) topology.Hint  { return topology.Hint{Nodes: topology.Of(ids...)} }
+func preferred(ids ...int) topology.Hint {
+	return topology.Hint{Nodes: topology.Of(ids...), Preferred: true}
+}
+func possible(ids ...int) topology.Hint { return topology.Hint{Nodes: topology.Of(ids...)} }
 
 func TestMerge(t *testing.T) {
 	type answer struct {
@@ -24,56 +26,65 @@ func TestMerge(t *testing.T) {
 		name    string
 		options topology.Options
 		nodes   int
-		wishes  []topology.Wish
+		offers  []topology.Offer
 		want    answer
 	}{
-		{"none asks nothing", topology.Options{Policy: topology.None}, 2, []topology.Wish{{Hints: []topology.Hint{}}},
+		{"none ignores hints", topology.Options{Policy: topology.None}, 2, []topology.Offer{{Hints: []topology.Hint{}}},
 			answer{topology.Hint{}, true}},
-		{"the default is none", topology.Options{}, 2, []topology.Wish{{Hints: []topology.Hint{yes(0)}}},
+		{"the default is none", topology.Options{}, 2, []topology.Offer{{Hints: []topology.Hint{preferred(0)}}},
 			answer{topology.Hint{}, true}},
-		{"nobody cares", topology.Options{Policy: topology.Restricted}, 2, []topology.Wish{{}, {}},
-			answer{yes(0, 1), true}},
-		{"nobody cares, on one node", topology.Options{Policy: topology.SingleNUMANode}, 2, []topology.Wish{{}, {}},
-			answer{yes(), true}},
-		{"one node that all prefer", topology.Options{Policy: topology.SingleNUMANode}, 2,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0), yes(1), no(0, 1)}},
-				{Hints: []topology.Hint{yes(1), no(0, 1)}}}, answer{yes(1), true}},
-		{"each prefers another", topology.Options{Policy: topology.Restricted}, 2,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0), no(0, 1)}}, {Hints: []topology.Hint{yes(1), no(0, 1)}}},
-			answer{no(0), false}},
-		{"each prefers another, admitted", topology.Options{Policy: topology.BestEffort}, 2,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0), no(0, 1)}}, {Hints: []topology.Hint{yes(1), no(0, 1)}}},
-			answer{no(0), true}},
+		{"all accept any nodes", topology.Options{Policy: topology.Restricted}, 2, []topology.Offer{{}, {}},
+			answer{preferred(0, 1), true}},
+		{"all accept any nodes, single node", topology.Options{Policy: topology.SingleNUMANode}, 2,
+			[]topology.Offer{{}, {}},
+			answer{preferred(), true}},
+		{"one node preferred by all", topology.Options{Policy: topology.SingleNUMANode}, 2,
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0), preferred(1), possible(0, 1)}},
+				{Hints: []topology.Hint{preferred(1), possible(0, 1)}}}, answer{preferred(1), true}},
+		{"different preferences", topology.Options{Policy: topology.Restricted}, 2,
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0), possible(0, 1)}},
+				{Hints: []topology.Hint{preferred(1), possible(0, 1)}}},
+			answer{possible(0), false}},
+		{"different preferences, best effort", topology.Options{Policy: topology.BestEffort}, 2,
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0), possible(0, 1)}},
+				{Hints: []topology.Hint{preferred(1), possible(0, 1)}}},
+			answer{possible(0), true}},
 		{"nothing in common", topology.Options{Policy: topology.BestEffort}, 2,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}, {Hints: []topology.Hint{yes(1)}}},
-			answer{no(0, 1), true}},
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0)}}, {Hints: []topology.Hint{preferred(1)}}},
+			answer{possible(0, 1), true}},
 		{"one cannot be served", topology.Options{Policy: topology.Restricted}, 2,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}, {Hints: []topology.Hint{}}}, answer{no(0), false}},
-		{"one cannot be served on one node", topology.Options{Policy: topology.SingleNUMANode}, 2,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}, {Hints: []topology.Hint{}}}, answer{no(), false}},
-		{"two nodes are not one", topology.Options{Policy: topology.SingleNUMANode}, 4,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0, 1)}}}, answer{no(), false}},
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0)}}, {Hints: []topology.Hint{}}},
+			answer{possible(0), false}},
+		{"one cannot be served on a single node", topology.Options{Policy: topology.SingleNUMANode}, 2,
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0)}}, {Hints: []topology.Hint{}}},
+			answer{possible(), false}},
+		{"two nodes under single-numa-node", topology.Options{Policy: topology.SingleNUMANode}, 4,
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0, 1)}}}, answer{possible(), false}},
 		{"a machine of one node", topology.Options{Policy: topology.SingleNUMANode}, 1,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}}, answer{yes(), true}},
-		{"no nodes to decide on", topology.Options{Policy: topology.BestEffort}, 0,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0)}}}, answer{no(), true}},
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0)}}}, answer{preferred(), true}},
+		{"a machine without nodes", topology.Options{Policy: topology.BestEffort}, 0,
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0)}}}, answer{possible(), true}},
 		{"lowest ids", topology.Options{Policy: topology.BestEffort}, 4,
-			[]topology.Wish{{Hints: []topology.Hint{yes(2, 3), yes(0, 3), yes(1, 2)}}}, answer{yes(1, 2), true}},
+			[]topology.Offer{{Hints: []topology.Hint{preferred(2, 3), preferred(0, 3), preferred(1, 2)}}},
+			answer{preferred(1, 2), true}},
 		{"lowest ids, far apart", topology.Options{Policy: topology.BestEffort}, 4,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0, 3), yes(2, 3)}}}, answer{yes(0, 3), true}},
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0, 3), preferred(2, 3)}}},
+			answer{preferred(0, 3), true}},
 		{"closest", topology.Options{Policy: topology.BestEffort, PreferClosest: true}, 4,
-			[]topology.Wish{{Hints: []topology.Hint{yes(0, 3), yes(2, 3)}}}, answer{yes(2, 3), true}},
-		{"as many as the neediest takes", topology.Options{Policy: topology.BestEffort}, 4,
-			[]topology.Wish{{Hints: []topology.Hint{yes(2), no(0, 1, 2), no(0, 1)}},
-				{Hints: []topology.Hint{yes(0, 1), no(0, 1, 2)}}}, answer{no(0, 1), true}},
-		{"fewer than the neediest takes before more", topology.Options{Policy: topology.BestEffort}, 4,
-			[]topology.Wish{{Hints: []topology.Hint{yes(3), no(0, 1, 2, 3)}},
-				{Hints: []topology.Hint{yes(0, 1, 3), no(0, 1, 2, 3)}}, {Hints: []topology.Hint{no(3), no(0, 2, 3)}}},
-			answer{no(0, 2, 3), true}},
+			[]topology.Offer{{Hints: []topology.Hint{preferred(0, 3), preferred(2, 3)}}},
+			answer{preferred(2, 3), true}},
+		{"as many nodes as the most demanding offer needs", topology.Options{Policy: topology.BestEffort}, 4,
+			[]topology.Offer{{Hints: []topology.Hint{preferred(2), possible(0, 1, 2), possible(0, 1)}},
+				{Hints: []topology.Hint{preferred(0, 1), possible(0, 1, 2)}}}, answer{possible(0, 1), true}},
+		{"fewer nodes than needed before more", topology.Options{Policy: topology.BestEffort}, 4,
+			[]topology.Offer{{Hints: []topology.Hint{preferred(3), possible(0, 1, 2, 3)}},
+				{Hints: []topology.Hint{preferred(0, 1, 3), possible(0, 1, 2, 3)}},
+				{Hints: []topology.Hint{possible(3), possible(0, 2, 3)}}},
+			answer{possible(0, 2, 3), true}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			hint, admit := topology.Merge(test.options, topologytest.UpTo(test.nodes), test.wishes)
+			hint, admit := topology.Merge(test.options, topologytest.UpTo(test.nodes), test.offers)
 			if diff := cmp.Diff(test.want, answer{hint, admit}); diff != "" {
 				t.Error(diff)
 			}
@@ -81,8 +92,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Every answer is that of looking at each way to choose one hint a wish.
-func TestMergeIsTheBestOfAllWays(t *testing.T) {
+// Every answer equals that of trying every combination of one hint for each offer.
+func TestMergeEqualsReference(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 693))
 	machines := [][]machine.Node{topologytest.UpTo(1), topologytest.UpTo(2), topologytest.UpTo(3), topologytest.UpTo(4),
 		topologytest.UpTo(6), topologytest.Line(0, 8, 16, 17)}
@@ -90,39 +101,39 @@ func TestMergeIsTheBestOfAllWays(t *testing.T) {
 	for i := range 15000 {
 		o := topology.Options{Policy: policies[i%3], PreferClosest: i%2 == 1}
 		on := machines[random.IntN(len(machines))]
-		wishes := randomWishes(random, on)
-		want, wantAdmit := topologytest.Reference(o, on, wishes)
-		got, admit := topology.Merge(o, on, wishes)
+		offers := randomOfferes(random, on)
+		want, wantAdmit := topologytest.Reference(o, on, offers)
+		got, admit := topology.Merge(o, on, offers)
 		if got != want || admit != wantAdmit {
-			t.Fatalf("%+v on %d nodes, %+v: got %+v %v, want %+v %v", o, len(on), wishes, got, admit, want, wantAdmit)
+			t.Fatalf("%+v on %d nodes, %+v: got %+v %v, want %+v %v", o, len(on), offers, got, admit, want, wantAdmit)
 		}
 	}
 }
 
-// randomWishes are as many as can be tried in every way within a moment.
-func randomWishes(random *rand.Rand, on []machine.Node) []topology.Wish {
-	var wishes []topology.Wish
+// randomOffers returns few enough offers that every combination can be tried quickly.
+func randomOfferes(random *rand.Rand, on []machine.Node) []topology.Offer {
+	var offers []topology.Offer
 	ways := 1
 	for range random.IntN(6) {
-		w := randomWish(random, on)
+		w := randomOffer(random, on)
 		if ways *= max(1, len(w.Hints)); ways > 20000 {
 			break
 		}
-		wishes = append(wishes, w)
+		offers = append(offers, w)
 	}
-	return wishes
+	return offers
 }
 
-// randomWish is any list of hints, or one as allocators make it: all sets that
-// have enough, the smallest preferred.
-func randomWish(random *rand.Rand, on []machine.Node) topology.Wish {
+// randomOffer returns random hints, or hints as allocators produce them: all sets that have enough, the smallest
+// preferred.
+func randomOffer(random *rand.Rand, on []machine.Node) topology.Offer {
 	switch random.IntN(10) {
 	case 0:
-		return topology.Wish{}
+		return topology.Offer{}
 	case 1:
-		return topology.Wish{Hints: []topology.Hint{}}
+		return topology.Offer{Hints: []topology.Hint{}}
 	case 2, 3, 4:
-		w := topology.Wish{Hints: []topology.Hint{}}
+		w := topology.Offer{Hints: []topology.Hint{}}
 		for range random.IntN(6) {
 			w.Hints = append(w.Hints, topology.Hint{Nodes: randomNodes(random, on), Preferred: random.IntN(2) == 0})
 		}
@@ -141,12 +152,12 @@ func randomNodes(random *rand.Rand, on []machine.Node) topology.Nodes {
 	return n
 }
 
-func enough(random *rand.Rand, on []machine.Node) topology.Wish {
+func enough(random *rand.Rand, on []machine.Node) topology.Offer {
 	free, need := make([]int, len(on)), 1+random.IntN(8)
 	for i := range free {
 		free[i] = random.IntN(5)
 	}
-	w, least := topology.Wish{Hints: []topology.Hint{}}, 1+random.IntN(len(on))
+	w, least := topology.Offer{Hints: []topology.Hint{}}, 1+random.IntN(len(on))
 	for x := 1; x < 1<<len(on); x++ {
 		var n topology.Nodes
 		have := 0
@@ -162,18 +173,17 @@ func enough(random *rand.Rand, on []machine.Node) topology.Wish {
 	return w
 }
 
-// A container on a large machine, with hints from six resources: the product has
-// 2^96 ways at 16 nodes.
+// A container on a large machine with hints from six resources. At 16 nodes there are 2^96 combinations.
 func BenchmarkMerge(b *testing.B) {
 	for _, agree := range []bool{true, false} {
 		for _, n := range []int{1, 2, 3, 4, 6, 8, 12, 16} {
-			on, wishes := topologytest.UpTo(n), topologytest.Request(n, agree)
+			on, offers := topologytest.UpTo(n), topologytest.Request(n, agree)
 			for _, o := range []topology.Options{{Policy: topology.BestEffort},
 				{Policy: topology.BestEffort, PreferClosest: true}, {Policy: topology.SingleNUMANode}} {
 				b.Run(fmt.Sprintf("agree=%v/%s/closest=%v/nodes=%d", agree, o.Policy, o.PreferClosest, n),
 					func(b *testing.B) {
 						for b.Loop() {
-							topology.Merge(o, on, wishes)
+							topology.Merge(o, on, offers)
 						}
 					})
 			}
@@ -181,13 +191,13 @@ func BenchmarkMerge(b *testing.B) {
 	}
 }
 
-// The same by looking at each way: as the kubelet does.
+// The same with the kubelet's method, which tries every combination.
 func BenchmarkReference(b *testing.B) {
 	for _, n := range []int{1, 2, 3} {
-		on, wishes := topologytest.UpTo(n), topologytest.Request(n, false)
+		on, offers := topologytest.UpTo(n), topologytest.Request(n, false)
 		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				topologytest.Reference(topology.Options{Policy: topology.BestEffort}, on, wishes)
+				topologytest.Reference(topology.Options{Policy: topology.BestEffort}, on, offers)
 			}
 		})
 	}

@@ -21,30 +21,32 @@ func TestCheck(t *testing.T) {
 		nodes   []machine.Node
 		want    string
 	}{
-		{"none decides nothing", topology.Options{Policy: topology.None, MaxNodes: 1}, topologytest.UpTo(64), ""},
-		{"as many as by default", topology.Options{Policy: topology.Restricted}, topologytest.UpTo(8), ""},
-		{"more than by default", topology.Options{Policy: topology.Restricted}, topologytest.UpTo(9),
-			"topologyManagerPolicy restricted: the machine has 9 NUMA nodes and max-allowable-numa-nodes is 8: " +
+		{"policy none accepts everything", topology.Options{Policy: topology.None, MaxNodes: 1}, topologytest.UpTo(64),
+			""},
+		{"the default number of nodes", topology.Options{Policy: topology.Restricted}, topologytest.UpTo(8), ""},
+		{"more nodes than the default", topology.Options{Policy: topology.Restricted}, topologytest.UpTo(9),
+			"topologyManagerPolicy restricted: the machine has 9 NUMA nodes and max-allowable-numa-nodes is 8; next: " +
 				"raise it to 9"},
 		{"raised", topology.Options{Policy: topology.Restricted, Scope: topology.ScopePod, MaxNodes: 16},
 			topologytest.UpTo(16), ""},
 		{"raised beyond reason", topology.Options{Policy: topology.Restricted, MaxNodes: 64}, topologytest.UpTo(32),
-			"topologyManagerPolicy restricted: the machine has 32 NUMA nodes, more than the 20 that can be decided " +
-				"for: use policy none"},
+			"topologyManagerPolicy restricted: the machine has 32 NUMA nodes, more than the 20 that are supported; " +
+				"next: use policy none"},
 		{"lowered", topology.Options{Policy: topology.BestEffort, MaxNodes: 4}, topologytest.UpTo(2),
 			"topologyManagerPolicyOptions: max-allowable-numa-nodes is 4, the least is 8"},
 		{"accelerators' memory", topology.Options{Policy: topology.BestEffort, PreferClosest: true}, accelerators, ""},
 		{"CPUs on a node above 63", topology.Options{Policy: topology.BestEffort},
 			[]machine.Node{{ID: 64, CPUs: cpuset.New(1)}},
-			"topologyManagerPolicy best-effort: NUMA node 64 has CPUs, ids above 63 cannot be decided for: use " +
+			"topologyManagerPolicy best-effort: NUMA node 64 has CPUs, but only ids up to 63 are " +
+				"supported; next: use " +
 				"policy none"},
 		{"no distances", topology.Options{Policy: topology.BestEffort, PreferClosest: true}, unknown,
 			"topologyManagerPolicyOptions: prefer-closest-numa-nodes needs the distances of NUMA node 1, which the " +
-				"machine does not tell"},
+				"machine does not report"},
 		{"no such policy", topology.Options{Policy: "strict"}, topologytest.UpTo(1),
-			`topologyManagerPolicy "strict" is not known: use none, best-effort, restricted or single-numa-node`},
+			`unknown topologyManagerPolicy "strict"; next: use none, best-effort, restricted or single-numa-node`},
 		{"no such scope", topology.Options{Policy: topology.Restricted, Scope: "node"}, topologytest.UpTo(1),
-			`topologyManagerScope "node" is not known: use container or pod`},
+			`unknown topologyManagerScope "node"; next: use container or pod`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -157,7 +157,7 @@ func (s *Allocations) Look() {
 		looked[uid] = true
 		if !s.looked[uid] {
 			o, _ := observed.Get(uid)
-			live[uid] = s.opts.Node.Found(p.Pod, s.live(p.Pod, o))
+			live[uid] = s.opts.Node.Infer(p.Pod, s.live(p.Pod, o))
 		}
 	}
 	for uid, o := range observed.All() {
@@ -167,7 +167,7 @@ func (s *Allocations) Look() {
 		before, known := s.looked[uid]
 		looked[uid] = before
 		if _, holds := s.Get(uid); !known && !holds {
-			live[uid] = s.opts.Node.FoundUnknown(s.live(guaranteed(uid), o))
+			live[uid] = s.opts.Node.InferUnknown(s.live(guaranteed(uid), o))
 		}
 	}
 	s.looked = looked
@@ -220,7 +220,9 @@ func (s *Allocations) live(p *corev1.Pod, o *pod.Observed) map[string]resource.P
 }
 
 // Fixed says why a running pod cannot have other resources; "" when it can.
-func (s *Allocations) Fixed(was, want *corev1.Pod) string { return s.opts.Node.Fixed(was, want) }
+func (s *Allocations) Fixed(was, want *corev1.Pod) string {
+	return s.opts.Node.ResizeConflict(was, want)
+}
 
 // Book gives it, on disk first.
 func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {

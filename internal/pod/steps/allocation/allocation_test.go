@@ -92,12 +92,12 @@ func book(t *testing.T, s *Allocations, p *corev1.Pod, beside ...types.UID) {
 	}
 }
 
-func app(cpus string) map[string]resource.Given {
+func app(cpus string) map[string]resource.Holding {
 	set, err := cpuset.Parse(cpus)
 	if err != nil {
 		panic(err)
 	}
-	return map[string]resource.Given{"app": {CPUs: set}}
+	return map[string]resource.Holding{"app": {CPUs: set}}
 }
 
 func holds(t *testing.T, s *Allocations, want map[types.UID]string) {
@@ -379,7 +379,7 @@ func TestNodeOf(t *testing.T) {
 		},
 		{
 			name: "all that is wrong",
-			want: `reserve CPUs: reservedSystemCPUs names 7, which the machine does not have online: its CPUs are 0-1
+			want: `reserve CPUs: reservedSystemCPUs names 7, which are not online: the online CPUs are 0-1
 reservedMemory: 2Gi of memory are reserved on all NUMA nodes together, and kubeReserved, systemReserved and evictionHard take 1Gi: make them equal`,
 			pinning: config.Pinning{CPUs: true, ReservedCPUs: cpuset.New(7), Memory: true,
 				ReservedMemory: memory.Reserved{0: {"memory": 2 * gi}},

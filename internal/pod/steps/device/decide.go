@@ -220,9 +220,9 @@ func (all answers) over(later answers) answers {
 func held(pods map[types.UID]answers, boot string) resource.Held {
 	all := resource.Held{}
 	for uid, answers := range pods {
-		a := resource.Allocation{Containers: map[string]resource.Given{}}
+		a := resource.Allocation{Containers: map[string]resource.Holding{}}
 		for container, byName := range answers {
-			given := resource.Given{Devices: map[corev1.ResourceName][]device.ID{}}
+			given := resource.Holding{Devices: map[corev1.ResourceName][]device.ID{}}
 			for name, answer := range byName {
 				if answer.Boot == boot {
 					given.Devices[name] = answer.ids()

@@ -72,9 +72,9 @@ func TestDevicesOf(t *testing.T) {
 }
 
 func holding(ids map[string][]device.ID) resource.Allocation {
-	a := resource.Allocation{Containers: map[string]resource.Given{}}
+	a := resource.Allocation{Containers: map[string]resource.Holding{}}
 	for container, ids := range ids {
-		a.Containers[container] = resource.Given{Devices: map[corev1.ResourceName][]device.ID{gpu: ids}}
+		a.Containers[container] = resource.Holding{Devices: map[corev1.ResourceName][]device.ID{gpu: ids}}
 	}
 	return a
 }

@@ -445,7 +445,7 @@ func TestTakeOver(t *testing.T) {
 	n.created(u1, config)
 }
 
-var noCPUs = cmpopts.IgnoreFields(resource.Given{}, "CPUs")
+var noCPUs = cmpopts.IgnoreFields(resource.Holding{}, "CPUs")
 
 // A kubelet takes over: its file has what pods hold. What it then writes itself counts
 // for the next agent, and what an agent wrote does not.

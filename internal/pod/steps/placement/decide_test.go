@@ -34,7 +34,7 @@ func TestPlaceOf(t *testing.T) {
 	blocks := func(nodes ...int) []memory.Block {
 		return []memory.Block{{Nodes: topology.Of(nodes...), Resource: corev1.ResourceMemory, Size: 1}}
 	}
-	cpus := func(ids ...int) resource.Given { return resource.Given{CPUs: cpuset.New(ids...)} }
+	cpus := func(ids ...int) resource.Holding { return resource.Holding{CPUs: cpuset.New(ids...)} }
 	for _, test := range []struct {
 		name   string
 		given  resource.Allocation
@@ -44,39 +44,39 @@ func TestPlaceOf(t *testing.T) {
 		{"nothing is given away", resource.Allocation{}, cpuset.New(), map[string]place{"init": {}, "a": {}, "b": {}}},
 		{
 			"one has its own, the others share",
-			resource.Allocation{Containers: map[string]resource.Given{"a": cpus(2, 3)}}, cpuset.New(0, 1, 4),
+			resource.Allocation{Containers: map[string]resource.Holding{"a": cpus(2, 3)}}, cpuset.New(0, 1, 4),
 			map[string]place{"init": {cpus: "0-1,4"}, "a": {cpus: "2-3"}, "b": {cpus: "0-1,4"}},
 		},
 		{
 			"memory of two nodes",
 			resource.Allocation{
-				Containers: map[string]resource.Given{"a": {Memory: append(blocks(2), blocks(0, 2)...)}}}, cpuset.New(),
+				Containers: map[string]resource.Holding{"a": {Memory: append(blocks(2), blocks(0, 2)...)}}}, cpuset.New(),
 			map[string]place{"init": {}, "a": {mems: "0,2"}, "b": {}},
 		},
 		{
 			"the pod has CPUs, of which one container has some: the other gets what is left, and what an init " +
 				"container had",
-			resource.Allocation{Containers: map[string]resource.Given{"init": cpus(4, 5), "a": cpus(4)},
-				Pod: resource.Given{CPUs: cpuset.New(4, 5, 6), Memory: blocks(1)}},
+			resource.Allocation{Containers: map[string]resource.Holding{"init": cpus(4, 5), "a": cpus(4)},
+				Pod: resource.Holding{CPUs: cpuset.New(4, 5, 6), Memory: blocks(1)}},
 			cpuset.New(0, 1),
 			map[string]place{"init": {cpus: "4-5", mems: "1"}, "a": {cpus: "4", mems: "1"},
 				"b": {cpus: "5-6", mems: "1"}},
 		},
 		{
 			"the pod's CPUs are all somebody's own: an ephemeral container runs on all of them",
-			resource.Allocation{Containers: map[string]resource.Given{"a": cpus(4, 5), "b": cpus(6)},
+			resource.Allocation{Containers: map[string]resource.Holding{"a": cpus(4, 5), "b": cpus(6)},
 				Pod: cpus(4, 5, 6)}, cpuset.New(0, 1),
 			map[string]place{"a": {cpus: "4-5"}, "b": {cpus: "6"}, "debug": {cpus: "4-6"}},
 		},
 		{
 			"an ephemeral container beside one that shares its pod's CPUs",
-			resource.Allocation{Containers: map[string]resource.Given{"a": cpus(4, 5)}, Pod: cpus(4, 5, 6)},
+			resource.Allocation{Containers: map[string]resource.Holding{"a": cpus(4, 5)}, Pod: cpus(4, 5, 6)},
 			cpuset.New(0, 1),
 			map[string]place{"b": {cpus: "6"}, "debug": {cpus: "6"}},
 		},
 		{
 			"an ephemeral container of a pod whose containers have CPUs",
-			resource.Allocation{Containers: map[string]resource.Given{"a": cpus(4, 5), "b": cpus(6)}}, cpuset.New(0, 1),
+			resource.Allocation{Containers: map[string]resource.Holding{"a": cpus(4, 5), "b": cpus(6)}}, cpuset.New(0, 1),
 			map[string]place{"debug": {cpus: "0-1"}},
 		},
 	} {
@@ -112,14 +112,14 @@ func due(whole bool, names ...string) *corev1.Pod {
 }
 
 func TestUnthrottled(t *testing.T) {
-	own := func(names ...string) map[string]resource.Given {
-		all := map[string]resource.Given{}
+	own := func(names ...string) map[string]resource.Holding {
+		all := map[string]resource.Holding{}
 		for _, name := range names {
-			all[name] = resource.Given{CPUs: cpuset.New(1)}
+			all[name] = resource.Holding{CPUs: cpuset.New(1)}
 		}
 		return all
 	}
-	bubble := resource.Given{CPUs: cpuset.New(1, 2, 3)}
+	bubble := resource.Holding{CPUs: cpuset.New(1, 2, 3)}
 	for _, test := range []struct {
 		name       string
 		pod        *corev1.Pod
@@ -129,7 +129,7 @@ func TestUnthrottled(t *testing.T) {
 	}{
 		{"nothing", due(false, "init", "a", "b"), resource.Allocation{}, false, nil},
 		{"memory only", due(false, "init", "a", "b"),
-			resource.Allocation{Containers: map[string]resource.Given{"a": {Memory: []memory.Block{{}}}}}, false, nil},
+			resource.Allocation{Containers: map[string]resource.Holding{"a": {Memory: []memory.Block{{}}}}}, false, nil},
 		{"one container", due(false, "init", "a", "b"), resource.Allocation{Containers: own("a")}, true, []string{"a"}},
 		{"an init container", due(false, "init", "a", "b"), resource.Allocation{Containers: own("init")}, true,
 			[]string{"init"}},

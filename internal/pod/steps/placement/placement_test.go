@@ -94,7 +94,7 @@ func (n *node) UpdateContainerResources(ctx context.Context, r *runtimeapi.Updat
 func (n *node) give(uid types.UID, name string, cpus ...int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.held[uid] = resource.Allocation{Containers: map[string]resource.Given{name: {CPUs: cpuset.New(cpus...)}}}
+	n.held[uid] = resource.Allocation{Containers: map[string]resource.Holding{name: {CPUs: cpuset.New(cpus...)}}}
 }
 
 func (n *node) placements(observed *store.Table[types.UID, *pod.Observed], changed <-chan struct{}) *Placements {
@@ -172,7 +172,7 @@ func TestOneThatCannotMoveDoesNotHoldUpOthers(t *testing.T) {
 func TestNothingIsBookedWithoutAPolicy(t *testing.T) {
 	n := newNode()
 	n.held[""] = resource.Allocation{
-		Containers: map[string]resource.Given{"": {CPUs: cpuset.New(0, 1, 2, 3, 4, 5, 6, 7)}}} // no CPU is shared
+		Containers: map[string]resource.Holding{"": {CPUs: cpuset.New(0, 1, 2, 3, 4, 5, 6, 7)}}} // no CPU is shared
 	s := n.placements(store.New[types.UID, *pod.Observed](), nil)
 	n.launch(t, s, aPod("one"), "a", "free")
 	if len(s.bookings()) > 0 || n.kernel["free"] != "" {

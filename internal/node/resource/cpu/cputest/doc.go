@@ -1,3 +1,2 @@
-// Package cputest builds the machines that package cpu is tested and measured
-// with where a real one would not do.
+// Package cputest builds machines for the tests and benchmarks of package cpu.
 package cputest

@@ -6,11 +6,11 @@ import (
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
-// Shape is a machine whose parts are alike.
+// Shape describes a machine with identical parts.
 type Shape struct{ Sockets, NodesPerSocket, CachesPerNode, CoresPerCache, Threads int }
 
-// Machine has this shape. Its CPUs are numbered as Linux does on x86: the first
-// threads of all cores, then the second ones.
+// Machine returns a machine of this shape. CPU IDs are numbered as Linux does on x86: the first threads of all cores,
+// then the second threads.
 func (s Shape) Machine() machine.Machine {
 	var m machine.Machine
 	nodes := s.Sockets * s.NodesPerSocket
@@ -31,15 +31,15 @@ func (s Shape) Machine() machine.Machine {
 	return m
 }
 
-// Large has 512 CPUs, two threads a core, on 1, 2, 4, 8 or 16 nodes, four a socket
-// at the most.
+// Large returns a machine with 512 CPUs, two threads a core, on 1, 2, 4, 8 or 16 NUMA nodes with at most four nodes a
+// socket.
 func Large(nodes int) machine.Machine {
 	perSocket := min(4, nodes)
 	return Shape{Sockets: nodes / perSocket, NodesPerSocket: perSocket, CachesPerNode: 2, CoresPerCache: 128 / nodes,
 		Threads: 2}.Machine()
 }
 
-// Used are the CPUs of every third core of a Large machine, from core 2.
+// Used returns the CPUs of every third core of a Large machine, starting at core 2.
 func Used() cpuset.CPUSet {
 	var ids []int
 	for core := 2; core < 256; core += 3 {

@@ -1,3 +1,3 @@
-// Package topologytest has what topology is tested and measured with: the answer
-// found the long way, and hints as the allocators of a large node give them.
+// Package topologytest helps to test and measure package topology. It has a reference implementation that tries every
+// combination, and hints as the allocators of a large node produce them.
 package topologytest

@@ -7,14 +7,14 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Reference is the plain meaning of topology.Merge: it looks at each way to choose
-// one hint for each wish and keeps the best so far, as the kubelet does.
-func Reference(o topology.Options, on []machine.Node, wishes []topology.Wish) (topology.Hint, bool) {
+// Reference gives the same answer as topology.Merge in the plainest way: like the kubelet it tries every combination of
+// one hint for each offer and keeps the best.
+func Reference(o topology.Options, on []machine.Node, offers []topology.Offer) (topology.Hint, bool) {
 	var all topology.Nodes
 	for _, n := range on {
 		all |= topology.Of(n.ID)
 	}
-	lists := listsOf(o, wishes)
+	lists := listsOf(o, offers)
 	want := 0
 	for _, list := range lists {
 		least := 0
@@ -41,9 +41,9 @@ func Reference(o topology.Options, on []machine.Node, wishes []topology.Wish) (t
 	return *best, best.Preferred || o.Policy == topology.BestEffort
 }
 
-func listsOf(o topology.Options, wishes []topology.Wish) [][]topology.Hint {
+func listsOf(o topology.Options, offers []topology.Offer) [][]topology.Hint {
 	var lists [][]topology.Hint
-	for _, w := range wishes {
+	for _, w := range offers {
 		list := w.Hints
 		switch {
 		case w.Hints == nil:

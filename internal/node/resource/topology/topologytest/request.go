@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Line makes NUMA nodes in a line: the distance grows by 10 with each id.
+// Line returns NUMA nodes in a row: the distance grows by 10 with each id between two nodes.
 func Line(ids ...int) []machine.Node {
 	var all []machine.Node
 	for _, id := range ids {
@@ -20,7 +20,7 @@ func Line(ids ...int) []machine.Node {
 	return all
 }
 
-// UpTo is a Line of n nodes from 0.
+// UpTo returns a Line of the nodes 0 to n-1.
 func UpTo(n int) []machine.Node {
 	ids := make([]int, n)
 	for id := range ids {
@@ -29,11 +29,10 @@ func UpTo(n int) []machine.Node {
 	return Line(ids...)
 }
 
-// Request is what a container tells that wants CPUs, memory and devices of four
-// kinds on a machine of n nodes. In agreement each can be served by any one node.
-// Else the CPUs take half of the nodes, the memory a quarter, and the devices are
-// near to one node each, so that nothing is preferred by all.
-func Request(n int, agree bool) []topology.Wish {
+// Request returns the offers for a container that requests CPUs, memory and devices of four kinds on a machine with n
+// nodes. If agree is true, any single node can serve each of them. Otherwise the CPUs need half of the nodes, the
+// memory a quarter, and each kind of device is close to one node only, so that no nodes are preferred by all.
+func Request(n int, agree bool) []topology.Offer {
 	each := func(amount int) []int {
 		all := make([]int, n)
 		for i := range all {
@@ -41,9 +40,9 @@ func Request(n int, agree bool) []topology.Wish {
 		}
 		return all
 	}
-	wishes := []topology.Wish{wish("cpu", each(32), 8), wish("memory", each(64), 16)}
+	offers := []topology.Offer{offer("cpu", each(32), 8), offer("memory", each(64), 16)}
 	if !agree {
-		wishes = []topology.Wish{wish("cpu", each(32), max(1, 16*n)), wish("memory", each(64), max(1, 16*n))}
+		offers = []topology.Offer{offer("cpu", each(32), max(1, 16*n)), offer("memory", each(64), max(1, 16*n))}
 	}
 	for i := range 4 {
 		near := each(2)
@@ -51,14 +50,14 @@ func Request(n int, agree bool) []topology.Wish {
 			near = each(0)
 			near[i*n/4] = 2
 		}
-		wishes = append(wishes, wish(fmt.Sprintf("example.com/device-%d", i), near, 1))
+		offers = append(offers, offer(fmt.Sprintf("example.com/device-%d", i), near, 1))
 	}
-	return wishes
+	return offers
 }
 
-// wish tells all sets of nodes that have enough, the smallest as preferred.
-func wish(name string, has []int, need int) topology.Wish {
-	w := topology.Wish{Resource: name, Hints: []topology.Hint{}}
+// offer lists all sets of nodes that have enough. The smallest sets are preferred.
+func offer(name string, has []int, need int) topology.Offer {
+	w := topology.Offer{Resource: name, Hints: []topology.Hint{}}
 	least := len(has)
 	for x := 1; x < 1<<len(has); x++ {
 		on, sum := topology.Nodes(x), 0
