@@ -11,81 +11,72 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
-// Cluster says how the node is one of a cluster. Numbers without a comment are
-// the kubelet's of the same name.
+// Cluster configures the node's part in a cluster. Fields without a comment are the kubelet's settings of the same
+// name.
 type Cluster struct {
-	// Kubeconfig says where the API server is and who the node is. With
-	// BootstrapKubeconfig it is written when it is absent, or when its client
-	// certificate is of no use any more.
+	// Kubeconfig holds the API server's address and the node's credentials. With BootstrapKubeconfig the agent writes
+	// it if it is missing or its client certificate is unusable.
 	Kubeconfig, BootstrapKubeconfig string
-	// CertDir has the client and serving certificates that the agent asks for
-	// or makes. Default RootDir/pki.
+	// CertDir holds the client and serving certificates that the agent requests or makes. Default RootDir/pki.
 	CertDir string
 	// RotateCertificates renews the client certificate before it expires.
 	RotateCertificates bool
 	// ContentType of requests. Default application/vnd.kubernetes.protobuf.
 	ContentType string
-	// Main and Events bound the requests to the API server. Default 50 a second,
-	// 100 at once, for each. Statuses of pods have a budget of their own, so that
-	// nothing delays them: Main where kubeAPIQPS is set, else 200 a second, 400 at once.
+	// Main and Events limit the requests to the API server. The default for each is 50 a second with bursts of 100.
+	// Pod statuses have their own limit, so that no other request delays them: Main if kubeAPIQPS is set, otherwise
+	// 200 a second with bursts of 400.
 	Main, Events, Statuses Rate
 	Registration           Registration
 	Status                 NodeStatus
-	// ExternalCloud is --cloud-provider=external: a controller of the cluster
-	// tells the node's addresses and takes away the taint that it is made with.
+	// ExternalCloud is --cloud-provider=external: a controller of the cluster sets the node's addresses and removes
+	// the initial taint.
 	ExternalCloud bool
 	// Detection is configMapAndSecretChangeDetectionStrategy. Default Watch.
 	Detection v1beta1.ResourceChangeDetectionStrategy
-	// AttachDetach is enableControllerAttachDetach: volumes are attached by a
-	// controller of the cluster. Default true.
+	// AttachDetach is enableControllerAttachDetach: a controller of the cluster attaches volumes. Default true.
 	AttachDetach bool
 }
 
-// Rate bounds requests. QPS 0 is 5 a second for Main, as client-go has it, and
-// no bound for events.
+// Rate limits requests. QPS 0 means 5 a second for Main, as in client-go, and no limit for events.
 type Rate struct {
 	QPS, Burst int
 }
 
-// Registration says what the Node object is made with. Taints and labels are
-// Node.Taints and Flags.NodeLabels.
+// Registration configures the creation of the Node object. Its taints and labels are Node.Taints and
+// Flags.NodeLabels.
 type Registration struct {
-	// Register makes the object when it is absent (registerNode). Default true.
+	// Register creates the Node object if it is missing (registerNode). Default true.
 	Register   bool
 	ProviderID string
 }
 
-// NodeStatus says how often the node tells how it is.
+// NodeStatus configures how often the node reports its status.
 type NodeStatus struct {
-	// UpdateFrequency is how often it is looked at, default 10 s; ReportFrequency
-	// is how often it is told unchanged, default 5 min, or UpdateFrequency where
-	// that alone is set.
+	// UpdateFrequency is the interval at which the status is computed, default 10 s. ReportFrequency is the interval
+	// at which an unchanged status is sent. Its default is 5 min, or UpdateFrequency if only that is set.
 	UpdateFrequency, ReportFrequency time.Duration
-	// LeaseDuration is for how long the node counts as alive after a renewal,
-	// whole seconds, default 40 s.
+	// LeaseDuration is how long the node counts as alive after a renewal of its lease, in whole seconds. Default 40
+	// s.
 	LeaseDuration time.Duration
-	// MaxImages is how many images are told of, default 50, -1 all.
+	// MaxImages is how many images the status lists. Default 50, -1 for all.
 	MaxImages int
 }
 
-// Offline is the record of accepted pods from which they start when the node
-// boots while the API server is away.
+// Offline configures the saved pods, which start when the node boots while the API server is away.
 type Offline struct {
-	// MaxAge is how long after the API server was last heard of its pods are
-	// started from the record. 0: however long it was.
+	// MaxAge is how long after the API server's last answer the saved pods may start. 0 sets no limit.
 	MaxAge time.Duration
-	// KeyFile has the key of the record. Empty: one is made, RootDir/offline/key.
+	// KeyFile holds the key that encrypts the saved pods. If it is empty, the agent makes RootDir/offline/key.
 	KeyFile string
 }
 
-// Enough for every pod of a full node to change at once; the API server has its
-// own fairness (APF).
+// These allow every pod of a full node to change at once. The API server has its own fairness (APF).
 const defaultStatusQPS, defaultStatusBurst = 200, 400
 
-// joiner is the part of builder that reads what the node is to the cluster.
 type joiner struct{ *builder }
 
-// cluster is nil for a standalone agent.
+// readCluster returns nil for a standalone agent.
 func (b joiner) cluster(f Flags) *Cluster {
 	kc := b.kc
 	b.flags(f)
@@ -121,7 +112,7 @@ func (b joiner) cluster(f Flags) *Cluster {
 	return c
 }
 
-// flags checks what only an agent of a cluster may be told.
+// checkClusterFlags checks the flags that only a node of a cluster may set.
 func (b joiner) flags(f Flags) {
 	if f.CloudProvider != "" && f.CloudProvider != "external" {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath("--cloud-provider"), f.CloudProvider,
@@ -147,7 +138,7 @@ func (b joiner) flags(f Flags) {
 	}
 }
 
-// labels are those that a node may give itself (NodeRestriction).
+// checkLabels accepts only labels that a node may set on itself (NodeRestriction).
 func (b joiner) labels(labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		prefix, _, ok := strings.Cut(key, "/")
@@ -156,7 +147,8 @@ func (b joiner) labels(labels map[string]string) {
 		})
 		if ours && !kubeletapis.IsKubeletLabel(key) {
 			b.invalid("--node-labels", key,
-				"must be one that a node may give itself: a name of its own, below %s, or one of %s",
+				"must be a label that a node may set on itself: one without the domains of Kubernetes, one below %s, "+
+					"or one of %s",
 				strings.Join(kubeletapis.KubeletLabelNamespaces(), " or "),
 				strings.Join(kubeletapis.KubeletLabels(), ", "))
 		}
@@ -186,12 +178,12 @@ func (b joiner) status() NodeStatus {
 		b.invalid("nodeLeaseDurationSeconds", kc.NodeLeaseDurationSeconds, "must be more than 0")
 	}
 	if s.MaxImages < -1 {
-		b.invalid("nodeStatusMaxImages", s.MaxImages, "must be at least -1, which tells of all")
+		b.invalid("nodeStatusMaxImages", s.MaxImages, "must be at least -1, which lists all images")
 	}
 	return s
 }
 
-// offline is nil where no record is kept.
+// readOffline returns nil if no pods are saved.
 func (b joiner) offline(f Flags) *Offline {
 	if f.Kubeconfig == "" || f.Offline.Off {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 )
 
-// joined is the Config of --kubeconfig alone: what a kubelet has.
+// joined is the Config with --kubeconfig alone. It equals the kubelet's defaults.
 func joined() *Config {
 	c := alone()
 	c.Flags = Flags{RootDir: "/var/lib/kubelet", RunDir: "/run/berth", Socket: "/run/berth/berth.sock",
@@ -144,7 +144,7 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// A standalone agent serves on the network only what it is told to.
+// A standalone agent opens only the network ports that are configured.
 func TestStandaloneServer(t *testing.T) {
 	https := joined().Server
 	https.Healthz = netip.AddrPort{}
@@ -184,7 +184,7 @@ func TestInvalidCluster(t *testing.T) {
 		{name: "flags of the process", flags: Flags{Dead: DeadFlags{MinAge: -1}, Lock: LockFlags{Yield: true}},
 			want: []string{
 				`--minimum-container-ttl-duration: Invalid value: "-1ns": must not be negative; 0s sets no bound`,
-				`--exit-on-lock-contention: Invalid value: true: needs --lock-file: the file that others open`,
+				`--exit-on-lock-contention: Invalid value: true: needs --lock-file, the file that other processes open`,
 			}},
 		{name: "flags without a cluster",
 			flags: Flags{BootstrapKubeconfig: "/b", CloudProvider: "aws",
@@ -199,15 +199,15 @@ func TestInvalidCluster(t *testing.T) {
 			text: "port: 10250\nauthentication: {x509: {clientCAFile: /ca}, webhook: {enabled: " +
 				"true}}\nserverTLSBootstrap: true\n", want: []string{
 				`f.yaml: authentication.webhook.enabled: Invalid value: true: needs --kubeconfig: there is no API server that judges tokens`,
-				`authorization.mode: Invalid value: "": must be AlwaysAllow without --kubeconfig: there is no API server to ask, and who has a certificate of authentication.x509.clientCAFile may do everything`,
+				`authorization.mode: Invalid value: "": must be AlwaysAllow without --kubeconfig: there is no API server to ask, and any client with a certificate of authentication.x509.clientCAFile may do everything`,
 				`f.yaml: serverTLSBootstrap: Invalid value: true: needs --kubeconfig: there is no API server that signs certificates`,
 			}},
 		{name: "labels",
 			flags: Flags{Kubeconfig: "/k",
 				NodeLabels: map[string]string{"node-role.kubernetes.io/control-plane": "", "a.k8s.io/b": ""}},
 			want: []string{
-				`--node-labels: Invalid value: "a.k8s.io/b": must be one that a node may give itself: a name of its own, below kubelet.kubernetes.io or node.kubernetes.io, or one of beta.kubernetes.io/arch, beta.kubernetes.io/instance-type, beta.kubernetes.io/os, failure-domain.beta.kubernetes.io/region, failure-domain.beta.kubernetes.io/zone, kubernetes.io/arch, kubernetes.io/hostname, kubernetes.io/os, node.kubernetes.io/instance-type, topology.kubernetes.io/region, topology.kubernetes.io/zone`,
-				`--node-labels: Invalid value: "node-role.kubernetes.io/control-plane": must be one that a node may give itself: a name of its own, below kubelet.kubernetes.io or node.kubernetes.io, or one of beta.kubernetes.io/arch, beta.kubernetes.io/instance-type, beta.kubernetes.io/os, failure-domain.beta.kubernetes.io/region, failure-domain.beta.kubernetes.io/zone, kubernetes.io/arch, kubernetes.io/hostname, kubernetes.io/os, node.kubernetes.io/instance-type, topology.kubernetes.io/region, topology.kubernetes.io/zone`,
+				`--node-labels: Invalid value: "a.k8s.io/b": must be a label that a node may set on itself: one without the domains of Kubernetes, one below kubelet.kubernetes.io or node.kubernetes.io, or one of beta.kubernetes.io/arch, beta.kubernetes.io/instance-type, beta.kubernetes.io/os, failure-domain.beta.kubernetes.io/region, failure-domain.beta.kubernetes.io/zone, kubernetes.io/arch, kubernetes.io/hostname, kubernetes.io/os, node.kubernetes.io/instance-type, topology.kubernetes.io/region, topology.kubernetes.io/zone`,
+				`--node-labels: Invalid value: "node-role.kubernetes.io/control-plane": must be a label that a node may set on itself: one without the domains of Kubernetes, one below kubelet.kubernetes.io or node.kubernetes.io, or one of beta.kubernetes.io/arch, beta.kubernetes.io/instance-type, beta.kubernetes.io/os, failure-domain.beta.kubernetes.io/region, failure-domain.beta.kubernetes.io/zone, kubernetes.io/arch, kubernetes.io/hostname, kubernetes.io/os, node.kubernetes.io/instance-type, topology.kubernetes.io/region, topology.kubernetes.io/zone`,
 			}},
 		{name: "cluster", flags: Flags{Kubeconfig: "/k"},
 			text: "kubeAPIQPS: -1\nkubeAPIBurst: -1\neventRecordQPS: -1\neventBurst: -1\ncontentType: " +
@@ -219,7 +219,7 @@ func TestInvalidCluster(t *testing.T) {
 				`f.yaml: eventBurst: Invalid value: -1: must not be negative; 0 stands for the default`,
 				`f.yaml: nodeStatusUpdateFrequency: Invalid value: "-1s": must be more than 0s; leave it out for the default`,
 				`f.yaml: nodeLeaseDurationSeconds: Invalid value: -1: must be more than 0`,
-				`f.yaml: nodeStatusMaxImages: Invalid value: -2: must be at least -1, which tells of all`,
+				`f.yaml: nodeStatusMaxImages: Invalid value: -2: must be at least -1, which lists all images`,
 				`f.yaml: contentType: Unsupported value: "text/plain": supported values: "application/vnd.kubernetes.protobuf", "application/json"`,
 				`f.yaml: configMapAndSecretChangeDetectionStrategy: Unsupported value: "Push": supported values: "Get", "Cache", "Watch"`,
 			}},
@@ -246,7 +246,7 @@ func TestInvalidCluster(t *testing.T) {
 				`f.yaml: shutdownGracePeriodCriticalPods: Invalid value: "2s": must be at most shutdownGracePeriod, 1ms, of which it is a part`,
 				`f.yaml: shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSeconds: Invalid value: -1: must not be negative`,
 				`f.yaml: shutdownGracePeriodByPodPriority[1].priority: Duplicate value: 1`,
-				`f.yaml: shutdownGracePeriodByPodPriority: Invalid value: [{"priority":1,"shutdownGracePeriodSeconds":-1},{"priority":1,"shutdownGracePeriodSeconds":1}]: must be left out with shutdownGracePeriod, or the other way round`,
+				`f.yaml: shutdownGracePeriodByPodPriority: Invalid value: [{"priority":1,"shutdownGracePeriodSeconds":-1},{"priority":1,"shutdownGracePeriodSeconds":1}]: must not be set together with shutdownGracePeriod`,
 			}},
 	}
 	for _, tt := range tests {
@@ -260,7 +260,7 @@ func TestInvalidCluster(t *testing.T) {
 	}
 }
 
-// A relative path is seen from the file that has it.
+// A relative path starts at the directory of the file that contains it.
 func TestRelativePaths(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

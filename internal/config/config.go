@@ -10,88 +10,81 @@ import (
 )
 
 const (
-	// DefaultRootDir is where a standalone agent keeps its state unless --root-dir
-	// says otherwise.
+	// DefaultRootDir is where a standalone agent keeps its state unless --root-dir is set.
 	DefaultRootDir = "/var/lib/berth"
-	// JoinedRootDir is the same for an agent of a cluster: the kubelet's, so that
-	// either takes over from the other.
+	// JoinedRootDir is the default for a node of a cluster. It is the kubelet's directory, so that an agent and a
+	// kubelet can replace each other.
 	JoinedRootDir = "/var/lib/kubelet"
-	// EmbeddedRuntime is the containerRuntimeEndpoint of the runtime that an agent
-	// carries.
+	// EmbeddedRuntime is the containerRuntimeEndpoint of the runtime inside the agent.
 	EmbeddedRuntime = "embedded"
-	// kubeletsRuntime is the containerRuntimeEndpoint of a kubelet that is told none.
+	// kubeletsRuntime is the kubelet's default for containerRuntimeEndpoint.
 	kubeletsRuntime = "unix:///run/containerd/containerd.sock"
 )
 
-// Flags are the settings that KubeletConfiguration does not have. Zero values
-// stand for the defaults.
+// Flags are the settings that KubeletConfiguration does not have. Zero values stand for the defaults.
 type Flags struct {
 	// ConfigFile and ConfigDir hold the KubeletConfiguration and its drop-ins.
 	ConfigFile, ConfigDir string
-	// RootDir holds what outlives a reboot. Default DefaultRootDir, or
-	// JoinedRootDir with Kubeconfig.
+	// RootDir holds the state that outlives a reboot. The default is DefaultRootDir, or JoinedRootDir with
+	// Kubeconfig.
 	RootDir string
-	// RunDir holds sockets and mounts. Default /run/berth, or RootDir/run for
-	// another root than the two defaults.
+	// RunDir holds sockets and mounts. The default is /run/berth for the two default roots, and RootDir/run for any
+	// other root.
 	RunDir string
 	// HostnameOverride is the node's name. Default: the host's, in lower case.
 	HostnameOverride string
-	// NodeIPs are the node's addresses, at most one of each family; one that is
-	// unspecified stands for the default one.
+	// NodeIPs are the node's addresses, at most one of each family. The unspecified address (0.0.0.0 or ::) stands
+	// for the machine's default address of that family.
 	NodeIPs []netip.Addr
-	// NodeLabels are added to the node's own.
+	// NodeLabels are added to the labels that every node has.
 	NodeLabels map[string]string
-	// Socket of the local API. Default berth.sock in /run/berth, or in another root.
+	// Socket is the local API's. The default is berth.sock in /run/berth, or in RootDir if that is not a default
+	// root.
 	Socket string
-	// Providers know the credentials of registries.
+	// Providers configure the programs that supply registry credentials.
 	Providers ProviderFlags
 	Embedded  EmbeddedFlags
-	// Kubeconfig makes the node one of its cluster; empty: standalone.
-	// BootstrapKubeconfig has the right to ask for the first client certificate.
+	// Kubeconfig makes the agent a node of a cluster. Empty means standalone. BootstrapKubeconfig may request the
+	// first client certificate.
 	Kubeconfig, BootstrapKubeconfig string
-	// CertDir has the certificates that the agent asks for or makes. Default
-	// RootDir/pki.
+	// CertDir holds the certificates that the agent requests or makes. The default is RootDir/pki.
 	CertDir string
 	// CloudProvider is empty or external.
 	CloudProvider string
 	Offline       OfflineFlags
 	Lock          LockFlags
 	Dead          DeadFlags
-	// Apart leaves out what the node is to a cluster and what it serves: for
-	// commands that only take away what is on the machine.
+	// Apart skips the settings for the cluster and the servers. Commands that only clean up the machine set it.
 	Apart bool
-	// CommandLine is what all flags were set to, by name, for who looks at the agent.
+	// CommandLine has the values of all flags by name, for diagnostics.
 	CommandLine map[string]string
-	// RuntimeCgroups is the cgroup that /stats/summary tells of as the runtime's;
-	// empty: that of the process that listens on the runtime's socket.
+	// RuntimeCgroups is the cgroup that /stats/summary reports as the runtime's. Empty stands for the cgroup of the
+	// process that listens on the runtime's socket.
 	RuntimeCgroups string
 }
 
-// ProviderFlags are --image-credential-provider-config and -bin-dir: a
-// CredentialProviderConfig, or a directory of them, and the directory of their
-// programs. Both or none.
+// ProviderFlags are --image-credential-provider-config, which is a CredentialProviderConfig or a directory of such
+// files, and --image-credential-provider-bin-dir, the directory of the programs. Both are set or neither.
 type ProviderFlags struct{ Config, BinDir string }
 
-// EmbeddedFlags are about the runtime that the agent carries, and are refused with
-// another one.
+// EmbeddedFlags configure the runtime inside the agent. They are refused with any other runtime.
 type EmbeddedFlags struct {
-	// CRIListen serves it there too: unix:///path.
+	// CRIListen also serves the runtime's CRI at this address: unix:///path.
 	CRIListen string
 	// PodNetwork is PodNetworkAuto (default) or PodNetworkCNI.
 	PodNetwork string
-	// CNIConfDir is where the machine's CNI configuration is. Default: /etc/cni/net.d.
+	// CNIConfDir holds the machine's CNI configuration. Default: /etc/cni/net.d.
 	CNIConfDir string
 }
 
 const (
-	// PodNetworkAuto is the network of the CNI configuration, and the runtime's own
-	// while there is none.
+	// PodNetworkAuto uses the network of the CNI configuration, and the runtime's own network while there is none.
 	PodNetworkAuto = "auto"
-	// PodNetworkCNI is that of the CNI configuration alone: without one the node is not ready.
+	// PodNetworkCNI uses only the network of the CNI configuration. Without one the node is not ready.
 	PodNetworkCNI = "cni"
 )
 
-// Given names a flag that says something; empty: none does.
+// Given names a flag that is set to something other than its default. It is empty if there is none.
 func (f EmbeddedFlags) Given() string {
 	switch {
 	case f.CRIListen != "":
@@ -104,32 +97,28 @@ func (f EmbeddedFlags) Given() string {
 	return ""
 }
 
-// OfflineFlags say what becomes of the record of accepted pods, of which
-// KubeletConfiguration knows nothing. See Offline.
+// OfflineFlags control the saved pods, which KubeletConfiguration does not know. See Offline.
 type OfflineFlags struct {
 	Off     bool
 	MaxAge  time.Duration
 	KeyFile string
 }
 
-// LockFlags make an agent one of several processes of which one works.
+// LockFlags make the agent one of several processes of which only one works at a time.
 type LockFlags struct {
-	// File is locked before anything is done; empty: none.
+	// File is locked before the agent does anything. Empty means no lock.
 	File string
-	// Yield ends the agent when another process opens File, or removes it
-	// (--exit-on-lock-contention).
+	// Yield ends the agent when another process opens or removes File (--exit-on-lock-contention).
 	Yield bool
 }
 
-// DeadFlags say how many dead containers stay; nil stands for the default. See
-// DeadContainers.
+// DeadFlags set how many dead containers are kept. nil stands for the default. See DeadContainers.
 type DeadFlags struct {
 	MinAge              time.Duration
 	PerContainer, Total *int
 }
 
-// Config is everything an agent is told. It is complete, valid, and never
-// changed: Load is its only maker.
+// Config holds all settings of an agent. It is complete, valid and never changed. Only Load makes one.
 type Config struct {
 	Flags
 	NodeName string
@@ -141,61 +130,59 @@ type Config struct {
 	Pods     Pods
 	Tracing  *Tracing // nil: no export
 	Cluster  *Cluster // nil: standalone
-	Offline  *Offline // nil: no record; always with Cluster nil
+	Offline  *Offline // nil: no saved pods; always nil if Cluster is nil
 	Server   Server
 	Shutdown Shutdown
 	Dead     DeadContainers
-	// Kubelet is what the files say with the defaults of the rest, for those who
-	// ask the agent for its configuration.
+	// Kubelet is the merged configuration of the files with all defaults. The agent shows it on request.
 	Kubelet *v1beta1.KubeletConfiguration
 }
 
-// DeadContainers bounds the dead instances of containers of live pods. The newest
-// instance of each container stays in any case.
+// DeadContainers limits the dead instances of containers of running pods. The newest instance of each container is
+// always kept.
 type DeadContainers struct {
-	// MinAge is for how long after its creation one stays. Default 0.
+	// MinAge is how long an instance is kept after its creation. Default 0.
 	MinAge time.Duration
-	// PerContainer is how many stay of one container, default 1; Total how many on
-	// the node, default -1. Less than 0: no bound.
+	// PerContainer is how many instances of one container are kept, default 1. Total is how many are kept on the
+	// node, default -1. Negative values set no limit.
 	PerContainer, Total int
 }
 
-// Sources say where pods come from.
+// Sources configures where pods come from.
 type Sources struct {
-	StaticPodPath      string // default RootDir/manifests; with Cluster none, as a kubelet's
+	StaticPodPath      string // default RootDir/manifests; none with Cluster, as for the kubelet
 	StaticPodURL       string
 	StaticPodURLHeader http.Header
 	FileCheckFrequency time.Duration // default 20 s
 	HTTPCheckFrequency time.Duration // default 20 s
 }
 
-// Runtime says what runs containers.
+// Runtime configures the container runtime.
 type Runtime struct {
-	// Endpoint is unix:///path, EmbeddedRuntime, or empty: package endpoint chooses.
+	// Endpoint is unix:///path, EmbeddedRuntime, or empty: package endpoint then chooses one.
 	Endpoint string
-	// KubeletsDefault is where a kubelet looks for its runtime when it is told
-	// none, or $CONTAINER_RUNTIME_ENDPOINT. Empty without a cluster.
+	// KubeletsDefault is the endpoint that a kubelet uses if none is configured, or $CONTAINER_RUNTIME_ENDPOINT. It
+	// is empty without a cluster.
 	KubeletsDefault string
 	// RequestTimeout is the base of every CRI call's deadline. Default 2 min.
 	RequestTimeout time.Duration
-	// PodCIDRs are the address ranges of the embedded runtime's network, at
-	// most one of each family. Empty: the runtime's own.
+	// PodCIDRs are the address ranges of the embedded runtime's network, at most one of each family. Empty stands for
+	// the runtime's default ranges.
 	PodCIDRs []netip.Prefix
-	// CgroupDriver is used when the runtime does not say: cgroupfs (default) or systemd.
+	// CgroupDriver is used if the runtime does not report one: cgroupfs (default) or systemd.
 	CgroupDriver string
-	// ParallelPulls bounds image pulls at the same time: 1 is
-	// serializeImagePulls, 0 no bound.
+	// ParallelPulls is the maximum number of image pulls at the same time. 1 is serializeImagePulls, 0 sets no limit.
 	ParallelPulls int
 }
 
-// Images says how long images stay, and for whom they are.
+// Images configures how long images are kept, and which pods may use them.
 type Images struct {
-	// HighThreshold is at how many percent of the disk unused images are removed,
-	// LowThreshold down to how many. Default 85 and 80; 100: never.
+	// HighThreshold is the disk usage in percent at which unused images are removed until it is LowThreshold. Default
+	// 85 and 80. 100 turns it off.
 	HighThreshold, LowThreshold int
-	// MinimumAge is for how long an image stays in any case. Default 2 min.
+	// MinimumAge is how long an image is always kept. Default 2 min.
 	MinimumAge time.Duration
-	// MaximumAge is for how long an image may be unused. Default 0: for ever.
+	// MaximumAge is how long an unused image is kept. Default 0: no limit.
 	MaximumAge time.Duration
 	// Verification is imagePullCredentialsVerificationPolicy. Default
 	// NeverVerifyPreloadedImages.
@@ -204,23 +191,23 @@ type Images struct {
 	Allowlist []string
 }
 
-// Node says what the machine gives to pods.
+// Node configures which resources of the machine pods may use.
 type Node struct {
 	MaxPods     int32 // default 110
 	PodsPerCore int32
-	// KubeReserved, SystemReserved and EvictionHard are taken off what pods may
-	// request. EvictionHard is by signal: a quantity or a percentage.
+	// KubeReserved, SystemReserved and EvictionHard are subtracted from the resources that pods may request.
+	// EvictionHard maps a signal to a quantity or a percentage.
 	KubeReserved   corev1.ResourceList
 	SystemReserved corev1.ResourceList
 	EvictionHard   map[string]string
 	CgroupRoot     string // default /
-	// Taints are registerWithTaints: what pods have to tolerate.
+	// Taints are registerWithTaints, which pods have to tolerate.
 	Taints  []corev1.Taint
 	Pinning Pinning
 	Enforce Enforcement
 }
 
-// Pods says how pods are run.
+// Pods configures how pods run.
 type Pods struct {
 	LogsDir           string // default /var/log/pods
 	Logs              Logs
@@ -233,7 +220,7 @@ type Pods struct {
 	SeccompDefault    bool
 	// MaxRestartBackoff is crashLoopBackOff.maxContainerRestartPeriod. Default 300 s.
 	MaxRestartBackoff time.Duration
-	// SingleProcessOOMKill as configured; nil: false on cgroup v2.
+	// SingleProcessOOMKill is as configured. nil means false on cgroup v2.
 	SingleProcessOOMKill *bool
 	// LimitedSwap is memorySwap.swapBehavior LimitedSwap.
 	LimitedSwap bool
@@ -243,9 +230,9 @@ type Pods struct {
 	UsernsIDs uint32
 }
 
-// Logs bounds the log of each container instance.
+// Logs limits the log of each container instance.
 type Logs struct {
-	MaxSize  int64 // of one file, in bytes; default 10Mi, less than 0: no bound
+	MaxSize  int64 // of one file in bytes, default 10Mi; negative: no limit
 	MaxFiles int   // at least 2, default 5
 	// Workers is how many files are compressed at the same time. Default 1.
 	Workers int

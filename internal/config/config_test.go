@@ -27,7 +27,7 @@ import (
 
 const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
-// compare knows the types that keep their fields to themselves.
+// compare lists the types with unexported fields.
 func compare() cmp.Options {
 	return cmp.Options{
 		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
@@ -39,7 +39,7 @@ func compare() cmp.Options {
 	}
 }
 
-// alone is the Config of no file and no flags.
+// alone is the Config without files and flags.
 func alone() *Config {
 	return &Config{
 		Flags: Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock",
@@ -68,7 +68,7 @@ func alone() *Config {
 	}
 }
 
-// parse makes the configuration of a file's text on a machine.
+// parse returns the configuration for a file's text and a machine.
 func parse(t *testing.T, text string) (*v1beta1.KubeletConfiguration, map[string]string) {
 	t.Helper()
 	l, err := parseLayer("f.yaml", []byte(header+text))
@@ -285,7 +285,7 @@ func TestInvalid(t *testing.T) {
 				`/berth.sock": must be at most 107 bytes long, is 112: choose a shorter path`,
 		}},
 		{name: "host name", host: "my_host", want: []string{
-			`--hostname-override: Invalid value: "my_host": the host's name cannot be the node's, set --hostname-override: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+			`--hostname-override: Invalid value: "my_host": the host's name is not a valid node name, set --hostname-override: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 		}},
 		{name: "sources",
 			text: "staticPodPath: m\nstaticPodURL: ftp://x\nfileCheckFrequency: -1s\nstaticPodURLHeader: " +
@@ -304,7 +304,7 @@ func TestInvalid(t *testing.T) {
 				`f.yaml: podCIDR: Invalid value: "x": must be a range such as 10.85.0.0/16 or 10.85.0.0/16,fd00:85::/64`,
 				`f.yaml: maxParallelImagePulls: Invalid value: 2: must be 1, or left out, with serializeImagePulls: true`,
 				`f.yaml: containerRuntimeEndpoint: Invalid value: "tcp://x": must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock`,
-				`f.yaml: imageServiceEndpoint: Invalid value: "unix:///y": must be containerRuntimeEndpoint ("tcp://x"), or left out: images are pulled by what runs them`,
+				`f.yaml: imageServiceEndpoint: Invalid value: "unix:///y": must be containerRuntimeEndpoint ("tcp://x"), or left out: the runtime that runs containers also pulls their images`,
 				`f.yaml: cgroupDriver: Unsupported value: "x": supported values: "cgroupfs", "systemd"`,
 			}},
 		{name: "images",
@@ -319,8 +319,8 @@ func TestInvalid(t *testing.T) {
 				`f.yaml: imageGCLowThresholdPercent: Invalid value: 101: must be less than imageGCHighThresholdPercent, 101`,
 				`f.yaml: imagePullCredentialsVerificationPolicy: Unsupported value: "Sometimes": supported values: "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"`,
 				`f.yaml: preloadedImagesVerificationAllowlist: Invalid value: ["a:1","b*"]: must be left out unless imagePullCredentialsVerificationPolicy is NeverVerifyAllowlistedImages`,
-				`f.yaml: preloadedImagesVerificationAllowlist[0]: Invalid value: "a:1": must be a repository without tag and digest, or a prefix of some that ends in /*`,
-				`f.yaml: preloadedImagesVerificationAllowlist[1]: Invalid value: "b*": must be a repository without tag and digest, or a prefix of some that ends in /*`,
+				`f.yaml: preloadedImagesVerificationAllowlist[0]: Invalid value: "a:1": must be a repository without tag and digest, or a prefix of repositories that ends in /*`,
+				`f.yaml: preloadedImagesVerificationAllowlist[1]: Invalid value: "b*": must be a repository without tag and digest, or a prefix of repositories that ends in /*`,
 			}},
 		{name: "taints",
 			text: "registerWithTaints: [{key: a b, value: c d, effect: Never}, {key: a, effect: NoExecute}, {key: a, " +
@@ -336,7 +336,7 @@ func TestInvalid(t *testing.T) {
 				`f.yaml: enforceNodeAllocatable: Invalid value: ["none","nodes","kube-reserved","kube-reserved"]: must be none alone, or without it`,
 				`f.yaml: enforceNodeAllocatable: Unsupported value: "nodes": supported values: "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible", "none"`,
 				`f.yaml: enforceNodeAllocatable: Duplicate value: "kube-reserved"`,
-				`kubeReservedCgroup: Invalid value: "": must name the cgroup that enforceNodeAllocatable is about`,
+				`kubeReservedCgroup: Invalid value: "": must be set to the cgroup that enforceNodeAllocatable limits`,
 				`f.yaml: memoryThrottlingFactor: Invalid value: 1.5: must be more than 0 and at most 1`,
 				`f.yaml: memoryReservationPolicy: Unsupported value: "Some": supported values: "None", "TieredReservation"`,
 				`f.yaml: qosReserved: Invalid value: "101%": must be a percentage between 0% and 100%`,
@@ -381,7 +381,7 @@ func TestInvalid(t *testing.T) {
 			text: "cpuManagerPolicy: static\nmemoryManagerPolicy: Static\ncpuManagerPolicyOptions: {fast: 'true'}\n",
 			want: []string{
 				`f.yaml: cpuManagerPolicyOptions: Invalid value: {"fast":"true"}: unknown option "fast"`,
-				`f.yaml: cpuManagerPolicy: Invalid value: "static": needs a CPU that is not given away: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved`,
+				`f.yaml: cpuManagerPolicy: Invalid value: "static": needs at least one CPU that pods cannot get: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved`,
 				`f.yaml: memoryManagerPolicy: Invalid value: "Static": needs reservedMemory: as much memory on all NUMA nodes together as kubeReserved, systemReserved and evictionHard (memory.available) take`,
 			}},
 		{name: "options of two kinds",
@@ -418,7 +418,7 @@ func TestInvalid(t *testing.T) {
 				`f.yaml: failSwapOn: Invalid value: true: swap is on: turn it off (swapoff -a), or write failSwapOn: false into the file of --config`,
 				`f.yaml: failCgroupV1: Invalid value: true: this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, or write failCgroupV1: false into the file of --config`,
 				`f.yaml: protectKernelDefaults: Invalid value: true: vm.overcommit_memory is 0, not 1: set them (sysctl -w, and in /etc/sysctl.d), or write protectKernelDefaults: false into the file of --config`,
-				`f.yaml: runOnce: Invalid value: true: is not there any more; "berth run" runs pods and ends with them`,
+				`f.yaml: runOnce: Invalid value: true: has been removed: use "berth run", which runs pods and ends with them`,
 			}},
 	}
 	for _, tt := range tests {
@@ -477,30 +477,30 @@ func TestParseLayer(t *testing.T) {
 	}
 }
 
-// Every field of the API is either acted on or said not to be, and no other is.
+// Every field of the API is listed exactly once, as supported or as without effect.
 func TestEveryFieldIsClassified(t *testing.T) {
 	var api []string
 	eachField(reflect.ValueOf(v1beta1.KubeletConfiguration{}), "", func(path string, _ reflect.Value) {
 		api = append(api, path)
 	})
 	slices.Sort(api)
-	classified := honoured()
-	for _, paths := range notActedOn() {
+	classified := supported()
+	for _, paths := range withoutEffect() {
 		classified = append(classified, paths...)
 	}
 	slices.Sort(classified)
 	if diff := cmp.Diff(api, classified); diff != "" {
 		t.Errorf("fields of the API against fields.go (-api +fields.go):\n%s", diff)
 	}
-	for path := range partly() {
-		if !slices.Contains(honoured(), path) {
-			t.Errorf("%s is in partly and not in honoured", path)
+	for path := range limited() {
+		if !slices.Contains(supported(), path) {
+			t.Errorf("%s is in limited and not in supported", path)
 		}
 	}
 }
 
 func TestWarnings(t *testing.T) {
-	const noServer = "is not acted on: there is no HTTPS server: it needs --kubeconfig, or port with " +
+	const noServer = "has no effect: there is no HTTPS server: it needs --kubeconfig, or port with " +
 		"authentication.x509.clientCAFile; commands use the agent's socket"
 	kc, origin := parse(t, `
 maxPods: 3
@@ -524,10 +524,10 @@ tlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA]
 		"f.yaml: authentication.anonymous.enabled: " + noServer,
 		"f.yaml: evictionHard: memory.available and nodefs.available are kept free of pods' requests; " +
 			"nothing is evicted",
-		"f.yaml: featureGates.A: there is no such gate here; it changes nothing",
-		"f.yaml: featureGates.B: there is no such gate here; it changes nothing",
-		"f.yaml: logging.format: is not acted on: use --log-format and --log-level",
-		"f.yaml: rotateCertificates: is not acted on: there is no API server to talk to without --kubeconfig",
+		"f.yaml: featureGates.A: has no effect: there is no such feature gate here",
+		"f.yaml: featureGates.B: has no effect: there is no such feature gate here",
+		"f.yaml: logging.format: has no effect: use --log-format and --log-level",
+		"f.yaml: rotateCertificates: has no effect: there is no API server to talk to without --kubeconfig",
 		"f.yaml: tlsCipherSuites: " + noServer,
 		"f.yaml: reservedMemory: reserves nothing unless memoryManagerPolicy is Static",
 		"f.yaml: tlsCipherSuites: TLS_RSA_WITH_AES_128_CBC_SHA is insecure",
@@ -581,15 +581,15 @@ func TestLoad(t *testing.T) {
 	}
 	last := filepath.Join(drops, "20-b.conf")
 	wantWarnings := []Warning{
-		{Origin: skipped, Text: "is not read: only .conf files are"},
-		{Origin: last, Field: "featureGates.A", Text: "there is no such gate here; it changes nothing"},
-		{Origin: last, Field: "featureGates.B", Text: "there is no such gate here; it changes nothing"},
+		{Origin: skipped, Text: "is ignored: only .conf files are read"},
+		{Origin: last, Field: "featureGates.A", Text: "has no effect: there is no such feature gate here"},
+		{Origin: last, Field: "featureGates.B", Text: "has no effect: there is no such feature gate here"},
 	}
 	if diff := cmp.Diff(wantWarnings, warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 
-	// All files are judged, and what is wrong is put where it was said last.
+	// All files are checked. An error names the last file that sets the field.
 	bad := in("conf.d/40-bad.conf", "kind: KubeletConfiguration\n")
 	worse := in("conf.d/50-worse.conf", header+"x: y\n")
 	_, _, err = Load(Flags{ConfigFile: base, ConfigDir: drops})
@@ -631,7 +631,7 @@ func TestLoadWithoutFiles(t *testing.T) {
 	}
 }
 
-// Whatever is read makes a Config or says why not.
+// Any text gives a Config or an error, never a panic.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(header + "maxPods: 1\nevictionHard: {memory.available: 5%}\ntracing: {}\npodCIDR: ',,'\n"))
 	f.Add([]byte(header +

@@ -30,12 +30,12 @@ const (
 	maxSocketPath = 107
 )
 
-// host is what Load found out about the machine.
+// host holds what Load has read from the machine.
 type host struct {
 	name     string
-	swap     bool // some is in use
+	swap     bool // whether any swap is in use
 	cgroupV1 bool
-	kernel   []string // settings that are not a kubelet's, see kernel.Wrong
+	kernel   []string // parameters that differ from the kubelet's, see kernel.Wrong
 	runtime  string   // $CONTAINER_RUNTIME_ENDPOINT
 }
 
@@ -52,7 +52,7 @@ func (b *builder) invalid(path string, value any, format string, args ...any) {
 
 func (b *builder) add(errs field.ErrorList) { b.errs = append(b.errs, errs...) }
 
-// rules adds what a rule of k8s.io/apimachinery says of a value.
+// rules adds the messages of a validation rule of k8s.io/apimachinery.
 func (b *builder) rules(path string, value any, messages []string) {
 	for _, m := range messages {
 		b.invalid(path, value, "%s", m)
@@ -78,7 +78,7 @@ func (b *builder) absolute(path, value string) {
 	}
 }
 
-// socket wants unix:///path, short enough for the kernel.
+// socket requires unix:///path, short enough for the kernel.
 func (b *builder) socket(path, value string) {
 	file, ok := strings.CutPrefix(value, "unix://")
 	if !ok || !filepath.IsAbs(file) {
@@ -94,8 +94,8 @@ func (b *builder) socketPath(path, file string) {
 	}
 }
 
-// build fills in defaults and checks everything. Paths of flags are absolute. The Config is of no use when
-// there are errors.
+// build fills in defaults and checks everything. Paths in flags must be absolute. If there are errors, the Config is
+// incomplete.
 func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field.ErrorList) {
 	kc := complete(files, f)
 	b := &builder{kc: kc, files: files}
@@ -117,13 +117,13 @@ func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field
 	c.Dead = process{b}.dead(f.Dead)
 	process{b}.lock(f.Lock)
 	if kc.RunOnce {
-		b.invalid("runOnce", true, `is not there any more; "berth run" runs pods and ends with them`)
+		b.invalid("runOnce", true, `has been removed: use "berth run", which runs pods and ends with them`)
 	}
 	return c, b.errs
 }
 
-// SocketOf is where the agent on a root directory listens: in /run/berth for
-// the two defaults (an empty root is one of them), berth.sock within any other root.
+// SocketOf returns the path of the agent's socket for a root directory. It is in /run/berth for the two default
+// roots, and berth.sock in any other root. An empty root is a default root.
 func SocketOf(root string) string {
 	if root == "" || slices.Contains([]string{DefaultRootDir, JoinedRootDir}, filepath.Clean(root)) {
 		return "/run/berth/berth.sock"
@@ -131,7 +131,7 @@ func SocketOf(root string) string {
 	return filepath.Join(root, "berth.sock")
 }
 
-// rootDir is that of the flags, or the default one.
+// rootDir returns the root directory of the flags, or the default one.
 func rootDir(f Flags) string {
 	root := DefaultRootDir
 	if f.Kubeconfig != "" {
@@ -169,12 +169,12 @@ func (b *builder) flags(f Flags) Flags {
 	return f
 }
 
-// nodeName is made as the kubelet makes it.
+// readNodeName follows the kubelet's rule: the flag or the host's name, in lower case.
 func (b *builder) nodeName(f Flags, h host) string {
 	name := strings.ToLower(strings.TrimSpace(cmp.Or(f.HostnameOverride, h.name)))
 	for _, m := range validation.IsDNS1123Subdomain(name) {
 		if f.HostnameOverride == "" {
-			m = "the host's name cannot be the node's, set --hostname-override: " + m
+			m = "the host's name is not a valid node name, set --hostname-override: " + m
 		}
 		b.invalid("--hostname-override", name, "%s", m)
 	}
@@ -218,14 +218,15 @@ func (b *builder) runtime(f Flags, h host) Runtime {
 	if r.Endpoint != "" && r.Endpoint != EmbeddedRuntime {
 		b.socket("containerRuntimeEndpoint", r.Endpoint)
 	}
-	// A command apart is not told whether a root is that of a node of a cluster.
+	// A cleanup command has no --kubeconfig: the kubelet's root means that the node belongs to a cluster.
 	if f.Kubeconfig != "" || f.Apart && f.RootDir == JoinedRootDir {
 		r.KubeletsDefault = cmp.Or(h.runtime, kubeletsRuntime)
 		b.socket("$CONTAINER_RUNTIME_ENDPOINT", r.KubeletsDefault)
 	}
 	if e := kc.ImageServiceEndpoint; e != "" && e != r.Endpoint {
 		b.invalid("imageServiceEndpoint", e,
-			"must be containerRuntimeEndpoint (%q), or left out: images are pulled by what runs them", r.Endpoint)
+			"must be containerRuntimeEndpoint (%q), or left out: the runtime that runs containers also pulls "+
+				"their images", r.Endpoint)
 	}
 	if r.CgroupDriver != "cgroupfs" && r.CgroupDriver != "systemd" {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath("cgroupDriver"), r.CgroupDriver,
@@ -234,7 +235,7 @@ func (b *builder) runtime(f Flags, h host) Runtime {
 	return r
 }
 
-// parallelPulls is serializeImagePulls and maxParallelImagePulls in one number.
+// readParallelPulls combines serializeImagePulls and maxParallelImagePulls.
 func (b *builder) parallelPulls() int {
 	most, serial := b.kc.MaxParallelImagePulls, *b.kc.SerializeImagePulls
 	switch {
@@ -318,7 +319,7 @@ func (b *builder) reserved(path string, amounts map[string]string) corev1.Resour
 	return list
 }
 
-// evictionHard are the thresholds by signal.
+// readEvictionHard returns the thresholds by signal.
 func (b *builder) evictionHard() map[string]string {
 	known := []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available",
 		"imagefs.inodesFree",
@@ -384,7 +385,7 @@ func (b *builder) pods() Pods {
 	return p
 }
 
-// logs are bounded as a kubelet's: less than 0 sets no bound on the size.
+// readLogs limits logs as the kubelet does. A negative size sets no limit.
 func (b *builder) logs() Logs {
 	kc := b.kc
 	l := Logs{MaxFiles: int(*kc.ContainerLogMaxFiles), Workers: int(*kc.ContainerLogMaxWorkers)}
@@ -416,7 +417,7 @@ func (b *builder) clusterDNS() []netip.Addr {
 	return all
 }
 
-// taintFaults says what the API server would not take for a node's taints.
+// taintFaults returns the errors that the API server would report for a node's taints.
 func taintFaults(taints []corev1.Taint) (errs field.ErrorList) {
 	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule,
 		corev1.TaintEffectNoExecute}
@@ -440,8 +441,7 @@ func taintFaults(taints []corev1.Taint) (errs field.ErrorList) {
 	return errs
 }
 
-// unsafeSysctls wants names, or prefixes that end in *, of sysctls that a pod's
-// namespaces have.
+// readUnsafeSysctls accepts names of namespaced sysctls, and prefixes of such names that end in *.
 func (b *builder) unsafeSysctls() []string {
 	groups := []string{"kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.", "net."}
 	for i, name := range b.kc.AllowedUnsafeSysctls {
@@ -455,8 +455,7 @@ func (b *builder) unsafeSysctls() []string {
 	return slices.Clone(b.kc.AllowedUnsafeSysctls)
 }
 
-// usernsIDs are few enough for more than one pod and whole units, as the
-// kubelet wants them.
+// readUsernsIDs requires a multiple of 65536 that allows more than one pod, as the kubelet does.
 func (b *builder) usernsIDs() uint32 {
 	const unit = 1 << 16
 	if b.kc.UserNamespaces == nil || b.kc.UserNamespaces.IDsPerPod == nil {
@@ -479,7 +478,7 @@ func (b *builder) tracing() *Tracing {
 	return &Tracing{Endpoint: or(t.Endpoint, defaultOTLP), SamplingRatePerMillion: or(t.SamplingRatePerMillion, 0)}
 }
 
-// machine refuses a machine that the configuration does not want.
+// checkMachine refuses a machine that the configuration does not allow.
 func (b *builder) machine(h host) {
 	const next = "or write %[1]s: false into the file of --config"
 	if *b.kc.FailSwapOn && h.swap {
@@ -495,7 +494,7 @@ func (b *builder) machine(h host) {
 	}
 }
 
-// or is what p points to, or the default.
+// or returns the value that p points to, or the default for nil.
 func or[T any](p *T, byDefault T) T {
 	if p == nil {
 		return byDefault
@@ -503,15 +502,14 @@ func or[T any](p *T, byDefault T) T {
 	return *p
 }
 
-// warnings says of every field that is set, by the file it is set in, what is
-// not done about it.
+// warnings returns a Warning for every set field that has no effect, or less effect than in the kubelet.
 func warnings(f Flags, kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warning {
 	var all []Warning
-	some, none := partly(), map[string]string{}
-	reasons := []map[string][]string{notActedOn()}
+	some, none := limited(), map[string]string{}
+	reasons := []map[string][]string{withoutEffect()}
 	if f.Kubeconfig == "" {
 		reasons = append(reasons, standalone())
-		maps.Copy(some, standalonePartly())
+		maps.Copy(some, limitedStandalone())
 	}
 	if !serves(kc, f.Kubeconfig != "") {
 		reasons = append(reasons, withoutServer())
@@ -531,7 +529,7 @@ func warnings(f Flags, kc *v1beta1.KubeletConfiguration, origin map[string]strin
 				}
 				all = append(all,
 					Warning{Origin: origin[path], Field: "featureGates." + gate,
-						Text: "there is no such gate here; it changes nothing"})
+						Text: "has no effect: there is no such feature gate here"})
 			}
 			continue
 		}
@@ -539,7 +537,7 @@ func warnings(f Flags, kc *v1beta1.KubeletConfiguration, origin map[string]strin
 			all = append(all, Warning{Origin: origin[path], Field: path, Text: text})
 		}
 		if text, ok := none[path]; ok {
-			all = append(all, Warning{Origin: origin[path], Field: path, Text: "is not acted on: " + text})
+			all = append(all, Warning{Origin: origin[path], Field: path, Text: "has no effect: " + text})
 		}
 	}
 	if len(kc.ReservedMemory) > 0 && kc.MemoryManagerPolicy != "Static" {

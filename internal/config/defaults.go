@@ -11,8 +11,8 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 )
 
-// defaults are those of a kubelet 1.36. containerRuntimeEndpoint has none here:
-// package engine chooses what runs containers.
+// Defaults returns the defaults of a kubelet 1.36. containerRuntimeEndpoint has none here: the agent's package
+// endpoint chooses the runtime.
 func defaults() *v1beta1.KubeletConfiguration {
 	kc := &v1beta1.KubeletConfiguration{
 		Address:                          "0.0.0.0",
@@ -112,9 +112,8 @@ func defaultEvictionHard() map[string]string {
 	}
 }
 
-// standaloneDefaults are those of an agent without a cluster where they are not a
-// kubelet's: it takes the machine as it is, and serves on the network only what it
-// is told to.
+// standaloneDefaults differ from the kubelet's where a standalone agent needs it: the agent accepts the machine as it
+// is, and opens only the network ports that are configured.
 func standaloneDefaults(root string) *v1beta1.KubeletConfiguration {
 	kc := defaults()
 	kc.StaticPodPath = filepath.Join(root, "manifests")
@@ -124,14 +123,14 @@ func standaloneDefaults(root string) *v1beta1.KubeletConfiguration {
 	return kc
 }
 
-// complete is what files say with the defaults of all that they do not say.
+// Complete returns the configuration of the files with defaults for all fields that they leave out.
 func complete(files *v1beta1.KubeletConfiguration, f Flags) *v1beta1.KubeletConfiguration {
 	kc := files.DeepCopy()
 	byDefault := standaloneDefaults(rootDir(f))
 	if f.Kubeconfig != "" {
 		byDefault = defaults()
 	}
-	// These depend on what is said of another field.
+	// These defaults depend on another field.
 	if kc.NodeStatusUpdateFrequency.Duration > 0 {
 		byDefault.NodeStatusReportFrequency = kc.NodeStatusUpdateFrequency
 	}
@@ -155,9 +154,9 @@ func complete(files *v1beta1.KubeletConfiguration, f Flags) *v1beta1.KubeletConf
 	return kc
 }
 
-// beforeDropIns is what a kubelet has filled in when it lays drop-ins over the
-// file of --config, where that changes what they mean: a threshold of a drop-in is
-// beside the default ones, and a frequency of updates is not also that of reports.
+// beforeDropIns returns the defaults that a kubelet fills in before it merges drop-ins into the file of --config,
+// where that changes the result. A threshold in a drop-in is then added to the default thresholds, and an update
+// frequency in a drop-in does not also set the report frequency.
 func beforeDropIns(file *v1beta1.KubeletConfiguration) layer {
 	l := layer{data: map[string]any{}}
 	if merge := file.MergeDefaultEvictionSettings; file.EvictionHard == nil || merge != nil && *merge {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 )
 
-// A joined agent shows what a kubelet 1.36.3 showed on /configz of the same file.
+// A node of a cluster has the same configuration as a kubelet 1.36.3 showed on /configz for the same file.
 func TestDefaultsAreTheKubelets(t *testing.T) {
 	text, err := os.ReadFile("testdata/kubelet.yaml")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestDefaultsAreTheKubelets(t *testing.T) {
 		t.Errorf("(-kubelet +ours):\n%s", diff)
 	}
 
-	// What that file had to set, or the kubelet's command line, as its /flagz has it.
+	// These were set by that file, or by the kubelet's command line according to its /flagz.
 	kc := complete(&v1beta1.KubeletConfiguration{}, Flags{Kubeconfig: "/k"})
 	if !*kc.FailCgroupV1 || !*kc.MakeIPTablesUtilChains ||
 		kc.VolumePluginDir != "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/" {
@@ -49,7 +49,7 @@ func TestDefaultsAreTheKubelets(t *testing.T) {
 	}
 }
 
-// A default of one field follows from what is said of another.
+// The default of some fields depends on the value of another field.
 func TestDependentDefaults(t *testing.T) {
 	type result struct {
 		Report   time.Duration
@@ -105,7 +105,7 @@ func TestDependentDefaults(t *testing.T) {
 	}
 }
 
-// The defaults are told by the file, and a machine that they refuse is refused.
+// The defaults refuse some machines. The error names the file that may allow them.
 func TestRefusedMachine(t *testing.T) {
 	h := host{name: "host", swap: true, cgroupV1: true}
 	for name, tt := range map[string]struct {

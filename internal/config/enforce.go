@@ -8,44 +8,43 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Enforcement says which cgroups are bounded by what is reserved, and how hard.
+// Enforcement configures the limits of the pods' cgroup and of the reserved cgroups.
 type Enforcement struct {
-	// Pods bounds all pods together by what is not reserved. Default true.
+	// Pods limits all pods together to the resources that are not reserved. Default true.
 	Pods bool
-	// System and Kube are the cgroups that systemReserved and kubeReserved bound.
+	// System and Kube are the cgroups that systemReserved and kubeReserved limit.
 	System, Kube ReservedCgroup
 	// MemoryQoS is nil unless the feature gate of that name is on (KEP-2570).
 	MemoryQoS *MemoryQoS
-	// QOSReservedMemory is the share of what pods of higher classes request, in
-	// percent, that lower ones cannot use. Default 0.
+	// QOSReservedMemory is the percentage of the memory requests of higher QoS classes that lower classes cannot use.
+	// Default 0.
 	QOSReservedMemory int64
-	// ThrottleExclusive keeps the CPU quota of containers with CPUs of their own
-	// (feature gate DisableCPUQuotaWithExclusiveCPUs: false).
+	// ThrottleExclusive keeps the CPU quota of containers with exclusive CPUs (feature gate
+	// DisableCPUQuotaWithExclusiveCPUs: false).
 	ThrottleExclusive bool
 }
 
-// ReservedCgroup is a cgroup that is there already. Its zero value is none.
+// ReservedCgroup is an existing cgroup. The zero value means none.
 type ReservedCgroup struct {
 	Path string
-	// Compressible bounds it by the CPU alone.
+	// Compressible limits only its CPU.
 	Compressible bool
 }
 
-// MemoryQoS are the settings of cgroup version 2 for memory (KEP-2570).
+// MemoryQoS configures memory protection and throttling on cgroup v2 (KEP-2570).
 type MemoryQoS struct {
-	// ThrottlingFactor is where between request and limit a container is slowed
-	// down: more than 0, at most 1, default 0.9.
+	// ThrottlingFactor is the point between request and limit at which a container is throttled: more than 0, at most
+	// 1, default 0.9.
 	ThrottlingFactor float64
-	// Tiered protects what is requested from reclaim (TieredReservation).
+	// Tiered protects requested memory from reclaim (TieredReservation).
 	Tiered bool
 }
 
-// gates are the feature gates that change something here.
+// Gates returns the feature gates that have an effect here.
 func gates() []string {
 	return []string{"DisableCPUQuotaWithExclusiveCPUs", "MemoryQoS", "QOSReserved"}
 }
 
-// enforcer is the part of builder that reads Enforcement.
 type enforcer struct{ *builder }
 
 func (b enforcer) enforcement() Enforcement {
@@ -85,7 +84,7 @@ func (b enforcer) reservedCgroup(who string, on []string, path string) ReservedC
 		b.invalid("enforceNodeAllocatable", on, "must have only one of %[1]s-reserved and %[1]s-reserved-compressible",
 			who)
 	case (whole || cpu) && path == "":
-		b.invalid(name, path, "must name the cgroup that enforceNodeAllocatable is about")
+		b.invalid(name, path, "must be set to the cgroup that enforceNodeAllocatable limits")
 	case whole || cpu:
 		return ReservedCgroup{Path: path, Compressible: cpu}
 	}

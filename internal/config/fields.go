@@ -1,7 +1,7 @@
 package config
 
-// honoured are the fields of KubeletConfiguration that are acted on.
-func honoured() []string {
+// supported returns the fields of KubeletConfiguration that have an effect.
+func supported() []string {
 	all := []string{
 		"address",
 		"allowedUnsafeSysctls",
@@ -12,20 +12,20 @@ func honoured() []string {
 		"clusterDomain",
 		"containerLogMaxFiles",
 		"containerLogMaxSize",
-		"containerLogMaxWorkers", // see partly
+		"containerLogMaxWorkers", // see limited
 		"containerRuntimeEndpoint",
 		"cpuCFSQuota",
 		"cpuCFSQuotaPeriod",
 		"cpuManagerPolicy",
 		"cpuManagerPolicyOptions",
-		"cpuManagerReconcilePeriod", // see partly
+		"cpuManagerReconcilePeriod", // see limited
 		"crashLoopBackOff.maxContainerRestartPeriod",
 		"enableServer",
 		"enforceNodeAllocatable",
-		"evictionHard", // see partly
+		"evictionHard", // see limited
 		"failCgroupV1",
 		"failSwapOn",
-		"featureGates", // those of gates; others are told to be unknown
+		"featureGates", // those of Gates; others give a Warning
 		"fileCheckFrequency",
 		"healthzBindAddress",
 		"healthzPort",
@@ -35,7 +35,7 @@ func honoured() []string {
 		"imageMaximumGCAge",
 		"imageMinimumGCAge",
 		"imagePullCredentialsVerificationPolicy",
-		"imageServiceEndpoint", // only that of the runtime
+		"imageServiceEndpoint", // only the runtime's
 		"kubeReserved",
 		"kubeReservedCgroup",
 		"maxParallelImagePulls",
@@ -52,7 +52,7 @@ func honoured() []string {
 		"preloadedImagesVerificationAllowlist",
 		"qosReserved",
 		"readOnlyPort",
-		"registerWithTaints", // see partly
+		"registerWithTaints", // see limited
 		"reservedMemory",
 		"reservedSystemCPUs",
 		"resolvConf",
@@ -69,7 +69,7 @@ func honoured() []string {
 		"systemReservedCgroup",
 		"topologyManagerPolicy",
 		"topologyManagerPolicyOptions",
-		"protectKernelDefaults", "syncFrequency", "topologyManagerScope", "volumeStatsAggPeriod", // see partly
+		"protectKernelDefaults", "syncFrequency", "topologyManagerScope", "volumeStatsAggPeriod", // see limited
 		"tracing.endpoint",
 		"tracing.samplingRatePerMillion",
 		"userNamespaces.idsPerPod",
@@ -82,36 +82,35 @@ func honoured() []string {
 	return all
 }
 
-// partly are honoured fields that do less here than in the kubelet.
-func partly() map[string]string {
+// limited returns the supported fields that do less here than in the kubelet.
+func limited() map[string]string {
 	return map[string]string{
 		"containerLogMaxWorkers": "bounds how many log files are compressed at the same time; rotating them " +
 			"has no bound",
-		"kubeletCgroups": "is the cgroup that /stats/summary tells of as the kubelet's; the agent is not " +
-			"moved there: its service manager decides",
-		"systemCgroups": "is the cgroup that /stats/summary tells of as misc; no process is moved there: " +
-			"the service manager decides",
+		"kubeletCgroups": "is the cgroup that /stats/summary reports as the kubelet's; the agent is not " +
+			"moved there: its service manager decides that",
+		"systemCgroups": "is the cgroup that /stats/summary reports as misc; no process is moved there: " +
+			"the service manager decides that",
 		"evictionHard": "memory.available and nodefs.available are kept free of pods' requests; " +
 			"nothing is evicted",
 		"cpuManagerReconcilePeriod": "is the time between readings of all cgroups, with cpuManagerPolicy static; " +
-			"containers are moved at once when what they share changes, and a change from outside is seen " +
-			"when it happens",
+			"containers move at once when the shared CPUs change, and a change from outside is noticed at once",
 	}
 }
 
-// standalonePartly are those that do less without a cluster.
-func standalonePartly() map[string]string {
+// limitedStandalone returns the supported fields that do less without a cluster.
+func limitedStandalone() map[string]string {
 	return map[string]string{
 		"syncFrequency": "is the time between two readings of a ConfigMap or Secret with " +
-			"configMapAndSecretChangeDetectionStrategy Get; a pod is looked at when something of it changes",
-		"protectKernelDefaults": "true wants the kernel's settings to be a kubelet's; false leaves them alone",
+			"configMapAndSecretChangeDetectionStrategy Get; pods are reconciled when they change",
+		"protectKernelDefaults": "true requires the kernel parameters that the kubelet needs; false does not " +
+			"change them",
 		"registerWithTaints": "pods that do not tolerate a taint with the effect NoExecute are rejected, unless " +
 			"they are from staticPodPath or staticPodURL; the other effects are for a scheduler",
 	}
 }
 
-// standalone are honoured fields that need a cluster, under what is the case
-// without one.
+// standalone returns the supported fields that need a cluster, grouped by why they have no effect without one.
 func standalone() map[string][]string {
 	return map[string][]string{
 		"there is no API server to talk to without --kubeconfig": {
@@ -124,8 +123,8 @@ func standalone() map[string][]string {
 	}
 }
 
-// withoutServer are honoured fields that need the HTTPS server, under what is
-// the case without one. enableServer: false asks for just that.
+// withoutServer returns the supported fields that need the HTTPS server, grouped by why they have no effect without
+// it. enableServer: false turns the server off.
 func withoutServer() map[string][]string {
 	return map[string][]string{
 		"there is no HTTPS server: it needs --kubeconfig, or port with authentication.x509.clientCAFile; commands " +
@@ -141,11 +140,11 @@ func withoutServer() map[string][]string {
 	}
 }
 
-// notActedOn are the other fields, under what is the case instead.
-func notActedOn() map[string][]string {
+// withoutEffect returns the accepted fields that change nothing, grouped by the behaviour users get instead.
+func withoutEffect() map[string][]string {
 	return map[string][]string{
-		"a log is looked at when it is written to": {"containerLogMonitorInterval"},
-		"sysctls are those in the pod":             {"defaultPodSysctls"},
+		"a log's size is checked whenever it is written to": {"containerLogMonitorInterval"},
+		"only the sysctls in the pod's own spec are set":    {"defaultPodSysctls"},
 		"nothing is evicted": {
 			"evictionMaxPodGracePeriod", "evictionMinimumReclaim", "evictionPressureTransitionPeriod", "evictionSoft",
 			"evictionSoftGracePeriod", "kernelMemcgNotification",
@@ -153,17 +152,17 @@ func notActedOn() map[string][]string {
 		"it has no effect in any kubelet of this version either": {
 			"hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit",
 		},
-		"ephemeral storage is counted and not enforced": {"localStorageCapacityIsolation"},
+		"ephemeral storage is counted and not limited": {"localStorageCapacityIsolation"},
 		"use --log-format and --log-level": {
 			"logging.flushFrequency", "logging.format", "logging.options.json.infoBufferSize",
 			"logging.options.json.splitStream",
 			"logging.options.text.infoBufferSize", "logging.options.text.splitStream", "logging.verbosity",
 			"logging.vmodule",
 		},
-		"no chains are made":                            {"makeIPTablesUtilChains"},
-		"the service manager decides (LimitNOFILE=)":    {"maxOpenFiles"},
-		"the service manager decides (OOMScoreAdjust=)": {"oomScoreAdj"},
-		"pulls are bounded by maxParallelImagePulls": {
+		"no iptables chains are made":                   {"makeIPTablesUtilChains"},
+		"the service manager sets it (LimitNOFILE=)":    {"maxOpenFiles"},
+		"the service manager sets it (OOMScoreAdjust=)": {"oomScoreAdj"},
+		"maxParallelImagePulls limits the pulls": {
 			"registryBurst", "registryPullQPS",
 		},
 		"no metrics are hidden":       {"showHiddenMetricsForVersion"},

@@ -28,7 +28,7 @@ func (b *builder) images() Images {
 	}
 	if i.MaximumAge != 0 && i.MaximumAge <= i.MinimumAge {
 		b.invalid("imageMaximumGCAge", i.MaximumAge.String(),
-			"must be more than imageMinimumGCAge, %v, or 0s, which keeps images for ever", i.MinimumAge)
+			"must be more than imageMinimumGCAge, %v, or 0s, which keeps unused images without limit", i.MinimumAge)
 	}
 	policies := []v1beta1.ImagePullCredentialsVerificationPolicy{v1beta1.NeverVerify,
 		v1beta1.NeverVerifyPreloadedImages, v1beta1.NeverVerifyAllowlistedImages, v1beta1.AlwaysVerify}
@@ -45,7 +45,7 @@ func (b *builder) images() Images {
 		named, err := reference.ParseNormalizedNamed(strings.TrimSuffix(pattern, "/*"))
 		if err != nil || !reference.IsNameOnly(named) {
 			b.invalid(fmt.Sprintf("preloadedImagesVerificationAllowlist[%d]", n), pattern,
-				"must be a repository without tag and digest, or a prefix of some that ends in /*")
+				"must be a repository without tag and digest, or a prefix of repositories that ends in /*")
 		}
 	}
 	return i

@@ -19,7 +19,7 @@ const configKind = "KubeletConfiguration"
 type layer struct {
 	name   string
 	data   map[string]any
-	config *v1beta1.KubeletConfiguration // data as it is alone; nil for a layer that is no file
+	config *v1beta1.KubeletConfiguration // data decoded; nil for a layer that is not a file
 }
 
 // parseLayer reads one file strictly.
@@ -50,9 +50,8 @@ func parseLayer(name string, text []byte) (layer, error) {
 	return l, nil
 }
 
-// mergeLayers lays each file over the ones before it (JSON merge patch, RFC
-// 7396) and says which file each field that is set comes from. What a layer
-// without a config has comes from none.
+// mergeLayers merges each file into the files before it (JSON merge patch, RFC 7396). It also returns, for each field
+// that is set, the file that set it last. A layer that is not a file never counts as such a file.
 func mergeLayers(layers []layer) (*v1beta1.KubeletConfiguration, map[string]string, error) {
 	merged := map[string]any{}
 	origin := map[string]string{}
@@ -77,7 +76,7 @@ func mergeLayers(layers []layer) (*v1beta1.KubeletConfiguration, map[string]stri
 	return kc, origin, nil
 }
 
-// patch merges values into an object; null removes.
+// patch merges values into an object. null removes a key.
 func patch(object, values map[string]any) {
 	for key, value := range values {
 		switch value := value.(type) {
@@ -105,8 +104,7 @@ func decode(data map[string]any) (*v1beta1.KubeletConfiguration, error) {
 	return kc, json.Unmarshal(text, kc)
 }
 
-// setFields lists the paths of the fields that are not at their zero value,
-// which in this API means "not set".
+// setFields returns the paths of the fields that are not at their zero value, which in this API means "not set".
 func setFields(kc *v1beta1.KubeletConfiguration) []string {
 	var set []string
 	eachField(reflect.ValueOf(kc).Elem(), "", func(path string, v reflect.Value) {
@@ -124,8 +122,8 @@ func setFields(kc *v1beta1.KubeletConfiguration) []string {
 	return set
 }
 
-// eachField visits the fields of a configuration that hold a value of their
-// own; groups of fields are gone into. A group that is nil is visited as if it were empty.
+// eachField visits the fields of a configuration that hold values, and descends into groups of fields. It visits the
+// fields of a nil group as if the group were empty.
 func eachField(v reflect.Value, path string, visit func(path string, v reflect.Value)) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -151,7 +149,7 @@ func eachField(v reflect.Value, path string, visit func(path string, v reflect.V
 	}
 }
 
-// isGroup says whether a type is fields under a common name and not a value.
+// isGroup reports whether a type is a group of fields and not a value.
 func isGroup(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/berth-run/berth/internal/node/kernel"
 )
 
-// Warning is something in the configuration that is not wrong, and that does
-// not do what it says either. The caller tells it.
+// Warning names a valid setting that has no effect or another effect than in the kubelet. The caller shows it to the
+// user.
 type Warning struct {
-	// Origin is the file.
+	// Origin is the file that contains the setting.
 	Origin string
-	// Field is its path, such as logging.format; empty when it is about the file.
+	// Field is the setting's path, such as logging.format. It is empty if the warning is about the whole file.
 	Field string
 	Text  string
 }
@@ -37,9 +37,8 @@ func (w Warning) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Load reads the files that the flags name and makes the agent's configuration.
-// The error joins everything that is wrong: for each the file, the field, its
-// value and what is allowed. Warnings are given also with an error.
+// Load reads the files that the flags name and makes the agent's configuration. The error joins all errors: each
+// names the file, the field, its value and the allowed values. Warnings are returned with an error, too.
 func Load(f Flags) (*Config, []Warning, error) {
 	layers, all, err := readLayers(f)
 	if err != nil {
@@ -75,7 +74,7 @@ func Load(f Flags) (*Config, []Warning, error) {
 	return c, all, nil
 }
 
-// absolute is a path given on the command line, seen from where it was given.
+// absolute makes a path of the command line absolute. A relative path starts at the working directory.
 func absolute(path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -83,8 +82,8 @@ func absolute(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// anchor takes relative paths from the directory of the file that they are in,
-// as the kubelet does.
+// anchor makes relative paths absolute. A relative path starts at the directory of the file that contains it, as for
+// the kubelet.
 func anchor(kc *v1beta1.KubeletConfiguration, origin map[string]string) error {
 	paths := map[string]*string{
 		"staticPodPath": &kc.StaticPodPath, "tlsCertFile": &kc.TLSCertFile, "tlsPrivateKeyFile": &kc.TLSPrivateKeyFile,
@@ -106,7 +105,7 @@ func anchor(kc *v1beta1.KubeletConfiguration, origin map[string]string) error {
 	return nil
 }
 
-// located puts the file before each error of a field.
+// located prefixes each error of a field with the file that sets the field.
 func located(errs field.ErrorList, origin map[string]string) error {
 	var all []error
 	for _, e := range errs {
@@ -120,8 +119,8 @@ func located(errs field.ErrorList, origin map[string]string) error {
 	return errors.Join(all...)
 }
 
-// readLayers reads the file, then the .conf files of the directory and of those
-// below it, in the order of their paths.
+// readLayers reads the file, then the .conf files of the directory and its subdirectories, in the order of their
+// paths.
 func readLayers(f Flags) ([]layer, []Warning, error) {
 	var layers []layer
 	var skipped []Warning
@@ -145,7 +144,7 @@ func readLayers(f Flags) ([]layer, []Warning, error) {
 			case filepath.Ext(path) == ".conf":
 				read(path)
 			default:
-				skipped = append(skipped, Warning{Origin: path, Text: "is not read: only .conf files are"})
+				skipped = append(skipped, Warning{Origin: path, Text: "is ignored: only .conf files are read"})
 			}
 			return nil
 		}))
@@ -166,7 +165,7 @@ func readLayer(path string) (layer, error) {
 	return parseLayer(path, text)
 }
 
-// readHost looks at the machine.
+// readHost reads the facts about the machine that build needs.
 func readHost() (host, error) {
 	var h host
 	var err error
@@ -175,13 +174,13 @@ func readHost() (host, error) {
 	}
 	h.runtime = os.Getenv("CONTAINER_RUNTIME_ENDPOINT")
 	swaps, err := os.ReadFile("/proc/swaps")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // absent: a kernel without swap
-		return h, fmt.Errorf("look for swap: %w", err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without swap has no such file
+		return h, fmt.Errorf("detect swap: %w", err)
 	}
-	h.swap = bytes.Count(bytes.TrimSpace(swaps), []byte("\n")) > 0 // a head line, then one each
+	h.swap = bytes.Count(bytes.TrimSpace(swaps), []byte("\n")) > 0 // a header line, then one line for each
 	var s unix.Statfs_t
 	if err := unix.Statfs("/sys/fs/cgroup", &s); err != nil {
-		return h, fmt.Errorf("look for cgroup v1: statfs /sys/fs/cgroup: %w", err)
+		return h, fmt.Errorf("detect the cgroup version: statfs /sys/fs/cgroup: %w", err)
 	}
 	h.cgroupV1 = s.Type != unix.CGROUP2_SUPER_MAGIC
 	return h, nil

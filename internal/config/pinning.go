@@ -19,32 +19,29 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Pinning says which CPUs and which memory containers get for themselves. The
-// zero value but for ReconcilePeriod: none. What pods with pod-level resources get
-// as a whole (KEP-5526) has no switch of its own: it follows the policies.
+// Pinning configures which containers get exclusive CPUs and memory. The zero value pins none, but needs a
+// ReconcilePeriod. Pod-level resources (KEP-5526) have no switch of their own: they follow these policies.
 type Pinning struct {
-	// CPUs is cpuManagerPolicy static, CPUOptions its options.
+	// CPUs is cpuManagerPolicy static. CPUOptions are its options.
 	CPUs       bool
 	CPUOptions cpu.Options
-	// ReservedCPUs is reservedSystemCPUs. Empty: the lowest, as many as
-	// kubeReserved and systemReserved add up to.
+	// ReservedCPUs is reservedSystemCPUs. Empty stands for the lowest CPUs, as many as kubeReserved and
+	// systemReserved add up to.
 	ReservedCPUs cpuset.CPUSet
-	// ReconcilePeriod is how long a change from outside of what a container is
-	// pinned to may stay in any case. Such changes are noticed when they happen;
-	// this is for what no notice comes of. Default 10 s.
+	// ReconcilePeriod is the longest time that a change of a container's CPUs from outside can persist. Such a change
+	// is usually noticed at once. The period covers changes without a notification. Default 10 s.
 	ReconcilePeriod time.Duration
 	// Memory is memoryManagerPolicy Static.
 	Memory bool
-	// ReservedMemory is reservedMemory; nothing of it counts without Memory.
+	// ReservedMemory is reservedMemory. It has no effect without Memory.
 	ReservedMemory memory.Reserved
 	Topology       topology.Options
 }
 
-// pinner is the builder of a Pinning.
 type pinner struct{ *builder }
 
-// pinning reads what concerns CPUs, memory and topology. What depends on the
-// machine is checked when the agent has looked at it.
+// readPinning reads the settings for CPUs, memory and topology. Settings that depend on the machine are checked
+// later, when the agent has read the machine.
 func (b pinner) pinning(n *Node) Pinning {
 	kc := b.kc
 	p := Pinning{
@@ -69,7 +66,8 @@ func (b pinner) pinning(n *Node) Pinning {
 	}
 	if p.CPUs && milliCPU(n.KubeReserved)+milliCPU(n.SystemReserved) == 0 {
 		b.invalid("cpuManagerPolicy", kc.CPUManagerPolicy,
-			"needs a CPU that is not given away: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved")
+			"needs at least one CPU that pods cannot get: set reservedSystemCPUs, or cpu in systemReserved or "+
+				"kubeReserved")
 	}
 	if p.Memory && len(p.ReservedMemory) == 0 {
 		b.invalid("memoryManagerPolicy", kc.MemoryManagerPolicy,
@@ -79,7 +77,7 @@ func (b pinner) pinning(n *Node) Pinning {
 	return p
 }
 
-// oneOf is a policy's name.
+// oneOf checks a policy's name.
 func (b pinner) oneOf(path, value string, known ...string) string {
 	if !slices.Contains(known, value) {
 		b.add(field.ErrorList{field.NotSupported(field.NewPath(path), value, known)})
@@ -89,8 +87,7 @@ func (b pinner) oneOf(path, value string, known ...string) string {
 
 func milliCPU(list corev1.ResourceList) int64 { return list.Cpu().MilliValue() }
 
-// reservedCPUs are in place of what kubeReserved and systemReserved say of CPUs,
-// as in the kubelet.
+// readReservedCPUs lets reservedSystemCPUs replace the CPUs in kubeReserved and systemReserved, as in the kubelet.
 func (b pinner) reservedCPUs(p *Pinning, n *Node) {
 	kc := b.kc
 	if kc.ReservedSystemCPUs == "" {
@@ -138,8 +135,8 @@ func (b pinner) reservedMemory() memory.Reserved {
 	return all
 }
 
-// topology reads the options with any policy, so that a wrong one is not found
-// only when the policy changes.
+// readTopology checks the options for every policy, so that a wrong option is found before the policy that uses it is
+// turned on.
 func (b pinner) topology() topology.Options {
 	kc := b.kc
 	known := []string{string(topology.None), string(topology.BestEffort), string(topology.Restricted),

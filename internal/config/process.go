@@ -7,13 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// process is the part of builder that reads flags of the agent as a process, of the
-// runtime that it carries, and of what it cleans up.
 type process struct{ *builder }
 
 func (b process) lock(f LockFlags) {
 	if f.Yield && f.File == "" {
-		b.invalid("--exit-on-lock-contention", true, "needs --lock-file: the file that others open")
+		b.invalid("--exit-on-lock-contention", true, "needs --lock-file, the file that other processes open")
 	}
 }
 

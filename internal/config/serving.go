@@ -13,75 +13,70 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 )
 
-// Server says what is served on the network. The zero value: nothing. An agent
-// of a cluster serves what a kubelet does. A standalone one has healthzPort and
-// readOnlyPort only where they are set, and HTTPS only with port, a clientCAFile
-// and authorization.mode AlwaysAllow: there is nobody to ask who may do what.
+// Server configures the network servers. The zero value opens no port. A node of a cluster opens the kubelet's ports.
+// A standalone agent opens healthzPort and readOnlyPort only if they are set. It opens the HTTPS port only with port,
+// a clientCAFile and authorization.mode AlwaysAllow, because it has no API server that could authorize requests.
 type Server struct {
-	// HTTPS is the main address, not valid: none. Default 0.0.0.0:10250.
+	// HTTPS is the main address. An invalid address means none. Default 0.0.0.0:10250.
 	HTTPS netip.AddrPort
-	// ReadOnly is plain HTTP for everybody, not valid (default): none.
+	// ReadOnly serves plain HTTP without authentication. It is invalid by default, which means none.
 	ReadOnly netip.AddrPort
-	// Healthz is plain HTTP, not valid: none. Default 127.0.0.1:10248.
+	// Healthz serves plain HTTP. An invalid address means none. Default 127.0.0.1:10248.
 	Healthz  netip.AddrPort
 	TLS      TLS
 	Auth     Auth
 	Handlers Handlers
-	// IdleTimeout ends exec, attach and port-forward streams on which nothing
-	// moves. Default 4 h.
+	// IdleTimeout ends exec, attach and port-forward streams without traffic. Default 4 h.
 	IdleTimeout time.Duration
-	// VolumePeriod is for how long the measured size of a volume counts
-	// (volumeStatsAggPeriod). Default 1 min; less than 0: volumes are not measured.
+	// VolumePeriod is how long the measured size of a volume is reused (volumeStatsAggPeriod). Default 1 min. If it
+	// is negative, volumes are not measured.
 	VolumePeriod time.Duration
 }
 
-// TLS are the settings of the HTTPS server.
+// TLS configures the HTTPS server's certificates and protocol.
 type TLS struct {
-	// CertFile and KeyFile are given by the operator. Empty, without Bootstrap:
-	// kubelet.crt and kubelet.key in CertDir, self-signed.
+	// CertFile and KeyFile are the operator's. If they are empty and Bootstrap is off, the server uses a self-signed
+	// kubelet.crt and kubelet.key in CertDir.
 	CertFile, KeyFile string
-	// Bootstrap has the serving certificate from the cluster (serverTLSBootstrap).
+	// Bootstrap requests the serving certificate from the cluster (serverTLSBootstrap).
 	Bootstrap bool
-	// CertDir has what the agent asks for or makes. Default RootDir/pki.
+	// CertDir holds the certificates that the agent requests or makes. Default RootDir/pki.
 	CertDir string
 	// MinVersion is tls.VersionTLS12 by default.
 	MinVersion uint16
-	// CipherSuites and Curves are Go's choice when they are empty.
+	// CipherSuites and Curves are Go's defaults if they are empty.
 	CipherSuites []uint16
 	Curves       []tls.CurveID
-	// ClientCAFile has the authorities of client certificates; empty: none is
-	// asked for.
+	// ClientCAFile holds the authorities of client certificates. If it is empty, the server requests none.
 	ClientCAFile string
 }
 
-// Auth says who may do what on the HTTPS server.
+// Auth configures authentication and authorization on the HTTPS server.
 type Auth struct {
-	// Anonymous lets in who does not say who they are. Default false.
+	// Anonymous accepts requests without credentials. Default false.
 	Anonymous bool
-	// TokenReview has the API server judge bearer tokens, kept for TokenTTL.
-	// Default true, 2 min.
+	// TokenReview lets the API server verify bearer tokens. Results are cached for TokenTTL. Default true, 2 min.
 	TokenReview bool
 	TokenTTL    time.Duration
-	// AlwaysAllow asks nobody. Otherwise (default) SubjectAccessReview decides,
-	// kept for AllowedTTL (5 min) or DeniedTTL (30 s).
+	// AlwaysAllow authorizes every authenticated request. Otherwise (default) SubjectAccessReview decides, and
+	// results are cached for AllowedTTL (5 min) or DeniedTTL (30 s).
 	AlwaysAllow           bool
 	AllowedTTL, DeniedTTL time.Duration
 }
 
-// Handlers are the groups of paths that are served.
+// Handlers turns groups of paths on or off.
 type Handlers struct {
 	Debugging           bool // enableDebuggingHandlers: exec, logs, ...; default true
 	SystemLog           bool // /logs/, default true
 	SystemLogQuery      bool // its query, default false
 	Profiling           bool // /debug/pprof/, default true
 	DebugFlags          bool // /debug/flags/v, default true
-	ContentionProfiling bool // profiles of locks, default false
+	ContentionProfiling bool // profiles of lock contention, default false
 }
 
-// listener is the part of builder that reads Server.
 type listener struct{ *builder }
 
-// serves says whether there is an HTTPS server.
+// serves reports whether there is an HTTPS server.
 func serves(kc *v1beta1.KubeletConfiguration, joined bool) bool {
 	return or(kc.EnableServer, true) && (joined || kc.Port != 0 && kc.Authentication.X509.ClientCAFile != "")
 }
@@ -109,7 +104,8 @@ func (b listener) server(f Flags) Server {
 	}
 	if !auth.AlwaysAllow {
 		b.invalid("authorization.mode", string(kc.Authorization.Mode),
-			"must be AlwaysAllow without --kubeconfig: there is no API server to ask, and who has a certificate of "+
+			"must be AlwaysAllow without --kubeconfig: there is no API server to ask, and any client with a "+
+				"certificate of "+
 				"authentication.x509.clientCAFile may do everything")
 	}
 	if kc.ServerTLSBootstrap {
@@ -136,7 +132,7 @@ func (b listener) ip(path, text string) netip.Addr {
 	return ip.Unmap()
 }
 
-// port makes an address that is not valid for port 0.
+// port returns an invalid address for port 0.
 func (b listener) port(path string, ip netip.Addr, port int32) netip.AddrPort {
 	if port < 0 || port > 65535 {
 		b.invalid(path, port, "must be between 1 and 65535")
@@ -164,7 +160,7 @@ func (b listener) tls(f Flags) TLS {
 				cliflag.TLSCipherPossibleValues())})
 		}
 	}
-	t.CipherSuites, _ = cliflag.TLSCipherSuites(kc.TLSCipherSuites) // said above, one by one
+	t.CipherSuites, _ = cliflag.TLSCipherSuites(kc.TLSCipherSuites) // errors were added above, for each name
 	if t.Curves, err = cliflag.TLSCurvePreferences(kc.TLSCurvePreferences); err != nil {
 		b.invalid("tlsCurvePreferences", kc.TLSCurvePreferences, "%v", err)
 	}
@@ -199,7 +195,7 @@ func (b listener) auth(joined bool) Auth {
 	return a
 }
 
-// weakTLS warns of settings that are taken and do less than they seem to.
+// weakTLS warns of valid settings that are insecure or have no effect.
 func weakTLS(kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warning {
 	var all []Warning
 	for _, name := range kc.TLSCipherSuites {
@@ -211,12 +207,12 @@ func weakTLS(kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warni
 	if len(kc.TLSCipherSuites) > 0 && kc.TLSMinVersion == "VersionTLS13" {
 		all = append(all,
 			Warning{Origin: origin["tlsCipherSuites"], Field: "tlsCipherSuites",
-				Text: "changes nothing: those of TLS 1.3 cannot be chosen"})
+				Text: "has no effect: the cipher suites of TLS 1.3 cannot be configured"})
 	}
 	return all
 }
 
-// certDir is where certificates are kept.
+// certDir returns the directory of the certificates.
 func certDir(f Flags) string {
 	return filepath.Clean(cmp.Or(f.CertDir, filepath.Join(f.RootDir, "pki")))
 }

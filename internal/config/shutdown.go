@@ -8,23 +8,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Shutdown says how long a shutdown of the machine waits for pods. Empty, the
-// default: it is not delayed. Priorities ascend; the first one stands for all
-// lower ones too.
+// Shutdown configures how long a shutdown of the machine waits for pods. Empty, the default, does not delay it.
+// Groups are in ascending order of priority. The first group includes all lower priorities.
 type Shutdown []ShutdownGroup
 
-// ShutdownGroup are the pods with a priority from Priority on to that of the
-// next group. They get Grace, after all groups before.
+// ShutdownGroup are the pods whose priority is at least Priority and below the next group's. They get Grace after all
+// earlier groups have ended.
 type ShutdownGroup struct {
 	Priority int32
 	Grace    time.Duration
 }
 
-// systemCritical is where critical pods begin: system-cluster-critical.
+// systemCritical is the lowest priority of critical pods: that of system-cluster-critical.
 const systemCritical = 2_000_000_000
 
-// shutdown is the three fields in one list. A pair of periods is two groups: the
-// critical pods get theirs out of the whole.
+// readShutdown turns the three fields into one list. A pair of periods becomes two groups: the critical pods get
+// their period at the end of the total.
 func (b joiner) shutdown() Shutdown {
 	total, critical := b.kc.ShutdownGracePeriod.Duration, b.kc.ShutdownGracePeriodCriticalPods.Duration
 	seconds := func(path string, d time.Duration) {
@@ -53,7 +52,7 @@ func (b joiner) shutdown() Shutdown {
 	switch {
 	case len(all) > 0 && (total > 0 || critical > 0):
 		b.invalid("shutdownGracePeriodByPodPriority", b.kc.ShutdownGracePeriodByPodPriority,
-			"must be left out with shutdownGracePeriod, or the other way round")
+			"must not be set together with shutdownGracePeriod")
 	case len(all) == 0 && total > 0:
 		all = Shutdown{{0, total - critical}, {systemCritical, critical}}
 	}
