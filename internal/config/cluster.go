@@ -74,12 +74,10 @@ type Offline struct {
 // These allow every pod of a full node to change at once. The API server has its own fairness (APF).
 const defaultStatusQPS, defaultStatusBurst = 200, 400
 
-type joiner struct{ *builder }
-
 // readCluster returns nil for a standalone agent.
-func (b joiner) cluster(f Flags) *Cluster {
-	kc := b.kc
-	b.flags(f)
+func readCluster(in *input, f Flags) *Cluster {
+	kc := in.kc
+	checkClusterFlags(in, f)
 	if f.Kubeconfig == "" {
 		return nil
 	}
@@ -87,39 +85,39 @@ func (b joiner) cluster(f Flags) *Cluster {
 		Kubeconfig: f.Kubeconfig, BootstrapKubeconfig: f.BootstrapKubeconfig, CertDir: f.CertDir,
 		RotateCertificates: kc.RotateCertificates,
 		ContentType:        kc.ContentType,
-		Main:               b.rate("kubeAPIQPS", "kubeAPIBurst", kc.KubeAPIQPS, kc.KubeAPIBurst),
-		Events:             b.rate("eventRecordQPS", "eventBurst", kc.EventRecordQPS, kc.EventBurst),
+		Main:               readRate(in, "kubeAPIQPS", "kubeAPIBurst", kc.KubeAPIQPS, kc.KubeAPIBurst),
+		Events:             readRate(in, "eventRecordQPS", "eventBurst", kc.EventRecordQPS, kc.EventBurst),
 		Registration:       Registration{Register: *kc.RegisterNode, ProviderID: kc.ProviderID},
-		Status:             b.status(),
+		Status:             readNodeStatus(in),
 		ExternalCloud:      f.CloudProvider == "external",
 		Detection:          kc.ConfigMapAndSecretChangeDetectionStrategy,
 		AttachDetach:       *kc.EnableControllerAttachDetach,
 	}
-	if c.Statuses = c.Main; b.files.KubeAPIQPS == nil {
+	if c.Statuses = c.Main; in.files.KubeAPIQPS == nil {
 		c.Statuses = Rate{QPS: defaultStatusQPS, Burst: defaultStatusBurst}
 	}
 	if known := []string{"application/vnd.kubernetes.protobuf", "application/json"}; !slices.Contains(known,
 		c.ContentType) {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("contentType"), c.ContentType, known)})
+		in.add(field.ErrorList{field.NotSupported(field.NewPath("contentType"), c.ContentType, known)})
 	}
 	strategies := []v1beta1.ResourceChangeDetectionStrategy{v1beta1.GetChangeDetectionStrategy,
 		v1beta1.TTLCacheChangeDetectionStrategy, v1beta1.WatchChangeDetectionStrategy}
 	if !slices.Contains(strategies, c.Detection) {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("configMapAndSecretChangeDetectionStrategy"),
+		in.add(field.ErrorList{field.NotSupported(field.NewPath("configMapAndSecretChangeDetectionStrategy"),
 			c.Detection, strategies)})
 	}
-	b.labels(f.NodeLabels)
+	checkLabels(in, f.NodeLabels)
 	return c
 }
 
 // checkClusterFlags checks the flags that only a node of a cluster may set.
-func (b joiner) flags(f Flags) {
+func checkClusterFlags(in *input, f Flags) {
 	if f.CloudProvider != "" && f.CloudProvider != "external" {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("--cloud-provider"), f.CloudProvider,
+		in.add(field.ErrorList{field.NotSupported(field.NewPath("--cloud-provider"), f.CloudProvider,
 			[]string{"", "external"})})
 	}
 	if f.Offline.MaxAge < 0 {
-		b.invalid("--offline-max-age", f.Offline.MaxAge.String(), "must not be negative; 0s sets no bound")
+		in.invalid("--offline-max-age", f.Offline.MaxAge.String(), "must not be negative; 0s sets no bound")
 	}
 	if f.Kubeconfig != "" {
 		return
@@ -132,21 +130,21 @@ func (b joiner) flags(f Flags) {
 		{"--offline-max-age", f.Offline.MaxAge > 0}, {"--offline-key-file", f.Offline.KeyFile != ""},
 	} {
 		if flag.given {
-			b.add(field.ErrorList{field.Forbidden(field.NewPath(flag.name),
+			in.add(field.ErrorList{field.Forbidden(field.NewPath(flag.name),
 				"needs --kubeconfig, without which the agent is not part of a cluster")})
 		}
 	}
 }
 
 // checkLabels accepts only labels that a node may set on itself (NodeRestriction).
-func (b joiner) labels(labels map[string]string) {
+func checkLabels(in *input, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		prefix, _, ok := strings.Cut(key, "/")
 		ours := ok && slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(domain string) bool {
 			return prefix == domain || strings.HasSuffix(prefix, "."+domain)
 		})
 		if ours && !kubeletapis.IsKubeletLabel(key) {
-			b.invalid("--node-labels", key,
+			in.invalid("--node-labels", key,
 				"must be a label that a node may set on itself: one without the domains of Kubernetes, one below %s, "+
 					"or one of %s",
 				strings.Join(kubeletapis.KubeletLabelNamespaces(), " or "),
@@ -155,36 +153,36 @@ func (b joiner) labels(labels map[string]string) {
 	}
 }
 
-func (b joiner) rate(qpsField, burstField string, qps *int32, burst int32) Rate {
+func readRate(in *input, qpsField, burstField string, qps *int32, burst int32) Rate {
 	r := Rate{QPS: int(*qps), Burst: int(burst)}
 	if r.QPS < 0 {
-		b.invalid(qpsField, r.QPS, "must not be negative")
+		in.invalid(qpsField, r.QPS, "must not be negative")
 	}
 	if r.Burst < 0 {
-		b.invalid(burstField, r.Burst, "must not be negative; 0 stands for the default")
+		in.invalid(burstField, r.Burst, "must not be negative; 0 stands for the default")
 	}
 	return r
 }
 
-func (b joiner) status() NodeStatus {
-	kc := b.kc
+func readNodeStatus(in *input) NodeStatus {
+	kc := in.kc
 	s := NodeStatus{
-		UpdateFrequency: b.duration("nodeStatusUpdateFrequency", kc.NodeStatusUpdateFrequency),
-		ReportFrequency: b.duration("nodeStatusReportFrequency", kc.NodeStatusReportFrequency),
+		UpdateFrequency: in.duration("nodeStatusUpdateFrequency", kc.NodeStatusUpdateFrequency),
+		ReportFrequency: in.duration("nodeStatusReportFrequency", kc.NodeStatusReportFrequency),
 		LeaseDuration:   time.Duration(kc.NodeLeaseDurationSeconds) * time.Second,
 		MaxImages:       int(*kc.NodeStatusMaxImages),
 	}
 	if kc.NodeLeaseDurationSeconds < 0 {
-		b.invalid("nodeLeaseDurationSeconds", kc.NodeLeaseDurationSeconds, "must be more than 0")
+		in.invalid("nodeLeaseDurationSeconds", kc.NodeLeaseDurationSeconds, "must be more than 0")
 	}
 	if s.MaxImages < -1 {
-		b.invalid("nodeStatusMaxImages", s.MaxImages, "must be at least -1, which lists all images")
+		in.invalid("nodeStatusMaxImages", s.MaxImages, "must be at least -1, which lists all images")
 	}
 	return s
 }
 
 // readOffline returns nil if no pods are saved.
-func (b joiner) offline(f Flags) *Offline {
+func readOffline(in *input, f Flags) *Offline {
 	if f.Kubeconfig == "" || f.Offline.Off {
 		return nil
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubelet/config/v1beta1"
+
+	"github.com/berth-run/berth/internal/config/kubeletfile"
 )
 
 // joined is the Config with --kubeconfig alone. It equals the kubelet's defaults.
@@ -137,7 +139,7 @@ func TestJoined(t *testing.T) {
 			if diff := cmp.Diff(want, got, compare()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if w := warnings(tt.flags, kc, origin); len(w) > 0 && tt.name != "server" {
+			if w := kubeletfile.Warnings(kc, origin, true, serves(kc, true)); len(w) > 0 && tt.name != "server" {
 				t.Errorf("warnings: %v", w)
 			}
 		})
@@ -191,23 +193,41 @@ func TestInvalidCluster(t *testing.T) {
 				Offline: OfflineFlags{MaxAge: -1, KeyFile: "/key"}}, want: []string{
 				`--cloud-provider: Unsupported value: "aws": supported values: "", "external"`,
 				`--offline-max-age: Invalid value: "-1ns": must not be negative; 0s sets no bound`,
-				`--bootstrap-kubeconfig: Forbidden: needs --kubeconfig, without which the agent is not part of a cluster`,
+				`--bootstrap-kubeconfig: Forbidden: needs --kubeconfig, without which the agent is not part of a ` +
+					`cluster`,
 				`--cloud-provider: Forbidden: needs --kubeconfig, without which the agent is not part of a cluster`,
 				`--offline-key-file: Forbidden: needs --kubeconfig, without which the agent is not part of a cluster`,
 			}},
 		{name: "a standalone server that would have to ask",
 			text: "port: 10250\nauthentication: {x509: {clientCAFile: /ca}, webhook: {enabled: " +
 				"true}}\nserverTLSBootstrap: true\n", want: []string{
-				`f.yaml: authentication.webhook.enabled: Invalid value: true: needs --kubeconfig: there is no API server that judges tokens`,
-				`authorization.mode: Invalid value: "": must be AlwaysAllow without --kubeconfig: there is no API server to ask, and any client with a certificate of authentication.x509.clientCAFile may do everything`,
-				`f.yaml: serverTLSBootstrap: Invalid value: true: needs --kubeconfig: there is no API server that signs certificates`,
+				`f.yaml: authentication.webhook.enabled: Invalid value: true: needs --kubeconfig: there is no API ` +
+					`server that judges tokens`,
+				`authorization.mode: Invalid value: "": must be AlwaysAllow without --kubeconfig: there is no API ` +
+					`server to ask, and any client with a certificate of authentication.x509.clientCAFile may do ` +
+					`everything`,
+				`f.yaml: serverTLSBootstrap: Invalid value: true: needs --kubeconfig: there is no API server that ` +
+					`signs certificates`,
 			}},
 		{name: "labels",
 			flags: Flags{Kubeconfig: "/k",
 				NodeLabels: map[string]string{"node-role.kubernetes.io/control-plane": "", "a.k8s.io/b": ""}},
 			want: []string{
-				`--node-labels: Invalid value: "a.k8s.io/b": must be a label that a node may set on itself: one without the domains of Kubernetes, one below kubelet.kubernetes.io or node.kubernetes.io, or one of beta.kubernetes.io/arch, beta.kubernetes.io/instance-type, beta.kubernetes.io/os, failure-domain.beta.kubernetes.io/region, failure-domain.beta.kubernetes.io/zone, kubernetes.io/arch, kubernetes.io/hostname, kubernetes.io/os, node.kubernetes.io/instance-type, topology.kubernetes.io/region, topology.kubernetes.io/zone`,
-				`--node-labels: Invalid value: "node-role.kubernetes.io/control-plane": must be a label that a node may set on itself: one without the domains of Kubernetes, one below kubelet.kubernetes.io or node.kubernetes.io, or one of beta.kubernetes.io/arch, beta.kubernetes.io/instance-type, beta.kubernetes.io/os, failure-domain.beta.kubernetes.io/region, failure-domain.beta.kubernetes.io/zone, kubernetes.io/arch, kubernetes.io/hostname, kubernetes.io/os, node.kubernetes.io/instance-type, topology.kubernetes.io/region, topology.kubernetes.io/zone`,
+				`--node-labels: Invalid value: "a.k8s.io/b": must be a label that a node may set on itself: one ` +
+					`without the domains of Kubernetes, one below kubelet.kubernetes.io or node.kubernetes.io, or ` +
+					`one of beta.kubernetes.io/arch, beta.kubernetes.io/instance-type, beta.kubernetes.io/os, ` +
+					`failure-domain.beta.kubernetes.io/region, failure-domain.beta.kubernetes.io/zone, ` +
+					`kubernetes.io/arch, kubernetes.io/hostname, kubernetes.io/os, ` +
+					`node.kubernetes.io/instance-type, topology.kubernetes.io/region, ` +
+					`topology.kubernetes.io/zone`,
+				`--node-labels: Invalid value: "node-role.kubernetes.io/control-plane": must be a label that a ` +
+					`node may set on itself: one without the domains of Kubernetes, one below ` +
+					`kubelet.kubernetes.io or node.kubernetes.io, or one of beta.kubernetes.io/arch, ` +
+					`beta.kubernetes.io/instance-type, beta.kubernetes.io/os, ` +
+					`failure-domain.beta.kubernetes.io/region, failure-domain.beta.kubernetes.io/zone, ` +
+					`kubernetes.io/arch, kubernetes.io/hostname, kubernetes.io/os, ` +
+					`node.kubernetes.io/instance-type, topology.kubernetes.io/region, ` +
+					`topology.kubernetes.io/zone`,
 			}},
 		{name: "cluster", flags: Flags{Kubeconfig: "/k"},
 			text: "kubeAPIQPS: -1\nkubeAPIBurst: -1\neventRecordQPS: -1\neventBurst: -1\ncontentType: " +
@@ -217,11 +237,14 @@ func TestInvalidCluster(t *testing.T) {
 				`f.yaml: kubeAPIBurst: Invalid value: -1: must not be negative; 0 stands for the default`,
 				`f.yaml: eventRecordQPS: Invalid value: -1: must not be negative`,
 				`f.yaml: eventBurst: Invalid value: -1: must not be negative; 0 stands for the default`,
-				`f.yaml: nodeStatusUpdateFrequency: Invalid value: "-1s": must be more than 0s; leave it out for the default`,
+				`f.yaml: nodeStatusUpdateFrequency: Invalid value: "-1s": must be more than 0s; leave it out for ` +
+					`the default`,
 				`f.yaml: nodeLeaseDurationSeconds: Invalid value: -1: must be more than 0`,
 				`f.yaml: nodeStatusMaxImages: Invalid value: -2: must be at least -1, which lists all images`,
-				`f.yaml: contentType: Unsupported value: "text/plain": supported values: "application/vnd.kubernetes.protobuf", "application/json"`,
-				`f.yaml: configMapAndSecretChangeDetectionStrategy: Unsupported value: "Push": supported values: "Get", "Cache", "Watch"`,
+				`f.yaml: contentType: Unsupported value: "text/plain": supported values: ` +
+					`"application/vnd.kubernetes.protobuf", "application/json"`,
+				`f.yaml: configMapAndSecretChangeDetectionStrategy: Unsupported value: "Push": supported values: ` +
+					`"Get", "Cache", "Watch"`,
 			}},
 		{name: "server", flags: Flags{Kubeconfig: "/k"},
 			text: "address: x\nport: -1\nreadOnlyPort: 65536\nhealthzPort: -1\ntlsCertFile: c\ntlsMinVersion: " +
@@ -231,8 +254,10 @@ func TestInvalidCluster(t *testing.T) {
 				`f.yaml: address: Invalid value: "x": must be an IP address`,
 				`f.yaml: readOnlyPort: Invalid value: 65536: must be between 1 and 65535`,
 				`f.yaml: enableSystemLogQuery: Invalid value: true: needs enableSystemLogHandler: true`,
-				`f.yaml: tlsMinVersion: Unsupported value: "TLS1": supported values: "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"`,
-				`f.yaml: tlsCurvePreferences: Invalid value: [1]: curve preference 1 is not supported by the current Go version`,
+				`f.yaml: tlsMinVersion: Unsupported value: "TLS1": supported values: "VersionTLS10", ` +
+					`"VersionTLS11", "VersionTLS12", "VersionTLS13"`,
+				`f.yaml: tlsCurvePreferences: Invalid value: [1]: curve preference 1 is not supported by the ` +
+					`current Go version`,
 				`f.yaml: tlsCertFile: Invalid value: "c": must be given together with tlsPrivateKeyFile, or not at all`,
 				`f.yaml: tlsCertFile: Invalid value: "c": must be an absolute path`,
 				`f.yaml: authorization.mode: Unsupported value: "RBAC": supported values: "AlwaysAllow", "Webhook"`,
@@ -243,10 +268,13 @@ func TestInvalidCluster(t *testing.T) {
 				"[{priority: 1, shutdownGracePeriodSeconds: -1}, {priority: 1, shutdownGracePeriodSeconds: 1}]\n",
 			want: []string{
 				`f.yaml: shutdownGracePeriod: Invalid value: "1ms": must be 0s or at least 1s`,
-				`f.yaml: shutdownGracePeriodCriticalPods: Invalid value: "2s": must be at most shutdownGracePeriod, 1ms, of which it is a part`,
-				`f.yaml: shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSeconds: Invalid value: -1: must not be negative`,
+				`f.yaml: shutdownGracePeriodCriticalPods: Invalid value: "2s": must be at most ` +
+					`shutdownGracePeriod, 1ms, of which it is a part`,
+				`f.yaml: shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSeconds: Invalid value: -1: must ` +
+					`not be negative`,
 				`f.yaml: shutdownGracePeriodByPodPriority[1].priority: Duplicate value: 1`,
-				`f.yaml: shutdownGracePeriodByPodPriority: Invalid value: [{"priority":1,"shutdownGracePeriodSeconds":-1},{"priority":1,"shutdownGracePeriodSeconds":1}]: must not be set together with shutdownGracePeriod`,
+				`f.yaml: shutdownGracePeriodByPodPriority: Invalid value: ` +
+					`[{"priority":1,"shutdownGracePeriodSeconds":-1},{"priority":1,"shutdownGracePeriodSeconds":1}]: must not be set together with shutdownGracePeriod`,
 			}},
 	}
 	for _, tt := range tests {

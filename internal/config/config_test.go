@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/config/kubeletfile"
 	"github.com/berth-run/berth/internal/node/resource/cpu"
 	"github.com/berth-run/berth/internal/node/resource/memory"
 	"github.com/berth-run/berth/internal/node/resource/topology"
@@ -71,11 +70,11 @@ func alone() *Config {
 // parse returns the configuration for a file's text and a machine.
 func parse(t *testing.T, text string) (*v1beta1.KubeletConfiguration, map[string]string) {
 	t.Helper()
-	l, err := parseLayer("f.yaml", []byte(header+text))
+	l, err := kubeletfile.Parse("f.yaml", []byte(header+text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kc, origin, err := mergeLayers([]layer{l})
+	kc, origin, err := kubeletfile.Merge([]kubeletfile.Layer{l})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,10 +273,14 @@ func TestInvalid(t *testing.T) {
 				Embedded: EmbeddedFlags{CRIListen: "tcp://x", PodNetwork: "bridge"},
 				NodeIPs:  []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("10.0.0.1")}},
 			want: []string{
-				`--cri-listen: Invalid value: "tcp://x": must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock`,
+				`--cri-listen: Invalid value: "tcp://x": must be unix:// and an absolute path, such as ` +
+					`unix:///run/containerd/containerd.sock`,
 				`--pod-network: Unsupported value: "bridge": supported values: "auto", "cni"`,
-				`--node-labels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
-				`--node-ip: Invalid value: "224.0.0.1": must be an address of this machine, or 0.0.0.0 or :: for the default one of that family`,
+				`--node-labels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' ` +
+					`or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  ` +
+					`or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+				`--node-ip: Invalid value: "224.0.0.1": must be an address of this machine, or 0.0.0.0 or :: for ` +
+					`the default one of that family`,
 				`--node-ip: Invalid value: "10.0.0.1": must be the only one of its family`,
 			}},
 		{name: "a path too long for a socket", flags: Flags{RootDir: "/" + strings.Repeat("r", 100)}, want: []string{
@@ -285,7 +288,11 @@ func TestInvalid(t *testing.T) {
 				`/berth.sock": must be at most 107 bytes long, is 112: choose a shorter path`,
 		}},
 		{name: "host name", host: "my_host", want: []string{
-			`--hostname-override: Invalid value: "my_host": the host's name is not a valid node name, set --hostname-override: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+			`--hostname-override: Invalid value: "my_host": the host's name is not a valid node name, set ` +
+				`--hostname-override: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric ` +
+				`characters, '-' or '.', and must start and end with an alphanumeric character (e.g. ` +
+				`'example.com', regex used for validation is ` +
+				`'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 		}},
 		{name: "sources",
 			text: "staticPodPath: m\nstaticPodURL: ftp://x\nfileCheckFrequency: -1s\nstaticPodURLHeader: " +
@@ -293,7 +300,9 @@ func TestInvalid(t *testing.T) {
 				`f.yaml: fileCheckFrequency: Invalid value: "-1s": must be more than 0s; leave it out for the default`,
 				`f.yaml: staticPodPath: Invalid value: "m": must be an absolute path`,
 				`f.yaml: staticPodURL: Invalid value: "ftp://x": must be an http or https URL`,
-				`f.yaml: staticPodURLHeader: Invalid value: "a b": a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')`,
+				`f.yaml: staticPodURLHeader: Invalid value: "a b": a valid HTTP header must consist of ` +
+					`alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is ` +
+					`'[-A-Za-z0-9]+')`,
 			}},
 		{name: "runtime",
 			text: "containerRuntimeEndpoint: tcp://x\nimageServiceEndpoint: unix:///y\ncgroupDriver: " +
@@ -301,10 +310,14 @@ func TestInvalid(t *testing.T) {
 			want: []string{
 				`f.yaml: podCIDR: Invalid value: "10.0.0.1/16": must be the first address of the range, 10.0.0.0/16`,
 				`f.yaml: podCIDR: Invalid value: "10.1.0.0/16": must be the only range of its family`,
-				`f.yaml: podCIDR: Invalid value: "x": must be a range such as 10.85.0.0/16 or 10.85.0.0/16,fd00:85::/64`,
-				`f.yaml: maxParallelImagePulls: Invalid value: 2: must be 1, or left out, with serializeImagePulls: true`,
-				`f.yaml: containerRuntimeEndpoint: Invalid value: "tcp://x": must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock`,
-				`f.yaml: imageServiceEndpoint: Invalid value: "unix:///y": must be containerRuntimeEndpoint ("tcp://x"), or left out: the runtime that runs containers also pulls their images`,
+				`f.yaml: podCIDR: Invalid value: "x": must be a range such as 10.85.0.0/16 or ` +
+					`10.85.0.0/16,fd00:85::/64`,
+				`f.yaml: maxParallelImagePulls: Invalid value: 2: must be 1, or left out, with ` +
+					`serializeImagePulls: true`,
+				`f.yaml: containerRuntimeEndpoint: Invalid value: "tcp://x": must be unix:// and an absolute path, ` +
+					`such as unix:///run/containerd/containerd.sock`,
+				`f.yaml: imageServiceEndpoint: Invalid value: "unix:///y": must be containerRuntimeEndpoint ` +
+					`("tcp://x"), or left out: the runtime that runs containers also pulls their images`,
 				`f.yaml: cgroupDriver: Unsupported value: "x": supported values: "cgroupfs", "systemd"`,
 			}},
 		{name: "images",
@@ -312,33 +325,50 @@ func TestInvalid(t *testing.T) {
 				"-1s\nimageMaximumGCAge: 1s\nimagePullCredentialsVerificationPolicy: " +
 				"Sometimes\npreloadedImagesVerificationAllowlist: ['a:1', 'b*']\n",
 			flags: Flags{Providers: ProviderFlags{BinDir: "/opt/p"}}, want: []string{
-				`--image-credential-provider-config: Invalid value: "": must be given together with --image-credential-provider-bin-dir, or not at all`,
+				`--image-credential-provider-config: Invalid value: "": must be given together with ` +
+					`--image-credential-provider-bin-dir, or not at all`,
 				`f.yaml: imageMinimumGCAge: Invalid value: "-1s": must be more than 0s; leave it out for the default`,
 				`f.yaml: imageGCHighThresholdPercent: Invalid value: 101: must be between 0 and 100`,
 				`f.yaml: imageGCLowThresholdPercent: Invalid value: 101: must be between 0 and 100`,
-				`f.yaml: imageGCLowThresholdPercent: Invalid value: 101: must be less than imageGCHighThresholdPercent, 101`,
-				`f.yaml: imagePullCredentialsVerificationPolicy: Unsupported value: "Sometimes": supported values: "NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"`,
-				`f.yaml: preloadedImagesVerificationAllowlist: Invalid value: ["a:1","b*"]: must be left out unless imagePullCredentialsVerificationPolicy is NeverVerifyAllowlistedImages`,
-				`f.yaml: preloadedImagesVerificationAllowlist[0]: Invalid value: "a:1": must be a repository without tag and digest, or a prefix of repositories that ends in /*`,
-				`f.yaml: preloadedImagesVerificationAllowlist[1]: Invalid value: "b*": must be a repository without tag and digest, or a prefix of repositories that ends in /*`,
+				`f.yaml: imageGCLowThresholdPercent: Invalid value: 101: must be less than ` +
+					`imageGCHighThresholdPercent, 101`,
+				`f.yaml: imagePullCredentialsVerificationPolicy: Unsupported value: "Sometimes": supported values: ` +
+					`"NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"`,
+				`f.yaml: preloadedImagesVerificationAllowlist: Invalid value: ["a:1","b*"]: must be left out ` +
+					`unless imagePullCredentialsVerificationPolicy is NeverVerifyAllowlistedImages`,
+				`f.yaml: preloadedImagesVerificationAllowlist[0]: Invalid value: "a:1": must be a repository ` +
+					`without tag and digest, or a prefix of repositories that ends in /*`,
+				`f.yaml: preloadedImagesVerificationAllowlist[1]: Invalid value: "b*": must be a repository ` +
+					`without tag and digest, or a prefix of repositories that ends in /*`,
 			}},
 		{name: "taints",
 			text: "registerWithTaints: [{key: a b, value: c d, effect: Never}, {key: a, effect: NoExecute}, {key: a, " +
 				"value: b, effect: NoExecute}]\n", want: []string{
-				`f.yaml: registerWithTaints[0].key: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
-				`f.yaml: registerWithTaints[0].value: Invalid value: "c d": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
-				`f.yaml: registerWithTaints[0].effect: Unsupported value: "Never": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`,
+				`f.yaml: registerWithTaints[0].key: Invalid value: "a b": name part must consist of alphanumeric ` +
+					`characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. ` +
+					`'MyName',  or 'my.name',  or '123-abc', regex used for validation is ` +
+					`'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+				`f.yaml: registerWithTaints[0].value: Invalid value: "c d": a valid label must be an empty string ` +
+					`or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an ` +
+					`alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for ` +
+					`validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
+				`f.yaml: registerWithTaints[0].effect: Unsupported value: "Never": supported values: "NoSchedule", ` +
+					`"PreferNoSchedule", "NoExecute"`,
 				`f.yaml: registerWithTaints[2]: Duplicate value: "a:NoExecute"`,
 			}},
 		{name: "enforcement",
 			text: "enforceNodeAllocatable: [none, nodes, kube-reserved, kube-reserved]\nmemoryThrottlingFactor: " +
 				"1.5\nmemoryReservationPolicy: Some\nqosReserved: {memory: 101%}\n", want: []string{
-				`f.yaml: enforceNodeAllocatable: Invalid value: ["none","nodes","kube-reserved","kube-reserved"]: must be none alone, or without it`,
-				`f.yaml: enforceNodeAllocatable: Unsupported value: "nodes": supported values: "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible", "none"`,
+				`f.yaml: enforceNodeAllocatable: Invalid value: ["none","nodes","kube-reserved","kube-reserved"]: ` +
+					`must be none alone, or without it`,
+				`f.yaml: enforceNodeAllocatable: Unsupported value: "nodes": supported values: "pods", ` +
+					`"system-reserved", "system-reserved-compressible", "kube-reserved", ` +
+					`"kube-reserved-compressible", "none"`,
 				`f.yaml: enforceNodeAllocatable: Duplicate value: "kube-reserved"`,
 				`kubeReservedCgroup: Invalid value: "": must be set to the cgroup that enforceNodeAllocatable limits`,
 				`f.yaml: memoryThrottlingFactor: Invalid value: 1.5: must be more than 0 and at most 1`,
-				`f.yaml: memoryReservationPolicy: Unsupported value: "Some": supported values: "None", "TieredReservation"`,
+				`f.yaml: memoryReservationPolicy: Unsupported value: "Some": supported values: "None", ` +
+					`"TieredReservation"`,
 				`f.yaml: qosReserved: Invalid value: "101%": must be a percentage between 0% and 100%`,
 				`f.yaml: qosReserved: Invalid value: {"memory":"101%"}: needs the feature gate QOSReserved: true`,
 			}},
@@ -347,15 +377,23 @@ func TestInvalid(t *testing.T) {
 				"'-1'}\nsystemReserved: {memory: 1Gb}\nevictionHard: {memory.free: '1', nodefs.available: 101%, " +
 				"memory.available: x}\n", want: []string{
 				`f.yaml: kubeReserved[cpu]: Invalid value: "-1": must be a quantity of at least 0, such as 500m or 1Gi`,
-				`f.yaml: kubeReserved: Unsupported value: "gpu": supported values: "cpu", "memory", "ephemeral-storage", "pid"`,
-				`f.yaml: systemReserved[memory]: Invalid value: "1Gb": must be a quantity of at least 0, such as 500m or 1Gi`,
-				`f.yaml: evictionHard[memory.available]: Invalid value: "x": must be a quantity of at least 0 or a percentage between 0% and 100%`,
-				`f.yaml: evictionHard: Unsupported value: "memory.free": supported values: "memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available"`,
-				`f.yaml: evictionHard[nodefs.available]: Invalid value: "101%": must be a quantity of at least 0 or a percentage between 0% and 100%`,
+				`f.yaml: kubeReserved: Unsupported value: "gpu": supported values: "cpu", "memory", ` +
+					`"ephemeral-storage", "pid"`,
+				`f.yaml: systemReserved[memory]: Invalid value: "1Gb": must be a quantity of at least 0, such as ` +
+					`500m or 1Gi`,
+				`f.yaml: evictionHard[memory.available]: Invalid value: "x": must be a quantity of at least 0 or a ` +
+					`percentage between 0% and 100%`,
+				`f.yaml: evictionHard: Unsupported value: "memory.free": supported values: "memory.available", ` +
+					`"nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", ` +
+					`"containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", ` +
+					`"pid.available"`,
+				`f.yaml: evictionHard[nodefs.available]: Invalid value: "101%": must be a quantity of at least 0 ` +
+					`or a percentage between 0% and 100%`,
 				`f.yaml: maxPods: Invalid value: -1: must not be negative; 0 stands for the default`,
 				`f.yaml: podsPerCore: Invalid value: -1: must not be negative; 0 sets no bound`,
 				`f.yaml: cgroupRoot: Invalid value: "x": must be an absolute path`,
-				`f.yaml: cgroupsPerQOS: Invalid value: false: must be true: pods are always in cgroups by their QoS class`,
+				`f.yaml: cgroupsPerQOS: Invalid value: false: must be true: pods are always in cgroups by their ` +
+					`QoS class`,
 			}},
 		{name: "pinning",
 			text: "cpuManagerPolicy: dynamic\ncpuManagerPolicyOptions: {full-pcpus-only: 'true', " +
@@ -363,38 +401,53 @@ func TestInvalid(t *testing.T) {
 				"0, limits: {cpu: 1, memory: 0}}, {numaNode: 0, limits: {memory: 1Gi}}]\nreservedSystemCPUs: " +
 				"3-1\ntopologyManagerPolicy: strict\ntopologyManagerScope: node\ntopologyManagerPolicyOptions: " +
 				"{max-allowable-numa-nodes: '7', prefer-closest-numa-nodes: maybe, x: z}\n", want: []string{
-				`f.yaml: reservedMemory[0]: Invalid value: "cpu": must be memory or hugepages- and a size, such as hugepages-2Mi`,
+				`f.yaml: reservedMemory[0]: Invalid value: "cpu": must be memory or hugepages- and a size, such as ` +
+					`hugepages-2Mi`,
 				`f.yaml: reservedMemory[0]: Invalid value: "0": must be more than 0 of memory`,
 				`f.yaml: reservedMemory[1]: Invalid value: 0: must be the only entry of this NUMA node for memory`,
-				`f.yaml: topologyManagerPolicy: Unsupported value: "strict": supported values: "none", "best-effort", "restricted", "single-numa-node"`,
+				`f.yaml: topologyManagerPolicy: Unsupported value: "strict": supported values: "none", ` +
+					`"best-effort", "restricted", "single-numa-node"`,
 				`f.yaml: topologyManagerScope: Unsupported value: "node": supported values: "container", "pod"`,
-				`f.yaml: topologyManagerPolicyOptions[max-allowable-numa-nodes]: Invalid value: "7": must be a number of at least 8`,
-				`f.yaml: topologyManagerPolicyOptions[prefer-closest-numa-nodes]: Invalid value: "maybe": must be true or false`,
-				`f.yaml: topologyManagerPolicyOptions: Unsupported value: "x": supported values: "max-allowable-numa-nodes", "prefer-closest-numa-nodes"`,
+				`f.yaml: topologyManagerPolicyOptions[max-allowable-numa-nodes]: Invalid value: "7": must be a ` +
+					`number of at least 8`,
+				`f.yaml: topologyManagerPolicyOptions[prefer-closest-numa-nodes]: Invalid value: "maybe": must be ` +
+					`true or false`,
+				`f.yaml: topologyManagerPolicyOptions: Unsupported value: "x": supported values: ` +
+					`"max-allowable-numa-nodes", "prefer-closest-numa-nodes"`,
 				`f.yaml: cpuManagerPolicy: Unsupported value: "dynamic": supported values: "none", "static"`,
 				`f.yaml: memoryManagerPolicy: Unsupported value: "BestEffort": supported values: "None", "Static"`,
 				`f.yaml: reservedSystemCPUs: Invalid value: "3-1": must be a list of CPUs such as 0-3,8`,
-				`f.yaml: cpuManagerPolicyOptions: Invalid value: {"distribute-cpus-across-cores":"true","full-pcpus-only":"true"}: must be left out unless cpuManagerPolicy is static`,
-				`f.yaml: cpuManagerPolicyOptions: Invalid value: {"distribute-cpus-across-cores":"true","full-pcpus-only":"true"}: full-pcpus-only and distribute-cpus-across-cores cannot be used together: leave one out`,
+				`f.yaml: cpuManagerPolicyOptions: Invalid value: ` +
+					`{"distribute-cpus-across-cores":"true","full-pcpus-only":"true"}: must be left out unless ` +
+					`cpuManagerPolicy is static`,
+				`f.yaml: cpuManagerPolicyOptions: Invalid value: ` +
+					`{"distribute-cpus-across-cores":"true","full-pcpus-only":"true"}: full-pcpus-only and ` +
+					`distribute-cpus-across-cores cannot be used together: leave one out`,
 			}},
 		{name: "static without what it needs",
 			text: "cpuManagerPolicy: static\nmemoryManagerPolicy: Static\ncpuManagerPolicyOptions: {fast: 'true'}\n",
 			want: []string{
 				`f.yaml: cpuManagerPolicyOptions: Invalid value: {"fast":"true"}: unknown option "fast"`,
-				`f.yaml: cpuManagerPolicy: Invalid value: "static": needs at least one CPU that pods cannot get: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved`,
-				`f.yaml: memoryManagerPolicy: Invalid value: "Static": needs reservedMemory: as much memory on all NUMA nodes together as kubeReserved, systemReserved and evictionHard (memory.available) take`,
+				`f.yaml: cpuManagerPolicy: Invalid value: "static": needs at least one CPU that pods cannot get: ` +
+					`set reservedSystemCPUs, or cpu in systemReserved or kubeReserved`,
+				`f.yaml: memoryManagerPolicy: Invalid value: "Static": needs reservedMemory: as much memory on all ` +
+					`NUMA nodes together as kubeReserved, systemReserved and evictionHard (memory.available) take`,
 			}},
 		{name: "options of two kinds",
 			text: "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\nsystemReservedCgroup: " +
 				"/system\ncpuManagerPolicyOptions: {align-by-socket: 'true'}\ntopologyManagerPolicy: " +
 				"single-numa-node\n", want: []string{
-				`f.yaml: reservedSystemCPUs: Invalid value: "0": must be left out with systemReservedCgroup or kubeReservedCgroup`,
-				`f.yaml: cpuManagerPolicyOptions: Invalid value: {"align-by-socket":"true"}: align-by-socket cannot be used with topologyManagerPolicy single-numa-node: leave one out`,
+				`f.yaml: reservedSystemCPUs: Invalid value: "0": must be left out with systemReservedCgroup or ` +
+					`kubeReservedCgroup`,
+				`f.yaml: cpuManagerPolicyOptions: Invalid value: {"align-by-socket":"true"}: align-by-socket ` +
+					`cannot be used with topologyManagerPolicy single-numa-node: leave one out`,
 			}},
 		{name: "logs", text: "containerLogMaxSize: big\ncontainerLogMaxFiles: 1\ncontainerLogMaxWorkers: 0\n",
 			want: []string{
-				`f.yaml: containerLogMaxSize: Invalid value: "big": must be a quantity such as 10Mi; one below 0 turns the rotation of logs off`,
-				`f.yaml: containerLogMaxFiles: Invalid value: 1: must be at least 2: the file that is written to and a rotated one`,
+				`f.yaml: containerLogMaxSize: Invalid value: "big": must be a quantity such as 10Mi; one below 0 ` +
+					`turns the rotation of logs off`,
+				`f.yaml: containerLogMaxFiles: Invalid value: 1: must be at least 2: the file that is written to ` +
+					`and a rotated one`,
 				`f.yaml: containerLogMaxWorkers: Invalid value: 0: must be at least 1`,
 			}},
 		{name: "pods",
@@ -402,12 +455,17 @@ func TestInvalid(t *testing.T) {
 				"2s\ncrashLoopBackOff: {maxContainerRestartPeriod: 301s}\nmemorySwap: {swapBehavior: " +
 				"All}\nallowedUnsafeSysctls: [vm.swappiness]\n", want: []string{
 				`f.yaml: clusterDNS[0]: Invalid value: "x": must be an IP address`,
-				`f.yaml: allowedUnsafeSysctls[0]: Invalid value: "vm.swappiness": must be kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.* or a part of these; * can only be at the end`,
+				`f.yaml: allowedUnsafeSysctls[0]: Invalid value: "vm.swappiness": must be kernel.shm*, ` +
+					`kernel.msg*, kernel.sem, fs.mqueue.*, net.* or a part of these; * can only be at the end`,
 				`f.yaml: podLogsDir: Invalid value: "l": must be an absolute path`,
 				`f.yaml: resolvConf: Invalid value: "r": must be an absolute path`,
-				`f.yaml: clusterDomain: Invalid value: "A b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+				`f.yaml: clusterDomain: Invalid value: "A b": a lowercase RFC 1123 subdomain must consist of lower ` +
+					`case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric ` +
+					`character (e.g. 'example.com', regex used for validation is ` +
+					`'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 				`f.yaml: cpuCFSQuotaPeriod: Invalid value: "2s": must be between 1ms and 1s`,
-				`f.yaml: crashLoopBackOff.maxContainerRestartPeriod: Invalid value: "5m1s": must be between 1s and 300s`,
+				`f.yaml: crashLoopBackOff.maxContainerRestartPeriod: Invalid value: "5m1s": must be between 1s and ` +
+					`300s`,
 				`f.yaml: memorySwap.swapBehavior: Unsupported value: "All": supported values: "NoSwap", "LimitedSwap"`,
 			}},
 		{name: "machine and the rest",
@@ -415,10 +473,15 @@ func TestInvalid(t *testing.T) {
 				"true\nprotectKernelDefaults: true\nrunOnce: true\nmaxParallelImagePulls: 0\n", want: []string{
 				`f.yaml: maxParallelImagePulls: Invalid value: 0: must be at least 1`,
 				`f.yaml: tracing.samplingRatePerMillion: Invalid value: 1000001: must be between 0 and 1000000`,
-				`f.yaml: failSwapOn: Invalid value: true: swap is on: turn it off (swapoff -a), or write failSwapOn: false into the file of --config`,
-				`f.yaml: failCgroupV1: Invalid value: true: this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, or write failCgroupV1: false into the file of --config`,
-				`f.yaml: protectKernelDefaults: Invalid value: true: vm.overcommit_memory is 0, not 1: set them (sysctl -w, and in /etc/sysctl.d), or write protectKernelDefaults: false into the file of --config`,
-				`f.yaml: runOnce: Invalid value: true: has been removed: use "berth run", which runs pods and ends with them`,
+				`f.yaml: failSwapOn: Invalid value: true: swap is on: turn it off (swapoff -a), or write ` +
+					`failSwapOn: false into the file of --config`,
+				`f.yaml: failCgroupV1: Invalid value: true: this machine has cgroup v1: boot it with ` +
+					`systemd.unified_cgroup_hierarchy=1, or write failCgroupV1: false into the file of --config`,
+				`f.yaml: protectKernelDefaults: Invalid value: true: vm.overcommit_memory is 0, not 1: set them ` +
+					`(sysctl -w, and in /etc/sysctl.d), or write protectKernelDefaults: false into the file of ` +
+					`--config`,
+				`f.yaml: runOnce: Invalid value: true: has been removed: use "berth run", which runs pods and ends ` +
+					`with them`,
 			}},
 	}
 	for _, tt := range tests {
@@ -441,101 +504,6 @@ func lines(err error) []string {
 		return nil
 	}
 	return strings.Split(err.Error(), "\n")
-}
-
-func TestParseLayer(t *testing.T) {
-	tests := []struct{ name, text, want string }{
-		{"good", header + "maxPods: 3\n", ""},
-		{
-			"JSON", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","logging":{"flushFrequency":5000000000}}`, ""},
-		{"nothing", "# nothing\n", "f: wants one document of kind KubeletConfiguration, has 0"},
-		{"two documents", header + "---\n" + header, "f: wants one document of kind KubeletConfiguration, has 2"},
-		{"another kind", "apiVersion: v1\nkind: Pod\n",
-			`f: wants apiVersion kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration, has "v1" and "Pod"`},
-		{"no kind", "maxPods: 3\n",
-			`f: wants apiVersion kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration, has "" and ""`},
-		{"unknown field", header + "authentication:\n  x509: {clientCaFile: /x}\n",
-			`f: line 4: authentication.x509.clientCaFile: unknown field, did you mean "clientCAFile"?`},
-		{"wrong types", header + "maxPods: many\nsyncFrequency: 10\nstaticPodURLHeader: {a: b}\n",
-			`f: line 3: maxPods: wants a whole number (int32), got "many"; line 4: syncFrequency: 10: cannot unmarshal number into Go value of type string; line 5: staticPodURLHeader.a: wants a list, got "b"`},
-		{"duration", header + "syncFrequency: 10x\n",
-			`f: line 3: syncFrequency: "10x": time: unknown unit "x" in duration "10x"`},
-		{"given twice", header + "maxPods: 1\nmaxPods: 2\n", "f: line 4: maxPods: is given twice, first in line 3"},
-		{"syntax", header + "maxPods: [\n", "f: line 3: did not find expected node content"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := parseLayer("f", []byte(tt.text))
-			got := ""
-			if err != nil {
-				got = err.Error()
-			}
-			if got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
-		})
-	}
-}
-
-// Every field of the API is listed exactly once, as supported or as without effect.
-func TestEveryFieldIsClassified(t *testing.T) {
-	var api []string
-	eachField(reflect.ValueOf(v1beta1.KubeletConfiguration{}), "", func(path string, _ reflect.Value) {
-		api = append(api, path)
-	})
-	slices.Sort(api)
-	classified := supported()
-	for _, paths := range withoutEffect() {
-		classified = append(classified, paths...)
-	}
-	slices.Sort(classified)
-	if diff := cmp.Diff(api, classified); diff != "" {
-		t.Errorf("fields of the API against fields.go (-api +fields.go):\n%s", diff)
-	}
-	for path := range limited() {
-		if !slices.Contains(supported(), path) {
-			t.Errorf("%s is in limited and not in supported", path)
-		}
-	}
-}
-
-func TestWarnings(t *testing.T) {
-	const noServer = "has no effect: there is no HTTPS server: it needs --kubeconfig, or port with " +
-		"authentication.x509.clientCAFile; commands use the agent's socket"
-	kc, origin := parse(t, `
-maxPods: 3
-evictionHard: {memory.available: 5%}
-reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]
-enableServer: false
-rotateCertificates: true
-cpuManagerReconcilePeriod: 0s
-clusterDNS: []
-logging: {format: json, flushFrequency: 0, verbosity: 0}
-authentication: {anonymous: {enabled: false}}
-featureGates: {B: true, A: false}
-tracing: {endpoint: "c:1"}
-tlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA]
-`)
-	var got []string
-	for _, w := range warnings(Flags{}, kc, origin) {
-		got = append(got, w.String())
-	}
-	want := []string{
-		"f.yaml: authentication.anonymous.enabled: " + noServer,
-		"f.yaml: evictionHard: memory.available and nodefs.available are kept free of pods' requests; " +
-			"nothing is evicted",
-		"f.yaml: featureGates.A: has no effect: there is no such feature gate here",
-		"f.yaml: featureGates.B: has no effect: there is no such feature gate here",
-		"f.yaml: logging.format: has no effect: use --log-format and --log-level",
-		"f.yaml: rotateCertificates: has no effect: there is no API server to talk to without --kubeconfig",
-		"f.yaml: tlsCipherSuites: " + noServer,
-		"f.yaml: reservedMemory: reserves nothing unless memoryManagerPolicy is Static",
-		"f.yaml: tlsCipherSuites: TLS_RSA_WITH_AES_128_CBC_SHA is insecure",
-		"f.yaml: tracing.samplingRatePerMillion: is 0: no trace is exported; 1000000 exports all",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
 }
 
 func TestLoad(t *testing.T) {
@@ -580,7 +548,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	last := filepath.Join(drops, "20-b.conf")
-	wantWarnings := []Warning{
+	wantWarnings := []kubeletfile.Warning{
 		{Origin: skipped, Text: "is ignored: only .conf files are read"},
 		{Origin: last, Field: "featureGates.A", Text: "has no effect: there is no such feature gate here"},
 		{Origin: last, Field: "featureGates.B", Text: "has no effect: there is no such feature gate here"},
@@ -594,7 +562,8 @@ func TestLoad(t *testing.T) {
 	worse := in("conf.d/50-worse.conf", header+"x: y\n")
 	_, _, err = Load(Flags{ConfigFile: base, ConfigDir: drops})
 	if diff := cmp.Diff([]string{
-		bad + `: wants apiVersion kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration, has "" and "KubeletConfiguration"`,
+		bad + `: wants apiVersion kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration, has "" and ` +
+			`"KubeletConfiguration"`,
 		worse + ": line 3: x: unknown field",
 	}, lines(err)); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
@@ -640,15 +609,15 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(header +
 		"kubeReserved: {cpu: 1e99}\nstaticPodURL: 'http://%'\nshutdownGracePeriodByPodPriority: [{priority: 1}]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		l, err := parseLayer("f", text)
+		l, err := kubeletfile.Parse("f", text)
 		if err != nil {
 			return
 		}
-		kc, origin, err := mergeLayers([]layer{l, l})
+		kc, origin, err := kubeletfile.Merge([]kubeletfile.Layer{l, l})
 		if err != nil {
 			t.Fatalf("a file that was read cannot be merged: %v", err)
 		}
-		warnings(Flags{}, kc, origin)
+		kubeletfile.Warnings(kc, origin, false, serves(kc, false))
 		if _, errs := build(Flags{}, kc, host{name: "host"}); len(errs) > 0 {
 			_ = located(errs, origin).Error()
 		}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,45 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubelet/config/v1beta1"
+
+	"github.com/berth-run/berth/internal/config/kubeletfile"
 )
-
-// A node of a cluster has the same configuration as a kubelet 1.36.3 showed on /configz for the same file.
-func TestDefaultsAreTheKubelets(t *testing.T) {
-	text, err := os.ReadFile("testdata/kubelet.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := parseLayer("kubelet.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden, err := os.ReadFile("testdata/kubelet-configz.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want, got map[string]any
-	if err := json.Unmarshal(golden, &want); err != nil {
-		t.Fatal(err)
-	}
-	shown, err := json.Marshal(map[string]any{"kubeletconfig": complete(l.config, Flags{Kubeconfig: "/k"})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(shown, &got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-kubelet +ours):\n%s", diff)
-	}
-
-	// These were set by that file, or by the kubelet's command line according to its /flagz.
-	kc := complete(&v1beta1.KubeletConfiguration{}, Flags{Kubeconfig: "/k"})
-	if !*kc.FailCgroupV1 || !*kc.MakeIPTablesUtilChains ||
-		kc.VolumePluginDir != "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/" {
-		t.Errorf("failCgroupV1 %t, makeIPTablesUtilChains %t, volumePluginDir %s", *kc.FailCgroupV1,
-			*kc.MakeIPTablesUtilChains, kc.VolumePluginDir)
-	}
-}
 
 // The default of some fields depends on the value of another field.
 func TestDependentDefaults(t *testing.T) {
@@ -57,11 +20,11 @@ func TestDependentDefaults(t *testing.T) {
 		Eviction map[string]string
 	}
 	with := func(signal, value string) map[string]string {
-		all := defaultEvictionHard()
+		all := kubeletfile.Complete(&v1beta1.KubeletConfiguration{}, "", true).EvictionHard
 		all[signal] = value
 		return all
 	}
-	none := result{5 * time.Minute, true, defaultEvictionHard()}
+	none := result{5 * time.Minute, true, kubeletfile.Complete(&v1beta1.KubeletConfiguration{}, "", true).EvictionHard}
 	for _, tt := range []struct {
 		name, file, dropIn string
 		want               result

@@ -40,34 +40,27 @@ type MemoryQoS struct {
 	Tiered bool
 }
 
-// Gates returns the feature gates that have an effect here.
-func gates() []string {
-	return []string{"DisableCPUQuotaWithExclusiveCPUs", "MemoryQoS", "QOSReserved"}
-}
-
-type enforcer struct{ *builder }
-
-func (b enforcer) enforcement() Enforcement {
-	kc := b.kc
+func readEnforcement(in *input) Enforcement {
+	kc := in.kc
 	on := kc.EnforceNodeAllocatable
 	all := []string{"pods", "system-reserved", "system-reserved-compressible", "kube-reserved",
 		"kube-reserved-compressible", "none"}
 	for i, word := range on {
 		switch {
 		case !slices.Contains(all, word):
-			b.add(field.ErrorList{field.NotSupported(field.NewPath("enforceNodeAllocatable"), word, all)})
+			in.add(field.ErrorList{field.NotSupported(field.NewPath("enforceNodeAllocatable"), word, all)})
 		case slices.Contains(on[:i], word):
-			b.add(field.ErrorList{field.Duplicate(field.NewPath("enforceNodeAllocatable"), word)})
+			in.add(field.ErrorList{field.Duplicate(field.NewPath("enforceNodeAllocatable"), word)})
 		case word == "none" && len(on) > 1:
-			b.invalid("enforceNodeAllocatable", on, "must be none alone, or without it")
+			in.invalid("enforceNodeAllocatable", on, "must be none alone, or without it")
 		}
 	}
 	e := Enforcement{
 		Pods:              slices.Contains(on, "pods"),
-		System:            b.reservedCgroup("system", on, kc.SystemReservedCgroup),
-		Kube:              b.reservedCgroup("kube", on, kc.KubeReservedCgroup),
-		MemoryQoS:         b.memoryQoS(),
-		QOSReservedMemory: b.qosReserved(),
+		System:            readReservedCgroup(in, "system", on, kc.SystemReservedCgroup),
+		Kube:              readReservedCgroup(in, "kube", on, kc.KubeReservedCgroup),
+		MemoryQoS:         readMemoryQoS(in),
+		QOSReservedMemory: readQOSReserved(in),
 	}
 	if off, set := kc.FeatureGates["DisableCPUQuotaWithExclusiveCPUs"]; set {
 		e.ThrottleExclusive = !off
@@ -75,37 +68,37 @@ func (b enforcer) enforcement() Enforcement {
 	return e
 }
 
-func (b enforcer) reservedCgroup(who string, on []string, path string) ReservedCgroup {
+func readReservedCgroup(in *input, who string, on []string, path string) ReservedCgroup {
 	whole, cpu := slices.Contains(on, who+"-reserved"), slices.Contains(on, who+"-reserved-compressible")
 	name := who + "ReservedCgroup"
-	b.absolute(name, path)
+	in.absolute(name, path)
 	switch {
 	case whole && cpu:
-		b.invalid("enforceNodeAllocatable", on, "must have only one of %[1]s-reserved and %[1]s-reserved-compressible",
+		in.invalid("enforceNodeAllocatable", on, "must have only one of %[1]s-reserved and %[1]s-reserved-compressible",
 			who)
 	case (whole || cpu) && path == "":
-		b.invalid(name, path, "must be set to the cgroup that enforceNodeAllocatable limits")
+		in.invalid(name, path, "must be set to the cgroup that enforceNodeAllocatable limits")
 	case whole || cpu:
 		return ReservedCgroup{Path: path, Compressible: cpu}
 	}
 	return ReservedCgroup{}
 }
 
-func (b enforcer) memoryQoS() *MemoryQoS {
-	q := &MemoryQoS{ThrottlingFactor: *b.kc.MemoryThrottlingFactor}
+func readMemoryQoS(in *input) *MemoryQoS {
+	q := &MemoryQoS{ThrottlingFactor: *in.kc.MemoryThrottlingFactor}
 	if q.ThrottlingFactor <= 0 || q.ThrottlingFactor > 1 {
-		b.invalid("memoryThrottlingFactor", q.ThrottlingFactor, "must be more than 0 and at most 1")
+		in.invalid("memoryThrottlingFactor", q.ThrottlingFactor, "must be more than 0 and at most 1")
 	}
-	on := b.kc.FeatureGates["MemoryQoS"]
-	switch policy := string(b.kc.MemoryReservationPolicy); policy {
+	on := in.kc.FeatureGates["MemoryQoS"]
+	switch policy := string(in.kc.MemoryReservationPolicy); policy {
 	case "None":
 	case "TieredReservation":
 		q.Tiered = true
 		if !on {
-			b.invalid("memoryReservationPolicy", policy, "needs the feature gate MemoryQoS: true")
+			in.invalid("memoryReservationPolicy", policy, "needs the feature gate MemoryQoS: true")
 		}
 	default:
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("memoryReservationPolicy"), policy,
+		in.add(field.ErrorList{field.NotSupported(field.NewPath("memoryReservationPolicy"), policy,
 			[]string{"None", "TieredReservation"})})
 	}
 	if !on {
@@ -114,20 +107,20 @@ func (b enforcer) memoryQoS() *MemoryQoS {
 	return q
 }
 
-func (b enforcer) qosReserved() int64 {
+func readQOSReserved(in *input) int64 {
 	var percent int64
-	for name, text := range b.kc.QOSReserved {
+	for name, text := range in.kc.QOSReserved {
 		if name != "memory" {
-			b.add(field.ErrorList{field.NotSupported(field.NewPath("qosReserved"), name, []string{"memory"})})
+			in.add(field.ErrorList{field.NotSupported(field.NewPath("qosReserved"), name, []string{"memory"})})
 			continue
 		}
 		number, ok := strings.CutSuffix(text, "%")
 		if _, err := fmt.Sscanf(number, "%d", &percent); err != nil || !ok || percent < 0 || percent > 100 {
-			b.invalid("qosReserved", text, "must be a percentage between 0%% and 100%%")
+			in.invalid("qosReserved", text, "must be a percentage between 0%% and 100%%")
 		}
 	}
-	if len(b.kc.QOSReserved) > 0 && !b.kc.FeatureGates["QOSReserved"] {
-		b.invalid("qosReserved", b.kc.QOSReserved, "needs the feature gate QOSReserved: true")
+	if len(in.kc.QOSReserved) > 0 && !in.kc.FeatureGates["QOSReserved"] {
+		in.invalid("qosReserved", in.kc.QOSReserved, "needs the feature gate QOSReserved: true")
 	}
 	return percent
 }

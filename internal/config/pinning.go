@@ -38,22 +38,20 @@ type Pinning struct {
 	Topology       topology.Options
 }
 
-type pinner struct{ *builder }
-
 // readPinning reads the settings for CPUs, memory and topology. Settings that depend on the machine are checked
 // later, when the agent has read the machine.
-func (b pinner) pinning(n *Node) Pinning {
-	kc := b.kc
+func readPinning(in *input, n *Node) Pinning {
+	kc := in.kc
 	p := Pinning{
-		ReconcilePeriod: b.duration("cpuManagerReconcilePeriod", kc.CPUManagerReconcilePeriod),
-		ReservedMemory:  b.reservedMemory(),
-		Topology:        b.topology(),
+		ReconcilePeriod: in.duration("cpuManagerReconcilePeriod", kc.CPUManagerReconcilePeriod),
+		ReservedMemory:  readReservedMemory(in),
+		Topology:        readTopology(in),
 	}
-	p.CPUs = b.oneOf("cpuManagerPolicy", kc.CPUManagerPolicy, "none", "static") == "static"
-	p.Memory = b.oneOf("memoryManagerPolicy", kc.MemoryManagerPolicy, "None", "Static") == "Static"
-	b.reservedCPUs(&p, n)
+	p.CPUs = in.oneOf("cpuManagerPolicy", kc.CPUManagerPolicy, "none", "static") == "static"
+	p.Memory = in.oneOf("memoryManagerPolicy", kc.MemoryManagerPolicy, "None", "Static") == "Static"
+	readReservedCPUs(in, &p, n)
 	if len(kc.CPUManagerPolicyOptions) > 0 && !p.CPUs {
-		b.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions,
+		in.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions,
 			"must be left out unless cpuManagerPolicy is static")
 	}
 	var err error
@@ -61,45 +59,37 @@ func (b pinner) pinning(n *Node) Pinning {
 		err = cpu.Check(p.CPUOptions, p.Topology.Policy, machine.Machine{})
 	}
 	if err != nil {
-		b.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions, "%s",
+		in.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions, "%s",
 			strings.TrimPrefix(err.Error(), "cpuManagerPolicyOptions: "))
 	}
 	if p.CPUs && milliCPU(n.KubeReserved)+milliCPU(n.SystemReserved) == 0 {
-		b.invalid("cpuManagerPolicy", kc.CPUManagerPolicy,
+		in.invalid("cpuManagerPolicy", kc.CPUManagerPolicy,
 			"needs at least one CPU that pods cannot get: set reservedSystemCPUs, or cpu in systemReserved or "+
 				"kubeReserved")
 	}
 	if p.Memory && len(p.ReservedMemory) == 0 {
-		b.invalid("memoryManagerPolicy", kc.MemoryManagerPolicy,
+		in.invalid("memoryManagerPolicy", kc.MemoryManagerPolicy,
 			"needs reservedMemory: as much memory on all NUMA nodes together as kubeReserved, systemReserved and "+
 				"evictionHard (memory.available) take")
 	}
 	return p
 }
 
-// oneOf checks a policy's name.
-func (b pinner) oneOf(path, value string, known ...string) string {
-	if !slices.Contains(known, value) {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath(path), value, known)})
-	}
-	return value
-}
-
 func milliCPU(list corev1.ResourceList) int64 { return list.Cpu().MilliValue() }
 
 // readReservedCPUs lets reservedSystemCPUs replace the CPUs in kubeReserved and systemReserved, as in the kubelet.
-func (b pinner) reservedCPUs(p *Pinning, n *Node) {
-	kc := b.kc
+func readReservedCPUs(in *input, p *Pinning, n *Node) {
+	kc := in.kc
 	if kc.ReservedSystemCPUs == "" {
 		return
 	}
 	set, err := cpuset.Parse(kc.ReservedSystemCPUs)
 	switch {
 	case err != nil || set.IsEmpty():
-		b.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs, "must be a list of CPUs such as 0-3,8")
+		in.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs, "must be a list of CPUs such as 0-3,8")
 		return
 	case kc.SystemReservedCgroup != "" || kc.KubeReservedCgroup != "":
-		b.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs,
+		in.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs,
 			"must be left out with systemReservedCgroup or kubeReservedCgroup")
 	}
 	p.ReservedCPUs = set
@@ -107,21 +97,21 @@ func (b pinner) reservedCPUs(p *Pinning, n *Node) {
 	n.SystemReserved[corev1.ResourceCPU] = *resource.NewQuantity(int64(set.Size()), resource.DecimalSI)
 }
 
-func (b pinner) reservedMemory() memory.Reserved {
+func readReservedMemory(in *input) memory.Reserved {
 	var all memory.Reserved
-	for i, r := range b.kc.ReservedMemory {
+	for i, r := range in.kc.ReservedMemory {
 		path := fmt.Sprintf("reservedMemory[%d]", i)
 		id := int(r.NumaNode)
 		for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
 			q := r.Limits[name]
 			if name != corev1.ResourceMemory && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-				b.invalid(path, name, "must be memory or hugepages- and a size, such as hugepages-2Mi")
+				in.invalid(path, name, "must be memory or hugepages- and a size, such as hugepages-2Mi")
 			}
 			if q.Sign() <= 0 {
-				b.invalid(path, q.String(), "must be more than 0 of %s", name)
+				in.invalid(path, q.String(), "must be more than 0 of %s", name)
 			}
 			if _, twice := all[id][name]; twice {
-				b.invalid(path, id, "must be the only entry of this NUMA node for %s", name)
+				in.invalid(path, id, "must be the only entry of this NUMA node for %s", name)
 			}
 			if all == nil {
 				all = memory.Reserved{}
@@ -137,13 +127,13 @@ func (b pinner) reservedMemory() memory.Reserved {
 
 // readTopology checks the options for every policy, so that a wrong option is found before the policy that uses it is
 // turned on.
-func (b pinner) topology() topology.Options {
-	kc := b.kc
+func readTopology(in *input) topology.Options {
+	kc := in.kc
 	known := []string{string(topology.None), string(topology.BestEffort), string(topology.Restricted),
 		string(topology.SingleNUMANode)}
 	o := topology.Options{
-		Policy:   topology.Policy(b.oneOf("topologyManagerPolicy", kc.TopologyManagerPolicy, known...)),
-		Scope:    b.oneOf("topologyManagerScope", kc.TopologyManagerScope, topology.ScopeContainer, topology.ScopePod),
+		Policy:   topology.Policy(in.oneOf("topologyManagerPolicy", kc.TopologyManagerPolicy, known...)),
+		Scope:    in.oneOf("topologyManagerScope", kc.TopologyManagerScope, topology.ScopeContainer, topology.ScopePod),
 		MaxNodes: topology.DefaultMaxNodes,
 	}
 	const closest, most = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
@@ -154,14 +144,14 @@ func (b pinner) topology() topology.Options {
 		switch name {
 		case closest:
 			if o.PreferClosest, err = strconv.ParseBool(value); err != nil {
-				b.invalid(path, value, "must be true or false")
+				in.invalid(path, value, "must be true or false")
 			}
 		case most:
 			if o.MaxNodes, err = strconv.Atoi(value); err != nil || o.MaxNodes < topology.DefaultMaxNodes {
-				b.invalid(path, value, "must be a number of at least %d", topology.DefaultMaxNodes)
+				in.invalid(path, value, "must be a number of at least %d", topology.DefaultMaxNodes)
 			}
 		default:
-			b.add(field.ErrorList{field.NotSupported(field.NewPath("topologyManagerPolicyOptions"), name,
+			in.add(field.ErrorList{field.NotSupported(field.NewPath("topologyManagerPolicyOptions"), name,
 				[]string{most, closest})})
 		}
 	}

@@ -5,30 +5,29 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
-type process struct{ *builder }
-
-func (b process) lock(f LockFlags) {
+func checkLock(in *input, f LockFlags) {
 	if f.Yield && f.File == "" {
-		b.invalid("--exit-on-lock-contention", true, "needs --lock-file, the file that other processes open")
+		in.invalid("--exit-on-lock-contention", true, "needs --lock-file, the file that other processes open")
 	}
 }
 
-func (b process) dead(f DeadFlags) DeadContainers {
+func readDead(in *input, f DeadFlags) DeadContainers {
 	if f.MinAge < 0 {
-		b.invalid("--minimum-container-ttl-duration", f.MinAge.String(), "must not be negative; 0s sets no bound")
+		in.invalid("--minimum-container-ttl-duration", f.MinAge.String(), "must not be negative; 0s sets no bound")
 	}
-	return DeadContainers{MinAge: f.MinAge, PerContainer: or(f.PerContainer, 1), Total: or(f.Total, -1)}
+	return DeadContainers{MinAge: f.MinAge, PerContainer: ptr.Deref(f.PerContainer, 1), Total: ptr.Deref(f.Total, -1)}
 }
 
-func (b process) embedded(f EmbeddedFlags) EmbeddedFlags {
+func readEmbedded(in *input, f EmbeddedFlags) EmbeddedFlags {
 	if f.CRIListen != "" {
-		b.socket("--cri-listen", f.CRIListen)
+		in.socket("--cri-listen", f.CRIListen)
 	}
 	f.PodNetwork = cmp.Or(f.PodNetwork, PodNetworkAuto)
 	if known := []string{PodNetworkAuto, PodNetworkCNI}; !slices.Contains(known, f.PodNetwork) {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("--pod-network"), f.PodNetwork, known)})
+		in.add(field.ErrorList{field.NotSupported(field.NewPath("--pod-network"), f.PodNetwork, known)})
 	}
 	return f
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
 )
 
 // Server configures the network servers. The zero value opens no port. A node of a cluster opens the kubelet's ports.
@@ -74,48 +75,46 @@ type Handlers struct {
 	ContentionProfiling bool // profiles of lock contention, default false
 }
 
-type listener struct{ *builder }
-
 // serves reports whether there is an HTTPS server.
 func serves(kc *v1beta1.KubeletConfiguration, joined bool) bool {
-	return or(kc.EnableServer, true) && (joined || kc.Port != 0 && kc.Authentication.X509.ClientCAFile != "")
+	return ptr.Deref(kc.EnableServer, true) && (joined || kc.Port != 0 && kc.Authentication.X509.ClientCAFile != "")
 }
 
-func (b listener) server(f Flags) Server {
-	kc, joined := b.kc, f.Kubeconfig != ""
+func readServer(in *input, f Flags) Server {
+	kc, joined := in.kc, f.Kubeconfig != ""
 	var s Server
-	s.Healthz = b.port("healthzPort", b.ip("healthzBindAddress", kc.HealthzBindAddress), *kc.HealthzPort)
-	ip := b.ip("address", kc.Address)
-	s.ReadOnly = b.port("readOnlyPort", ip, kc.ReadOnlyPort)
-	handlers := b.handlers()
+	s.Healthz = in.port("healthzPort", in.ip("healthzBindAddress", kc.HealthzBindAddress), *kc.HealthzPort)
+	ip := in.ip("address", kc.Address)
+	s.ReadOnly = in.port("readOnlyPort", ip, kc.ReadOnlyPort)
+	handlers := readHandlers(in)
 	if handlers.SystemLogQuery && !handlers.SystemLog {
-		b.invalid("enableSystemLogQuery", true, "needs enableSystemLogHandler: true")
+		in.invalid("enableSystemLogQuery", true, "needs enableSystemLogHandler: true")
 	}
-	idle := b.duration("streamingConnectionIdleTimeout", kc.StreamingConnectionIdleTimeout)
-	tls, auth := b.tls(f), b.auth(joined)
+	idle := in.duration("streamingConnectionIdleTimeout", kc.StreamingConnectionIdleTimeout)
+	tls, auth := readTLS(in, f), readAuth(in, joined)
 	if !serves(kc, joined) {
 		return s
 	}
-	s.HTTPS = b.port("port", ip, kc.Port)
+	s.HTTPS = in.port("port", ip, kc.Port)
 	s.TLS, s.Auth, s.Handlers, s.IdleTimeout = tls, auth, handlers, idle
 	s.VolumePeriod = kc.VolumeStatsAggPeriod.Duration
 	if joined {
 		return s
 	}
 	if !auth.AlwaysAllow {
-		b.invalid("authorization.mode", string(kc.Authorization.Mode),
+		in.invalid("authorization.mode", string(kc.Authorization.Mode),
 			"must be AlwaysAllow without --kubeconfig: there is no API server to ask, and any client with a "+
 				"certificate of "+
 				"authentication.x509.clientCAFile may do everything")
 	}
 	if kc.ServerTLSBootstrap {
-		b.invalid("serverTLSBootstrap", true, "needs --kubeconfig: there is no API server that signs certificates")
+		in.invalid("serverTLSBootstrap", true, "needs --kubeconfig: there is no API server that signs certificates")
 	}
 	return s
 }
 
-func (b listener) handlers() Handlers {
-	kc := b.kc
+func readHandlers(in *input) Handlers {
+	kc := in.kc
 	return Handlers{
 		Debugging: *kc.EnableDebuggingHandlers, SystemLog: *kc.EnableSystemLogHandler,
 		SystemLogQuery: *kc.EnableSystemLogQuery,
@@ -124,92 +123,56 @@ func (b listener) handlers() Handlers {
 	}
 }
 
-func (b listener) ip(path, text string) netip.Addr {
-	ip, err := netip.ParseAddr(text)
-	if err != nil {
-		b.invalid(path, text, "must be an IP address")
-	}
-	return ip.Unmap()
-}
-
-// port returns an invalid address for port 0.
-func (b listener) port(path string, ip netip.Addr, port int32) netip.AddrPort {
-	if port < 0 || port > 65535 {
-		b.invalid(path, port, "must be between 1 and 65535")
-	}
-	if port <= 0 || port > 65535 {
-		return netip.AddrPort{}
-	}
-	return netip.AddrPortFrom(ip, uint16(port))
-}
-
-func (b listener) tls(f Flags) TLS {
-	kc := b.kc
+func readTLS(in *input, f Flags) TLS {
+	kc := in.kc
 	t := TLS{
 		CertFile: kc.TLSCertFile, KeyFile: kc.TLSPrivateKeyFile, Bootstrap: kc.ServerTLSBootstrap,
 		CertDir: f.CertDir, ClientCAFile: kc.Authentication.X509.ClientCAFile,
 	}
 	var err error
 	if t.MinVersion, err = cliflag.TLSVersion(kc.TLSMinVersion); err != nil {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("tlsMinVersion"), kc.TLSMinVersion,
+		in.add(field.ErrorList{field.NotSupported(field.NewPath("tlsMinVersion"), kc.TLSMinVersion,
 			cliflag.TLSPossibleVersions())})
 	}
 	for i, name := range kc.TLSCipherSuites {
 		if _, err := cliflag.TLSCipherSuites([]string{name}); err != nil {
-			b.add(field.ErrorList{field.NotSupported(field.NewPath("tlsCipherSuites").Index(i), name,
+			in.add(field.ErrorList{field.NotSupported(field.NewPath("tlsCipherSuites").Index(i), name,
 				cliflag.TLSCipherPossibleValues())})
 		}
 	}
 	t.CipherSuites, _ = cliflag.TLSCipherSuites(kc.TLSCipherSuites) // errors were added above, for each name
 	if t.Curves, err = cliflag.TLSCurvePreferences(kc.TLSCurvePreferences); err != nil {
-		b.invalid("tlsCurvePreferences", kc.TLSCurvePreferences, "%v", err)
+		in.invalid("tlsCurvePreferences", kc.TLSCurvePreferences, "%v", err)
 	}
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		b.invalid("tlsCertFile", t.CertFile, "must be given together with tlsPrivateKeyFile, or not at all")
+		in.invalid("tlsCertFile", t.CertFile, "must be given together with tlsPrivateKeyFile, or not at all")
 	}
-	b.absolute("tlsCertFile", t.CertFile)
-	b.absolute("tlsPrivateKeyFile", t.KeyFile)
-	b.absolute("authentication.x509.clientCAFile", t.ClientCAFile)
+	in.absolute("tlsCertFile", t.CertFile)
+	in.absolute("tlsPrivateKeyFile", t.KeyFile)
+	in.absolute("authentication.x509.clientCAFile", t.ClientCAFile)
 	return t
 }
 
-func (b listener) auth(joined bool) Auth {
-	n, z := b.kc.Authentication, b.kc.Authorization
+func readAuth(in *input, joined bool) Auth {
+	n, z := in.kc.Authentication, in.kc.Authorization
 	a := Auth{
 		Anonymous:   *n.Anonymous.Enabled,
 		TokenReview: *n.Webhook.Enabled,
-		TokenTTL:    b.duration("authentication.webhook.cacheTTL", n.Webhook.CacheTTL),
+		TokenTTL:    in.duration("authentication.webhook.cacheTTL", n.Webhook.CacheTTL),
 		AlwaysAllow: z.Mode == v1beta1.KubeletAuthorizationModeAlwaysAllow,
-		AllowedTTL:  b.duration("authorization.webhook.cacheAuthorizedTTL", z.Webhook.CacheAuthorizedTTL),
-		DeniedTTL:   b.duration("authorization.webhook.cacheUnauthorizedTTL", z.Webhook.CacheUnauthorizedTTL),
+		AllowedTTL:  in.duration("authorization.webhook.cacheAuthorizedTTL", z.Webhook.CacheAuthorizedTTL),
+		DeniedTTL:   in.duration("authorization.webhook.cacheUnauthorizedTTL", z.Webhook.CacheUnauthorizedTTL),
 	}
 	modes := []v1beta1.KubeletAuthorizationMode{v1beta1.KubeletAuthorizationModeAlwaysAllow,
 		v1beta1.KubeletAuthorizationModeWebhook}
 	if z.Mode != "" && !slices.Contains(modes, z.Mode) {
-		b.add(field.ErrorList{field.NotSupported(field.NewPath("authorization.mode"), z.Mode, modes)})
+		in.add(field.ErrorList{field.NotSupported(field.NewPath("authorization.mode"), z.Mode, modes)})
 	}
-	if a.TokenReview && !joined && serves(b.kc, joined) {
-		b.invalid("authentication.webhook.enabled", true,
+	if a.TokenReview && !joined && serves(in.kc, joined) {
+		in.invalid("authentication.webhook.enabled", true,
 			"needs --kubeconfig: there is no API server that judges tokens")
 	}
 	return a
-}
-
-// weakTLS warns of valid settings that are insecure or have no effect.
-func weakTLS(kc *v1beta1.KubeletConfiguration, origin map[string]string) []Warning {
-	var all []Warning
-	for _, name := range kc.TLSCipherSuites {
-		if slices.Contains(cliflag.InsecureTLSCipherNames(), name) {
-			all = append(all,
-				Warning{Origin: origin["tlsCipherSuites"], Field: "tlsCipherSuites", Text: name + " is insecure"})
-		}
-	}
-	if len(kc.TLSCipherSuites) > 0 && kc.TLSMinVersion == "VersionTLS13" {
-		all = append(all,
-			Warning{Origin: origin["tlsCipherSuites"], Field: "tlsCipherSuites",
-				Text: "has no effect: the cipher suites of TLS 1.3 cannot be configured"})
-	}
-	return all
 }
 
 // certDir returns the directory of the certificates.

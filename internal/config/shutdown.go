@@ -24,34 +24,34 @@ const systemCritical = 2_000_000_000
 
 // readShutdown turns the three fields into one list. A pair of periods becomes two groups: the critical pods get
 // their period at the end of the total.
-func (b joiner) shutdown() Shutdown {
-	total, critical := b.kc.ShutdownGracePeriod.Duration, b.kc.ShutdownGracePeriodCriticalPods.Duration
+func readShutdown(in *input) Shutdown {
+	total, critical := in.kc.ShutdownGracePeriod.Duration, in.kc.ShutdownGracePeriodCriticalPods.Duration
 	seconds := func(path string, d time.Duration) {
 		if d < 0 || d > 0 && d < time.Second {
-			b.invalid(path, d.String(), "must be 0s or at least 1s")
+			in.invalid(path, d.String(), "must be 0s or at least 1s")
 		}
 	}
 	seconds("shutdownGracePeriod", total)
 	seconds("shutdownGracePeriodCriticalPods", critical)
 	if critical > total {
-		b.invalid("shutdownGracePeriodCriticalPods", critical.String(),
+		in.invalid("shutdownGracePeriodCriticalPods", critical.String(),
 			"must be at most shutdownGracePeriod, %v, of which it is a part", total)
 	}
 	var all Shutdown
 	path := field.NewPath("shutdownGracePeriodByPodPriority")
-	for i, g := range b.kc.ShutdownGracePeriodByPodPriority {
+	for i, g := range in.kc.ShutdownGracePeriodByPodPriority {
 		if g.ShutdownGracePeriodSeconds < 0 {
-			b.add(field.ErrorList{field.Invalid(path.Index(i).Child("shutdownGracePeriodSeconds"),
+			in.add(field.ErrorList{field.Invalid(path.Index(i).Child("shutdownGracePeriodSeconds"),
 				g.ShutdownGracePeriodSeconds, "must not be negative")})
 		}
 		if slices.ContainsFunc(all, func(o ShutdownGroup) bool { return o.Priority == g.Priority }) {
-			b.add(field.ErrorList{field.Duplicate(path.Index(i).Child("priority"), g.Priority)})
+			in.add(field.ErrorList{field.Duplicate(path.Index(i).Child("priority"), g.Priority)})
 		}
 		all = append(all, ShutdownGroup{g.Priority, time.Duration(g.ShutdownGracePeriodSeconds) * time.Second})
 	}
 	switch {
 	case len(all) > 0 && (total > 0 || critical > 0):
-		b.invalid("shutdownGracePeriodByPodPriority", b.kc.ShutdownGracePeriodByPodPriority,
+		in.invalid("shutdownGracePeriodByPodPriority", in.kc.ShutdownGracePeriodByPodPriority,
 			"must not be set together with shutdownGracePeriod")
 	case len(all) == 0 && total > 0:
 		all = Shutdown{{0, total - critical}, {systemCritical, critical}}

@@ -1,4 +1,4 @@
-package config
+package kubeletfile
 
 import (
 	"maps"
@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 )
 
-// Defaults returns the defaults of a kubelet 1.36. containerRuntimeEndpoint has none here: the agent's package
+// defaults returns the defaults of a kubelet 1.36. containerRuntimeEndpoint has none here: the agent's package
 // endpoint chooses the runtime.
 func defaults() *v1beta1.KubeletConfiguration {
 	kc := &v1beta1.KubeletConfiguration{
@@ -124,10 +124,10 @@ func standaloneDefaults(root string) *v1beta1.KubeletConfiguration {
 }
 
 // Complete returns the configuration of the files with defaults for all fields that they leave out.
-func complete(files *v1beta1.KubeletConfiguration, f Flags) *v1beta1.KubeletConfiguration {
+func Complete(files *v1beta1.KubeletConfiguration, root string, joined bool) *v1beta1.KubeletConfiguration {
 	kc := files.DeepCopy()
-	byDefault := standaloneDefaults(rootDir(f))
-	if f.Kubeconfig != "" {
+	byDefault := standaloneDefaults(root)
+	if joined {
 		byDefault = defaults()
 	}
 	// These defaults depend on another field.
@@ -157,8 +157,8 @@ func complete(files *v1beta1.KubeletConfiguration, f Flags) *v1beta1.KubeletConf
 // beforeDropIns returns the defaults that a kubelet fills in before it merges drop-ins into the file of --config,
 // where that changes the result. A threshold in a drop-in is then added to the default thresholds, and an update
 // frequency in a drop-in does not also set the report frequency.
-func beforeDropIns(file *v1beta1.KubeletConfiguration) layer {
-	l := layer{data: map[string]any{}}
+func beforeDropIns(file *v1beta1.KubeletConfiguration) Layer {
+	l := Layer{data: map[string]any{}}
 	if merge := file.MergeDefaultEvictionSettings; file.EvictionHard == nil || merge != nil && *merge {
 		thresholds := map[string]any{}
 		for signal, value := range defaultEvictionHard() {

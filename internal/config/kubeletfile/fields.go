@@ -1,4 +1,4 @@
-package config
+package kubeletfile
 
 // supported returns the fields of KubeletConfiguration that have an effect.
 func supported() []string {
@@ -25,7 +25,7 @@ func supported() []string {
 		"evictionHard", // see limited
 		"failCgroupV1",
 		"failSwapOn",
-		"featureGates", // those of Gates; others give a Warning
+		"featureGates", // those of gates; others give a Warning
 		"fileCheckFrequency",
 		"healthzBindAddress",
 		"healthzPort",

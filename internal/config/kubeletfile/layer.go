@@ -1,4 +1,4 @@
-package config
+package kubeletfile
 
 import (
 	"bytes"
@@ -15,44 +15,44 @@ import (
 
 const configKind = "KubeletConfiguration"
 
-// layer is one configuration file.
-type layer struct {
+// Layer is one configuration file.
+type Layer struct {
 	name   string
 	data   map[string]any
 	config *v1beta1.KubeletConfiguration // data decoded; nil for a layer that is not a file
 }
 
-// parseLayer reads one file strictly.
-func parseLayer(name string, text []byte) (layer, error) {
+// Parse reads one file strictly.
+func Parse(name string, text []byte) (Layer, error) {
 	docs := document.Split(text)
 	if len(docs) != 1 {
-		return layer{}, fmt.Errorf("%s: wants one document of kind %s, has %d", name, configKind, len(docs))
+		return Layer{}, fmt.Errorf("%s: wants one document of kind %s, has %d", name, configKind, len(docs))
 	}
 	data, err := docs[0].JSON()
 	if err != nil {
-		return layer{}, fmt.Errorf("%s: %w", name, err)
+		return Layer{}, fmt.Errorf("%s: %w", name, err)
 	}
 	var kc v1beta1.KubeletConfiguration
 	if err := docs[0].Decode(data, &kc); err != nil {
-		return layer{}, fmt.Errorf("%s: %w", name, err)
+		return Layer{}, fmt.Errorf("%s: %w", name, err)
 	}
 	if kc.APIVersion != v1beta1.SchemeGroupVersion.String() || kc.Kind != configKind {
-		return layer{},
+		return Layer{},
 			fmt.Errorf("%s: wants apiVersion %s and kind %s, has %q and %q", name, v1beta1.SchemeGroupVersion,
 				configKind, kc.APIVersion, kc.Kind)
 	}
-	l := layer{name: name, config: &kc}
+	l := Layer{name: name, config: &kc}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if err := d.Decode(&l.data); err != nil {
-		return layer{}, fmt.Errorf("%s: %w", name, err)
+		return Layer{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return l, nil
 }
 
-// mergeLayers merges each file into the files before it (JSON merge patch, RFC 7396). It also returns, for each field
+// Merge merges each file into the files before it (JSON merge patch, RFC 7396). It also returns, for each field
 // that is set, the file that set it last. A layer that is not a file never counts as such a file.
-func mergeLayers(layers []layer) (*v1beta1.KubeletConfiguration, map[string]string, error) {
+func Merge(layers []Layer) (*v1beta1.KubeletConfiguration, map[string]string, error) {
 	merged := map[string]any{}
 	origin := map[string]string{}
 	for _, l := range layers {
