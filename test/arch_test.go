@@ -66,6 +66,8 @@ var rules = []rule{
 		"a status is computed, and acts on nothing"},
 	{"internal/pod/fleet", []string{"internal/base", "internal/model", "internal/pod/worker"},
 		"the fleet runs workers without knowing their steps"},
+	{"internal/pod/gate", []string{"internal/base", "internal/model", "internal/record", "internal/node", "internal/pod/admission",
+		"internal/pod/fleet", "internal/pod/podstatus"}, "admission answers the fleet, and knows no step by name"},
 	{"internal/pod/stop",
 		[]string{"internal/base", "internal/model", "internal/record", "internal/pod/fleet", "internal/pod/worker"},
 		"a stop is written, and the worker carries it out"},

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/agent/gate"
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/api/podresources"
@@ -28,6 +27,7 @@ import (
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/node/kmsg"
 	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/pleg"
 	"github.com/berth-run/berth/internal/pod/podstatus"
 	"github.com/berth-run/berth/internal/pod/source"
@@ -255,7 +255,7 @@ func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 		a.steps.resizes.Run, a.steps.allocations.Run, allocation.Mirror(a.steps.allocations),
 		a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, a.resources.Run,
 		a.cluster.Plugins().Watcher(a.config.RootDir, a.steps.devices.Registry(), a.log).Run, a.steps.limits.Run,
-		a.fleet.Run, a.server.Run, a.heap.Run,
+		func(ctx context.Context) error { return a.fleet.Run(ctx, a.gate) }, a.server.Run, a.heap.Run,
 		a.steps.allocations.After(a.steps.drift.Run), a.steps.allocations.After(a.steps.contained.Run),
 		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
 		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run, a.power.Run,

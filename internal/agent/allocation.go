@@ -3,17 +3,13 @@ package agent
 import (
 	"os"
 	"path/filepath"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/base/reason"
-	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/device"
 	"github.com/berth-run/berth/internal/pod/admission"
-	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/steps/allocation"
 )
 
@@ -44,43 +40,4 @@ func allotted(s *allocation.Allocations, in admission.In) admission.In {
 	in.Given, _ = s.Get(p.UID)
 	in.Allot = func(beside []types.UID) (resource.Allocation, error) { return s.Allot(p, beside) }
 	return in
-}
-
-// book books what a verdict gives, and frees what it takes. What cannot be
-// written down is not given: the pod waits.
-func (a allocator) book(p *pod.Pod, others []fleet.Other, v fleet.Verdict) fleet.Verdict {
-	if !v.Reserve {
-		a.steps.allocations.Drop(p.UID)
-	}
-	if v.Reject {
-		a.steps.allocations.Refused(v.Reason, v.Message)
-	}
-	switch {
-	case v.Reserve:
-		a.steps.allocations.Keep(p.Pod, a.staying(others))
-	case v.Admit && !v.Ended:
-		beside := make([]types.UID, len(others))
-		for i, o := range others {
-			beside[i] = o.Pod.UID
-		}
-		if err := a.steps.allocations.Book(p.Pod, beside); err != nil {
-			a.log.Error("book what a pod is given", "pod", pod.FullName(p.Pod), "err", err)
-			return fleet.Verdict{Reason: admission.UnexpectedAdmissionError, Message: reason.Message(err),
-				Again: time.Now().Add(5 * time.Second)}
-		}
-	case v.Ended, v.Reject && !a.pleg.Observed(p.UID).Running():
-		a.steps.allocations.Free(p.UID)
-	}
-	return v
-}
-
-// staying are those of these pods that have not been told to end by now.
-func (a allocator) staying(others []fleet.Other) []types.UID {
-	var staying []types.UID
-	for _, o := range others {
-		if m, _ := a.fleet.Member(o.Pod.UID); !m.Working || m.State.Stop == nil {
-			staying = append(staying, o.Pod.UID)
-		}
-	}
-	return staying
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/agent/gate"
+	"github.com/berth-run/berth/internal/agent/explain"
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/files"
 	"github.com/berth-run/berth/internal/api/server"
@@ -118,7 +118,7 @@ func (x applier) Explain(_ context.Context, data []byte, o server.ApplyOptions) 
 			return nil, err
 		}
 	}
-	explainer := gate.Explainer{Node: x.a.config.NodeName, Input: x.a.admissionInput, Others: func() []fleet.Other {
+	explainer := explain.Explainer{Node: x.a.config.NodeName, Input: x.a.admissionInput, Others: func() []fleet.Other {
 		return slices.Concat(x.a.fleet.Holders(), x.a.fleet.Reserved())
 	}}
 	return explainer.Explain(objects), nil

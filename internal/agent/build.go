@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/agent/gate"
 	"github.com/berth-run/berth/internal/agent/waits"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/base/store"
@@ -26,6 +25,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/podstatus"
 	"github.com/berth-run/berth/internal/pod/steps/cgroup"
 	"github.com/berth-run/berth/internal/pod/steps/container"
@@ -105,7 +105,7 @@ func (a *Agent) buildSteps() error {
 		return err
 	}
 	s.limits = emptydir.NewLimits(emptydir.LimitOptions{
-		Evict: func(p *corev1.Pod, message string) { stop.Evict(a.fleet, a.events, p, message) }, Log: a.log,
+		Evict: func(p *corev1.Pod, message string) { a.stops().Evict(p, message) }, Log: a.log,
 	})
 	emptyDir := emptydir.Kind{
 		Limits:      s.limits,
@@ -271,19 +271,10 @@ func (a *Agent) buildFleet() error {
 		Dir: filepath.Join(c.RootDir, "status"), MessagePath: a.steps.dirs.MessagePath, Log: a.log,
 	})
 	tellDamage(a.log, a.statuses.Load())
-	a.gate = gate.New(gate.Options{
-		Refuses: func(p *pod.Pod) (fleet.Verdict, bool) { return a.power.Refuses(p) },
-		Input:   a.admissionInput, Observed: a.pleg.Observed, Status: a.statuses.Last, Kept: a.statuses.Kept,
-		Began:    a.began,
-		Preempt:  func(uid types.UID) { stop.Preempt(a.fleet, a.events, uid) },
-		Stop:     func(uid types.UID, s pod.Stop) { a.fleet.Stop(uid, s) },
-		Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
-	})
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers, Allocate: allocator{a}.allocate,
-		Admit: steady(a.steps.devices, allocator{a}.admitting(member{a}.confirming(a.gate.Admit))),
+		Leftovers: a.leftovers,
 		Changed: func(uid types.UID) {
 			a.board.update(uid)
 			a.cluster.PodChanged(uid)
@@ -307,8 +298,20 @@ func (a *Agent) buildFleet() error {
 		}, shown: map[types.UID]shown{}, last: map[types.UID]uint64{},
 	}
 	a.server, a.resources = server.New(a.serverOptions()), newPodResources(a)
-	return member{a}.complete()
+	if err := (member{a}).complete(); err != nil {
+		return err
+	}
+	a.gate = gate.New(gate.Options{
+		Input: a.admissionInput, Observed: a.pleg.Table(), Statuses: a.statuses, Shutdown: a.power, Labels: a.cluster,
+		Devices: a.steps.devices, Ledger: a.steps.allocations, Resources: a.steps.resizes, Pods: a.stops(),
+		Began: a.began, Now: time.Now, Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
+		Log: a.log,
+	})
+	return nil
 }
+
+// stops ends pods for the node's sake.
+func (a *Agent) stops() stop.Pods { return stop.Pods{Fleet: a.fleet, Events: a.events} }
 
 // leftovers are the pods that have directories, parts of volumes or cgroups here.
 func (a *Agent) leftovers() ([]types.UID, error) {
@@ -335,7 +338,7 @@ func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
 	for id, r := range a.steps.probes.Ready(uid) {
 		in.Probes[id] = podstatus.Probes(r)
 	}
-	allocator{a}.resizeStatus(uid, in)
+	a.resizeStatus(uid, in)
 	deviceStatus(a, m, in)
 	in.QOS = pod.QOS(m.Pod.Pod)
 	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: member{a}.view().HostIPs(),

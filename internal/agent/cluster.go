@@ -19,7 +19,6 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/stats"
 	"github.com/berth-run/berth/internal/pod/admission"
-	"github.com/berth-run/berth/internal/pod/fleet"
 )
 
 // member is the agent as a node of a cluster, or of none.
@@ -81,19 +80,6 @@ func (a member) complete() (err error) {
 // streamsOf opens connections into the pods of an agent.
 func streamsOf(a *Agent) stream.Streams {
 	return stream.Streams{CRI: a.engine.client, Observed: a.pleg.Observed}
-}
-
-// confirming is an admission that asks the API server for the node's labels before
-// they speak against a pod.
-func (a member) confirming(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod,
-	[]fleet.Other) fleet.Verdict {
-	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
-		v := admit(p, others)
-		if !v.Admit && !v.Reject && v.Reason == admission.NodeAffinity {
-			a.cluster.Object().Confirm()
-		}
-		return v
-	}
 }
 
 // serve makes the node's server for the cluster.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-run/berth/internal/api/podresources"
 	"github.com/berth-run/berth/internal/base/reason"
-	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/podstatus"
@@ -42,15 +41,6 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	_, err := held.Rebuild(d.Recorded())
 	tellDamage(a.log, errors.Join(takenErr, err))
 	return d
-}
-
-// steady has admission find free, until it is booked, what no plugin takes meanwhile.
-func steady(d *device.Devices,
-	admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod, []fleet.Other) fleet.Verdict {
-	return func(p *pod.Pod, others []fleet.Other) (v fleet.Verdict) {
-		d.Steady(func() { v = admit(p, others) })
-		return v
-	}
 }
 
 // newPodResources makes the PodResources API.

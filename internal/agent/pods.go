@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth/internal/node/drift"
+	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/steps/allocation"
 	"github.com/berth-run/berth/internal/pod/steps/cgroup"
 	"github.com/berth-run/berth/internal/pod/steps/claim"
@@ -85,3 +86,6 @@ func Steps() []worker.Step {
 		probes: &probe.Probes{},
 	}.list()
 }
+
+// AdmissionStages lists the stages of a pod's admission for printing.
+func AdmissionStages() []gate.Stage { return (&gate.Gate{}).Stages() }

@@ -8,12 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/agent/gate"
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/model/pod"
-	"github.com/berth-run/berth/internal/pod/admission"
-	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/podstatus"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/pod/steps/resize"
@@ -31,39 +28,8 @@ func newResizes(a *Agent, node render.Node) *resize.Resizes {
 	})
 }
 
-// allocator is admission's other half: what admitted pods may use.
-type allocator struct{ *Agent }
-
-// allocate gives the pod that this node runs for a desired one.
-func (a allocator) allocate(want *pod.Pod, others []fleet.Other) *pod.Pod {
-	return a.steps.resizes.Allocate(want,
-		func(p *pod.Pod) string { return a.lacks(p, nil) },
-		func(p *pod.Pod) string { return a.lacks(p, others) })
-}
-
-// lacks says what a pod requests and the node does not have beside others.
-func (a allocator) lacks(p *pod.Pod, others []fleet.Other) string {
-	if answer := admission.Fits(gate.Beside(a.admissionInput(p), others)); answer.Verdict != admission.Admitted {
-		return answer.Message
-	}
-	return ""
-}
-
-// admitting notes what each admitted pod is given.
-func (a allocator) admitting(admit func(*pod.Pod, []fleet.Other) fleet.Verdict) func(*pod.Pod,
-	[]fleet.Other) fleet.Verdict {
-	return func(p *pod.Pod, others []fleet.Other) fleet.Verdict {
-		a.steps.allocations.Look()
-		v := a.book(p, others, admit(p, others))
-		if v.Admit {
-			a.steps.resizes.Admitted(p)
-		}
-		return v
-	}
-}
-
 // resizeStatus adds what a status shows of a resize.
-func (a allocator) resizeStatus(uid types.UID, in *podstatus.Input) {
+func (a *Agent) resizeStatus(uid types.UID, in *podstatus.Input) {
 	in.Extra = append(in.Extra, a.steps.resizes.Conditions(uid)...)
 	in.Actual = map[string]podstatus.Actual{}
 	for id, r := range a.steps.resizes.Actuated(uid) {

@@ -65,3 +65,15 @@ func printSteps(w io.Writer) error {
 	}
 	return t.Flush()
 }
+
+func printStages(w io.Writer) error {
+	t := printer.NewTable(w, "STAGE", "DECIDES", "WHAT IT DOES")
+	for _, s := range agent.AdmissionStages() {
+		decides := ""
+		if s.Decides {
+			decides = "yes"
+		}
+		t.Row(s.Name, decides, s.Does)
+	}
+	return t.Flush()
+}

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -94,6 +96,27 @@ func TestExampleConfiguration(t *testing.T) {
 		_, warnings, err := config.Load(config.Flags{ConfigFile: file(t, "config.yaml", text)})
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("%s: %v, %v", name, err, warnings)
+		}
+	}
+}
+
+// What the agent prints of itself needs neither root nor a running agent.
+func TestPrintsStepsAndAdmission(t *testing.T) {
+	for flag, want := range map[string][]string{
+		"--print-steps":     {"STEP", "poddir", "sandbox", "container", "probe"},
+		"--print-admission": {"STAGE", "shutdown", "rules", "preempt", "ledger", "report"},
+	} {
+		var out, stderr bytes.Buffer
+		status := Main([]string{"agent", flag}, strings.NewReader(""), &out, &stderr)
+		got := result{out.String(), stderr.String(), status}
+		at := 0
+		for _, word := range want {
+			i := strings.Index(got.Out[at:], word)
+			if i < 0 {
+				t.Errorf("%s: %q does not follow: %+v", flag, word, got)
+				break
+			}
+			at += i
 		}
 	}
 }

@@ -54,9 +54,9 @@ func (a *app) flags(f config.Flags) config.Flags {
 
 func agentCommand(a *app) *cobra.Command {
 	var (
-		f     config.Flags
-		l     logFlagSet
-		steps bool
+		f             config.Flags
+		l             logFlagSet
+		steps, stages bool
 	)
 	cmd := &cobra.Command{
 		Use:   "agent",
@@ -70,6 +70,9 @@ func agentCommand(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if steps {
 				return printSteps(cmd.OutOrStdout())
+			}
+			if stages {
+				return printStages(cmd.OutOrStdout())
 			}
 			log, err := l.logger(cmd.ErrOrStderr())
 			if err != nil {
@@ -86,6 +89,7 @@ func agentCommand(a *app) *cobra.Command {
 	agentflag.Node(cmd, &f)
 	l.add(cmd, slog.LevelInfo)
 	cmd.Flags().BoolVar(&steps, "print-steps", false, "print the steps of a pod's life and exit")
+	cmd.Flags().BoolVar(&stages, "print-admission", false, "print the stages of a pod's admission and exit")
 	return cmd
 }
 

@@ -195,6 +195,9 @@ func (c *Cluster) Object() *nodeobject.Object {
 	return c.node.object
 }
 
+// ConfirmLabels reads the Node object from the API server soon. It returns at once.
+func (c *Cluster) ConfirmLabels() { c.Object().Confirm() }
+
 // Forget drops the tokens and the status of a pod that has ended.
 func (c *Cluster) Forget(uid types.UID) {
 	if c == nil {

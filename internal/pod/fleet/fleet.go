@@ -26,12 +26,6 @@ type Options struct {
 	// Leftovers lists pods that have something on this node's disk or in its
 	// cgroups, running or not.
 	Leftovers func() ([]types.UID, error)
-	// Allocate gives the pod that the node runs for a desired one, beside those
-	// that hold resources now: it may have other resources than it asks for. nil:
-	// it never has.
-	Allocate func(want *pod.Pod, others []Other) *pod.Pod
-	// Admit decides on one pod beside those that hold resources now.
-	Admit func(p *pod.Pod, others []Other) Verdict
 	// Ahead does for a pod that waits for others to end what can be done already;
 	// its context ends when the pod is not wanted any more, or is another. nil:
 	// nothing.
@@ -44,6 +38,15 @@ type Options struct {
 	Changed func(types.UID)
 	Now     func() time.Time
 	Log     *slog.Logger
+}
+
+// Admission decides which pods get a worker. The fleet calls it from one goroutine.
+type Admission interface {
+	// Allocate returns the pod that the node runs for a desired one, beside the pods that hold resources
+	// now: its requests and limits may differ from the desired ones (KEP-1287).
+	Allocate(want *pod.Pod, others []Other) *pod.Pod
+	// Admit decides about one pod, beside the pods that hold resources now.
+	Admit(p *pod.Pod, others []Other) Verdict
 }
 
 // Other is a pod that holds resources of the node.
@@ -105,6 +108,7 @@ type member struct {
 // Fleet is the set of this node's pods.
 type Fleet struct {
 	opts    Options
+	asks    Admission     // set by Run
 	kick    chan struct{} // something about admission may have changed
 	ping    chan struct{} // taken by Run
 	settled chan struct{}
@@ -121,9 +125,6 @@ func New(o Options) *Fleet {
 	f := &Fleet{opts: o, kick: make(chan struct{}, 1), ping: make(chan struct{}), settled: make(chan struct{}),
 		members: map[types.UID]*member{}, metrics: newMetrics()}
 	f.opts.Worker.Passed, f.opts.Worker.Worked = f.passed, f.metrics.took
-	if f.opts.Allocate == nil {
-		f.opts.Allocate = func(want *pod.Pod, _ []Other) *pod.Pod { return want }
-	}
 	return f
 }
 

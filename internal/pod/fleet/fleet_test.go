@@ -51,7 +51,7 @@ func (n *node) said() []string {
 	return slices.Clone(n.log)
 }
 
-func (n *node) admit(p *pod.Pod, others []Other) Verdict {
+func (n *node) Admit(p *pod.Pod, others []Other) Verdict {
 	if n.judge != nil {
 		return n.judge(p, others)
 	}
@@ -62,6 +62,13 @@ func (n *node) admit(p *pod.Pod, others []Other) Verdict {
 		return Verdict{Reason: "waiting for " + others[0].Pod.Name}
 	}
 	return Verdict{Admit: true}
+}
+
+func (n *node) Allocate(p *pod.Pod, _ []Other) *pod.Pod {
+	if n.allocate == nil {
+		return p
+	}
+	return n.allocate(p)
 }
 
 func run(t *testing.T, body func(*testing.T, *node)) {
@@ -83,13 +90,6 @@ func run(t *testing.T, body func(*testing.T, *node)) {
 		n.fleet = New(Options{
 			Desired: n.desired, Observed: n.observed, DesiredSynced: n.desiredSynced, ObservedSynced: synced,
 			Leftovers: func() ([]types.UID, error) { return []types.UID{"left"}, nil },
-			Allocate: func(p *pod.Pod, _ []Other) *pod.Pod {
-				if n.allocate == nil {
-					return p
-				}
-				return n.allocate(p)
-			},
-			Admit: n.admit,
 			Changed: func(uid types.UID) {
 				if n.changed != nil {
 					n.changed(uid)
@@ -113,7 +113,7 @@ func run(t *testing.T, body func(*testing.T, *node)) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- n.fleet.Run(ctx) }()
+		go func() { done <- n.fleet.Run(ctx, n) }()
 		body(t, n)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {

@@ -14,9 +14,10 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Run keeps the fleet until ctx ends. Then all workers detach; it returns when
-// they have.
-func (f *Fleet) Run(ctx context.Context) error {
+// Run keeps the fleet until ctx ends, and takes each pod through admission. When ctx ends, all workers detach;
+// Run returns when they have.
+func (f *Fleet) Run(ctx context.Context, admission Admission) error {
+	f.asks = admission
 	defer f.wg.Wait()
 	for synced := false; !synced; {
 		select {
@@ -155,7 +156,7 @@ func (f *Fleet) resize() {
 	f.mu.Unlock()
 	slices.SortFunc(list, func(a, b *member) int { return compare(a.desired, true, b.desired, true) })
 	for _, m := range list {
-		p := f.opts.Allocate(m.desired, append(f.Holders(), f.Reserved()...))
+		p := f.asks.Allocate(m.desired, append(f.Holders(), f.Reserved()...))
 		f.mu.Lock()
 		m.due = p != m.desired
 		news := !m.due || pod.Differs(m.pod.Pod, p.Pod)
@@ -179,8 +180,8 @@ func (f *Fleet) admit(ctx context.Context) time.Time {
 	var kept []Other
 	for _, m := range f.waiting() {
 		others := append(f.Holders(), kept...)
-		p := f.opts.Allocate(m.desired, others)
-		v := f.opts.Admit(p, others)
+		p := f.asks.Allocate(m.desired, others)
+		v := f.asks.Admit(p, others)
 		f.mu.Lock()
 		m.pod, m.due = p, p != m.desired
 		same := m.verdict == v

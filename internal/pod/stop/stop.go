@@ -13,30 +13,47 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// preempted is what a pod is told that ends for a critical one, the kubelet's words.
+// preempted is the message of a pod that ends for a critical one, in the kubelet's words.
 const preempted = "Preempted in order to admit critical pod"
 
-// Preempt ends a pod in its own grace so that a critical one has room, and
-// leaves it visible as Failed.
-func Preempt(pods *fleet.Fleet, events *event.Recorder, uid types.UID) {
-	m, ok := pods.Member(uid)
-	if !ok || m.State.Stage != worker.Syncing {
-		return // it ends already
-	}
-	events.Event(event.PodRef(m.Pod.Pod), corev1.EventTypeWarning, reason.Preempting, preempted)
-	pods.Stop(uid, pod.Stop{Reason: pod.StopPreempting, Message: preempted, At: time.Now()})
-}
-
-// evictionGrace is what a pod gets that is evicted for what it uses, as under
-// the kubelet.
+// evictionGrace is the time between the stop signal and the kill for a pod that is evicted because it used more
+// than its limit, as under the kubelet.
 const evictionGrace = time.Second
 
-// Evict ends a pod that uses more than it may, and leaves it visible as Failed.
-func Evict(pods *fleet.Fleet, events *event.Recorder, p *corev1.Pod, message string) {
-	m, ok := pods.Member(p.UID)
-	if !ok || m.State.Stage != worker.Syncing {
-		return // it ends already
+// Pods ends pods of a fleet for the node's sake, and records an event for each.
+type Pods struct {
+	Fleet  *fleet.Fleet
+	Events event.Sink
+}
+
+// Preempt ends a pod within its own grace period to make room for a critical pod. The pod stays visible as
+// Failed. It does nothing to a pod that ends already.
+func (p Pods) Preempt(uid types.UID) {
+	if m, ok := p.running(uid); ok {
+		p.Events.Event(event.PodRef(m.Pod.Pod), corev1.EventTypeWarning, reason.Preempting, preempted)
+		p.Fleet.Stop(uid, pod.Stop{Reason: pod.StopPreempting, Message: preempted, At: time.Now()})
 	}
-	events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.Evicted, "%s", message)
-	pods.Stop(p.UID, pod.Stop{Reason: pod.StopEvicted, Message: message, Grace: new(evictionGrace), At: time.Now()})
+}
+
+// Evict ends a pod that uses more than its limit. The pod stays visible as Failed. It does nothing to a pod that
+// ends already.
+func (p Pods) Evict(evicted *corev1.Pod, message string) {
+	if _, ok := p.running(evicted.UID); ok {
+		p.Events.Event(event.PodRef(evicted), corev1.EventTypeWarning, reason.Evicted, "%s", message)
+		p.Fleet.Stop(evicted.UID, pod.Stop{Reason: pod.StopEvicted, Message: message, Grace: new(evictionGrace),
+			At: time.Now()})
+	}
+}
+
+// Reject ends a pod that was admitted, and for which something it needs has turned out to be missing. It ends
+// at once and is Failed with the reason of the rejection.
+func (p Pods) Reject(uid types.UID, why, message string) {
+	p.Fleet.Stop(uid, pod.Stop{Reason: pod.StopReason(why), Message: "Pod was rejected: " + message,
+		Grace: new(time.Duration(0)), At: time.Now()})
+}
+
+// running finds a pod that has a worker and that nothing has stopped.
+func (p Pods) running(uid types.UID) (fleet.Member, bool) {
+	m, ok := p.Fleet.Member(uid)
+	return m, ok && m.State.Stage == worker.Syncing
 }

@@ -1,4 +1,4 @@
-package gate
+package explain
 
 import (
 	"cmp"
@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/pod/admission"
 	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
@@ -71,7 +72,7 @@ func (x Explainer) explain(m manifest.Object, classes []*nodev1.RuntimeClass) ap
 		}
 		return mine
 	})
-	in := Beside(x.Input(p), others)
+	in := gate.Beside(x.Input(p), others)
 	in.RuntimeClass = class
 	answer, traces := admission.Admit(in)
 	e.Answer = answerOf(answer)

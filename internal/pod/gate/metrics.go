@@ -1,6 +1,12 @@
 package gate
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-run/berth/internal/pod/admission"
+)
 
 // counts are the metrics of admission, under the kubelet's names.
 type counts struct{ rejections, preemptions *prometheus.CounterVec }
@@ -18,4 +24,11 @@ func newCounts(metrics prometheus.Registerer) counts {
 	}
 	metrics.MustRegister(c.rejections, c.preemptions)
 	return c
+}
+
+func (c counts) rejected(why string) { c.rejections.WithLabelValues(admission.MetricReason(why)).Inc() }
+
+// preempted counts by the resource that a critical pod lacked: why is OutOf and its name.
+func (c counts) preempted(why string) {
+	c.preemptions.WithLabelValues(strings.TrimPrefix(why, "OutOf")).Inc()
 }

@@ -1,0 +1,171 @@
+package gate
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/admission"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/timeline"
+)
+
+// Options of a Gate. All but Labels are required.
+type Options struct {
+	// Input collects what the rules depend on, without the other pods.
+	Input    func(*pod.Pod) admission.In
+	Observed *store.Table[types.UID, *pod.Observed]
+	Statuses Statuses
+	Shutdown Shutdown
+	// Labels is asked only about pods of the API server; nil without one.
+	Labels    Labels
+	Devices   Devices
+	Ledger    Ledger
+	Resources Resources
+	Pods      Pods
+	// Began is when this agent started.
+	Began    time.Time
+	Now      func() time.Time
+	Recorder *timeline.Recorder
+	Provider trace.TracerProvider
+	Metrics  prometheus.Registerer
+	Events   event.Sink
+	Log      *slog.Logger
+}
+
+// Statuses are the statuses of pods that earlier agents and this one have published.
+type Statuses interface {
+	// Last is the last status of a pod; Kept is the part of it that the pod continues from after a restart of
+	// the agent. Both are empty for a pod without one.
+	Last(types.UID) corev1.PodStatus
+	Kept(types.UID) corev1.PodStatus
+}
+
+// Shutdown knows whether the machine shuts down.
+type Shutdown interface {
+	// Refuses returns the verdict for a pod while the machine shuts down, and false otherwise.
+	Refuses(*pod.Pod) (fleet.Verdict, bool)
+}
+
+// Labels are those of the Node object.
+type Labels interface {
+	// ConfirmLabels reads the Node object from the API server soon. It returns at once.
+	ConfirmLabels()
+}
+
+// Devices are those of device plugins.
+type Devices interface {
+	// Steady calls f while no device plugin's allocation is under way.
+	Steady(f func())
+}
+
+// Ledger holds the CPUs, the memory of NUMA nodes and the devices that pods have for themselves.
+type Ledger interface {
+	// Look books what running containers hold that the ledger does not know yet.
+	Look()
+	// Book allocates for a pod beside others, on disk first.
+	Book(p *corev1.Pod, beside []types.UID) error
+	// Keep reserves what a pod will get once the pods that do not stay have ended; Drop ends that.
+	Keep(p *corev1.Pod, staying []types.UID)
+	Drop(types.UID)
+	// Free releases what a pod holds.
+	Free(types.UID)
+	// Refused counts a rejection.
+	Refused(why, message string)
+}
+
+// Resources are the CPU and memory that the node has allocated to pods (KEP-1287).
+type Resources interface {
+	// Allocate returns the pod to run for a desired one. alone and beside say what the node lacks for it, by
+	// itself and beside other pods; "" for nothing.
+	Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *pod.Pod
+	// Admitted writes down the resources of an admitted pod.
+	Admitted(*pod.Pod)
+}
+
+// Pods ends pods.
+type Pods interface {
+	Preempt(types.UID)
+	Reject(uid types.UID, why, message string)
+}
+
+// Gate takes pods through admission.
+type Gate struct {
+	Options
+	counts counts
+	stages []Stage
+
+	mu   sync.Mutex
+	open map[types.UID]*inquiry
+}
+
+// New makes a gate.
+func New(o Options) *Gate {
+	g := &Gate{Options: o, counts: newCounts(o.Metrics), open: map[types.UID]*inquiry{}}
+	g.stages = g.Stages()
+	return g
+}
+
+// Allocate implements fleet.Admission.
+func (g *Gate) Allocate(want *pod.Pod, others []fleet.Other) *pod.Pod {
+	return g.Resources.Allocate(want,
+		func(p *pod.Pod) string { return g.lacks(p, nil) },
+		func(p *pod.Pod) string { return g.lacks(p, others) })
+}
+
+// lacks says what a pod requests and the node does not have beside others; "" for nothing.
+func (g *Gate) lacks(p *pod.Pod, others []fleet.Other) string {
+	if answer := admission.Fits(Beside(g.Input(p), others)); answer.Verdict != admission.Admitted {
+		return answer.Message
+	}
+	return ""
+}
+
+func (g *Gate) observed(uid types.UID) *pod.Observed {
+	o, _ := g.Observed.Get(uid)
+	return o
+}
+
+// Beside adds to the input of the rules the pods that hold resources.
+func Beside(in admission.In, others []fleet.Other) admission.In {
+	for _, o := range others {
+		in.Admitted = append(in.Admitted,
+			admission.PodInfo{Pod: o.Pod.Pod, Terminating: o.Terminating, EndsBy: o.EndsBy})
+	}
+	return in
+}
+
+// verdict translates an answer of the rules for the fleet.
+func verdict(answer admission.Answer) fleet.Verdict {
+	v := fleet.Verdict{Reason: answer.Reason, Message: answer.Message, Again: answer.Until, Reserve: answer.Reserve}
+	switch answer.Verdict {
+	case admission.Admitted:
+		return fleet.Verdict{Admit: true}
+	case admission.Rejected:
+		v.Reject = true
+	case admission.Blocked:
+		v.Blocked = true
+	case admission.NotYet: // asked again at Until
+	}
+	return v
+}
+
+// staying lists the pods among others that nothing has asked to end, without those that are preempted now.
+func staying(others []fleet.Other, preempted []types.UID) []types.UID {
+	var staying []types.UID
+	for _, o := range others {
+		if !o.Terminating && !slices.Contains(preempted, o.Pod.UID) {
+			staying = append(staying, o.Pod.UID)
+		}
+	}
+	return staying
+}

@@ -1,0 +1,111 @@
+package gate
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/timeline"
+)
+
+// inquiry is the admission of a pod without a final answer: its span, and in it the wait for what the last
+// answer named.
+type inquiry struct {
+	ctx   context.Context
+	span  trace.Span
+	waits string
+	done  func()
+}
+
+// report records the verdict. A wait that goes on is recorded once.
+func (g *Gate) report(q *question) {
+	if q.silent {
+		return
+	}
+	v, ref, i := q.verdict, event.PodRef(q.pod.Pod), g.inquiry(q.pod)
+	switch {
+	case v.Admit:
+		g.close(q.pod.UID, nil)
+	case v.Reject:
+		g.close(q.pod.UID, reason.New(v.Reason, "%s", v.Message))
+		g.counts.rejected(v.Reason)
+		g.Events.Event(ref, corev1.EventTypeWarning, v.Reason, "%s", v.Message)
+	case i.waits != v.Message:
+		i.done()
+		i.waits, i.done = v.Message, timeline.Wait(i.ctx, strings.TrimPrefix(v.Message, "waiting for "))
+		kind := corev1.EventTypeNormal
+		if v.Blocked {
+			kind = corev1.EventTypeWarning
+		}
+		g.Events.Event(ref, kind, v.Reason, "%s", v.Message)
+	}
+}
+
+// Reject ends a pod that was admitted, and for which something it needs has turned out to be missing. It is
+// recorded as a rejection at admission is.
+func (g *Gate) Reject(p *corev1.Pod, why, message string) {
+	g.counts.rejected(why)
+	g.Events.Event(event.PodRef(p), corev1.EventTypeWarning, why, "%s", message)
+	g.Pods.Reject(p.UID, why, message)
+}
+
+// Forget drops what is known of a pod that is gone.
+func (g *Gate) Forget(uid types.UID) { g.close(uid, nil) }
+
+// close ends the inquiry of a pod, if there is one. err is the reason of a rejection.
+func (g *Gate) close(uid types.UID, err error) {
+	g.mu.Lock()
+	i := g.open[uid]
+	delete(g.open, uid)
+	g.mu.Unlock()
+	if i != nil {
+		i.done()
+		timeline.End(i.span, err)
+	}
+}
+
+// inquiry returns the inquiry of a pod, and opens it the first time.
+func (g *Gate) inquiry(p *pod.Pod) *inquiry {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i, ok := g.open[p.UID]; ok {
+		return i
+	}
+	ctx := context.Background()
+	last, recorded := g.Recorder.Get(p.UID)
+	if begins(g.observed(p.UID), g.Statuses.Kept(p.UID), last, recorded) {
+		start := *p
+		if start.Seen.Before(g.Began) { // an earlier agent, perhaps before a reboot, knew it already
+			start.Seen = g.Began
+		}
+		ctx, _ = timeline.StartPod(ctx, g.Provider, &start)
+	}
+	i := &inquiry{done: func() {}}
+	i.ctx, i.span = timeline.Start(ctx, "admission")
+	g.open[p.UID] = i
+	return i
+}
+
+// begins says whether a timeline begins for a pod: the pod is new to this node, a reboot has ended it, or an
+// earlier agent ended before the pod was ready.
+func begins(o *pod.Observed, status corev1.PodStatus, last timeline.Timeline, recorded bool) bool {
+	if pod.Ended(status.Phase) {
+		return false
+	}
+	if _, up := o.Sandbox(); !up {
+		return true
+	}
+	if recorded {
+		return last.State() == timeline.StateInterrupted
+	}
+	return !slices.ContainsFunc(o.ContainersOf(), func(c pod.ContainerStatus) bool {
+		return c.State == pod.StateRunning
+	})
+}
