@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node"
-	given "github.com/berth-run/berth/internal/node/resource"
+	resources "github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/memory"
 	"github.com/berth-run/berth/internal/node/resource/topology"
 	"github.com/berth-run/berth/internal/pod/admission"
@@ -43,7 +43,7 @@ func asking(name, class, cpu string) *pod.Pod {
 func TestExplain(t *testing.T) {
 	static := asking("web-node1", "", "600m")
 	static.Source, static.Annotations = pod.SourceFile, map[string]string{pod.AnnotationConfigSource: "file"}
-	holding := given.Allocation{Containers: map[string]given.Given{"app": {CPUs: cpuset.New(2, 3),
+	holding := resources.Allocation{Containers: map[string]resources.Holding{"app": {CPUs: cpuset.New(2, 3),
 		Devices: map[corev1.ResourceName][]string{"example.com/gpu": {"g1"}},
 		Memory:  []memory.Block{{Nodes: topology.Of(1), Resource: "memory", Size: 7}}}}}
 	x := Explainer{
@@ -51,7 +51,7 @@ func TestExplain(t *testing.T) {
 		Input: func(p *pod.Pod) admission.In {
 			in := input(p)
 			in.RuntimeClass = func(string) (*nodev1.RuntimeClass, error) { return nil, errors.New("none") }
-			in.Allot = func([]types.UID) (given.Allocation, error) { return holding, nil }
+			in.Allot = func([]types.UID) (resources.Allocation, error) { return holding, nil }
 			return in
 		},
 	}
