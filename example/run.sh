@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the example pod in the foreground on a root of its own until it is Ready,
-# shows its timeline and its logs, and ends it as Ctrl-C would.
+# Runs the example pod in the foreground, on a temporary root directory, until it is Ready. Shows its timeline and its
+# logs, and ends it as Ctrl-C would.
 set -eu
 cd "$(dirname "$0")/.."
 

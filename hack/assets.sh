@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds the programs that the embedded runtime carries (runc, CNI plugins, pause, the shim) and puts them,
-# compressed, where go:embed finds them: internal/runtime/assets. Their versions are tools/go.mod's,
-# the shim's is that of containerd in go.mod.
+# Builds the programs that the embedded runtime carries (runc, CNI plugins, pause, the shim). Puts them, compressed, into
+# internal/runtime/assets, where go:embed finds them. tools/go.mod has their versions. The shim has the version of
+# containerd in go.mod.
 #
-# A build is kept in $BERTH_CACHE (default ~/.cache/berth) by everything that goes into it, so that
-# only a change of those builds again.
+# A build is kept in $BERTH_CACHE (default ~/.cache/berth) under a hash of everything that goes into it. Only a change of
+# that builds again.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -34,7 +34,7 @@ if [ ! -e "$cache/$key/stamp" ]; then
 	for plugin in main/bridge ipam/host-local meta/portmap; do
 		CGO_ENABLED=0 go build -C tools -trimpath -ldflags '-s -w' -o "$build/${plugin#*/}" "$cni/$plugin"
 	done
-	# The tag is containerd's own for it.
+	# containerd builds its own shim with the same tag.
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags no_grpc -ldflags '-s -w' \
 		-o "$build/containerd-shim-runc-v2" ./internal/runtime/shim
 	gcc -Os -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-asynchronous-unwind-tables \
@@ -48,7 +48,7 @@ if [ ! -e "$cache/$key/stamp" ]; then
 		echo "$sums" >SHA256SUMS
 		echo "$key" >stamp
 	)
-	# Another build of the same may have been faster.
+	# If another process has built the same meanwhile, its result is used.
 	mv -T "$build" "$cache/$key" 2>/dev/null || [ -e "$cache/$key/stamp" ]
 fi
 

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Builds bin/cluster, the control plane that tests run against (test/cluster).
 #
-# It takes minutes: a build is kept in $BERTH_CACHE (default ~/.cache/berth) by what goes into it,
-# so that a machine builds each version once.
+# It takes minutes. A build is kept in $BERTH_CACHE (default ~/.cache/berth) under a hash of its sources, so that a machine
+# builds each version once.
 set -eu
 
 cd "$(dirname "$0")/.."
 out=bin/cluster
-version=1.36.3 # of k8s.io/kubernetes in test/cluster/go.mod: what the servers say of themselves
+version=1.36.3 # the version of k8s.io/kubernetes in test/cluster/go.mod, which the servers report
 
 grep -q "k8s.io/kubernetes v$version\$" test/cluster/go.mod || {
 	echo "cluster: hack/cluster.sh says $version, test/cluster/go.mod another version" >&2

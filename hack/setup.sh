@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs, from Debian's packages, what building and testing Berth needs besides Go.
-# Nothing happens when all of it is there. No service is started.
+# Installs the Debian packages that building and testing Berth needs besides Go. Does nothing when all of them are
+# installed. Starts no service.
 set -eu
 
 packages="
@@ -20,7 +20,7 @@ qemu-system-x86
 xfsprogs
 zstd
 "
-# The external runtime that the test scripts run against; it brings its own runc.
+# The external runtime that the test scripts use. Its package depends on its own runc.
 packages="$packages containerd"
 
 missing=
@@ -35,7 +35,7 @@ if [ "$(id -u)" != 0 ]; then
 	exit 1
 fi
 
-# policy-rc.d is Debian's way to say that a package's service must not start. An existing one stays.
+# Debian asks policy-rc.d whether the service of a package may start; this one says no. An existing one stays.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
 	printf '#!/bin/sh\nexit 101\n' >"$policy"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Downloads Debian packages and unpacks them into one directory, without installing them: "kernel" is the current
-# cloud kernel, "systemd" the service manager with its bus. Prints the directory, which is kept in $BERTH_CACHE
-# (default ~/.cache/berth): once there, nothing is asked of the network.
+# Downloads Debian packages and unpacks them into one directory, without installing them. "kernel" is the current cloud
+# kernel, "systemd" the service manager with its bus. Prints the directory. It is kept in $BERTH_CACHE (default
+# ~/.cache/berth), so that the network is used only once.
 set -eu
 
 case ${1-} in
-# The meta-package depends on the kernel of the day.
+# The meta-package depends on the current kernel.
 kernel) packages() { apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p'; } ;;
 systemd) packages() { echo systemd libsystemd-shared dbus dbus-bin dbus-daemon dbus-system-bus-common libapparmor1 libdbus-1-3 libexpat1 libip4tc2 libkmod2 libseccomp2; } ;;
 *)
@@ -29,7 +29,7 @@ if [ ! -e "$cache/$1" ]; then
 	for package in ./*.deb; do
 		dpkg -x "$package" unpacked
 	done
-	# Another download of the same may have been faster.
+	# If another process has downloaded the same meanwhile, its result is used.
 	mv -T unpacked "$cache/$1" 2>/dev/null || [ -e "$cache/$1" ]
 fi
 echo "$cache/$1"
