@@ -1,5 +1,5 @@
-# make help lists the targets. Both "make run" and "make test" install what they
-# need from Debian's packages (hack/setup.sh) and do nothing twice.
+# "make help" lists the targets. "make run" and "make test" install the Debian packages that they need (hack/setup.sh).
+# No target builds again what is up to date.
 
 GO      ?= go
 BIN     := bin/berth
@@ -7,18 +7,18 @@ IMAGE   := example.com/workload:1
 GOFLAGS += -trimpath
 LINT    := bin/golangci-lint
 SRC     := $(shell find cmd internal -name '*.go' -o -name '*.c' 2>/dev/null)
-# Packages that have no part of the runtime linked in: quick to build with -race.
+# Packages that do not link the runtime: they build quickly with -race.
 RACE     = $(shell $(GO) list ./internal/... | grep -v -e /internal/runtime -e '/critest$$')
 
 .PHONY: help setup assets build image cluster run test check lint unit race script e2e vmtest bench clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-setup: ## install what building and testing needs (Debian packages)
+setup: ## install the Debian packages that building and testing needs
 	@sh hack/setup.sh
 
-assets: setup ## build what the binary carries: runc, CNI plugins, pause, the shim
+assets: setup ## build the programs inside the binary: runc, CNI plugins, pause, the shim
 	@sh hack/assets.sh
 
 $(BIN): $(SRC) go.mod go.sum | assets
@@ -30,9 +30,9 @@ build: assets $(BIN) ## build bin/berth
 bin/workload.tar: $(wildcard test/workload/*.go test/image/*.go)
 	@$(GO) run ./test/mkimage bin $(IMAGE) >/dev/null
 
-image: bin/workload.tar ## build the example's image
+image: bin/workload.tar ## build the image of the example and of the tests
 
-cluster: ## build bin/cluster, the Kubernetes control plane that tests run against (once a machine)
+cluster: ## build bin/cluster, the Kubernetes control plane for tests (kept for later builds)
 	@sh hack/cluster.sh
 
 run: build image ## run the example pod until it is Ready; show its timeline, logs and clean end
@@ -40,7 +40,7 @@ run: build image ## run the example pod until it is Ready; show its timeline, lo
 
 test: setup assets check unit race script e2e vmtest ## everything that CI runs
 
-check: lint ## formatting, vet, linters, the shape of the code
+check: lint ## formatting, vet, linters, and the rules of test/arch_test.go
 	$(GO) vet ./...
 	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets)'
 
@@ -51,27 +51,27 @@ $(LINT): tools/go.mod tools/go.sum
 lint: assets $(LINT)
 	$(LINT) run ./...
 
-unit: assets cluster ## tests of the packages, and one conformance suite on every runtime
+unit: assets cluster ## test the packages, and every runtime with one conformance suite
 	$(GO) test -timeout 15m -p 2 ./internal/... ./cmd/...
 
-race: assets cluster ## the same with the race detector, without the runtime's packages
+race: assets cluster ## the same with the race detector, without packages that link the runtime
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 2 $(RACE)
 
-script: build image ## end to end: the scripts in test/script on the real runtimes
+script: build image ## end to end: run the scripts in test/script on the real runtimes
 	$(GO) test -count=1 -timeout 40m -skip TestE2E ./test/
 
-e2e: build image cluster ## end to end on a node of a real cluster: the scripts in test/e2e
+e2e: build image cluster ## end to end: run the scripts in test/e2e on a node of a real cluster
 	$(GO) test -count=1 -timeout 40m -run TestE2E ./test/
 
-# What runs in the machine is test/vm's to say. VMFLAGS="-cgroup v2 -run pinning" chooses of it.
-vmtest: build image cluster ## end to end on a machine of 2 NUMA nodes and 8 CPUs, with cgroup v2, v1, and systemd (emulated: slow)
+# test/vm lists what runs in the machine. VMFLAGS="-cgroup v2 -run pinning" selects a part of it.
+vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA nodes, 8 CPUs, cgroup v2 and v1, systemd
 	@mkdir -p bin/vm
 	$(GO) test ./test/vm
 	$(GO) test -c -o bin/vm/ ./test ./internal/pod/steps/cgroup ./internal/pod/steps/volume/nfs
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
 	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" $(VMFLAGS)
 
-bench: build image ## measure; writes bench/RESULTS.md and bench/results.json
+bench: build image ## measure; write bench/RESULTS.md and bench/results.json
 	$(GO) run ./bench
 
 clean: ## remove what was built
