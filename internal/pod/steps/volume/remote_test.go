@@ -69,7 +69,7 @@ func TestServerIsGone(t *testing.T) {
 			_, err := v.MountPath(ctx, p, "app", 0, "part")
 			done <- err
 		}()
-		for v.remote.count() == 0 { // until the thread has begun
+		for v.remote.Len() == 0 { // until the thread has begun
 			runtime.Gosched()
 		}
 		cancel(why)
@@ -78,7 +78,7 @@ func TestServerIsGone(t *testing.T) {
 		}
 	}
 	answer()
-	unlock, err := v.remote.lock(t.Context(), filepath.Join(root, "pods/u1", subPathsDir, "data/app/0"))
+	unlock, err := v.remote.Lock(t.Context(), filepath.Join(root, "pods/u1", subPathsDir, "data/app/0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,10 +89,4 @@ func TestServerIsGone(t *testing.T) {
 	if _, err := v.MountPath(t.Context(), p, "app", 0, "part"); !errors.Is(err, unix.ENOTCONN) {
 		t.Errorf("got %v from a server that is dead", err)
 	}
-}
-
-func (l *keyed) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.locks)
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,7 +40,7 @@ func (v *Volumes) stage(ctx context.Context, k Stager, r *Request) error {
 		return nil
 	}
 	dir := v.stageDir(k, id)
-	unlock, err := v.stages.lock(ctx, dir)
+	unlock, err := v.stages.Lock(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -119,7 +118,7 @@ func (v *Volumes) release(ctx context.Context, uid types.UID) error {
 }
 
 func (v *Volumes) releaseOne(ctx context.Context, u use) error {
-	unlock, err := v.stages.lock(ctx, u.dir)
+	unlock, err := v.stages.Lock(ctx, u.dir)
 	if err != nil {
 		return err
 	}
@@ -203,43 +202,4 @@ func ignoreMissing(err error) error {
 		return nil
 	}
 	return err
-}
-
-// keyed is a lock for each key, which a context ends the wait for.
-type keyed struct {
-	mu    sync.Mutex
-	locks map[string]*keyedLock
-}
-
-type keyedLock struct {
-	held  chan struct{}
-	users int
-}
-
-func (l *keyed) lock(ctx context.Context, key string) (unlock func(), err error) {
-	l.mu.Lock()
-	if l.locks == nil {
-		l.locks = map[string]*keyedLock{}
-	}
-	lock := l.locks[key]
-	if lock == nil {
-		lock = &keyedLock{held: make(chan struct{}, 1)}
-		l.locks[key] = lock
-	}
-	lock.users++
-	l.mu.Unlock()
-	leave := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if lock.users--; lock.users == 0 {
-			delete(l.locks, key)
-		}
-	}
-	select {
-	case lock.held <- struct{}{}:
-		return func() { <-lock.held; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, ctx.Err()
-	}
 }

@@ -99,7 +99,7 @@ func (v *Volumes) showRemote(ctx context.Context, volume mounted, mount corev1.V
 	ctx, cancel := context.WithTimeoutCause(ctx, remotePatience,
 		fmt.Errorf("the volume's server has not answered in %s", remotePatience))
 	defer cancel()
-	unlock, err := v.remote.lock(ctx, target)
+	unlock, err := v.remote.Lock(ctx, target)
 	if err != nil {
 		return "", context.Cause(ctx)
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -39,8 +40,8 @@ type Config struct {
 type Volumes struct {
 	cfg     Config
 	metrics metrics
-	stages  keyed
-	remote  keyed // by mount path
+	stages  lock.Keyed
+	remote  lock.Keyed // by mount path
 
 	mu      sync.Mutex
 	mounted map[types.UID]map[string]mounted // by volume name

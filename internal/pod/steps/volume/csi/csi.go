@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/csi/csinode"
@@ -75,7 +76,7 @@ type Options struct {
 // New, then Run it. Its methods may be called from any goroutine.
 type Kind struct {
 	*attacher
-	targets keyed         // by path, held while it is published or unpublished
+	targets lock.Keyed    // by path, held while it is published or unpublished
 	fresh   chan struct{} // one token: something was published
 
 	// Below the registry's lock.
@@ -92,7 +93,7 @@ type Kind struct {
 type registry struct {
 	o       Options
 	cluster *csinode.Writer // nil without one
-	names   keyed           // by driver, held while one registers
+	names   lock.Keyed      // by driver, held while one registers
 	known   known
 
 	mu      sync.Mutex
@@ -132,14 +133,14 @@ type published struct {
 
 // New makes a Kind that knows no driver. It looks at nothing.
 func New(o Options) *Kind {
-	r := &registry{o: o, names: keyed{held: map[string]chan struct{}{}}, drivers: map[string]*driver{},
+	r := &registry{o: o, drivers: map[string]*driver{},
 		known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}}
 	if o.Client != nil {
 		r.cluster = csinode.New(csinode.Options{Client: o.Client, Node: o.Node, Events: o.Events, Log: o.Log})
 	}
 	return &Kind{
 		attacher: &attacher{registry: r, using: map[corev1.UniqueVolumeName]bool{}, moved: make(chan struct{})},
-		targets:  keyed{held: map[string]chan struct{}{}}, fresh: make(chan struct{}, 1), staged: map[string]bool{},
+		fresh:    make(chan struct{}, 1), staged: map[string]bool{},
 		attachments: map[string]map[string]string{}, published: map[string]*published{},
 	}
 }
@@ -227,34 +228,4 @@ func (p paths) remove(id identity) error {
 	}
 	return errors.Join(remove(p.staging), remove(p.publish), remove(p.data, dataFile, "."+dataFile),
 		remove(filepath.Dir(p.data), "dev"))
-}
-
-// keyed is a lock for each key, which a context ends the wait for.
-type keyed struct {
-	mu   sync.Mutex
-	held map[string]chan struct{}
-}
-
-func (l *keyed) lock(ctx context.Context, key string) (unlock func(), err error) {
-	for {
-		l.mu.Lock()
-		busy := l.held[key]
-		if busy == nil {
-			mine := make(chan struct{})
-			l.held[key] = mine
-			l.mu.Unlock()
-			return func() {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				delete(l.held, key)
-				close(mine)
-			}, nil
-		}
-		l.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }

@@ -67,7 +67,7 @@ func (k *registry) Register(ctx context.Context, p plugin.Plugin) error {
 	if err := (identity{Driver: p.Name, Handle: "-"}).check(); err != nil {
 		return err
 	}
-	unlock, err := k.names.lock(ctx, p.Name)
+	unlock, err := k.names.Lock(ctx, p.Name)
 	if err != nil {
 		return err
 	}

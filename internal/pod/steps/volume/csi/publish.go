@@ -27,7 +27,7 @@ const mountName = "mount"
 // the device. What needs more space than it has gets it first: a pod does not start
 // with less than its claim was promised (KEP-556).
 func (k *Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
-	unlock, err := k.targets.lock(ctx, r.Target)
+	unlock, err := k.targets.Lock(ctx, r.Target)
 	if err != nil {
 		return "", err
 	}
@@ -236,7 +236,7 @@ func (k *Kind) Unpublish(ctx context.Context, target string) error {
 		delete(k.published, path)
 	}
 	k.mu.Unlock()
-	unlock, err := k.targets.lock(ctx, target)
+	unlock, err := k.targets.Lock(ctx, target)
 	if err != nil {
 		return err
 	}

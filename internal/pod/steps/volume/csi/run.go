@@ -93,7 +93,7 @@ func (k *Kind) republish(ctx context.Context, path string, p *published) {
 	if err != nil || o == nil || o.Spec.RequiresRepublish == nil || !*o.Spec.RequiresRepublish {
 		return
 	}
-	unlock, err := k.targets.lock(ctx, r.Target)
+	unlock, err := k.targets.Lock(ctx, r.Target)
 	if err != nil {
 		return
 	}
