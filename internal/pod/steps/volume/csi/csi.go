@@ -147,7 +147,7 @@ func New(o Options) *Kind {
 
 // Present makes the CSINode of a node without one: see csinode.Writer.
 func (k *registry) Present(ctx context.Context, node *corev1.Node) error {
-	return k.cluster.Present(ctx, node)
+	return k.cluster.Ensure(ctx, node)
 }
 
 // dirName is the directory of these volumes in a pod's, as the kubelet spells it.

@@ -92,7 +92,7 @@ func (k *registry) Register(ctx context.Context, p plugin.Plugin) error {
 	k.mu.Lock()
 	d.before = k.drivers[p.Name] // nil by now if it has gone meanwhile
 	k.drivers[p.Name] = d
-	told := k.cluster.Tell(p.Name, d.info)
+	told := k.cluster.Publish(p.Name, d.info)
 	k.mu.Unlock()
 	k.wake(p.Name)
 	if err := told.Accepted(ctx); err != nil {
@@ -115,11 +115,11 @@ func (k *registry) withdraw(d *driver) {
 	defer k.mu.Unlock()
 	if before := d.before; before != nil {
 		k.drivers[d.name] = before
-		k.cluster.Tell(d.name, before.info)
+		k.cluster.Publish(d.name, before.info)
 		return
 	}
 	delete(k.drivers, d.name)
-	k.cluster.Tell(d.name, nil)
+	k.cluster.Publish(d.name, nil)
 }
 
 // ask has a driver say what it can do, and what this node is to it.
@@ -158,7 +158,7 @@ func (k *registry) announce(ctx context.Context, d *driver) error {
 	defer k.mu.Unlock()
 	if k.drivers[d.name] == d {
 		d.info = i
-		k.cluster.Tell(d.name, i)
+		k.cluster.Publish(d.name, i)
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (k *registry) Deregister(p plugin.Plugin) {
 	case d == nil:
 	case d.endpoint == p.Endpoint:
 		delete(k.drivers, p.Name)
-		k.cluster.Tell(p.Name, nil)
+		k.cluster.Publish(p.Name, nil)
 		_ = d.conn.Close() // it fails when it is closed already
 	case d.before != nil && d.before.endpoint == p.Endpoint:
 		_ = d.before.conn.Close()

@@ -15,6 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/internal/base/wake"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // Options of a Writer. All are required.
@@ -22,50 +25,43 @@ type Options struct {
 	Client kubernetes.Interface
 	// Node is this node's name.
 	Node   string
-	Events events
+	Events event.Sink
 	Log    *slog.Logger
 }
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
-// Writer tells the cluster of drivers. Make it with New, then Run it. Its methods may
-// be called from any goroutine; nil is that of a node without a cluster.
+// Writer publishes the node's drivers to the API server. Make it with New, then Run it. Its methods may be called
+// from any goroutine. A nil Writer belongs to a node without a cluster and publishes nothing.
 type Writer struct {
-	o     Options
-	noted chan struct{} // one token: there is news
+	o      Options
+	queued wake.Signal // pending has a new entry
 
-	mu sync.Mutex
-	// drivers are those that there are, untold those of which the cluster does not
-	// know yet.
-	drivers map[string]*Info
-	untold  map[string]*News
+	mu      sync.Mutex
+	drivers map[string]*Info   // all registered drivers, by name
+	pending map[string]*Update // not yet accepted by the API server, by driver name
 }
 
-// New makes a Writer that knows of no driver.
+// New makes a Writer without drivers.
 func New(o Options) *Writer {
-	return &Writer{o: o, noted: make(chan struct{}, 1), drivers: map[string]*Info{}, untold: map[string]*News{}}
+	return &Writer{o: o, queued: wake.New(), drivers: map[string]*Info{}, pending: map[string]*Update{}}
 }
 
-// annotationIDs of the Node are the ids that drivers have for it.
+// annotationIDs of the Node is a JSON object with the id that each driver uses for the node.
 const annotationIDs = "csi.volume.kubernetes.io/nodeid"
 
-// tellLimit bounds how long the cluster is told of one driver.
-const tellLimit = 30 * time.Second
+// writeTimeout bounds the requests for one driver.
+const writeTimeout = 30 * time.Second
 
-// tellNode writes what a driver says of this node into the Node and its CSINode, or
-// takes the driver out of them for nil. One call at a time: the annotation is read and
-// written.
-func (w *Writer) tellNode(ctx context.Context, name string, i *Info) error {
-	ctx, cancel := context.WithTimeout(ctx, tellLimit)
+// writeDriver sets a driver in the Node and its CSINode, or removes it from them if i is nil. Only one call may run
+// at a time, because the annotation is read, changed and written.
+func (w *Writer) writeDriver(ctx context.Context, name string, i *Info) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	node, err := w.o.Client.CoreV1().Nodes().Get(ctx, w.o.Node, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("get node %q: %w", w.o.Node, err)
 	}
 	if i != nil {
-		if err := clash(node.Labels, i.Topology); err != nil {
+		if err := checkLabels(node.Labels, i.Topology); err != nil {
 			return err
 		}
 	}
@@ -73,17 +69,17 @@ func (w *Writer) tellNode(ctx context.Context, name string, i *Info) error {
 		return err
 	}
 	for {
-		err := w.write(ctx, node, name, i)
+		err := w.writeCSINode(ctx, node, name, i)
 		if err == nil || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
 }
 
-// annotate patches what differs, and only that.
+// annotate patches the Node's annotation and labels where they differ from what the driver reports.
 func (w *Writer) annotate(ctx context.Context, node *corev1.Node, name string, i *Info) error {
 	meta := map[string]any{}
-	if text := annotated(node.Annotations[annotationIDs], name, i); text != node.Annotations[annotationIDs] {
+	if text := withNodeID(node.Annotations[annotationIDs], name, i); text != node.Annotations[annotationIDs] {
 		meta["annotations"] = map[string]any{annotationIDs: orNull(text)}
 	}
 	if i != nil {
@@ -107,7 +103,7 @@ func (w *Writer) annotate(ctx context.Context, node *corev1.Node, name string, i
 	}
 	if _, err := w.o.Client.CoreV1().Nodes().Patch(ctx, w.o.Node, types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("tell node %q of CSI driver %s: %w", w.o.Node, name, err)
+		return fmt.Errorf("patch node %q for CSI driver %s: %w", w.o.Node, name, err)
 	}
 	return nil
 }
@@ -119,17 +115,16 @@ func orNull(text string) any {
 	return text
 }
 
-// Present makes the CSINode of a node without one, and has it get the drivers that are
-// there. Other parts of the cluster go by it before any driver has come: without it the
-// scheduler knows of no limits.
-func (w *Writer) Present(ctx context.Context, node *corev1.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, tellLimit)
+// Ensure creates the node's CSINode if there is none, and queues all registered drivers for it. The scheduler needs
+// the object even before the first driver registers: without it, the scheduler knows no limits.
+func (w *Writer) Ensure(ctx context.Context, node *corev1.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	_, err := w.o.Client.StorageV1().CSINodes().Get(ctx, w.o.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		err = w.create(ctx, node, []storagev1.CSINodeDriver{})
 		if err == nil || apierrors.IsAlreadyExists(err) {
-			w.again()
+			w.queueAll()
 			return nil
 		}
 		return err
@@ -151,20 +146,20 @@ func (w *Writer) create(ctx context.Context, node *corev1.Node, drivers []storag
 	return nil
 }
 
-func (w *Writer) write(ctx context.Context, node *corev1.Node, name string, i *Info) error {
+func (w *Writer) writeCSINode(ctx context.Context, node *corev1.Node, name string, i *Info) error {
 	nodes := w.o.Client.StorageV1().CSINodes()
-	now, err := nodes.Get(ctx, w.o.Node, metav1.GetOptions{})
+	current, err := nodes.Get(ctx, w.o.Node, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && i == nil:
 		return nil
 	case apierrors.IsNotFound(err):
-		return w.create(ctx, node, listed(nil, name, i))
+		return w.create(ctx, node, withDriver(nil, name, i))
 	case err != nil:
 		return fmt.Errorf("get CSINode %q: %w", w.o.Node, err)
 	}
-	next := now.DeepCopy()
-	next.Spec.Drivers = listed(now.Spec.Drivers, name, i)
-	if reflect.DeepEqual(now.Spec.Drivers, next.Spec.Drivers) {
+	next := current.DeepCopy()
+	next.Spec.Drivers = withDriver(current.Spec.Drivers, name, i)
+	if reflect.DeepEqual(current.Spec.Drivers, next.Spec.Drivers) {
 		return nil
 	}
 	if _, err := nodes.Update(ctx, next, metav1.UpdateOptions{}); err != nil {

@@ -11,19 +11,22 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
-// Info is what a driver says of this node.
+// Info is what a driver reports about this node (NodeGetInfo).
 type Info struct {
 	// NodeID is the driver's own name for the node.
 	NodeID string
-	// Limit of volumes; 0 for none.
-	Limit    int64
+	// Limit is the number of volumes that the node can have attached; 0 is no limit.
+	Limit int64
+	// Topology has the labels that the Node gets.
 	Topology map[string]string
 }
 
-// listed is the drivers of a CSINode with one as it is now, or without it for nil.
-func listed(drivers []storagev1.CSINodeDriver, name string, i *Info) []storagev1.CSINodeDriver {
+// withDriver returns the drivers of a CSINode with the named one set to i, or removed if i is nil.
+func withDriver(drivers []storagev1.CSINodeDriver, name string, i *Info) []storagev1.CSINodeDriver {
 	rest := slices.DeleteFunc(slices.Clone(drivers), func(d storagev1.CSINodeDriver) bool { return d.Name == name })
 	if i == nil {
 		return rest
@@ -39,9 +42,9 @@ func listed(drivers []storagev1.CSINodeDriver, name string, i *Info) []storagev1
 	return slices.Insert(rest, at, own)
 }
 
-// annotated is the Node's annotation with a driver's id, or without it for nil. What
-// cannot be read is begun anew.
-func annotated(text, name string, i *Info) string {
+// withNodeID returns the value of annotationIDs with the driver's id for the node, or without it if i is nil. It
+// replaces a value that is not valid JSON.
+func withNodeID(text, name string, i *Info) string {
 	ids := map[string]string{}
 	if json.Unmarshal([]byte(text), &ids) != nil || ids == nil {
 		ids = map[string]string{}
@@ -53,38 +56,38 @@ func annotated(text, name string, i *Info) string {
 	if len(ids) == 0 {
 		return ""
 	}
-	out, _ := json.Marshal(ids) // strings cannot fail
+	out, _ := json.Marshal(ids) // a map of strings always has JSON
 	return string(out)
 }
 
-// collision is why a driver cannot be a node's whose labels say otherwise.
-type collision struct{ key, reported, has string }
+// collision is the error for a driver that reports another topology than the Node's labels have.
+type collision struct{ key, reported, existing string }
 
 func (e *collision) Error() string {
 	return fmt.Sprintf("detected topology value collision: driver reported %q:%q but existing label is %q:%q", e.key,
-		e.reported, e.key, e.has)
+		e.reported, e.key, e.existing)
 }
 
-// clash is the topology label that the Node has with another value.
-func clash(labels, topology map[string]string) error {
+// checkLabels returns a collision if a label of the Node differs from the driver's topology.
+func checkLabels(labels, topology map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(topology)) {
-		if has, ok := labels[key]; ok && has != topology[key] {
-			return &collision{key, topology[key], has}
+		if existing, ok := labels[key]; ok && existing != topology[key] {
+			return &collision{key, topology[key], existing}
 		}
 	}
 	return nil
 }
 
-// refuses says that the cluster does not take what it was told: to tell it again
-// changes nothing. One that is away, or does not know of the Node yet, may take it.
-func refuses(err error) bool {
-	_, clashes := errors.AsType[*collision](err)
-	return clashes || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+// refused reports whether the API server rejects the driver, so that a retry does not help. It may accept the driver
+// later if it is unreachable now or has no such Node yet.
+func refused(err error) bool {
+	_, collides := errors.AsType[*collision](err)
+	return collides || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// pause is the time to the next try of what could not be told, after so many
-// failures in a row, at least one; random, below 1, has many nodes not come at once.
-func pause(failures int, random float64) time.Duration {
-	base := min(200*time.Millisecond<<min(failures-1, 10), 10*time.Second)
+// retryDelay is the time until the next try after a number of failures in a row, at least one. random, in [0, 1),
+// adds up to a quarter, so that many nodes do not retry at the same moment.
+func retryDelay(failures int, random float64) time.Duration {
+	base := retry.Delay(200*time.Millisecond, 10*time.Second, failures)
 	return base + time.Duration(random*float64(base)/4)
 }

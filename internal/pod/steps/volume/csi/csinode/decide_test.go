@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestListed(t *testing.T) {
+func TestWithDriver(t *testing.T) {
 	a, b := storagev1.CSINodeDriver{Name: "a", NodeID: "1"}, storagev1.CSINodeDriver{Name: "b", NodeID: "1"}
 	full := storagev1.CSINodeDriver{Name: "b", NodeID: "2", TopologyKeys: []string{"x", "z"},
 		Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(5))}}
@@ -20,19 +20,19 @@ func TestListed(t *testing.T) {
 		info *Info
 		want []storagev1.CSINodeDriver
 	}{
-		"another": {&Info{NodeID: "2", Limit: 5, Topology: map[string]string{"z": "1", "x": "2"}},
+		"another driver": {&Info{NodeID: "2", Limit: 5, Topology: map[string]string{"z": "1", "x": "2"}},
 			[]storagev1.CSINodeDriver{a, full}},
-		"no limit":  {&Info{NodeID: "1"}, []storagev1.CSINodeDriver{a, b}},
-		"it leaves": {nil, []storagev1.CSINodeDriver{a}},
+		"no limit":       {&Info{NodeID: "1"}, []storagev1.CSINodeDriver{a, b}},
+		"driver removed": {nil, []storagev1.CSINodeDriver{a}},
 	}
 	for name, test := range tests {
-		if diff := cmp.Diff(test.want, listed([]storagev1.CSINodeDriver{a, b}, "b", test.info)); diff != "" {
+		if diff := cmp.Diff(test.want, withDriver([]storagev1.CSINodeDriver{a, b}, "b", test.info)); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
 }
 
-func TestAnnotated(t *testing.T) {
+func TestWithNodeID(t *testing.T) {
 	for _, test := range []struct {
 		text string
 		info *Info
@@ -45,43 +45,43 @@ func TestAnnotated(t *testing.T) {
 		{`null`, &Info{NodeID: "1"}, `{"b":"1"}`},
 		{`broken`, &Info{NodeID: "1"}, `{"b":"1"}`},
 	} {
-		if got := annotated(test.text, "b", test.info); got != test.want {
+		if got := withNodeID(test.text, "b", test.info); got != test.want {
 			t.Errorf("%q: %q, want %q", test.text, got, test.want)
 		}
 	}
 }
 
-func TestRefuses(t *testing.T) {
+func TestRefusedTellsPermanentFromTemporary(t *testing.T) {
 	nodes := schema.GroupResource{Resource: "csinodes"}
 	for name, test := range map[string]struct {
 		err  error
 		want bool
 	}{
-		"none":          {nil, false},
-		"the same zone": {clash(map[string]string{"zone": "a"}, map[string]string{"zone": "a", "rack": "1"}), false},
-		"a label": {fmt.Errorf("tell: %w",
-			clash(map[string]string{"zone": "a"}, map[string]string{"zone": "b"})), true},
-		"forbidden":      {fmt.Errorf("tell: %w", apierrors.NewForbidden(nodes, "n", errors.New("no"))), true},
+		"no error":      {nil, false},
+		"the same zone": {checkLabels(map[string]string{"zone": "a"}, map[string]string{"zone": "a", "rack": "1"}), false},
+		"another zone": {fmt.Errorf("patch: %w",
+			checkLabels(map[string]string{"zone": "a"}, map[string]string{"zone": "b"})), true},
+		"forbidden":      {fmt.Errorf("patch: %w", apierrors.NewForbidden(nodes, "n", errors.New("no"))), true},
 		"no Node yet":    {apierrors.NewNotFound(nodes, "n"), false},
 		"too many":       {apierrors.NewTooManyRequests("wait", 1), false},
 		"expired":        {apierrors.NewUnauthorized("who"), false},
 		"it is starting": {apierrors.NewServiceUnavailable("starting"), false},
-		"nobody answers": {errors.New("connection refused"), false},
+		"no connection":  {errors.New("connection refused"), false},
 	} {
-		if got := refuses(test.err); got != test.want {
+		if got := refused(test.err); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	got := []time.Duration{pause(1, 0), pause(3, 0.5), pause(100, 0)}
+	got := []time.Duration{retryDelay(1, 0), retryDelay(3, 0.5), retryDelay(100, 0)}
 	if diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 900 * time.Millisecond, 10 * time.Second},
 		got); diff != "" {
-		t.Errorf("pauses:\n%s", diff)
+		t.Errorf("delays:\n%s", diff)
 	}
 }
 
-func TestClash(t *testing.T) {
+func TestCheckLabelsRefusesAnotherTopology(t *testing.T) {
 	const want = `detected topology value collision: driver reported "zone":"b" but existing label is "zone":"a"`
-	if err := clash(map[string]string{"zone": "a"}, map[string]string{"zone": "b"}); err == nil || err.Error() != want {
+	if err := checkLabels(map[string]string{"zone": "a"}, map[string]string{"zone": "b"}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -1,11 +1,9 @@
-// Package csinode tells the cluster which CSI drivers this node has: in its CSINode
-// object, and in the Node's annotation of ids and its topology labels. It is the only
-// writer of these.
+// Package csinode publishes the CSI drivers of this node to the API server: in the node's CSINode object, and in the
+// Node's annotation of driver ids and its topology labels. It is the only writer of these.
 //
-// What is to be told comes from package csi, which uses a driver before the cluster
-// knows of it: news waits here until the API server has taken it.
+// Package driver calls Publish and uses the driver at once. The update waits here until the API server accepts it:
 //
-//	Tell -> first try -> Accepted says whether it was refused
-//	          |  ^
-//	          +--+ again, until it is told or there is other news
+//	Publish -> first try -> Accepted reports a rejection to the registration
+//	             |  ^
+//	             +--+ retries until the API server accepts the update or a newer one replaces it
 package csinode

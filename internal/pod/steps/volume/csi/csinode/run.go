@@ -12,32 +12,31 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// refusedDriver is the reason of the event that the cluster does not take a driver
-// that this node uses.
+// refusedDriver is the reason of the event for a driver that pods on this node use although the API server rejects it.
 const refusedDriver = "FailedRegisterCSIDriver"
 
-// firstAnswer is for how long a driver, which is in use already, waits to be told that
-// it has registered: the cluster may refuse it.
+// firstAnswer bounds how long the registration of a driver waits for the first answer of the API server. The node uses
+// the driver meanwhile.
 const firstAnswer = 5 * time.Second
 
-// News is what the cluster is to be told of a driver.
-type News struct {
-	info *Info // nil: it is gone
-	// first has what came of the first try.
+// Update is a change of one driver that the API server has not accepted yet.
+type Update struct {
+	info *Info // nil: the driver has gone
+	// first receives the result of the first try.
 	first chan error
-	// refusal is the one that was told last. The loop's own.
+	// refusal is the rejection that was reported last. Only the loop in Run uses it.
 	refusal string
 }
 
-func newNews(i *Info) *News { return &News{info: i, first: make(chan error, 1)} }
+func newUpdate(i *Info) *Update { return &Update{info: i, first: make(chan error, 1)} }
 
-// Tell has the cluster told of a driver, or that it is gone for nil, and tried again
-// until it is or there is other news of it. It does not block.
-func (w *Writer) Tell(driver string, i *Info) *News {
+// Publish sets a driver in CSINode, or removes it if i is nil. It returns at once. The loop in Run retries until the
+// API server has accepted the update or a newer one replaces it.
+func (w *Writer) Publish(driver string, i *Info) *Update {
 	if w == nil {
-		n := newNews(i)
-		n.first <- nil
-		return n
+		u := newUpdate(i)
+		u.first <- nil
+		return u
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,36 +44,34 @@ func (w *Writer) Tell(driver string, i *Info) *News {
 	if i == nil {
 		delete(w.drivers, driver)
 	}
-	return w.note(driver, i)
+	return w.queue(driver, i)
 }
 
-func (w *Writer) note(driver string, i *Info) *News {
-	n := newNews(i)
-	w.untold[driver] = n
-	select {
-	case w.noted <- struct{}{}:
-	default:
-	}
-	return n
+// queue needs the lock.
+func (w *Writer) queue(driver string, i *Info) *Update {
+	u := newUpdate(i)
+	w.pending[driver] = u
+	w.queued.Wake()
+	return u
 }
 
-// again has the cluster told of all drivers once more.
-func (w *Writer) again() {
+// queueAll queues every registered driver again.
+func (w *Writer) queueAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for driver, i := range w.drivers {
-		w.note(driver, i)
+		w.queue(driver, i)
 	}
 }
 
-// Accepted waits for what the cluster makes of a driver. Only a refusal is an error:
-// one that is away is told later.
-func (n *News) Accepted(ctx context.Context) error {
+// Accepted waits up to 5 s for the first answer of the API server. It returns an error only if the API server rejects
+// the driver, or if the context ends. If the API server is unreachable, it returns nil: the loop in Run retries.
+func (u *Update) Accepted(ctx context.Context) error {
 	timer := time.NewTimer(firstAnswer)
 	defer timer.Stop()
 	select {
-	case err := <-n.first:
-		if refuses(err) {
+	case err := <-u.first:
+		if refused(err) {
 			return err
 		}
 		return nil
@@ -85,7 +82,7 @@ func (n *News) Accepted(ctx context.Context) error {
 	}
 }
 
-// Run tells of drivers until ctx ends, of one after the other: they share the Node's
+// Run writes pending updates until ctx ends. It writes one after the other, because all drivers share the Node's
 // annotation.
 func (w *Writer) Run(ctx context.Context) error {
 	if w == nil {
@@ -93,62 +90,62 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 	for failures := 0; ; {
 		var again <-chan time.Time
-		if w.tellAll(ctx) {
+		if w.writePending(ctx) {
 			failures = 0
 		} else {
 			failures++
-			again = time.After(pause(failures, rand.Float64()))
+			again = time.After(retryDelay(failures, rand.Float64()))
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.noted:
+		case <-w.queued.C():
 		case <-again:
 		}
 	}
 }
 
-// tellAll tries once for each driver, and says whether all is told.
-func (w *Writer) tellAll(ctx context.Context) (done bool) {
+// writePending tries every pending update once. It reports whether all succeeded.
+func (w *Writer) writePending(ctx context.Context) (done bool) {
 	w.mu.Lock()
-	untold := maps.Clone(w.untold)
+	pending := maps.Clone(w.pending)
 	w.mu.Unlock()
 	done = true
-	for _, name := range slices.Sorted(maps.Keys(untold)) {
-		n := untold[name]
-		err := w.tellNode(ctx, name, n.info)
+	for _, name := range slices.Sorted(maps.Keys(pending)) {
+		u := pending[name]
+		err := w.writeDriver(ctx, name, u.info)
 		if ctx.Err() != nil {
 			return false
 		}
 		select {
-		case n.first <- err:
+		case u.first <- err:
 		default:
-			w.complain(name, n, err)
+			w.report(name, u, err)
 		}
 		if err != nil {
 			done = false
 			continue
 		}
 		w.mu.Lock()
-		if w.untold[name] == n {
-			delete(w.untold, name)
+		if w.pending[name] == u {
+			delete(w.pending, name)
 		}
 		w.mu.Unlock()
 	}
 	return done
 }
 
-// complain tells people what came of a try that no driver waits for.
-func (w *Writer) complain(name string, n *News, err error) {
+// report logs the result of a try for which no registration waits. A rejection is an event of the Node too.
+func (w *Writer) report(name string, u *Update, err error) {
 	switch {
 	case err == nil:
-		w.o.Log.Info("the cluster is told of CSI driver", "driver", name, "registered", n.info != nil)
-	case refuses(err) && n.refusal != err.Error():
-		n.refusal = err.Error()
-		w.o.Log.Error("the cluster refuses CSI driver", "driver", name, "err", err)
+		w.o.Log.Info("CSI driver published in CSINode", "driver", name, "registered", u.info != nil)
+	case refused(err) && u.refusal != err.Error():
+		u.refusal = err.Error()
+		w.o.Log.Error("API server rejects CSI driver, retrying", "driver", name, "err", err)
 		w.o.Events.Event(event.NodeRef(w.o.Node), corev1.EventTypeWarning, refusedDriver, "CSI driver %s: %v", name,
 			err)
 	default:
-		w.o.Log.Debug("tell the cluster of CSI driver", "driver", name, "err", err)
+		w.o.Log.Debug("cannot publish CSI driver in CSINode, retrying", "driver", name, "err", err)
 	}
 }
