@@ -81,7 +81,7 @@ func (c changes) csiNode() func(context.Context, *corev1.Node) time.Duration {
 		if n.UID == "" || n.UID == present {
 			return 0
 		}
-		if err := c.plugins.volumes.Present(ctx, n); err != nil {
+		if err := c.plugins.volumes.Drivers().EnsureCSINode(ctx, n); err != nil {
 			if ctx.Err() == nil {
 				c.Log.Warn("cannot create the CSINode object, retrying", "err", err, "after", csiNodeRetry)
 			}

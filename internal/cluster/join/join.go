@@ -24,7 +24,7 @@ import (
 	"github.com/berth-run/berth/internal/node/telemetry"
 	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
-	"github.com/berth-run/berth/internal/pod/steps/volume/csi"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
 	"github.com/berth-run/berth/internal/pod/steps/volume/projected"
 	"github.com/berth-run/berth/internal/record/event"
 )
@@ -119,7 +119,7 @@ func Connect(o Options) (*Cluster, error) {
 func (c *Cluster) changed(keys map[object.Key]bool) {
 	c.Options.Changed(keys)
 	for key := range keys {
-		if key.Kind == object.Service || key.Kind == object.ClusterTrustBundle || key.Kind == csi.KindDriver {
+		if key.Kind == object.Service || key.Kind == object.ClusterTrustBundle || key.Kind == driver.KindDriver {
 			c.offline.SetsChanged()
 			return
 		}

@@ -60,7 +60,7 @@ func (c *Cluster) connectPlugins() (err error) {
 func (x *Plugins) Watcher(root string, devices plugin.Handler, log *slog.Logger) *plugin.Watcher {
 	handlers := map[string]plugin.Handler{plugin.TypeDevice: devices}
 	if x != nil {
-		handlers[plugin.TypeCSI] = x.volumes
+		handlers[plugin.TypeCSI] = x.volumes.Drivers()
 		handlers[plugin.TypeDRA] = x.claims.Drivers()
 	}
 	return plugin.New(plugin.Options{Dir: filepath.Join(root, "plugins_registry"), Handlers: handlers, Log: log})

@@ -55,7 +55,7 @@ func (c record) sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known
 		})
 	}
 	for _, name := range csi.Drivers(p, volumes(named)) {
-		d, known := c.plugins.volumes.Object(name)
+		d, known := c.plugins.volumes.Drivers().Object(name)
 		if !known {
 			return s, false
 		}
@@ -149,7 +149,7 @@ func (c record) standIn() {
 		known[i] = objects.Kept{Pod: k.Pod, Objects: k.Objects, Services: k.Sets.Services, Bundles: k.Sets.Bundles}
 	}
 	c.standsIn.Store(true)
-	c.plugins.volumes.Restore(drivers)
+	c.plugins.volumes.Drivers().Restore(drivers)
 	c.objects.Restore(known)
 	c.Sources.Cluster.Restore(pods)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/node/plugin"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
 	"github.com/berth-run/berth/test/csidriver"
 )
 
@@ -42,7 +43,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// joined is a node of a cluster, with its own credentials, and admin's client.
+// joined makes a node of a cluster with its own credentials. It also returns the admin's client.
 func joined(t *testing.T, o Options) (*node, kubernetes.Interface) {
 	t.Helper()
 	c := shared.Cluster(t)
@@ -60,7 +61,7 @@ func joined(t *testing.T, o Options) (*node, kubernetes.Interface) {
 	return n, c.Client()
 }
 
-// unlessAway is a way to the API server that can be cut.
+// unlessAway is a transport to the API server that a test can cut.
 type unlessAway struct {
 	http.RoundTripper
 	away *atomic.Bool
@@ -73,8 +74,8 @@ func (u unlessAway) RoundTrip(r *http.Request) (*http.Response, error) {
 	return u.RoundTripper.RoundTrip(r)
 }
 
-// describe makes the driver's CSIDriver object until the test ends.
-func (n *node) describe(t *testing.T, admin kubernetes.Interface, spec storagev1.CSIDriverSpec) {
+// createCSIDriver creates the driver's CSIDriver object. It is deleted when the test ends.
+func (n *node) createCSIDriver(t *testing.T, admin kubernetes.Interface, spec storagev1.CSIDriverSpec) {
 	t.Helper()
 	drivers := admin.StorageV1().CSIDrivers()
 	_, err := drivers.Create(t.Context(),
@@ -82,12 +83,12 @@ func (n *node) describe(t *testing.T, admin kubernetes.Interface, spec storagev1
 	check(t, err)
 	t.Cleanup(func() { check(t, drivers.Delete(context.Background(), driverName1, metav1.DeleteOptions{})) })
 	eventually(t, "the driver's object is known", func() bool {
-		d, known := n.kind.Object(driverName1)
+		d, known := n.kind.Drivers().Object(driverName1)
 		return known && d != nil
 	})
 }
 
-// eventually waits until it is so.
+// eventually waits until the condition what holds, at most a minute.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
@@ -97,8 +98,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// told are the drivers in the CSINode and in the Node's annotation.
-func (n *node) told(t *testing.T, admin kubernetes.Interface) ([]storagev1.CSINodeDriver, string) {
+// publishedDrivers returns the drivers in the CSINode, and the Node's annotation of driver ids.
+func (n *node) publishedDrivers(t *testing.T, admin kubernetes.Interface) ([]storagev1.CSINodeDriver, string) {
 	t.Helper()
 	node, err := admin.CoreV1().Nodes().Get(t.Context(), n.kind.o.Node, metav1.GetOptions{})
 	check(t, err)
@@ -109,14 +110,14 @@ func (n *node) told(t *testing.T, admin kubernetes.Interface) ([]storagev1.CSINo
 	return got.Spec.Drivers, node.Annotations["csi.volume.kubernetes.io/nodeid"]
 }
 
-func TestCSINode(t *testing.T) {
+func TestRegistrationIsPublished(t *testing.T) {
 	n, admin := joined(t, Options{})
 	d := &csidriver.Driver{Limit: 7, Topology: map[string]string{"topology.example.com/zone": "a"}}
 	start(t, n, d)
 	name := n.kind.o.Node
 	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	check(t, err)
-	check(t, n.kind.Present(t.Context(), node)) // it is, from here on
+	check(t, n.kind.Drivers().EnsureCSINode(t.Context(), node)) // it exists already
 	got, err := admin.StorageV1().CSINodes().Get(t.Context(), name, metav1.GetOptions{})
 	check(t, err)
 	want := []storagev1.CSINodeDriver{{Name: driverName1, NodeID: "id-1",
@@ -132,76 +133,75 @@ func TestCSINode(t *testing.T) {
 		t.Errorf("node: %v, %v", node.Annotations, node.Labels)
 	}
 
-	registered, err := n.kind.driver(driverName1)
+	registered, err := n.kind.drivers.Get(driverName1)
 	check(t, err)
-	d.Limit = 3 // it is told anew
-	check(t, n.kind.announce(t.Context(), registered))
+	d.Limit = 3
+	check(t, n.kind.Drivers().RefreshInfo(t.Context(), registered))
 	eventually(t, "it has room for 3", func() bool {
-		drivers, _ := n.told(t, admin)
+		drivers, _ := n.publishedDrivers(t, admin)
 		return *drivers[0].Allocatable.Count == 3
 	})
 
-	// The Node's object was removed and is another: its CSINode is begun anew.
+	// The Node was deleted and created again, and so is its CSINode.
 	check(t, admin.StorageV1().CSINodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
-	check(t, n.kind.Present(t.Context(), node))
+	check(t, n.kind.Drivers().EnsureCSINode(t.Context(), node))
 	eventually(t, "the new CSINode has the driver", func() bool {
-		drivers, _ := n.told(t, admin)
+		drivers, _ := n.publishedDrivers(t, admin)
 		return len(drivers) == 1
 	})
 
-	n.kind.Deregister(plugin.Plugin{Name: driverName1, Endpoint: registered.endpoint})
+	n.kind.Drivers().Deregister(plugin.Plugin{Name: driverName1, Endpoint: registered.Endpoint})
 	eventually(t, "the driver is gone", func() bool {
-		drivers, ids := n.told(t, admin)
+		drivers, ids := n.publishedDrivers(t, admin)
 		return len(drivers) == 0 && ids == ""
 	})
 }
 
-// A driver is of use while the API server is away, which is told when it is back.
-func TestRegistrationWhileAway(t *testing.T) {
+// A driver works while the API server is unreachable, and is published when that returns.
+func TestRegistrationWithoutTheAPIServer(t *testing.T) {
 	n, admin := joined(t, Options{})
 	n.away.Store(true)
 	start(t, n, &csidriver.Driver{Topology: map[string]string{"zone": "a"}})
-	registered, err := n.kind.driver(driverName1)
+	registered, err := n.kind.drivers.Get(driverName1)
 	check(t, err)
 	n.away.Store(false)
-	eventually(t, "the cluster is told of the driver", func() bool {
-		drivers, ids := n.told(t, admin)
+	eventually(t, "the driver is published", func() bool {
+		drivers, ids := n.publishedDrivers(t, admin)
 		return len(drivers) == 1 && ids == `{"csi.example.com":"id-1"}`
 	})
 
 	n.away.Store(true)
-	p := plugin.Plugin{Name: driverName1, Endpoint: registered.endpoint, Versions: []string{"1.0.0"}}
-	n.kind.Deregister(p)
+	p := plugin.Plugin{Name: driverName1, Endpoint: registered.Endpoint, Versions: []string{"1.0.0"}}
+	n.kind.Drivers().Deregister(p)
 	n.away.Store(false)
-	eventually(t, "the cluster is told that it is gone", func() bool {
-		drivers, ids := n.told(t, admin)
+	eventually(t, "the driver is removed from the CSINode", func() bool {
+		drivers, ids := n.publishedDrivers(t, admin)
 		return len(drivers) == 0 && ids == ""
 	})
 
-	// What it refuses meanwhile is told of when it is back, and at once after that.
+	// A driver that the returning API server rejects stays in use with an event. The next registration fails at once.
 	n.away.Store(true)
-	check(t, n.kind.Register(t.Context(), p))
+	check(t, n.kind.Drivers().Register(t.Context(), p))
 	label := fmt.Appendf(nil, `{"metadata":{"labels":{"zone":%q}}}`, "b")
 	_, err = admin.CoreV1().Nodes().Patch(t.Context(), n.kind.o.Node, types.MergePatchType, label,
 		metav1.PatchOptions{})
 	check(t, err)
 	n.away.Store(false)
-	eventually(t, "an event tells of the refusal", func() bool { return n.table.told("FailedRegisterCSIDriver") })
-	_, err = n.kind.driver(driverName1)
-	check(t, err) // what is mounted needs it
-	n.kind.Deregister(p)
-	if err := n.kind.Register(t.Context(), p); err == nil ||
+	eventually(t, "there is an event for the rejection", func() bool { return n.table.hasEvent("FailedRegisterCSIDriver") })
+	_, err = n.kind.drivers.Get(driverName1)
+	check(t, err) // mounted volumes need it
+	n.kind.Drivers().Deregister(p)
+	if err := n.kind.Drivers().Register(t.Context(), p); err == nil ||
 		!strings.Contains(err.Error(), "topology value collision") {
-		t.Errorf("a driver of another zone registers: %v", err)
+		t.Errorf("registration of a driver of another zone: %v", err)
 	}
-	if _, err := n.kind.driver(driverName1); err == nil {
-		t.Error("a driver that was refused is of use")
+	if _, err := n.kind.drivers.Get(driverName1); err == nil {
+		t.Error("a rejected driver is in use")
 	}
 }
 
-// A boot without an API server: what was kept of it is enough to mount, where no
-// controller has to attach.
-func TestStandingIn(t *testing.T) {
+// After a boot without an API server, the state on disk is enough to mount a volume that no controller attaches.
+func TestMountWithoutTheAPIServer(t *testing.T) {
 	n, _ := joined(t, Options{StandsIn: func() bool { return true }})
 	n.away.Store(true)
 	v := n.persistent("data", corev1.PersistentVolumeFilesystem)
@@ -210,15 +210,15 @@ func TestStandingIn(t *testing.T) {
 	d := &csidriver.Driver{Can: allCapabilities()}
 	start(t, n, d)
 	p := podWith(claimed("data"), false)
-	if keys, _ := object.Waits(n.setup(t.Context(), p)); !slices.Contains(keys, driverKey(driverName1)) {
-		t.Errorf("without its CSIDriver it waits for %v", keys)
+	if keys, _ := object.Waits(n.setup(t.Context(), p)); !slices.Contains(keys, driver.Key(driverName1)) {
+		t.Errorf("without its CSIDriver the volume waits for %v", keys)
 	}
-	n.kind.Restore(map[string]*storagev1.CSIDriver{driverName1: {ObjectMeta: metav1.ObjectMeta{Name: driverName1},
+	n.kind.Drivers().Restore(map[string]*storagev1.CSIDriver{driverName1: {ObjectMeta: metav1.ObjectMeta{Name: driverName1},
 		Spec: storagev1.CSIDriverSpec{
 			AttachRequired: new(false), PodInfoOnMount: new(true),
 			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
 		}}})
-	n.await(t, p)
+	n.setupWhenReady(t, p)
 	staged, published := d.Calls("NodeStageVolume")[0].Request.(*csi.NodeStageVolumeRequest),
 		d.Calls("NodePublishVolume")[0].Request.(*csi.NodePublishVolumeRequest)
 	if staged.GetSecrets()["password"] != "s" || published.GetVolumeContext()[infoName] != "p" {
@@ -226,11 +226,11 @@ func TestStandingIn(t *testing.T) {
 	}
 	check(t, n.volumes.Remove(t.Context(), podUID))
 
-	n.kind.Restore(map[string]*storagev1.CSIDriver{driverName1: nil})
+	n.kind.Drivers().Restore(map[string]*storagev1.CSIDriver{driverName1: nil})
 	const want = "waiting for the API server, which is away, to confirm that volume vol-data of CSI driver " +
 		"csi.example.com is attached to this node"
 	if err := n.setup(t.Context(), p); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("a volume that may be attached elsewhere: %v", err)
+		t.Errorf("setup of a volume that may be attached elsewhere: %v", err)
 	}
 	if calls := len(d.Calls("NodeStageVolume")); calls != 1 {
 		t.Errorf("staged %d times", calls)
@@ -238,14 +238,14 @@ func TestStandingIn(t *testing.T) {
 	check(t, n.volumes.Remove(t.Context(), podUID))
 }
 
-// The scheduler looks for a CSINode also on nodes without drivers.
-func TestCSINodeWithoutDrivers(t *testing.T) {
+// The scheduler needs the CSINode of a node without drivers too.
+func TestEnsureCSINodeWithoutDrivers(t *testing.T) {
 	n, admin := joined(t, Options{})
 	name := n.kind.o.Node
 	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	check(t, err)
 	for range 2 {
-		check(t, n.kind.Present(t.Context(), node))
+		check(t, n.kind.Drivers().EnsureCSINode(t.Context(), node))
 		got, err := admin.StorageV1().CSINodes().Get(t.Context(), name, metav1.GetOptions{})
 		check(t, err)
 		if len(got.Spec.Drivers) != 0 || len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != node.UID {
@@ -254,8 +254,7 @@ func TestCSINodeWithoutDrivers(t *testing.T) {
 	}
 }
 
-// A volume waits until it is in use, attached, and the CSIDriver is known.
-func TestAttachment(t *testing.T) {
+func TestStageWaitsForTheAttachment(t *testing.T) {
 	n, admin := joined(t, Options{})
 	ctx := t.Context()
 	n.persistent("data", corev1.PersistentVolumeFilesystem)
@@ -263,11 +262,11 @@ func TestAttachment(t *testing.T) {
 	start(t, n, d)
 	set := make(chan struct{})
 	p := podWith(claimed("data"), false)
-	go func() { defer close(set); n.await(t, p) }()
+	go func() { defer close(set); n.setupWhenReady(t, p) }()
 
 	id := identity{Driver: driverName1, Handle: "vol-data"}
 	for volumes, known := n.kind.InUse(); !known || len(volumes) == 0; volumes, known = n.kind.InUse() {
-		time.Sleep(time.Millisecond) // until it waits
+		time.Sleep(time.Millisecond) // until setup waits for the attachment
 	}
 	a := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: attachmentName(id, n.kind.o.Node)},
@@ -277,7 +276,7 @@ func TestAttachment(t *testing.T) {
 	a, err := admin.StorageV1().VolumeAttachments().Create(ctx, a, metav1.CreateOptions{})
 	check(t, err)
 	if len(d.Calls("NodeStageVolume")) > 0 {
-		t.Error("it is staged before it is attached")
+		t.Error("the volume is staged before it is attached")
 	}
 	a.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"lun": "4"}}
 	_, err = admin.StorageV1().VolumeAttachments().UpdateStatus(ctx, a, metav1.UpdateOptions{})
@@ -297,8 +296,8 @@ func TestAttachment(t *testing.T) {
 	}
 }
 
-// A pod whose volume the node has no room for is not to wait here for ever.
-func TestTheNodeIsFull(t *testing.T) {
+// A pod whose volume exceeds the node's limit must not wait on this node for ever.
+func TestFullNodeRejectsThePod(t *testing.T) {
 	full := ""
 	n, admin := joined(t, Options{Full: func(_ *corev1.Pod, message string) { full = message }})
 	n.persistent("data", corev1.PersistentVolumeFilesystem)
@@ -326,13 +325,13 @@ func TestTheNodeIsFull(t *testing.T) {
 	}
 }
 
-func TestInline(t *testing.T) {
+func TestInlineVolumeGetsPodInfoAndTokens(t *testing.T) {
 	n, admin := joined(t,
 		Options{Token: func(_ context.Context, p *corev1.Pod, audience string, _ time.Duration) (string, time.Time,
 			error) {
 			return "token of " + p.Name + " for " + audience, time.Unix(1000, 0), nil
 		}})
-	n.describe(t, admin, storagev1.CSIDriverSpec{
+	n.createCSIDriver(t, admin, storagev1.CSIDriverSpec{
 		AttachRequired: new(false), PodInfoOnMount: new(true), RequiresRepublish: new(true),
 		ServiceAccountTokenInSecrets: new(true),
 		VolumeLifecycleModes:         []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral},
@@ -344,8 +343,8 @@ func TestInline(t *testing.T) {
 		corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName1,
 			VolumeAttributes: map[string]string{"size": "1"}}}, false)
 	p.Spec.ServiceAccountName = "default"
-	n.await(t, p)
-	n.tended(t) // what is looked at already is left alone
+	n.setupWhenReady(t, p)
+	n.allInspected(t) // a pass skips a volume whose inspection still runs
 	var parts sync.WaitGroup
 	n.kind.pass(t.Context(), &parts, true)
 	parts.Wait()
@@ -370,8 +369,7 @@ func TestInline(t *testing.T) {
 	check(t, n.volumes.Remove(t.Context(), podUID))
 }
 
-// bound makes a claim of the API server and of the table whose volume was made larger,
-// and the pod that uses it.
+// bound creates a claim whose volume was made larger, in the API server and in the table, and a pod that uses it.
 func (n *node) bound(t *testing.T, admin kubernetes.Interface, namespace, name string) *corev1.Pod {
 	t.Helper()
 	ctx, api := t.Context(), admin.CoreV1()
@@ -398,15 +396,14 @@ func (n *node) bound(t *testing.T, admin kubernetes.Interface, namespace, name s
 	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: c.Namespace, Name: c.Name, UID: c.UID}
 	_, err = api.PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
 	check(t, err)
-	n.table.claims[name] = c // as it is all the time: the table may be behind
+	n.table.claims[name] = c // it stays so: the table may be older than the API server
 	p.Spec.AutomountServiceAccountToken = new(false)
 	p, err = api.Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
 	check(t, err)
 	return p
 }
 
-// What a pod sees of a volume that is to be expanded when it is mounted.
-func TestExpansionAtTheMount(t *testing.T) {
+func TestExpansionBeforeThePodStarts(t *testing.T) {
 	const (
 		starts = iota
 		startsLater
@@ -416,60 +413,60 @@ func TestExpansionAtTheMount(t *testing.T) {
 	inProgress, infeasible := corev1.PersistentVolumeClaimNodeResizeInProgress,
 		corev1.PersistentVolumeClaimNodeResizeInfeasible
 	n, admin := joined(t, Options{})
-	n.describe(t, admin, storagev1.CSIDriverSpec{AttachRequired: new(false)})
+	n.createCSIDriver(t, admin, storagev1.CSIDriverSpec{AttachRequired: new(false)})
 	d := &csidriver.Driver{Can: allCapabilities()}
 	start(t, n, d)
-	registered, err := n.kind.driver(driverName1)
+	registered, err := n.kind.drivers.Get(driverName1)
 	check(t, err)
 	namespace := shared.Cluster(t).Namespace()
 	for name, test := range map[string]struct {
 		fault    error
-		cannot   bool // the driver has no EXPAND_VOLUME
+		noExpand bool // the driver has no EXPAND_VOLUME
 		pod      int
 		state    corev1.ClaimResourceStatus
-		told     bool // by a condition
+		failed   bool // the claim has the condition NodeResizeError
 		capacity string
 	}{
 		"expanded": {capacity: "2Mi"},
-		"failing":  {fault: failing(codes.Internal), pod: waits, state: inProgress, told: true, capacity: "1Mi"},
+		"failing":  {fault: failing(codes.Internal), pod: waits, state: inProgress, failed: true, capacity: "1Mi"},
 		"not-yet":  {fault: failing(codes.Aborted), pod: waits, state: inProgress, capacity: "1Mi"},
-		"in-use":   {fault: failing(codes.FailedPrecondition), state: inProgress, told: true, capacity: "1Mi"},
-		"too-large": {fault: failing(codes.OutOfRange), pod: startsLater, state: infeasible, told: true,
+		"in-use":   {fault: failing(codes.FailedPrecondition), state: inProgress, failed: true, capacity: "1Mi"},
+		"too-large": {fault: failing(codes.OutOfRange), pod: startsLater, state: infeasible, failed: true,
 			capacity: "1Mi"},
-		"not-possible": {cannot: true, pod: waits, state: inProgress, told: true, capacity: "1Mi"},
+		"not-possible": {noExpand: true, pod: waits, state: inProgress, failed: true, capacity: "1Mi"},
 	} {
 		p := n.bound(t, admin, namespace, name)
 		d.Fail("NodeExpandVolume", test.fault)
-		registered.can = allCapabilities()
-		if test.cannot {
-			registered.can = slices.DeleteFunc(registered.can, func(c csi.NodeServiceCapability_RPC_Type) bool {
+		registered.Capabilities = allCapabilities()
+		if test.noExpand {
+			registered.Capabilities = slices.DeleteFunc(registered.Capabilities, func(c csi.NodeServiceCapability_RPC_Type) bool {
 				return c == csi.NodeServiceCapability_RPC_EXPAND_VOLUME
 			})
 		}
-		var failed []bool
+		var failures []bool
 		for range 2 {
 			err := n.setup(t.Context(), p)
-			failed = append(failed, err != nil)
+			failures = append(failures, err != nil)
 			if err != nil && !strings.Contains(err.Error(), "expand the volume") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if want := []bool{test.pod != starts, test.pod == waits}; !slices.Equal(want, failed) {
-			t.Errorf("%s: the mount fails, and fails again: %v, want %v", name, failed, want)
+		if want := []bool{test.pod != starts, test.pod == waits}; !slices.Equal(want, failures) {
+			t.Errorf("%s: the mount fails, and fails again: %v, want %v", name, failures, want)
 		}
 		got, err := admin.CoreV1().PersistentVolumeClaims(p.Namespace).Get(t.Context(), name, metav1.GetOptions{})
 		check(t, err)
-		told := slices.ContainsFunc(got.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+		failed := slices.ContainsFunc(got.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
 			return c.Type == corev1.PersistentVolumeClaimNodeResizeError
 		})
 		if state := got.Status.AllocatedResourceStatuses[corev1.ResourceStorage]; state != test.state ||
-			told != test.told || got.Status.Capacity.Storage().String() != test.capacity {
-			t.Errorf("%s: the claim is %q, with the condition %t, and has %s", name, state, told,
+			failed != test.failed || got.Status.Capacity.Storage().String() != test.capacity {
+			t.Errorf("%s: the claim is %q, with the condition %t, and has %s", name, state, failed,
 				got.Status.Capacity.Storage())
 		}
 		check(t, n.volumes.Remove(t.Context(), p.UID))
 	}
-	if n.table.told(resizeFailed) || !n.table.told(resizeDone) {
+	if n.table.hasEvent(resizeFailed) || !n.table.hasEvent(resizeDone) {
 		t.Errorf("events %q", n.table.events)
 	}
 }

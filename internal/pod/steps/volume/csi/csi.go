@@ -15,20 +15,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
-	"github.com/berth-run/berth/internal/pod/steps/volume/csi/csinode"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
-// objects are those of the table, which no call of the API server is made for.
+// objects reads the objects that pods name from memory. It does not call the API server.
 type objects interface {
 	PersistentVolume(name string) (*corev1.PersistentVolume, error)
 	PersistentVolumeClaim(namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	Secret(namespace, name string) (*corev1.Secret, error)
-}
-
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
 
 // Options of a Kind. Fields are required unless they say otherwise.
@@ -37,152 +35,135 @@ type Options struct {
 	Root string
 	// Node is this node's name.
 	Node string
-	// Client is for the API server, with the node's credentials; nil on a node
-	// without a cluster: nothing is attached there, and no driver has a CSIDriver.
+	// Client has the node's credentials. It is nil on a node without a cluster, where no volume is attached and no
+	// driver has a CSIDriver.
 	Client kubernetes.Interface
-	// StandsIn says that the API server is away since the agent began, and that what
-	// was kept of it counts. nil: never. Nothing is attached then.
+	// StandsIn reports that the API server has been unreachable since the agent started, so that the state on disk
+	// stands in for it. No volume is attached meanwhile. nil: never.
 	StandsIn func() bool
-	// Objects have the claims and volumes of pods. Secrets are of use without a
-	// Client, or while it is away: else they are read when they are needed.
+	// Objects has the claims and volumes of pods. Its Secrets are used only without a Client or while StandsIn:
+	// otherwise a Secret is read from the API server when it is needed.
 	Objects objects
-	// Token asks for a token of the pod's service account; audience "" is the API
-	// server, life 0 what that gives. nil: there are none.
+	// Token requests a token of the pod's service account. An empty audience is the API server; life 0 is the API
+	// server's default. nil: there are no tokens.
 	Token func(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (value string,
 		expires time.Time, err error)
-	// Reported are the volumes that the Node's status says to be in use; a volume
-	// that is attached is used after it is among them. nil: nobody asks.
+	// Reported returns the status.volumesInUse that the API server has accepted. A volume is used only once it is
+	// in that list. nil: there is no such check.
 	Reported func() []corev1.UniqueVolumeName
-	// InUseChanged has the Node's status written soon, from InUse; it must not
-	// block. May be nil.
+	// InUseChanged is called when InUse has changed, so that the Node's status is written soon. It must not block.
+	// It may be nil.
 	InUseChanged func()
-	// Changed has what waits for these keys tried again: see KindDriver. It must not
-	// block.
+	// Changed wakes the pods that wait for these keys: see driver.KindDriver. It must not block.
 	Changed func(map[object.Key]bool)
-	// Refresh has objects of the table read again; it must not block. May be nil.
+	// Refresh reads objects of the table again. It must not block. It may be nil.
 	Refresh func(keys ...object.Key)
-	// Full ends a pod for which the node has no room: one more volume cannot be
-	// attached. It must not block. May be nil.
+	// Full ends a pod because the node cannot attach one more volume. It must not block. It may be nil.
 	Full func(p *corev1.Pod, message string)
-	// Label is the SELinux label that the files of a container with these options
-	// have: see FileLabel. nil on a host without SELinux.
+	// Label returns the SELinux label for the files of a container with these options: see FileLabel. nil on a host
+	// without SELinux.
 	Label  func(*corev1.SELinuxOptions) (string, error)
-	Events events
+	Events event.Sink
 	Now    func() time.Time
 	Log    *slog.Logger
 }
 
-// Kind serves the volumes of CSI drivers. It is a plugin.Handler too. Make it with
-// New, then Run it. Its methods may be called from any goroutine.
+// Kind serves the volumes of CSI drivers. Make it with New, then Run it. Its methods may be called from any goroutine.
 type Kind struct {
 	*attacher
-	targets lock.Keyed    // by path, held while it is published or unpublished
-	fresh   chan struct{} // one token: something was published
+	targets   lock.Keyed  // by path, held while a volume is published or unpublished
+	newVolume wake.Signal // a volume was published
 
-	// Below the registry's lock.
+	// The attacher's lock guards the fields below.
 
-	// staged are the shared parts that were staged by this process, attachments
-	// what the controllers told of them. By StageID.
-	staged      map[string]bool
-	attachments map[string]map[string]string
-	// published are by what Publish returned.
+	// staged has the StageIDs that this process has staged.
+	staged map[string]bool
+	// publishContexts are by StageID. A driver's controller returns one when it attaches the volume.
+	publishContexts map[string]map[string]string
+	// published is by the path that Publish returned.
 	published map[string]*published
 }
 
-// registry has the drivers.
-type registry struct {
-	o       Options
-	cluster *csinode.Writer // nil without one
-	names   lock.Keyed      // by driver, held while one registers
-	known   known
-
-	mu      sync.Mutex
-	drivers map[string]*driver
-}
-
-// attacher waits for volumes to be attached, and keeps them so.
+// attacher waits until volumes are attached, and reports them as in use so that they stay attached.
 type attacher struct {
-	*registry
+	o       Options
+	drivers *driver.Registry
 
-	// Below the registry's lock.
-
-	// using are attached volumes, on disk as StageIDs. counted says that those of an
-	// earlier agent are among them.
-	using   map[corev1.UniqueVolumeName]bool
-	counted bool
-	moved   chan struct{} // closed, and made anew, when the Node has changed
+	mu sync.Mutex
+	// inUse are the attached volumes. Their StageIDs are on disk. restored says that inUse includes the volumes of
+	// an earlier agent.
+	inUse    map[corev1.UniqueVolumeName]bool
+	restored bool
+	// nodeChanged is closed and replaced whenever the Node has changed.
+	nodeChanged chan struct{}
 }
 
-// published is a volume of which Publish has succeeded.
+// published is a volume whose Publish has succeeded.
 type published struct {
 	request volume.Request
-	// end interrupts what is done with the volume while it is in use.
+	// ctx bounds the background work on the volume. end ends it.
 	ctx context.Context
 	end context.CancelFunc
 
-	// Below the registry's lock.
+	// The attacher's lock guards the fields below.
 
-	// size that the volume has on this node; zero before it is known.
+	// size of the volume on this node; zero before it is known.
 	size resource.Quantity
-	// stuck: the driver does not expand it while it is in use.
-	stuck   bool
-	usage   *Usage // what the driver told last
-	tended  bool   // at least once
-	tending bool
+	// offlineOnly: the driver does not expand the volume while it is in use.
+	offlineOnly bool
+	usage       *Usage // the driver's last answer; nil before the first
+	inspected   bool   // at least once
+	inspecting  bool
 }
 
-// New makes a Kind that knows no driver. It looks at nothing.
+// New makes a Kind without drivers. It does no I/O.
 func New(o Options) *Kind {
-	r := &registry{o: o, drivers: map[string]*driver{},
-		known: known{asked: make(chan struct{}, 1), names: map[string]bool{}}}
-	if o.Client != nil {
-		r.cluster = csinode.New(csinode.Options{Client: o.Client, Node: o.Node, Events: o.Events, Log: o.Log})
-	}
+	drivers := driver.New(driver.Options{Node: o.Node, Client: o.Client, Changed: o.Changed, Events: o.Events,
+		Now: o.Now, Log: o.Log})
 	return &Kind{
-		attacher: &attacher{registry: r, using: map[corev1.UniqueVolumeName]bool{}, moved: make(chan struct{})},
-		fresh:    make(chan struct{}, 1), staged: map[string]bool{},
-		attachments: map[string]map[string]string{}, published: map[string]*published{},
+		attacher: &attacher{o: o, drivers: drivers, inUse: map[corev1.UniqueVolumeName]bool{},
+			nodeChanged: make(chan struct{})},
+		newVolume: wake.New(), staged: map[string]bool{}, publishContexts: map[string]map[string]string{},
+		published: map[string]*published{},
 	}
 }
 
-// Present makes the CSINode of a node without one: see csinode.Writer.
-func (k *registry) Present(ctx context.Context, node *corev1.Node) error {
-	return k.cluster.Ensure(ctx, node)
-}
+// Drivers are the drivers of this node.
+func (k *Kind) Drivers() *driver.Registry { return k.drivers }
 
-// dirName is the directory of these volumes in a pod's, as the kubelet spells it.
+// dirName is the kubelet's name of the directory for CSI volumes in a pod's directory.
 const dirName = "kubernetes.io~csi"
 
-// Dir is the directory of these volumes in a pod's.
+// Dir is the name of the directory for CSI volumes in a pod's directory.
 func (*Kind) Dir() string { return dirName }
 
-// Serves says whether the volume is of this kind.
+// Serves reports whether a pod's own volume is a CSI volume (inline ephemeral).
 func (*Kind) Serves(v *corev1.Volume) bool { return v.CSI != nil }
 
-// ServesPersistent says whether the volume is of this kind.
+// ServesPersistent reports whether a PersistentVolume is a CSI volume.
 func (*Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.CSI != nil }
 
-// TargetName is the PersistentVolume's name, by which the kubelet has it in the
-// pod's directory.
-func (*Kind) TargetName(r volume.Request) string { return claimName(r) }
+// TargetName is the name of the PersistentVolume, or of the pod's own volume. The kubelet names the volume's directory
+// so.
+func (*Kind) TargetName(r volume.Request) string { return targetName(r) }
 
-// Features go by what Publish has learnt of the driver.
+// Features depend on the driver and its CSIDriver object. Publish waits for both.
 func (k *Kind) Features(r volume.Request) volume.Features {
 	f := volume.Features{Block: r.Persistent != nil, Remote: true,
 		ReadOnly: r.Persistent == nil && r.Volume.CSI.ReadOnly != nil && *r.Volume.CSI.ReadOnly}
 	name := driverName(r)
-	d, err := k.driver(name)
-	object, known := k.known.get(name)
+	d, err := k.drivers.Get(name)
+	object, known := k.drivers.Object(name)
 	if err != nil || !known && k.o.Client != nil {
 		return f
 	}
-	f.FSGroup = groups(object, r) && !d.has(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
+	f.FSGroup = appliesGroup(object, r) && !d.Can(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
 	label, err := k.label(object, r)
-	f.HostLabels = err == nil && label != "" // it is mounted with the label
+	f.HostLabels = err == nil && label != "" // the mount option sets the label
 	return f
 }
 
-func (k *registry) standsIn() bool { return k.o.StandsIn != nil && k.o.StandsIn() }
+func (k *attacher) standsIn() bool { return k.o.StandsIn != nil && k.o.StandsIn() }
 
 func driverName(r volume.Request) string {
 	if r.Persistent != nil {
@@ -191,7 +172,7 @@ func driverName(r volume.Request) string {
 	return r.Volume.CSI.Driver
 }
 
-// label is the SELinux label to mount a volume with, "" for none.
+// label returns the SELinux label to mount a volume with, or "" for none.
 func (k *Kind) label(d *storagev1.CSIDriver, r volume.Request) (string, error) {
 	if k.o.Label == nil {
 		return "", nil
@@ -203,14 +184,14 @@ func (k *Kind) label(d *storagev1.CSIDriver, r volume.Request) (string, error) {
 	return k.o.Label(options)
 }
 
-// paths are where a volume's shared part is.
+// paths are the places of a volume's shared part.
 type paths struct {
 	data    string // the directory of vol_data.json
 	staging string
-	publish string // the directory of a device's published files
+	publish string // for a block device: the directory with one published file for each pod
 }
 
-func (k *registry) paths(id identity) paths {
+func (k *attacher) paths(id identity) paths {
 	base := filepath.Join(k.o.Root, "plugins", "kubernetes.io", "csi")
 	if id.Block != "" {
 		base = filepath.Join(base, "volumeDevices")
@@ -221,7 +202,7 @@ func (k *registry) paths(id identity) paths {
 	return paths{data: base, staging: filepath.Join(base, "globalmount")}
 }
 
-// remove takes away what is kept of a shared part that is not mounted any more.
+// remove deletes the files of a shared part that is not mounted any more.
 func (p paths) remove(id identity) error {
 	if id.Block == "" {
 		return remove(p.data, filepath.Base(p.staging), dataFile, "."+dataFile)

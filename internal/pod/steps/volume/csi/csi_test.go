@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/plugin"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/test/csidriver"
 )
@@ -44,7 +45,7 @@ func allCapabilities() []csi.NodeServiceCapability_RPC_Type {
 	}
 }
 
-// table is what pods name.
+// table has the objects that pods name, and the events and changes that the volumes report.
 type table struct {
 	mu      sync.Mutex
 	volumes map[string]*corev1.PersistentVolume
@@ -91,17 +92,17 @@ func (o *table) Event(_ corev1.ObjectReference, _, reason, _ string, _ ...any) {
 	o.events = append(o.events, reason)
 }
 
-// told says whether there was an event with that reason.
-func (o *table) told(reason string) bool {
+// hasEvent reports whether there was an event with that reason.
+func (o *table) hasEvent(reason string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Contains(o.events, reason)
 }
 
-// node is an agent's part of the volumes, over a directory.
+// node is the volumes of one agent in a directory.
 type node struct {
 	*table
-	away    *atomic.Bool // the API server is; nil without a cluster
+	away    *atomic.Bool // the API server is unreachable; nil without a cluster
 	root    string
 	kind    *Kind
 	volumes *volume.Volumes
@@ -137,12 +138,22 @@ func newNode(t *testing.T, root string, o Options) *node {
 	return n
 }
 
+// driver is the registered driver.
+func (n *node) driver(t *testing.T) *driver.Driver {
+	t.Helper()
+	d, err := n.kind.drivers.Get(driverName1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 func (n *node) setup(ctx context.Context, p *corev1.Pod) error {
 	return n.volumes.Step().Setup(ctx, &worker.Run{Pod: &pod.Pod{Pod: p}})
 }
 
-// await sets a pod up as its worker does: again when what it waits for has changed.
-func (n *node) await(t *testing.T, p *corev1.Pod) {
+// setupWhenReady sets a pod up like its worker: again after each change that it waits for.
+func (n *node) setupWhenReady(t *testing.T, p *corev1.Pod) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -163,26 +174,26 @@ func (n *node) await(t *testing.T, p *corev1.Pod) {
 	}
 }
 
-// tended waits until Run has looked at all volumes once.
-func (n *node) tended(t *testing.T) {
+// allInspected waits until Run has inspected every volume once.
+func (n *node) allInspected(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		n.kind.mu.Lock()
 		all := true
 		for _, p := range n.kind.published {
-			all = all && p.tended && !p.tending
+			all = all && p.inspected && !p.inspecting
 		}
 		n.kind.mu.Unlock()
 		if all {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("a volume is not looked at")
+			t.Fatal("a volume was not inspected within a minute")
 		}
 	}
 }
 
-// start serves a driver and registers it, and unmounts what is left at the end.
+// start serves a driver and registers it. At the end of the test it reports and unmounts mounts that are left.
 func start(t *testing.T, n *node, d *csidriver.Driver) (stop func()) {
 	t.Helper()
 	d.Name, d.NodeID = driverName1, "id-1"
@@ -201,11 +212,11 @@ func start(t *testing.T, n *node, d *csidriver.Driver) (stop func()) {
 			t.Error(err)
 		}
 		for _, m := range mounts {
-			t.Errorf("left mounted: %s", m.Mountpoint)
+			t.Errorf("still mounted: %s", m.Mountpoint)
 			_ = unix.Unmount(m.Mountpoint, unix.MNT_DETACH)
 		}
 	})
-	if err := n.kind.Register(t.Context(),
+	if err := n.kind.Drivers().Register(t.Context(),
 		plugin.Plugin{Name: d.Name, Type: plugin.TypeCSI, Endpoint: socket, Versions: []string{"1.0.0"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +251,7 @@ func claimed(name string) corev1.VolumeSource {
 	return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 }
 
-func TestFileSystem(t *testing.T) {
+func TestFileSystemIsStagedPublishedAndRemoved(t *testing.T) {
 	root := t.TempDir()
 	n := newNode(t, root, Options{})
 	v := n.persistent("data", corev1.PersistentVolumeFilesystem)
@@ -250,13 +261,13 @@ func TestFileSystem(t *testing.T) {
 	p := podWith(claimed("data"), false)
 	p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: new(int64(4711))}
 
-	// The driver comes after the pod.
+	// The driver registers after the pod.
 	if _, only := object.Waits(n.setup(t.Context(), p)); !only {
-		t.Error("a volume whose driver has not registered does not wait for that")
+		t.Error("a volume does not wait for its driver to register")
 	}
 	d := &csidriver.Driver{Can: allCapabilities()}
 	start(t, n, d)
-	n.await(t, p)
+	n.setupWhenReady(t, p)
 
 	target := filepath.Join(root, "pods", string(podUID), "volumes/kubernetes.io~csi/pv-data")
 	staging := filepath.Join(root, "plugins/kubernetes.io/csi", driverName1, hash("vol-data"), "globalmount")
@@ -277,18 +288,18 @@ func TestFileSystem(t *testing.T) {
 	if err := unix.Stat(filepath.Join(target, "mount"), &st); err != nil || st.Gid != 4711 {
 		t.Errorf("fsGroup: %d, %v", st.Gid, err)
 	}
-	told, ok := n.kind.Stats(filepath.Join(target, "mount"))
-	for ; ok && told == nil; told, ok = n.kind.Stats(filepath.Join(target, "mount")) {
-		time.Sleep(time.Millisecond) // until the driver was asked
+	usage, ok := n.kind.Stats(filepath.Join(target, "mount"))
+	for ; ok && usage == nil; usage, ok = n.kind.Stats(filepath.Join(target, "mount")) {
+		time.Sleep(time.Millisecond) // until the driver has answered
 	}
-	if !ok || *told.Used != 40 || *told.InodesFree != 9 {
-		t.Errorf("usage %+v, %t", told, ok)
+	if !ok || *usage.Used != 40 || *usage.InodesFree != 9 {
+		t.Errorf("usage %+v, %t", usage, ok)
 	}
 
-	// An agent that starts anew finds it and takes it away.
+	// A restarted agent finds the volume on disk and removes it.
 	again := newNode(t, root, Options{})
-	if err := again.kind.Register(t.Context(),
-		plugin.Plugin{Name: driverName1, Endpoint: n.kind.drivers[driverName1].endpoint,
+	if err := again.kind.Drivers().Register(t.Context(),
+		plugin.Plugin{Name: driverName1, Endpoint: n.driver(t).Endpoint,
 			Versions: []string{"1.0.0"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +308,7 @@ func TestFileSystem(t *testing.T) {
 	}
 	for _, path := range []string{target, filepath.Dir(staging)} {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left: %v", path, err)
+			t.Errorf("%s still exists: %v", path, err)
 		}
 	}
 	if len(d.Calls("NodeUnpublishVolume")) != 1 || len(d.Calls("NodeUnstageVolume")) != 1 {
@@ -305,14 +316,14 @@ func TestFileSystem(t *testing.T) {
 	}
 }
 
-func TestBlock(t *testing.T) {
+func TestBlockDeviceIsPublishedAndRemoved(t *testing.T) {
 	root := t.TempDir()
 	n := newNode(t, root, Options{})
 	n.persistent("disk", corev1.PersistentVolumeBlock)
 	d := &csidriver.Driver{Can: allCapabilities()}
 	start(t, n, d)
 	p := podWith(claimed("disk"), true)
-	n.await(t, p)
+	n.setupWhenReady(t, p)
 	base := filepath.Join(root, "plugins/kubernetes.io/csi/volumeDevices")
 	path, _ := n.volumes.Path(podUID, "data")
 	if path != filepath.Join(base, "publish/pv-disk", string(podUID)) {
@@ -330,14 +341,13 @@ func TestBlock(t *testing.T) {
 	}
 	for _, left := range []string{link, path, filepath.Join(base, "staging/pv-disk"), filepath.Join(base, "pv-disk")} {
 		if _, err := os.Lstat(left); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left: %v", left, err)
+			t.Errorf("%s still exists: %v", left, err)
 		}
 	}
 }
 
-// A driver that fails, hangs or is gone holds up its pod only, which can be
-// interrupted and tried again.
-func TestFaults(t *testing.T) {
+// A driver that fails, hangs or is gone delays only its own pod, whose setup can be interrupted and repeated.
+func TestSetupRecoversFromDriverFaults(t *testing.T) {
 	n := newNode(t, t.TempDir(), Options{})
 	n.persistent("data", corev1.PersistentVolumeFilesystem)
 	d := &csidriver.Driver{Can: allCapabilities()}
@@ -346,7 +356,7 @@ func TestFaults(t *testing.T) {
 
 	d.Fail("NodePublishVolume", status.Error(codes.Internal, "out of order"))
 	if err := n.setup(t.Context(), p); err == nil || !strings.Contains(err.Error(), "out of order") {
-		t.Errorf("a driver that fails: %v", err)
+		t.Errorf("setup with a failing driver: %v", err)
 	}
 	d.Fail("NodePublishVolume", nil)
 	d.Fail("NodeStageVolume", csidriver.ErrHang)
@@ -357,27 +367,27 @@ func TestFaults(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- n.setup(ctx, p) }()
 	for len(d.Calls("NodeStageVolume")) < 2 {
-		time.Sleep(time.Millisecond) // until the call is there
+		time.Sleep(time.Millisecond) // until the call has arrived
 	}
 	cancel()
 	if err := <-ended; err == nil {
-		t.Error("a call that hangs has succeeded")
+		t.Error("setup succeeded although the driver hangs")
 	}
 	d.Fail("NodeStageVolume", nil)
-	n.await(t, p)
+	n.setupWhenReady(t, p)
 
-	// It goes, and its volumes wait for it.
-	endpoint := n.kind.drivers[driverName1].endpoint
-	n.kind.Deregister(plugin.Plugin{Name: driverName1, Endpoint: "another"})
-	if _, err := n.kind.driver(driverName1); err != nil {
-		t.Error("the end of another driver of that name ended it")
+	// Without its driver, a volume waits to be unmounted.
+	endpoint := n.driver(t).Endpoint
+	n.kind.Drivers().Deregister(plugin.Plugin{Name: driverName1, Endpoint: "another"})
+	if _, err := n.kind.drivers.Get(driverName1); err != nil {
+		t.Error("deregistering another endpoint removed the driver")
 	}
-	n.kind.Deregister(plugin.Plugin{Name: driverName1, Endpoint: endpoint})
+	n.kind.Drivers().Deregister(plugin.Plugin{Name: driverName1, Endpoint: endpoint})
 	if keys, _ := object.Waits(n.volumes.Remove(t.Context(), podUID)); len(keys) == 0 ||
-		keys[0] != driverKey(driverName1) {
+		keys[0] != driver.Key(driverName1) {
 		t.Errorf("unmounting without the driver waits for %v", keys)
 	}
-	if err := n.kind.Register(t.Context(),
+	if err := n.kind.Drivers().Register(t.Context(),
 		plugin.Plugin{Name: driverName1, Endpoint: endpoint, Versions: []string{"1.0.0"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -386,19 +396,18 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A pod whose driver never came ends without it.
-func TestNeverMounted(t *testing.T) {
+func TestRemoveNeedsNoDriverForAVolumeNeverPublished(t *testing.T) {
 	n := newNode(t, t.TempDir(), Options{})
 	n.persistent("data", corev1.PersistentVolumeFilesystem)
 	if err := n.setup(t.Context(), podWith(claimed("data"), false)); err == nil {
-		t.Fatal("it is mounted without a driver")
+		t.Fatal("setup succeeded without a driver")
 	}
 	if err := n.volumes.Remove(t.Context(), podUID); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestInlineWithoutCSIDriver(t *testing.T) {
+func TestInlineVolumeNeedsACSIDriverObject(t *testing.T) {
 	n := newNode(t, t.TempDir(), Options{})
 	start(t, n, &csidriver.Driver{})
 	err := n.setup(t.Context(), podWith(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName1}}, false))
@@ -412,20 +421,19 @@ func TestInlineWithoutCSIDriver(t *testing.T) {
 	}
 }
 
-// A volume that a kubelet has mounted is found, unpublished and unstaged; that of
-// another pod keeps what both share.
-func TestKubeletsVolumes(t *testing.T) {
+// The shared part is unstaged only after the last of the pods that use it.
+func TestRemoveUndoesVolumesOfAKubelet(t *testing.T) {
 	n := newNode(t, t.TempDir(), Options{})
 	d := &csidriver.Driver{Can: allCapabilities()}
 	start(t, n, d)
 	const other = types.UID("22222222-2222-3333-4444-555555555555")
 	at := n.kind.paths(identity{Driver: driverName1, Handle: "vol"})
-	kept := data{SpecName: "pv", Handle: "vol", Driver: driverName1, Node: "node-1", Mode: "Persistent"}
-	err := kept.save(at.data)
+	saved := data{SpecName: "pv", Handle: "vol", Driver: driverName1, Node: "node-1", Mode: "Persistent"}
+	err := saved.save(at.data)
 	for _, uid := range []types.UID{podUID, other} {
-		err = errors.Join(err, kept.save(filepath.Join(n.root, "pods", string(uid), "volumes", dirName, "pv")))
+		err = errors.Join(err, saved.save(filepath.Join(n.root, "pods", string(uid), "volumes", dirName, "pv")))
 	}
-	inline := kept
+	inline := saved
 	inline.Mode = "Ephemeral"
 	err = errors.Join(err, inline.save(filepath.Join(n.root, "pods", string(other), "volumes", dirName, "inline")),
 		os.Mkdir(at.staging, 0o750), n.volumes.Adopt())
@@ -444,6 +452,6 @@ func TestKubeletsVolumes(t *testing.T) {
 		t.Errorf("unpublished %d times", len(d.Calls("NodeUnpublishVolume")))
 	}
 	if _, err := os.Lstat(at.data); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left: %v", at.data, err)
+		t.Errorf("%s still exists: %v", at.data, err)
 	}
 }

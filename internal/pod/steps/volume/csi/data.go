@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 )
 
-// dataFile is the kubelet's file beside a mount.
+// dataFile is the name of the file that the kubelet writes beside a mount.
 const dataFile = "vol_data.json"
 
-// data is its content, in the kubelet's words.
+// data is the content of dataFile. Its field names in JSON are the kubelet's.
 type data struct {
 	SpecName   string `json:"specVolID,omitempty"`
 	Handle     string `json:"volumeHandle"`
@@ -23,7 +23,8 @@ type data struct {
 	Label      string `json:"seLinuxMountContext,omitempty"`
 }
 
-// save writes it beside a mount. It is on disk before the driver is asked.
+// save writes the file. It must be on disk before the driver is called, so that Unpublish knows that there is
+// something to undo.
 func (d data) save(dir string) error {
 	text, err := json.Marshal(d)
 	if err != nil {
@@ -39,7 +40,7 @@ func (d data) save(dir string) error {
 	return os.Rename(next, filepath.Join(dir, dataFile))
 }
 
-// load reads it. ok is false where there is none: the driver was asked for nothing.
+// load reads the file. ok is false if there is none: then the driver was never called.
 func load(dir string) (d data, ok bool, err error) {
 	name := filepath.Join(dir, dataFile)
 	text, err := os.ReadFile(name)
@@ -50,16 +51,16 @@ func load(dir string) (d data, ok bool, err error) {
 		err = json.Unmarshal(text, &d)
 	}
 	if err == nil && (d.Driver == "" || d.Handle == "") {
-		err = errors.New("it names no driver or volume")
+		err = errors.New("the file names no driver or volume")
 	}
 	if err != nil {
-		return d, false, fmt.Errorf("read what is mounted from %s: %w", name, err)
+		return d, false, fmt.Errorf("read mounted volume from %s: %w", name, err)
 	}
 	return d, true, nil
 }
 
-// remove takes names below dir away, then dir. What is not empty is an error: it
-// may be somebody's data.
+// remove deletes the named files and empty directories in dir, then dir. A directory with content is an error: it may
+// be somebody's data.
 func remove(dir string, names ...string) error {
 	paths := make([]string, 0, len(names)+1)
 	for _, name := range names {

@@ -12,16 +12,13 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
 )
 
 // Keys of volume contexts and secrets (Kubernetes CSI documentation, "Pod info on
@@ -35,11 +32,11 @@ const (
 	infoTokens    = "csi.storage.k8s.io/serviceAccount.tokens"
 )
 
-// identity is the part of a volume that pods share. Its JSON is the StageID.
+// identity identifies the part of a volume that pods share. Its JSON is the StageID.
 type identity struct {
 	Driver string `json:"driver"`
 	Handle string `json:"handle"`
-	// Block is the name of the PersistentVolume if it is used as a device.
+	// Block is the name of the PersistentVolume if pods use it as a block device.
 	Block string `json:"block,omitempty"`
 }
 
@@ -53,7 +50,7 @@ func identityOf(r volume.Request) identity {
 }
 
 func (id identity) String() string {
-	text, _ := json.Marshal(id) // strings cannot fail
+	text, _ := json.Marshal(id) // a struct of strings always has JSON
 	return string(text)
 }
 
@@ -62,11 +59,11 @@ func (id identity) unique() corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + id.Driver + "^" + id.Handle)
 }
 
-// check refuses what would lead out of the directories.
+// check refuses names that would lead to a path outside the directories of CSI volumes.
 func (id identity) check() error {
 	for _, name := range []string{id.Driver, id.Block} {
-		if strings.Contains(name, "/") || name == "." || name == ".." {
-			return fmt.Errorf("%q is no name of a CSI driver or volume", name)
+		if err := driver.CheckName(name); err != nil {
+			return err
 		}
 	}
 	if id.Driver == "" || id.Handle == "" {
@@ -80,16 +77,16 @@ func hash(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// attachmentName is the VolumeAttachment's.
+// attachmentName is the name of the volume's VolumeAttachment.
 func attachmentName(id identity, node string) string {
 	return "csi-" + hash(id.Handle, id.Driver, node)
 }
 
-// inlineHandle is the volume id of a pod's own volume.
+// inlineHandle is the volume id of a pod's own volume (inline ephemeral).
 func inlineHandle(uid types.UID, name string) string { return "csi-" + hash(string(uid), name) }
 
-// claimName is by what the volume is in the pod's directory.
-func claimName(r volume.Request) string {
+// targetName is the name of the volume's directory in the pod's directory.
+func targetName(r volume.Request) string {
 	if r.Persistent != nil {
 		return r.Persistent.Name
 	}
@@ -103,8 +100,7 @@ func lifecycle(r volume.Request) storagev1.VolumeLifecycleMode {
 	return storagev1.VolumeLifecycleEphemeral
 }
 
-// Drivers are the names of the drivers that a pod needs, whose claims have these
-// volumes, in order.
+// Drivers returns the sorted names of the drivers that a pod needs. volumes are the PersistentVolumes of its claims.
 func Drivers(p *corev1.Pod, volumes []*corev1.PersistentVolume) (names []string) {
 	for i := range p.Spec.Volumes {
 		if v := p.Spec.Volumes[i].CSI; v != nil {
@@ -120,9 +116,9 @@ func Drivers(p *corev1.Pod, volumes []*corev1.PersistentVolume) (names []string)
 	return slices.Compact(names)
 }
 
-// serves says why a driver does not have volumes of that mode; nil when it does. d
-// is nil for one without a CSIDriver object.
-func serves(d *storagev1.CSIDriver, driver string, mode storagev1.VolumeLifecycleMode) error {
+// checkMode returns an error if a driver does not support volumes of a lifecycle mode. d is nil for a driver without a
+// CSIDriver object.
+func checkMode(d *storagev1.CSIDriver, driver string, mode storagev1.VolumeLifecycleMode) error {
 	switch {
 	case d == nil && mode == storagev1.VolumeLifecyclePersistent:
 		return nil
@@ -135,12 +131,12 @@ func serves(d *storagev1.CSIDriver, driver string, mode storagev1.VolumeLifecycl
 	return nil
 }
 
-// attaches says that a driver's volumes are attached by a controller.
+// attaches reports whether a controller attaches the driver's volumes. That is the default.
 func attaches(d *storagev1.CSIDriver) bool {
 	return d == nil || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired
 }
 
-// attached is what to make of a VolumeAttachment: attached, not yet, or why never.
+// attached reports whether a volume is attached. An error says why it is not going to be.
 func attached(a *storagev1.VolumeAttachment) (bool, error) {
 	switch {
 	case a.DeletionTimestamp != nil:
@@ -153,15 +149,16 @@ func attached(a *storagev1.VolumeAttachment) (bool, error) {
 	return false, nil
 }
 
-// exhausted says that the node has no room for the volume, whatever CSINode said.
+// exhausted reports whether the controller could not attach the volume for want of room on the node. That can happen
+// below the limit in CSINode.
 func exhausted(a *storagev1.VolumeAttachment) bool {
 	e := a.Status.AttachError
 	return e != nil && e.ErrorCode != nil && *e.ErrorCode == int32(codes.ResourceExhausted)
 }
 
-// groups says that the agent gives the volume's files to the pod's fsGroup
-// (KEP-1682). A driver that takes the group itself is asked elsewhere.
-func groups(d *storagev1.CSIDriver, r volume.Request) bool {
+// appliesGroup reports whether the driver's policy lets the agent give the volume's files to the pod's fsGroup
+// (KEP-1682). Drivers that apply the group themselves are the caller's case.
+func appliesGroup(d *storagev1.CSIDriver, r volume.Request) bool {
 	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
 	if d != nil && d.Spec.FSGroupPolicy != nil {
 		policy = *d.Spec.FSGroupPolicy
@@ -182,7 +179,7 @@ func groups(d *storagev1.CSIDriver, r volume.Request) bool {
 			slices.Contains(s.AccessModes, corev1.ReadWriteOncePod))
 }
 
-// podInfo tells a driver for whom it mounts.
+// podInfo is the part of the volume context that describes the pod.
 func podInfo(p *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]string {
 	return map[string]string{
 		infoName: p.Name, infoNamespace: p.Namespace, infoUID: string(p.UID), infoAccount: p.Spec.ServiceAccountName,
@@ -190,7 +187,7 @@ func podInfo(p *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]strin
 	}
 }
 
-// merged are both, the second's where both have a key.
+// merged has the entries of a and b. Where both have a key, b wins.
 func merged(a, b map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, a)
@@ -198,8 +195,8 @@ func merged(a, b map[string]string) map[string]string {
 	return all
 }
 
-// accessMode is the mode in CSI's words. precise drivers tell one writer from one
-// node (SINGLE_NODE_MULTI_WRITER, KEP-2485).
+// accessMode is the CSI access mode for the first of the volume's modes. A precise driver distinguishes one writer from
+// several writers on one node (SINGLE_NODE_MULTI_WRITER, KEP-2485).
 func accessMode(modes []corev1.PersistentVolumeAccessMode, precise bool) csi.VolumeCapability_AccessMode_Mode {
 	mode := corev1.ReadWriteOnce
 	if len(modes) > 0 {
@@ -224,8 +221,8 @@ func accessMode(modes []corev1.PersistentVolumeAccessMode, precise bool) csi.Vol
 	return csi.VolumeCapability_AccessMode_UNKNOWN
 }
 
-// capability is how a volume is to be used. label is the SELinux label to mount it
-// with, "" for none; group says that the driver takes the pod's fsGroup.
+// capability describes the volume's use to the driver. label is the SELinux label to mount it with, or "" for none.
+// group says that the driver applies the pod's fsGroup.
 func capability(r volume.Request, precise, group bool, label string) *csi.VolumeCapability {
 	var modes []corev1.PersistentVolumeAccessMode
 	m := &csi.VolumeCapability_MountVolume{}
@@ -250,9 +247,9 @@ func capability(r volume.Request, precise, group bool, label string) *csi.Volume
 	return c
 }
 
-// labelOf is the SELinux options of the label that a volume is mounted with, nil for
-// none (KEP-1710): it is one pod's alone, the driver passes the option on, the pod
-// wants it so, and all of its containers that use the volume have the same label.
+// labelOf returns the SELinux options of the label to mount a volume with, or nil for none (KEP-1710). There is a label
+// if only one pod can use the volume, the driver supports the mount option, and the pod's policy allows it. Containers
+// that use the volume with different labels are an error.
 func labelOf(d *storagev1.CSIDriver, r volume.Request) (*corev1.SELinuxOptions, error) {
 	if d == nil || d.Spec.SELinuxMount == nil || !*d.Spec.SELinuxMount || r.Block || r.Persistent == nil ||
 		!slices.Equal(r.Persistent.Spec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}) {
@@ -281,98 +278,9 @@ func labelOf(d *storagev1.CSIDriver, r volume.Request) (*corev1.SELinuxOptions, 
 		case *found != *own:
 			return nil,
 				fmt.Errorf(
-					"containers with different SELinux labels (%+v and %+v) use it, and it is mounted with one: give "+
-						"them the same seLinuxOptions, or the pod seLinuxChangePolicy: Recursive", *found, *own)
+					"containers with different SELinux labels (%+v and %+v) use the volume, which is mounted with one: "+
+						"give them the same seLinuxOptions, or the pod seLinuxChangePolicy: Recursive", *found, *own)
 		}
 	}
 	return found, nil
-}
-
-// succeeds is the highest of the versions that a driver names, or why it is not
-// used: it speaks none of CSI 1, or another of its name does as well (nil: there is
-// none).
-func succeeds(before *driver, versions []string) (*version.Version, error) {
-	speaks, err := version.HighestSupportedVersion(versions)
-	if err != nil {
-		return nil, fmt.Errorf("it speaks versions %q of CSI, and this agent version 1", versions)
-	}
-	if before != nil && !before.version.LessThan(speaks) {
-		return nil,
-			fmt.Errorf(
-				"another driver with the same name is already registered, at %s with version %s: one that takes its "+
-					"place needs a higher one than %s", before.endpoint, before.version, speaks)
-	}
-	return speaks, nil
-}
-
-// infeasible says that an expansion will never succeed as it is asked for.
-func infeasible(err error) bool {
-	return slices.Contains([]codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.NotFound}, status.Code(err))
-}
-
-// expansionNotRequired on a claim says that the control plane has done all of it
-// (external-resizer).
-const expansionNotRequired = "volume.kubernetes.io/node-expansion-not-required"
-
-// expansion is what is to be done about a volume's size on this node.
-type expansion struct {
-	// size to expand to; zero: nothing is to be done.
-	size resource.Quantity
-	// tell the claim of it; else it knows, from another node.
-	tell bool
-	// asked: the claim says that this node is to do it, whatever its driver can.
-	asked bool
-}
-
-// mayGrow says that a claim by itself gives reason to look at its volume's size. had
-// is what the volume has here.
-func mayGrow(c *corev1.PersistentVolumeClaim, had resource.Quantity) bool {
-	told := c.Status.Capacity[corev1.ResourceStorage]
-	return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] != "" || told.Cmp(had) > 0 ||
-		slices.ContainsFunc(c.Status.Conditions, func(s corev1.PersistentVolumeClaimCondition) bool {
-			return s.Type == corev1.PersistentVolumeClaimFileSystemResizePending
-		})
-}
-
-// expands compares what a volume has on this node with what the control plane has
-// made of it (KEP-556, KEP-1790): it leaves the size in allocatedResources, and
-// whether the node has something to do in allocatedResourceStatuses. An older one
-// says nothing there, and the volume's capacity counts. A volume of several nodes is
-// expanded on each.
-func expands(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, had resource.Quantity) expansion {
-	size, told := v.Spec.Capacity[corev1.ResourceStorage], c.Status.Capacity[corev1.ResourceStorage]
-	if c.Status.Phase != corev1.ClaimBound || had.Cmp(size) >= 0 {
-		return expansion{}
-	}
-	state := c.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
-	if allocated, ok := c.Status.AllocatedResources[corev1.ResourceStorage]; ok {
-		size = allocated
-	} else if state == "" {
-		return expansion{size: size, tell: told.Cmp(size) < 0}
-	}
-	many := slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) &&
-		!metav1.HasAnnotation(c.ObjectMeta, expansionNotRequired)
-	switch {
-	case state == corev1.PersistentVolumeClaimNodeResizePending,
-		state == corev1.PersistentVolumeClaimNodeResizeInProgress:
-		return expansion{size: size, tell: true, asked: true}
-	case state == "" && many && told.Cmp(size) >= 0:
-		return expansion{size: size}
-	}
-	return expansion{}
-}
-
-// final says that a call has failed for good, and nothing of it goes on in the
-// driver (CSI specification, "Error Scheme").
-func final(err error) bool {
-	s, ok := status.FromError(err)
-	if !ok {
-		return false // it may have been asked before
-	}
-	switch s.Code() {
-	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
-		return false
-	default:
-		return true
-	}
 }

@@ -1,24 +1,21 @@
-// Package csi mounts the volumes of CSI drivers (Container Storage Interface 1.x):
-// PersistentVolumes with csi, as file systems and as block devices, and csi volumes
-// of pods (inline ephemeral).
+// Package csi mounts the volumes of CSI drivers (Container Storage Interface 1.x): PersistentVolumes, as file systems and
+// as block devices, and the csi volumes of pods (inline ephemeral).
 //
-// Drivers come by package plugin (Register) and are used from then on. Package csinode
-// tells the cluster of them.
+// Package driver has the drivers that have registered, and the CSIDriver objects. Package csinode publishes the drivers
+// to the API server. Package expansion decides when a volume grows.
 //
-// It owns in <root>, as the kubelet has it, so that either finds what the other has
-// mounted:
+// Package csi owns these files in <root>. They are laid out as the kubelet does, so that agent and kubelet find each
+// other's volumes. <name> is the name of the PersistentVolume or of the pod's own volume:
 //
-//	pods/<uid>/volumes/kubernetes.io~csi/<name>/{vol_data.json,mount}     published; name is that of the PersistentVolume or the pod's volume
-//	plugins/kubernetes.io/csi/<driver>/<hash>/{vol_data.json,globalmount} staged
-//	plugins/kubernetes.io/csi/volumeDevices/{staging,publish,<pv>}        the same of block devices
+//	pods/<uid>/volumes/kubernetes.io~csi/<name>/{vol_data.json,mount}     published volumes
+//	plugins/kubernetes.io/csi/<driver>/<hash>/{vol_data.json,globalmount} staged volumes
+//	plugins/kubernetes.io/csi/volumeDevices/{staging,publish,<pv>}        staged and published block devices
 //
-// The kinds are Kind, of an agent with a cluster, and Left, of one without, which only
-// takes away what it finds.
+// Kind serves an agent with a cluster. Left serves an agent without one and only removes volumes that it finds.
 //
-// What is on disk says what to undo: a driver is asked for nothing of which there is
-// no vol_data.json, and one that is there is removed after the driver has answered.
+// The files say what to undo. A vol_data.json is written before the first call of the driver and deleted after the
+// driver has undone its work; without the file, the driver is not called.
 //
-// A volume whose driver has not registered, whose VolumeAttachment is not attached
-// or whose CSIDriver is not known yet waits, and is woken when that changes. Every
-// call of a driver ends after two minutes, and with its context.
+// A volume waits until its driver has registered, its VolumeAttachment is attached and its CSIDriver is known. Each of
+// these changes wakes it. A call of a driver ends after two minutes, or with its context.
 package csi

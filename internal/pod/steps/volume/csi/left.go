@@ -10,36 +10,35 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
-// Left is the kind of an agent that has no drivers, as it has no cluster: it mounts
-// nothing, and takes away what is left of an agent or a kubelet that had one. The
-// drivers are not asked, so that only the mounts are undone and not what is behind
-// them.
+// Left is the kind of an agent without a cluster, which has no CSI drivers. It mounts nothing. It removes the volumes
+// that an agent or a kubelet with a cluster has left. It calls no driver, so that it undoes only the mounts and not
+// what a driver has behind them, such as a device.
 type Left struct {
 	// Root is the agent's directory.
 	Root string
 }
 
-// Dir is that of Kind.
+// Dir is the directory of Kind.
 func (Left) Dir() string { return dirName }
 
-// Serves is for no volume.
+// Serves reports false for every volume.
 func (Left) Serves(*corev1.Volume) bool { return false }
 
-// Publish is for no volume either.
+// Publish refuses every volume.
 func (Left) Publish(context.Context, volume.Request) (string, error) {
 	return "", errors.New("there are no CSI drivers without a cluster")
 }
 
-// StageID names what Kind would.
+// StageID is empty: Left stages nothing.
 func (Left) StageID(volume.Request) string { return "" }
 
-// Stage is for no volume.
+// Stage does nothing.
 func (Left) Stage(context.Context, volume.Request) error { return nil }
 
-// Uses are those of Kind.
+// Uses returns the volumes of pods that share a part, as Kind does.
 func (l Left) Uses() ([]volume.Use, error) { return l.kind().Uses() }
 
-// Unpublish unmounts what is mounted there and forgets it.
+// Unpublish unmounts the volume and deletes its files.
 func (l Left) Unpublish(_ context.Context, target string) error {
 	k := l.kind()
 	at := k.placeOf(target)
@@ -49,7 +48,7 @@ func (l Left) Unpublish(_ context.Context, target string) error {
 	return forget(at, target)
 }
 
-// Unstage does so with what pods share.
+// Unstage unmounts the shared part and deletes its files.
 func (l Left) Unstage(_ context.Context, stage string) error {
 	id, err := readID(filepath.Join(filepath.Dir(stage), idFile))
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 
 	"github.com/berth-run/berth/internal/base/mount"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
 )
 
-// mountName is the mount's name in the volume's directory.
+// mountName is the name of the mount point in the volume's directory.
 const mountName = "mount"
 
-// Publish has the driver mount the volume for the pod, and returns the directory or
-// the device. What needs more space than it has gets it first: a pod does not start
-// with less than its claim was promised (KEP-556).
+// Publish mounts the volume for the pod through the driver and returns the directory or the device. It expands a volume
+// that is smaller than its claim first: a pod does not start with less (KEP-556).
 func (k *Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	unlock, err := k.targets.Lock(ctx, r.Target)
 	if err != nil {
@@ -39,13 +39,14 @@ func (k *Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	life, end := context.WithCancel(context.Background())
 	p := &published{request: r, ctx: life, end: end}
 	k.mu.Lock()
-	before := k.published[path]
-	if before != nil {
-		before.end()
-		p.size, p.stuck, p.usage, p.tended = before.size, before.stuck, before.usage, before.tended
+	previous := k.published[path]
+	if previous != nil {
+		previous.end()
+		p.size, p.offlineOnly, p.usage = previous.size, previous.offlineOnly, previous.usage
+		p.inspected = previous.inspected
 	}
 	k.mu.Unlock()
-	if before == nil {
+	if previous == nil {
 		if err := k.growMounted(ctx, path, p); err != nil {
 			end()
 			return "", fmt.Errorf("expand the volume: %w", err)
@@ -54,10 +55,7 @@ func (k *Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	k.mu.Lock()
 	k.published[path] = p
 	k.mu.Unlock()
-	select {
-	case k.fresh <- struct{}{}:
-	default:
-	}
+	k.newVolume.Wake()
 	return path, nil
 }
 
@@ -70,15 +68,15 @@ func (k *Kind) publishPath(r volume.Request) string {
 
 func (k *Kind) publish(ctx context.Context, r volume.Request, path string) error {
 	name := driverName(r)
-	d, err := k.driver(name)
+	d, err := k.drivers.Get(name)
 	if err != nil {
 		return err
 	}
-	o, err := k.object(name)
+	o, err := k.drivers.CSIDriver(name)
 	if err != nil {
 		return err
 	}
-	if err := serves(o, name, lifecycle(r)); err != nil {
+	if err := checkMode(o, name, lifecycle(r)); err != nil {
 		return err
 	}
 	label, err := k.label(o, r)
@@ -90,9 +88,9 @@ func (k *Kind) publish(ctx context.Context, r volume.Request, path string) error
 		return err
 	}
 	request.TargetPath = path
-	request.VolumeCapability = capability(r, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
-		d.has(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP), label)
-	kept := data{SpecName: claimName(r), Handle: request.VolumeId, Driver: name, Node: k.o.Node,
+	request.VolumeCapability = capability(r, d.Can(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
+		d.Can(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP), label)
+	saved := data{SpecName: targetName(r), Handle: request.VolumeId, Driver: name, Node: k.o.Node,
 		Mode: string(lifecycle(r)), Label: label,
 		Attachment: attachmentName(identity{Driver: name, Handle: request.VolumeId}, k.o.Node)}
 	dir := r.Target
@@ -102,16 +100,16 @@ func (k *Kind) publish(ctx context.Context, r volume.Request, path string) error
 			return err
 		}
 	}
-	if err := kept.save(dir); err != nil {
+	if err := saved.save(dir); err != nil {
 		return err
 	}
-	if _, err := call(ctx, d.node.NodePublishVolume, request); err != nil {
+	if _, err := driver.Call(ctx, d.Node.NodePublishVolume, request); err != nil {
 		return fmt.Errorf("NodePublishVolume of CSI driver %s: %w", name, err)
 	}
 	return nil
 }
 
-// link has the pod's directory lead to a device's published file.
+// link makes target a symbolic link to the published file of a device.
 func link(path, target string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
@@ -122,21 +120,20 @@ func link(path, target string) error {
 	return os.Symlink(path, target)
 }
 
-// request is what the driver is asked for a pod, without the place and the
-// capability.
+// request is the NodePublishVolume request for a pod, without the target path and the capability.
 func (k *Kind) request(ctx context.Context, r volume.Request, o *storagev1.CSIDriver,
-	d *driver) (*csi.NodePublishVolumeRequest, error) {
+	d *driver.Driver) (*csi.NodePublishVolumeRequest, error) {
 	q := &csi.NodePublishVolumeRequest{Readonly: r.ReadOnly}
 	var ref *corev1.SecretReference
 	if r.Persistent != nil {
 		id := identityOf(r)
 		s := r.Persistent.Spec.CSI
 		q.VolumeId, q.VolumeContext, ref = id.Handle, s.VolumeAttributes, s.NodePublishSecretRef
-		if d.has(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
+		if d.Can(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
 			q.StagingTargetPath = k.paths(id).staging
 		}
 		k.mu.Lock()
-		q.PublishContext = k.attachments[id.String()]
+		q.PublishContext = k.publishContexts[id.String()]
 		k.mu.Unlock()
 	} else {
 		s := r.Volume.CSI
@@ -170,11 +167,11 @@ func (k *Kind) request(ctx context.Context, r volume.Request, o *storagev1.CSIDr
 	return q, nil
 }
 
-// tokens are what the driver wants of the pod's service account (KEP-1855).
+// tokens requests the service account tokens that the driver wants (KEP-1855).
 func (k *Kind) tokens(ctx context.Context, p *corev1.Pod, o *storagev1.CSIDriver) (map[string]string, error) {
 	if k.o.Token == nil {
 		return nil,
-			fmt.Errorf("CSI driver %s wants tokens of the pod's service account, and there are none here", o.Name)
+			fmt.Errorf("CSI driver %s needs tokens of the pod's service account, and this agent has none", o.Name)
 	}
 	all := map[string]authenticationv1.TokenRequestStatus{}
 	for _, t := range o.Spec.TokenRequests {
@@ -193,16 +190,16 @@ func (k *Kind) tokens(ctx context.Context, p *corev1.Pod, o *storagev1.CSIDriver
 	return map[string]string{infoTokens: string(text)}, err
 }
 
-// place is what a volume's place in a pod's directory says of it.
+// place is what the path of a volume in a pod's directory identifies.
 type place struct {
 	uid types.UID
-	// block is the name of the PersistentVolume of a device, "" for a file system.
+	// block is the name of the PersistentVolume for a device, and "" for a file system.
 	block string
-	// path is what Publish has returned, dir the directory of vol_data.json.
+	// path is the path that Publish returned. dir is the directory with vol_data.json.
 	path, dir string
 }
 
-func (k *registry) placeOf(target string) place {
+func (k *attacher) placeOf(target string) place {
 	sort := filepath.Dir(filepath.Dir(target)) // volumes or volumeDevices
 	p := place{uid: types.UID(filepath.Base(filepath.Dir(sort))), path: filepath.Join(target, mountName), dir: target}
 	if filepath.Base(sort) == "volumeDevices" {
@@ -213,8 +210,8 @@ func (k *registry) placeOf(target string) place {
 	return p
 }
 
-// unmap undoes what a kubelet has besides for a device: a bind of it for each pod,
-// and a loop device on that, which keeps it busy.
+// unmap removes what only a kubelet makes for a device: a bind mount for each pod, and a loop device on it that keeps
+// it busy.
 func unmap(at place) error {
 	bind := filepath.Join(filepath.Dir(at.dir), "dev", string(at.uid))
 	if err := detachLoops(bind); err != nil {
@@ -226,7 +223,7 @@ func unmap(at place) error {
 	return ignoreMissing(os.Remove(bind))
 }
 
-// Unpublish has the driver undo it, if it was ever asked to publish the volume.
+// Unpublish unmounts the volume through the driver, if the driver was ever called to publish it.
 func (k *Kind) Unpublish(ctx context.Context, target string) error {
 	at := k.placeOf(target)
 	path, dir := at.path, at.dir
@@ -241,18 +238,18 @@ func (k *Kind) Unpublish(ctx context.Context, target string) error {
 		return err
 	}
 	defer unlock()
-	kept, asked, err := load(dir)
+	saved, called, err := load(dir)
 	if err != nil {
 		return err
 	}
-	if asked {
-		d, err := k.driver(kept.Driver)
+	if called {
+		d, err := k.drivers.Get(saved.Driver)
 		if err != nil {
 			return err
 		}
-		if _, err := call(ctx, d.node.NodeUnpublishVolume,
-			&csi.NodeUnpublishVolumeRequest{VolumeId: kept.Handle, TargetPath: path}); err != nil {
-			return fmt.Errorf("NodeUnpublishVolume of CSI driver %s: %w", kept.Driver, err)
+		if _, err := driver.Call(ctx, d.Node.NodeUnpublishVolume,
+			&csi.NodeUnpublishVolumeRequest{VolumeId: saved.Handle, TargetPath: path}); err != nil {
+			return fmt.Errorf("NodeUnpublishVolume of CSI driver %s: %w", saved.Driver, err)
 		}
 	}
 	if err := unmounted(path); err != nil {
@@ -261,18 +258,18 @@ func (k *Kind) Unpublish(ctx context.Context, target string) error {
 	return forget(at, target)
 }
 
-// forget removes what is kept of a volume of a pod that is not mounted any more.
+// forget deletes the files of a pod's volume that is not mounted any more.
 func forget(at place, target string) error {
 	if at.block == "" {
 		return remove(target, mountName, dataFile, "."+dataFile)
 	}
-	if err := unmap(at); err != nil { // vol_data.json is of all pods
+	if err := unmap(at); err != nil { // vol_data.json stays: all pods that use the device share it
 		return err
 	}
 	return errors.Join(ignoreMissing(os.Remove(at.path)), ignoreMissing(os.Remove(target)))
 }
 
-// unmounted is an error while something is mounted on path.
+// unmounted returns an error if something is mounted on path.
 func unmounted(path string) error {
 	at, err := mount.At(path)
 	if err == nil && at != nil {

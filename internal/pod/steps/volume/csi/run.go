@@ -6,22 +6,22 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
 )
 
-// period of what is done with volumes in use.
+// period is how often Run inspects the volumes in use.
 const period = time.Minute
 
-// Run tells the cluster of drivers, follows the CSIDriver objects and looks after the
-// volumes in use until ctx ends: it publishes those again whose driver wants that, expands those that were
-// made larger, and asks drivers what their volumes take and how many they can have.
-// It closes the connections to drivers at its end.
+// Run runs the driver registry and inspects the volumes in use until ctx ends. An inspection publishes a volume again if
+// its driver wants that, expands a volume that was made larger, and asks the driver for the volume's usage. A new volume
+// is inspected at once, but only its usage.
 func (k *Kind) Run(ctx context.Context) error {
-	k.count()
+	k.restore()
 	var parts sync.WaitGroup
 	defer k.close()
 	defer parts.Wait()
-	parts.Go(func() { k.watchDrivers(ctx) })
-	parts.Go(func() { _ = k.cluster.Run(ctx) }) // until ctx ends
+	parts.Go(func() { _ = k.drivers.Run(ctx) }) // it returns only when ctx ends
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {
@@ -30,7 +30,7 @@ func (k *Kind) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-ticker.C:
 			k.pass(ctx, &parts, true)
-		case <-k.fresh:
+		case <-k.newVolume.C():
 			k.pass(ctx, &parts, false)
 		}
 	}
@@ -39,26 +39,21 @@ func (k *Kind) Run(ctx context.Context) error {
 func (k *Kind) close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, d := range k.drivers {
-		_ = d.conn.Close() // there is nothing to lose
-	}
 	for _, p := range k.published {
 		p.end()
 	}
-	clear(k.drivers)
 }
 
-// pass begins to look at all volumes and drivers, or at those volumes alone that it
-// has never looked at. One that is still looked at is left alone: a driver that
-// hangs holds up nothing but its own.
+// pass starts the inspection of all volumes, or only of those never inspected before. Each has a goroutine of its own,
+// so that a driver that hangs delays only its own volumes. A volume whose inspection still runs is skipped.
 func (k *Kind) pass(ctx context.Context, parts *sync.WaitGroup, all bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for path, p := range k.published {
-		if p.tending || !all && p.tended {
+		if p.inspecting || !all && p.inspected {
 			continue
 		}
-		p.tending, p.tended = true, true
+		p.inspecting, p.inspected = true, true
 		parts.Go(func() {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -70,26 +65,15 @@ func (k *Kind) pass(ctx context.Context, parts *sync.WaitGroup, all bool) {
 			k.measure(ctx, path, p)
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			p.tending = false
+			p.inspecting = false
 		})
-	}
-	for _, d := range k.drivers {
-		if all && !d.asking {
-			d.asking = true
-			parts.Go(func() {
-				k.recount(ctx, d)
-				k.mu.Lock()
-				defer k.mu.Unlock()
-				d.asking = false
-			})
-		}
 	}
 }
 
 // republish calls NodePublishVolume again for a driver with requiresRepublish.
 func (k *Kind) republish(ctx context.Context, path string, p *published) {
 	r := p.request
-	o, err := k.object(driverName(r))
+	o, err := k.drivers.CSIDriver(driverName(r))
 	if err != nil || o == nil || o.Spec.RequiresRepublish == nil || !*o.Spec.RequiresRepublish {
 		return
 	}
@@ -102,50 +86,21 @@ func (k *Kind) republish(ctx context.Context, path string, p *published) {
 		return
 	}
 	if err := k.publish(ctx, r, path); err != nil && ctx.Err() == nil {
-		k.o.Log.Warn("publish CSI volume again", "volume", claimName(r), "pod", r.Pod.Namespace+"/"+r.Pod.Name, "err",
+		k.o.Log.Warn("cannot publish CSI volume again, retrying", "volume", targetName(r), "pod", r.Pod.Namespace+"/"+r.Pod.Name, "err",
 			err)
 	}
 }
 
-// recount asks a driver again how many volumes it can have (KEP-4876): each
-// nodeAllocatableUpdatePeriodSeconds, and when a volume could not be attached for
-// want of room.
-func (k *registry) recount(ctx context.Context, d *driver) {
-	if k.o.Client == nil {
-		return
-	}
-	now := k.o.Now()
-	var every time.Duration
-	if o, err := k.object(d.name); err == nil && o != nil && o.Spec.NodeAllocatableUpdatePeriodSeconds != nil {
-		every = time.Duration(*o.Spec.NodeAllocatableUpdatePeriodSeconds) * time.Second
-	}
-	k.mu.Lock()
-	due := !d.due.IsZero() && !now.Before(d.due)
-	switch {
-	case every > 0 && (due || d.due.IsZero()):
-		d.due = now.Add(every)
-	case every == 0:
-		d.due, due = time.Time{}, false
-	}
-	k.mu.Unlock()
-	if !due {
-		return
-	}
-	if err := k.announce(ctx, d); err != nil && ctx.Err() == nil {
-		k.o.Log.Warn("ask CSI driver how many volumes it can have", "driver", d.name, "err", err)
-	}
-}
-
-// Usage of a volume, in bytes and inodes; nil for what the driver does not tell.
+// Usage is the usage of a volume in bytes and inodes. A value that the driver does not report is nil.
 type Usage struct {
 	At                             time.Time
 	Capacity, Available, Used      *uint64
 	Inodes, InodesFree, InodesUsed *uint64
 }
 
-// Stats are what the driver told last, as a rule within a minute, of the volume at a
-// path that Publish has returned; nil while it has told nothing. It asks nobody. ok
-// is false where no driver tells of usage: it is for others to measure.
+// Stats returns the usage of the volume at a path that Publish returned, from the driver's last answer. That is a minute
+// old at most if the driver answers; last is nil before the first answer. It does no I/O. ok is false if the volume is
+// no CSI volume or its driver reports no usage: then the caller measures the directory.
 func (k *Kind) Stats(path string) (last *Usage, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -153,19 +108,19 @@ func (k *Kind) Stats(path string) (last *Usage, ok bool) {
 	if p == nil {
 		return nil, false
 	}
-	d := k.drivers[driverName(p.request)]
-	if p.usage == nil && d != nil && !d.has(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS) {
+	d, err := k.drivers.Get(driverName(p.request))
+	if p.usage == nil && err == nil && !d.Can(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS) {
 		return nil, false
 	}
 	return p.usage, true
 }
 
-// measure asks the driver what a volume takes, for Stats.
+// measure asks the driver for the usage of a volume, for Stats.
 func (k *Kind) measure(ctx context.Context, path string, p *published) {
 	r := p.request
-	d, err := k.driver(driverName(r))
-	if err != nil || !d.has(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS) {
-		return // it is gone, or tells nothing
+	d, err := k.drivers.Get(driverName(r))
+	if err != nil || !d.Can(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS) {
+		return // there is no driver, or it reports no usage
 	}
 	q := &csi.NodeGetVolumeStatsRequest{VolumePath: path}
 	if r.Persistent != nil {
@@ -173,10 +128,10 @@ func (k *Kind) measure(ctx context.Context, path string, p *published) {
 	} else {
 		q.VolumeId = inlineHandle(r.Pod.UID, r.Volume.Name)
 	}
-	got, err := call(ctx, d.node.NodeGetVolumeStats, q)
+	got, err := driver.Call(ctx, d.Node.NodeGetVolumeStats, q)
 	if err != nil {
 		if ctx.Err() == nil {
-			k.o.Log.Warn("ask CSI driver what a volume takes", "driver", d.name, "volume", claimName(r), "err", err)
+			k.o.Log.Warn("cannot ask CSI driver for the usage of a volume", "driver", d.Name, "volume", targetName(r), "err", err)
 		}
 		return
 	}
@@ -195,7 +150,7 @@ func usageOf(got *csi.NodeGetVolumeStatsResponse, now time.Time) *Usage {
 			u.Capacity, u.Available, u.Used = &total, &free, &used
 		case csi.VolumeUsage_INODES:
 			u.Inodes, u.InodesFree, u.InodesUsed = &total, &free, &used
-		case csi.VolumeUsage_UNKNOWN: // says nothing
+		case csi.VolumeUsage_UNKNOWN: // ignored
 		}
 	}
 	return u

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FileLabel finds the SELinux label of a container's files by its options; what they
-// do not have is the host's default for containers. nil on a host without SELinux.
+// FileLabel returns a function that finds the SELinux label of a container's files. The host's default for containers
+// fills in what the options leave out. It returns nil on a host without SELinux.
 func FileLabel() func(*corev1.SELinuxOptions) (string, error) {
 	if !selinux.GetEnabled() {
 		return nil
@@ -25,7 +25,7 @@ func FileLabel() func(*corev1.SELinuxOptions) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("find the SELinux label for %+v: %w", *o, err)
 		}
-		selinux.ReleaseLabel(process) // the runtime's is another
+		selinux.ReleaseLabel(process) // the runtime chooses its own
 		return file, nil
 	}
 }

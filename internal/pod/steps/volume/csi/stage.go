@@ -13,10 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
 )
 
-// StageID names a PersistentVolume by driver and handle, a device by its name too;
-// what a pod has inline is its own.
+// StageID identifies a PersistentVolume by driver and handle, and a block device by its name too. It is empty for an
+// inline volume, which no other pod shares.
 func (*Kind) StageID(r volume.Request) string {
 	if r.Persistent == nil {
 		return ""
@@ -24,37 +25,36 @@ func (*Kind) StageID(r volume.Request) string {
 	return identityOf(r).String()
 }
 
-// Stage waits until the volume is attached, and has a driver that can stage volumes
-// do so. The directory of the framework stays empty: the volume is where the kubelet
-// would have it.
+// Stage waits until the volume is attached, and stages it if the driver supports that. The stage directory of package
+// volume stays empty: the volume is staged in the kubelet's place.
 func (k *Kind) Stage(ctx context.Context, r volume.Request) error {
 	id := identityOf(r)
 	if err := id.check(); err != nil {
 		return err
 	}
-	d, err := k.driver(id.Driver)
+	d, err := k.drivers.Get(id.Driver)
 	if err != nil {
 		return err
 	}
-	o, err := k.object(id.Driver)
+	o, err := k.drivers.CSIDriver(id.Driver)
 	if err != nil {
 		return err
 	}
-	if err := serves(o, id.Driver, lifecycle(r)); err != nil {
+	if err := checkMode(o, id.Driver, lifecycle(r)); err != nil {
 		return err
 	}
-	told, err := k.attach(ctx, id, o)
+	publishContext, err := k.attach(ctx, id, o)
 	if err != nil {
-		if full, ok := errors.AsType[*full](err); ok && k.o.Full != nil {
+		if full, ok := errors.AsType[*nodeFull](err); ok && k.o.Full != nil {
 			k.o.Full(r.Pod, full.Error())
 		}
 		return err
 	}
 	k.mu.Lock()
-	k.attachments[id.String()] = told
+	k.publishContexts[id.String()] = publishContext
 	done := k.staged[id.String()]
 	k.mu.Unlock()
-	if done || !d.has(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
+	if done || !d.Can(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
 		return nil
 	}
 	s := r.Persistent.Spec.CSI
@@ -74,11 +74,11 @@ func (k *Kind) Stage(ctx context.Context, r volume.Request) error {
 	if err := os.MkdirAll(at.staging, 0o750); err != nil {
 		return err
 	}
-	_, err = call(ctx, d.node.NodeStageVolume, &csi.NodeStageVolumeRequest{
-		VolumeId: id.Handle, PublishContext: told, StagingTargetPath: at.staging, Secrets: secrets,
+	_, err = driver.Call(ctx, d.Node.NodeStageVolume, &csi.NodeStageVolumeRequest{
+		VolumeId: id.Handle, PublishContext: publishContext, StagingTargetPath: at.staging, Secrets: secrets,
 		VolumeContext: s.VolumeAttributes,
-		VolumeCapability: capability(r, d.has(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
-			d.has(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP), label),
+		VolumeCapability: capability(r, d.Can(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
+			d.Can(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP), label),
 	})
 	if err != nil {
 		return fmt.Errorf("NodeStageVolume of CSI driver %s: %w", id.Driver, err)
@@ -89,7 +89,7 @@ func (k *Kind) Stage(ctx context.Context, r volume.Request) error {
 	return nil
 }
 
-// Unstage has the driver undo it, if it was ever asked to stage the volume.
+// Unstage unstages the volume through the driver, if the driver was ever called to stage it.
 func (k *Kind) Unstage(ctx context.Context, stage string) error {
 	id, err := readID(filepath.Join(filepath.Dir(stage), idFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,21 +99,21 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 		return err
 	}
 	at := k.paths(id)
-	_, asked, err := load(at.data)
+	_, called, err := load(at.data)
 	if err != nil {
 		return err
 	}
-	if _, statErr := os.Lstat(at.staging); asked && !errors.Is(statErr, fs.ErrNotExist) {
-		d, err := k.driver(id.Driver)
+	if _, statErr := os.Lstat(at.staging); called && !errors.Is(statErr, fs.ErrNotExist) {
+		d, err := k.drivers.Get(id.Driver)
 		if err != nil {
 			return err
 		}
 		k.mu.Lock()
-		delete(k.staged, id.String()) // whatever comes of it
+		delete(k.staged, id.String()) // also if the driver fails: the state is unknown then
 		k.mu.Unlock()
-		if d.has(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
+		if d.Can(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
 			request := &csi.NodeUnstageVolumeRequest{VolumeId: id.Handle, StagingTargetPath: at.staging}
-			if _, err := call(ctx, d.node.NodeUnstageVolume, request); err != nil {
+			if _, err := driver.Call(ctx, d.Node.NodeUnstageVolume, request); err != nil {
 				return fmt.Errorf("NodeUnstageVolume of CSI driver %s: %w", id.Driver, err)
 			}
 		}
@@ -125,14 +125,14 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 		return err
 	}
 	k.mu.Lock()
-	delete(k.attachments, id.String())
+	delete(k.publishContexts, id.String())
 	k.mu.Unlock()
-	k.use(id.unique(), false)
+	k.setInUse(id.unique(), false)
 	return nil
 }
 
-// secrets are what a reference leads to; none for nil.
-func (k *registry) secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
+// secrets returns the data of a Secret, or nothing for a nil reference.
+func (k *attacher) secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
 	}
