@@ -13,45 +13,44 @@ import (
 // GroupVersion is the apiVersion of the bodies of this package.
 const GroupVersion = "berth.run/v1"
 
-// CauseNextStep is the type of the cause, in the details of a metav1.Status,
-// that tells the user what to do next.
+// CauseNextStep is the type of a cause in metav1.StatusDetails. Its message tells the user what to do next.
 const CauseNextStep metav1.CauseType = "NextStep"
 
 // Query parameters that Kubernetes does not have.
 const (
-	// ParamNamespace is the namespace of manifests that name none; those that
-	// name another are then an error.
+	// ParamNamespace is the namespace of manifests that set none. A manifest with another namespace is then
+	// an error.
 	ParamNamespace = "namespace"
-	// ParamOrigin names where a manifest was read, for messages: a path or "-".
+	// ParamOrigin names the source of the manifests in messages: a path, or "-" for standard input.
 	ParamOrigin = "origin"
-	// ParamKeep "false" makes pods that do not outlive the agent. Default "true".
+	// ParamKeep "false" creates pods that end with the agent. Default: "true".
 	ParamKeep = "keep"
 	// ParamLease binds the applied pods to a held lease. It implies keep=false.
 	ParamLease = "lease"
-	// ParamNames "true" makes an apply answer what the manifests name, and do nothing.
+	// ParamNames "true" makes an apply return the objects that the manifests name. It neither validates nor
+	// applies them.
 	ParamNames = "names"
-	// ParamInstance chooses a log by the restart count of the container's instance.
+	// ParamInstance chooses a log by the restart count of the container instance that wrote it.
 	ParamInstance = "instance"
 )
 
-// TrailerError is the HTTP trailer of a stream, of a log or of files, that broke
-// off: the cause.
+// TrailerError is the HTTP trailer that holds the cause when a stream of a log or of files breaks off.
 const TrailerError = "Berth-Error"
 
-// MaxManifest is the most bytes of manifests in one apply.
+// MaxManifest is the size limit of the manifests in one apply, in bytes.
 const MaxManifest = 10 << 20
 
-// KindPod is the kind of pods in ApplyResult; the others are object.Kinds.
+// KindPod is the kind of a pod in ApplyResult. Other objects have a kind of object.Kinds.
 const KindPod = "Pod"
 
 // Action is what an apply did to one object.
 type Action string
 
-// What an apply does to an object.
+// The actions of an apply.
 const (
 	Created   Action = "created"
 	Unchanged Action = "unchanged"
-	// Configured says that the object has another content now; a pod under its UID or a new one.
+	// Configured says that the object's content changed. A pod keeps its UID or is replaced by a new pod.
 	Configured Action = "configured"
 )
 
@@ -65,51 +64,51 @@ type ApplyResult struct {
 	Warnings  []string  `json:"warnings,omitempty"`
 }
 
-// IsPod says whether it is the outcome for a pod.
+// IsPod reports whether r is the outcome for a pod.
 func (r ApplyResult) IsPod() bool { return r.Kind == KindPod }
 
-// Key is the object's name within its namespace.
+// Key returns the object's namespace and name.
 func (r ApplyResult) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 }
 
-// ApplyResultList answers an apply, in the order of the manifests.
+// ApplyResultList is the answer to an apply, in the order of the manifests.
 type ApplyResultList struct {
 	metav1.TypeMeta `json:",inline"`
 	Items           []ApplyResult `json:"items"`
 }
 
-// Resize asks for other CPU and memory of a container.
+// Resize is a request to change the CPU and memory of a container.
 type Resize struct {
 	Container string `json:"container"`
-	// Resources that are not named stay as they are.
+	// Resources are the new requests and limits. A resource that is left out keeps its value.
 	Resources corev1.ResourceRequirements `json:"resources"`
 }
 
-// Stream answers an exec, attach or portforward: where the runtime waits for the
-// streams.
+// Stream is the answer to an exec, attach or portforward request: the URL of the runtime's streaming
+// server.
 type Stream struct {
 	metav1.TypeMeta `json:",inline"`
-	// URL is on the loopback interface, holds a token for one use, and speaks
-	// the Kubernetes remote command or port forward protocol.
+	// URL is on the loopback interface and holds a token for one use. The server behind it speaks the
+	// Kubernetes remote command or port forward protocol.
 	URL string `json:"url"`
 }
 
-// Copied answers files that were written into a container.
+// Copied is the answer after files were written into a container.
 type Copied struct {
 	metav1.TypeMeta `json:",inline"`
-	// Skipped is what was left out, and why, a line each.
+	// Skipped lists the files that were left out, one line each, with the reason.
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// Lease is the first line of a held lease. The lease ends with its connection,
-// and the pods applied under it are then deleted.
+// Lease is the first line of the answer to a lease request. The lease ends when the connection closes, and
+// the agent then deletes the pods that were applied under it.
 type Lease struct {
 	metav1.TypeMeta `json:",inline"`
 	ID              string `json:"id"`
 }
 
-// TimelineList answers a listing of timelines, oldest first, without their spans.
+// TimelineList is the list of timelines, oldest first, without their spans.
 type TimelineList struct {
 	metav1.TypeMeta `json:",inline"`
 	Items           []timeline.Timeline `json:"items"`
@@ -124,9 +123,9 @@ type Status struct {
 	StartedAt       metav1.Time `json:"startedAt"`
 	Version         Version     `json:"version"`
 	Runtime         Runtime     `json:"runtime"`
-	// Conditions are the node's: Ready, and what holds it back.
+	// Conditions are the node's conditions: Ready, and those that explain why it is not.
 	Conditions []corev1.NodeCondition `json:"conditions,omitempty"`
-	// Problems are what users have to mend: manifests that were not taken, ...
+	// Problems lists faults that users have to correct, such as rejected manifests.
 	Problems []Problem `json:"problems,omitempty"`
 }
 
@@ -138,16 +137,16 @@ type Runtime struct {
 	Endpoint string `json:"endpoint,omitempty"`
 }
 
-// Problem is something outside the agent that keeps a pod from it.
+// Problem is a fault outside the agent that keeps it from running a pod.
 type Problem struct {
-	// Origin is where pods come from: a path, a URL, or "berth apply".
+	// Origin is the source of the pods: a path, a URL, or "berth apply".
 	Origin string `json:"origin"`
-	// Message names line and field where they are known.
+	// Message says what is wrong, with line and field if they are known.
 	Message string      `json:"message"`
 	Since   metav1.Time `json:"since"`
 }
 
-// Version says what a binary is made of.
+// Version describes a binary: its release, its build, and the releases of its main components.
 type Version struct {
 	Version    string     `json:"version"`
 	Commit     string     `json:"commit,omitempty"`
@@ -156,7 +155,7 @@ type Version struct {
 	Go         string     `json:"go"`
 	Containerd string     `json:"containerd,omitempty"`
 	Runc       string     `json:"runc,omitempty"`
-	// Kubernetes is the release whose kubelet's behaviour is followed.
+	// Kubernetes is the release whose kubelet Berth behaves like.
 	Kubernetes string `json:"kubernetes"`
 }
 
@@ -168,13 +167,13 @@ type Route struct {
 	Doc    string   `json:"doc"`
 }
 
-// RouteList answers GET /.
+// RouteList is the answer to GET /.
 type RouteList struct {
 	metav1.TypeMeta `json:",inline"`
 	Items           []Route `json:"items"`
 }
 
-// Type is the type meta of a kind of this package.
+// Type returns the TypeMeta for a kind of this package.
 func Type(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: GroupVersion}
 }

@@ -1,7 +1,6 @@
-// Package api is the wire format of the agent's local API: the paths, query
-// parameters and bodies that are not Kubernetes' own, and where the socket lies.
+// Package api defines the wire format of the agent's local API: the query parameters, headers and bodies
+// that Kubernetes does not have.
 //
-// Pods, events, watch events and errors are Kubernetes types (core/v1 and
-// meta/v1) and are not repeated here. server writes these values, client reads
-// them; neither imports the other.
+// Pods, events, watch events and errors are Kubernetes types (core/v1 and meta/v1) and are not repeated
+// here. Package server writes these values and package client reads them. Neither imports the other.
 package api

@@ -8,14 +8,14 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// ObjectList is a list of objects of one kind, as the Kubernetes API writes it.
+// ObjectList is a list of objects of one kind, in the format of the Kubernetes API.
 type ObjectList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []object.Value `json:"items"`
 }
 
-// Root is the path below which the API has the kinds of a group and version.
+// Root returns the path under which the Kubernetes API serves the kinds of a group and version.
 func Root(apiVersion string) string {
 	if strings.Contains(apiVersion, "/") {
 		return "/apis/" + apiVersion

@@ -6,22 +6,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Topology is what the machine is built of and who holds what of it. CPUs are
-// lists as in cpuset(7), such as "0-3,8"; sizes are bytes.
+// Topology describes the machine's CPUs, memory and devices, and which pods hold them exclusively. CPU
+// lists have the format of cpuset(7), such as "0-3,8". Sizes are in bytes.
 type Topology struct {
 	metav1.TypeMeta `json:",inline"`
-	// CPUs are those online.
+	// CPUs are the online CPUs.
 	CPUs        string `json:"cpus"`
 	OfflineCPUs string `json:"offlineCPUs,omitempty"`
-	// ReservedCPUs are never given to a container alone.
+	// ReservedCPUs are never assigned exclusively to a container.
 	ReservedCPUs string `json:"reservedCPUs,omitempty"`
-	// SharedCPUs are what containers without CPUs of their own run on: the reserved
-	// ones among them, unless strict-cpu-reservation keeps those free. Without the
-	// static CPU policy these are all.
+	// SharedCPUs are the CPUs of containers that have none exclusively. The reserved CPUs are among them,
+	// unless strict-cpu-reservation keeps those free. Without the static CPU policy these are all online
+	// CPUs.
 	SharedCPUs string `json:"sharedCPUs"`
-	// CPUPolicy is none or static, MemoryPolicy None or Static, TopologyPolicy none,
-	// best-effort, restricted or single-numa-node and TopologyScope container or pod,
-	// as in KubeletConfiguration.
+	// CPUPolicy is none or static, MemoryPolicy is None or Static. TopologyPolicy is none, best-effort,
+	// restricted or single-numa-node, and TopologyScope is container or pod. The values are those of
+	// KubeletConfiguration.
 	CPUPolicy      string `json:"cpuPolicy"`
 	MemoryPolicy   string `json:"memoryPolicy"`
 	TopologyPolicy string `json:"topologyPolicy"`
@@ -30,11 +30,11 @@ type Topology struct {
 	Sockets []CPUSocket `json:"sockets"`
 	Nodes   []NUMANode  `json:"nodes"`
 	Caches  []Cache     `json:"caches"`
-	// LowerCaches are the other caches that hold data, by level and id.
+	// LowerCaches are the data caches below the last level, by level and id.
 	LowerCaches []Cache        `json:"lowerCaches"`
 	Cores       []Core         `json:"cores"`
 	Devices     []DeviceHolder `json:"devices"`
-	// Holders are by namespace, pod and container.
+	// Holders are sorted by namespace, pod and container.
 	Holders []Holder `json:"holders"`
 }
 
@@ -44,15 +44,15 @@ type CPUSocket struct {
 	CPUs string `json:"cpus"`
 }
 
-// NUMANode is a NUMA node; one without CPUs or without memory is there too.
+// NUMANode is a NUMA node. Nodes without CPUs or without memory are listed too.
 type NUMANode struct {
 	ID        int         `json:"id"`
 	CPUs      string      `json:"cpus"`
 	Memory    int64       `json:"memory"` // huge pages included
 	HugePages []HugePages `json:"hugePages,omitempty"`
-	// Reserved is what containers are not given of it (reservedMemory).
+	// Reserved is the memory that no container gets (reservedMemory).
 	Reserved []ReservedMemory `json:"reserved,omitempty"`
-	// Distances are as the firmware tells them: 10 is local.
+	// Distances are reported by the firmware. 10 is local.
 	Distances []Distance `json:"distances,omitempty"`
 }
 
@@ -68,16 +68,16 @@ type ReservedMemory struct {
 	Size     int64               `json:"size"`
 }
 
-// Distance is how far another node is.
+// Distance is the distance from one NUMA node to another.
 type Distance struct {
 	Node     int `json:"node"`
 	Distance int `json:"distance"`
 }
 
-// Cache is one that holds data. In Topology.Caches are those of the last level: the highest that
-// several cores share. There are none where no cache is shared.
+// Cache is a data cache. Topology.Caches lists the last level, which is the highest level that several
+// cores share. It is empty if no cache is shared.
 type Cache struct {
-	// ID is the least of its CPUs. No other cache of its level has it.
+	// ID is the lowest of its CPUs. It is unique among the caches of a level.
 	ID    int    `json:"id"`
 	Level int    `json:"level"`
 	Size  int64  `json:"size,omitempty"`
@@ -86,37 +86,37 @@ type Cache struct {
 
 // Core is a physical core; CPUs are its threads.
 type Core struct {
-	// ID is the least of its CPUs.
+	// ID is the lowest of its CPUs.
 	ID     int    `json:"id"`
 	Socket int    `json:"socket"`
 	Node   int    `json:"node"`
 	CPUs   string `json:"cpus"`
 }
 
-// DeviceHolder is a device that a plugin offers, and who holds it.
+// DeviceHolder is a device of a device plugin, with its current holder.
 type DeviceHolder struct {
 	Resource corev1.ResourceName `json:"resource"`
 	ID       string              `json:"id"`
 	Healthy  bool                `json:"healthy"`
-	// Nodes are those it is near to; empty: its plugin does not say.
+	// Nodes are the NUMA nodes that the device is near. It is empty if the plugin does not report any.
 	Nodes  []int   `json:"nodes,omitempty"`
-	Holder *Holder `json:"holder,omitempty"` // without what it holds
+	Holder *Holder `json:"holder,omitempty"` // CPUs, Memory and Devices are left out
 }
 
-// Holder is a container, or a pod as a whole, that holds something for itself.
+// Holder is a container, or a pod as a whole, that holds resources exclusively.
 type Holder struct {
 	Namespace string    `json:"namespace,omitempty"`
-	Pod       string    `json:"pod,omitempty"` // empty for a pod that has ended and not been cleared away yet
+	Pod       string    `json:"pod,omitempty"` // empty for an ended pod whose resources are not released yet
 	UID       types.UID `json:"uid"`
-	// Container is empty for what the pod's containers hold together: what each
-	// holds is part of it, the rest is what its other containers share.
+	// Container is empty for the resources that the pod's containers hold together. Each container's own
+	// resources are a part of them, and the other containers share the rest.
 	Container string        `json:"container,omitempty"`
 	CPUs      string        `json:"cpus,omitempty"`
 	Memory    []MemoryBlock `json:"memory,omitempty"`
 	Devices   []HeldDevices `json:"devices,omitempty"`
 }
 
-// MemoryBlock is memory, or huge pages of one size, of some nodes together.
+// MemoryBlock is memory, or huge pages of one size, from a group of NUMA nodes.
 type MemoryBlock struct {
 	Nodes    []int               `json:"nodes"`
 	Resource corev1.ResourceName `json:"resource"`

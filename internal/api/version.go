@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// Kubernetes is the release whose behaviour Berth follows.
+// Kubernetes is the release whose kubelet Berth behaves like.
 const Kubernetes = "1.36"
 
-// Runc is the release of runc that the embedded runtime carries (tools/go.mod).
+// Runc is the release of runc in the embedded runtime (tools/go.mod).
 const Runc = "1.5.2"
 
 const containerdModule = "github.com/containerd/containerd/v2"
 
-// BuildVersion reads the version of the running binary from what the Go
-// toolchain stamped into it.
+// BuildVersion returns the version of the running binary, from the build information of the Go toolchain.
 func BuildVersion() Version {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

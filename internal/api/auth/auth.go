@@ -27,41 +27,41 @@ const (
 	ModeAlwaysAllow = "AlwaysAllow"
 )
 
-// Options are the parts of KubeletConfiguration.authentication and
-// .authorization, and what they need.
+// Options are the settings of KubeletConfiguration.authentication and .authorization, and the client that
+// they need.
 type Options struct {
-	// Node is the name of the node that users must have rights to.
+	// Node is the name of the node that users need rights on.
 	Node string
-	// ClientCAFile has the authorities of client certificates, PEM. Empty: no
-	// client certificate counts.
+	// ClientCAFile holds the authorities that sign client certificates, in PEM. If it is empty, client
+	// certificates are ignored.
 	ClientCAFile string
-	// Anonymous lets those who show nothing be system:anonymous. What they show
-	// must still be valid.
+	// Anonymous treats a request without credentials as system:anonymous. Credentials that are sent must
+	// still be valid.
 	Anonymous bool
-	// Tokens has the API server asked about bearer tokens.
+	// Tokens enables bearer tokens, which the API server checks.
 	Tokens bool
-	// TokenTTL is how long the answer about a token is kept. 0: not at all.
+	// TokenTTL is how long the answer about a token is cached. 0 disables the cache.
 	TokenTTL time.Duration
 	// Mode is ModeWebhook or ModeAlwaysAllow.
 	Mode string
-	// AllowedTTL and DeniedTTL are how long an answer about rights is kept. 0: not at all.
+	// AllowedTTL and DeniedTTL are how long a positive or negative answer about rights is cached. 0
+	// disables the cache.
 	AllowedTTL, DeniedTTL time.Duration
-	// Client asks with the node's own rights. It may be nil when neither Tokens
-	// nor ModeWebhook is set.
+	// Client has the node's own rights. It may be nil if neither Tokens nor ModeWebhook is set.
 	Client kubernetes.Interface
 	Log    *slog.Logger
 }
 
-// Auth says who may do what on this node.
+// Auth authenticates and authorizes requests to this node.
 type Auth struct {
 	node    string
 	clients *clientCAs
 	who     authenticator.Request
-	rights  rights // nil: everybody has all
+	rights  rights // nil permits everything
 	log     *slog.Logger
 }
 
-// New checks the options. It reads nothing: see Load.
+// New checks the options and returns an Auth. Load then reads the client CA file.
 func New(o Options) (*Auth, error) {
 	if o.Client == nil && o.Tokens {
 		return nil,
@@ -96,8 +96,8 @@ func New(o Options) (*Auth, error) {
 	return a, nil
 }
 
-// Load reads the client CA file. It is called before anything is served; later
-// changes of the file are found without it.
+// Load reads the client CA file. Call it once before the server starts. Later changes of the file are found
+// without another call.
 func (a *Auth) Load() error {
 	if a.clients == nil {
 		return nil
@@ -105,8 +105,8 @@ func (a *Auth) Load() error {
 	return a.clients.load()
 }
 
-// ClientCAs are the authorities whose certificates count, or nil: what a server
-// tells its clients when it asks for one.
+// ClientCAs returns the accepted certificate authorities, or nil. A TLS server sends their names when it
+// requests a client certificate.
 func (a *Auth) ClientCAs() *x509.CertPool {
 	if a.clients == nil {
 		return nil
@@ -114,16 +114,15 @@ func (a *Auth) ClientCAs() *x509.CertPool {
 	return a.clients.pool()
 }
 
-// Check returns nil when whoever sent r may do verb on one of the node's
-// subresources, which are tried in turn. Otherwise it returns an
-// apierrors.APIStatus with code 401, 403, or 500 when the API server could not
-// be asked; its message is the kubelet's.
+// Check returns nil if the sender of r may do verb on at least one of the subresources of this node. It
+// checks them in order. Otherwise it returns an apierrors.APIStatus with code 401 or 403, or with code 500
+// if the API server did not answer. The message is the kubelet's.
 //
-// A bearer token that counted is removed from the request.
+// Check removes an accepted bearer token from the request.
 func (a *Auth) Check(r *http.Request, verb string, subresources []string) error {
 	who, ok, err := a.who.AuthenticateRequest(r)
 	if err != nil {
-		a.log.Info("request is not authenticated", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
+		a.log.Info("request refused: invalid credentials", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
 	}
 	if err != nil || !ok {
 		return refusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
@@ -136,7 +135,7 @@ func (a *Auth) Check(r *http.Request, verb string, subresources []string) error 
 		allowed, err := a.rights.allowed(r.Context(), who.User, want)
 		switch {
 		case err != nil:
-			a.log.Warn("rights of a request are not known", "user", who.User.GetName(), "verb", verb, "subresource",
+			a.log.Warn("request refused: the API server did not answer the access review", "user", who.User.GetName(), "verb", verb, "subresource",
 				sub, "error", err)
 			return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
 				fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=%s, subresource=%s)", who.User.GetName(),

@@ -52,8 +52,8 @@ func newAuth(t *testing.T, o Options) *Auth {
 	return a
 }
 
-// asking is a request of somebody with a certificate, a token, both or none.
-func asking(t *testing.T, cert []byte, token string) *http.Request {
+// request returns a request with a certificate, a bearer token, both or none.
+func request(t *testing.T, cert []byte, token string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://n1:10250/", nil)
 	check(t, err)
@@ -69,7 +69,7 @@ func asking(t *testing.T, cert []byte, token string) *http.Request {
 	return r
 }
 
-// verdict is the code and message of an answer.
+// verdict returns the code and message of an answer.
 func verdict(err error) string {
 	var st apierrors.APIStatus
 	if errors.As(err, &st) {
@@ -123,7 +123,7 @@ func nodeClient(t *testing.T, c *kubeapitest.Cluster) kubernetes.Interface {
 	return client
 }
 
-// account is a service account and a token of it.
+// account creates a service account and returns it with a token.
 func account(t *testing.T, c *kubeapitest.Cluster) (rbacv1.Subject, string) {
 	t.Helper()
 	ns := c.Namespace()
@@ -136,8 +136,8 @@ func account(t *testing.T, c *kubeapitest.Cluster) (rbacv1.Subject, string) {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "scraper"}, token.Status.Token
 }
 
-// The node asks a real API server with its own certificate.
-func TestWebhooks(t *testing.T) {
+// The node asks a real API server, with its own certificate as credentials.
+func TestCheckWithReviews(t *testing.T) {
 	c := shared.Cluster(t)
 	subject, token := account(t, c)
 	grant(t, c.Client(), subject, "get", "metrics")
@@ -180,31 +180,31 @@ func TestWebhooks(t *testing.T) {
 		{"anonymous with a bad token", lax, nil, "no.such.token", "get", "healthz", unauthorized},
 	}
 	for _, tt := range tests {
-		r := asking(t, tt.cert, tt.token)
+		r := request(t, tt.cert, tt.token)
 		if got := verdict(tt.auth.Check(r, tt.verb, strings.Fields(tt.rights))); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 		if tt.want == "<nil>" && r.Header.Get("Authorization") != "" {
-			t.Errorf("%s: the token goes on with the request", tt.name)
+			t.Errorf("%s: the request still has the token", tt.name)
 		}
 	}
 }
 
-// What was answered counts while the API server is away, and no longer than it may.
-func TestAnswersAreKept(t *testing.T) {
+// Cached answers are valid while the API server is unreachable, and only as long as their TTL.
+func TestReviewAnswersAreCached(t *testing.T) {
 	c := shared.Cluster(t)
 	subject, token := account(t, c)
 	grant(t, c.Client(), subject, "get", "metrics")
 	o := Options{Tokens: true, TokenTTL: time.Minute, Mode: ModeWebhook, AllowedTTL: time.Minute,
 		DeniedTTL: time.Minute, Client: nodeClient(t, c)}
-	kept := newAuth(t, o)
+	cached := newAuth(t, o)
 	o.AllowedTTL, o.DeniedTTL = 0, 0
-	asked := newAuth(t, o)
+	uncached := newAuth(t, o)
 	o.TokenTTL = 0
-	unknown := newAuth(t, o)
-	for _, a := range []*Auth{kept, asked, unknown} {
-		check(t, a.Check(asking(t, nil, token), "get", []string{"metrics"}))
-		if got := verdict(a.Check(asking(t, nil, token), "get", []string{"log"})); !strings.HasPrefix(got, "403") {
+	noTokens := newAuth(t, o)
+	for _, a := range []*Auth{cached, uncached, noTokens} {
+		check(t, a.Check(request(t, nil, token), "get", []string{"metrics"}))
+		if got := verdict(a.Check(request(t, nil, token), "get", []string{"log"})); !strings.HasPrefix(got, "403") {
 			t.Errorf("log: %s", got)
 		}
 	}
@@ -216,17 +216,17 @@ func TestAnswersAreKept(t *testing.T) {
 		rights string
 		want   string
 	}{
-		"allowed": {kept, "metrics", "<nil>"},
-		"denied": {kept, "log",
+		"allowed": {cached, "metrics", "<nil>"},
+		"denied": {cached, "log",
 			"403 Forbidden (user=" + userName(subject) + ", verb=get, resource=nodes, subresource(s)=[log])"},
-		"never asked": {kept, "stats",
+		"never requested": {cached, "stats",
 			"500 Authorization error (user=" + userName(subject) + ", verb=get, resource=nodes, subresource=stats)"},
-		"not kept": {asked, "metrics",
+		"cache disabled": {uncached, "metrics",
 			"500 Authorization error (user=" + userName(subject) + ", verb=get, resource=nodes, subresource=metrics)"},
-		"unknown token": {unknown, "metrics", "401 Unauthorized"},
+		"token cache disabled": {noTokens, "metrics", "401 Unauthorized"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		got := verdict(tt.auth.Check(asking(t, nil, token).WithContext(ctx), "get", []string{tt.rights}))
+		got := verdict(tt.auth.Check(request(t, nil, token).WithContext(ctx), "get", []string{tt.rights}))
 		cancel()
 		if got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
@@ -234,20 +234,20 @@ func TestAnswersAreKept(t *testing.T) {
 	}
 }
 
-func TestWithoutWebhooks(t *testing.T) {
+func TestCheckWithoutReviews(t *testing.T) {
 	c := shared.Cluster(t)
 	cert := c.Config(kubeapitest.Identity{User: "anyone"}).CertData
 	a := newAuth(t, Options{ClientCAFile: c.CA(), Mode: ModeAlwaysAllow})
-	if got := verdict(a.Check(asking(t, cert, ""), "create", []string{"proxy"})); got != "<nil>" {
+	if got := verdict(a.Check(request(t, cert, ""), "create", []string{"proxy"})); got != "<nil>" {
 		t.Errorf("certificate: %s", got)
 	}
-	if got := verdict(a.Check(asking(t, nil, "token"), "create", []string{"proxy"})); got != "401 Unauthorized" {
+	if got := verdict(a.Check(request(t, nil, "token"), "create", []string{"proxy"})); got != "401 Unauthorized" {
 		t.Errorf("token: %s", got)
 	}
 	open := newAuth(t, Options{Anonymous: true, Mode: ModeAlwaysAllow})
-	if got := verdict(open.Check(asking(t, cert, ""), "create", []string{"proxy"})); got != "<nil>" ||
+	if got := verdict(open.Check(request(t, cert, ""), "create", []string{"proxy"})); got != "<nil>" ||
 		open.ClientCAs() != nil {
-		t.Errorf("nobody is asked: %s", got)
+		t.Errorf("anonymous request: %s", got)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// A client CA file that is replaced counts from the next look; one that is bad does not.
+// A replaced client CA file is used from the next check on. A bad file is ignored.
 func TestClientCAReload(t *testing.T) {
 	c := shared.Cluster(t)
 	data, err := os.ReadFile(c.CA())
@@ -290,14 +290,14 @@ func TestClientCAReload(t *testing.T) {
 	}{{other, "401 Unauthorized"}, {data, "<nil>"}, {[]byte("half a fi"), "<nil>"}, {other, "401 Unauthorized"}} {
 		check(t, os.WriteFile(file+".new", step.content, 0o600))
 		check(t, os.Rename(file+".new", file))
-		a.clients.looked = time.Time{} // its look is due
-		if got := verdict(a.Check(asking(t, cert, ""), "get", []string{"metrics"})); got != step.want {
+		a.clients.checked = time.Time{} // the next check is due
+		if got := verdict(a.Check(request(t, cert, ""), "get", []string{"metrics"})); got != step.want {
 			t.Errorf("with %.20q: %s, want %s", step.content, got, step.want)
 		}
 	}
 }
 
-// otherAuthority is the certificate of an authority that signed nothing here.
+// otherAuthority returns the certificate of an authority that signed none of the test's certificates.
 func otherAuthority(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -309,10 +309,10 @@ func otherAuthority(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-func TestQuestion(t *testing.T) {
+func TestReviewSpecAndKey(t *testing.T) {
 	who := &user.DefaultInfo{Name: "u", UID: "1", Groups: []string{"g"},
 		Extra: map[string][]string{"b": {"2"}, "a": {"1"}}}
-	spec, key, err := question(who, attributes{"n1", "get", "pods"})
+	spec, key, err := reviewFor(who, attributes{"n1", "get", "pods"})
 	check(t, err)
 	want := authorizationv1.SubjectAccessReviewSpec{User: "u", UID: "1", Groups: []string{"g"},
 		Extra: map[string]authorizationv1.ExtraValue{"a": {"1"}, "b": {"2"}},
@@ -324,14 +324,14 @@ func TestQuestion(t *testing.T) {
 	keys := map[string]string{key: "first"}
 	for name, u := range map[string]*user.DefaultInfo{"name": {Name: "v"}, "group": {Name: "u", Groups: []string{"h"}},
 		"uid": {Name: "u", UID: "2"}} {
-		_, key, err := question(u, attributes{"n1", "get", "pods"})
+		_, key, err := reviewFor(u, attributes{"n1", "get", "pods"})
 		if err != nil || key == "" || keys[key] != "" {
 			t.Errorf("another %s: key of %s, %v", name, keys[key], err)
 		}
 		keys[key] = name
 	}
-	if _, key, err := question(&user.DefaultInfo{Name: strings.Repeat("u", maxKey)}, attributes{}); err != nil ||
+	if _, key, err := reviewFor(&user.DefaultInfo{Name: strings.Repeat("u", maxKey)}, attributes{}); err != nil ||
 		key != "" {
-		t.Errorf("a long name is kept: %v", err)
+		t.Errorf("a long name has a cache key: %v", err)
 	}
 }

@@ -11,22 +11,22 @@ import (
 	requestx509 "k8s.io/apiserver/pkg/authentication/request/x509"
 )
 
-// lookAgain is how long a look at the client CA file counts: certificates come
-// with requests, so nothing needs to look while none do.
-const lookAgain = time.Second
+// checkInterval is the shortest time between two checks of the client CA file. The file is checked only
+// when a request arrives.
+const checkInterval = time.Second
 
-// clientCAs are the authorities in a file, which may be replaced at any time.
+// clientCAs holds the authorities of a file that may be replaced at any time.
 type clientCAs struct {
 	file string
 	log  *slog.Logger
 
 	mu     sync.Mutex
-	looked time.Time
+	checked time.Time
 	seen   version
-	known  *x509.CertPool
+	current *x509.CertPool
 }
 
-// version tells two contents of a file apart.
+// version identifies the content of a file.
 type version struct {
 	modified time.Time
 	size     int64
@@ -43,10 +43,10 @@ func (c *clientCAs) load() error {
 	return c.read(time.Now())
 }
 
-// read looks at the file and takes its content when it is another. A file that
-// cannot be read leaves what is known.
+// read loads the file if it has changed. If the file cannot be read, the authorities of the last successful
+// read stay in use.
 func (c *clientCAs) read(now time.Time) error {
-	c.looked = now
+	c.checked = now
 	fail := func(err error) error {
 		return fmt.Errorf("read client CA file (authentication.x509.clientCAFile): %w", err)
 	}
@@ -65,27 +65,27 @@ func (c *clientCAs) read(now time.Time) error {
 	if !pool.AppendCertsFromPEM(data) {
 		return fail(fmt.Errorf("%s has no certificate in PEM", c.file))
 	}
-	if c.known != nil {
-		c.log.Info("client CA file was replaced", "file", c.file)
+	if c.current != nil {
+		c.log.Info("client CA file reloaded", "file", c.file)
 	}
-	c.known, c.seen = pool, version{is.ModTime(), is.Size(), is}
+	c.current, c.seen = pool, version{is.ModTime(), is.Size(), is}
 	return nil
 }
 
-// pool are the authorities as of now, or nil when none were ever read.
+// pool returns the current authorities, or nil if the file was never read.
 func (c *clientCAs) pool() *x509.CertPool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.looked) >= lookAgain {
+	if now := time.Now(); now.Sub(c.checked) >= checkInterval {
 		if err := c.read(now); err != nil {
-			c.log.Warn("client certificates are checked with the authorities of before", "error", err)
+			c.log.Warn("cannot reload the client CA file, keeping the previous authorities", "error", err)
 		}
 	}
-	return c.known
+	return c.current
 }
 
 func (c *clientCAs) verifyOptions() (x509.VerifyOptions, bool) {
 	o := requestx509.DefaultVerifyOptions()
 	o.Roots = c.pool()
-	return o, o.Roots != nil // nil would mean the system's
+	return o, o.Roots != nil // nil would mean the system's authorities
 }

@@ -7,19 +7,19 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// attributes are what is asked to be allowed: a verb on a subresource of a node.
+// attributes is an action that needs permission: a verb on a subresource of a node.
 type attributes struct{ node, verb, subresource string }
 
-// nodes is the resource that all rights are about.
+// nodes is the resource that all checked rights apply to.
 const nodes = "nodes"
 
-// maxKey is the longest question whose answer is kept, in bytes: what callers
-// choose, such as their names, must not fill the memory.
+// maxKey is the size limit of a cache key, in bytes. Callers choose parts of the key, such as user names,
+// and must not be able to fill the memory.
 const maxKey = 10_000
 
-// question is what the API server is asked about a user, and the key under
-// which its answer is kept; empty when it is not.
-func question(who user.Info, want attributes) (authorizationv1.SubjectAccessReviewSpec, string, error) {
+// reviewFor returns the access review for a user and an action, and the key under which to cache the answer.
+// The key is empty if the answer must not be cached.
+func reviewFor(who user.Info, want attributes) (authorizationv1.SubjectAccessReviewSpec, string, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User:   who.GetName(),
 		UID:    who.GetUID(),

@@ -1,12 +1,10 @@
-// Package auth decides who may ask the node's HTTPS server for what.
+// Package auth authenticates and authorizes the requests to the node's HTTPS server.
 //
-// Who asks is told by a client certificate that an authority of the client CA
-// file signed, or by a bearer token that the API server vouches for
-// (TokenReview). What they may is told by the API server (SubjectAccessReview),
-// or is everything (AlwaysAllow). Both kinds of answers are kept for a while;
-// while the API server is away those that are kept still count.
+// A client proves who it is with a certificate that an authority of the client CA file signed, or with a
+// bearer token that the API server accepts (TokenReview). The API server decides what the client may do
+// (SubjectAccessReview), unless the mode AlwaysAllow permits everything. Answers to both kinds of review
+// are cached for a while. Cached answers stay valid while the API server is unreachable.
 //
-// It owns the two caches and the client CA file's content, which is read again
-// when the file changes. It knows no paths: what a request needs is told by the
-// server's table of routes.
+// The package owns the two caches and the content of the client CA file, which it reads again when the file
+// changes. It knows no paths: the server's route table says which rights a request needs.
 package auth

@@ -17,13 +17,14 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// The review calls are made here and not by k8s.io/apiserver/plugin/pkg: its
-// webhooks link a CEL compiler and the egress proxies of API servers.
+// The review calls are written here instead of using k8s.io/apiserver/plugin/pkg, because its webhooks link
+// a CEL compiler and the egress proxies of API servers.
 
-// reviewTimeout bounds one question with its repetitions.
+// reviewTimeout limits one review, retries included.
 const reviewTimeout = 30 * time.Second
 
-// ask calls review until it succeeds, fails for good, or reviewTimeout is over.
+// ask calls review until it succeeds, fails with an error that a retry cannot help, or reviewTimeout is
+// over.
 func ask(ctx context.Context, review func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
@@ -31,7 +32,7 @@ func ask(ctx context.Context, review func(context.Context) error) error {
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
 		last = review(ctx)
-		if last != nil && !passing(last) {
+		if last != nil && !retryable(last) {
 			return false, last
 		}
 		return last == nil, nil
@@ -42,8 +43,8 @@ func ask(ctx context.Context, review func(context.Context) error) error {
 	return err
 }
 
-// passing says whether the same question may be answered in a moment.
-func passing(err error) bool {
+// retryable reports whether a retry of the same review may succeed soon.
+func retryable(err error) bool {
 	_, later := apierrors.SuggestsClientDelay(err)
 	return later || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
@@ -54,7 +55,7 @@ type reviewer[T any] interface {
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
 }
 
-// tokenReviews asks the API server whose a token is.
+// tokenReviews asks the API server which user a bearer token belongs to.
 type tokenReviews struct {
 	client reviewer[*authenticationv1.TokenReview]
 }
@@ -68,7 +69,7 @@ func (t tokenReviews) AuthenticateToken(ctx context.Context, token string) (*aut
 		return err
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("ask about a bearer token: %w", err)
+		return nil, false, fmt.Errorf("review bearer token: %w", err)
 	}
 	st := answer.Status
 	if !st.Authenticated {
@@ -85,15 +86,15 @@ func (t tokenReviews) AuthenticateToken(ctx context.Context, token string) (*aut
 	return &authenticator.Response{User: who}, true, nil
 }
 
-// rights says who may do what.
+// rights decides whether a user may do an action.
 type rights interface {
 	allowed(ctx context.Context, who user.Info, want attributes) (bool, error)
 }
 
-// maxAnswers is how many answers about rights are kept.
+// maxAnswers is how many answers about rights are cached.
 const maxAnswers = 1024
 
-// accessReviews asks the API server what a user may.
+// accessReviews asks the API server whether a user may do an action, and caches its answers.
 type accessReviews struct {
 	client                reviewer[*authorizationv1.SubjectAccessReview]
 	answers               *utilcache.LRUExpireCache
@@ -107,12 +108,12 @@ func newAccessReviews(c reviewer[*authorizationv1.SubjectAccessReview],
 }
 
 func (a *accessReviews) allowed(ctx context.Context, who user.Info, want attributes) (bool, error) {
-	spec, key, err := question(who, want)
+	spec, key, err := reviewFor(who, want)
 	if err != nil {
 		return false, fmt.Errorf("ask about rights: %w", err)
 	}
-	if known, ok := a.answers.Get(key); ok {
-		return known.(bool), nil
+	if cached, ok := a.answers.Get(key); ok {
+		return cached.(bool), nil
 	}
 	var answer *authorizationv1.SubjectAccessReview
 	err = ask(ctx, func(ctx context.Context) (err error) {
@@ -122,7 +123,7 @@ func (a *accessReviews) allowed(ctx context.Context, who user.Info, want attribu
 	if err != nil {
 		return false, fmt.Errorf("ask about rights: %w", err)
 	}
-	// An answer that comes with an error of evaluation still is one.
+	// An answer with an evaluation error is valid all the same.
 	yes := answer.Status.Allowed && !answer.Status.Denied
 	ttl := a.deniedTTL
 	if yes {

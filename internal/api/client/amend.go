@@ -12,13 +12,13 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// Resize asks for other CPU and memory of a container of a pod, and returns the
-// pod as it is wanted then. Whether the node has it is told by its status.
+// Resize requests other CPU and memory for a container, and returns the pod with the new spec. The pod's
+// status shows later whether the node could apply it.
 func (c *Client) Resize(ctx context.Context, key types.NamespacedName, r api.Resize) (*corev1.Pod, error) {
 	return c.amend(ctx, key, "resize", r)
 }
 
-// AddEphemeral adds an ephemeral container to a pod.
+// AddEphemeral adds an ephemeral container to a pod and returns the changed pod.
 func (c *Client) AddEphemeral(ctx context.Context, key types.NamespacedName, e corev1.EphemeralContainer) (*corev1.Pod,
 	error) {
 	return c.amend(ctx, key, "ephemeralcontainers", e)

@@ -27,8 +27,7 @@ type Client struct {
 	http   *http.Client
 }
 
-// New returns a client of the agent that listens on socket. It connects when it
-// is first used.
+// New returns a client of the agent that listens on socket. It connects on first use.
 func New(socket string) *Client {
 	dialer := &net.Dialer{}
 	transport := &http.Transport{
@@ -36,21 +35,21 @@ func New(socket string) *Client {
 			return dialer.DialContext(ctx, "unix", socket)
 		},
 		DisableCompression: true,
-		// A connection costs nothing here; one that is kept would hold up the agent's end.
+		// A new connection to a unix socket is cheap, but an idle one would delay the agent's shutdown.
 		DisableKeepAlives: true,
 	}
 	return &Client{socket: socket, http: &http.Client{Transport: transport}}
 }
 
-// Socket is the path of the agent's socket.
+// Socket returns the path of the agent's socket.
 func (c *Client) Socket() string { return c.socket }
 
-// ErrNoAgent says that nothing listens on the socket.
+// ErrNoAgent means that no process listens on the socket.
 var ErrNoAgent = errors.New("no agent runs on this root")
 
 func (c *Client) connectError(err error) error { return Explain(c.socket, err) }
 
-// Explain says why there is no connection to the agent at socket, or no more.
+// Explain turns a failed or broken connection to the agent at socket into an error with a next step.
 func Explain(socket string, err error) error {
 	prefix := "connect to the agent at " + socket
 	switch {
@@ -61,12 +60,12 @@ func Explain(socket string, err error) error {
 		return Next(fmt.Errorf("%s: %w", prefix, fs.ErrPermission), "run this command as root")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE):
-		return Next(fmt.Errorf("%s: it went away: %w", prefix, err), "see the agent's log for why it ended")
+		return Next(fmt.Errorf("%s: connection closed: %w", prefix, err), "see the agent's log for why it ended")
 	}
 	return fmt.Errorf("%s: %w", prefix, err)
 }
 
-// NextError is an error with what the user is to do about it.
+// NextError is an error with the next step for the user.
 type NextError struct {
 	Err  error
 	Next string
@@ -79,7 +78,7 @@ func (e *NextError) Unwrap() error { return e.Err }
 // Next adds a next step to an error.
 func Next(err error, next string) error { return &NextError{Err: err, Next: next} }
 
-// NextStep is what the user is to do about an error; "" when that is not known.
+// NextStep returns what the user can do about an error, or "" if that is unknown.
 func NextStep(err error) string {
 	if e, ok := errors.AsType[*NextError](err); ok {
 		return e.Next
@@ -97,8 +96,8 @@ func NextStep(err error) string {
 	return ""
 }
 
-// send makes a request and returns its answer if that is a success. The caller
-// closes the body.
+// send makes a request and returns the response of a success. The caller closes its body. Any other
+// response becomes an error.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response,
 	error) {
 	u := url.URL{Scheme: "http", Host: "berth", Path: path, RawQuery: query.Encode()}
@@ -124,7 +123,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return resp, nil
 }
 
-// maxErrorBody bounds what is read of an answer that is no success.
+// maxErrorBody limits how much of an error response is read, in bytes.
 const maxErrorBody = 1 << 20
 
 func responseError(resp *http.Response) error {
@@ -140,7 +139,7 @@ func responseError(resp *http.Response) error {
 	return fmt.Errorf("agent answered %s: %s", resp.Status, strings.TrimSpace(string(data)))
 }
 
-// call makes a request and decodes its answer into out, unless that is nil.
+// call makes a request and decodes the response into out, unless out is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, body io.Reader, out any) error {
 	resp, err := c.send(ctx, method, path, query, body)
 	if err != nil {
@@ -161,7 +160,7 @@ func jsonBody(v any) (io.Reader, error) {
 	return bytes.NewReader(data), err
 }
 
-// Healthy returns nil when the agent runs and says that it works.
+// Healthy returns nil if the agent runs and reports itself healthy.
 func (c *Client) Healthy(ctx context.Context) error {
 	return c.call(ctx, http.MethodGet, "/healthz", nil, nil, nil)
 }

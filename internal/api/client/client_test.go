@@ -33,7 +33,7 @@ func running(a *servertest.Agent) *corev1.Pod {
 	return a.Put(p)
 }
 
-// listen serves a socket that is not the agent's.
+// listen serves a handler of the test on a socket.
 func listen(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "berth")
@@ -52,7 +52,7 @@ func listen(t *testing.T, h http.HandlerFunc) string {
 	return path
 }
 
-func TestNoConnection(t *testing.T) {
+func TestConnectErrorsNameNextStep(t *testing.T) {
 	dir := t.TempDir()
 	dead := filepath.Join(dir, "dead")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead, Net: "unix"})
@@ -69,7 +69,7 @@ func TestNoConnection(t *testing.T) {
 	}{
 		"nothing there": {filepath.Join(dir, "none"), ": no agent runs on this root", start, client.ErrNoAgent},
 		"left behind":   {dead, ": no agent runs on this root", start, client.ErrNoAgent},
-		"dies":          {aborted, ": it went away: EOF", "see the agent's log for why it ended", nil},
+		"dies":          {aborted, ": connection closed: EOF", "see the agent's log for why it ended", nil},
 	} {
 		err := client.New(tt.socket).Healthy(t.Context())
 		if want := "connect to the agent at " + tt.socket + tt.err; err == nil || err.Error() != want {
@@ -84,7 +84,7 @@ func TestNoConnection(t *testing.T) {
 	}
 }
 
-func TestOtherUsersMayNotConnect(t *testing.T) {
+func TestPermissionDeniedNamesNextStep(t *testing.T) {
 	err := client.Explain("/run/berth/berth.sock",
 		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", fs.ErrPermission)})
 	if want := "connect to the agent at /run/berth/berth.sock: permission denied"; err.Error() != want ||
@@ -93,7 +93,7 @@ func TestOtherUsersMayNotConnect(t *testing.T) {
 	}
 }
 
-func TestAnswerOfSomethingElse(t *testing.T) {
+func TestResponseOfAnotherServer(t *testing.T) {
 	path := listen(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "teapot", http.StatusTeapot) })
 	if err := client.New(path).Healthy(t.Context()); err == nil ||
 		err.Error() != "agent answered 418 I'm a teapot: teapot" {
@@ -106,7 +106,7 @@ func TestAnswerOfSomethingElse(t *testing.T) {
 	}
 }
 
-func TestErrorsKeepTheirKind(t *testing.T) {
+func TestErrorsKeepTheirReason(t *testing.T) {
 	a := servertest.Start(t)
 	_, err := client.New(a.Socket).Pod(t.Context(), web)
 	if !apierrors.IsNotFound(err) || client.NextStep(err) == "" {
@@ -136,7 +136,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestLogThatBreaksOff(t *testing.T) {
+func TestLogsReportsTrailerError(t *testing.T) {
 	path := listen(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, err := w.Write([]byte("one\n"))
 		if err = errors.Join(err, http.NewResponseController(w).Flush()); err != nil {
@@ -168,7 +168,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// oneSize is a terminal that never changes.
+// oneSize is a terminal that reports its size once and never changes it.
 type oneSize chan *remotecommand.TerminalSize
 
 func (s oneSize) Next() *remotecommand.TerminalSize { return <-s }
@@ -238,18 +238,18 @@ func TestPortForward(t *testing.T) {
 	running(a)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out, told := io.Pipe()
+	out, writer := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
 		ended <- client.New(a.Socket).PortForward(ctx, web,
-			client.Forward{Addresses: []string{"127.0.0.1"}, Ports: []string{"0:8080"}, Out: told, Err: io.Discard})
-		_ = told.Close()
+			client.Forward{Addresses: []string{"127.0.0.1"}, Ports: []string{"0:8080"}, Out: writer, Err: io.Discard})
+		_ = writer.Close()
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err, <-ended)
 	}
-	go func() { _, _ = io.Copy(io.Discard, out) }() // what is said of each connection
+	go func() { _, _ = io.Copy(io.Discard, out) }() // discard the messages about connections
 	var address string
 	if _, err := fmt.Sscanf(line, "Forwarding from %s -> 8080\n", &address); err != nil {
 		t.Fatalf("%q: %v", line, err)

@@ -1,5 +1,4 @@
-// Package client speaks to the agent's local API over its socket.
+// Package client calls the agent's local API over its socket.
 //
-// It owns the connection and turns every failure into an error that says what
-// to do next. It keeps nothing: the commands in cli hold what they need.
+// It owns the connection and turns every failure into an error with a next step. It keeps no other state.
 package client

@@ -16,34 +16,33 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// Streams are the ends of a command in a container. nil ends are not connected.
+// Streams are the local ends of a command in a container. A nil stream is not connected.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Sizes delivers the sizes of a terminal; nil without one.
+	// Sizes reports the sizes of the local terminal. It is nil without one.
 	Sizes remotecommand.TerminalSizeQueue
 }
 
-// ExitError is the end of a command that did not exit with 0.
+// ExitError means that a command ended with an exit code other than 0.
 type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("command ended with exit code %d", e.Code) }
 
-// Container is one of a running pod.
+// Container is a container of a running pod.
 type Container struct {
 	client *Client
 	pod    types.NamespacedName
 	name   string
 }
 
-// Container returns a container of a pod; an empty name is the only one's.
+// Container returns a handle of a pod's container. An empty name stands for the pod's only container.
 func (c *Client) Container(key types.NamespacedName, name string) Container {
 	return Container{c, key, name}
 }
 
-// Exec runs a command in the container until it ends. A command that exits with
-// another code than 0 gives an *ExitError. The agent only prepares it: the
-// streams go straight to the container runtime.
+// Exec runs a command in the container and returns when it ends. An exit code other than 0 gives an
+// *ExitError. The agent only prepares the command. The streams go straight to the container runtime.
 func (c Container) Exec(ctx context.Context, command []string, tty bool, streams Streams) error {
 	q := streamQuery(streams, tty)
 	set(q, "container", c.name)
@@ -56,8 +55,8 @@ func (c Container) Exec(ctx context.Context, command []string, tty bool, streams
 	return nil
 }
 
-// Attach connects to the process of a container until that ends. tty says
-// whether it has a terminal.
+// Attach connects to the container's process and returns when that ends. tty says whether the process has a
+// terminal.
 func (c Container) Attach(ctx context.Context, tty bool, streams Streams) error {
 	q := streamQuery(streams, tty)
 	set(q, "container", c.name)
@@ -67,7 +66,7 @@ func (c Container) Attach(ctx context.Context, tty bool, streams Streams) error 
 	return nil
 }
 
-// prepare asks the agent where the runtime waits for streams.
+// prepare asks the agent for the URL at which the runtime waits for the streams.
 func prepare(ctx context.Context, c *Client, path string, q url.Values) (*rest.Config, *url.URL, error) {
 	var prepared api.Stream
 	if err := c.call(ctx, http.MethodPost, path, q, nil, &prepared); err != nil {

@@ -16,8 +16,7 @@ func filesPath(key types.NamespacedName) string {
 	return "/berth/v1/pods/" + url.PathEscape(key.Namespace) + "/" + url.PathEscape(key.Name) + "/files"
 }
 
-// ReadFiles hands the stream (package archive) of what is at path in the container
-// to take.
+// ReadFiles reads path in the container. It calls take with a stream in the format of package archive.
 func (c Container) ReadFiles(ctx context.Context, path string, take func(io.Reader) error) error {
 	q := url.Values{"path": {path}}
 	set(q, "container", c.name)
@@ -28,7 +27,7 @@ func (c Container) ReadFiles(ctx context.Context, path string, take func(io.Read
 	defer resp.Body.Close()
 	err = take(resp.Body)
 	if err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
-		_, drainErr := io.Copy(io.Discard, resp.Body) // the trailer comes behind the padding
+		_, drainErr := io.Copy(io.Discard, resp.Body) // the trailer follows the padding
 		if cause := resp.Trailer.Get(api.TrailerError); cause != "" {
 			return errors.New(cause)
 		}
@@ -37,8 +36,8 @@ func (c Container) ReadFiles(ctx context.Context, path string, take func(io.Read
 	return err
 }
 
-// WriteFiles puts what is in a stream (package archive) at path in the container,
-// or by the name into the directory that is there. It returns what was left out.
+// WriteFiles writes a stream in the format of package archive to path in the container. If path is a
+// directory, the files go into it under the given name. It returns the files that were left out.
 func (c Container) WriteFiles(ctx context.Context, path, name string, stream io.Reader) (skipped []string, err error) {
 	q := url.Values{"path": {path}, "name": {name}}
 	set(q, "container", c.name)

@@ -11,19 +11,18 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// Forward says which ports of a pod are reached where.
+// Forward says which local ports lead to which ports of a pod.
 type Forward struct {
-	// Addresses to listen on: IP addresses, or localhost, which is those of
-	// both families.
+	// Addresses to listen on: IP addresses, or localhost, which stands for 127.0.0.1 and ::1.
 	Addresses []string
-	// Ports are LOCAL:REMOTE; local port 0 is any free one.
+	// Ports are LOCAL:REMOTE pairs. The local port 0 stands for any free port.
 	Ports []string
-	// Out is told of each port, and Err of each connection that fails.
+	// Out gets a line for each open port, Err one for each failed connection.
 	Out, Err io.Writer
 }
 
-// PortForward listens until ctx ends, and returns nil then. It returns an error
-// when the pod is lost.
+// PortForward listens until ctx ends, and returns nil then. It returns an error if the connection to the
+// pod is lost.
 func (c *Client) PortForward(ctx context.Context, key types.NamespacedName, f Forward) error {
 	config, target, err := prepare(ctx, c, podPath(key)+"/portforward", nil)
 	if err != nil {

@@ -28,15 +28,14 @@ func (c Images) List(ctx context.Context) ([]api.Image, error) {
 	return out.Items, err
 }
 
-// Load sends an image archive and returns what it brought.
+// Load sends an image archive and returns the loaded images.
 func (c Images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error) {
 	var out api.ImageList
 	err := c.call(ctx, http.MethodPost, "/berth/v1/images", nil, io.NopCloser(archive), &out)
 	return out.Items, err
 }
 
-// Save writes images as an archive. When it fails, what was written is of
-// no use.
+// Save writes images as an archive. After an error, the output is incomplete and must be discarded.
 func (c Images) Save(ctx context.Context, names []string, archive io.Writer) error {
 	resp, err := c.send(ctx, http.MethodGet, "/berth/v1/images/archive", url.Values{"name": names}, nil)
 	if err != nil {
@@ -52,8 +51,8 @@ func (c Images) Save(ctx context.Context, names []string, archive io.Writer) err
 	return nil
 }
 
-// Pull has the agent pull an image, and calls progress now and then
-// meanwhile.
+// Pull asks the agent to pull an image and waits for the result. It calls progress for each report until
+// then.
 func (c Images) Pull(ctx context.Context, name string, progress func(api.Pull)) (*api.Image, error) {
 	resp, err := c.send(ctx, http.MethodPost, "/berth/v1/images/pull", url.Values{"name": {name}}, nil)
 	if err != nil {
@@ -83,7 +82,7 @@ func (c Images) Pulls(ctx context.Context) ([]api.Pull, error) {
 	return out.Items, err
 }
 
-// Remove removes an image with all its names and returns it.
+// Remove removes an image with all its names and returns the removed image.
 func (c Images) Remove(ctx context.Context, name string, force bool) ([]api.Image, error) {
 	var out api.ImageList
 	err := c.call(ctx, http.MethodDelete, "/berth/v1/images",
@@ -91,8 +90,8 @@ func (c Images) Remove(ctx context.Context, name string, force bool) ([]api.Imag
 	return out.Items, err
 }
 
-// Prune removes the images that nobody uses, those that were loaded from
-// archives only with all, and returns them.
+// Prune removes the unused images and returns them. Images that were loaded from archives are removed only
+// with all.
 func (c Images) Prune(ctx context.Context, all bool) ([]api.Image, error) {
 	var out api.ImageList
 	err := c.call(ctx, http.MethodPost, "/berth/v1/images/prune", url.Values{"all": {strconv.FormatBool(all)}}, nil,
@@ -100,7 +99,7 @@ func (c Images) Prune(ctx context.Context, all bool) ([]api.Image, error) {
 	return out.Items, err
 }
 
-// Usage returns what images take of the disk.
+// Usage returns the disk space that images use.
 func (c Images) Usage(ctx context.Context) (*api.ImageUsage, error) {
 	var out api.ImageUsage
 	return &out, c.call(ctx, http.MethodGet, "/berth/v1/images/usage", nil, nil, &out)

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// objectsPath is the path of the objects of a kind in a namespace; empty: in all.
+// objectsPath returns the path of the objects of a kind in a namespace, or in all if the namespace is
+// empty.
 func objectsPath(kind object.Kind, namespace string) string {
 	root := api.Root(kind.APIVersion)
 	if namespace != "" && kind.Namespaced {
@@ -22,13 +23,13 @@ func objectsPath(kind object.Kind, namespace string) string {
 	return root + "/" + kind.Resource
 }
 
-// Objects are the objects of one kind.
+// Objects is the client for the objects of one kind.
 type Objects struct {
 	c    *Client
 	kind object.Kind
 }
 
-// Objects are those of a kind.
+// Objects returns the client for the objects of a kind.
 func (c *Client) Objects(kind object.Kind) Objects { return Objects{c, kind} }
 
 // List lists objects by namespace and name.

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// Select chooses what a list or a watch shows. Empty fields choose everything.
+// Select filters a list or a watch. An empty field filters nothing.
 type Select struct {
 	Namespace string
 	Name      string
@@ -51,7 +51,7 @@ func set(q url.Values, name, value string) {
 	}
 }
 
-// list is the path of the pods or events of a namespace; empty: of all.
+// list returns the path of the pods or events of a namespace, or of all if the namespace is empty.
 func list(namespace, resource string) string {
 	if namespace == "" {
 		return "/api/v1/" + resource
@@ -75,30 +75,30 @@ func (c *Client) Pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod
 	return out, c.call(ctx, http.MethodGet, podPath(key), nil, nil, out)
 }
 
-// Change is what a watch tells of one object.
+// Change is one report of a watch.
 type Change[T any] struct {
-	// Object as it is now or, when it is gone, as it was last. nil when Synced.
+	// Object is the current object, or the last state of a deleted one. It is nil if Synced.
 	Object *T
-	// New says that the object is told of for the first time.
+	// New says that this is the first report of the object.
 	New     bool
 	Deleted bool
-	// Synced says that all that was there when the watch began has been told.
+	// Synced says that every object that existed when the watch began has been reported.
 	Synced bool
 }
 
-// WatchPods yields the pods that are there, then Synced, then every change, until
-// ctx ends, which ends the sequence, or the agent does, which yields an error.
+// WatchPods yields the existing pods, then Synced, then every change. The sequence ends when ctx ends. If
+// the agent ends first, it yields an error.
 func (c *Client) WatchPods(ctx context.Context, sel Select) iter.Seq2[Change[corev1.Pod], error] {
 	return watchPath[corev1.Pod](ctx, c, list(sel.Namespace, "pods"), sel)
 }
 
-// Events lists events, the one that happened last at the end.
+// Events lists events, the latest at the end.
 func (c *Client) Events(ctx context.Context, sel Select) (*corev1.EventList, error) {
 	out := &corev1.EventList{}
 	return out, c.call(ctx, http.MethodGet, list(sel.Namespace, "events"), sel.query(), nil, out)
 }
 
-// WatchEvents yields events as WatchPods does pods.
+// WatchEvents yields events in the way that WatchPods yields pods.
 func (c *Client) WatchEvents(ctx context.Context, sel Select) iter.Seq2[Change[corev1.Event], error] {
 	return watchPath[corev1.Event](ctx, c, list(sel.Namespace, "events"), sel)
 }
@@ -126,7 +126,7 @@ func watchPath[T any](ctx context.Context, c *Client, path string, sel Select) i
 			case err != nil && ctx.Err() != nil:
 				return
 			case err != nil:
-				yield(Change[T]{}, c.connectError(ended(err)))
+				yield(Change[T]{}, c.connectError(unexpectedEnd(err)))
 				return
 			}
 			change := Change[T]{Synced: true}
@@ -141,29 +141,29 @@ func watchPath[T any](ctx context.Context, c *Client, path string, sel Select) i
 	}
 }
 
-// ended makes the clean end of a stream an unexpected one.
-func ended(err error) error {
+// unexpectedEnd turns io.EOF into io.ErrUnexpectedEOF: a watch has no regular end.
+func unexpectedEnd(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// Apply says how manifests are applied.
+// Apply configures an apply.
 type Apply struct {
-	// Namespace of the pods that name none; those that name another are then an error.
+	// Namespace is used for pods without a namespace. A pod with another namespace is then an error.
 	Namespace string
-	// Origin names the manifests in messages: a path, or "-".
+	// Origin names the source of the manifests in messages: a path, or "-".
 	Origin string
-	// Lease binds the pods to a held lease. Without one they are kept over a restart of the agent.
+	// Lease binds the pods to a held lease. Without a lease they survive a restart of the agent.
 	Lease  string
 	DryRun bool
-	// Names checks and changes nothing: it asks what the manifests name.
+	// Names returns the objects that the manifests name. It neither validates nor applies them.
 	Names bool
 }
 
-// Apply creates or replaces the pods of manifests and the objects they name, all
-// or none of them.
+// Apply creates or replaces the pods of manifests and the objects they name. It applies all of them or
+// none.
 func (c *Client) Apply(ctx context.Context, manifests []byte, opts Apply) ([]api.ApplyResult, error) {
 	q := url.Values{}
 	set(q, api.ParamNamespace, opts.Namespace)
@@ -180,8 +180,8 @@ func (c *Client) Apply(ctx context.Context, manifests []byte, opts Apply) ([]api
 	return out.Items, err
 }
 
-// Explanations asks what admission would say about the pods of manifests now. Of
-// the options Namespace and Origin count.
+// Explanations returns what admission would decide now about the pods of manifests. It uses only the
+// options Namespace and Origin.
 func Explanations(ctx context.Context, c *Client, manifests []byte, opts Apply) ([]api.Explanation, error) {
 	q := url.Values{}
 	set(q, api.ParamNamespace, opts.Namespace)
@@ -191,8 +191,8 @@ func Explanations(ctx context.Context, c *Client, manifests []byte, opts Apply) 
 	return out.Items, err
 }
 
-// Delete asks for a pod's end and returns it as it then is. A nil grace is the
-// pod's own; a uid that is not empty must be the pod's.
+// Delete requests the deletion of a pod and returns the pod as it is then. A nil grace is the pod's own. If
+// uid is not empty, it must match the pod's.
 func (c *Client) Delete(ctx context.Context, key types.NamespacedName, uid types.UID,
 	grace *time.Duration) (*corev1.Pod, error) {
 	opts := metav1.DeleteOptions{}
@@ -211,15 +211,15 @@ func (c *Client) Delete(ctx context.Context, key types.NamespacedName, uid types
 	return out, c.call(ctx, http.MethodDelete, podPath(key), nil, body, out)
 }
 
-// LogOptions choose a container's log and what of it.
+// LogOptions choose a container's log and the part of it to show.
 type LogOptions struct {
 	corev1.PodLogOptions
-	// Instance is the restart count of the instance whose log it is; nil: the
-	// present one, or with Previous the one before.
+	// Instance chooses a container instance by its restart count. nil is the newest instance, or with
+	// Previous the one before.
 	Instance *int
 }
 
-// Logs copies a container's log to w. With opts.Follow it ends when the container does, or ctx.
+// Logs copies a container's log to w. With opts.Follow it returns when the container ends or when ctx ends.
 func (c *Client) Logs(ctx context.Context, key types.NamespacedName, opts LogOptions, w io.Writer) error {
 	resp, err := c.send(ctx, http.MethodGet, podPath(key)+"/log", logQuery(opts), nil)
 	if err != nil {
@@ -278,17 +278,17 @@ func (c *Client) Timelines(ctx context.Context) ([]timeline.Timeline, error) {
 	return out.Items, err
 }
 
-// Lease is a held connection. Pods applied with its ID are deleted when it
-// closes, also when this process dies.
+// Lease is a lease that this process holds. When its connection closes, the agent deletes the pods that
+// were applied with its ID. That also happens when this process dies.
 type Lease struct {
 	ID   string
 	body io.Closer
 }
 
 // Close ends the lease.
-func (l *Lease) Close() { _ = l.body.Close() } // a connection that is broken is closed too
+func (l *Lease) Close() { _ = l.body.Close() } // an error means that the connection is broken, and so closed
 
-// Hold opens a lease. It ends with ctx, with Close, or with this process.
+// Hold opens a lease. The lease ends with ctx, with Close, or with this process.
 func (c *Client) Hold(ctx context.Context) (*Lease, error) {
 	resp, err := c.send(ctx, http.MethodPost, "/berth/v1/leases", nil, nil)
 	if err != nil {

@@ -1,3 +1,2 @@
-// Package files reads and writes files of running containers for "berth cp". It owns
-// nothing: the files are the containers'.
+// Package files reads and writes files of running containers for "berth cp". It keeps no state of its own.
 package files

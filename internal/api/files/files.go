@@ -20,18 +20,18 @@ import (
 	"github.com/berth-run/berth/internal/cri"
 )
 
-// Files reads and writes the files of containers through the root directory of
-// their process: it needs no program in the image, and sees what is mounted.
+// Files reads and writes the files of containers through /proc/PID/root of their first process. It needs no
+// program in the image, and sees mounted volumes.
 type Files struct {
 	CRI *cri.Client
-	// Runtime is the runtime's name, for messages.
+	// Runtime is the runtime's name for error messages.
 	Runtime string
-	// ID is the id of a pod's container at the runtime.
+	// ID returns the id under which the runtime knows a pod's container.
 	ID func(p *corev1.Pod, container string) string
 }
 
-// process opens a running container's root directory and tells whose files its
-// process makes.
+// process opens the root directory of a running container. owner is the user and group of the container's
+// process, to whom new files will belong.
 func (x Files) process(ctx context.Context, id string) (root *os.File, owner archive.Owner, err error) {
 	pid, err := x.pid(ctx, id)
 	if err != nil {
@@ -53,16 +53,16 @@ func (x Files) process(ctx context.Context, id string) (root *os.File, owner arc
 	if err != nil {
 		return nil, owner, err
 	}
-	// The directory is one process's for good; the id may have been given to
-	// another before it was opened.
+	// The open directory belongs to one process for good. But the process id may have been reused before it
+	// was opened, so ask again.
 	if now, err := x.pid(ctx, id); err != nil || now != pid {
 		return nil, owner, errors.Join(errors.New("the container has just ended"), err, root.Close())
 	}
 	return root, owner, nil
 }
 
-// pid is that of the container's first process. containerd and CRI-O tell it in
-// the verbose part of a status.
+// pid returns the id of the container's first process. containerd and CRI-O report it in the verbose part
+// of a status.
 func (x Files) pid(ctx context.Context, id string) (int, error) {
 	r, err := x.CRI.Runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
@@ -76,13 +76,14 @@ func (x Files) pid(ctx context.Context, id string) (int, error) {
 	}
 	if err := json.Unmarshal([]byte(r.Info["info"]), &info); err != nil || info.PID <= 0 {
 		return 0, fmt.Errorf(
-			"the runtime %s does not tell the container's process: copy with \"berth exec\" and a tar of the image's",
+			"the runtime %s does not report the container's process; copy with \"berth exec\" and the image's tar instead",
 			x.Runtime)
 	}
 	return info.PID, nil
 }
 
-// ownerOf reads the effective ids of a process, see proc_pid_status(5).
+// ownerOf returns the effective user and group ids of a process from its status file, see
+// proc_pid_status(5).
 func ownerOf(status []byte) (o archive.Owner, err error) {
 	for line := range bytes.Lines(status) {
 		fields := bytes.Fields(line)
@@ -109,7 +110,7 @@ func (x Files) Pack(ctx context.Context, p *corev1.Pod, container, path string, 
 		return err
 	}
 	defer root.Close()
-	return notThere(archive.PackIn(ctx, root, path, w))
+	return missingPath(archive.PackIn(ctx, root, path, w))
 }
 
 // Unpack implements server.Files.
@@ -121,13 +122,13 @@ func (x Files) Unpack(ctx context.Context, p *corev1.Pod, t server.FileTarget, r
 	}
 	defer root.Close()
 	skipped, err = archive.UnpackIn(root, t.Path, t.Name, &owner, r)
-	return skipped, notThere(err)
+	return skipped, missingPath(err)
 }
 
-// notThere makes a path that is not there the user's mistake.
-func notThere(err error) error {
+// missingPath turns a missing path into a bad request, because the user chose the path.
+func missingPath(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return server.BadRequest(err.Error(), "give a path that is there, as the container's processes see it")
+		return server.BadRequest(err.Error(), "give a path that exists, as the container's processes see it")
 	}
 	return err
 }

@@ -25,7 +25,7 @@ var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// join makes the server the one of a node of the cluster.
+// join starts a server and registers it as the kubelet of a node of the cluster.
 func join(t *testing.T, c *kubeapitest.Cluster, name string) *node {
 	t.Helper()
 	client := must(kubernetes.NewForConfig(c.NodeConfig(name)))
@@ -47,8 +47,8 @@ func join(t *testing.T, c *kubeapitest.Cluster, name string) *node {
 	return n
 }
 
-// kubectl is what a user has: it asks the API server, which asks the node with
-// its own certificate. (The API server's proxy to nodes refuses loopback.)
+// The test runs kubectl as a user does. kubectl calls the API server, and the API server calls the node
+// with its own certificate. (The API server's proxy to nodes refuses loopback addresses.)
 func TestKubectl(t *testing.T) {
 	c := shared.Cluster(t)
 	n := join(t, c, "n1")

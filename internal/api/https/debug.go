@@ -20,7 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/api/server"
 )
 
-// component is what this node's agent is to the cluster.
+// component is the agent's component name in the cluster.
 const component = "kubelet"
 
 func (s nodeRoutes) configz(w http.ResponseWriter, _ *http.Request) error {
@@ -57,7 +57,7 @@ func (s nodeRoutes) setVerbosity(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// statusz is the answer to /statusz: config.k8s.io Statusz.
+// statusz is the answer to /statusz: the kind Statusz of config.k8s.io.
 type statusz struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -68,7 +68,7 @@ type statusz struct {
 	Paths             []string    `json:"paths"`
 }
 
-// flagz is the answer to /flagz: config.k8s.io Flagz.
+// flagz is the answer to /flagz: the kind Flagz of config.k8s.io.
 type flagz struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -123,7 +123,7 @@ func (s nodeRoutes) flagz(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// listedPaths are the first parts of the paths of debugging routes.
+// listedPaths returns the first element of each route's path, sorted and without duplicates.
 func listedPaths(routes []route) []string {
 	var paths []string
 	for _, rt := range routes {
@@ -137,8 +137,8 @@ func listedPaths(routes []route) []string {
 
 const zpageGroup = "config.k8s.io"
 
-// zpageForm is what an Accept header asks of a z-page: "text", "json" or "yaml",
-// the last two of a version of the kind (KEP-4827).
+// zpageForm returns the format that an Accept header requests for a z-page: "text", "json" or "yaml". For
+// json and yaml it also returns the API version of the kind (KEP-4827).
 func zpageForm(accept, kind string) (form, version string, err error) {
 	if strings.TrimSpace(accept) == "" {
 		return "text", "", nil

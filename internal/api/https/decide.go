@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// methods are the patterns' methods of a route.
+// methods returns the HTTP methods of a route. An empty string stands for all methods.
 func methods(rt route) []string {
 	if rt.methods == "" {
 		return []string{""}
@@ -17,16 +17,16 @@ func methods(rt route) []string {
 	return strings.Fields(rt.methods)
 }
 
-// verbFor is the verb that a request needs: the route's own or the API verb of
-// the method; none for methods that have none.
+// verbFor returns the verb that a request needs permission for: the route's own, or the API verb of the
+// HTTP method. It is empty for a method without an API verb.
 func verbFor(rt route, method string) string {
 	verbs := map[string]string{"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch",
 		"DELETE": "delete"}
 	return cmp.Or(rt.verb, verbs[method])
 }
 
-// bucket is the label "path" of a route in the kubelet's metrics: the first
-// part of its path, and the second too below /metrics.
+// bucket returns the label "path" of a route in the kubelet's metrics: the first element of its path, or
+// the first two below /metrics.
 func bucket(path string) string {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if first != "metrics" || rest == "" {
@@ -36,7 +36,8 @@ func bucket(path string) string {
 	return first + "/" + second
 }
 
-// methodBucket is the label "method": methods that clients invent are one.
+// methodBucket returns the label "method". All unknown methods share one value, so that clients cannot
+// create labels.
 func methodBucket(method string) string {
 	if slices.Contains([]string{"OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"}, method) {
 		return method
@@ -44,7 +45,7 @@ func methodBucket(method string) string {
 	return "other"
 }
 
-// longRunning is the label "long_running" of a bucket.
+// longRunning returns the label "long_running" of a bucket.
 func longRunning(bucket string) string {
 	switch bucket {
 	case "exec", "attach", "portForward", "debug":
@@ -53,7 +54,7 @@ func longRunning(bucket string) string {
 	return "false"
 }
 
-// podList is the answer to /pods: in the order of names, and typed as the API's.
+// podList returns the answer to /pods, sorted by namespace and name.
 func podList(pods []*corev1.Pod) *corev1.PodList {
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
 		Items: make([]corev1.Pod, 0, len(pods))}
@@ -66,7 +67,8 @@ func podList(pods []*corev1.Pod) *corev1.PodList {
 	return list
 }
 
-// runningPods are what runs of the pods: their names and running containers.
+// runningPods returns the pods with a running container. Each has its name, namespace, UID and running
+// containers, and nothing else.
 func runningPods(pods []*corev1.Pod) []*corev1.Pod {
 	var running []*corev1.Pod
 	for _, p := range pods {

@@ -1,12 +1,10 @@
-// Package https is the node's server for the cluster: what the API server,
-// kubectl through it, metrics-server and Prometheus ask a kubelet for, on the
-// kubelet's ports and paths.
+// Package https serves the node's API to the cluster: the requests that the API server, kubectl through it,
+// metrics-server and Prometheus send to a kubelet, on the kubelet's ports and paths.
 //
-// It owns three listeners: HTTPS with authentication and authorization, plain
-// HTTP with the few routes of the read-only port, and the health port. Pods are
-// read from the table that the local API serves too, logs and streams are those
-// of package server, and everything else comes through the small interfaces in
-// server.go. It keeps nothing but counters.
+// The package owns three listeners: HTTPS with authentication and authorization, plain HTTP with the few
+// routes of the read-only port, and the health port. It reads pods from the table that the local API serves
+// too, uses package server for logs and streams, and reaches everything else through the small interfaces
+// in server.go. It keeps no state but counters.
 //
-// routes.go is the whole of it, one line a route with the rights it needs.
+// routes.go lists the whole API: one line per route, with the rights it needs.
 package https

@@ -11,20 +11,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// check is one thing that must be well.
+// check is one health check.
 type check struct {
 	name string
 	run  func(context.Context) error
 }
 
-// checks are those of /healthz.
+// checks returns the health checks of /healthz.
 func (s *Server) checks() []check {
 	fine := func(context.Context) error { return nil }
-	// What answers can log: its handlers do not buffer.
+	// The log check always succeeds: the log handlers write without a buffer, so they cannot be stuck.
 	return []check{{"ping", fine}, {"log", fine}, {"syncloop", s.About.SyncLoop}}
 }
 
-// health runs checks when asked, and keeps what they said for /metrics/slis.
+// health runs checks on request and keeps the results for /metrics/slis.
 type health struct {
 	checks   []check
 	registry *prometheus.Registry
@@ -36,10 +36,10 @@ func newHealth(checks []check) *health {
 	h := &health{
 		checks: checks, registry: prometheus.NewRegistry(),
 		now: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kubernetes_healthcheck", Help: "What a health check said last: 1 is well."},
+			Name: "kubernetes_healthcheck", Help: "Last result of a health check: 1 is healthy, 0 is not."},
 			[]string{"name", "type"}),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubernetes_healthchecks_total", Help: "What health checks said."},
+			Name: "kubernetes_healthchecks_total", Help: "Results of health checks."},
 			[]string{"name", "status", "type"}),
 	}
 	h.registry.MustRegister(h.now, h.total) // a registry of its own
@@ -61,8 +61,8 @@ func (h *health) run(ctx context.Context, c check) error {
 	return err
 }
 
-// serveAll answers "ok", or the list of checks when one failed or the
-// parameter verbose is given. The parameter exclude leaves checks out.
+// serveAll answers "ok". If a check failed or the parameter verbose is set, it answers the list of checks
+// instead. The parameter exclude leaves checks out.
 func (h *health) serveAll(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	var report bytes.Buffer
@@ -105,8 +105,8 @@ func (h *health) serveOne(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// healthPort is a sign of life for what restarts a dead agent: a runtime that
-// does not answer is no reason to.
+// healthPort serves the liveness port. Supervisors restart an agent that does not answer there, so it does
+// not check the runtime: a restart of the agent would not repair that.
 func (s *Server) healthPort() http.Handler {
 	alive := newHealth(s.checks()[:1])
 	mux := http.NewServeMux()
@@ -118,5 +118,5 @@ func (s *Server) healthPort() http.Handler {
 func writeText(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write([]byte(text)) // only the connection can fail, and then nobody listens
+	_, _ = w.Write([]byte(text)) // it fails only if the connection is broken, and then there is no reader
 }

@@ -46,7 +46,8 @@ type node struct {
 	stop  func() error
 }
 
-// bearer lets those in who say "admin", and those with "verb subresource" do that.
+// bearer is an Access for tests. The token "admin" may do everything, and any other token is the "verb
+// subresource" that it permits.
 type bearer struct{}
 
 func (bearer) ClientCAs() *x509.CertPool { return nil }
@@ -65,7 +66,7 @@ func (bearer) Check(r *http.Request, verb string, subresources []string) error {
 		Message: fmt.Sprintf("Forbidden (verb=%s, subresource(s)=%v)", verb, subresources)}}
 }
 
-// roundTripper says who asks.
+// roundTripper adds a bearer token to each request.
 type roundTripper struct {
 	who  string
 	next http.RoundTripper
@@ -128,7 +129,7 @@ func options(t *testing.T, a *servertest.Agent) Options {
 	}
 }
 
-// start serves until the test ends.
+// start runs a server until the test ends.
 func start(t *testing.T, change func(*Options)) *node {
 	t.Helper()
 	a := servertest.Start(t)
@@ -185,7 +186,7 @@ func certificate(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// ask sends a request as somebody and returns the code and the body.
+// ask sends a request with a bearer token and returns the code and the body of the answer.
 func (n *node) ask(t *testing.T, who, method, path, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, n.url+path, strings.NewReader(body))
@@ -206,20 +207,20 @@ func (n *node) ask(t *testing.T, who, method, path, body string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// running puts a pod whose containers run.
+// running adds a pod with running containers.
 func (n *node) running(name string, containers ...string) *corev1.Pod {
 	p := servertest.Pod(name, containers...)
 	servertest.Run(p)
 	return n.agent.Put(p)
 }
 
-// example is a path of a route.
+// example returns a request path that matches a route.
 func example(rt route) string {
 	return strings.NewReplacer("{namespace}", "default", "{pod}", "web", "{container}", "app", "{uid}", "uid-1",
 		"{check}", "ping", "{path...}", "", "{profile...}", "cmdline", "{$}", "").Replace(rt.path)
 }
 
-func TestNothingWithoutRights(t *testing.T) {
+func TestEveryRouteNeedsRights(t *testing.T) {
 	for name, on := range map[string]Enabled{"all on": allOn, "off": {},
 		"logs only": {DebuggingHandlers: true, SystemLogHandler: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -401,7 +402,7 @@ func TestZpageForm(t *testing.T) {
 	}
 }
 
-func TestOff(t *testing.T) {
+func TestDisabledHandlers(t *testing.T) {
 	tests := []struct {
 		on         Enabled
 		path, want string
@@ -466,7 +467,7 @@ func TestPorts(t *testing.T) {
 	if err == nil {
 		err = second.Run(t.Context())
 	}
-	if err == nil || !strings.Contains(err.Error(), "another kubelet or agent may have it") {
+	if err == nil || !strings.Contains(err.Error(), "next: stop the other kubelet or agent") {
 		t.Errorf("a second server on the port: %v", err)
 	}
 }
@@ -496,7 +497,7 @@ func TestHTTP2AndReload(t *testing.T) {
 	old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}
 	if c, err := tls.Dial("tcp", n.Addr(anyPort).String(), old); err == nil {
 		_ = c.Close()
-		t.Error("a client of TLS 1.2 is served")
+		t.Error("a client with TLS 1.2 got an answer")
 	}
 }
 

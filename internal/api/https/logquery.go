@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Bounds of a query (KEP-2258).
+// The limits of a query (KEP-2258).
 const (
 	maxTailLines     = 100_000
 	maxServices      = 4
 	maxServiceLength = 256
 )
 
-// logQuery asks for the logs of services, or for one file.
+// logQuery is a request for the logs of services, or for one log file.
 type logQuery struct {
 	services, files []string
 	since, until    time.Time // zero: unbounded
@@ -29,8 +29,8 @@ func (q logQuery) hasOptions() bool {
 	return !q.since.IsZero() || !q.until.IsZero() || q.tail != nil || q.boot != nil || q.pattern != ""
 }
 
-// parseLogQuery reads parameters. asked is false when none of them is one of a query.
-func parseLogQuery(values url.Values) (q logQuery, asked bool, err error) {
+// parseLogQuery reads a query from URL parameters. isQuery is false if none of them belongs to a query.
+func parseLogQuery(values url.Values) (q logQuery, isQuery bool, err error) {
 	for _, name := range values["query"] {
 		switch {
 		case strings.ContainsAny(name, `/\`):
@@ -71,7 +71,7 @@ func parseLogQuery(values url.Values) (q logQuery, asked bool, err error) {
 	return q, len(q.files)+len(q.services) > 0 || q.hasOptions(), errors.Join(errs...)
 }
 
-// check says what is wrong with a query that could be read.
+// check validates a query that parseLogQuery has read.
 func (q logQuery) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -108,7 +108,7 @@ func (q logQuery) check() error {
 	return errors.Join(errs...)
 }
 
-// checkService refuses what journalctl could take for something else than a name.
+// checkService refuses a service name that journalctl could mistake for an option or a pattern.
 func checkService(name string) error {
 	if len(name) > maxServiceLength {
 		return fmt.Errorf("length must be at most %d", maxServiceLength)
@@ -121,7 +121,8 @@ func checkService(name string) error {
 	return nil
 }
 
-// split tells the services that the journal knows, given its units, from others.
+// split separates the services that have a unit in the journal from the others. units lists the journal's
+// units, one a line.
 func (q logQuery) split(units string) (inJournal, inFiles []string) {
 	for _, s := range q.services {
 		if strings.Contains("\n"+units+"\n", "\n"+strings.TrimSuffix(s, ".service")+".service\n") {
@@ -133,7 +134,7 @@ func (q logQuery) split(units string) (inJournal, inFiles []string) {
 	return inJournal, inFiles
 }
 
-// journalArgs are those of journalctl(1). Times are UTC.
+// journalArgs returns the arguments of journalctl(1). Times are in UTC.
 func (q logQuery) journalArgs(services []string) []string {
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
 	if !q.since.IsZero() {

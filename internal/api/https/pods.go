@@ -24,7 +24,7 @@ func writeJSON(w http.ResponseWriter, v any) error {
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(data) // only the connection can fail, and then nobody listens
+	_, _ = w.Write(data) // it fails only if the connection is broken, and then there is no reader
 	return nil
 }
 
@@ -44,7 +44,7 @@ func (s podRoutes) listRunning(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, podList(runningPods(s.allPods())))
 }
 
-// pod is the pod that the path names, with that UID if it has one.
+// pod returns the pod that the path names. If the path has a UID, it must match.
 func (s podRoutes) pod(r *http.Request) (*corev1.Pod, error) {
 	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}
 	p, ok := s.Pods.Get(key)
@@ -54,7 +54,7 @@ func (s podRoutes) pod(r *http.Request) (*corev1.Pod, error) {
 	return p, nil
 }
 
-// container is the pod that the path names, and that the container is one of its.
+// container returns the pod and the container that the path names. The container must be one of the pod's.
 func (s podRoutes) container(r *http.Request) (*corev1.Pod, string, error) {
 	p, err := s.pod(r)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s podRoutes) container(r *http.Request) (*corev1.Pod, string, error) {
 	return p, name, nil
 }
 
-// running is container, which runs.
+// running is container for a container that must be running.
 func (s podRoutes) running(r *http.Request) (*corev1.Pod, string, error) {
 	p, name, err := s.container(r)
 	if err == nil {
@@ -84,7 +84,7 @@ func (s podRoutes) containerLogs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := r.URL.Query()
-	if tail := q.Get("tail"); tail != "" { // what tailLines was called once
+	if tail := q.Get("tail"); tail != "" { // the old name of tailLines
 		q.Del("tail")
 		q.Set("tailLines", tail)
 		if tail == "all" {
@@ -107,17 +107,17 @@ func (s podRoutes) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// The parameter is a line that is split at spaces: there is no other form.
+	// The command is one parameter, split at spaces. The API has no other form.
 	out, err := s.Runtime.Run(r.Context(), p, name, strings.Split(r.FormValue("cmd"), " "))
 	if err != nil {
 		return fmt.Errorf("run a command in container %q of pod %s: %w", name, pod.FullName(p), err)
 	}
-	w.Header().Set("Content-Type", "application/json") // the kubelet's, whatever it is
+	w.Header().Set("Content-Type", "application/json") // the kubelet sets it for any output
 	_, _ = w.Write(out)
 	return nil
 }
 
-// checkpoint answers the path of the archive. It is readable to root alone.
+// checkpoint writes a checkpoint archive that only root can read, and answers its path.
 func (s podRoutes) checkpoint(w http.ResponseWriter, r *http.Request) error {
 	p, name, err := s.container(r)
 	if err != nil {

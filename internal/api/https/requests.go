@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requests counts and times requests, under the kubelet's names.
+// requests counts and times requests, under the kubelet's metric names.
 type requests struct {
 	total    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -30,13 +30,13 @@ func newRequests(to prometheus.Registerer) (*requests, error) {
 	}
 	for _, c := range []prometheus.Collector{r.total, r.seconds, r.inflight, r.sockets} {
 		if err := to.Register(c); err != nil {
-			return nil, fmt.Errorf("register metrics of requests: %w", err)
+			return nil, fmt.Errorf("register request metrics: %w", err)
 		}
 	}
 	return r, nil
 }
 
-// begin counts a request; what it returns is called when it is answered.
+// begin counts a request. Call the returned function when the request has been answered.
 func (r *requests) begin(kind, method, path string) func() {
 	start := time.Now()
 	b := bucket(path)

@@ -11,38 +11,37 @@ import (
 	"github.com/berth-run/berth/internal/api/server"
 )
 
-// handler answers one request. An error it returns becomes the answer.
+// handler answers one request. If it returns an error, the error becomes the answer.
 type handler func(http.ResponseWriter, *http.Request) error
 
-// The handlers, by what they are about.
+// The handlers, grouped by subject.
 type (
 	podRoutes    struct{ *Server }
 	streamRoutes struct{ podRoutes }
 	nodeRoutes   struct{ *Server }
 )
 
-// set says which servers have a route, and when.
+// set chooses the ports that serve a route, and the configuration that enables it.
 type set int
 
 const (
-	open  set = iota // both ports, always
-	debug            // HTTPS only, and not without enableDebuggingHandlers
+	open  set = iota // on both ports, always
+	debug            // on the HTTPS port, with enableDebuggingHandlers
 )
 
 type route struct {
-	// methods that the route answers, or "" for all.
+	// methods lists the HTTP methods of the route, or is "" for all.
 	methods, path string
-	// rights are the subresources of the node that are tried in turn (KEP-2862).
+	// rights lists subresources of the node. A right on any one of them is enough (KEP-2862).
 	rights string
-	// verb that is needed; "" is that of the method.
+	// verb is the verb that the client needs permission for. "" is the verb of the HTTP method.
 	verb   string
 	in     set
 	handle handler
 }
 
-// routes is the whole API. What runs code in a container needs "create" however
-// it is asked for: with the kubelet, whoever may "get" nodes/proxy may do it too,
-// by a WebSocket.
+// routes returns the whole API. A route that runs code in a container needs the verb "create" for every
+// HTTP method. With the kubelet, whoever may "get" nodes/proxy can run code too, by a WebSocket.
 func (s *Server) routes() []route {
 	const (
 		pod       = "/{namespace}/{pod}"
@@ -85,7 +84,7 @@ func (s *Server) routes() []route {
 	}
 }
 
-// disabled are the routes that say so when the configuration has them off.
+// disabled returns routes that answer for the handlers that the configuration turns off.
 func (s *Server) disabled(on Enabled) []route {
 	if !on.DebuggingHandlers {
 		off := refuse("Debug endpoints are disabled.")
@@ -113,7 +112,7 @@ func (s *Server) disabled(on Enabled) []route {
 	return off
 }
 
-// served are the routes that a port has with these switches.
+// served returns the routes of a port with these switches.
 func (s *Server) served(on Enabled) []route {
 	off := s.disabled(on)
 	all := off
@@ -125,7 +124,7 @@ func (s *Server) served(on Enabled) []route {
 	return all
 }
 
-// covered says whether a route is one of those that are off.
+// covered reports whether path belongs to one of the disabled routes.
 func covered(path string, off []route) bool {
 	for _, o := range off {
 		if path == o.path || strings.HasSuffix(o.path, "/") && strings.HasPrefix(path, o.path) {
@@ -135,7 +134,7 @@ func covered(path string, off []route) bool {
 	return false
 }
 
-// refuse answers with the kubelet's words for what is off.
+// refuse answers with the kubelet's text for a disabled handler.
 func refuse(text string) handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		http.Error(w, text, http.StatusMethodNotAllowed)
@@ -154,11 +153,11 @@ func scraped(h http.Handler) handler {
 	}
 }
 
-// settleTime is how long a request about pods waits for an agent that starts.
+// settleTime is how long a request about pods waits while the agent is starting.
 const settleTime = 10 * time.Second
 
-// settled lets no request conclude that a pod is not there from an agent that
-// has not looked yet.
+// settled delays a request about pods until the agent has found all pods of the node. Otherwise a client
+// could take a missing pod for a deleted one.
 func (s *Server) settled(h handler) handler {
 	if s.Settled == nil {
 		return h
@@ -181,12 +180,12 @@ func (s *Server) Handler() http.Handler {
 	return s.handler("readwrite", s.served(s.Enabled), s.Access.Check)
 }
 
-// readOnly serves the read-only port: nobody is asked who they are.
+// readOnly serves the read-only port, without authentication.
 func (s *Server) readOnly() http.Handler {
 	return s.handler("readonly", s.served(Enabled{}), func(*http.Request, string, []string) error { return nil })
 }
 
-// handler finds a request's route, asks for its rights, and counts it.
+// handler serves routes: it counts each request, checks its rights with check, and calls its handler.
 func (s *Server) handler(kind string, routes []route, check func(*http.Request, string, []string) error) http.Handler {
 	mux := http.NewServeMux()
 	byPattern := map[string]route{}
@@ -200,10 +199,11 @@ func (s *Server) handler(kind string, routes []route, check func(*http.Request, 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.active.Add(1)
 		defer s.active.Done()
-		// By the pattern and not the path: what is checked is what answers.
+		// Look up the route by the pattern that mux will use, so that the checked route is the one that
+		// answers.
 		_, pattern := mux.Handler(r)
-		rt, known := byPattern[pattern]
-		if !known {
+		rt, found := byPattern[pattern]
+		if !found {
 			rt = route{path: "/other", rights: "proxy"}
 		}
 		defer s.requests.begin(kind, r.Method, rt.path)()
@@ -223,7 +223,7 @@ func answer(h handler) http.Handler {
 	})
 }
 
-// failure is an error with an answer of its own.
+// failure returns an error with this HTTP code, reason and message.
 func failure(code int32, why metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why,
 		Message: message}}
@@ -233,7 +233,7 @@ func notAcceptable(message string) error {
 	return failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message)
 }
 
-// writeError answers in plain text, as kubelets do.
+// writeError answers an error in plain text, as the kubelet does.
 func writeError(w http.ResponseWriter, err error) {
 	st := server.StatusOf(err)
 	http.Error(w, st.Message, int(st.Code))

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// shutdownGrace is how long requests under way get when the agent ends. Streams
-// and followed logs end at once.
+// shutdownGrace is how long running requests may take to finish when the agent ends. Streams and followed
+// logs end at once.
 const shutdownGrace = 2 * time.Second
 
-// errStopping is the cause with which requests end when the agent does.
-var errStopping = errors.New("the agent stops")
+// errStopping is the cancellation cause of requests when the agent ends.
+var errStopping = errors.New("the agent is stopping")
 
-// Run listens and serves until ctx ends. It returns an error when an address
-// cannot be had or fails, and nil after ctx, when no request is left.
+// Run listens and serves until ctx ends. It returns an error if it cannot listen on an address or if a
+// listener fails. After ctx has ended it waits for the running requests and returns nil.
 func (s *Server) Run(ctx context.Context) error {
 	if s.Enabled.DebuggingHandlers && s.Enabled.ProfilingHandler && s.Enabled.ContentionProfiling {
 		runtime.SetBlockProfileRate(1)
@@ -39,7 +39,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group, serving := errgroup.WithContext(ctx)
 	for _, p := range ports {
 		p.server.BaseContext = func(net.Listener) context.Context { return base }
-		s.Log.Info("serving", "what", p.what, "address", p.listener.Addr())
+		s.Log.Info("node API is ready", "port", p.what, "address", p.listener.Addr())
 		group.Go(func() error { return p.serve() })
 	}
 	<-serving.Done()
@@ -53,14 +53,14 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// port is one address that is served.
+// port is one listener with its HTTP server.
 type port struct {
 	what     string
 	listener *listener
 	server   *http.Server
 }
 
-// listen takes all configured addresses, or none.
+// listen opens all configured addresses. If one fails, it closes the others.
 func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 	defer func() {
 		if err != nil {
@@ -85,13 +85,13 @@ func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 		if err != nil {
 			return ports,
 				fmt.Errorf(
-					"listen for %s on %s: %w; another kubelet or agent may have it: stop it, or configure another port",
+					"listen for %s on %s: %w; next: stop the other kubelet or agent that may use it, or configure another port",
 					want.what, want.address, err)
 		}
 		p := &port{what: want.what, listener: newListener(l), server: &http.Server{
 			Handler:           want.handler(),
 			ReadHeaderTimeout: 10 * time.Second,
-			IdleTimeout:       90 * time.Second, // that of http.DefaultTransport
+			IdleTimeout:       90 * time.Second, // as in http.DefaultTransport
 			ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		}}
 		if want.secure {
@@ -103,17 +103,18 @@ func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 	return ports, nil
 }
 
-// tlsConfig is that of the options, asking clients for a certificate that is
-// judged with each request: authorities change while connections live.
+// tlsConfig returns the TLS configuration of the options, extended to request client certificates. They are
+// verified with each request, not in the handshake, because the authorities can change while a connection
+// is open.
 func (s *Server) tlsConfig() *tls.Config {
 	protocols := []string{"h2", "http/1.1"}
 	base := s.TLS.Clone()
 	base.NextProtos = protocols
-	given := base.GetConfigForClient
+	configured := base.GetConfigForClient
 	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		c := base
-		if given != nil {
-			chosen, err := given(hello)
+		if configured != nil {
+			chosen, err := configured(hello)
 			if err != nil {
 				return nil, err
 			}
@@ -143,8 +144,8 @@ func (p *port) serve() error {
 	return fmt.Errorf("serve %s on %s: %w", p.what, p.listener.Addr(), err)
 }
 
-// end lets requests finish within shutdownGrace and closes all connections. An
-// http.Server forgets those that became streams; the listener has them.
+// end waits up to shutdownGrace for requests to finish and closes all connections. The listener closes
+// those that became streams, because an http.Server does not track them.
 func (p *port) end(ctx context.Context) {
 	last, cancel := context.WithTimeout(ctx, shutdownGrace)
 	defer cancel()
@@ -154,7 +155,7 @@ func (p *port) end(ctx context.Context) {
 	p.listener.closeAll()
 }
 
-// listener knows its connections.
+// listener tracks its open connections.
 type listener struct {
 	net.Listener
 	mu    sync.Mutex
@@ -177,9 +178,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := &conn{c, l}
-	l.conns[known] = struct{}{}
-	return known, nil
+	tracked := &conn{c, l}
+	l.conns[tracked] = struct{}{}
+	return tracked, nil
 }
 
 func (c *conn) Close() error {

@@ -20,31 +20,31 @@ import (
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// Access says who may ask for what (auth.Auth).
+// Access decides which requests are allowed (auth.Auth).
 type Access interface {
-	// Check returns nil when the sender of r may do verb on one of these
-	// subresources of the node. The error is the answer: an apierrors.APIStatus.
+	// Check returns nil if the sender of r may do verb on one of these subresources of the node. Otherwise
+	// the error is an apierrors.APIStatus, and is the answer.
 	Check(r *http.Request, verb string, subresources []string) error
-	// ClientCAs are told to clients that are asked for a certificate. May be nil.
+	// ClientCAs returns the authorities to name when a client certificate is requested. It may be nil.
 	ClientCAs() *x509.CertPool
 }
 
-// Runtime does what is asked of a single container, which is one of the pod's.
+// Runtime runs operations on a single container of a pod.
 type Runtime interface {
-	// Run runs a command to its end and returns what it wrote to standard output
-	// and error. An exit code other than 0 is an error.
+	// Run runs a command until it ends and returns its standard output and error. An exit code other than 0
+	// is an error.
 	Run(ctx context.Context, p *corev1.Pod, container string, command []string) ([]byte, error)
-	// Checkpoint writes the state of a running container to an archive at path
-	// (CRI CheckpointContainer). A timeout of 0 is the runtime's own.
+	// Checkpoint writes the state of a running container to an archive at path (CRI CheckpointContainer). A
+	// timeout of 0 is the runtime's default.
 	Checkpoint(ctx context.Context, p *corev1.Pod, container, path string, timeout time.Duration) error
 }
 
-// Stats is what the node and its pods use.
+// Stats measures the resources that the node and its pods use.
 type Stats interface {
 	Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsv1alpha1.Summary, error)
 }
 
-// Metrics are what is scraped, by path. A nil one is not served: 404.
+// Metrics are the handlers of the metrics paths. A nil handler answers 404.
 type Metrics struct {
 	Agent    http.Handler // /metrics
 	CAdvisor http.Handler // /metrics/cadvisor
@@ -52,14 +52,14 @@ type Metrics struct {
 	Probes   http.Handler // /metrics/probes
 }
 
-// Addresses are where to listen, as host:port. An empty one is not listened on.
+// Addresses are the addresses to listen on, as host:port. An empty one is not served.
 type Addresses struct {
 	HTTPS    string // address:port
 	ReadOnly string // address:readOnlyPort
 	Healthz  string // healthzBindAddress:healthzPort
 }
 
-// Enabled are the switches of KubeletConfiguration of the same names.
+// Enabled holds the switches of the same names in KubeletConfiguration.
 type Enabled struct {
 	DebuggingHandlers, SystemLogHandler, SystemLogQuery     bool
 	ProfilingHandler, ContentionProfiling, DebugFlagHandler bool
@@ -69,50 +69,49 @@ type Enabled struct {
 type Dirs struct {
 	// PodLogs holds the pods' log directories. Default: podlog.DefaultDir.
 	PodLogs string
-	// SystemLogs is what /logs/ shows. Default: /var/log.
+	// SystemLogs is the directory that /logs/ shows. Default: /var/log.
 	SystemLogs string
-	// Checkpoints is where checkpoints of containers go; made with mode 0700
-	// when the first is asked for.
+	// Checkpoints holds the checkpoints of containers. The first checkpoint creates it with mode 0700.
 	Checkpoints string
 }
 
-// About is what the agent tells of itself.
+// About is the agent's own state.
 type About struct {
-	// Version of the agent and Started, the time its process began, are shown by /statusz.
+	// Version is the agent's release and Started is the start time of its process. /statusz shows both.
 	Version string
 	Started time.Time
-	// Config is the configuration in effect, with kind and apiVersion.
+	// Config returns the configuration in effect, with kind and apiVersion.
 	Config func() *kubeletconfigv1beta1.KubeletConfiguration
-	// Flags are the command line's, by name, with their values in effect.
+	// Flags returns the flags of the command line by name, with their values in effect.
 	Flags func() map[string]string
-	// SetVerbosity sets the detail of the log as klog's -v does: 0 is least.
+	// SetVerbosity sets the detail of the log as klog's -v does. 0 is the least detail.
 	SetVerbosity func(v int)
-	// SyncLoop returns what keeps the agent from looking after its pods, or nil.
+	// SyncLoop returns the reason why the agent cannot sync its pods, or nil.
 	SyncLoop func(context.Context) error
 }
 
-// Options are the parts that the server speaks for. All are required unless they say otherwise.
+// Options are the parts of the agent that the server needs. All are required unless they say otherwise.
 type Options struct {
 	Addresses Addresses
-	// TLS has the serving certificate, the versions and the cipher suites. What
-	// concerns clients and protocols is set here.
+	// TLS has the serving certificate, the versions and the cipher suites. The server adds the settings for
+	// client certificates and protocols.
 	TLS     *tls.Config
 	Access  Access
 	Enabled Enabled
 	Dirs    Dirs
 	About   About
 	Pods    *server.Pods
-	// Settled is closed once Pods has held every pod of the node: until then a
-	// request about pods waits, for at most settleTime. nil: it has.
+	// Settled is closed once Pods contains every pod of the node. Until then, but for at most settleTime, a
+	// request about pods waits. nil means that Pods is complete.
 	Settled <-chan struct{}
 	Streams server.Streams
 	Runtime Runtime
 	Stats   Stats
 	Metrics Metrics
-	// StreamIdle is after how long without a byte a stream into a pod is closed
-	// (streamingConnectionIdleTimeout). 0: never.
+	// StreamIdle is the time without traffic after which a stream into a pod is closed
+	// (streamingConnectionIdleTimeout). 0 means never.
 	StreamIdle time.Duration
-	// Register takes the counters of requests.
+	// Register receives the request counters.
 	Register prometheus.Registerer
 	Log      *slog.Logger
 }
@@ -127,8 +126,7 @@ type Server struct {
 	active   sync.WaitGroup
 }
 
-// New returns a server that Run starts. It fails when its counters are
-// registered already.
+// New returns a server that Run starts. It fails if its counters are already registered.
 func New(o Options) (*Server, error) {
 	o.Dirs.PodLogs = cmp.Or(o.Dirs.PodLogs, podlog.DefaultDir)
 	o.Dirs.SystemLogs = cmp.Or(o.Dirs.SystemLogs, "/var/log")
@@ -141,9 +139,9 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Ready is closed when all addresses accept connections.
+// Ready returns a channel that is closed when all addresses accept connections.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Addr is where a configured address is listened on, once Ready is closed: it
-// tells the port where 0 was given. nil: not at all.
+// Addr returns the address that the server listens on for a configured one, or nil. It has the actual port
+// if 0 was configured. Call it after Ready is closed.
 func (s *Server) Addr(configured string) net.Addr { return s.bound[configured] }

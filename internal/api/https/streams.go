@@ -24,7 +24,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// exec runs a command, whose streams go on at the URL that the runtime gives.
+// exec prepares a command at the runtime and relays its streams.
 func (s streamRoutes) exec(w http.ResponseWriter, r *http.Request) error {
 	o, err := remotecommand.NewOptions(r)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s streamRoutes) exec(w http.ResponseWriter, r *http.Request) error {
 	return s.terminal(w, r, at, o)
 }
 
-// attach connects to a container's own process.
+// attach connects to a container's main process.
 func (s streamRoutes) attach(w http.ResponseWriter, r *http.Request) error {
 	o, err := remotecommand.NewOptions(r)
 	if err != nil {
@@ -64,8 +64,8 @@ func (s streamRoutes) attach(w http.ResponseWriter, r *http.Request) error {
 	return s.terminal(w, r, at, o)
 }
 
-// terminal joins a client to the streams of a command. WebSockets whose protocol
-// can close a stream (v5) are unknown to runtimes and become SPDY.
+// terminal relays the streams of a command. The WebSocket protocol that can close a stream (v5) is unknown
+// to runtimes, so it is translated to SPDY.
 func (s streamRoutes) terminal(w http.ResponseWriter, r *http.Request, at string, o *remotecommand.Options) error {
 	return s.stream(w, r, at, func(to *url.URL, relay http.Handler) http.Handler {
 		if !wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
@@ -78,7 +78,7 @@ func (s streamRoutes) terminal(w http.ResponseWriter, r *http.Request, at string
 
 func (s streamRoutes) portForward(w http.ResponseWriter, r *http.Request) error {
 	tunnel := wsstream.IsWebSocketRequestWithTunnelingProtocol(r)
-	if !tunnel { // the older WebSocket protocol names its ports in the URL
+	if !tunnel { // the older WebSocket protocol puts the ports into the URL
 		if _, err := portforward.NewV4Options(r); err != nil {
 			return server.BadRequest(err.Error(), "")
 		}
@@ -99,13 +99,13 @@ func (s streamRoutes) portForward(w http.ResponseWriter, r *http.Request) error 
 	})
 }
 
-// stream joins the client's connection to the runtime's at a URL, by what choose
-// makes of a plain relay between the two, until either ends.
+// stream connects the client to the runtime's streaming server at a URL until one of them ends. choose
+// picks the handler: the plain relay, or one that wraps it.
 func (s streamRoutes) stream(w http.ResponseWriter, r *http.Request, at string,
 	choose func(*url.URL, http.Handler) http.Handler) error {
 	to, err := url.Parse(at)
 	if err != nil {
-		return fmt.Errorf("the runtime answered a bad URL for streams: %w", err)
+		return fmt.Errorf("parse the runtime's streaming URL: %w", err)
 	}
 	if wsstream.IsWebSocketRequest(r) {
 		s.requests.sockets.WithLabelValues(subresource(r.URL.Path)).Inc()
@@ -114,12 +114,12 @@ func (s streamRoutes) stream(w http.ResponseWriter, r *http.Request, at string,
 	defer cancel()
 	r = r.Clone(ctx)
 	r.Header.Del("Authorization") // the runtime needs no credentials of the cluster
-	relay := proxy.NewUpgradeAwareHandler(to, nil, false, true, failing{})
+	relay := proxy.NewUpgradeAwareHandler(to, nil, false, true, errorResponder{})
 	choose(to, relay).ServeHTTP(&streamWriter{ResponseWriter: w, idle: s.StreamIdle, end: cancel}, r)
 	return nil
 }
 
-// subresource is the label of a stream's path, as the API calls it.
+// subresource returns the API's name for a stream's path, used as a metric label.
 func subresource(path string) string {
 	if b := bucket(path); b != "portForward" {
 		return b
@@ -127,19 +127,19 @@ func subresource(path string) string {
 	return "portforward"
 }
 
-// failing answers what a relay could not do.
-type failing struct{}
+// errorResponder answers the client when the relay fails.
+type errorResponder struct{}
 
-func (failing) Error(w http.ResponseWriter, _ *http.Request, err error) {
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) {
-		err = fmt.Errorf("reach the runtime's streams: %w", err)
+func (errorResponder) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	var withStatus apierrors.APIStatus
+	if !errors.As(err, &withStatus) {
+		err = fmt.Errorf("connect to the runtime's streaming server: %w", err)
 	}
 	writeError(w, err)
 }
 
-// streamWriter lets a connection be taken over as one that ends when it is idle,
-// and that ends the request with it.
+// streamWriter hands out a hijacked connection that closes when it is idle, and that ends the request when
+// it closes.
 type streamWriter struct {
 	http.ResponseWriter
 	idle time.Duration
@@ -152,7 +152,7 @@ func (w *streamWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// What the client sent early is read before what it sends from now on.
+	// Bytes that the server has already buffered come first, then the connection.
 	early, err := rw.Reader.Peek(rw.Reader.Buffered())
 	if err != nil {
 		return nil, nil, errors.Join(err, c.Close())
@@ -168,12 +168,12 @@ type streamConn struct {
 	net.Conn
 	from  io.Reader
 	idle  time.Duration
-	timer *time.Timer // nil: may be idle
+	timer *time.Timer // nil means no idle limit
 	end   context.CancelFunc
 }
 
-// moved says that bytes went through.
-func (c *streamConn) moved(n int, err error) {
+// record restarts the idle timer after traffic, and ends the request after an error.
+func (c *streamConn) record(n int, err error) {
 	switch {
 	case err != nil:
 		c.end()
@@ -184,13 +184,13 @@ func (c *streamConn) moved(n int, err error) {
 
 func (c *streamConn) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
-	c.moved(n, err)
+	c.record(n, err)
 	return n, err
 }
 
 func (c *streamConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.moved(n, err)
+	c.record(n, err)
 	return n, err
 }
 

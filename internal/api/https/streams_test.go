@@ -27,12 +27,12 @@ import (
 	"github.com/berth-run/berth/internal/api/servertest"
 )
 
-// client is the configuration of client-go for a node's server.
+// client returns a client-go configuration for a node's server.
 func (n *node) client() *rest.Config {
 	return &rest.Config{Host: n.url, BearerToken: "admin", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }
 
-// executors are client-go's ways to a stream of a command.
+// executors returns client-go's executors by protocol, SPDY and WebSocket.
 func (n *node) executors(t *testing.T, path string) map[string]remotecommand.Executor {
 	t.Helper()
 	u := must(url.Parse(n.url + path))
@@ -64,7 +64,7 @@ func TestExec(t *testing.T) {
 	}
 	for name, e := range n.executors(t, "/exec/default/web/app?command=cat&input=1&output=1") {
 		if name == "WebSocket v4" {
-			continue // cannot end its input
+			continue // this protocol cannot close stdin
 		}
 		var out bytes.Buffer
 		if err := e.StreamWithContext(t.Context(),
@@ -116,8 +116,8 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// A stream that nobody listens to any more, one that is idle for too long and
-// one that is there when the agent ends all leave nothing.
+// A stream ends without leaks in three cases: its client is gone, it was idle for too long, or the agent
+// ends.
 func TestStreamsEnd(t *testing.T) {
 	for name, end := range map[string]func(n *node, cancel func()){
 		"client": func(_ *node, cancel func()) { cancel() },
@@ -158,7 +158,7 @@ func TestStreamsEnd(t *testing.T) {
 				cancel()
 				_ = errors.Join(typed.Close(), shown.Close())
 				if name == "agent" {
-					break // there is one end
+					break // the agent can only end once
 				}
 			}
 		})
@@ -221,9 +221,9 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// A log that is followed tells of new lines at once, ends with its container,
-// and leaves nothing when its reader goes.
-func TestFollow(t *testing.T) {
+// A followed log delivers new lines at once and ends with its container. It leaves nothing behind when its
+// reader goes.
+func TestFollowedLog(t *testing.T) {
 	n := start(t, nil)
 	p := n.running("web", "app")
 	n.agent.WriteLog(t, p, "app", 0, "first")
@@ -259,8 +259,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Followers whose clients go leave no goroutine.
-func TestNothingIsLeft(t *testing.T) {
+// Log followers leave no goroutine after their clients are gone.
+func TestLogFollowersLeaveNoGoroutine(t *testing.T) {
 	n := start(t, nil)
 	p := n.running("web", "app")
 	n.agent.WriteLog(t, p, "app", 0, "first")

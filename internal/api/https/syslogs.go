@@ -16,11 +16,10 @@ import (
 	"github.com/berth-run/berth/internal/api/server"
 )
 
-// journalTime bounds a look into the journal.
+// journalTime limits one query of the journal.
 const journalTime = 30 * time.Second
 
-// systemLogs shows the files of the log directory, or answers a query about the
-// logs of services (KEP-2258).
+// systemLogs serves the files of the log directory, or answers a query for the logs of services (KEP-2258).
 func (s nodeRoutes) systemLogs(w http.ResponseWriter, r *http.Request) error {
 	root, err := os.OpenRoot(s.Dirs.SystemLogs)
 	if err != nil {
@@ -30,13 +29,13 @@ func (s nodeRoutes) systemLogs(w http.ResponseWriter, r *http.Request) error {
 	files := logFiles{root}
 	name := r.PathValue("path")
 	if s.Enabled.SystemLogQuery {
-		q, asked, err := parseLogQuery(r.URL.Query())
+		q, isQuery, err := parseLogQuery(r.URL.Query())
 		switch {
 		case err != nil:
 			return server.BadRequest(err.Error(), "")
-		case asked && name != "":
+		case isQuery && name != "":
 			return notAcceptable("path not allowed in query mode")
-		case asked:
+		case isQuery:
 			if err := q.check(); err != nil {
 				return notAcceptable(err.Error())
 			}
@@ -52,11 +51,11 @@ func (s nodeRoutes) systemLogs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// logFiles are the files below a directory. Links do not lead out of it; those
-// that name a place in it by its whole path, as in /var/log/containers, work.
+// logFiles is a file system of one directory. A symbolic link must not lead out of it. A link with an
+// absolute target inside the directory works, as in /var/log/containers.
 type logFiles struct{ root *os.Root }
 
-// maxLinks is that of Linux for one path (path_resolution(7)).
+// maxLinks is the limit of symbolic links in one path on Linux (path_resolution(7)).
 const maxLinks = 40
 
 // Open implements fs.FS.
@@ -79,8 +78,7 @@ func (l logFiles) Open(name string) (fs.File, error) {
 	return nil, fs.ErrPermission
 }
 
-// serviceLogs writes what the journal has of services, and the log files of
-// those that it does not know.
+// serviceLogs writes the journal of services, and the log files of services that the journal does not know.
 func (s nodeRoutes) serviceLogs(w http.ResponseWriter, r *http.Request, files logFiles, q logQuery) error {
 	ctx, cancel := context.WithTimeout(r.Context(), journalTime)
 	defer cancel()
@@ -90,7 +88,7 @@ func (s nodeRoutes) serviceLogs(w http.ResponseWriter, r *http.Request, files lo
 	if len(inJournal) > 0 {
 		show := exec.CommandContext(ctx, "journalctl", q.journalArgs(inJournal)...)
 		show.Stdout, show.Stderr = w, w
-		if err := show.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) { // its own words are written
+		if err := show.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) { // journalctl has written its own error message
 			fmt.Fprintf(w, "\nerror: journal output not available: %v\n", err)
 		}
 	}
@@ -114,7 +112,7 @@ func (s nodeRoutes) serviceLogs(w http.ResponseWriter, r *http.Request, files lo
 	return nil
 }
 
-// copyLog writes the first of a service's usual log files.
+// copyLog writes the first log file that exists among a service's usual names.
 func copyLog(w io.Writer, files logFiles, service string) error {
 	for _, name := range []string{service, service + ".log", service + "/" + service + ".log"} {
 		f, err := files.Open(name)

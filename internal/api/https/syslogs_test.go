@@ -105,9 +105,9 @@ func TestLogQuery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, asked, err := parseLogQuery(values)
-		if err != nil || !asked {
-			t.Errorf("%s: asked %v, %v", raw, asked, err)
+		q, isQuery, err := parseLogQuery(values)
+		if err != nil || !isQuery {
+			t.Errorf("%s: isQuery %v, %v", raw, isQuery, err)
 		}
 		got := ""
 		if err := q.check(); err != nil {
@@ -127,8 +127,8 @@ func TestLogQuery(t *testing.T) {
 
 func first[A, B any](a A, _ B) A { return a }
 
-// Whatever is asked, journalctl gets options with a value and nothing else, and
-// files stay inside the directory.
+// For any query, every argument of journalctl is an option with a value, and files stay inside the
+// directory.
 func FuzzLogQuery(f *testing.F) {
 	f.Add("query=kubelet&tailLines=3&pattern=--x&sinceTime=2026-01-02T03:04:05Z")
 	f.Add("query=%2F..%2Fetc&boot=-1")

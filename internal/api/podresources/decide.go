@@ -15,9 +15,8 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// render shows what a pod holds. Its containers are sidecars and those that run
-// with them; init containers hold what they do for a while only. nodes are those of
-// a device.
+// render returns the resources that a pod holds. It lists app containers and sidecars; init containers hold
+// resources only for a while. nodes returns the NUMA nodes of a device.
 func render(p *corev1.Pod, a resource.Allocation,
 	nodes func(container string, name corev1.ResourceName, id device.ID) topology.Nodes) *api.PodResources {
 	r := &api.PodResources{Name: p.Name, Namespace: p.Namespace}
@@ -40,8 +39,7 @@ func render(p *corev1.Pod, a resource.Allocation,
 	return r
 }
 
-// devicesOn is a device as the kubelet shows it: once for each node that it is near
-// to.
+// devicesOn lists a device as the kubelet does: once for each NUMA node that it is near.
 func devicesOn(name corev1.ResourceName, id device.ID, nodes topology.Nodes) []*api.ContainerDevices {
 	if nodes == 0 {
 		return []*api.ContainerDevices{{ResourceName: string(name), DeviceIds: []string{id}}}
@@ -62,7 +60,7 @@ func numa(nodes topology.Nodes) *api.TopologyInfo {
 	return t
 }
 
-// healthy are the devices that can be given away.
+// healthy returns the devices that can be allocated.
 func healthy(inv device.Inventory) (all []*api.ContainerDevices) {
 	for _, name := range slices.Sorted(maps.Keys(inv)) {
 		for _, d := range inv[name] {

@@ -1,7 +1,6 @@
-// Package podresources serves the PodResources API v1 (KEP-606, KEP-2403): which
-// CPUs, memory and devices the containers of the node hold, for monitoring agents
-// and network plugins on this machine.
+// Package podresources serves the PodResources API v1 (KEP-606, KEP-2403) to monitoring agents and network
+// plugins on this machine: which CPUs, memory and devices the node's containers hold.
 //
-// It owns the socket, and keeps nothing: it reads the ledger, the inventory of
-// devices and the machine.
+// The package owns the socket and keeps no other state. It reads the allocation ledger, the device
+// inventory and the machine.
 package podresources

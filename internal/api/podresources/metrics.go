@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the kubelet's, of calls.
+// metrics are the kubelet's counters of PodResources calls.
 type metrics struct {
 	total              *prometheus.CounterVec
 	requests, failures map[string]*prometheus.CounterVec // by method
@@ -32,19 +32,19 @@ func newMetrics() metrics {
 	return m
 }
 
-// Register has calls told of. Call it once.
+// Register registers the call counters with reg. Call it once.
 func (s *Server) Register(reg prometheus.Registerer) error {
 	errs := []error{reg.Register(s.metrics.total)}
 	for method, c := range s.metrics.requests {
 		errs = append(errs, reg.Register(c), reg.Register(s.metrics.failures[method]))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("register metrics of the resources of pods: %w", err)
+		return fmt.Errorf("register metrics of the PodResources API: %w", err)
 	}
 	return nil
 }
 
-// count counts a call of /v1.PodResourcesLister/METHOD.
+// count counts one call of the gRPC method /v1.PodResourcesLister/METHOD.
 func (m metrics) count(call string, err error) {
 	method := path.Base(call)
 	requests, known := m.requests[method]

@@ -23,40 +23,40 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// The limits of the kubelet's, on all callers together.
+// The kubelet's rate limits, for all callers together.
 const (
 	callsPerSecond = 100
 	callsAtOnce    = 10
 )
 
-// ledger is what pods hold.
+// ledger records the resources that pods hold.
 type ledger interface {
 	Get(types.UID) (resource.Allocation, bool)
 }
 
-// devices is what plugins offer, and where what pods hold of it is.
+// devices knows the devices of the plugins and the NUMA nodes of allocated devices.
 type devices interface {
 	Inventory() device.Inventory
 	Nodes(uid types.UID, container string, name corev1.ResourceName, id device.ID) topology.Nodes
 }
 
-// claims are the ResourceClaims of a container; nil: it has none.
+// claims looks up the devices of a container's ResourceClaims. The result is nil if it has none.
 type claims interface {
 	DynamicResources(p *corev1.Pod, container string) []*api.DynamicResource
 }
 
-// Options are what Server needs from its surroundings.
+// Options configure a Server. All are required unless they say otherwise.
 type Options struct {
-	// Socket is where it listens.
+	// Socket is the path of the unix socket to listen on.
 	Socket string
-	// Pods are those that hold resources of the node.
+	// Pods returns the pods that hold resources of the node.
 	Pods    func() []*corev1.Pod
 	Ledger  ledger
 	Devices devices
-	// Claims is nil in an agent without a cluster.
+	// Claims is nil for an agent without a cluster.
 	Claims claims
-	// CPUs and Memory are what can be given away in all, as far as the node gives
-	// any away.
+	// CPUs and Memory return the resources that can be allocated exclusively. They are empty if the node's
+	// policies allocate none.
 	CPUs   func() cpuset.CPUSet
 	Memory func() []memory.Block
 	Log    *slog.Logger
@@ -69,15 +69,15 @@ type Server struct {
 	metrics metrics
 }
 
-// New makes a Server that listens nowhere.
+// New returns a server that Run starts.
 func New(o Options) *Server { return &Server{opts: o, metrics: newMetrics()} }
 
-// Run serves until ctx ends. When it cannot listen it says so in the log and lets
-// the node go on.
+// Run serves until ctx ends. If it cannot listen, it logs an error and waits for ctx, so that the node
+// works without this API.
 func (s *Server) Run(ctx context.Context) error {
 	l, err := s.listen(ctx)
 	if err != nil {
-		s.opts.Log.Error("nobody can ask for the resources of pods", "err", err)
+		s.opts.Log.Error("cannot serve the PodResources API, continuing without it", "err", err)
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -94,7 +94,7 @@ func (s *Server) Run(ctx context.Context) error {
 	api.RegisterPodResourcesListerServer(server, s)
 	defer context.AfterFunc(ctx, server.Stop)()
 	if err := server.Serve(l); ctx.Err() == nil {
-		return fmt.Errorf("serve the resources of pods: %w", err)
+		return fmt.Errorf("serve the PodResources API: %w", err)
 	}
 	return ctx.Err()
 }

@@ -44,7 +44,7 @@ func (i inventory) Nodes(_ types.UID, _ string, name corev1.ResourceName, id dev
 	return i[name][at].Nodes
 }
 
-// claimed are the claims of the rich pod's app.
+// claimed holds the claims of the container app in the pod rich.
 type claimed []*api.DynamicResource
 
 func (c claimed) DynamicResources(p *corev1.Pod, container string) []*api.DynamicResource {
@@ -61,8 +61,7 @@ func someClaims() claimed {
 	}}}
 }
 
-// serve has a node with one pod that holds something of all, and one that holds
-// nothing.
+// serve starts a server for a node with two pods: rich holds resources of every kind, poor holds none.
 func serve(t *testing.T) (api.PodResourcesListerClient, *Server) {
 	t.Helper()
 	always := corev1.ContainerRestartPolicyAlways
@@ -152,7 +151,7 @@ func TestAnswers(t *testing.T) {
 	}
 	_, err = client.Get(t.Context(), &api.GetPodResourcesRequest{PodName: "rich", PodNamespace: "other"})
 	if status.Code(err) != codes.NotFound {
-		t.Errorf("of a pod that is not there: %v", err)
+		t.Errorf("get a missing pod: %v", err)
 	}
 	allocatable, err := client.GetAllocatableResources(t.Context(), &api.AllocatableResourcesRequest{})
 	if diff := cmp.Diff(&api.AllocatableResourcesResponse{CpuIds: []int64{1, 2, 3}, Memory: block, Devices: all},
@@ -175,7 +174,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// Calls are counted by method, failed ones twice.
+// Each call is counted under its method. A failed call is counted as a request and as an error.
 func TestMetrics(t *testing.T) {
 	client, s := serve(t)
 	reg := prometheus.NewPedanticRegistry()

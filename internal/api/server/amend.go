@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// maxAmendment is the most bytes of a change of a pod.
+// maxAmendment is the size limit of the body of a change to a pod, in bytes.
 const maxAmendment = 1 << 20
 
 func (s podRoutes) resizePod(w http.ResponseWriter, r *http.Request) error {
@@ -52,7 +52,7 @@ func (s podRoutes) answerPod(w http.ResponseWriter, p *corev1.Pod, err error) er
 	return nil
 }
 
-// readAmendment reads a body that has no field but those of v.
+// readAmendment decodes the body into v. A field that v does not have is an error.
 func readAmendment(w http.ResponseWriter, r *http.Request, v any) error {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAmendment))
 	d.DisallowUnknownFields()

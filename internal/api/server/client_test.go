@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/api/servertest"
 )
 
-// What knows the Kubernetes API knows pods, logs and events of the agent.
+// client-go can read the agent's pods, logs and events through the local API.
 func TestKubernetesClient(t *testing.T) {
 	a := servertest.Start(t)
 	p := servertest.Pod("web", "app")
@@ -65,7 +65,7 @@ func TestKubernetesClient(t *testing.T) {
 	}
 }
 
-// coreClient is client-go's client of core/v1 on an agent's socket.
+// coreClient returns client-go's core/v1 client for an agent's socket.
 func coreClient(t *testing.T, a *servertest.Agent) *rest.RESTClient {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -20,16 +20,15 @@ import (
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// selector chooses objects by namespace, labels and fields.
+// selector filters objects by namespace, labels and fields.
 type selector struct {
 	namespace string // empty: all
 	labels    labels.Selector
 	fields    fields.Selector
 }
 
-// newSelector parses the selectors of a request. known are the fields that the
-// objects have.
-func newSelector(namespace, labelText, fieldText string, known fields.Set) (selector, error) {
+// newSelector parses the selectors of a request. fieldNames holds the fields that the objects have.
+func newSelector(namespace, labelText, fieldText string, fieldNames fields.Set) (selector, error) {
 	sel := selector{namespace: namespace}
 	var err error
 	if sel.labels, err = labels.Parse(labelText); err != nil {
@@ -39,9 +38,9 @@ func newSelector(namespace, labelText, fieldText string, known fields.Set) (sele
 		return sel, BadRequest(fmt.Sprintf("fieldSelector %q: %v", fieldText, err), "write it like metadata.name=web")
 	}
 	for _, req := range sel.fields.Requirements() {
-		if !known.Has(req.Field) {
+		if !fieldNames.Has(req.Field) {
 			return sel, BadRequest(fmt.Sprintf("fieldSelector: unknown field %q", req.Field),
-				"known fields: "+strings.Join(sortedKeys(known), ", "))
+				"known fields: "+strings.Join(sortedKeys(fieldNames), ", "))
 		}
 	}
 	return sel, nil
@@ -68,12 +67,12 @@ func (s selector) event(e *corev1.Event) bool {
 	return s.matches(e.Namespace, e.Labels, eventFields(e))
 }
 
-// podFields are the fields that the Kubernetes API selects pods by.
+// podFields returns the fields by which pods can be selected in the Kubernetes API, and the UID.
 func podFields(p *corev1.Pod) fields.Set {
 	return fields.Set{
 		"metadata.name":            p.Name,
 		"metadata.namespace":       p.Namespace,
-		"metadata.uid":             string(p.UID), // ours: run follows the pods it made
+		"metadata.uid":             string(p.UID), // Kubernetes lacks it; "berth run" follows its pods by UID
 		"spec.nodeName":            p.Spec.NodeName,
 		"spec.restartPolicy":       string(p.Spec.RestartPolicy),
 		"spec.schedulerName":       p.Spec.SchedulerName,
@@ -85,7 +84,7 @@ func podFields(p *corev1.Pod) fields.Set {
 	}
 }
 
-// eventFields are the fields that the Kubernetes API selects events by.
+// eventFields returns the fields by which events can be selected in the Kubernetes API.
 func eventFields(e *corev1.Event) fields.Set {
 	ref := e.InvolvedObject
 	return fields.Set{
@@ -107,15 +106,15 @@ func eventFields(e *corev1.Event) fields.Set {
 
 type podChange = store.Change[types.NamespacedName, *corev1.Pod]
 
-// notice is one line of a watch, before it is written.
+// notice is one event of a watch before it is written.
 type notice struct {
 	Type watch.EventType
 	Pod  *corev1.Pod
 }
 
-// notices says what a watcher is told of a change, given the pods it knows, and
-// updates those. A pod that came and went between two looks is told as both:
-// somebody may wait for its end.
+// notices returns the watch events for a change, given the pods that the watcher has seen, and updates
+// those. A pod that came and went between two reads of the table is reported as added and deleted, because
+// a client may wait for its end.
 func notices(known map[types.NamespacedName]*corev1.Pod, c podChange, match func(*corev1.Pod) bool) []notice {
 	was, is := known[c.Key], c.Value
 	if was != nil && is != nil && was.UID != is.UID {
@@ -144,8 +143,8 @@ func notices(known map[types.NamespacedName]*corev1.Pod, c podChange, match func
 	return []notice{{watch.Modified, is}}
 }
 
-// chooseContainer is the container a request means: the named one, or the
-// pod's only one (PodLogOptions.container, PodExecOptions.container).
+// chooseContainer returns the container that a request names, or the pod's only one if the name is empty
+// (PodLogOptions.container, PodExecOptions.container).
 func chooseContainer(p *corev1.Pod, name string) (pod.Container, error) {
 	if name != "" {
 		if c, ok := pod.FindContainer(p, name); ok {
@@ -170,7 +169,7 @@ func containerNames(p *corev1.Pod) string {
 	return strings.Join(names, ", ")
 }
 
-// containerStatus is that of a container of any kind; zero when there is none yet.
+// containerStatus returns the status of a container of any kind. It is zero if there is no status yet.
 func containerStatus(p *corev1.Pod, name string) corev1.ContainerStatus {
 	st := &p.Status
 	for _, list := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses,
@@ -184,19 +183,19 @@ func containerStatus(p *corev1.Pod, name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// chooseInstance is the restart count of the instance whose log is meant, or
-// why there is none, in the words of the Kubernetes API. asked is the instance
-// that the request names, if it does.
-func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, asked *int64) (int, error) {
+// chooseInstance returns the restart count of the container instance whose log to read. requested is the
+// instance that the request names, or nil. If there is no such instance, the error says so in the words of
+// the Kubernetes API.
+func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, requested *int64) (int, error) {
 	st := containerStatus(p, opts.Container)
 	newest := int(st.RestartCount)
 	ran := st.State.Running != nil || st.State.Terminated != nil
 	ranBefore := st.LastTerminationState.Terminated != nil
 	switch {
-	case asked != nil && *asked <= int64(newest) && (ran || ranBefore):
-		return int(*asked), nil
-	case asked != nil && (ran || ranBefore):
-		return 0, BadRequest(fmt.Sprintf("container %q in pod %q has no instance %d", opts.Container, p.Name, *asked),
+	case requested != nil && *requested <= int64(newest) && (ran || ranBefore):
+		return int(*requested), nil
+	case requested != nil && (ran || ranBefore):
+		return 0, BadRequest(fmt.Sprintf("container %q in pod %q has no instance %d", opts.Container, p.Name, *requested),
 			fmt.Sprintf("the newest is %d", newest))
 	case opts.Previous && !ranBefore:
 		return 0, BadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", opts.Container,
@@ -207,13 +206,13 @@ func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, asked *int64) (in
 	case ran:
 		return newest, nil
 	case ranBefore && st.ContainerID != "" && st.ContainerID != st.LastTerminationState.Terminated.ContainerID:
-		return max(newest-1, 0), nil // the next one is made, and has not started yet
+		return max(newest-1, 0), nil // the next instance is created and has not started yet
 	case ranBefore:
-		return newest, nil // while a container waits for its restart, the last one is also the previous one
+		return newest, nil // while a container waits for its restart, its last instance is also the previous one
 	}
 	why := "its pod is " + strings.ToLower(cmp.Or(string(p.Status.Phase), "not started"))
 	if w := st.State.Waiting; w != nil && w.Reason != "" {
-		// As kubectl logs shows it.
+		// These are the texts of kubectl logs.
 		why = cmp.Or(map[string]string{
 			reason.ErrImagePull: "image can't be pulled", reason.ImagePullBackOff: "trying and failing to pull image",
 		}[w.Reason], w.Reason)
@@ -222,14 +221,14 @@ func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, asked *int64) (in
 		fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
 }
 
-// instanceEnded says whether a container's n-th instance runs no more.
+// instanceEnded reports whether the n-th instance of a container has ended.
 func instanceEnded(p *corev1.Pod, container string, n int) bool {
 	st := containerStatus(p, container)
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+	return pod.Ended(p.Status.Phase) ||
 		int(st.RestartCount) > n || int(st.RestartCount) == n && st.State.Running == nil
 }
 
-// readOptions are a request's options as podlog takes them.
+// readOptions converts the options of a request to those of podlog.
 func readOptions(o *corev1.PodLogOptions, now time.Time) podlog.Options {
 	r := podlog.Options{Tail: o.TailLines, LimitBytes: o.LimitBytes, Timestamps: o.Timestamps, Follow: o.Follow}
 	switch {
@@ -244,8 +243,8 @@ func readOptions(o *corev1.PodLogOptions, now time.Time) podlog.Options {
 	return r
 }
 
-// typed returns a pod as it is sent: with kind, apiVersion and resourceVersion,
-// which those in the table lack.
+// typed returns a copy of a pod for an answer. It adds kind, apiVersion and resourceVersion, which pods in
+// the table lack.
 func typed(p *corev1.Pod, resourceVersion string) *corev1.Pod {
 	c := *p
 	c.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}

@@ -15,36 +15,35 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 )
 
-// Implementers of the interfaces in server.go return these, or any error of
-// k8s.io/apimachinery/pkg/api/errors, to choose the answer's code and reason.
-// Every other error is answered as an internal error, or, when it carries a
-// reason of package reason, with that reason.
+// Implementations of the interfaces in server.go choose the code and reason of an answer by returning these
+// errors, or any error of k8s.io/apimachinery/pkg/api/errors. Every other error is answered as an internal
+// error. If it carries a reason (package reason), the answer has that reason.
 
 var podsResource = schema.GroupResource{Resource: "pods"}
 
-// NotFound says that there is no such pod on this node.
+// NotFound returns the error for a pod that is not on this node.
 func NotFound(key types.NamespacedName) error {
 	return Next(apierrors.NewNotFound(podsResource, key.String()),
 		`list the pods of this node with "berth get pods -A"`)
 }
 
-// failure is an error with an answer of its own.
+// failure returns an error with this HTTP code, reason and message.
 func failure(code int32, why metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why,
 		Message: message}}
 }
 
-// BadRequest says what is wrong with a request.
+// BadRequest returns the error for a request that cannot be read.
 func BadRequest(message, next string) error {
 	return Next(apierrors.NewBadRequest(message), next)
 }
 
-// invalid says that a request is understood, and cannot be meant.
+// invalid returns the error for a request that can be read and has a value out of range.
 func invalid(message, next string) error {
 	return Next(failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, message), next)
 }
 
-// Next adds to an error what the user is to do about it.
+// Next adds a next step for the user to an error. It is shown after "next:".
 func Next(err error, next string) error {
 	st := StatusOf(err)
 	if next == "" {
@@ -60,13 +59,13 @@ func Next(err error, next string) error {
 	return &apierrors.StatusError{ErrStatus: st}
 }
 
-// StatusOf is the answer for an error.
+// StatusOf returns the answer for an error.
 func StatusOf(err error) metav1.Status {
 	var st metav1.Status
-	var known apierrors.APIStatus
+	var withStatus apierrors.APIStatus
 	switch {
-	case errors.As(err, &known):
-		st = known.Status()
+	case errors.As(err, &withStatus):
+		st = withStatus.Status()
 	case errors.Is(err, context.DeadlineExceeded):
 		st = apierrors.NewTimeoutError(err.Error(), 1).Status()
 	default:
@@ -93,5 +92,5 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.WriteHeader(code)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // only the connection can fail, and then nobody listens
+	_ = enc.Encode(v) // it fails only if the connection is broken, and then there is no reader
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// Explainer asks admission about pods without admitting them.
+// Explainer reports what admission would decide about pods, without admitting them.
 type Explainer interface {
-	// Explain answers for each pod of the manifests, JSON or YAML, in their order,
-	// each as if it alone were applied now. The error is of manifests that cannot be
-	// read at all. Of the options Origin and Namespace count.
+	// Explain returns the result for each pod of the manifests (JSON or YAML), in their order. Each result
+	// assumes that only this pod is applied now. The error is for manifests that cannot be read at all. It
+	// uses only the options Origin and Namespace.
 	Explain(ctx context.Context, data []byte, opts ApplyOptions) ([]api.Explanation, error)
 }
 

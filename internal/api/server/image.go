@@ -15,17 +15,18 @@ import (
 
 // Images is the runtime's image store.
 type Images interface {
-	// Load imports an image archive (OCI layout or docker save, a tar that may
-	// be compressed) and returns what it brought.
+	// Load imports an image archive and returns the loaded images. The archive is an OCI layout or the
+	// output of docker save: a tar that may be compressed.
 	Load(ctx context.Context, archive io.Reader) ([]api.Image, error)
 	List(ctx context.Context) ([]api.Image, error)
-	// Save writes images by name, or by their ids, as such an archive.
+	// Save writes the images with these names or ids as an archive.
 	Save(ctx context.Context, names []string, archive io.Writer) error
-	// Pull returns when the image is there. Pulls tells of it meanwhile.
+	// Pull pulls an image and returns when it is complete. Until then, Pulls reports its progress.
 	Pull(ctx context.Context, name string) (api.Image, error)
 	Pulls() []api.Pull
 	Remove(ctx context.Context, name string, force bool) (api.Image, error)
-	// Prune removes what nobody uses; loaded: also what was loaded from archives.
+	// Prune removes the unused images. With loaded, it also removes unused images that were loaded from
+	// archives.
 	Prune(ctx context.Context, loaded bool) ([]api.Image, error)
 	Usage(ctx context.Context) (api.ImageUsage, error)
 }
@@ -52,7 +53,7 @@ func imageList(images []api.Image) api.ImageList {
 	return api.ImageList{TypeMeta: api.Type("ImageList"), Items: append([]api.Image{}, images...)}
 }
 
-// imageName is the name that a request has to have.
+// imageName returns the required parameter name, and records an error if it is missing.
 func imageName(q *query) string {
 	name := q.Get("name")
 	if name == "" && q.err == nil {
@@ -105,8 +106,8 @@ func (s imageRoutes) pulls(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// archiveWriter begins the answer with the first byte, so that an error before
-// it is an answer of its own.
+// archiveWriter begins the answer with the first byte, so that an earlier error can still become the
+// answer.
 type archiveWriter struct {
 	w     http.ResponseWriter
 	begun bool
@@ -122,12 +123,13 @@ func (a *archiveWriter) Write(p []byte) (int, error) {
 	return a.w.Write(p)
 }
 
-// end makes an error the answer or, after that has begun, tells of it behind.
+// end returns err if it can still become the answer. If the answer has begun, it reports err in a trailer
+// and returns nil.
 func (a *archiveWriter) end(err error) error {
 	if err == nil || !a.begun {
 		return err
 	}
-	brokeOff(a.w, err)
+	setErrorTrailer(a.w, err)
 	return nil
 }
 
@@ -142,11 +144,10 @@ func (s imageRoutes) save(w http.ResponseWriter, r *http.Request) error {
 	return out.end(err)
 }
 
-// pullPeriod is the time between two lines of a pull's progress.
+// pullPeriod is the time between two progress lines of a pull.
 const pullPeriod = 500 * time.Millisecond
 
-// pull answers lines of JSON, the last of which is the outcome. Each is an
-// api.Pull.
+// pull answers lines of JSON, each an api.Pull. The last line is the result.
 func (s imageRoutes) pull(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	name := imageName(q)
@@ -177,7 +178,7 @@ func (s imageRoutes) pull(w http.ResponseWriter, r *http.Request) error {
 	for {
 		select {
 		case end := <-last:
-			_ = enc.Encode(end) // only the connection can fail, and then nobody listens
+			_ = enc.Encode(end) // it fails only if the connection is broken, and then there is no reader
 			return nil
 		case <-ticker.C:
 		}

@@ -19,19 +19,18 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// leases binds pods to connections. A foreground command holds one, so that its
-// pods end with it however it ends; when the agent ends first, nothing is
-// deleted, because its pods are not kept (ApplyOptions.Keep) and the next agent
-// ends them.
+// leases binds pods to connections. A foreground command holds a lease, so that its pods end however the
+// command ends. If the agent ends first, it deletes nothing: its pods are not kept (ApplyOptions.Keep), so
+// the next agent ends them.
 type leases struct {
 	mu   sync.Mutex
-	held map[string]bound // by lease
+	held map[string]leased // by lease id
 }
 
-// bound are the pods and other objects of a lease, with their UIDs.
-type bound map[object.Key]types.UID
+// leased maps the pods and other objects of a lease to their UIDs.
+type leased map[object.Key]types.UID
 
-func newLeases() *leases { return &leases{held: map[string]bound{}} }
+func newLeases() *leases { return &leases{held: map[string]leased{}} }
 
 func keyOf(r api.ApplyResult) object.Key {
 	return object.Key{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
@@ -41,7 +40,7 @@ func (l *leases) open() string {
 	id := rand.Text()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[id] = bound{}
+	l.held[id] = leased{}
 	return id
 }
 
@@ -51,8 +50,8 @@ func (l *leases) exists(id string) bool {
 	return l.held[id] != nil
 }
 
-// close ends a lease and returns what was bound to it.
-func (l *leases) close(id string) bound {
+// close ends a lease and returns the objects that were leased to it.
+func (l *leases) close(id string) leased {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	pods := l.held[id]
@@ -60,8 +59,8 @@ func (l *leases) close(id string) bound {
 	return pods
 }
 
-// bind gives what was applied to a lease, or with an empty id takes it from any.
-// It is false when the lease has ended.
+// bind moves applied objects to a lease. With an empty id it only removes them from the leases they are
+// leased to. It returns false if the lease has ended.
 func (l *leases) bind(id string, applied []api.ApplyResult) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,12 +80,13 @@ func noLease(id string) error {
 		"open one with POST /berth/v1/leases and keep its connection open")
 }
 
-// applyUnder applies manifests and binds the pods to the lease, if there is one.
+// applyUnder applies manifests. If lease is set, it binds the objects to the lease and waits until the pods
+// are in the table.
 func (s *Server) applyUnder(r *http.Request, lease string, data []byte, opts ApplyOptions) ([]api.ApplyResult, error) {
 	if lease != "" && !s.leases.exists(lease) {
 		return nil, noLease(lease)
 	}
-	watcher := s.Pods.Watch() // from before, so that no pod comes and goes unseen
+	watcher := s.Pods.Watch() // begin before the apply, to see pods that end at once
 	defer watcher.Stop()
 	results, err := s.Applier.Apply(r.Context(), data, opts)
 	if apierrors.IsAlreadyExists(err) {
@@ -96,7 +96,7 @@ func (s *Server) applyUnder(r *http.Request, lease string, data []byte, opts App
 		return results, err
 	}
 	if !s.leases.bind(lease, results) {
-		all := bound{}
+		all := leased{}
 		for _, result := range results {
 			all[keyOf(result)] = result.UID
 		}
@@ -109,11 +109,11 @@ func (s *Server) applyUnder(r *http.Request, lease string, data []byte, opts App
 	return results, nil
 }
 
-// showTime is how long a pod may take to be shown once it is wanted.
+// showTime is how long an applied pod may take to appear in the table.
 const showTime = 10 * time.Second
 
-// awaitPods returns when the pods stood in the table, even if no more: whoever
-// watches from now on may take a pod that is not there for one that is gone.
+// awaitPods waits until every pod has appeared in the table, even if it is gone again. A client that begins
+// a watch earlier would take a missing pod for a deleted one.
 func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.NamespacedName, *corev1.Pod],
 	pods []api.ApplyResult) {
 	ctx, cancel := context.WithTimeout(ctx, showTime)
@@ -127,7 +127,7 @@ func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.Namespace
 	for len(missing) > 0 {
 		changes, err := w.Next(ctx)
 		if err != nil {
-			s.Log.Warn("applied pods are not shown yet", "pods", len(missing), "err", err)
+			s.Log.Warn("applied pods have not appeared, answering without them", "pods", len(missing), "err", err)
 			return
 		}
 		for _, c := range changes {
@@ -138,7 +138,8 @@ func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.Namespace
 	}
 }
 
-// holdLease answers with the lease's id at once and keeps the answer open.
+// holdLease answers with the lease's id and keeps the answer open until the client goes. It then deletes
+// the lease's objects.
 func (s *Server) holdLease(w http.ResponseWriter, r *http.Request) error {
 	id := s.leases.open()
 	writeJSON(w, http.StatusOK, api.Lease{TypeMeta: api.Type("Lease"), ID: id})
@@ -152,8 +153,8 @@ func (s *Server) holdLease(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// deleteAll ends what was applied by a client that is gone.
-func (s *Server) deleteAll(ctx context.Context, all bound) {
+// deleteAll deletes the objects of a lease that has ended.
+func (s *Server) deleteAll(ctx context.Context, all leased) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	for key, uid := range all {
@@ -165,7 +166,7 @@ func (s *Server) deleteAll(ctx context.Context, all bound) {
 			err = s.Objects.Delete(ctx, key)
 		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			s.Log.Error("an object stays although its lease ended", "object", key, "err", err)
+			s.Log.Error("cannot delete an object of an ended lease, the object stays", "object", key, "err", err)
 		}
 	}
 }

@@ -13,15 +13,14 @@ import (
 // maxSocketPath is sun_path of struct sockaddr_un without its final zero (unix(7)).
 const maxSocketPath = 107
 
-// ErrSocketInUse says that another process answers on the socket.
+// ErrSocketInUse means that another process accepts connections on the socket.
 var ErrSocketInUse = errors.New("another agent listens on it")
 
-// Listen makes the socket at path with mode 0600 and returns its listener.
+// Listen creates the socket at path with mode 0600 and returns its listener.
 //
-// The socket is bound in a private directory beside path and moved in place
-// when its mode is right, so that there is no moment at which another user can
-// connect. A socket that a dead process left behind is replaced; one that is
-// answered gives ErrSocketInUse; a file that is no socket is left alone.
+// Listen binds the socket in a private directory beside path, sets its mode and moves it to path. So there
+// is no moment at which another user can connect. It replaces a socket that a dead process left behind. A
+// socket that accepts connections gives ErrSocketInUse, and a file that is no socket stays untouched.
 func Listen(path string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -42,7 +41,7 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return fail(err)
 	}
-	defer func() { _ = os.RemoveAll(private) }() // an empty directory, if it stays
+	defer func() { _ = os.RemoveAll(private) }() // at worst an empty directory stays
 	tmp := filepath.Join(private, "s")
 	if len(path) > maxSocketPath || len(tmp) > maxSocketPath {
 		return fail(fmt.Errorf("a socket's path has at most %d bytes; choose a shorter one with --socket",
@@ -52,7 +51,7 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return fail(err)
 	}
-	l.SetUnlinkOnClose(false) // it would remove tmp
+	l.SetUnlinkOnClose(false) // closing would remove tmp
 	err = os.Chmod(tmp, 0o600)
 	if err == nil {
 		err = os.Rename(tmp, path)
@@ -64,7 +63,7 @@ func Listen(path string) (net.Listener, error) {
 	return newListener(l, path)
 }
 
-// lockDir keeps two agents from taking the same socket at the same moment.
+// lockDir keeps two agents from creating the same socket at the same time.
 func lockDir(dir string) (func(), error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -77,7 +76,7 @@ func lockDir(dir string) (func(), error) {
 	return func() { d.Close() }, nil
 }
 
-// checkFree says why path cannot be taken, if so.
+// checkFree returns an error if the socket cannot be created at path.
 func checkFree(path string) error {
 	st, err := os.Lstat(path)
 	switch {
@@ -99,7 +98,7 @@ func checkFree(path string) error {
 	return err
 }
 
-// listener removes its socket when it closes, unless another took the place.
+// listener removes its socket when it closes, unless another process has replaced it.
 type listener struct {
 	*net.UnixListener
 	path string
@@ -117,7 +116,7 @@ func newListener(l *net.UnixListener, path string) (net.Listener, error) {
 
 func (l *listener) Close() error {
 	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.made) {
-		_ = os.Remove(l.path) // a socket left behind is replaced by the next agent
+		_ = os.Remove(l.path) // if this fails, the next agent replaces the socket
 	}
 	return l.UnixListener.Close()
 }

@@ -46,7 +46,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-func TestListenReplacesWhatADeadAgentLeft(t *testing.T) {
+func TestListenReplacesStaleSocket(t *testing.T) {
 	path := filepath.Join(shortDir(t), "berth.sock")
 	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -66,7 +66,7 @@ func TestListenReplacesWhatADeadAgentLeft(t *testing.T) {
 	}
 }
 
-func TestListenerLeavesTheSocketOfTheNext(t *testing.T) {
+func TestCloseKeepsSocketOfNextAgent(t *testing.T) {
 	path := filepath.Join(shortDir(t), "berth.sock")
 	first, err := Listen(path)
 	if err != nil {

@@ -42,16 +42,16 @@ type Logs struct {
 	Log *slog.Logger
 }
 
-// LogRequest is what is asked of a pod's logs. Instance is the restart count of
-// the instance that is meant; nil: the newest, or the one before.
+// LogRequest chooses a part of a pod's logs. Instance is the restart count of the container instance. nil
+// is the newest instance, or with Options.Previous the one before.
 type LogRequest struct {
 	Pod      *corev1.Pod
 	Options  *corev1.PodLogOptions
 	Instance *int64
 }
 
-// Serve writes a log, or returns the error to answer when nothing was written. A
-// log that is followed ends with its container, or with the request.
+// Serve writes a log. If it has written nothing, it returns the error to answer. A followed log ends with
+// its container, or with the request.
 func (l Logs) Serve(w http.ResponseWriter, r *http.Request, req LogRequest) error {
 	p := req.Pod
 	c, err := chooseContainer(p, req.Options.Container)
@@ -90,16 +90,16 @@ func (l Logs) Serve(w http.ResponseWriter, r *http.Request, req LogRequest) erro
 	if !out.begun {
 		return err
 	}
-	brokeOff(w, err)
+	setErrorTrailer(w, err)
 	return nil
 }
 
-// brokeOff tells of an error after an answer has begun.
-func brokeOff(w http.ResponseWriter, err error) {
+// setErrorTrailer reports an error in a trailer, because the answer has begun already.
+func setErrorTrailer(w http.ResponseWriter, err error) {
 	w.Header().Set(http.TrailerPrefix+api.TrailerError, strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
-// waitEnd returns when a container's n-th instance has ended, or ctx.
+// waitEnd returns when the n-th instance of a container has ended or when ctx ends.
 func (l Logs) waitEnd(ctx context.Context, p *corev1.Pod, container string, n int) {
 	watcher := l.Pods.WatchKey(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 	defer watcher.Stop()
@@ -116,8 +116,8 @@ func (l Logs) waitEnd(ctx context.Context, p *corev1.Pod, container string, n in
 	}
 }
 
-// LogOptions reads the parameters of a request for a log. As with the Kubernetes API,
-// what cannot be read is a bad request, and what cannot be meant is invalid.
+// LogOptions reads the parameters of a request for a log. As in the Kubernetes API, a value that cannot be
+// parsed is a bad request, and a value out of range is invalid.
 func LogOptions(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, err error) {
 	q := queryOf(r)
 	instance = q.number(api.ParamInstance, 0)
@@ -148,7 +148,7 @@ func LogOptions(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, e
 	return opts, instance, q.err
 }
 
-// logWriter sends each piece at once, and notes whether the answer has begun.
+// logWriter sends each piece at once and records whether the answer has begun.
 type logWriter struct {
 	w     http.ResponseWriter
 	begun bool

@@ -17,15 +17,15 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// Objects are the ConfigMaps, Secrets and the like that pods name.
+// Objects reads and deletes the ConfigMaps, Secrets and other objects that pods name.
 type Objects interface {
-	// Snapshot is the table as it is now. Its values are never changed.
+	// Snapshot returns the current table. Callers must not change its values.
 	Snapshot() store.Snapshot[object.Key, runtime.Object]
 	// Delete removes an object that was applied.
 	Delete(ctx context.Context, key object.Key) error
 }
 
-// ObjectNotFound says that there is no such object on this node.
+// ObjectNotFound returns the error for an object that is not on this node.
 func ObjectNotFound(key object.Key) error {
 	kind, _ := object.KindNamed(key.Kind)
 	name := key.Name
@@ -41,7 +41,7 @@ type objectRoutes struct{ *Server }
 
 const objectQuery = "labelSelector fieldSelector limit"
 
-// routes are those that the Kubernetes API has for each kind.
+// routes returns the routes that the Kubernetes API has for each kind.
 func (s objectRoutes) routes() []route {
 	var all []route
 	for _, kind := range object.Kinds() {
@@ -111,9 +111,9 @@ func (s objectRoutes) remove(kind object.Kind) handler {
 	}
 }
 
-// versioned is a copy of an object as it is sent.
+// versioned returns a copy of an object for an answer, with its resourceVersion.
 func versioned(v object.Value, resourceVersion string) object.Value {
-	c, _ := v.DeepCopyObject().(object.Value) // every object is one
+	c, _ := v.DeepCopyObject().(object.Value) // every copy of an object.Value is one
 	c.SetResourceVersion(resourceVersion)
 	return c
 }

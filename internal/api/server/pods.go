@@ -18,8 +18,8 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// version is the resourceVersion of a revision. It grows over restarts of the
-// agent, as long as there is not more than a change a microsecond.
+// version returns the resourceVersion for a revision of the table. It also grows over restarts of the
+// agent, as long as there is at most one change per microsecond.
 func (s *Server) version(revision uint64) string {
 	return strconv.FormatUint(uint64(s.Started.UnixMicro())+revision, 10)
 }
@@ -55,7 +55,7 @@ func (s podRoutes) listPods(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pod is the one a request names, with the revision it was read at.
+// pod returns the pod that a request names, and the revision of the table that it was read from.
 func (s podRoutes) pod(r *http.Request) (*corev1.Pod, uint64, error) {
 	snapshot := s.Pods.Snapshot()
 	p, ok := snapshot.Get(key(r))
@@ -140,9 +140,8 @@ func (s podRoutes) deletePod(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// deleteOptions reads the body (metav1.DeleteOptions, may be empty) and the
-// query, which wins. Dependents are a matter of the cluster: a propagation
-// policy changes nothing here.
+// deleteOptions reads the body (metav1.DeleteOptions, may be empty) and the query, which takes precedence.
+// It ignores a propagation policy, because dependents are the cluster's concern.
 func deleteOptions(r *http.Request) (DeleteOptions, error) {
 	var body metav1.DeleteOptions
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil && !errors.Is(err, io.EOF) {

@@ -18,7 +18,7 @@ func parseQuery(r *http.Request) (url.Values, error) {
 	return q, nil
 }
 
-// query reads parameters and keeps the first error, so that a handler asks once.
+// query reads parameters and keeps the first error, so that a handler checks for it once.
 type query struct {
 	url.Values
 	err error
@@ -26,14 +26,14 @@ type query struct {
 
 func queryOf(r *http.Request) *query { return &query{Values: r.URL.Query()} }
 
-// bad notes what is wrong with a parameter, as an error of such a kind.
-func (q *query) bad(as func(message, next string) error, name, want string) {
+// bad records that a parameter is not what it must be. newError makes the error.
+func (q *query) bad(newError func(message, next string) error, name, want string) {
 	if q.err == nil {
-		q.err = as(fmt.Sprintf("query parameter %s=%q is not %s", name, q.Get(name), want), "")
+		q.err = newError(fmt.Sprintf("query parameter %s=%q is not %s", name, q.Get(name), want), "")
 	}
 }
 
-// flag reads a boolean: absent is fallback, "name" without a value is true.
+// flag reads a boolean. A missing parameter is fallback, and one without a value is true.
 func (q *query) flag(name string, fallback bool) bool {
 	if !q.Has(name) {
 		return fallback
@@ -48,24 +48,24 @@ func (q *query) flag(name string, fallback bool) bool {
 	return b
 }
 
-// number reads an integer of at least least; nil when absent.
-func (q *query) number(name string, least int64) *int64 {
+// number reads an integer of at least the minimum. It returns nil if the parameter is missing.
+func (q *query) number(name string, minimum int64) *int64 {
 	if !q.Has(name) {
 		return nil
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
-	switch want := fmt.Sprintf("a number of at least %d", least); {
+	switch want := fmt.Sprintf("a number of at least %d", minimum); {
 	case err != nil:
 		q.bad(BadRequest, name, want)
 		return nil
-	case n < least:
+	case n < minimum:
 		q.bad(invalid, name, want)
 		return nil
 	}
 	return &n
 }
 
-// time reads a time of RFC 3339; nil when absent.
+// time reads a time in the format of RFC 3339. It returns nil if the parameter is missing.
 func (q *query) time(name string) *metav1.Time {
 	if !q.Has(name) {
 		return nil

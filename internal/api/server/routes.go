@@ -12,11 +12,11 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// handler answers one request. An error it returns becomes the answer, unless
-// it has begun one.
+// handler answers one request. If it returns an error before it has begun an answer, the error becomes the
+// answer.
 type handler func(http.ResponseWriter, *http.Request) error
 
-// The handlers, by what they are about.
+// The handlers, grouped by subject.
 type (
 	podRoutes   struct{ *Server }
 	eventRoutes struct{ *Server }
@@ -26,7 +26,7 @@ type (
 
 type route struct {
 	method, path string
-	// query lists every parameter the route knows; others are an error.
+	// query lists every parameter of the route. Any other parameter is an error.
 	query  string
 	doc    string
 	handle handler
@@ -41,7 +41,7 @@ const (
 	attachQuery = "container stdin stdout stderr"
 )
 
-// routes is the whole API.
+// routes returns the whole API.
 func (s *Server) routes() []route {
 	pod, event, node, image := podRoutes{s}, eventRoutes{s}, nodeRoutes{s}, imageRoutes{s}
 	const pods = "/api/v1/namespaces/{namespace}/pods"
@@ -102,7 +102,7 @@ func (s *Server) routes() []route {
 	}, objectRoutes{s}.routes())
 }
 
-// Handler serves the API, without a socket.
+// Handler returns the HTTP handler of the API. It works without a socket.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	var methods []string
@@ -116,12 +116,12 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// settleTime is how long after its start the agent may take to know its pods. A
-// runtime or a source that does not answer must not hide the pods that are known.
+// settleTime is how long after the agent's start a request about pods waits at most. A runtime or a source
+// that does not answer must not hide the pods that the agent has found already.
 const settleTime = 10 * time.Second
 
-// settled lets no request conclude that a pod is not there from an agent that
-// has not looked yet.
+// settled delays a request about pods until the agent has found all pods of the node. Otherwise a client
+// could take a missing pod for a deleted one.
 func (s *Server) settled(h handler) handler {
 	if s.Settled == nil {
 		return h
@@ -170,7 +170,7 @@ func checkQuery(r *http.Request, known []string) error {
 	return nil
 }
 
-// noRoute answers a path that is not in the table, or not with this method.
+// noRoute answers a request that matches no route: 405 if the path has routes for other methods, else 404.
 func noRoute(mux *http.ServeMux, methods []string, w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, m := range methods {

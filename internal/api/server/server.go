@@ -22,65 +22,63 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// Pods is the table of this node's pods with their status merged in, by name.
-// The row of a pod that ends for good is put with its last state before it is
-// deleted: that state is what a watch tells of the deletion.
+// Pods is the table of this node's pods by name, with their status merged in. The writer puts the last
+// state of a pod before it deletes the row, so that a watch can report that state with the deletion.
 type Pods = store.Table[types.NamespacedName, *corev1.Pod]
 
-// Events are what happened on this node (event.Recorder).
+// Events reads the events of this node (event.Recorder).
 type Events interface {
 	List(event.Filter) ([]corev1.Event, uint64)
 	Watch(ctx context.Context, f event.Filter, since uint64) iter.Seq[corev1.Event]
 }
 
-// Applier changes what pods are wanted.
+// Applier changes the desired pods.
 type Applier interface {
-	// Apply takes one or more manifests, JSON or YAML, of pods and of what they
-	// name. It changes nothing when any of them is bad. Results are in the order of the manifests.
+	// Apply applies manifests of pods and of the objects they name, in JSON or YAML. If one of them is
+	// invalid, it changes nothing. Results are in the order of the manifests.
 	Apply(ctx context.Context, data []byte, opts ApplyOptions) ([]api.ApplyResult, error)
-	// Delete asks for a pod's end and returns the pod as it then is. It does
-	// not wait for the end.
+	// Delete requests the deletion of a pod and returns the pod as it is then. It does not wait for the pod
+	// to end.
 	Delete(ctx context.Context, key types.NamespacedName, opts DeleteOptions) (*corev1.Pod, error)
 }
 
-// ApplyOptions say what pods an apply makes.
+// ApplyOptions configure an apply.
 type ApplyOptions struct {
 	// Origin names the manifests in messages.
 	Origin string
-	// Namespace of the pods that name none. When it is set, a pod that names
-	// another is an error; when it is empty, it means "default".
+	// Namespace is used for pods without a namespace. If it is set, a pod with another namespace is an
+	// error. If it is empty, "default" is used.
 	Namespace string
-	// Keep makes the pods come back after a restart of the agent and a reboot.
+	// Keep stores the pods, so that they survive a restart of the agent and a reboot.
 	Keep bool
-	// CreateOnly makes a pod that is there already an AlreadyExists error.
+	// CreateOnly turns an existing pod of the same name into an AlreadyExists error.
 	CreateOnly bool
 	// DryRun checks everything and changes nothing.
 	DryRun bool
-	// NamesOnly checks and changes nothing: it tells what the manifests name.
+	// NamesOnly returns the objects that the manifests name. It neither validates nor applies them.
 	NamesOnly bool
 }
 
-// DeleteOptions say how a pod is to end.
+// DeleteOptions configure a deletion.
 type DeleteOptions struct {
-	// UID, when set, must be the pod's; another is a conflict.
+	// UID, if set, must match the pod's. Otherwise the deletion fails with a conflict.
 	UID types.UID
-	// Grace is the time the containers get. nil means the pod's own.
+	// Grace is how long the containers may take to end. nil is the pod's own grace period.
 	Grace *time.Duration
 }
 
-// Amender changes pods in what can change while they run.
+// Amender changes the fields of a pod that can change while it runs.
 type Amender interface {
-	// Resize asks for other CPU and memory of a container. What becomes of it is
-	// told by the pod's status.
+	// Resize requests other CPU and memory for a container. The pod's status shows the outcome.
 	Resize(ctx context.Context, key types.NamespacedName, r api.Resize) (*corev1.Pod, error)
 	// AddEphemeral adds an ephemeral container.
 	AddEphemeral(ctx context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*corev1.Pod, error)
-	// SetCondition sets a condition that the agent does not compute, such as the
-	// one of a readiness gate. Only type, status, reason and message are read.
+	// SetCondition sets a condition that the agent does not compute, such as one of a readiness gate. It
+	// uses only the fields type, status, reason and message.
 	SetCondition(ctx context.Context, key types.NamespacedName, c corev1.PodCondition) (*corev1.Pod, error)
 }
 
-// Timelines has the recorded starts of pods (timeline.Recorder).
+// Timelines reads the recorded starts of pods (timeline.Recorder).
 type Timelines interface {
 	// Find returns the latest timeline of a pod of that name.
 	Find(namespace, name string) (timeline.Timeline, bool)
@@ -88,20 +86,20 @@ type Timelines interface {
 	List() []timeline.Timeline
 }
 
-// Node is the agent's own state.
+// Node reads the agent's own state.
 type Node interface {
 	Status(ctx context.Context) api.Status
-	// Healthy returns what keeps the agent from working, or nil.
+	// Healthy returns the reason why the agent cannot work, or nil.
 	Healthy(ctx context.Context) error
 }
 
-// Options are the parts that the server speaks for. All are required unless they say otherwise.
+// Options are the parts of the agent that the server needs. All are required unless they say otherwise.
 type Options struct {
-	// Socket is the path of the unix socket; its directory is made if missing.
+	// Socket is the path of the unix socket. The server creates a missing directory.
 	Socket string
 	Pods   *Pods
-	// Settled is closed once Pods has held every pod of the node: until then a
-	// request about pods waits, until settleTime after Started. nil: it has.
+	// Settled is closed once Pods contains every pod of the node. Until then, but for at most settleTime
+	// after Started, a request about pods waits. nil means that Pods is complete.
 	Settled   <-chan struct{}
 	Events    Events
 	Applier   Applier
@@ -117,7 +115,8 @@ type Options struct {
 	Metrics   prometheus.Gatherer
 	// LogDir holds the pods' log directories. Default: podlog.DefaultDir.
 	LogDir string
-	// Started is when this process did. It makes resource versions grow over restarts.
+	// Started is the start time of this process. Resource versions contain it, so they keep growing after a
+	// restart.
 	Started time.Time
 	Log     *slog.Logger
 }
@@ -135,15 +134,15 @@ func New(o Options) *Server {
 	return &Server{Options: o, leases: newLeases(), ready: make(chan struct{})}
 }
 
-// Ready is closed when the socket accepts connections.
+// Ready returns a channel that is closed when the socket accepts connections.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// shutdownGrace is how long requests under way get when the agent ends. Watches
-// and followed logs end at once.
+// shutdownGrace is how long running requests may take to finish when the agent ends. Watches and followed
+// logs end at once.
 const shutdownGrace = 2 * time.Second
 
-// Run listens on the socket and serves until ctx ends. It returns an error when
-// the socket cannot be had or fails, and nil after ctx.
+// Run listens on the socket and serves until ctx ends. It returns an error if it cannot listen or if the
+// listener fails, and nil after ctx has ended.
 func (s *Server) Run(ctx context.Context) error {
 	l, err := Listen(s.Socket)
 	if err != nil {
@@ -154,8 +153,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serve(ctx, l)
 }
 
-// errStopping is the cause with which requests end when the agent does.
-var errStopping = errors.New("the agent stops")
+// errStopping is the cancellation cause of requests when the agent ends.
+var errStopping = errors.New("the agent is stopping")
 
 func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -34,7 +34,7 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-// web speaks plain HTTP to an agent's socket, as curl would.
+// web returns a plain HTTP client for an agent's socket.
 func web(a *servertest.Agent) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -44,7 +44,7 @@ func web(a *servertest.Agent) *http.Client {
 	}}
 }
 
-// ask makes a request and returns the answer's code and body.
+// ask makes a request and returns the code and the body of the answer.
 func ask(t *testing.T, a *servertest.Agent, method, path, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://berth"+path, strings.NewReader(body))
@@ -63,7 +63,7 @@ func ask(t *testing.T, a *servertest.Agent, method, path, body string) (int, str
 	return resp.StatusCode, string(data)
 }
 
-// brief is what a test wants to know of an error.
+// brief shortens an error answer to its code, reason, message and next step.
 func brief(t *testing.T, body string) string {
 	t.Helper()
 	var st metav1.Status
@@ -159,7 +159,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// lines reads a watch by lines.
+// lines reads the answer of a watch line by line.
 type lines struct {
 	t *testing.T
 	*bufio.Scanner
@@ -183,7 +183,7 @@ func watchLines(t *testing.T, a *servertest.Agent, path string) *lines {
 	return &lines{t, bufio.NewScanner(resp.Body), resp.Body.Close}
 }
 
-// next is the next line as "TYPE name phase", or "end".
+// next returns the next line as "TYPE name phase", or "end".
 func (l *lines) next() string {
 	l.t.Helper()
 	if !l.Scan() {
@@ -222,8 +222,8 @@ func phase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
 }
 
-// An agent that has just started does not say of a pod that it is not there.
-func TestRequestsWaitForThePods(t *testing.T) {
+// A request for a pod waits until a starting agent has found its pods. It does not get a 404 before.
+func TestRequestsWaitUntilSettled(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		known      bool
@@ -268,13 +268,13 @@ func TestWatchPods(t *testing.T) {
 	a.Remove(key("c"))
 	w.want("DELETED c Pending")
 	a.Finish(key("a"), 0)
-	a.Remove(key("a")) // perhaps between two looks: the last state must be told all the same
+	a.Remove(key("a")) // the watch may miss the state before; it must report the last state all the same
 	got := w.next()
 	if got == "MODIFIED a Succeeded" {
 		got = w.next()
 	}
 	if got != "DELETED a Succeeded" {
-		t.Errorf("the end is told as %q", got)
+		t.Errorf("the last event is %q", got)
 	}
 	if err := a.Stop(); err != nil {
 		t.Error(err)
@@ -294,7 +294,7 @@ func TestWatchSelectedPods(t *testing.T) {
 	w.want("ADDED a Pending")
 }
 
-func TestWatchEndsInTime(t *testing.T) {
+func TestWatchEndsAfterTimeout(t *testing.T) {
 	a := servertest.Start(t)
 	a.Put(servertest.Pod("a", "app"))
 	for _, limit := range []string{"timeoutSeconds=1", "timeout=10ms"} {
@@ -302,7 +302,7 @@ func TestWatchEndsInTime(t *testing.T) {
 	}
 }
 
-// A slow reader gets the last state of each pod, however many there were.
+// A slow reader gets the last state of each pod, not every state.
 func TestWatchCoalesces(t *testing.T) {
 	a := servertest.Start(t)
 	a.Put(servertest.Pod("a", "app"))
@@ -322,7 +322,7 @@ func TestWatchCoalesces(t *testing.T) {
 	}
 }
 
-func TestWatchGoesOnFromAList(t *testing.T) {
+func TestWatchContinuesFromList(t *testing.T) {
 	a := servertest.Start(t)
 	a.Put(servertest.Pod("a", "app"))
 	list, err := client.New(a.Socket).Pods(t.Context(), client.Select{})
@@ -477,7 +477,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-func TestFollowedLogEndsWithItsContainer(t *testing.T) {
+func TestFollowedLogEndsWithContainer(t *testing.T) {
 	a := servertest.Start(t)
 	p := servertest.Pod("web", "app")
 	servertest.Run(p)
@@ -528,7 +528,7 @@ func TestLeaseEndsItsPods(t *testing.T) {
 	}
 }
 
-func TestLeaseAndApplyOfTheSamePod(t *testing.T) {
+func TestApplyUnbindsPodFromLease(t *testing.T) {
 	a := servertest.Start(t)
 	deleted := make(chan string, 2)
 	a.OnDelete(func(p *corev1.Pod) { deleted <- p.Name })
@@ -554,7 +554,7 @@ func TestLeaseAndApplyOfTheSamePod(t *testing.T) {
 	}
 }
 
-func TestAgentThatEndsLeavesLeasedPods(t *testing.T) {
+func TestShutdownKeepsLeasedPods(t *testing.T) {
 	a := servertest.Start(t)
 	leased(t, a, "web")
 	if err := a.Stop(); err != nil {
@@ -595,7 +595,7 @@ func TestNodeRoutes(t *testing.T) {
 	}
 }
 
-// docs/local-api.md has the table of routes.
+// docs/local-api.md lists every route.
 func TestRoutesAreDocumented(t *testing.T) {
 	const file = "../../../docs/local-api.md"
 	answer := httptest.NewRecorder()

@@ -13,31 +13,30 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Streams prepares connections into pods. Each method answers the URL at which
-// the runtime waits for the streams.
+// Streams prepares connections into pods. Each method returns the URL at which the runtime waits for the
+// streams.
 type Streams interface {
-	// ExecURL runs a command. opts.Container is one of the pod's and runs.
+	// ExecURL prepares a command. opts.Container is a running container of the pod.
 	ExecURL(ctx context.Context, p *corev1.Pod, opts *corev1.PodExecOptions) (string, error)
-	// AttachURL connects to a container's own process, which runs.
+	// AttachURL prepares a connection to the main process of a running container.
 	AttachURL(ctx context.Context, p *corev1.Pod, opts *corev1.PodAttachOptions) (string, error)
-	// PortForwardURL reaches ports of the pod.
+	// PortForwardURL prepares connections to ports of the pod.
 	PortForwardURL(ctx context.Context, p *corev1.Pod) (string, error)
 }
 
-// Files reads and writes what is in a running container, seen as its processes
-// see it. Streams are those of package archive.
+// Files reads and writes files of a running container, with the paths that its processes see. Streams have
+// the format of package archive.
 type Files interface {
 	Pack(ctx context.Context, p *corev1.Pod, container, path string, w io.Writer) error
-	// Unpack puts what is in the stream at path; when that is a directory, into
-	// it by the name. It returns what was left out, and why.
+	// Unpack writes a stream to the target's path. If the path is a directory, the files go into it under
+	// the target's name. It returns the files that were left out, with the reason.
 	Unpack(ctx context.Context, p *corev1.Pod, f FileTarget, r io.Reader) (skipped []string, err error)
 }
 
 // FileTarget is a place in a container.
 type FileTarget struct{ Container, Path, Name string }
 
-// running is the pod that a request names, and the name of the container in it,
-// which runs.
+// running returns the pod that a request names and its running container of that name.
 func (s podRoutes) running(r *http.Request, name string) (*corev1.Pod, pod.Container, error) {
 	p, _, err := s.pod(r)
 	if err != nil {
@@ -47,8 +46,8 @@ func (s podRoutes) running(r *http.Request, name string) (*corev1.Pod, pod.Conta
 	return p, c, err
 }
 
-// RunningContainer is a pod's container of that name, or its only one when the
-// name is empty; an error when it does not run.
+// RunningContainer returns a pod's container of that name, or its only one if the name is empty. It returns
+// an error if the container is not running.
 func RunningContainer(p *corev1.Pod, name string) (pod.Container, error) {
 	c, err := chooseContainer(p, name)
 	if err != nil {
@@ -77,7 +76,7 @@ func (s podRoutes) podExec(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	opts.Stderr = opts.Stderr && !opts.TTY // a terminal has one output
+	opts.Stderr = opts.Stderr && !opts.TTY // a terminal has a single output stream
 	p, c, err := s.running(r, opts.Container)
 	if err != nil {
 		return err
@@ -90,8 +89,8 @@ func (s podRoutes) podExec(w http.ResponseWriter, r *http.Request) error {
 	return answerURL(w, url)
 }
 
-// podAttach connects to what the container was started with: a terminal if it
-// has one, its input if it was given one.
+// podAttach connects to a container's main process. The process has a terminal and standard input only if
+// the manifest asks for them.
 func (s podRoutes) podAttach(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	opts := &corev1.PodAttachOptions{
@@ -172,7 +171,7 @@ func (s podRoutes) unpackFiles(w http.ResponseWriter, r *http.Request) error {
 	f.Container = c.Name
 	skipped, err := s.Files.Unpack(r.Context(), p, f, r.Body)
 	if err != nil {
-		// What is left unread would keep the client from hearing of it.
+		// The client reads the answer only after it has sent everything, so read the rest of its stream.
 		_, drainErr := io.Copy(io.Discard, r.Body)
 		return errors.Join(fmt.Errorf("write %s in container %q of pod %s: %w", f.Path, c.Name, pod.FullName(p), err),
 			drainErr)

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Resources are what the node has to give and what pods hold of it.
+// Resources reads the resources of the node and the ones that pods hold.
 type Resources interface {
 	Node() resource.Node
 	All() resource.Held
@@ -33,7 +33,8 @@ func (s nodeRoutes) topology(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// TopologyOf is pure. A pod that names does not have is told by its UID.
+// TopologyOf returns the topology of a node and its holders. names maps the UIDs of pods to their names. A
+// pod that is not in names is shown by its UID.
 func TopologyOf(n resource.Node, held resource.Held, names map[types.UID]types.NamespacedName) api.Topology {
 	m := n.Machine
 	t := api.Topology{
@@ -70,8 +71,8 @@ func TopologyOf(n resource.Node, held resource.Held, names map[types.UID]types.N
 	return t
 }
 
-func addMachine(t *api.Topology, given resource.Node) {
-	m := given.Machine
+func addMachine(t *api.Topology, resources resource.Node) {
+	m := resources.Machine
 	for id, cpus := range sorted(m.BySocket()) {
 		t.Sockets = append(t.Sockets, api.CPUSocket{ID: id, CPUs: cpus.String()})
 	}
@@ -80,7 +81,7 @@ func addMachine(t *api.Topology, given resource.Node) {
 		for size, count := range sorted(n.HugePages) {
 			node.HugePages = append(node.HugePages, api.HugePages{Size: size, Count: count})
 		}
-		for name, size := range sorted(given.Policy.ReservedMemory[n.ID]) {
+		for name, size := range sorted(resources.Policy.ReservedMemory[n.ID]) {
 			node.Reserved = append(node.Reserved, api.ReservedMemory{Resource: name, Size: size})
 		}
 		for id, d := range sorted(n.Distances) {
@@ -115,8 +116,8 @@ func holder(who api.Holder, g resource.Holding) api.Holder {
 	return who
 }
 
-// addDevices tells of each device that is offered, and of those that are held
-// and offered no more, as not healthy.
+// addDevices lists the devices that plugins offer. It also lists devices that pods hold and no plugin
+// offers any more, as unhealthy.
 func addDevices(t *api.Topology, n resource.Node) {
 	type key struct {
 		resource corev1.ResourceName
@@ -155,7 +156,7 @@ func nodeIDs(n topology.Nodes) []int {
 	return n.IDs()
 }
 
-// sorted is a map in the order of its keys.
+// sorted iterates over a map in the order of its keys.
 func sorted[K cmp.Ordered, V any](m map[K]V) func(yield func(K, V) bool) {
 	return func(yield func(K, V) bool) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// The answer is a format that others read: it is compared to the letter.
+// Other programs read the answer, so the test compares it byte for byte.
 func TestTopology(t *testing.T) {
 	a := servertest.Start(t)
 	a.Pods.Put(types.NamespacedName{Namespace: "default", Name: "web"},

@@ -24,13 +24,13 @@ type listOptions struct {
 	selector selector
 	watch    bool
 	bookmark bool
-	// since is the resourceVersion a watch goes on from; empty: it begins with
-	// all that is there.
+	// since is the resourceVersion that a watch continues from. If it is empty, the watch begins with all
+	// existing objects.
 	since   string
 	timeout time.Duration // 0: none
 }
 
-func listOptionsOf(r *http.Request, known fields.Set) (listOptions, error) {
+func listOptionsOf(r *http.Request, fieldNames fields.Set) (listOptions, error) {
 	q := queryOf(r)
 	opts := listOptions{
 		watch:    q.flag("watch", false),
@@ -41,11 +41,11 @@ func listOptionsOf(r *http.Request, known fields.Set) (listOptions, error) {
 		opts.since = ""
 	}
 	if m := q.Get("resourceVersionMatch"); m != "" && m != string(metav1.ResourceVersionMatchNotOlderThan) {
-		q.bad(BadRequest, "resourceVersionMatch", "NotOlderThan, which is all this server has")
+		q.bad(BadRequest, "resourceVersionMatch", "NotOlderThan, the only one that this server supports")
 	}
-	q.number("limit", 0) // a server may answer with more than the limit; this one always answers with all
+	q.number("limit", 0) // the API lets a server exceed the limit; this one always answers with everything
 	if q.Get("continue") != "" {
-		q.bad(BadRequest, "continue", "a token of this server, which has none")
+		q.bad(BadRequest, "continue", "valid: this server answers every list in one piece")
 	}
 	if seconds := q.number("timeoutSeconds", 0); seconds != nil {
 		opts.timeout = time.Duration(*seconds) * time.Second
@@ -61,7 +61,7 @@ func listOptionsOf(r *http.Request, known fields.Set) (listOptions, error) {
 		return opts, q.err
 	}
 	var err error
-	opts.selector, err = newSelector(r.PathValue("namespace"), q.Get("labelSelector"), q.Get("fieldSelector"), known)
+	opts.selector, err = newSelector(r.PathValue("namespace"), q.Get("labelSelector"), q.Get("fieldSelector"), fieldNames)
 	return opts, err
 }
 
@@ -72,8 +72,8 @@ func (o listOptions) context(r *http.Request) (context.Context, context.CancelFu
 	return context.WithCancel(r.Context())
 }
 
-// watchPods tells of pods until the client goes, the timeout is over or the
-// agent ends. A slow client gets the last state of each pod, not every one.
+// watchPods sends pod changes until the client goes, the timeout is over or the agent ends. A slow client
+// gets the last state of each pod, not every state.
 func (s podRoutes) watchPods(w http.ResponseWriter, r *http.Request, opts listOptions) error {
 	ctx, cancel := opts.context(r)
 	defer cancel()
@@ -103,8 +103,8 @@ func (s podRoutes) watchPods(w http.ResponseWriter, r *http.Request, opts listOp
 	return nil
 }
 
-// knownAt is what a client that goes on from opts.since has seen: the pods and
-// the revision. The table has no past, so it must be the present one.
+// knownAt returns the pods and the revision that a client has seen which continues from opts.since. The
+// table has no history, so only the current revision is possible.
 func (s podRoutes) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.Pod, uint64, error) {
 	known := map[types.NamespacedName]*corev1.Pod{}
 	if opts.since == "" {
@@ -134,12 +134,12 @@ func (s podRoutes) sendPods(stream *stream, known map[types.NamespacedName]*core
 	}
 }
 
-// initialEventsEnd marks the bookmark after all that was there (KEP-3157).
+// initialEventsEnd marks the bookmark that follows the initial objects of a watch (KEP-3157).
 func initialEventsEnd() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
 }
 
-// stream writes watch events, one JSON object a line (metav1.WatchEvent).
+// stream writes watch events, one JSON object per line (metav1.WatchEvent).
 type stream struct {
 	w   http.ResponseWriter
 	enc *json.Encoder
@@ -163,7 +163,7 @@ func (s *stream) send(t watch.EventType, object any) {
 	}
 }
 
-// flush sends what was written and says whether the client still listens.
+// flush sends the written events. It returns false if the client is gone.
 func (s *stream) flush() bool {
 	if s.err == nil {
 		s.err = http.NewResponseController(s.w).Flush()
@@ -189,7 +189,7 @@ func (s eventRoutes) listEvents(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// watchEvents tells of events as watchPods does of pods. A repeat is MODIFIED.
+// watchEvents sends events in the way that watchPods sends pods. A repeated event is MODIFIED.
 func (s eventRoutes) watchEvents(w http.ResponseWriter, r *http.Request, opts listOptions, all []corev1.Event,
 	revision uint64) error {
 	ctx, cancel := opts.context(r)

@@ -33,14 +33,14 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// Agent is the local API with pods of the test's making.
+// Agent serves the local API over pods that the test makes.
 type Agent struct {
 	Socket string
 	Pods   *server.Pods
-	// Objects are what pods name; an apply makes none.
+	// Objects are the objects that pods name. An apply adds none.
 	Objects *object.Table
 	Events  *event.Recorder
-	// LogDir is where WriteLog writes.
+	// LogDir is the directory that WriteLog writes to.
 	LogDir string
 	// Files is the root directory of every container.
 	Files string
@@ -53,15 +53,15 @@ type Agent struct {
 	uids     int
 	onApply  func(*corev1.Pod)
 	onDelete func(*corev1.Pod)
-	asked
+	calls
 	timelines []timeline.Timeline
 	images    []api.Image
 	loaded    []byte
 	state
 }
 
-// asked is what was asked about manifests and pods, and what is answered.
-type asked struct {
+// calls records the requests about manifests and pods, and holds the answer to an explain.
+type calls struct {
 	applied   []server.ApplyOptions
 	explained []api.Explanation
 	deleted   []Deletion
@@ -94,7 +94,7 @@ func StartAt(t testing.TB, socket string) *Agent {
 		Objects: store.New[object.Key, runtime.Object](),
 		Events: event.New(event.Options{Host: "node", Now: func() time.Time {
 			return time.Now().Add(-50 * time.Hour)
-		}}), // an age that a slow test does not change
+		}}), // long ago, so that the age shown does not change in a slow test
 		LogDir: t.TempDir(),
 		Files:  t.TempDir(),
 		done:   make(chan error, 1),
@@ -132,7 +132,7 @@ func (a *Agent) Stop() error {
 	return err
 }
 
-// Put makes a pod what it is, by name. It gets a UID if it has none.
+// Put adds or replaces a pod by name and returns it. A pod without a UID gets one.
 func (a *Agent) Put(p *corev1.Pod) *corev1.Pod {
 	p = p.DeepCopy()
 	p.Namespace = cmp.Or(p.Namespace, "default")
@@ -150,7 +150,7 @@ func keyOf(p *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 }
 
-// Change changes a pod that is there.
+// Change changes an existing pod and returns it.
 func (a *Agent) Change(key types.NamespacedName, change func(*corev1.Pod)) *corev1.Pod {
 	p, ok := a.Pods.Get(key)
 	if !ok {
@@ -161,23 +161,22 @@ func (a *Agent) Change(key types.NamespacedName, change func(*corev1.Pod)) *core
 	return a.Put(p)
 }
 
-// Finish ends a pod: all its containers with this exit code, or those that
-// have not ended before.
+// Finish ends a pod. The containers that have not ended before get this exit code.
 func (a *Agent) Finish(key types.NamespacedName, code int32) {
 	a.Change(key, func(p *corev1.Pod) { Terminate(p, code) })
 }
 
-// Remove takes a pod away.
+// Remove deletes a pod.
 func (a *Agent) Remove(key types.NamespacedName) { a.Pods.Delete(key) }
 
-// OnApply is called with every pod that is applied, after it is in the table.
+// OnApply sets a function that is called with every applied pod, after the pod is in the table.
 func (a *Agent) OnApply(f func(*corev1.Pod)) { a.set(func() { a.onApply = f }) }
 
-// OnDelete is called with every pod whose deletion is asked for. Without it
-// the pod goes at once, its containers with exit code 0.
+// OnDelete sets a function that is called with every pod whose deletion is requested. Without it the pod is
+// removed at once, and its containers end with exit code 0.
 func (a *Agent) OnDelete(f func(*corev1.Pod)) { a.set(func() { a.onDelete = f }) }
 
-// SetTimelines sets what is recorded.
+// SetTimelines sets the recorded timelines.
 func (a *Agent) SetTimelines(lines ...timeline.Timeline) { a.set(func() { a.timelines = lines }) }
 
 // SetImages sets the images of the runtime.
@@ -186,7 +185,7 @@ func (a *Agent) SetImages(images ...api.Image) { a.set(func() { a.images = image
 // SetStatus sets the agent's own state.
 func (a *Agent) SetStatus(st api.Status) { a.set(func() { a.status = st }) }
 
-// SetHealth sets what keeps the agent from working; nil: nothing.
+// SetHealth sets the reason why the agent cannot work. nil makes it healthy.
 func (a *Agent) SetHealth(err error) { a.set(func() { a.health = err }) }
 
 func (a *Agent) set(f func()) {
@@ -195,21 +194,21 @@ func (a *Agent) set(f func()) {
 	f()
 }
 
-// Applied are the options of all applies so far.
+// Applied returns the options of all applies so far.
 func (a *Agent) Applied() []server.ApplyOptions {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.applied)
 }
 
-// Deleted are all deletions so far.
+// Deleted returns all deletions so far.
 func (a *Agent) Deleted() []Deletion {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.deleted)
 }
 
-// Loaded is the last image archive that was sent.
+// Loaded returns the last image archive that a client sent.
 func (a *Agent) Loaded() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -253,7 +252,7 @@ func (a applier) Apply(_ context.Context, data []byte, opts server.ApplyOptions)
 		pods = append(pods, p)
 	}
 	a.mu.Lock()
-	tell := a.onApply
+	notify := a.onApply
 	a.mu.Unlock()
 	var results []api.ApplyResult
 	for _, p := range pods {
@@ -266,8 +265,8 @@ func (a applier) Apply(_ context.Context, data []byte, opts server.ApplyOptions)
 		}
 		r.UID = p.UID
 		results = append(results, r)
-		if tell != nil && !opts.DryRun && !opts.NamesOnly {
-			tell(p)
+		if notify != nil && !opts.DryRun && !opts.NamesOnly {
+			notify(p)
 		}
 	}
 	return results, nil
@@ -310,10 +309,10 @@ func (a applier) Delete(_ context.Context, key types.NamespacedName, opts server
 	})
 	a.mu.Lock()
 	a.deleted = append(a.deleted, Deletion{key, opts.Grace})
-	tell := a.onDelete
+	notify := a.onDelete
 	a.mu.Unlock()
-	if tell != nil {
-		tell(p)
+	if notify != nil {
+		notify(p)
 		return p, nil
 	}
 	a.Finish(key, 0)
@@ -344,7 +343,7 @@ func (a timelines) List() []timeline.Timeline {
 	return all
 }
 
-// files are those of every container: what is in Agent.Files.
+// files serves Agent.Files as the root directory of every container.
 type files struct{ *Agent }
 
 func (a files) Pack(ctx context.Context, _ *corev1.Pod, _, path string, w io.Writer) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth/internal/api/server"
 )
 
-// amender changes the pods of the table. An ephemeral container ends at once,
-// with the code 3 if its command is fail.
+// amender changes pods in the table. An ephemeral container ends at once, with exit code 3 if its command
+// is "fail" and 0 otherwise.
 type amender struct{ *Agent }
 
 func (a amender) Resize(_ context.Context, key types.NamespacedName, r api.Resize) (*corev1.Pod, error) {

@@ -20,8 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/api/server"
 )
 
-// execServer is the streaming server of container runtimes over commands that
-// do nothing to the machine:
+// execServer is the streaming server of a container runtime. Its commands do not touch the machine:
 //
 //	echo WORD...   writes the words
 //	cat            writes its input
@@ -61,7 +60,7 @@ func (e *execServer) ExecURL(_ context.Context, p *corev1.Pod, o *corev1.PodExec
 	return r.Url, nil
 }
 
-// AttachURL prepares a connection to a process that writes back what it reads.
+// AttachURL prepares a connection to a process that echoes its input.
 func (e *execServer) AttachURL(_ context.Context, p *corev1.Pod, o *corev1.PodAttachOptions) (string, error) {
 	r, err := e.GetAttach(&runtimeapi.AttachRequest{
 		ContainerId: string(p.UID) + "/" + o.Container, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, Tty: o.TTY,
@@ -69,7 +68,7 @@ func (e *execServer) AttachURL(_ context.Context, p *corev1.Pod, o *corev1.PodAt
 	return r.GetUrl(), err
 }
 
-// PortForwardURL prepares a connection to ports that write back what they read.
+// PortForwardURL prepares a connection to ports that echo their input.
 func (e *execServer) PortForwardURL(_ context.Context, p *corev1.Pod) (string, error) {
 	r, err := e.GetPortForward(&runtimeapi.PortForwardRequest{PodSandboxId: string(p.UID)})
 	return r.GetUrl(), err
@@ -77,7 +76,7 @@ func (e *execServer) PortForwardURL(_ context.Context, p *corev1.Pod) (string, e
 
 type commands struct{}
 
-// Attach writes what it reads, and the size of a terminal before it.
+// Attach writes the size of the terminal, if there is one, and then echoes its input.
 func (commands) Attach(_ context.Context, _ string, in io.Reader, out, _ io.WriteCloser, tty bool,
 	resize <-chan remotecommand.TerminalSize) error {
 	if tty {
@@ -93,7 +92,7 @@ func (commands) Attach(_ context.Context, _ string, in io.Reader, out, _ io.Writ
 	return err
 }
 
-// PortForward writes the port, then what it reads.
+// PortForward writes the port and then echoes its input.
 func (commands) PortForward(_ context.Context, _ string, port int32, stream io.ReadWriteCloser) error {
 	if _, err := fmt.Fprintf(stream, "port %d\n", port); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth/internal/api/server"
 )
 
-// SetExplanations is what an explain answers about any manifests but empty ones.
+// SetExplanations sets the answer to an explain of any manifests that are not empty.
 func (a *Agent) SetExplanations(all ...api.Explanation) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// images is a store in memory: a load brings all there is, a pull finds what is
-// there.
+// images is an image store in memory. A load and a pull add nothing: they return images that SetImages has
+// set.
 type images struct{ *Agent }
 
 // Load implements server.Images.
@@ -43,7 +43,7 @@ func (a images) find(name string) (api.Image, error) {
 	return api.Image{}, apierrors.NewNotFound(schema.GroupResource{Resource: "images"}, name)
 }
 
-// Save implements server.Images: an archive is the names in it.
+// Save implements server.Images. The archive is the list of names.
 func (a images) Save(_ context.Context, names []string, archive io.Writer) error {
 	for _, name := range names {
 		if _, err := a.find(name); err != nil {

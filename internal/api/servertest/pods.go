@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Pod is a pending pod with these app containers, made three hours ago.
+// Pod returns a pending pod with these app containers, created three hours ago.
 func Pod(name string, containers ...string) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
@@ -22,7 +22,7 @@ func Pod(name string, containers ...string) *corev1.Pod {
 	return p
 }
 
-// Run makes every app container of a pod run, and the pod ready.
+// Run sets the status of a pod whose app containers all run and are ready.
 func Run(p *corev1.Pod) {
 	p.Status.Phase = corev1.PodRunning
 	p.Status.PodIP = "10.0.0.7"

@@ -5,7 +5,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource"
 )
 
-// state is the agent's own.
+// state is the agent's own state.
 type state struct {
 	status api.Status
 	health error
@@ -13,7 +13,7 @@ type state struct {
 	held   resource.Held
 }
 
-// SetResources says what there is to give and what pods hold of it.
+// SetResources sets the node's resources and the ones that pods hold.
 func (a *Agent) SetResources(n resource.Node, held resource.Held) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

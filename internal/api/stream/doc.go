@@ -1,3 +1,3 @@
-// Package stream has the runtime open connections into pods, for the servers of the
-// node. It owns nothing.
+// Package stream asks the container runtime to prepare connections into pods (exec, attach and port
+// forward), for the servers of the node. It keeps no state of its own.
 package stream

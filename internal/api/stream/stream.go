@@ -14,14 +14,14 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Streams prepares connections into pods: the runtime serves them.
+// Streams prepares connections into pods. The runtime's streaming server then serves them.
 type Streams struct {
 	CRI *cri.Client
-	// Observed is what the runtime showed of a pod last.
+	// Observed returns the last observed state of a pod.
 	Observed func(types.UID) *pod.Observed
 }
 
-// ContainerID is the id that the runtime knows a pod's container by.
+// ContainerID returns the id under which the runtime knows a pod's container.
 func ContainerID(p *corev1.Pod, name string) string {
 	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses,
 		p.Status.EphemeralContainerStatuses) {
