@@ -24,7 +24,7 @@ type Explanation struct {
 	// Rules are the results of the admission rules, in the order in which they run.
 	Rules []RuleAnswer `json:"rules,omitempty"`
 	// Gets lists the resources that an admitted pod would hold exclusively.
-	Gets []Given `json:"gets,omitempty"`
+	Gets []Grant `json:"gets,omitempty"`
 }
 
 // Answer is the result of one admission rule, or of all of them.
@@ -44,20 +44,20 @@ type RuleAnswer struct {
 	Answer `json:",inline"`
 }
 
-// Given lists the resources that a container, or a pod as a whole, holds exclusively.
-type Given struct {
+// Grant lists the resources that a container, or a pod as a whole, holds exclusively.
+type Grant struct {
 	// Container is empty for resources that the whole pod holds.
 	Container string `json:"container,omitempty"`
 	// CPUs is a list in the format of cpuset(7), such as 2-3,8.
 	CPUs string `json:"cpus,omitempty"`
 	// Memory lists the memory that is reserved on NUMA nodes.
-	Memory []GivenMemory `json:"memory,omitempty"`
+	Memory []MemoryGrant `json:"memory,omitempty"`
 	// Devices maps a resource name to the ids of its devices.
 	Devices map[string][]string `json:"devices,omitempty"`
 }
 
-// GivenMemory is an amount of memory, or of huge pages, from a group of NUMA nodes.
-type GivenMemory struct {
+// MemoryGrant is an amount of memory, or of huge pages, from a group of NUMA nodes.
+type MemoryGrant struct {
 	Nodes    []int  `json:"nodes"`
 	Resource string `json:"resource"`
 	Bytes    int64  `json:"bytes"`

@@ -18,10 +18,10 @@ func TestExplain(t *testing.T) {
 	given := api.Explanation{
 		Namespace: "default", Name: "pinned", Answer: admitted, Replaces: "default/pinned-node1",
 		Rules: []api.RuleAnswer{{Rule: "os", Answer: admitted}},
-		Gets: []api.Given{
+		Gets: []api.Grant{
 			{Container: "app", CPUs: "2-3",
 				Devices: map[string][]string{"example.com/gpu": {"a", "b"}, "example.com/fpga": {"x"}},
-				Memory: []api.GivenMemory{{Nodes: []int{0, 1}, Resource: "memory", Bytes: 3 << 30},
+				Memory: []api.MemoryGrant{{Nodes: []int{0, 1}, Resource: "memory", Bytes: 3 << 30},
 					{Nodes: []int{0}, Resource: "hugepages-2Mi", Bytes: 4 << 20}}},
 			{CPUs: "5"},
 		},

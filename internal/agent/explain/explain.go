@@ -125,12 +125,12 @@ func answerOf(a admission.Answer) api.Answer {
 }
 
 // gets lists what a pod has for itself, by container.
-func gets(a resource.Allocation) (list []api.Given) {
+func gets(a resource.Allocation) (list []api.Grant) {
 	add := func(name string, g resource.Holding) {
-		given := api.Given{Container: name, CPUs: g.CPUs.String()}
+		given := api.Grant{Container: name, CPUs: g.CPUs.String()}
 		for _, b := range g.Memory {
 			given.Memory = append(given.Memory,
-				api.GivenMemory{Nodes: b.Nodes.IDs(), Resource: string(b.Resource), Bytes: b.Size})
+				api.MemoryGrant{Nodes: b.Nodes.IDs(), Resource: string(b.Resource), Bytes: b.Size})
 		}
 		for resource, ids := range g.Devices {
 			if given.Devices == nil {

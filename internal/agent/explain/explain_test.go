@@ -69,8 +69,8 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gets := []api.Given{{Container: "app", CPUs: "2-3", Devices: map[string][]string{"example.com/gpu": {"g1"}},
-		Memory: []api.GivenMemory{{Nodes: []int{1}, Resource: "memory", Bytes: 7}}}}
+	gets := []api.Grant{{Container: "app", CPUs: "2-3", Devices: map[string][]string{"example.com/gpu": {"g1"}},
+		Memory: []api.MemoryGrant{{Nodes: []int{1}, Resource: "memory", Bytes: 7}}}}
 	want := []api.Explanation{
 		{Namespace: "default", Name: "web", Answer: api.Answer{Verdict: "admitted"}, Replaces: "default/web-node1",
 			Gets: gets},

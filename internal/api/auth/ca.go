@@ -20,9 +20,9 @@ type clientCAs struct {
 	file string
 	log  *slog.Logger
 
-	mu     sync.Mutex
+	mu      sync.Mutex
 	checked time.Time
-	seen   version
+	seen    version
 	current *x509.CertPool
 }
 

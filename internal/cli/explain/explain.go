@@ -156,7 +156,7 @@ func because(a api.Answer) string {
 	return text
 }
 
-func memory(blocks []api.GivenMemory) string {
+func memory(blocks []api.MemoryGrant) string {
 	parts := make([]string, len(blocks))
 	for i, b := range blocks {
 		parts[i] = fmt.Sprintf("%s %s of nodes %s", resource.NewQuantity(b.Bytes, resource.BinarySI), b.Resource,
