@@ -37,7 +37,7 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 		}, Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.log,
 	})
 	tellDamage(a.log, d.Load())
-	_, takenErr := held.TakeOver(d.Taken())
+	_, takenErr := held.TakeOver(d.FromKubelet())
 	_, err := held.Rebuild(d.Recorded())
 	tellDamage(a.log, errors.Join(takenErr, err))
 	return d

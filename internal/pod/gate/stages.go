@@ -70,7 +70,7 @@ func (g *Gate) Stages() []Stage {
 // that the rules found free is still free when the ledger books it.
 func (g *Gate) Admit(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 	q := &question{pod: p, others: others}
-	g.Devices.Steady(func() {
+	g.Devices.WithoutExchanges(func() {
 		for _, s := range g.stages {
 			if !s.Decides || !q.decided {
 				s.run(q)

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// checkRegistration says why a plugin is not taken, for the plugin's log.
+// checkRegistration returns why a registration is refused. The plugin receives the text as the error of its call.
 func checkRegistration(r *pluginapi.RegisterRequest) error {
 	if err := checkVersions(r.GetVersion()); err != nil {
 		return err
@@ -30,13 +30,14 @@ func checkRegistration(r *pluginapi.RegisterRequest) error {
 		return err
 	}
 	if !filepath.IsLocal(r.GetEndpoint()) {
-		return fmt.Errorf("the endpoint %q is not the name of a socket beside the one that this was asked through",
+		return fmt.Errorf(
+			"the endpoint %q is not the name of a socket in the directory of the registration socket",
 			r.GetEndpoint())
 	}
 	return nil
 }
 
-// checkVersions wants one that this node speaks.
+// checkVersions returns an error unless this node supports one of a plugin's versions.
 func checkVersions(versions ...string) error {
 	if !slices.ContainsFunc(versions, func(v string) bool {
 		return slices.Contains(pluginapi.SupportedVersions[:], v)
@@ -49,21 +50,20 @@ func checkVersions(versions ...string) error {
 
 func checkResource(name string) error {
 	if !isExtended(name) {
-		return fmt.Errorf("the ResourceName %q is invalid: it is to be DOMAIN/NAME and not of kubernetes.io", name)
+		return fmt.Errorf("the ResourceName %q is invalid: it must be DOMAIN/NAME, outside kubernetes.io", name)
 	}
 	return nil
 }
 
-// isExtended says whether a name is one of an extended resource: with a domain,
-// not Kubernetes' own, and fit to be a key of a quota.
+// isExtended reports whether name can be an extended resource: it has a domain, the domain is not Kubernetes' own, and
+// the name with the prefix "requests." is a valid quota key.
 func isExtended(name string) bool {
 	return strings.Contains(name, "/") && !strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) &&
 		!strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) &&
 		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) == 0
 }
 
-// devicesOf reads a plugin's list, by id. Of NUMA nodes only those of the machine
-// count.
+// devicesOf converts a plugin's list into devices sorted by id. It drops NUMA nodes that the machine does not have.
 func devicesOf(list []*pluginapi.Device, machine topology.Nodes) []device.Device {
 	byID := make(map[device.ID]device.Device, len(list))
 	for _, d := range list {
@@ -82,7 +82,7 @@ func devicesOf(list []*pluginapi.Device, machine topology.Nodes) []device.Device
 	return devices
 }
 
-// lost are devices whose plugin is not there: none is healthy.
+// lost returns the devices with all of them marked unhealthy, because their plugin is not connected.
 func lost(devices []device.Device) []device.Device {
 	devices = slices.Clone(devices)
 	for i := range devices {
@@ -91,7 +91,7 @@ func lost(devices []device.Device) []device.Device {
 	return devices
 }
 
-// nodesOf are the NUMA nodes of a device; 0: not known. Devices are ordered by id.
+// nodesOf returns the NUMA nodes of a device, 0 if they are unknown. devices must be sorted by id.
 func nodesOf(devices []device.Device, id device.ID) topology.Nodes {
 	d, _ := find(devices, id)
 	return d.Nodes
@@ -107,24 +107,24 @@ func find(devices []device.Device, id device.ID) (device.Device, bool) {
 	return devices[i], true
 }
 
-// ill are those of these devices that are not healthy, or not there.
-func ill(devices []device.Device, ids []device.ID) []device.ID {
+// unhealthy returns the ids whose device is unhealthy or missing from devices.
+func unhealthy(devices []device.Device, ids []device.ID) []device.ID {
 	return slices.DeleteFunc(slices.Clone(ids), func(id device.ID) bool {
 		d, _ := find(devices, id)
 		return d.Healthy
 	})
 }
 
-// want is what a container is to be given of one resource.
+// want lists the devices that a container holds of one resource.
 type want struct {
 	container string
 	resource  corev1.ResourceName
 	ids       []device.ID
-	// fixed are those that an earlier container of the pod holds too, and gives on.
+	// fixed are the devices that an earlier container of the pod holds too. They are not exchanged.
 	fixed sets.Set[device.ID]
 }
 
-// wants are what the containers of a pod hold, in the order in which they start.
+// wants lists what the containers of a pod hold, in the order in which they start.
 func wants(p *corev1.Pod, a resource.Allocation) []want {
 	var all []want
 	earlier := map[corev1.ResourceName]sets.Set[device.ID]{}
@@ -145,9 +145,8 @@ func wants(p *corev1.Pod, a resource.Allocation) []want {
 	return all
 }
 
-// exchanged are the devices of each container of a pod after those of one of them
-// were exchanged: a container that was to get one on gets its replacement. Those
-// that do not change are left out.
+// exchanged returns the new device ids of each container of a pod after one container's devices changed from old to
+// now. A container that shares a replaced device gets the same replacement. Containers without a change are omitted.
 func exchanged(a resource.Allocation, name corev1.ResourceName, old, now []device.ID) map[string][]device.ID {
 	gone, come := sets.New(old...).Difference(sets.New(now...)), sets.New(now...).Difference(sets.New(old...))
 	replacement := map[device.ID]device.ID{}
@@ -170,14 +169,14 @@ func exchanged(a resource.Allocation, name corev1.ResourceName, old, now []devic
 	return changed
 }
 
-// Answer is what a plugin answered for one container and resource.
+// Answer is a plugin's answer to Allocate for one container and resource.
 type Answer struct {
-	// Nodes are the NUMA nodes of each device that it is for.
+	// Nodes holds the NUMA nodes of each allocated device, by device id.
 	Nodes map[device.ID]topology.Nodes `json:"nodes"`
-	// Boot is the kernel's boot id at that time: after another one a plugin is
-	// asked again.
+	// Boot is the kernel's boot id when the plugin answered. After a reboot the answer is void and the plugin must
+	// allocate again.
 	Boot string `json:"boot"`
-	// PreStart: PreStartContainer is to be called before each start.
+	// PreStart says that PreStartContainer must be called before each start of the container.
 	PreStart    bool              `json:"preStart,omitempty"`
 	Envs        map[string]string `json:"envs,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -186,10 +185,11 @@ type Answer struct {
 	CDI         []string          `json:"cdi,omitempty"`
 }
 
-// answers are those of a pod, by container and resource. They are never changed.
+// answers holds the answers for one pod, by container and resource. A value is never changed: its methods return
+// copies.
 type answers map[string]map[corev1.ResourceName]Answer
 
-// with has one more, or another one in its place.
+// with returns a copy that holds a for this container and resource.
 func (all answers) with(container string, name corev1.ResourceName, a Answer) answers {
 	more := maps.Clone(all)
 	if more == nil {
@@ -203,12 +203,12 @@ func (all answers) with(container string, name corev1.ResourceName, a Answer) an
 	return more
 }
 
-// over has later ones in their place, but for those that are for the same devices: a
-// kubelet does not write down all of an answer.
-func (all answers) over(later answers) answers {
+// merge returns a copy with the later answers. An own answer for the same devices and boot stays, because a kubelet's
+// checkpoint does not hold all of an answer.
+func (all answers) merge(later answers) answers {
 	for container, byName := range later {
 		for name, a := range byName {
-			if own := all[container][name]; !own.is(a.ids(), a.Boot) {
+			if own := all[container][name]; !own.covers(a.ids(), a.Boot) {
 				all = all.with(container, name, a)
 			}
 		}
@@ -216,7 +216,7 @@ func (all answers) over(later answers) answers {
 	return all
 }
 
-// held are the devices that were answered for since the machine started.
+// held returns the devices of the answers given during this boot, as the ledger represents them.
 func held(pods map[types.UID]answers, boot string) resource.Held {
 	all := resource.Held{}
 	for uid, answers := range pods {
@@ -239,29 +239,29 @@ func held(pods map[types.UID]answers, boot string) resource.Held {
 	return all
 }
 
-// Mount is a directory or file of the host.
+// Mount is a directory or file of the host that a plugin mounts into a container.
 type Mount struct {
 	Container string `json:"container"`
 	Host      string `json:"host"`
 	ReadOnly  bool   `json:"readOnly,omitempty"`
 }
 
-// Node is a device node of the host.
+// Node is a device node of the host that a plugin adds to a container.
 type Node struct {
 	Container string `json:"container"`
 	Host      string `json:"host"`
-	// Permissions of the device cgroup: some of rwm.
+	// Permissions are those of the device cgroup: some of the letters r, w and m.
 	Permissions string `json:"permissions"`
 }
 
-// is says whether an answer is for these devices and still holds.
-func (a Answer) is(ids []device.ID, boot string) bool {
+// covers reports whether an answer was given for exactly these devices during this boot.
+func (a Answer) covers(ids []device.ID, boot string) bool {
 	return a.Boot == boot && slices.Equal(a.ids(), ids)
 }
 
 func (a Answer) ids() []device.ID { return slices.Sorted(maps.Keys(a.Nodes)) }
 
-// answerOf reads what a plugin answered.
+// answerOf converts a plugin's response.
 func answerOf(r *pluginapi.ContainerAllocateResponse) Answer {
 	a := Answer{Envs: r.GetEnvs(), Annotations: r.GetAnnotations()}
 	for _, m := range r.GetMounts() {
@@ -278,10 +278,10 @@ func answerOf(r *pluginapi.ContainerAllocateResponse) Answer {
 	return a
 }
 
-// put adds answers to a container's configuration. Where two of them, in the order
-// of their resources, name the same thing, the first one stays; what its pod's spec
-// says stays in any case. It returns what was left out although it differs.
-func put(config *runtimeapi.ContainerConfig, answers map[corev1.ResourceName]Answer) (conflicts []string) {
+// apply adds the answers to a container's configuration, in the order of their resources. If two answers name the same
+// thing, the first counts. What the pod's spec sets always counts. It returns the values that were left out although
+// they differ.
+func apply(config *runtimeapi.ContainerConfig, answers map[corev1.ResourceName]Answer) (conflicts []string) {
 	envs, mounts, nodes, notes := map[string]string{}, map[string]Mount{}, map[string]Node{}, map[string]string{}
 	cdi := sets.New[string]()
 	var variables []*runtimeapi.KeyValue
@@ -333,7 +333,7 @@ func put(config *runtimeapi.ContainerConfig, answers map[corev1.ResourceName]Ans
 			}
 		}
 	}
-	// The last of a name counts: the pod's own stand behind.
+	// The last value of a name counts, so the pod's own values come last.
 	config.Envs = slices.Concat(variables, config.Envs)
 	config.Mounts = slices.Concat(mounted, config.Mounts)
 	for key, value := range notes {
@@ -348,8 +348,8 @@ func put(config *runtimeapi.ContainerConfig, answers map[corev1.ResourceName]Ans
 	return conflicts
 }
 
-// health is KEP-4680's word for a device that a container holds. One that its
-// plugin does not tell of, or whose plugin is not there, is Unknown.
+// health returns the health of a device that a container holds (KEP-4680). It is Unknown if the plugin does not list
+// the device or is not connected.
 func health(devices []device.Device, served bool, id device.ID) corev1.ResourceHealthStatus {
 	d, found := find(devices, id)
 	switch {

@@ -26,17 +26,17 @@ func TestCheckRegistration(t *testing.T) {
 		{"v1alpha", "example.com/gpu", "gpu.sock",
 			`requested API version "v1alpha" is not supported: use one of ["v1beta1"]`},
 		{"v1beta1", "gpu", "gpu.sock",
-			`the ResourceName "gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
+			`the ResourceName "gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`},
 		{"v1beta1", "kubernetes.io/gpu", "gpu.sock",
-			`the ResourceName "kubernetes.io/gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
+			`the ResourceName "kubernetes.io/gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`},
 		{"v1beta1", "requests.example.com/gpu", "gpu.sock",
-			`the ResourceName "requests.example.com/gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
+			`the ResourceName "requests.example.com/gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`},
 		{"v1beta1", "example.com/a gpu", "gpu.sock",
-			`the ResourceName "example.com/a gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`},
+			`the ResourceName "example.com/a gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`},
 		{"v1beta1", "example.com/gpu", "../gpu.sock",
-			`the endpoint "../gpu.sock" is not the name of a socket beside the one that this was asked through`},
+			`the endpoint "../gpu.sock" is not the name of a socket in the directory of the registration socket`},
 		{"v1beta1", "example.com/gpu", "",
-			`the endpoint "" is not the name of a socket beside the one that this was asked through`},
+			`the endpoint "" is not the name of a socket in the directory of the registration socket`},
 	}
 	for _, tt := range tests {
 		got := ""
@@ -79,7 +79,7 @@ func holding(ids map[string][]device.ID) resource.Allocation {
 	return a
 }
 
-// An init container's devices go on to those that start after it.
+// TestWants expects the devices of an init container to be fixed for the containers that start after it.
 func TestWants(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "init"}, {Name: "none"}},
@@ -105,7 +105,7 @@ func TestExchanged(t *testing.T) {
 	if diff := cmp.Diff(
 		holding(map[string][]device.ID{"init": {"a", "b"}, "app": {"a", "c"},
 			"other": {"d"}}).Containers["app"].Devices, a.Containers["app"].Devices); diff != "" {
-		t.Errorf("what is held was changed:\n%s", diff)
+		t.Errorf("exchanged changed its argument:\n%s", diff)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestPut(t *testing.T) {
 		Mounts:      []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: "/volumes/data"}},
 		Annotations: map[string]string{"own": "pod"},
 	}
-	conflicts := put(config, map[corev1.ResourceName]Answer{
+	conflicts := apply(config, map[corev1.ResourceName]Answer{
 		"example.com/b": {
 			Envs: map[string]string{"SAME": "1", "OTHER": "b"}, Mounts: []Mount{{"/lib", "/b", true}},
 			Devices:     []Node{{"/dev/b", "/dev/zero", "rw"}, {"/dev/x", "/dev/full", "r"}},
@@ -143,9 +143,9 @@ func TestPut(t *testing.T) {
 	if diff := cmp.Diff(want, config, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	told := []string{"environment variable OTHER of example.com/b", "mount /lib of example.com/b",
+	wantConflicts := []string{"environment variable OTHER of example.com/b", "mount /lib of example.com/b",
 		"device /dev/x of example.com/b", "annotation note of example.com/b"}
-	if diff := cmp.Diff(told, conflicts); diff != "" {
+	if diff := cmp.Diff(wantConflicts, conflicts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

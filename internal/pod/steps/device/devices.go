@@ -19,66 +19,63 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/device"
 	"github.com/berth-run/berth/internal/node/resource/topology"
 	kubelet "github.com/berth-run/berth/internal/pod/steps/device/checkpoint"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Grace is how long the resource of a lost plugin still counts as capacity, as
-// under the kubelet (endpointStopGracePeriod).
+// Grace is how long the resources of a lost plugin still count as capacity. The kubelet waits as long
+// (endpointStopGracePeriod).
 const Grace = 5 * time.Minute
 
-// ledger is what pods hold. SetDevices exchanges what a container holds of one
-// resource for as many others, and fails when one of those is another pod's.
+// ledger holds what pods have allocated. SetDevices replaces the devices of one resource that a container holds with as
+// many others. It fails if another pod holds one of them.
 type ledger interface {
 	Get(types.UID) (resource.Allocation, bool)
 	All() resource.Held
 	SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []device.ID) error
 }
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
-// Options are what Devices needs from its surroundings.
+// Options are the dependencies of Devices.
 type Options struct {
-	// Dir is where plugins register and have their sockets.
+	// Dir is the directory of the registration socket and of the plugins' sockets.
 	Dir string
-	// State is the directory of what is kept.
+	// State is the directory of the stored answers and device lists.
 	State string
-	// Machine has the NUMA nodes that there are.
+	// Machine is the set of the machine's NUMA nodes.
 	Machine topology.Nodes
 	// Boot is the kernel's boot id.
 	Boot   string
 	Ledger ledger
-	// Changed is told when the inventory has changed. It must not block.
+	// Changed is called after each change of the inventory. It must not block.
 	Changed func()
-	// Affected is told of a pod when the health of a device that it holds, or what
-	// it waits for, has changed. It must not block.
+	// Affected is called with the UID of a pod after the health of one of its devices changed, or the message about
+	// what it waits for. It must not block.
 	Affected func(types.UID)
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
-	Events  events
+	Events  event.Sink
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// Devices are the device plugins of a node, what they offer and what they
-// answered. Its methods may be called from any goroutine.
+// Devices manages the device plugins of a node, the devices that they offer and their answers. Its methods may be
+// called from any goroutine.
 type Devices struct {
 	*stock
 	kept  *checkpoint.Dir[answers]
 	calls calls
-	// giving is held while devices are given away.
-	giving sync.Mutex
-	// writing is held for changing answers and their files.
+	// exchanging is held while devices are exchanged in the ledger, and while admission chooses devices.
+	exchanging sync.Mutex
+	// writing is held while answers and their files change.
 	writing sync.Mutex
 
 	mu      sync.Mutex
 	answers map[types.UID]answers
-	waits   map[types.UID]map[string]string // what containers wait for
+	waits   map[types.UID]map[string]string // what containers wait for, by pod and container
 
-	taken resource.Held // Load sets it
+	fromKubelet resource.Held // set by Load
 }
 
-// New makes a Devices that knows of no plugin.
+// New returns a Devices without plugins. Call Load before Run.
 func New(o Options) *Devices {
 	s := newStock(o)
 	if o.Metrics != nil {
@@ -95,12 +92,11 @@ func New(o Options) *Devices {
 	return d
 }
 
-// Load reads what an earlier agent kept, and the kubelet's checkpoint where there is
-// nothing else or a kubelet has written it since: the node is taken over from it. What
-// could be read is taken also when there is an error.
+// Load reads the files of the previous agent. It reads the kubelet's checkpoint too if there are no such files or a
+// kubelet has written the checkpoint since. Everything that could be read is in use even if Load returns an error.
 func (d *Devices) Load() error {
 	kept, keptErr := d.kept.LoadAll()
-	resources, readErr := checkpoint.Load[known](d.knownFile(), checkpoint.Format{Version: 1})
+	resources, readErr := checkpoint.Load[savedResources](d.resourcesFile(), checkpoint.Format{Version: 1})
 	none := errors.Is(readErr, fs.ErrNotExist)
 	if none {
 		readErr, resources.Resources = nil, map[corev1.ResourceName][]device.Device{}
@@ -113,9 +109,9 @@ func (d *Devices) Load() error {
 	}
 	take := none || !theirs.ours
 	if take {
-		d.taken = held(theirs.pods, d.opts.Boot)
-		for uid := range d.taken {
-			all[uid] = all[uid].over(theirs.pods[uid])
+		d.fromKubelet = held(theirs.pods, d.opts.Boot)
+		for uid := range d.fromKubelet {
+			all[uid] = all[uid].merge(theirs.pods[uid])
 			theirErr = errors.Join(theirErr, d.kept.Save(string(uid), all[uid]))
 		}
 		for name, devices := range theirs.known.Resources {
@@ -129,32 +125,32 @@ func (d *Devices) Load() error {
 	d.mu.Unlock()
 	d.restore(resources)
 	if take && len(theirs.pods)+len(theirs.known.Resources) > 0 {
-		theirErr = errors.Join(theirErr, d.keepKnown()) // it is not read again
+		theirErr = errors.Join(theirErr, d.saveResources()) // so that the next start does not read the checkpoint again
 	}
 	return errors.Join(keptErr, readErr, theirErr)
 }
 
-// Taken are the devices that a kubelet had given to pods when it had the node last:
-// they count more than what an earlier agent has kept.
-func (d *Devices) Taken() resource.Held { return d.taken }
+// FromKubelet returns the devices that a kubelet allocated to pods since an agent last ran here. They count more than
+// the agent's own records.
+func (d *Devices) FromKubelet() resource.Held { return d.fromKubelet }
 
-// Recorded are the devices that pods had when plugins answered for them, also those
-// that a kubelet gave which had the node before: what pods hold, if the ledger is lost.
+// Recorded returns the devices of all answers that are stored, including a kubelet's. The ledger is rebuilt from them
+// if it is lost.
 func (d *Devices) Recorded() resource.Held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return held(d.answers, d.opts.Boot)
 }
 
-// Users are the pods of which answers are kept.
+// Users returns the pods whose answers are stored.
 func (d *Devices) Users() []types.UID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Keys(d.answers))
 }
 
-// Nodes are the NUMA nodes of a device that a container holds, also of one that no
-// plugin tells of any more; 0: not known.
+// Nodes returns the NUMA nodes of a device that a container holds, even if no plugin lists the device any more. It
+// returns 0 if they are unknown.
 func (d *Devices) Nodes(uid types.UID, container string, name corev1.ResourceName, id device.ID) topology.Nodes {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,21 +160,21 @@ func (d *Devices) Nodes(uid types.UID, container string, name corev1.ResourceNam
 	return nodesOf(d.Inventory()[name], id)
 }
 
-// Status is the health of what a container holds (KEP-4680); nil: it holds nothing.
+// Status returns the health of the devices that a container holds (KEP-4680), nil if it holds none.
 func (d *Devices) Status(uid types.UID, container string) []corev1.ResourceStatus {
 	a, _ := d.opts.Ledger.Get(uid)
 	return d.health(a.Containers[container].Devices)
 }
 
-// Steady runs f while no plugin's preference is carried out: what admission finds
-// free stays free until it is booked.
-func (d *Devices) Steady(f func()) {
-	d.giving.Lock()
-	defer d.giving.Unlock()
+// WithoutExchanges runs f while no device is exchanged at a plugin's preference. A device that admission finds free
+// stays free until f has allocated it.
+func (d *Devices) WithoutExchanges(f func()) {
+	d.exchanging.Lock()
+	defer d.exchanging.Unlock()
 	f()
 }
 
-// Waiting says what the start of a container waits for, when that takes long.
+// Waiting returns what the start of a container waits for, once it has waited for at least a second.
 func (d *Devices) Waiting(uid types.UID, container string) (message string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -33,22 +33,22 @@ import (
 	"github.com/berth-run/berth/test/deviceplugin"
 )
 
-// node is a Devices that runs, in directories of its own.
+// node runs a Devices in directories of a test's own.
 type node struct {
 	*Devices
 	t       *testing.T
 	ledger  *resource.Ledger
 	changed chan struct{}
 	stop    func()
-	told    []string // events
+	events  []string // events
 }
 
-// Event takes the place of the recorder.
+// Event implements event.Sink.
 func (n *node) Event(ref corev1.ObjectReference, _, reason, format string, args ...any) {
-	n.told = append(n.told, ref.Name+" "+reason+": "+fmt.Sprintf(format, args...))
+	n.events = append(n.events, ref.Name+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
-// patience is for what takes milliseconds when all is well.
+// patience limits waits in tests. What they wait for takes milliseconds.
 const patience = 20 * time.Second
 
 func start(t *testing.T, root string) *node {
@@ -81,7 +81,7 @@ func start(t *testing.T, root string) *node {
 	return n
 }
 
-// short is a directory whose name leaves room for sockets.
+// short returns a temporary directory with a name short enough for socket paths.
 func short(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "d")
@@ -104,7 +104,7 @@ func (n *node) plugin(o deviceplugin.Options) *deviceplugin.Plugin {
 	return p
 }
 
-// await returns when it is so; it looks at each change.
+// await returns when the condition holds. It checks after each change of the inventory.
 func (n *node) await(so func() bool) {
 	n.t.Helper()
 	late := time.After(patience)
@@ -112,7 +112,7 @@ func (n *node) await(so func() bool) {
 		select {
 		case <-n.changed:
 		case <-late:
-			n.t.Fatalf("it did not come: %+v", n.Inventory())
+			n.t.Fatalf("not in time; the inventory is %+v", n.Inventory())
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (n *node) holds(uid types.UID, ids ...device.ID) *corev1.Pod {
 	return web(uid)
 }
 
-// create is what PreCreate makes of an empty configuration.
+// create returns an empty configuration after PreCreate has changed it.
 func (n *node) create(ctx context.Context, p *corev1.Pod) (*runtimeapi.ContainerConfig, error) {
 	config := &runtimeapi.ContainerConfig{}
 	return config, n.PreCreate(ctx, p, pod.Containers(p)[0], config)
@@ -166,7 +166,7 @@ func given(id string) *runtimeapi.ContainerConfig {
 func TestAPluginComesAndGoes(t *testing.T) {
 	n := start(t, short(t))
 	if len(n.Inventory()) != 0 {
-		t.Fatalf("there is a plugin already: %v", n.Inventory())
+		t.Fatalf("the inventory is not empty: %v", n.Inventory())
 	}
 	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 3, NUMA: 2})
 	want := device.Inventory{gpu: {
@@ -195,7 +195,7 @@ func TestAPluginComesAndGoes(t *testing.T) {
 	p.Stop()
 	n.await(func() bool { return !n.Plugins()[gpu].Served })
 	if got := n.Inventory()[gpu]; len(got) != 3 || len(n.healthy()) != 0 {
-		t.Errorf("of a lost plugin: %v", got)
+		t.Errorf("the devices of a lost plugin are %v", got)
 	}
 	if diff := cmp.Diff([]corev1.ResourceHealthStatus{unknown, unknown, unknown}, status()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -207,8 +207,8 @@ func TestAPluginComesAndGoes(t *testing.T) {
 	}
 }
 
-// The devices of a plugin that does not come back are gone after five minutes, also
-// when it was an earlier agent that knew them. What a pod holds stays until it goes.
+// The devices of a plugin that does not return are removed after five minutes, even if only a previous agent saw the
+// plugin. A device that a pod holds stays until the pod is gone.
 func TestALostResourceExpires(t *testing.T) {
 	root := short(t)
 	n := start(t, root)
@@ -257,7 +257,7 @@ func TestAllocateOnce(t *testing.T) {
 	n.created(u1, given("gpu-1"))
 	n.stop()
 
-	// The next agent has the answer, without the plugin.
+	// The next agent has the answer without asking the plugin.
 	p.Stop()
 	n = start(t, root)
 	n.created(u1, given("gpu-1"))
@@ -269,20 +269,20 @@ func TestAllocateOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(n.ledger.All(), n.Recorded(),
 		cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })); diff != "" {
-		t.Errorf("the ledger and what is recorded:\n%s", diff)
+		t.Errorf("the ledger and the recorded devices differ:\n%s", diff)
 	}
 
-	// When the pod is gone nothing is left.
+	// The teardown removes the answers.
 	if err := n.Step().Teardown(t.Context(), &worker.Run{Pod: &pod.Pod{Pod: u1}}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(filepath.Join(root, "devices", "pods"))
 	if len(left) != 0 || len(n.Users()) != 0 || err != nil {
-		t.Errorf("left: %v %v %v", left, n.Users(), err)
+		t.Errorf("files, users and error after the teardown: %v %v %v", left, n.Users(), err)
 	}
 }
 
-// After a reboot a plugin has forgotten what it did for a container.
+// A plugin loses its allocations at a reboot, so it must allocate again.
 func TestAllocateAgainAfterAReboot(t *testing.T) {
 	root := short(t)
 	n := start(t, root)
@@ -299,7 +299,7 @@ func TestAllocateAgainAfterAReboot(t *testing.T) {
 func TestAPluginPrefersOthers(t *testing.T) {
 	n := start(t, short(t))
 	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 6, NUMA: 2, Preferred: true})
-	other := n.holds("u0", "gpu-4") // is taken
+	other := n.holds("u0", "gpu-4") // held by another pod
 	u1 := n.holds("u1", "gpu-0")    // on node 0, where gpu-2 is free
 	n.created(u1, given("gpu-2"))
 	a, _ := n.ledger.Get("u1")
@@ -326,7 +326,7 @@ func TestRefusals(t *testing.T) {
 	if fmt.Sprint(err) != want.Error() {
 		t.Errorf("got  %v\nwant %v", err, want)
 	}
-	if diff := cmp.Diff([]string{"u1 " + want.Error()}, n.told); diff != "" {
+	if diff := cmp.Diff([]string{"u1 " + want.Error()}, n.events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	p.Refuse("Allocate", false)
@@ -353,14 +353,13 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What a container waits for is told, interrupted with the pod, and nobody else's
-// concern.
+// A wait shows in the container's status, ends with the deletion of the pod and does not delay other pods.
 func TestWaits(t *testing.T) {
 	n := start(t, short(t))
-	told := make(chan string, 100)
+	events := make(chan string, 100)
 	n.opts.Affected = func(uid types.UID) {
 		message, _ := n.Waiting(uid, "app")
-		told <- message
+		events <- message
 	}
 	first := n.holds("u1", "gpu-0")
 	ctx, deleted := context.WithCancel(t.Context())
@@ -369,12 +368,12 @@ func TestWaits(t *testing.T) {
 	next := func(want string) {
 		t.Helper()
 		select {
-		case got := <-told:
+		case got := <-events:
 			if got != want {
 				t.Fatalf("got %q, want %q", got, want)
 			}
 		case <-time.After(patience):
-			t.Fatalf("%q was not told", want)
+			t.Fatalf("no status says %q", want)
 		}
 	}
 	next("waiting for the device plugin of example.com/gpu to register")
@@ -394,7 +393,7 @@ func TestWaits(t *testing.T) {
 	if err := p.Await(t.Context(), "Allocate gpu-1"); err != nil {
 		t.Fatal(err)
 	}
-	n.created(first, given("gpu-0")) // is not held up
+	n.created(first, given("gpu-0")) // the call that hangs does not delay it
 	deleted()
 	if err := <-outcome; !errors.Is(err, context.Canceled) {
 		t.Errorf("a deleted pod's start ended with %v", err)
@@ -414,7 +413,7 @@ func TestALateAnswer(t *testing.T) {
 	})
 }
 
-// A node is taken over from a kubelet: its containers have their devices.
+// An agent that takes over a node from a kubelet gives the containers the same devices.
 func TestTakeOver(t *testing.T) {
 	root := short(t)
 	dir := filepath.Join(root, "device-plugins")
@@ -438,7 +437,7 @@ func TestTakeOver(t *testing.T) {
 	u1 := n.holds("u1", "g1")
 	n.created(u1, config)
 	n.stop()
-	if err := os.Remove(file); err != nil { // it is not needed again
+	if err := os.Remove(file); err != nil { // it must not be needed again
 		t.Fatal(err)
 	}
 	n = start(t, root)
@@ -447,8 +446,8 @@ func TestTakeOver(t *testing.T) {
 
 var noCPUs = cmpopts.IgnoreFields(resource.Holding{}, "CPUs")
 
-// A kubelet takes over: its file has what pods hold. What it then writes itself counts
-// for the next agent, and what an agent wrote does not.
+// A kubelet that takes over finds the devices of all pods in the checkpoint. The next agent reads the checkpoint only
+// if a kubelet has written it.
 func TestThereAndBack(t *testing.T) {
 	root := short(t)
 	n := start(t, root)
@@ -470,8 +469,8 @@ func TestThereAndBack(t *testing.T) {
 	}
 
 	n = start(t, root)
-	if diff := cmp.Diff(resource.Held(nil), n.Taken(), noCPUs); diff != "" {
-		t.Errorf("taken from an agent's own file (-want +got):\n%s", diff)
+	if diff := cmp.Diff(resource.Held(nil), n.FromKubelet(), noCPUs); diff != "" {
+		t.Errorf("devices from an agent's own file (-want +got):\n%s", diff)
 	}
 	n.stop()
 	content := kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"-1":["gpu-0"]}`),
@@ -482,13 +481,13 @@ func TestThereAndBack(t *testing.T) {
 	n = start(t, root)
 	want := resource.Held{"u1": holding(map[string][]device.ID{"app": {"gpu-0"}}),
 		"u3": holding(map[string][]device.ID{"app": {"gpu-1"}})}
-	if diff := cmp.Diff(want, n.Taken(), noCPUs) + cmp.Diff(want, n.Recorded(), noCPUs); diff != "" {
+	if diff := cmp.Diff(want, n.FromKubelet(), noCPUs) + cmp.Diff(want, n.Recorded(), noCPUs); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	n.created(web("u1"), given("gpu-0")) // as this agent's plugin answered, not as the kubelet's file says
+	n.created(web("u1"), given("gpu-0")) // as the plugin answered the agent, not as the kubelet's file says
 }
 
-// Admission and preferences do not give the same device away.
+// Admission and a plugin's preference never allocate the same device twice.
 func TestPreferenceForWhatIsTakenMeanwhile(t *testing.T) {
 	n := start(t, short(t))
 	p := n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 2, Preferred: true})
@@ -499,7 +498,7 @@ func TestPreferenceForWhatIsTakenMeanwhile(t *testing.T) {
 	if err := p.Await(t.Context(), "GetPreferredAllocation gpu-0,gpu-1"); err != nil {
 		t.Fatal(err)
 	}
-	n.Steady(func() {
+	n.WithoutExchanges(func() {
 		p.Hang("GetPreferredAllocation", false)
 		n.holds("u2", "gpu-1")
 	})
@@ -509,20 +508,20 @@ func TestPreferenceForWhatIsTakenMeanwhile(t *testing.T) {
 	n.created(u1, given("gpu-0"))
 }
 
-// What a container asks for and does not hold is never left out without a word.
+// A container that requests devices and holds none fails with an error.
 func TestAContainerWithoutItsDevices(t *testing.T) {
 	n := start(t, short(t))
 	n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 1})
 	p := web("u1")
 	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpu: apiresource.MustParse("1")}
 	_, err := n.create(t.Context(), p)
-	if want := "UnexpectedAdmissionError: the container asks for example.com/gpu and holds none any more; delete the " +
-		"pod and create it again"; fmt.Sprint(err) != want {
+	if want := "UnexpectedAdmissionError: the container requests example.com/gpu but holds none any more; next: " +
+		"delete the pod and create it again"; fmt.Sprint(err) != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
-// A pod without devices costs nothing.
+// A pod without devices causes no allocation and no file.
 func TestNothingToDo(t *testing.T) {
 	n := start(t, short(t))
 	p := web("u1")
@@ -537,6 +536,6 @@ func TestNothingToDo(t *testing.T) {
 		t.Errorf("%v allocations", got)
 	}
 	if _, err := os.Stat(n.opts.State); !os.IsNotExist(err) {
-		t.Errorf("something was written: %v", err)
+		t.Errorf("the state directory exists: %v", err)
 	}
 }

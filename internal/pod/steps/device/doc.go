@@ -1,10 +1,9 @@
-// Package device speaks with device plugins (device plugin API v1beta1, KEP-3573).
+// Package device connects the node to its device plugins (device plugin API v1beta1, KEP-3573).
 //
-// It owns what plugins offer (Inventory, written by their ListAndWatch streams,
-// read by admission), the sockets through which they register, and what they
-// answered to Allocate, which is kept on disk. It decides on no device: the
-// ledger holds what admission chose, and a plugin that has a preference may
-// exchange some of that for others that are near to the same NUMA nodes.
+// It owns the Inventory of devices that plugins offer, the socket at which plugins register, and the plugins' answers
+// to Allocate, which it stores on disk. The plugins' ListAndWatch streams write the Inventory and admission reads it.
+// The package chooses no device: admission books its choice in the ledger. A plugin with a preference may exchange a
+// booked device for a free one that is equally near to the chosen NUMA nodes.
 //
 //	           Register            stream ends, socket gone
 //	(unknown) ----------> served -----------------------------> lost
@@ -12,10 +11,10 @@
 //	    |                   +--------------- Register -----------+  |
 //	    +------------------------ 5 minutes later ------------------+
 //
-// The devices of a lost plugin count as capacity and are not healthy. An agent that
-// starts knows the resources of the one before, and they are lost to it.
+// The devices of a lost plugin count as capacity but are unhealthy. After a restart of the agent, every resource that
+// the previous agent knew starts as lost.
 //
-// The step calls Allocate ahead of the containers' starts; a start waits for the
-// answers that concern it, and asks itself when there is none. PreCreate puts them
-// into the container's configuration and calls PreStartContainer.
+// The step calls Allocate before the containers start. A container's start waits for the answers about its own devices
+// and asks again if there is none. PreCreate adds the answers to the container's configuration. PreStart calls
+// PreStartContainer.
 package device

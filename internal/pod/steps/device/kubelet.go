@@ -23,13 +23,13 @@ import (
 	kubelet "github.com/berth-run/berth/internal/pod/steps/device/checkpoint"
 )
 
-// kubeletData is as much of its checkpoint as is of use. The checksum is not looked
-// at: what can be read of a damaged file is held by containers that run.
+// kubeletData holds the used part of the kubelet's checkpoint. The checksum is not verified, because running containers
+// hold whatever can still be read of a damaged file.
 type kubeletData struct {
 	Data struct {
 		PodDeviceEntries []struct {
 			PodUID, ContainerName, ResourceName string
-			// DeviceIDs are by NUMA node, -1 for none; a plain list before 1.20.
+			// DeviceIDs lists ids by NUMA node, with -1 for none. Before 1.20 it was a plain list.
 			DeviceIDs json.RawMessage
 			AllocResp []byte
 		}
@@ -38,18 +38,18 @@ type kubeletData struct {
 	Writer string
 }
 
-// kubeletState is what is found of a kubelet.
+// kubeletState is the content of a kubelet's checkpoint.
 type kubeletState struct {
 	pods  map[types.UID]answers
-	known known
-	// none: there is no file. ours: an agent has written it after a kubelet.
+	known savedResources
+	// none says that there is no file. ours says that an agent wrote the file last.
 	none, ours bool
 }
 
-// readKubelet reads the kubelet's checkpoint. What cannot be read of it is named in
-// the error, the rest is taken. No file is no error.
+// readKubelet reads the kubelet's checkpoint. It skips the entries that it cannot read and names them in the error. A
+// missing file is no error.
 func readKubelet(path, boot string) (kubeletState, error) {
-	s := kubeletState{known: known{Resources: map[corev1.ResourceName][]device.Device{}}}
+	s := kubeletState{known: savedResources{Resources: map[corev1.ResourceName][]device.Device{}}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.none = true
@@ -84,7 +84,7 @@ func (s *kubeletState) parse(content []byte, boot string) error {
 			err = proto.Unmarshal(e.AllocResp, resp)
 		}
 		if err == nil && (e.PodUID == "" || e.ContainerName == "" || e.ResourceName == "" || len(nodes) == 0) {
-			err = errors.New("it names no pod, container, resource or device")
+			err = errors.New("the pod, container, resource or device is missing")
 		}
 		if err != nil {
 			errs = append(errs,
@@ -105,7 +105,7 @@ func kubeletNodes(raw json.RawMessage) (map[device.ID]topology.Nodes, error) {
 	if err := json.Unmarshal(raw, &byNode); err != nil {
 		var plain []device.ID
 		if json.Unmarshal(raw, &plain) != nil {
-			return nil, fmt.Errorf("its devices: %w", err)
+			return nil, fmt.Errorf("decode devices: %w", err)
 		}
 		byNode = map[string][]device.ID{"-1": plain}
 	}
@@ -113,7 +113,7 @@ func kubeletNodes(raw json.RawMessage) (map[device.ID]topology.Nodes, error) {
 	for node, ids := range byNode {
 		n, err := strconv.Atoi(node)
 		if err != nil || n < -1 || n > 63 {
-			return nil, fmt.Errorf("its devices are on NUMA node %q", node)
+			return nil, fmt.Errorf("invalid NUMA node %q of its devices", node)
 		}
 		for _, id := range ids {
 			nodes[id] |= 0
@@ -125,14 +125,14 @@ func kubeletNodes(raw json.RawMessage) (map[device.ID]topology.Nodes, error) {
 	return nodes, nil
 }
 
-// mirror writes the kubelet's file.
+// mirror writes the kubelet's checkpoint.
 type mirror struct {
 	d  *Devices
 	mu sync.Mutex
 }
 
-// write has all that is held in it for a kubelet that takes the node over, after the
-// files of this agent, which count for the next one.
+// write stores all answers for a kubelet that takes over the node. It runs after the agent's own files were written,
+// because those count for the next agent.
 func (m *mirror) write() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,7 +142,7 @@ func (m *mirror) write() {
 	registered := m.d.healthy()
 	path := filepath.Join(m.d.opts.Dir, kubelet.Name)
 	if _, err := os.Lstat(path); err != nil && len(all)+len(registered) == 0 {
-		return // a kubelet makes none either
+		return // a kubelet creates no file either
 	}
 	entries, err := kubeletEntries(all)
 	if err == nil {
@@ -152,12 +152,13 @@ func (m *mirror) write() {
 		}
 	}
 	if err != nil {
-		m.d.opts.Log.Error("keep the devices of pods as a kubelet does; one that takes over may give them away again",
+		m.d.opts.Log.Error(
+			"write the kubelet's checkpoint of devices failed; a kubelet that takes over may allocate them twice",
 			"err", err)
 	}
 }
 
-// kubeletEntries are answers as a kubelet keeps them, ordered.
+// kubeletEntries converts answers to the kubelet's entries, sorted.
 func kubeletEntries(all map[types.UID]answers) ([]kubelet.PodDevicesEntry, error) {
 	var entries []kubelet.PodDevicesEntry
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
@@ -167,7 +168,8 @@ func kubeletEntries(all map[types.UID]answers) ([]kubelet.PodDevicesEntry, error
 				resp, err := proto.MarshalOptions{Deterministic: true}.Marshal(a.response())
 				if err != nil {
 					return nil,
-						fmt.Errorf("encode the answer about %s for container %q of pod %s: %w", name, container, uid,
+						fmt.Errorf("encode the device plugin's answer for %s for container %q of pod %s: %w", name,
+							container, uid,
 							err)
 				}
 				entries = append(entries,
@@ -179,7 +181,7 @@ func kubeletEntries(all map[types.UID]answers) ([]kubelet.PodDevicesEntry, error
 	return entries, nil
 }
 
-// byNode has a device under each of its NUMA nodes, as a kubelet does.
+// byNode lists a device under each of its NUMA nodes, as a kubelet does.
 func (a Answer) byNode() kubelet.DevicesPerNUMA {
 	all := kubelet.DevicesPerNUMA{}
 	for _, id := range a.ids() {
@@ -194,7 +196,7 @@ func (a Answer) byNode() kubelet.DevicesPerNUMA {
 	return all
 }
 
-// response is the plugin's answer again: what answerOf has read.
+// response converts an answer back into the plugin's response. It is the inverse of answerOf.
 func (a Answer) response() *pluginapi.ContainerAllocateResponse {
 	r := &pluginapi.ContainerAllocateResponse{Envs: a.Envs, Annotations: a.Annotations}
 	for _, m := range a.Mounts {

@@ -20,7 +20,7 @@ import (
 	kubelet "github.com/berth-run/berth/internal/pod/steps/device/checkpoint"
 )
 
-// entry is one as the kubelet writes it.
+// entry returns an entry of the checkpoint as the kubelet encodes it.
 func entry(t testing.TB, uid, container, name, ids string) string {
 	t.Helper()
 	resp, err := proto.Marshal(&pluginapi.ContainerAllocateResponse{
@@ -44,11 +44,11 @@ func TestReadKubelet(t *testing.T) {
 		return Answer{Nodes: nodes, Boot: "boot", Envs: map[string]string{"GPU": "1"},
 			Devices: []Node{{"/dev/gpu", "/dev/gpu1", "rw"}}}
 	}
-	both := known{Resources: map[corev1.ResourceName][]device.Device{gpu: {{ID: "g1"}, {ID: "g0"}}}}
+	both := savedResources{Resources: map[corev1.ResourceName][]device.Device{gpu: {{ID: "g1"}, {ID: "g0"}}}}
 	tests := []struct {
 		name, content string
 		want          map[types.UID]answers
-		known         known
+		known         savedResources
 		err           string
 	}{
 		{"with NUMA nodes",
@@ -63,9 +63,9 @@ func TestReadKubelet(t *testing.T) {
 			kubeletFile(`{"PodUID":"u2","ContainerName":"app","ResourceName":"example.com/gpu","DeviceIDs":7}`,
 				entry(t, "u1", "app", "example.com/gpu", `["g0"]`), entry(t, "u3", "", "example.com/gpu", `["g0"]`)),
 			map[types.UID]answers{"u1": {"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": 0})}}}, both,
-			`entry 0 (pod "u2", container "app", example.com/gpu): its devices: json: cannot unmarshal number into Go value of type map[string][]string` + "\n" +
-				`entry 2 (pod "u3", container "", example.com/gpu): it names no pod, container, resource or device`},
-		{"cut off", kubeletFile()[:30], nil, known{Resources: map[corev1.ResourceName][]device.Device{}},
+			`entry 0 (pod "u2", container "app", example.com/gpu): decode devices: json: cannot unmarshal number into Go value of type map[string][]string` + "\n" +
+				`entry 2 (pod "u3", container "", example.com/gpu): the pod, container, resource or device is missing`},
+		{"cut off", kubeletFile()[:30], nil, savedResources{Resources: map[corev1.ResourceName][]device.Device{}},
 			"unexpected end of JSON input"},
 	}
 	for _, tt := range tests {
@@ -93,7 +93,7 @@ func FuzzParseKubelet(f *testing.F) {
 	f.Add([]byte(kubeletFile(entry(f, "u1", "app", "example.com/gpu", `{"0":["g0"]}`))))
 	f.Add([]byte(kubeletFile(entry(f, "u1", "app", "example.com/gpu", `["g0"]`))))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		s := kubeletState{known: known{Resources: map[corev1.ResourceName][]device.Device{}}}
+		s := kubeletState{known: savedResources{Resources: map[corev1.ResourceName][]device.Device{}}}
 		_ = s.parse(content, "boot")
 		for uid, a := range s.pods {
 			for container, byName := range a {

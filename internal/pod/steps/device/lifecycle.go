@@ -16,20 +16,20 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// preStartLimit is how long a plugin may take for PreStartContainer.
+// preStartLimit is how long a plugin may take to answer PreStartContainer.
 const preStartLimit = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
 
-// PreCreate puts what plugins answered into the configuration of a container: device nodes,
-// mounts, environment, annotations and CDI names. It waits for the answers.
+// PreCreate waits for the plugins' answers and adds them to the configuration of a container: device nodes, mounts,
+// environment variables, annotations and CDI names.
 func (d *Devices) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container,
 	config *runtimeapi.ContainerConfig) error {
 	answers, err := d.answersFor(ctx, p, c)
 	if err != nil {
 		return err
 	}
-	for _, conflict := range put(config, answers) {
-		d.opts.Log.Warn("device plugins contradict each other: the first one counts", "pod", pod.FullName(p),
-			"container", c.Name, "left out", conflict)
+	for _, conflict := range apply(config, answers) {
+		d.opts.Log.Warn("device plugins contradict each other, first value used", "pod", pod.FullName(p),
+			"container", c.Name, "ignored", conflict)
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func (d *Devices) answersFor(ctx context.Context, p *corev1.Pod, c pod.Container
 		if len(given[name]) == 0 {
 			return nil,
 				reason.New(unexpected,
-					"the container asks for %s and holds none any more; delete the pod and create it again", name)
+					"the container requests %s but holds none any more; next: delete the pod and create it again", name)
 		}
 	}
 	if len(given) == 0 {
@@ -62,7 +62,7 @@ func (d *Devices) answersFor(ctx context.Context, p *corev1.Pod, c pod.Container
 	return all, nil
 }
 
-// PreStart calls PreStartContainer of the plugins that asked for it.
+// PreStart calls PreStartContainer of each plugin that requires it.
 func (d *Devices) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container, _ string) error {
 	answers, err := d.answersFor(ctx, p, c)
 	if err != nil {

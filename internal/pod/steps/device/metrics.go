@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// metrics have the kubelet's names and buckets.
+// metrics have the names and buckets of the kubelet's metrics.
 type metrics struct {
 	registrations *prometheus.CounterVec
 	allocations   *prometheus.HistogramVec

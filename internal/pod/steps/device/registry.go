@@ -8,21 +8,21 @@ import (
 	found "github.com/berth-run/berth/internal/node/plugin"
 )
 
-// Registry is the plugin.Handler of device plugins that register as drivers do, in
-// the plugins' directory, and not at the socket of Devices.
+// Registry is the plugin.Handler of device plugins that register through a socket in the plugins' directory, as CSI and
+// DRA drivers do, instead of calling the registration socket of Devices.
 type Registry struct {
 	stock *stock
 
-	mu    sync.Mutex
-	taken map[string]*plugin // by endpoint
+	mu      sync.Mutex
+	plugins map[string]*plugin // by endpoint
 }
 
-// Registry takes the plugins of type plugin.TypeDevice. Call it once.
+// Registry returns the handler of plugins of type plugin.TypeDevice. Call it once.
 func (d *Devices) Registry() *Registry {
-	return &Registry{stock: d.stock, taken: map[string]*plugin{}}
+	return &Registry{stock: d.stock, plugins: map[string]*plugin{}}
 }
 
-// Register implements plugin.Handler. A plugin's name is that of its resource.
+// Register implements plugin.Handler. The plugin's name is the name of its resource.
 func (r *Registry) Register(ctx context.Context, f found.Plugin) error {
 	if err := checkResource(f.Name); err != nil {
 		return err
@@ -30,32 +30,32 @@ func (r *Registry) Register(ctx context.Context, f found.Plugin) error {
 	if err := checkVersions(f.Versions...); err != nil {
 		return err
 	}
-	if r.has(f) {
+	if r.registered(f) {
 		return fmt.Errorf("endpoint %s is already registered", f.Endpoint)
 	}
-	p, err := r.stock.take(ctx, f.Name, f.Endpoint)
+	p, err := r.stock.adopt(ctx, f.Name, f.Endpoint)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.taken[f.Endpoint] = p
+	r.plugins[f.Endpoint] = p
 	return nil
 }
 
-func (r *Registry) has(f found.Plugin) bool {
+func (r *Registry) registered(f found.Plugin) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.taken[f.Endpoint] != nil
+	return r.plugins[f.Endpoint] != nil
 }
 
-// Deregister implements plugin.Handler: the plugin's devices are lost.
+// Deregister implements plugin.Handler. It marks the plugin's devices as lost.
 func (r *Registry) Deregister(f found.Plugin) {
 	r.mu.Lock()
-	p := r.taken[f.Endpoint]
-	delete(r.taken, f.Endpoint)
+	p := r.plugins[f.Endpoint]
+	delete(r.plugins, f.Endpoint)
 	r.mu.Unlock()
-	if p != nil { // otherwise two of one endpoint came at once, and it has ended with the other
+	if p != nil { // nil if two plugins with one endpoint registered at once and the other was deregistered first
 		p.close()
 	}
 }

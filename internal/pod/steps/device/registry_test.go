@@ -25,7 +25,7 @@ func (n *node) watch(dir string) {
 	n.t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// A plugin that is found is not told of the next agent, which finds it too.
+// A plugin is registered through its socket. The next agent registers it again without a second Allocate.
 func TestAPluginIsFound(t *testing.T) {
 	root := short(t)
 	n, dir := start(t, root), filepath.Join(root, "plugins_registry")
@@ -49,12 +49,12 @@ func TestAPluginIsFound(t *testing.T) {
 	if allocations := slices.DeleteFunc(p.Calls(), func(c string) bool {
 		return c != "Allocate gpu-1"
 	}); len(allocations) != 1 {
-		t.Errorf("asked for the same devices again: %v", p.Calls())
+		t.Errorf("allocated the same devices again: %v", p.Calls())
 	}
 	p.Stop()
 	n.await(func() bool { return !n.Plugins()[gpu].Served })
 	if len(n.healthy()) > 0 {
-		t.Errorf("of a lost plugin there is %v", n.healthy())
+		t.Errorf("healthy devices of a lost plugin: %v", n.healthy())
 	}
 }
 
@@ -62,12 +62,12 @@ func TestAPluginIsFoundAndRefused(t *testing.T) {
 	n := start(t, short(t))
 	r := n.Registry()
 	for want, f := range map[string]found.Plugin{
-		`the ResourceName "gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`: {
+		`the ResourceName "gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`: {
 			Name: "gpu", Versions: []string{"v1beta1"}},
 		`requested API version "v1alpha, v1" is not supported: use one of ["v1beta1"]`: {
 			Name: string(gpu), Versions: []string{"v1alpha", "v1"}},
-		`the ResourceName "" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`: {},
-		`the ResourceName "kubernetes.io/gpu" is invalid: it is to be DOMAIN/NAME and not of kubernetes.io`: {
+		`the ResourceName "" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`: {},
+		`the ResourceName "kubernetes.io/gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`: {
 			Name: "kubernetes.io/gpu"},
 	} {
 		if err := r.Register(t.Context(), f); err == nil || err.Error() != want {
@@ -76,7 +76,7 @@ func TestAPluginIsFoundAndRefused(t *testing.T) {
 	}
 }
 
-// A machine is fresh until somebody has noted otherwise, or a plugin was there.
+// A machine is fresh until Settled was called or a plugin has registered.
 func TestFresh(t *testing.T) {
 	noted, served := short(t), short(t)
 	fresh := func(root string) *node {

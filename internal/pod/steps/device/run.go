@@ -20,16 +20,14 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// socketName is where plugins look for whom to register with. They watch it: when
-// it is made anew they register again.
+// socketName is the name of the registration socket. Plugins watch the file and register again when it is created anew.
 const socketName = "kubelet.sock"
 
-// connectLimit bounds what a plugin does before its registration is answered.
+// connectLimit is how long a plugin may take to report its options during registration.
 const connectLimit = 10 * time.Second
 
-// Run lets plugins register until ctx ends, and follows those that did, here or with
-// a Registry. A machine on which nobody can register here still runs pods: Run says so
-// in the log and goes on.
+// Run accepts registrations and follows registered plugins until ctx ends, including those of a Registry. If the
+// registration socket cannot be opened, Run logs the error and continues: the machine can still run pods.
 func (d *stock) Run(ctx context.Context) error {
 	defer d.stopTimers()
 	group, ctx := errgroup.WithContext(ctx)
@@ -37,7 +35,7 @@ func (d *stock) Run(ctx context.Context) error {
 	group.Go(func() error {
 		for {
 			select {
-			case p := <-d.come:
+			case p := <-d.arrived:
 				group.Go(func() error { d.follow(ctx, p); return nil })
 			case <-ctx.Done():
 				return ctx.Err()
@@ -47,11 +45,13 @@ func (d *stock) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// serve lets plugins register at the socket.
+// serve accepts registrations at the socket.
 func (d *stock) serve(ctx context.Context) error {
 	listener, err := d.listen(ctx)
 	if err != nil {
-		d.opts.Log.Error("no device plugin can register", "err", err)
+		d.opts.Log.Error(
+			"serve registrations of device plugins failed; no device plugin can register until the agent restarts",
+			"err", err)
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -74,9 +74,8 @@ func (d *stock) stopTimers() {
 	}
 }
 
-// listen makes the directory and the socket. Sockets that are there are of plugins
-// that registered with an earlier agent, and of that agent: plugins see them go and
-// begin anew.
+// listen creates the directory and the registration socket. It first removes all sockets in the directory: they belong
+// to the previous agent and to plugins that registered there. Plugins see the removal and register again.
 func (d *stock) listen(ctx context.Context) (net.Listener, error) {
 	if err := os.MkdirAll(d.opts.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of device plugins: %w", err)
@@ -90,7 +89,7 @@ func (d *stock) listen(ctx context.Context) (net.Listener, error) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(d.opts.Dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("remove a socket that is left over: %w", err)
+			return nil, fmt.Errorf("remove stale socket: %w", err)
 		}
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", filepath.Join(d.opts.Dir, socketName))
@@ -100,35 +99,35 @@ func (d *stock) listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// registration is the service that plugins call.
+// registration implements the gRPC service that plugins call.
 type registration struct {
 	pluginapi.UnimplementedRegistrationServer
 	d *stock
 }
 
-// Register takes a plugin, which serves already.
+// Register adds a plugin, which must be serving already.
 func (r registration) Register(ctx context.Context, req *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
 	log := r.d.opts.Log.With("resource", req.GetResourceName(), "endpoint", req.GetEndpoint())
 	if err := checkRegistration(req); err != nil {
-		log.Error("register device plugin", "err", err)
+		log.Error("register device plugin failed; the plugin must register again", "err", err)
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if _, err := r.d.take(ctx, req.GetResourceName(), filepath.Join(r.d.opts.Dir, req.GetEndpoint())); err != nil {
-		log.Error("register device plugin", "err", err)
+	if _, err := r.d.adopt(ctx, req.GetResourceName(), filepath.Join(r.d.opts.Dir, req.GetEndpoint())); err != nil {
+		log.Error("register device plugin failed; the plugin must register again", "err", err)
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	log.Info("device plugin registered")
 	return &pluginapi.Empty{}, nil
 }
 
-// take connects to a plugin and has what it offers followed by Run.
-func (d *stock) take(ctx context.Context, resource, socket string) (*plugin, error) {
+// adopt connects to a plugin and passes it to Run, which follows its list of devices.
+func (d *stock) adopt(ctx context.Context, resource, socket string) (*plugin, error) {
 	p, err := connect(ctx, corev1.ResourceName(resource), socket)
 	if err != nil {
 		return nil, err
 	}
 	select {
-	case d.come <- p:
+	case d.arrived <- p:
 	case <-ctx.Done():
 		p.close()
 		return nil, ctx.Err()
@@ -137,7 +136,7 @@ func (d *stock) take(ctx context.Context, resource, socket string) (*plugin, err
 	return p, nil
 }
 
-// plugin is one connection to one.
+// plugin is a connection to one device plugin.
 type plugin struct {
 	resource corev1.ResourceName
 	options  *pluginapi.DevicePluginOptions
@@ -155,23 +154,23 @@ func connect(ctx context.Context, name corev1.ResourceName, socket string) (*plu
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	if p.options, err = p.client.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true)); err != nil {
-		return nil, errors.Join(fmt.Errorf("ask device plugin at %s for its options: %w", socket, err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("get options of device plugin at %s: %w", socket, err), conn.Close())
 	}
 	return p, nil
 }
 
 // close ends the connection, and with it the stream and all calls.
-func (p *plugin) close() { _ = p.conn.Close() } // it fails when it is closed already
+func (p *plugin) close() { _ = p.conn.Close() } // it fails only if the connection is closed already
 
-// follow takes over what a plugin tells until it ends, another one registers for
-// its resource, or ctx ends.
+// follow records the lists of devices that a plugin sends until the plugin closes its stream, another plugin replaces
+// it, or ctx ends.
 func (d *stock) follow(ctx context.Context, p *plugin) {
 	defer p.close()
 	stream, err := p.client.ListAndWatch(ctx, &pluginapi.Empty{})
 	for first := true; err == nil; first = false {
 		var list *pluginapi.ListAndWatchResponse
 		if list, err = stream.Recv(); err == nil {
-			d.told(p, list.GetDevices(), first)
+			d.update(p, list.GetDevices(), first)
 		}
 	}
 	if ctx.Err() == nil {
@@ -179,9 +178,8 @@ func (d *stock) follow(ctx context.Context, p *plugin) {
 	}
 }
 
-// told takes over a list. The first one of a plugin makes it the one that serves the
-// resource.
-func (d *stock) told(p *plugin, list []*pluginapi.Device, first bool) {
+// update records a plugin's list of devices. With its first list a plugin becomes the one that serves the resource.
+func (d *stock) update(p *plugin, list []*pluginapi.Device, first bool) {
 	devices := devicesOf(list, d.opts.Machine)
 	d.mu.Lock()
 	s := d.supplies[p.resource]
@@ -205,10 +203,10 @@ func (d *stock) told(p *plugin, list []*pluginapi.Device, first bool) {
 	s.devices = devices
 	d.refresh()
 	d.mu.Unlock()
-	d.supplied(p.resource)
+	d.announce(p.resource)
 }
 
-// lose notes that a plugin has ended.
+// lose marks a plugin's devices as lost, unless another plugin serves the resource by now.
 func (d *stock) lose(p *plugin, err error) {
 	d.mu.Lock()
 	s := d.supplies[p.resource]
@@ -220,7 +218,7 @@ func (d *stock) lose(p *plugin, err error) {
 	}
 	d.mu.Unlock()
 	if mine {
-		d.opts.Log.Warn("device plugin is gone: its devices count as unhealthy", "resource", p.resource, "err", err)
-		d.supplied(p.resource)
+		d.opts.Log.Warn("device plugin gone, its devices are unhealthy", "resource", p.resource, "err", err)
+		d.announce(p.resource)
 	}
 }

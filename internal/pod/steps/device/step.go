@@ -23,24 +23,24 @@ import (
 )
 
 const (
-	// callLimit is how long a plugin may take for one answer. Kubernetes has no
-	// limit; this one is for a plugin that hangs, and the call is made again.
+	// callLimit is how long a plugin may take to answer. Kubernetes sets no limit. This one frees a start from a plugin
+	// that hangs; the call is repeated.
 	callLimit = 2 * time.Minute
-	// quietly is how long a container waits for a plugin before its status says so.
-	quietly = time.Second
+	// statusDelay is how long a container waits for a plugin before its status shows the wait.
+	statusDelay = time.Second
 )
 
-// unexpected is the kubelet's reason when a plugin refuses.
+// unexpected is the kubelet's reason for a pod whose plugin refuses to allocate.
 const unexpected = "UnexpectedAdmissionError"
 
-// Step has plugins answer for what a pod holds, ahead of the starts of its
-// containers. No other step waits for it: a container waits for its own devices.
+// Step calls Allocate for the devices that a pod holds, before its containers start. No other step waits for it: each
+// container waits for its own devices.
 func (d *Devices) Step() worker.Step {
 	return worker.Step{Name: "device", Phase: worker.Prepare, Setup: d.setup, Teardown: d.teardown}
 }
 
-// setup succeeds also when a plugin refuses: the container's start says so, with its
-// reason, and tries again. A container that runs has its devices.
+// setup succeeds even if a plugin refuses. The container's start then fails with the reason and is retried. Containers
+// that run already have their devices.
 func (d *Devices) setup(ctx context.Context, r *worker.Run) error {
 	a, _ := d.opts.Ledger.Get(r.Pod.UID)
 	if len(a.Containers) == 0 {
@@ -55,14 +55,15 @@ func (d *Devices) setup(ctx context.Context, r *worker.Run) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			d.opts.Log.Warn("ask device plugin", "pod", pod.FullName(r.Pod.Pod), "container", w.container, "resource",
+			d.opts.Log.Warn("allocate devices failed, retrying at the container's start", "pod",
+				pod.FullName(r.Pod.Pod), "container", w.container, "resource",
 				w.resource, "err", err)
 		}
 	}
 	return nil
 }
 
-// teardown forgets the answers. Plugins are not told: the API has no word for it.
+// teardown deletes the answers. The API has no call to notify the plugin.
 func (d *Devices) teardown(_ context.Context, r *worker.Run) error {
 	uid := r.Pod.UID
 	d.writing.Lock()
@@ -80,8 +81,8 @@ func (d *Devices) teardown(_ context.Context, r *worker.Run) error {
 	return err
 }
 
-// ensure has the plugin's answer for what a container holds of a resource: the one
-// that is kept, or a new one.
+// ensure returns the plugin's answer for the devices that a container holds of a resource. It asks the plugin unless a
+// valid answer is stored.
 func (d *Devices) ensure(ctx context.Context, p *corev1.Pod, container string, name corev1.ResourceName) (Answer,
 	error) {
 	leave, err := d.calls.enter(ctx, call{p.UID, container, name})
@@ -96,18 +97,18 @@ func (d *Devices) ensure(ctx context.Context, p *corev1.Pod, container string, n
 	d.mu.Lock()
 	a, ok := d.answers[p.UID][container][name]
 	d.mu.Unlock()
-	if ok && a.is(w.ids, d.opts.Boot) {
+	if ok && a.covers(w.ids, d.opts.Boot) {
 		return a, nil
 	}
-	if a, err = d.ask(ctx, p, w); err != nil {
+	if a, err = d.allocate(ctx, p, w); err != nil {
 		return Answer{}, err
 	}
-	d.keep(p.UID, w, a)
+	d.save(p.UID, w, a)
 	return a, nil
 }
 
-// want is what the ledger has for one container and resource. What has been
-// answered for is not exchanged any more, as if an earlier container held it.
+// want returns what the ledger holds for one container and resource. Devices that an answer covers already are fixed
+// and will not be exchanged.
 func (d *Devices) want(p *corev1.Pod, container string, name corev1.ResourceName) (want, bool) {
 	a, _ := d.opts.Ledger.Get(p.UID)
 	all := wants(p, a)
@@ -129,9 +130,8 @@ func (d *Devices) want(p *corev1.Pod, container string, name corev1.ResourceName
 	return w, true
 }
 
-// keep takes an answer down. It is asked for again if the disk refuses and the agent
-// restarts.
-func (d *Devices) keep(uid types.UID, w want, a Answer) {
+// save stores an answer. If the write fails, the plugin is asked again after a restart of the agent.
+func (d *Devices) save(uid types.UID, w want, a Answer) {
 	d.writing.Lock()
 	defer d.writing.Unlock()
 	d.mu.Lock()
@@ -139,13 +139,14 @@ func (d *Devices) keep(uid types.UID, w want, a Answer) {
 	d.answers[uid] = all
 	d.mu.Unlock()
 	if err := d.kept.SaveUnsynced(string(uid), all); err != nil {
-		d.opts.Log.Error("keep the answer of a device plugin", "pod", uid, "resource", w.resource, "err", err)
+		d.opts.Log.Error("save answer of device plugin failed; it is asked again after a restart", "pod", uid,
+			"resource", w.resource, "err", err)
 	}
 	d.saved()
 }
 
-// ask waits for the plugin and has it allocate.
-func (d *Devices) ask(ctx context.Context, p *corev1.Pod, w want) (Answer, error) {
+// allocate waits for the plugin and calls its Allocate.
+func (d *Devices) allocate(ctx context.Context, p *corev1.Pod, w want) (Answer, error) {
 	plugin, err := d.await(ctx, p, w)
 	if err != nil {
 		return Answer{}, err
@@ -183,8 +184,7 @@ func (d *Devices) ask(ctx context.Context, p *corev1.Pod, w want) (Answer, error
 	return a, nil
 }
 
-// await returns the plugin once it serves and all that the container is to have is
-// healthy.
+// await returns the plugin once it is registered and all devices of w are healthy.
 func (d *Devices) await(ctx context.Context, p *corev1.Pod, w want) (*plugin, error) {
 	for {
 		serving, bad, changed := d.serving(w.resource, w.ids)
@@ -209,8 +209,8 @@ func (d *Devices) await(ctx context.Context, p *corev1.Pod, w want) (*plugin, er
 	}
 }
 
-// prefer asks the plugin which devices it would rather give, and exchanges those. One
-// that fails to say has no preference.
+// prefer asks the plugin which devices it prefers and exchanges them in the ledger. If the plugin fails to answer, the
+// devices stay.
 func (d *Devices) prefer(ctx context.Context, p *corev1.Pod, w want, plugin *plugin) (want, error) {
 	inv, all := d.Inventory(), d.opts.Ledger.All()
 	request := device.Request{Resource: w.resource, Count: len(w.ids), Reusable: w.fixed}
@@ -231,7 +231,8 @@ func (d *Devices) prefer(ctx context.Context, p *corev1.Pod, w want, plugin *plu
 		return w, ctx.Err()
 	}
 	if err != nil {
-		d.opts.Log.Warn("ask device plugin for its preference", "resource", w.resource, "err", err)
+		d.opts.Log.Warn("get preferred devices of plugin failed, devices not exchanged", "resource", w.resource, "err",
+			err)
 		return w, nil
 	}
 	if len(resp.GetContainerResponses()) == 0 {
@@ -240,30 +241,30 @@ func (d *Devices) prefer(ctx context.Context, p *corev1.Pod, w want, plugin *plu
 	return d.exchange(p, w, resp.GetContainerResponses()[0].GetDeviceIDs())
 }
 
-// exchange has the ledger take what a plugin prefers of what is free by now.
+// exchange replaces devices in the ledger with preferred ones that are still free.
 func (d *Devices) exchange(p *corev1.Pod, w want, preferred []device.ID) (want, error) {
-	d.giving.Lock()
-	defer d.giving.Unlock()
+	d.exchanging.Lock()
+	defer d.exchanging.Unlock()
 	all := d.opts.Ledger.All()
 	request := device.Request{Resource: w.resource, Count: len(w.ids), Reusable: w.fixed}
 	now := device.Prefer(d.Inventory(), all.Devices(), request, w.ids, preferred)
 	for container, ids := range exchanged(all[p.UID], w.resource, w.ids, now) {
 		if err := d.opts.Ledger.SetDevices(p.UID, container, w.resource, ids); err != nil {
-			return w, fmt.Errorf("book what the device plugin of %s prefers: %w", w.resource, err)
+			return w, fmt.Errorf("book the devices that the plugin of %s prefers: %w", w.resource, err)
 		}
 	}
 	w.ids = now
 	return w, nil
 }
 
-// timed makes one call of a plugin, within callLimit and told of.
+// timed makes one call of a plugin within callLimit, and shows it as what the container waits for.
 func (d *Devices) timed(ctx context.Context, p *corev1.Pod, w want, method string,
 	f func(context.Context) error) error {
 	defer d.waiting(ctx, p.UID, w.container, fmt.Sprintf("the device plugin of %s to answer %s", w.resource, method))()
 	return limited(ctx, callLimit, w.resource, method, f)
 }
 
-// limited names the plugin when it is out of time.
+// limited calls f with a time limit. After the limit its error names the plugin and the method.
 func limited(ctx context.Context, limit time.Duration, name corev1.ResourceName, method string,
 	f func(context.Context) error) error {
 	late := fmt.Errorf("the device plugin of %s has not answered %s within %v", name, method, limit)
@@ -276,22 +277,22 @@ func limited(ctx context.Context, limit time.Duration, name corev1.ResourceName,
 	return err
 }
 
-// waiting tells what a container waits for, until done is called: in the timeline,
-// and after a moment in its status.
+// waiting records what a container waits for until done is called: in the timeline at once, and in the container's
+// status after statusDelay.
 func (d *Devices) waiting(ctx context.Context, uid types.UID, container, what string) (done func()) {
 	ended := timeline.Wait(ctx, what)
-	over, told := false, false
-	timer := time.AfterFunc(quietly, func() {
+	over, shown := false, false
+	timer := time.AfterFunc(statusDelay, func() {
 		d.mu.Lock()
-		told = !over
-		if told {
+		shown = !over
+		if shown {
 			if d.waits[uid] == nil {
 				d.waits[uid] = map[string]string{}
 			}
 			d.waits[uid][container] = "waiting for " + what
 		}
 		d.mu.Unlock()
-		if told {
+		if shown {
 			d.opts.Affected(uid)
 		}
 	})
@@ -304,28 +305,28 @@ func (d *Devices) waiting(ctx context.Context, uid types.UID, container, what st
 		if len(d.waits[uid]) == 0 {
 			delete(d.waits, uid)
 		}
-		tell := told
+		notify := shown
 		d.mu.Unlock()
-		if tell {
+		if notify {
 			d.opts.Affected(uid)
 		}
 	}
 }
 
-// call is what is asked of a plugin, one at a time.
+// call identifies a call of a plugin. Equal calls run one after the other.
 type call struct {
 	uid       types.UID
 	container string
 	resource  corev1.ResourceName
 }
 
-// calls are those under way.
+// calls holds the calls that run now.
 type calls struct {
 	mu   sync.Mutex
 	busy map[call]chan struct{}
 }
 
-// enter waits for the same call of others to end.
+// enter waits until no equal call runs.
 func (c *calls) enter(ctx context.Context, k call) (leave func(), err error) {
 	for {
 		c.mu.Lock()

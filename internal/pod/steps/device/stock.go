@@ -15,57 +15,58 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/device"
 )
 
-// Plugin is what is known of the plugin of a resource.
+// Plugin is the state of the plugin of a resource.
 type Plugin struct {
-	// Served says that it is connected; otherwise it is lost.
+	// Served says that the plugin is connected. Otherwise it is lost.
 	Served bool
-	// Since is when it came, or went. For one that has not come since this agent
-	// began it is when the agent began.
+	// Since is when the plugin connected or was lost. It is the start of this agent if the plugin has not connected
+	// since.
 	Since time.Time
 }
 
-// supply is one resource. Without a plugin it is lost.
+// supply is the state of one resource. It is lost if plugin is nil.
 type supply struct {
-	devices []device.Device // as last told, by id
+	devices []device.Device // as the plugin last listed them, sorted by id
 	plugin  *plugin
 	since   time.Time
 	expiry  *time.Timer
 }
 
-// known is what is kept of the resources.
-type known struct {
+// savedResources is the stored form of the resources.
+type savedResources struct {
 	Resources map[corev1.ResourceName][]device.Device `json:"resources"`
 }
 
-// stock is what plugins offer. Its methods may be called from any goroutine.
+// stock holds the devices that plugins offer. Its methods may be called from any goroutine.
 type stock struct {
 	opts    Options
 	metrics metrics
-	come    chan *plugin // that Run is to follow
-	// saving is held for writing the file, which takes too long for mu.
+	arrived chan *plugin // new plugins, for Run to follow
+	// saving is held while the file is written. mu is free meanwhile.
 	saving sync.Mutex
 
-	// saved is called when the file has been written.
+	// saved is called after the file was written.
 	saved func()
 
-	// fresh: nothing was kept. Load sets it.
+	// fresh says that no state was found on disk. Load sets it.
 	fresh bool
 
 	mu        sync.Mutex
 	supplies  map[corev1.ResourceName]*supply
-	inventory device.Inventory // a new one at each change
+	inventory device.Inventory // replaced at each change
 	changed   chan struct{}    // closed at each change
 }
 
 func newStock(o Options) *stock {
-	return &stock{opts: o, metrics: newMetrics(), come: make(chan *plugin), supplies: map[corev1.ResourceName]*supply{},
+	return &stock{opts: o, metrics: newMetrics(), arrived: make(chan *plugin),
+		supplies:  map[corev1.ResourceName]*supply{},
 		inventory: device.Inventory{}, changed: make(chan struct{})}
 }
 
-func (d *stock) knownFile() string { return filepath.Join(d.opts.State, "resources.json") }
+func (d *stock) resourcesFile() string { return filepath.Join(d.opts.State, "resources.json") }
 
-// restore takes over what an earlier agent, or a kubelet, knew: all of it is lost.
-func (d *stock) restore(k known) {
+// restore loads the resources that the previous agent or a kubelet stored. All of them start as lost.
+func (d *stock) restore(k savedResources) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, devices := range k.Resources {
@@ -77,25 +78,26 @@ func (d *stock) restore(k known) {
 	d.refresh()
 }
 
-// Fresh says that neither an agent nor a kubelet has kept anything of devices here:
-// the machine is a new one, maybe in the place of one of its name.
+// Fresh reports whether neither an agent nor a kubelet has stored device state here: the machine is new, perhaps a
+// replacement with an old name.
 func (d *stock) Fresh() bool { return d.fresh }
 
-// Settled notes that who needs to know of Fresh does. The next agent is not.
+// Settled stores a marker, so that Fresh is false for the next agent. Call it after everything that depends on Fresh is
+// done.
 func (d *stock) Settled() {
-	if err := d.keepKnown(); err != nil {
-		d.opts.Log.Error("keep what device plugins offer", "err", err)
+	if err := d.saveResources(); err != nil {
+		d.opts.Log.Error("save resources of device plugins failed; retrying after the next change", "err", err)
 	}
 }
 
-// Inventory is what plugins offer now. It is not to be changed.
+// Inventory returns the devices that plugins offer now. The caller must not change it.
 func (d *stock) Inventory() device.Inventory {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.inventory
 }
 
-// Plugins are those of the resources in the inventory.
+// Plugins returns the state of the plugin of each resource in the inventory.
 func (d *stock) Plugins() map[corev1.ResourceName]Plugin {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,19 +108,19 @@ func (d *stock) Plugins() map[corev1.ResourceName]Plugin {
 	return all
 }
 
-// serving is the plugin of a resource, nil when it is not there, and which of these
-// devices are not healthy. changed is closed when that may be otherwise.
+// serving returns the plugin of a resource, nil if it is not connected, and which of these devices are unhealthy.
+// changed is closed at the next change of either.
 func (d *stock) serving(name corev1.ResourceName, ids []device.ID) (p *plugin, bad []device.ID,
 	changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s := d.supplies[name]; s != nil && s.plugin != nil {
-		p, bad = s.plugin, ill(s.devices, ids)
+		p, bad = s.plugin, unhealthy(s.devices, ids)
 	}
 	return p, bad, d.changed
 }
 
-// health is that of what a container holds.
+// health returns the health of the devices that a container holds.
 func (d *stock) health(given map[corev1.ResourceName][]device.ID) []corev1.ResourceStatus {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,8 +141,8 @@ func (d *stock) health(given map[corev1.ResourceName][]device.ID) []corev1.Resou
 	return all
 }
 
-// refresh makes the inventory anew and wakes who waits for a change. The caller
-// holds mu, and tells of it afterwards.
+// refresh rebuilds the inventory and wakes everything that waits for a change. The caller holds mu and calls announce
+// afterwards.
 func (d *stock) refresh() {
 	inv := make(device.Inventory, len(d.supplies))
 	for name, s := range d.supplies {
@@ -153,11 +155,11 @@ func (d *stock) refresh() {
 	d.changed = make(chan struct{})
 }
 
-// supplied tells of a change of one resource: for the next start, to admission,
-// and to the pods that hold any of it.
-func (d *stock) supplied(name corev1.ResourceName) {
-	if err := d.keepKnown(); err != nil {
-		d.opts.Log.Error("keep what device plugins offer", "err", err)
+// announce stores the resources and reports the change of one resource to admission and to the pods that hold its
+// devices.
+func (d *stock) announce(name corev1.ResourceName) {
+	if err := d.saveResources(); err != nil {
+		d.opts.Log.Error("save resources of device plugins failed; retrying after the next change", "err", err)
 	}
 	for uid, a := range d.opts.Ledger.All() {
 		for _, given := range a.Containers {
@@ -170,12 +172,12 @@ func (d *stock) supplied(name corev1.ResourceName) {
 	d.opts.Changed()
 }
 
-// keepKnown writes down what the next agent is to know of the resources.
-func (d *stock) keepKnown() error {
+// saveResources stores the resources for the next agent.
+func (d *stock) saveResources() error {
 	d.saving.Lock()
 	defer d.saving.Unlock()
 	d.mu.Lock()
-	k := known{Resources: make(map[corev1.ResourceName][]device.Device, len(d.supplies))}
+	k := savedResources{Resources: make(map[corev1.ResourceName][]device.Device, len(d.supplies))}
 	for name, s := range d.supplies {
 		k.Resources[name] = s.devices
 	}
@@ -183,14 +185,14 @@ func (d *stock) keepKnown() error {
 	if err := os.MkdirAll(d.opts.State, 0o700); err != nil {
 		return err
 	}
-	if err := checkpoint.Save(d.knownFile(), checkpoint.Format{Version: 1}, k); err != nil {
+	if err := checkpoint.Save(d.resourcesFile(), checkpoint.Format{Version: 1}, k); err != nil {
 		return err
 	}
 	d.saved()
 	return nil
 }
 
-// healthy are the ids of the resources' healthy devices, none of those that are lost.
+// healthy returns the ids of the healthy devices of each resource. A lost resource has an empty list.
 func (d *stock) healthy() map[string][]device.ID {
 	all := map[string][]device.ID{}
 	for name, devices := range d.Inventory() {
@@ -205,8 +207,8 @@ func (d *stock) healthy() map[string][]device.ID {
 	return all
 }
 
-// expire takes a lost resource away after Grace, but for the devices that pods still
-// hold: they are theirs when the plugin comes back. The caller holds mu.
+// expire removes a lost resource after Grace. Devices that pods still hold stay, so that they have them when the plugin
+// returns. The caller holds mu.
 func (d *stock) expire(name corev1.ResourceName, s *supply) {
 	s.expiry = time.AfterFunc(Grace, func() {
 		theirs := d.opts.Ledger.All().Devices()[name]
@@ -226,9 +228,9 @@ func (d *stock) expire(name corev1.ResourceName, s *supply) {
 		left := len(s.devices)
 		d.mu.Unlock()
 		if still && (left == 0 || left < before) {
-			d.opts.Log.Warn("device plugin has not come back: its devices are gone", "resource", name, "after", Grace,
+			d.opts.Log.Warn("device plugin did not return, its devices are removed", "resource", name, "after", Grace,
 				"still held", left)
-			d.supplied(name)
+			d.announce(name)
 		}
 	})
 }

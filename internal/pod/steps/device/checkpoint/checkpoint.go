@@ -8,18 +8,18 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// Name of the file.
+// Name is the name of the checkpoint file.
 const Name = "kubelet_internal_checkpoint"
 
-// Writer is in each file that this program has written. A kubelet does not look at
-// it, and leaves it out when it writes the file itself.
+// Writer is the value of the field Writer in each file that this program writes. A kubelet ignores the field and omits
+// it when it writes the file.
 const Writer = "berth"
 
-// DevicesPerNUMA are ids by NUMA node, -1 for none.
+// DevicesPerNUMA lists device ids by NUMA node. The key -1 holds devices without a known node.
 type DevicesPerNUMA map[int64][]string
 
-// PodDevicesEntry is what a container holds of a resource. AllocResp is the plugin's
-// answer, a ContainerAllocateResponse in protobuf's form.
+// PodDevicesEntry lists the devices that a container holds of one resource. AllocResp is the plugin's answer to
+// Allocate: an encoded ContainerAllocateResponse.
 type PodDevicesEntry struct {
 	PodUID        string
 	ContainerName string
@@ -28,8 +28,8 @@ type PodDevicesEntry struct {
 	AllocResp     []byte
 }
 
-// checkpointData is what the checksum is made of: FNV-1a of a dump of the value. The
-// dump has the names of the types and of this package, which are the kubelet's.
+// checkpointData is the part that the checksum covers. The checksum is the FNV-1a hash of a dump of the value. The dump
+// contains the names of the types and of this package, so they must stay the same as the kubelet's.
 type checkpointData struct {
 	PodDeviceEntries  []PodDevicesEntry
 	RegisteredDevices map[string][]string
@@ -41,12 +41,12 @@ type file struct {
 	Writer   string
 }
 
-// Format is the content of the file. Of registered resources a kubelet that reads it
-// takes the names only, until their plugins come.
+// Format encodes the content of the file. A kubelet that reads it uses only the names of the registered resources and
+// waits for their plugins to list the devices.
 func Format(held []PodDevicesEntry, registered map[string][]string) ([]byte, error) {
 	f := file{Data: checkpointData{held, registered}, Writer: Writer}
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(dump.ForHash(f.Data))) // a hash takes all
+	_, _ = h.Write([]byte(dump.ForHash(f.Data))) // a hash never fails
 	f.Checksum = uint64(h.Sum32())
 	text, err := json.Marshal(f)
 	if err != nil {

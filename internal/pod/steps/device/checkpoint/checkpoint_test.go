@@ -2,7 +2,7 @@ package checkpoint
 
 import "testing"
 
-// The texts and checksums are a kubelet's (1.36), but for the writer.
+// TestFormat expects the texts and checksums that a kubelet (1.36) writes, except for the writer.
 func TestFormat(t *testing.T) {
 	tests := []struct {
 		name       string
