@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// stateFile is the kubelet's name for its checkpoint.
+// stateFile is the name of the kubelet's checkpoint file.
 const stateFile = "dra_manager_state"
 
-// What the kubelet of 1.32 and newer writes.
+// Kind and version that the kubelet writes since 1.32.
 const (
 	checkpointKind    = "DRACheckpoint"
 	checkpointVersion = "checkpoint.dra.kubelet.k8s.io/v1"
 )
 
-// sealed is the file: the checksum is that of the bytes of Data.
+// sealed is the content of the file. The checksum covers the bytes of Data.
 type sealed struct {
 	Data     string
 	Checksum uint32
 }
 
-// content is what Data holds. The kubelet has its type's fields in lower case.
+// content is the decoded Data. The two names in lower case are the kubelet's.
 type content struct {
 	Kind               string `json:"kind"`
 	APIVersion         string `json:"apiVersion"`
@@ -74,15 +74,15 @@ func open(raw []byte) (map[string]*record, error) {
 	return records, nil
 }
 
-// readRecords reads the checkpoint. One that cannot be used is moved aside: the next
-// save does not overwrite it.
+// readRecords reads the checkpoint. It moves a checkpoint that it cannot use aside, so that the next save does not
+// overwrite it.
 func readRecords(path string) (map[string]*record, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]*record{}, nil
 	}
 	if err != nil {
-		return map[string]*record{}, fmt.Errorf("read the claims that are prepared: %w", err)
+		return map[string]*record{}, fmt.Errorf("read prepared claims: %w", err)
 	}
 	records, err := open(raw)
 	if err == nil {
@@ -90,27 +90,27 @@ func readRecords(path string) (map[string]*record, error) {
 	}
 	aside := fmt.Sprintf("%s.corrupt-%s", path, time.Now().UTC().Format("20060102T150405.000000000Z"))
 	return map[string]*record{}, errors.Join(
-		fmt.Errorf("state file %s %w; it is kept as %s, and drivers are not told to unprepare the claims in it", path,
+		fmt.Errorf("state file %s %w; it was moved to %s, and the claims in it will not be unprepared", path,
 			err, filepath.Base(aside)), os.Rename(path, aside))
 }
 
-// writeRecords replaces the checkpoint, which is whole at every moment.
+// writeRecords replaces the checkpoint atomically.
 func writeRecords(path string, records map[string]*record) (err error) {
 	raw, err := seal(records)
 	if err != nil {
-		return fmt.Errorf("encode the claims that are prepared: %w", err)
+		return fmt.Errorf("encode prepared claims: %w", err)
 	}
 	next := path + ".tmp"
 	if err := writeSynced(next, raw); err != nil {
-		_ = os.Remove(next) // gives its room back on a full disk; the first error is the one to tell
-		return fmt.Errorf("save the claims that are prepared: %w", err)
+		_ = os.Remove(next) // frees space on a full disk; the write's error counts
+		return fmt.Errorf("save prepared claims: %w", err)
 	}
 	if err := os.Rename(next, path); err != nil {
-		return fmt.Errorf("save the claims that are prepared: %w", err)
+		return fmt.Errorf("save prepared claims: %w", err)
 	}
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return fmt.Errorf("save the claims that are prepared: %w", err)
+		return fmt.Errorf("save prepared claims: %w", err)
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -15,42 +15,39 @@ import (
 	"k8s.io/client-go/kubernetes"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
-// Options are what Claims needs from its surroundings.
+// Options are the dependencies of Claims.
 type Options struct {
-	// Client reads ResourceClaims and removes ResourceSlices, as a node. nil in an
-	// agent without a cluster, whose pods have no claims.
+	// Client reads ResourceClaims and deletes ResourceSlices with a node's rights. It is nil for an agent without a
+	// cluster, whose pods have no claims.
 	Client kubernetes.Interface
 	// Node is the name of this node.
 	Node string
-	// Dir is the agent's root directory. It exists when the first pod comes.
+	// Dir is the agent's root directory. It must exist before the first pod is set up.
 	Dir string
 	// Boot is the kernel's boot id.
 	Boot string
-	// Pod is the newest of a pod that is desired, nil: it is not. A claim is made and
-	// reserved after the pod, whose status says so. Optional.
+	// Pod returns the newest version of a desired pod, or nil. A claim may be created and reserved after its pod, and
+	// only the newer pod status names it. Optional.
 	Pod func(types.UID) *corev1.Pod
-	// StandsIn says that the API server is away since the agent began, and that what was
-	// kept of it counts: claims that pods had before. Optional.
+	// StandsIn reports that the API server was never reachable since the agent started and its stored objects are used
+	// instead. Then claims that pods had before count as theirs. Optional.
 	StandsIn func() bool
-	// Affected is told of a pod when the health of a device of its claims, or what it
-	// waits for, has changed. It must not block.
+	// Affected is called with the UID of a pod after the health of a device of its claims changed, or the message about
+	// what it waits for. It must not block.
 	Affected func(types.UID)
-	Events   events
+	Events   event.Sink
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// Claims are the ResourceClaims that pods of this node use, and the drivers. Its
-// methods may be called from any goroutine.
+// Claims manages the ResourceClaims that pods of this node use, and the DRA drivers. Its methods may be called from any
+// goroutine.
 type Claims struct {
 	opts    Options
 	drivers *drivers
@@ -64,7 +61,7 @@ type Claims struct {
 	waits   map[types.UID]string
 }
 
-// New makes a Claims that knows of no claim and no driver.
+// New returns Claims without claims and drivers. Call Load before Run.
 func New(o Options) (*Claims, error) {
 	c := &Claims{opts: o, locks: locks{busy: map[string]chan struct{}{}}, records: map[string]*record{},
 		waits: map[types.UID]string{}}
@@ -78,8 +75,8 @@ func New(o Options) (*Claims, error) {
 
 func (c *Claims) file() string { return filepath.Join(c.opts.Dir, stateFile) }
 
-// Load reads what an earlier agent or a kubelet had prepared. It goes on without what
-// cannot be read, and the error says so.
+// Load reads which claims the previous agent or a kubelet prepared. If the file cannot be read, there are none and the
+// error says why.
 func (c *Claims) Load() error {
 	records, err := readRecords(c.file())
 	c.mu.Lock()
@@ -91,11 +88,11 @@ func (c *Claims) Load() error {
 // Run follows drivers until ctx ends.
 func (c *Claims) Run(ctx context.Context) error { return c.drivers.run(ctx) }
 
-// Drivers takes the plugins of type plugin.TypeDRA.
+// Drivers returns the handler of plugins of type plugin.TypeDRA.
 func (c *Claims) Drivers() *Drivers { return &Drivers{c.drivers} }
 
-// Users are the pods that use claims which are prepared or were to be. The teardown
-// of one that is not on the node any more has its claims unprepared; its UID suffices.
+// Users returns the pods that use recorded claims. If such a pod is gone from the node, run its teardown to unprepare
+// its claims; the UID suffices for that.
 func (c *Claims) Users() []types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +105,7 @@ func (c *Claims) Users() []types.UID {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// users are the pods that use a device of a driver, nil: all of the driver.
+// users returns the pods that use a claim of this driver.
 func (c *Claims) users(driver string) (all []types.UID) {
 	for _, r := range c.snapshot() {
 		if _, ok := r.DriverState[driver]; !ok {
@@ -121,7 +118,7 @@ func (c *Claims) users(driver string) (all []types.UID) {
 	return all
 }
 
-// inUse counts prepared claims by driver, and all of them under "<any>".
+// inUse counts the prepared claims of each driver. The key "<any>" counts all claims.
 func (c *Claims) inUse() map[string]int {
 	counts := map[string]int{anyDriver: 0}
 	for _, r := range c.snapshot() {
@@ -142,7 +139,7 @@ func (c *Claims) snapshot() map[string]*record {
 	return maps.Clone(c.records)
 }
 
-// update changes records and their file. Both stay as they were when it fails.
+// update changes records and their file. If the write fails, both stay unchanged.
 func (c *Claims) update(change func(map[string]*record)) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -157,7 +154,7 @@ func (c *Claims) update(change func(map[string]*record)) error {
 	return nil
 }
 
-// Waiting says what a pod waits for before it gets a sandbox.
+// Waiting returns what the step of a pod waits for before the pod gets a sandbox.
 func (c *Claims) Waiting(uid types.UID) (message string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,8 +162,7 @@ func (c *Claims) Waiting(uid types.UID) (message string, ok bool) {
 	return message, ok
 }
 
-// Status is the health of what a container uses of claims; nil: nothing that a
-// driver has prepared.
+// Status returns the health of the devices of a container's claims. It is nil if no driver has prepared any.
 func (c *Claims) Status(p *corev1.Pod, container string) []corev1.ResourceStatus {
 	if !wants(p) {
 		return nil
@@ -179,7 +175,7 @@ func (c *Claims) Status(p *corev1.Pod, container string) []corev1.ResourceStatus
 	return statuses(all, c.snapshot(), p.Namespace, c.drivers.healths(), c.opts.Now())
 }
 
-// DynamicResources are a container's claims for the PodResources API.
+// DynamicResources returns a container's claims in the form of the PodResources API.
 func (c *Claims) DynamicResources(p *corev1.Pod, container string) []*podresources.DynamicResource {
 	if !wants(p) {
 		return nil
@@ -189,22 +185,22 @@ func (c *Claims) DynamicResources(p *corev1.Pod, container string) []*podresourc
 		return nil
 	}
 	all, _ := uses(p, spec)
-	return shown(all, c.snapshot(), p.Namespace)
+	return dynamicResources(all, c.snapshot(), p.Namespace)
 }
 
-// waiting tells what a pod waits for until done is called: in the timeline, and after
-// a moment of quiet in its status.
+// waiting records what a pod waits for until done is called: in the timeline at once, and in the pod's status after
+// quiet.
 func (c *Claims) waiting(ctx context.Context, uid types.UID, what string, quiet time.Duration) (done func()) {
 	ended := timeline.Wait(ctx, what)
-	over, told := false, false
+	over, shown := false, false
 	timer := time.AfterFunc(quiet, func() {
 		c.mu.Lock()
-		if told = !over; told {
+		if shown = !over; shown {
 			c.waits[uid] = "waiting for " + what
 		}
-		tell := told
+		notify := shown
 		c.mu.Unlock()
-		if tell {
+		if notify {
 			c.opts.Affected(uid)
 		}
 	})
@@ -214,23 +210,23 @@ func (c *Claims) waiting(ctx context.Context, uid types.UID, what string, quiet 
 		c.mu.Lock()
 		over = true
 		delete(c.waits, uid)
-		tell := told
+		notify := shown
 		c.mu.Unlock()
-		if tell {
+		if notify {
 			c.opts.Affected(uid)
 		}
 	}
 }
 
-// locks are claims that are being prepared or unprepared.
+// locks holds the claims that are being prepared or unprepared.
 type locks struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{}
 }
 
-// enter waits for all others who work on one of these claims.
+// enter locks these claims. It waits until no other caller has one of them locked.
 func (l *locks) enter(ctx context.Context, keys []string) (leave func(), err error) {
-	keys = slices.Compact(slices.Sorted(slices.Values(keys))) // in one order: nobody waits for each other
+	keys = slices.Compact(slices.Sorted(slices.Values(keys))) // a fixed order prevents deadlocks
 	var mine []string
 	leave = func() {
 		l.mu.Lock()

@@ -31,14 +31,14 @@ import (
 	"github.com/berth-run/berth/test/dradriver"
 )
 
-// patience bounds what a test waits for; nothing waits that long when all is well.
+// patience limits waits in tests. Without a failure none takes that long.
 const patience = time.Minute
 
 var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// node is one with its claims, in a cluster without a scheduler: the test allocates.
+// node is a node with its Claims in a cluster without a scheduler: the test allocates claims.
 type node struct {
 	*Claims
 	t         *testing.T
@@ -46,18 +46,18 @@ type node struct {
 	admin     kubernetes.Interface
 	namespace string
 	dir, name string
-	changed   chan struct{} // holds one
-	ahead     atomic.Int64  // of the clock
+	changed   chan struct{} // buffer of 1
+	ahead     atomic.Int64  // how far the agent's clock is ahead
 
-	mu   sync.Mutex
-	told []string // events
+	mu     sync.Mutex
+	events []string // events
 }
 
-// Event takes the place of the recorder.
+// Event implements event.Sink.
 func (n *node) Event(ref corev1.ObjectReference, _, reason, format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told = append(n.told, ref.Name+" "+reason+": "+fmt.Sprintf(format, args...))
+	n.events = append(n.events, ref.Name+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
 func check(t *testing.T, err error) {
@@ -70,7 +70,7 @@ func check(t *testing.T, err error) {
 func start(t *testing.T) *node {
 	t.Helper()
 	c := shared.Cluster(t)
-	dir, err := os.MkdirTemp("", "d") // the paths of sockets are short
+	dir, err := os.MkdirTemp("", "d") // short, because socket paths are limited
 	check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	n := &node{t: t, cluster: c, admin: c.Client(), namespace: c.Namespace(), dir: dir, name: strings.ToLower(t.Name()),
@@ -89,7 +89,7 @@ func start(t *testing.T) *node {
 	return n
 }
 
-// agent is a new one with the node's credentials and state.
+// agent starts a new agent's Claims with the node's credentials and state.
 func (n *node) agent() *Claims {
 	n.t.Helper()
 	client, err := kubernetes.NewForConfig(n.cluster.NodeConfig(n.name))
@@ -118,7 +118,7 @@ func (n *node) driver(o dradriver.Options) *dradriver.Driver {
 	return d
 }
 
-// claim makes one that is not allocated.
+// claim creates a claim that is not allocated.
 func (n *node) claim(name string) *resourceapi.ResourceClaim {
 	n.t.Helper()
 	c, err := n.admin.ResourceV1().ResourceClaims(n.namespace).Create(n.t.Context(), &resourceapi.ResourceClaim{
@@ -132,7 +132,7 @@ func (n *node) claim(name string) *resourceapi.ResourceClaim {
 	return c
 }
 
-// allocate is the scheduler's part.
+// allocate plays the scheduler: it allocates a claim and reserves it for pods.
 func (n *node) allocate(name string, pods ...*corev1.Pod) {
 	n.t.Helper()
 	claims := n.admin.ResourceV1().ResourceClaims(n.namespace)
@@ -152,7 +152,7 @@ func (n *node) allocate(name string, pods ...*corev1.Pod) {
 	check(n.t, err)
 }
 
-// pod is one of the node whose container uses a request of a claim.
+// pod creates a pod on the node whose container uses one request of a claim.
 func (n *node) pod(name, claim string) *corev1.Pod {
 	n.t.Helper()
 	p, err := n.admin.CoreV1().Pods(n.namespace).Create(n.t.Context(),
@@ -170,7 +170,7 @@ func run(p *corev1.Pod) *worker.Run {
 	return &worker.Run{Pod: &pod.Pod{Pod: p, Source: pod.SourceAPI}, Observed: &pod.Observed{}}
 }
 
-// setup starts the step; its end comes by the channel.
+// setup runs the step and returns a channel for its result.
 func (n *node) setup(p *corev1.Pod) <-chan error {
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
@@ -184,7 +184,7 @@ func (n *node) until(what string, is func() bool) {
 	for !is() {
 		select {
 		case <-n.changed:
-		case <-time.After(50 * time.Millisecond): // what nobody tells of
+		case <-time.After(50 * time.Millisecond): // for changes without a notification
 		case <-late:
 			n.t.Fatalf("not in time: %s", what)
 		}
@@ -209,8 +209,8 @@ func cdi(t *testing.T, c *Claims, p *corev1.Pod) (names []string) {
 	return names
 }
 
-// Two pods share a claim: each waits for its part, and the last one gives it back,
-// under another agent and without an API server.
+// Two pods share a claim. Each waits for what it needs, and the teardown of the last pod unprepares the claim. Another
+// agent can use the prepared claim without the API server.
 func TestLife(t *testing.T) {
 	n := start(t)
 	claim := n.claim("c")
@@ -245,8 +245,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// The claims that an agent has prepared before a reboot are prepared again, once: as the
-// API server has them, and as they were where it is away.
+// After a reboot the claims of the pods are prepared again, once. While the API server is away from the start, the
+// stored claims are used.
 func TestReboot(t *testing.T) {
 	n := start(t)
 	d := n.driver(dradriver.Options{})
@@ -257,7 +257,7 @@ func TestReboot(t *testing.T) {
 	n.opts.Boot = "next"
 	n.cluster.Disconnect()
 	waits := n.setup(one)
-	n.waits(one, "the API server to give ResourceClaim c")
+	n.waits(one, "the API server to return ResourceClaim c")
 	n.cluster.Connect()
 	check(t, <-waits)
 	n.opts.Boot, n.opts.StandsIn = "after next", func() bool { return true }
@@ -265,7 +265,7 @@ func TestReboot(t *testing.T) {
 	defer n.cluster.Connect()
 	if err := n.PreCreate(t.Context(), one, pod.Containers(one)[0],
 		&runtimeapi.ContainerConfig{}); reason.Of(err) != reason.CreateContainerConfigError {
-		t.Errorf("a container of what is not prepared: %v", err)
+		t.Errorf("create a container whose claim is not prepared: %v", err)
 	}
 	check(t, <-n.setup(one))
 	check(t, <-n.setup(two))
@@ -281,7 +281,7 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// A driver of the older version refuses, and then does not.
+// A driver with the older API version refuses a claim at first and prepares it later.
 func TestRefusal(t *testing.T) {
 	n := start(t)
 	d := n.driver(dradriver.Options{V1beta1: true})
@@ -299,9 +299,9 @@ func TestRefusal(t *testing.T) {
 	}
 	n.mu.Lock()
 	for i, reason := range []string{failedPrepare, failedUnprepare} {
-		if len(n.told) != 2 || !strings.HasPrefix(n.told[i], "p "+reason+": ") ||
-			!strings.Contains(n.told[i], "too hot") {
-			t.Errorf("events %q", n.told)
+		if len(n.events) != 2 || !strings.HasPrefix(n.events[i], "p "+reason+": ") ||
+			!strings.Contains(n.events[i], "too hot") {
+			t.Errorf("events %q", n.events)
 		}
 	}
 	n.mu.Unlock()
@@ -313,8 +313,7 @@ func TestRefusal(t *testing.T) {
 	check(t, n.Step().Teardown(t.Context(), run(p)))
 }
 
-// A driver does not answer: the pod says so, and an agent that comes meanwhile asks
-// for the same.
+// While a driver does not answer, the pod's status says so. The next agent makes the same call again.
 func TestHangingDriver(t *testing.T) {
 	n := start(t)
 	d := n.driver(dradriver.Options{})
@@ -330,10 +329,10 @@ func TestHangingDriver(t *testing.T) {
 		t.Errorf("setup: %v", err)
 	}
 	if m, waits := n.Waiting(p.UID); waits {
-		t.Errorf("it is still %s", m)
+		t.Errorf("the status still says: %s", m)
 	}
 	d.Hang("")
-	check(t, n.Load()) // what the next agent begins with
+	check(t, n.Load()) // as the next agent does
 	check(t, <-n.setup(p))
 	if got := cdi(t, n.Claims, p); len(got) != 1 {
 		t.Errorf("CDI names %v", got)
@@ -355,12 +354,12 @@ func TestHealth(t *testing.T) {
 	n.ahead.Store(int64(healthTimeout))
 	want[0].Resources[0].Health = corev1.ResourceHealthStatusUnknown
 	if diff := cmp.Diff(want, n.Status(p, "app")); diff != "" {
-		t.Errorf("not heard of since (-want +got):\n%s", diff)
+		t.Errorf("without a report since (-want +got):\n%s", diff)
 	}
 	check(t, n.Step().Teardown(t.Context(), run(p)))
 }
 
-// The slices of a driver that has gone are removed, with the rights of a node.
+// The ResourceSlices of a driver that is gone are deleted, with a node's rights.
 func TestSlices(t *testing.T) {
 	n := start(t)
 	count := func() int {
@@ -374,10 +373,10 @@ func TestSlices(t *testing.T) {
 	d.Stop()
 	n.until("gone", func() bool { return n.drivers.of(n.name+".example.com") == nil })
 	if count() != 1 {
-		t.Error("its slices are removed at once")
+		t.Error("the slices were removed at once")
 	}
 	n.ahead.Store(int64(Grace))
 	check(t, n.drivers.add(plugin.Plugin{Name: "other", Endpoint: "/none",
-		Versions: []string{"v1.DRAPlugin"}})) // has it look again
+		Versions: []string{"v1.DRAPlugin"}})) // makes the sweep run again
 	n.until("removed", func() bool { return count() == 0 })
 }

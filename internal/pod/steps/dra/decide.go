@@ -18,22 +18,23 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// record is one claim of the checkpoint, field for field the kubelet's.
+// record is one claim of the checkpoint, with the kubelet's fields.
 type record struct {
 	ClaimUID    types.UID
 	ClaimName   string
 	Namespace   string
 	PodUIDs     sets.Set[string]
 	DriverState map[string]driverState
-	// PreparedBoot is the boot during which all drivers have answered. The kubelet
-	// does not read it, and drops it.
+	// PreparedBoot is the boot id of the machine when all drivers had prepared the claim. The kubelet ignores the field
+	// and drops it.
 	PreparedBoot string `json:",omitempty"`
 }
 
-// driverState is there for each driver of a claim, also for one without devices.
+// driverState holds the devices that one driver prepared for a claim. Each driver of a claim has one, even without
+// devices.
 type driverState struct{ Devices []device }
 
-// device is what a driver said of one device. No RequestNames: of all requests.
+// device is a driver's answer about one device. Empty RequestNames means that the device belongs to all requests.
 type device struct {
 	PoolName     string
 	DeviceName   string
@@ -50,7 +51,7 @@ func (r *record) claim() *drapb.Claim {
 
 func (r *record) drivers() []string { return slices.Sorted(maps.Keys(r.DriverState)) }
 
-// clone is a record that can be changed while others read r.
+// clone returns a copy that can be changed while others read r.
 func (r *record) clone() *record {
 	c := *r
 	c.PodUIDs, c.DriverState = r.PodUIDs.Clone(), map[string]driverState{}
@@ -58,7 +59,7 @@ func (r *record) clone() *record {
 	return &c
 }
 
-// devices are those of a request, with their drivers; "": of all.
+// devices returns the devices of a request with their drivers. An empty request means all devices.
 func (r *record) devices(request string) (all []driverDevice) {
 	request = resourceclaim.BaseRequestRef(request)
 	for _, driver := range r.drivers() {
@@ -79,7 +80,7 @@ type driverDevice struct {
 	device
 }
 
-// newRecord is a claim that nothing has been done for. It is allocated.
+// newRecord returns the record of an allocated claim for which no driver was called yet.
 func newRecord(claim *resourceapi.ResourceClaim) *record {
 	r := &record{ClaimUID: claim.UID, ClaimName: claim.Name, Namespace: claim.Namespace, PodUIDs: sets.New[string](),
 		DriverState: map[string]driverState{}}
@@ -89,17 +90,16 @@ func newRecord(claim *resourceapi.ResourceClaim) *record {
 	return r
 }
 
-// need is one claim of a pod.
+// need is a claim that a pod needs.
 type need struct {
-	// claim is the name of the object.
+	// claim is the name of the ResourceClaim.
 	claim string
-	// owned: the pod must be its owner.
+	// owned says that the pod must be the owner of the claim.
 	owned bool
 }
 
-// needs are the claims of a pod: those that it names, those made from templates,
-// and the one of extended resources (KEP-5004). missing says which is not made yet;
-// a template for which none is to be made counts for nothing.
+// needs lists the claims of a pod: the named ones, those created from templates, and the claim for extended resources
+// (KEP-5004). missing describes the first claim that is not created yet. A template that needs no claim is skipped.
 func needs(p *corev1.Pod) (all []need, missing string) {
 	for i := range p.Spec.ResourceClaims {
 		c := &p.Spec.ResourceClaims[i]
@@ -121,17 +121,17 @@ func needs(p *corev1.Pod) (all []need, missing string) {
 	return all, ""
 }
 
-// wants says whether a pod has any claim.
+// wants reports whether a pod has any claim.
 func wants(p *corev1.Pod) bool {
 	return len(p.Spec.ResourceClaims) > 0 || p.Status.ExtendedResourceClaimStatus != nil
 }
 
-// usable says what a claim still lacks for a pod, "" for nothing. The error is of a
-// claim that is not the pod's.
+// usable returns what a claim still lacks before the pod can use it, "" if nothing. It returns an error if the claim
+// belongs to another pod.
 func usable(p *corev1.Pod, claim *resourceapi.ResourceClaim, n need) (lacks string, err error) {
 	if n.owned {
 		if err := resourceclaim.IsForPod(p, claim, true); err != nil {
-			return "", fmt.Errorf("%w; delete that ResourceClaim, or the pod", err)
+			return "", fmt.Errorf("%w; next: delete that ResourceClaim, or the pod", err)
 		}
 	}
 	switch {
@@ -144,13 +144,13 @@ func usable(p *corev1.Pod, claim *resourceapi.ResourceClaim, n need) (lacks stri
 	return "", nil
 }
 
-// use is what a container may see of a claim.
+// use is a claim, or one request of it, that a container may use.
 type use struct {
-	// name is the pod's name for the claim; "" for that of extended resources.
+	// name is the pod's name for the claim. It is empty for the claim for extended resources.
 	name, claim, request string
 }
 
-// uses are what a container names of the pod's claims.
+// uses lists the claims that a container uses. missing describes the first one that does not exist yet.
 func uses(p *corev1.Pod, c *corev1.Container) (all []use, missing string) {
 	for _, ref := range c.Resources.Claims {
 		i := slices.IndexFunc(p.Spec.ResourceClaims, func(pc corev1.PodResourceClaim) bool {
@@ -169,8 +169,8 @@ func uses(p *corev1.Pod, c *corev1.Container) (all []use, missing string) {
 	}
 	if e := p.Status.ExtendedResourceClaimStatus; e != nil {
 		for _, m := range e.RequestMappings {
-			asked := c.Resources.Requests[corev1.ResourceName(m.ResourceName)]
-			if m.ContainerName == c.Name && !asked.IsZero() {
+			requested := c.Resources.Requests[corev1.ResourceName(m.ResourceName)]
+			if m.ContainerName == c.Name && !requested.IsZero() {
 				all = append(all, use{claim: e.ResourceClaimName, request: m.RequestName})
 			}
 		}
@@ -178,7 +178,7 @@ func uses(p *corev1.Pod, c *corev1.Container) (all []use, missing string) {
 	return all, ""
 }
 
-// containerOf is the container of a pod by name, nil: there is none.
+// containerOf returns the container with this name, nil if there is none.
 func containerOf(p *corev1.Pod, name string) *corev1.Container {
 	for _, c := range pod.Containers(p) {
 		if c.Name == name {
@@ -188,8 +188,8 @@ func containerOf(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// shown are the claims of a container as the PodResources API shows them.
-func shown(all []use, records map[string]*record, namespace string) (list []*podresources.DynamicResource) {
+// dynamicResources lists the claims of a container in the form of the PodResources API.
+func dynamicResources(all []use, records map[string]*record, namespace string) (list []*podresources.DynamicResource) {
 	byClaim := map[string]*podresources.DynamicResource{}
 	for _, u := range all {
 		r := records[namespace+"/"+u.claim]
@@ -219,18 +219,18 @@ func shown(all []use, records map[string]*record, namespace string) (list []*pod
 	return list
 }
 
-// health is what a driver last said of a device.
+// health is what a driver last reported about a device.
 type health struct {
 	status  corev1.ResourceHealthStatus
 	message string
-	// until is when it counts no more.
+	// until is when the report expires.
 	until time.Time
 }
 
-// deviceKey is a device among those of all drivers.
+// deviceKey identifies a device among those of all drivers.
 type deviceKey struct{ driver, pool, device string }
 
-// statuses are the health of what a container may use (KEP-4680).
+// statuses lists the health of the devices that a container may use (KEP-4680).
 func statuses(all []use, records map[string]*record, namespace string, healths map[deviceKey]health,
 	now time.Time) (list []corev1.ResourceStatus) {
 	for _, u := range all {
@@ -249,10 +249,10 @@ func statuses(all []use, records map[string]*record, namespace string, healths m
 			if len(d.CDIDeviceIDs) > 0 {
 				h.ResourceID = corev1.ResourceID(d.CDIDeviceIDs[0])
 			}
-			if said, ok := healths[deviceKey{d.driver, d.PoolName, d.DeviceName}]; ok && now.Before(said.until) {
-				h.Health = said.status
-				if said.message != "" {
-					h.Message = &said.message
+			if report, ok := healths[deviceKey{d.driver, d.PoolName, d.DeviceName}]; ok && now.Before(report.until) {
+				h.Health = report.status
+				if report.message != "" {
+					h.Message = &report.message
 				}
 			}
 			if !slices.ContainsFunc(s.Resources, func(o corev1.ResourceHealth) bool {
@@ -268,8 +268,8 @@ func statuses(all []use, records map[string]*record, namespace string, healths m
 	return list
 }
 
-// due are the drivers whose slices are to be removed, and when to look again; zero:
-// not before something changes. gone is since when drivers do not serve.
+// due returns the drivers whose slices must be removed now, and when the next one is due (zero: none). gone says since
+// when each driver is away.
 func due(gone map[string]time.Time, now time.Time) (drivers []string, next time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(gone)) {
 		at := gone[name].Add(Grace)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// somePod has a claim by name, one of a template, and one of extended resources.
+// somePod returns a pod with a claim by name, one from a template, and one for extended resources.
 func somePod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "uid"},
@@ -168,7 +168,7 @@ func TestStatuses(t *testing.T) {
 	want := []corev1.ResourceStatus{{Name: "claim:own/big", Resources: []corev1.ResourceHealth{
 		{ResourceID: "a.example.com/device=x", Health: corev1.ResourceHealthStatusUnhealthy, Message: new("too hot")},
 		{ResourceID: "a.example.com/pool/z",
-			Health: corev1.ResourceHealthStatusUnknown}, // it has not been heard of since
+			Health: corev1.ResourceHealthStatusUnknown}, // the report has expired
 	}}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -183,11 +183,11 @@ func TestDue(t *testing.T) {
 		t.Errorf("next %v, (-want +got):\n%s", next, d)
 	}
 	if names, next := due(nil, now); names != nil || !next.IsZero() {
-		t.Errorf("of nothing: %v, %v", names, next)
+		t.Errorf("without drivers: %v, %v", names, next)
 	}
 }
 
-// kubeletFile is what a kubelet 1.36.3 has written of two pods, byte for byte.
+// kubeletFile is what a kubelet 1.36.3 wrote for two pods, byte for byte.
 const kubeletFile = `{"Data":"{\"kind\":\"DRACheckpoint\",\"apiVersion\":\"checkpoint.dra.kubelet.k8s.io/v1\",\"ClaimInfoStateList\":[{\"ClaimUID\":\"7bd2dd88-bab7-4cb1-9ca3-e315a08f7548\",\"ClaimName\":\"claim-one\",\"Namespace\":\"default\",\"PodUIDs\":{\"4b977394-6b03-4985-90df-39fb86f89e84\":{}},\"DriverState\":{\"test1.example.com\":{\"Devices\":[{\"PoolName\":\"node1\",\"DeviceName\":\"gpu-0\",\"ShareID\":null,\"RequestNames\":[\"any\"],\"CDIDeviceIDs\":[\"test1.example.com/device=claim-one-gpu-0\"]}]}}},{\"ClaimUID\":\"d5d4d501-d24f-4135-967e-c832870fc449\",\"ClaimName\":\"claim-two\",\"Namespace\":\"default\",\"PodUIDs\":{\"7bf612c5-91e8-420d-b424-f2bd2a2521d4\":{}},\"DriverState\":{\"test1.example.com\":{\"Devices\":[{\"PoolName\":\"node1\",\"DeviceName\":\"gpu-1\",\"ShareID\":null,\"RequestNames\":[\"any\"],\"CDIDeviceIDs\":[\"test1.example.com/device=claim-two-gpu-1\"]}]}}}]}","Checksum":2687483826}`
 
 func TestCheckpoint(t *testing.T) {
@@ -209,7 +209,7 @@ func TestCheckpoint(t *testing.T) {
 		t.Errorf("a damaged file: %v", err)
 	}
 	if aside, _ := filepath.Glob(path + ".corrupt-*"); len(aside) != 1 {
-		t.Errorf("kept aside: %v", aside)
+		t.Errorf("files moved aside: %v", aside)
 	}
 }
 

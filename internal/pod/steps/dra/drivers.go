@@ -19,19 +19,19 @@ import (
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	drapbv1beta1 "k8s.io/kubelet/pkg/apis/dra/v1beta1"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/node/plugin"
 )
 
 const (
-	// callLimit is how long a driver may take for one answer, as under the kubelet.
+	// callLimit is how long a driver may take to answer, the same as in the kubelet.
 	callLimit = 45 * time.Second
-	// reconnectMax bounds the delay between tries to reach a driver whose process
-	// has ended while its registration stands.
+	// reconnectMax is the longest delay between attempts to connect to a registered driver whose process has ended.
 	reconnectMax = 5 * time.Second
 )
 
-// Drivers is the plugin.Handler of DRA drivers. Several plugins of one driver may be
-// there while it is upgraded; the last one that can be reached is asked.
+// Drivers is the plugin.Handler of DRA drivers. During an upgrade a driver may have several plugins. The one that
+// connected and registered last is called.
 type Drivers struct{ all *drivers }
 
 // Register implements plugin.Handler.
@@ -40,7 +40,7 @@ func (d *Drivers) Register(_ context.Context, p plugin.Plugin) error { return d.
 // Deregister implements plugin.Handler.
 func (d *Drivers) Deregister(p plugin.Plugin) { d.all.remove(p) }
 
-// nodeService are the calls of a driver, of whichever version it serves.
+// nodeService is the API of a driver. Both versions have it.
 type nodeService interface {
 	NodePrepareResources(context.Context, *drapb.NodePrepareResourcesRequest,
 		...grpc.CallOption) (*drapb.NodePrepareResourcesResponse, error)
@@ -48,36 +48,36 @@ type nodeService interface {
 		...grpc.CallOption) (*drapb.NodeUnprepareResourcesResponse, error)
 }
 
-// driver is one plugin of one.
+// driver is one plugin of a DRA driver.
 type driver struct {
 	plugin.Plugin
 	conn    *grpc.ClientConn
 	service nodeService
-	// health is its health service, nil: it has none.
+	// health is the client of its health service, nil if it has none.
 	health    drahealthv1.DRAResourceHealthClient
 	connected bool // guarded by drivers.mu
 }
 
-// drivers are those that are registered.
+// drivers holds the registered drivers.
 type drivers struct {
 	opts    Options
 	metrics *metrics
 	users   func(driver string) []types.UID
 
 	mu sync.Mutex
-	// registered are in the order in which they came.
+	// registered is in the order of registration.
 	registered []*driver
-	// fresh have nobody who follows them yet.
-	fresh []*driver
-	wake  chan struct{} // tells run of them; holds one
-	// gone is since when a driver does not serve; it may have slices.
+	// unfollowed are registered plugins that run does not follow yet.
+	unfollowed []*driver
+	wake       wake.Signal // wakes run for them
+	// gone says since when each driver is not connected. Such a driver may have ResourceSlices.
 	gone    map[string]time.Time
-	changed chan struct{} // closed at each change of what serves
+	changed chan struct{} // closed when a driver connects, disconnects, registers or deregisters
 	health  map[deviceKey]health
 }
 
 func newDrivers(o Options, m *metrics, users func(string) []types.UID) *drivers {
-	return &drivers{opts: o, metrics: m, users: users, wake: make(chan struct{}, 1), gone: map[string]time.Time{},
+	return &drivers{opts: o, metrics: m, users: users, wake: wake.New(), gone: map[string]time.Time{},
 		changed: make(chan struct{}), health: map[deviceKey]health{}}
 }
 
@@ -86,7 +86,7 @@ func (d *drivers) add(p plugin.Plugin) error {
 		return v == drapb.DRAPluginService || v == drapbv1beta1.DRAPluginService
 	})
 	if version < 0 {
-		return fmt.Errorf("DRA driver %s serves %q; this node speaks %s and %s", p.Name, p.Versions,
+		return fmt.Errorf("DRA driver %s serves %q; this node supports %s and %s", p.Name, p.Versions,
 			drapb.DRAPluginService, drapbv1beta1.DRAPluginService)
 	}
 	d.mu.Lock()
@@ -114,17 +114,17 @@ func (d *drivers) add(p plugin.Plugin) error {
 		added.health = drahealthv1.V1Alpha1ClientWrapper{Client: drahealth.NewDRAResourceHealthClient(conn)}
 	}
 	d.registered = append(d.registered, added)
-	d.fresh = append(d.fresh, added)
-	d.serves()
+	d.unfollowed = append(d.unfollowed, added)
+	d.refresh()
 	return nil
 }
 
-// timed counts the calls of a driver, and names it when it is out of time.
+// timed measures the calls of a driver and limits them to callLimit.
 func (d *drivers) timed(name string) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 		opts ...grpc.CallOption) error {
 		start := d.opts.Now()
-		late := fmt.Errorf("it has not answered within %v", callLimit)
+		late := fmt.Errorf("no answer within %v", callLimit)
 		call, cancel := context.WithTimeoutCause(ctx, callLimit, late)
 		defer cancel()
 		err := invoke(call, method, req, reply, cc, opts...)
@@ -145,18 +145,18 @@ func (d *drivers) remove(p plugin.Plugin) {
 	}
 	removed := d.registered[i]
 	d.registered = slices.Delete(slices.Clone(d.registered), i, i+1)
-	d.fresh = slices.DeleteFunc(slices.Clone(d.fresh), func(o *driver) bool { return o == removed })
+	d.unfollowed = slices.DeleteFunc(slices.Clone(d.unfollowed), func(o *driver) bool { return o == removed })
 	if _, known := d.gone[p.Name]; !known &&
 		!slices.ContainsFunc(d.registered, func(o *driver) bool { return o.Name == p.Name && o.connected }) {
 		d.gone[p.Name] = d.opts.Now()
 	}
-	d.serves()
+	d.refresh()
 	d.mu.Unlock()
-	_ = removed.conn.Close() // whoever follows it ends; it fails when it is closed already
+	_ = removed.conn.Close() // ends its goroutines; it fails only if the connection is closed already
 }
 
-// serves notes that what can be asked has changed. Its caller holds mu.
-func (d *drivers) serves() {
+// refresh updates gone after a change of a driver and wakes all that wait for one. The caller holds mu.
+func (d *drivers) refresh() {
 	serving := map[string]bool{}
 	for _, r := range d.registered {
 		serving[r.Name] = serving[r.Name] || r.connected
@@ -173,21 +173,18 @@ func (d *drivers) serves() {
 	}
 	close(d.changed)
 	d.changed = make(chan struct{})
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
+	d.wake.Wake()
 }
 
-// changes is closed when a driver comes or goes.
+// changes returns a channel that is closed at the next change of a driver.
 func (d *drivers) changes() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.changed
 }
 
-// of is the plugin to ask, nil: the driver is not registered. One that cannot be
-// reached is asked if there is no other: the call says why.
+// of returns the plugin to call for a driver, nil if the driver is not registered. It returns a plugin without a
+// connection if there is no other; the call then fails with the cause.
 func (d *drivers) of(name string) (best *driver) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -215,7 +212,7 @@ func (d *drivers) healths() map[deviceKey]health {
 	return maps.Clone(d.health)
 }
 
-// run follows those that register, and cleans up after those that are gone.
+// run follows the plugins that register, and removes the slices of drivers that are gone.
 func (d *drivers) run(ctx context.Context) error {
 	var follow sync.WaitGroup
 	defer follow.Wait()
@@ -225,17 +222,17 @@ func (d *drivers) run(ctx context.Context) error {
 	}
 	for {
 		d.mu.Lock()
-		fresh := d.fresh
-		d.fresh = nil
+		unfollowed := d.unfollowed
+		d.unfollowed = nil
 		d.mu.Unlock()
-		for _, p := range fresh {
+		for _, p := range unfollowed {
 			follow.Go(func() { d.follow(ctx, p) })
 			if p.health != nil {
 				follow.Go(func() { d.watchHealth(ctx, p) })
 			}
 		}
 		select {
-		case <-d.wake:
+		case <-d.wake.C():
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -247,11 +244,11 @@ func (d *drivers) closeAll() {
 	all := slices.Clone(d.registered)
 	d.mu.Unlock()
 	for _, p := range all {
-		_ = p.conn.Close() // it fails when it is closed already
+		_ = p.conn.Close() // it fails only if the connection is closed already
 	}
 }
 
-// follow keeps the connection, and notes whether it stands, until it is closed.
+// follow keeps a plugin's connection open and records whether it is ready, until the connection is closed.
 func (d *drivers) follow(ctx context.Context, p *driver) {
 	for {
 		state := p.conn.GetState()
@@ -264,8 +261,8 @@ func (d *drivers) follow(ctx context.Context, p *driver) {
 		d.mu.Lock()
 		if ready := state == connectivity.Ready; ready != p.connected {
 			p.connected = ready
-			d.opts.Log.Info("DRA driver", "driver", p.Name, "endpoint", p.Endpoint, "serves", ready)
-			d.serves()
+			d.opts.Log.Info("DRA driver connection changed", "driver", p.Name, "endpoint", p.Endpoint, "serves", ready)
+			d.refresh()
 		}
 		d.mu.Unlock()
 		if !p.conn.WaitForStateChange(ctx, state) {

@@ -9,27 +9,27 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 const (
-	// healthTimeout is how long a device's health counts if the driver does not say.
+	// healthTimeout is how long a device's health is valid if the driver names no time.
 	healthTimeout = 30 * time.Second
-	// healthRetry is the pause between two streams of one driver.
+	// healthRetry is the delay before a stream that ended is opened again.
 	healthRetry = 5 * time.Second
 )
 
-// watchHealth takes over what a driver tells of its devices until its connection is
-// closed or ctx ends. A driver that does not serve it is not asked again.
+// watchHealth records the health that a driver reports for its devices until its connection is closed or ctx ends. It
+// stops if the driver does not implement the service.
 func (d *drivers) watchHealth(ctx context.Context, p *driver) {
 	for {
 		err := d.streamHealth(ctx, p)
 		if code := status.Code(err); code == codes.Unimplemented || code == codes.Canceled || ctx.Err() != nil {
 			return
 		}
-		d.opts.Log.Debug("health of a DRA driver's devices", "driver", p.Name, "err", err)
-		select {
-		case <-time.After(healthRetry):
-		case <-ctx.Done():
+		d.opts.Log.Debug("watch health of a DRA driver's devices failed, retrying", "driver", p.Name, "err", err)
+		if retry.Sleep(ctx, healthRetry) != nil {
 			return
 		}
 	}
@@ -41,16 +41,16 @@ func (d *drivers) streamHealth(ctx context.Context, p *driver) error {
 		return err
 	}
 	defer d.forgetHealth(p.Name)
-	expiry := time.AfterFunc(healthTimeout, func() { d.tell(p.Name) })
+	expiry := time.AfterFunc(healthTimeout, func() { d.notify(p.Name) })
 	defer expiry.Stop()
 	for {
 		report, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		changed, until := d.reported(p.Name, report.GetDevices())
+		changed, until := d.update(p.Name, report.GetDevices())
 		if changed {
-			d.tell(p.Name)
+			d.notify(p.Name)
 		}
 		if !until.IsZero() {
 			expiry.Reset(until.Sub(d.opts.Now()))
@@ -58,21 +58,20 @@ func (d *drivers) streamHealth(ctx context.Context, p *driver) error {
 	}
 }
 
-// reported takes over a report, which may be of some devices only. until is when the
-// first of them counts no more.
-func (d *drivers) reported(name string, devices []*drahealth.DeviceHealth) (changed bool, until time.Time) {
+// update records a report, which may cover only some devices. until is when the first of them expires.
+func (d *drivers) update(name string, devices []*drahealth.DeviceHealth) (changed bool, until time.Time) {
 	now := d.opts.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, dev := range devices {
 		key := deviceKey{name, dev.GetDevice().GetPoolName(), dev.GetDevice().GetDeviceName()}
-		said := healthOf(dev, now)
+		report := healthOf(dev, now)
 		before, known := d.health[key]
-		changed = changed || !known || before.status != said.status || before.message != said.message ||
+		changed = changed || !known || before.status != report.status || before.message != report.message ||
 			!now.Before(before.until)
-		d.health[key] = said
-		if until.IsZero() || said.until.Before(until) {
-			until = said.until
+		d.health[key] = report
+		if until.IsZero() || report.until.Before(until) {
+			until = report.until
 		}
 	}
 	return changed, until
@@ -86,17 +85,17 @@ func (d *drivers) forgetHealth(name string) {
 		}
 	}
 	d.mu.Unlock()
-	d.tell(name)
+	d.notify(name)
 }
 
-// tell has the statuses of a driver's pods made anew.
-func (d *drivers) tell(name string) {
+// notify updates the statuses of the pods that use a driver.
+func (d *drivers) notify(name string) {
 	for _, uid := range d.users(name) {
 		d.opts.Affected(uid)
 	}
 }
 
-// healthOf is what a driver says of a device, as it counts from now.
+// healthOf converts a driver's report about a device.
 func healthOf(dev *drahealth.DeviceHealth, now time.Time) health {
 	h := health{status: corev1.ResourceHealthStatusUnknown, message: dev.GetMessage(), until: now.Add(healthTimeout)}
 	switch dev.GetHealth() {

@@ -13,7 +13,7 @@ import (
 // anyDriver is the kubelet's label for all drivers together.
 const anyDriver = "<any>"
 
-// metrics are the kubelet's, name for name.
+// metrics have the names of the kubelet's metrics.
 type metrics struct {
 	operations, calls *prometheus.HistogramVec
 	used              *prometheus.Desc
@@ -44,7 +44,7 @@ func newMetrics(reg prometheus.Registerer, inUse func() map[string]int) (*metric
 	return m, nil
 }
 
-// Describe and Collect count claims at the time of the scrape.
+// Describe implements prometheus.Collector. Claims are counted at the time of the scrape.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.used }
 
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {

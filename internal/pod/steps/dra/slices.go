@@ -7,28 +7,30 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
-// Grace is how long a driver may be away before its ResourceSlices are removed, as
-// under the kubelet: long enough for a restart of its pod.
+// Grace is how long a driver may be away before its ResourceSlices are deleted, the same as in the kubelet. It is long
+// enough for a restart of the driver's pod.
 const Grace = 30 * time.Second
 
-// Delays between tries of what the API server has refused.
+// Delays after an error of the API server.
 const (
 	sweepFirst = time.Second
 	sweepMax   = 5 * time.Minute
 )
 
-// sweep removes the ResourceSlices of drivers that are away, those too that an
-// earlier agent left. A driver that comes back publishes anew.
+// sweep deletes the ResourceSlices of drivers that are gone, including slices from before this agent started. A driver
+// that returns publishes its slices again.
 func (d *drivers) sweep(ctx context.Context) {
-	delay := sweepFirst
+	retries := retry.Doubling(sweepFirst, sweepMax)
 	for known := false; ; {
 		changed := d.changes()
 		var next time.Time
 		err := error(nil)
 		if !known {
-			err = d.learn(ctx)
+			err = d.findGone(ctx)
 			known = err == nil
 		}
 		if err == nil {
@@ -39,11 +41,10 @@ func (d *drivers) sweep(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			d.opts.Log.Warn("remove ResourceSlices of drivers that are gone", "err", err)
-			look, changed = time.After(delay), nil
-			delay = min(2*delay, sweepMax)
+			d.opts.Log.Warn("remove ResourceSlices of drivers that are gone failed, retrying", "err", err)
+			look, changed = time.After(retries.Step()), nil
 		default:
-			delay = sweepFirst
+			retries = retry.Doubling(sweepFirst, sweepMax)
 			if !next.IsZero() {
 				look = time.After(max(0, next.Sub(d.opts.Now())))
 			}
@@ -57,8 +58,8 @@ func (d *drivers) sweep(ctx context.Context) {
 	}
 }
 
-// learn notes the drivers that have slices of this node and do not serve.
-func (d *drivers) learn(ctx context.Context) error {
+// findGone adds the drivers that have slices of this node and are not connected to gone.
+func (d *drivers) findGone(ctx context.Context) error {
 	list, err := d.opts.Client.ResourceV1().ResourceSlices().List(ctx,
 		metav1.ListOptions{FieldSelector: d.selector("")})
 	if err != nil {
@@ -79,7 +80,7 @@ func (d *drivers) learn(ctx context.Context) error {
 	return nil
 }
 
-// sweepOnce removes what is due. next is when more is.
+// sweepOnce deletes the slices that are due. next is when more are due.
 func (d *drivers) sweepOnce(ctx context.Context) (next time.Time, err error) {
 	d.mu.Lock()
 	names, next := due(d.gone, d.opts.Now())
@@ -90,7 +91,7 @@ func (d *drivers) sweepOnce(ctx context.Context) (next time.Time, err error) {
 		if err != nil {
 			return time.Time{}, err
 		}
-		d.opts.Log.Info("DRA driver is gone: its ResourceSlices are removed", "driver", name)
+		d.opts.Log.Info("ResourceSlices of a DRA driver that is gone removed", "driver", name)
 		d.mu.Lock()
 		delete(d.gone, name)
 		d.mu.Unlock()
@@ -98,8 +99,7 @@ func (d *drivers) sweepOnce(ctx context.Context) (next time.Time, err error) {
 	return next, nil
 }
 
-// selector is of this node's slices, which are all that a node may touch; driver "":
-// of all drivers.
+// selector selects this node's slices; a node has no rights to others. An empty driver selects all drivers.
 func (d *drivers) selector(driver string) string {
 	set := fields.Set{resourceapi.ResourceSliceSelectorNodeName: d.opts.Node}
 	if driver != "" {

@@ -17,44 +17,44 @@ import (
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// failedPrepare is the kubelet's reason when a driver refuses. failedUnprepare is why
-// a pod that has ended stays: the kubelet says so in its log alone.
+// failedPrepare is the kubelet's event reason when a driver fails to prepare. failedUnprepare is the event reason when
+// one fails to unprepare; the kubelet only logs that.
 const (
 	failedPrepare   = "FailedPrepareDynamicResources"
 	failedUnprepare = "FailedUnprepareDynamicResources"
 )
 
-// Delays between looks at a claim that is not ready. A driver that registers is seen
-// at once.
+// Delays between attempts to use a claim that is not ready. The registration of a driver ends a delay early.
 const (
-	lookFirst = 500 * time.Millisecond
-	lookMax   = 10 * time.Second
+	retryFirst = 500 * time.Millisecond
+	retryMax   = 10 * time.Second
 )
 
-// quietly is how long a pod waits for a driver's answer before its status says so.
-const quietly = time.Second
+// statusDelay is how long a pod waits for a driver's answer before its status shows the wait.
+const statusDelay = time.Second
 
-// StepName is what the sandbox's step waits for.
+// StepName is the name of the step, for the steps that wait for it.
 const StepName = "dra"
 
-// Step has the claims of a pod prepared ahead of its sandbox, and unprepared when
-// nothing of it runs.
+// Step prepares the claims of a pod before its sandbox starts, and unprepares them when nothing of the pod runs.
 func (c *Claims) Step() worker.Step {
 	return worker.Step{Name: StepName, Phase: worker.Prepare, Setup: c.setup, Teardown: c.teardown}
 }
 
-// setup waits for what is to come: the claims' allocation, their drivers, an API
-// server that is away. It fails when a driver does.
+// setup waits until the claims are allocated, their drivers are registered and the API server answers. It fails if a
+// driver fails.
 func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 	if !wants(r.Pod.Pod) {
 		return nil
 	}
-	delay, told, done := lookFirst, "", func() {}
+	retries, shown, done := retry.Doubling(retryFirst, retryMax), "", func() {}
+	delay := retries.Step()
 	defer func() { done() }()
 	for {
 		changed := c.drivers.changes()
@@ -76,15 +76,15 @@ func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 		if lacks == "" {
 			return nil
 		}
-		if lacks != told {
+		if lacks != shown {
 			done()
-			told, done = lacks, c.waiting(ctx, p.UID, lacks, 0)
+			shown, done = lacks, c.waiting(ctx, p.UID, lacks, 0)
 		}
 		timer := time.NewTimer(delay)
 		select {
 		case <-changed:
 		case <-timer.C:
-			delay = min(2*delay, lookMax)
+			delay = retries.Step()
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -94,8 +94,8 @@ func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 	}
 }
 
-// try prepares the claims of a pod, unless something lacks. One whose containers run
-// had them prepared, by this agent or a kubelet.
+// try prepares the claims of a pod, or returns what it still lacks. If containers of the pod run, its claims were
+// prepared by this agent or a kubelet.
 func (c *Claims) try(ctx context.Context, p *corev1.Pod, runs bool) (lacks string, err error) {
 	all, missing := needs(p)
 	if missing != "" {
@@ -114,12 +114,12 @@ func (c *Claims) try(ctx context.Context, p *corev1.Pod, runs bool) (lacks strin
 	for i, n := range all {
 		switch kept := c.snapshot()[keys[i]]; {
 		case kept == nil || !kept.PodUIDs.Has(string(p.UID)) || kept.PreparedBoot != c.opts.Boot && !runs:
-			r, lacks, err := c.look(ctx, p, n, kept)
+			r, lacks, err := c.find(ctx, p, n, kept)
 			if lacks != "" || err != nil {
 				return lacks, err
 			}
 			found = append(found, r)
-		case kept.PreparedBoot != c.opts.Boot: // a kubelet did, and does not note the boot
+		case kept.PreparedBoot != c.opts.Boot: // a kubelet prepared it; its records have no boot id
 			prepared := kept.clone()
 			prepared.PreparedBoot = c.opts.Boot
 			found = append(found, prepared)
@@ -134,15 +134,16 @@ func (c *Claims) try(ctx context.Context, p *corev1.Pod, runs bool) (lacks strin
 	return "", err
 }
 
-// look asks for a claim that the pod has not been given, and whether it and its
-// drivers are ready. kept is what there is of it, nil: nothing.
-func (c *Claims) look(ctx context.Context, p *corev1.Pod, n need, kept *record) (r *record, lacks string, err error) {
+// find returns the record of a claim that the pod does not have yet, or what the claim and its drivers still lack. kept
+// is the existing record, or nil.
+func (c *Claims) find(ctx context.Context, p *corev1.Pod, n need, kept *record) (r *record, lacks string, err error) {
 	if c.opts.Client == nil {
 		return nil, "",
-			fmt.Errorf("ResourceClaim %s: this node belongs to no cluster; run the agent with --kubeconfig", n.claim)
+			fmt.Errorf("ResourceClaim %s: this node belongs to no cluster; next: run the agent with --kubeconfig",
+				n.claim)
 	}
 	if kept != nil && kept.PodUIDs.Has(string(p.UID)) && c.opts.StandsIn != nil && c.opts.StandsIn() {
-		r = kept.clone() // the pod had it before the machine's boot
+		r = kept.clone() // the pod had the claim before the reboot
 	} else if r, lacks, err = c.read(ctx, p, n, kept); r == nil {
 		return nil, lacks, err
 	}
@@ -154,14 +155,14 @@ func (c *Claims) look(ctx context.Context, p *corev1.Pod, n need, kept *record) 
 	return r, "", nil
 }
 
-// read asks the API server for a claim. r is nil while it lacks something.
+// read gets a claim from the API server. r is nil while the claim lacks something.
 func (c *Claims) read(ctx context.Context, p *corev1.Pod, n need, kept *record) (r *record, lacks string, err error) {
 	claim, err := c.opts.Client.ResourceV1().ResourceClaims(p.Namespace).Get(ctx, n.claim, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Sprintf("ResourceClaim %s to be there", n.claim), nil
+		return nil, fmt.Sprintf("ResourceClaim %s to be created", n.claim), nil
 	}
 	if err != nil {
-		return nil, fmt.Sprintf("the API server to give ResourceClaim %s: %v", n.claim, err), nil
+		return nil, fmt.Sprintf("the API server to return ResourceClaim %s: %v", n.claim, err), nil
 	}
 	if lacks, err := usable(p, claim, n); lacks != "" || err != nil {
 		return nil, lacks, err
@@ -177,8 +178,8 @@ func (c *Claims) read(ctx context.Context, p *corev1.Pod, n need, kept *record) 
 	return kept.clone(), "", nil
 }
 
-// prepare books the claims for the pod and has drivers prepare those that are not.
-// Its caller has them locked.
+// prepare records the claims for the pod and calls the drivers of claims that are not prepared. The caller has the
+// claims locked.
 func (c *Claims) prepare(ctx context.Context, uid types.UID, found []*record) error {
 	batches := map[string][]*record{}
 	err := c.update(func(records map[string]*record) {
@@ -204,7 +205,7 @@ func (c *Claims) prepare(ctx context.Context, uid types.UID, found []*record) er
 	for _, driver := range slices.Sorted(maps.Keys(batches)) {
 		done := c.waiting(ctx, uid,
 			fmt.Sprintf("DRA driver %s to answer NodePrepareResources for ResourceClaim %s", driver,
-				names(batches[driver])), quietly)
+				names(batches[driver])), statusDelay)
 		answers, err := c.callPrepare(ctx, driver, batches[driver])
 		done()
 		if err != nil {
@@ -222,11 +223,11 @@ func (c *Claims) prepare(ctx context.Context, uid types.UID, found []*record) er
 	})
 }
 
-// callPrepare asks one driver for several claims. It fails if one of them does.
+// callPrepare calls a driver for several claims. It fails if one of them fails.
 func (c *Claims) callPrepare(ctx context.Context, driver string, records []*record) (map[types.UID]driverState, error) {
 	p := c.drivers.of(driver)
 	if p == nil {
-		return nil, fmt.Errorf("DRA driver %s is not registered any more; start it again", driver)
+		return nil, fmt.Errorf("DRA driver %s is not registered any more; next: start it again", driver)
 	}
 	request := &drapb.NodePrepareResourcesRequest{}
 	for _, r := range records {
@@ -269,8 +270,8 @@ func names(records []*record) string {
 	return strings.Join(all, ", ")
 }
 
-// teardown gives back what the pod's UID has: a claim that no other pod uses is
-// unprepared. It fails, and is tried again, while a driver is away.
+// teardown releases the claims of the pod with this UID. It unprepares a claim that no other pod uses. It fails, and is
+// retried, while a driver is away.
 func (c *Claims) teardown(ctx context.Context, r *worker.Run) error {
 	uid := string(r.Pod.UID)
 	var keys []string
@@ -291,8 +292,8 @@ func (c *Claims) teardown(ctx context.Context, r *worker.Run) error {
 	err = c.unprepare(ctx, uid, keys)
 	c.metrics.operation("UnprepareResources", err, c.opts.Now().Sub(start))
 	if err != nil && ctx.Err() == nil {
-		c.opts.Log.Warn("unprepare claims of a pod", "pod", r.Pod.UID, "err", err)
-		if r.Pod.Name != "" { // otherwise its UID is all that is known
+		c.opts.Log.Warn("unprepare claims of a pod failed, retrying", "pod", r.Pod.UID, "err", err)
+		if r.Pod.Name != "" { // without a name only the UID is known
 			c.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, failedUnprepare,
 				"Failed to unprepare dynamic resources: %v", err)
 		}
@@ -339,7 +340,7 @@ func (c *Claims) unprepare(ctx context.Context, uid string, keys []string) error
 	return errors.Join(errs...)
 }
 
-// callUnprepare returns the claims for which it failed.
+// callUnprepare returns the claims for which it failed, with their errors.
 func (c *Claims) callUnprepare(ctx context.Context, driver string, records []*record) map[*record]error {
 	failed := map[*record]error{}
 	p := c.drivers.of(driver)
@@ -348,7 +349,7 @@ func (c *Claims) callUnprepare(ctx context.Context, driver string, records []*re
 		request.Claims = append(request.Claims, r.claim())
 		if p == nil {
 			failed[r] = fmt.Errorf(
-				"ResourceClaim %s: DRA driver %s is not registered; start it again, so that it can give back "+
+				"ResourceClaim %s: DRA driver %s is not registered; next: start it again, so that it can release "+
 					"the devices", r.key(), driver)
 		}
 	}
@@ -373,8 +374,7 @@ func (c *Claims) callUnprepare(ctx context.Context, driver string, records []*re
 	return failed
 }
 
-// PreCreate puts the CDI names of the devices that a container may use into its
-// configuration.
+// PreCreate adds the CDI names of the devices that a container may use to its configuration.
 func (c *Claims) PreCreate(_ context.Context, p *corev1.Pod, ctr pod.Container,
 	config *runtimeapi.ContainerConfig) error {
 	if !wants(p) {
@@ -387,7 +387,7 @@ func (c *Claims) PreCreate(_ context.Context, p *corev1.Pod, ctr pod.Container,
 	}
 	all, missing := uses(p, ctr.Container)
 	if missing != "" {
-		return reason.New(reason.CreateContainerConfigError, "container %q uses %s, which is not there", ctr.Name,
+		return reason.New(reason.CreateContainerConfigError, "container %q uses %s, which does not exist", ctr.Name,
 			missing)
 	}
 	records := c.snapshot()
