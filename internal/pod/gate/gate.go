@@ -64,18 +64,18 @@ type Labels interface {
 
 // Devices are those of device plugins.
 type Devices interface {
-	// Steady calls f while no device plugin's allocation is under way.
-	Steady(f func())
+	// WithoutExchanges calls f while no device plugin's allocation is under way.
+	WithoutExchanges(f func())
 }
 
 // Ledger holds the CPUs, the memory of NUMA nodes and the devices that pods have for themselves.
 type Ledger interface {
-	// Look books what running containers hold that the ledger does not know yet.
-	Look()
+	// Restore books what running containers hold that the ledger does not know yet.
+	Restore()
 	// Book allocates for a pod beside others, on disk first.
 	Book(p *corev1.Pod, beside []types.UID) error
-	// Keep reserves what a pod will get once the pods that do not stay have ended; Drop ends that.
-	Keep(p *corev1.Pod, staying []types.UID)
+	// Reserve holds what a pod will get once the pods that do not stay have ended; Drop ends that.
+	Reserve(p *corev1.Pod, staying []types.UID)
 	Drop(types.UID)
 	// Free releases what a pod holds.
 	Free(types.UID)

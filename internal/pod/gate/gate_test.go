@@ -96,20 +96,20 @@ func (s *station) Refuses(p *pod.Pod) (fleet.Verdict, bool) {
 
 func (s *station) ConfirmLabels() { s.call("confirm labels") }
 
-func (s *station) Steady(f func()) {
+func (s *station) WithoutExchanges(f func()) {
 	s.call("hold devices")
 	f()
 	s.call("release devices")
 }
 
-func (s *station) Look() { s.call("look") }
+func (s *station) Restore() { s.call("look") }
 
 func (s *station) Book(p *corev1.Pod, beside []types.UID) error {
 	s.call("book %s beside %v", p.Name, beside)
 	return s.bookErr
 }
 
-func (s *station) Keep(p *corev1.Pod, staying []types.UID) {
+func (s *station) Reserve(p *corev1.Pod, staying []types.UID) {
 	s.call("keep for %s beside %v", p.Name, staying)
 }
 func (s *station) Drop(uid types.UID)    { s.call("drop %s", uid) }

@@ -44,7 +44,7 @@ func (q *question) decide(v fleet.Verdict) { q.verdict, q.decided = v, true }
 func (g *Gate) Stages() []Stage {
 	return []Stage{
 		{Name: "running", Does: "books what containers hold that ran before this agent, so that no CPU is given away twice",
-			run: func(*question) { g.Ledger.Look() }},
+			run: func(*question) { g.Ledger.Restore() }},
 		{Name: "ended", Does: "lets a pod in that ended before this agent, only to clean up after it",
 			Decides: true, run: g.ended},
 		{Name: "shutdown", Does: "refuses pods while the machine shuts down",
@@ -131,7 +131,7 @@ func (g *Gate) ledger(q *question) {
 	}
 	switch {
 	case v.Reserve:
-		g.Ledger.Keep(p.Pod, staying(q.others, q.answer.Preempt))
+		g.Ledger.Reserve(p.Pod, staying(q.others, q.answer.Preempt))
 	case v.Admit && !v.Ended:
 		beside := make([]types.UID, len(q.others))
 		for i, o := range q.others {

@@ -28,52 +28,48 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// ReadNode looks at the machine and at what the configuration asks of it. A machine
-// that tells nothing of itself is an error only if something is to be pinned.
+// ReadNode reads the machine and combines it with the configuration. If the machine cannot be read, that is an error
+// only if the configuration pins CPUs or memory.
 func ReadNode(root fs.FS, c config.Node, facts node.Facts, log *slog.Logger) (resource.Node, error) {
 	m, err := machine.Read(root)
 	if err != nil {
 		if c.Pinning.CPUs || c.Pinning.Memory {
-			return resource.Node{}, fmt.Errorf("look at the machine's CPUs and memory: %w", err)
+			return resource.Node{}, fmt.Errorf("read the machine's CPUs and memory: %w", err)
 		}
-		log.Warn("look at the machine's CPUs and memory", "err", err)
+		log.Warn("read the machine's CPUs and memory failed, assuming one NUMA node", "err", err)
 		m.Nodes = []machine.Node{{ID: 0}}
 	}
 	return NodeOf(c, m, facts)
 }
 
-// Options are what Allocations needs from its surroundings. All are required.
+// Options are the dependencies of Allocations. All are required.
 type Options struct {
-	// Node is the machine and what the configuration says, without devices.
+	// Node is the machine and its configured policy, without devices.
 	Node resource.Node
-	// Dir is where the ledger is kept, Root where a kubelet had its state.
+	// Dir is the directory of the ledger. Root is the directory where a kubelet stores its state.
 	Dir, Root string
-	// Devices are what plugins offer at the moment.
+	// Devices returns the devices that plugins offer now.
 	Devices func() device.Inventory
-	// Desired are the pods that are to run here, Observed is what runs of one, and
-	// Pinned the CPUs and NUMA nodes that the kernel has for a container. From these
-	// is known what pods hold of which the ledger knows nothing, because it was lost
-	// or damaged.
+	// Desired holds the pods that should run here and Observed what runs of each. Pinned returns the CPUs and NUMA
+	// nodes that the kernel has set for a container. From these three, allocations are restored that the ledger lost.
 	Desired  *store.Table[types.UID, *pod.Pod]
 	Observed *store.Table[types.UID, *pod.Observed]
 	// Synced are closed when both have held everything once.
 	Synced []<-chan struct{}
 	Pinned func(p *corev1.Pod, id string) (cpus, mems string, ok bool)
-	// Known says that somebody wants a pod, or that it is being ended. Working
-	// says that it was admitted by this agent and has not been removed.
+	// Known reports whether a pod is desired or being ended. Working reports whether this agent has admitted a pod that
+	// is not removed yet.
 	Known, Working func(types.UID) bool
-	Events         interface {
-		Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-	}
-	Log *slog.Logger
+	Events         event.Sink
+	Log            *slog.Logger
 }
 
-// AllocationChanged is the reason of the event of a pod that an earlier agent had
-// given what this one's machine or configuration does not have.
+// AllocationChanged is the reason of the event for a pod that cannot keep its allocation because the machine or the
+// configuration has changed.
 const AllocationChanged = "AllocationChanged"
 
-// Allocations gives and takes. Its methods may be called from any goroutine, but
-// Allot and Book from that of admission only.
+// Allocations books and frees what pods hold. Its methods may be called from any goroutine, except that Allot and Book
+// belong to the goroutine of admission.
 type Allocations struct {
 	*resource.Ledger
 	opts    Options
@@ -81,35 +77,37 @@ type Allocations struct {
 	changed <-chan struct{}
 	metrics metrics
 
-	looking sync.Mutex
-	looked  map[types.UID]bool // pods of which it was looked at what runs; true: knowing what they are due
+	// restoring is held while Restore runs.
+	restoring sync.Mutex
+	// restored are the pods whose running containers Restore has read. The value is true if the pod was desired then.
+	restored map[types.UID]bool
 
-	mu   sync.Mutex
-	lost map[types.UID]error // why pods cannot keep what they held
-	kept resource.Held       // what is meant for pods that others end for
+	mu       sync.Mutex
+	lost     map[types.UID]error // why pods cannot keep what they held
+	reserved resource.Held       // reserved for pods that wait until others have ended
 }
 
-// New makes Allocations with an empty ledger; see Load.
+// New returns Allocations with an empty ledger. Call Load before its other methods.
 func New(o Options) *Allocations {
 	ledger := resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log})
 	return &Allocations{
 		opts: o, settled: make(chan struct{}), changed: ledger.Subscribe(), metrics: newMetrics(),
-		lost: map[types.UID]error{}, kept: resource.Held{},
+		lost: map[types.UID]error{}, reserved: resource.Held{},
 		Ledger: ledger,
 	}
 }
 
-// Node is the machine with what device plugins offer at the moment.
+// Node returns the machine with the devices that plugins offer now.
 func (s *Allocations) Node() resource.Node {
 	n := s.opts.Node
 	n.Devices = s.opts.Devices()
 	return n
 }
 
-// Machine is what the node is built of.
+// Machine returns the machine.
 func (s *Allocations) Machine() machine.Machine { return s.opts.Node.Machine }
 
-// Nodes are the machine's NUMA nodes.
+// Nodes returns the machine's NUMA nodes.
 func (s *Allocations) Nodes() (all topology.Nodes) {
 	for _, n := range s.opts.Node.Machine.Nodes {
 		all |= topology.Of(n.ID)
@@ -117,15 +115,14 @@ func (s *Allocations) Nodes() (all topology.Nodes) {
 	return all
 }
 
-// Allot decides what a pod would be given beside these pods, and books nothing.
+// Allot computes what a pod would get beside these pods. It books nothing.
 func (s *Allocations) Allot(p *corev1.Pod, beside []types.UID) (resource.Allocation, error) {
 	return resource.Decide(s.Node(), s.held(p.UID, beside), p)
 }
 
-// Keep has what a pod is to be given when others have ended, beside those that
-// stay, count as held for the pods that are asked about after it, until Book, Free
-// or Drop.
-func (s *Allocations) Keep(p *corev1.Pod, staying []types.UID) {
+// Reserve holds what a pod will get once other pods have ended, beside those that stay. Later calls of Allot and Book
+// for other pods count it as held until Book, Free or Drop is called for the pod.
+func (s *Allocations) Reserve(p *corev1.Pod, staying []types.UID) {
 	a, err := s.Allot(p, staying)
 	if err != nil || a.IsEmpty() {
 		s.Drop(p.UID)
@@ -133,51 +130,52 @@ func (s *Allocations) Keep(p *corev1.Pod, staying []types.UID) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept[p.UID] = a
+	s.reserved[p.UID] = a
 }
 
-// Drop ends that.
+// Drop removes a reservation of Reserve.
 func (s *Allocations) Drop(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.kept, uid)
+	delete(s.reserved, uid)
 }
 
-// Look looks at what runs of each pod, once: before admission decides anything that
-// is to be beside it. What is observed is complete by then.
-func (s *Allocations) Look() {
+// Restore reads the allocation of each running pod from the kernel, once a pod. It must run before admission allots
+// anything beside these pods, and after the observed table is complete.
+func (s *Allocations) Restore() {
 	if p := s.opts.Node.Policy; !p.CPUs && !p.Memory {
 		return
 	}
-	s.looking.Lock()
-	defer s.looking.Unlock()
-	live, looked := resource.Held{}, map[types.UID]bool{}
+	s.restoring.Lock()
+	defer s.restoring.Unlock()
+	live, restored := resource.Held{}, map[types.UID]bool{}
 	observed := s.opts.Observed.Snapshot()
 	for uid, p := range s.opts.Desired.Snapshot().All() {
-		looked[uid] = true
-		if !s.looked[uid] {
+		restored[uid] = true
+		if !s.restored[uid] {
 			o, _ := observed.Get(uid)
 			live[uid] = s.opts.Node.Infer(p.Pod, s.live(p.Pod, o))
 		}
 	}
 	for uid, o := range observed.All() {
-		if _, wanted := looked[uid]; wanted {
+		if _, wanted := restored[uid]; wanted {
 			continue
 		}
-		before, known := s.looked[uid]
-		looked[uid] = before
+		before, known := s.restored[uid]
+		restored[uid] = before
 		if _, holds := s.Get(uid); !known && !holds {
 			live[uid] = s.opts.Node.InferUnknown(s.live(guaranteed(uid), o))
 		}
 	}
-	s.looked = looked
+	s.restored = restored
 	if _, err := s.Rebuild(live); err != nil {
-		s.opts.Log.Error("book what running pods were found to hold", "err", err)
+		s.opts.Log.Error("book the allocations of running pods failed; other pods may get the same resources", "err",
+			err)
 	}
 }
 
-// Rebuild takes over what running pods were found to have. The pods that cannot
-// keep all of it are told when they are admitted.
+// Rebuild books the allocations that were found for running pods. A pod that cannot keep all of its allocation gets an
+// event when it is admitted.
 func (s *Allocations) Rebuild(live map[types.UID]resource.Allocation) ([]resource.Lost, error) {
 	lost, err := s.Ledger.Rebuild(live)
 	s.lose(lost)
@@ -192,8 +190,8 @@ func (s *Allocations) lose(lost []resource.Lost) {
 	}
 }
 
-// told is why a pod cannot keep all that it held, once.
-func (s *Allocations) told(uid types.UID) error {
+// takeLost returns why a pod cannot keep all that it held, and forgets it.
+func (s *Allocations) takeLost(uid types.UID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := s.lost[uid]
@@ -201,7 +199,7 @@ func (s *Allocations) told(uid types.UID) error {
 	return why
 }
 
-// live says where the containers of a pod run, as far as that can be told.
+// live returns where the running containers of a pod may run, for those whose cgroup is known.
 func (s *Allocations) live(p *corev1.Pod, o *pod.Observed) map[string]resource.Place {
 	places := map[string]resource.Place{}
 	for _, c := range o.ContainersOf() {
@@ -219,12 +217,12 @@ func (s *Allocations) live(p *corev1.Pod, o *pod.Observed) map[string]resource.P
 	return places
 }
 
-// Fixed says why a running pod cannot have other resources; "" when it can.
+// Fixed returns why the resources of a running pod cannot change, "" if they can.
 func (s *Allocations) Fixed(was, want *corev1.Pod) string {
 	return s.opts.Node.ResizeConflict(was, want)
 }
 
-// Book gives it, on disk first.
+// Book allots resources to a pod and books them, on disk first.
 func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {
 	_, held := s.Get(p.UID)
 	began := time.Now()
@@ -240,16 +238,16 @@ func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {
 		s.metrics.booked(s.opts.Node, p, a, took)
 	}
 	s.Drop(p.UID)
-	if why := s.told(p.UID); why != nil {
+	if why := s.takeLost(p.UID); why != nil {
 		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, AllocationChanged,
-			"The pod cannot keep all that it held for itself: %v", why)
+			"The pod cannot keep all resources that it held exclusively: %v", why)
 	}
 	return nil
 }
 
-// held is what counts beside a pod: what it holds itself, what these do or are to, and what
-// is kept for those that an earlier agent had admitted and this one has not come
-// to yet, also if nobody wants them any more and they still run.
+// held returns the allocations that count beside a pod: its own, those of the pods in beside, and their reservations.
+// It also counts pods that a previous agent admitted and this one has not handled yet, even if they are no longer
+// desired but still run.
 func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 	held := s.All()
 	for other := range held {
@@ -262,7 +260,7 @@ func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for other, a := range s.kept {
+	for other, a := range s.reserved {
 		if _, holds := held[other]; !holds && other != uid && slices.Contains(beside, other) {
 			held[other] = a
 		}
@@ -270,16 +268,17 @@ func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 	return held
 }
 
-// Free takes back what a pod holds.
+// Free releases what a pod holds.
 func (s *Allocations) Free(uid types.UID) {
-	_ = s.told(uid) // it is no matter any more
+	_ = s.takeLost(uid) // the pod gets no event any more
 	s.Drop(uid)
 	if err := s.Release(uid); err != nil {
-		s.opts.Log.Error("free what a pod held", "pod", uid, "err", err)
+		s.opts.Log.Error("free the allocation of a pod failed; it stays booked until the agent restarts", "pod", uid,
+			"err", err)
 	}
 }
 
-// Retain frees what pods held that went while no agent ran.
+// Retain frees the allocations of pods that disappeared while no agent ran.
 func (s *Allocations) Retain() {
 	for uid := range s.All() {
 		if !s.opts.Known(uid) {
@@ -288,8 +287,7 @@ func (s *Allocations) Retain() {
 	}
 }
 
-// Step is torn down when nothing of the pod runs, and frees what it holds. That was
-// given at admission.
+// Step has only a teardown, which frees what the pod holds once nothing of it runs. Admission allocated it.
 func (s *Allocations) Step() worker.Step {
 	return worker.Step{
 		Name: "allocation", Phase: worker.Prepare,
@@ -297,7 +295,7 @@ func (s *Allocations) Step() worker.Step {
 	}
 }
 
-// CPUs are those that can be given away; none while the policy gives none.
+// CPUs returns the CPUs that can be allocated exclusively, none without the static policy.
 func (s *Allocations) CPUs() cpuset.CPUSet {
 	if !s.opts.Node.Policy.CPUs {
 		return cpuset.New()
@@ -305,8 +303,7 @@ func (s *Allocations) CPUs() cpuset.CPUSet {
 	return s.opts.Node.Machine.Online().Difference(s.opts.Node.Policy.ReservedCPUs)
 }
 
-// Memory is what can be given away of each NUMA node; nil while the policy gives
-// none.
+// Memory returns the memory of each NUMA node that can be allocated, nil without the static policy.
 func (s *Allocations) Memory() []memory.Block {
 	if !s.opts.Node.Policy.Memory {
 		return nil
@@ -314,8 +311,7 @@ func (s *Allocations) Memory() []memory.Block {
 	return memory.NewState(s.opts.Node.Machine, s.opts.Node.Policy.ReservedMemory).Allocatable()
 }
 
-// guaranteed stands for a running pod of which only the id is known: others than
-// Guaranteed ones have no CPUs of their own.
+// guaranteed returns a stand-in for a running pod whose spec is unknown. Only Guaranteed pods hold exclusive CPUs.
 func guaranteed(uid types.UID) *corev1.Pod {
 	some := corev1.ResourceList{corev1.ResourceCPU: resourceapi.MustParse("1"),
 		corev1.ResourceMemory: resourceapi.MustParse("1")}

@@ -32,12 +32,11 @@ import (
 
 var sameSets = cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })
 
-// world is a node of 2 sockets with 16 CPUs each whose CPU 0 is reserved, and what
-// runs on it.
+// world is a node with 2 sockets of 16 CPUs each, of which CPU 0 is reserved, and the pods that run on it.
 type world struct {
 	root    string
 	desired *store.Table[types.UID, *pod.Pod]
-	runs    map[types.UID]string // CPUs
+	runs    map[types.UID]string // CPUs by pod
 	working map[types.UID]bool
 	near    topology.Options
 	events  events
@@ -200,14 +199,14 @@ func TestRestart(t *testing.T) {
 			moved := false
 			if err := s.After(func(context.Context) error { moved = true; return nil })(t.Context()); err != nil ||
 				!moved {
-				t.Errorf("nobody moves: %v", err)
+				t.Errorf("got no error, want one: %v", err)
 			}
 			holds(t, s, tt.want)
 		})
 	}
 }
 
-// A kubelet is told what pods hold, and what it says itself then counts more.
+// A kubelet finds the allocations in its own files. The next agent reads these files if a kubelet has written them.
 func TestThereAndBack(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(t)
@@ -242,7 +241,7 @@ func (e *events) Event(_ corev1.ObjectReference, _, reason, format string, args 
 	*e = append(*e, reason+": "+fmt.Sprintf(format, args...))
 }
 
-// A pod that ran on CPUs that are reserved now is given others, and told.
+// A pod that ran on CPUs that are reserved now gets other CPUs and an event.
 func TestWhatCannotBeKept(t *testing.T) {
 	w := newWorld(t)
 	p := w.want("a", "2")
@@ -258,21 +257,22 @@ func TestWhatCannotBeKept(t *testing.T) {
 		t.Errorf("it holds %s", got.CPUs())
 	}
 	if diff := cmp.Diff(
-		events{"AllocationChanged: The pod cannot keep all that it held for itself: CPUs 0,16: 0 are reserved"},
+		events{
+			"AllocationChanged: The pod cannot keep all resources that it held exclusively: CPUs 0,16: 0 are reserved"},
 		w.events); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// Of two pods that were found on the same CPUs one keeps them; the other is given
-// others when it is admitted, and told.
+// If two pods were found on the same CPUs, one keeps them. The other gets different CPUs when it is admitted, and an
+// event.
 func TestWhatWasFoundTwice(t *testing.T) {
 	w := newWorld(t)
 	w.want("a", "2")
 	b := w.want("b", "2")
 	w.runs = map[types.UID]string{"a": "3,19", "b": "3,19"}
 	s := w.start(t)
-	s.Look()
+	s.Restore()
 	book(t, s, b)
 	if got := s.All(); got["a"].CPUs().String() != "3,19" || got["b"].CPUs().Size() != 2 ||
 		got["b"].CPUs().Contains(3) {
@@ -280,14 +280,14 @@ func TestWhatWasFoundTwice(t *testing.T) {
 	}
 	if diff := cmp.Diff(
 		events{
-			"AllocationChanged: The pod cannot keep all that it held for itself: CPUs 3,19: 3,19 are held by " +
+			"AllocationChanged: The pod cannot keep all resources that it held exclusively: CPUs 3,19: 3,19 " +
+				"are held by " +
 				"another pod"}, w.events); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// What a pod is to have for which others end is not given to one that is asked
-// about later.
+// A reservation for a pod that waits until others end is not allotted to a pod that is admitted later.
 func TestWhatIsKeptForAPodThatWaits(t *testing.T) {
 	w := newWorld(t)
 	w.near = topology.Options{Policy: topology.SingleNUMANode, Scope: topology.ScopeContainer}
@@ -298,40 +298,39 @@ func TestWhatIsKeptForAPodThatWaits(t *testing.T) {
 		}
 	}
 	first, later := w.want("first", "12"), w.want("later", "8")
-	s.Keep(first, []types.UID{"stays"})
+	s.Reserve(first, []types.UID{"stays"})
 	s.Free("ends")
 	book(t, s, later, "stays", "first")
 	if got, _ := s.Get("later"); got.CPUs().String() != "12-15,28-31" {
-		t.Errorf("it is given %s, where the first is to be", got.CPUs())
+		t.Errorf("the second pod got %s, which is reserved for the first", got.CPUs())
 	}
 	book(t, s, first, "stays", "later")
 	if _, err := s.Allot(w.want("last", "4"), []types.UID{"stays", "later", "first"}); err == nil {
-		t.Error("there is room for another")
+		t.Error("a third pod fits")
 	}
 	s.Free("first")
 	book(t, s, w.want("last", "4"), "stays", "later", "first")
 }
 
-// Who asks what a pod would be given changes nothing, also before it is known what
-// runs; what still runs is not given away although nobody wants it.
+// Allot changes nothing, even before the running pods are read. The CPUs of a running pod are not allotted although the
+// pod is not desired.
 func TestAskingBooksNothing(t *testing.T) {
 	w := newWorld(t)
 	a, all := w.want("a", "30"), "1-15,17-31"
 	w.runs["ending"] = all
 	s := w.start(t)
 	if got, err := s.Allot(a, nil); err != nil || got.CPUs().Size() != 30 {
-		t.Errorf("it would be given %s, error %v", got.CPUs(), err)
+		t.Errorf("allotted %s, error %v", got.CPUs(), err)
 	}
 	holds(t, s, map[types.UID]string{})
-	s.Look()
+	s.Restore()
 	if got, err := s.Allot(a, nil); err == nil {
-		t.Errorf("it would be given %s", got.CPUs())
+		t.Errorf("allotted %s", got.CPUs())
 	}
 	holds(t, s, map[types.UID]string{"ending": all})
 }
 
-// What ended pods hold no more is not there for admission either, what is kept
-// for those that come after it is.
+// The allocations of ended pods do not count for admission; the reservations for their successors do.
 func TestWhatCountsBeside(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(t)
@@ -402,7 +401,7 @@ reservedMemory: 2Gi of memory are reserved on all NUMA nodes together, and kubeR
 	}
 }
 
-// A machine that tells nothing is one node, unless something is to be pinned there.
+// A machine that cannot be read counts as one NUMA node, but it is an error if CPUs or memory must be pinned.
 func TestReadNode(t *testing.T) {
 	n, err := ReadNode(fstest.MapFS{}, config.Node{}, node.Facts{}, slog.New(slog.DiscardHandler))
 	if err != nil || len(n.Machine.Nodes) != 1 {
@@ -410,6 +409,6 @@ func TestReadNode(t *testing.T) {
 	}
 	if _, err := ReadNode(fstest.MapFS{}, config.Node{Pinning: config.Pinning{CPUs: true}}, node.Facts{},
 		slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("CPUs that are not known are pinned")
+		t.Error("a machine without known CPUs pins CPUs")
 	}
 }

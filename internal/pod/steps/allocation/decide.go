@@ -11,8 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// NodeOf is what a configuration asks for on a machine. What cannot be had there
-// is an error that names the field.
+// NodeOf applies a configuration to a machine. If the machine cannot satisfy it, the error names the field.
 func NodeOf(c config.Node, m machine.Machine, facts node.Facts) (resource.Node, error) {
 	p := c.Pinning
 	policy := resource.Policy{CPUs: p.CPUs, CPU: p.CPUOptions, Memory: p.Memory, ReservedMemory: p.ReservedMemory,
@@ -25,7 +24,7 @@ func NodeOf(c config.Node, m machine.Machine, facts node.Facts) (resource.Node, 
 		errs = append(errs, err, cpu.Check(p.CPUOptions, p.Topology.Policy, m))
 	}
 	if p.Memory {
-		// What the node's allocatable memory is short of, but for huge pages.
+		// The memory that the node reserves: capacity minus allocatable, without huge pages.
 		short := facts.Capacity.Memory().Value() - facts.Allocatable.Memory().Value()
 		for size, count := range m.HugePages() {
 			short -= size * count

@@ -1,12 +1,11 @@
-// Package allocation follows what a pod holds for itself (CPUs, memory of NUMA
-// nodes, devices) from its admission to its end. What that is decides package
-// resource; packages placement and device carry it out.
+// Package allocation holds what each pod has exclusively (CPUs, memory of NUMA nodes, devices) from its admission to
+// its end. Package resource decides what a pod gets. Packages placement and device apply it.
 //
-//	admission   Allot: what would it be given? Book: it is, on disk before it starts
-//	            Keep: it is to be, when others have ended
-//	PreStart    the memory of ended init containers is freed
-//	teardown    all is freed when nothing of the pod runs
+//	admission   Allot computes what the pod would get, Book allocates it on disk,
+//	            Reserve holds it until other pods have ended
+//	PreStart    frees the memory of ended init containers
+//	teardown    frees everything when nothing of the pod runs
 //
-// It is the only one that books and frees. Devices of a container may be
-// exchanged in the ledger by the step that asks their plugin.
+// Only this package books and frees allocations. The one exception is the step of package device: it may exchange a
+// container's devices in the ledger at their plugin's preference.
 package allocation

@@ -8,10 +8,9 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// PreStart frees the memory of the init containers before this one, in the internal
-// lifecycle of containers: those after them have taken over at admission what they
-// need of it. CPUs and devices are the pod's until it is gone: init containers run
-// again in another sandbox.
+// PreStart frees the memory of the init containers before this container. Admission has allotted the reusable part of
+// that memory to later containers already. CPUs and devices stay with the pod until its end, because init containers
+// run again in a new sandbox.
 func (s *Allocations) PreStart(_ context.Context, p *corev1.Pod, c pod.Container, _ string) error {
 	a, _ := s.Get(p.UID)
 	if len(a.Containers) == 0 {

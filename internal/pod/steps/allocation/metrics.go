@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// metrics are the kubelet's, of what pods are given for themselves. What is held is
-// read from the ledger when somebody scrapes.
+// metrics have the kubelet's names. They count what pods were allotted. What is held now is read from the ledger at
+// each scrape.
 type metrics struct {
 	cpus, cpuErrors, memory, memoryErrors prometheus.Counter
 	admissions, admissionErrors           prometheus.Counter
@@ -25,7 +25,7 @@ type metrics struct {
 	aligned, unaligned                    *prometheus.CounterVec
 }
 
-// Labels of what is aligned to what.
+// Values of the labels "scope" and "boundary".
 const (
 	wholePod     = "pod"
 	oneContainer = "container"
@@ -41,36 +41,36 @@ func newMetrics() metrics {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubelet_container_aligned_compute_resources_" +
 			name, Help: help}, []string{"scope", "boundary"})
 		for _, l := range [][2]string{{wholePod, numaNode}, {oneContainer, numaNode}, {oneContainer, physicalCPU}} {
-			v.WithLabelValues(l[:]...) // 0 is told too
+			v.WithLabelValues(l[:]...) // creates the series with the value 0
 		}
 		return v
 	}
 	return metrics{
 		cpus: counter("cpu_manager_pinning_requests_total",
-			"Containers that were to have CPUs for themselves."),
+			"Number of containers that requested exclusive CPUs."),
 		cpuErrors: counter("cpu_manager_pinning_errors_total",
-			"Containers that could not be given CPUs for themselves."),
+			"Number of containers for which exclusive CPUs could not be allocated."),
 		memory: counter("memory_manager_pinning_requests_total",
-			"Containers that were to have memory of certain NUMA nodes."),
+			"Number of containers that requested memory of specific NUMA nodes."),
 		memoryErrors: counter("memory_manager_pinning_errors_total",
-			"Containers that could not be given memory of certain NUMA nodes."),
+			"Number of containers for which memory of specific NUMA nodes could not be allocated."),
 		admissions: counter("topology_manager_admission_requests_total",
-			"Pods that were looked at for what they are to be given, and where."),
+			"Number of pods for which an allocation was computed at admission."),
 		admissionErrors: counter("topology_manager_admission_errors_total",
-			"Pods that were refused because what they ask for could not be had, or not as near to each other as the "+
-				"policy wants."),
+			"Number of pods refused because their resources could not be allocated, or not aligned as the "+
+				"policy requires."),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "kubelet_topology_manager_admission_duration_ms",
-			Help:    "Duration in milliseconds of deciding what a pod is given.",
+			Help:    "Duration in milliseconds of computing the allocation of a pod.",
 			Buckets: prometheus.ExponentialBuckets(.05, 2, 15),
 		}),
-		aligned: aligned("count", "What was given as near to each other as was asked, by scope and boundary."),
+		aligned: aligned("count", "Number of allocations aligned as the policy requires, by scope and boundary."),
 		unaligned: aligned("failure_count",
-			"What could not be given as near to each other as was asked, by scope and boundary."),
+			"Number of allocations that could not be aligned as the policy requires, by scope and boundary."),
 	}
 }
 
-// Register has what pods are given told of. Call it once.
+// Register registers the metrics of allocations. Call it once.
 func (s *Allocations) Register(reg prometheus.Registerer) error {
 	m := s.metrics
 	var errs []error
@@ -86,7 +86,7 @@ func (s *Allocations) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// strict policies refuse what cannot be aligned: what they give is.
+// strict reports whether the policy refuses what cannot be aligned, so that every allocation is aligned.
 func strict(n resource.Node) bool {
 	p := n.Policy.Topology.Policy
 	return p == topology.Restricted || p == topology.SingleNUMANode
@@ -99,7 +99,7 @@ func scope(n resource.Node) string {
 	return oneContainer
 }
 
-// booked counts what a pod was given that held nothing.
+// booked counts the first allocation of a pod.
 func (m metrics) booked(n resource.Node, p *corev1.Pod, a resource.Allocation, took time.Duration) {
 	m.admissions.Inc()
 	m.took.Observe(float64(took) / float64(time.Millisecond))
@@ -127,9 +127,8 @@ func (m metrics) booked(n resource.Node, p *corev1.Pod, a resource.Allocation, t
 	}
 }
 
-// refused counts a pod that was rejected for a reason of admission: others than
-// those of what it is given are no concern of this. The words are the only trace of
-// which of CPUs, memory and devices were lacking.
+// refused counts a pod that admission rejected for lack of exclusive resources. It ignores other reasons. Only the
+// message says whether CPUs, memory or devices were missing.
 func (m metrics) refused(n resource.Node, why, message string) {
 	switch why {
 	case resource.TopologyAffinityError, cpu.SMTAlignmentError, cpu.UnexpectedAdmissionError,
@@ -158,11 +157,10 @@ func (m metrics) refused(n resource.Node, why, message string) {
 	}
 }
 
-// Refused counts a pod that admission has rejected.
+// Refused counts a pod that admission rejected.
 func (s *Allocations) Refused(why, message string) { s.metrics.refused(s.opts.Node, why, message) }
 
-// pools tells of the CPUs that are held, and of those that all others share. It
-// implements prometheus.Collector.
+// pools implements prometheus.Collector for the exclusive CPUs and the shared pool.
 type pools struct {
 	of                      *Allocations
 	shared, exclusive, near *prometheus.Desc
@@ -175,9 +173,10 @@ func newPools(s *Allocations) pools {
 	return pools{
 		of: s,
 		shared: d("shared_pool_size_millicores",
-			"CPUs that nobody has for itself, in thousandths; 0 without the static policy."),
-		exclusive: d("exclusive_cpu_allocation_count", "CPUs that containers have for themselves."),
-		near:      d("allocation_per_numa", "CPUs that containers have for themselves, by NUMA node.", numaNode),
+			"Size of the shared CPU pool in thousandths of a CPU; 0 without the static policy."),
+		exclusive: d("exclusive_cpu_allocation_count", "Number of CPUs allocated exclusively to containers."),
+		near: d("allocation_per_numa", "Number of CPUs allocated exclusively to containers, by NUMA node.",
+			numaNode),
 	}
 }
 

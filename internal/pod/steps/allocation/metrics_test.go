@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// sums are the values of what is told, by name and labels; of a histogram the count.
+// sums returns the value of each series by name and labels. For a histogram it is the count.
 func sums(t *testing.T, s *Allocations) map[string]float64 {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
@@ -36,7 +36,7 @@ func sums(t *testing.T, s *Allocations) map[string]float64 {
 	return all
 }
 
-// Two containers of a pod are given CPUs, once; a second pod is refused.
+// Two containers of a pod get exclusive CPUs and are counted once. A second pod is refused.
 func TestMetrics(t *testing.T) {
 	w := newWorld(t)
 	w.near = topology.Options{Policy: topology.SingleNUMANode, Scope: topology.ScopeContainer}

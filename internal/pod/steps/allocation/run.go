@@ -2,7 +2,7 @@ package allocation
 
 import "context"
 
-// Run looks at what all pods hold that run since before this agent, and ends.
+// Run restores the allocations of all pods that ran before this agent started, and returns.
 func (s *Allocations) Run(ctx context.Context) error {
 	for _, synced := range s.opts.Synced {
 		select {
@@ -11,13 +11,13 @@ func (s *Allocations) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	s.Look()
+	s.Restore()
 	close(s.settled)
 	return nil
 }
 
-// After holds back who moves containers until it is known what pods hold: nobody
-// is taken the CPUs that the ledger has lost.
+// After returns a loop that starts run when the allocations of running pods have been restored. Otherwise run could
+// move other containers to CPUs that a pod holds.
 func (s *Allocations) After(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {

@@ -17,9 +17,8 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/state"
 )
 
-// Load reads what an earlier agent has kept, and what a kubelet has where there was
-// no agent or the kubelet came after it: that counts more then. The agent goes on
-// without what the error names; what was read counts also then.
+// Load reads the ledger of the previous agent. It also reads a kubelet's files if no agent ran here before or a kubelet
+// wrote the files later; these then count more. Everything that could be read is in use even if Load returns an error.
 func (s *Allocations) Load() error {
 	_, err := os.Stat(s.opts.Dir)
 	none := errors.Is(err, fs.ErrNotExist)
@@ -35,8 +34,8 @@ func (s *Allocations) Load() error {
 	return errors.Join(err, err2, err3, err4)
 }
 
-// kubelets reads one of the kubelet's state files; none is no error. One that an agent
-// wrote is looked at only if nothing else is left of that agent.
+// kubelets reads one of the kubelet's state files. A missing file is no error. A file that an agent wrote is used only
+// if the ledger of that agent is lost.
 func kubelets(root, name string, ours bool,
 	parse func([]byte) (map[types.UID]resource.Allocation, error)) (map[types.UID]resource.Allocation, error) {
 	path := filepath.Join(root, name)
@@ -45,23 +44,24 @@ func kubelets(root, name string, ours bool,
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read what a kubelet has kept: %w", err)
+		return nil, fmt.Errorf("read the kubelet's state: %w", err)
 	case !ours && state.Ours(text):
 		return nil, nil
 	}
 	found, err := parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("read what a kubelet has kept: %s %w", path, err)
+		return nil, fmt.Errorf("read the kubelet's state: %s %w", path, err)
 	}
 	return found, nil
 }
 
-// Mirror keeps the files of a kubelet at what pods hold, after those of this agent,
-// where anything is pinned.
+// Mirror returns a loop that writes the kubelet's state files after each change of the ledger. It does nothing if
+// neither CPUs nor memory are pinned.
 func Mirror(s *Allocations) func(context.Context) error {
 	write := func() {
 		if err := mirror(s.opts.Root, s.opts.Node, s.All()); err != nil {
-			s.opts.Log.Error("keep CPUs and memory of pods as a kubelet does; one that takes over may not start", "err",
+			s.opts.Log.Error(
+				"write the kubelet's state of CPUs and memory failed; a kubelet that takes over may not start", "err",
 				err)
 		}
 	}
@@ -86,8 +86,8 @@ func Mirror(s *Allocations) func(context.Context) error {
 	}
 }
 
-// mirror writes what pods hold for a kubelet that takes the node over. It starts only
-// if its files match the machine and the configuration.
+// mirror writes the allocations for a kubelet that takes over the node. A kubelet starts only if its files match the
+// machine and the configuration.
 func mirror(root string, node resource.Node, held resource.Held) error {
 	var errs []error
 	keep := func(name string, text []byte, err error) {
