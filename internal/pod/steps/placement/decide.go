@@ -14,17 +14,16 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// place is where a container runs, as cpuset.cpus and cpuset.mems list it. An
-// empty part is left to the runtime.
+// place lists where a container runs, in the format of cpuset.cpus and cpuset.mems. If a part is empty, the runtime
+// chooses it.
 type place struct{ cpus, mems string }
 
-// placeOf decides it for a container of a pod that holds a. shared are the CPUs
-// that nobody has for himself, empty while no CPUs are given away.
+// placeOf computes the place of a container. a is its pod's allocation. shared are the CPUs that no pod holds
+// exclusively; it is empty if no CPUs are pinned.
 //
-// In a pod that holds CPUs as a whole, the containers without their own share
-// what the others leave. Admission sees to it that this is something for all but
-// an ephemeral container, which comes later: where nothing is left it runs on all
-// CPUs of its pod.
+// If the pod holds CPUs as a whole, its containers without own CPUs share the rest. Admission ensures that there is a
+// rest for all containers except ephemeral ones, which are added later. An ephemeral container without a rest runs on
+// all CPUs of its pod.
 func placeOf(p *corev1.Pod, name string, a resource.Allocation, shared cpuset.CPUSet) place {
 	own := a.Containers[name]
 	at := place{cpus: shared.String(), mems: nodesOf(a.Pod.Memory)}
@@ -44,8 +43,7 @@ func placeOf(p *corev1.Pod, name string, a resource.Allocation, shared cpuset.CP
 	return at
 }
 
-// lasting are the CPUs of those containers that keep them for the pod's life. An
-// init container leaves its own behind.
+// lasting returns the CPUs of the containers that hold them for the whole life of the pod. Init containers do not.
 func lasting(p *corev1.Pod, a resource.Allocation) cpuset.CPUSet {
 	all := cpuset.New()
 	for _, c := range pod.Containers(p) {
@@ -56,7 +54,7 @@ func lasting(p *corev1.Pod, a resource.Allocation) cpuset.CPUSet {
 	return all
 }
 
-// nodesOf lists the NUMA nodes of blocks, such as "0,2".
+// nodesOf lists the NUMA nodes of memory blocks, such as "0,2".
 func nodesOf(blocks []memory.Block) string {
 	var nodes topology.Nodes
 	for _, b := range blocks {
@@ -69,17 +67,16 @@ func nodesOf(blocks []memory.Block) string {
 	return strings.Join(ids, ",")
 }
 
-// unthrottled says whether a container runs without a CPU quota: CPUs of its own
-// are bound enough, and a quota would only stop them (kubelet's feature gate
-// DisableCPUQuotaWithExclusiveCPUs). What an init container has of its pod's CPUs
-// it may share with sidecars: that is not its own.
+// unthrottled reports whether a container runs without a CPU quota. A quota would only throttle a container on its
+// exclusive CPUs (the kubelet's feature gate DisableCPUQuotaWithExclusiveCPUs). The CPUs that an init container gets of
+// its pod's CPUs are not exclusive: sidecars may share them.
 func unthrottled(p *corev1.Pod, c pod.Container, a resource.Allocation) bool {
 	return !a.Containers[c.Name].CPUs.IsEmpty() && cpu.Exclusive(p, c.Container) > 0
 }
 
-// podUnthrottled is the same for a pod as a whole: one of its containers is. With
-// pod-level resources all that stay have to be, as the others share the pod's
-// limit. Init containers do not count there: the quota would stop those after them.
+// podUnthrottled reports whether a pod's cgroup has no CPU quota: at least one of its containers must be unthrottled.
+// With pod-level resources all app containers and sidecars must be, because the others share the pod's limit. Init
+// containers need not be, because the quota would throttle the containers after them.
 func podUnthrottled(p *corev1.Pod, a resource.Allocation) bool {
 	some, all := false, true
 	for _, c := range pod.Containers(p) {

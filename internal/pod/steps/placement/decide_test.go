@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// aPod has an init container, the containers a and b and one to debug it.
+// aPod has an init container, the app containers a and b, and an ephemeral container.
 func aPod(uid types.UID) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: string(uid), UID: uid},
@@ -92,8 +92,7 @@ func TestPlaceOf(t *testing.T) {
 	}
 }
 
-// due gives the named containers a request and limit of one CPU, and the pod one
-// of its own if whole.
+// due gives the named containers a request and limit of one CPU. If whole, it gives the pod one of its own too.
 func due(whole bool, names ...string) *corev1.Pod {
 	one := corev1.ResourceList{corev1.ResourceCPU: resourceapi.MustParse("1"),
 		corev1.ResourceMemory: resourceapi.MustParse("1Mi")}

@@ -1,19 +1,17 @@
-// Package placement puts containers on the CPUs and NUMA nodes that they were
-// given. It decides nothing: what a pod holds stands in the ledger of package
-// resource, which admission writes.
+// Package placement runs containers on the CPUs and NUMA nodes that admission allotted to their pods. It decides
+// nothing: the allocations are in the ledger of package resource.
 //
-// It hangs on the four hooks of a container's life:
+// It implements the four hooks of a container's life:
 //
-//	PreCreate   cpuset.cpus and cpuset.mems go into the configuration
-//	PreStart    the id is booked; who runs where this one is to be alone moves away first
+//	PreCreate   adds cpuset.cpus and cpuset.mems to the configuration
+//	PreStart    records the id; other containers leave its exclusive CPUs first
 //	PreStop     -
-//	PostStop    the id is released
+//	PostStop    drops the record
 //
-// A container that has no CPUs of its own runs on those that are shared: of the
-// node, or of its pod (KEP-5526). When these change, the running ones get the new
-// set in the kernel at once and are told to the runtime after that
-// (docs/adr/0013). While nothing is pinned, nothing is booked.
+// A container without own CPUs runs on shared ones: those of the node, or of its pod (KEP-5526). When the shared CPUs
+// change, the kernel moves the running containers at once, and the runtime is notified afterwards (docs/adr/0013). If
+// nothing is pinned, no container is recorded.
 //
-// It owns which id runs where, in memory only: after a restart Run reads it from
-// the observed pods, which also releases what ended while no agent ran.
+// It owns the record of which container runs where, in memory only. After a restart Run reads it from the observed
+// pods. Containers that ended while no agent ran are not in it.
 package placement

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// PreCreate puts the container's CPUs and NUMA nodes into its configuration.
+// PreCreate adds the container's CPUs and NUMA nodes to its configuration.
 func (s *Placements) PreCreate(_ context.Context, p *corev1.Pod, c pod.Container,
 	config *runtimeapi.ContainerConfig) error {
 	at := s.wanted(p, c.Name)
@@ -35,16 +35,15 @@ func (s *Placements) PreCreate(_ context.Context, p *corev1.Pod, c pod.Container
 	return nil
 }
 
-// PreStart books the container. What is shared may have changed since it was
-// made, and others may run on what it has for itself: it waits until all of them
-// have moved. Of those who cannot, the next look takes care; they do not hold up
-// this one.
+// PreStart records the container and waits until others have left its exclusive CPUs. It also moves the container if
+// the shared CPUs changed since its creation. A container that cannot be moved does not delay this start: Run retries
+// it.
 func (s *Placements) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container, id string) error {
 	s.mu.Lock()
 	at, ok := s.made[ref{p.UID, c.Name}]
 	if ok {
 		delete(s.made, ref{p.UID, c.Name})
-		s.booked[id] = &booking{pod: p, name: c.Name, at: at, told: at.cpus}
+		s.booked[id] = &booking{pod: p, name: c.Name, at: at, reported: at.cpus}
 	}
 	s.mu.Unlock()
 	if !ok {
@@ -54,13 +53,13 @@ func (s *Placements) PreStart(ctx context.Context, p *corev1.Pod, c pod.Containe
 		if ctx.Err() != nil {
 			return err
 		}
-		s.opts.Log.Warn("Containers are not where they belong", "err", err)
-		s.poke()
+		s.opts.Log.Warn("move containers to their CPUs failed, retrying", "err", err)
+		s.wake.Wake()
 	}
 	return nil
 }
 
-// PostStop releases the container. What its pod holds is released with the pod.
+// PostStop removes the record of the container. The allocation stays with the pod.
 func (s *Placements) PostStop(_ context.Context, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

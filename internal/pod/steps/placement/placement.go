@@ -15,16 +15,16 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/resource"
 )
 
-// ledger is what pods hold.
+// ledger holds the allocations of pods.
 type ledger interface {
 	Get(types.UID) (resource.Allocation, bool)
-	// Shared are the CPUs of containers without their own; empty while none are
-	// given away.
+	// Shared returns the CPUs that no pod holds exclusively. It is empty if no CPUs are pinned.
 	Shared() cpuset.CPUSet
 }
 
@@ -33,40 +33,39 @@ type runtime interface {
 		...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
 }
 
-// cgroups knows the cgroups of containers that run. They say false when they do
-// not know that of this one.
+// cgroups reads and writes the cgroups of running containers. Its methods return false for a container whose cgroup is
+// unknown.
 type cgroups interface {
-	// Pin moves a container to other CPUs, in the kernel.
+	// Pin sets the CPUs of a container in the kernel.
 	Pin(p *corev1.Pod, id, cpus string) (bool, error)
-	// Pinned reads what it has.
+	// Pinned reads the CPUs and NUMA nodes of a container from the kernel.
 	Pinned(p *corev1.Pod, id string) (cpus, mems string, ok bool)
 }
 
-// Options are what Placements needs from its surroundings. All are required.
+// Options are the dependencies of Placements. All are required.
 type Options struct {
 	Ledger ledger
-	// Changed gets a token when the ledger has changed.
+	// Changed receives after each change of the ledger.
 	Changed <-chan struct{}
 	Runtime runtime
 	Cgroups cgroups
-	// Observed are the pods as the runtime shows them, Pod those of the node.
+	// Observed holds the pods as the runtime reports them. Pod returns a pod of this node.
 	Observed *store.Table[types.UID, *pod.Observed]
 	Pod      func(types.UID) (*corev1.Pod, bool)
 	Log      *slog.Logger
 }
 
-// Placements knows which container runs where. Its methods may be called from
-// any goroutine.
+// Placements records which container runs where. Its methods may be called from any goroutine.
 type Placements struct {
 	opts Options
-	wake chan struct{} // the runtime is to be told
+	wake wake.Signal // wakes Run to report moves to the runtime
 
-	// moving is held while containers get other CPUs, from the kernel or from the
-	// runtime: who starts waits for it, and neither undoes what the other has done.
+	// moving is held while a container gets other CPUs, in the kernel or through the runtime. A start waits for it.
+	// It prevents that kernel and runtime undo each other's change.
 	moving sync.Mutex
 
 	mu     sync.Mutex
-	made   map[ref]place       // what a container was created with that has no booking yet
+	made   map[ref]place       // the place in the configuration of a container that PreStart has not recorded yet
 	booked map[string]*booking // by container id
 }
 
@@ -75,34 +74,34 @@ type ref struct {
 	name string
 }
 
-// booking is one container that may run.
+// booking is the record of a container that may run.
 type booking struct {
-	pod  *corev1.Pod
-	name string
-	at   place  // in the kernel
-	told string // the CPUs that the runtime has been told; "" when that is not known
-	seen bool   // as running
+	pod      *corev1.Pod
+	name     string
+	at       place  // as set in the kernel
+	reported string // the CPUs as last reported to the runtime; "" if unknown
+	seen     bool   // the runtime has reported it as running
 }
 
-// New makes Placements that know nothing.
+// New returns Placements without records.
 func New(o Options) *Placements {
-	return &Placements{opts: o, wake: make(chan struct{}, 1), made: map[ref]place{}, booked: map[string]*booking{}}
+	return &Placements{opts: o, wake: wake.New(), made: map[ref]place{}, booked: map[string]*booking{}}
 }
 
-// Unthrottled says whether a container is to have no CPU quota.
+// Unthrottled reports whether a container runs without a CPU quota.
 func (s *Placements) Unthrottled(p *corev1.Pod, c pod.Container) bool {
 	a, ok := s.opts.Ledger.Get(p.UID)
 	return ok && unthrottled(p, c, a)
 }
 
-// PodUnthrottled says whether a pod's cgroup is to have no CPU quota.
+// PodUnthrottled reports whether a pod's cgroup has no CPU quota.
 func (s *Placements) PodUnthrottled(p *corev1.Pod) bool {
 	a, ok := s.opts.Ledger.Get(p.UID)
 	return ok && podUnthrottled(p, a)
 }
 
-// Place is where a container runs, as cpuset.cpus and cpuset.mems list it; "" for
-// where it likes.
+// Place returns where a container should run, in the format of cpuset.cpus and cpuset.mems. An empty part is not
+// restricted.
 func (s *Placements) Place(p *corev1.Pod, container string) (cpus, mems string) {
 	at := s.wanted(p, container)
 	return at.cpus, at.mems
@@ -113,8 +112,8 @@ func (s *Placements) wanted(p *corev1.Pod, name string) place {
 	return placeOf(p, name, a, s.opts.Ledger.Shared())
 }
 
-// settle moves the containers that are not where they belong. When it returns,
-// those that the node can move have left the CPUs of others.
+// settle moves all containers that are not in their place. After it returns, the containers that could be moved have
+// left the CPUs of others.
 func (s *Placements) settle(ctx context.Context) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
@@ -132,15 +131,15 @@ func (s *Placements) settle(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// move gives one container other CPUs: in the kernel first, which is done at
-// once, and through the runtime where the kernel's place is not known.
+// move gives a container other CPUs. It sets them in the kernel, which works at once, or through the runtime if the
+// cgroup is unknown.
 func (s *Placements) move(ctx context.Context, id string, b booking, cpus string) error {
 	pinned, err := s.opts.Cgroups.Pin(b.pod, id, cpus)
 	if err != nil {
 		return err
 	}
 	if !pinned {
-		if err := s.tell(ctx, id, cpus); err != nil {
+		if err := s.notify(ctx, id, cpus); err != nil {
 			return err
 		}
 	}
@@ -148,19 +147,19 @@ func (s *Placements) move(ctx context.Context, id string, b booking, cpus string
 	if now := s.booked[id]; now != nil {
 		now.at.cpus = cpus
 		if !pinned {
-			now.told = cpus
+			now.reported = cpus
 		}
 	}
 	s.mu.Unlock()
 	if pinned {
-		s.poke()
+		s.wake.Wake()
 	}
 	return nil
 }
 
-// tell has the runtime know a container's CPUs, so that the next change it makes
-// does not undo ours; moving is held. One that is gone needs nothing.
-func (s *Placements) tell(ctx context.Context, id, cpus string) error {
+// notify reports a container's CPUs to the runtime, so that the runtime's next update does not undo them. A container
+// that is gone is no error. The caller holds moving.
+func (s *Placements) notify(ctx context.Context, id, cpus string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	_, err := s.opts.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
@@ -172,7 +171,7 @@ func (s *Placements) tell(ctx context.Context, id, cpus string) error {
 	return err
 }
 
-// bookings is a copy.
+// bookings returns a copy of the records.
 func (s *Placements) bookings() map[string]booking {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,14 +182,7 @@ func (s *Placements) bookings() map[string]booking {
 	return all
 }
 
-func (s *Placements) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Forget drops what is remembered of a pod that is gone.
+// Forget removes the records of a pod that is gone.
 func (s *Placements) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,15 +23,15 @@ import (
 	"github.com/berth-run/berth/internal/node/resource"
 )
 
-// node is a machine with 8 CPUs, of which containers hold some.
+// node is a machine with 8 CPUs. Containers hold some of them.
 type node struct {
 	mu      sync.Mutex
 	held    map[types.UID]resource.Allocation
 	kernel  map[string]string // cpuset.cpus by id
-	runtime map[string]string // the same, as the runtime was told
-	order   []string          // what was moved, and started
-	stuck   string            // the id that the kernel does not move
-	// during, if set, happens before the runtime makes an update.
+	runtime map[string]string // the same as last reported to the runtime
+	order   []string          // moves and starts in their order
+	stuck   string            // the id of a container that the kernel does not move
+	// during, if set, runs before the runtime makes an update.
 	during func(ctx context.Context, id string) error
 }
 
@@ -85,7 +85,7 @@ func (n *node) UpdateContainerResources(ctx context.Context, r *runtimeapi.Updat
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.runtime[r.ContainerId] = r.Linux.CpusetCpus
-	if _, ok := n.kernel[r.ContainerId]; ok { // it writes what it is told
+	if _, ok := n.kernel[r.ContainerId]; ok { // the runtime writes what it is told to
 		n.kernel[r.ContainerId] = r.Linux.CpusetCpus
 	}
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
@@ -108,7 +108,7 @@ func newNode() *node {
 	return &node{held: map[types.UID]resource.Allocation{}, kernel: map[string]string{}, runtime: map[string]string{}}
 }
 
-// launch brings a container up the way package container does.
+// launch creates and starts a container as package container does.
 func (n *node) launch(t *testing.T, s *Placements, p *corev1.Pod, name, id string) {
 	t.Helper()
 	c, _ := pod.FindContainer(p, name)
@@ -138,8 +138,7 @@ func TestWhoSharesMovesBeforeAPinnedContainerStarts(t *testing.T) {
 	}
 }
 
-// A container is made while the CPUs are still shared, and starts after they
-// were given away.
+// The shared CPUs change between the creation and the start of a container.
 func TestWhatChangedSinceCreationCounts(t *testing.T) {
 	n := newNode()
 	s := n.placements(store.New[types.UID, *pod.Observed](), nil)
@@ -153,7 +152,7 @@ func TestWhatChangedSinceCreationCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := n.runtime["late"], "1-7"; got != want {
-		t.Errorf("the runtime was told %q before the start, want %q", got, want)
+		t.Errorf("the runtime knew %q before the start, want %q", got, want)
 	}
 }
 
@@ -180,8 +179,7 @@ func TestNothingIsBookedWithoutAPolicy(t *testing.T) {
 	}
 }
 
-// An agent comes back to a container on CPUs that were given away meanwhile, and
-// to one that has ended.
+// After a restart, Run moves a container from CPUs that were allotted to another pod, and drops one that has ended.
 func TestRunAdoptsMovesAndReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -230,7 +228,7 @@ func TestRunAdoptsMovesAndReleases(t *testing.T) {
 	})
 }
 
-// The ledger changes while the runtime is at work on what it was told before.
+// The ledger changes while the runtime applies an earlier report.
 func TestTheRuntimeUndoesNothing(t *testing.T) {
 	n := newNode()
 	s := n.placements(store.New[types.UID, *pod.Observed](), nil)
@@ -241,7 +239,7 @@ func TestTheRuntimeUndoesNothing(t *testing.T) {
 	settled := make(chan error, 1)
 	n.during = func(ctx context.Context, _ string) error {
 		n.give("three", "a", 6)
-		if s.moving.TryLock() { // somebody may get in between
+		if s.moving.TryLock() { // another call could come in between
 			s.moving.Unlock()
 			settled <- s.settle(ctx)
 		} else {
@@ -260,12 +258,12 @@ func TestTheRuntimeUndoesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"shares": "0-5"}, n.runtime); diff != "" {
-		t.Errorf("the runtime was told (-want +got):\n%s", diff)
+		t.Errorf("reports to the runtime (-want +got):\n%s", diff)
 	}
 }
 
-// One that the runtime refuses and one that it does not answer for hold up
-// nobody for long, and the others are told.
+// A container that the runtime refuses to update, and one for which it does not answer, do not delay the reports of the
+// others for long.
 func TestTheRuntimeIsNotWaitedForWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

@@ -12,16 +12,14 @@ import (
 )
 
 const (
-	// retry is the time between attempts to move a container that could not be moved.
+	// retry is the delay before a failed move is repeated.
 	retry = time.Second
-	// patience is how long the runtime may take for one container: others wait for
-	// it, and those that start.
+	// patience limits one call of the runtime. Starts of containers and other reports wait for the call.
 	patience = 3 * time.Second
 )
 
-// Run follows the ledger and what the runtime shows, until ctx ends: it books
-// what runs already, releases what has ended by itself, moves who is to move and
-// tells the runtime.
+// Run follows the ledger and the observed pods until ctx ends. It records running containers, drops the records of
+// ended ones, moves containers to their CPUs and reports the moves to the runtime.
 func (s *Placements) Run(ctx context.Context) error {
 	w := s.opts.Observed.Watch()
 	defer w.Stop()
@@ -40,17 +38,17 @@ func (s *Placements) Run(ctx context.Context) error {
 			for uid, o := range s.opts.Observed.Snapshot().All() {
 				s.observe(uid, o, false)
 			}
-		case <-s.wake:
+		case <-s.wake.C():
 		case <-again.C:
 		}
 		if err := errors.Join(s.settle(ctx), s.report(ctx)); err != nil && ctx.Err() == nil {
-			s.opts.Log.Warn("Containers are not where they belong", "err", err, "again in", retry)
+			s.opts.Log.Warn("move containers to their CPUs failed, retrying", "err", err, "delay", retry)
 			again.Reset(retry)
 		}
 	}
 }
 
-// observe brings the bookings of a pod in line with what the runtime shows of it.
+// observe updates the records of a pod from what the runtime reports.
 func (s *Placements) observe(uid types.UID, o *pod.Observed, gone bool) {
 	running := map[string]string{} // name by id
 	ended := map[string]bool{}
@@ -60,7 +58,7 @@ func (s *Placements) observe(uid types.UID, o *pod.Observed, gone bool) {
 			running[c.ID] = c.Name
 		case pod.StateExited:
 			ended[c.ID] = true
-		case pod.StateCreated: // PreStart books it
+		case pod.StateCreated: // PreStart records it
 		}
 	}
 	s.mu.Lock()
@@ -82,7 +80,7 @@ func (s *Placements) observe(uid types.UID, o *pod.Observed, gone bool) {
 	}
 	p, ok := s.opts.Pod(uid)
 	if !ok {
-		return // it is ending, and nobody is moved for it
+		return // the pod is ending, so its containers stay where they are
 	}
 	for id, name := range running {
 		if s.wanted(p, name) != (place{}) {
@@ -91,8 +89,8 @@ func (s *Placements) observe(uid types.UID, o *pod.Observed, gone bool) {
 	}
 }
 
-// see notes a container that runs. What it has in the kernel counts: one that was
-// moved while it started may have missed it.
+// see records a running container with the CPUs that it has in the kernel. A container that was moved during its start
+// may have missed the move.
 func (s *Placements) see(id string, b booking) {
 	s.moving.Lock()
 	defer s.moving.Unlock()
@@ -100,7 +98,7 @@ func (s *Placements) see(id string, b booking) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if was := s.booked[id]; was != nil {
-		b.told = was.told
+		b.reported = was.reported
 		if b.at.cpus == "" {
 			b.at = was.at
 		}
@@ -108,35 +106,35 @@ func (s *Placements) see(id string, b booking) {
 	s.booked[id] = &b
 }
 
-// report tells the runtime where containers are that were moved in the kernel.
-// Who starts waits for one of them at most.
+// report notifies the runtime of containers that were moved in the kernel. A start waits for at most one of these
+// calls.
 func (s *Placements) report(ctx context.Context) error {
 	var errs []error
 	for id, b := range s.bookings() {
 		if err := s.reportOne(ctx, id); err != nil {
 			errs = append(errs,
-				fmt.Errorf("tell the runtime the CPUs of container %q of pod %s: %w", b.name, pod.FullName(b.pod), err))
+				fmt.Errorf("report the CPUs of container %q of pod %s to the runtime: %w", b.name, pod.FullName(b.pod),
+					err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// reportOne tells where the container is now: what was found before may have
-// changed, and the runtime writes what it is told.
+// reportOne reports where the container is now, since the copy of report may be out of date.
 func (s *Placements) reportOne(ctx context.Context, id string) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
 	b, ok := s.booking(id)
-	if !ok || b.told == b.at.cpus || b.at.cpus == "" {
+	if !ok || b.reported == b.at.cpus || b.at.cpus == "" {
 		return nil
 	}
-	if err := s.tell(ctx, id, b.at.cpus); err != nil {
+	if err := s.notify(ctx, id, b.at.cpus); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := s.booked[id]; now != nil {
-		now.told = b.at.cpus
+		now.reported = b.at.cpus
 	}
 	return nil
 }
