@@ -10,10 +10,10 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Sizes are the resources of a pod's containers by name.
+// Sizes holds the resources of a pod's containers by container name.
 type Sizes map[string]corev1.ResourceRequirements
 
-// sizesOf reads them from a spec. Ephemeral containers have none.
+// sizesOf reads the sizes from a spec. Ephemeral containers have none.
 func sizesOf(p *corev1.Pod) Sizes {
 	all := Sizes{}
 	for _, c := range pod.Containers(p) {
@@ -24,8 +24,8 @@ func sizesOf(p *corev1.Pod) Sizes {
 	return all
 }
 
-// sized is the pod with the CPU and memory of these sizes; the same pointer when
-// that changes nothing. A container without a size keeps its own.
+// sized returns the pod with the CPU and memory of sizes. It returns the same pointer if they are equal. A container
+// that is not in sizes keeps its resources.
 func sized(p *pod.Pod, sizes Sizes) *pod.Pod {
 	if same(sizesOf(p.Pod), sizes) {
 		return p
@@ -43,7 +43,7 @@ func sized(p *pod.Pod, sizes Sizes) *pod.Pod {
 	return &c
 }
 
-// merged takes CPU and memory from now and the rest from was.
+// merged returns was with the CPU and memory of now.
 func merged(was, now corev1.ResourceList) corev1.ResourceList {
 	all := maps.Clone(was)
 	for _, name := range resizable() {
@@ -62,7 +62,7 @@ func resizable() []corev1.ResourceName {
 	return []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 }
 
-// same says whether no container of both has another CPU or memory.
+// same reports whether CPU and memory are equal for all containers that are in both.
 func same(a, b Sizes) bool {
 	for name := range a {
 		if other, ok := b[name]; ok && len(changes(a[name], other)) > 0 {
@@ -72,7 +72,7 @@ func same(a, b Sizes) bool {
 	return true
 }
 
-// changes lists which of CPU and memory differ, in requests or limits.
+// changes lists which of CPU and memory differ in requests or limits.
 func changes(was, now corev1.ResourceRequirements) (names []corev1.ResourceName) {
 	for _, name := range resizable() {
 		if differs(was.Requests, now.Requests, name) || differs(was.Limits, now.Limits, name) {
@@ -88,30 +88,29 @@ func differs(a, b corev1.ResourceList, name corev1.ResourceName) bool {
 	return inA != inB || x.Cmp(y) != 0
 }
 
-// Reasons of PodResizePending; an answer without one allocates.
+// Reasons of the condition PodResizePending. An answer without a reason allocates the resize.
 const (
 	deferred   = corev1.PodReasonDeferred
 	infeasible = corev1.PodReasonInfeasible
 )
 
-// question is all that the answer to a resize depends on.
+// question holds everything that the answer to a resize depends on.
 type question struct {
 	was, want *corev1.Pod
-	// fixed is why the pod's resources cannot change while it runs; "" when they can.
+	// fixed is why the pod's resources cannot change while it runs, "" if they can.
 	fixed string
-	// alone and beside are why want does not fit on the node: when it is empty,
-	// and beside what other pods have; "" when it fits.
+	// alone is why want does not fit on the empty node. beside is why it does not fit beside the other pods. Both are
+	// "" if it fits.
 	alone, beside string
-	// swap says that containers of this node may have swap (KEP-2400).
+	// swap says that containers of this node may use swap (KEP-2400).
 	swap bool
 }
 
-// answer is what becomes of a resize. detail is the reason of what is infeasible, as
-// it is counted.
+// answer is the result for a resize. detail is the label under which an infeasible resize is counted.
 type answer struct{ reason, message, detail string }
 
-// Details of what is infeasible. The first two are the kubelet's for the same; it
-// does not count the others.
+// Details of infeasible resizes. The first two are the kubelet's labels; the kubelet does not count the
+// other cases.
 const (
 	swapLimits  = "swap_limitation"
 	staticShare = "guaranteed_pod_cpu_manager_static_policy"
@@ -120,12 +119,12 @@ const (
 	tooLarge    = "node_allocatable"
 )
 
-// retried is the trigger of each try of a resize that was deferred: a pod is looked
-// at again as a whole, whatever has changed on the node.
+// retried is the label for the trigger of a retry. A deferred resize is retried together with its whole pod, whatever
+// has changed on the node.
 const retried = "periodic_retry"
 
-// decide says whether a pod gets what it wants. What can never be is Infeasible,
-// what only other pods hold up is Deferred.
+// decide returns whether a pod gets the resources it wants. The answer is Infeasible if this node can never give them,
+// and Deferred if only other pods prevent it.
 func decide(q question) answer {
 	if q.swap && pod.QOS(q.want) == corev1.PodQOSBurstable {
 		was := sizesOf(q.was)
@@ -134,7 +133,8 @@ func decide(q question) answer {
 			if c.Kind != pod.Ephemeral && memory && !restarts(c, []corev1.ResourceName{corev1.ResourceMemory}) {
 				return answer{infeasible,
 					fmt.Sprintf(
-						"the memory request of container %q cannot change without a restart: its swap follows it",
+						"the memory request of container %q cannot change without a restart: its swap limit "+
+							"depends on it",
 						c.Name), swapLimits}
 			}
 		}
@@ -154,7 +154,7 @@ func decide(q question) answer {
 	return answer{}
 }
 
-// staticDetail is which of the static policies keeps a pod's resources as they are.
+// staticDetail returns which static policy prevents a change of the pod's resources.
 func staticDetail(q question) string {
 	was := sizesOf(q.was)
 	for name, now := range sizesOf(q.want) {
@@ -165,45 +165,44 @@ func staticDetail(q question) string {
 	return staticNodes
 }
 
-// restarts says whether a container has to restart for a change of these.
+// restarts reports whether a container must restart to change these resources.
 func restarts(c pod.Container, changed []corev1.ResourceName) bool {
 	return slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
 		return p.RestartPolicy == corev1.RestartContainer && slices.Contains(changed, p.ResourceName)
 	})
 }
 
-// given is what the newest instance of a container has.
+// given holds the resources of the newest instance of a container.
 type given struct {
 	ID        string                      `json:"id"`
 	Resources corev1.ResourceRequirements `json:"resources"`
-	// Restart says that it is to restart for other resources.
+	// Restart says that the instance must restart to get other resources.
 	Restart bool `json:"restart,omitempty"`
 }
 
-// work is what brings a pod from what was actuated to what is allocated.
+// work lists the actions that bring a pod from its actuated to its allocated resources.
 type work struct {
 	updates []update
-	// restarts names containers that are to restart and are not marked yet.
+	// restarts names containers that must restart and are not marked yet.
 	restarts []string
-	// awaited says that marked containers were not replaced yet.
+	// awaited says that a marked container has not been replaced yet.
 	awaited bool
 }
 
-// idle says that nothing is to be done now.
+// idle reports whether there is nothing to do now.
 func (w work) idle() bool { return len(w.updates) == 0 && len(w.restarts) == 0 }
 
-// update is a running container that gets other resources.
+// update changes the resources of a running container.
 type update struct {
 	id        string
 	container pod.Container
-	// known says that was is what the container has.
+	// known says that was holds the container's present resources.
 	known bool
 	was   corev1.ResourceRequirements
 }
 
-// difference computes the work. actuated is by container name; an instance of
-// which nothing is known is updated, which changes nothing if it has what it is
-// to have.
+// difference computes the work. actuated is by container name. An instance with unknown resources is updated: an update
+// with its present values is harmless.
 func difference(p *corev1.Pod, o *pod.Observed, actuated map[string]given) work {
 	var w work
 	for _, c := range pod.Containers(p) {
@@ -227,8 +226,7 @@ func difference(p *corev1.Pod, o *pod.Observed, actuated map[string]given) work 
 	return w
 }
 
-// less says whether an update takes memory away from a container that has a
-// limit now or gets one.
+// less reports whether an update sets a memory limit that is lower than the present one, or the first one.
 func (u update) less() bool {
 	limit, limited := u.container.Resources.Limits[corev1.ResourceMemory]
 	was, wasLimited := u.was.Limits[corev1.ResourceMemory]

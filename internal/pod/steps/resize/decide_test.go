@@ -19,12 +19,12 @@ func list(pairs ...string) corev1.ResourceList {
 	return all
 }
 
-// needs are a request and a limit of memory, and a request of CPU.
+// needs returns a request of CPU, and a request and a limit of memory.
 func needs(cpu, memory, limit string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: list("cpu", cpu, "memory", memory), Limits: list("memory", limit)}
 }
 
-// newPod has one app container.
+// newPod returns a pod with one app container.
 func newPod(r corev1.ResourceRequirements, restartFor ...corev1.ResourceName) *pod.Pod {
 	c := corev1.Container{Name: "app", Resources: r}
 	for _, name := range restartFor {
@@ -45,7 +45,7 @@ func TestSized(t *testing.T) {
 	was := newPod(corev1.ResourceRequirements{Requests: list("cpu", "1", "example.com/gpu", "1"),
 		Limits: list("cpu", "2")})
 	if got := sized(was, Sizes{"app": {Requests: list("cpu", "1000m"), Limits: list("cpu", "2")}}); got != was {
-		t.Error("the same amount in other words is another pod")
+		t.Error("an equal quantity in another notation made another pod")
 	}
 	got := sized(was, Sizes{"app": needs("500m", "1Gi", "2Gi"), "gone": {}})
 	want := corev1.ResourceRequirements{Requests: list("cpu", "500m", "memory", "1Gi", "example.com/gpu", "1"),
@@ -78,7 +78,7 @@ func TestDecide(t *testing.T) {
 				"the pod would be BestEffort and is Burstable: its QoS class cannot change while it runs", otherClass}},
 		{"swap", question{was: small, want: large, swap: true},
 			answer{infeasible,
-				`the memory request of container "app" cannot change without a restart: its swap follows it`,
+				`the memory request of container "app" cannot change without a restart: its swap limit depends on it`,
 				swapLimits}},
 		{"swap, with a restart",
 			question{was: small, want: newPod(needs("1", "2Gi", "4Gi"), corev1.ResourceMemory).Pod, swap: true},

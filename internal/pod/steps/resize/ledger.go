@@ -9,52 +9,53 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// record is what is known of a pod, on disk: version 1.
+// record is the stored state of a pod, format version 1.
 type record struct {
-	// Allocated are the sizes that the node has promised.
+	// Allocated are the sizes that the node has promised to the pod.
 	Allocated Sizes `json:"allocated"`
-	// Actuated is by container name.
+	// Actuated holds what each container last received, by container name.
 	Actuated map[string]given `json:"actuated,omitempty"`
-	// Resizing says that a resize was allocated and is not complete.
+	// Resizing says that an allocated resize is not complete.
 	Resizing bool `json:"resizing,omitempty"`
 }
 
-// entry is a record with what need not outlive the process.
+// entry is a record with the state that is lost at a restart.
 type entry struct {
 	record
 	pending answer
-	failed  string // why the work could not be done; "" when it could
-	wanted  Sizes  // those that were asked for last, if that was counted
+	failed  string // why the last try failed; "" if it succeeded
+	wanted  Sizes  // the sizes last requested, if that request was counted
 }
 
-// ledger holds the entries and their files.
+// ledger holds the entries and writes their files.
 type ledger struct {
 	log    *slog.Logger
 	disk   *checkpoint.Dir[record]
-	wake   chan struct{}
+	wake   wake.Signal
 	synced <-chan struct{}
 	known  func(types.UID) bool
 
 	mu    sync.Mutex
 	pods  map[types.UID]*entry
 	dirty map[types.UID]bool
-	// files orders writes: the last one of a pod is its last state.
+	// files orders the writes, so that a pod's last state is written last.
 	files sync.Mutex
 }
 
 func newLedger(o Options) *ledger {
 	return &ledger{
 		log: o.Log, synced: o.Synced, known: o.Known,
-		disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}), wake: make(chan struct{}, 1),
+		disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}), wake: wake.New(),
 		pods: map[types.UID]*entry{}, dirty: map[types.UID]bool{},
 	}
 }
 
-// Load reads what an earlier agent kept. What could be read counts also when
-// there is an error.
+// Load reads the records of the previous agent. It logs and skips damaged files. It returns an error if the directory
+// cannot be read.
 func (s *ledger) Load() error {
 	all, err := s.disk.LoadAll()
 	s.mu.Lock()
@@ -66,7 +67,7 @@ func (s *ledger) Load() error {
 		if _, ok := errors.AsType[*checkpoint.DamagedError](damaged); !ok {
 			return err
 		}
-		s.log.Error("load what is allocated to a pod", "err", damaged)
+		s.log.Error("load allocated resources of a pod failed; its present spec counts", "err", damaged)
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func split(err error) []error {
 	return []error{err}
 }
 
-// Admitted notes what a pod is given when it comes to the node.
+// Admitted records the resources of a pod at its admission.
 func (s *ledger) Admitted(p *pod.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +92,7 @@ func (s *ledger) Admitted(p *pod.Pod) {
 	}
 }
 
-// Forget drops a pod that is gone, its file included.
+// Forget removes a pod that is gone, and its file.
 func (s *ledger) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +102,7 @@ func (s *ledger) Forget(uid types.UID) {
 	}
 }
 
-// retain forgets the pods that are not known any more.
+// retain removes the pods that are not known any more.
 func (s *ledger) retain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +114,8 @@ func (s *ledger) retain() {
 	}
 }
 
-// with changes a pod's entry, if there is one; f says whether its file is out of
-// date. Maps in an entry are replaced, never changed: they are read outside.
+// with changes a pod's entry if there is one. f returns whether the pod's file must be written. Maps in an entry are
+// replaced and never changed, because readers use them without the lock.
 func (s *ledger) with(uid types.UID, f func(*entry) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +133,7 @@ func (s *ledger) given(uid types.UID) map[string]given {
 	return nil
 }
 
-// give notes what containers have now.
+// give records the resources that containers have now.
 func (s *ledger) give(uid types.UID, news map[string]given) {
 	s.with(uid, func(e *entry) bool {
 		all := maps.Clone(e.Actuated)
@@ -145,17 +146,14 @@ func (s *ledger) give(uid types.UID, news map[string]given) {
 	})
 }
 
-// touch marks a pod whose file is out of date; mu is held.
+// touch marks a pod's file as out of date. The caller holds mu.
 func (s *ledger) touch(uid types.UID) {
 	s.dirty[uid] = true
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Wake()
 }
 
-// save makes a pod's file what its record is now. After a power cut nothing of
-// the pod runs, and it is allocated anew.
+// save writes a pod's record to its file. The write is not synced: after a power cut nothing of the pod runs, so it is
+// allocated anew.
 func (s *ledger) save(uid types.UID) error {
 	s.files.Lock()
 	defer s.files.Unlock()

@@ -8,9 +8,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// PreStart notes what a container was made with, in the internal lifecycle of
-// containers. The pod is the one it was rendered from, which may not be the present
-// one any more.
+// PreStart records the resources with which a container was created. p is the version of the pod from which the
+// container's configuration was made, which may be older than the present one.
 func (s *Resizes) PreStart(_ context.Context, p *corev1.Pod, c pod.Container, id string) error {
 	if c.Kind != pod.Ephemeral {
 		s.give(p.UID, map[string]given{c.Name: {ID: id, Resources: c.Resources}})

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// metrics are the kubelet's, of resizes.
+// metrics have the names of the kubelet's metrics of resizes.
 type metrics struct {
 	requested, infeasible, accepted *prometheus.CounterVec
 	took                            *prometheus.HistogramVec
@@ -23,22 +23,22 @@ func newMetrics() metrics {
 	}
 	return metrics{
 		requested: counter("container_requested_resizes_total",
-			"Number of resizes that were asked for: each of CPU and memory, requests and limits of a container "+
+			"Number of requested resizes: each of CPU and memory, requests and limits of a container "+
 				"counts. The operation is add, remove, increase or decrease.",
 			"resource", "requirement", "operation"),
-		infeasible: counter("pod_infeasible_resizes_total", "Number of resizes that this node can never do, by reason.",
+		infeasible: counter("pod_infeasible_resizes_total", "Number of infeasible resizes, by reason.",
 			"reason_detail"),
 		accepted: counter("pod_deferred_accepted_resizes_total",
 			"Number of resizes that were accepted after they had been deferred.", "retry_trigger"),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "kubelet_pod_resize_duration_milliseconds",
-			Help:    "Duration in milliseconds of giving a pod what it was resized to, by success.",
+			Help:    "Duration in milliseconds of resizing a pod, by success.",
 			Buckets: []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000},
 		}, []string{"success"}),
 	}
 }
 
-// Register has resizes told of. Call it once.
+// Register registers the metrics of resizes. Call it once.
 func (s *Resizes) Register(reg prometheus.Registerer) error {
 	m := s.metrics
 	var errs []error
@@ -51,12 +51,12 @@ func (s *Resizes) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// ask counts what is asked for anew.
-func (m metrics) ask(was, want Sizes) {
+// request counts each change from was to want.
+func (m metrics) request(was, want Sizes) {
 	for name, now := range want {
 		before, ok := was[name]
 		if !ok {
-			continue // a container that is new
+			continue // a new container
 		}
 		for _, resource := range resizable() {
 			for requirement, lists := range map[string][2]corev1.ResourceList{"requests": {before.Requests,
@@ -69,7 +69,7 @@ func (m metrics) ask(was, want Sizes) {
 	}
 }
 
-// operation is what a resize does to one value; "" for nothing.
+// operation names the change of one value, "" for none.
 func operation(was, now corev1.ResourceList, name corev1.ResourceName) string {
 	a, b := was[name], now[name]
 	switch {
@@ -91,8 +91,7 @@ func (m metrics) tried(took time.Duration, err error) {
 	m.took.WithLabelValues(strconv.FormatBool(err == nil)).Observe(float64(took.Milliseconds()))
 }
 
-// open counts the resizes that are not complete. It implements
-// prometheus.Collector.
+// open implements prometheus.Collector. It counts the resizes that are not complete.
 type open struct {
 	of                  *Resizes
 	pending, inProgress *prometheus.Desc
@@ -102,7 +101,7 @@ func newOpen(s *Resizes) open {
 	return open{
 		of: s,
 		pending: prometheus.NewDesc("kubelet_pod_pending_resizes",
-			"Number of pods that wait for a resize, by reason.", []string{"reason"}, nil),
+			"Number of pods whose resize is pending, by reason.", []string{"reason"}, nil),
 		inProgress: prometheus.NewDesc("kubelet_pod_in_progress_resizes",
 			"Number of pods whose resize was accepted and is not complete.", nil, nil),
 	}

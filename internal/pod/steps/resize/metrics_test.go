@@ -8,8 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// A resize is deferred, asked for again, accepted and carried out; another one can
-// never be.
+// One resize is deferred, retried, accepted and completed. Another one is infeasible.
 func TestMetrics(t *testing.T) {
 	r := start(t, &node{}, t.TempDir())
 	reg := prometheus.NewPedanticRegistry()
@@ -17,7 +16,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.admit(newPod(small))
-	for range 2 { // what is looked at again is not counted again
+	for range 2 { // a retry is not counted again
 		r.allocate(newPod(large), "", "others are in the way")
 	}
 	tells := func(when, want string) {

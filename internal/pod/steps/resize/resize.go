@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Reasons of events, as Kubernetes spells them.
+// Reasons of events, as in Kubernetes.
 const (
 	ResizeDeferred   = "ResizeDeferred"
 	ResizeInfeasible = "ResizeInfeasible"
@@ -29,53 +29,46 @@ type runtime interface {
 		...grpc.CallOption) (*runtimeapi.ContainerStatsResponse, error)
 }
 
-// cgroups change the limits of a pod whose containers run.
+// cgroups changes the limits of a pod's cgroup while its containers run.
 type cgroups interface {
 	Fits(*corev1.Pod) bool
 	Grow(*corev1.Pod) error
 	Fit(*corev1.Pod) error
 }
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
-// Options are what Resizes needs from its surroundings.
+// Options are the dependencies of Resizes.
 type Options struct {
 	Runtime runtime
 	Cgroups cgroups
-	// Resources are those of a container as the runtime is told.
+	// Resources returns a container's resources in the form of the CRI.
 	Resources func(*corev1.Pod, pod.Container) *runtimeapi.LinuxContainerResources
-	// Fixed says why the resources of a pod cannot change from these to those while
-	// it runs; "" when they can.
+	// Fixed returns why the resources of a pod cannot change from was to want while it runs, "" if they can.
 	Fixed func(was, want *corev1.Pod) string
-	// Swap says that containers of this node may have swap.
+	// Swap says that containers of this node may use swap.
 	Swap   bool
-	Events events
-	// Dir keeps the allocations, one file a pod.
+	Events event.Sink
+	// Dir is the directory of the allocations, one file a pod.
 	Dir string
-	// Synced is closed when all wanted pods are known. Allocations of others are
-	// dropped then.
+	// Synced is closed when all desired pods are known. Allocations of pods that Known does not report are removed
+	// then.
 	Synced <-chan struct{}
 	Known  func(types.UID) bool
 	Log    *slog.Logger
 }
 
-// Resizes knows what pods were given. Its methods may be called from any
-// goroutine.
+// Resizes holds the allocated and actuated resources of pods. Its methods may be called from any goroutine.
 type Resizes struct {
 	*ledger
 	opts    Options
 	metrics metrics
 }
 
-// New makes Resizes that know nothing until Load.
+// New returns Resizes without pods. Call Load before its other methods.
 func New(o Options) *Resizes { return &Resizes{opts: o, ledger: newLedger(o), metrics: newMetrics()} }
 
-// Allocate gives the pod that the node runs for a desired one: with the sizes it
-// was promised, or those that it wants now if it gets them. alone and beside say
-// why a pod does not fit; "" when it does. A pod that was not admitted yet is
-// returned as it is.
+// Allocate returns the version of a desired pod that the node runs: with the sizes it wants if they are granted,
+// otherwise with the sizes allocated before. alone and beside return why a pod does not fit, "" if it does. A pod that
+// was not admitted yet is returned unchanged.
 func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *pod.Pod {
 	s.mu.Lock()
 	e := s.pods[want.UID]
@@ -85,7 +78,7 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 	}
 	allocated := e.Allocated
 	s.mu.Unlock()
-	s.asked(want)
+	s.countRequest(want)
 	now := sized(want, allocated)
 	if now == want {
 		s.pend(want, answer{})
@@ -95,8 +88,9 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 		beside: beside(want), swap: s.opts.Swap})
 	if a == (answer{}) {
 		if err := s.promise(want); err != nil {
-			s.opts.Log.Error("keep what is allocated to a pod", "pod", pod.FullName(want.Pod), "err", err)
-			a = answer{reason: deferred, message: "the allocation could not be kept: " + err.Error()}
+			s.opts.Log.Error("save allocated resources of a pod failed, its resize is deferred", "pod",
+				pod.FullName(want.Pod), "err", err)
+			a = answer{reason: deferred, message: "save the allocation: " + err.Error()}
 		}
 	}
 	s.pend(want, a)
@@ -106,21 +100,21 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 	return now
 }
 
-// asked counts what a pod wants that it did not want before.
-func (s *Resizes) asked(want *pod.Pod) {
+// countRequest counts the sizes that a pod requests and did not request before.
+func (s *Resizes) countRequest(want *pod.Pod) {
 	sizes := sizesOf(want.Pod)
 	s.with(want.UID, func(e *entry) bool {
 		was := e.wanted
 		if was == nil {
 			was = e.Allocated
 		}
-		s.metrics.ask(was, sizes)
+		s.metrics.request(was, sizes)
 		e.wanted = sizes
 		return false
 	})
 }
 
-// complete adds to the record what a pod without it (a container that is new).
+// complete adds the containers to the record that it lacks, such as a new sidecar.
 func (s *Resizes) complete(p *pod.Pod) *pod.Pod {
 	s.with(p.UID, func(e *entry) bool {
 		if len(e.Allocated) == len(sizesOf(p.Pod)) {
@@ -148,7 +142,7 @@ func (s *Resizes) promise(want *pod.Pod) error {
 	return nil
 }
 
-// pend notes why a pod does not get what it wants, and tells when that is news.
+// pend records why a pod does not get what it wants, and emits an event if the reason is new.
 func (s *Resizes) pend(want *pod.Pod, a answer) {
 	news := false
 	s.with(want.UID, func(e *entry) bool {
@@ -171,7 +165,7 @@ func (s *Resizes) pend(want *pod.Pod, a answer) {
 		describe(want.Pod), a.message)
 }
 
-// Restarts are the ids of a pod's containers that have to restart.
+// Restarts returns the ids of a pod's containers that must restart.
 func (s *Resizes) Restarts(uid types.UID) map[string]bool {
 	ids := map[string]bool{}
 	for _, g := range s.given(uid) {
@@ -182,7 +176,7 @@ func (s *Resizes) Restarts(uid types.UID) map[string]bool {
 	return ids
 }
 
-// Actuated are the resources that a pod's containers have, by id.
+// Actuated returns the resources of a pod's containers by container id.
 func (s *Resizes) Actuated(uid types.UID) Sizes {
 	all := Sizes{}
 	for _, g := range s.given(uid) {
@@ -191,8 +185,8 @@ func (s *Resizes) Actuated(uid types.UID) Sizes {
 	return all
 }
 
-// Conditions of a resize that is not complete (KEP-1287). Those that are not
-// listed do not hold.
+// Conditions returns the conditions of a resize that is not complete (KEP-1287). Conditions that it does not list are
+// false.
 func (s *Resizes) Conditions(uid types.UID) []corev1.PodCondition {
 	s.mu.Lock()
 	defer s.mu.Unlock()

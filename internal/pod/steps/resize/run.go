@@ -7,11 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// keepDelay is how long changes are gathered before they are written. What a
-// resize allocates is written at once.
-const keepDelay = 200 * time.Millisecond
+// saveDelay is how long changes are collected before they are written. A granted resize is written at once.
+const saveDelay = 200 * time.Millisecond
 
-// Run writes to disk what has changed, and once more when ctx ends.
+// Run writes changed records to disk, and once more when ctx ends.
 func (s *ledger) Run(ctx context.Context) error {
 	synced := s.synced
 	for {
@@ -22,18 +21,17 @@ func (s *ledger) Run(ctx context.Context) error {
 		case <-synced:
 			synced = nil
 			s.retain()
-		case <-s.wake:
+		case <-s.wake.C():
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(keepDelay):
+		case <-time.After(saveDelay):
 		}
 		s.flush()
 	}
 }
 
-// flush brings the files up to date. One that cannot be written is tried again
-// with the next change.
+// flush writes the changed files. A file that cannot be written is written again after the next change.
 func (s *ledger) flush() {
 	s.mu.Lock()
 	dirty := s.dirty
@@ -41,7 +39,7 @@ func (s *ledger) flush() {
 	s.mu.Unlock()
 	for uid := range dirty {
 		if err := s.save(uid); err != nil {
-			s.log.Warn("keep what is allocated to a pod; it is written again with the next change", "uid", uid, "err",
+			s.log.Warn("save allocated resources of a pod failed, retrying after the next change", "uid", uid, "err",
 				err)
 			s.mu.Lock()
 			s.dirty[uid] = true

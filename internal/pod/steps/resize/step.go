@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Step brings what runs to what is allocated. It stands before the step of the
-// containers: one that starts finds room in the pod's cgroup.
+// Step makes the actuated resources equal to the allocated ones. It runs before the step of the containers, so that a
+// starting container finds room in the pod's cgroup.
 func (s *Resizes) Step() worker.Step {
 	return worker.Step{
 		Name: "resize", Phase: worker.Act, After: []string{"cgroup"},
@@ -31,7 +31,7 @@ func (s *Resizes) setup(ctx context.Context, p *pod.Pod, o *pod.Observed, tasks 
 	w := difference(p.Pod, o, s.given(p.UID))
 	switch {
 	case w.idle() && w.awaited:
-		// The plan has them restarted; the pod's cgroup has grown already.
+		// The plan restarts the marked containers. The pod's cgroup has grown already.
 	case w.idle() && s.opts.Cgroups.Fits(p.Pod):
 		s.finish(p.Pod)
 	default:
@@ -39,7 +39,7 @@ func (s *Resizes) setup(ctx context.Context, p *pod.Pod, o *pod.Observed, tasks 
 	}
 }
 
-// carryOut does the work of one pass. What fails is tried again.
+// carryOut does the work of one pass. The worker retries it after an error.
 func (s *Resizes) carryOut(ctx context.Context, p *corev1.Pod, w work) error {
 	began := time.Now()
 	err := s.opts.Cgroups.Grow(p)
@@ -56,7 +56,7 @@ func (s *Resizes) carryOut(ctx context.Context, p *corev1.Pod, w work) error {
 	return err
 }
 
-// change updates containers and marks those that restart.
+// change updates containers and marks those that must restart.
 func (s *Resizes) change(ctx context.Context, p *corev1.Pod, w work) error {
 	for _, u := range w.updates {
 		if err := s.update(ctx, p, u); err != nil {
@@ -92,8 +92,8 @@ func (s *Resizes) update(ctx context.Context, p *corev1.Pod, u update) error {
 	return s.save(p.UID)
 }
 
-// roomLeft refuses a memory limit below what is used: the kernel would kill for
-// it. It cannot be sure, use may grow in between.
+// roomLeft returns an error if a new memory limit is below the present usage, because the kernel would then kill the
+// container. The check can miss usage that grows meanwhile.
 func (s *Resizes) roomLeft(ctx context.Context, u update) error {
 	stats, err := s.opts.Runtime.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: u.id})
 	if err != nil {
@@ -106,8 +106,7 @@ func (s *Resizes) roomLeft(ctx context.Context, u update) error {
 	return nil
 }
 
-// updateOf is what changes of a container that runs. Zero would leave a bound as
-// it is: -1 takes it away.
+// updateOf converts resources into an update of a running container. The runtime ignores zeros, so -1 removes a limit.
 func updateOf(r *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
 	u := &runtimeapi.LinuxContainerResources{
 		CpuShares: r.CpuShares, CpuPeriod: r.CpuPeriod, CpuQuota: r.CpuQuota, MemoryLimitInBytes: r.MemoryLimitInBytes,
@@ -125,7 +124,7 @@ func updateOf(r *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerR
 	return u
 }
 
-// note remembers how the last try went, and tells of a new failure.
+// note records the result of the last try and emits an event for a new failure.
 func (s *Resizes) note(p *corev1.Pod, err error) {
 	text, news := "", false
 	if err != nil {
@@ -141,7 +140,7 @@ func (s *Resizes) note(p *corev1.Pod, err error) {
 	}
 }
 
-// finish ends a resize of which nothing is left to do.
+// finish completes a resize that has no work left.
 func (s *Resizes) finish(p *corev1.Pod) {
 	ended := false
 	s.with(p.UID, func(e *entry) bool {

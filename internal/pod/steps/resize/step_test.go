@@ -16,12 +16,12 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// node writes down, in order, what is done to it.
+// node records the calls of its methods in order.
 type node struct {
 	log   []string
-	fits  corev1.ResourceRequirements // of the pod's cgroup
-	used  uint64                      // memory of every container
-	broke error                       // of updates
+	fits  corev1.ResourceRequirements // in the pod's cgroup
+	used  uint64                      // memory usage of each container
+	broke error                       // the error of updates
 }
 
 func (n *node) UpdateContainerResources(_ context.Context, r *runtimeapi.UpdateContainerResourcesRequest,
@@ -89,7 +89,7 @@ func start(t *testing.T, n *node, dir string) rig {
 	return rig{s, n, t}
 }
 
-// admit has a pod admitted and its container started.
+// admit records a pod's admission and the start of its container.
 func (r rig) admit(p *pod.Pod) {
 	r.t.Helper()
 	r.Admitted(p)
@@ -116,7 +116,7 @@ func (r rig) pass(p *pod.Pod, id string) {
 	r.setup(r.t.Context(), p, runs(id), r.node)
 }
 
-// conditions are type and reason of each.
+// conditions returns the type and reason of each condition.
 func (r rig) conditions() []string {
 	var all []string
 	for _, c := range r.Conditions("u") {
@@ -146,7 +146,7 @@ func TestInPlace(t *testing.T) {
 
 	want := newPod(large)
 	if got := r.allocate(want, "", ""); got != want {
-		t.Error("it does not get what fits")
+		t.Error("a resize that fits was not granted")
 	}
 	r.expect("allocated", []string{ResizeStarted}, []string{"PodResizeInProgress "})
 	r.pass(want, "a")
@@ -180,7 +180,7 @@ func TestPending(t *testing.T) {
 		r.expect(try.alone+try.beside, try.did, try.conditions)
 	}
 	if r.allocate(want, "", "") != want {
-		t.Error("it does not get what has become free")
+		t.Error("the deferred resize was not granted after there was room")
 	}
 	r.expect("free", []string{ResizeStarted}, []string{"PodResizeInProgress "})
 }
@@ -227,7 +227,7 @@ func TestRestart(t *testing.T) {
 	r.pass(want, "a")
 	r.expect("marked", []string{"grow"}, []string{"PodResizeInProgress "})
 
-	// The mark outlives the agent: whoever comes next restarts it too.
+	// The mark is stored: the next agent restarts the container too.
 	r = start(t, r.node, dir)
 	if diff := cmp.Diff(map[string]bool{"a": true}, r.Restarts("u")); diff != "" {
 		t.Errorf("to restart (-want +got):\n%s", diff)
@@ -244,8 +244,8 @@ func TestRestart(t *testing.T) {
 	r.expect("fits", []string{ResizeCompleted}, nil)
 }
 
-// What was allocated counts after a restart of the agent, whatever the manifest
-// says meanwhile; Run writes the rest when it ends.
+// The stored allocation counts after a restart of the agent, even if the manifest has changed since. Run writes the
+// remaining records when it ends.
 func TestKept(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, &node{}, dir)
@@ -265,6 +265,6 @@ func TestKept(t *testing.T) {
 	r.flush()
 	r = start(t, r.node, dir)
 	if want := newPod(large); r.allocate(want, "", "others") != want {
-		t.Error("a pod that was forgotten is remembered")
+		t.Error("a forgotten pod still has an entry")
 	}
 }
