@@ -109,7 +109,7 @@ func TestUsable(t *testing.T) {
 		},
 		"another pod's": {
 			claim: claim(func(c *resourceapi.ResourceClaim) { c.OwnerReferences[0].UID = "other" }), owned: true,
-			fail: "ResourceClaim default/c was not created for Pod default/p (Pod is not owner); delete that " +
+			fail: "ResourceClaim default/c was not created for Pod default/p (Pod is not owner); next: delete that " +
 				"ResourceClaim, or the pod",
 		},
 		"of nobody, by name": {claim: claim(func(c *resourceapi.ResourceClaim) { c.OwnerReferences = nil })},
