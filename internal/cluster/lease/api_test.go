@@ -18,9 +18,9 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
-// The lease of one node through its life: made when the Node object is known,
-// renewed, made anew, renewed again when the API server is back.
-func TestLife(t *testing.T) {
+// A lease is created when the Node object is known, renewed, created again after somebody deletes it, and renewed
+// again when the API server is back.
+func TestALeaseIsCreatedRenewedAndRestored(t *testing.T) {
 	c := kubeapitest.Start(t, kubeapitest.Options{})
 	client, err := kubernetes.NewForConfig(c.NodeConfig("n1"))
 	if err != nil {
@@ -38,7 +38,7 @@ func TestLife(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	// renewed waits for a lease that is renewed after that time.
+	// renewed waits for a lease with a renewal after that time.
 	renewed := func(after time.Time) (l *coordinationv1.Lease) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -67,7 +67,7 @@ func TestLife(t *testing.T) {
 	}
 	renewed(l.Spec.RenewTime.Time)
 
-	// Somebody else writes to it, and then deletes it.
+	// Somebody else changes the lease, and then deletes it.
 	if l, err = admin.Patch(t.Context(), "n1", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

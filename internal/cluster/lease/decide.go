@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Next is the lease to write: was renewed, or a new one when was is nil. owner is
-// the uid of the Node object.
+// Next returns the lease to write: was with a new renewal time, or a new lease if was is nil. owner is the UID of the
+// Node object.
 func Next(was *coordinationv1.Lease, node string, owner types.UID, duration time.Duration,
 	now time.Time) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: corev1.NamespaceNodeLease}}
@@ -28,7 +28,7 @@ func Next(was *coordinationv1.Lease, node string, owner types.UID, duration time
 	case owner == "":
 	case at < 0:
 		l.OwnerReferences = append(l.OwnerReferences, ours)
-	default: // the object may have been made anew: that of the old one is collected
+	default: // the Node may have been created again; an owner with the old UID would be garbage collected
 		l.OwnerReferences[at].UID = owner
 	}
 	return l

@@ -15,23 +15,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 const (
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 7 * time.Second
-	// fraction of the duration after which a lease is renewed, as by the kubelet.
+	// fraction of the duration is the renewal interval, as for the kubelet: a quarter.
 	fraction = 4
 )
 
 // Options of a Renewer.
 type Options struct {
-	// Client is the one for heartbeats.
+	// Client is the client for heartbeats.
 	Client kubernetes.Interface
 	// Node is the name of the node and of the lease.
 	Node string
-	// Owner is the uid of the Node object as last heard of, "" before. Without one
-	// no lease is made: it would stay when the node goes.
+	// Owner returns the UID of the Node object, or "" before it was received. Without it no lease is created, because
+	// the lease would stay when the node is deleted.
 	Owner func() types.UID
 	// Duration is nodeLeaseDurationSeconds, at least 1 s. Default 40 s.
 	Duration time.Duration
@@ -42,10 +44,10 @@ type Options struct {
 type Renewer struct {
 	o      Options
 	leases client.LeaseInterface
-	last   *coordinationv1.Lease // of Run
+	last   *coordinationv1.Lease // the last one written, of Run
 }
 
-// New returns a renewer that has not begun.
+// New returns a Renewer.
 func New(o Options) *Renewer {
 	if o.Duration <= 0 {
 		o.Duration = 40 * time.Second
@@ -53,39 +55,36 @@ func New(o Options) *Renewer {
 	return &Renewer{o: o, leases: o.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)}
 }
 
-// Run renews until ctx ends. The lease is left as it is: an agent that comes back
-// within its duration was never away.
+// Run renews the lease until ctx ends. It leaves the lease in place: an agent that comes back within the duration
+// counts as alive all the time.
 func (r *Renewer) Run(ctx context.Context) error {
 	every := r.o.Duration / fraction
-	retry := firstRetry
-	for failed := 0; ctx.Err() == nil; {
+	for failures := 0; ctx.Err() == nil; {
 		wait := time.Duration(float64(every) * (1 + 0.04*rand.Float64()))
 		began := time.Now()
 		err := r.renew(ctx, every)
 		switch {
 		case err != nil:
-			if failed++; ctx.Err() == nil && !errors.Is(err, errNoNode) && (failed == 1 || failed%10 == 0) {
-				r.o.Log.Warn("Cannot renew the lease of the node", "err", err, "in a row", failed)
+			failures++
+			wait = min(retry.Delay(firstRetry, lastRetry, failures), every)
+			if ctx.Err() == nil && !errors.Is(err, errNoNode) && (failures == 1 || failures%10 == 0) {
+				r.o.Log.Warn("cannot renew the lease of the node, retrying", "err", err, "failures", failures, "after",
+					wait)
 			}
-			wait = min(retry, every)
-			retry = min(2*retry, lastRetry)
 		default:
-			failed, retry = 0, firstRetry
+			failures = 0
 			wait = max(0, wait-time.Since(began))
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		_ = retry.Sleep(ctx, wait) // the loop ends with ctx
 	}
 	return nil
 }
 
-// errNoNode is no trouble by itself: the Node object is on its way.
-var errNoNode = errors.New("the Node object has not been heard of yet")
+// errNoNode is not logged: the Node object is being registered.
+var errNoNode = errors.New("the Node object was not received yet")
 
-// renew writes the lease on top of the one written before; what somebody else did
-// to it is asked for only when that fails.
+// renew updates the lease that was written last. It reads the lease only if the update fails because somebody else
+// changed it.
 func (r *Renewer) renew(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -12,14 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// annotationResources is a digest of the resources that the copy was made with. A
-// static pod keeps its hash when nothing else of its manifest is edited.
+// annotationResources holds a digest of the resources that the copy was created with. A static pod keeps its hash if
+// only the resources in its manifest change.
 const annotationResources = "berth.run/mirror-resources"
 
-// act is what is to be done about a name.
+// act is the next action for a name.
 type act int
 
 const (
@@ -28,8 +29,8 @@ const (
 	remove
 )
 
-// decide says what is to be done, given the static pod of a name and the mirror
-// pod that the API server has. Either may be nil.
+// decide returns the next action for a name, given its static pod and the mirror pod that the API server has. Either
+// may be nil.
 func decide(static *pod.Pod, mirror *corev1.Pod) act {
 	switch {
 	case static == nil && mirror == nil:
@@ -44,29 +45,26 @@ func decide(static *pod.Pod, mirror *corev1.Pod) act {
 	return remove
 }
 
-// of says whether a mirror pod is the copy of this static pod, maybe of an earlier
-// edit of its resources.
+// of reports whether a mirror pod is the copy of this static pod, possibly with earlier resources.
 func of(static *pod.Pod, mirror *corev1.Pod) bool {
 	hash, ok := mirror.Annotations[pod.AnnotationMirror]
 	return ok && hash == static.Annotations[pod.AnnotationConfigHash]
 }
 
-// current says whether a mirror pod is the copy of this static pod as it is now.
-// One that a kubelet has made does not tell its resources.
+// current reports whether a mirror pod is an up-to-date copy of this static pod. A copy made by a kubelet has no
+// digest of its resources.
 func current(static *pod.Pod, mirror *corev1.Pod) bool {
 	sum, ok := mirror.Annotations[annotationResources]
 	return of(static, mirror) && (!ok || sum == resources(static.Pod))
 }
 
-// mirrorable says whether the API server gets a copy: a node may only write those
-// of manifests.
+// mirrorable reports whether a pod gets a copy. A node may create copies only for pods of manifests.
 func mirrorable(p *pod.Pod) bool {
 	return p != nil && (p.Source == pod.SourceFile || p.Source == pod.SourceURL)
 }
 
-// copyOf is the mirror pod of a static pod. It leaves out what the API server adds
-// itself, and refuses to be told: the priority and the overhead that a class stands
-// for, and ephemeral containers.
+// copyOf returns the mirror pod of a static pod. It omits the fields that the API server sets itself and refuses from
+// a client: the priority and the overhead that come from a class, and ephemeral containers.
 func copyOf(static *pod.Pod, node string, nodeUID types.UID) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -92,7 +90,7 @@ func copyOf(static *pod.Pod, node string, nodeUID types.UID) *corev1.Pod {
 	return p
 }
 
-// resources is a digest of the resources of the pod's containers.
+// resources returns a digest of the resources of the pod's containers.
 func resources(p *corev1.Pod) string {
 	var all []corev1.ResourceRequirements
 	for _, c := range pod.Containers(p) {
@@ -100,29 +98,28 @@ func resources(p *corev1.Pod) string {
 			all = append(all, c.Resources)
 		}
 	}
-	text, _ := json.Marshal(all) // quantities and names
+	text, _ := json.Marshal(all) // names and quantities always encode
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
 
 // Delays between tries.
 const (
-	// pause is after a mirror pod was made: who deletes or changes it again and again
-	// does not make this node as busy as itself.
+	// pause follows the creation of a mirror pod. It limits the load if somebody deletes or changes the copy again
+	// and again.
 	pause = time.Second
 	// retryFirst doubles with each failure, up to retryMax.
 	retryFirst, retryMax = 200 * time.Millisecond, 30 * time.Second
-	// retryRefused is for what the API server does not allow: another manifest, or
-	// another cluster, is needed.
+	// retryRefused follows a refusal: only another manifest, or a change in the cluster, can help.
 	retryRefused = 2 * time.Minute
-	// unregistered is how soon to look again for a node that has no object yet.
+	// unregistered is the delay until the next try if the node has no object yet.
 	unregistered = 100 * time.Millisecond
 )
 
-// delay is how long to wait after so many failures in a row, the last of them err.
+// delay returns how long to wait after a number of failures in a row, the last of them err.
 func delay(failures int, err error) time.Duration {
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return retryRefused
 	}
-	return min(retryMax, retryFirst<<min(failures-1, 10))
+	return retry.Delay(retryFirst, retryMax, failures)
 }

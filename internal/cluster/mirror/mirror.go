@@ -16,15 +16,14 @@ import (
 type Options struct {
 	Client   kubernetes.Interface
 	NodeName string
-	// NodeUID is that of the node's object; false while it has none: nothing is
-	// created before.
+	// NodeUID returns the UID of the Node object. While it returns false, nothing is created.
 	NodeUID func() (types.UID, bool)
-	// Desired and Mirrors are source's tables, Synced says that they are complete.
+	// Desired and Mirrors are the tables of package source. Synced is closed when they are complete.
 	Desired *store.Table[types.UID, *pod.Pod]
 	Mirrors *store.Table[types.NamespacedName, *corev1.Pod]
 	Synced  <-chan struct{}
-	// Changed is told the UID of a static pod whose mirror pod came, went or is
-	// another, from Run's goroutine; nil: nobody is.
+	// Changed is called with the UID of a static pod whose mirror pod was created, deleted or replaced. Run's
+	// goroutine calls it. It is optional.
 	Changed func(types.UID)
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -35,13 +34,13 @@ type Mirrors struct {
 	opts    Options
 	results chan result
 
-	// The rest is Run's.
+	// Only Run uses these.
 	statics map[types.NamespacedName]*pod.Pod
 	tries   map[types.NamespacedName]*try
-	shown   map[types.UID]types.UID // static to mirror pod, as Changed was told
+	shown   map[types.UID]types.UID // static to mirror pod, as of the last call of Changed
 }
 
-// New makes mirrors. Nothing is asked or done before Run.
+// New returns Mirrors. It does nothing before Run.
 func New(o Options) *Mirrors {
 	if o.Changed == nil {
 		o.Changed = func(types.UID) {}
@@ -53,9 +52,8 @@ func New(o Options) *Mirrors {
 	}
 }
 
-// Mirror returns the mirror pod of a static pod, as the API server has it; false if
-// the pod is not static, or has none at the moment. It may be called from any
-// goroutine.
+// Mirror returns the mirror pod of a static pod, as the API server has it. It returns false if the pod is not static
+// or has no mirror pod now. It may be called from any goroutine.
 func (m *Mirrors) Mirror(uid types.UID) (*corev1.Pod, bool) {
 	static, ok := m.opts.Desired.Get(uid)
 	if !ok || !mirrorable(static) {

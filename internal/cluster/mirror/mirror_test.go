@@ -25,14 +25,14 @@ import (
 	"github.com/berth-run/berth/internal/pod/source"
 )
 
-// patience bounds what a test waits for; nothing waits that long when all is well.
+// patience is the longest wait of a test. A wait that long means failure.
 const patience = time.Minute
 
 var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// world is a node with a directory of manifests, and what the API server shows of it.
+// world is a node with a directory of manifests and a watch on its mirror pods.
 type world struct {
 	*kubeapitest.Cluster
 	t               *testing.T
@@ -76,7 +76,7 @@ func start(t *testing.T, node string) *world {
 	for _, run := range []func(context.Context) error{w.sources.Run, pods.Run, w.mirrors.Run} {
 		wg.Go(func() {
 			if err := run(ctx); !errors.Is(err, context.Canceled) {
-				t.Errorf("it returned %v", err)
+				t.Errorf("a part returned %v", err)
 			}
 		})
 	}
@@ -110,7 +110,7 @@ func (w *world) manifest(name, image, more string) {
 			"}\nspec:\n  containers: [{name: app, image: '"+image+"'"+more+"}]\n"), 0o644))
 }
 
-// await waits for an event of a pod that is as wanted.
+// await waits for an event for which want returns true.
 func (w *world) await(want func(watch.Event, *corev1.Pod) bool) *corev1.Pod {
 	w.t.Helper()
 	for timeout := time.After(patience); ; {
@@ -123,7 +123,7 @@ func (w *world) await(want func(watch.Event, *corev1.Pod) bool) *corev1.Pod {
 				return p
 			}
 		case <-timeout:
-			w.t.Fatal("it never came")
+			w.t.Fatal("the event never came")
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (w *world) awaitAdded(name, image string) *corev1.Pod {
 	})
 }
 
-// static is the static pod of a mirror pod.
+// static returns the static pod of a mirror pod.
 func (w *world) static(mirror *corev1.Pod) *pod.Pod {
 	w.t.Helper()
 	for _, p := range w.sources.Desired.Snapshot().All() {
@@ -158,14 +158,14 @@ func (w *world) awaitKnown(uid types.UID, mirror types.UID) {
 		select {
 		case <-w.changed:
 		case <-timeout:
-			w.t.Fatalf("its mirror pod is not %q", mirror)
+			w.t.Fatalf("the mirror pod is not %q", mirror)
 		}
 	}
 }
 
-// A static pod is shown when the node is registered, again when somebody deletes
-// what shows it, anew when its manifest is another, and no more without one.
-func TestLife(t *testing.T) {
+// A static pod gets a mirror pod when the node is registered, again when somebody deletes the mirror pod, and a new one
+// when its manifest changes. Without a manifest the mirror pod is deleted.
+func TestAMirrorPodFollowsItsManifest(t *testing.T) {
 	w := start(t, "life")
 	w.manifest("web", "example.com/web:1", "")
 	w.register()
@@ -173,7 +173,7 @@ func TestLife(t *testing.T) {
 	static := w.static(first)
 	w.awaitKnown(static.UID, first.UID)
 	if owner := first.OwnerReferences; len(owner) != 1 || owner[0].Kind != "Node" || owner[0].Name != w.node {
-		t.Errorf("its owners are %v", owner)
+		t.Errorf("owners of the mirror pod: %v", owner)
 	}
 
 	w.must(w.admin.CoreV1().Pods(w.namespace).Delete(t.Context(), first.Name, metav1.DeleteOptions{}))
@@ -192,8 +192,8 @@ func TestLife(t *testing.T) {
 	w.await(func(e watch.Event, p *corev1.Pod) bool { return e.Type == watch.Deleted && p.UID == third.UID })
 }
 
-// Other resources leave a static pod the same: it is shown anew with them.
-func TestResized(t *testing.T) {
+// A change of resources keeps the static pod's hash, but replaces the mirror pod.
+func TestNewResourcesReplaceTheMirrorPod(t *testing.T) {
 	w := start(t, "resized")
 	w.register()
 	w.manifest("web", "example.com/web:1", ", resources: {requests: {cpu: 100m}}")
@@ -203,14 +203,14 @@ func TestResized(t *testing.T) {
 	w.manifest("web", "example.com/web:1", ", resources: {requests: {cpu: 200m}}")
 	second := w.awaitAdded("web", "example.com/web:1")
 	if got := second.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "200m" {
-		t.Errorf("it is shown with %s", got)
+		t.Errorf("the mirror pod has %s", got)
 	}
 	w.awaitKnown(uid, second.UID)
 }
 
-// What the API server refuses holds up no other, and what it does not answer comes
-// when it does. The static pods are wanted all the time.
-func TestFaults(t *testing.T) {
+// A refused mirror pod delays no other. Mirror pods that failed while the API server was away are created when it is
+// back. The static pods stay in the table of desired pods all the time.
+func TestFailuresDelayNoOtherMirrorPod(t *testing.T) {
 	w := start(t, "faults")
 	t.Cleanup(func() { w.Inject() })
 	w.register()
@@ -229,12 +229,12 @@ func TestFaults(t *testing.T) {
 	w.Connect()
 	w.awaitAdded("web", "example.com/web:2")
 	if n := w.sources.Desired.Len(); n != 3 {
-		t.Errorf("%d static pods are wanted", n)
+		t.Errorf("%d desired static pods", n)
 	}
 }
 
-// A mirror pod that an earlier agent left goes, when no manifest stands for it.
-func TestLeftover(t *testing.T) {
+// A mirror pod of an earlier agent is deleted if it has no manifest any longer.
+func TestAMirrorPodWithoutManifestIsDeleted(t *testing.T) {
 	w := start(t, "leftover")
 	w.register()
 	left := copyOf(staticPod("hash", "1"), w.node, *w.uid.Load())

@@ -15,34 +15,33 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// callTimeout bounds one call of the API server.
+// callTimeout limits one call of the API server.
 const callTimeout = 10 * time.Second
 
-// try is what goes on about one name.
+// try is the state of the calls for one name.
 type try struct {
-	busy     bool
-	changed  bool // while it was busy
-	paused   bool // until next, whatever changes
+	busy     bool // a call is under way
+	changed  bool // the pods changed during the call
+	paused   bool // wait until next, even if the pods change
 	failures int
 	next     time.Time
-	told     string // the last failure that was logged
+	logged   string // the last failure that was logged
 }
 
-// result is how an act has ended.
+// result is the outcome of an action.
 type result struct {
 	name types.NamespacedName
 	what act
 	err  error
 }
 
-// errUnregistered: the node has no object that could own a pod.
+// errUnregistered means that the node has no object that could own a pod.
 var errUnregistered = errors.New("the node is not registered yet")
 
-// Run keeps the mirror pods until ctx ends. What it cannot do it tries again; it
-// fails for nothing else than ctx's end.
+// Run keeps the mirror pods until ctx ends. It retries what fails, and returns only when ctx ends.
 func (m *Mirrors) Run(ctx context.Context) error {
 	select {
-	case <-m.opts.Synced: // before, a copy without a manifest may just not have one yet
+	case <-m.opts.Synced: // before that, the manifest of a copy may just not have been read
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -60,12 +59,12 @@ func (m *Mirrors) Run(ctx context.Context) error {
 		case <-desired.C():
 			for _, c := range desired.Changes() {
 				if mirrorable(c.Value) {
-					m.want(c.Value, c.Deleted)
+					m.setStatic(c.Value, c.Deleted)
 				}
 			}
 		case <-mirrors.C():
 			for _, c := range mirrors.Changes() {
-				m.look(c.Key)
+				m.reconsider(c.Key)
 			}
 		case r := <-m.results:
 			m.ended(r)
@@ -78,8 +77,8 @@ func (m *Mirrors) Run(ctx context.Context) error {
 	}
 }
 
-// want takes over a static pod that came, changed or went.
-func (m *Mirrors) want(p *pod.Pod, gone bool) {
+// setStatic stores a static pod that was added, changed or removed.
+func (m *Mirrors) setStatic(p *pod.Pod, gone bool) {
 	name := p.Key()
 	switch was := m.statics[name]; {
 	case !gone:
@@ -90,11 +89,11 @@ func (m *Mirrors) want(p *pod.Pod, gone bool) {
 	if gone {
 		delete(m.shown, p.UID)
 	}
-	m.look(name)
+	m.reconsider(name)
 }
 
-// look has a name looked at, at once but for the pause after a mirror pod was made.
-func (m *Mirrors) look(name types.NamespacedName) {
+// reconsider makes a name due, at once unless it is paused after the creation of its mirror pod.
+func (m *Mirrors) reconsider(name types.NamespacedName) {
 	t := m.tries[name]
 	if t == nil {
 		t = &try{}
@@ -103,11 +102,11 @@ func (m *Mirrors) look(name types.NamespacedName) {
 	if t.changed = t.busy; !t.busy && !t.paused {
 		t.failures, t.next = 0, time.Time{}
 	}
-	m.tell(name)
+	m.notify(name)
 }
 
-// tell says that a static pod has another mirror pod than before.
-func (m *Mirrors) tell(name types.NamespacedName) {
+// notify calls Changed if a static pod has another mirror pod than before.
+func (m *Mirrors) notify(name types.NamespacedName) {
 	static := m.statics[name]
 	if static == nil {
 		return
@@ -122,8 +121,7 @@ func (m *Mirrors) tell(name types.NamespacedName) {
 	}
 }
 
-// begin starts what is due and returns when to look again; zero for when
-// something changes.
+// begin starts the actions that are due. It returns when the next one is due, or zero if only a change makes one due.
 func (m *Mirrors) begin(ctx context.Context, wg *sync.WaitGroup) (next time.Time) {
 	now := m.opts.Now()
 	for name, t := range m.tries {
@@ -153,7 +151,7 @@ func (m *Mirrors) begin(ctx context.Context, wg *sync.WaitGroup) (next time.Time
 	return next
 }
 
-// do acts at the API server.
+// do performs an action at the API server.
 func (m *Mirrors) do(ctx context.Context, what act, static *pod.Pod, mirror *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -172,35 +170,35 @@ func (m *Mirrors) do(ctx context.Context, what act, static *pod.Pod, mirror *cor
 		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(mirror.UID)),
 	})
 	if err != nil && !apierrors.IsNotFound(err) &&
-		!apierrors.IsConflict(err) { // then it is another's, or nobody's, as the watch will tell
+		!apierrors.IsConflict(err) { // the mirror pod has already been replaced or deleted, which the watch reports
 		return fmt.Errorf("delete mirror pod %s: %w", pod.FullName(mirror), err)
 	}
 	return nil
 }
 
-// ended books how an act has ended.
+// ended schedules a name after an action.
 func (m *Mirrors) ended(r result) {
 	t, now := m.tries[r.name], m.opts.Now()
 	changed := t.changed
 	t.busy, t.changed = false, false
 	switch {
 	case r.err == nil && r.what == create:
-		t.failures, t.told, t.next, t.paused = 0, "", now.Add(pause), true
+		t.failures, t.logged, t.next, t.paused = 0, "", now.Add(pause), true
 	case r.err == nil && changed:
-		t.failures, t.told, t.next = 0, "", time.Time{}
+		t.failures, t.logged, t.next = 0, "", time.Time{}
 	case r.err == nil:
-		t.failures, t.told, t.next = 0, "", now.Add(pause) // the watch tells before
+		t.failures, t.logged, t.next = 0, "", now.Add(pause) // the watch usually reports the deletion earlier
 	case errors.Is(r.err, errUnregistered):
 		t.next = now.Add(unregistered)
 	case changed:
 		t.failures, t.next = 0, time.Time{}
 	default:
 		t.failures++
-		t.next = now.Add(delay(t.failures, r.err))
-		if text := r.err.Error(); t.told != text {
-			t.told = text
-			m.opts.Log.Warn("show a static pod to the API server", "pod", r.name, "err", r.err, "again in",
-				delay(t.failures, r.err))
+		after := delay(t.failures, r.err)
+		t.next = now.Add(after)
+		if text := r.err.Error(); t.logged != text {
+			t.logged = text
+			m.opts.Log.Warn("cannot update a mirror pod, retrying", "pod", r.name, "err", r.err, "after", after)
 		}
 	}
 }

@@ -29,36 +29,36 @@ var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// told keeps the reasons of events.
-type told struct {
-	mu      sync.Mutex
-	reasons []string
+// reasons records the reasons of events.
+type reasons struct {
+	mu   sync.Mutex
+	list []string
 }
 
-func (e *told) Event(_ corev1.ObjectReference, _, reason, _ string, _ ...any) {
+func (e *reasons) Event(_ corev1.ObjectReference, _, reason, _ string, _ ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.reasons = append(e.reasons, reason)
+	e.list = append(e.list, reason)
 }
 
-func (e *told) all() []string {
+func (e *reasons) all() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Clone(e.reasons)
+	return slices.Clone(e.list)
 }
 
-// agent is as much of a node as the object needs.
+// agent is a Node object with its inputs.
 type agent struct {
 	*Object
-	t       *testing.T
-	admin   kubernetes.Interface
-	name    string
-	table   *condition.Table
-	told    *told
-	devices atomic.Pointer[Devices]
-	volumes atomic.Pointer[[]corev1.UniqueVolumeName]
-	looked  atomic.Int64 // how often the status was computed
-	stop    func()
+	t        *testing.T
+	admin    kubernetes.Interface
+	name     string
+	table    *condition.Table
+	events   *reasons
+	devices  atomic.Pointer[Devices]
+	volumes  atomic.Pointer[[]corev1.UniqueVolumeName]
+	computed atomic.Int64 // how often the status was computed
+	stop     func()
 }
 
 func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Options)) *agent {
@@ -67,7 +67,7 @@ func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Optio
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{t: t, admin: c.Client(), name: name, table: condition.New(), told: &told{}}
+	a := &agent{t: t, admin: c.Client(), name: name, table: condition.New(), events: &reasons{}}
 	config := facts().Config
 	config.Machine.Name = name
 	config.Machine.Labels = maps.Clone(config.Machine.Labels)
@@ -75,7 +75,7 @@ func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Optio
 	config.ProviderID = ""
 	o := Options{
 		Client: client, Watches: client, Config: config, Register: true, UpdateEvery: 10 * soon,
-		Ref: corev1.ObjectReference{Kind: "Node", Name: name}, Events: a.told,
+		Ref: corev1.ObjectReference{Kind: "Node", Name: name}, Events: a.events,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Inputs: Inputs{
 			Conditions: a.table,
@@ -92,7 +92,7 @@ func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Optio
 				return nil, false
 			},
 			Images: func(context.Context) ([]corev1.ContainerImage, error) {
-				a.looked.Add(1)
+				a.computed.Add(1)
 				return nil, nil
 			},
 		},
@@ -114,7 +114,7 @@ func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Optio
 	return a
 }
 
-// get is the object as the API server has it.
+// get reads the object from the API server.
 func (a *agent) get() *corev1.Node {
 	a.t.Helper()
 	n, err := a.admin.CoreV1().Nodes().Get(context.Background(), a.name, metav1.GetOptions{})
@@ -138,7 +138,7 @@ func await(t *testing.T, within time.Duration, problem func() string) {
 	}
 }
 
-// soon is far less than the time between two statuses that nothing has changed for.
+// soon is far less than the interval between two reports of an unchanged status.
 const soon = time.Minute
 
 func (a *agent) registered() *corev1.Node {
@@ -210,17 +210,17 @@ func TestRegisterAndFollowFacts(t *testing.T) {
 			return fmt.Sprintf("there are %s devices, %s of them allocatable, and volumes %v", &have, &may,
 				n.Status.VolumesInUse)
 		}
-		// The server has it before its answer is here.
+		// The server has stored the status before its response arrives.
 		return cmp.Diff([]corev1.UniqueVolumeName{"kubernetes.io/csi/d^v"}, a.VolumesReported())
 	})
-	if events := a.told.all(); !slices.Contains(events, "NodeReady") || !slices.Contains(events, "NodeNotReady") ||
+	if events := a.events.all(); !slices.Contains(events, "NodeReady") || !slices.Contains(events, "NodeNotReady") ||
 		!slices.Contains(events, "NodeHasSufficientMemory") {
 		t.Errorf("events are %v", events)
 	}
 }
 
-// What the admin writes is seen, and stays over a restart of the agent.
-func TestAnObjectThatIsThere(t *testing.T) {
+// The agent sees what the administrator writes to the object, and keeps it across a restart.
+func TestAnExistingObjectKeepsWhatOthersWrote(t *testing.T) {
 	c := shared.Cluster(t)
 	a := start(t, c, "there", nil)
 	a.registered()
@@ -231,11 +231,11 @@ func TestAnObjectThatIsThere(t *testing.T) {
 	}
 	await(t, soon, func() string {
 		if n := a.Node(); n.Labels["team"] != "a" || !n.Spec.Unschedulable || n.Spec.Taints[0].Key != "mine" {
-			return fmt.Sprintf("the node is heard of as %v", n)
+			return fmt.Sprintf("the received node is %v", n)
 		}
 		return ""
 	})
-	if events := a.told.all(); !slices.Contains(events, "NodeNotSchedulable") {
+	if events := a.events.all(); !slices.Contains(events, "NodeNotSchedulable") {
 		t.Errorf("events are %v", events)
 	}
 	a.stop()
@@ -254,13 +254,13 @@ func TestAnObjectThatIsThere(t *testing.T) {
 		got); diff != "" {
 		t.Error(diff)
 	}
-	if events := a.told.all(); !slices.Contains(events, "Rebooted") {
+	if events := a.events.all(); !slices.Contains(events, "Rebooted") {
 		t.Errorf("events are %v", events)
 	}
 }
 
-// Whoever doubts what is heard of the node is told when it is confirmed, also when
-// there is nothing new.
+// Confirm closes Changed after the answer, even if the object is
+// unchanged.
 func TestConfirm(t *testing.T) {
 	c := shared.Cluster(t)
 	a := start(t, c, "confirmed", nil)
@@ -280,7 +280,7 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// A machine that moves to another network is told of under its new address.
+// A machine that moves to another network reports its new address.
 func TestAddressesChange(t *testing.T) {
 	c := shared.Cluster(t)
 	var ips atomic.Pointer[[]netip.Addr]
@@ -328,7 +328,7 @@ func TestRegisterNodeFalse(t *testing.T) {
 	a := start(t, c, "other", func(o *Options) { o.Register = false })
 	a.setWell()
 	if n := a.Node(); n.Labels[corev1.LabelHostname] != "other" {
-		t.Errorf("before anything is heard the node is %v", n)
+		t.Errorf("before anything is received the node is %v", n)
 	}
 	if err := a.Report(t.Context()); err == nil {
 		t.Error("a status was sent of a node that is not there")
@@ -340,16 +340,16 @@ func TestRegisterNodeFalse(t *testing.T) {
 	a.awaitReady(soon, isReady)
 }
 
-// Nothing is sent while nothing changes; the report is sent when it is due.
+// Nothing is sent while nothing changes, until the next report is due.
 func TestFrequencies(t *testing.T) {
 	c := shared.Cluster(t)
 	a := start(t, c, "quiet", func(o *Options) { o.UpdateEvery = 50 * time.Millisecond })
 	a.registered()
 	a.setWell()
 	a.awaitReady(soon, isReady)
-	before, looked := a.get().ResourceVersion, a.looked.Load()
+	before, looked := a.get().ResourceVersion, a.computed.Load()
 	await(t, soon, func() string {
-		if n := a.looked.Load() - looked; n < 10 {
+		if n := a.computed.Load() - looked; n < 10 {
 			return fmt.Sprintf("the status was computed %d times", n)
 		}
 		return ""
@@ -372,8 +372,8 @@ func TestFrequencies(t *testing.T) {
 	})
 }
 
-// A node may not touch another one's object, nor labels that are not a node's.
-func TestWhatANodeMayNot(t *testing.T) {
+// A node may not change another node's object, or set labels that are reserved for others.
+func TestANodeMayChangeOnlyItsOwnObject(t *testing.T) {
 	a := start(t, shared.Cluster(t), "strict", func(o *Options) {
 		o.Config.Machine.Labels["node-restriction.kubernetes.io/x"] = "y"
 		o.Register = false
@@ -407,7 +407,7 @@ func TestTheAPIServerGoesAndComesBack(t *testing.T) {
 	a.table.Set(condition.DiskPressure, "full")
 	a.table.Set(condition.Storage, "CSINode is not yet initialized")
 	if got := ready(a.Node()); got != isReady {
-		t.Errorf("while it is away the node is heard of as %s", got)
+		t.Errorf("while the API server is away the node is %s", got)
 	}
 	c.StartAPIServer()
 	a.awaitReady(soon, "False: CSINode is not yet initialized")

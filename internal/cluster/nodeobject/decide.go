@@ -21,62 +21,61 @@ import (
 	"github.com/berth-run/berth/internal/node/condition"
 )
 
-// AttachDetach is the annotation that leaves attaching volumes to the controller
+// AttachDetach is the annotation that lets the attach-detach controller attach the node's volumes
 // (enableControllerAttachDetach).
 const AttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// Config is what does not change while the agent runs.
+// Config holds the facts that do not change while the agent runs.
 type Config struct {
-	// Machine has the name, the labels (those of --node-labels included), the
-	// addresses, nodeInfo, capacity and allocatable without devices.
+	// Machine has the name, the labels including those of --node-labels, the addresses, nodeInfo, and capacity and
+	// allocatable without devices.
 	Machine node.Facts
-	// AskedIPs are the addresses of --node-ip as given, an unspecified one included.
+	// AskedIPs are the addresses of --node-ip as configured, including an unspecified one.
 	AskedIPs []netip.Addr
-	// Taints are those of registerWithTaints. They are set when the object is
-	// made, never later.
+	// Taints are registerWithTaints. They are set when the object is created and never later.
 	Taints     []corev1.Taint
 	ProviderID string
-	// ExternalCloud is --cloud-provider=external: the object waits with a taint for
-	// the cloud's controller, whose addresses win.
+	// ExternalCloud is --cloud-provider=external: the object is created with a taint that the cloud's controller
+	// removes, and the controller's addresses take precedence.
 	ExternalCloud bool
 	// ControllerAttach is enableControllerAttachDetach.
 	ControllerAttach bool
 	// Port of the node's API, 10250 by default. Range 1-65535.
 	Port int32
-	// Version is the Kubernetes version whose kubelet this node is, as v1.36.3.
+	// Version is the Kubernetes version whose kubelet this agent stands for, such as v1.36.3.
 	Version string
-	// DeclaredFeatures are what Declared says.
+	// DeclaredFeatures is the result of Declared.
 	DeclaredFeatures []string
-	// FreshDevices says that no device was known to an earlier agent here: what an
-	// object that is there says of extended resources is of another machine.
+	// FreshDevices means that no earlier agent has recorded devices here. Extended resources of an existing object
+	// then belong to another machine.
 	FreshDevices bool
 }
 
-// Devices are the extended resources of device plugins. What a plugin that is gone
-// had is there with 0, so that nobody takes it for a resource of the cluster.
+// Devices are the extended resources of device plugins. Resources of a plugin that has gone are listed with 0, so
+// that nobody takes them for resources that somebody else advertises.
 type Devices struct{ Capacity, Allocatable corev1.ResourceList }
 
-// Runtime is what the object says of the container runtime.
+// Runtime is the container runtime's part of the object.
 type Runtime struct {
-	// Version is name://version, as containerd://2.1.4.
+	// Version is name://version, such as containerd://2.1.4.
 	Version  string
 	Handlers []corev1.NodeRuntimeHandler
 	Features *corev1.NodeFeatures
 }
 
-// Facts are all that the object is made of, at one moment.
+// Facts are all facts that the object is made of, at one moment.
 type Facts struct {
 	Config     Config
 	Devices    Devices
 	Runtime    Runtime
 	Images     []corev1.ContainerImage
 	Conditions condition.Facts
-	// VolumesInUse counts only if VolumesKnown: before, what the object says stays.
+	// VolumesInUse is valid only if VolumesKnown is set. Until then the object's own list stays.
 	VolumesInUse []corev1.UniqueVolumeName
 	VolumesKnown bool
 }
 
-// Build is the object that is registered.
+// Build returns the object to register.
 func Build(f Facts, now time.Time) *corev1.Node {
 	c := f.Config
 	n := &corev1.Node{
@@ -94,10 +93,9 @@ func Build(f Facts, now time.Time) *corev1.Node {
 	return Update(n, f, now)
 }
 
-// Reconcile is the object that is there already with what registering again brings:
-// the labels that every node has, the annotation for attaching, huge page sizes of
-// this machine, extended resources at 0 until their plugins are back. Its taints
-// and its other labels are the users'.
+// Reconcile returns an existing object with the changes that registering again makes: the labels that every node has,
+// the annotation for attaching, the huge page sizes of this machine, and extended resources at 0 until their plugins
+// are back. Its taints and other labels belong to the users.
 func Reconcile(existing *corev1.Node, f Facts, now time.Time) *corev1.Node {
 	n, initial := existing.DeepCopy(), Build(f, now)
 	for _, key := range kubeletapis.KubeletLabels() {
@@ -127,9 +125,8 @@ func Reconcile(existing *corev1.Node, f Facts, now time.Time) *corev1.Node {
 	return Update(n, f, now)
 }
 
-// Update is the object with the status as it is now. What the status has of others
-// stays: conditions of other types, resources that somebody advertised for the
-// node, attached volumes.
+// Update returns the object with the current status. It keeps what others have set: conditions of other types,
+// resources that somebody advertised for the node, and attached volumes.
 func Update(existing *corev1.Node, f Facts, now time.Time) *corev1.Node {
 	n := existing.DeepCopy()
 	setAddresses(n, f.Config)
@@ -179,7 +176,7 @@ func setAddresses(n *corev1.Node, c Config) {
 		delete(n.Annotations, cloudapi.AnnotationAlphaProvidedIPAddr)
 	}
 	switch {
-	case c.ExternalCloud && len(n.Status.Addresses) > 0: // the cloud's
+	case c.ExternalCloud && len(n.Status.Addresses) > 0: // keep the cloud controller's
 	case c.ExternalCloud && len(c.AskedIPs) == 0:
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: c.Machine.Name}}
 	default:
@@ -187,8 +184,8 @@ func setAddresses(n *corev1.Node, c Config) {
 	}
 }
 
-// setResources leaves resources that are neither the machine's nor a device's as
-// they are, except huge pages of sizes that the machine does not have.
+// setResources keeps resources that belong neither to the machine nor to a device plugin, except huge pages of sizes
+// that the machine does not have.
 func setResources(n *corev1.Node, f Facts) {
 	s, machine := &n.Status, f.Config.Machine
 	capacity, allocatable := maps.Clone(s.Capacity), maps.Clone(s.Allocatable)
@@ -211,7 +208,7 @@ func setResources(n *corev1.Node, f Facts) {
 			delete(allocatable, name)
 		}
 	}
-	for name, q := range capacity { // of resources that others advertise, all
+	for name, q := range capacity { // resources that others advertise are fully allocatable
 		allocatable[name] = q
 	}
 	maps.Copy(allocatable, machine.Allocatable)
@@ -219,14 +216,14 @@ func setResources(n *corev1.Node, f Facts) {
 	s.Capacity, s.Allocatable = capacity, allocatable
 }
 
-// extended says whether a resource is neither Kubernetes' own nor a quota's.
+// extended reports whether a resource is neither Kubernetes' own nor a quota's.
 func extended(name corev1.ResourceName) bool {
 	domain, _, ok := strings.Cut(string(name), "/")
 	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") &&
 		!strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
 }
 
-// Changed says whether now has something to say that was has not, heartbeats aside.
+// Changed reports whether two states of the object differ in more than heartbeat times.
 func Changed(was, now *corev1.Node) bool {
 	a, b := was.Status.DeepCopy(), now.Status.DeepCopy()
 	for _, list := range [][]corev1.NodeCondition{a.Conditions, b.Conditions} {
@@ -238,9 +235,9 @@ func Changed(was, now *corev1.Node) bool {
 		!maps.Equal(was.Labels, now.Labels) || !maps.Equal(was.Annotations, now.Annotations)
 }
 
-// Patch is the strategic merge patch of the status subresource that makes now of
-// was: status, labels and annotations. Addresses are replaced as a whole, since
-// two of them may have the same type, which is their merge key.
+// Patch returns the strategic merge patch of the status subresource that changes was into now: status, labels and
+// annotations. It replaces the addresses as a whole, because their merge key is the type, and two addresses may have
+// the same type.
 func Patch(was, now *corev1.Node) ([]byte, error) {
 	old, changed := was, was.DeepCopy()
 	changed.Labels, changed.Annotations = now.Labels, now.Annotations

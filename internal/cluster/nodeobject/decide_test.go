@@ -82,7 +82,7 @@ func conditions(since time.Time) []corev1.NodeCondition {
 	}
 }
 
-// built is what Build makes of facts().
+// built is the object that Build returns for facts().
 func built() *corev1.Node {
 	f := facts()
 	info := f.Config.Machine.Info
@@ -149,7 +149,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// An object that is there keeps what others wrote; what is the node's is as now.
+// An existing object keeps what others wrote. The node's own fields get their current values.
 func TestReconcile(t *testing.T) {
 	there := built()
 	there.Labels = map[string]string{corev1.LabelHostname: "old", "disk": "hdd", "team": "a"}
@@ -206,7 +206,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// What the patch makes of the object before is the object now, spec aside.
+// The patch applied to the old object gives the new one, except for its spec.
 func TestPatch(t *testing.T) {
 	was := built()
 	f := facts()
@@ -292,7 +292,8 @@ func TestRuntimeOf(t *testing.T) {
 }
 
 func TestDeclared(t *testing.T) {
-	const sockets, initial, restart = "ExtendWebSocketsToKubelet", "InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"
+	const sockets, initial, restart = "ExtendWebSocketsToKubelet", "InPlacePodVerticalScalingInitContainers",
+		"RestartAllContainersOnContainerExits"
 	for name, test := range map[string]struct {
 		sockets bool
 		want    []string

@@ -8,17 +8,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// maxNames is how many names the object lists for one image.
 const maxNames = 5
 
-// Images are the largest images as the object lists them: at most most of them
-// (-1: all), each with up to 5 names, digests first (nodeStatusMaxImages).
-func Images(all []*runtimeapi.Image, most int) []corev1.ContainerImage {
+// Images returns the largest images in the object's form, at most limit of them (-1 for all). Each has up to 5 names,
+// digests first (nodeStatusMaxImages).
+func Images(all []*runtimeapi.Image, limit int) []corev1.ContainerImage {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b *runtimeapi.Image) int {
 		return cmp.Or(cmp.Compare(b.GetSize(), a.GetSize()), cmp.Compare(a.GetId(), b.GetId()))
 	})
-	if most >= 0 && most < len(all) {
-		all = all[:most]
+	if limit >= 0 && limit < len(all) {
+		all = all[:limit]
 	}
 	list := make([]corev1.ContainerImage, 0, len(all))
 	for _, image := range all {
@@ -30,7 +31,7 @@ func Images(all []*runtimeapi.Image, most int) []corev1.ContainerImage {
 	return list
 }
 
-// RuntimeOf is what a runtime says of itself. status may be nil: not known yet.
+// RuntimeOf converts the runtime's version and status. Both may be nil if they are not known yet.
 func RuntimeOf(version *runtimeapi.VersionResponse, status *runtimeapi.StatusResponse) Runtime {
 	r := Runtime{Version: "unknown://Unknown"}
 	if version != nil {
@@ -51,12 +52,10 @@ func RuntimeOf(version *runtimeapi.VersionResponse, status *runtimeapi.StatusRes
 	return r
 }
 
-// Declared are the features that the scheduler and the API server may count on
-// here (KEP-5328), sorted. Of those of Kubernetes 1.36 this agent has the restart
-// of all containers and the resize of init containers; it takes WebSockets for
-// exec, attach and port-forward when webSockets says that its server does. It
-// does not resize resources of a whole pod, and does not give pods of the host's
-// network user namespaces. There are no gates for these.
+// Declared returns the sorted features that the scheduler and the API server can rely on (KEP-5328). Of those in
+// Kubernetes 1.36 this agent supports the restart of all containers and the resize of init containers. If webSockets
+// is set, its server accepts WebSockets for exec, attach and port-forward. It does not support the resize of
+// pod-level resources, or user namespaces for pods in the host's network. These features have no gates here.
 func Declared(webSockets bool) []string {
 	all := []string{"InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"}
 	if webSockets {

@@ -1,22 +1,20 @@
-// Package nodeobject keeps the Node object of this node in the API: it registers it,
-// writes its status and watches it for what others write there.
+// Package nodeobject keeps the Node object of this node in the API. It registers the node, writes its status, and
+// watches the object for what others write there.
 //
-// It is the only writer of the status's fields that a node owns; labels, taints
-// and conditions of others are theirs. The decisions are pure: Build is what is
-// registered, Reconcile what an object that is there already gets at registration,
-// Update its status now, Patch the difference on the wire.
+// It is the only writer of the status fields that a node owns. Labels, taints and conditions that others set stay as
+// they are. The decisions are pure: Build returns the object to register, Reconcile updates an existing object at
+// registration, Update sets the current status, and Patch is the difference to send.
 //
 //	machine, devices, runtime, images, volumes, conditions --> Facts
 //	                                                             |
-//	the object as it was heard of ----------------------> Update, Changed
+//	the object as last received ------------------------> Update, Changed
 //	                                                             |
 //	Node() <-- watch on metadata.name <-- API server <-- PATCH status
 //
-// The status is computed every nodeStatusUpdateFrequency and as soon as a fact
-// changes. It is sent when it says something new, and every
-// nodeStatusReportFrequency, so that nothing is sent while nothing changes; the
-// lease (package lease) is the heartbeat.
+// The status is computed every nodeStatusUpdateFrequency and as soon as a fact changes. It is sent when it has
+// changed, and at least every nodeStatusReportFrequency. While nothing changes, almost nothing is sent: the lease
+// (package lease) is the heartbeat.
 //
-// As with the kubelet, an object that somebody deletes is not registered again
-// before the agent starts anew; when somebody else makes it, it is written to.
+// Like the kubelet, the agent does not register a deleted object again before its next start. If somebody else
+// creates the object, the agent updates it.
 package nodeobject

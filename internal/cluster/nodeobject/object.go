@@ -11,75 +11,70 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/node/condition"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
-// events is where users are told.
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
-// Inputs are asked each time the status is computed, and have to answer at once.
-// Of what is nil the node has none.
+// Inputs supply the facts each time the status is computed. They must not block. A nil input means that the node has
+// no such facts.
 type Inputs struct {
 	Conditions *condition.Table // never nil
-	// IPs are the machine's instead of those of Config.
+	// IPs returns the machine's addresses, in place of those in Config.
 	IPs     func() []netip.Addr
 	Devices func() Devices
 	Runtime func() Runtime
 	Images  func(context.Context) ([]corev1.ContainerImage, error)
-	// VolumesInUse are the attachable volumes in use, and whether they are all
-	// known yet.
+	// VolumesInUse returns the attachable volumes in use. known is false until all of them are known.
 	VolumesInUse func() (volumes []corev1.UniqueVolumeName, known bool)
 }
 
 // Options of an Object.
 type Options struct {
-	// Client is the one for heartbeats: its budget is not shared. Watches is for the object's watch: a client
-	// for heartbeats gives up what takes longer.
+	// Client is the client for heartbeats, which has a limit of its own. Watches is for the object's watch, because
+	// the client for heartbeats has a short timeout.
 	Client, Watches kubernetes.Interface
 	Config          Config
 	Inputs          Inputs
-	// Register is registerNode: whether the object is made. Its status is written
-	// in any case.
+	// Register creates the object if it does not exist (registerNode). The status is written in either case.
 	Register bool
-	// Registered is told that the object is made or brought up to date. Optional.
+	// Registered is called after the object was created or updated at the start. It is optional.
 	Registered func()
 	// UpdateEvery is nodeStatusUpdateFrequency, default 10 s; ReportEvery is
 	// nodeStatusReportFrequency, default 5 min.
 	UpdateEvery, ReportEvery time.Duration
 	// Ref names the node in events.
 	Ref    corev1.ObjectReference
-	Events events
+	Events event.Sink
 	Log    *slog.Logger
 }
 
-// Object is this node's object in the API. It is safe for concurrent use.
+// Object is this node's Node object in the API. It is safe for concurrent use.
 type Object struct {
 	o    Options
-	poke chan struct{}
+	wake wake.Signal // a fact has changed
 
-	mu      sync.Mutex
-	node    *corev1.Node // the newest heard of, nil before
-	gone    bool         // somebody deleted it
-	heard   chan struct{}
-	changed chan struct{} // closed and replaced when node is another
-	doubted bool          // somebody asked for a confirmation
-	asOf    time.Time     // node is at least as new as this; zero: nobody asked
+	mu       sync.Mutex
+	node     *corev1.Node  // the newest received, nil before the first
+	gone     bool          // the object was deleted
+	received chan struct{} // closed with the first object
+	changed  chan struct{} // closed and replaced when node changes
+	doubted  bool          // Confirm was called
+	asOf     time.Time     // node is at least as new as this; zero: never confirmed
 
-	sending sync.Mutex // one status at a time
+	sending sync.Mutex // held while a status is computed and sent
 	report  schedule
 }
 
-// schedule is when the status was and is to be sent; of the holder of sending.
+// schedule says when the status was sent and is due. The holder of sending owns it.
 type schedule struct {
 	sent      time.Time // zero: never
 	delay     time.Duration
-	announced bool // the reboot
+	announced bool // the event of the reboot was recorded
 	images    []corev1.ContainerImage
 }
 
-// New returns an object that nothing was heard of.
+// New returns an object of which nothing was received yet.
 func New(o Options) *Object {
 	if o.UpdateEvery <= 0 {
 		o.UpdateEvery = 10 * time.Second
@@ -87,12 +82,12 @@ func New(o Options) *Object {
 	if o.ReportEvery <= 0 {
 		o.ReportEvery = 5 * time.Minute
 	}
-	return &Object{o: o, poke: make(chan struct{}, 1), heard: make(chan struct{}), changed: make(chan struct{})}
+	return &Object{o: o, wake: wake.New(), received: make(chan struct{}), changed: make(chan struct{})}
 }
 
-// Node is the object as it was last heard of, also while the API server is away
-// or after somebody deleted it. Before anything was heard it is what this node
-// would register. It is shared: do not change it.
+// Node returns the object as last received, also while the API server is away or after the object was deleted. Before
+// the first one was received, it returns the object that this node would register. The result is shared and must not
+// be changed.
 func (x *Object) Node() *corev1.Node {
 	x.mu.Lock()
 	n := x.node
@@ -104,17 +99,17 @@ func (x *Object) Node() *corev1.Node {
 }
 
 // Received is closed when the object was received from the API server for the first time.
-func (x *Object) Received() <-chan struct{} { return x.heard }
+func (x *Object) Received() <-chan struct{} { return x.received }
 
-// Changed is closed when Node is another than at the call.
+// Changed returns a channel that is closed when Node returns another object than at this call.
 func (x *Object) Changed() <-chan struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.changed
 }
 
-// VolumesReported are the volumes that the API server was told to be in use: an
-// attachable volume is mounted only when it is one of them.
+// VolumesReported returns the volumes that the API server has accepted as in use. An attachable volume is mounted
+// only after it is among them.
 func (x *Object) VolumesReported() []corev1.UniqueVolumeName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -125,15 +120,10 @@ func (x *Object) VolumesReported() []corev1.UniqueVolumeName {
 }
 
 // UpdateSoon computes and sends the status soon, because a fact has changed. Changes of conditions need no call.
-func (x *Object) UpdateSoon() {
-	select {
-	case x.poke <- struct{}{}:
-	default:
-	}
-}
+func (x *Object) UpdateSoon() { x.wake.Wake() }
 
-// Confirm has the API server asked whether Node is the newest. When it has
-// answered, Changed is closed also if it is.
+// Confirm asks the API server whether Node is the newest. Changed is closed after the answer, even if Node is the
+// same.
 func (x *Object) Confirm() {
 	x.mu.Lock()
 	x.doubted = true
@@ -141,7 +131,7 @@ func (x *Object) Confirm() {
 	x.UpdateSoon()
 }
 
-// AsOf is a time at which Node was the newest; zero: it was never confirmed.
+// AsOf returns a time at which Node was the newest. It is zero if Node was never confirmed.
 func (x *Object) AsOf() time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -154,19 +144,18 @@ func (x *Object) isDoubted() bool {
 	return x.doubted
 }
 
-// confirm takes that Node is what the API server answered with, or newer. Who asks
-// after the question was sent, asks again.
-func (x *Object) confirm(asked time.Time) {
+// confirm records that Node is at least as new as the answer to a request sent at that time. It closes Changed.
+func (x *Object) confirm(requested time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.doubted, x.asOf = false, asked
+	x.doubted, x.asOf = false, requested
 	close(x.changed)
 	x.changed = make(chan struct{})
 }
 
-// hear takes an object that the API server sent. One older than what is known
-// already, or that is known to be no more, counts only when it comes with a list, which starts anew.
-func (x *Object) hear(n *corev1.Node, list bool) {
+// receive stores an object from the API server. An object that is older than the stored one, or known to be deleted,
+// is ignored unless it comes from a list, because a list starts anew.
+func (x *Object) receive(n *corev1.Node, list bool) {
 	x.mu.Lock()
 	was := x.node
 	if !list && was != nil && was.UID == n.UID && (x.gone || older(n.ResourceVersion, was.ResourceVersion)) {
@@ -176,27 +165,27 @@ func (x *Object) hear(n *corev1.Node, list bool) {
 	n.ManagedFields = nil
 	x.node, x.gone = n, false
 	if was == nil {
-		close(x.heard)
+		close(x.received)
 	}
 	close(x.changed)
 	x.changed = make(chan struct{})
 	x.mu.Unlock()
 
 	if was != nil && was.UID != n.UID {
-		x.UpdateSoon() // made anew: it has no status yet
+		x.UpdateSoon() // it was created again and has no status yet
 	}
 	if unschedulable := was != nil && was.Spec.Unschedulable; unschedulable != n.Spec.Unschedulable {
 		reason := "NodeSchedulable"
 		if n.Spec.Unschedulable {
 			reason = "NodeNotSchedulable"
 		}
-		x.tell(reason)
+		x.record(reason)
 	}
 }
 
-// lose takes that the object was no more at a resource version; "" is now. A list may
-// be older than the object.
-func (x *Object) lose(version string) {
+// remove records that the object did not exist at a resource version. An empty version stands for now. A list may be
+// older than the stored object.
+func (x *Object) remove(version string) {
 	x.mu.Lock()
 	if x.node != nil && version != "" && older(version, x.node.ResourceVersion) {
 		x.mu.Unlock()
@@ -206,7 +195,7 @@ func (x *Object) lose(version string) {
 	x.gone = x.node != nil
 	x.mu.Unlock()
 	if known {
-		x.o.Log.Warn("The Node object of this node was deleted: it is registered again when the agent starts anew",
+		x.o.Log.Warn("the Node object of this node was deleted, the agent registers it again at its next start",
 			"node", x.o.Config.Machine.Name)
 	}
 }
@@ -217,7 +206,7 @@ func (x *Object) last() (n *corev1.Node, gone bool) {
 	return x.node, x.gone
 }
 
-func (x *Object) tell(reason string) {
+func (x *Object) record(reason string) {
 	x.o.Events.Event(x.o.Ref, corev1.EventTypeNormal, reason, "Node %s status is now: %s", x.o.Config.Machine.Name,
 		reason)
 }
@@ -227,7 +216,7 @@ func older(a, b string) bool {
 	return err == nil && order < 0
 }
 
-// quickFacts are the facts without the images.
+// quickFacts returns the facts without the images, which need a call of the runtime.
 func (x *Object) quickFacts() Facts {
 	in := x.o.Inputs
 	f := Facts{Config: x.o.Config, Conditions: in.Conditions.Facts(), VolumesKnown: in.VolumesInUse == nil}

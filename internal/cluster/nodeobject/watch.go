@@ -11,8 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watch follows the object until ctx ends. A node may list and watch nodes only by
-// its own name.
+// watch follows the object until ctx ends. A node may list and watch nodes only by its own name.
 func (x *Object) watch(ctx context.Context) {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, x.o.Config.Machine.Name).String()
 	nodes := x.o.Watches.CoreV1().Nodes()
@@ -32,7 +31,7 @@ func (x *Object) watch(ctx context.Context) {
 	).RunWithContext(ctx)
 }
 
-// sink is what the watch writes to.
+// sink receives the objects of the watch.
 type sink Object
 
 // Add implements cache.ReflectorStore.
@@ -41,7 +40,7 @@ func (s *sink) Add(o any) error { return s.Update(o) }
 // Update implements cache.ReflectorStore.
 func (s *sink) Update(o any) error {
 	if n, ok := o.(*corev1.Node); ok {
-		(*Object)(s).hear(n, false)
+		(*Object)(s).receive(n, false)
 	}
 	return nil
 }
@@ -49,7 +48,7 @@ func (s *sink) Update(o any) error {
 // Delete implements cache.ReflectorStore.
 func (s *sink) Delete(o any) error {
 	if n, ok := o.(*corev1.Node); ok {
-		(*Object)(s).lose(n.ResourceVersion)
+		(*Object)(s).remove(n.ResourceVersion)
 	}
 	return nil
 }
@@ -58,11 +57,11 @@ func (s *sink) Delete(o any) error {
 func (s *sink) Replace(list []any, version string) error {
 	for _, o := range list {
 		if n, ok := o.(*corev1.Node); ok {
-			(*Object)(s).hear(n, true)
+			(*Object)(s).receive(n, true)
 			return nil
 		}
 	}
-	(*Object)(s).lose(version)
+	(*Object)(s).remove(version)
 	return nil
 }
 
