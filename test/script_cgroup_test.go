@@ -155,6 +155,19 @@ func removeCgroup(ts *testscript.TestScript, args []string) {
 	}
 }
 
+// awaitCgroupGone waits until no hierarchy has a cgroup below the test's own.
+func awaitCgroupGone(ts *testscript.TestScript, args []string) {
+	eventually(ts, func() (bool, any) {
+		var left []string
+		for _, dir := range below(testRoot(ts), args[0]).Dirs {
+			if _, err := os.Stat(dir); !os.IsNotExist(err) {
+				left = append(left, dir)
+			}
+		}
+		return len(left) == 0, left
+	})
+}
+
 // vanish removes a pod's cgroup while its processes run: they are moved to the
 // root of the hierarchy, as cgdelete does.
 func vanish(ts *testscript.TestScript, args []string) {

@@ -79,6 +79,7 @@ import (
 //	                            berth on a terminal that grows by a column and a row whenever something
 //	                            was written to it; the file "screen" is what it showed. FILE says what is
 //	                            typed: a line of it is waited for, the next one is typed, and so on
+//	until SHELL                 a line for sh, repeated until it succeeds; its last output is there for stdout
 //	await-output REGEXP COMMAND...
 //	                            a program of the host, asked again until it prints what matches
 //	await-url URL               until a GET succeeds
@@ -138,21 +139,22 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 			4, awaitCgroup),
 		"cgroup": positive("cgroup POD|/PATH CONTAINER|- cpus|mems|shares|quota|memory|pids VALUE", 4, 4,
 			setCgroup),
-		"make-cgroup":      positive("make-cgroup NAME", 1, 1, makeCgroup),
-		"remove-cgroup":    positive("remove-cgroup NAME", 1, 1, removeCgroup),
-		"vanish":           positive("vanish POD", 1, 1, vanish),
-		"await-metric":     positive("await-metric LINE", 1, 1, awaitMetric),
-		"await-calm":       positive("await-calm POD", 1, 1, h.awaitCalm),
-		"await-ended":      positive("await-ended POD", 1, 1, h.awaitEnded),
-		"await-containers": positive("await-containers POD N", 2, 2, h.awaitContainers),
-		"await-same":       positive("await-same FILE WANTED", 2, 2, awaitSame),
-		"cni":              positive("cni up|down|gone|await|end", 1, 2, h.cni),
-		"containers":       positive("containers FILE", 1, 1, h.containers),
-		"manifest":         positive("manifest FILE", 1, 1, h.manifest),
-		"kill-process":     positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),
-		"lose":             positive("lose POD", 1, 1, h.lose),
-		"process":          positive("process POD NAME", 2, 2, h.process),
-		"interrupts":       positive("interrupts DURATION", 1, 1, h.interrupts),
+		"make-cgroup":       positive("make-cgroup NAME", 1, 1, makeCgroup),
+		"remove-cgroup":     positive("remove-cgroup NAME", 1, 1, removeCgroup),
+		"await-cgroup-gone": positive("await-cgroup-gone NAME", 1, 1, awaitCgroupGone),
+		"vanish":            positive("vanish POD", 1, 1, vanish),
+		"await-metric":      positive("await-metric LINE", 1, 1, awaitMetric),
+		"await-calm":        positive("await-calm POD", 1, 1, h.awaitCalm),
+		"await-ended":       positive("await-ended POD", 1, 1, h.awaitEnded),
+		"await-containers":  positive("await-containers POD N", 2, 2, h.awaitContainers),
+		"await-same":        positive("await-same FILE WANTED", 2, 2, awaitSame),
+		"cni":               positive("cni up|down|gone|await|end", 1, 2, h.cni),
+		"containers":        positive("containers FILE", 1, 1, h.containers),
+		"manifest":          positive("manifest FILE", 1, 1, h.manifest),
+		"kill-process":      positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),
+		"lose":              positive("lose POD", 1, 1, h.lose),
+		"process":           positive("process POD NAME", 2, 2, h.process),
+		"interrupts":        positive("interrupts DURATION", 1, 1, h.interrupts),
 		"within": positive("within DURATION COMMAND...", 2, many, func(ts *testscript.TestScript, args []string) {
 			limit, err := time.ParseDuration(args[0])
 			ts.Check(err)
@@ -196,12 +198,21 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
 		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
 		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),
+		"until":            positive("until SHELL", 1, 1, until),
 		"await-output":     positive("await-output REGEXP COMMAND...", 2, many, awaitOutput),
 		"await-url":        positive("await-url URL", 1, 1, awaitURL),
 		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
 		"terminal":         positive("terminal COLSxROWS [-dialog FILE] ARGS...", 2, many, h.terminal),
 	}
 	return commands
+}
+
+// until repeats a shell command until it succeeds. Its last output is there for stdout and stderr.
+func until(ts *testscript.TestScript, args []string) {
+	eventuallyEvery(ts, 100*time.Millisecond, func() (bool, any) {
+		err := ts.Exec("sh", "-c", args[0])
+		return err == nil, args[0]
+	})
 }
 
 func awaitOutput(ts *testscript.TestScript, args []string) {
@@ -254,7 +265,12 @@ func (h *harness) berth(ts *testscript.TestScript, neg bool, args []string) {
 
 // eventually repeats a look that has no event to wait for.
 func eventually(ts *testscript.TestScript, look func() (ok bool, seen any)) {
-	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	eventuallyEvery(ts, 20*time.Millisecond, look)
+}
+
+// eventuallyEvery is eventually for a look that costs CPU time, which others on the machine need.
+func eventuallyEvery(ts *testscript.TestScript, pause time.Duration, look func() (ok bool, seen any)) {
+	for begin := time.Now(); ; time.Sleep(pause) {
 		ok, seen := look()
 		if ok {
 			return
