@@ -99,7 +99,7 @@ func (a member) serve() (*serve.Node, error) {
 			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity,
 			Identity: stats.Identity{MachineID: a.facts.Info.MachineID, SystemUUID: a.facts.Info.SystemUUID,
 				BootID: a.facts.Info.BootID},
-			Dir: a.config.RootDir, Host: "/", Told: a.cluster.Plugins().VolumeUsage,
+			Dir: a.config.RootDir, Host: "/", DriverStats: a.cluster.Plugins().VolumeUsage,
 			VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
 			Source: serve.Source{
 				CRI: a.engine.client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(),

@@ -29,7 +29,7 @@ func Monitoring(c *Cluster) cri.MonitorOptions {
 	}
 	return cri.MonitorOptions{Calm: runtimePeriod, Observe: func(h cri.Health) {
 		if h.Err == nil { // a runtime that does not answer has its own condition
-			c.conditions.Answered(h.Status)
+			c.conditions.SetRuntimeStatus(h.Status)
 		}
 	}}
 }

@@ -140,7 +140,7 @@ func (x *Plugins) Lifecycle() []container.Lifecycle {
 	return []container.Lifecycle{{PreCreate: x.claims.PreCreate}}
 }
 
-// VolumeUsage returns the usage that a driver reports for the volume at a path: see stats.Options.Told.
+// VolumeUsage returns the usage that a driver reports for the volume at a path: see stats.Options.DriverStats.
 func (x *Plugins) VolumeUsage(path string) (*statsapi.FsStats, bool) {
 	if x == nil {
 		return nil, false

@@ -9,40 +9,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Table holds the facts of this node. It is safe for concurrent use.
+// Table holds the facts about this node. It is safe for concurrent use.
 type Table struct {
 	mu      sync.Mutex
 	facts   Facts
-	changed chan struct{} // closed and replaced when conditions may be others
+	changed chan struct{} // closed and replaced when conditions may have changed
 }
 
-// New returns a table that was told nothing: the node is not ready.
+// New returns a table without facts: the node is not ready.
 func New() *Table {
 	return &Table{facts: Facts{}, changed: make(chan struct{})}
 }
 
-// Set says that there is a problem with the kind, or that there is none: "". A
-// problem is in the words of Ready's message; of the pressures only whether there
-// is one counts.
+// Set reports a problem of a kind, or "" if there is none. The problem becomes part of Ready's message. For the
+// pressure kinds only its presence counts.
 func (t *Table) Set(kind Kind, problem string) { t.set(map[Kind]string{kind: problem}) }
 
-// set takes what was learned at once, so that nobody sees half of it.
+// set stores several facts at once, so that no reader sees only some of them.
 func (t *Table) set(problems map[Kind]string) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	news := false
+	changed := false
 	for kind, problem := range problems {
-		was, told := t.facts[kind]
+		was, known := t.facts[kind]
 		fact := Fact{Problem: problem, Well: was.Well}
 		if problem == "" {
 			fact.Well = now
 		}
 		t.facts[kind] = fact
 		wasSilent := kind == Runtime && now.Sub(was.Well) >= RuntimeSilence
-		news = news || !told || was.Problem != problem || wasSilent
+		changed = changed || !known || was.Problem != problem || wasSilent
 	}
-	if news {
+	if changed {
 		t.wake()
 	}
 }
@@ -52,20 +51,19 @@ func (t *Table) wake() {
 	t.changed = make(chan struct{})
 }
 
-// Conditions decides them now. before are those of the Node object, nil when
-// there is none yet.
+// Conditions decides the current conditions. before are the conditions of the Node object, or nil if there is none yet.
 func (t *Table) Conditions(before []corev1.NodeCondition) []corev1.NodeCondition {
 	return Decide(t.Facts(), before, time.Now())
 }
 
-// Facts are what was said so far.
+// Facts returns a copy of the facts.
 func (t *Table) Facts() Facts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.facts)
 }
 
-// Ready is "" when the node is ready, else why it is not.
+// Ready returns "" if the node is ready, otherwise the reason why it is not.
 func (t *Table) Ready() string {
 	if c := ready(t.Facts(), time.Now()); c.Status != corev1.ConditionTrue {
 		return c.Message
@@ -73,20 +71,20 @@ func (t *Table) Ready() string {
 	return ""
 }
 
-// Changed is closed when the conditions may be others than at the call.
+// Changed returns a channel that is closed when the conditions may have changed since the call.
 func (t *Table) Changed() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.changed
 }
 
-// Run tells when conditions change by time alone: a runtime that says nothing.
+// Run wakes the watchers when a condition changes by time alone, because the runtime has been silent too long.
 func (t *Table) Run(ctx context.Context) error {
 	for {
 		changed := t.Changed()
 		wait, stop := make(<-chan time.Time), func() bool { return true }
 		now := time.Now()
-		if at, ok := again(t.Facts(), now); ok {
+		if at, ok := nextChange(t.Facts(), now); ok {
 			timer := time.NewTimer(at.Sub(now))
 			wait, stop = timer.C, timer.Stop
 		}
@@ -102,7 +100,7 @@ func (t *Table) Run(ctx context.Context) error {
 	}
 }
 
-// expire wakes whoever watches when the runtime has been silent too long.
+// expire wakes the watchers if the runtime has been silent too long.
 func (t *Table) expire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

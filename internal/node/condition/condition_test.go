@@ -132,20 +132,20 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// runtime tells a table how it is every 5 s, as it is asked.
+// runtime reports its status to a table every 5 s.
 type runtime struct {
 	table *Table
 	mu    sync.Mutex
-	says  *runtimeapi.StatusResponse // nil: nothing
+	says  *runtimeapi.StatusResponse // nil: it does not answer
 }
 
-// set makes this the answer; it is asked for at once.
+// set replaces the status and reports it at once.
 func (r *runtime) set(says *runtimeapi.StatusResponse) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.says = says
 	if says != nil {
-		r.table.Answered(says)
+		r.table.SetRuntimeStatus(says)
 	}
 }
 
@@ -158,7 +158,7 @@ func (r *runtime) run(ctx context.Context) {
 		}
 		r.mu.Lock()
 		if r.says != nil {
-			r.table.Answered(r.says)
+			r.table.SetRuntimeStatus(r.says)
 		}
 		r.mu.Unlock()
 	}
@@ -171,8 +171,8 @@ func answer(ready, network bool) *runtimeapi.StatusResponse {
 	}}}
 }
 
-// A runtime that comes, loses its network, dies and comes back: who watches is
-// woken at the moment of each, not at the next round.
+// A runtime starts, loses its network, dies and comes back. Watchers are woken at each of these moments, not at the
+// next report.
 func TestTableFollowsTheRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -193,7 +193,7 @@ func TestTableFollowsTheRuntime(t *testing.T) {
 				}
 			}
 		}()
-		go table.Run(ctx) //nolint:errcheck // it has none
+		go table.Run(ctx) //nolint:errcheck // Run returns no error
 		go r.run(ctx)
 
 		time.Sleep(time.Second)
@@ -220,7 +220,7 @@ func TestTableFollowsTheRuntime(t *testing.T) {
 			t.Error(diff)
 		}
 		if took := time.Since(start); took > 3*time.Minute {
-			t.Errorf("it took %s", took)
+			t.Errorf("the sequence took %s", took)
 		}
 		cancel()
 		synctest.Wait()

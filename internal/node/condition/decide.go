@@ -9,47 +9,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kind is what a fact is about. Each has one part of the agent that sets it.
+// Kind names the subject of a fact. One part of the agent reports each kind.
 type Kind string
 
 const (
-	// Runtime is set each time the container runtime says that it is ready, and
-	// with a problem when it says that it is not. Silence for longer than
-	// RuntimeSilence means that it is down.
+	// Runtime is set each time the container runtime answers, with a problem if it is not ready. If it is not set for
+	// RuntimeSilence, the runtime counts as down.
 	Runtime Kind = "runtime"
-	// Network is whether pods can have a network. Not ready until it was set.
+	// Network says whether pods can get a network. The node is not ready until it is set.
 	Network Kind = "network"
-	// PodLifecycle is whether changes of containers are noticed at all. It is
-	// about the whole loop, never about one pod.
+	// PodLifecycle says whether the agent notices container changes. It is about the whole loop, never about one pod.
 	PodLifecycle Kind = "pod lifecycle"
-	// Storage is whether the node's CSINode object says what it should.
+	// Storage says whether the node's CSINode object is up to date.
 	Storage Kind = "storage"
-	// Shutdown is whether the machine is going down.
+	// Shutdown has a problem while the machine is shutting down.
 	Shutdown Kind = "shutdown"
-	// MemoryPressure has a problem while the node is short of memory.
+	// MemoryPressure has a problem while the node is low on memory.
 	MemoryPressure Kind = "memory pressure"
-	// DiskPressure has a problem while a file system of the node is nearly full.
+	// DiskPressure has a problem while a file system of the node is almost full.
 	DiskPressure Kind = "disk pressure"
-	// PIDPressure has a problem while the node is short of process ids.
+	// PIDPressure has a problem while the node is low on process IDs.
 	PIDPressure Kind = "PID pressure"
 )
 
-// RuntimeSilence is how long the runtime may say nothing before it counts as
-// down (the kubelet's maxWaitForContainerRuntime).
+// RuntimeSilence is how long the runtime may stay silent before it counts as down (the kubelet's
+// maxWaitForContainerRuntime).
 const RuntimeSilence = 30 * time.Second
 
-// Fact is what one part says of the node.
+// Fact is the last report about one kind.
 type Fact struct {
-	// Problem in the words for Ready's message; "" is well.
+	// Problem is a text for Ready's message. "" means well.
 	Problem string
-	// Well is when there was last no problem. Zero: never.
+	// Well is the time of the last report without a problem. Zero: there was none.
 	Well time.Time
 }
 
-// Facts are all that was said, by kind.
+// Facts are the last reports by kind.
 type Facts map[Kind]Fact
 
-// pressure is one of the conditions that are False when all is well.
+// pressure describes a condition that is False when all is well.
 type pressure struct {
 	kind                    Kind
 	of                      corev1.NodeConditionType
@@ -69,9 +67,8 @@ func pressures() []pressure {
 	}
 }
 
-// Decide makes the conditions of this package, Ready last. before are the
-// conditions that the Node object has: a condition whose status is the same keeps
-// its transition time. Types that are not of this package are left out.
+// Decide computes the conditions of this package, with Ready last. A condition keeps its transition time from before if
+// its status is the same. Conditions of other types in before are ignored.
 func Decide(f Facts, before []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	all := make([]corev1.NodeCondition, 0, 4)
 	for _, p := range pressures() {
@@ -110,7 +107,7 @@ func ready(f Facts, now time.Time) corev1.NodeCondition {
 	return c
 }
 
-// problems are why the node is not ready, each once.
+// problems lists why the node is not ready, without duplicates.
 func problems(f Facts, now time.Time) (all []string) {
 	add := func(problem string) {
 		if problem != "" && !slices.Contains(all, problem) {
@@ -137,9 +134,8 @@ func problems(f Facts, now time.Time) (all []string) {
 	return all
 }
 
-// again is when the conditions change without a new fact; ok is false when they
-// do not.
-func again(f Facts, now time.Time) (at time.Time, ok bool) {
+// nextChange returns when the conditions change without a new fact. ok is false if they do not.
+func nextChange(f Facts, now time.Time) (at time.Time, ok bool) {
 	well := f[Runtime].Well
 	if well.IsZero() || now.Sub(well) >= RuntimeSilence {
 		return time.Time{}, false
@@ -147,7 +143,7 @@ func again(f Facts, now time.Time) (at time.Time, ok bool) {
 	return well.Add(RuntimeSilence), true
 }
 
-// Same says whether two lists say the same, heartbeats aside.
+// Same reports whether two lists of conditions are equal except for heartbeats.
 func Same(a, b []corev1.NodeCondition) bool {
 	if len(a) != len(b) {
 		return false
@@ -162,8 +158,8 @@ func Same(a, b []corev1.NodeCondition) bool {
 	return true
 }
 
-// Events are the reasons of the events that tell of a change, as the kubelet
-// names them: a pressure also when it is heard of for the first time.
+// Events returns the reasons of the events for a change of conditions, as the kubelet names them. A pressure condition
+// that did not exist before counts as changed.
 func Events(before, after []corev1.NodeCondition) (reasons []string) {
 	names := map[corev1.NodeConditionType][2]string{
 		corev1.NodeMemoryPressure: {"NodeHasSufficientMemory", "NodeHasInsufficientMemory"},
@@ -186,7 +182,7 @@ func Events(before, after []corev1.NodeCondition) (reasons []string) {
 	return reasons
 }
 
-// find is the condition of that type, nil when there is none.
+// find returns the condition of a type, or nil.
 func find(all []corev1.NodeCondition, of corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range all {
 		if all[i].Type == of {

@@ -6,14 +6,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Answered sets the kinds Runtime and Network by what the container runtime says of
-// itself. Of one that does not answer nothing is set: its silence counts.
-func (t *Table) Answered(r *runtimeapi.StatusResponse) {
+// SetRuntimeStatus sets the kinds Runtime and Network from a status response of the container runtime. There is no call
+// for a runtime that does not answer: it counts as down after RuntimeSilence.
+func (t *Table) SetRuntimeStatus(r *runtimeapi.StatusResponse) {
 	runtime, network := read(r)
 	t.set(map[Kind]string{Runtime: runtime, Network: network})
 }
 
-// read takes the problems out of an answer.
+// read returns the problems that a status response reports.
 func read(r *runtimeapi.StatusResponse) (runtime, network string) {
 	problem := func(name, what string) string {
 		for _, c := range r.GetStatus().GetConditions() {

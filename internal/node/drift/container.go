@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/event"
 )
@@ -31,39 +32,37 @@ type runtime interface {
 		...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
 }
 
-// ContainerOptions are what Containers need from their surroundings. All are
-// required.
+// ContainerOptions configure Containers. All fields are required.
 type ContainerOptions struct {
 	Watch   *Watch
 	Runtime runtime
-	// Observed are the pods as the runtime shows them, Pod those of the node.
+	// Observed are the pods as the runtime reports them. Pod returns a pod of the node.
 	Observed *store.Table[types.UID, *pod.Observed]
 	Pod      func(types.UID) (*corev1.Pod, bool)
-	// Group finds a container's cgroup.
+	// Group finds the cgroup of a container.
 	Group func(p *corev1.Pod, id string) (cgroupfile.Group, bool)
-	// Place is where a container runs, "" for where it likes.
+	// Place returns the CPUs and NUMA nodes allocated to a container. "" means any.
 	Place func(p *corev1.Pod, container string) (cpus, mems string)
 }
 
-// Containers has the cgroups of running containers looked after. What they should
-// say is the runtime's word, which a hook or a resize may have had a part in; but
-// for CPUs and NUMA nodes it is the ledger's.
+// Containers registers the cgroups of running containers with a Watch. The wanted values come from the runtime, because
+// a hook or a resize may have set them. Only CPUs and NUMA nodes come from the ledger.
 type Containers struct {
 	opts ContainerOptions
 
 	mu       sync.Mutex
-	told     map[string]cgroupfile.Bounds // the runtime's word by id, once it was asked for
-	swap     map[string]int64             // bytes of memory and swap together, the same
-	of       map[types.UID]map[string]bool
-	repaired map[*container][]cgroupfile.Change // what systemd does not know yet
-	wake     chan struct{}                      // there is some of it
+	bounds   map[string]cgroupfile.Bounds // by container ID, once fetched from the runtime
+	swap     map[string]int64             // limit of memory and swap together in bytes, by container ID
+	ids      map[types.UID]map[string]bool
+	repaired map[*container][]cgroupfile.Change // repairs that the runtime, and with it systemd, does not know yet
+	wake     wake.Signal                        // raised when repaired is not empty
 }
 
-// NewContainers makes Containers that look after none.
+// NewContainers returns Containers without any container.
 func NewContainers(o ContainerOptions) *Containers {
 	return &Containers{
-		opts: o, told: map[string]cgroupfile.Bounds{}, swap: map[string]int64{}, of: map[types.UID]map[string]bool{},
-		repaired: map[*container][]cgroupfile.Change{}, wake: make(chan struct{}, 1),
+		opts: o, bounds: map[string]cgroupfile.Bounds{}, swap: map[string]int64{}, ids: map[types.UID]map[string]bool{},
+		repaired: map[*container][]cgroupfile.Change{}, wake: wake.New(),
 	}
 }
 
@@ -71,7 +70,7 @@ func NewContainers(o ContainerOptions) *Containers {
 func (s *Containers) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.follow(ctx) })
-	group.Go(func() error { return s.tellAll(ctx) })
+	group.Go(func() error { return s.updateRuntime(ctx) })
 	return group.Wait()
 }
 
@@ -105,26 +104,26 @@ func (s *Containers) observe(uid types.UID, o *pod.Observed, gone bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id := range s.of[uid] {
+	for id := range s.ids[uid] {
 		if !running[id] {
 			s.opts.Watch.Unwatch(key(id))
-			delete(s.told, id)
+			delete(s.bounds, id)
 			delete(s.swap, id)
 		}
 	}
-	if s.of[uid] = running; len(running) == 0 {
-		delete(s.of, uid)
+	if s.ids[uid] = running; len(running) == 0 {
+		delete(s.ids, uid)
 	}
 }
 
 func key(id string) string { return "container/" + id }
 
-// Hold is for a change of a container by somebody who may make it.
+// Hold suspends repairs during a legitimate change of a container, until release is called.
 func (s *Containers) Hold(id string) (release func()) {
 	end := s.opts.Watch.Hold(key(id))
 	return func() {
 		s.mu.Lock()
-		delete(s.told, id) // the runtime's word is another now
+		delete(s.bounds, id) // the runtime has new bounds now
 		s.mu.Unlock()
 		end()
 	}
@@ -139,7 +138,7 @@ func (s *Containers) subject(p *corev1.Pod, c pod.ContainerStatus, group cgroupf
 	return cgroupfile.Subject{Level: "container", Group: group, Ref: ref, Differs: x.differs, Repair: x.repair}
 }
 
-// container is one that is looked after.
+// container is the subject for one container.
 type container struct {
 	s        *Containers
 	pod      *corev1.Pod
@@ -147,29 +146,29 @@ type container struct {
 	group    cgroupfile.Group
 }
 
-// answerTime is how long a runtime may take that is asked again.
-const answerTime = 300 * time.Millisecond
+// fetchTimeout limits a repeated request to the runtime.
+const fetchTimeout = 300 * time.Millisecond
 
-// differs compares with what the runtime has said before, and asks it again
-// before it finds anything. What it has said counts if it does not answer.
+// differs compares the cgroup with the cached bounds of the runtime. Before it reports a difference it fetches the
+// bounds again. If the runtime does not answer, the cached bounds count.
 func (x *container) differs(ctx context.Context) ([]cgroupfile.Change, error) {
 	x.s.mu.Lock()
-	told, ok := x.s.told[x.id]
+	bounds, ok := x.s.bounds[x.id]
 	x.s.mu.Unlock()
 	if !ok {
-		want, err := x.ask(ctx)
+		want, err := x.fetch(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return x.compare(want)
 	}
-	found, err := x.compare(told)
+	found, err := x.compare(bounds)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	want, err := x.ask(ctx)
+	want, err := x.fetch(ctx)
 	if err != nil {
 		return found, nil
 	}
@@ -185,7 +184,7 @@ func (x *container) compare(b cgroupfile.Bounds) ([]cgroupfile.Change, error) {
 	return cgroupfile.Differences(want, have), nil
 }
 
-// placed are the bounds with the CPUs and nodes of the ledger.
+// placed returns the bounds with the CPUs and NUMA nodes of the ledger.
 func (x *container) placed(b cgroupfile.Bounds) cgroupfile.Bounds {
 	cpus, mems := x.s.opts.Place(x.pod, x.name)
 	if cpus != "" {
@@ -197,13 +196,13 @@ func (x *container) placed(b cgroupfile.Bounds) cgroupfile.Bounds {
 	return b
 }
 
-// ask has the runtime say what the container is to have. One that does not say
-// is looked after for its CPUs and nodes only.
-func (x *container) ask(ctx context.Context) (cgroupfile.Bounds, error) {
+// fetch gets the container's bounds from the runtime and caches them. For a runtime that does not report any, only CPUs
+// and NUMA nodes are compared.
+func (x *container) fetch(ctx context.Context) (cgroupfile.Bounds, error) {
 	r, err := x.s.opts.Runtime.ContainerStatus(ctx,
 		&runtimeapi.ContainerStatusRequest{ContainerId: x.id, Verbose: true})
 	if err != nil {
-		return cgroupfile.Bounds{}, fmt.Errorf("ask the runtime for a container's resources: %w", err)
+		return cgroupfile.Bounds{}, fmt.Errorf("read the container's resources from the runtime: %w", err)
 	}
 	var b cgroupfile.Bounds
 	var swap int64
@@ -212,11 +211,11 @@ func (x *container) ask(ctx context.Context) (cgroupfile.Bounds, error) {
 	}
 	x.s.mu.Lock()
 	defer x.s.mu.Unlock()
-	x.s.told[x.id], x.s.swap[x.id] = b, swap
+	x.s.bounds[x.id], x.s.swap[x.id] = b, swap
 	return b, nil
 }
 
-// specResources finds the resources in what containerd and CRI-O tell of a container.
+// specResources finds the resources in the verbose status of containerd and CRI-O.
 func specResources(info string) *specs.LinuxResources {
 	var v struct {
 		RuntimeSpec struct {
@@ -231,8 +230,8 @@ func specResources(info string) *specs.LinuxResources {
 	return v.RuntimeSpec.Linux.Resources
 }
 
-// boundsOf are the bounds of a container's specification. One that is not in it is
-// no bound, but for the CPUs and nodes, which the kernel fills in.
+// boundsOf converts the resources of a container's specification. A missing value is unlimited, except CPUs and NUMA
+// nodes: the kernel chooses those.
 func boundsOf(r *specs.LinuxResources) (b cgroupfile.Bounds, swap int64) {
 	b.Quota, b.Memory = -1, -1
 	if c := r.CPU; c != nil {
@@ -263,8 +262,8 @@ func boundsOf(r *specs.LinuxResources) (b cgroupfile.Bounds, swap int64) {
 	return b, swap
 }
 
-// repair writes what was found: no runtime that hangs keeps anybody from what is theirs. Where
-// the cgroup is a unit of systemd's it is told too, through the runtime.
+// repair writes the wanted values to the files, so that it does not depend on a runtime that may hang. If the cgroup is
+// a systemd unit, it also queues an update through the runtime, because systemd must know the values.
 func (x *container) repair(_ context.Context, found []cgroupfile.Change) error {
 	x.s.mu.Lock()
 	swap := x.s.swap[x.id]
@@ -273,7 +272,7 @@ func (x *container) repair(_ context.Context, found []cgroupfile.Change) error {
 	for _, c := range found {
 		err := cgroupfile.Write(x.group, c.File, c.Want)
 		if err != nil && c.File == "memory.limit_in_bytes" {
-			// It cannot exceed that of memory and swap, which was lowered too.
+			// The memory limit cannot exceed the limit of memory and swap, which was lowered too.
 			both := c.Want
 			if swap > 0 {
 				both = strconv.FormatInt(swap, 10)
@@ -285,60 +284,58 @@ func (x *container) repair(_ context.Context, found []cgroupfile.Change) error {
 		errs = append(errs, err)
 	}
 	if isUnit(x.group) {
-		x.s.toTell(x, found)
+		x.s.queueUpdate(x, found)
 	}
 	return errors.Join(errs...)
 }
 
-// toTell has the runtime told later of what was repaired. Nobody waits for that.
-func (s *Containers) toTell(x *container, found []cgroupfile.Change) {
+// queueUpdate queues an update of the runtime after a repair and returns at once.
+func (s *Containers) queueUpdate(x *container, found []cgroupfile.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.repaired[x] = append(s.repaired[x], found...)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Wake()
 }
 
-func (s *Containers) tellAll(ctx context.Context) error {
+func (s *Containers) updateRuntime(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.wake:
+		case <-s.wake.C():
 		}
 		s.mu.Lock()
 		repaired := s.repaired
 		s.repaired = map[*container][]cgroupfile.Change{}
 		s.mu.Unlock()
 		for x, found := range repaired {
-			if err := x.tell(ctx, found); err != nil && ctx.Err() == nil {
-				s.opts.Watch.opts.Log.Warn("tell the runtime of a repaired cgroup", "pod", x.pod.Name, "container",
+			if err := x.update(ctx, found); err != nil && ctx.Err() == nil {
+				s.opts.Watch.opts.Log.Warn("cannot update the runtime after a cgroup repair", "pod", x.pod.Name,
+					"container",
 					x.name, "err", err)
 			}
 		}
 	}
 }
 
-// tell has the runtime set what was repaired as it is to be by now.
-func (x *container) tell(ctx context.Context, found []cgroupfile.Change) error {
+// update sets the repaired values in the runtime, as they are wanted by now.
+func (x *container) update(ctx context.Context, found []cgroupfile.Change) error {
 	x.s.mu.Lock()
-	told, ok := x.s.told[x.id]
+	bounds, ok := x.s.bounds[x.id]
 	swap := x.s.swap[x.id]
 	x.s.mu.Unlock()
 	if !ok {
-		return nil // it has ended, or was changed through the runtime since
+		return nil // the container has ended, or the runtime has changed it since
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	_, err := x.s.opts.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
-		ContainerId: x.id, Linux: updateFor(x.placed(told), swap, x.group.Unified, found),
+		ContainerId: x.id, Linux: updateFor(x.placed(bounds), swap, x.group.Unified, found),
 	})
 	return err
 }
 
-// isUnit says whether systemd has made a container's cgroup: its driver names it so.
+// isUnit reports whether systemd created the container's cgroup, judging by its name.
 func isUnit(g cgroupfile.Group) bool {
 	for _, dir := range g.Dirs {
 		return strings.HasSuffix(dir, ".scope")
@@ -346,7 +343,7 @@ func isUnit(g cgroupfile.Group) bool {
 	return false
 }
 
-// updateFor sets those bounds that have changed.
+// updateFor returns an update with the values that were repaired.
 func updateFor(b cgroupfile.Bounds, swap int64, unified bool,
 	found []cgroupfile.Change) *runtimeapi.LinuxContainerResources {
 	r := &runtimeapi.LinuxContainerResources{}
@@ -362,7 +359,7 @@ func updateFor(b cgroupfile.Bounds, swap int64, unified bool,
 			r.CpuQuota, r.CpuPeriod = b.Quota, int64(b.Period)
 		case "memory.limit_in_bytes", "memory.max":
 			r.MemoryLimitInBytes = b.Memory
-			if !unified { // it bounds the other one: both go together
+			if !unified { // memory and swap together limit memory: set both
 				r.MemorySwapLimitInBytes = cmp.Or(swap, b.Memory)
 			}
 		}

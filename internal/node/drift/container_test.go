@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// hanging is a runtime that never ends an update, and knows a container's weight unless it is silent.
+// hanging is a runtime that never ends an update. It reports a container's weight unless it is silent.
 type hanging struct {
 	updates chan *runtimeapi.LinuxContainerResources
 	silent  bool
@@ -43,7 +43,7 @@ func (h hanging) UpdateContainerResources(ctx context.Context, r *runtimeapi.Upd
 	return nil, ctx.Err()
 }
 
-// contained is a container in a cgroup, with a runtime that hangs.
+// contained returns a container in a cgroup, with a runtime that hangs.
 func contained(w *Watch, g cgroupfile.Group, silent bool) (*container, chan *runtimeapi.LinuxContainerResources) {
 	runtime := hanging{make(chan *runtimeapi.LinuxContainerResources), silent}
 	s := NewContainers(ContainerOptions{
@@ -52,15 +52,14 @@ func contained(w *Watch, g cgroupfile.Group, silent bool) (*container, chan *run
 	return &container{s: s, pod: &corev1.Pod{}, id: "1", name: "app", group: g}, runtime.updates
 }
 
-// A change is repaired, counted and told also while the runtime is told of the one before,
-// which takes as long as it likes.
-func TestAnUpdateThatHangs(t *testing.T) {
-	events, g := make(told, 1), filesOf(t, "cri-containerd-1.scope")
+// A second change is repaired, counted and reported while the runtime still works on the first update.
+func TestRepairDoesNotWaitForTheRuntime(t *testing.T) {
+	events, g := make(recorder, 1), filesOf(t, "cri-containerd-1.scope")
 	w := running(t, events)
 	x, updates := contained(w, g, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- x.s.tellAll(ctx) }()
+	go func() { ended <- x.s.updateRuntime(ctx) }()
 	w.Watch(key(x.id), x.s.subject(x.pod, pod.ContainerStatus{ID: x.id, Name: x.name}, g))
 	for i, weight := range []string{"7", "8"} {
 		put(t, g, weight)
@@ -72,7 +71,7 @@ func TestAnUpdateThatHangs(t *testing.T) {
 		if i == 0 {
 			if got, want := <-updates,
 				(&runtimeapi.LinuxContainerResources{CpuShares: 1024}); got.String() != want.String() {
-				t.Errorf("the runtime is told %v, want %v", got, want)
+				t.Errorf("the runtime got the update %v, want %v", got, want)
 			}
 		}
 	}
@@ -82,12 +81,12 @@ func TestAnUpdateThatHangs(t *testing.T) {
 	}
 }
 
-// From the write to the repair it is less than a second, whatever the runtime does. The time is
-// that of the waits alone.
-func TestWithinASecond(t *testing.T) {
+// Less than a second passes between the write and the repair, whatever the runtime does. The clock is synthetic and
+// counts only waiting.
+func TestRepairWithinASecond(t *testing.T) {
 	g := files(t)
 	synctest.Test(t, func(t *testing.T) {
-		events := make(told, 1)
+		events := make(recorder, 1)
 		w, err := New(Options{Events: events, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +95,7 @@ func TestWithinASecond(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- w.loop(ctx) }()
 		x, _ := contained(w, g, true)
-		x.s.told[x.id] = cgroupfile.Bounds{Shares: 1024}
+		x.s.bounds[x.id] = cgroupfile.Bounds{Shares: 1024}
 		w.Watch(key(x.id), x.s.subject(x.pod, pod.ContainerStatus{ID: x.id, Name: x.name}, g))
 		put(t, g, "7")
 		began := time.Now()
@@ -105,7 +104,7 @@ func TestWithinASecond(t *testing.T) {
 		w.mu.Unlock()
 		<-events
 		if took := time.Since(began); took >= time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("the repair took %v", took)
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -114,9 +113,9 @@ func TestWithinASecond(t *testing.T) {
 	})
 }
 
-// Only systemd has to know: elsewhere the files are all there is. It is not told what is not
-// so any more, nor waited for without an end.
-func TestWhoIsTold(t *testing.T) {
+// Only systemd needs an update through the runtime: without it, the files are all. A container that has ended is not
+// updated, and an update that hangs times out.
+func TestUpdateOnlyForSystemdUnits(t *testing.T) {
 	w := &Watch{opts: Options{Log: slog.New(slog.DiscardHandler)}}
 	found := []cgroupfile.Change{{File: "cpu.weight", Have: "7", Want: "100"}}
 	for name, want := range map[string]int{"1": 0, "cri-containerd-1.scope": 1} {
@@ -125,17 +124,17 @@ func TestWhoIsTold(t *testing.T) {
 			t.Error(err)
 		}
 		if got := len(x.s.repaired); got != want {
-			t.Errorf("%s: the runtime is told of %d containers, want %d", name, got, want)
+			t.Errorf("%s: %d updates are queued, want %d", name, got, want)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		x, _ := contained(w, cgroupfile.Group{}, false)
-		if err := x.tell(t.Context(), found); err != nil {
+		if err := x.update(t.Context(), found); err != nil {
 			t.Errorf("a container that has ended: %v", err)
 		}
-		x.s.told[x.id] = cgroupfile.Bounds{Shares: 1024}
-		if err := x.tell(t.Context(), found); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v, want that it took too long", err)
+		x.s.bounds[x.id] = cgroupfile.Bounds{Shares: 1024}
+		if err := x.update(t.Context(), found); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want a timeout", err)
 		}
 	})
 }

@@ -6,34 +6,32 @@ import (
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 )
 
-// concerns says whether a write may be to a value that is looked after.
+// concerns reports whether a write may change a value that this package repairs.
 func concerns(e write) bool { return slices.Contains(cgroupfile.Files(), e.file) }
 
-// mostLooks is how often something else may be found in a row. Whoever is right to
-// write has ended by then.
-const mostLooks = 3
+// mostChecks is how many checks in a row may find different changes. A legitimate writer has finished by then.
+const mostChecks = 3
 
-// suspicion is what the looks at one subject have found in a row.
+// suspicion is what consecutive checks of one subject have found.
 type suspicion struct {
-	found []cgroupfile.Change
-	looks int
+	found  []cgroupfile.Change
+	checks int
 }
 
-// next takes in one look, and says whether what it found is to be repaired: what
-// the look before has found too, or what goes on being something else. Otherwise
-// it may be a change under way.
+// next adds one check and reports whether its findings must be repaired. They must if the previous check found the
+// same, or after mostChecks checks with findings. Otherwise a legitimate change may be in progress.
 func (s suspicion) next(found []cgroupfile.Change) (now suspicion, confirmed bool) {
 	if len(found) == 0 {
 		return suspicion{}, false
 	}
-	now = suspicion{found: found, looks: s.looks + 1}
-	if slices.Equal(s.found, found) || now.looks == mostLooks {
+	now = suspicion{found: found, checks: s.checks + 1}
+	if slices.Equal(s.found, found) || now.checks == mostChecks {
 		return suspicion{}, true
 	}
 	return now, false
 }
 
-// remaining are those that are left as they were found.
+// remaining returns the changes in left that were in found already: the repair had no effect on them.
 func remaining(found, left []cgroupfile.Change) []cgroupfile.Change {
 	return slices.DeleteFunc(slices.Clone(left), func(c cgroupfile.Change) bool { return !slices.Contains(found, c) })
 }

@@ -1,21 +1,18 @@
-// Package drift notices that somebody else has changed a cgroup: `systemctl
-// daemon-reload`, another program, a hand. It has the change repaired, counted
-// and told.
+// Package drift repairs cgroups that were changed from outside: by `systemctl daemon-reload`, by another program or by
+// hand. It counts each repair and reports it as an event.
 //
-// It knows nothing of what the values should be: packages cgroup and Containers
-// here bring subjects, which can say how they differ and repair it. A write to one
-// of their files wakes it (inotify(7) tells of writes from user space on both
-// versions), and a slow audit finds what the kernel has changed by itself or an
-// inotify that overflowed.
+// It does not know the wanted values. Package cgroup, and Containers in this package, register subjects, which can
+// compare a cgroup with its wanted values and repair it. A write to a watched file wakes the check; inotify(7) reports
+// writes from user space on both cgroup versions. A slow audit finds what inotify misses: changes by the kernel itself
+// and events lost in an overflow.
 //
 //	write --gather--> differs? --confirm--> still the same? --> repair, event, metric
 //
-// The confirmation is for whoever is right to write: a resize or the runtime's
-// own update sets one file after the other. It ends after a few looks, so that
-// somebody who writes all the time is not waited for. While nothing is written it costs
-// one reading of all files in Options.Audit.
+// The confirmation avoids repairs in the middle of a legitimate change: a resize or an update by the runtime writes one
+// file after the other. It gives up after a few checks, so that a program that writes all the time is repaired too.
+// While nothing is written, the only cost is reading all files once in Options.Audit.
 //
-// Each subject is looked at on its own, so that a runtime that hangs keeps no other one waiting,
-// and what is repaired is written to the files: a second change while the runtime is told of
-// the first one is noticed like any other.
+// Each subject is checked in its own goroutine, so that a runtime that hangs delays only its own containers. A repair
+// writes the files first and updates the runtime later, so that a second change is noticed while the runtime is busy
+// with the first.
 package drift

@@ -14,62 +14,58 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/wake"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Reasons of events.
+// Reasons of the events.
 const (
-	// CgroupRepaired: a value was changed from outside and is as it was.
+	// CgroupRepaired: a value was changed from outside and is restored.
 	CgroupRepaired = "CgroupRepaired"
-	// FailedCgroupRepair: it could not be made as it was.
+	// FailedCgroupRepair: such a value could not be restored.
 	FailedCgroupRepair = "FailedCgroupRepair"
 )
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
-// Options are what a Watch needs from its surroundings. All but Metrics and Audit
-// are required.
+// Options configure a Watch. Metrics and Audit are optional.
 type Options struct {
-	// Audit is the time between readings of everything. Default 30 s.
+	// Audit is the time between checks of all subjects. Default 30 s.
 	Audit   time.Duration
 	Metrics prometheus.Registerer
-	Events  events
+	Events  event.Sink
 	Log     *slog.Logger
 }
 
-// Watch has subjects looked after. Its methods may be called from any goroutine,
-// also before Run.
+// Watch repairs the cgroups of its subjects. Its methods may be called from any goroutine, also before Run.
 type Watch struct {
 	opts    Options
 	repairs *prometheus.CounterVec
 	failed  *prometheus.CounterVec
-	wake    chan struct{}
+	wake    wake.Signal
 
 	mu       sync.Mutex
-	kernel   *inotify // nil until Run
+	kernel   *inotify // nil unless Run is active
 	subjects map[string]*subject
-	keys     map[int32][]string   // of the subjects by inotify's number
-	dirs     map[string]string    // the same by directory
-	dirty    map[string]time.Time // when which of them are to be looked at
+	keys     map[int32][]string   // subject keys by inotify watch descriptor
+	dirs     map[string]string    // subject key by directory
+	dirty    map[string]time.Time // when a subject is due for a check, by key
 }
 
-// subject is what is known of one. Its suspicion and failure belong to the look at it, of which
-// there is one at a time.
+// subject is the state of one registered cgroup. suspect and lastFailure belong to the running check; there is at most
+// one.
 type subject struct {
 	cgroupfile.Subject
-	watches   []int32
-	unwatched bool // the audit alone looks at it
-	held      int  // somebody changes it who may
-	looking   bool
-	suspect   suspicion
-	told      string // the last failure
+	watches     []int32
+	unwatched   bool // inotify does not cover it: only the audit checks it
+	held        int  // number of legitimate changes in progress
+	checking    bool
+	suspect     suspicion
+	lastFailure string // the last reported failure
 }
 
-// New makes a Watch of nothing.
+// New returns a Watch without subjects.
 func New(o Options) (*Watch, error) {
 	w := &Watch{
-		opts: o, wake: make(chan struct{}, 1), subjects: map[string]*subject{}, keys: map[int32][]string{},
+		opts: o, wake: wake.New(), subjects: map[string]*subject{}, keys: map[int32][]string{},
 		dirs: map[string]string{}, dirty: map[string]time.Time{},
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_cgroup_repairs_total",
@@ -91,7 +87,7 @@ func New(o Options) (*Watch, error) {
 	return w, nil
 }
 
-// Watch looks after a cgroup under a key, instead of what had this key before.
+// Watch registers a cgroup under a key and replaces the previous subject of that key.
 func (w *Watch) Watch(key string, s cgroupfile.Subject) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,14 +101,14 @@ func (w *Watch) Watch(key string, s cgroupfile.Subject) {
 	}
 }
 
-// Unwatch ends that.
+// Unwatch removes the subject of a key.
 func (w *Watch) Unwatch(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drop(key)
 }
 
-// unwatch ends it unless the key has another subject by now.
+// unwatch removes a subject unless the key has a new one.
 func (w *Watch) unwatch(key string, s *subject) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,8 +117,7 @@ func (w *Watch) unwatch(key string, s *subject) {
 	}
 }
 
-// Hold is for a change by somebody who may make it: until it is released, what is
-// found counts for nothing.
+// Hold suspends repairs of a subject during a legitimate change, until release is called.
 func (w *Watch) Hold(key string) (release func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +134,7 @@ func (w *Watch) Hold(key string) (release func()) {
 	}
 }
 
-// Watched says whether there is a subject of that key.
+// Watched reports whether a key has a subject.
 func (w *Watch) Watched(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,14 +162,15 @@ func (w *Watch) drop(key string) {
 	delete(w.dirty, key)
 }
 
-// register asks the kernel about a subject's directories.
+// register adds inotify watches for the directories of a subject.
 func (w *Watch) register(key string) {
 	s := w.subjects[key]
 	for _, dir := range s.Group.Watched() {
 		wd, err := w.kernel.add(dir)
 		if err != nil {
 			if !s.unwatched && s.Group.Exists() {
-				w.opts.Log.Warn("Changes of a cgroup are noticed late", "directory", dir, "err", err)
+				w.opts.Log.Warn("cannot watch a cgroup, only the audit will notice changes", "directory", dir, "err",
+					err)
 			}
 			s.unwatched = true
 			continue
@@ -187,19 +183,16 @@ func (w *Watch) register(key string) {
 	}
 }
 
-// mark has a subject looked at.
+// mark makes a subject due for a check.
 func (w *Watch) mark(key string) {
 	if _, ok := w.dirty[key]; !ok {
 		w.dirty[key] = time.Now().Add(gather)
 	}
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wake.Wake()
 }
 
-// note takes in what inotify tells.
-func (w *Watch) note(all []write) {
+// handle processes inotify events.
+func (w *Watch) handle(all []write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range all {
@@ -211,7 +204,7 @@ func (w *Watch) note(all []write) {
 		for _, key := range w.keys[e.watch] {
 			switch {
 			case e.gone:
-				w.noteGone(key, e.file)
+				w.handleRemoval(key, e.file)
 			case concerns(e):
 				w.mark(key)
 			}
@@ -219,8 +212,8 @@ func (w *Watch) note(all []write) {
 	}
 }
 
-// noteGone takes in that a directory below a subject's was removed.
-func (w *Watch) noteGone(parent, name string) {
+// handleRemoval marks the subject whose directory, in a directory of parent, was removed.
+func (w *Watch) handleRemoval(parent, name string) {
 	for _, dir := range w.subjects[parent].Group.Watched() {
 		if key, ok := w.dirs[filepath.Join(dir, name)]; ok {
 			w.mark(key)
@@ -228,39 +221,39 @@ func (w *Watch) noteGone(parent, name string) {
 	}
 }
 
-// take returns the subjects to look at at that time. All but those that are held or looked at count
-// where all is true.
-func (w *Watch) take(now time.Time, all bool) map[string]*subject {
+// startChecks returns the subjects that are due now, or all of them, and marks them as being checked. It leaves out
+// subjects that are held or being checked.
+func (w *Watch) startChecks(now time.Time, all bool) map[string]*subject {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	taken := map[string]*subject{}
+	started := map[string]*subject{}
 	for key, s := range w.subjects {
 		due, dirty := w.dirty[key]
-		if (all || dirty && !due.After(now)) && s.held == 0 && !s.looking {
-			taken[key], s.looking = s, true
+		if (all || dirty && !due.After(now)) && s.held == 0 && !s.checking {
+			started[key], s.checking = s, true
 			delete(w.dirty, key)
 		}
 	}
-	return taken
+	return started
 }
 
-// due is the time of the next look; false: there is none.
+// due returns the time of the next check. ok is false if there is none.
 func (w *Watch) due() (next time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, at := range w.dirty {
-		if s := w.subjects[key]; s.held == 0 && !s.looking && (!ok || at.Before(next)) {
+		if s := w.subjects[key]; s.held == 0 && !s.checking && (!ok || at.Before(next)) {
 			next, ok = at, true
 		}
 	}
 	return next, ok
 }
 
-// looked takes in that a look has ended.
-func (w *Watch) looked(e ended) {
+// finish records the end of a check.
+func (w *Watch) finish(e outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e.subject.looking = false
+	e.subject.checking = false
 	if _, dirty := w.dirty[e.key]; e.again && !dirty && w.subjects[e.key] == e.subject {
 		w.dirty[e.key] = time.Now().Add(settle)
 	}
@@ -272,9 +265,9 @@ func (w *Watch) isHeld(s *subject) bool {
 	return s.held > 0
 }
 
-// look reads a subject back, and says whether it has to be looked at again soon.
-func (w *Watch) look(ctx context.Context, key string, s *subject) (again bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// check compares a subject with its wanted values and repairs it. It reports whether another check is needed soon.
+func (w *Watch) check(ctx context.Context, key string, s *subject) (again bool) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if !s.Group.Exists() {
 		w.unwatch(key, s)
@@ -286,24 +279,25 @@ func (w *Watch) look(ctx context.Context, key string, s *subject) (again bool) {
 	found, err := s.Differs(ctx)
 	if err != nil {
 		if s.Group.Exists() && !errors.Is(ctx.Err(), context.Canceled) {
-			w.opts.Log.Warn("read back a cgroup", "level", s.Level, "pod", s.Ref.Name, "err", err)
+			w.opts.Log.Warn("cannot compare a cgroup with its wanted values", "level", s.Level, "pod", s.Ref.Name,
+				"err", err)
 		}
 		return false
 	}
 	if len(found) == 0 {
-		s.told = ""
+		s.lastFailure = ""
 	}
 	var confirmed bool
 	if s.suspect, confirmed = s.suspect.next(found); !confirmed {
 		return len(found) > 0
 	}
 	if w.isHeld(s) {
-		return false // its release has it looked at again
+		return false // release marks it for another check
 	}
 	return w.repair(ctx, s, found)
 }
 
-// repair says whether something else was changed meanwhile.
+// repair repairs what was found. It reports whether something else was changed meanwhile.
 func (w *Watch) repair(ctx context.Context, s *subject, found []cgroupfile.Change) (again bool) {
 	err := s.Repair(ctx, found)
 	if err == nil {
@@ -312,7 +306,7 @@ func (w *Watch) repair(ctx context.Context, s *subject, found []cgroupfile.Chang
 			same := remaining(found, left)
 			again = len(left) > len(same)
 			if len(same) > 0 {
-				err = fmt.Errorf("it had no effect: %s", cgroupfile.Describe(same))
+				err = fmt.Errorf("the repair had no effect: %s", cgroupfile.Describe(same))
 			}
 		}
 	}
@@ -329,11 +323,11 @@ func (w *Watch) repair(ctx context.Context, s *subject, found []cgroupfile.Chang
 	text := cgroupfile.Describe(found)
 	switch {
 	case err == nil:
-		s.told = ""
+		s.lastFailure = ""
 		w.opts.Events.Event(s.Ref, corev1.EventTypeWarning, CgroupRepaired,
 			"The %s's cgroup was changed from outside and is repaired: %s", s.Level, text)
-	case s.told != text:
-		s.told = text
+	case s.lastFailure != text:
+		s.lastFailure = text
 		w.opts.Events.Event(s.Ref, corev1.EventTypeWarning, FailedCgroupRepair,
 			"The %s's cgroup was changed from outside and could not be repaired: %s: %v", s.Level, text, err)
 	}

@@ -20,15 +20,15 @@ import (
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 )
 
-type told chan string
+type recorder chan string
 
-func (c told) Event(_ corev1.ObjectReference, _, reason, format string, args ...any) {
+func (c recorder) Event(_ corev1.ObjectReference, _, reason, format string, args ...any) {
 	c <- reason + ": " + fmt.Sprintf(format, args...)
 }
 
 func files(t *testing.T) cgroupfile.Group { return filesOf(t, "pod") }
 
-// filesOf is a cgroup of version 2 in a directory of that name, with 100 as its weight.
+// filesOf returns a cgroup of version 2 in a directory of that name, with weight 100.
 func filesOf(t *testing.T, name string) cgroupfile.Group {
 	t.Helper()
 	g := cgroupfile.Group{Unified: true, Dirs: map[string]string{"": filepath.Join(t.TempDir(), name)}}
@@ -58,11 +58,11 @@ func weighing(g cgroupfile.Group, repair func() error) cgroupfile.Subject {
 	}
 }
 
-func running(t *testing.T, events told) *Watch {
+func running(t *testing.T, events recorder) *Watch {
 	return runningWith(t, events, prometheus.NewRegistry())
 }
 
-func runningWith(t *testing.T, events told, metrics prometheus.Registerer) *Watch {
+func runningWith(t *testing.T, events recorder, metrics prometheus.Registerer) *Watch {
 	t.Helper()
 	w, err := New(Options{Metrics: metrics, Events: events, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -86,13 +86,13 @@ func await(t *testing.T, c <-chan string) string {
 	case text := <-c:
 		return text
 	case <-time.After(10 * time.Second):
-		t.Fatal("nothing is told")
+		t.Fatal("nothing happened within 10 s")
 		return ""
 	}
 }
 
-func TestAChangeIsRepairedCountedAndTold(t *testing.T) {
-	events, g, metrics := make(told, 1), files(t), prometheus.NewRegistry()
+func TestChangeIsRepairedCountedAndReported(t *testing.T) {
+	events, g, metrics := make(recorder, 1), files(t), prometheus.NewRegistry()
 	w := runningWith(t, events, metrics)
 	w.Watch("a", weighing(g, func() error { put(t, g, "100"); return nil }))
 	put(t, g, "7")
@@ -107,8 +107,8 @@ func TestAChangeIsRepairedCountedAndTold(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRepairedIsTold(t *testing.T) {
-	events, g := make(told, 1), files(t)
+func TestFailedRepairIsReported(t *testing.T) {
+	events, g := make(recorder, 1), files(t)
 	w := running(t, events)
 	w.Watch("a", weighing(g, func() error { return errors.New("device or resource busy") }))
 	put(t, g, "7")
@@ -119,10 +119,10 @@ func TestWhatCannotBeRepairedIsTold(t *testing.T) {
 	}
 }
 
-// Its parent is looked after too, and tells.
-func TestACgroupThatVanishes(t *testing.T) {
+// The parent directory is watched too, and its watch reports the removal.
+func TestRemovedCgroupIsUnwatched(t *testing.T) {
 	gone, g := make(chan string, 1), files(t)
-	w := running(t, make(told, 1))
+	w := running(t, make(recorder, 1))
 	parent := cgroupfile.Group{Unified: true, Dirs: map[string]string{"": filepath.Dir(g.Dirs[""])}}
 	w.Watch("parent", weighing(parent, nil))
 	s := weighing(g, nil)
@@ -133,7 +133,7 @@ func TestACgroupThatVanishes(t *testing.T) {
 	}
 	await(t, gone)
 	if w.Watched("a") {
-		t.Error("it is still looked after")
+		t.Error("the removed cgroup is still watched")
 	}
 }
 
@@ -145,10 +145,10 @@ func TestSuspicion(t *testing.T) {
 		looks [][]cgroupfile.Change
 		want  []bool
 	}{
-		{"it stays", [][]cgroupfile.Change{a, a}, []bool{false, true}},
-		{"it was a change under way", [][]cgroupfile.Change{a, nil, a}, []bool{false, false, false}},
-		{"it is another, which stays", [][]cgroupfile.Change{a, b, b}, []bool{false, false, true}},
-		{"it goes on changing, also after the repair", [][]cgroupfile.Change{a, b, a, b, a},
+		{"the change stays", [][]cgroupfile.Change{a, a}, []bool{false, true}},
+		{"a change in progress", [][]cgroupfile.Change{a, nil, a}, []bool{false, false, false}},
+		{"a second change stays", [][]cgroupfile.Change{a, b, b}, []bool{false, false, true}},
+		{"changes continue, also after the repair", [][]cgroupfile.Change{a, b, a, b, a},
 			[]bool{false, false, true, false, false}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -166,10 +166,9 @@ func TestSuspicion(t *testing.T) {
 	}
 }
 
-// A subject that does not answer, as one whose runtime hangs, keeps no other waiting,
-// and is given up after a while.
-func TestAnAnswerThatDoesNotCome(t *testing.T) {
-	events, g, asked := make(told, 1), files(t), make(chan string, 1)
+// A subject whose check hangs delays no other one, and its check is cancelled after a timeout.
+func TestHangingCheckDelaysNoOther(t *testing.T) {
+	events, g, asked := make(recorder, 1), files(t), make(chan string, 1)
 	w := running(t, events)
 	hangs := weighing(files(t), nil)
 	hangs.Differs = func(ctx context.Context) ([]cgroupfile.Change, error) {
@@ -188,7 +187,7 @@ func TestAnAnswerThatDoesNotCome(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		w, err := New(Options{Events: make(told), Log: slog.New(slog.DiscardHandler)})
+		w, err := New(Options{Events: make(recorder), Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,21 +196,21 @@ func TestAnAnswerThatDoesNotCome(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		began := time.Now()
-		if again := w.look(t.Context(), "a", &subject{Subject: hangs}); again || time.Since(began) != patience {
-			t.Errorf("again %v after %v; want false after %v", again, time.Since(began), patience)
+		if again := w.check(t.Context(), "a", &subject{Subject: hangs}); again || time.Since(began) != checkTimeout {
+			t.Errorf("again %v after %v; want false after %v", again, time.Since(began), checkTimeout)
 		}
 	})
 }
 
-// What is found while somebody else may change it is not repaired, and is looked at afterwards.
-func TestAHeldSubject(t *testing.T) {
-	events, g := make(told, 1), files(t)
+// A change found while a subject is held is not repaired. The subject is checked again after its release.
+func TestHeldSubjectIsNotRepaired(t *testing.T) {
+	events, g := make(recorder, 1), files(t)
 	w := running(t, events)
 	w.Watch("a", weighing(g, func() error { put(t, g, "100"); return nil }))
 	release := w.Hold("a")
 	put(t, g, "7")
-	if taken := w.take(time.Now().Add(time.Hour), true); len(taken) != 0 {
-		t.Errorf("it is looked at while it is held: %v", taken)
+	if taken := w.startChecks(time.Now().Add(time.Hour), true); len(taken) != 0 {
+		t.Errorf("it is checked while it is held: %v", taken)
 	}
 	release()
 	await(t, events)
@@ -229,18 +228,18 @@ func TestRemaining(t *testing.T) {
 
 func TestPeriod(t *testing.T) {
 	for _, test := range []struct {
-		name         string
-		audit        time.Duration
-		told, missed bool
-		want         time.Duration
+		name             string
+		audit            time.Duration
+		recorder, missed bool
+		want             time.Duration
 	}{
 		{"by default", 0, true, false, 30 * time.Second},
 		{"as configured", 10 * time.Second, true, false, 10 * time.Second},
 		{"one directory is not watched", 10 * time.Second, true, true, time.Second},
-		{"no directory is", 10 * time.Second, false, false, time.Second},
+		{"no directory is watched", 10 * time.Second, false, false, time.Second},
 	} {
 		w := &Watch{opts: Options{Audit: test.audit}, subjects: map[string]*subject{"a": {unwatched: test.missed}}}
-		if test.told {
+		if test.recorder {
 			w.kernel = &inotify{}
 		}
 		if got := w.period(); got != test.want {
@@ -259,10 +258,10 @@ func TestBoundsOf(t *testing.T) {
 		t.Errorf("swap %d, %s", swap, diff)
 	}
 	if none, _ := boundsOf(&specs.LinuxResources{}); none != (cgroupfile.Bounds{Quota: -1, Memory: -1}) {
-		t.Errorf("without any: %+v", none)
+		t.Errorf("bounds of empty resources: %+v", none)
 	}
 	if specResources("") != nil {
-		t.Error("a runtime that does not tell is believed to")
+		t.Error("resources were found in an empty status")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inotify tells of writes to the files of directories.
+// inotify reports writes to the files of directories.
 type inotify struct {
 	file *os.File
 	fd   int
@@ -24,9 +24,8 @@ func openInotify() (*inotify, error) {
 	return &inotify{file: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil
 }
 
-// add watches a directory and returns the number that its writes are told with.
-// A cgroup that is removed is told of by its parent only: the file system keeps
-// the inode, so that IN_DELETE_SELF does not come.
+// add watches a directory and returns its watch descriptor. Only the watch of the parent directory reports that a
+// cgroup was removed: the file system keeps the inode, so that IN_DELETE_SELF never comes.
 func (i *inotify) add(dir string) (int32, error) {
 	wd, err := unix.InotifyAddWatch(i.fd, dir, unix.IN_MODIFY|unix.IN_DELETE|unix.IN_ONLYDIR)
 	if errors.Is(err, unix.ENOSPC) {
@@ -35,20 +34,20 @@ func (i *inotify) add(dir string) (int32, error) {
 	return int32(wd), err
 }
 
-// remove ends a watch. One that has ended with its directory is no error.
+// remove ends a watch. It is harmless if the watch ended with its directory.
 func (i *inotify) remove(wd int32) {
 	_, _ = unix.InotifyRmWatch(i.fd, uint32(wd))
 }
 
-// write is one thing that inotify tells.
+// write is one inotify event.
 type write struct {
 	watch int32
 	file  string
-	gone  bool // it was a directory, and is removed
+	gone  bool // a directory of this name was removed
 	lost  bool // events were dropped
 }
 
-// read waits for the next writes.
+// read waits for the next events.
 func (i *inotify) read(buf []byte) ([]write, error) {
 	n, err := i.file.Read(buf)
 	if err != nil {
@@ -57,7 +56,7 @@ func (i *inotify) read(buf []byte) ([]write, error) {
 	return parse(buf[:n]), nil
 }
 
-// parse takes inotify_event structures apart.
+// parse decodes inotify_event structures.
 func parse(buf []byte) []write {
 	var all []write
 	for len(buf) >= unix.SizeofInotifyEvent {

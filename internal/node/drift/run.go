@@ -12,23 +12,22 @@ import (
 )
 
 const (
-	// gather is how long writes are collected before they are looked at, settle
-	// how long what was found has to last. With answerTime twice they are less than a second.
+	// Writes are collected for gather before a check. A finding must last for settle before its repair. With two times
+	// fetchTimeout, this is less than a second.
 	gather = 100 * time.Millisecond
 	settle = 250 * time.Millisecond
-	// auditPeriod is the time between readings of everything, see Options;
-	// eagerAudit where the kernel does not tell of writes.
+	// auditPeriod is the default of Options.Audit. eagerAudit applies while inotify does not cover all subjects.
 	auditPeriod = 30 * time.Second
 	eagerAudit  = time.Second
-	// patience is how long one subject may take, with all that is asked of the runtime.
-	patience = 5 * time.Second
+	// checkTimeout limits the check of one subject, including its calls of the runtime.
+	checkTimeout = 5 * time.Second
 )
 
-// Run looks after the subjects until ctx ends.
+// Run checks and repairs the subjects until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
 	kernel, err := openInotify()
 	if err != nil {
-		w.opts.Log.Warn("Changes of cgroups are noticed late", "err", err)
+		w.opts.Log.Warn("cannot watch cgroups, checking all of them every second", "err", err)
 		return w.loop(ctx)
 	}
 	w.start(kernel)
@@ -48,7 +47,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			w.note(all)
+			w.handle(all)
 		}
 	})
 	group.Go(func() error { return w.loop(ctx) })
@@ -65,7 +64,7 @@ func (w *Watch) start(kernel *inotify) {
 	}
 }
 
-// stop forgets the kernel's watches, which end with the file.
+// stop forgets the inotify watches, which end with the file.
 func (w *Watch) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,28 +75,28 @@ func (w *Watch) stop() {
 	}
 }
 
-// ended is a look that has ended.
-type ended struct {
+// outcome is the result of one check.
+type outcome struct {
 	key     string
 	subject *subject
 	again   bool
 }
 
-// loop has each subject looked at on its own: one whose runtime hangs keeps no other waiting.
+// loop runs the check of each subject in its own goroutine, so that one whose runtime hangs delays no other.
 func (w *Watch) loop(ctx context.Context) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
 	audit := time.NewTimer(w.period())
 	defer audit.Stop()
-	looks := make(chan ended)
+	results := make(chan outcome)
 	var running sync.WaitGroup
 	defer running.Wait()
-	begin := func(taken map[string]*subject) {
-		for key, s := range taken {
+	begin := func(due map[string]*subject) {
+		for key, s := range due {
 			running.Go(func() {
-				e := ended{key, s, w.look(ctx, key, s)}
+				e := outcome{key, s, w.check(ctx, key, s)}
 				select {
-				case looks <- e:
+				case results <- e:
 				case <-ctx.Done():
 				}
 			})
@@ -107,14 +106,14 @@ func (w *Watch) loop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.wake:
+		case <-w.wake.C():
 		case <-next.C:
-			begin(w.take(time.Now(), false))
+			begin(w.startChecks(time.Now(), false))
 		case <-audit.C:
-			begin(w.take(time.Now(), true))
+			begin(w.startChecks(time.Now(), true))
 			audit.Reset(w.period())
-		case e := <-looks:
-			w.looked(e)
+		case e := <-results:
+			w.finish(e)
 		}
 		if at, ok := w.due(); ok {
 			next.Reset(time.Until(at))
@@ -124,7 +123,7 @@ func (w *Watch) loop(ctx context.Context) error {
 	}
 }
 
-// period is the time to the next audit.
+// period returns the time until the next audit.
 func (w *Watch) period() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

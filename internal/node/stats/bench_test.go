@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 )
 
-// A scrape of a full node, from the kernel's own files: 110 pods of one container
-// each, with cgroups that are the benchmark's and empty.
+// A scrape of a full node with real cgroups: 110 pods of one container each, in empty cgroups that the benchmark
+// creates.
 func BenchmarkScrape(b *testing.B) {
 	s := New(Options{Source: fullNode(b, 110), Dir: b.TempDir(), Host: "/", VolumePeriod: time.Minute, Now: time.Now,
 		Log: slog.New(slog.DiscardHandler)})
@@ -40,7 +40,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// group is a cgroup of this machine.
+// group returns a cgroup of this machine.
 func group(name string) cgroupfile.Group {
 	const root = "/sys/fs/cgroup"
 	if unix.Access(root+"/cgroup.controllers", unix.F_OK) == nil {
@@ -63,7 +63,7 @@ func fullNode(b *testing.B, pods int) fakeNode {
 		for _, dir := range g.Dirs {
 			if err := os.Mkdir(dir, 0o755); err == nil {
 				b.Cleanup(func() { _ = os.Remove(dir) })
-			} else if !os.IsExist(err) { // controllers share directories
+			} else if !os.IsExist(err) { // controllers may share a directory
 				b.Skip(err)
 			}
 		}

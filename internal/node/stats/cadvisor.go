@@ -14,15 +14,12 @@ import (
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 )
 
-// Cadvisor is what /metrics/cadvisor tells: the series of cAdvisor that dashboards
-// and alerts are made of, under its names and labels. Series of what cAdvisor
-// measures by walking over all open files and sockets of all processes
-// (container_file_descriptors, container_sockets) and of single CPUs are not
-// among them.
+// Cadvisor serves /metrics/cadvisor: the series of cAdvisor that dashboards and alerts use, with its names and labels.
+// It omits series that cAdvisor measures by walking over the open files and sockets of all processes
+// (container_file_descriptors, container_sockets), and series of single CPUs.
 type Cadvisor struct{ *Stats }
 
-// Gather implements prometheus.Gatherer. What cannot be read is left out, and
-// container_scrape_error is 1.
+// Gather implements prometheus.Gatherer. It omits what it cannot read and then sets container_scrape_error to 1.
 func (c Cadvisor) Gather() ([]*dto.MetricFamily, error) {
 	e := emitter{families: families{}, devices: devices{host: c.Host, names: map[[2]uint64]string{}}, now: c.Now()}
 	root, pods, failed := c.all(full)
@@ -57,11 +54,11 @@ func (c Cadvisor) Gather() ([]*dto.MetricFamily, error) {
 	return e.families.list(), nil
 }
 
-// disk tells of the node's own file system.
+// disk adds the series of the node's own file system.
 func (c Cadvisor) disk(e *emitter) {
 	f, err := fileSystem(c.Dir, c.Now())
 	if err != nil {
-		c.Log.Warn("read what the node uses", "err", err)
+		c.Log.Warn("cannot read the node's file system, leaving it out", "err", err)
 		return
 	}
 	device := e.devices.of(c.Dir)
@@ -71,7 +68,7 @@ func (c Cadvisor) disk(e *emitter) {
 	e.gauge("container_fs_inodes_free", "Free inodes of the file system", float64(*f.InodesFree), "device", device)
 }
 
-// machine tells what the node is made of.
+// machine adds the series that describe the hardware.
 func (c Cadvisor) machine(f families) {
 	of := labelled("machine_id", c.Identity.MachineID, "system_uuid", c.Identity.SystemUUID, "boot_id",
 		c.Identity.BootID)
@@ -90,7 +87,7 @@ func (c Cadvisor) machine(f families) {
 	f.add(gauge("machine_scrape_error", "1 if something could not be read, 0 otherwise"), nil, 0)
 }
 
-// emitter adds the series of one cgroup after the other.
+// emitter adds the series of one cgroup after another.
 type emitter struct {
 	families families
 	devices  devices
@@ -98,14 +95,14 @@ type emitter struct {
 	now      time.Time
 }
 
-// of has what follows be a cgroup's. All labels but id are empty for what is not
-// a pod's; those that tell of a container, for what is not a container's.
+// of sets the labels of the series that follow. For a cgroup that is not a pod's, all labels except id are empty. For
+// one that is not a container's, the container labels are empty.
 func (e *emitter) of(c Container, path string, p Pod) {
 	e.labels = labelled("container", c.Name, "id", path, "image", c.Image, "name", c.RuntimeName, "namespace",
 		p.Namespace, "pod", p.Name)
 }
 
-// counter and gauge take further labels and their values in turn.
+// counter adds a sample. pairs are further labels and values in turn.
 func (e *emitter) counter(name, help string, v float64, pairs ...string) {
 	e.families.add(counter(name, help), e.labels.with(pairs...), v)
 }
@@ -114,7 +111,7 @@ func (e *emitter) gauge(name, help string, v float64, pairs ...string) {
 	e.families.add(gauge(name, help), e.labels.with(pairs...), v)
 }
 
-// cgroup is all that one says of a pod or a container.
+// cgroup adds all series of a pod or a container.
 func (e *emitter) cgroup(g cgroupfile.Group, s sample, began time.Time, processes int) {
 	e.spec(g, s)
 	e.usage(s)
@@ -174,7 +171,7 @@ func (e *emitter) usage(s sample) {
 	e.pressure("io", s.BlkioStats.PSI)
 }
 
-// io counts what went to and from block devices.
+// io adds the counters of block devices.
 func (e *emitter) io(b cgroups.BlkioStats) {
 	names := map[string]string{"Read": "reads", "Write": "writes"}
 	for _, x := range b.IoServiceBytesRecursive {
@@ -197,7 +194,7 @@ func (e *emitter) io(b cgroups.BlkioStats) {
 	}
 }
 
-// pressure tells stalls (PSI), where the kernel does.
+// pressure adds pressure stall information (PSI) if the kernel has it.
 func (e *emitter) pressure(what string, p *cgroups.PSIStats) {
 	if p == nil {
 		return
@@ -209,8 +206,7 @@ func (e *emitter) pressure(what string, p *cgroups.PSIStats) {
 		"Time that no task went on for want of "+what+" in seconds", float64(p.Full.Total)*us)
 }
 
-// spec tells what a cgroup is bounded by; 0 is no bound. What is throttled is
-// counted of those that have a quota.
+// spec adds the limits of a cgroup; 0 means no limit. Throttling is reported only for cgroups with a quota.
 func (e *emitter) spec(g cgroupfile.Group, s sample) {
 	limit, ok := bounded(s.MemoryStats.Usage.Limit)
 	if !ok {
@@ -257,7 +253,7 @@ func (e *emitter) traffic(t traffic) {
 	}
 }
 
-// bounds of a cgroup; 0 where there is none.
+// bounds are limits of a cgroup. 0 means none.
 type bounds struct{ shares, quota, period, reservation float64 }
 
 func boundsOf(g cgroupfile.Group) (b bounds) {
@@ -285,8 +281,8 @@ func boundsOf(g cgroupfile.Group) (b bounds) {
 	return b
 }
 
-// devices are the block devices of the machine by name, as /dev/sda: cgroups know
-// their numbers. Of one that sysfs does not have, the numbers are its name.
+// devices maps the device numbers that cgroups use to names such as /dev/sda. A device that sysfs does not know is
+// named by its numbers.
 type devices struct {
 	host  string
 	names map[[2]uint64]string
@@ -305,7 +301,7 @@ func (d devices) name(major, minor uint64) string {
 	return name
 }
 
-// of is the device that a path is on.
+// of returns the device of the file system that holds a path.
 func (d devices) of(path string) string {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

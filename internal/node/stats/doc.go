@@ -1,11 +1,9 @@
-// Package stats tells what pods and the node use, in the three ways that the
-// kubelet does: /metrics/resource, /metrics/cadvisor and /stats/summary.
+// Package stats reports what pods and the node use, in the three ways of the kubelet: /metrics/resource,
+// /metrics/cadvisor and /stats/summary.
 //
-// Everything is read from the cgroups, /proc and the runtime when somebody asks,
-// and nothing in between: an idle node does no work for statistics. It owns what
-// has to be remembered for the next question: the CPU time at the last one, of
-// which a rate is made, and the sizes of directories, which are measured at most
-// once in volumeStatsAggPeriod.
+// Each request reads the cgroups, /proc and the runtime. Between requests nothing is read, so an idle node does no work
+// for statistics. The package keeps what the next request needs: the last CPU times, from which it computes rates, and
+// the sizes of directories, which it measures at most once in volumeStatsAggPeriod.
 //
 //	Source (pods, containers, their cgroups) --read--> Sample --> metrics, Summary
 package stats

@@ -9,15 +9,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// families are what one scrape tells. They are filled in without a registry, which
-// would make and check a description of each series: thousands of them for a full
-// node, all known beforehand to be well formed.
+// families collects one scrape. It does not use a registry, which would create and check a description for each series:
+// a full node has thousands, and all are known to be well formed.
 type families map[string]*dto.MetricFamily
 
-// labels of a series, in the order of their names.
+// labels of a series, sorted by name.
 type labels []*dto.LabelPair
 
-// labelled takes names and values in turn.
+// labelled returns labels from names and values in turn.
 func labelled(pairs ...string) labels {
 	l := make(labels, 0, len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {
@@ -27,7 +26,7 @@ func labelled(pairs ...string) labels {
 	return l
 }
 
-// with is l and further names and values. l is as it was.
+// with returns l with further names and values. It does not change l.
 func (l labels) with(pairs ...string) labels {
 	if len(pairs) == 0 {
 		return l
@@ -37,7 +36,7 @@ func (l labels) with(pairs ...string) labels {
 	return all
 }
 
-// series is what the samples of a family have in common.
+// series describes the samples of a family.
 type series struct {
 	name, help string
 	kind       dto.MetricType
@@ -46,7 +45,7 @@ type series struct {
 func counter(name, help string) series { return series{name, help, dto.MetricType_COUNTER} }
 func gauge(name, help string) series   { return series{name, help, dto.MetricType_GAUGE} }
 
-// add adds a sample that is of the time of the scrape.
+// add adds a sample without a timestamp: it belongs to the time of the scrape.
 func (f families) add(s series, l labels, v float64) *dto.Metric {
 	family := f[s.name]
 	if family == nil {
@@ -63,12 +62,12 @@ func (f families) add(s series, l labels, v float64) *dto.Metric {
 	return m
 }
 
-// addAt adds a sample of a moment.
+// addAt adds a sample with a timestamp.
 func (f families) addAt(s series, l labels, v float64, at time.Time) {
 	f.add(s, l, v).TimestampMs = new(at.UnixMilli())
 }
 
-// list is what a Gatherer returns.
+// list returns the families in the form and order of a Gatherer.
 func (f families) list() []*dto.MetricFamily {
 	all := make([]*dto.MetricFamily, 0, len(f))
 	for _, name := range slices.Sorted(maps.Keys(f)) {

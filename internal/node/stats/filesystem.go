@@ -15,18 +15,17 @@ import (
 	"github.com/berth-run/berth/internal/base/diskusage"
 )
 
-// patience is how long a question waits for a measurement: a file system whose
-// server is away answers nobody.
-const patience = 10 * time.Second
+// measureTimeout limits how long a request waits for a measurement. A file system whose server is gone never answers.
+const measureTimeout = 10 * time.Second
 
-// sizes are what directories and volumes were found to take. Each path is measured
-// once at a time, and once in a period.
+// sizes caches the measured sizes of directories and volumes. Each path is measured by one goroutine at a time, and
+// once in a period.
 type sizes struct {
 	mu    sync.Mutex
 	known map[string]*size
 }
 
-// size is one measurement, which is under way until done is closed.
+// size is one measurement. It is running until done is closed.
 type size struct {
 	at   time.Time
 	done chan struct{}
@@ -34,13 +33,12 @@ type size struct {
 	err  error
 }
 
-// of is what measure says of a path, or said within period before now. What fails
-// is not tried again before the period has passed. A measurement goes on when the
-// one who asked has left: others get what it finds.
+// of returns the measurement of a path if it is younger than period; otherwise it calls measure. Failures are cached
+// too. A measurement continues after its caller has left, and other callers get its result.
 func (s *sizes) of(ctx context.Context, path string, now time.Time, period time.Duration,
 	measure func(context.Context) (*statsapi.FsStats, error)) (*statsapi.FsStats, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience,
-		fmt.Errorf("measure %s: it takes longer than %v", path, patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, measureTimeout,
+		fmt.Errorf("measure %s: no result after %v", path, measureTimeout))
 	defer cancel()
 	one := s.begin(ctx, path, now, period, measure)
 	select {
@@ -55,16 +53,16 @@ func (s *sizes) of(ctx context.Context, path string, now time.Time, period time.
 	}
 }
 
-// begin is the last measurement of a path, or a new one.
+// begin returns the cached or running measurement of a path, or starts a new one.
 func (s *sizes) begin(ctx context.Context, path string, now time.Time, period time.Duration,
 	measure func(context.Context) (*statsapi.FsStats, error)) *size {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if was := s.known[path]; was != nil && (was.underWay() || now.Sub(was.at) < period) {
+	if was := s.known[path]; was != nil && (was.running() || now.Sub(was.at) < period) {
 		return was
 	}
 	for path, k := range s.known {
-		if now.Sub(k.at) > time.Hour && !k.underWay() {
+		if now.Sub(k.at) > time.Hour && !k.running() {
 			delete(s.known, path)
 		}
 	}
@@ -76,7 +74,7 @@ func (s *sizes) begin(ctx context.Context, path string, now time.Time, period ti
 		defer cancel()
 		if one.fs, one.err = measure(ctx); one.err == nil {
 			one.fs.Time = metav1.NewTime(now)
-		} else if gone(one.err) { // it may come
+		} else if gone(one.err) { // it may appear
 			s.forget(path, one)
 		}
 	}()
@@ -91,7 +89,7 @@ func (s *sizes) forget(path string, one *size) {
 	}
 }
 
-func (s *size) underWay() bool {
+func (s *size) running() bool {
 	select {
 	case <-s.done:
 		return false
@@ -100,8 +98,7 @@ func (s *size) underWay() bool {
 	}
 }
 
-// fileSystem is the one that a path is on: its size and what is free, without a
-// word of who uses it.
+// fileSystem returns the size and the free space of the file system that holds a path.
 func fileSystem(path string, now time.Time) (*statsapi.FsStats, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -116,7 +113,7 @@ func fileSystem(path string, now time.Time) (*statsapi.FsStats, error) {
 	}, nil
 }
 
-// directory is the file system of a path, with what is used below the path alone.
+// directory returns the file system that holds a path, with the usage below the path only.
 func directory(ctx context.Context, path string, now time.Time) (*statsapi.FsStats, error) {
 	f, err := fileSystem(path, now)
 	if err != nil {
@@ -130,27 +127,27 @@ func directory(ctx context.Context, path string, now time.Time) (*statsapi.FsSta
 	return f, nil
 }
 
-// directory is what is below a path.
+// directory returns the cached usage below a path.
 func (s *Stats) directory(ctx context.Context, path string) (*statsapi.FsStats, error) {
 	return s.sizes.of(ctx, path, s.Now(), s.VolumePeriod, func(ctx context.Context) (*statsapi.FsStats, error) {
 		return directory(ctx, path, s.Now())
 	})
 }
 
-// errSilent is of a volume that only its driver can measure, which has not.
-var errSilent = fmt.Errorf("its driver has told nothing of it: %w", os.ErrNotExist)
+// errNoDriverStats is for a volume that only its driver can measure, before the driver has reported anything.
+var errNoDriverStats = fmt.Errorf("its driver has not reported any usage: %w", os.ErrNotExist)
 
-// volume is what a volume takes: its driver may tell. Else the kernel knows it of a
-// device, and of a file system of its own.
+// volume returns the usage of a volume. Its driver may report it. Otherwise it is measured: by the kernel for a device
+// or a file system of its own, by walking for a directory.
 func (s *Stats) volume(ctx context.Context, v Volume) (*statsapi.VolumeStats, error) {
-	f, told, err := (*statsapi.FsStats)(nil), false, error(nil)
-	if s.Told != nil {
-		f, told = s.Told(v.Path)
+	f, reported, err := (*statsapi.FsStats)(nil), false, error(nil)
+	if s.DriverStats != nil {
+		f, reported = s.DriverStats(v.Path)
 	}
 	switch {
-	case told && f == nil:
-		err = errSilent
-	case !told:
+	case reported && f == nil:
+		err = errNoDriverStats
+	case !reported:
 		f, err = s.sizes.of(ctx, v.Path, s.Now(), s.VolumePeriod, func(ctx context.Context) (*statsapi.FsStats, error) {
 			return s.measure(ctx, v)
 		})
@@ -175,13 +172,13 @@ func (s *Stats) measure(ctx context.Context, v Volume) (*statsapi.FsStats, error
 	return directory(ctx, v.Path, s.Now())
 }
 
-// device is a block device, of which nobody knows how much of it is in use.
+// device returns the size of a block device. Its used space is unknown.
 func device(path string) (*statsapi.FsStats, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // it was opened for reading only
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, err
@@ -189,8 +186,7 @@ func device(path string) (*statsapi.FsStats, error) {
 	return &statsapi.FsStats{CapacityBytes: new(uint64(end))}, nil
 }
 
-// mountPoint says that a path is on another file system than where the pods'
-// directories are.
+// mountPoint reports whether a path is on another file system than the pods' directories.
 func mountPoint(path, dir string) (bool, error) {
 	var a, b unix.Stat_t
 	if err := unix.Stat(path, &a); err != nil {

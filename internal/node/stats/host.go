@@ -14,7 +14,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// BootTime is when the machine began, see proc_stat(5); zero where it is not told.
+// BootTime returns when the machine was booted, from proc_stat(5). It is zero if that is unknown.
 func BootTime(host string) time.Time {
 	text, err := os.ReadFile(filepath.Join(host, "proc/stat"))
 	if err != nil {
@@ -30,8 +30,7 @@ func BootTime(host string) time.Time {
 	return time.Time{}
 }
 
-// kilobytes reads a value of proc_meminfo(5) or proc_pid_status(5), in bytes; 0 where
-// there is none.
+// kilobytes reads a value of proc_meminfo(5) or proc_pid_status(5) and returns it in bytes. It is 0 if there is none.
 func kilobytes(path, name string) uint64 {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -47,13 +46,13 @@ func kilobytes(path, name string) uint64 {
 	return 0
 }
 
-// swapTotal is all swap of the machine.
+// swapTotal returns all swap of the machine in bytes.
 func (s *Stats) swapTotal() uint64 {
 	return kilobytes(filepath.Join(s.Host, "proc/meminfo"), "SwapTotal")
 }
 
-// processLimit is how many processes and threads there may be, and are: the last
-// but one of proc_loadavg(5) counts them.
+// processLimit returns how many processes and threads there are and may be. The fourth field of proc_loadavg(5) counts
+// them.
 func processLimit(host string, now time.Time) (*statsapi.RlimitStats, error) {
 	text, err := os.ReadFile(filepath.Join(host, "proc/sys/kernel/pid_max"))
 	if err != nil {
@@ -68,7 +67,7 @@ func processLimit(host string, now time.Time) (*statsapi.RlimitStats, error) {
 	}
 	fields := strings.Fields(string(text))
 	if len(fields) < 4 {
-		return nil, fmt.Errorf("read loadavg: it says %q", text)
+		return nil, fmt.Errorf("read loadavg: unexpected content %q", text)
 	}
 	_, all, _ := strings.Cut(fields[3], "/")
 	count, err := strconv.ParseInt(all, 10, 64)
@@ -86,8 +85,8 @@ func psi(p *cgroups.PSIStats) *statsapi.PSIStats {
 	return &statsapi.PSIStats{Full: data(p.Full), Some: data(p.Some)}
 }
 
-// networkStats; the first interface is the one that is told without a name for
-// all: a pod's eth0, or what a node has first.
+// networkStats returns the counters of all interfaces. The unnamed counters at the top are those of eth0, or of the
+// first interface if there is no eth0.
 func networkStats(all []traffic, now time.Time) *statsapi.NetworkStats {
 	if len(all) == 0 {
 		return nil
@@ -104,7 +103,7 @@ func networkStats(all []traffic, now time.Time) *statsapi.NetworkStats {
 	return n
 }
 
-// number is a field of a file, 0 where there is none or it says max.
+// number reads a field of a file. It is 0 if the field is missing or "max".
 func number(path string, field int) float64 {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -121,8 +120,8 @@ func number(path string, field int) float64 {
 	return n
 }
 
-// sharesOf turns a weight of cgroup version 2 into shares of version 1, the way
-// round that cAdvisor goes (KEP-2254): 1 to 10000 onto 2 to 262144.
+// sharesOf converts a cgroup v2 weight (1 to 10000) to v1 shares (2 to 262144) as cAdvisor does: the inverse of
+// KEP-2254.
 func sharesOf(weight float64) float64 {
 	if weight == 0 {
 		return 0

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 )
 
-// part samples a part of the system, and says when it began.
+// part samples a part of the system. It also returns when the part started.
 func (s *Stats) part(p Part) (sample, time.Time, error) {
 	if p.PID == 0 {
 		v, err := read(p.Group, brief, s.Now())
@@ -30,9 +30,8 @@ func (s *Stats) part(p Part) (sample, time.Time, error) {
 	return v, started, err
 }
 
-// groupOf is the cgroup of a process, see cgroups(7). It says false for one that is
-// in the machine's own of a controller that counts, or in one that cannot be seen
-// from here.
+// groupOf returns the cgroup of a process, see cgroups(7). It returns false if the process is in the root cgroup of the
+// CPU or memory controller, or in a cgroup that is not visible here.
 func (s *Stats) groupOf(pid int) (cgroupfile.Group, bool) {
 	at, err := cgroups.ParseCgroupFile(filepath.Join(s.Host, "proc", strconv.Itoa(pid), "cgroup"))
 	if err != nil {
@@ -50,7 +49,7 @@ func (s *Stats) groupOf(pid int) (cgroupfile.Group, bool) {
 	return g, cpu && memory
 }
 
-// Places of proc_pid_stat(5), counted from the one after the command's name.
+// Fields of proc_pid_stat(5), counted after the name of the command.
 const (
 	minorFaults = 7
 	majorFaults = 9
@@ -59,10 +58,10 @@ const (
 	startTime   = 19
 )
 
-// ticks of a second, in which the kernel tells user space of time (USER_HZ).
+// ticks per second in times of the kernel (USER_HZ).
 const ticks = 100
 
-// process is what one process uses, and when it began.
+// process returns what one process uses, and when it started.
 func process(host string, pid int, now time.Time) (sample, time.Time, error) {
 	dir := filepath.Join(host, "proc", strconv.Itoa(pid))
 	text, err := os.ReadFile(filepath.Join(dir, "stat"))
@@ -72,7 +71,7 @@ func process(host string, pid int, now time.Time) (sample, time.Time, error) {
 	_, rest, _ := strings.Cut(string(text[max(0, strings.LastIndexByte(string(text), ')')):]), " ")
 	fields := strings.Fields(rest)
 	if len(fields) <= startTime {
-		return sample{}, time.Time{}, fmt.Errorf("read what process %d uses: %w", pid, fs.ErrInvalid)
+		return sample{}, time.Time{}, fmt.Errorf("read usage of process %d: %w", pid, fs.ErrInvalid)
 	}
 	n := func(field int) uint64 {
 		v, _ := strconv.ParseUint(fields[field], 10, 64)

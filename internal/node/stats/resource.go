@@ -6,14 +6,12 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Resource is what /metrics/resource tells: CPU and memory of the node, its pods
-// and their containers, for the resource metrics pipeline (KEP-1867). Names and
-// labels are the kubelet's, and so are the times of the samples, of which
-// metrics-server makes rates.
+// Resource serves /metrics/resource: CPU and memory of the node, its pods and their containers, for the resource
+// metrics pipeline (KEP-1867). Names, labels and timestamps are the kubelet's; metrics-server computes rates from the
+// timestamps.
 type Resource struct{ *Stats }
 
-// Gather implements prometheus.Gatherer. What cannot be read is left out, and
-// scrape_error is 1.
+// Gather implements prometheus.Gatherer. It omits what it cannot read and then sets scrape_error to 1.
 func (r Resource) Gather() ([]*dto.MetricFamily, error) {
 	f := families{}
 	root, pods, failed := r.all(brief)
@@ -41,7 +39,7 @@ func (r Resource) Gather() ([]*dto.MetricFamily, error) {
 	return f.list(), nil
 }
 
-// use is what a node, pod or container uses.
+// use adds the series of a node, pod or container.
 func (f families) use(what string, of labels, s sample) {
 	f.addAt(counter(what+"_cpu_usage_seconds_total", "Cumulative CPU time that the "+what+" has used, in core seconds"),
 		of, seconds(s.CpuStats.CpuUsage.TotalUsage), s.at)
@@ -50,9 +48,9 @@ func (f families) use(what string, of labels, s sample) {
 	f.addAt(gauge(what+"_swap_usage_bytes", "Swap that the "+what+" uses, in bytes"), of, float64(s.swap()), s.at)
 }
 
-// swapLimit is what a cgroup may swap out, as far as it is bounded.
+// swapLimit returns how much a cgroup may swap out. It is false if there is no limit.
 func (s sample) swapLimit() (uint64, bool) {
-	if s.unified { // 0 is told of those that may not swap, or cannot
+	if s.unified { // 0 means that the cgroup may not or cannot swap
 		limit := s.MemoryStats.SwapOnlyUsage.Limit
 		return limit, limit < math.MaxInt64-(1<<16)
 	}

@@ -20,22 +20,22 @@ import (
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 )
 
-// sample is what a cgroup says of its use at one moment.
+// sample is the usage of a cgroup at one moment.
 type sample struct {
 	at time.Time
 	*cgroups.Stats
 	unified bool
-	// oomKills are those that the kernel has counted here.
+	// oomKills counts processes that the kernel killed in this cgroup because it was out of memory.
 	oomKills uint64
 }
 
-// What is read of a cgroup: each file costs.
+// Which controllers to read. Each one costs file reads.
 const (
 	brief = cgroups.CPU | cgroups.Memory
 	full  = brief | cgroups.IO | cgroups.Pids | cgroups.HugeTLB
 )
 
-// read asks a cgroup. The error is fs.ErrNotExist when it is gone.
+// read samples a cgroup. The error is fs.ErrNotExist if the cgroup is gone.
 func read(g cgroupfile.Group, what cgroups.Controller, now time.Time) (sample, error) {
 	s := sample{at: now, unified: g.Unified}
 	g = g.Present()
@@ -63,8 +63,7 @@ func read(g cgroupfile.Group, what cgroups.Controller, now time.Time) (sample, e
 	return s, nil
 }
 
-// oomKills is in memory.events, or memory.oom_control since Linux 4.13; 0 where
-// the kernel does not count.
+// oomKills reads memory.events, or memory.oom_control (since Linux 4.13). It is 0 if the kernel does not count.
 func oomKills(g cgroupfile.Group) uint64 {
 	dir, ok := g.Dir("memory")
 	if !ok {
@@ -87,7 +86,7 @@ func oomKills(g cgroupfile.Group) uint64 {
 	return 0
 }
 
-// memory looks a value up that the versions of cgroups name differently.
+// memory returns a value that cgroup v1 and v2 name differently.
 func (s sample) memory(v1, v2 string) uint64 {
 	if s.unified {
 		return s.MemoryStats.Stats[v2]
@@ -95,8 +94,8 @@ func (s sample) memory(v1, v2 string) uint64 {
 	return s.MemoryStats.Stats[v1]
 }
 
-// workingSet is the memory that cannot be taken back without effort, as cAdvisor
-// and the scheduler's world define it: what is used without inactive file pages.
+// workingSet is memory that cannot be reclaimed easily: used memory without inactive file pages. cAdvisor and the
+// Kubernetes metrics pipeline define it this way.
 func (s sample) workingSet() uint64 {
 	used, inactive := s.MemoryStats.Usage.Usage, s.memory("total_inactive_file", "inactive_file")
 	return used - min(used, inactive)
@@ -104,21 +103,21 @@ func (s sample) workingSet() uint64 {
 
 func (s sample) rss() uint64 { return s.memory("total_rss", "anon") }
 
-// swap is what is swapped out.
+// swap returns the swapped-out bytes.
 func (s sample) swap() uint64 {
-	if s.unified { // of the root the library tells nothing but the sum
+	if s.unified { // for the root cgroup the library has only the sum
 		return s.MemoryStats.SwapUsage.Usage - min(s.MemoryStats.SwapUsage.Usage, s.MemoryStats.Usage.Usage)
 	}
 	return s.memory("total_swap", "")
 }
 
-// bounded is a limit, or false for one that is none: the kernel says the largest
-// number of whole pages, or max.
+// bounded returns a limit, and false if it is unlimited: the kernel then reports "max" or the largest number of whole
+// pages.
 func bounded(limit uint64) (uint64, bool) {
 	return limit, limit != 0 && limit < math.MaxInt64-(1<<16)
 }
 
-// processes counts those in a cgroup itself.
+// processes counts the processes in a cgroup, without the cgroups below it. It also returns the first one.
 func processes(g cgroupfile.Group) (count int, first int) {
 	dir, ok := g.Dir("pids")
 	if !ok {
@@ -130,7 +129,7 @@ func processes(g cgroupfile.Group) (count int, first int) {
 	if err != nil {
 		return 0, 0
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // it was opened for reading only
 	for lines := bufio.NewScanner(f); lines.Scan(); count++ {
 		if pid, err := strconv.Atoi(lines.Text()); err == nil && first == 0 {
 			first = pid
@@ -139,21 +138,21 @@ func processes(g cgroupfile.Group) (count int, first int) {
 	return count, first
 }
 
-// traffic is what went over one interface.
+// traffic has the counters of one network interface.
 type traffic struct {
 	name                                  string
 	rxBytes, rxPackets, rxErrors, rxDrops uint64
 	txBytes, txPackets, txErrors, txDrops uint64
 }
 
-// network reads the counters of the network namespace that a process is in, see
-// proc_pid_net(5); of a pod the loopback is nobody's concern.
+// network reads the counters of the network namespace of a process, see proc_pid_net(5). It skips the loopback
+// interface.
 func network(host string, pid int) ([]traffic, error) {
 	f, err := os.Open(filepath.Join(host, "proc", strconv.Itoa(pid), "net/dev"))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // it was opened for reading only
 	var all []traffic
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		name, rest, ok := strings.Cut(lines.Text(), ":")
@@ -165,7 +164,7 @@ func network(host string, pid int) ([]traffic, error) {
 		n := make([]uint64, len(fields))
 		for i, field := range fields {
 			if n[i], err = strconv.ParseUint(field, 10, 64); err != nil {
-				return nil, fmt.Errorf("read the counters of %s: %w", name, err)
+				return nil, fmt.Errorf("read the counters of interface %s: %w", name, err)
 			}
 		}
 		all = append(all, traffic{
@@ -176,5 +175,5 @@ func network(host string, pid int) ([]traffic, error) {
 	return all, nil
 }
 
-// gone says that what was to be measured has ended meanwhile.
+// gone reports whether an error means that the measured thing no longer exists.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -9,7 +9,7 @@ import (
 	"github.com/opencontainers/cgroups"
 )
 
-// podSample is a pod and what it uses.
+// podSample is a pod and its usage.
 type podSample struct {
 	Pod
 	sample
@@ -24,9 +24,8 @@ type containerSample struct {
 	processes int
 }
 
-// scan reads the cgroups of all pods, and their processes and networks if all is
-// to be told of them. What ended meanwhile is left out; the error
-// joins what could not be read for another reason.
+// scan samples all pods. With full it also reads their processes and networks. It leaves out pods that ended meanwhile;
+// the error joins all other failures.
 func (s *Stats) scan(what cgroups.Controller) (pods []podSample, err error) {
 	var errs []error
 	for _, p := range s.Source.Pods() {
@@ -47,7 +46,7 @@ func (s *Stats) scanPod(p Pod, what cgroups.Controller) (one podSample, err erro
 		return one, err
 	}
 	var errs []error
-	inside := 0 // a process in the pod's network namespace
+	inside := 0 // the first process found in a container of the pod
 	for _, c := range p.Containers {
 		sampled, err := read(c.Group, what, s.Now())
 		if err != nil {
@@ -74,7 +73,7 @@ func (s *Stats) scanPod(p Pod, what cgroups.Controller) (one podSample, err erro
 	return one, errors.Join(errs...)
 }
 
-// root is the whole machine, of which version 1 counts no processes.
+// root samples the whole machine. It skips processes, which the root cgroup of version 1 does not count.
 func (s *Stats) root(what cgroups.Controller) (sample, error) {
 	g := s.Root
 	g.Dirs = maps.Clone(g.Dirs)
@@ -82,30 +81,29 @@ func (s *Stats) root(what cgroups.Controller) (sample, error) {
 	return read(g, what, s.Now())
 }
 
-// remember bounds what is kept for rates: what nobody asked about for an hour is
-// gone, or of no interest.
-func (s *Stats) remember() { s.rates.keep(s.Now().Add(-time.Hour)) }
+// forgetOld drops rates that no request has used for an hour.
+func (s *Stats) forgetOld() { s.rates.keep(s.Now().Add(-time.Hour)) }
 
-// all is the whole machine, without Stats where it could not be read, and the pods.
-// failed is 1 if something was left out, as a scrape says it.
+// all samples the whole machine and the pods. root has no Stats if it could not be read. failed is 1 if anything was
+// left out, in the form of a scrape.
 func (s *Stats) all(what cgroups.Controller) (root sample, pods []podSample, failed float64) {
 	root, err := s.root(what)
 	if err != nil {
-		s.Log.Warn("read what the node uses", "err", err)
+		s.Log.Warn("cannot read the node's usage, leaving it out", "err", err)
 		failed = 1
 	}
 	if pods, err = s.scan(what); err != nil {
-		s.Log.Warn("read what pods use", "err", err)
+		s.Log.Warn("cannot read the usage of some pods, leaving it out", "err", err)
 		failed = 1
 	}
 	return root, pods, failed
 }
 
-// layers are best effort: statistics without them are better than none.
+// layers returns the containers' writable layers. If the runtime cannot list them, the statistics go without.
 func (s *Stats) layers(ctx context.Context) map[string]Layer {
 	all, err := s.Source.Layers(ctx)
 	if err != nil {
-		s.Log.Warn("ask the runtime what containers have written", "err", err)
+		s.Log.Warn("cannot list writable layers from the runtime, leaving some out", "err", err)
 	}
 	return all
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
-// Container is one container that runs.
+// Container is one running container.
 type Container struct {
 	Name, ID, Image string
-	// RuntimeName is what the runtime calls it: its id, for most.
+	// RuntimeName is the runtime's name for it, for most runtimes the ID.
 	RuntimeName string
 	Group       cgroupfile.Group
-	// Path is that of the cgroup below its hierarchy.
+	// Path of the cgroup below its hierarchy.
 	Path    string
 	Started time.Time
 }
 
-// Volume is a directory of a pod on the host, or a device.
+// Volume is a directory of a pod on the host, or a block device.
 type Volume struct {
 	Name, Path string
-	// Block is a device (volumeMode Block).
+	// Block is true for a device (volumeMode Block).
 	Block bool
 	// Claim is set for a volume of a PersistentVolumeClaim.
 	Claim *statsapi.PVCReference
@@ -36,120 +36,115 @@ type Volume struct {
 	Ephemeral bool
 }
 
-// Pod is one pod that runs.
+// Pod is one running pod.
 type Pod struct {
 	Namespace, Name string
 	UID             types.UID
 	Started         time.Time
 	Group           cgroupfile.Group
-	// Path is that of the cgroup below its hierarchy.
+	// Path of the cgroup below its hierarchy.
 	Path string
-	// HostNetwork pods have no network of their own to count.
+	// HostNetwork pods have no network counters of their own.
 	HostNetwork bool
-	// Sandbox is what holds the pod's network: it has no Name, and the image of the
-	// pause container. Its Group is not read. Zero where it is not known.
+	// Sandbox holds the pod's network. It has no Name, and its image is the pause image. Its Group is not read. Zero if
+	// it is unknown.
 	Sandbox    Container
 	Containers []Container
 	Volumes    []Volume
-	// Logs is the directory of its containers' logs.
+	// Logs is the directory of its containers' log directories.
 	Logs string
 }
 
-// Part is a part of the system beside the containers: a cgroup, or what a process is
-// in.
+// Part is a part of the system besides the containers, given by a cgroup or by a process.
 type Part struct {
 	Group cgroupfile.Group
-	// PID, where it is not 0, is that of a process whose cgroup is meant instead. Of
-	// one that is in no cgroup below the machine's own, the process alone is told.
+	// PID, if not 0, is a process whose cgroup is used instead of Group. If that is the root cgroup, only the process
+	// itself is counted.
 	PID int
 }
 
-// Layer is what a container has written over its image.
+// Layer is the size of a container's writable layer.
 type Layer struct{ Bytes, Inodes uint64 }
 
-// Source is what the agent knows of the node.
+// Source provides the agent's knowledge of the node.
 type Source interface {
-	// Pods are those with a running sandbox.
+	// Pods returns the pods with a running sandbox.
 	Pods() []Pod
-	// System are the agent, the runtime and all pods, by the names of the summary
-	// (statsapi.SystemContainer*), as far as they are known: "pods" always, "kubelet"
-	// for the agent, and "runtime" where that is another process whose socket tells
-	// which. A runtime that is embedded is in "kubelet".
+	// System returns the agent, the runtime and all pods, by their names in the summary (statsapi.SystemContainer*).
+	// "pods" is always there. "kubelet" is the agent. "runtime" is there if the runtime is another process, known by
+	// its socket; an embedded runtime is part of "kubelet".
 	System() map[string]Part
-	// Layers are the sizes of the running containers' own files, by container id.
+	// Layers returns the writable layers of the running containers by container ID.
 	Layers(context.Context) (map[string]Layer, error)
-	// Images is what the image store takes, and the directory it is in.
+	// Images returns the usage of the image store and its directory.
 	Images(context.Context) (bytes, inodes uint64, dir string, err error)
 }
 
-// Identity of a machine, as the Node's status has it.
+// Identity of a machine, as in the Node's status.
 type Identity struct{ MachineID, SystemUUID, BootID string }
 
-// Options of Stats. All are required but Told.
+// Options of Stats. All are required except DriverStats.
 type Options struct {
 	Node   string
 	Source Source
 	// Root is the cgroup of the whole machine.
 	Root    cgroupfile.Group
 	Machine machine.Machine
-	// Identity is what tells the machine from others.
+	// Identity identifies the machine.
 	Identity Identity
-	// Capacity of the node, of which its memory counts.
+	// Capacity of the node. Only its memory is used.
 	Capacity corev1.ResourceList
-	// Dir is on the node's own file system.
+	// Dir is a directory on the node's own file system.
 	Dir string
-	// Host is where proc is looked for: /.
+	// Host is the root below which proc and sys are mounted: /.
 	Host string
-	// Told is what a driver says of the volume at a path, nil while it says nothing;
-	// ok is false for one that is to be measured. nil: no driver tells of any.
-	Told func(path string) (f *statsapi.FsStats, ok bool)
-	// VolumePeriod is volumeStatsAggPeriod, for which what was measured of a volume or
-	// a directory is told again; less than 0: volumes are not measured.
+	// DriverStats returns the usage that a CSI driver reports for the volume at a path. ok is false if the volume must
+	// be measured instead; f is nil while the driver has not reported anything. Nil: no driver reports usage.
+	DriverStats func(path string) (f *statsapi.FsStats, ok bool)
+	// VolumePeriod is volumeStatsAggPeriod: how long the measurement of a volume or directory is reused. Below 0,
+	// volumes are not measured.
 	VolumePeriod time.Duration
 	Now          func() time.Time
 	Log          *slog.Logger
 }
 
-// Stats answers questions about what is used. Its methods may be called from any
-// goroutine.
+// Stats measures usage on request. Its methods may be called from any goroutine.
 type Stats struct {
 	Options
 	rates rates
 	sizes sizes
 }
 
-// New makes a Stats.
+// New returns Stats that has measured nothing yet.
 func New(o Options) *Stats {
 	return &Stats{Options: o, rates: rates{last: map[string]point{}}, sizes: sizes{known: map[string]*size{}}}
 }
 
-// point is the CPU time that was used up to a moment.
+// point is the CPU time used up to a moment.
 type point struct {
 	at    time.Time
 	usage uint64 // ns
 	rate  *uint64
 }
 
-// rates turns CPU time into CPU by what was seen the last time. Of what is seen for
-// the first time there is one if it has just begun: that since its start.
+// rates computes CPU usage from successive CPU times. For something seen for the first time there is a rate only if it
+// is younger than youngAge: its average since its start.
 type rates struct {
 	mu   sync.Mutex
 	last map[string]point
 }
 
-// leastInterval is the shortest time that a rate is made of. Within it, the one of
-// before is told.
+// leastInterval is the shortest time between two points of a rate. Until it has passed, the previous rate is returned.
 const leastInterval = 500 * time.Millisecond
 
-// begun is for how long what has started is new: the CPU time of all its life then
-// says what it uses.
-const begun = time.Minute
+// youngAge is the age up to which the average since the start counts as the current rate.
+const youngAge = time.Minute
 
 func (r *rates) next(key string, at time.Time, usage uint64, started time.Time) *uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was, known := r.last[key]
-	if !known && at.Sub(started) < begun {
+	if !known && at.Sub(started) < youngAge {
 		was, known = point{at: started}, true
 	}
 	if known && at.Sub(was.at) < leastInterval {
@@ -163,7 +158,7 @@ func (r *rates) next(key string, at time.Time, usage uint64, started time.Time) 
 	return now.rate
 }
 
-// keep forgets what was not asked about since before.
+// keep drops the points from before a time.
 func (r *rates) keep(before time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,7 +30,7 @@ import (
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
-// hierarchy writes the files of cgroups below a directory of the test.
+// hierarchy writes cgroup files below a directory of the test.
 func hierarchy(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +54,7 @@ func v1(dir, name string) cgroupfile.Group {
 	return g
 }
 
-// v1Files of a cgroup that has used cpu ns and memory bytes.
+// v1Files returns the files of a cgroup that has used cpu nanoseconds and memory bytes.
 func v1Files(name, cpu, memory string) map[string]string {
 	return map[string]string{
 		"cpu/" + name + "/cpu.stat":          "nr_periods 4\nnr_throttled 1\nthrottled_time 5000000000",
@@ -80,7 +80,7 @@ func v1Files(name, cpu, memory string) map[string]string {
 	}
 }
 
-// v2Files are the same with version 2.
+// v2Files returns the same for version 2.
 func v2Files(name, cpu, memory string) map[string]string {
 	psi := "some avg10=1.00 avg60=2.00 avg300=3.00 total=4000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1000000"
 	files := map[string]string{}
@@ -104,7 +104,7 @@ func v2Files(name, cpu, memory string) map[string]string {
 	return files
 }
 
-// fakeNode is one pod with one container.
+// fakeNode has one pod with one container.
 type fakeNode struct {
 	pods  []Pod
 	parts map[string]Part
@@ -139,7 +139,7 @@ func newUnified(t *testing.T) (*Stats, *time.Time) {
 	})
 }
 
-// usage is the CPU time in ns and the memory of the cgroups.
+// usage returns CPU time in nanoseconds and memory by cgroup.
 func usage() map[string][2]string {
 	return map[string][2]string{".": {"9000000000", "900000"}, "pod": {"3000000000", "300000"},
 		"pod/id1": {"2000000000", "200000"}}
@@ -148,7 +148,7 @@ func usage() map[string][2]string {
 func newNode(t *testing.T, files map[string]string, group func(dir, name string) cgroupfile.Group) (*Stats,
 	*time.Time) {
 	t.Helper()
-	// The files of the test are no cgroup's, as the library wants them to be.
+	// The library normally refuses files that are not on a cgroup file system.
 	cgroups.TestMode = true
 	t.Cleanup(func() { cgroups.TestMode = false })
 	dir := hierarchy(t, files)
@@ -195,7 +195,7 @@ func newNode(t *testing.T, files map[string]string, group func(dir, name string)
 
 var update = flag.Bool("update", false, "write golden files")
 
-// anySize hides what a sample says of the test's file system.
+// anySize hides values that depend on the test's file system.
 func anySize(m *dto.Metric) {
 	device, id := "", ""
 	for _, l := range m.Label {
@@ -214,9 +214,8 @@ func anySize(m *dto.Metric) {
 	}
 }
 
-// tells compares a scrape with testdata/NAME.txt. The test's own file system
-// is shown as one of any size.
-func tells(t *testing.T, name string, g prometheus.Gatherer) {
+// checkScrape compares a scrape with testdata/NAME.txt. Sizes of the test's file system are hidden.
+func checkScrape(t *testing.T, name string, g prometheus.Gatherer) {
 	t.Helper()
 	families, err := g.Gather()
 	if err != nil {
@@ -245,7 +244,7 @@ func tells(t *testing.T, name string, g prometheus.Gatherer) {
 	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); d != "" {
 		t.Error(d)
 	}
-	// A registry would refuse what is not well formed.
+	// A registry rejects malformed series.
 	checked := prometheus.NewPedanticRegistry()
 	for _, f := range families {
 		for _, m := range f.Metric {
@@ -261,13 +260,13 @@ func tells(t *testing.T, name string, g prometheus.Gatherer) {
 	}
 }
 
-// What a node with one pod tells, on either version of cgroups.
+// The scrapes of a node with one pod, on both cgroup versions.
 func TestScrapes(t *testing.T) {
 	for name, build := range map[string]func(*testing.T) (*Stats, *time.Time){"v1": newStats, "v2": newUnified} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := build(t)
-			tells(t, "resource-"+name, Resource{s})
-			tells(t, "cadvisor-"+name, Cadvisor{s})
+			checkScrape(t, "resource-"+name, Resource{s})
+			checkScrape(t, "cadvisor-"+name, Cadvisor{s})
 		})
 	}
 }
@@ -295,13 +294,12 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-// Who knows a volume is asked: its driver, or the kernel of a device, once in a
-// period.
-func TestWhoKnowsAVolume(t *testing.T) {
+// The usage of a volume comes from its driver or, for a device, from the kernel, and is measured once in a period.
+func TestVolumeUsageSource(t *testing.T) {
 	s, now := newStats(t)
 	tells := &statsapi.FsStats{CapacityBytes: new(uint64(100)), AvailableBytes: new(uint64(60)),
 		UsedBytes: new(uint64(40))}
-	s.Told = func(path string) (*statsapi.FsStats, bool) {
+	s.DriverStats = func(path string) (*statsapi.FsStats, bool) {
 		return map[string]*statsapi.FsStats{"/told": tells}[path], path == "/told" || path == "/silent"
 	}
 	disk := filepath.Join(t.TempDir(), "disk")
@@ -348,9 +346,8 @@ func TestWhoKnowsAVolume(t *testing.T) {
 	}
 }
 
-// A volume whose server is away keeps nobody waiting for ever, and is not asked
-// again beside.
-func TestVolumeThatHangs(t *testing.T) {
+// A volume whose server is gone does not block requests forever, and is not measured a second time meanwhile.
+func TestHangingVolumeTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		times, answer := 0, make(chan struct{})
 		s := sizes{known: map[string]*size{}}
@@ -362,20 +359,20 @@ func TestVolumeThatHangs(t *testing.T) {
 		begun := time.Now()
 		for range 2 {
 			if _, err := s.of(t.Context(), "/v", time.Now(), time.Minute, measure); err == nil ||
-				!strings.Contains(err.Error(), "takes longer than 10s") {
-				t.Errorf("told after %v: %v", time.Since(begun), err)
+				!strings.Contains(err.Error(), "no result after 10s") {
+				t.Errorf("answer after %v: %v", time.Since(begun), err)
 			}
 		}
 		close(answer)
 		got, err := s.of(t.Context(), "/v", time.Now(), time.Minute, measure)
 		if err != nil || *got.UsedBytes != 1 || times != 1 || !got.Time.Time.Equal(begun) {
-			t.Errorf("when it answers: %+v, %v, measured %d times", got, err, times)
+			t.Errorf("after its server answered: %+v, %v, measured %d times", got, err, times)
 		}
 	})
 }
 
-// The agent is told of by its cgroup, or alone where it has none of its own.
-func TestSystem(t *testing.T) {
+// The agent is measured by its cgroup, or as a single process if it has no cgroup of its own.
+func TestSystemContainers(t *testing.T) {
 	for name, c := range map[string]struct {
 		cgroup string
 		want   statsapi.ContainerStats
@@ -410,11 +407,11 @@ func TestSystem(t *testing.T) {
 			s.Source = node
 			sum, err := s.Summary(t.Context(), true)
 			if err != nil || len(sum.Node.SystemContainers) != 1 {
-				t.Fatalf("%+v, %v", sum, err)
+				t.Fatalf("summary %+v, error %v", sum, err)
 			}
 			got := sum.Node.SystemContainers[0]
 			if got.Name != "kubelet" || got.StartTime.Unix() != 1700000005 {
-				t.Errorf("%s since %v", got.Name, got.StartTime)
+				t.Errorf("container %s started at %v", got.Name, got.StartTime)
 			}
 			anyTime := cmpopts.IgnoreTypes(metav1.Time{})
 			if d := cmp.Diff(c.want, statsapi.ContainerStats{CPU: got.CPU, Memory: got.Memory}, anyTime); d != "" {
@@ -431,7 +428,7 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first.Node.CPU.UsageNanoCores != nil {
-		t.Error("a rate is told after one look")
+		t.Error("there is a rate after the first request")
 	}
 	*now = now.Add(2 * time.Second)
 	second, err := s.Summary(t.Context(), false)
@@ -481,8 +478,8 @@ func TestRates(t *testing.T) {
 	}{
 		{0, 100, nil},
 		{2 * time.Second, 100 + 3e9, new(uint64(15e8))},
-		{100 * time.Millisecond, 100 + 4e9, new(uint64(15e8))}, // too soon: as before
-		{time.Second, 50, nil},                                 // another cgroup of its name
+		{100 * time.Millisecond, 100 + 4e9, new(uint64(15e8))}, // too soon: the previous rate
+		{time.Second, 50, nil},                                 // a new cgroup of the same name
 	} {
 		at = at.Add(c.after)
 		if d := cmp.Diff(c.want, r.next("a", at, c.usage, time.Time{})); d != "" {
@@ -490,19 +487,19 @@ func TestRates(t *testing.T) {
 		}
 	}
 	if d := cmp.Diff(new(uint64(1e9)), r.next("new", at, 2e9, at.Add(-2*time.Second))); d != "" {
-		t.Errorf("what has just begun: %s", d)
+		t.Errorf("a young cgroup: %s", d)
 	}
 	if d := cmp.Diff((*uint64)(nil), r.next("old", at, 2e9, at.Add(-2*time.Minute))); d != "" {
-		t.Errorf("what has run for long: %s", d)
+		t.Errorf("an old cgroup: %s", d)
 	}
 	r.keep(at.Add(time.Second))
 	if len(r.last) != 0 {
-		t.Error("it remembers what nobody asked about")
+		t.Error("a point older than an hour was kept")
 	}
 }
 
-// The cgroup of this process says something, whatever the version of the host.
-func TestReadsTheKernel(t *testing.T) {
+// The cgroup of this process can be read, whatever cgroup version the host uses.
+func TestReadCgroupOfThisProcess(t *testing.T) {
 	g := cgroupfile.Group{Unified: true, Dirs: map[string]string{"": "/sys/fs/cgroup"}}
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
 		g = cgroupfile.Group{Dirs: map[string]string{}}
@@ -515,6 +512,6 @@ func TestReadsTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.CpuStats.CpuUsage.TotalUsage == 0 || s.MemoryStats.Usage.Usage == 0 {
-		t.Errorf("the machine has used no CPU or memory: %+v", s.Stats)
+		t.Errorf("the process has used no CPU or memory: %+v", s.Stats)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Summary is what /stats/summary tells, or of that CPU and memory alone
-// (only_cpu_and_memory).
+// Summary returns /stats/summary, or only its CPU and memory part (only_cpu_and_memory).
 func (s *Stats) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error) {
 	what := full
 	if onlyCPUAndMemory {
@@ -25,7 +24,7 @@ func (s *Stats) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.S
 	}
 	pods, err := s.scan(what)
 	if err != nil {
-		s.Log.Warn("read what pods use", "err", err)
+		s.Log.Warn("cannot read the usage of some pods, leaving it out", "err", err)
 	}
 	sum := &statsapi.Summary{Node: statsapi.NodeStats{
 		NodeName: s.Node, StartTime: metav1.NewTime(BootTime(s.Host)),
@@ -40,11 +39,11 @@ func (s *Stats) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.S
 	for _, p := range pods {
 		sum.Pods = append(sum.Pods, s.podStats(ctx, p, onlyCPUAndMemory, layers))
 	}
-	s.remember()
+	s.forgetOld()
 	return sum, nil
 }
 
-// system tells of the agent, the runtime and all pods together.
+// system returns the usage of the agent, the runtime and all pods together.
 func (s *Stats) system() []statsapi.ContainerStats {
 	var all []statsapi.ContainerStats
 	parts := s.Source.System()
@@ -52,7 +51,7 @@ func (s *Stats) system() []statsapi.ContainerStats {
 		sampled, started, err := s.part(parts[name])
 		if err != nil {
 			if !gone(err) {
-				s.Log.Warn("read what a part of the system uses", "part", name, "err", err)
+				s.Log.Warn("cannot read the usage of a part of the system, leaving it out", "part", name, "err", err)
 			}
 			continue
 		}
@@ -91,7 +90,7 @@ func (s *Stats) nodeRest(ctx context.Context, n *statsapi.NodeStats, root sample
 		n.IO = &statsapi.IOStats{Time: metav1.NewTime(now), PSI: psi(p)}
 	}
 	if err := errors.Join(errs...); err != nil {
-		s.Log.Warn("read what the node uses", "err", err)
+		s.Log.Warn("cannot read some of the node's usage, leaving it out", "err", err)
 	}
 }
 
@@ -125,11 +124,11 @@ func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool
 	return one
 }
 
-// podFiles tells what a pod has written: over its images, as logs, and in volumes.
+// podFiles adds what a pod has written: writable layers, logs and volumes.
 func (s *Stats) podFiles(ctx context.Context, p podSample, one *statsapi.PodStats, layers map[string]Layer) {
 	disk, err := fileSystem(s.Dir, s.Now())
 	if err != nil {
-		s.Log.Warn("read what the node uses", "err", err)
+		s.Log.Warn("cannot read the node's file system, leaving out the files of a pod", "err", err)
 		return
 	}
 	var bytes, inodes uint64
@@ -139,7 +138,7 @@ func (s *Stats) podFiles(ctx context.Context, p podSample, one *statsapi.PodStat
 			c.Rootfs = used(disk, layer.Bytes, layer.Inodes)
 			bytes, inodes = bytes+layer.Bytes, inodes+layer.Inodes
 		}
-		// A container has a directory of its own below that of the pod's logs.
+		// Each container has a directory below the pod's log directory.
 		if f, err := s.directory(ctx, filepath.Join(p.Logs, c.Name)); err == nil {
 			c.Logs = f
 			bytes, inodes = bytes+*f.UsedBytes, inodes+*f.InodesUsed
@@ -150,7 +149,8 @@ func (s *Stats) podFiles(ctx context.Context, p podSample, one *statsapi.PodStat
 			f, err := s.volume(ctx, v)
 			if err != nil {
 				if !gone(err) {
-					s.Log.Warn("measure a volume", "pod", p.Namespace+"/"+p.Name, "volume", v.Name, "err", err)
+					s.Log.Warn("cannot measure a volume, leaving it out", "pod", p.Namespace+"/"+p.Name, "volume",
+						v.Name, "err", err)
 				}
 				continue
 			}
@@ -163,14 +163,14 @@ func (s *Stats) podFiles(ctx context.Context, p podSample, one *statsapi.PodStat
 	one.EphemeralStorage = used(disk, bytes, inodes)
 }
 
-// used is a file system with what one of its users takes.
+// used returns a file system with the usage of one of its users.
 func used(disk *statsapi.FsStats, bytes, inodes uint64) *statsapi.FsStats {
 	f := *disk
 	f.UsedBytes, f.InodesUsed = &bytes, &inodes
 	return &f
 }
 
-// cpu of what began at a time; zero: nobody knows when.
+// cpu returns the CPU usage of something that started at a time; zero means unknown.
 func (s *Stats) cpu(key string, v sample, started time.Time) *statsapi.CPUStats {
 	c := &statsapi.CPUStats{Time: metav1.NewTime(v.at), UsageCoreNanoSeconds: new(v.CpuStats.CpuUsage.TotalUsage)}
 	c.UsageNanoCores = s.rates.next(key, v.at, v.CpuStats.CpuUsage.TotalUsage, started)
@@ -180,7 +180,7 @@ func (s *Stats) cpu(key string, v sample, started time.Time) *statsapi.CPUStats 
 	return c
 }
 
-// memoryStats of a cgroup; limit is 0 for one that has none.
+// memoryStats returns the memory usage of a cgroup. limit is 0 if it has none.
 func memoryStats(v sample, limit uint64) *statsapi.MemoryStats {
 	m := &statsapi.MemoryStats{
 		Time: metav1.NewTime(v.at), UsageBytes: new(v.MemoryStats.Usage.Usage), WorkingSetBytes: new(v.workingSet()),
@@ -200,7 +200,7 @@ func (s *Stats) nodeMemory(root sample) *statsapi.MemoryStats {
 	return memoryStats(root, uint64(s.Capacity.Memory().Value()))
 }
 
-// swapStats; total is 0 where nothing says how much there may be.
+// swapStats returns the swap usage of a cgroup. If total is 0, the limit of the cgroup is the total.
 func swapStats(v sample, total uint64) *statsapi.SwapStats {
 	out := &statsapi.SwapStats{Time: metav1.NewTime(v.at), SwapUsageBytes: new(v.swap())}
 	if limit, ok := v.swapLimit(); ok && total == 0 {

@@ -7,15 +7,15 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Volumes tells of the volumes of claims (kubelet_volume_stats_*), by which alerts
-// know that one fills up. It implements prometheus.Collector. A volume that several
-// pods have is told of once, one that cannot be measured not at all.
+// Volumes exports the usage of claimed volumes (kubelet_volume_stats_*), which alerts use to notice that a volume fills
+// up. It implements prometheus.Collector. A claim that several pods use is exported once. A volume that cannot be
+// measured is left out.
 type Volumes struct {
 	stats *Stats
 	descs [6]*prometheus.Desc
 }
 
-// NewVolumes makes a Volumes that measures as the summary does.
+// NewVolumes returns a collector that measures volumes as the summary does.
 func NewVolumes(s *Stats) *Volumes {
 	v := &Volumes{stats: s}
 	for i, d := range [...][2]string{
@@ -42,17 +42,18 @@ func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
 	if v.stats.VolumePeriod < 0 {
 		return
 	}
-	told := map[statsapi.PVCReference]bool{}
+	exported := map[statsapi.PVCReference]bool{}
 	for _, p := range v.stats.Source.Pods() {
 		for _, volume := range p.Volumes {
-			if volume.Claim == nil || told[*volume.Claim] {
+			if volume.Claim == nil || exported[*volume.Claim] {
 				continue
 			}
-			told[*volume.Claim] = true
+			exported[*volume.Claim] = true
 			f, err := v.stats.volume(context.Background(), volume)
 			if err != nil {
 				if !gone(err) {
-					v.stats.Log.Warn("measure a volume", "pod", p.Namespace+"/"+p.Name, "volume", volume.Name, "err",
+					v.stats.Log.Warn("cannot measure a volume, leaving it out", "pod", p.Namespace+"/"+p.Name, "volume",
+						volume.Name, "err",
 						err)
 				}
 				continue
@@ -60,7 +61,7 @@ func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
 			for i, value := range []*uint64{f.CapacityBytes, f.AvailableBytes, f.UsedBytes, f.Inodes, f.InodesFree,
 				f.InodesUsed} {
 				if value == nil {
-					continue // its driver does not tell
+					continue // its driver does not report it
 				}
 				ch <- prometheus.MustNewConstMetric(v.descs[i], prometheus.GaugeValue, float64(*value),
 					volume.Claim.Namespace, volume.Claim.Name)
