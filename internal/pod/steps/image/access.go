@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// access knows who may pull and use what.
+// access decides which pod may pull and use which image.
 type access struct {
 	events  events
 	secrets secrets
@@ -24,9 +24,8 @@ type access struct {
 	log     *slog.Logger
 }
 
-// credentials are what an image can be pulled with, of the node and by the pull
-// Secrets of a pod. The error says what of them could not be had: the pull is tried
-// with the rest, as the kubelet does.
+// credentials returns the node's credentials for an image, and those in the pull Secrets of a pod. The error
+// says which ones could not be read. As in the kubelet, the pull is then tried with the rest.
 func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name, have []*corev1.Secret,
 	missing []string) ([]credential.Credential, error) {
 	if s.keys == nil {
@@ -40,7 +39,7 @@ func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name, have []
 	return s.keys.Find(ctx, p, n.repository, have)
 }
 
-// pullSecrets are those that a pod names, and the names of those that are not there.
+// pullSecrets returns the pull Secrets of a pod, and the names of those that do not exist.
 func (s *access) pullSecrets(p *corev1.Pod) (have []*corev1.Secret, missing []string) {
 	for _, ref := range p.Spec.ImagePullSecrets {
 		if ref.Name == "" {
@@ -57,9 +56,9 @@ func (s *access) pullSecrets(p *corev1.Pod) (have []*corev1.Secret, missing []st
 	return have, missing
 }
 
-// untold is an *object.Unknown while the API server has not told of a Secret that
-// a pod names: a pull without it could fail for no reason.
-func (s *access) untold(p *corev1.Pod) error {
+// unknownSecret returns an *object.Unknown if the API server has not yet sent one of the pod's pull Secrets. A
+// pull without it could fail for no reason.
+func (s *access) unknownSecret(p *corev1.Pod) error {
 	if s.secrets == nil {
 		return nil
 	}
@@ -72,7 +71,7 @@ func (s *access) untold(p *corev1.Pod) error {
 	return nil
 }
 
-// allowed says whether a pod may use an image that is present.
+// allowed reports whether a pod may use an image that is present.
 func (s *access) allowed(ctx context.Context, w want, f finding) bool {
 	if s.records == nil {
 		return true
@@ -82,17 +81,17 @@ func (s *access) allowed(ctx context.Context, w want, f finding) bool {
 			return nil
 		}
 		secrets, _ := s.pullSecrets(w.pod)
-		// What cannot be read gives no access: the pull that follows says so.
-		of, err := s.keys.Of(ctx, w.pod, f.name.repository, secrets)
+		// A credential that cannot be read gives no access. The pull that follows reports the error.
+		granted, err := s.keys.SecretsFor(ctx, w.pod, f.name.repository, secrets)
 		if err != nil {
-			s.log.Debug("look for credentials", "image", w.image, "err", err)
+			s.log.Debug("cannot read all credentials for an image", "image", w.image, "err", err)
 		}
-		return of
+		return granted
 	})
 }
 
-// Pull brings an image for nobody's pod, with the node's credentials. It joins
-// the pulls of pods, and waits behind them.
+// Pull pulls an image for a command and not for a pod, with the node's credentials. It joins pulls of pods, and
+// waits behind them.
 func (s *Images) Pull(ctx context.Context, image string) (*runtimeapi.Image, error) {
 	n, err := parse(image)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *Images) Pull(ctx context.Context, image string) (*runtimeapi.Image, err
 	p, err := s.pool.pull(ctx, n, creds, &waiter{priority: behindPods})
 	if err != nil {
 		if trouble != nil {
-			s.log.Warn("find credentials", "image", image, "err", trouble)
+			s.log.Warn("image pull failed, and some credentials could not be read", "image", image, "err", trouble)
 		}
 		return nil, pullError(image, err)
 	}

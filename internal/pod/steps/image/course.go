@@ -6,36 +6,36 @@ import (
 )
 
 const (
-	// tellFirst is how long a pull takes before that is worth an event; each next
-	// one is after twice the time, at most tellMost.
-	tellFirst = 10 * time.Second
-	tellMost  = 5 * time.Minute
-	// stallTime is how long a pull may make no progress before others take its slot.
+	// reportFirst is how long a pull runs before the first event about its progress. The time until the next
+	// event doubles, up to an interval of reportMost.
+	reportFirst = 10 * time.Second
+	reportMost  = 5 * time.Minute
+	// stallTime is how long a pull may make no progress before other pulls get its slot.
 	stallTime = 10 * time.Second
 )
 
-// sample is what a runtime tells of a pull, in bytes.
+// sample is the progress of a pull that a runtime reports, in bytes.
 type sample struct{ fetched, total, unpacked int64 }
 
-// course is how a pull has gone so far.
+// course is the history of a pull.
 type course struct {
-	known   bool // the runtime tells
-	begin   time.Time
-	last    sample
-	looked  time.Time // when last was taken
-	moved   time.Time // when it was different last
-	rate    int64     // bytes per second, lately
-	stalled bool
-	next    time.Duration // after which time it is told again
+	known     bool // the runtime reports progress
+	begin     time.Time
+	last      sample
+	sampledAt time.Time // time of last
+	changedAt time.Time // when a sample last differed from the one before
+	rate      int64     // bytes per second, a moving average
+	stalled   bool
+	next      time.Duration // time since begin of the next progress event
 }
 
 func newCourse(known bool, now time.Time) course {
-	return course{known: known, begin: now, looked: now, moved: now, next: tellFirst}
+	return course{known: known, begin: now, sampledAt: now, changedAt: now, next: reportFirst}
 }
 
-// step takes another look. news is what is to be told of it, "" for nothing.
+// step adds a sample. news is the text of a progress event, or "" for none.
 func (c course) step(now sample, at time.Time) (next course, news string) {
-	if seconds := at.Sub(c.looked).Seconds(); seconds > 0 {
+	if seconds := at.Sub(c.sampledAt).Seconds(); seconds > 0 {
 		lately := float64(now.fetched-c.last.fetched) / seconds
 		c.rate = int64(0.7*float64(c.rate) + 0.3*max(0, lately))
 		if c.last == (sample{}) {
@@ -43,22 +43,22 @@ func (c course) step(now sample, at time.Time) (next course, news string) {
 		}
 	}
 	if now != c.last {
-		c.moved = at
+		c.changedAt = at
 	}
-	was := c.stalled
-	c.stalled = c.known && at.Sub(c.moved) >= stallTime
-	c.last, c.looked = now, at
+	wasStalled := c.stalled
+	c.stalled = c.known && at.Sub(c.changedAt) >= stallTime
+	c.last, c.sampledAt = now, at
 	elapsed := at.Sub(c.begin)
 	switch {
-	case c.stalled && !was:
-		news = fmt.Sprintf("no progress for %v%s; other pulls go first", at.Sub(c.moved).Truncate(time.Second),
+	case c.stalled && !wasStalled:
+		news = fmt.Sprintf("no progress for %v%s; other pulls go first", at.Sub(c.changedAt).Truncate(time.Second),
 			c.amount(" at "))
-	case was && !c.stalled:
+	case wasStalled && !c.stalled:
 		news = fmt.Sprintf("there is progress again%s", c.amount(", "))
 	}
 	if elapsed >= c.next {
 		for c.next <= elapsed {
-			c.next += min(c.next, tellMost)
+			c.next += min(c.next, reportMost)
 		}
 		if news == "" && !c.stalled {
 			news = fmt.Sprintf("%v%s", elapsed.Truncate(time.Second), c.amount(", "))
@@ -70,7 +70,8 @@ func (c course) step(now sample, at time.Time) (next course, news string) {
 	return c, news
 }
 
-// amount is what was fetched of what is to be; "" when that is not known.
+// amount returns how much was fetched, and of how much if that is known. It is "" if the runtime reports no
+// progress.
 func (c course) amount(before string) string {
 	switch {
 	case !c.known:
@@ -81,7 +82,7 @@ func (c course) amount(before string) string {
 	return before + size(c.last.fetched) + " of " + size(c.last.total)
 }
 
-// size is a number of bytes to read.
+// size formats a number of bytes for people.
 func size(n int64) string {
 	const unit = 1024
 	if n < unit {

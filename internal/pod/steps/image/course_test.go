@@ -61,7 +61,7 @@ func TestQueue(t *testing.T) {
 	for p := first; p != nil; {
 		order = append(order, p)
 		q.leave(p)
-		q.leave(p) // once more does no harm
+		q.leave(p) // a second call is harmless
 		p = nil
 		for _, next := range []*pull{low, high, higher} {
 			if next.slot {

@@ -9,33 +9,32 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Delays between pulls of an image for one pod, doubling; a pod without a
-// failure for as long as expiry starts again at the first. They are the
-// kubelet's.
+// Delays between pulls of an image for one pod. They are the kubelet's. The delay doubles with each failure.
+// After backoffExpiry without a failure it starts again at the first.
 const (
 	backoffFirst  = 10 * time.Second
 	backoffMax    = 300 * time.Second
 	backoffExpiry = 2 * backoffMax
 )
 
-// aheadLife is how long the result of a pull ahead stands for a pull at the
-// container's start, as imagePullPolicy Always asks for.
+// aheadLife is how long the result of a pull ahead still counts as a pull at the container's start, which
+// imagePullPolicy Always requires.
 const aheadLife = 5 * time.Minute
 
-// action is what an image needs before a container can be created from it.
+// action is what must happen before a container can be created from an image.
 type action int
 
 const (
-	use    action = iota // it is there
-	fetch                // it has to be pulled
-	refuse               // it is not there and must not be pulled
-	wait                 // the last pull failed not long ago
+	use    action = iota // the image is present
+	fetch                // pull it
+	refuse               // it is missing, and the policy forbids a pull
+	wait                 // the last pull failed, and its delay has not passed
 )
 
 func (a action) String() string { return [...]string{"use", "fetch", "refuse", "wait"}[a] }
 
-// decide is the pull policy. Always does not look at what is present. An image
-// that the pod has to prove its access to counts as not present.
+// decide applies the pull policy. Always ignores whether the image is present. An image that the pod has not
+// yet proved its access to counts as not present.
 func decide(policy corev1.PullPolicy, present bool, b backoff, now time.Time) action {
 	switch {
 	case policy != corev1.PullAlways && present:
@@ -48,14 +47,13 @@ func decide(policy corev1.PullPolicy, present bool, b backoff, now time.Time) ac
 	return fetch
 }
 
-// backoff is the state of an image that failed for a pod. The zero value is an
-// image that did not.
+// backoff is the state of an image whose pull failed for a pod. The zero value means no failure.
 type backoff struct {
 	delay   time.Duration
 	failed  time.Time
-	message string           // of that failure, reason first
-	pull    *pull            // that failed
-	secrets []*corev1.Secret // of the pod, at the time
+	message string           // of the failure, reason first
+	pull    *pull            // the failed pull
+	secrets []*corev1.Secret // the pod's pull Secrets at that time
 }
 
 func (b backoff) until() time.Time {
@@ -65,8 +63,7 @@ func (b backoff) until() time.Time {
 	return b.failed.Add(b.delay)
 }
 
-// after adds a failure. Several containers that waited for the same pull saw
-// one failure, not several.
+// after adds a failure. Several containers that waited for the same pull count as one failure.
 func (b backoff) after(p *pull, message string, secrets []*corev1.Secret, now time.Time) backoff {
 	if b.pull == p {
 		return b
@@ -78,22 +75,21 @@ func (b backoff) after(p *pull, message string, secrets []*corev1.Secret, now ti
 	return backoff{delay: delay, failed: now, message: message, pull: p, secrets: secrets}
 }
 
-// sameSecret says whether two versions of a Secret give the same access.
+// sameSecret reports whether two versions of a Secret give the same access.
 func sameSecret(a, b *corev1.Secret) bool {
 	return a.Name == b.Name && a.Type == b.Type && maps.EqualFunc(a.Data, b.Data, bytes.Equal)
 }
 
-// name is an image reference in its two spellings.
+// name is an image reference in two spellings.
 type name struct {
-	// tagged is what the pod says plus ":latest" where it has neither tag nor
-	// digest. Short names stay short: what they stand for is the runtime's to
-	// say.
+	// tagged is the pod's spelling, plus ":latest" if it has neither tag nor digest. A short name stays short,
+	// because the runtime decides which registry it belongs to.
 	tagged string
-	// full tells references apart: "busybox" and "docker.io/library/busybox:latest" are one.
+	// full identifies the reference: it is equal for "busybox" and "docker.io/library/busybox:latest".
 	full string
 	// repository is full without tag and digest.
 	repository string
-	// latest says that the default pull policy is Always.
+	// latest is set if the default pull policy is Always.
 	latest bool
 }
 
@@ -113,7 +109,7 @@ func parse(image string) (name, error) {
 	return n, nil
 }
 
-// same says whether two spellings name one image.
+// same reports whether two spellings name the same image.
 func same(a, b string) bool {
 	x, err := parse(a)
 	if err != nil {
@@ -123,7 +119,7 @@ func same(a, b string) bool {
 	return err == nil && x.full == y.full
 }
 
-// policyOf is the container's pull policy, with the API's default for one that has none.
+// policyOf returns the container's pull policy, or the API's default if it has none.
 func policyOf(p corev1.PullPolicy, n name) corev1.PullPolicy {
 	switch {
 	case p != "":
@@ -140,7 +136,7 @@ const (
 	nodeCritical    = clusterCritical + 1000
 )
 
-// priority of a pod's pulls among those that wait.
+// priority returns the priority of a pod's pulls among those that wait.
 func priority(p *corev1.Pod) int32 {
 	switch {
 	case p.Spec.Priority != nil:

@@ -34,20 +34,20 @@ type events interface {
 	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
 
-// secrets are what pods name as imagePullSecrets.
+// secrets reads the Secrets that pods name as imagePullSecrets.
 type secrets interface {
 	Secret(namespace, name string) (*corev1.Secret, error)
 }
 
-// keys finds what a repository can be pulled with.
+// keys finds the credentials for a repository.
 type keys interface {
 	Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Credential,
 		error)
-	// Of is what of a pod gives access to the repository.
-	Of(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Secret, error)
+	// SecretsFor returns the pod's own credentials for the repository.
+	SecretsFor(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Secret, error)
 }
 
-// records remembers with what images were pulled.
+// records remembers which credentials each image was pulled with.
 type records interface {
 	Begin(image string) error
 	End(image, repository, id string, s *credential.Secret) error
@@ -55,29 +55,27 @@ type records interface {
 	Allowed(image, repository, id string, have func() []credential.Secret) bool
 }
 
-// Options are what Images needs from its surroundings. Client, Events and Now
-// are required.
+// Options are what Images needs from its surroundings. Client, Events and Now are required.
 type Options struct {
 	Client client
 	Events events
-	// Secrets and Keys find credentials; nil: there are none.
+	// Secrets and Keys find credentials. nil means that there are none.
 	Secrets secrets
 	Keys    keys
-	// Records decides who may use what is present; nil: everybody.
+	// Records decides who may use an image that is present. nil allows everybody.
 	Records records
-	// Progress is told by the runtime; nil: this one does not.
+	// Progress reads how far a pull is. nil means that the runtime does not report it.
 	Progress progress
 	// Pulled is called after each pull that brought an image.
 	Pulled func()
-	// Parallel is how many pulls run at a time on this node: 1 is the kubelet's
-	// serializeImagePulls, another number its maxParallelImagePulls, 0 no bound.
+	// Parallel is how many pulls run at the same time on this node. 1 is the kubelet's serializeImagePulls,
+	// another number its maxParallelImagePulls, and 0 means no limit.
 	Parallel int
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// Images knows what each pod's images need and how their pulls went. Its methods
-// may be called from any goroutine.
+// Images pulls the images of pods. Its methods may be called from any goroutine.
 type Images struct {
 	events events
 	access access
@@ -89,24 +87,24 @@ type Images struct {
 	pods map[types.UID]*podImages
 }
 
-// podImages is what is remembered of one pod.
+// podImages is what Images remembers of one pod.
 type podImages struct {
-	backoffs map[string]backoff // by image as the pod spells it
+	backoffs map[string]backoff // by image in the pod's spelling
 	ahead    map[string]*ahead  // by container
 }
 
-// ahead is a pull made before the container's start asked for it.
+// ahead is a pull that was begun before the container's start needs it.
 type ahead struct {
-	spec string // the image as the pod spells it
+	spec string // the image in the pod's spelling
 	done chan struct{}
 
-	// Set before done is closed. When no pull was needed, both are nil.
+	// These are set before done is closed. If no pull was needed, image and err are nil.
 	image *runtimeapi.Image
 	err   error
 	at    time.Time
 }
 
-// New makes an Images that pulls nothing yet.
+// New returns an Images that pulls nothing yet.
 func New(o Options) *Images {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -121,13 +119,13 @@ func New(o Options) *Images {
 	}
 }
 
-// want is an image that something of a pod needs.
+// want is an image that a container or a volume of a pod needs.
 type want struct {
 	pod    *corev1.Pod
-	ref    corev1.ObjectReference // that the events are about
-	image  string                 // as the pod spells it
+	ref    corev1.ObjectReference // the object of the events
+	image  string                 // in the pod's spelling
 	policy corev1.PullPolicy
-	// what the image is for, at the begin of messages.
+	// what begins the messages: the purpose of the image.
 	what string
 }
 
@@ -136,12 +134,10 @@ func containerWant(p *corev1.Pod, c pod.Container) want {
 		what: "Container image"}
 }
 
-// Ensure returns the image of a container that is about to be created, after
-// it was pulled if its policy asks for that. An error carries one of the
-// reasons ErrImagePull, ImagePullBackOff, ErrImageNeverPull, InvalidImageName,
-// ImageInspectError, RegistryUnavailable, SignatureValidationFailed; that of a
-// backoff also when the next pull is due (worker.RetryAt). When ctx ends, its
-// error is returned.
+// Ensure returns the image of a container that is about to be created, and pulls it first if its policy
+// requires that. An error carries one of the reasons ErrImagePull, ImagePullBackOff, ErrImageNeverPull,
+// InvalidImageName, ImageInspectError, RegistryUnavailable, SignatureValidationFailed. A backoff error also
+// says when the next pull is due (worker.RetryAt). If ctx ends, Ensure returns its error.
 func (s *Images) Ensure(ctx context.Context, p *corev1.Pod, c pod.Container) (*runtimeapi.Image, error) {
 	if a := s.takeAhead(p.UID, c); a != nil {
 		select {
@@ -149,14 +145,14 @@ func (s *Images) Ensure(ctx context.Context, p *corev1.Pod, c pod.Container) (*r
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if s.stands(p, a) {
+		if s.stillValid(p, a) {
 			return a.image, a.err
 		}
 	}
 	return s.ensure(ctx, containerWant(p, c))
 }
 
-// EnsureVolume is Ensure for an image that is mounted as a volume (KEP-4639).
+// EnsureVolume does the same as Ensure for an image that is mounted as a volume (KEP-4639).
 func (s *Images) EnsureVolume(ctx context.Context, p *corev1.Pod, v *corev1.ImageVolumeSource) (*runtimeapi.Image,
 	error) {
 	return s.ensure(ctx,
@@ -164,9 +160,9 @@ func (s *Images) EnsureVolume(ctx context.Context, p *corev1.Pod, v *corev1.Imag
 }
 
 func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) {
-	f, err := s.look(ctx, w)
+	f, err := s.inspect(ctx, w)
 	if err != nil {
-		return nil, s.access.cannotLook(ctx, w, err)
+		return nil, s.access.reportInspectError(ctx, w, err)
 	}
 	switch f.todo {
 	case fetch:
@@ -189,20 +185,20 @@ func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) 
 		s.events.Event(w.ref, corev1.EventTypeNormal, reason.BackOff, "Back-off pulling image %q", w.image)
 		return nil,
 			worker.RetryAt(b.until(),
-				wakened(w.pod,
+				untilSecretChanges(w.pod,
 					reason.New(reason.ImagePullBackOff, "Back-off pulling image %q: %s", w.image, b.message)))
 	}
 }
 
-// finding is what an image needs.
+// finding says what must be done for an image.
 type finding struct {
 	name  name
-	image *runtimeapi.Image // that is present
+	image *runtimeapi.Image // nil if none is present
 	todo  action
 }
 
-// look finds out what an image needs.
-func (s *Images) look(ctx context.Context, w want) (finding, error) {
+// inspect finds out what must be done for an image.
+func (s *Images) inspect(ctx context.Context, w want) (finding, error) {
 	n, err := parse(w.image)
 	if err != nil {
 		return finding{},
@@ -220,7 +216,7 @@ func (s *Images) look(ctx context.Context, w want) (finding, error) {
 	return f, nil
 }
 
-func (s *access) cannotLook(ctx context.Context, w want, err error) error {
+func (s *access) reportInspectError(ctx context.Context, w want, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -228,9 +224,9 @@ func (s *access) cannotLook(ctx context.Context, w want, err error) error {
 	return err
 }
 
-// pullFor pulls for a pod and tells its events.
+// pullFor pulls for a pod and records the pull's events.
 func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image, error) {
-	if err := s.access.untold(w.pod); err != nil {
+	if err := s.access.unknownSecret(w.pod); err != nil {
 		return nil, err
 	}
 	s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q", w.image)
@@ -238,8 +234,8 @@ func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image
 	have, missing := s.access.pullSecrets(w.pod)
 	creds, trouble := s.access.credentials(ctx, w.pod, n, have, missing)
 	pulled, err := s.pool.pull(ctx, n, creds, &waiter{
-		who: pod.FullName(w.pod), priority: priority(w.pod),
-		tell: func(news string) {
+		pod: pod.FullName(w.pod), priority: priority(w.pod),
+		report: func(news string) {
 			s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q: %s", w.image, news)
 		},
 	})
@@ -260,20 +256,21 @@ func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image
 	state := s.podState(w.pod.UID)
 	state.backoffs[w.image] = state.backoffs[w.image].after(pulled, failure.Error(), have, s.now())
 	s.mu.Unlock()
-	return nil, wakened(w.pod, failure)
+	return nil, untilSecretChanges(w.pod, failure)
 }
 
-// unpulled is the failure of a pull. It waits for a time, and for another version
-// of a Secret of the pod (object.Waits).
-type unpulled struct {
+// pullFailure is the error of a failed pull. The next attempt waits for a time, or for another version of one
+// of the pod's Secrets (object.Waits).
+type pullFailure struct {
 	error
 	secrets []error
 }
 
-func (e *unpulled) Unwrap() []error { return append([]error{e.error}, e.secrets...) }
+func (e *pullFailure) Unwrap() []error { return append([]error{e.error}, e.secrets...) }
 
-func wakened(p *corev1.Pod, failure error) error {
-	e := &unpulled{error: failure}
+// untilSecretChanges returns failure as an error that also ends when one of the pod's pull Secrets changes.
+func untilSecretChanges(p *corev1.Pod, failure error) error {
+	e := &pullFailure{error: failure}
 	for _, ref := range p.Spec.ImagePullSecrets {
 		key := object.Key{Kind: object.Secret, Namespace: p.Namespace, Name: ref.Name}
 		e.secrets = append(e.secrets, &object.Lacking{Key: key, Err: failure})
@@ -281,9 +278,8 @@ func wakened(p *corev1.Pod, failure error) error {
 	return e
 }
 
-// pullError gives a failed pull the reason that the runtime named at the start
-// of its message (CRI's RegistryUnavailable and SignatureValidationFailed),
-// else ErrImagePull.
+// pullError gives a failed pull the reason that the runtime named at the start of its message (the CRI's
+// RegistryUnavailable and SignatureValidationFailed), otherwise ErrImagePull.
 func pullError(image string, err error) error {
 	cause := err.Error()
 	var grpcErr interface{ GRPCStatus() *status.Status }
@@ -301,15 +297,15 @@ func pullError(image string, err error) error {
 	return reason.Wrap(reason.ErrImagePull, err)
 }
 
-// Forget drops what is remembered of a pod: its backoffs above all.
+// Forget drops everything about a pod, such as its backoffs.
 func (s *Images) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pods, uid)
 }
 
-// backoff is that of an image; none when the pod's Secrets are others than those
-// that the pull failed with.
+// backoff returns the backoff of an image. It returns none if the pod's Secrets differ from those that the pull
+// failed with.
 func (s *Images) backoff(p *corev1.Pod, image string) backoff {
 	s.mu.Lock()
 	b := backoff{}
@@ -326,7 +322,7 @@ func (s *Images) backoff(p *corev1.Pod, image string) backoff {
 	return b
 }
 
-// podState makes room for what is remembered of a pod. The caller holds mu.
+// podState returns what is remembered of a pod, and makes it if necessary. The caller holds mu.
 func (s *Images) podState(uid types.UID) *podImages {
 	if s.pods[uid] == nil {
 		s.pods[uid] = &podImages{backoffs: map[string]backoff{}, ahead: map[string]*ahead{}}
@@ -334,7 +330,7 @@ func (s *Images) podState(uid types.UID) *podImages {
 	return s.pods[uid]
 }
 
-// takeAhead hands out the pull ahead of a container once.
+// takeAhead removes and returns the pull ahead of a container, so that only one start uses it.
 func (s *Images) takeAhead(uid types.UID, c pod.Container) *ahead {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -350,8 +346,8 @@ func (s *Images) takeAhead(uid types.UID, c pod.Container) *ahead {
 	return a
 }
 
-// stands says whether the result of a pull ahead can be taken for a pull now.
-func (s *Images) stands(p *corev1.Pod, a *ahead) bool {
+// stillValid reports whether the result of a pull ahead can replace a pull now.
+func (s *Images) stillValid(p *corev1.Pod, a *ahead) bool {
 	switch {
 	case a.image != nil:
 		return s.now().Sub(a.at) < aheadLife

@@ -28,9 +28,9 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-const remote = "registry.test/app:1" // what a registry has and the node has not
+const remote = "registry.test/app:1" // an image of the registry that the node does not have
 
-// node is an Images over a fake runtime, and what it said.
+// node is an Images on a fake runtime, with its events.
 type node struct {
 	*Images
 	fake *critest.Fake
@@ -53,7 +53,7 @@ func (n *node) Event(ref corev1.ObjectReference, kind, reason, format string, ar
 		fmt.Sprintf("%s %s %s %s: %s", ref.Name, ref.FieldPath, kind, reason, fmt.Sprintf(format, args...)))
 }
 
-// events returns what was said since the last call.
+// events returns the events since the last call.
 func (n *node) events() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,7 +190,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// secretsOf are the pull Secrets of everybody.
+// secretsOf has the pull Secrets of all pods.
 type secretsOf map[string]*corev1.Secret
 
 func (s secretsOf) Secret(_, name string) (*corev1.Secret, error) {
@@ -200,7 +200,7 @@ func (s secretsOf) Secret(_, name string) (*corev1.Secret, error) {
 	return nil, &object.Missing{Key: object.Key{Kind: object.Secret, Name: name}}
 }
 
-// A Secret that comes while the pull fails without it has it tried again at once.
+// A Secret that appears after a failed pull without it causes a new attempt at once.
 func TestSecretEndsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, have := newNode(t, 0), secretsOf{}
@@ -230,7 +230,7 @@ func TestSecretEndsBackoff(t *testing.T) {
 	})
 }
 
-// waiting starts Ensure for some pods and returns where they end.
+// waiting calls Ensure for some pods and returns a channel with the results.
 func waiting(ctx context.Context, n *node, pods ...*corev1.Pod) <-chan error {
 	ended := make(chan error, len(pods))
 	for _, p := range pods {
@@ -353,7 +353,7 @@ func TestPullEndsWithItsLastPod(t *testing.T) {
 	})
 }
 
-// endings tells when a PullImage call has ended.
+// endings reports when a PullImage call has ended.
 type endings struct {
 	client
 	ended chan struct{}
@@ -371,12 +371,12 @@ func TestPulledImageThatIsNotThere(t *testing.T) {
 		return &runtimeapi.ImageStatusResponse{}
 	}})
 	_, err := n.ensure(t, podOf("p", remote, corev1.PullAlways))
-	if reason.Of(err) != reason.ErrImagePull || !strings.Contains(err.Error(), "does not know it") {
+	if reason.Of(err) != reason.ErrImagePull || !strings.Contains(err.Error(), "does not list it") {
 		t.Error(err)
 	}
 }
 
-// setUp runs the step for a pod.
+// setUp runs the step's setup for a pod.
 func (n *node) setUp(t *testing.T, p *corev1.Pod, o *pod.Observed) {
 	t.Helper()
 	if err := n.Step().Setup(t.Context(), &worker.Run{Pod: &pod.Pod{Pod: p}, Observed: o}); err != nil {
@@ -408,15 +408,15 @@ func TestStepPullsAllAtOnce(t *testing.T) {
 			t.Errorf("%d pulls: what was pulled ahead was pulled again", n.pulls())
 		}
 
-		// A restart asks the registry again, as Always says.
+		// A restart pulls again, because the policy is Always.
 		if _, err := n.Ensure(t.Context(), p, pod.Containers(p)[2]); err != nil || n.pulls() != 3 {
 			t.Errorf("restart: %v, %d pulls", err, n.pulls())
 		}
 	})
 }
 
-// A pod that waits for its turn has its images pulled; its step does not pull them
-// again, but for those of which the pull was given up.
+// A pod that must wait has its images pulled. Its step does not pull them again, except those whose pull was
+// cancelled.
 func TestPrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 0)
@@ -462,7 +462,7 @@ func TestFailedPullAhead(t *testing.T) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
-		n.setUp(t, p, nil) // in its backoff: pulls nothing
+		n.setUp(t, p, nil) // during its backoff: pulls nothing
 		if n.pulls() != 1 {
 			t.Errorf("%d pulls", n.pulls())
 		}

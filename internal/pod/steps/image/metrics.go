@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the kubelet's, of pulls that brought an image.
+// metrics measures successful pulls, under the kubelet's metric names.
 type metrics struct{ pulls *prometheus.HistogramVec }
 
 func newMetrics() metrics {
@@ -18,7 +18,7 @@ func newMetrics() metrics {
 	}, []string{"image_size_in_bytes"})}
 }
 
-// Register has pulls told of. Call it once.
+// Register registers the metrics of image pulls. Call it once.
 func (s *Images) Register(reg prometheus.Registerer) error {
 	if err := reg.Register(s.pool.metrics.pulls); err != nil {
 		return fmt.Errorf("register metrics of image pulls: %w", err)
@@ -30,8 +30,7 @@ func (m metrics) pulled(size uint64, took time.Duration) {
 	m.pulls.WithLabelValues(sizeClass(size)).Observe(took.Seconds())
 }
 
-// sizeClass spells how large an image is, as the kubelet does; a size that the
-// runtime did not tell is N/A.
+// sizeClass returns the kubelet's label for an image size, or N/A if the runtime did not report the size.
 func sizeClass(size uint64) string {
 	const mb, gb = 1 << 20, 1 << 30
 	class := "N/A"

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// progress tells how far pulls of an image are, in bytes; total 0: not known yet.
+// progress reports how far the pulls of an image are, in bytes. A total of 0 is not known yet.
 type progress interface {
 	PullProgress(image string) (fetched, total, unpacked int64)
 }
 
-// tick is how often a pull is looked at.
+// tick is the time between two samples of a pull.
 const tick = time.Second
 
-// Pull is how a pull under way is going.
+// Pull is the state of a running pull.
 type Pull struct {
 	Image string
-	// Pods wait for it: namespace/name.
+	// Pods are the pods that wait for it, as namespace/name.
 	Pods []string
-	// Waiting says that it waits for other pulls, Stalled that it makes no
-	// progress.
+	// Waiting is set while it waits for other pulls, Stalled while it makes no progress.
 	Waiting, Stalled bool
-	// Known says that the runtime tells what follows; bytes.
+	// Known is set if the runtime reports progress. Then Fetched and Total are in bytes, PerSecond in bytes per
+	// second.
 	Known                     bool
 	Fetched, Total, PerSecond int64
 	Elapsed                   time.Duration
 }
 
-// Pulls lists the pulls under way, the oldest first.
+// Pulls lists the running pulls, the oldest first.
 func (s *Images) Pulls() []Pull { return s.pool.list() }
 
 func (s *pool) list() []Pull {
@@ -43,8 +43,8 @@ func (s *pool) list() []Pull {
 			Fetched: p.course.last.fetched, Total: p.course.last.total, PerSecond: p.course.rate,
 		}
 		for w := range p.waiters {
-			if w.who != "" {
-				one.Pods = append(one.Pods, w.who)
+			if w.pod != "" {
+				one.Pods = append(one.Pods, w.pod)
 			}
 		}
 		slices.Sort(one.Pods)
@@ -60,8 +60,8 @@ func (s *pool) list() []Pull {
 	return all
 }
 
-// watch follows a pull that has a slot until ctx ends: it tells how it goes now
-// and then, and gives its slot to others while it does not.
+// watch samples a pull that has a slot until ctx ends. It reports the progress from time to time. While there
+// is none, it gives the slot to another pull.
 func (s *pool) watch(ctx context.Context, p *pull) {
 	s.mu.Lock()
 	p.course = newCourse(s.progress != nil, s.now())
@@ -82,20 +82,20 @@ func (s *pool) watch(ctx context.Context, p *pull) {
 		var news string
 		p.course, news = p.course.step(now, s.now())
 		if p.course.stalled && !p.stalled {
-			s.log.Warn("a pull makes no progress, others go first", "image", p.name.full, "fetched", now.fetched,
+			s.log.Warn("image pull makes no progress, other pulls get its slot", "image", p.name.full, "fetched", now.fetched,
 				"total", now.total)
 			s.queue.leave(p)
 		}
 		p.stalled = p.course.stalled
-		var tell []func(string)
+		var reports []func(string)
 		for w := range p.waiters {
-			if w.tell != nil && news != "" {
-				tell = append(tell, w.tell)
+			if w.report != nil && news != "" {
+				reports = append(reports, w.report)
 			}
 		}
 		s.mu.Unlock()
-		for _, t := range tell {
-			t(news)
+		for _, report := range reports {
+			report(news)
 		}
 	}
 }

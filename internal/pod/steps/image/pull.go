@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// pull is one image being pulled, shared by everybody who wants it while it runs
-// and has the same credentials. It ends early when nobody is left.
+// pull is the pull of one image. Everybody who wants the image with the same credentials while it runs shares
+// it. It is cancelled when nobody waits any longer.
 type pull struct {
 	name  name
 	key   string // in pool.pulls
@@ -25,32 +25,32 @@ type pull struct {
 
 	// Guarded by pool.mu.
 	waiters  map[*waiter]struct{}
-	priority int32 // the highest of the waiters'
-	arrived  int   // its place among those that wait for a slot
-	slot     bool  // it has one
-	stalled  bool  // and had to give it away
+	priority int32 // the highest one of its waiters
+	arrived  int   // its order of arrival among those that wait for a slot
+	slot     bool  // it has a slot
+	stalled  bool  // it lost its slot because it made no progress
 	since    time.Time
 	course   course
 
 	cancel context.CancelFunc
 	turn   chan struct{} // closed when it has a slot
-	done   chan struct{} // closed when what follows is set
-	// image is what was pulled; took is the time without the wait for a slot.
+	done   chan struct{} // closed after the results below are set
+	// image is the result. took is the time without the wait for a slot.
 	image *runtimeapi.Image
 	took  time.Duration
 	err   error
 }
 
-// waiter is somebody who waits for a pull.
+// waiter is a pod or a command that waits for a pull.
 type waiter struct {
-	// who is the pod's name, "" for a command.
-	who      string
+	// pod is the pod's full name, or "" for a command.
+	pod      string
 	priority int32
-	// tell says how the pull is going; nil: nobody wants to know.
-	tell func(message string)
+	// report receives the text of progress events. nil reports nothing.
+	report func(message string)
 }
 
-// pullKey is shared by pulls that can be one.
+// pullKey returns the key of a pull. Requests with the same key share one pull.
 func pullKey(n name, creds []credential.Credential) string {
 	h := sha256.New()
 	for _, c := range creds {
@@ -63,13 +63,12 @@ func pullKey(n name, creds []credential.Credential) string {
 	return n.full + " " + string(h.Sum(nil))
 }
 
-// pool is the pulls under way on this node. Its methods may be called from any
-// goroutine.
+// pool has the running pulls of this node. Its methods may be called from any goroutine.
 type pool struct {
 	runtime  store
-	records  records  // nil: nobody remembers
-	progress progress // nil: the runtime does not tell
-	done     func()   // called after each pull that brought an image; nil: nobody asks
+	records  records  // nil: not recorded
+	progress progress // nil: the runtime does not report progress
+	done     func()   // called after each successful pull; may be nil
 	metrics  metrics
 	now      func() time.Time
 	log      *slog.Logger
@@ -79,8 +78,8 @@ type pool struct {
 	pulls map[string]*pull // by pullKey
 }
 
-// pull waits for the pull of an image, begun now or by somebody else. When ctx
-// ends first and nobody else waits, the pull has ended too when it returns.
+// pull waits for the pull of an image, which it begins unless one is running. If ctx ends first and nobody else
+// waits, the pull has ended when it returns.
 func (s *pool) pull(ctx context.Context, n name, creds []credential.Credential, w *waiter) (*pull, error) {
 	p := s.join(ctx, n, creds, w)
 	defer s.leave(p, w)
@@ -102,7 +101,7 @@ func (s *pool) join(ctx context.Context, n name, creds []credential.Credential, 
 			name: n, key: key, creds: creds, waiters: map[*waiter]struct{}{}, priority: w.priority, since: s.now(),
 			turn: make(chan struct{}), done: make(chan struct{}),
 		}
-		// Its span belongs to whom it was begun for, its life to all.
+		// Its span belongs to whoever began it, its lifetime to all that wait for it.
 		ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		s.pulls[key] = p
 		s.queue.enter(p)
@@ -127,7 +126,7 @@ func (s *pool) leave(p *pull, w *waiter) {
 	}
 }
 
-// drop has the next pull of this image begin anew. The caller holds mu.
+// drop removes a pull, so that the next request for its image begins a new one. The caller holds mu.
 func (s *pool) drop(p *pull) {
 	if s.pulls[p.key] == p {
 		delete(s.pulls, p.key)
@@ -139,8 +138,10 @@ func (s *pool) run(ctx context.Context, p *pull) {
 	ctx, span := timeline.Start(ctx, p.name.tagged, timeline.KindImage.Attr())
 	p.image, p.err = s.fetch(ctx, p)
 	timeline.End(span, p.err)
-	s.log.Info("pull image", "image", p.name.tagged, "took", p.took, "size", p.image.GetSize(), "err", p.err)
-	if p.err == nil {
+	if p.err != nil {
+		s.log.Warn("image pull failed", "image", p.name.tagged, "took", p.took, "err", p.err)
+	} else {
+		s.log.Info("image pulled", "image", p.name.tagged, "took", p.took, "size", p.image.GetSize())
 		s.metrics.pulled(p.image.GetSize(), p.took)
 	}
 	s.mu.Lock()
@@ -183,21 +184,21 @@ func (s *pool) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) {
 	}
 	if err != nil {
 		if e := s.records.Fail(p.name.full); e != nil {
-			s.log.Warn("forget a pull that failed", "image", p.name.full, "err", e)
+			s.log.Warn("cannot remove the record of a failed pull", "image", p.name.full, "err", e)
 		}
 		return nil, err
 	}
 	if e := s.records.End(p.name.full, p.name.repository, image.Id, used); e != nil {
-		s.log.Warn("the image will be pulled again for other pods", "image", p.name.full, "err", e)
+		s.log.Warn("cannot record which credentials the image was pulled with, other pods will pull it again", "image", p.name.full, "err", e)
 	}
 	return image, nil
 }
 
-// store is the runtime's.
+// store is the runtime's image service.
 type store struct{ client }
 
-// pull tries one credential after the other, without any if there is
-// none, until one has access. used is the secret that had.
+// pull tries one credential after the other until one has access. Without credentials it pulls anonymously.
+// used is the Secret of the credential that had access.
 func (s store) pull(ctx context.Context, p *pull) (image *runtimeapi.Image, used *credential.Secret, err error) {
 	creds := p.creds
 	if len(creds) == 0 {
@@ -233,12 +234,12 @@ func (s store) pullWith(ctx context.Context, n name, auth *runtimeapi.AuthConfig
 	}
 	image, err := s.status(ctx, resp.ImageRef)
 	if err == nil && image == nil {
-		err = fmt.Errorf("runtime pulled %s and does not know it", resp.ImageRef)
+		err = fmt.Errorf("the runtime pulled image %s but does not list it", resp.ImageRef)
 	}
 	return image, err
 }
 
-// status asks the runtime for an image; nil when it is not there.
+// status returns an image from the runtime, or nil if it is not present.
 func (s store) status(ctx context.Context, ref string) (*runtimeapi.Image, error) {
 	resp, err := s.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
 	if err != nil {

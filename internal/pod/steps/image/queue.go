@@ -1,13 +1,13 @@
 package image
 
-// queue bounds the pulls that run. Its caller holds pool.mu.
+// queue limits how many pulls run at the same time. Its caller holds pool.mu.
 type queue struct {
-	limit, used int // limit 0: no bound
+	limit, used int // limit 0: no limit
 	waiting     []*pull
 	arrived     int
 }
 
-// enter gives a pull a slot, now or later: then its turn is closed.
+// enter gives a pull a slot, now or later. It closes the pull's turn when it has one.
 func (q *queue) enter(p *pull) {
 	q.arrived++
 	p.arrived = q.arrived
@@ -15,8 +15,7 @@ func (q *queue) enter(p *pull) {
 	q.next()
 }
 
-// leave gives the slot of a pull away, or its place among those that wait. It
-// may be called again.
+// leave frees the slot of a pull, or removes it from those that wait. It may be called more than once.
 func (q *queue) leave(p *pull) {
 	for i, other := range q.waiting {
 		if other == p {
@@ -42,8 +41,7 @@ func (q *queue) next() {
 	}
 }
 
-// first is the pull whose turn it is: of the highest priority, the one that came
-// first.
+// first returns the index of the next pull: the oldest one of those with the highest priority.
 func first(waiting []*pull) int {
 	best := 0
 	for i, p := range waiting {

@@ -11,20 +11,19 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Step pulls what a pod's containers need, all at once and ahead of their
-// starts. No other step waits for it: a container waits for its own image.
+// Step pulls the images of a pod's containers, all at once and before their starts. No other step waits for it:
+// each container waits for its own image.
 func (s *Images) Step() worker.Step {
 	return worker.Step{Name: "image", Phase: worker.Prepare, Setup: s.setup, Teardown: s.teardown}
 }
 
-// setup succeeds also when a pull fails: the container's start says so, with
-// its reason, and tries again.
+// setup succeeds even if a pull fails: the container's start reports that, with its reason, and tries again.
 func (s *Images) setup(ctx context.Context, r *worker.Run) error {
 	var pulls sync.WaitGroup
 	defer pulls.Wait()
 	for _, c := range pod.Containers(r.Pod.Pod) {
 		if seen, ok := r.Observed.Container(c.Name); ok && same(seen.Image, c.Image) {
-			continue // it has started before: a restart asks for itself
+			continue // it has started before: a restart calls Ensure itself
 		}
 		if a := s.beginAhead(r.Pod.UID, c); a != nil {
 			pulls.Go(func() { s.pullAhead(ctx, r.Pod.Pod, c, a) })
@@ -33,15 +32,15 @@ func (s *Images) setup(ctx context.Context, r *worker.Run) error {
 	return ctx.Err()
 }
 
-// Prefetch pulls what a pod needs that is not to start yet. Its step finds that
-// done, or goes on with it. It returns when all pulls have ended.
+// Prefetch pulls the images of a pod that may not start yet. The pod's step later uses the results, or joins
+// the running pulls. It returns when all pulls have ended.
 func (s *Images) Prefetch(ctx context.Context, p *pod.Pod) {
-	// It fails when the pod is not wanted any more: nobody is to be told.
+	// It fails only if the pod is no longer wanted, so the error needs no report.
 	_ = s.setup(ctx, &worker.Run{Pod: p})
 }
 
-// beginAhead makes the place of a pull ahead. It is nil when there is one of the
-// same image already, which has not failed.
+// beginAhead registers a pull ahead. It returns nil if there is already one of the same image that has not
+// failed.
 func (s *Images) beginAhead(uid types.UID, c pod.Container) *ahead {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,12 +62,11 @@ func (a *ahead) failed() bool {
 	}
 }
 
-// pullAhead only pulls. What the image needs otherwise is for Ensure to tell,
-// at the moment when it matters.
+// pullAhead only pulls. Ensure reports everything else about the image, when the container starts.
 func (s *Images) pullAhead(ctx context.Context, p *corev1.Pod, c pod.Container, a *ahead) {
 	defer close(a.done)
 	w := containerWant(p, c)
-	f, err := s.look(ctx, w)
+	f, err := s.inspect(ctx, w)
 	if err != nil || f.todo != fetch {
 		return
 	}

@@ -10,50 +10,51 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Accounts are the service accounts of pods, and their tokens.
+// Accounts reads the service accounts of pods, and requests tokens for them.
 type Accounts interface {
 	Account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error)
-	// PullToken is bound to the pod, which has that account, and for the audience.
+	// PullToken returns a token for the audience that is bound to the pod. account is the UID of the pod's
+	// service account.
 	PullToken(ctx context.Context, p *corev1.Pod, account types.UID, audience string) (string, error)
 }
 
-// grant is what a plugin is given of a pod's service account. nil: nothing.
+// grant is what a plugin receives of a pod's service account. nil means nothing.
 type grant struct {
 	account     *corev1.ServiceAccount
 	token       string
 	annotations map[string]string
 }
 
-// grant is for one pod; nil is nobody's. ok is false for a plugin that is not to
-// be asked for this pod.
-func (p *plugin) grant(ctx context.Context, accounts Accounts, of *corev1.Pod) (g *grant, ok bool, err error) {
+// grant returns what the plugin receives for a pod. A nil pod is for a pull by a command. ok is false if the
+// plugin must not run for this pod.
+func (p *plugin) grant(ctx context.Context, accounts Accounts, owner *corev1.Pod) (g *grant, ok bool, err error) {
 	if p.Token == nil {
 		return nil, true, nil
 	}
-	if accounts == nil || of == nil || of.Spec.ServiceAccountName == "" {
+	if accounts == nil || owner == nil || owner.Spec.ServiceAccountName == "" {
 		return nil, !p.Token.Required, nil
 	}
-	account, err := accounts.Account(ctx, of.Namespace, of.Spec.ServiceAccountName)
+	account, err := accounts.Account(ctx, owner.Namespace, owner.Spec.ServiceAccountName)
 	if err != nil {
-		return nil, false, fmt.Errorf("get service account %s/%s: %w", of.Namespace, of.Spec.ServiceAccountName, err)
+		return nil, false, fmt.Errorf("get service account %s/%s: %w", owner.Namespace, owner.Spec.ServiceAccountName, err)
 	}
 	g = &grant{account: account, annotations: map[string]string{}}
 	for _, key := range slices.Concat(p.Token.RequiredAnnotations, p.Token.OptionalAnnotations) {
-		value, has := account.Annotations[key]
-		if has {
+		value, ok := account.Annotations[key]
+		if ok {
 			g.annotations[key] = value
 		} else if slices.Contains(p.Token.RequiredAnnotations, key) {
 			return nil, false, nil
 		}
 	}
-	g.token, err = accounts.PullToken(ctx, of, account.UID, p.Token.Audience)
+	g.token, err = accounts.PullToken(ctx, owner, account.UID, p.Token.Audience)
 	return g, err == nil, err
 }
 
-// find asks the plugin for a pod. source is whose its answer is.
-func (p *plugin) find(ctx context.Context, accounts Accounts, of *corev1.Pod, repository string) (all entries,
+// find runs the plugin for a pod. source is the service account that its answer belongs to.
+func (p *plugin) find(ctx context.Context, accounts Accounts, owner *corev1.Pod, repository string) (all entries,
 	source *Secret, err error) {
-	g, ok, err := p.grant(ctx, accounts, of)
+	g, ok, err := p.grant(ctx, accounts, owner)
 	if !ok {
 		return nil, nil, err
 	}
@@ -61,7 +62,7 @@ func (p *plugin) find(ctx context.Context, accounts Accounts, of *corev1.Pod, re
 	return all, g.source(), err
 }
 
-// key tells grants apart whose answers are not the same.
+// key is equal for grants that lead to the same answer.
 func (g *grant) key(perToken bool) string {
 	if g == nil {
 		return ""
@@ -73,7 +74,7 @@ func (g *grant) key(perToken bool) string {
 	return strings.Join(parts, " ")
 }
 
-// source is whose credential the answer to a grant is: nil for the node's.
+// source returns the service account that the answer to a grant belongs to, or nil if it belongs to the node.
 func (g *grant) source() *Secret {
 	if g == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// accounts are those of a cluster, with a token for each pod.
+// accounts are the service accounts of a cluster, with a token for each pod.
 type accounts map[string]*corev1.ServiceAccount
 
 func (a accounts) Account(_ context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
@@ -35,7 +35,7 @@ func podOf(uid types.UID, account string) *corev1.Pod {
 		Spec: corev1.PodSpec{ServiceAccountName: account}}
 }
 
-// granting is a keyring with one plugin that echoes the token as the user.
+// granting returns a keyring with one plugin that echoes the token as the user.
 func granting(t *testing.T, token TokenAttributes, password string) (k *Keyring, dir string) {
 	t.Helper()
 	dir = script(t, "plug",
@@ -51,8 +51,8 @@ func granting(t *testing.T, token TokenAttributes, password string) (k *Keyring,
 		}}), dir
 }
 
-// The plugin gets the pod's token and the annotations that it names, and what it
-// answers is the service account's.
+// The plugin receives the pod's token and the annotations that it requests. Its answer belongs to the service
+// account.
 func TestGrant(t *testing.T) {
 	k, dir := granting(t,
 		TokenAttributes{Audience: "registry", Required: true, RequiredAnnotations: []string{"example.com/role"},
@@ -73,13 +73,13 @@ func TestGrant(t *testing.T) {
 	if diff := cmp.Diff(want, strings.TrimSpace(string(request))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	of, err := k.Of(t.Context(), podOf("2", "builder"), "a.registry.io/x", nil)
+	of, err := k.SecretsFor(t.Context(), podOf("2", "builder"), "a.registry.io/x", nil)
 	if diff := cmp.Diff([]Secret{account}, of); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
 
-// Who is asked for whom, and how often.
+// TestGrants checks for which pods the plugin runs, and how often.
 func TestGrants(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -119,7 +119,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// A token that is the password is one pod's: it is not kept for its account.
+// A token that is the password belongs to one pod: it is not cached for the whole service account.
 func TestEchoedToken(t *testing.T) {
 	for perToken, want := range map[bool]int{false: 0, true: 1} {
 		k, _ := granting(t, TokenAttributes{Audience: "a", PerToken: perToken}, "1 of sa-2 for a")
@@ -143,7 +143,7 @@ func TestTokenAttributes(t *testing.T) {
 	_, err = parseProviders(fmt.Appendf(nil, config,
 		`{cacheType: Pod, requireServiceAccount: false, requiredServiceAccountAnnotationKeys: [x, 'a b'], optionalServiceAccountAnnotationKeys: [x]}`), "/bin")
 	for _, want := range []string{"serviceAccountTokenAudience: must be set", `cacheType: "Pod"`,
-		"requireServiceAccount: must be true", `"a b"`, `"x" is there twice`} {
+		"requireServiceAccount: must be true", `"a b"`, `"x" occurs twice`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}

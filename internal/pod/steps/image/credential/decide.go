@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// entry is one registry of a docker configuration.
+// entry has the credentials for one registry in a docker configuration.
 type entry struct {
 	Username      string `json:"username,omitempty"`
 	Password      string `json:"password,omitempty"`
 	IdentityToken string `json:"identitytoken,omitempty"`
-	// Auth is base64 of username:password, and stands before these.
+	// Auth is base64 of username:password. It takes precedence over both.
 	Auth string `json:"auth,omitempty"`
 }
 
-// entries are those of a configuration by the registry or repository they are for.
+// entries has the entries of a configuration by registry or repository.
 type entries map[string]entry
 
 // parseConfigJSON reads ~/.docker/config.json and secrets of type
@@ -44,7 +44,7 @@ func parseConfig(data []byte) (entries, error) {
 	return config.decode()
 }
 
-// parseError says where the text is wrong, and nothing of what it holds.
+// parseError says where the text is wrong without quoting it: it may hold secrets.
 func parseError(err error) error {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not a docker configuration: syntax error at byte %d", e.Offset)
@@ -52,7 +52,7 @@ func parseError(err error) error {
 	return fmt.Errorf("not a docker configuration: %T", err)
 }
 
-// decode takes the auth of each entry apart.
+// decode replaces the auth of each entry by its user name and password.
 func (all entries) decode() (entries, error) {
 	decoded := entries{}
 	for key, e := range all {
@@ -70,18 +70,17 @@ func (all entries) decode() (entries, error) {
 	return decoded, nil
 }
 
-// decodeBase64 takes it with and without padding.
+// decodeBase64 accepts text with and without padding.
 func decodeBase64(text string) (string, error) {
 	text = strings.TrimRight(strings.TrimSpace(text), "=")
 	data, err := base64.RawStdEncoding.DecodeString(text)
 	return string(data), err
 }
 
-// dockerHub is the key under which docker keeps its own registry.
+// dockerHub is the key that docker writes for its own registry.
 const dockerHub = "index.docker.io"
 
-// find lists the entries for a repository such as docker.io/library/busybox,
-// the best first.
+// find returns the entries for a repository such as docker.io/library/busybox, the best match first.
 func (all entries) find(repository string) []entry {
 	type candidate struct {
 		pattern, key string
@@ -115,8 +114,8 @@ func (all entries) find(repository string) []entry {
 	return found
 }
 
-// normal is a key of a configuration as a pattern: host[:port][/path], without
-// the scheme and the API version that docker writes (https://index.docker.io/v1/).
+// normal returns a key of a configuration as a pattern host[:port][/path]. It removes the scheme and the API
+// version that docker writes (https://index.docker.io/v1/).
 func normal(key string) (pattern string, ok bool) {
 	if !strings.HasPrefix(key, "https://") && !strings.HasPrefix(key, "http://") {
 		key = "https://" + key
@@ -135,9 +134,8 @@ func normal(key string) (pattern string, ok bool) {
 	return u.Host + under, true
 }
 
-// matches says whether a pattern host[:port][/path] covers a repository. Each
-// part of the host may have globs, which do not reach over a dot; the path is a
-// prefix.
+// matches reports whether a pattern host[:port][/path] covers a repository. Each part of the host may contain
+// globs, which do not match a dot. The path is a prefix.
 func matches(pattern, repository string) bool {
 	p, err := url.Parse("https://" + pattern)
 	if err != nil {
@@ -159,7 +157,7 @@ func matches(pattern, repository string) bool {
 	return true
 }
 
-// checkPattern says what is wrong with a pattern of matchImages.
+// checkPattern returns an error for an invalid pattern of matchImages.
 func checkPattern(pattern string) error {
 	p, err := url.Parse("https://" + pattern)
 	if err != nil || p.Hostname() == "" || strings.Contains(pattern, "://") {
@@ -167,14 +165,13 @@ func checkPattern(pattern string) error {
 	}
 	for part := range strings.SplitSeq(p.Hostname(), ".") {
 		if _, err := path.Match(part, ""); err != nil {
-			return fmt.Errorf("%q has a glob that is not complete", pattern)
+			return fmt.Errorf("%q has an incomplete glob", pattern)
 		}
 	}
 	return nil
 }
 
-// ofDockerHub says whether a repository is in the registry that names without a
-// host stand for.
+// ofDockerHub reports whether a repository belongs to Docker Hub, the registry of names without a host.
 func ofDockerHub(repository string) bool {
 	host, _, ok := strings.Cut(repository, "/")
 	switch {
@@ -186,7 +183,7 @@ func ofDockerHub(repository string) bool {
 	return !strings.ContainsAny(host, ".:") && host != "localhost"
 }
 
-// hostOf is the registry of a repository: host[:port].
+// hostOf returns the registry of a repository: host[:port].
 func hostOf(repository string) string {
 	host, _, _ := strings.Cut(repository, "/")
 	return host

@@ -24,7 +24,7 @@ func TestMatches(t *testing.T) {
 		{"registry.io:8080", "registry.io/app", false},
 		{"registry.io/team", "registry.io/team/app", true},
 		{"registry.io/team", "registry.io/other/app", false},
-		{"registry.io/te", "registry.io/team/app", true}, // a prefix of text, as in the kubelet
+		{"registry.io/te", "registry.io/team/app", true}, // a textual prefix, as in the kubelet
 		{"[", "registry.io/app", false},
 	} {
 		if got := matches(c.pattern, c.repository); got != c.want {
@@ -76,7 +76,7 @@ func TestParseFaults(t *testing.T) {
 	}
 }
 
-// Whatever a secret holds is an error or gives entries that can be looked through.
+// Any content of a Secret is either an error or gives entries that can be searched.
 func FuzzFind(f *testing.F) {
 	f.Add([]byte(`{"auths": {"https://index.docker.io/v1/": {"auth": "YTpi"}}}`), "docker.io/library/a")
 	f.Add([]byte(`{"auths": {"[::1]:80/a": {}, "*.*:1": {}, "%": {}, "": {}}}`), "[::1]:80/a")

@@ -20,31 +20,30 @@ import (
 // Credential is one way to authenticate at a registry.
 type Credential struct {
 	Auth *runtimeapi.AuthConfig
-	// Secret is where it comes from; nil for a credential of the node, which
-	// every pod may use.
+	// Secret is the origin of the credential. It is nil for a credential of the node, which every pod may use.
 	Secret *Secret
 }
 
-// Secret names whose a credential is: a pull secret and what in it was used, or
-// the service account whose token a plugin was given for it.
+// Secret identifies the origin of a credential: a pull Secret and the entry used in it, or the service account
+// whose token a plugin received.
 type Secret struct {
-	// Kind is empty for a Secret, else ServiceAccount.
+	// Kind is empty for a Secret, otherwise ServiceAccount.
 	Kind                 string `json:",omitempty"`
 	UID, Namespace, Name string
-	// Hash is the SHA-256 of the credential, in hex; of a service account its UID.
+	// Hash is the SHA-256 of the credential in hex, or the UID of a service account.
 	Hash string
 }
 
 // Options of a Keyring.
 type Options struct {
-	// RootDir is the agent's, HomeDir the user's; "" for none. Each may have a
-	// docker configuration.
+	// RootDir is the agent's directory, HomeDir the user's. Each may have a docker configuration. "" means
+	// none.
 	RootDir, HomeDir string
-	// Providers are asked in this order.
+	// Providers are called in this order.
 	Providers []Provider
-	// Environ is what the plugins' processes get besides their own variables.
+	// Environ is the base environment of the plugins' processes, before their own variables.
 	Environ []string
-	// Accounts are for providers that are given tokens; nil: there are none.
+	// Accounts serves providers that receive tokens. nil means that the node has no service accounts.
 	Accounts Accounts
 	Now      func() time.Time
 }
@@ -56,20 +55,20 @@ type Keyring struct {
 	accounts Accounts
 }
 
-// file is a docker configuration of the node.
+// file is a docker configuration on the node.
 type file struct {
 	path  string
 	parse func([]byte) (entries, error)
 }
 
-// New makes a Keyring. Nothing is read before it is asked.
+// New returns a Keyring. It reads nothing before the first call of Find or SecretsFor.
 func New(o Options) *Keyring {
 	k := &Keyring{accounts: o.Accounts}
 	for _, p := range o.Providers {
 		k.plugins = append(k.plugins, newPlugin(p, o.Environ, o.Now))
 	}
-	// The kubelet's places and order (pkg/credentialprovider/config.go), without
-	// the working directory: who starts the agent there should not matter.
+	// These are the kubelet's places and their order (pkg/credentialprovider/config.go), without the working
+	// directory. Where the agent was started should not matter.
 	homes := []string{"/"}
 	if o.HomeDir != "" && o.HomeDir != "/" {
 		homes = []string{o.HomeDir, "/"}
@@ -85,10 +84,9 @@ func New(o Options) *Keyring {
 	return k
 }
 
-// Find lists what a repository, such as docker.io/library/busybox, can be pulled
-// with, in the order in which to try it: from the pod's secrets, the node's
-// configuration, the plugins. p is who it is for, nil: nobody's pod. The error
-// joins what could not be read or asked; the list holds the rest.
+// Find returns the credentials for a repository, such as docker.io/library/busybox, in the order in which to
+// try them: from the pod's secrets, the node's configuration, the plugins. p is nil for a pull by a command.
+// The error joins everything that could not be read. The list has the rest.
 func (k *Keyring) Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Credential,
 	error) {
 	found, err := ofSecrets(repository, secrets)
@@ -104,7 +102,7 @@ func (k *Keyring) Find(ctx context.Context, p *corev1.Pod, repository string, se
 		}
 		all, source, err := plugin.find(ctx, k.accounts, p, repository)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("ask credential provider %q: %w", plugin.Name, err))
+			errs = append(errs, fmt.Errorf("run credential provider %q: %w", plugin.Name, err))
 		}
 		for _, e := range all.find(repository) {
 			found = append(found, Credential{Auth: e.auth(), Secret: source})
@@ -113,17 +111,17 @@ func (k *Keyring) Find(ctx context.Context, p *corev1.Pod, repository string, se
 	return found, errors.Join(errs...)
 }
 
-// Of is what of a pod gives access to the repository: its secrets, as in Find, and
-// its service account where a plugin takes that.
-func (k *Keyring) Of(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Secret,
+// SecretsFor returns the origins of the pod's own credentials for the repository: its secrets, as in Find, and
+// its service account if a plugin for the repository uses that.
+func (k *Keyring) SecretsFor(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Secret,
 	error) {
 	found, err := ofSecrets(repository, secrets)
 	var all []Secret
 	for _, c := range found {
 		all = append(all, *c.Secret)
 	}
-	takes := func(p *plugin) bool { return p.Token != nil && p.covers(repository) }
-	if k.accounts == nil || p.Spec.ServiceAccountName == "" || !slices.ContainsFunc(k.plugins, takes) {
+	usesToken := func(p *plugin) bool { return p.Token != nil && p.covers(repository) }
+	if k.accounts == nil || p.Spec.ServiceAccountName == "" || !slices.ContainsFunc(k.plugins, usesToken) {
 		return all, err
 	}
 	account, e := k.accounts.Account(ctx, p.Namespace, p.Spec.ServiceAccountName)
@@ -146,7 +144,7 @@ func ofSecrets(repository string, secrets []*corev1.Secret) (found []Credential,
 	return found, err
 }
 
-// ofSecret reads a pull secret. One of another type holds nothing.
+// ofSecret reads a pull Secret. It returns nothing for other types.
 func ofSecret(s *corev1.Secret) (entries, error) {
 	var all entries
 	var err error
@@ -163,7 +161,7 @@ func ofSecret(s *corev1.Secret) (entries, error) {
 	return all, nil
 }
 
-// ofNode reads the first configuration of the node that there is.
+// ofNode reads the first configuration of the node that exists.
 func (k *Keyring) ofNode() (entries, error) {
 	for _, f := range k.files {
 		data, err := os.ReadFile(f.path)

@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// apiVersion is the one version of the exec protocol.
+	// apiVersion is the only supported version of the exec protocol.
 	apiVersion   = "credentialprovider.kubelet.k8s.io/v1"
 	responseKind = "CredentialProviderResponse"
-	// execTimeout is the kubelet's bound on one run of a plugin.
+	// execTimeout is the kubelet's limit for one run of a plugin.
 	execTimeout = time.Minute
-	// maxAnswer bounds what a plugin may print.
+	// maxAnswer is the longest answer of a plugin, in bytes.
 	maxAnswer = 1 << 20
-	// maxComplaint bounds what is told of its standard error.
-	maxComplaint = 512
+	// maxStderr is how many bytes of its standard error are shown.
+	maxStderr = 512
 )
 
-// plugin runs a provider and remembers its answers, in memory only.
+// plugin runs a provider and caches its answers, in memory only.
 type plugin struct {
 	Provider
 	environ []string
 	now     func() time.Time
 	timeout time.Duration
 
-	// asking holds one token while the plugin runs: several pulls wait for one answer.
-	asking chan struct{}
-	mu     sync.Mutex
-	cache  map[string]answer // by cacheKey
+	// running holds one token while the plugin runs: several pulls wait for one answer.
+	running chan struct{}
+	mu      sync.Mutex
+	cache   map[string]answer // by cacheKey
 }
 
 type answer struct {
@@ -46,11 +46,11 @@ type answer struct {
 }
 
 func newPlugin(p Provider, environ []string, now func() time.Time) *plugin {
-	return &plugin{Provider: p, environ: environ, now: now, timeout: execTimeout, asking: make(chan struct{}, 1),
+	return &plugin{Provider: p, environ: environ, now: now, timeout: execTimeout, running: make(chan struct{}, 1),
 		cache: map[string]answer{}}
 }
 
-// cacheKey is under what an answer is kept, for all who have the same grant.
+// cacheKey returns the cache key of an answer. All requests with the same grant share it.
 func cacheKey(kind v1.PluginCacheKeyType, repository, grant string) (string, error) {
 	switch kind {
 	case v1.ImagePluginCacheKeyType:
@@ -82,15 +82,15 @@ func (p *plugin) cached(repository, grant string) (entries, bool) {
 	return nil, false
 }
 
-// provide answers from the cache, or asks the plugin for one with a grant.
+// provide returns an answer from the cache, or runs the plugin with a grant.
 func (p *plugin) provide(ctx context.Context, repository string, g *grant) (entries, error) {
 	granted := g.key(p.Token != nil && p.Token.PerToken)
 	if e, ok := p.cached(repository, granted); ok {
 		return e, nil
 	}
 	select {
-	case p.asking <- struct{}{}:
-		defer func() { <-p.asking }()
+	case p.running <- struct{}{}:
+		defer func() { <-p.running }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -116,11 +116,11 @@ func (p *plugin) ask(ctx context.Context, repository, granted string, g *grant) 
 	}
 	var response v1.CredentialProviderResponse
 	if err := json.Unmarshal(out, &response); err != nil {
-		return nil, errors.New("its answer is not JSON of a " + responseKind)
+		return nil, errors.New("the plugin's answer is not JSON of a " + responseKind)
 	}
 	if response.APIVersion != apiVersion || response.Kind != responseKind {
 		return nil,
-			fmt.Errorf("its answer is a %q of %q, must be a %s of %s", response.Kind, response.APIVersion, responseKind,
+			fmt.Errorf("the plugin's answer is a %q of %q, must be a %s of %s", response.Kind, response.APIVersion, responseKind,
 				apiVersion)
 	}
 	key, err := cacheKey(response.CacheKeyType, repository, granted)
@@ -132,13 +132,13 @@ func (p *plugin) ask(ctx context.Context, repository, granted string, g *grant) 
 		life = response.CacheDuration.Duration
 	}
 	if life < 0 {
-		return nil, fmt.Errorf("its cacheDuration is %v", life)
+		return nil, fmt.Errorf("the plugin's cacheDuration %v must not be negative", life)
 	}
 	all := entries{}
 	for pattern, a := range response.Auth {
 		if g != nil && !p.Token.PerToken && a.Password == g.token {
 			return nil,
-				errors.New("its answer is the token itself, which is one pod's: set tokenAttributes.cacheType to Token")
+				errors.New("the plugin's answer is the token itself, which belongs to one pod; next: set tokenAttributes.cacheType to Token")
 		}
 		all[pattern] = entry{Username: a.Username, Password: a.Password}
 	}
@@ -157,25 +157,25 @@ func (p *plugin) run(ctx context.Context, request []byte) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Path, p.Args...)
 	cmd.Env = append(append([]string{}, p.environ...), p.Env...)
 	cmd.Stdin = bytes.NewReader(request)
-	out, complaint := &limited{most: maxAnswer}, &limited{most: maxComplaint}
-	cmd.Stdout, cmd.Stderr = out, complaint
+	out, stderr := &limited{most: maxAnswer}, &limited{most: maxStderr}
+	cmd.Stdout, cmd.Stderr = out, stderr
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("it did not answer: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("the plugin did not answer: %w", context.Cause(ctx))
 	case err != nil:
-		if text := strings.TrimSpace(complaint.String()); text != "" {
+		if text := strings.TrimSpace(stderr.String()); text != "" {
 			return nil, fmt.Errorf("%w: %s", err, text)
 		}
 		return nil, err
 	case out.over:
-		return nil, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
+		return nil, fmt.Errorf("the plugin's answer is longer than %d bytes", maxAnswer)
 	}
 	return out.Bytes(), nil
 }
 
-// limited keeps the begin of what is written.
+// limited keeps the beginning of what is written.
 type limited struct {
 	bytes.Buffer
 	most int
@@ -193,7 +193,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// ReadFrom keeps io.Copy from going around Write.
+// ReadFrom prevents io.Copy from bypassing Write.
 func (l *limited) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{l}, r)
 }

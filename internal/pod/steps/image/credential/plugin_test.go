@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// script writes a plugin that counts its runs and answers.
+// script writes a plugin that counts its runs and prints an answer.
 func script(t *testing.T, name, answer string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -47,7 +47,7 @@ func runs(t *testing.T, dir string) int {
 func TestPluginCache(t *testing.T) {
 	for _, c := range []struct {
 		name, key, more string
-		want            int // runs for the four repositories below, a minute later for the first again
+		want            int // runs for the four repositories below, and again for the first one a minute later
 	}{
 		{"by image", "Image", "", 4},
 		{"by registry", "Registry", "", 3},
@@ -146,7 +146,7 @@ func TestLoad(t *testing.T) {
 		want []string // in the error
 	}{
 		"good":  {head + good, nil},
-		"twice": {head + good + good, []string{`provider "plug" is there twice`}},
+		"twice": {head + good + good, []string{`provider "plug" occurs twice`}},
 		"empty": {head + "  []", []string{"must have at least one"}},
 		"wrong": {head + "- {name: ../x, matchImages: ['http://a'], apiVersion: v2}",
 			[]string{"is not the name of a program", "is not HOST", "defaultCacheDuration: must be set",

@@ -14,31 +14,30 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Provider is one plugin of a CredentialProviderConfig, checked.
+// Provider is one plugin of a validated CredentialProviderConfig.
 type Provider struct {
 	Name string
-	// Path of the program.
+	// Path is the file name of the program.
 	Path string
-	// MatchImages are the patterns of the images it is asked about.
+	// MatchImages are the patterns of the images that the plugin is run for.
 	MatchImages []string
-	// CacheDuration is used for answers that name none; 0: they are not kept.
+	// CacheDuration applies to answers that name none. 0 means that they are not cached.
 	CacheDuration time.Duration
 	Args          []string
 	Env           []string // NAME=VALUE
-	// Token is nil for a plugin that is given no tokens of service accounts.
+	// Token is nil for a plugin that receives no tokens of service accounts.
 	Token *TokenAttributes
 }
 
-// TokenAttributes say what a plugin is given of a pod's service account (KEP-4412).
+// TokenAttributes say what a plugin receives of a pod's service account (KEP-4412).
 type TokenAttributes struct {
 	Audience string
-	// PerToken keeps answers for one token (cacheType Token), and not for all of a
-	// service account.
+	// PerToken caches answers per token (cacheType Token) instead of per service account.
 	PerToken bool
-	// Required leaves out the plugin for pods without a service account.
+	// Required skips the plugin for pods without a service account.
 	Required bool
-	// RequiredAnnotations of the service account are given to the plugin, which is
-	// left out where one is missing; OptionalAnnotations are given if they are there.
+	// RequiredAnnotations of the service account are passed to the plugin, which is skipped if one is missing.
+	// OptionalAnnotations are passed if they exist.
 	RequiredAnnotations, OptionalAnnotations []string
 }
 
@@ -46,9 +45,9 @@ func (p Provider) covers(repository string) bool {
 	return slices.ContainsFunc(p.MatchImages, func(pattern string) bool { return matches(pattern, repository) })
 }
 
-// Load reads a CredentialProviderConfig (kubelet.config.k8s.io/v1), or all .yaml,
-// .yml and .json files of a directory in the order of their names. The plugins'
-// programs are in binDir. The error names everything that is wrong.
+// Load reads a CredentialProviderConfig (kubelet.config.k8s.io/v1), or all .yaml, .yml and .json files of a
+// directory in the order of their names. The plugins' programs are in binDir. The error names everything that
+// is wrong.
 func Load(path, binDir string) ([]Provider, error) {
 	files, err := configFiles(path)
 	if err != nil {
@@ -69,7 +68,7 @@ func Load(path, binDir string) ([]Provider, error) {
 		for _, p := range providers {
 			if slices.ContainsFunc(all, func(other Provider) bool { return other.Name == p.Name }) {
 				errs = append(errs,
-					fmt.Errorf("read credential providers: %s: provider %q is there twice", name, p.Name))
+					fmt.Errorf("read credential providers: %s: provider %q occurs twice", name, p.Name))
 			}
 			if err := executable(p.Path); err != nil {
 				errs = append(errs, fmt.Errorf("read credential providers: %s: provider %q: %w", name, p.Name, err))
@@ -117,7 +116,7 @@ func parseProviders(text []byte, binDir string) ([]Provider, error) {
 	}
 	if config.APIVersion != v1.SchemeGroupVersion.String() || config.Kind != "CredentialProviderConfig" {
 		return nil,
-			fmt.Errorf("it is a %q of %q, must be a CredentialProviderConfig of %s", config.Kind, config.APIVersion,
+			fmt.Errorf("a %q of %q is not supported, must be a CredentialProviderConfig of %s", config.Kind, config.APIVersion,
 				v1.SchemeGroupVersion)
 	}
 	if len(config.Providers) == 0 {
@@ -199,7 +198,7 @@ func tokenFaults(a *v1.ServiceAccountTokenAttributes) (errs []error) {
 			wrong("requiredServiceAccountAnnotationKeys and optionalServiceAccountAnnotationKeys: %q: %s", key, message)
 		}
 		if slices.Contains(known, key) {
-			wrong("optionalServiceAccountAnnotationKeys: %q is there twice", key)
+			wrong("optionalServiceAccountAnnotationKeys: %q occurs twice", key)
 		}
 		known = append(known, key)
 	}

@@ -8,35 +8,34 @@ import (
 	"github.com/distribution/reference"
 )
 
-// Image is an image of the node with what the ledger knows of it.
+// Image is an image of the node with its facts from the ledger.
 type Image struct {
 	ID string
 	// Tags and Digests are its full names.
 	Tags, Digests []string
 	Size          int64 // bytes, as the runtime counts it
-	Pinned        bool  // in the runtime: not to be removed
-	Imported      bool  // by hand
-	Used          bool  // now
+	Pinned        bool  // the runtime protects it from removal
+	Imported      bool  // loaded by hand, and not pulled
+	Used          bool  // a container or a pod uses it now
 	FirstSeen     time.Time
 	LastUsed      time.Time // zero: never
 }
 
 // Thresholds say when images are removed.
 type Thresholds struct {
-	// High is at how many percent of the disk images are removed, Low down to how
-	// many. High 100: never.
+	// High is the disk usage in percent at which images are removed, Low the usage down to which. High 100
+	// means never.
 	High, Low int
-	// MinAge is for how long an image is known before it may be removed for the
-	// disk's sake.
+	// MinAge is how long an image must have been known before it may be removed to free disk space.
 	MinAge time.Duration
-	// MaxAge is for how long an image may be unused; 0: for ever.
+	// MaxAge is how long an image may stay unused. 0 means for ever.
 	MaxAge time.Duration
 }
 
 // Disk is the file system that holds the images, in bytes.
 type Disk struct{ Capacity, Available int64 }
 
-// Percent is how much of it is used.
+// Percent returns how much of the disk is used.
 func (d Disk) Percent() int {
 	if d.Capacity <= 0 {
 		return 0
@@ -44,7 +43,7 @@ func (d Disk) Percent() int {
 	return 100 - int(d.Available*100/d.Capacity)
 }
 
-// excess is how many bytes are to be freed.
+// excess returns how many bytes should be freed.
 func excess(t Thresholds, d Disk) int64 {
 	if t.High >= 100 || d.Capacity <= 0 || d.Percent() < t.High {
 		return 0
@@ -52,8 +51,7 @@ func excess(t Thresholds, d Disk) int64 {
 	return max(0, d.Capacity*int64(100-t.Low)/100-d.Available)
 }
 
-// unused are the images that may be removed without being named, the longest
-// unused first.
+// unused returns the images that may be removed without being named, the longest unused first.
 func unused(images []Image, imported bool) []Image {
 	free := slices.DeleteFunc(slices.Clone(images), func(i Image) bool {
 		return i.Used || i.Pinned || i.Imported && !imported
@@ -64,7 +62,7 @@ func unused(images []Image, imported bool) []Image {
 	return free
 }
 
-// expired are those that were unused for longer than MaxAge.
+// expired returns the images that have been unused for longer than MaxAge.
 func expired(images []Image, t Thresholds, now time.Time) []Image {
 	if t.MaxAge <= 0 {
 		return nil
@@ -78,15 +76,15 @@ func expired(images []Image, t Thresholds, now time.Time) []Image {
 	})
 }
 
-// candidates are those that may go when the disk is full, in this order. One of tomorrow is old
-// enough: the clock was set back.
+// candidates returns the images that may be removed from a full disk, in order. An image that was first seen in
+// the future counts as old enough: the clock was set back.
 func candidates(images []Image, t Thresholds, now time.Time) []Image {
 	return slices.DeleteFunc(unused(images, false), func(i Image) bool {
 		return !i.FirstSeen.After(now) && now.Sub(i.FirstSeen) < t.MinAge
 	})
 }
 
-// FullName is an image's name as the runtime spells it. An id stays what it is.
+// FullName returns an image's name as the runtime spells it. An id stays unchanged.
 func FullName(name string) string {
 	named, err := reference.ParseDockerRef(name)
 	if err != nil {
@@ -95,7 +93,7 @@ func FullName(name string) string {
 	return named.String()
 }
 
-// find is the image of that name, or of an id that begins so.
+// find returns the images with that name, or those whose id begins with it.
 func find(images []Image, name string) []Image {
 	full := FullName(name)
 	var named, byID []Image
@@ -113,8 +111,7 @@ func find(images []Image, name string) []Image {
 	return byID
 }
 
-// isIDPrefix takes ids as they are shown: at least 4 digits, with or without the
-// algorithm.
+// isIDPrefix reports whether name abbreviates an id: at least 4 digits, with or without the algorithm.
 func isIDPrefix(name, id string) bool {
 	const algorithm, least = "sha256:", 4
 	short := len(name) >= least && len(id) > len(algorithm)+len(name)-1 &&

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-run/berth/internal/base/checkpoint"
 )
 
-// images are the calls that are made of the image service.
+// images has the calls of the image service that this package makes.
 type images interface {
 	ListImages(context.Context, *runtimeapi.ListImagesRequest, ...grpc.CallOption) (*runtimeapi.ListImagesResponse,
 		error)
@@ -42,22 +42,21 @@ type events interface {
 type Options struct {
 	Images     images
 	Containers containers
-	// Wanted lists the images that pods of the node name, as they spell them.
+	// Wanted returns the images that pods of the node name, in their spelling.
 	Wanted func() []string
-	// Synced are closed when Wanted knows the pods. Nothing is removed before.
+	// Synced has channels that are closed when Wanted knows the pods. Nothing is removed before.
 	Synced []<-chan struct{}
-	// Removed is told the id of each image that is gone.
+	// Removed is called with the id of each image that is gone.
 	Removed func(id string)
-	// Dir is where images.json is kept.
+	// Dir is the directory of images.json.
 	Dir        string
 	Thresholds Thresholds
-	// Disk tells how full the disk is. Default: the file system that the runtime
-	// names.
+	// Disk returns how full the disk is. Default: the file system that the runtime names.
 	Disk func(context.Context) (Disk, error)
-	// Period is the time between two looks. Default 5 min, the kubelet's.
+	// Period is the time between two checks. Default 5 min, the kubelet's.
 	Period time.Duration
 	Events events
-	// Node is what the events are about.
+	// Node is the object of the events.
 	Node corev1.ObjectReference
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -68,15 +67,15 @@ type Options struct {
 type Collector struct {
 	opts  Options
 	again chan struct{}
-	// removed counts images.
+	// removed counts removed images.
 	removed *prometheus.CounterVec
 
 	mu     sync.Mutex // one removal at a time
 	ledger map[string]Entry
-	saved  bool // the file has the ledger
+	saved  bool // the file is up to date
 }
 
-// Entry is what the ledger has of an image.
+// Entry is the ledger's record of an image.
 type Entry struct {
 	FirstSeen time.Time `json:"firstSeen"`
 	LastUsed  time.Time `json:"lastUsed,omitzero"`
@@ -86,7 +85,7 @@ type Entry struct {
 // defaultPeriod is the kubelet's.
 const defaultPeriod = 5 * time.Minute
 
-// New makes a Collector that has removed nothing.
+// New returns a Collector that has removed nothing.
 func New(o Options) *Collector {
 	if o.Period == 0 {
 		o.Period = defaultPeriod
@@ -102,13 +101,13 @@ func (c *Collector) file() string { return filepath.Join(c.opts.Dir, "images.jso
 
 func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
 
-// Load reads the ledger. A damaged one is moved aside and told: images imported
-// by hand are then like others.
+// Load reads the ledger. A damaged file is moved aside and logged. Images imported by hand then count as
+// pulled.
 func (c *Collector) Load() error {
 	ledger, err := checkpoint.Load[map[string]Entry](c.file(), format())
 	switch damaged, ok := errors.AsType[*checkpoint.DamagedError](err); {
 	case ok:
-		c.opts.Log.Warn("it is no longer known which images were imported by hand", "err", damaged)
+		c.opts.Log.Warn("image ledger damaged, images imported by hand are no longer protected", "err", damaged)
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return fmt.Errorf("load the ledger of images: %w", err)
@@ -118,7 +117,7 @@ func (c *Collector) Load() error {
 	return nil
 }
 
-// Imported marks images as imported by hand: they are removed only by name.
+// Imported marks images as imported by hand. They are then removed only by name.
 func (c *Collector) Imported(ids ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +132,7 @@ func (c *Collector) Imported(ids ...string) error {
 	return c.save()
 }
 
-// Look has the disk looked at soon: something was pulled.
+// Look wakes Run to check the disk, because an image was pulled.
 func (c *Collector) Look() {
 	select {
 	case c.again <- struct{}{}:
@@ -155,11 +154,11 @@ func (c *Collector) List(ctx context.Context) ([]Image, error) {
 	return c.list(ctx)
 }
 
-// usedStep is by how much a time of last use moves before it is worth a write.
+// usedStep is by how much the time of last use must change to be worth a write.
 const usedStep = time.Minute
 
-// list asks the runtime what there is and in use, and brings the ledger up to
-// that. The caller holds mu.
+// list reads from the runtime which images exist and which are in use, and updates the ledger. The caller holds
+// mu.
 func (c *Collector) list(ctx context.Context) ([]Image, error) {
 	have, err := c.opts.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
 	if err != nil {
@@ -194,19 +193,19 @@ func (c *Collector) list(ctx context.Context) ([]Image, error) {
 	}
 	if changed {
 		if err := c.save(); err != nil {
-			c.opts.Log.Warn("when images were used last is not on disk", "err", err)
+			c.opts.Log.Warn("cannot write the image ledger, retrying at the next check", "err", err)
 		}
 	}
 	return all, nil
 }
 
-// gone forgets an image. The caller holds mu.
+// gone removes an image from the ledger. The caller holds mu.
 func (c *Collector) gone(id string) {
 	delete(c.ledger, id)
 	c.opts.Removed(id)
 }
 
-// uses are the ids and full names of images in use.
+// uses has the ids and full names of images in use.
 type uses map[string]bool
 
 func (u uses) has(id string, names ...[]string) bool {

@@ -85,21 +85,21 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// told are the events of a test.
-type told []string
+// eventLog collects events.
+type eventLog []string
 
-func (e *told) Event(ref corev1.ObjectReference, _, reason, format string, args ...any) {
+func (e *eventLog) Event(ref corev1.ObjectReference, _, reason, format string, args ...any) {
 	*e = append(*e, fmt.Sprintf("%s %s: "+format, append([]any{ref.Kind, reason}, args...)...))
 }
 
-// node is a collector over the fake runtime.
+// node is a Collector on the fake runtime.
 type node struct {
 	*Collector
 	fake   *critest.Fake
 	disk   Disk
 	wanted []string
 	gone   []string
-	events told
+	events eventLog
 	now    time.Time
 }
 
@@ -155,7 +155,7 @@ func TestCollect(t *testing.T) {
 	if err := collect(); err != nil || len(n.tags(t)) != 5 {
 		t.Errorf("with room: %v, left %v", err, n.tags(t))
 	}
-	n.disk.Available = 15 << 20 // 5 MiB are to be freed, images are of 1 MiB
+	n.disk.Available = 15 << 20 // 5 MiB must be freed, each image has 1 MiB
 	err = collect()
 	want := []string{critest.FakeImage, "registry.test/a:1", "registry.test/mine:1"}
 	if diff := cmp.Diff(want, n.tags(t)); diff != "" || len(n.gone) != 2 {
@@ -178,7 +178,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// When an image was used last, and how it came, is known after a restart.
+// The ledger of last uses and imports survives a restart.
 func TestLedger(t *testing.T) {
 	dir := t.TempDir()
 	n := newNode(t, dir)

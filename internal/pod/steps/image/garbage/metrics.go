@@ -2,7 +2,7 @@ package garbage
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Why an image is removed, as the kubelet counts it.
+// Reasons for the removal of an image, as the kubelet counts them.
 const (
 	forAge   = "age"
 	forSpace = "space"
@@ -15,5 +15,5 @@ func newRemoved() *prometheus.CounterVec {
 	}, []string{"reason"})
 }
 
-// Register has the removal of images told of. Call it once.
+// Register registers the metric of image removals. Call it once.
 func (c *Collector) Register(reg prometheus.Registerer) error { return reg.Register(c.removed) }

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 )
 
-// Run looks at the disk now and then until ctx ends.
+// Run checks the disk periodically until ctx ends.
 func (c *Collector) Run(ctx context.Context) error {
 	for _, synced := range c.opts.Synced {
 		select {
@@ -39,8 +39,8 @@ func (c *Collector) Run(ctx context.Context) error {
 			failures = 0
 		default:
 			failures++
-			c.opts.Log.Warn("remove unused images", "err", err)
-			if failures > 1 { // the first look may come before the runtime has counted
+			c.opts.Log.Warn("cannot remove unused images, retrying at the next check", "err", err)
+			if failures > 1 { // at the first check the runtime may not have measured its disk yet
 				c.opts.Events.Event(c.opts.Node, corev1.EventTypeWarning, reason.ImageGCFailed, "%v", err)
 			}
 		}
@@ -48,7 +48,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	}
 }
 
-// Collect looks once and removes what is due.
+// Collect checks once and removes what is due.
 func (c *Collector) Collect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,11 +64,11 @@ func (c *Collector) Collect(ctx context.Context) error {
 	return errors.Join(err, c.makeRoom(ctx))
 }
 
-// makeRoom frees the disk when it is too full. The caller holds mu.
+// makeRoom frees disk space if the disk is too full. The caller holds mu.
 func (c *Collector) makeRoom(ctx context.Context) error {
 	disk, err := c.opts.Disk(ctx)
 	if err != nil {
-		return fmt.Errorf("look at the disk of images: %w", err)
+		return fmt.Errorf("measure the disk of images: %w", err)
 	}
 	if disk.Capacity <= 0 {
 		err := reason.New(reason.InvalidDiskCapacity, "invalid capacity 0 on image filesystem")
@@ -79,7 +79,7 @@ func (c *Collector) makeRoom(ctx context.Context) error {
 	if want == 0 {
 		return nil
 	}
-	c.opts.Log.Info("the disk of images is full above its threshold", "used", disk.Percent(), "threshold",
+	c.opts.Log.Info("disk of images is above its threshold, removing unused images", "used", disk.Percent(), "threshold",
 		c.opts.Thresholds.High, "to free", want)
 	all, err := c.list(ctx)
 	if err != nil {
@@ -97,8 +97,8 @@ func (c *Collector) makeRoom(ctx context.Context) error {
 	return err
 }
 
-// remove removes images in this order until so many bytes are freed, 0: all of
-// them. The caller holds mu.
+// remove removes images in this order until it has freed enough bytes, or all of them if enough is 0. The
+// caller holds mu.
 func (c *Collector) remove(ctx context.Context, all []Image, why string, enough int64) (freed int64, err error) {
 	for _, i := range all {
 		if used, e := c.usedSince(ctx, i); used || e != nil {
@@ -117,7 +117,7 @@ func (c *Collector) remove(ctx context.Context, all []Image, why string, enough 
 	return freed, err
 }
 
-// usedSince looks again: each removal takes its time, and pods come meanwhile.
+// usedSince checks again whether an image is in use: each removal takes time, and pods may have come meanwhile.
 func (c *Collector) usedSince(ctx context.Context, i Image) (bool, error) {
 	now, err := c.used(ctx)
 	return now.has(i.ID, i.Tags, i.Digests), err
@@ -128,13 +128,13 @@ func (c *Collector) removeOne(ctx context.Context, i Image) error {
 	if err != nil {
 		return fmt.Errorf("remove image %s: %w", i, err)
 	}
-	c.opts.Log.Info("removed image", "image", i.String(), "size", i.Size)
+	c.opts.Log.Info("image removed", "image", i.String(), "size", i.Size)
 	c.gone(i.ID)
 	c.saved = false
 	return nil
 }
 
-// String is a name to show.
+// String returns a name to show.
 func (i Image) String() string {
 	for _, names := range [][]string{i.Tags, i.Digests} {
 		if len(names) > 0 {
@@ -147,13 +147,12 @@ func (i Image) String() string {
 // Errors of Remove.
 var (
 	ErrNoImage   = errors.New("no such image")
-	ErrAmbiguous = errors.New("several images begin so")
+	ErrAmbiguous = errors.New("several images have an id that begins like this")
 	ErrInUse     = errors.New("image is in use")
 )
 
-// Remove removes the image of that name, with all its names. One that is in use
-// stays unless it is forced: its containers go on, and cannot be started again
-// without a pull.
+// Remove removes the image with that name, and all its other names with it. An image in use stays unless force
+// is set. Its containers then keep running, but cannot be started again without a pull.
 func (c *Collector) Remove(ctx context.Context, name string, force bool) (Image, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +171,7 @@ func (c *Collector) Remove(ctx context.Context, name string, force bool) (Image,
 	return found, errors.Join(err, c.save())
 }
 
-// Find returns the image of that name.
+// Find returns the image with that name.
 func (c *Collector) Find(ctx context.Context, name string) (Image, error) {
 	all, err := c.List(ctx)
 	if err != nil {
@@ -195,8 +194,8 @@ func one(all []Image, name string) (Image, error) {
 	return Image{}, ErrAmbiguous
 }
 
-// Prune removes all images that nobody uses, those imported by hand only if it
-// is said so, and returns what it removed.
+// Prune removes all unused images, including those imported by hand if imported is set. It returns the removed
+// images.
 func (c *Collector) Prune(ctx context.Context, imported bool) ([]Image, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,14 +218,14 @@ func (c *Collector) Prune(ctx context.Context, imported bool) ([]Image, error) {
 	return gone, errors.Join(err, c.save())
 }
 
-// Usage is what images take.
+// Usage is the disk usage of images.
 type Usage struct {
 	Images, Used      int
-	Size, Reclaimable int64 // bytes; of all, and of those that Prune removes
+	Size, Reclaimable int64 // in bytes: of all images, and of those that Prune removes
 	Disk              Disk
 }
 
-// Usage adds up what there is.
+// Usage adds up all images.
 func (c *Collector) Usage(ctx context.Context) (Usage, error) {
 	all, err := c.List(ctx)
 	if err != nil {
@@ -246,19 +245,19 @@ func (c *Collector) Usage(ctx context.Context) (Usage, error) {
 	return u, err
 }
 
-// disk looks at the file system that the runtime says it has images on.
+// disk measures the file system that the runtime names for its images.
 func (c *Collector) disk(ctx context.Context) (Disk, error) {
 	info, err := c.opts.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {
 		return Disk{}, err
 	}
 	if len(info.ImageFilesystems) == 0 {
-		return Disk{}, errors.New("the runtime tells no file system of images")
+		return Disk{}, errors.New("the runtime reports no file system of images")
 	}
 	path := info.ImageFilesystems[0].GetFsId().GetMountpoint()
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
-		return Disk{}, fmt.Errorf("look at %s: %w", path, err)
+		return Disk{}, fmt.Errorf("measure file system %s: %w", path, err)
 	}
 	return Disk{Capacity: int64(s.Blocks) * s.Bsize, Available: int64(s.Bavail) * s.Bsize}, nil
 }

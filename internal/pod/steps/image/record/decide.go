@@ -10,31 +10,30 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
 )
 
-// Policy says which images are only for pods that could pull them.
+// Policy says which images only pods with access to their repository may use.
 type Policy struct {
 	// Verification is imagePullCredentialsVerificationPolicy.
 	Verification v1beta1.ImagePullCredentialsVerificationPolicy
-	// Allowlist is preloadedImagesVerificationAllowlist: repositories, or
-	// prefixes of them that end in /*.
+	// Allowlist is preloadedImagesVerificationAllowlist: repositories, or prefixes of repositories that end in
+	// /*.
 	Allowlist []string
 }
 
-// Pulled is what is known of one image.
+// Pulled is the record of one image.
 type Pulled struct {
-	// Repositories are where it was pulled from, without tag and digest.
+	// Repositories has the repositories it was pulled from, without tag and digest.
 	Repositories map[string]Access `json:"repositories,omitempty"`
 }
 
-// Access is who may use an image of a repository.
+// Access says who may use an image of a repository.
 type Access struct {
-	// Node says that every pod may: it was pulled without credentials, or with
-	// the node's.
+	// Node is set if every pod may use it: it was pulled without credentials, or with the node's.
 	Node    bool                `json:"node,omitempty"`
 	Secrets []credential.Secret `json:"secrets,omitempty"`
 }
 
-// verify says whether the policy wants an image of a repository verified. ours
-// says that it was pulled by this agent.
+// verify reports whether the policy requires verification for an image of a repository. ours is set if this
+// agent pulled the image.
 func (p Policy) verify(repository string, ours bool) bool {
 	switch p.Verification {
 	case v1beta1.NeverVerify:
@@ -49,7 +48,7 @@ func (p Policy) verify(repository string, ours bool) bool {
 	return true
 }
 
-// allows matches a pattern of the allowlist.
+// allows reports whether a pattern of the allowlist matches a repository.
 func allows(pattern, repository string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "/*"); ok {
 		return strings.HasPrefix(repository, canonical(prefix)+"/") || strings.HasPrefix(repository, prefix+"/")
@@ -57,7 +56,7 @@ func allows(pattern, repository string) bool {
 	return canonical(pattern) == repository
 }
 
-// canonical completes a repository that is written short.
+// canonical returns the full name of a repository that is written in short form.
 func canonical(repository string) string {
 	named, err := reference.ParseNormalizedNamed(repository)
 	if err != nil {
@@ -66,10 +65,9 @@ func canonical(repository string) string {
 	return named.Name()
 }
 
-// decide says whether a pod with these secrets, all of them for the repository,
-// may use an image without pulling it. A secret of the same name that has
-// changed since may, as one of another name with the same content: learn is what
-// is to be remembered of it.
+// decide reports whether a pod with these secrets, all of them for the repository, may use an image without
+// pulling it. It may if a recorded secret has the same name, even with changed content, or the same content
+// under another name. learn is the record to add, or nil.
 func decide(p Policy, repository string, known *Pulled, ours bool, have []credential.Secret) (allowed bool,
 	learn *credential.Secret) {
 	if !p.verify(repository, ours) {
@@ -97,7 +95,8 @@ func decide(p Policy, repository string, known *Pulled, ours bool, have []creden
 	return false, nil
 }
 
-// with adds a credential that had access; nil is one of the node, or none.
+// with returns the record with one more credential that had access. nil stands for a credential of the node, or
+// none.
 func (k Pulled) with(repository string, s *credential.Secret) Pulled {
 	all := map[string]Access{}
 	for name, access := range k.Repositories {

@@ -21,52 +21,51 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Records is what is known of the node's images. Its methods may be called from
-// any goroutine.
+// Records has the records of the node's images. Its methods may be called from any goroutine.
 type Records struct {
 	policy  Policy
 	log     *slog.Logger
 	intents *checkpoint.Dir[Intent]
 	files   *checkpoint.Dir[Pulled]
 
-	mu      sync.Mutex
-	pulling map[string]int    // pulls under way by image
-	left    map[string]bool   // images whose pull an earlier agent has not ended
-	pulled  map[string]Pulled // by id
+	mu         sync.Mutex
+	pulling    map[string]int    // number of running pulls by image
+	unfinished map[string]bool   // images whose pull an earlier agent did not finish
+	pulled     map[string]Pulled // by image id
 }
 
-// Intent is a pull under way.
+// Intent records a running pull.
 type Intent struct {
 	// Image is the full name: registry, repository and tag or digest.
 	Image string `json:"image"`
 }
 
-// New makes Records that know nothing before Load.
+// New returns Records that are empty before Load.
 func New(o Options) *Records {
 	format := checkpoint.Format{Version: 1}
 	return &Records{
 		policy: o.Policy, log: o.Log,
 		intents: checkpoint.NewDir[Intent](filepath.Join(o.Dir, "pulling"), format),
 		files:   checkpoint.NewDir[Pulled](filepath.Join(o.Dir, "pulled"), format),
-		pulling: map[string]int{}, left: map[string]bool{}, pulled: map[string]Pulled{},
+		pulling: map[string]int{}, unfinished: map[string]bool{}, pulled: map[string]Pulled{},
 	}
 }
 
-// Load reads what earlier agents have written. A file that is damaged is moved
-// aside and told: its image has to be verified again.
+// Load reads the records of earlier agents. A damaged file is moved aside and logged. Its image must then be
+// verified again.
 func (r *Records) Load() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	left, err := r.intents.LoadAll()
+	unfinished, err := r.intents.LoadAll()
 	if _, err = r.damaged(err); err != nil {
 		return fmt.Errorf("load image pulls: %w", err)
 	}
-	for image := range left {
-		r.left[image] = true
+	for image := range unfinished {
+		r.unfinished[image] = true
 	}
 	r.pulled, err = r.files.LoadAll()
 	ids, err := r.damaged(err)
-	for _, id := range ids { // it was pulled, by nobody knows whom
+	for _, id := range ids { // it was pulled, with unknown credentials
 		r.pulled[id] = Pulled{}
 	}
 	if err != nil {
@@ -75,8 +74,7 @@ func (r *Records) Load() error {
 	return nil
 }
 
-// damaged logs which files were moved aside and returns their keys, and the rest
-// of the error.
+// damaged logs the files that were moved aside and returns their keys. rest is every other part of the error.
 func (r *Records) damaged(err error) (keys []string, rest error) {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -88,7 +86,7 @@ func (r *Records) damaged(err error) (keys []string, rest error) {
 			rest = errors.Join(rest, err)
 			continue
 		}
-		r.log.Warn("an image has to be verified again", "err", damaged)
+		r.log.Warn("image record damaged, the image must be verified again", "err", damaged)
 		stem := strings.TrimSuffix(filepath.Base(damaged.Path), ".json")
 		if key, err := url.PathUnescape(stem); err == nil {
 			keys = append(keys, key)
@@ -97,12 +95,12 @@ func (r *Records) damaged(err error) (keys []string, rest error) {
 	return keys, rest
 }
 
-// Begin notes, before anything is fetched, that an image is pulled. Each is
-// followed by one End or Fail.
+// Begin records, before anything is fetched, that a pull of an image begins. Each call is followed by one End
+// or Fail.
 func (r *Records) Begin(image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pulling[image] == 0 && !r.left[image] {
+	if r.pulling[image] == 0 && !r.unfinished[image] {
 		if err := r.intents.Save(image, Intent{image}); err != nil {
 			return fmt.Errorf("record the pull of an image: %w", err)
 		}
@@ -111,21 +109,21 @@ func (r *Records) Begin(image string) error {
 	return nil
 }
 
-// End notes that the image id was pulled from a repository with a credential;
-// nil is one of the node, or none.
+// End records that the image id was pulled from a repository with a credential. nil stands for a credential of
+// the node, or none.
 func (r *Records) End(image, repository, id string, s *credential.Secret) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.learn(repository, id, s)
-	if err != nil { // the intent stays: the image counts as one that was pulled
-		r.left[image] = true
+	if err != nil { // the intent stays, so that the image counts as pulled
+		r.unfinished[image] = true
 	} else {
-		delete(r.left, image)
+		delete(r.unfinished, image)
 	}
 	return errors.Join(err, r.leave(image))
 }
 
-// Fail notes that a pull has brought nothing.
+// Fail records that a pull failed.
 func (r *Records) Fail(image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +136,7 @@ func (r *Records) leave(image string) error {
 		return nil
 	}
 	delete(r.pulling, image)
-	if r.left[image] {
+	if r.unfinished[image] {
 		return nil
 	}
 	return r.intents.Delete(image)
@@ -154,13 +152,12 @@ func (r *Records) learn(repository, id string, s *credential.Secret) error {
 	return nil
 }
 
-// Allowed says whether a pod may use the image id, which is present and which it
-// calls image, of a repository. have lists its secrets for that; it is called
-// only if it matters.
+// Allowed reports whether a pod may use a present image without pulling it. image is the pod's name for it, id
+// its id. have returns the pod's secrets for the repository and is called only if they matter.
 func (r *Records) Allowed(image, repository, id string, have func() []credential.Secret) bool {
 	r.mu.Lock()
 	known, ok := r.pulled[id]
-	ours := ok || r.left[image] || r.pulling[image] > 0
+	ours := ok || r.unfinished[image] || r.pulling[image] > 0
 	r.mu.Unlock()
 	record := &known
 	if !ok {
@@ -174,13 +171,13 @@ func (r *Records) Allowed(image, repository, id string, have func() []credential
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if err := r.learn(repository, id, learn); err != nil {
-			r.log.Warn("the next pod with this secret will pull the image again", "image", image, "err", err)
+			r.log.Warn("cannot record access to an image, the next pod with this secret will pull it again", "image", image, "err", err)
 		}
 	}
 	return allowed
 }
 
-// Forget drops the record of an image that is gone.
+// Forget deletes the record of a removed image.
 func (r *Records) Forget(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

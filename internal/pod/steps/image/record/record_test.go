@@ -72,7 +72,7 @@ func TestAllows(t *testing.T) {
 	}
 }
 
-// open is what an agent finds in dir.
+// open returns the Records that an agent loads from dir.
 func open(t *testing.T, dir string) *Records {
 	t.Helper()
 	r := New(Options{Dir: dir, Policy: Policy{Verification: v1beta1.NeverVerifyPreloadedImages},
@@ -83,7 +83,7 @@ func open(t *testing.T, dir string) *Records {
 	return r
 }
 
-// What is known survives a kill at every point of a pull.
+// The records survive a kill at every point of a pull.
 func TestRecordsOutliveTheAgent(t *testing.T) {
 	const image, repository, id = "registry.io/app:1", "registry.io/app", "sha256:1"
 	dir := t.TempDir()
@@ -108,8 +108,8 @@ func TestRecordsOutliveTheAgent(t *testing.T) {
 		t.Error("an image that is being pulled can be used")
 	}
 	r = open(t, dir) // killed
-	if !r.left[image] || len(r.left) != 1 || allowed(r, mine) {
-		t.Errorf("after a kill: left %v", r.left)
+	if !r.unfinished[image] || len(r.unfinished) != 1 || allowed(r, mine) {
+		t.Errorf("after a kill: unfinished %v", r.unfinished)
 	}
 	if err := r.Begin(image); err != nil {
 		t.Fatal(err)
@@ -118,8 +118,8 @@ func TestRecordsOutliveTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = open(t, dir)
-	if len(r.left) != 0 || !allowed(r, mine) || allowed(r, other) || allowed(r) {
-		t.Errorf("left %v, pulled %v", r.left, r.pulled)
+	if len(r.unfinished) != 0 || !allowed(r, mine) || allowed(r, other) || allowed(r) {
+		t.Errorf("unfinished %v, pulled %v", r.unfinished, r.pulled)
 	}
 	damage(t, dir)
 	if r = open(t, dir); allowed(r, mine) {
