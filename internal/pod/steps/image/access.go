@@ -17,7 +17,7 @@ import (
 
 // access decides which pod may pull and use which image.
 type access struct {
-	events  events
+	events  event.Sink
 	secrets secrets
 	keys    keys
 	records records

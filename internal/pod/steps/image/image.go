@@ -30,10 +30,6 @@ type client interface {
 	PullImage(context.Context, *runtimeapi.PullImageRequest, ...grpc.CallOption) (*runtimeapi.PullImageResponse, error)
 }
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
 // secrets reads the Secrets that pods name as imagePullSecrets.
 type secrets interface {
 	Secret(namespace, name string) (*corev1.Secret, error)
@@ -58,7 +54,7 @@ type records interface {
 // Options are what Images needs from its surroundings. Client, Events and Now are required.
 type Options struct {
 	Client client
-	Events events
+	Events event.Sink
 	// Secrets and Keys find credentials. nil means that there are none.
 	Secrets secrets
 	Keys    keys
@@ -77,7 +73,7 @@ type Options struct {
 
 // Images pulls the images of pods. Its methods may be called from any goroutine.
 type Images struct {
-	events events
+	events event.Sink
 	access access
 	pool   pool
 	now    func() time.Time

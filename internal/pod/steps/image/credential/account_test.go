@@ -99,7 +99,7 @@ func TestGrants(t *testing.T) {
 		{"no annotation", TokenAttributes{Required: true, RequiredAnnotations: []string{"example.com/role"}},
 			[]*corev1.Pod{podOf("1", "plain")}, []int{0}, 0, ""},
 		{"no such account", TokenAttributes{}, []*corev1.Pod{podOf("1", "gone")}, []int{0}, 0,
-			`ask credential provider "plug": get service account ns/gone: not found`},
+			`run credential provider "plug": get service account ns/gone: not found`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k, dir := granting(t, c.token, "p")

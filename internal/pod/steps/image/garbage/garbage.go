@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // images has the calls of the image service that this package makes.
@@ -32,10 +33,6 @@ type images interface {
 type containers interface {
 	ListContainers(context.Context, *runtimeapi.ListContainersRequest,
 		...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
-}
-
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
 
 // Options of a Collector. All but Disk and Period are required.
@@ -55,7 +52,7 @@ type Options struct {
 	Disk func(context.Context) (Disk, error)
 	// Period is the time between two checks. Default 5 min, the kubelet's.
 	Period time.Duration
-	Events events
+	Events event.Sink
 	// Node is the object of the events.
 	Node corev1.ObjectReference
 	Now  func() time.Time
