@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
@@ -22,10 +23,6 @@ import (
 // classes are the levels that pods stand in.
 func classes() []corev1.PodQOSClass {
 	return []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort}
-}
-
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
 
 // Config of Cgroups.
@@ -53,7 +50,7 @@ type Config struct {
 	// Lost is told that a pod's cgroup has vanished. nil: nobody is.
 	Lost   func(types.UID)
 	Node   corev1.ObjectReference
-	Events events
+	Events event.Sink
 	Log    *slog.Logger
 }
 
@@ -62,7 +59,7 @@ type Cgroups struct {
 	cfg     Config
 	root    Name
 	metrics metrics
-	changed chan struct{} // wakes Run
+	changed wake.Signal // wakes Run
 
 	mu    sync.Mutex
 	tree  *tree
@@ -84,7 +81,7 @@ type held struct {
 
 // New makes a Cgroups. The host is looked at when the first pod comes.
 func New(c Config) *Cgroups {
-	return &Cgroups{cfg: c, root: parseName(c.Root), metrics: newMetrics(), changed: make(chan struct{}, 1),
+	return &Cgroups{cfg: c, root: parseName(c.Root), metrics: newMetrics(), changed: wake.New(),
 		pods: map[types.UID]*held{}, told: map[string]string{}}
 }
 
@@ -267,8 +264,5 @@ func (c *Cgroups) notify(class corev1.PodQOSClass) {
 		class == corev1.PodQOSGuaranteed && c.cfg.Options.MemoryQoS == nil && c.cfg.QOSReserved == 0 {
 		return // no level depends on it
 	}
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
+	c.changed.Wake()
 }

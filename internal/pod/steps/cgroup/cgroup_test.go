@@ -295,7 +295,7 @@ func TestSharesFollowThePods(t *testing.T) {
 	}
 	pods = []*corev1.Pod{r.Pod.Pod}
 	select {
-	case <-n.changed:
+	case <-n.changed.C():
 	default:
 		t.Fatal("Setup of a Burstable pod wakes nobody")
 	}

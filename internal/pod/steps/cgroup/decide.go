@@ -164,7 +164,7 @@ func demandOf(pods []*corev1.Pod) demand {
 	var d demand
 	var milli int64
 	for _, p := range pods {
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if pod.Ended(p.Status.Phase) {
 			continue
 		}
 		requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})

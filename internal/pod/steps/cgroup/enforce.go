@@ -105,10 +105,7 @@ func (c enforcer) level(class corev1.PodQOSClass) error {
 // failed notes that a level does not have its limits, for the next try.
 func (c enforcer) failed(name Name, err error) {
 	c.tell(name.Cgroupfs(), fmt.Sprintf("Failed to update Node Allocatable Limits %q: %v", name.Cgroupfs(), err))
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
+	c.changed.Wake()
 }
 
 func (c enforcer) tell(key, message string) {

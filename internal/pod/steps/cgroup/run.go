@@ -18,7 +18,7 @@ func (c *Cgroups) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.changed:
+		case <-c.changed.C():
 		case <-retry.C:
 		}
 		err := c.follow()

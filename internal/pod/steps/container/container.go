@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // Lifecycle takes part in the life of every container of the node, from outside of its pod's spec: resource
@@ -73,10 +74,6 @@ type observer interface {
 	Refresh(ctx context.Context, uid types.UID) error
 }
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
 // gate limits the number of expensive runtime calls that run on the node at the same time.
 type gate interface {
 	Enter(ctx context.Context) (leave func(), err error)
@@ -96,7 +93,7 @@ type Options struct {
 	// Lifecycle lists the participants in the order in which they are called.
 	Lifecycle []Lifecycle
 	Observer  observer
-	Events    events
+	Events    event.Sink
 	// Limit is entered before a container is created, and left after it was started.
 	Limit gate
 	// QOS is the pod's quality-of-service class.

@@ -20,10 +20,6 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
 // Config of Dirs.
 type Config struct {
 	// Root is the agent's directory; pods are in <Root>/pods.
@@ -38,7 +34,7 @@ type Config struct {
 	// HostsFile is the host's. Default /etc/hosts.
 	HostsFile string
 	Resolver  Resolver
-	Events    events
+	Events    event.Sink
 }
 
 // Dirs makes and removes the directories of pods.

@@ -62,7 +62,7 @@ func (p *Probes) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.retry:
+		case <-p.retry.C():
 			select {
 			case <-ctx.Done():
 				return
@@ -126,7 +126,7 @@ func (p *Probes) wrote(failed []types.UID, err error) {
 		p.opts.Log.Error("keep probe verdicts; they are written when there is room again", "disk full",
 			checkpoint.IsDiskFull(err), "err", err)
 	}
-	awake(p.retry)
+	p.retry.Wake()
 }
 
 // record takes the states of a pod as they are now, and those that are about to

@@ -16,8 +16,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // execer runs a command in a container.
@@ -25,14 +27,10 @@ type execer interface {
 	ExecSync(context.Context, *runtimeapi.ExecSyncRequest, ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error)
 }
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
 // Options of Probes. CRI, Events, Observed, Expand and Log are required.
 type Options struct {
 	CRI    execer
-	Events events
+	Events event.Sink
 	// Observed is the runtime's last known state of a pod. It is asked before
 	// and after each probe: a container that does not run is not judged.
 	Observed func(types.UID) *pod.Observed
@@ -79,8 +77,8 @@ type Probes struct {
 	slots   chan struct{} // taken while an exec probe starts
 	metrics *metrics
 	files   *checkpoint.Dir[record] // one a pod; nil: nothing is kept
-	wake    chan struct{}           // the queue has a new head
-	retry   chan struct{}           // a file could not be written
+	wake    wake.Signal             // the queue has a new head
+	retry   wake.Signal             // a file could not be written
 
 	disk    sync.Mutex // held while files are written; taken before mu
 	mu      sync.Mutex
@@ -115,7 +113,7 @@ func New(o Options) (*Probes, error) {
 	}
 	p := &Probes{
 		opts: o, began: o.Now(), http: newTransport(), slots: make(chan struct{}, o.Concurrency), metrics: m,
-		wake: make(chan struct{}, 1), retry: make(chan struct{}, 1), pods: map[types.UID]*probed{},
+		wake: wake.New(), retry: wake.New(), pods: map[types.UID]*probed{},
 		saved: map[types.UID]record{}, stale: map[types.UID]bool{},
 	}
 	if o.Dir != "" {

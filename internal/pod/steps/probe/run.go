@@ -31,7 +31,7 @@ func (p *Probes) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-p.wake:
+		case <-p.wake.C():
 		case <-timer.C:
 		}
 		for _, c := range p.due(ctx) {

@@ -211,7 +211,7 @@ func (p *Probes) enqueue(t *target) {
 		}
 		p.queue.put(j)
 		if j.place == 0 {
-			awake(p.wake)
+			p.wake.Wake()
 		}
 	}
 }
@@ -259,11 +259,4 @@ func hasProbes(p *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-func awake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

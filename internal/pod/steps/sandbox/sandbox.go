@@ -21,10 +21,6 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
 // names gives what a pod is called inside and where it writes.
 type names interface {
 	Hostname(p *corev1.Pod) (string, error)
@@ -65,7 +61,7 @@ type network interface {
 type Options struct {
 	Network network
 	Runtime runtimeapi.RuntimeServiceClient
-	Events  events
+	Events  event.Sink
 	Names   names
 	Cgroups cgroups
 	Userns  userns

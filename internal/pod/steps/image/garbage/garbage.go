@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
@@ -63,7 +64,7 @@ type Options struct {
 // Load.
 type Collector struct {
 	opts  Options
-	again chan struct{}
+	again wake.Signal // wakes Run
 	// removed counts removed images.
 	removed *prometheus.CounterVec
 
@@ -87,7 +88,7 @@ func New(o Options) *Collector {
 	if o.Period == 0 {
 		o.Period = defaultPeriod
 	}
-	c := &Collector{opts: o, again: make(chan struct{}, 1), removed: newRemoved(), ledger: map[string]Entry{}}
+	c := &Collector{opts: o, again: wake.New(), removed: newRemoved(), ledger: map[string]Entry{}}
 	if c.opts.Disk == nil {
 		c.opts.Disk = c.disk
 	}
@@ -131,10 +132,7 @@ func (c *Collector) Imported(ids ...string) error {
 
 // Look wakes Run to check the disk, because an image was pulled.
 func (c *Collector) Look() {
-	select {
-	case c.again <- struct{}{}:
-	default:
-	}
+	c.again.Wake()
 }
 
 // save writes the ledger. The caller holds mu.

@@ -29,7 +29,7 @@ func (c *Collector) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-		case <-c.again:
+		case <-c.again.C():
 		}
 		err := c.Collect(ctx)
 		switch {
