@@ -14,19 +14,19 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Answer is what a pre-create hook may say. What it leaves out stays as it is.
+// Answer is the answer of a pre-create hook. Fields that it omits change nothing.
 type Answer struct {
-	// CPUs and NUMA nodes in the kernel's list format, e.g. "0-3,8".
+	// CPUs and NUMA nodes, in the kernel's list format, such as "0-3,8".
 	CpusetCpus string   `json:"cpusetCpus,omitempty"`
 	CpusetMems string   `json:"cpusetMems,omitempty"`
 	Devices    []Device `json:"devices,omitempty"`
-	// CDIDevices are fully qualified names, e.g. "vendor.com/gpu=0".
+	// CDIDevices are fully qualified names, such as "vendor.com/gpu=0".
 	CDIDevices []string `json:"cdiDevices,omitempty"`
 	Mounts     []Mount  `json:"mounts,omitempty"`
 	// Env is set in this order and replaces variables of the same name.
 	Env []Variable `json:"env,omitempty"`
-	// Annotations are put on the container for the runtime. Names of
-	// Kubernetes and Berth are refused.
+	// Annotations are set on the container for the runtime. Names that belong to Kubernetes or Berth are
+	// refused.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
@@ -34,7 +34,7 @@ type Answer struct {
 type Device struct {
 	HostPath      string `json:"hostPath"`
 	ContainerPath string `json:"containerPath"`
-	// Permissions are letters of "rwm" (read, write, mknod). Default "rwm".
+	// Permissions has letters of "rwm" (read, write, mknod). Default "rwm".
 	Permissions string `json:"permissions,omitempty"`
 }
 
@@ -51,7 +51,7 @@ type Variable struct {
 	Value string `json:"value"`
 }
 
-// parse reads an answer strictly; no output at all is an answer that changes nothing.
+// parse reads an answer strictly. No output at all is an answer that changes nothing.
 func parse(raw []byte) (Answer, error) {
 	var a Answer
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -80,7 +80,7 @@ func (a Answer) check() error {
 			return fmt.Errorf("devices[%d]: hostPath and containerPath must be absolute paths", i)
 		}
 		if strings.Trim(d.Permissions, "rwm") != "" {
-			return fmt.Errorf("devices[%d]: permissions %q are not letters of rwm", i, d.Permissions)
+			return fmt.Errorf("devices[%d]: permissions %q must consist of the letters r, w and m", i, d.Permissions)
 		}
 	}
 	for i, m := range a.Mounts {
@@ -98,13 +98,13 @@ func (a Answer) check() error {
 	}
 	for name := range a.Annotations {
 		if strings.HasPrefix(name, "io.kubernetes.") || strings.HasPrefix(name, "berth.run/") {
-			return fmt.Errorf("annotation %q is the agent's own", name)
+			return fmt.Errorf("annotation %q is reserved for Kubernetes and Berth", name)
 		}
 	}
 	return nil
 }
 
-// cpuList accepts "" and the kernel's list format.
+// cpuList reports whether s is "" or has the kernel's list format.
 func cpuList(s string) bool {
 	if s == "" {
 		return true
@@ -126,7 +126,7 @@ func cpuList(s string) bool {
 	return true
 }
 
-// apply puts an answer into a container's configuration.
+// apply applies an answer to a container's configuration.
 func (a Answer) apply(config *runtimeapi.ContainerConfig) {
 	if a.CpusetCpus != "" || a.CpusetMems != "" {
 		if config.Linux == nil {

@@ -14,23 +14,23 @@ import (
 
 const (
 	maxAnswer = 1 << 20 // bytes of standard output
-	maxStderr = 1 << 10 // bytes kept of standard error, its end
+	maxStderr = 1 << 10 // bytes kept from the end of standard error
 
-	// drain is how long a hook's output may stay open after its end: somebody
-	// it started still holds it.
+	// drain is how long the output may stay open after the hook's end, because a process it started still holds
+	// it.
 	drain = time.Second
 )
 
 // run executes one hook and returns what it wrote to its standard output.
 func (h *Hooks) run(ctx context.Context, moment, name string, input []byte) ([]byte, error) {
-	limited, cancel := context.WithTimeoutCause(ctx, h.timeout, fmt.Errorf("no end within %s", h.timeout))
+	limited, cancel := context.WithTimeoutCause(ctx, h.timeout, fmt.Errorf("did not end within %s", h.timeout))
 	defer cancel()
 	stdout, stderr := &buffer{max: maxAnswer}, &buffer{max: maxStderr, last: true}
 	cmd := exec.CommandContext(limited, filepath.Join(h.dir, name))
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "BERTH_HOOK=" + moment}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), stdout, stderr
-	// A group of its own, so that what the hook started ends with it.
+	// The hook gets its own process group, so that the processes it started end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = drain
@@ -49,13 +49,13 @@ func (h *Hooks) run(ctx context.Context, moment, name string, input []byte) ([]b
 	if err == nil {
 		return stdout.kept, nil
 	}
-	if said := strings.TrimSpace(string(stderr.kept)); said != "" {
-		return nil, fmt.Errorf("hook %s: %w: %s", name, err, said)
+	if text := strings.TrimSpace(string(stderr.kept)); text != "" {
+		return nil, fmt.Errorf("hook %s: %w: %s", name, err, text)
 	}
 	return nil, fmt.Errorf("hook %s: %w", name, err)
 }
 
-// buffer keeps the first or the last max bytes and takes the rest.
+// buffer keeps the first or the last max bytes, and accepts and drops the rest.
 type buffer struct {
 	kept []byte
 	max  int

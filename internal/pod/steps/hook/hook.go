@@ -18,10 +18,10 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// DefaultTimeout is how long one hook may take.
+// DefaultTimeout is how long one hook may run.
 const DefaultTimeout = 10 * time.Second
 
-// The moments of a container's life, as the directories are called.
+// The moments of a container's life. The directories have these names.
 const (
 	preCreate = "pre-create"
 	preStart  = "pre-start"
@@ -31,10 +31,9 @@ const (
 
 // Options of Hooks.
 type Options struct {
-	// Dir holds the directories pre-create, pre-start, pre-stop and post-stop.
-	// None of them needs to exist.
+	// Dir contains the directories pre-create, pre-start, pre-stop and post-stop. None of them needs to exist.
 	Dir string
-	// Timeout of one hook. Default DefaultTimeout.
+	// Timeout is the limit for one hook. Default DefaultTimeout.
 	Timeout time.Duration
 }
 
@@ -44,7 +43,7 @@ type Hooks struct {
 	timeout time.Duration
 }
 
-// New makes a Hooks. The directories are not looked at before they are needed.
+// New returns a Hooks. It reads no directory before a hook is due.
 func New(o Options) *Hooks {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -52,20 +51,20 @@ func New(o Options) *Hooks {
 	return &Hooks{dir: o.Dir, timeout: o.Timeout}
 }
 
-// message is what a hook reads from its standard input.
+// message is what a hook reads from standard input.
 type message struct {
 	Hook string      `json:"hook"`
 	Pod  *corev1.Pod `json:"pod,omitempty"`
-	// Container is the container of the pod's spec and the list it stands in:
-	// "container", "init container", "sidecar" or "ephemeral container".
+	// Container is the container in the pod's spec, and Kind the list that it is in: "container", "init
+	// container", "sidecar" or "ephemeral container".
 	Container *corev1.Container `json:"container,omitempty"`
 	Kind      string            `json:"kind,omitempty"`
 	Attempt   uint32            `json:"attempt,omitempty"` // restart count, before create
 	ID        string            `json:"id,omitempty"`      // container id, once created
 }
 
-// PreCreate lets the hooks refuse a container or change its configuration.
-// Each sees the pod as it was written, not what an earlier hook answered.
+// PreCreate lets the hooks refuse a container or change its configuration. Each hook receives the pod's spec
+// unchanged, without the answers of earlier hooks.
 func (h *Hooks) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container,
 	config *runtimeapi.ContainerConfig) error {
 	m := message{Hook: preCreate, Pod: p, Container: c.Container, Kind: c.Kind.String(),
@@ -85,19 +84,19 @@ func (h *Hooks) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container, id
 	return h.each(ctx, message{Hook: preStart, Pod: p, Container: c.Container, Kind: c.Kind.String(), ID: id}, silent)
 }
 
-// PreStop tells the hooks that a container is about to be stopped.
+// PreStop notifies the hooks that a container is about to be stopped.
 func (h *Hooks) PreStop(ctx context.Context, id string) error {
 	return h.each(ctx, message{Hook: preStop, ID: id}, silent)
 }
 
-// PostStop tells the hooks that a container was stopped.
+// PostStop notifies the hooks that a container has stopped.
 func (h *Hooks) PostStop(ctx context.Context, id string) error {
 	return h.each(ctx, message{Hook: postStop, ID: id}, silent)
 }
 
 func silent(name string, output []byte) error {
 	if text := strings.TrimSpace(string(output)); text != "" {
-		return fmt.Errorf("hook %s: has no answer to give, and wrote %q", name, text[:min(len(text), 200)])
+		return fmt.Errorf("hook %s: only pre-create hooks may answer, and it wrote %q", name, text[:min(len(text), 200)])
 	}
 	return nil
 }
@@ -129,8 +128,8 @@ func (h *Hooks) each(ctx context.Context, m message, read func(name string, outp
 	return nil
 }
 
-// names lists the hooks of a moment as MOMENT/FILE. What is not an executable
-// file is no hook. A missing directory has none.
+// names returns the hooks of a moment as MOMENT/FILE. Only executable files are hooks. A missing directory has
+// none.
 func (h *Hooks) names(moment string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(h.dir, moment))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -22,10 +22,10 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// patience bounds what a test waits for; nothing waits that long when all is well.
+// patience limits how long a test waits. A test that passes never waits that long.
 const patience = 20 * time.Second
 
-// hooks makes a Hooks with one script per name MOMENT/FILE.
+// hooks returns a Hooks with one script for each name MOMENT/FILE.
 func hooks(t *testing.T, scripts map[string]string) *Hooks {
 	t.Helper()
 	h := New(Options{Dir: t.TempDir()})
@@ -146,13 +146,13 @@ func TestHookRefuses(t *testing.T) {
 		"bad device": {`echo '{"devices":[{"hostPath":"dev/x","containerPath":"/x"}]}'`,
 			"devices[0]: hostPath and containerPath must be absolute paths"},
 		"bad letters": {`echo '{"devices":[{"hostPath":"/x","containerPath":"/x","permissions":"rx"}]}'`,
-			`devices[0]: permissions "rx" are not letters of rwm`},
+			`devices[0]: permissions "rx" must consist of the letters r, w and m`},
 		"bad mount": {`echo '{"mounts":[{"hostPath":"/x"}]}'`,
 			"mounts[0]: hostPath and containerPath must be absolute paths"},
 		"bad variable": {`echo '{"env":[{"name":"a=b"}]}'`, `env[0]: "a=b" cannot be a variable`},
 		"bad CDI name": {`echo '{"cdiDevices":[""]}'`, "cdiDevices has an empty name"},
 		"our label": {`echo '{"annotations":{"io.kubernetes.container.hash":"1"}}'`,
-			`annotation "io.kubernetes.container.hash" is the agent's own`},
+			`annotation "io.kubernetes.container.hash" is reserved for Kubernetes and Berth`},
 		"endless":     {`exec head -c 2000000 /dev/zero`, "answered more than 1048576 bytes"},
 		"open output": {`sleep 60 & echo $! >$TMP`, "a process it started keeps its output open"},
 	}
@@ -171,7 +171,7 @@ func TestHookRefuses(t *testing.T) {
 	}
 }
 
-// ended fails unless the process has ended, and ends it.
+// ended fails the test unless the process has ended, and kills it.
 func ended(t *testing.T, pid string) {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(pid))
@@ -186,7 +186,7 @@ func ended(t *testing.T, pid string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	// It is readable once the process has ended, reaped or not (pidfd_open(2)).
+	// A pidfd is readable once its process has ended, reaped or not (pidfd_open(2)).
 	ready, err := 0, error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
 		ready, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
@@ -212,7 +212,7 @@ func TestStopsAtTheFirstRefusal(t *testing.T) {
 
 func TestOnlyPreCreateAnswers(t *testing.T) {
 	h := hooks(t, map[string]string{"pre-stop/h": `echo '{}'`})
-	if err := h.PreStop(t.Context(), "c1"); err == nil || !strings.Contains(err.Error(), "has no answer to give") {
+	if err := h.PreStop(t.Context(), "c1"); err == nil || !strings.Contains(err.Error(), "only pre-create hooks may answer") {
 		t.Error(err)
 	}
 }
@@ -220,9 +220,9 @@ func TestOnlyPreCreateAnswers(t *testing.T) {
 func TestTimeoutKillsTheGroup(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	h := hooks(t, map[string]string{"pre-create/h": "echo started >&2; sleep 60 & echo $! >" + pid + "; wait"})
-	h.timeout = 2 * time.Second // the shell comes as far as wait in it
+	h.timeout = 2 * time.Second // long enough for the shell to reach its wait
 	err := preCreated(t, h, nil)
-	if err == nil || err.Error() != "hook pre-create/h: no end within 2s: started" {
+	if err == nil || err.Error() != "hook pre-create/h: did not end within 2s: started" {
 		t.Error(err)
 	}
 	raw, err := os.ReadFile(pid)
@@ -241,7 +241,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
 	go func() { result <- h.PreStop(ctx, "c1") }()
-	if _, err := os.ReadFile(fifo); err != nil { // returns when the hook runs
+	if _, err := os.ReadFile(fifo); err != nil { // returns once the hook runs
 		t.Fatal(err)
 	}
 	begin := time.Now()

@@ -22,8 +22,7 @@ const (
 	maxSearchName  = validation.DNS1123SubdomainMaxLength
 )
 
-// Warning is something that a pod's DNS configuration had to do without, as an
-// event.
+// Warning is an event about a part of a pod's DNS configuration that was left out.
 type Warning struct{ Reason, Message string }
 
 // Reasons of a Warning.
@@ -32,20 +31,20 @@ const (
 	MissingClusterDNS = "MissingClusterDNS"
 )
 
-// Resolver is what the node knows of DNS.
+// Resolver has the node's DNS settings.
 type Resolver struct {
-	// ClusterDNS and ClusterDomain are the cluster's; empty outside of one.
+	// ClusterDNS and ClusterDomain are the cluster's. They are empty outside of a cluster.
 	ClusterDNS    []netip.Addr
 	ClusterDomain string
-	// Standalone nodes have no cluster: that ClusterFirst means Default there
-	// is not worth a warning.
+	// Standalone is set on a node without a cluster. Such a node needs no warning that ClusterFirst means
+	// Default.
 	Standalone bool
-	// NodeIPs tell which families a node without a resolv.conf has.
+	// NodeIPs show which address families a node without a resolv.conf has.
 	NodeIPs []netip.Addr
 }
 
-// PodDNS decides a pod's resolv.conf. host is the node's; nil when the node has
-// none to give: names are then asked of the pod itself.
+// PodDNS decides a pod's resolv.conf. host is the node's configuration. If it is nil, the pod gets its own
+// loopback address as nameserver.
 func PodDNS(p *corev1.Pod, r Resolver, host *runtimeapi.DNSConfig) (*runtimeapi.DNSConfig, []Warning) {
 	var warnings []Warning
 	policy := p.Spec.DNSPolicy
@@ -95,7 +94,7 @@ func clusterSearches(namespace, domain string) []string {
 	return []string{namespace + ".svc." + domain, "svc." + domain, domain}
 }
 
-// loopback are the nameservers that stand for none (resolv.conf(5)).
+// loopback returns the nameservers that resolv.conf(5) uses when none is configured.
 func loopback(ips []netip.Addr) []string {
 	var servers []string
 	for _, ip := range ips {
@@ -111,18 +110,18 @@ func loopback(ips []netip.Addr) []string {
 	return unique(servers)
 }
 
-// unique keeps the first of each.
+// unique keeps the first of equal strings.
 func unique(list []string) []string {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool {
-		was := seen[s]
+		duplicate := seen[s]
 		seen[s] = true
-		return was
+		return duplicate
 	})
 }
 
-// mergeOptions puts the pod's options over those there are, which keep their
-// place.
+// mergeOptions adds the pod's options to the others. An option that exists already gets the pod's value and
+// keeps its place.
 func mergeOptions(options []string, over []corev1.PodDNSConfigOption) []string {
 	merged := slices.Clone(options)
 	for _, o := range over {
@@ -140,7 +139,7 @@ func mergeOptions(options []string, over []corev1.PodDNSConfigOption) []string {
 	return merged
 }
 
-// fit cuts what no resolver takes, from the end, and says so.
+// fit cuts off what exceeds the limits of resolvers, from the end, and returns a warning for each cut.
 func fit(c *runtimeapi.DNSConfig) []Warning {
 	var warnings []Warning
 	if len(c.Servers) > maxNameservers {
@@ -163,8 +162,7 @@ func fit(c *runtimeapi.DNSConfig) []Warning {
 	return warnings
 }
 
-// parseResolvConf reads resolv.conf(5). Of several search lines the last one
-// counts, of an option given twice the last value.
+// parseResolvConf reads resolv.conf(5). The last search line and the last value of an option win.
 func parseResolvConf(text string) *runtimeapi.DNSConfig {
 	c := &runtimeapi.DNSConfig{}
 	for line := range strings.Lines(text) {
@@ -200,8 +198,8 @@ func parseResolvConf(text string) *runtimeapi.DNSConfig {
 	return c
 }
 
-// onlyLoopback says whether every nameserver is one of the host itself, such as
-// the stub of systemd-resolved: a pod on its own network does not reach it.
+// onlyLoopback reports whether every nameserver is on the host itself, such as the stub of systemd-resolved. A
+// pod on its own network cannot reach those.
 func onlyLoopback(servers []string) bool {
 	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s string) bool {
 		ip, err := netip.ParseAddr(s)

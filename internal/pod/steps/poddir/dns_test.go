@@ -17,7 +17,7 @@ func dns(servers, searches, options string) *runtimeapi.DNSConfig {
 		Options: strings.Fields(options)}
 }
 
-// words makes a configuration comparable.
+// words returns a configuration in a form that can be compared.
 func words(c *runtimeapi.DNSConfig) [3]string {
 	return [3]string{strings.Join(c.Servers, " "), strings.Join(c.Searches, " "), strings.Join(c.Options, " ")}
 }
@@ -31,7 +31,7 @@ func TestPodDNS(t *testing.T) {
 		resolver Resolver
 		host     *runtimeapi.DNSConfig
 		want     *runtimeapi.DNSConfig
-		warning  string // the reason of the only one
+		warning  string // the reason of the only warning
 	}{
 		"Default": {corev1.PodSpec{DNSPolicy: "Default"}, joined, host, host, ""},
 		"ClusterFirst": {corev1.PodSpec{DNSPolicy: "ClusterFirst"}, joined, host, cluster,
@@ -166,7 +166,7 @@ func FuzzPodDNS(f *testing.F) {
 	})
 }
 
-// What is read of a resolv.conf and written out again is the same.
+// A parsed resolv.conf that is written out parses to the same configuration.
 func FuzzResolvConf(f *testing.F) {
 	f.Add("nameserver 192.0.2.1 # the first\nsearch a.example. .\noptions ndots:1 rotate\noptions ndots:3\n")
 	f.Add("search a.. ..\nsearch b\n;nameserver x\nnameserver fe80::1%eth0\noptions : :1 a")

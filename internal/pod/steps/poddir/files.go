@@ -12,9 +12,9 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Hosts writes the pod's /etc/hosts and returns where. podIPs has the primary
-// address first and is not looked at on the host's network. Containers that
-// mount the file already keep what they see: a changed file is a new one.
+// Hosts writes the pod's /etc/hosts and returns its path. podIPs has the primary address first and is ignored
+// on the host network. A changed file replaces the old one, so containers that mount the old one already keep
+// seeing that.
 func (d *Dirs) Hosts(p *corev1.Pod, podIPs []string) (path string, err error) {
 	dir, err := d.Dir(p.UID)
 	if err != nil {
@@ -43,13 +43,13 @@ func (d *Dirs) hostsContent(p *corev1.Pod, podIPs []string) (string, error) {
 	return hosts(podIPs, n, p.Spec.HostAliases), err
 }
 
-// replaceFile puts a file in the place of another at once.
+// replaceFile replaces a file atomically.
 func replaceFile(path, content string, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // in vain once it is renamed
+	defer func() { _ = os.Remove(f.Name()) }() // fails, harmlessly, once it is renamed
 	_, err = f.WriteString(content)
 	if err == nil {
 		err = f.Chmod(mode)
@@ -63,8 +63,8 @@ func replaceFile(path, content string, mode os.FileMode) error {
 	return os.Rename(f.Name(), path)
 }
 
-// TerminationLog makes the empty file that one instance of a container writes
-// its last message to, and returns where. Every user may write to it.
+// TerminationLog makes the empty file for the last message of one instance of a container, and returns its
+// path. Every user may write to it.
 func (d *Dirs) TerminationLog(p *corev1.Pod, container string, restartCount int) (path string, err error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("make the termination log of container %q: %w", container, err)
@@ -81,7 +81,7 @@ func (d *Dirs) TerminationLog(p *corev1.Pod, container string, restartCount int)
 		return fail(err)
 	}
 	path = filepath.Join(dir, messageFile(restartCount))
-	// Whatever an earlier try, or somebody else, has left there is not written to.
+	// A file that an earlier attempt, or somebody else, has left there is never written to.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fail(err)
 	}
@@ -89,7 +89,7 @@ func (d *Dirs) TerminationLog(p *corev1.Pod, container string, restartCount int)
 	if err != nil {
 		return fail(err)
 	}
-	err = f.Chmod(0o666) // the umask took some away
+	err = f.Chmod(0o666) // the umask removed some bits
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}

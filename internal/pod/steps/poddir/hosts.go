@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hosts is the content of /etc/hosts for a pod on a network of its own.
+// hosts returns the /etc/hosts of a pod on its own network.
 func hosts(ips []string, n PodNames, aliases []corev1.HostAlias) string {
 	var b strings.Builder
 	b.WriteString("# Kubernetes-managed hosts file.\n" +
@@ -28,7 +28,7 @@ func hosts(ips []string, n PodNames, aliases []corev1.HostAlias) string {
 	return b.String()
 }
 
-// hostHosts is the content for a pod on the host's network: the host's own.
+// hostHosts returns the /etc/hosts of a pod on the host network: the host's own lines and the pod's aliases.
 func hostHosts(host string, aliases []corev1.HostAlias) string {
 	var b strings.Builder
 	b.WriteString("# Kubernetes-managed hosts file (host network).\n")

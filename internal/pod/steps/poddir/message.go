@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MessagePath is where TerminationLog made the file of one instance of a
-// container. It may be gone.
+// MessagePath returns where TerminationLog makes the file of one instance of a container. The file may not
+// exist.
 func (d *Dirs) MessagePath(uid types.UID, container string, restartCount int) string {
 	dir, err := d.Dir(uid)
 	if err != nil {
-		return "" // not a UID that anything was made for
+		return "" // no directory can exist for such a UID
 	}
 	return filepath.Join(dir, "containers", container, messageFile(restartCount))
 }

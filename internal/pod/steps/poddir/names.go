@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// maxHostname is the longest DNS label.
+	// maxHostname is the length of the longest DNS label.
 	maxHostname = validation.DNS1123LabelMaxLength
 	// maxKernelHostname is the kernel's __NEW_UTS_LEN.
 	maxKernelHostname = 64
 )
 
-// PodNames are a pod's host name and its domain, "" for none.
+// PodNames has a pod's host name and its domain, which may be "".
 type PodNames struct{ Hostname, Domain string }
 
-// FQDN is both, or the host name alone.
+// FQDN returns host name and domain, or the host name alone.
 func (n PodNames) FQDN() string {
 	if n.Domain == "" {
 		return n.Hostname
@@ -26,8 +26,8 @@ func (n PodNames) FQDN() string {
 	return n.Hostname + "." + n.Domain
 }
 
-// Names decides what a pod is called: hostnameOverride (KEP-4762), else
-// hostname, else its name, and the domain that a subdomain gives it.
+// Names decides a pod's host name: hostnameOverride (KEP-4762), else hostname, else the pod's name. A subdomain
+// gives it a domain.
 func Names(p *corev1.Pod, clusterDomain string) (PodNames, error) {
 	if o := p.Spec.HostnameOverride; o != nil {
 		if msgs := validation.IsDNS1123Subdomain(*o); len(msgs) > 0 {
@@ -63,8 +63,8 @@ func Names(p *corev1.Pod, clusterDomain string) (PodNames, error) {
 	return n, nil
 }
 
-// kernelHostname is what sethostname(2) is given: the host name, or with
-// setHostnameAsFQDN the whole name.
+// kernelHostname returns the argument for sethostname(2): the host name, or the FQDN if setHostnameAsFQDN is
+// set.
 func kernelHostname(p *corev1.Pod, n PodNames) (string, error) {
 	if p.Spec.SetHostnameAsFQDN == nil || !*p.Spec.SetHostnameAsFQDN {
 		return n.Hostname, nil

@@ -21,7 +21,7 @@ func TestNames(t *testing.T) {
 	tests := map[string]struct {
 		pod    *corev1.Pod
 		want   PodNames
-		kernel string // what the UTS namespace is called
+		kernel string // the host name in the UTS namespace
 		err    string
 	}{
 		"its own name": {named("web-0", corev1.PodSpec{}), PodNames{"web-0", ""}, "web-0", ""},
@@ -103,8 +103,8 @@ fe00::2	ip6-allrouters
 	}
 }
 
-// What a pod adds to /etc/hosts is found there again, whatever the host's file
-// has, which stays as it is.
+// The entries of a pod can be read back from /etc/hosts, whatever the host's file contains. The host's lines
+// stay unchanged.
 func FuzzHosts(f *testing.F) {
 	f.Add("127.0.0.1 localhost", "203.0.113.1", "foo bar.example.com")
 	f.Add("", "2001:db8::1", "baz")
@@ -129,7 +129,7 @@ func FuzzHosts(f *testing.F) {
 	})
 }
 
-// Whatever a pod is called, the kernel takes the name or an error says why not.
+// The kernel accepts every pod's host name, or an error says why not.
 func FuzzNames(f *testing.F) {
 	f.Add("web-0", "", "", "", "cluster.local", false)
 	f.Add(strings.Repeat("a", 253), "db", "group", "", "cluster.local", true)

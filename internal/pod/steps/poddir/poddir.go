@@ -22,16 +22,16 @@ import (
 
 // Config of Dirs.
 type Config struct {
-	// Root is the agent's directory; pods are in <Root>/pods.
+	// Root is the agent's directory. Pods are in <Root>/pods.
 	Root string
-	// Logs is podLogsDir.
+	// Logs is the kubelet's podLogsDir.
 	Logs string
-	// ResolvConf is the host's resolv.conf; "" gives pods none.
+	// ResolvConf is the host's resolv.conf. "" gives pods no DNS settings of the host.
 	ResolvConf string
-	// ResolvConfBehindStub is taken instead when ResolvConf names only the host
-	// itself, for pods on their own network. Default: that of systemd-resolved.
+	// ResolvConfBehindStub replaces ResolvConf for pods on their own network if ResolvConf names only the host
+	// itself. Default: the file of systemd-resolved.
 	ResolvConfBehindStub string
-	// HostsFile is the host's. Default /etc/hosts.
+	// HostsFile is the host's hosts file. Default /etc/hosts.
 	HostsFile string
 	Resolver  Resolver
 	Events    event.Sink
@@ -40,7 +40,7 @@ type Config struct {
 // Dirs makes and removes the directories of pods.
 type Dirs struct{ cfg Config }
 
-// New makes a Dirs. It looks at nothing.
+// New returns a Dirs. It does no I/O.
 func New(c Config) *Dirs {
 	if c.HostsFile == "" {
 		c.HostsFile = "/etc/hosts"
@@ -51,14 +51,14 @@ func New(c Config) *Dirs {
 	return &Dirs{cfg: c}
 }
 
-// Step is the directories' place in a pod's life.
+// Step is the directories' step in a pod's life.
 func (d *Dirs) Step() worker.Step {
 	return worker.Step{
 		Name: "poddir", Phase: worker.Prepare,
 		Setup: func(_ context.Context, r *worker.Run) error { return d.setup(r.Pod.Pod) },
 		Teardown: func(ctx context.Context, r *worker.Run) error {
 			if err := d.Remove(ctx, r.Pod.UID); err != nil || !r.Stop.Remove {
-				return err // the logs of a pod that ended by itself stay as long as it is shown
+				return err // the logs of a pod that has ended stay until the pod is removed
 			}
 			return d.RemoveLogs(ctx, r.Pod.UID)
 		},
@@ -67,7 +67,7 @@ func (d *Dirs) Step() worker.Step {
 
 const podsDir = "pods"
 
-// Dir is the pod's directory.
+// Dir returns the pod's directory.
 func (d *Dirs) Dir(uid types.UID) (string, error) {
 	if err := safepath.Name(string(uid)); err != nil {
 		return "", fmt.Errorf("use the pod's UID: %w", err)
@@ -75,7 +75,7 @@ func (d *Dirs) Dir(uid types.UID) (string, error) {
 	return filepath.Join(d.cfg.Root, podsDir, string(uid)), nil
 }
 
-// LogDir is where the logs of the pod's containers are: <name>/<restart>.log.
+// LogDir returns the directory of the logs of the pod's containers. Its files are <name>/<restart>.log.
 func (d *Dirs) LogDir(p *corev1.Pod) string {
 	return filepath.Join(d.cfg.Logs, p.Namespace+"_"+p.Name+"_"+string(p.UID))
 }
@@ -101,8 +101,8 @@ func (d *Dirs) setup(p *corev1.Pod) error {
 	return nil
 }
 
-// Remove removes the pod's directory. It refuses while something is mounted
-// there, whose content is not the pod's.
+// Remove removes the pod's directory. It refuses while something is mounted in it, because that content does
+// not belong to the pod.
 func (d *Dirs) Remove(ctx context.Context, uid types.UID) error {
 	dir, err := d.Dir(uid)
 	if err != nil {
@@ -129,7 +129,7 @@ func (d *Dirs) Remove(ctx context.Context, uid types.UID) error {
 	return safepath.RemoveAll(ctx, resolved)
 }
 
-// RemoveLogs removes the logs of a pod, of whatever name it was.
+// RemoveLogs removes the logs of a pod, whatever its name was.
 func (d *Dirs) RemoveLogs(ctx context.Context, uid types.UID) error {
 	dirs, err := d.logDirs()
 	if err != nil {
@@ -144,7 +144,7 @@ func (d *Dirs) RemoveLogs(ctx context.Context, uid types.UID) error {
 	return errors.Join(errs...)
 }
 
-// Orphans lists the pods that have a directory and are not known.
+// Orphans returns the pods that have a directory and are not known.
 func (d *Dirs) Orphans(known func(types.UID) bool) ([]types.UID, error) {
 	entries, err := os.ReadDir(filepath.Join(d.cfg.Root, podsDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -159,7 +159,7 @@ func (d *Dirs) Orphans(known func(types.UID) bool) ([]types.UID, error) {
 	return orphans, nil
 }
 
-// LogOrphans lists the pods that have logs and are not known.
+// LogOrphans returns the pods that have logs and are not known.
 func (d *Dirs) LogOrphans(known func(types.UID) bool) ([]types.UID, error) {
 	dirs, err := d.logDirs()
 	if err != nil {
@@ -175,7 +175,7 @@ func (d *Dirs) LogOrphans(known func(types.UID) bool) ([]types.UID, error) {
 	return slices.Compact(orphans), nil
 }
 
-// logDirs are the log directories and whose they are.
+// logDirs returns the log directories with the UIDs of their pods.
 func (d *Dirs) logDirs() (map[string]types.UID, error) {
 	entries, err := os.ReadDir(d.cfg.Logs)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -190,8 +190,8 @@ func (d *Dirs) logDirs() (map[string]types.UID, error) {
 	return dirs, nil
 }
 
-// Hostname is what the pod's own UTS namespace is called; "" on the host's
-// network, where the host's name stays.
+// Hostname returns the host name for the pod's own UTS namespace. It is "" on the host network, where the
+// host's name stays.
 func (d *Dirs) Hostname(p *corev1.Pod) (string, error) {
 	if pod.HostNetwork(p) {
 		return "", nil
@@ -203,7 +203,7 @@ func (d *Dirs) Hostname(p *corev1.Pod) (string, error) {
 	return kernelHostname(p, n)
 }
 
-// DNS is the pod's resolv.conf. What it does without is told in events.
+// DNS returns the pod's DNS configuration and records its warnings as events.
 func (d *Dirs) DNS(p *corev1.Pod) (*runtimeapi.DNSConfig, error) {
 	host, err := d.hostDNS(p)
 	if err != nil {
@@ -216,7 +216,7 @@ func (d *Dirs) DNS(p *corev1.Pod) (*runtimeapi.DNSConfig, error) {
 	return c, nil
 }
 
-// hostDNS is the host's configuration, nil when it is to have none.
+// hostDNS returns the host's configuration, or nil if pods shall not get one.
 func (d *Dirs) hostDNS(p *corev1.Pod) (*runtimeapi.DNSConfig, error) {
 	if d.cfg.ResolvConf == "" {
 		return nil, nil

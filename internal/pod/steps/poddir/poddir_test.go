@@ -37,7 +37,7 @@ func run(p *corev1.Pod) *worker.Run {
 	return &worker.Run{Pod: &pod.Pod{Pod: p}, Stop: &pod.Stop{Reason: "Completed"}}
 }
 
-// modes are the files and directories below a directory.
+// modes returns the modes of the files and directories below a directory.
 func modes(t *testing.T, root string) map[string]os.FileMode {
 	t.Helper()
 	found := map[string]os.FileMode{}
@@ -75,7 +75,7 @@ func TestLife(t *testing.T) {
 	if d := cmp.Diff(want, modes(t, root)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	// Another process, which knows the UID alone.
+	// Another process, which knows only the UID.
 	d, _ = New(d.cfg), root
 	for range 2 {
 		if err := d.Step().Teardown(t.Context(),
@@ -124,7 +124,7 @@ func TestRefusesToRemoveWhatIsMounted(t *testing.T) {
 	}
 }
 
-func TestNamesThatLeadElsewhere(t *testing.T) {
+func TestNamesThatLeaveTheDirectoryAreRefused(t *testing.T) {
 	d, root := node(t)
 	for _, p := range []*corev1.Pod{
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "../u1"}},
@@ -222,7 +222,7 @@ func TestTerminationLog(t *testing.T) {
 	d, root := node(t)
 	p := named("web", corev1.PodSpec{})
 	for restart, want := range map[int]string{0: "00000000", 17: "00000011"} {
-		for range 2 { // a second try of the same instance begins with nothing
+		for range 2 { // a second attempt of the same instance begins with an empty file
 			path, err := d.TerminationLog(p, "app", restart)
 			if want := filepath.Join(root, "pods/u1/containers/app", want); err != nil || path != want {
 				t.Fatalf("got %s, %v, want %s", path, err, want)
@@ -236,7 +236,7 @@ func TestTerminationLog(t *testing.T) {
 			}
 		}
 	}
-	// Nobody but root writes to the directory; what is there is not written to all the same.
+	// Only root can write to the directory. Nevertheless, an existing file is never written to.
 	dir, outside := filepath.Join(root, "pods/u1/containers/app"), filepath.Join(root, "outside")
 	if err := errors.Join(os.WriteFile(outside, []byte("kept"), 0o600),
 		os.Symlink(outside, filepath.Join(dir, "00000001")),

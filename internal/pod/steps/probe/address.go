@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// dialer closes its connections within a second instead of leaving each one in
-// TIME-WAIT for a minute.
+// dialer returns a dialer whose connections close within a second, instead of leaving each one in TIME-WAIT for
+// a minute.
 func dialer() *net.Dialer {
 	return &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
-			// Without it the probe is as good; only the port stays taken longer.
+			// A failure is harmless: only the port stays in use for longer.
 			_ = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 1})
 		})
 	}}
@@ -30,7 +30,7 @@ func address(host string, port int) string { return net.JoinHostPort(host, strco
 
 // portOf resolves a probe's port: a number, or the name of a port of the container.
 func portOf(port intstr.IntOrString, ports []corev1.ContainerPort) (int, error) {
-	n := port.IntValue() // of a text: the number it is, else 0
+	n := port.IntValue() // of text: its number, or 0
 	if port.Type == intstr.String {
 		named := false
 		for _, p := range ports {
@@ -49,7 +49,7 @@ func portOf(port intstr.IntOrString, ports []corev1.ContainerPort) (int, error) 
 	return n, nil
 }
 
-// newRequest makes the request of an httpGet probe.
+// newRequest returns the request of an httpGet probe.
 func newRequest(ctx context.Context, get *corev1.HTTPGetAction, ports []corev1.ContainerPort,
 	podIP string) (*http.Request, error) {
 	port, err := portOf(get.Port, ports)
@@ -58,7 +58,7 @@ func newRequest(ctx context.Context, get *corev1.HTTPGetAction, ports []corev1.C
 	}
 	u, err := url.Parse(get.Path)
 	if err != nil {
-		u = &url.URL{Path: get.Path} // sent as it is: the server may know what it means
+		u = &url.URL{Path: get.Path} // sent unchanged: the server may understand it
 	}
 	u.Scheme = strings.ToLower(string(get.Scheme))
 	if u.Scheme == "" {
@@ -76,13 +76,13 @@ func newRequest(ctx context.Context, get *corev1.HTTPGetAction, ports []corev1.C
 	for _, h := range get.HTTPHeaders {
 		req.Header.Add(h.Name, h.Value)
 	}
-	if _, given := req.Header["User-Agent"]; !given {
+	if _, present := req.Header["User-Agent"]; !present {
 		req.Header.Set("User-Agent", userAgent)
 	}
-	if _, given := req.Header["Accept"]; !given {
+	if _, present := req.Header["Accept"]; !present {
 		req.Header.Set("Accept", "*/*")
 	} else if req.Header.Get("Accept") == "" {
-		req.Header.Del("Accept") // given and empty: none is sent
+		req.Header.Del("Accept") // an empty value means that none is sent
 	}
 	req.Host = req.Header.Get("Host")
 	return req, nil

@@ -10,27 +10,25 @@ import (
 )
 
 const (
-	// attempts is how often a probe that cannot be carried out is tried at a tick.
+	// attempts is how often a probe is tried at a tick if it cannot be executed.
 	attempts = 3
-	// maxOutput is what is read of a response or a command's output, in bytes.
+	// maxOutput is how many bytes are read of a response or a command's output.
 	maxOutput = 10 << 10
-	// userAgent is that of a kubelet of the release whose behaviour is followed:
-	// servers tell probes by it.
+	// userAgent is that of the kubelet release whose behaviour Berth follows. Servers recognise probes by it.
 	userAgent = "kube-probe/1.36"
 )
 
-// result of a probe, with the kubelet's words.
+// result is the result of a probe, in the kubelet's words.
 type result string
 
 const (
 	success result = "success"
-	warning result = "warning" // success, with a remark for the user
+	warning result = "warning" // success, with a warning for the user
 	failure result = "failure"
-	unknown result = "unknown" // the probe could not be carried out
+	unknown result = "unknown" // the probe could not be executed
 )
 
-// answer is a result with what there is to say of it. With err it says nothing of
-// the container.
+// answer is a result with its explanation. An answer with err says nothing about the container.
 type answer struct {
 	result result
 	output string
@@ -51,8 +49,8 @@ func failed(format string, args ...any) answer {
 	return answer{result: failure, output: fmt.Sprintf(format, args...)}
 }
 
-// ask carries out a probe, again when it could not be, but not in a container
-// that is no more: it ended while it was asked.
+// ask executes a probe. It tries again if the probe could not be executed, unless the container has ended
+// meanwhile.
 func (p *Probes) ask(c check) (a answer) {
 	for range attempts {
 		a = p.askOnce(c)

@@ -28,7 +28,7 @@ import (
 
 const second = time.Second
 
-// compare compares an answer, with the error as text.
+// compare compares two answers, with the error as text.
 func compare(t *testing.T, want, got answer) {
 	t.Helper()
 	text := func(a answer) [3]string { return [3]string{string(a.result), a.output, fmt.Sprint(a.err)} }
@@ -198,7 +198,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// listen serves conns on loopback until the test ends.
+// listen returns a loopback listener that is closed when the test ends.
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -209,7 +209,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// closed is an address where nobody listens.
+// closed returns an address without a listener.
 func closed(t *testing.T) string {
 	l := listen(t)
 	_ = l.Close()
@@ -222,7 +222,7 @@ func TestTCP(t *testing.T) {
 	compare(t, failed("dial tcp %s: connect: connection refused", shut), askTCP(t.Context(), shut, second))
 }
 
-// broken answers every health check with its code.
+// broken answers every health check with an error code.
 type broken struct {
 	health.UnimplementedHealthServer
 	code codes.Code
@@ -239,7 +239,7 @@ func TestGRPC(t *testing.T) {
 	serve := func(register func(*grpc.Server)) string {
 		l, s := listen(t), grpc.NewServer()
 		register(s)
-		go func() { _ = s.Serve(l) }() // ends with the test, by Stop
+		go func() { _ = s.Serve(l) }() // Stop ends it with the test
 		t.Cleanup(s.Stop)
 		return l.Addr().String()
 	}
@@ -266,7 +266,7 @@ func TestGRPC(t *testing.T) {
 		{"server fails", sick, "", 5 * second,
 			failed("error: health rpc probe failed: rpc error: code = Internal desc = broken")},
 		{"server hangs", slow, "", 200 * time.Millisecond, failed("timeout: health rpc did not complete within 200ms")},
-		{"nobody listens: told before the timeout", shut, "", time.Hour,
+		{"nobody listens: reported before the timeout", shut, "", time.Hour,
 			failed("error: failed to connect service at %q: dial tcp %s: connect: connection refused", shut, shut)},
 		{"not a gRPC server", mute, "", 100 * time.Millisecond,
 			failed("timeout: failed to connect service %q within 100ms: CONNECTING: context deadline exceeded", mute)},
@@ -278,7 +278,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// execFunc is a runtime that can run commands.
+// execFunc is a runtime that executes commands.
 type execFunc func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error)
 
 func (f execFunc) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest,
@@ -336,7 +336,7 @@ func TestNoHandler(t *testing.T) {
 		(&Probes{}).ask(c))
 }
 
-// What the runtime cannot say is asked for again, but not of a container that is gone.
+// A probe that the runtime could not execute is tried again, unless the container is gone.
 func TestAttempts(t *testing.T) {
 	for code, want := range map[codes.Code]int{codes.Unavailable: attempts, codes.NotFound: 1} {
 		t.Run(code.String(), func(t *testing.T) {

@@ -25,7 +25,7 @@ func (k Kind) String() string { return [...]string{"Startup", "Readiness", "Live
 
 func (k Kind) lower() string { return strings.ToLower(k.String()) }
 
-// of returns a container's probe of this kind, nil when it has none.
+// of returns a container's probe of this kind, or nil if it has none.
 func (k Kind) of(c *corev1.Container) *corev1.Probe {
 	return [...]*corev1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe}[k]
 }
@@ -37,9 +37,9 @@ type settings struct {
 }
 
 func settingsOf(p *corev1.Probe) settings {
-	or := func(v, otherwise int32) int32 {
+	or := func(v, standard int32) int32 {
 		if v <= 0 {
-			return otherwise
+			return standard
 		}
 		return v
 	}
@@ -52,33 +52,31 @@ func settingsOf(p *corev1.Probe) settings {
 	}
 }
 
-// State is what is known of one probe of one container id.
+// State is the state of one probe of one container id.
 type State struct {
 	Verdict plan.Verdict `json:"verdict"`
-	// Last result, and how many times in a row it came, up to its threshold.
+	// Last is the last result, and Run how many times in a row it came, up to its threshold.
 	Last plan.Verdict `json:"last,omitempty"`
 	Run  int          `json:"run,omitempty"`
-	// OnHold: not probed any more until there is a new container.
+	// OnHold means that the container is not probed any more. A new container starts fresh.
 	OnHold bool `json:"onHold,omitempty"`
-	// Due is when the next probe starts. Later ones are whole periods apart
-	// from it, so that it also tells the phase.
+	// Due is when the next probe starts. All later ones follow in whole periods, so Due also fixes their phase.
 	Due time.Time `json:"due"`
 	// Message of the last failure.
 	Message string `json:"message,omitempty"`
 }
 
-// initial is the verdict before the first probe: a container is not ready and
-// not known to have started, and is not killed.
+// initial returns the verdict before the first probe: a container is not ready, is not known to have started,
+// and is not killed.
 func (k Kind) initial() plan.Verdict {
 	return [...]plan.Verdict{plan.Unknown, plan.Failure, plan.Success}[k]
 }
 
-// firstDue is when a container is probed first. since is when it began to run,
-// started when it was known to have started: the same without a startup probe.
+// firstDue returns when a container is first probed. since is when it began to run. started is when it had
+// started: the same time if it has no startup probe.
 //
-// Startup and readiness look as soon as they may, so that nobody waits a period
-// for a container that is up. Liveness can only do harm then: without a delay of
-// its own it looks one period later.
+// Startup and readiness probes run as early as possible, so that a container that is up need not wait for a
+// period. An early liveness probe could only do harm: without an initial delay it runs one period later.
 func firstDue(k Kind, s settings, since, started time.Time) time.Time {
 	due := since.Add(s.delay)
 	if k == Liveness && (s.delay == 0 || started.After(since)) {
@@ -94,32 +92,30 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// nextDue is the tick after due, or the last one missed when the probe took
-// longer than a period.
+// nextDue returns the tick after due. If the probe took longer than a period, it returns the last missed tick.
 func nextDue(due time.Time, period time.Duration, now time.Time) time.Time {
 	missed := now.Sub(due) / period
 	return due.Add(max(1, missed) * period)
 }
 
-// begun is the tick that a probe which starts now belongs to: due, or the last
-// one since when it comes late.
+// begun returns the tick of a probe that starts now: due, or the last tick since then if the probe starts late.
 func begun(due time.Time, period time.Duration, now time.Time) time.Time {
 	return due.Add(max(0, now.Sub(due)/period) * period)
 }
 
-// resumed is when a probe is due of which an earlier agent knew that it was due
-// at due: then, or at the first tick to come. Ticks that were missed are not made
-// up for, so that a restart of the agent is no wave of probes.
+// resumed returns when a probe is due after an agent restart. due is the time from the earlier agent. The
+// result is that time, or the next tick if it has passed. Missed ticks are not made up for, so that a restart
+// causes no wave of probes.
 func resumed(due time.Time, s settings, now time.Time) time.Time {
 	ahead := due.Sub(now)
 	if ahead < 0 {
 		ahead += (s.period - 1 - ahead) / s.period * s.period
 	}
-	return now.Add(min(ahead, s.delay+s.period)) // if it was further, the clock was set back
+	return now.Add(min(ahead, s.delay+s.period)) // more than that means that the clock was set back
 }
 
-// anchored is a time of the machine's clock that has passed, on the clock that now was read
-// from, which nobody sets: what is counted from it goes on when the machine's is set.
+// anchored converts a past time of the wall clock into one on the monotonic clock of now. Intervals from it
+// then stay right when somebody sets the wall clock.
 func anchored(at, now time.Time) time.Time {
 	if at.IsZero() {
 		return at
@@ -127,16 +123,14 @@ func anchored(at, now time.Time) time.Time {
 	return now.Add(min(0, at.Sub(now)))
 }
 
-// early says whether a failure now does not count: the first startup probe of a
-// container with no initial delay comes at once, as a bonus. It shall not take a
-// period of the time that the container has for starting.
+// early reports whether a failure at this time does not count. The first startup probe of a container without
+// initial delay runs at once, as a bonus. Its failure must not use up a period of the container's start time.
 func early(k Kind, s settings, since, due time.Time) bool {
 	return k == Startup && s.delay == 0 && due.Before(since.Add(s.period))
 }
 
-// after is the state after a result, and whether the verdict changed. result is
-// plan.Unknown when the probe itself could not be carried out: that says nothing
-// of the container.
+// after returns the state after a result, and whether the verdict changed. The result plan.Unknown means that
+// the probe could not be executed. It says nothing about the container.
 func (st State) after(k Kind, s settings, result plan.Verdict, message string, now time.Time) (State, bool) {
 	st.Due = nextDue(st.Due, s.period, now)
 	if result == plan.Unknown {
@@ -161,10 +155,10 @@ func (st State) after(k Kind, s settings, result plan.Verdict, message string, n
 	return st, changed
 }
 
-// sameBut says whether the two differ in nothing that matters after a restart: a
-// due time that moved by whole periods does not, nor do the words of a failure.
-func (st State) sameBut(other State, period time.Duration) bool {
-	moved := st.Due.Sub(other.Due)
+// equivalent reports whether two states differ in nothing that matters after a restart. A due time that moved
+// by whole periods does not matter, and neither does the message of a failure.
+func (st State) equivalent(other State, period time.Duration) bool {
+	shift := st.Due.Sub(other.Due)
 	return st.Verdict == other.Verdict && st.Last == other.Last && st.Run == other.Run &&
-		st.OnHold == other.OnHold && moved%period == 0
+		st.OnHold == other.OnHold && shift%period == 0
 }

@@ -1,19 +1,16 @@
-// Package probe runs the startup, readiness and liveness probes of the
-// containers that run, and owns their verdicts.
+// Package probe runs the startup, readiness and liveness probes of running containers, and owns their verdicts.
 //
-// Its step tells it which containers run; a single queue, ordered by when each
-// probe is due, wakes it; a probe under way has a goroutine, one that waits has
-// none. The verdicts are read by the plan (what to kill) and by podstatus
-// (started, ready). Whoever needs to know at once is called back when one changes.
-// They are kept on disk by container id with their counters and their phase: an
-// agent that was restarted goes on exactly where the last one was.
+// The pod's step reports which containers run. A single queue, ordered by when each probe is due, wakes the
+// loop. A running probe has a goroutine, a waiting one has none. The plan reads the verdicts to decide what to
+// kill, and podstatus reads them for started and ready. The callback Changed reports a new verdict at once.
+// Verdicts are kept on disk by container id, with their counters and their phase: a restarted agent continues
+// exactly where the last one ended.
 //
 //	worker --Setup--> targets --due--> check --> State.after --> verdicts --> plan, podstatus
 //	                                                 |
 //	                                                 +--> events, metrics, probes file
 //
-// The state of one probe of one container id, where n is the threshold of the
-// result that came:
+// The diagram shows the state of one probe of one container id. n is the threshold of the result.
 //
 //	            no verdict of startup yet              n x success
 //	waiting ------------------------------> probing ---------------> verdict Success
@@ -24,6 +21,6 @@
 //	   |                                                       |
 //	   +-------------------- a new container id ---------------+
 //
-// A startup probe is on hold after success too. It does not kill: the plan reads
-// the verdict and has the container restarted.
+// A startup probe is on hold after success too. The package kills nothing: the plan reads the verdict, and the
+// container step restarts the container.
 package probe

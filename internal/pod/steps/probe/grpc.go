@@ -16,14 +16,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// askGRPC asks grpc.health.v1 for a service: SERVING is success.
+// askGRPC calls grpc.health.v1 for a service. SERVING is success.
 func askGRPC(ctx context.Context, addr, service string, timeout time.Duration) answer {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var refused atomic.Pointer[error]
 	conn, err := grpc.NewClient("passthrough:///"+addr,
 		grpc.WithUserAgent(userAgent),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // the API has no field for others
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // the API has no field for any others
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			c, err := dialer().DialContext(ctx, "tcp", addr)
 			if err != nil {
@@ -59,8 +59,7 @@ func askGRPC(ctx context.Context, addr, service string, timeout time.Duration) a
 	return answer{result: success, output: "service healthy"}
 }
 
-// connect waits until conn is ready. It does not try a second time: that is what
-// the next probe is for.
+// connect waits until conn is ready. It does not retry, because the next probe will.
 func connect(ctx context.Context, conn *grpc.ClientConn) error {
 	conn.Connect()
 	for {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// newTransport has a connection for each probe, no proxy, and takes any
-// certificate: a probe asks whether the server works, not who it is.
+// newTransport returns a transport with one connection per probe and no proxy. It accepts any certificate: a
+// probe checks whether the server works, not its identity.
 func newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:         dialer().DialContext,
@@ -21,8 +21,8 @@ func newTransport() *http.Transport {
 	}
 }
 
-// askHTTP sends a request: 200 to 399 is success. A redirect to another host is
-// not followed; it is success too, with a warning.
+// askHTTP sends a request. A status of 200 to 399 is success. It does not follow a redirect to another host,
+// but reports success with a warning.
 func askHTTP(transport http.RoundTripper, req *http.Request, timeout time.Duration) answer {
 	client := &http.Client{Timeout: timeout, Transport: transport, CheckRedirect: sameHost}
 	res, err := client.Do(req)
@@ -35,7 +35,7 @@ func askHTTP(transport http.RoundTripper, req *http.Request, timeout time.Durati
 	case err != nil:
 		return answer{result: failure, err: err}
 	case res.StatusCode < http.StatusOK || res.StatusCode >= http.StatusBadRequest:
-		// The body is not shown: it may hold what is not for the readers of events.
+		// The body is left out: the readers of events may not be allowed to see it.
 		return failed("HTTP probe failed with statuscode: %d", res.StatusCode)
 	case res.StatusCode >= http.StatusMultipleChoices:
 		return answer{result: warning, output: "Probe terminated redirects, Response body: " + string(body)}

@@ -12,23 +12,22 @@ import (
 )
 
 const (
-	// keepRetry is the time after a write that failed.
+	// keepRetry is the time between a failed write and the next attempt.
 	keepRetry = 2 * time.Second
-	// keepUnclaimed is how long the state of a pod is kept that nobody asks for
-	// after the agent has started.
+	// keepUnclaimed is how long after the agent's start the saved state of a pod is kept if no such pod is set
+	// up.
 	keepUnclaimed = 10 * time.Minute
 )
 
-// record is what is on disk of one pod: the states by container id and kind of
-// probe. It is written before anybody is told of what it says, so that no agent
-// forgets what users have seen. It is worth nothing after a power cut, which
-// takes the containers along.
+// record is the file of one pod: its states by container id and kind of probe. It is written before anybody can
+// read the new state, so that no agent forgets what users have seen. It need not survive a power cut, which
+// also ends the containers.
 type record map[string]map[string]State
 
 var recordFormat = checkpoint.Format{Version: 2}
 
-// Load reads what an earlier agent kept. It is called once, before the first pod
-// is set up. An error tells what was damaged; the agent goes on without it.
+// Load reads the state that an earlier agent kept. It is called once, before the first pod is set up. An error
+// names damaged files. The agent continues without them.
 func (p *Probes) Load() error {
 	if p.files == nil {
 		return nil
@@ -45,16 +44,15 @@ func (p *Probes) Load() error {
 	return nil
 }
 
-// touch says that a pod's file is out of date. The caller holds mu, and calls
-// write when it has given it back.
+// touch marks a pod's file as stale. The caller holds mu, and calls write after releasing it.
 func (p *Probes) touch(uid types.UID) {
 	if p.files != nil {
 		p.stale[uid] = true
 	}
 }
 
-// keep writes again what could not be written, and forgets at last what an
-// earlier agent kept of pods that nobody has, until ctx ends.
+// keep retries failed writes until ctx ends. After keepUnclaimed it deletes the saved state of pods that no
+// longer exist.
 func (p *Probes) keep(ctx context.Context) {
 	unclaimed := time.NewTimer(keepUnclaimed)
 	defer unclaimed.Stop()
@@ -80,7 +78,7 @@ func (p *Probes) keep(ctx context.Context) {
 	}
 }
 
-// write brings all files up to date. The first of a row of failures is told.
+// write updates all stale files. Of several failures in a row, only the first is logged.
 func (p *Probes) write() {
 	p.disk.Lock() // so that an older state never replaces a newer one
 	defer p.disk.Unlock()
@@ -107,30 +105,30 @@ func (p *Probes) write() {
 			failed, last = append(failed, uid), err
 		}
 	}
-	p.wrote(failed, last)
+	p.retryWrites(failed, last)
 }
 
-// wrote has what could not be written be tried again.
-func (p *Probes) wrote(failed []types.UID, err error) {
+// retryWrites marks the failed files as stale again and wakes keep to retry them.
+func (p *Probes) retryWrites(failed []types.UID, err error) {
 	p.mu.Lock()
 	for _, uid := range failed {
 		p.touch(uid)
 	}
-	told := p.failing
+	logged := p.failing
 	p.failing = len(failed) > 0
 	p.mu.Unlock()
 	if len(failed) == 0 {
 		return
 	}
-	if !told {
-		p.opts.Log.Error("keep probe verdicts; they are written when there is room again", "disk full",
+	if !logged {
+		p.opts.Log.Error("cannot write probe verdicts, retrying", "disk full",
 			checkpoint.IsDiskFull(err), "err", err)
 	}
 	p.retry.Wake()
 }
 
-// record takes the states of a pod as they are now, and those that are about to
-// be told. The caller holds mu.
+// record returns the current states of a pod, including those that are about to take effect. The caller holds
+// mu.
 func (p *Probes) record(uid types.UID) record {
 	r := record{}
 	for id, states := range p.saved[uid] {
@@ -142,8 +140,8 @@ func (p *Probes) record(uid types.UID) record {
 		for _, j := range t.jobs {
 			switch {
 			case j == nil:
-			case j.coming != nil:
-				r.set(id, j.kind.lower(), *j.coming)
+			case j.pending != nil:
+				r.set(id, j.kind.lower(), *j.pending)
 			default:
 				r.set(id, j.kind.lower(), j.state)
 			}
@@ -159,7 +157,8 @@ func (r record) set(id, kind string, s State) {
 	r[id][kind] = s
 }
 
-// ready is what the states of a container say, as far as it is probed.
+// ready returns what the states of a container mean for its status. Probes that it does not have count as
+// successful.
 func (r record) ready(id string) Ready {
 	good := func(k Kind) bool {
 		s, probed := r[id][k.lower()]
@@ -168,7 +167,7 @@ func (r record) ready(id string) Ready {
 	return Ready{Started: good(Startup), Ready: good(Startup) && good(Readiness)}
 }
 
-// take removes the state of one probe.
+// take removes and returns the state of one probe.
 func (r record) take(id string, k Kind) (State, bool) {
 	s, ok := r[id][k.lower()]
 	delete(r[id], k.lower())

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/plan"
 )
 
-// metrics are the kubelet's, name for name, so that dashboards keep working.
+// metrics has the kubelet's metric names, so that dashboards keep working.
 type metrics struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// count adds one probe. The duration is that of probes which succeeded.
+// count adds one probe. The durations are those of successful probes.
 func (m *metrics) count(p *corev1.Pod, container string, k Kind, v plan.Verdict, took time.Duration) {
 	word := [...]string{plan.Unknown: "unknown", plan.Success: "successful", plan.Failure: "failed"}[v]
 	m.total.WithLabelValues(k.String(), word, container, p.Name, p.Namespace, string(p.UID)).Inc()
@@ -46,7 +46,7 @@ func (m *metrics) count(p *corev1.Pod, container string, k Kind, v plan.Verdict,
 	}
 }
 
-// forget drops the series of a pod.
+// forget deletes the series of a pod.
 func (m *metrics) forget(p *corev1.Pod) {
 	m.total.DeletePartialMatch(prometheus.Labels{"pod_uid": string(p.UID)})
 	m.duration.DeletePartialMatch(prometheus.Labels{"pod": p.Name, "namespace": p.Namespace})

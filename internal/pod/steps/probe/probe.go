@@ -31,66 +31,65 @@ type execer interface {
 type Options struct {
 	CRI    execer
 	Events event.Sink
-	// Observed is the runtime's last known state of a pod. It is asked before
-	// and after each probe: a container that does not run is not judged.
+	// Observed returns the runtime's last known state of a pod. It is called before and after each probe: a
+	// container that does not run is not judged.
 	Observed func(types.UID) *pod.Observed
-	// PodIP is the address that probes use which name no host. nil: the first
-	// one of the pod's sandbox, which pods on the host network have not.
+	// PodIP returns the address for probes that name no host. nil means the first address of the pod's sandbox,
+	// which pods on the host network do not have.
 	PodIP func(*corev1.Pod, *pod.Observed) string
 	// Expand replaces $(NAME) in the command of an exec probe.
 	Expand func(command []string, env []corev1.EnvVar) []string
-	// Starting says that the start of a running container is not complete: it
-	// is not probed before its postStart handler has returned. nil: never.
+	// Starting reports whether the start of a running container is incomplete. It is not probed before its
+	// postStart handler has returned. nil means never.
 	Starting func(uid types.UID, container string) bool
-	// Before tells what was last reported of a container id that ran before this
-	// agent did and is not in Dir. nil: nothing was.
+	// Before returns the last reported status of a container id that ran before this agent started and has no
+	// file in Dir. nil means that nothing was reported.
 	Before func(uid types.UID, containerID string) (Ready, bool)
-	// Changed is called when a verdict of a pod has changed, from a goroutine of
-	// its own and without a lock. nil: nobody is told.
+	// Changed is called after a verdict of a pod has changed, from a goroutine of its own and without holding a
+	// lock. It may be nil.
 	Changed func(types.UID)
-	// Dir keeps the verdicts over a restart. Empty: they are kept in memory only.
+	// Dir keeps the verdicts across a restart. Empty means in memory only.
 	Dir string
-	// Concurrency bounds how many exec probes start at the same time; default 8.
-	// One that takes long gives its place away and holds up nobody.
+	// Concurrency limits how many exec probes start at the same time. Default 8. A slow probe gives up its
+	// place after a while, so that it delays no other.
 	Concurrency int
-	// Metrics registers prober_probe_total and prober_probe_duration_seconds. nil: not at all.
+	// Metrics registers prober_probe_total and prober_probe_duration_seconds. It may be nil.
 	Metrics prometheus.Registerer
 	Now     func() time.Time // default time.Now
 	Rand    func() float64   // in [0, 1); default rand.Float64
 	Log     *slog.Logger
 }
 
-// Ready is what a status shows of one container id.
+// Ready has the status fields of one container id.
 type Ready struct {
-	// Started: there is no startup probe, or it has succeeded.
+	// Started is set if the container has no startup probe, or it has succeeded.
 	Started bool
-	// Ready: it has started, and there is no readiness probe or it succeeds.
+	// Ready is set if the container has started, and has no readiness probe or it succeeds.
 	Ready bool
 }
 
-// Probes holds the probes of all pods of a node. Its methods may be called from
-// any goroutine.
+// Probes has the probes of all pods of a node. Its methods may be called from any goroutine.
 type Probes struct {
 	opts    Options
-	began   time.Time // of this agent
+	began   time.Time // when this agent started
 	http    *http.Transport
-	slots   chan struct{} // taken while an exec probe starts
+	slots   chan struct{} // one in use by each exec probe that starts
 	metrics *metrics
-	files   *checkpoint.Dir[record] // one a pod; nil: nothing is kept
-	wake    wake.Signal             // the queue has a new head
-	retry   wake.Signal             // a file could not be written
+	files   *checkpoint.Dir[record] // one file per pod; nil: in memory only
+	wake    wake.Signal             // raised when the queue has a new head
+	retry   wake.Signal             // raised when a file could not be written
 
 	disk    sync.Mutex // held while files are written; taken before mu
 	mu      sync.Mutex
 	queue   queue
 	pods    map[types.UID]*probed
-	saved   map[types.UID]record // of the last agent, not asked for yet
+	saved   map[types.UID]record // from the last agent, for pods that are not set up yet
 	stale   map[types.UID]bool   // whose files are out of date
 	failing bool                 // the last write of a file failed
 }
 
-// New allocates; nothing runs before Run. The error names a required option that
-// is missing, or a metric that is registered already.
+// New returns Probes that probe nothing before Run. The error names a missing required option, or a metric that
+// is registered already.
 func New(o Options) (*Probes, error) {
 	if o.CRI == nil || o.Events == nil || o.Observed == nil || o.Expand == nil || o.Log == nil {
 		return nil, errors.New("probes: CRI, Events, Observed, Expand and Log are required")
@@ -129,8 +128,8 @@ func sandboxIP(_ *corev1.Pod, o *pod.Observed) string {
 	return ""
 }
 
-// Plan gives the verdicts that a plan is made from, by container id. Containers
-// without a startup or liveness probe are not in it.
+// Plan returns the verdicts that the plan needs, by container id. It omits containers without a startup or
+// liveness probe.
 func (p *Probes) Plan(uid types.UID) map[string]plan.Probes {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,13 +153,12 @@ func (p *Probes) Plan(uid types.UID) map[string]plan.Probes {
 	return all
 }
 
-// Ready gives what the status shows, by container id. Containers without probes
-// are not in it.
+// Ready returns the status fields by container id. It omits containers without probes.
 func (p *Probes) Ready(uid types.UID) map[string]Ready {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all map[string]Ready
-	saved := p.saved[uid] // holds until the pod is set up
+	saved := p.saved[uid] // valid until the pod is set up
 	for id := range saved {
 		if all == nil {
 			all = map[string]Ready{}
@@ -179,8 +177,7 @@ func (p *Probes) Ready(uid types.UID) map[string]Ready {
 	return all
 }
 
-// Forget drops what is known of a pod. It is not needed for one whose containers
-// were seen to stop.
+// Forget drops everything about a pod. A pod whose containers were seen to stop does not need it.
 func (p *Probes) Forget(uid types.UID) {
 	p.mu.Lock()
 	if e := p.pods[uid]; e != nil {

@@ -2,7 +2,7 @@ package probe
 
 import "container/heap"
 
-// queue orders the jobs that wait by when they are due. A job knows its place.
+// queue orders the waiting jobs by when they are due. A job knows its place in it.
 type queue []*job
 
 func (q *queue) put(j *job) { heap.Push((*ordered)(q), j) }
@@ -13,7 +13,7 @@ func (q *queue) remove(j *job) {
 	}
 }
 
-// ordered is queue for package heap, which needs its methods in public.
+// ordered is queue for package heap, which needs exported methods.
 type ordered []*job
 
 func (o ordered) Len() int           { return len(o) }

@@ -18,8 +18,7 @@ const (
 	probeWarning = "ProbeWarning"
 )
 
-// Run probes until ctx ends. Then it interrupts what is under way, keeps the
-// state, and returns ctx's error.
+// Run probes until ctx ends. Then it cancels running probes, writes the state, and returns ctx's error.
 func (p *Probes) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.keep(ctx) })
@@ -43,7 +42,7 @@ func (p *Probes) Run(ctx context.Context) error {
 	}
 }
 
-// next is the time until the head of the queue is due.
+// next returns the time until the head of the queue is due.
 func (p *Probes) next() (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +52,7 @@ func (p *Probes) next() (time.Duration, bool) {
 	return max(0, p.queue[0].state.Due.Sub(p.opts.Now())), true
 }
 
-// check is one probe under way: what it needs of its job, taken when it began.
+// check is one running probe, with a copy of everything it needs from its job.
 type check struct {
 	ctx       context.Context
 	job       *job
@@ -66,7 +65,7 @@ type check struct {
 	due       time.Time
 }
 
-// due takes the jobs that are due out of the queue.
+// due removes the jobs that are due from the queue and returns a check for each.
 func (p *Probes) due(ctx context.Context) []check {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +86,7 @@ func (p *Probes) due(ctx context.Context) []check {
 	return all
 }
 
-// probe carries out one probe and takes its result in.
+// probe executes one probe and applies its result.
 func (p *Probes) probe(c check) {
 	if !p.runs(c) {
 		p.gone(c)
@@ -99,19 +98,19 @@ func (p *Probes) probe(c check) {
 	release()
 	now := p.opts.Now()
 	if c.ctx.Err() == nil && a.verdict() != plan.Success && !p.runs(c) {
-		p.gone(c) // it ended meanwhile: that is no failed probe
+		p.gone(c) // the container ended meanwhile, so the probe has not failed
 		return
 	}
-	p.take(c, a, began, now)
+	p.apply(c, a, began, now)
 }
 
-// runs says whether the container of a check runs still.
+// runs reports whether the container of a check still runs.
 func (p *Probes) runs(c check) bool {
 	s, ok := p.opts.Observed(c.pod.UID).Container(c.container.Name)
 	return ok && s.ID == c.target.id && s.State == pod.StateRunning
 }
 
-// gone forgets the container of a check: it does not run any more.
+// gone drops the target of a check, because its container has ended.
 func (p *Probes) gone(c check) {
 	p.mu.Lock()
 	e := c.target.pod
@@ -123,9 +122,9 @@ func (p *Probes) gone(c check) {
 	p.write()
 }
 
-// slot waits for a place among the exec probes that start, so that many of them
-// at once do not starve the containers of CPU. It is given back when the probe
-// ends, or after a while: one that hangs is not starting any more.
+// slot waits for a place among the exec probes that start, so that many of them at once do not starve the
+// containers of CPU. The place is free again when the probe ends, or after 250 ms: a probe that hangs is not
+// starting any more.
 func (p *Probes) slot(c check) (release func()) {
 	if c.spec.Exec == nil {
 		return func() {}
@@ -144,9 +143,9 @@ func (p *Probes) slot(c check) (release func()) {
 	}
 }
 
-// take takes a result in: state, metrics, events; and queues the job again. What
-// matters after a restart is on disk before anybody can read it.
-func (p *Probes) take(c check, a answer, began, now time.Time) {
+// apply applies a result to state, metrics and events, and queues the job again. Everything that matters after
+// a restart is on disk before anybody can read it.
+func (p *Probes) apply(c check, a answer, began, now time.Time) {
 	result := a.verdict()
 	bonus := result == plan.Failure && early(c.job.kind, c.settings, c.target.since, c.due)
 	if bonus {
@@ -155,13 +154,13 @@ func (p *Probes) take(c check, a answer, began, now time.Time) {
 	j := c.job
 	p.mu.Lock()
 	next, changed := j.state.after(j.kind, c.settings, result, j.kind.String()+" probe failed: "+a.output, now)
-	news := c.ctx.Err() == nil && (changed || !next.sameBut(j.state, c.settings.period))
-	if news {
-		j.coming = &next
+	save := c.ctx.Err() == nil && (changed || !next.equivalent(j.state, c.settings.period))
+	if save {
+		j.pending = &next
 		p.touch(c.pod.UID)
 	}
 	p.mu.Unlock()
-	if news {
+	if save {
 		p.write()
 	}
 	if !p.accept(c, next, a, now.Sub(began), now) {
@@ -169,22 +168,22 @@ func (p *Probes) take(c check, a answer, began, now time.Time) {
 		return
 	}
 	if !bonus {
-		p.tell(c, a)
+		p.report(c, a)
 	}
 	if changed && p.opts.Changed != nil {
 		p.opts.Changed(c.pod.UID)
 	}
 }
 
-// accept makes next the state of a check's job and queues it again. It does
-// nothing and returns false when the check was interrupted.
+// accept makes next the state of a check's job and queues the job again. If the check was cancelled, it does
+// nothing and returns false.
 func (p *Probes) accept(c check, next State, a answer, took time.Duration, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	j := c.job
 	interrupted := c.ctx.Err() != nil
 	j.cancel()
-	j.cancel, j.coming = nil, nil
+	j.cancel, j.pending = nil, nil
 	if interrupted {
 		p.touch(c.pod.UID)
 		return false
@@ -203,8 +202,8 @@ func (p *Probes) accept(c check, next State, a answer, took time.Duration, now t
 	return true
 }
 
-// tell records the event of a result that is not plain success.
-func (p *Probes) tell(c check, a answer) {
+// report records the event of any result except plain success.
+func (p *Probes) report(c check, a answer) {
 	ref := event.ContainerRef(c.pod, c.container)
 	switch {
 	case a.err != nil:

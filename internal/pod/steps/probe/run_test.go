@@ -34,8 +34,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// world is a node with one pod: what runs of it, how its probes answer, and a
-// protocol of all that happens, each line with its second.
+// world is a node with one pod: its running containers, the answers of its probes, and a log of all that
+// happens, each line with its second.
 type world struct {
 	t     *testing.T
 	begin time.Time
@@ -44,7 +44,7 @@ type world struct {
 
 	mu       sync.Mutex
 	observed *pod.Observed
-	answers  map[string]func() (int32, error) // by the command, which is the probe's name
+	answers  map[string]func() (int32, error) // by command, which is the probe's name
 	lines    []string
 }
 
@@ -67,8 +67,7 @@ func (w *world) line(format string, args ...any) {
 	w.lines = append(w.lines, fmt.Sprintf("%g: ", time.Since(w.begin).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// lapse returns the protocol since the last call, after d more. What happens in
-// the same second is in the order of its text.
+// lapse lets d pass and returns the log since the last call. Lines of the same second are in lexical order.
 func (w *world) lapse(d time.Duration) []string {
 	time.Sleep(d)
 	synctest.Wait()
@@ -121,7 +120,7 @@ func (w *world) answer(probe string, f func() (int32, error)) {
 
 func exits(code int32) func() (int32, error) { return func() (int32, error) { return code, nil } }
 
-// run sets what runs now: pairs of container name and id.
+// run sets the running containers: pairs of container name and id.
 func (w *world) run(pairs ...string) *worker.Run {
 	o := &pod.Observed{Sandboxes: []pod.SandboxStatus{{ID: "box", Ready: true, IPs: []string{"127.0.0.1"}}}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -171,7 +170,7 @@ func (w *world) verdicts(p *Probes, plans map[string]plan.Probes, ready map[stri
 	}
 }
 
-// execProbe runs the command of that name; change edits it.
+// execProbe returns a probe that runs the command with that name. change edits it.
 func execProbe(name string, change ...func(*corev1.Probe)) *corev1.Probe {
 	p := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{name}}}}
 	for _, c := range change {
@@ -209,7 +208,7 @@ func TestStartupHoldsBackTheOthers(t *testing.T) {
 		w.agent(func(p *Probes, s worker.Step) {
 			w.answer("start", exits(1))
 			w.setup(s, w.run("app", "c1"))
-			w.expect(9*time.Second, "0: start in c1") // a failure that early does not count
+			w.expect(9*time.Second, "0: start in c1") // a failure this early does not count
 			w.verdicts(p, map[string]plan.Probes{"c1": {Liveness: plan.Success}}, map[string]Ready{"c1": {}})
 			w.answer("start", exits(0))
 			w.expect(12*time.Second, "10: start in c1", "10: changed", "10: ready in c1", "10: changed",
@@ -261,7 +260,7 @@ func TestLivenessIsOnHoldUntilANewContainer(t *testing.T) {
 	})
 }
 
-func TestErrorIsTriedAgainAndSaysNothing(t *testing.T) {
+func TestErrorIsRetriedAndChangesNoVerdict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t,
 			corev1.Container{Name: "app",
@@ -278,7 +277,7 @@ func TestErrorIsTriedAgainAndSaysNothing(t *testing.T) {
 	})
 }
 
-func TestHangingProbeDelaysNobody(t *testing.T) {
+func TestHangingProbeDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, corev1.Container{Name: "a", ReadinessProbe: execProbe("hangs")},
 			corev1.Container{Name: "b", ReadinessProbe: execProbe("works")})
@@ -369,13 +368,13 @@ func TestRestartOfTheAgent(t *testing.T) {
 			w.setup(s, r)
 			w.expect(9*time.Second, "0: start in c1", "0: changed", "0: ready in c1", "0: changed")
 			w.answer("live", exits(1))
-			w.lapse(14 * time.Second) // liveness has failed at 10 and 20
+			w.lapse(14 * time.Second) // liveness failed at 10 and 20
 			left = read(t, file)
 		})
-		if err := os.WriteFile(file, left, 0o600); err != nil { // as if the agent had been killed
+		if err := os.WriteFile(file, left, 0o600); err != nil { // as after a kill of the agent
 			t.Fatal(err)
 		}
-		w.lapse(10 * time.Second) // no agent at 30
+		w.lapse(10 * time.Second) // no agent runs at 30
 		w.agent(func(p *Probes, s worker.Step) {
 			w.setup(s, r)
 			w.verdicts(p, map[string]plan.Probes{"c1": {Startup: plan.Success, Liveness: plan.Success}},
@@ -386,23 +385,23 @@ func TestRestartOfTheAgent(t *testing.T) {
 	})
 }
 
-// An agent that is killed the moment it tells of a verdict leaves it on disk, and
-// the next one tells the same, before and after the pod is set up.
-func TestVerdictIsKeptBeforeItIsTold(t *testing.T) {
+// An agent that is killed while it reports a verdict leaves it on disk. The next one reports the same, before
+// and after the pod is set up.
+func TestVerdictIsOnDiskBeforeItIsReported(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		// The delay keeps the first two verdicts apart: of one instant's, the file may
-		// have both before the first is told.
+		// The delay keeps the first two verdicts apart. At the same instant, the file could have both before the
+		// first is reported.
 		once := func(p *corev1.Probe) { p.FailureThreshold, p.InitialDelaySeconds = 1, 2 }
 		w := newWorld(t,
 			corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready", once)})
 		w.opts.Dir = dir
 		var mu sync.Mutex
-		var told []string
+		var files []string
 		w.opts.Changed = func(types.UID) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, string(read(t, filepath.Join(dir, "u1.json"))))
+			files = append(files, string(read(t, filepath.Join(dir, "u1.json"))))
 		}
 		var r *worker.Run
 		w.agent(func(_ *Probes, s worker.Step) {
@@ -413,10 +412,10 @@ func TestVerdictIsKeptBeforeItIsTold(t *testing.T) {
 			w.lapse(10 * time.Second)
 		})
 		want := []Ready{{Started: true}, {Started: true, Ready: true}, {Started: true}}
-		if len(told) != len(want) {
-			t.Fatalf("%d changes were told, want %d: %q", len(told), len(want), told)
+		if len(files) != len(want) {
+			t.Fatalf("%d changes were reported, want %d: %q", len(files), len(want), files)
 		}
-		for i, left := range told {
+		for i, left := range files {
 			if err := os.WriteFile(filepath.Join(dir, "u1.json"), []byte(left), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -433,7 +432,7 @@ func TestVerdictIsKeptBeforeItIsTold(t *testing.T) {
 	})
 }
 
-func TestFilesOfPodsThatNobodyHasGo(t *testing.T) {
+func TestFilesOfUnclaimedPodsAreDeleted(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, corev1.Container{Name: "app", ReadinessProbe: execProbe("ready")})
@@ -468,7 +467,7 @@ func read(t *testing.T, path string) []byte {
 	return content
 }
 
-func TestSteadyStateWritesNothing(t *testing.T) {
+func TestPassWithoutChangeWritesNothing(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t,
@@ -576,7 +575,7 @@ func gather(t *testing.T, reg *prometheus.Registry) (all []string) {
 	return all
 }
 
-func TestFullDiskIsToldOnce(t *testing.T) {
+func TestFullDiskIsLoggedOnce(t *testing.T) {
 	blocked := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -610,8 +609,8 @@ func TestMissingOption(t *testing.T) {
 	}
 }
 
-// A probe over the network, in real time: the pod's address, a port by name, and
-// a redirect that is a warning.
+// This probe runs over the network and in real time, with the pod's address, a named port, and a redirect that
+// causes a warning.
 func TestHTTPProbeOfAPod(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(res http.ResponseWriter, _ *http.Request) {
 		res.Header().Set("Location", "http://elsewhere.invalid/")

@@ -13,12 +13,12 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// probed is a pod with at least one container that is probed.
+// probed is a pod that has at least one container with probes.
 type probed struct {
 	uid      types.UID
 	pod      *pod.Pod
-	observed *pod.Observed // the reading that targets is in step with
-	starting []string      // the containers whose start is not complete
+	observed *pod.Observed // the observed state that targets was made from
+	starting []string      // the containers whose start is incomplete
 	stopping bool
 	targets  map[string]*target // by container id
 }
@@ -29,23 +29,22 @@ type target struct {
 	id        string
 	container pod.Container
 	ip        string
-	since     time.Time // it runs
-	at        time.Time // it was known to have started; zero until then
+	since     time.Time // when it began to run
+	at        time.Time // when it had started; zero before
 	jobs      [kinds]*job
 }
 
-// job is one probe of a target. Its fields belong to Probes.mu, except while a
-// check is under way: that reads its own copy.
+// job is one probe of a target. Probes.mu guards its fields. A running check uses its own copy.
 type job struct {
 	target   *target
 	kind     Kind
 	probe    *corev1.Probe
 	settings settings
 	state    State
-	place    int // in the queue; -1 when it is not there
+	place    int // in the queue; -1 if it is not in the queue
 	cancel   context.CancelFunc
-	coming   *State // being written before it becomes state; nil: none
-	waited   func() // ends the wait for the first success in the pod's timeline; nil when it has
+	pending  *State // is being written, and then becomes state; nil: none
+	waited   func() // ends the wait for the first success in the pod's timeline; nil: none
 }
 
 func (t *target) verdict(k Kind) plan.Verdict {
@@ -59,15 +58,15 @@ func (t *target) started() bool {
 	return t.jobs[Startup] == nil || t.jobs[Startup].state.Verdict == plan.Success
 }
 
-// sync brings the targets of a pod in step with what runs of it. It is called at
-// each pass over the pod, and most of the time there is nothing to do.
+// sync updates the targets of a pod from its running containers. Every pass over the pod calls it. Most calls
+// change nothing.
 func (p *Probes) sync(ctx context.Context, desired *pod.Pod, o *pod.Observed, stopping bool) {
 	if p.retarget(ctx, desired, o, stopping) {
 		p.write()
 	}
 }
 
-// retarget does what sync does in memory, and says whether it changed anything.
+// retarget does the part of sync in memory. It reports whether it changed anything.
 func (p *Probes) retarget(ctx context.Context, desired *pod.Pod, o *pod.Observed, stopping bool) bool {
 	starting := p.starting(desired)
 	p.mu.Lock()
@@ -108,7 +107,7 @@ func (p *Probes) retarget(ctx context.Context, desired *pod.Pod, o *pod.Observed
 	return true
 }
 
-// starting lists the containers of a pod whose start is not complete.
+// starting returns the containers of a pod whose start is incomplete.
 func (p *Probes) starting(desired *pod.Pod) (names []string) {
 	if p.opts.Starting == nil {
 		return nil
@@ -121,8 +120,8 @@ func (p *Probes) starting(desired *pod.Pod) (names []string) {
 	return names
 }
 
-// isProbed leaves out what Kubernetes does not probe: init containers that end,
-// and ephemeral ones.
+// isProbed reports whether Kubernetes probes a container: not ephemeral containers, and not init containers
+// other than sidecars.
 func isProbed(c pod.Container) bool {
 	if c.Kind != pod.App && c.Kind != pod.Sidecar {
 		return false
@@ -130,8 +129,8 @@ func isProbed(c pod.Container) bool {
 	return c.StartupProbe != nil || c.ReadinessProbe != nil || c.LivenessProbe != nil
 }
 
-// arm gives a target the jobs that its spec asks for, and queues those whose turn
-// it is. A pod that stops keeps its readiness probes only.
+// arm gives a target the jobs of its spec, and queues those that may run. A stopping pod keeps only its
+// readiness probes.
 func (p *Probes) arm(ctx context.Context, t *target) {
 	for k := range Kind(kinds) {
 		spec, j := k.of(t.container.Container), t.jobs[k]
@@ -154,14 +153,14 @@ func (p *Probes) arm(ctx context.Context, t *target) {
 	p.enqueue(t)
 }
 
-// newJob makes a job in the state that an earlier agent left, or a fresh one.
+// newJob makes a job with the state that an earlier agent left, or with a fresh one.
 func (p *Probes) newJob(ctx context.Context, t *target, k Kind, spec *corev1.Probe) *job {
 	j := &job{target: t, kind: k, probe: spec, settings: settingsOf(spec), place: -1}
 	now := p.opts.Now()
-	if was, ok := p.saved[t.pod.uid].take(t.id, k); ok { // from here on the job has it
-		j.state = was
-		if !was.Due.IsZero() {
-			j.state.Due = resumed(was.Due, j.settings, now)
+	if saved, ok := p.saved[t.pod.uid].take(t.id, k); ok { // from here on the job keeps it
+		j.state = saved
+		if !saved.Due.IsZero() {
+			j.state.Due = resumed(saved.Due, j.settings, now)
 		}
 	} else {
 		j.state.Verdict = k.initial()
@@ -176,28 +175,27 @@ func (p *Probes) newJob(ctx context.Context, t *target, k Kind, spec *corev1.Pro
 	return j
 }
 
-// adopt sets the state of a probe whose container ran before this agent did and
-// of which nothing is on disk. What was reported of it goes on to hold, and its
-// first probe comes somewhere within a period, as there may be many of them, and
-// not before its delay is over.
+// adopt sets the state of a probe whose container ran before this agent and has no state on disk. The last
+// reported status stays valid. The first probe comes at a random time within a period, because there may be
+// many of them, but not before the initial delay is over.
 func (j *job) adopt(p *Probes, now time.Time) {
 	due := now.Add(time.Duration(p.opts.Rand() * float64(j.settings.period)))
 	j.state.Due = later(due, j.target.since.Add(j.settings.delay))
 	if p.opts.Before == nil {
 		return
 	}
-	was, ok := p.opts.Before(j.target.pod.uid, j.target.id)
+	reported, ok := p.opts.Before(j.target.pod.uid, j.target.id)
 	switch {
 	case !ok:
-	case j.kind == Startup && was.Started:
+	case j.kind == Startup && reported.Started:
 		j.state.Verdict, j.state.OnHold = plan.Success, true
-	case j.kind == Readiness && was.Ready:
+	case j.kind == Readiness && reported.Ready:
 		j.state.Verdict = plan.Success
 	}
 }
 
-// enqueue puts the jobs of a target into the queue that are to be there.
-// Readiness and liveness wait until the container has started.
+// enqueue queues the jobs of a target that may run. Readiness and liveness probes wait until the container has
+// started.
 func (p *Probes) enqueue(t *target) {
 	if t.started() && t.at.IsZero() {
 		t.at = t.since
@@ -216,7 +214,7 @@ func (p *Probes) enqueue(t *target) {
 	}
 }
 
-// end takes a job out of the queue and interrupts its check.
+// end removes a job from the queue and cancels its check.
 func (p *Probes) end(j *job) {
 	p.queue.remove(j)
 	if j.cancel != nil {
@@ -226,7 +224,7 @@ func (p *Probes) end(j *job) {
 	p.touch(j.target.pod.uid)
 }
 
-// settle ends the wait in the timeline.
+// settle ends the job's wait in the timeline.
 func (j *job) settle() {
 	if j.waited != nil {
 		j.waited()
@@ -234,7 +232,7 @@ func (j *job) settle() {
 	}
 }
 
-// drop forgets a container that does not run any more.
+// drop removes a container that does not run any more.
 func (p *Probes) drop(e *probed, id string) {
 	for _, j := range e.targets[id].jobs {
 		if j != nil {
@@ -244,7 +242,7 @@ func (p *Probes) drop(e *probed, id string) {
 	delete(e.targets, id)
 }
 
-// release forgets a stopping pod that has nothing left to probe.
+// release removes a stopping pod that has nothing left to probe.
 func (p *Probes) release(e *probed) {
 	if len(e.targets) == 0 && p.pods[e.uid] == e && (e.stopping || !hasProbes(e.pod.Pod)) {
 		delete(p.pods, e.uid)

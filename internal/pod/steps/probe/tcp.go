@@ -13,6 +13,6 @@ func askTCP(ctx context.Context, addr string, timeout time.Duration) answer {
 	if err != nil {
 		return failed("%s", err)
 	}
-	_ = conn.Close() // it was open, that was the question
+	_ = conn.Close() // an open connection is all that the probe checks
 	return answer{result: success}
 }

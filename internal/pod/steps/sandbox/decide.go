@@ -11,23 +11,22 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Given is what the rendering needs besides the pod.
+// Given is the input of Render besides the pod.
 type Given struct {
 	Attempt      uint32
 	Hostname     string
 	LogDir       string
 	CgroupParent string
 	DNS          *runtimeapi.DNSConfig
-	// Resources are what all containers together may use, Overhead what the
-	// sandbox itself does (KEP-688). Runtimes that start a virtual machine for a
-	// pod make it that large.
+	// Resources is what all containers together may use, Overhead what the sandbox itself uses (KEP-688).
+	// Runtimes that start a virtual machine for a pod make it that large.
 	Resources, Overhead *runtimeapi.LinuxContainerResources
-	// Userns is the pod's own user namespace; nil: the host's.
+	// Userns is the pod's own user namespace. nil means the host's.
 	Userns *runtimeapi.UserNamespace
 }
 
-// Render makes the CRI configuration of a pod's sandbox. The same pod gives the
-// same configuration: it is made again for a sandbox found after a restart.
+// Render makes the CRI configuration of a pod's sandbox. The same pod always gives the same configuration,
+// because it is rendered again for a sandbox that was found after a restart.
 func Render(p *corev1.Pod, g Given) (*runtimeapi.PodSandboxConfig, error) {
 	labels := maps.Clone(p.Labels)
 	if labels == nil {
@@ -59,8 +58,7 @@ func Render(p *corev1.Pod, g Given) (*runtimeapi.PodSandboxConfig, error) {
 	}, nil
 }
 
-// portMappings lists the host ports. On the host network every port is the
-// host's already.
+// portMappings returns the host ports. On the host network every port is the host's already.
 func portMappings(p *corev1.Pod) ([]*runtimeapi.PortMapping, error) {
 	if pod.HostNetwork(p) {
 		return nil, nil
@@ -95,7 +93,7 @@ func securityContext(p *corev1.Pod, userns *runtimeapi.UserNamespace) *runtimeap
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(p, userns),
 		Privileged:       anyPrivileged(p),
-		// The sandbox runs nothing of the user's: always the runtime's profile.
+		// The sandbox runs no user code, so it always has the runtime's profile.
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
 	in := p.Spec.SecurityContext
@@ -121,7 +119,7 @@ func securityContext(p *corev1.Pod, userns *runtimeapi.UserNamespace) *runtimeap
 	return sc
 }
 
-// namespaces are the namespace modes that a pod asks for.
+// namespaces returns the namespace modes of a pod.
 func namespaces(p *corev1.Pod, userns *runtimeapi.UserNamespace) *runtimeapi.NamespaceOption {
 	o := &runtimeapi.NamespaceOption{
 		Network: runtimeapi.NamespaceMode_POD, Ipc: runtimeapi.NamespaceMode_POD,

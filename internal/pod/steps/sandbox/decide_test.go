@@ -34,7 +34,7 @@ func TestRender(t *testing.T) {
 	p.Spec.InitContainers = []corev1.Container{
 		{Name: "i",
 			Ports: []corev1.ContainerPort{{ContainerPort: 2, HostPort: 12,
-				Protocol: "UDP"}}}, // it ends before the pod is up
+				Protocol: "UDP"}}}, // an init container ends before the pod is up
 		{Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
 			Ports: []corev1.ContainerPort{{ContainerPort: 1, HostPort: 11, Protocol: "UDP"}}},
 	}

@@ -7,25 +7,24 @@ import (
 	"time"
 )
 
-// Places is a Gate with a number of places. Who came through Ahead goes before
-// those who did not: what is begun is finished before something new is. Who
-// stays for longer than the patience loses the place and goes on without: a call
-// that hangs does not keep the other pods of the node from starting.
+// Places is a Gate with a fixed number of places. Callers that enter through Ahead go first, so that begun pods
+// are finished before new ones begin. A caller that stays for longer than the patience loses its place and
+// continues without one: a call that hangs does not keep the other pods of the node from starting.
 type Places struct {
 	patience time.Duration
 
 	mu      sync.Mutex
 	free    int
-	waiting [2][]chan struct{} // ahead, and the others; closed when their turn has come
+	waiting [2][]chan struct{} // those of Ahead, and all others; each is closed when its turn has come
 }
 
-// NewPlaces makes a Gate of n places.
+// NewPlaces returns a Gate of n places.
 func NewPlaces(n int, patience time.Duration) *Places { return &Places{free: n, patience: patience} }
 
 // Enter waits for a place.
 func (p *Places) Enter(ctx context.Context) (leave func(), err error) { return p.enter(ctx, 1) }
 
-// Ahead is the same gate for those who go first.
+// Ahead returns the same gate for callers that go first.
 func (p *Places) Ahead() Gate { return ahead{p} }
 
 type ahead struct{ places *Places }
@@ -53,7 +52,7 @@ func (p *Places) enter(ctx context.Context, class int) (leave func(), err error)
 	return func() { lost.Stop(); release() }, nil
 }
 
-// giveUp leaves the queue, or gives back a place that came at the same moment.
+// giveUp leaves the queue, or returns a place that became free at the same moment.
 func (p *Places) giveUp(class int, turn chan struct{}) {
 	p.mu.Lock()
 	i := slices.Index(p.waiting[class], turn)
@@ -66,7 +65,7 @@ func (p *Places) giveUp(class int, turn chan struct{}) {
 	}
 }
 
-// release hands a place on, or makes it free.
+// release passes a place to the next caller, or makes it free.
 func (p *Places) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,19 +28,19 @@ func TestPlaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		next, err := p.Enter(t.Context()) // the one that hangs loses its place
+		next, err := p.Enter(t.Context()) // the caller that hangs loses its place
 		if took := time.Since(begin); err != nil || took != 10*time.Second {
 			t.Errorf("the next one entered after %v, %v", took, err)
 		}
-		hangs() // gives nobody else's place away
+		hangs() // does not free the place of another caller
 		if _, err := p.Enter(withTimeout(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a place was given away twice: %v", err)
+			t.Errorf("a place was freed twice: %v", err)
 		}
 		next()
 	})
 }
 
-// A container of a pod that has begun starts before the sandbox of the next.
+// A container of a pod that has begun starts before the sandbox of the next pod.
 func TestAheadGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPlaces(1, time.Hour)

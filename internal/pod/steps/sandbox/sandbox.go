@@ -21,38 +21,36 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// names gives what a pod is called inside and where it writes.
+// names returns a pod's host name, DNS configuration and log directory.
 type names interface {
 	Hostname(p *corev1.Pod) (string, error)
 	DNS(p *corev1.Pod) (*runtimeapi.DNSConfig, error)
 	LogDir(p *corev1.Pod) string
 }
 
-// cgroups gives the parent of the sandbox's cgroup, in the runtime's spelling, and
-// ends what runs below it.
+// cgroups returns the parent of the sandbox's cgroup in the runtime's spelling, and ends everything that runs
+// below it.
 type cgroups interface {
 	Parent(p *corev1.Pod) string
 	Empty(ctx context.Context, p *corev1.Pod) error
 }
 
-// userns gives pods their own user namespaces; nil to those on the host's.
+// userns returns the user namespace of a pod, or nil if the pod uses the host's.
 type userns interface {
 	Mapping(p *corev1.Pod) (*runtimeapi.UserNamespace, error)
 }
 
-// classes are the RuntimeClasses of this node. The error of one that is not
-// there is *object.Missing.
+// classes has the RuntimeClasses of this node. The error for a missing one is *object.Missing.
 type classes interface {
 	RuntimeClass(name string) (*nodev1.RuntimeClass, error)
 }
 
-// observer reads a pod's state again.
+// observer reads a pod's state from the runtime before it returns.
 type observer interface {
 	Refresh(ctx context.Context, uid types.UID) error
 }
 
-// network tells when pods can be given one; why is called with what is wrong, if
-// there is something to wait for.
+// network waits until the pod network is ready. If it must wait, it calls why with the cause.
 type network interface {
 	Await(ctx context.Context, why func(message string)) error
 }
@@ -65,16 +63,16 @@ type Options struct {
 	Names   names
 	Cgroups cgroups
 	Userns  userns
-	// Resources are those of Given.
+	// Resources returns the Resources and Overhead of Given.
 	Resources func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources)
 	Observer  observer
 	Classes   classes
-	// Limit bounds how much of the node is made at the same time; see Gate.
+	// Limit bounds how many sandboxes are created at the same time. See Gate.
 	Limit Gate
 }
 
-// Gate bounds the number of expensive runtime calls under way. Enter waits for
-// a place and returns how to give it back.
+// Gate limits the number of expensive runtime calls that run at the same time. Enter waits for a place. leave
+// returns it.
 type Gate interface {
 	Enter(ctx context.Context) (leave func(), err error)
 }
@@ -94,13 +92,13 @@ type Sandboxes struct {
 	known map[types.UID]info
 }
 
-// New makes a Sandboxes that knows of none.
+// New returns a Sandboxes that knows no sandbox.
 func New(o Options) *Sandboxes {
 	return &Sandboxes{opts: o, known: map[types.UID]info{}}
 }
 
-// Sandbox returns the sandbox that the pod's containers are to be created in:
-// its id, its configuration and its addresses, the primary one first.
+// Sandbox returns the sandbox that the pod's containers are created in: its id, its configuration and its
+// addresses, the primary one first.
 func (s *Sandboxes) Sandbox(uid types.UID) (id string, config *runtimeapi.PodSandboxConfig, ips []string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +106,7 @@ func (s *Sandboxes) Sandbox(uid types.UID) (id string, config *runtimeapi.PodSan
 	return i.id, i.config, i.ips, ok
 }
 
-// Step is the sandbox's place in a pod's life.
+// Step is the sandbox's step in a pod's life.
 func (s *Sandboxes) Step() worker.Step {
 	return worker.Step{
 		Name: "sandbox", Phase: worker.Act, After: []string{"poddir", "cgroup"},
@@ -129,8 +127,7 @@ func (s *Sandboxes) setup(ctx context.Context, r *worker.Run) error {
 	return nil
 }
 
-// keep makes a sandbox of the runtime known to the containers, also one that an
-// earlier process made.
+// keep makes an existing sandbox available to the containers, even if an earlier process created it.
 func (s *Sandboxes) keep(r *worker.Run) error {
 	if id, _, _, ok := s.Sandbox(r.Pod.UID); ok && id == r.Plan.Sandbox.ID {
 		return nil
@@ -149,7 +146,7 @@ func (s *Sandboxes) keep(r *worker.Run) error {
 func (s *Sandboxes) render(p *corev1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
 	hostname, err := s.opts.Names.Hostname(p)
 	if err != nil {
-		return nil, fmt.Errorf("name the pod's host: %w", err)
+		return nil, fmt.Errorf("choose the pod's host name: %w", err)
 	}
 	dns, err := s.opts.Names.DNS(p)
 	if err != nil {
@@ -166,8 +163,8 @@ func (s *Sandboxes) render(p *corev1.Pod, attempt uint32) (*runtimeapi.PodSandbo
 	})
 }
 
-// create makes a new sandbox in the place of those that are not to be kept. It
-// ends only when the observed state shows the result.
+// create makes a new sandbox and stops those that it replaces. When it returns, the observed state shows the
+// result.
 func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 	ctx, span := timeline.Start(ctx, "sandbox")
 	defer func() { timeline.End(span, err) }()
@@ -190,8 +187,8 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 		}
 	}
 	if r.Plan.Sandbox.Attempt > 0 {
-		// The runtime knows of nothing that runs. When a shim was killed that may
-		// be wrong: what it left behind must not run beside what is to come.
+		// According to the runtime nothing runs any more. That may be wrong after a shim was killed: the
+		// processes it left must not run beside the new ones.
 		if err := s.opts.Cgroups.Empty(ctx, p); err != nil {
 			return err
 		}
@@ -220,7 +217,7 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 	return err
 }
 
-// handler is the runtime's for a pod; "" is the default one.
+// handler returns the runtime handler of a pod. "" is the default one.
 func (s *Sandboxes) handler(p *corev1.Pod) (string, error) {
 	if p.Spec.RuntimeClassName == nil {
 		return "", nil
@@ -232,7 +229,7 @@ func (s *Sandboxes) handler(p *corev1.Pod) (string, error) {
 	return class.Handler, nil
 }
 
-// awaitNetwork holds back a pod that needs a network of its own until there is one.
+// awaitNetwork waits for the pod network, unless the pod is on the host network.
 func (s *Sandboxes) awaitNetwork(ctx context.Context, p *corev1.Pod) error {
 	if pod.HostNetwork(p) {
 		return nil
@@ -259,16 +256,15 @@ func (s *Sandboxes) stop(ctx context.Context, id string) error {
 	return nil
 }
 
-// teardown stops all sandboxes of the pod, and removes them, with the dead
-// containers in them, when the pod itself goes. Those of a pod that ended by
-// itself stay: they tell its exit codes.
+// teardown stops all sandboxes of the pod. If the pod itself is removed, it also removes them with their dead
+// containers. Otherwise they stay, because they have the exit codes.
 func (s *Sandboxes) teardown(ctx context.Context, r *worker.Run) error {
 	s.forget(r.Pod.UID)
 	if r.Observed == nil {
 		return nil
 	}
 	for _, box := range r.Observed.Sandboxes {
-		// A sandbox that is not ready may still hold its network.
+		// Even a sandbox that is not ready may still have a network.
 		if err := s.stop(ctx, box.ID); err != nil {
 			s.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, reason.FailedKillPod,
 				"error killing pod: %v", err)
