@@ -29,9 +29,9 @@ import (
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/pleg"
-	"github.com/berth-run/berth/internal/pod/podstatus"
 	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/pod/source/takeover"
+	"github.com/berth-run/berth/internal/pod/status"
 	"github.com/berth-run/berth/internal/pod/steps/allocation"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/record/event"
@@ -72,9 +72,10 @@ type Agent struct {
 	monitor  *cri.Monitor
 	pleg     *pleg.PLEG
 	steps    steps
-	statuses *podstatus.Statuses
+	record   *status.Record
+	stale    *status.Stale
+	statuses *status.Statuses
 	fleet    *fleet.Fleet
-	board    *board
 	doors
 	store imageStore
 	housekeeping
@@ -115,6 +116,7 @@ func New(o Options) *Agent {
 	c := o.Config
 	a := &Agent{
 		Options: o, config: c, log: o.Log, ready: make(chan struct{}), heap: heap.New(),
+		stale:   status.NewStale(),
 		metrics: prometheus.NewRegistry(),
 		records: records{
 			events: event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Component: join.EventSource(c),
@@ -251,7 +253,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 // start runs everything that goes on until the end.
 func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
 	for _, run := range []func(context.Context) error{
-		a.monitor.Run, a.pleg.Run, a.sources.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run,
+		a.monitor.Run, a.pleg.Run, a.sources.Run, a.record.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run,
 		a.steps.resizes.Run, a.steps.allocations.Run, allocation.Mirror(a.steps.allocations),
 		a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, a.resources.Run,
 		a.cluster.Plugins().Watcher(a.config.RootDir, a.steps.devices.Registry(), a.log).Run, a.steps.limits.Run,

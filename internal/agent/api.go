@@ -33,7 +33,7 @@ import (
 
 func (a *Agent) serverOptions() server.Options {
 	return server.Options{
-		Socket: a.config.Socket, Pods: a.board.pods, Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a},
+		Socket: a.config.Socket, Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a},
 		Explainer: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
 		Images: images{a}, Streams: streamsOf(a),
 		Files: files.Files{CRI: a.engine.client, Runtime: a.engine.shortName(), ID: stream.ContainerID},
@@ -74,7 +74,7 @@ func (x applier) Apply(ctx context.Context, data []byte, o server.ApplyOptions) 
 		}
 		if o.CreateOnly && m.Pod != nil {
 			key := types.NamespacedName{Namespace: m.Pod.Namespace, Name: m.Pod.Name}
-			if _, there := x.a.board.pods.Get(key); there {
+			if _, there := x.a.statuses.Pods().Get(key); there {
 				return nil, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, key.String())
 			}
 		}
@@ -172,7 +172,7 @@ func applyError(err error) error {
 
 // Delete implements server.Applier.
 func (x applier) Delete(ctx context.Context, key types.NamespacedName, o server.DeleteOptions) (*corev1.Pod, error) {
-	row, ok := x.a.board.pods.Get(key)
+	row, ok := x.a.statuses.Pods().Get(key)
 	if !ok {
 		return nil, server.NotFound(key)
 	}
@@ -193,7 +193,7 @@ func (x applier) Delete(ctx context.Context, key types.NamespacedName, o server.
 	}
 	x.a.fleet.Stop(row.UID,
 		pod.Stop{Reason: pod.StopDeleted, Message: "deleted over the API", Grace: o.Grace, Remove: true, At: time.Now()})
-	if now, ok := x.a.board.pods.Get(key); ok && now.UID == row.UID {
+	if now, ok := x.a.statuses.Pods().Get(key); ok && now.UID == row.UID {
 		return now, nil
 	}
 	return row, nil

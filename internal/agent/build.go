@@ -17,16 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/agent/waits"
 	"github.com/berth-run/berth/internal/api/server"
-	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/node/telemetry"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/podstatus"
+	"github.com/berth-run/berth/internal/pod/status"
 	"github.com/berth-run/berth/internal/pod/steps/cgroup"
 	"github.com/berth-run/berth/internal/pod/steps/container"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
@@ -162,7 +162,7 @@ func (a *Agent) buildSteps() error {
 			}
 			return ""
 		},
-		Starting: s.containers.Starting, Before: a.wasReady, Changed: a.verdictChanged,
+		Starting: s.containers.Starting, Before: a.wasReady, Changed: a.stale.MarkVerdict,
 		Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.log,
 	})
 	if err != nil {
@@ -183,7 +183,7 @@ func tellDamage(log *slog.Logger, err error) {
 // wasReady is what was last reported of a container: by an earlier agent, or by the
 // kubelet in whose place this one runs.
 func (a *Agent) wasReady(uid types.UID, id string) (probe.Ready, bool) {
-	told := []corev1.PodStatus{a.statuses.Last(uid)}
+	told := []corev1.PodStatus{a.record.Last(uid)}
 	if p, ok := a.sources.Desired.Get(uid); ok && p.Source == pod.SourceAPI {
 		told = append(told, p.Status)
 	}
@@ -257,26 +257,19 @@ func (a *Agent) admitted() []*corev1.Pod {
 	return a.fleet.Pods()
 }
 
-// verdictChanged has what depends on a probe's verdict looked at: the pod's
-// status at once, and its plan.
-func (a *Agent) verdictChanged(uid types.UID) {
-	a.board.refresh(uid)
-	a.fleet.Wake(uid)
-}
-
 // buildFleet makes the parts that hold all pods.
 func (a *Agent) buildFleet() error {
 	c := a.config
-	a.statuses = podstatus.New(podstatus.Options{
+	a.record = status.NewRecord(status.RecordOptions{
 		Dir: filepath.Join(c.RootDir, "status"), MessagePath: a.steps.dirs.MessagePath, Log: a.log,
 	})
-	tellDamage(a.log, a.statuses.Load())
+	tellDamage(a.log, a.record.Load())
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
 		Leftovers: a.leftovers,
 		Changed: func(uid types.UID) {
-			a.board.update(uid)
+			a.statuses.Publish(uid)
 			a.cluster.PodChanged(uid)
 			a.power.Changed(uid)
 			a.heap.Stir()
@@ -284,25 +277,20 @@ func (a *Agent) buildFleet() error {
 		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.log,
 		Worker: worker.Options{
 			Steps: a.steps.list(a.cluster.Plugins().Steps()...), Observed: cgroupView{a}.observed,
-			Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.statuses.Kept,
+			Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.record.Kept,
 			Hash: render.Hashes, Restart: a.steps.resizes.Restarts, MaxBackoff: c.Pods.MaxRestartBackoff,
 			Trace: a.timeline.Context, Now: time.Now, Log: a.log,
 		},
 	})
-	a.board = &board{
-		fleet: a.fleet, statuses: a.statuses, told: a.cluster.SetStatus, timeline: a.timeline,
-		pods:  store.New[types.NamespacedName, *corev1.Pod](),
-		input: a.statusInput, forget: func(uid types.UID) {
-			a.gate.Forget(uid)
-			a.forget(uid)
-		}, shown: map[types.UID]shown{}, last: map[types.UID]uint64{},
+	if err := a.buildStatuses(); err != nil {
+		return err
 	}
 	a.server, a.resources = server.New(a.serverOptions()), newPodResources(a)
 	if err := (member{a}).complete(); err != nil {
 		return err
 	}
 	a.gate = gate.New(gate.Options{
-		Input: a.admissionInput, Observed: a.pleg.Table(), Statuses: a.statuses, Shutdown: a.power, Labels: a.cluster,
+		Input: a.admissionInput, Observed: a.pleg.Table(), Statuses: a.record, Shutdown: a.power, Labels: a.cluster,
 		Devices: a.steps.devices, Ledger: a.steps.allocations, Resources: a.steps.resizes, Pods: a.stops(),
 		Began: a.began, Now: time.Now, Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
 		Log: a.log,
@@ -313,6 +301,28 @@ func (a *Agent) buildFleet() error {
 // stops ends pods for the node's sake.
 func (a *Agent) stops() stop.Pods { return stop.Pods{Fleet: a.fleet, Events: a.events} }
 
+// buildStatuses makes the part that publishes the statuses of pods.
+func (a *Agent) buildStatuses() error {
+	starts, err := telemetry.NewStarts(a.metrics, a.timeline.Get, time.Now)
+	if err != nil {
+		return err
+	}
+	s := &a.steps
+	a.statuses = status.New(status.Options{
+		Record: a.record, Stale: a.stale, Fleet: a.fleet, Reporter: a.cluster, Starts: starts, Timeline: a.timeline,
+		Source: status.Parts{
+			Runtime: podRuntime{a.engine, a.objects}, Observer: a.pleg, Containers: s.containers, Probes: s.probes,
+			Resizes: s.resizes, Devices: s.devices, Claims: a.cluster.Plugins(), Addresses: member{a},
+		},
+		Gone: []func(types.UID){
+			func(uid types.UID) { a.gate.Forget(uid) },
+			s.containers.Forget, s.images.Forget, s.probes.Forget, s.resizes.Forget, s.placements.Forget,
+			s.allocations.Free, a.cluster.Forget, a.housekeeping.garbage.Gone,
+		},
+	})
+	return nil
+}
+
 // leftovers are the pods that have directories, parts of volumes or cgroups here.
 func (a *Agent) leftovers() ([]types.UID, error) {
 	none := func(types.UID) bool { return false }
@@ -321,27 +331,4 @@ func (a *Agent) leftovers() ([]types.UID, error) {
 	groups, err3 := a.steps.cgroups.Orphans(none)
 	return slices.Concat(dirs, staged, groups, a.steps.claims.Users(), a.steps.devices.Users(),
 		a.cluster.Plugins().Users()), errors.Join(err, err2, err3)
-}
-
-// statusInput adds what the steps know to what a status is computed from.
-func (a *Agent) statusInput(m fleet.Member, in *podstatus.Input) {
-	uid := m.Pod.UID
-	in.Observed = a.pleg.Observed(uid)
-	in.Waiting = func(name string) (string, string, bool) {
-		if why, message, ok := a.steps.containers.Waiting(uid, name); ok {
-			return why, message, ok
-		}
-		return waits.Objects(m.Pod.Pod, m.State)
-	}
-	in.Starting = func(name string) bool { return a.steps.containers.Starting(uid, name) }
-	in.Probes = map[string]podstatus.Probes{}
-	for id, r := range a.steps.probes.Ready(uid) {
-		in.Probes[id] = podstatus.Probes(r)
-	}
-	a.resizeStatus(uid, in)
-	deviceStatus(a, m, in)
-	in.QOS = pod.QOS(m.Pod.Pod)
-	in.Node = podstatus.Node{Runtime: a.engine.shortName(), HostIPs: member{a}.view().HostIPs(),
-		RecursiveReadOnly: a.engine.handlers.features(handlerOf(m.Pod.Pod, a.objects)).GetRecursiveReadOnlyMounts()}
-	in.Now = time.Now()
 }

@@ -30,14 +30,12 @@ func (a member) connect() (err error) {
 	if a.config.Cluster != nil {
 		a.cluster, err = join.Connect(join.Options{
 			Config: a.config, Version: a.Version, Sources: a.sources, Events: a.events,
-			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed,
-			NodeChanged: func() { a.fleet.Reconsider() }, RefreshPods: a.tellPods,
+			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed, Stale: a.stale,
+			NodeChanged: func() { a.fleet.Reconsider() },
 			Full: func(p *corev1.Pod, message string) {
 				a.gate.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
 			},
-			Affected: func(uid types.UID) {
-				a.board.refresh(uid)
-			}, Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
+			Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
 		})
 	}
 	a.objects = a.cluster.Objects(a.sources.Objects)
@@ -54,12 +52,11 @@ func (a member) complete() (err error) {
 			return nodeobject.Devices{Capacity: inv.Capacity(), Allocatable: inv.Allocatable()}
 		},
 		FreshDevices: a.steps.devices.Fresh(), Registered: a.steps.devices.Settled, Healthy: nodeState{a.Agent}.Healthy,
-		Refresh: a.board.refresh,
 	})
-	a.board.starts, err = series.Register(series.Options{
+	err = series.Register(series.Options{
 		Registry: a.metrics, Node: a.config.NodeName, Version: join.KubernetesVersion,
 		Unified: cgroups.IsCgroup2UnifiedMode(),
-		Sources: a.sources, PLEG: a.pleg, Fleet: a.fleet, Timeline: a.timeline,
+		Sources: a.sources, PLEG: a.pleg, Fleet: a.fleet,
 		Parts: []series.Part{a.steps.volumes, a.steps.images, a.steps.containers, a.steps.cgroups, a.steps.allocations,
 			a.steps.resizes, a.store.garbage, a.cluster, a.resources},
 	})
@@ -92,7 +89,7 @@ func (a member) serve() (*serve.Node, error) {
 		Config: a.config, Kubelet: a.engine.choice.Effective(a.config.Kubelet, string(a.engine.driver)),
 		Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(),
 		Addresses: a.view().Addresses, AddressesChanged: a.cluster.AddressesChanged(),
-		Pods: a.board.pods, Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
+		Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
 		Runtime: serve.Commands{CRI: a.engine.client, ID: stream.ContainerID},
 		Healthy: nodeState{a.Agent}.Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
 		Stats: stats.Options{
@@ -116,15 +113,11 @@ func (a member) moved() {
 	if x := a.cluster.Object(); x != nil {
 		x.UpdateSoon()
 	}
-	a.tellPods()
+	a.stale.MarkAll()
 }
 
-// tellPods has the addresses of the node told in the statuses of its pods.
-func (a member) tellPods() {
-	for _, p := range a.fleet.Pods() {
-		a.board.refresh(p.UID)
-	}
-}
+// HostIPs are the addresses of the node that pods see.
+func (a member) HostIPs() []string { return a.view().HostIPs() }
 
 // changed has what waits for objects tried again: parts of pods, and their
 // volumes.

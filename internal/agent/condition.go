@@ -13,7 +13,7 @@ import (
 
 // SetCondition implements server.Amender.
 func (x amender) SetCondition(_ context.Context, key types.NamespacedName, c corev1.PodCondition) (*corev1.Pod, error) {
-	row, ok := x.a.board.pods.Get(key)
+	row, ok := x.a.statuses.Pods().Get(key)
 	switch {
 	case !ok:
 		return nil, server.NotFound(key)
@@ -23,8 +23,7 @@ func (x amender) SetCondition(_ context.Context, key types.NamespacedName, c cor
 				"set another one, such as that of a readiness gate")
 	}
 	x.a.statuses.SetCondition(row.UID, c)
-	x.a.board.refresh(row.UID)
-	if now, ok := x.a.board.pods.Get(key); ok && now.UID == row.UID {
+	if now, ok := x.a.statuses.Pods().Get(key); ok && now.UID == row.UID {
 		return now, nil
 	}
 	return nil, server.NotFound(key)

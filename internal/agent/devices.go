@@ -9,10 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api/podresources"
-	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/node/resource"
-	"github.com/berth-run/berth/internal/pod/fleet"
-	"github.com/berth-run/berth/internal/pod/podstatus"
 	"github.com/berth-run/berth/internal/pod/steps/device"
 )
 
@@ -32,9 +29,7 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	d := device.New(device.Options{
 		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"),
 		Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
-		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: func(uid types.UID) {
-			a.board.refresh(uid)
-		}, Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.log,
+		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: a.stale.Mark, Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.log,
 	})
 	tellDamage(a.log, d.Load())
 	_, takenErr := held.TakeOver(d.FromKubelet())
@@ -51,24 +46,4 @@ func newPodResources(a *Agent) *podresources.Server {
 		Devices: a.steps.devices,
 		CPUs:    held.CPUs, Memory: held.Memory, Claims: a.cluster.Plugins(), Log: a.log,
 	})
-}
-
-// deviceStatus adds what a status shows of devices: their health, and what the
-// start of a container waits for.
-func deviceStatus(a *Agent, m fleet.Member, in *podstatus.Input) {
-	uid, failed, devices := m.Pod.UID, in.Waiting, a.steps.devices
-	in.Devices = func(name string) []corev1.ResourceStatus {
-		claimed, _ := a.cluster.Plugins().Devices(m.Pod.Pod, name)
-		return append(devices.Status(uid, name), claimed...)
-	}
-	in.Waiting = func(name string) (string, string, bool) {
-		if why, message, ok := failed(name); ok {
-			return why, message, ok
-		}
-		message, ok := devices.Waiting(uid, name)
-		if !ok {
-			_, message = a.cluster.Plugins().Devices(m.Pod.Pod, name)
-		}
-		return reason.ContainerCreating, message, message != ""
-	}
 }

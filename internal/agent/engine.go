@@ -227,6 +227,20 @@ func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 	return rc
 }
 
+// podRuntime is the runtime as the statuses of pods show it.
+type podRuntime struct {
+	*engine
+	classes *object.Objects
+}
+
+// Name is the runtime's name in container ids.
+func (r podRuntime) Name() string { return r.shortName() }
+
+// RecursiveReadOnly says whether a pod's handler can mount read-only recursively.
+func (r podRuntime) RecursiveReadOnly(p *corev1.Pod) bool {
+	return r.handlers.features(handlerOf(p, r.classes)).GetRecursiveReadOnlyMounts()
+}
+
 // shortName is the runtime's name in container ids, such as containerd.
 func (e *engine) shortName() string {
 	name, _, _ := strings.Cut(e.version.GetRuntimeName(), " ")

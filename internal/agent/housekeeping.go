@@ -40,24 +40,11 @@ func (a *Agent) known(uid types.UID) bool {
 	return here
 }
 
-// forget drops what is remembered of a pod that is gone, and has removed what
-// its end has missed.
-func (a *Agent) forget(uid types.UID) {
-	a.steps.containers.Forget(uid)
-	a.steps.images.Forget(uid)
-	a.steps.probes.Forget(uid)
-	a.steps.resizes.Forget(uid)
-	a.steps.placements.Forget(uid)
-	a.steps.allocations.Free(uid)
-	a.cluster.Forget(uid)
-	a.housekeeping.garbage.Gone(uid)
-}
-
 // retain forgets the statuses of pods that went while no agent ran.
 func (a *Agent) retain(ctx context.Context) error {
 	select {
 	case <-a.fleet.Settled():
-		a.statuses.Retain(a.known)
+		a.record.Retain(a.known)
 		a.steps.allocations.Retain()
 	case <-ctx.Done():
 	}

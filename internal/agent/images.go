@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/agent/waits"
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/status"
 	"github.com/berth-run/berth/internal/pod/steps/image"
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
 	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
@@ -116,7 +116,7 @@ func (x images) gone(id string) {
 type images struct{ a *Agent }
 
 // wantsImage says whether something failed for want of an image.
-func wantsImage(err error) bool { return waits.PullFailure(err) != nil }
+func wantsImage(err error) bool { return status.PullFailure(err) != nil }
 
 // Load implements server.Images.
 func (x images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error) {

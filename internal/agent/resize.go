@@ -11,7 +11,6 @@ import (
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/model/pod"
-	"github.com/berth-run/berth/internal/pod/podstatus"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/pod/steps/resize"
 )
@@ -26,15 +25,6 @@ func newResizes(a *Agent, node render.Node) *resize.Resizes {
 		Events: a.events, Dir: filepath.Join(a.config.RootDir, "allocations"), Synced: a.sources.Synced(),
 		Known: a.known, Log: a.log,
 	})
-}
-
-// resizeStatus adds what a status shows of a resize.
-func (a *Agent) resizeStatus(uid types.UID, in *podstatus.Input) {
-	in.Extra = append(in.Extra, a.steps.resizes.Conditions(uid)...)
-	in.Actual = map[string]podstatus.Actual{}
-	for id, r := range a.steps.resizes.Actuated(uid) {
-		in.Actual[id] = podstatus.Actual{Resources: &r}
-	}
 }
 
 // amender changes pods while they run.
@@ -59,13 +49,13 @@ func (x amender) AddEphemeral(ctx context.Context, key types.NamespacedName, c c
 
 // wanted refuses a pod that is not here, or on its way out.
 func (x amender) wanted(key types.NamespacedName) error {
-	row, ok := x.a.board.pods.Get(key)
+	row, ok := x.a.statuses.Pods().Get(key)
 	switch {
 	case !ok:
 		return server.NotFound(key)
 	case row.DeletionTimestamp != nil:
 		return server.BadRequest("pod "+key.String()+" is being deleted", "")
-	case row.Status.Phase == corev1.PodSucceeded || row.Status.Phase == corev1.PodFailed:
+	case pod.Ended(row.Status.Phase):
 		return server.BadRequest("pod "+key.String()+" has ended: it is "+string(row.Status.Phase), "")
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,7 +13,6 @@ import (
 	"github.com/berth-run/berth/internal/pod/pleg"
 	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/pod/worker"
-	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 // Part has series of its own.
@@ -27,17 +25,16 @@ type Options struct {
 	Registry *prometheus.Registry
 	Node     string
 	// Version is the version of Kubernetes that the node says it is of, as v1.36.3.
-	Version  string
-	Unified  bool
-	Sources  *source.Sources
-	PLEG     *pleg.PLEG
-	Fleet    *fleet.Fleet
-	Timeline *timeline.Recorder
-	Parts    []Part
+	Version string
+	Unified bool
+	Sources *source.Sources
+	PLEG    *pleg.PLEG
+	Fleet   *fleet.Fleet
+	Parts   []Part
 }
 
-// Register registers all series, and makes what counts the starts of pods.
-func Register(o Options) (*telemetry.Starts, error) {
+// Register registers all series.
+func Register(o Options) error {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(o.Version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	parts := append(slices.Clone(o.Parts),
@@ -54,6 +51,5 @@ func Register(o Options) (*telemetry.Starts, error) {
 			return ok && m.Working && m.State.Stage == worker.Syncing
 		},
 	})))
-	starts, err := telemetry.NewStarts(o.Registry, o.Timeline.Get, time.Now)
-	return starts, errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }

@@ -7,5 +7,5 @@
 //
 //	client certificate --> API clients --> pods, objects, tokens --> sources, steps
 //	saved pods ------------^ (while the API server does not answer)
-//	board --> statuses, mirror pods;  recorder --> events;  conditions --> Node, lease
+//	status --> report, mirror pods;  recorder --> events;  conditions --> Node, lease
 package join

@@ -99,7 +99,7 @@ func (c changes) addresses() func(context.Context, *corev1.Node) time.Duration {
 	return func(_ context.Context, n *corev1.Node) time.Duration {
 		if !slices.Equal(was, n.Status.Addresses) {
 			was = n.Status.Addresses
-			c.RefreshPods()
+			c.Stale.MarkAll()
 			c.node.moved.Wake()
 		}
 		return 0

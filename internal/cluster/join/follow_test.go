@@ -16,11 +16,12 @@ import (
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/node/condition"
+	"github.com/berth-run/berth/internal/pod/status"
 )
 
 func newChanges() changes {
 	c := &Cluster{Options: Options{
-		RefreshPods: func() {}, NodeChanged: func() {},
+		Stale: status.NewStale(), NodeChanged: func() {},
 		Config: &config.Config{Cluster: &config.Cluster{Status: config.NodeStatus{UpdateFrequency: 10 * time.Second}}},
 		Log:    slog.New(slog.DiscardHandler),
 	}}

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-run/berth/internal/node/condition"
 	"github.com/berth-run/berth/internal/node/telemetry"
 	"github.com/berth-run/berth/internal/pod/source"
+	"github.com/berth-run/berth/internal/pod/status"
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
 	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
 	"github.com/berth-run/berth/internal/pod/steps/volume/projected"
@@ -43,10 +44,8 @@ type Options struct {
 	Full func(p *corev1.Pod, message string)
 	// NodeChanged is called after every change of the Node object.
 	NodeChanged func()
-	// RefreshPods computes the statuses of all pods anew, because the addresses of the Node object have changed.
-	RefreshPods func()
-	// Affected computes the status of a pod anew.
-	Affected func(types.UID)
+	// Stale are the pods whose status is to be published again.
+	Stale *status.Stale
 	// Boot is the machine's boot ID.
 	Boot    string
 	Metrics *prometheus.Registry

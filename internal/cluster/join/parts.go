@@ -50,8 +50,6 @@ type Node struct {
 	Registered   func()
 	// Healthy returns why the agent cannot manage its pods, or nil.
 	Healthy func(context.Context) error
-	// Refresh computes the status of a pod anew.
-	Refresh func(types.UID)
 	Began   time.Time
 }
 
@@ -118,7 +116,7 @@ func (c *Cluster) Complete(n Node) {
 			uid := c.nodeUID()
 			return uid, uid != ""
 		},
-		Desired: c.Sources.Desired, Mirrors: c.Sources.Cluster.Mirrors, Synced: c.Sources.Synced(), Changed: n.Refresh,
+		Desired: c.Sources.Desired, Mirrors: c.Sources.Cluster.Mirrors, Synced: c.Sources.Synced(), Changed: c.Stale.Mark,
 		Now: time.Now, Log: c.Log,
 	})
 }
@@ -152,8 +150,8 @@ func (c *Cluster) Conditions() *condition.Table {
 	return c.conditions
 }
 
-// SetStatus queues the current status of a pod for the API server.
-func (c *Cluster) SetStatus(m fleet.Member, status corev1.PodStatus) {
+// Report implements status.Reporter: it queues the status of a pod for the API server.
+func (c *Cluster) Report(m fleet.Member, status corev1.PodStatus) {
 	if c == nil {
 		return
 	}

@@ -44,7 +44,7 @@ func (c *Cluster) connectPlugins() (err error) {
 	})
 	x.claims, err = dra.New(dra.Options{
 		Client: c.api.Main, Node: o.Config.NodeName, Dir: o.Config.RootDir, Boot: o.Boot,
-		Pod: x.newest, StandsIn: c.standsIn.Load, Affected: o.Affected, Events: o.Events, Metrics: o.Metrics,
+		Pod: x.newest, StandsIn: c.standsIn.Load, Affected: o.Stale.Mark, Events: o.Events, Metrics: o.Metrics,
 		Now: time.Now, Log: o.Log,
 	})
 	if err != nil {

@@ -2,9 +2,9 @@
 //
 // Writer owns what has been told of each pod: the newest status of the agent, the
 // newest object that the API server is known to have, and when to try again. The
-// agent's board hands in rows with Set, which never blocks; Run sends them.
+// package status hands in rows with Set, which never blocks; Run sends them.
 //
-//	board --Set--> row (newest only) --merge--> patch --PATCH pods/status--> API server
+//	status --Set--> row (newest only) --merge--> patch --PATCH pods/status--> API server
 //	                                                 \--DELETE, when Gone
 //
 // The requests of one pod follow each other; those of different pods are in flight

@@ -1,6 +1,7 @@
 package podstatus
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -597,5 +598,20 @@ func TestComputePodOfTheAPI(t *testing.T) {
 		corev1.PodCondition{Type: "example.com/removed", Status: corev1.ConditionTrue})
 	if c := find(Compute(in).Conditions, "example.com/removed"); c != nil {
 		t.Errorf("a condition that somebody has removed is back: %+v", c)
+	}
+}
+
+func TestMessagesShareThePodsBytes(t *testing.T) {
+	p := newPod(nil, "a", "b", "c", "d")
+	long := strings.Repeat("x", 4095) + "é"
+	s := Compute(Input{Pod: p, Observed: observed(exited("a", "a1", 1)), Messages: map[string]string{"a1": long},
+		Node: node, Now: now})
+	if got := len(s.ContainerStatuses[0].State.Terminated.Message); got != 12<<10/4 {
+		t.Errorf("message of %d bytes, want a fourth of 12 KiB", got)
+	}
+	s = Compute(Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 1)),
+		Messages: map[string]string{"a1": "a\xffb"}, Node: node, Now: now})
+	if got := s.ContainerStatuses[0].State.Terminated.Message; got != "a\uFFFDb" {
+		t.Errorf("message %q is not valid UTF-8 for the API", got)
 	}
 }

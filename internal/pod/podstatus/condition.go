@@ -86,7 +86,7 @@ func (c *computation) disruption() {
 		c.put(*was)
 	}
 	if c.Stop == nil || !c.Terminated || !c.Stop.Reason.FailsPod() || c.Stop.Reason == pod.StopDeadline ||
-		final(c.old.Phase) {
+		pod.Ended(c.old.Phase) {
 		return
 	}
 	c.owned(corev1.DisruptionTarget, true, corev1.PodReasonTerminationByKubelet, c.Stop.Message)

@@ -306,7 +306,7 @@ func lostState(why, message string) corev1.ContainerState {
 func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerStateTerminated {
 	id := c.Node.Runtime + "://" + run.ID
 	message := run.Message
-	if was := reported(&c.old, id); was != nil {
+	if was := Reported(&c.old, id); was != nil {
 		message = was.Message
 	} else if own := c.Messages[run.ID]; own != "" {
 		if message != "" {
@@ -322,8 +322,8 @@ func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerState
 	}
 }
 
-// reported is the end of a container as a status tells it; nil when it does not.
-func reported(s *corev1.PodStatus, id string) *corev1.ContainerStateTerminated {
+// Reported returns the end of a container that a status shows; nil if it shows none.
+func Reported(s *corev1.PodStatus, id string) *corev1.ContainerStateTerminated {
 	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses,
 		s.EphemeralContainerStatuses} {
 		for i := range list {

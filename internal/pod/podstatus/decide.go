@@ -196,7 +196,7 @@ func (c *computation) resources() {
 // phase sets phase, reason and message. It returns the phase that the pod is
 // bound to have: a final one is shown only when nothing runs any more.
 func (c *computation) phase() corev1.PodPhase {
-	if final(c.old.Phase) {
+	if pod.Ended(c.old.Phase) {
 		c.s.Phase, c.s.Reason, c.s.Message = c.old.Phase, c.old.Reason, c.old.Message
 		return c.s.Phase
 	}
@@ -216,11 +216,11 @@ func (c *computation) phase() corev1.PodPhase {
 		coming = judged(!c.succeeded())
 	}
 	switch {
-	case final(coming) && !over:
+	case pod.Ended(coming) && !over:
 		c.s.Phase = c.livePhase()
-	case final(coming) && c.Stop != nil && c.Stop.Reason.FailsPod():
+	case pod.Ended(coming) && c.Stop != nil && c.Stop.Reason.FailsPod():
 		c.s.Phase, c.s.Reason, c.s.Message = coming, string(c.Stop.Reason), c.Stop.Message
-	case !final(coming) && c.Refused != nil:
+	case !pod.Ended(coming) && c.Refused != nil:
 		c.s.Phase, c.s.Reason, c.s.Message = coming, c.Refused.Reason, c.Refused.Message
 	default:
 		c.s.Phase = coming
@@ -231,7 +231,7 @@ func (c *computation) phase() corev1.PodPhase {
 // ended says whether the API server has the pod as one that has ended, whoever has
 // said so. It never goes on then, in no agent.
 func (c *computation) ended() bool {
-	return c.Pod.Source == pod.SourceAPI && final(c.Pod.Status.Phase)
+	return c.Pod.Source == pod.SourceAPI && pod.Ended(c.Pod.Status.Phase)
 }
 
 func judged(failed bool) corev1.PodPhase {
@@ -257,7 +257,17 @@ func wasRejected(s corev1.PodStatus) bool {
 	return s.Phase == corev1.PodFailed && strings.HasPrefix(s.Message, rejected)
 }
 
-func final(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
+// GoesOn says whether a pod continues from a status after an agent restart. It does
+// not if the status is of a rejection, since the pod may be admitted now, or of a
+// shutdown of the node, which did not end the pod for good.
+func GoesOn(s corev1.PodStatus) bool { return !wasRejected(s) && s.Reason != string(pod.StopShutdown) }
+
+// Ready says whether the condition Ready of a status is true.
+func Ready(s corev1.PodStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
 
 // livePhase is Running once the init containers are through and every container
 // has run, even when all of them wait for their restart; else Pending.

@@ -2,16 +2,15 @@ package podstatus
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Foreign says whether somebody else than the agent may set a condition.
+// Foreign says whether users and controllers may set a condition.
 func Foreign(t corev1.PodConditionType) bool { return !owned(t) && t != corev1.DisruptionTarget }
 
-// foreign takes over the conditions that others have set: those that the pod came
-// with, and those that were set since with SetCondition.
+// foreign keeps the conditions that others have set: those that the pod came with, and
+// for a pod that the API server does not have, those set since over the local API.
 func (c *computation) foreign() {
 	for _, given := range c.Pod.Status.Conditions {
 		if !owned(given.Type) {
@@ -27,13 +26,4 @@ func (c *computation) foreign() {
 			c.put(set)
 		}
 	}
-}
-
-// SetCondition sets a condition of a pod, which is Foreign, for as long as the pod
-// has a status. The next Update takes it in.
-func (s *Statuses) SetCondition(uid types.UID, c corev1.PodCondition) {
-	e := s.entry(uid)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.given = append(e.given, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
 }

@@ -1,4 +1,4 @@
-package waits
+package status
 
 import (
 	"errors"
@@ -42,7 +42,7 @@ func TestAwaited(t *testing.T) {
 			reason.ContainerCreating: {},
 			reason.PodInitializing:   {Spec: corev1.PodSpec{InitContainers: []corev1.Container{{}}}},
 		} {
-			why, message, ok := Objects(p, worker.State{Failures: test.failures})
+			why, message, ok := Awaited(p, worker.State{Failures: test.failures})
 			if ok != test.ok || ok && (why != want || message != test.message) {
 				t.Errorf("%s: %s, %q, %v", test.name, why, message, ok)
 			}
@@ -50,12 +50,12 @@ func TestAwaited(t *testing.T) {
 	}
 }
 
-// What is wrong with the image of a volume is said of the container.
+// A container shows what is wrong with the image of a volume.
 func TestAwaitedImage(t *testing.T) {
 	never := reason.New(reason.ErrImageNeverPull, "it is not here")
 	failed := reason.Wrap(reason.FailedMount,
 		errors.Join(errors.New("disk full"), fmt.Errorf("mount volume: %w", worker.RetryAt(time.Time{}, never))))
-	why, message, ok := Objects(&corev1.Pod{}, worker.State{Failures: map[string]error{"step/volume": failed}})
+	why, message, ok := Awaited(&corev1.Pod{}, worker.State{Failures: map[string]error{"step/volume": failed}})
 	if !ok || why != reason.ErrImageNeverPull || message != "it is not here" {
 		t.Errorf("%s, %q, %v", why, message, ok)
 	}

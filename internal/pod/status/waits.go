@@ -1,4 +1,4 @@
-package waits
+package status
 
 import (
 	"errors"
@@ -12,11 +12,11 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Objects says which objects a pod waits for before any of its containers can
-// start, in the words for a container that waits; or why the image of a volume is
-// not there, as the kubelet says it of the container; or else what a step waits for
-// that knows when to look again, as a volume that is to be attached.
-func Objects(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
+// Awaited says what keeps all containers of a pod from starting, in the words of a
+// container that waits. In this order it returns: what is wrong with the image of a
+// volume, the objects that are missing, or the step that waits for something else,
+// such as a volume that is not attached yet. ok is false if nothing does.
+func Awaited(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 	var names []string
 	var lacking, other string
 	for task, err := range s.Failures {
@@ -48,9 +48,10 @@ func Objects(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 	return why, "waiting for " + strings.Join(slices.Compact(names), ", ") + lacking, true
 }
 
-// PullFailure finds in an error what went wrong with an image; nil for nothing.
+// PullFailure returns the failure of an image pull that is wrapped in err; nil if there
+// is none.
 func PullFailure(err error) *reason.Error {
-	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself, to all of its leaves
+	switch e := err.(type) { //nolint:errorlint // it walks the whole tree of errors itself
 	case *reason.Error:
 		if slices.Contains([]string{
 			reason.ErrImagePull, reason.ImagePullBackOff, reason.ErrImageNeverPull, reason.InvalidImageName,

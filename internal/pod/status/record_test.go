@@ -1,4 +1,4 @@
-package podstatus
+package status
 
 import (
 	"context"
@@ -15,11 +15,49 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
+	"github.com/berth-run/berth/internal/pod/podstatus"
 )
+
+var (
+	t0   = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	now  = t0.Add(time.Hour)
+	node = podstatus.Node{Runtime: "containerd", HostIPs: []string{"192.0.2.1", "2001:db8::1"}}
+)
+
+// newPod is a pod with one container, app.
+func newPod(uid types.UID) *pod.Pod {
+	return &pod.Pod{Pod: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: uid, Generation: 3},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "img"}}},
+	}}
+}
+
+// observed is a pod with a ready sandbox.
+func observed(containers ...pod.ContainerStatus) *pod.Observed {
+	return &pod.Observed{
+		Sandboxes:  []pod.SandboxStatus{{ID: "box", Ready: true, IPs: []string{"10.0.0.7"}}},
+		Containers: containers,
+	}
+}
+
+func running(id string) pod.ContainerStatus {
+	return pod.ContainerStatus{ID: id, SandboxID: "box", Name: "app", State: pod.StateRunning, Image: "img",
+		ImageID: "sha256:1", StartedAt: t0.Add(time.Second)}
+}
+
+func exited(id string, code int32) pod.ContainerStatus {
+	s := running(id)
+	s.State, s.ExitCode, s.Reason, s.FinishedAt = pod.StateExited, code, "Error", t0.Add(2*time.Second)
+	if code == 0 {
+		s.Reason = "Completed"
+	}
+	return s
+}
 
 // writeLog writes a container's log of these lines and returns its path.
 func writeLog(t *testing.T, lines ...string) string {
@@ -99,64 +137,51 @@ func TestTerminationMessage(t *testing.T) {
 	}
 }
 
-func TestMessagesShareThePodsBytes(t *testing.T) {
-	p := newPod(nil, "a", "b", "c", "d")
-	long := strings.Repeat("x", 4095) + "é"
-	s := Compute(Input{Pod: p, Observed: observed(exited("a", "a1", 1)), Messages: map[string]string{"a1": long},
-		Node: node, Now: now})
-	if got := len(s.ContainerStatuses[0].State.Terminated.Message); got != 12<<10/4 {
-		t.Errorf("message of %d bytes, want a fourth of 12 KiB", got)
-	}
-	s = Compute(Input{Pod: newPod(nil, "a"), Observed: observed(exited("a", "a1", 1)),
-		Messages: map[string]string{"a1": "a\xffb"}, Node: node, Now: now})
-	if got := s.ContainerStatuses[0].State.Terminated.Message; got != "a\uFFFDb" {
-		t.Errorf("message %q is not valid UTF-8 for the API", got)
-	}
-}
-
 func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 	asked := []string{}
-	s := New(Options{MessagePath: func(uid types.UID, name string, count int) string {
+	s := NewRecord(RecordOptions{MessagePath: func(uid types.UID, name string, count int) string {
 		asked = append(asked, string(uid)+"/"+name+"/"+strconv.Itoa(count))
 		return filepath.Join(t.TempDir(), "none")
 	}})
-	run := exited("app", "a1", 1)
+	run := exited("a1", 1)
 	run.TerminationFromLogs, run.TerminationMessagePath, run.LogPath, run.RestartCount = true, "/dev/termination-log",
 		writeLog(t, "boom"), 2
-	in := Input{Pod: newPod(nil, "app"), Observed: observed(run), Node: node, Now: now}
-	first, changed := s.Update(in)
+	in := podstatus.Input{Pod: newPod("u1"), Observed: observed(run), Node: node, Now: now}
+	first, changed := s.update(in)
 	if got := first.ContainerStatuses[0].State.Terminated.Message; !changed || got != "boom\n" {
 		t.Fatalf("first update: changed %v, message %q", changed, got)
 	}
 	in.Now = now.Add(time.Minute)
-	if _, changed := s.Update(in); changed || s.Table().Revision() != 1 {
-		t.Errorf("an equal status was written again (revision %d)", s.Table().Revision())
+	if _, changed := s.update(in); changed || s.table.Revision() != 1 {
+		t.Errorf("an equal status was written again (revision %d)", s.table.Revision())
 	}
 	if diff := cmp.Diff([]string{"u1/app/2"}, asked); diff != "" {
 		t.Errorf("messages read (-want +got):\n%s", diff)
 	}
-	in.Observed = observed(restarted(running("app", "a2"), 3))
-	if _, changed := s.Update(in); !changed {
+	again := running("a2")
+	again.RestartCount = 3
+	in.Observed = observed(again)
+	if _, changed := s.update(in); !changed {
 		t.Error("a restart was not written")
 	}
-	s.Forget("u1")
-	if _, ok := s.Table().Get("u1"); ok {
+	s.forget("u1")
+	if _, ok := s.table.Get("u1"); ok {
 		t.Error("a forgotten pod still has a status")
 	}
 }
 
-// A pod that comes back under its UID begins anew, although no later write was
-// made before the agent was killed.
+// A pod that comes back under its UID starts afresh, even if the agent is killed before
+// its next save.
 func TestForgottenBeforeAKill(t *testing.T) {
 	dir := t.TempDir()
-	s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
-	ended := Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)),
+	s := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	ended := podstatus.Input{Pod: newPod("u1"), Observed: observed(exited("a1", 1)),
 		Plan: &plan.Plan{Done: true, Failed: true}, Node: node, Now: t0}
-	if status, _ := s.Update(ended); status.Phase != corev1.PodFailed {
+	if status, _ := s.update(ended); status.Phase != corev1.PodFailed {
 		t.Fatalf("phase %s", status.Phase)
 	}
 	kept := func() corev1.PodPhase {
-		next := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		next := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 		if err := next.Load(); err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +190,7 @@ func TestForgottenBeforeAKill(t *testing.T) {
 	if phase := kept(); phase != corev1.PodFailed {
 		t.Errorf("kept phase %q before", phase)
 	}
-	s.Forget("u1")
+	s.forget("u1")
 	if phase := kept(); phase != "" {
 		t.Errorf("kept phase %q of a forgotten pod", phase)
 	}
@@ -174,8 +199,8 @@ func TestForgottenBeforeAKill(t *testing.T) {
 func TestStatusesOutliveTheAgent(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		agent := func(f func(*Statuses)) {
-			s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		agent := func(f func(*Record)) {
+			s := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 			if err := s.Load(); err != nil {
 				t.Fatal(err)
 			}
@@ -188,22 +213,22 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 				t.Errorf("Run: %v", err)
 			}
 		}
-		crashed := exited("app", "a1", 1)
+		crashed := exited("a1", 1)
 		crashed.TerminationFromLogs, crashed.LogPath = true, writeLog(t, "boom")
-		in := Input{Pod: newPod(nil, "app"), Observed: observed(crashed), Node: node, Now: t0}
-		other := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u2" }, "app"), Node: node, Now: t0}
+		in := podstatus.Input{Pod: newPod("u1"), Observed: observed(crashed), Node: node, Now: t0}
+		other := podstatus.Input{Pod: newPod("u2"), Node: node, Now: t0}
 		var first corev1.PodStatus
-		agent(func(s *Statuses) {
-			first, _ = s.Update(in)
-			s.Update(other)
+		agent(func(s *Record) {
+			first, _ = s.update(in)
+			s.update(other)
 		})
 		in.Now = now // an agent later, and the log is gone
 		if err := os.Remove(crashed.LogPath); err != nil {
 			t.Fatal(err)
 		}
-		agent(func(s *Statuses) {
+		agent(func(s *Record) {
 			s.Retain(func(uid types.UID) bool { return uid == "u1" })
-			second, _ := s.Update(in)
+			second, _ := s.update(in)
 			if diff := cmp.Diff(first, second); diff != "" {
 				t.Errorf("status after the restart (-want +got):\n%s", diff)
 			}
@@ -215,21 +240,21 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 	}
 }
 
-// That a pod has ended is on disk before it is told, and is what the next agent
-// goes on from; a rejection is not.
+// The end of a pod is on disk before anybody sees it, and the next agent goes on from
+// it. It does not go on from a rejection, or from the end by a shutdown of the node.
 func TestAnEndIsKept(t *testing.T) {
 	dir := t.TempDir()
-	done := Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 0)), Plan: &plan.Plan{Done: true},
+	done := podstatus.Input{Pod: newPod("u1"), Observed: observed(exited("a1", 0)), Plan: &plan.Plan{Done: true},
 		Node: node, Now: t0}
-	rejected := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u2" }, "app"),
-		Refused: &Refusal{Reason: "OutOfcpu", Message: "no room", Final: true}, Node: node, Now: t0}
-	shutdown := Input{Pod: newPod(func(p *corev1.Pod) { p.UID = "u3" }, "app"), Stop: &pod.Stop{Reason: "Terminated"},
+	rejected := podstatus.Input{Pod: newPod("u2"),
+		Refused: &podstatus.Refusal{Reason: "OutOfcpu", Message: "no room", Final: true}, Node: node, Now: t0}
+	shutdown := podstatus.Input{Pod: newPod("u3"), Stop: &pod.Stop{Reason: "Terminated"},
 		Terminated: true, Node: node, Now: t0}
-	s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
-	for _, in := range []Input{done, rejected, shutdown} {
-		s.Update(in) // and the agent is killed: Run has never written anything
+	s := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	for _, in := range []podstatus.Input{done, rejected, shutdown} {
+		s.update(in) // then the agent is killed: Run has saved nothing
 	}
-	next := New(Options{Dir: dir})
+	next := NewRecord(RecordOptions{Dir: dir})
 	if err := next.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -244,24 +269,24 @@ func TestAnEndIsKept(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("phases, and those gone on from (-want +got):\n%s", diff)
 	}
-	if !WasRefused(next.Last("u2"), *rejected.Refused) ||
-		WasRefused(next.Last("u2"), Refusal{Reason: "OutOfcpu", Message: "less room", Final: true}) {
-		t.Error("a refusal is not told from another")
+	if !podstatus.WasRefused(next.Last("u2"), *rejected.Refused) ||
+		podstatus.WasRefused(next.Last("u2"), podstatus.Refusal{Reason: "OutOfcpu", Message: "less room", Final: true}) {
+		t.Error("two different refusals count as the same")
 	}
 }
 
-func TestFullDiskIsToldOnce(t *testing.T) {
+func TestFullDiskIsLoggedOnce(t *testing.T) {
 	blocked := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		s := New(Options{Dir: filepath.Join(blocked, "sub"), Log: slog.New(slog.NewTextHandler(&log, nil))})
+		s := NewRecord(RecordOptions{Dir: filepath.Join(blocked, "sub"), Log: slog.New(slog.NewTextHandler(&log, nil))})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
-		s.Update(Input{Pod: newPod(nil, "app"), Node: node, Now: t0})
+		s.update(podstatus.Input{Pod: newPod("u1"), Node: node, Now: t0})
 		time.Sleep(time.Minute)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
@@ -273,7 +298,7 @@ func TestFullDiskIsToldOnce(t *testing.T) {
 	})
 }
 
-// What a container said last is still on its way into the log when its end is seen.
+// The last output of a container may reach the log after the end of the container is seen.
 func TestMessageOfALogThatIsStillWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "0.log")
 	log, err := os.Create(path)

@@ -1,4 +1,4 @@
-package podstatus
+package status
 
 import (
 	"context"
@@ -23,8 +23,8 @@ const (
 	maxLogLines    = 80
 )
 
-// terminationMessage reads what an exited container left: its file at path,
-// which may be "", or the end of its log where it asked for that.
+// terminationMessage reads the message of an exited container: from the file at path
+// if that is not "", or from the end of its log if the container asks for that.
 func terminationMessage(run pod.ContainerStatus, path string) string {
 	if path != "" {
 		data, err := readEnd(path, maxFileMessage)
@@ -36,7 +36,7 @@ func terminationMessage(run pod.ContainerStatus, path string) string {
 			return string(data)
 		}
 	}
-	// A container that could not even be started has no log of its own.
+	// A container that could not be started has no log of its own.
 	if !run.TerminationFromLogs || run.ExitCode == 0 || run.Reason == "ContainerCannotRun" || run.LogPath == "" {
 		return ""
 	}
@@ -49,25 +49,25 @@ func terminationMessage(run pod.ContainerStatus, path string) string {
 	return string(end)
 }
 
-// Runtimes report a container's end without waiting for what copies its last
-// output into the log: some milliseconds.
+// Runtimes report the end of a container without waiting for the process that copies
+// its last output into the log. That takes some milliseconds.
 const (
 	writersPatience = 200 * time.Millisecond
 	writersPause    = 2 * time.Millisecond
 )
 
-// awaitWriters returns when nobody has the file open for writing any more, as the
-// kernel tells by granting a read lease (fcntl(2), F_SETLEASE), or when that takes
-// too long or cannot be told.
+// awaitWriters returns when nobody has the file open for writing any more: only then
+// does the kernel grant a read lease (fcntl(2), F_SETLEASE). It also returns after
+// writersPatience, and when a lease fails for another reason.
 func awaitWriters(path string) {
 	f, err := os.Open(path)
 	if err != nil {
-		return // who reads it says why
+		return // the caller reads the file next, and reports the error
 	}
 	defer f.Close()
 	for end := time.Now().Add(writersPatience); time.Now().Before(end); time.Sleep(writersPause) {
 		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); !errors.Is(err, unix.EAGAIN) {
-			return // the lease goes with the descriptor
+			return // closing the file gives the lease back
 		}
 	}
 }
@@ -81,12 +81,12 @@ func (l *lastBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// messageDepth are the parts of a message file's path that a container may have
-// had in reach: its directory and the file itself.
+// messageDepth is how many parts at the end of a message file's path a container could
+// have replaced: the directory and the file itself.
 const messageDepth = 2
 
-// readEnd returns the last n bytes of a file. The container could write to it,
-// so nothing but a plain file is opened.
+// readEnd returns the last n bytes of a file. It opens nothing but a plain file, since
+// the container could have put anything in its place.
 func readEnd(path string, n int64) ([]byte, error) {
 	f, err := safepath.File(path, messageDepth)
 	if err != nil {

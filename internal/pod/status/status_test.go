@@ -1,0 +1,281 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/telemetry"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/plan"
+	"github.com/berth-run/berth/internal/pod/podstatus"
+	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/timeline"
+)
+
+// world is a fleet with statuses whose runtime and probes are the test's.
+type world struct {
+	t        *testing.T
+	desired  *store.Table[types.UID, *pod.Pod]
+	observed *store.Table[types.UID, *pod.Observed]
+	ready    map[string]podstatus.Probes
+	fleet    *fleet.Fleet
+	statuses *Statuses
+	stale    *Stale
+	refuse   string // the message of a pod that waits
+	reported string // the last status for the API server
+	rows     *store.Watcher[types.NamespacedName, *corev1.Pod]
+	forgot   []string
+	hold     chan struct{} // when set, the next computation waits for it
+}
+
+func inWorld(t *testing.T, body func(*world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, desired: store.New[types.UID, *pod.Pod](), observed: store.New[types.UID, *pod.Observed](),
+			ready: map[string]podstatus.Probes{}}
+		w.build()
+		w.rows = w.statuses.Pods().Watch()
+		ctx, cancel := context.WithCancel(t.Context())
+		var loops sync.WaitGroup
+		loops.Go(func() { _ = w.fleet.Run(ctx, w) })
+		loops.Go(func() { _ = w.statuses.Run(ctx) })
+		body(w)
+		cancel()
+		loops.Wait()
+	})
+}
+
+func (w *world) build() {
+	synced := make(chan struct{})
+	close(synced)
+	log := slog.New(slog.DiscardHandler)
+	recorder := timeline.NewRecorder(timeline.RecorderOptions{Log: log})
+	starts, err := telemetry.NewStarts(prometheus.NewRegistry(), recorder.Get, time.Now)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	record := NewRecord(RecordOptions{Log: log})
+	w.stale = NewStale()
+	w.fleet = fleet.New(fleet.Options{
+		Desired: w.desired, Observed: w.observed, DesiredSynced: synced, ObservedSynced: synced,
+		Leftovers: func() ([]types.UID, error) { return nil, nil },
+		Changed:   func(uid types.UID) { w.statuses.Publish(uid) },
+		Now:       time.Now, Log: log,
+		Worker: worker.Options{
+			Steps: []worker.Step{{Name: "act", Phase: worker.Act, Teardown: w.kill}}, Observed: w.seen, Last: record.Kept,
+			Refresh: func(context.Context, types.UID) error { return nil },
+			Probes:  func(types.UID) map[string]plan.Probes { return nil },
+			Hash:    func(*corev1.Pod) map[string]string { return nil },
+			Trace:   func(ctx context.Context, _ types.UID) context.Context { return ctx },
+			Now:     time.Now, Log: log,
+		},
+	})
+	w.statuses = New(Options{Record: record, Stale: w.stale, Fleet: w.fleet, Source: w, Reporter: w, Starts: starts,
+		Timeline: recorder, Gone: []func(types.UID){w.forget}})
+}
+
+// Allocate implements fleet.Admission.
+func (w *world) Allocate(want *pod.Pod, _ []fleet.Other) *pod.Pod { return want }
+
+// Admit implements fleet.Admission.
+func (w *world) Admit(*pod.Pod, []fleet.Other) fleet.Verdict {
+	return fleet.Verdict{Admit: w.refuse == "", Reason: "Waits", Message: w.refuse}
+}
+
+// Add implements Source.
+func (w *world) Add(_ fleet.Member, in *podstatus.Input) {
+	in.Observed, in.Probes, in.Now = w.seen(in.Pod.UID), w.ready, time.Now()
+	if hold := w.hold; hold != nil {
+		w.hold = nil
+		<-hold
+	}
+}
+
+func (w *world) seen(uid types.UID) *pod.Observed {
+	o, _ := w.observed.Get(uid)
+	return o
+}
+
+func (w *world) kill(_ context.Context, r *worker.Run) error {
+	time.Sleep(time.Second)
+	w.observed.Delete(r.Pod.UID)
+	return nil
+}
+
+// Report implements Reporter.
+func (w *world) Report(m fleet.Member, s corev1.PodStatus) {
+	w.reported = fmt.Sprintf("%s %s", m.Pod.UID, short(s))
+}
+
+// forget notes whether the row of a pod that is gone is still there.
+func (w *world) forget(uid types.UID) {
+	_, there := w.statuses.Pods().Get(name("web"))
+	w.forgot = append(w.forgot, fmt.Sprintf("%s with row %v", uid, there))
+}
+
+func short(s corev1.PodStatus) string {
+	text := string(s.Phase)
+	if podstatus.Ready(s) {
+		text += " ready"
+	}
+	if s.Message != "" {
+		text += ": " + s.Message
+	}
+	return text
+}
+
+func name(n string) types.NamespacedName { return types.NamespacedName{Namespace: "default", Name: n} }
+
+// want puts a version of the pod web into the desired table.
+func (w *world) want(uid types.UID, labels map[string]string) {
+	w.desired.Put(uid, &pod.Pod{Seen: time.Now(), Pod: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: uid, Labels: labels},
+		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "app",
+			ReadinessProbe: &corev1.Probe{}}}},
+	}})
+}
+
+func (w *world) runs(uid types.UID) {
+	w.observed.Put(uid, &pod.Observed{UID: uid, Sandboxes: []pod.SandboxStatus{{ID: "box", Ready: true}},
+		Containers: []pod.ContainerStatus{{ID: "c1", Name: "app", SandboxID: "box", State: pod.StateRunning}}})
+}
+
+// sees waits until nothing moves and compares the last status for the API server and the changes of rows since.
+func (w *world) sees(what, reported string, rows ...string) {
+	w.t.Helper()
+	synctest.Wait()
+	if w.reported != reported {
+		w.t.Errorf("%s: the API server sees %q, want %q", what, w.reported, reported)
+	}
+	var got []string
+	for _, c := range w.rows.Changes() {
+		row := string(c.Value.UID) + " " + short(c.Value.Status)
+		if c.Value.DeletionTimestamp != nil {
+			row += " deleting"
+		}
+		if v := c.Value.Labels["v"]; v != "" {
+			row += " v" + v
+		}
+		if c.Deleted {
+			row = string(c.Value.UID) + " gone"
+		}
+		got = append(got, row)
+	}
+	if diff := cmp.Diff(rows, got); diff != "" {
+		w.t.Errorf("%s: rows (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestStatusOfAPodsWholeLife(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.want("u1", nil)
+		w.sees("a pod comes", "u1 Pending", "u1 Pending")
+		w.runs("u1")
+		w.sees("its container runs", "u1 Running", "u1 Running")
+		w.ready["c1"] = podstatus.Probes{Started: true, Ready: true}
+		w.stale.MarkVerdict("u1")
+		w.sees("a probe succeeds", "u1 Running ready", "u1 Running ready")
+		w.stale.MarkAll()
+		w.sees("nothing has changed", "u1 Running ready")
+		w.want("u1", map[string]string{"v": "2"})
+		w.sees("another version is wanted", "u1 Running ready", "u1 Running ready v2")
+		w.desired.Delete("u1")
+		w.sees("it is to end", "u1 Running ready", "u1 Running ready deleting v2")
+		time.Sleep(time.Minute)
+		w.sees("it is gone", "u1 Failed", "u1 gone")
+		if diff := cmp.Diff([]string{"u1 with row true"}, w.forgot); diff != "" {
+			t.Errorf("the row goes last (-want +got):\n%s", diff)
+		}
+		w.stale.Mark("u1")
+		w.sees("others than the fleet still know it", "u1 Failed")
+	})
+}
+
+func TestStatusOfAPodThatWaits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.refuse = "waiting for room"
+		w.want("u1", nil)
+		w.sees("it waits", "u1 Pending: waiting for room", "u1 Pending: waiting for room")
+		w.refuse = ""
+		w.fleet.Reconsider()
+		w.sees("it is admitted", "u1 Pending", "u1 Pending")
+		w.desired.Delete("u1")
+		time.Sleep(time.Minute)
+		w.sees("it is gone", "u1 Failed", "u1 gone")
+	})
+}
+
+// A name is shown for its predecessor until nothing of that is left.
+func TestSuccessorIsShownAfterItsPredecessor(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.want("u1", nil)
+		w.runs("u1")
+		w.sees("the first runs", "u1 Running", "u1 Running")
+		w.want("u2", nil)
+		w.sees("the second comes", "u2 Pending")
+		w.desired.Delete("u1")
+		w.sees("the first is to end", "u1 Running", "u1 Running deleting")
+		time.Sleep(time.Minute)
+		w.runs("u2")
+		w.sees("the second runs", "u2 Running", "u2 Running")
+	})
+}
+
+// What was computed from older facts is never published over what was computed from newer ones.
+func TestStatusNeverGoesBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.want("u1", nil)
+		w.sees("a pod comes", "u1 Pending", "u1 Pending")
+		hold := make(chan struct{})
+		w.hold = hold
+		w.stale.Mark("u1") // and Run has read that nothing runs
+		synctest.Wait()
+		w.runs("u1")
+		synctest.Wait()
+		close(hold)
+		w.sees("the newer facts win", "u1 Running", "u1 Running")
+	})
+}
+
+// A pod that comes back under its UID begins anew.
+func TestStatusOfAPodThatComesBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.want("u1", nil)
+		w.runs("u1")
+		w.sees("it runs", "u1 Running", "u1 Running")
+		w.desired.Delete("u1")
+		synctest.Wait()
+		w.want("u1", map[string]string{"v": "2"})
+		time.Sleep(time.Minute)
+		w.sees("it is there again", "u1 Pending", "u1 Pending v2")
+		if diff := cmp.Diff([]string{"u1 with row true"}, w.forgot); diff != "" {
+			t.Errorf("forgotten once (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFailures(t *testing.T) {
+	exited := func(name string, code int32) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
+	}
+	got := failures(corev1.PodStatus{
+		InitContainerStatuses: []corev1.ContainerStatus{exited("init", 0)},
+		ContainerStatuses:     []corev1.ContainerStatus{exited("a", 7), {Name: "b"}, exited("c", 137)},
+	})
+	if want := "container a ended with exit code 7; container c ended with exit code 137"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
