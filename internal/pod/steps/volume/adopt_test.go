@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// adopted is a Stager that finds what another agent has mounted.
+// adopted is an Adopter: it finds volumes that another agent has mounted.
 type adopted struct {
 	Stager
 	uses     []Use
@@ -26,14 +26,13 @@ func (a *adopted) Unstage(_ context.Context, stage string) error {
 	return err
 }
 
-// What another agent has staged is unstaged after its last pod, whether that is set
-// up here or not.
-func TestAdopt(t *testing.T) {
+// A part that another agent has staged is unstaged after its last pod, whether this agent has set that pod up or not.
+func TestAdoptedPartIsUnstagedAfterItsLastPod(t *testing.T) {
 	k := &adopted{uses: []Use{{"shared", "uid-a", "pv"}, {"shared", "uid-b", "pv"}, {"alone", "uid-b", "other"}}}
 	v := New(Config{Root: t.TempDir(), Kinds: []Kind{k}})
-	for range 2 { // as at each start
+	for range 2 { // each start of the agent adopts
 		if err := v.Adopt(); err == nil {
-			t.Error("what cannot be read is not told")
+			t.Error("no error for a volume that cannot be read")
 		}
 	}
 	orphans, err := v.Orphans(func(uid types.UID) bool { return uid == "uid-a" })

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume/ownership"
 )
 
-// swapEnv makes the test binary a process that exchanges two names until its
-// standard input ends, and then prints how often it did.
+// swapEnv makes the test binary a process that exchanges two names until its standard input ends. Then it prints the
+// number of exchanges.
 const swapEnv = "BERTH_TEST_SWAP"
 
 func TestMain(m *testing.M) {
@@ -54,8 +54,8 @@ func swap(dir string) {
 	}
 }
 
-// attack has another process exchange dir/d and dir/evil while attempt is called
-// many times. attempt says whether it got through; both must have happened.
+// attack calls attempt many times while another process exchanges dir/d and dir/evil. attempt reports whether it
+// succeeded. The test fails unless some attempts succeed and some fail.
 func attack(t *testing.T, dir string, times int, attempt func(i int) bool) {
 	t.Helper()
 	swapper := exec.Command(os.Args[0]) //nolint:gosec // this test
@@ -72,7 +72,7 @@ func attack(t *testing.T, dir string, times int, attempt func(i int) bool) {
 		t.Fatal(err)
 	}
 	through, refused := 0, 0
-	// More tries until the other process has had its turns too.
+	// It goes on until the other process has had its turns.
 	for i := 0; i < times || (through == 0 || refused == 0) && i < 100*times; i++ {
 		if attempt(i) {
 			through++
@@ -87,7 +87,7 @@ func attack(t *testing.T, dir string, times int, attempt func(i int) bool) {
 	}
 	t.Logf("%d through, %d refused, swaps: %s", through, refused, swaps)
 	if through == 0 || refused == 0 {
-		t.Error("nothing was raced")
+		t.Error("the exchanges raced no attempt")
 	}
 }
 
@@ -95,13 +95,12 @@ func untouched(t *testing.T, outside string) {
 	t.Helper()
 	entries, err := os.ReadDir(outside)
 	if err != nil || len(entries) != 1 || read(t, filepath.Join(outside, "secret")) != "secret" {
-		t.Errorf("the outside was written to: %v, %v", entries, err)
+		t.Errorf("the directory outside has changed: %v, %v", entries, err)
 	}
 }
 
-// TestSubPathSwapped is CVE-2021-25741: a directory of the volume turns into a
-// link to the outside and back while a part of it is bound.
-func TestSubPathSwapped(t *testing.T) {
+// CVE-2021-25741: a directory of the volume turns into a link to the outside and back while a subPath is bound.
+func TestSubPathStaysInsideDuringSwaps(t *testing.T) {
 	v, r, path, outside := data(t)
 	write(t, filepath.Join(path, "d/secret"), "harmless")
 	if err := os.Symlink(outside, filepath.Join(path, "evil")); err != nil {
@@ -129,12 +128,11 @@ func TestSubPathSwapped(t *testing.T) {
 	untouched(t, outside)
 }
 
-// TestHostPathSwapped has what a hostPath names turn into something else than
-// what the pod asked for, after it was looked at.
-func TestHostPathSwapped(t *testing.T) {
+// The path of a hostPath changes to another type of file after its type was checked.
+func TestHostPathKeepsItsTypeDuringSwaps(t *testing.T) {
 	tests := map[string]struct {
 		kind corev1.HostPathType
-		good os.FileMode // type of what may be shown
+		good os.FileMode // the only type that may be mounted
 		evil func(t *testing.T, name, outside string) error
 	}{
 		"a link of proc": {corev1.HostPathDirectory, os.ModeDir, func(_ *testing.T, name, _ string) error {
@@ -172,7 +170,7 @@ func TestHostPathSwapped(t *testing.T) {
 					t.Fatalf("%s shows %v, %v", got, info, err)
 				}
 				if _, err := os.Stat(filepath.Join(got, "mine")); err != nil {
-					t.Fatalf("it shows another directory: %v", err)
+					t.Fatalf("the mount shows another directory: %v", err)
 				}
 				return true
 			})
@@ -180,9 +178,8 @@ func TestHostPathSwapped(t *testing.T) {
 	}
 }
 
-// TestOwnershipSwapped has a directory turn into a link to the outside while
-// the volume's files are given to a group.
-func TestOwnershipSwapped(t *testing.T) {
+// A directory turns into a link to the outside while the volume's files are given to a group.
+func TestOwnershipStaysInsideDuringSwaps(t *testing.T) {
 	_, _, path, outside := data(t)
 	for i := range 50 {
 		write(t, filepath.Join(path, "d", strconv.Itoa(i), "secret"), "")
@@ -209,7 +206,7 @@ func TestOwnershipSwapped(t *testing.T) {
 		if err := walk.Run(t.Context(), root, ownership.Want{Group: int64(5000 + i)}); err != nil {
 			t.Fatal(err)
 		}
-		return walk.Seen() > 100 // it has been in the directory
+		return walk.Seen() > 100 // the walk has entered the directory
 	})
 	for _, name := range []string{"", "secret", "0", "0/secret"} {
 		if gid := group(filepath.Join(outside, name)); gid != 0 {

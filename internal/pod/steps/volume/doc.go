@@ -1,16 +1,15 @@
-// Package volume mounts a pod's volumes and takes them away again.
+// Package volume mounts a pod's volumes and removes them again.
 //
-// It owns in <root>, laid out as the kubelet does:
+// It owns these paths in <root>. They are laid out as the kubelet does:
 //
 //	pods/<uid>/volumes/kubernetes.io~empty-dir/<name>          one volume
 //	pods/<uid>/volumeDevices/<kind>/<name>                     one block device
-//	pods/<uid>/volume-subpaths/<volume>/<container>/<index>    a part of one, bound for one mount
-//	plugins/<kind>/<hash>                                      what pods share of one
+//	pods/<uid>/volume-subpaths/<volume>/<container>/<index>    bind mount of a subPath for one volumeMount
+//	plugins/<kind>/<hash>                                      the part of a volume that pods share
 //
-// What a kind of volume needs is in a sub-package for each, behind Kind. The
-// container step asks Path and SubPath where a volume is found.
+// Each kind of volume has a sub-package that implements Kind. The container step finds a mounted volume with Path and
+// MountPath.
 //
-// The state is on the disk and in the mount table: Teardown needs neither a
-// Setup before it nor the pod's spec. Only Path answers from memory, and Setup
-// runs again before any container starts under a new agent.
+// The state is on disk and in the mount table: Teardown needs neither an earlier Setup nor the pod's spec. Only Path and
+// MountPath answer from memory; Setup runs again before a restarted agent starts any container.
 package volume

@@ -15,13 +15,14 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// When a change of group is told to take long, as the kubelet does.
+// A change of ownership that takes longer than ownershipSlow is an event, repeated every
+// ownershipAgain. The kubelet has the same periods.
 const (
 	ownershipSlow  = 30 * time.Second
 	ownershipAgain = time.Minute
 )
 
-// annotationGroup names the group that may use a PersistentVolume.
+// annotationGroup is the annotation of a PersistentVolume with the group id that may use it.
 const annotationGroup = "pv.beta.kubernetes.io/gid"
 
 // own gives a volume's files to the pod's fsGroup.
@@ -36,7 +37,7 @@ func (v *Volumes) own(ctx context.Context, r Request, path string) error {
 	}
 	defer root.Close()
 	walk := &ownership.Walk{}
-	defer v.tellSlow(r, walk)()
+	defer v.warnIfSlow(r, walk)()
 	err = walk.Run(ctx, root, ownership.Want{Group: *s.FSGroup, Policy: s.FSGroupChangePolicy})
 	if partial, ok := errors.AsType[*ownership.Partial](err); ok {
 		v.warn(r.Pod, reason.FailedMount, "fsGroup %d of volume %q: %v", *s.FSGroup, r.Volume.Name, partial)
@@ -48,8 +49,8 @@ func (v *Volumes) own(ctx context.Context, r Request, path string) error {
 	return nil
 }
 
-// tellSlow has events tell of a walk that takes long, until stop is called.
-func (v *Volumes) tellSlow(r Request, walk *ownership.Walk) (stop func()) {
+// warnIfSlow writes events while a walk takes long, until stop is called.
+func (v *Volumes) warnIfSlow(r Request, walk *ownership.Walk) (stop func()) {
 	timer := time.NewTimer(ownershipSlow)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -80,7 +81,7 @@ func (v *Volumes) warn(p *corev1.Pod, why, format string, args ...any) {
 	v.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, why, format, args...)
 }
 
-// groupsOf are the supplemental groups that a volume brings to its containers.
+// groupsOf returns the supplemental groups that a volume brings to the containers that use it.
 func groupsOf(v *corev1.PersistentVolume) ([]int64, error) {
 	if v == nil || v.Annotations[annotationGroup] == "" {
 		return nil, nil

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxHolders is how many processes an error names.
+// maxHolders is how many processes an error lists.
 const maxHolders = 5
 
-// holders names the processes that use a mount: by their root or working
-// directory, an open file, or a file mapped into memory. A mount's number means
-// the same in all mount namespaces, so those in others are found too. When there
-// is none it looks at what only one thread of a process has, and at loop devices.
+// holders describes the processes that use a mount: by their root or working directory, an open
+// file, or a file mapped into memory. A mount's id is the same in all mount namespaces, so
+// processes in others are found too. If there is none, it looks at the threads of each process and
+// at loop devices.
 func holders(proc, sys string, mountID uint64, mountPoint string) []string {
 	pids := numbers(proc)
 	var found []string
@@ -56,7 +56,7 @@ func describe(dir, pid, use string) string {
 	return fmt.Sprintf("process %s (%s) by its %s", pid, strings.TrimSpace(string(comm)), use)
 }
 
-// loopDevices are those whose file is on the mount: the kernel holds it.
+// loopDevices describes the loop devices whose backing file is on the mount.
 func loopDevices(sys, mountPoint string) []string {
 	files, _ := filepath.Glob(filepath.Join(sys, "block/loop*/loop/backing_file"))
 	var found []string
@@ -90,8 +90,8 @@ func uses(dir string, mountID uint64) string {
 	return ""
 }
 
-// onMount says whether what a link of /proc leads to is on that mount. It asks
-// no remote file system.
+// onMount reports whether the target of a link in /proc is on that mount. It makes no request to a
+// remote file server.
 func onMount(link string, mountID uint64) bool {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, link, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holdEnv makes the test binary a process that holds a mount in the way its
-// value says ("mmap PATH", "thread PATH") until its standard input ends.
+// holdEnv makes the test binary a process that holds a mount until its standard input ends. The value says how: "mmap
+// PATH" or "thread PATH".
 const holdEnv = "BERTH_TEST_HOLD"
 
 func hold(how string) error {
@@ -24,7 +24,7 @@ func hold(how string) error {
 	var work func()
 	work = func() {
 		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() { // what the main thread has, the process has
+		if unix.Gettid() == unix.Getpid() { // the main thread's directory is the process's
 			go work()
 			select {}
 		}
@@ -56,9 +56,8 @@ func hold(how string) error {
 	return nil
 }
 
-// TestBusyNamesEveryHolder has another process hold a volume in each way there
-// is, and lets go of it.
-func TestBusyNamesEveryHolder(t *testing.T) {
+// Another process holds a volume in each possible way and lets go of it.
+func TestUnmountNamesEveryKindOfHolder(t *testing.T) {
 	tests := map[string]struct {
 		edit func(c *exec.Cmd, path string) error
 		want string
@@ -125,7 +124,7 @@ func TestBusyNamesEveryHolder(t *testing.T) {
 				t.Error(err)
 			}
 			if err := v.Step().Teardown(t.Context(), r); err != nil {
-				t.Errorf("once it has ended: %v", err)
+				t.Errorf("removal after the process has ended: %v", err)
 			}
 		})
 	}

@@ -8,110 +8,103 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind is one kind of volume source. Publish and Unpublish are what CSI calls
-// so: the part that is done for each pod. A kind that can do more says so by
-// the interfaces below.
+// Kind is one kind of volume source. As in CSI, Publish and Unpublish are the part that each pod
+// has alone. A kind that can do more implements some of the interfaces below.
 type Kind interface {
-	// Dir is the kind's directory below the pod's volumes, spelled as the
-	// kubelet spells the plugin, e.g. kubernetes.io~empty-dir. "" for a kind
-	// that leaves nothing there.
+	// Dir is the name of the kind's directory below the pod's volumes. It is spelled as the kubelet
+	// spells the plugin, e.g. kubernetes.io~empty-dir. It is empty for a kind without a directory.
 	Dir() string
-	// Serves says whether the volume is of this kind.
+	// Serves reports whether the volume is of this kind.
 	Serves(v *corev1.Volume) bool
-	// Publish makes the volume usable and returns its path on the host: a
-	// directory, or a file or device where the source names one. It is
-	// idempotent. The directory around Target is there.
+	// Publish makes the volume usable and returns its path on the host: a directory, or a file or
+	// device where the source names one. It is idempotent. The parent directory of Target exists.
 	Publish(ctx context.Context, r Request) (path string, err error)
 	// Unpublish undoes the Publish of this or an earlier process, and removes
 	// target. It is idempotent.
 	Unpublish(ctx context.Context, target string) error
 }
 
-// Stager is a Kind of which one part is done once for the node and shared by
-// the pods that use it: a device that is formatted and mounted, which each pod
-// then gets a bind of. The framework keeps on disk who uses it.
+// Stager is a Kind with a part that is made once for the node and shared by the pods that use it:
+// for example a device that is formatted and mounted, of which each pod gets a bind mount. Volumes
+// keeps the users of each part on disk.
 type Stager interface {
 	Kind
-	// StageID names the shared part: the same text for all that share it, e.g.
-	// a driver and its volume handle. "" when this volume has none. It is pure.
+	// StageID identifies the shared part, e.g. by a driver and its volume handle. Volumes with the
+	// same StageID share the part. It is empty if the volume has none. It is pure.
 	StageID(r Request) string
-	// Stage makes the part usable below r.Stage, an existing directory that
-	// is kept between Stage and Unstage. It is idempotent, and not called twice
-	// at a time for one StageID.
+	// Stage makes the part usable below r.Stage, a directory that exists from Stage to Unstage. It
+	// is idempotent. There is one call at a time for each StageID.
 	Stage(ctx context.Context, r Request) error
-	// Unstage undoes the Stage of this or an earlier process, once no pod uses
-	// the part. The framework removes the directory after it; what is still
-	// mounted there is an error. It is idempotent.
+	// Unstage undoes the Stage of this or an earlier process, once no pod uses the part. Volumes
+	// then removes the directory; a mount left in it is an error. It is idempotent.
 	Unstage(ctx context.Context, stage string) error
 }
 
-// Adopter is a Stager whose volumes another agent may have mounted, which keeps their
-// users elsewhere.
+// Adopter is a Stager whose volumes another agent may have mounted that keeps their users
+// elsewhere, such as a kubelet.
 type Adopter interface {
 	Stager
-	// Uses are the volumes of pods that are mounted and have a shared part, by what is
-	// found on disk. What cannot be read is an error beside those that can.
+	// Uses returns the mounted volumes of pods that have a shared part, from what is on disk. It
+	// returns those that it can read together with an error for the others.
 	Uses() ([]Use, error)
 }
 
-// Use is one volume of one pod that uses a shared part.
+// Use says that one volume of one pod uses a shared part.
 type Use struct {
 	StageID string
 	UID     types.UID
-	// Volume is a name for it among those of the pod.
+	// Volume identifies the volume among those of the pod.
 	Volume string
 }
 
-// Persistent is a Kind that serves the volumes that claims are bound to.
+// Persistent is a Kind that serves PersistentVolumes.
 type Persistent interface {
 	Kind
-	// ServesPersistent says whether the volume is of this kind.
+	// ServesPersistent reports whether the volume is of this kind.
 	ServesPersistent(v *corev1.PersistentVolume) bool
 }
 
-// Targeted is a Kind whose volumes are not by the pod's name for them in the pod's
-// directory.
+// Targeted is a Kind that chooses the names of its volumes in the pod's directory. Other volumes
+// have the name in the pod's spec.
 type Targeted interface {
 	Kind
-	// TargetName is pure. Volumes of a pod with one name are one, and Publish is
-	// called for them side by side.
+	// TargetName is pure. Volumes of a pod with the same TargetName are one volume, and Publish may
+	// run for them at the same time.
 	TargetName(r Request) string
 }
 
-// Featured is a Kind that has something of the framework's done for its volumes.
-// One that is not has the zero Features.
+// Featured is a Kind that needs extra treatment of its volumes. A Kind that is not Featured has the
+// zero Features.
 type Featured interface {
 	Kind
 	Features(r Request) Features
 }
 
-// Features are what becomes of a volume around Publish. They are asked for before
-// it, and FSGroup and HostLabels again after it: by then more may be known.
+// Features says how Volumes treats a volume around Publish. They are read before Publish, and
+// FSGroup and HostLabels again after it, because a kind may know more by then.
 type Features struct {
-	// FSGroup: the volume's files are given to the pod's fsGroup after Publish,
-	// unless it is read-only. False for a kind that does so itself and for what
-	// is not the pod's own.
+	// FSGroup: after Publish, the volume's files are given to the pod's fsGroup, unless the volume
+	// is read-only. It is false for a kind that does so itself and for files that do not belong to
+	// the pod.
 	FSGroup bool
-	// HostLabels: the content keeps the SELinux labels that it has on the host.
+	// HostLabels: the content keeps its SELinux labels from the host.
 	HostLabels bool
-	// Block: the kind can give the volume as a block device (volumeMode Block).
+	// Block: the kind can serve the volume as a block device (volumeMode Block).
 	Block bool
-	// ReadOnly: the content is the agent's, no container may write to it.
+	// ReadOnly: the agent owns the content, and no container may write to it.
 	ReadOnly bool
-	// Remote: the content is a server's, which may not answer: what looks at it is
-	// bounded.
+	// Remote: the content is on a server that may not answer. Accesses to it have a time limit.
 	Remote bool
-	// Image: what Publish returns is the id of an image, which the runtime mounts
-	// for each container.
+	// Image: Publish returns the id of an image, which the runtime mounts for each container.
 	Image bool
 }
 
-// Opener is a Kind whose path others than the pod may replace. It is opened for
-// each container start, and what was opened is what is mounted.
+// Opener is a Kind whose path somebody other than the pod may replace. The path is opened for each
+// container start, and the open file is mounted.
 type Opener interface {
 	Kind
-	// Open opens what the container is to see, for reference (O_PATH). nil for
-	// what is to be mounted by its path.
+	// Open opens what the container gets, for reference only (O_PATH). It returns nil if the path
+	// itself is to be mounted.
 	Open(r Request) (*os.File, error)
 }
 
@@ -119,25 +112,24 @@ type Opener interface {
 type Request struct {
 	Pod    *corev1.Pod
 	Volume *corev1.Volume
-	// Persistent is what the volume's claim is bound to; nil for a source in the
-	// pod's own spec.
+	// Persistent is the PersistentVolume that the volume's claim is bound to. It is nil for a
+	// source in the pod's own spec.
 	Persistent *corev1.PersistentVolume
-	// Target is the volume's place in the pod's directory. With Block it is
-	// below volumeDevices.
+	// Target is the volume's path in the pod's directory. With Block it is below volumeDevices.
 	Target string
-	// Stage is the directory of the part that pods share; "" for none.
+	// Stage is the directory of the part that pods share, or "" for none.
 	Stage string
-	// Block: the pod wants the device, and Publish returns it.
+	// Block: the pod uses the volume as a block device, and Publish returns the device.
 	Block bool
 	// ReadOnly: no mount of the volume may write.
 	ReadOnly bool
 }
 
-// Claims finds what a volume's claim is bound to: that of a
-// persistentVolumeClaim, or the one made for an ephemeral volume. An
-// error such as "waiting for ..." has the volume tried again.
+// Claims finds the PersistentVolume for a volume's claim: for a persistentVolumeClaim, or for the
+// claim made for an ephemeral volume. After an error such as "waiting for ..." the volume is
+// mounted again later.
 type Claims interface {
 	Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error)
-	// Released says that the pod has nothing mounted any more. It is idempotent.
+	// Released reports that nothing of the pod is mounted any more. It is idempotent.
 	Released(uid types.UID) error
 }

@@ -20,7 +20,7 @@ func newMetrics() metrics {
 	}, []string{"volume_plugin", "operation_name", "status", "migrated"})}
 }
 
-// Register has volumes told of. Call it once.
+// Register registers the metrics of volumes. Call it once.
 func (v *Volumes) Register(reg prometheus.Registerer) error {
 	if err := errors.Join(reg.Register(v.metrics.operations), reg.Register(population{v})); err != nil {
 		return fmt.Errorf("register metrics of volumes: %w", err)
@@ -28,8 +28,8 @@ func (v *Volumes) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// took counts what was done to a volume of a kind.
-func (m metrics) took(dir, operation string, begin time.Time, err error) {
+// observe counts an operation on a volume, by its kind and result.
+func (m metrics) observe(dir, operation string, begin time.Time, err error) {
 	status := "success"
 	if err != nil {
 		status = "fail-unknown"
@@ -37,10 +37,10 @@ func (m metrics) took(dir, operation string, begin time.Time, err error) {
 	m.operations.WithLabelValues(plugin(dir), operation, status, "false").Observe(time.Since(begin).Seconds())
 }
 
-// plugin is the kubelet's name of a kind, of the name of its directory.
+// plugin is the kubelet's name of a kind, from the name of its directory.
 func plugin(dir string) string { return strings.Replace(dir, "~", "/", 1) }
 
-// population counts the volumes that are mounted, when somebody scrapes.
+// population counts the mounted volumes at each scrape.
 type population struct{ *Volumes }
 
 func (population) desc() *prometheus.Desc {

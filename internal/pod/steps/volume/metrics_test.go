@@ -16,8 +16,8 @@ func TestOperationsAreCounted(t *testing.T) {
 	if err := v.Register(reg); err != nil {
 		t.Fatal(err)
 	}
-	v.metrics.took("kubernetes.io~empty-dir", "volume_mount", time.Now(), nil)
-	v.metrics.took("kubernetes.io~csi", "volume_unmount", time.Now(), errors.New("busy"))
+	v.metrics.observe("kubernetes.io~empty-dir", "volume_mount", time.Now(), nil)
+	v.metrics.observe("kubernetes.io~csi", "volume_unmount", time.Now(), errors.New("busy"))
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -15,9 +15,9 @@ import (
 	"github.com/berth-run/berth/internal/base/mount"
 )
 
-// Unmount unmounts everything at or below path, last mount first. That nothing
-// is mounted or there is no error. A mount in use is an error that names the
-// processes that hold it.
+// Unmount unmounts everything at or below path, the newest mount first. It returns nil if nothing
+// is mounted there or path does not exist. The error for a busy mount lists the processes that hold
+// it.
 func Unmount(path string) error {
 	resolved, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -34,7 +34,7 @@ func Unmount(path string) error {
 		err := unix.Unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW)
 		switch {
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
-			// Gone meanwhile.
+			// Another process has unmounted it.
 		case errors.Is(err, unix.EBUSY):
 			return fmt.Errorf("unmount %s: %w%s", m.Mountpoint, err, heldBy(m))
 		case err != nil:
@@ -44,7 +44,8 @@ func Unmount(path string) error {
 	return nil
 }
 
-// HeldBy is how an error ends that a mount is in use: it names the processes.
+// HeldBy returns the end of an error about a busy mount: it lists the processes that hold the
+// mount.
 func HeldBy(mountPoint string) string {
 	m, err := mount.At(mountPoint)
 	if m == nil || err != nil {
@@ -56,7 +57,7 @@ func HeldBy(mountPoint string) string {
 func heldBy(m *mountinfo.Info) string {
 	found := holders("/proc", "/sys", uint64(m.ID), m.Mountpoint)
 	if len(found) == 0 {
-		return ": no process that can be seen holds it; it may be exported, or swap"
+		return ": no visible process holds it; it may be exported by NFS or used as swap"
 	}
 	if more := len(found) - maxHolders; more > 0 {
 		found = append(found[:maxHolders], fmt.Sprintf("%d more", more))
@@ -64,8 +65,8 @@ func heldBy(m *mountinfo.Info) string {
 	return ": held by " + strings.Join(found, ", ")
 }
 
-// Mounted says whether path is a mount point of a file system of that type, as
-// statfs(2) numbers them.
+// Mounted reports whether path is a mount point. A file system of another type than fsType, a
+// number of statfs(2), is an error.
 func Mounted(path string, fsType int64) (bool, error) {
 	mounted, err := mountinfo.Mounted(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -84,9 +85,9 @@ func Mounted(path string, fsType int64) (bool, error) {
 	return true, nil
 }
 
-// bind mounts what source holds on target, which is there and of the same sort.
-// It goes by file descriptor: no path is looked up again. What is mounted below
-// source, now or later, does not show.
+// bind mounts the open file or directory source on target, which exists and is of the same type. It
+// uses the file descriptor, so that no path is looked up again. Mounts below source do not appear
+// in target, now or later.
 func bind(source *os.File, target string, readOnly bool) error {
 	tree, err := unix.OpenTree(int(source.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if errors.Is(err, unix.ENOSYS) {
@@ -100,7 +101,7 @@ func bind(source *os.File, target string, readOnly bool) error {
 	if readOnly {
 		attr.Attr_set = unix.MOUNT_ATTR_RDONLY
 	}
-	// The runtime makes it private and read-only too: a kernel before 5.12 loses nothing.
+	// Kernels before 5.12 lack this call. They lose nothing: the runtime sets both attributes too.
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil && !errors.Is(err, unix.ENOSYS) {
 		return &os.PathError{Op: "mount_setattr", Path: source.Name(), Err: err}
 	}
@@ -110,8 +111,8 @@ func bind(source *os.File, target string, readOnly bool) error {
 	return nil
 }
 
-// bindByPath serves where a sandbox around the agent hides open_tree(2): the
-// descriptor's link in /proc leads to what was opened and nowhere else.
+// bindByPath is bind where a sandbox around the agent hides open_tree(2). It uses the descriptor's
+// link in /proc, which leads to the open file and nowhere else.
 func bindByPath(source *os.File, target string) error {
 	if err := unix.Mount("/proc/self/fd/"+strconv.Itoa(int(source.Fd())), target, "", unix.MS_BIND, ""); err != nil {
 		return &os.PathError{Op: "mount", Path: target, Err: err}

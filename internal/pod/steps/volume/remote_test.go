@@ -13,8 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// silent mounts a file system whose server never answers: whoever looks at it
-// waits until answer is called, which fails them all.
+// silent mounts a file system whose server never answers. Every access waits until answer is called, and fails then.
 func silent(t *testing.T, dir string) (answer func()) {
 	t.Helper()
 	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
@@ -35,7 +34,7 @@ func silent(t *testing.T, dir string) (answer func()) {
 	return func() { server.Close() }
 }
 
-// remoteKind is a volume of a server at a path.
+// remoteKind is a Kind whose volume is on a server.
 type remoteKind struct {
 	Kind
 	path string
@@ -47,7 +46,7 @@ func (remoteKind) Features(Request) Features                          { return F
 func (k remoteKind) Publish(context.Context, Request) (string, error) { return k.path, nil }
 func (remoteKind) Unpublish(context.Context, string) error            { return nil }
 
-func TestServerIsGone(t *testing.T) {
+func TestMountPathFailsWhileTheServerIsSilent(t *testing.T) {
 	dir := t.TempDir()
 	answer := silent(t, dir)
 	p := &corev1.Pod{Spec: corev1.PodSpec{
@@ -62,7 +61,7 @@ func TestServerIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	why := errors.New("the pod is to stop")
-	for range 2 { // the second finds the first one's thread still there
+	for range 2 { // the second call finds the thread of the first
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
 		go func() {
@@ -84,7 +83,7 @@ func TestServerIsGone(t *testing.T) {
 	}
 	unlock() // the thread has ended
 	if _, err := os.Lstat(filepath.Join(root, "pods/u1", subPathsDir)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it has mounted something for a pod that is gone: %v", err)
+		t.Errorf("a bind mount was made for a pod that is gone: %v", err)
 	}
 	if _, err := v.MountPath(t.Context(), p, "app", 0, "part"); !errors.Is(err, unix.ENOTCONN) {
 		t.Errorf("got %v from a server that is dead", err)

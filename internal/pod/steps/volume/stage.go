@@ -17,15 +17,15 @@ import (
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
-// What pods share of a volume is in
+// The part of a volume that pods share is in
 //
 //	<root>/plugins/<kind>/<hash of its StageID>/
 //		id                     the StageID
 //		users/<uid>~<volume>   an empty file for each volume of a pod that uses it
 //		globalmount            Request.Stage
 //
-// A user is written down before Stage and struck out after Unstage, so that
-// whatever interrupts them is put right when the pod is set up or removed again.
+// A user's file is written before Stage and deleted after Unstage. If either is interrupted, the
+// next setup or removal of the pod repeats it.
 const (
 	pluginsDir = "plugins"
 	stageMount = "globalmount"
@@ -33,7 +33,7 @@ const (
 	stageID    = "id"
 )
 
-// stage has the shared part of a volume made and sets r.Stage.
+// stage makes the shared part of a volume and sets r.Stage.
 func (v *Volumes) stage(ctx context.Context, k Stager, r *Request) error {
 	id := k.StageID(*r)
 	if id == "" {
@@ -50,14 +50,13 @@ func (v *Volumes) stage(ctx context.Context, k Stager, r *Request) error {
 	}
 	r.Stage = filepath.Join(dir, stageMount)
 	if err := k.Stage(ctx, *r); err != nil {
-		return fmt.Errorf("stage it for the node: %w", err)
+		return fmt.Errorf("stage the volume for the node: %w", err)
 	}
 	return nil
 }
 
-// Adopt writes down the users that only an Adopter knows of. It is called before any
-// pod is set up or removed: what one of them alone uses is undone then, and nothing
-// that another uses.
+// Adopt writes the user files of volumes that only an Adopter knows. Call it before any pod is set
+// up or removed. The removal of a pod then undoes the parts that it alone uses, and no others.
 func (v *Volumes) Adopt() error {
 	var errs []error
 	for _, k := range v.cfg.Kinds {
@@ -79,7 +78,7 @@ func (v *Volumes) adopt(k Stager, u Use) error {
 		return err
 	}
 	dir := v.stageDir(k, u.StageID)
-	marks, _ := filepath.Glob(filepath.Join(dir, stageUsers, string(u.UID)+"~*")) // the pattern is good
+	marks, _ := filepath.Glob(filepath.Join(dir, stageUsers, string(u.UID)+"~*")) // an error would mean a bad pattern
 	if len(marks) > 0 {
 		return nil
 	}
@@ -91,7 +90,7 @@ func (v *Volumes) stageDir(k Stager, id string) string {
 	return filepath.Join(v.cfg.Root, pluginsDir, k.Dir(), hex.EncodeToString(hash[:16]))
 }
 
-// writeUser writes a user of a shared part down, and what the part is.
+// writeUser writes a user's file and the StageID of the shared part.
 func writeUser(dir string, u Use) error {
 	for _, sub := range []string{stageUsers, stageMount} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
@@ -104,8 +103,7 @@ func writeUser(dir string, u Use) error {
 	return os.WriteFile(filepath.Join(dir, stageUsers, string(u.UID)+"~"+u.Volume), nil, 0o600)
 }
 
-// release strikes a pod out as a user of all shared parts, and undoes those that
-// have no other.
+// release deletes a pod's user files and undoes the shared parts that no other pod uses.
 func (v *Volumes) release(ctx context.Context, uid types.UID) error {
 	uses, err := v.uses()
 	var errs []error
@@ -143,7 +141,7 @@ func (v *Volumes) releaseOne(ctx context.Context, u use) error {
 			break
 		}
 	}
-	// By one entry at a time: what is still there may be somebody's data.
+	// One entry at a time, so that unexpected content, which may be somebody's data, is kept.
 	for _, path := range []string{filepath.Join(u.dir, stageMount), mark, filepath.Join(u.dir, stageUsers),
 		filepath.Join(u.dir, stageID), u.dir} {
 		if err := ignoreMissing(os.Remove(path)); err != nil {
@@ -153,8 +151,7 @@ func (v *Volumes) releaseOne(ctx context.Context, u use) error {
 	return nil
 }
 
-// Orphans lists the pods that are written down as users of what pods share and
-// are not known.
+// Orphans returns the users of shared parts that known does not know.
 func (v *Volumes) Orphans(known func(types.UID) bool) ([]types.UID, error) {
 	uses, err := v.uses()
 	var orphans []types.UID
@@ -167,7 +164,7 @@ func (v *Volumes) Orphans(known func(types.UID) bool) ([]types.UID, error) {
 	return slices.Compact(orphans), err
 }
 
-// use is one user of a shared part.
+// use is the file of one user of a shared part.
 type use struct {
 	dir, mark string
 	uid       types.UID
@@ -182,7 +179,7 @@ func (v *Volumes) uses() ([]use, error) {
 	for _, dir := range dirs {
 		marks, err := os.ReadDir(filepath.Join(dir, stageUsers))
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-			continue // drivers and kubelets have their own things there
+			continue // drivers and kubelets have directories of their own there
 		}
 		if err != nil {
 			return nil, err

@@ -21,8 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// shared is a kind with a part for the node: a tmpfs, of which each pod gets a
-// bind. Its calls are written down.
+// shared is a Stager: its part for the node is a tmpfs, and each pod gets a bind mount. It records its calls.
 type shared struct {
 	mu    *sync.Mutex
 	calls *[]string
@@ -91,7 +90,7 @@ func (shared) Unpublish(_ context.Context, target string) error {
 	return nil
 }
 
-// bound has every claim bound to one volume.
+// bound is Claims in which every claim is bound to the same volume.
 type bound struct{ *corev1.PersistentVolume }
 
 func (b bound) Bound(_ context.Context, _ *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
@@ -123,8 +122,8 @@ func runAs(uid types.UID, volumes ...corev1.Volume) *worker.Run {
 	return r
 }
 
-// TestStageIsShared goes on with an agent that knows nothing after each step.
-func TestStageIsShared(t *testing.T) {
+// The agent restarts after each step.
+func TestSharedPartIsUnstagedAfterItsLastPod(t *testing.T) {
 	_, root, events := node(t)
 	kind := newShared()
 	fresh := func() *volume.Volumes {
@@ -149,7 +148,7 @@ func TestStageIsShared(t *testing.T) {
 	path := filepath.Join(root, "pods/u1/volumes/test~shared/data")
 	want := map[string]pod.Volume{"data": {Path: path, Groups: []int64{2000}}}
 	if d := cmp.Diff(want, v.Mounted("u1")); d != "" {
-		t.Errorf("what is mounted (-want +got):\n%s", d)
+		t.Errorf("mounted (-want +got):\n%s", d)
 	}
 	write(t, filepath.Join(path, "file"), "shared")
 	if got := read(t, filepath.Join(root, "pods/u2/volumes/test~shared/data/file")); got != "shared" {
@@ -183,7 +182,7 @@ func TestStageIsShared(t *testing.T) {
 	}
 }
 
-func TestStageThatIsBusy(t *testing.T) {
+func TestUnstageNamesTheHolderOfABusyMount(t *testing.T) {
 	_, root, events := node(t)
 	kind := newShared()
 	v := volume.New(volume.Config{Root: root, Kinds: []volume.Kind{kind}, Claims: bound{disk()}, Events: events})
@@ -200,18 +199,18 @@ func TestStageThatIsBusy(t *testing.T) {
 	}
 	if err := v.Remove(t.Context(), "u1"); !errors.Is(err, unix.EBUSY) ||
 		!strings.Contains(err.Error(), "by its open file") {
-		t.Errorf("got %v, want who holds it", err)
+		t.Errorf("got %v, want the holder", err)
 	}
 	f.Close()
 	if err := v.Remove(t.Context(), "u1"); err != nil {
-		t.Errorf("once it is free: %v", err)
+		t.Errorf("removal after the holder let go: %v", err)
 	}
 	if left := below(t, filepath.Join(root, "plugins")); len(left) != 1 {
 		t.Errorf("left: %v", left)
 	}
 }
 
-func TestClaims(t *testing.T) {
+func TestSetupOfClaims(t *testing.T) {
 	_, root, events := node(t)
 	block := corev1.PersistentVolumeBlock
 	raw := disk()
@@ -239,18 +238,18 @@ func TestClaims(t *testing.T) {
 		"waits": {runAs("u1", claim("missing")), disk(), newShared(), true,
 			`mount volume "missing": waiting for PersistentVolumeClaim default/missing`},
 		"no claims": {runAs("u1", claim("data")), disk(), newShared(), false,
-			`mount volume "data": it is a claim, and this agent serves none`},
+			`mount volume "data": the volume is a claim, and this agent serves no claims`},
 		"a block volume": {device("data"), raw, newShared(), true, ""},
 		"block, mounted": {runAs("u1", claim("data")), raw, newShared(), true,
 			`mount volume "data": volume data has volumeMode Block, but is specified in volumeMounts`},
 		"files, a device": {device("data"), disk(), newShared(), true,
 			`mount volume "data": volume data has volumeMode Filesystem, but is specified in volumeDevices`},
 		"unknown source": {runAs("u1", claim("data")), &corev1.PersistentVolume{}, newShared(), true,
-			`mount volume "data": its PersistentVolume "" is of a kind that this agent does not mount: use one of hostPath, local, nfs or csi`},
+			`mount volume "data": this agent does not mount the source of PersistentVolume "": use one of hostPath, local, nfs or csi`},
 		"not a group": {runAs("u1", claim("data")), badGroup, newShared(), true,
 			`mount volume "data": the annotation pv.beta.kubernetes.io/gid of PersistentVolume pv is not a group: "staff"`},
 		"no stage": {runAs("u1", claim("data")), disk(), failing, true,
-			`mount volume "data": stage it for the node: the disk is gone`},
+			`mount volume "data": stage the volume for the node: the disk is gone`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -266,7 +265,7 @@ func TestClaims(t *testing.T) {
 			if test.err == "" {
 				if d := cmp.Diff(map[string]pod.Volume{"data": {Path: "/dev/null", Block: true, Groups: []int64{2000}}},
 					v.Mounted("u1")); d != "" {
-					t.Errorf("what is mounted (-want +got):\n%s", d)
+					t.Errorf("mounted (-want +got):\n%s", d)
 				}
 			}
 			if err := v.Remove(t.Context(), "u1"); err != nil {
@@ -279,7 +278,7 @@ func TestClaims(t *testing.T) {
 	}
 	v, _, _ := node(t)
 	if err := v.Step().Setup(t.Context(), empty); err == nil ||
-		!strings.Contains(err.Error(), "it cannot be a block device") {
+		!strings.Contains(err.Error(), "cannot be a block device") {
 		t.Errorf("an emptyDir as a device: %v", err)
 	}
 }

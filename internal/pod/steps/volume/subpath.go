@@ -18,16 +18,15 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// MountPath is what one volumeMount of a container shows, on the host: that path
-// is safe to hand to the runtime, whatever containers do in the volume. subPath
-// is the mount's, expanded; what is missing of it is made as directories with the
-// mode of the volume's own.
+// MountPath returns the path on the host that the runtime mounts for one volumeMount of a
+// container. The path is safe, whatever containers do inside the volume. subPath is the mount's,
+// expanded. Its missing directories are created with the mode of the volume's directory.
 //
-// A part of a volume, and a path that others may replace, is opened by
-// descriptor and bound to a place of this mount. It is idempotent: what was
-// replaced since is bound anew. Teardown removes the bind.
+// For a subPath, and for a path that others may replace, MountPath opens the file and bind mounts
+// it to a path that belongs to this volumeMount. It is idempotent: a source that was replaced since
+// is bound again. Teardown removes the bind mount.
 //
-// Of an image it is subPath itself: the runtime resolves that below the image.
+// For an image volume it returns subPath itself: the runtime resolves it below the image.
 func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName string, mountIndex int,
 	subPath string) (hostPath string, err error) {
 	c, ok := pod.FindContainer(p, containerName)
@@ -57,9 +56,9 @@ func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName st
 	}
 	target := filepath.Join(dir, subPathsDir, mount.Name, containerName, strconv.Itoa(mountIndex))
 	if volume.remote {
-		hostPath, err = v.showRemote(ctx, volume, mount, subPath, target)
+		hostPath, err = v.bindRemote(ctx, volume, mount, subPath, target)
 	} else {
-		hostPath, err = v.show(ctx, volume, mount, subPath, target)
+		hostPath, err = v.bindIfNeeded(ctx, volume, mount, subPath, target)
 	}
 	if err != nil {
 		return fail(err)
@@ -67,9 +66,8 @@ func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName st
 	return hostPath, nil
 }
 
-// show has what a mount shows at the path that is returned: the volume's own, or
-// target with a bind of it.
-func (v *Volumes) show(ctx context.Context, volume mounted, mount corev1.VolumeMount,
+// bindIfNeeded returns the path to mount: the volume's own, or target with a bind mount.
+func (v *Volumes) bindIfNeeded(ctx context.Context, volume mounted, mount corev1.VolumeMount,
 	subPath, target string) (hostPath string, err error) {
 	source, err := v.open(volume, mount)
 	if err != nil {
@@ -87,14 +85,14 @@ func (v *Volumes) show(ctx context.Context, volume mounted, mount corev1.VolumeM
 	return target, bindOnce(ctx, source, target, mount.ReadOnly)
 }
 
-// remotePatience is how long a container's start waits for the server of one of
-// its volumes, before it is said and tried again.
+// remotePatience bounds how long a container's start waits for the server of a volume. Then the
+// start fails and is retried.
 const remotePatience = 30 * time.Second
 
-// showRemote is show for a volume of a server. A thread that waits for one that
-// is gone cannot be called back: it is left, and holds the lock of its mount, so
-// that there is never more than one.
-func (v *Volumes) showRemote(ctx context.Context, volume mounted, mount corev1.VolumeMount,
+// bindRemote is bindIfNeeded for a volume on a server. A thread that waits for a dead server cannot
+// be interrupted. It is left behind with the lock of its mount, so that there is never more than
+// one.
+func (v *Volumes) bindRemote(ctx context.Context, volume mounted, mount corev1.VolumeMount,
 	subPath, target string) (hostPath string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, remotePatience,
 		fmt.Errorf("the volume's server has not answered in %s", remotePatience))
@@ -110,13 +108,13 @@ func (v *Volumes) showRemote(ctx context.Context, volume mounted, mount corev1.V
 	done := make(chan result, 1)
 	go func() {
 		defer unlock()
-		// The runtime is to find a server that answers: it would wait without end.
+		// Without an answer of the server, the runtime would wait for ever.
 		_, err := os.Stat(volume.Path)
 		if err != nil {
 			done <- result{err: err}
 			return
 		}
-		path, err := v.show(ctx, volume, mount, subPath, target)
+		path, err := v.bindIfNeeded(ctx, volume, mount, subPath, target)
 		done <- result{path, err}
 	}()
 	select {
@@ -127,9 +125,9 @@ func (v *Volumes) showRemote(ctx context.Context, volume mounted, mount corev1.V
 	}
 }
 
-// open opens a volume whose path others may replace; nil for any other, and for
-// what is mounted by its path (byPath), or is to show later mounts of the host,
-// which a bind made here would see twice.
+// open opens a volume whose path others may replace. It returns nil if the path itself is to be
+// mounted: for other volumes, for a path with byPath, and for a mount with propagation. A bind
+// mount made here would receive later mounts of the host twice.
 func (v *Volumes) open(m mounted, mount corev1.VolumeMount) (*os.File, error) {
 	k, ok := m.kind.(Opener)
 	if !ok {
@@ -150,9 +148,9 @@ func (v *Volumes) open(m mounted, mount corev1.VolumeMount) (*os.File, error) {
 	return f, nil
 }
 
-// byPath says whether an open directory is in the agent's or around it, or has
-// something mounted below. A bind of that in the host's mount namespace
-// would keep the host from removing those mount points (EBUSY).
+// byPath reports whether a directory must be mounted by its path: it is in the agent's directory or
+// contains it, or has a mount below. A bind mount of it in the host's mount namespace would keep
+// the host from removing those mount points (EBUSY).
 func (v *Volumes) byPath(f *os.File) (bool, error) {
 	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 	if err != nil {
@@ -171,7 +169,8 @@ func within(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// openSubPath opens a part of a volume, and closes root. nil: the volume is opened here.
+// openSubPath opens a path below a volume and closes root, the volume's directory. If root is nil,
+// it opens the directory itself.
 func openSubPath(volumePath string, root *os.File, subPath string) (*os.File, error) {
 	if root == nil {
 		var err error
@@ -187,8 +186,8 @@ func openSubPath(volumePath string, root *os.File, subPath string) (*os.File, er
 	return safepath.MkdirAll(root, subPath, info.Mode())
 }
 
-// bindOnce binds source on target unless exactly that is there, and unless ctx
-// has ended before: then the target's pod may be gone.
+// bindOnce binds source on target, unless the same source is bound there already. It does nothing
+// after the end of ctx, because the pod of target may be gone by then.
 func bindOnce(ctx context.Context, source *os.File, target string, readOnly bool) error {
 	info, err := source.Stat()
 	if err != nil {

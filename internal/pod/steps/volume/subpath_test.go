@@ -16,8 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// data is a pod with one emptyDir, mounted, and a directory outside of it with
-// a secret.
+// data makes a pod with a mounted emptyDir, and a directory outside of it with a secret.
 func data(t *testing.T) (v *volume.Volumes, r *worker.Run, path, outside string) {
 	t.Helper()
 	v, _, _ = node(t)
@@ -50,7 +49,7 @@ func read(t *testing.T, name string) string {
 	return string(b)
 }
 
-func TestSubPath(t *testing.T) {
+func TestSubPathIsBound(t *testing.T) {
 	v, r, path, _ := data(t)
 	write(t, filepath.Join(path, "real/conf"), "one")
 	if err := os.Symlink("real", filepath.Join(path, "alias")); err != nil {
@@ -72,7 +71,7 @@ func TestSubPath(t *testing.T) {
 			}
 		}
 	}
-	// Only the last bind is there: each took the place of the one before.
+	// Only the last bind mount exists: each replaced the one before.
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +87,7 @@ func TestSubPath(t *testing.T) {
 	}
 }
 
-func TestSubPathMakesWhatIsMissing(t *testing.T) {
+func TestSubPathCreatesMissingDirectories(t *testing.T) {
 	v, r, path, _ := data(t)
 	got, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 0, "new/deep")
 	if err != nil {
@@ -103,7 +102,7 @@ func TestSubPathMakesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestSubPathReplaced(t *testing.T) {
+func TestReplacedSubPathIsBoundAgain(t *testing.T) {
 	v, r, path, _ := data(t)
 	write(t, filepath.Join(path, "d/file"), "old")
 	if _, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 0, "d"); err != nil {
@@ -157,13 +156,12 @@ func TestSubPathStaysInside(t *testing.T) {
 	}
 	if _, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 1, "x"); err == nil ||
 		!strings.Contains(err.Error(), "no volume mount 1") {
-		t.Errorf("a mount that is not there: %v", err)
+		t.Errorf("a volumeMount that does not exist: %v", err)
 	}
 }
 
-// TestHostPathByDescriptor has a hostPath mounted by its path only where a bind
-// of it would be in the host's way.
-func TestHostPathByDescriptor(t *testing.T) {
+// A hostPath is mounted by its path only where a bind mount would keep the host from unmounting something.
+func TestHostPathIsMountedByDescriptor(t *testing.T) {
 	v, root, _ := node(t)
 	host := t.TempDir()
 	for _, dir := range []string{"plain", "around/mounted", "mounted"} {
@@ -205,7 +203,7 @@ func TestHostPathByDescriptor(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	// A file that was replaced is what the next start shows.
+	// The next container start shows a replaced file.
 	write(t, filepath.Join(host, "new"), "two")
 	if err := os.Rename(filepath.Join(host, "new"), filepath.Join(host, "file")); err != nil {
 		t.Fatal(err)
@@ -213,7 +211,7 @@ func TestHostPathByDescriptor(t *testing.T) {
 	if path, err := v.MountPath(t.Context(), r.Pod.Pod, "app", 3, ""); err != nil || read(t, path) != "two" {
 		t.Errorf("a replaced file: %v", err)
 	}
-	// Nothing of it keeps the host from taking its own mounts away.
+	// The host can still remove its own mounts.
 	at := filepath.Join(host, "around/mounted")
 	if err := errors.Join(unix.Unmount(at, 0), os.Remove(at)); err != nil {
 		t.Error(err)
@@ -222,6 +220,6 @@ func TestHostPathByDescriptor(t *testing.T) {
 		t.Error(err)
 	}
 	if info, err := os.Stat(filepath.Join(host, "none")); err != nil || !info.IsDir() {
-		t.Errorf("what was made on the host is gone: %v", err)
+		t.Errorf("the file made on the host is gone: %v", err)
 	}
 }

@@ -21,19 +21,15 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
 // Config of Volumes.
 type Config struct {
 	// Root is the agent's directory; pods are in <Root>/pods.
 	Root string
-	// Kinds are asked in order.
+	// Kinds are tried in order; the first that serves a volume mounts it.
 	Kinds []Kind
-	// Claims serves volumes that are claims; nil: there are none.
+	// Claims finds the PersistentVolumes of claims. nil: no volume is a claim.
 	Claims Claims
-	Events events
+	Events event.Sink
 }
 
 // Volumes mounts the volumes of all pods.
@@ -47,7 +43,7 @@ type Volumes struct {
 	mounted map[types.UID]map[string]mounted // by volume name
 }
 
-// mounted is a volume of which Publish has succeeded.
+// mounted is a volume whose Publish has succeeded.
 type mounted struct {
 	pod.Volume
 	kind    Kind
@@ -55,12 +51,12 @@ type mounted struct {
 	remote  bool
 }
 
-// New makes a Volumes. It looks at nothing.
+// New makes a Volumes. It does no I/O.
 func New(c Config) *Volumes {
 	return &Volumes{cfg: c, metrics: newMetrics(), mounted: map[types.UID]map[string]mounted{}}
 }
 
-// Step is the volumes' place in a pod's life.
+// Step returns the step of a pod's life that mounts its volumes.
 func (v *Volumes) Step() worker.Step {
 	return worker.Step{
 		Name: "volume", Phase: worker.Prepare, After: []string{"poddir", "cgroup"},
@@ -75,13 +71,13 @@ func (v *Volumes) Step() worker.Step {
 	}
 }
 
-// Path is where a volume of the pod is on the host, once it is mounted.
+// Path returns the path of a mounted volume on the host.
 func (v *Volumes) Path(uid types.UID, volumeName string) (hostPath string, ok bool) {
 	m, ok := v.get(uid, volumeName)
 	return m.Path, ok
 }
 
-// Mounted are the pod's volumes that are mounted, by name.
+// Mounted returns the pod's mounted volumes by name.
 func (v *Volumes) Mounted(uid types.UID) map[string]pod.Volume {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,7 +95,7 @@ func (v *Volumes) get(uid types.UID, volumeName string) (mounted, bool) {
 	return m, ok
 }
 
-// setup mounts all volumes that a container of the pod uses, at once.
+// setup mounts all volumes that the pod's containers use, at the same time.
 func (v *Volumes) setup(ctx context.Context, p *corev1.Pod) error {
 	used := usedVolumes(p)
 	errs := make([]error, len(p.Spec.Volumes))
@@ -155,12 +151,12 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 		return done, err
 	}
 	begin := time.Now()
-	defer func() { v.metrics.took(k.Dir(), "volume_mount", begin, err) }()
+	defer func() { v.metrics.observe(k.Dir(), "volume_mount", begin, err) }()
 	features := featuresOf(k, r)
 	r.ReadOnly = r.ReadOnly || features.ReadOnly
 	if r.Block && !features.Block {
 		return done,
-			errors.New("a container has it in volumeDevices, and it cannot be a block device: use volumeMounts")
+			errors.New("a container has the volume in volumeDevices, but it cannot be a block device: use volumeMounts")
 	}
 	if k.Dir() != "" {
 		below := volumesDir
@@ -188,7 +184,7 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 	if err != nil {
 		return done, err
 	}
-	features = featuresOf(k, r) // it may know more of the volume by now
+	features = featuresOf(k, r) // the kind may know more after Publish
 	if features.FSGroup && !r.Block && !r.ReadOnly {
 		if err := v.own(ctx, r, path); err != nil {
 			return done, err
@@ -203,14 +199,14 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 	return mounted{Volume: view, kind: k, request: r, remote: features.Remote}, err
 }
 
-// resolve finds what a claim is bound to.
+// resolve finds the PersistentVolume of a volume that is a claim.
 func (v *Volumes) resolve(ctx context.Context, r *Request) error {
 	claim := r.Volume.PersistentVolumeClaim
 	if claim == nil && r.Volume.Ephemeral == nil {
 		return nil
 	}
 	if v.cfg.Claims == nil {
-		return errors.New("it is a claim, and this agent serves none")
+		return errors.New("the volume is a claim, and this agent serves no claims")
 	}
 	var err error
 	if r.Persistent, err = v.cfg.Claims.Bound(ctx, r.Pod, r.Volume); err != nil {
@@ -241,10 +237,10 @@ func (v *Volumes) kindOf(r Request) (Kind, error) {
 	if r.Persistent != nil {
 		return nil,
 			fmt.Errorf(
-				"its PersistentVolume %q is of a kind that this agent does not mount: use one of hostPath, "+
-					"local, nfs or csi", r.Persistent.Name)
+				"this agent does not mount the source of PersistentVolume %q: use one of hostPath, local, nfs or csi",
+				r.Persistent.Name)
 	}
-	return nil, errors.New("its source is of a kind that this agent does not mount")
+	return nil, errors.New("this agent does not mount the volume's source")
 }
 
 func featuresOf(k Kind, r Request) Features {
@@ -254,10 +250,9 @@ func featuresOf(k Kind, r Request) Features {
 	return Features{}
 }
 
-// usedVolumes are the volumes that a container uses, and whether as a block
-// device. What no container uses is not mounted, so that it cannot fail. A
-// variable from a file uses the file's volume (KEP-3721): there the file, which
-// may be optional, is looked for.
+// usedVolumes returns the volumes that the pod's containers use, and whether as a block device.
+// Other volumes are not mounted, so that they cannot fail. A variable from a file uses the file's
+// volume (KEP-3721); the container step finds the file, which may be optional.
 func usedVolumes(p *corev1.Pod) (block map[string]bool) {
 	block = map[string]bool{}
 	for _, c := range pod.Containers(p) {
@@ -289,9 +284,8 @@ func (v *Volumes) podDir(uid types.UID) (string, error) {
 	return filepath.Join(v.cfg.Root, "pods", string(uid)), nil
 }
 
-// Remove takes away everything that is mounted for a pod, whoever mounted it.
-// It goes by what is found, so that it serves pods of which no more is known
-// than the UID.
+// Remove unmounts and deletes everything of a pod's volumes, whoever mounted it. It works from what
+// it finds on disk, so that the UID is all it needs to know about a pod.
 func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 	dir, err := v.podDir(uid)
 	if err != nil {
@@ -314,14 +308,14 @@ func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 		for _, target := range targets {
 			begin := time.Now()
 			err := v.unpublish(ctx, target)
-			v.metrics.took(filepath.Base(filepath.Dir(target)), "volume_unmount", begin, err)
+			v.metrics.observe(filepath.Base(filepath.Dir(target)), "volume_unmount", begin, err)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("unmount volume %q: %w", filepath.Base(target), err))
 			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err // what pods share is in use by this one still
+		return err // this pod still uses the shared parts
 	}
 	if err := v.release(ctx, uid); err != nil || v.cfg.Claims == nil {
 		return err
@@ -329,7 +323,7 @@ func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 	return v.cfg.Claims.Released(uid)
 }
 
-// list returns the volumes on disk: what is two levels below dir.
+// list returns the entries two levels below dir, which are volumes or shared parts.
 func list(dir string) ([]string, error) {
 	kinds, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -361,14 +355,14 @@ func (v *Volumes) unpublish(ctx context.Context, target string) error {
 			return k.Unpublish(ctx, target)
 		}
 	}
-	// Of a kind that is not known here, left by another agent or an older one.
-	// Its content may be somebody's data: nothing but the mount is undone.
+	// Another agent or an older one left a volume of a kind that this agent does not have. Its content may be
+	// somebody's data, so that only the mount is undone.
 	if err := Unmount(target); err != nil {
 		return err
 	}
 	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("it is a %s, which this agent does not know: look at what is in it and remove it: %w", dir,
-			err)
+		return fmt.Errorf("the volume is of the kind %s, which this agent does not have: %w; "+
+			"next: look at its content and remove it", dir, err)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (r *recorded) Event(_ corev1.ObjectReference, _, reason, format string, arg
 	r.list = append(r.list, reason+": "+fmt.Sprintf(format, args...))
 }
 
-// node is Volumes on a root of the test, of which nothing stays mounted.
+// node is Volumes in a temporary root. At the end of the test, nothing below it stays mounted.
 func node(t *testing.T) (v *volume.Volumes, root string, events *recorded) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -65,7 +65,7 @@ func hostPath(name, path string, kind corev1.HostPathType) corev1.Volume {
 		VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
 }
 
-// run is a pod whose one container mounts all its volumes but those named unused.
+// run is a pod with one container, which mounts all volumes except those named "unused".
 func run(volumes ...corev1.Volume) *worker.Run {
 	c := corev1.Container{Name: "app"}
 	for _, v := range volumes {
@@ -79,7 +79,7 @@ func run(volumes ...corev1.Volume) *worker.Run {
 	}}}
 }
 
-// below lists what there is in a directory, at any depth.
+// below lists all entries of a directory, at any depth.
 func below(t *testing.T, root string) []string {
 	t.Helper()
 	var found []string
@@ -94,7 +94,7 @@ func below(t *testing.T, root string) []string {
 	return found[1:]
 }
 
-func TestLife(t *testing.T) {
+func TestVolumesAreMountedAndRemovedByARestartedAgent(t *testing.T) {
 	v, root, events := node(t)
 	host := t.TempDir()
 	r := run(emptyDir("disk", ""), emptyDir("memory", "Memory"), hostPath("host", host, corev1.HostPathDirectory),
@@ -121,7 +121,7 @@ func TestLife(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The agent that ends the pod knows nothing of it.
+	// A restarted agent, without memory of the pod, removes it.
 	v = again(root, events)
 	for range 2 {
 		if err := v.Step().Teardown(t.Context(),
@@ -141,7 +141,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-func TestVolumeOfVariables(t *testing.T) {
+func TestVolumeOfEnvironmentFilesIsMounted(t *testing.T) {
 	v, root, _ := node(t)
 	r := run(emptyDir("unused", ""))
 	r.Pod.Spec.Containers[0].Env = []corev1.EnvVar{
@@ -161,7 +161,7 @@ func TestVolumeOfVariables(t *testing.T) {
 	}
 }
 
-func TestOneFailureLeavesTheOthers(t *testing.T) {
+func TestSetupMountsOtherVolumesAfterAFailure(t *testing.T) {
 	v, root, events := node(t)
 	missing := filepath.Join(root, "socket")
 	r := run(emptyDir("disk", ""), hostPath("docker", missing, corev1.HostPathSocket), corev1.Volume{Name: "claim"})
@@ -170,13 +170,13 @@ func TestOneFailureLeavesTheOthers(t *testing.T) {
 		t.Errorf("reason %q of %v", got, err)
 	}
 	want := `mount volume "docker": hostPath type check failed: ` + missing + ` is not a socket file: it does not exist
-mount volume "claim": its source is of a kind that this agent does not mount`
+mount volume "claim": this agent does not mount the volume's source`
 	if d := cmp.Diff(want, reason.Message(err)); d != "" {
 		t.Errorf("error (-want +got):\n%s", d)
 	}
 	slices.Sort(events.list)
 	wantEvents := []string{
-		`FailedMount: MountVolume.SetUp failed for volume "claim" : its source is of a kind that this agent does not mount`,
+		`FailedMount: MountVolume.SetUp failed for volume "claim" : this agent does not mount the volume's source`,
 		`FailedMount: MountVolume.SetUp failed for volume "docker" : hostPath type check failed: ` + missing +
 			` is not a socket file: it does not exist`,
 	}
@@ -184,14 +184,14 @@ mount volume "claim": its source is of a kind that this agent does not mount`
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 	if _, ok := v.Path("u1", "disk"); !ok {
-		t.Error("the volume beside it is not mounted")
+		t.Error("the other volume is not mounted")
 	}
 	if _, ok := v.Path("u1", "docker"); ok {
 		t.Error("the volume that failed has a path")
 	}
 }
 
-func TestBusyNamesTheHolder(t *testing.T) {
+func TestRemoveNamesTheHolderOfABusyMount(t *testing.T) {
 	v, root, _ := node(t)
 	r := run(emptyDir("memory", "Memory"))
 	if err := v.Step().Setup(t.Context(), r); err != nil {
@@ -212,14 +212,14 @@ func TestBusyNamesTheHolder(t *testing.T) {
 	}
 	f.Close()
 	if err := v.Step().Teardown(t.Context(), r); err != nil {
-		t.Errorf("once it is closed: %v", err)
+		t.Errorf("removal after the file was closed: %v", err)
 	}
 	if left := below(t, filepath.Join(root, "pods/u1/volumes")); len(left) != 1 {
 		t.Errorf("left: %v", left)
 	}
 }
 
-func TestVolumesOfOthers(t *testing.T) {
+func TestRemoveKeepsContentOfUnknownKinds(t *testing.T) {
 	v, root, _ := node(t)
 	dir := filepath.Join(root, "pods/u1/volumes/kubernetes.io~nfs")
 	data := filepath.Join(dir, "data/content")
@@ -234,7 +234,7 @@ func TestVolumesOfOthers(t *testing.T) {
 	err := v.Remove(t.Context(), "u1")
 	if err == nil ||
 		!strings.Contains(err.Error(),
-			`unmount volume "data": it is a kubernetes.io~nfs, which this agent does not know`) {
+			`unmount volume "data": the volume is of the kind kubernetes.io~nfs, which this agent does not have`) {
 		t.Errorf("got %v", err)
 	}
 	if left := below(t, dir); !slices.Equal(left, []string{"data", "data/content"}) {
@@ -245,7 +245,7 @@ func TestVolumesOfOthers(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNoNames(t *testing.T) {
+func TestNamesThatArePathsAreRefused(t *testing.T) {
 	v, _, _ := node(t)
 	if err := v.Step().Setup(t.Context(), run(emptyDir("../../../escape", ""))); err == nil ||
 		!strings.Contains(err.Error(), "cannot be the name of a file") {
