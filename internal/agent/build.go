@@ -36,16 +36,15 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/sandbox"
 	"github.com/berth-run/berth/internal/pod/steps/userns"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
-	"github.com/berth-run/berth/internal/pod/steps/volume/configmap"
 	"github.com/berth-run/berth/internal/pod/steps/volume/downwardapi"
 	"github.com/berth-run/berth/internal/pod/steps/volume/emptydir"
 	"github.com/berth-run/berth/internal/pod/steps/volume/hostpath"
 	imagevolume "github.com/berth-run/berth/internal/pod/steps/volume/image"
+	"github.com/berth-run/berth/internal/pod/steps/volume/keyvalue"
 	"github.com/berth-run/berth/internal/pod/steps/volume/local"
 	"github.com/berth-run/berth/internal/pod/steps/volume/nfs"
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
 	"github.com/berth-run/berth/internal/pod/steps/volume/projected"
-	"github.com/berth-run/berth/internal/pod/steps/volume/secret"
 	"github.com/berth-run/berth/internal/pod/stop"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -123,8 +122,8 @@ func (a *Agent) buildSteps() error {
 			local.Kind{},
 			nfs.Kind{Log: a.log},
 			imagevolume.Kind{Images: s.images},
-			s.contents.Disk(configmap.Source{}),
-			s.contents.Memory(secret.Source{}),
+			s.contents.Disk(keyvalue.ConfigMap),
+			s.contents.Memory(keyvalue.Secret),
 			s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
 			s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable, Issuer: a.cluster.Issuer()}),
 		)})

@@ -25,11 +25,10 @@ import (
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
-	"github.com/berth-run/berth/internal/pod/steps/volume/configmap"
 	"github.com/berth-run/berth/internal/pod/steps/volume/emptydir"
+	"github.com/berth-run/berth/internal/pod/steps/volume/keyvalue"
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
 	"github.com/berth-run/berth/internal/pod/steps/volume/projected"
-	"github.com/berth-run/berth/internal/pod/steps/volume/secret"
 )
 
 type recorded struct {
@@ -95,7 +94,7 @@ func (n *node) start(ctx context.Context, synced <-chan struct{}) agent {
 		EmptyDir: emptydir.Kind{Allocatable: 1 << 30, MemoryLimit: func(*corev1.Pod) int64 { return 256 << 10 }},
 	})
 	go func() { _ = v.Run(ctx) }()
-	return agent{n, v, v.Disk(configmap.Source{}), v.Memory(secret.Source{}),
+	return agent{n, v, v.Disk(keyvalue.ConfigMap), v.Memory(keyvalue.Secret),
 		v.Memory(projected.Source{Issuer: n.issuer})}
 }
 
@@ -113,11 +112,11 @@ func (n *node) configMap(name string, immutable bool, pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
 		m.Data[pairs[i]] = pairs[i+1]
 	}
-	n.table.Put(configmap.Key("default", name), m)
+	n.table.Put(keyvalue.ConfigMap.Key("default", name), m)
 }
 
 func (n *node) secret(name, key, value string) {
-	n.table.Put(secret.Key("default", name),
+	n.table.Put(keyvalue.Secret.Key("default", name),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 			Data: map[string][]byte{key: []byte(value)}})
 }
@@ -194,7 +193,7 @@ func TestMissing(t *testing.T) {
 			t.Helper()
 			_, err := a.configMaps.Publish(t.Context(), r)
 			keys, only := object.Waits(err)
-			if err == nil || err.Error() != message || !only || keys[0] != configmap.Key("default", "app") {
+			if err == nil || err.Error() != message || !only || keys[0] != keyvalue.ConfigMap.Key("default", "app") {
 				t.Errorf("%v, waits for %v, %v", err, keys, only)
 			}
 			if _, err := os.Stat(r.Target); !errors.Is(err, os.ErrNotExist) {
@@ -262,8 +261,8 @@ func TestLiveUpdate(t *testing.T) {
 			}
 		}
 		// What is deleted leaves its files, but an optional one.
-		n.table.Delete(configmap.Key("default", "app"))
-		n.table.Delete(configmap.Key("default", "later"))
+		n.table.Delete(keyvalue.ConfigMap.Key("default", "app"))
+		n.table.Delete(keyvalue.ConfigMap.Key("default", "later"))
 		synctest.Wait()
 		n.want(config, map[string]string{"a": "1", "b": "2"})
 		n.want(optional, map[string]string{})
@@ -286,7 +285,7 @@ func TestImmutable(t *testing.T) {
 		n.configMap("app", true, "a", "2")
 		synctest.Wait()
 		n.want(first, map[string]string{"a": "2"}) // it was not immutable yet
-		n.table.Delete(configmap.Key("default", "app"))
+		n.table.Delete(keyvalue.ConfigMap.Key("default", "app"))
 		n.configMap("app", false, "a", "3")
 		synctest.Wait()
 		second := n.request(a.configMaps, "other", configMapSource("app", false))
@@ -315,7 +314,7 @@ func TestRestart(t *testing.T) {
 
 		// The one was edited meanwhile, the other is read late.
 		n.configMap("app", false, "a", "2")
-		n.table.Delete(secret.Key("default", "app"))
+		n.table.Delete(keyvalue.Secret.Key("default", "app"))
 		synced := make(chan struct{})
 		a = n.start(t.Context(), synced)
 		n.publish(a.configMaps, config)
@@ -462,13 +461,13 @@ func TestUnknown(t *testing.T) {
 		kill()
 		synctest.Wait()
 
-		n.table.Delete(configmap.Key("default", "app"))
+		n.table.Delete(keyvalue.ConfigMap.Key("default", "app"))
 		a = n.start(t.Context(), closed())
 		n.publish(a.configMaps, r)
 		time.Sleep(time.Minute)
 		n.want(r, map[string]string{"a": "1"})
 		heard.Store(true)
-		a.volumes.Changed(map[object.Key]bool{configmap.Key("default", "app"): true})
+		a.volumes.Changed(map[object.Key]bool{keyvalue.ConfigMap.Key("default", "app"): true})
 		synctest.Wait()
 		n.want(r, map[string]string{})
 		n.wantEvents()

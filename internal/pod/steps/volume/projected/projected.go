@@ -10,10 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/model/object"
-	"github.com/berth-run/berth/internal/pod/steps/volume/configmap"
 	"github.com/berth-run/berth/internal/pod/steps/volume/downwardapi"
+	"github.com/berth-run/berth/internal/pod/steps/volume/keyvalue"
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
-	"github.com/berth-run/berth/internal/pod/steps/volume/secret"
 )
 
 // Issuer hands out what only a control plane can: service account tokens, trust
@@ -46,9 +45,9 @@ func (Source) Uses(p *corev1.Pod, v *corev1.Volume) []object.Key {
 	for _, s := range v.Projected.Sources {
 		switch {
 		case s.ConfigMap != nil:
-			keys = append(keys, configmap.Key(p.Namespace, s.ConfigMap.Name))
+			keys = append(keys, keyvalue.ConfigMap.Key(p.Namespace, s.ConfigMap.Name))
 		case s.Secret != nil:
-			keys = append(keys, secret.Key(p.Namespace, s.Secret.Name))
+			keys = append(keys, keyvalue.Secret.Key(p.Namespace, s.Secret.Name))
 		case s.ClusterTrustBundle != nil:
 			keys = append(keys, object.Bundles())
 		}
@@ -85,11 +84,11 @@ func (s Source) part(ctx context.Context, o payload.Objects, p *corev1.Pod, v *c
 	switch {
 	case source.ConfigMap != nil:
 		m := source.ConfigMap
-		c.Files, err = configmap.Files(o, p.Namespace,
+		c.Files, err = keyvalue.ConfigMap.Files(o, p.Namespace,
 			payload.Reference{Name: m.Name, Items: m.Items, Optional: m.Optional}, mode)
 	case source.Secret != nil:
 		m := source.Secret
-		c.Files, err = secret.Files(o, p.Namespace,
+		c.Files, err = keyvalue.Secret.Files(o, p.Namespace,
 			payload.Reference{Name: m.Name, Items: m.Items, Optional: m.Optional}, mode)
 	case source.DownwardAPI != nil:
 		c.Files, err = downwardapi.Files(p, source.DownwardAPI.Items, mode, s.Allocatable)

@@ -14,9 +14,8 @@ import (
 
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
-	"github.com/berth-run/berth/internal/pod/steps/volume/configmap"
+	"github.com/berth-run/berth/internal/pod/steps/volume/keyvalue"
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
-	"github.com/berth-run/berth/internal/pod/steps/volume/secret"
 )
 
 func reference(name string) corev1.LocalObjectReference {
@@ -48,7 +47,7 @@ func TestContent(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 	v := volumeOf(fromConfigMap, fromSecret, fromPod, optional)
 
-	want := []object.Key{configmap.Key("default", "app"), secret.Key("default", "app"), secret.Key("default", "none")}
+	want := []object.Key{keyvalue.ConfigMap.Key("default", "app"), keyvalue.Secret.Key("default", "app"), keyvalue.Secret.Key("default", "none")}
 	if d := cmp.Diff(want, (Source{}).Uses(p, v)); d != "" {
 		t.Errorf("uses (-want +got):\n%s", d)
 	}
