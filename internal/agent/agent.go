@@ -130,7 +130,7 @@ func New(o Options) *Agent {
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
 		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"),
 		Report: problems{a.events}, Log: o.Log,
-		Taken: func(uid types.UID) bool { return taken(a.fleet, uid) }, Cluster: c.Cluster != nil,
+		Admitted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Cluster: c.Cluster != nil,
 		Adopt: func(p *pod.Pod) (types.UID, bool) {
 			return takeover.Find(p, render.Hashes(p.Pod), a.pleg.Table().Snapshot().All())
 		}, Await: func(ctx context.Context) error { return a.pleg.Await(ctx) },

@@ -78,7 +78,7 @@ func Validate(v Value) field.ErrorList {
 func checkMeta(v Value, kind Kind) (errs field.ErrorList) {
 	at := field.NewPath("metadata")
 	if v.GetName() == "" && v.GetGenerateName() != "" {
-		errs = append(errs, field.Required(at.Child("name"), "generateName is not taken, give the object a name"))
+		errs = append(errs, field.Required(at.Child("name"), "generateName is not supported, give the object a name"))
 	} else {
 		errs = append(errs, checkText(at.Child("name"), v.GetName(), validation.IsDNS1123Subdomain)...)
 	}

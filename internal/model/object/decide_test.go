@@ -51,7 +51,7 @@ func TestValidate(t *testing.T) {
 		{"text and bytes", ConfigMap, "data: {a.conf: x, B_c-1: y}\nbinaryData: {d: AAE=}", nil},
 		{"no name", ConfigMap, "metadata: {name: ''}", []string{`metadata.name: Required value`}},
 		{"a name to be made", ConfigMap, "metadata: {name: '', generateName: app-}",
-			[]string{`metadata.name: Required value: generateName is not taken, give the object a name`}},
+			[]string{`metadata.name: Required value: generateName is not supported, give the object a name`}},
 		{"a wrong name", ConfigMap, "metadata: {name: App}",
 			[]string{`metadata.name: Invalid value: "App": a lowercase RFC 1123 subdomain`}},
 		{"a wrong namespace", ConfigMap, "metadata: {namespace: a.b}",

@@ -15,16 +15,15 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
-// Resize changes the CPU and memory of a container of a pod, wherever the pod
-// comes from; what r does not name stays. It is kept for as long as the manifest
-// says what it says now: another edit of its resources counts, and so does
-// applying it again. The error is ErrNotFound, or says what cannot be so.
+// Resize changes the CPU and memory of a container of a pod from any source. Resources that r does not name stay. The
+// change lasts until somebody edits the resources in the manifest or applies it again. The error is ErrNotFound, or
+// says why the change is invalid.
 func (s *Sources) Resize(ctx context.Context, key types.NamespacedName, container string,
 	r corev1.ResourceRequirements) (*pod.Pod, error) {
 	return s.amend(ctx, key, func(p *corev1.Pod) error { return resize(p, container, r) })
 }
 
-// AddEphemeral adds an ephemeral container to a pod, for as long as the pod lives.
+// AddEphemeral adds an ephemeral container to a pod. It stays for the life of the pod.
 func (s *Sources) AddEphemeral(ctx context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*pod.Pod,
 	error) {
 	return s.amend(ctx, key, func(p *corev1.Pod) error {
@@ -62,7 +61,7 @@ func (l *Local) amend(key types.NamespacedName, change func(*corev1.Pod) error) 
 	}
 	if !now.Ephemeral {
 		if err := l.disk.Save(key.String(), record{Seen: now.Seen, Pod: now.Pod}); err != nil {
-			return nil, fmt.Errorf("keep pod %s: %w", key, err)
+			return nil, fmt.Errorf("save pod %s: %w", key, err)
 		}
 	}
 	l.pods[key] = &now
@@ -70,7 +69,7 @@ func (l *Local) amend(key types.NamespacedName, change func(*corev1.Pod) error) 
 	return &now, nil
 }
 
-// amendPod changes a copy of a pod and says why it cannot be so.
+// amendPod applies change to p, a copy of a pod. It returns an error if the result is invalid.
 func amendPod(p *corev1.Pod, change func(*corev1.Pod) error) error {
 	was := p.DeepCopy()
 	if err := change(p); err != nil {
@@ -89,7 +88,7 @@ func amendPod(p *corev1.Pod, change func(*corev1.Pod) error) error {
 	return nil
 }
 
-// resize sets what r names of a container's CPU and memory.
+// resize sets the CPU and memory of a container that r names.
 func resize(p *corev1.Pod, container string, r corev1.ResourceRequirements) error {
 	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
 		for name := range list {
@@ -104,15 +103,15 @@ func resize(p *corev1.Pod, container string, r corev1.ResourceRequirements) erro
 		return reason.New(reason.FailedValidation, "pod %s has no container %q with resources", pod.FullName(p),
 			container)
 	}
-	c.Resources.Requests = joined(c.Resources.Requests, r.Requests)
-	c.Resources.Limits = joined(c.Resources.Limits, r.Limits)
-	// The same manifest applied again is a change: it takes the resources back.
+	c.Resources.Requests = merged(c.Resources.Requests, r.Requests)
+	c.Resources.Limits = merged(c.Resources.Limits, r.Limits)
+	// The new hash differs from the manifest's, so that applying the same manifest again takes the change back.
 	annotate(p, pod.AnnotationConfigHash,
 		contentHash([]byte(p.Annotations[pod.AnnotationConfigHash]), identity.Resources(p)))
 	return nil
 }
 
-func joined(was, now corev1.ResourceList) corev1.ResourceList {
+func merged(was, now corev1.ResourceList) corev1.ResourceList {
 	if len(now) == 0 {
 		return was
 	}
@@ -124,7 +123,7 @@ func joined(was, now corev1.ResourceList) corev1.ResourceList {
 	return all
 }
 
-// amend changes a pod of a manifest, on disk first.
+// amend changes a pod of a manifest. The change is on disk before it counts.
 func (m *merge) amend(key types.NamespacedName, change func(*corev1.Pod) error) (*pod.Pod, error) {
 	m.mu.Lock()
 	origin, base := m.base(key)
@@ -139,7 +138,7 @@ func (m *merge) amend(key types.NamespacedName, change func(*corev1.Pod) error) 
 	}
 	if err := m.static.Amend(origin, base, now); err != nil {
 		m.mu.Unlock()
-		return nil, fmt.Errorf("keep the change of pod %s: %w", key, err)
+		return nil, fmt.Errorf("save the change of pod %s: %w", key, err)
 	}
 	m.replace(origin, m.origins[origin].base, time.Now())
 	m.settle(origin, time.Now())
@@ -150,7 +149,7 @@ func (m *merge) amend(key types.NamespacedName, change func(*corev1.Pod) error) 
 	return p, nil
 }
 
-// base is the pod of a manifest that the wanted pod of this name stands for.
+// base returns the manifest's pod from which the desired pod of this name was made.
 func (m *merge) base(key types.NamespacedName) (origin string, p *pod.Pod) {
 	winner, ok := m.owner(key)
 	if !ok || winner.Source == pod.SourceLocal {

@@ -14,17 +14,14 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/cluster"
 )
 
-// Cluster takes what the API server has for this node. What is handed in must not
-// be changed afterwards; calls may come from any goroutine, those for the same pod
+// Cluster receives the pods and objects that the API server has for this node. The caller must not change a value after
+// passing it. Calls may come from any goroutine, but calls for the same pod or object must come in order.
 // or object in their order.
-//
-// The name of a pod is a manifest's before it is the cluster's: who writes on this
-// node's disk has a say that who may create pods has not. A pod of the cluster that
-// finds its name taken is a problem and not run until the name is free. With
-// objects it is the other way round: pods of the cluster get what the cluster says.
+// If a manifest and the cluster have a pod of the same name, the manifest wins: access to this node's disk outranks the
+// right to create pods. The cluster's pod is reported as a problem and runs once the name is free. For objects the
+// cluster wins: its pods must get its objects.
 type Cluster struct {
-	// Mirrors are the API server's copies of static pods of this node, by name.
-	// They are not run.
+	// Mirrors holds the API server's copies of this node's static pods, by name. They do not run.
 	Mirrors *store.Table[types.NamespacedName, *corev1.Pod]
 
 	merge *merge
@@ -35,8 +32,8 @@ func newCluster(m *merge) *Cluster {
 	return &Cluster{Mirrors: m.cluster.Mirrors, merge: m, seen: func() {}}
 }
 
-// Replace makes pods all those that the API server has for this node. The first
-// call ends what Restore gave, and is what Sources.Synced waits for.
+// Replace replaces all pods of the cluster. The first call also replaces the pods of Restore, and Sources.Synced waits
+// for it.
 func (c *Cluster) Replace(pods []*corev1.Pod) {
 	at := time.Now()
 	c.merge.mu.Lock()
@@ -45,7 +42,7 @@ func (c *Cluster) Replace(pods []*corev1.Pod) {
 	c.seen()
 }
 
-// Put takes a pod of this node that the API server has added or changed.
+// Put adds or replaces a pod of this node.
 func (c *Cluster) Put(p *corev1.Pod) {
 	m, at := c.merge, time.Now()
 	m.mu.Lock()
@@ -55,7 +52,7 @@ func (c *Cluster) Put(p *corev1.Pod) {
 	case cluster.Mirror(p):
 	case now != nil && wanted && was.Source == pod.SourceAPI && was.Key() == now.Key():
 		if was != now {
-			m.desired.Put(now.UID, now) // nobody's name has changed
+			m.desired.Put(now.UID, now) // the name is the same, so no other pod is concerned
 		}
 	default:
 		m.settle(cluster.Origin, at)
@@ -64,15 +61,15 @@ func (c *Cluster) Put(p *corev1.Pod) {
 	m.mu.Unlock()
 }
 
-// Drop forgets a pod that the API server does not have any more.
+// Drop removes a pod that the API server does not have any more.
 func (c *Cluster) Drop(p *corev1.Pod) {
 	c.merge.mu.Lock()
 	c.merge.cluster.Drop(p)
 	c.merge.settle(cluster.Origin, time.Now())
 }
 
-// Restore gives pods that were the cluster's when it was last heard, until it says
-// better: until Replace. After that it does nothing.
+// Restore adds the pods that the API server had when it was last reachable. The first Replace replaces them; after
+// that, Restore does nothing.
 func (c *Cluster) Restore(pods []*corev1.Pod) {
 	m, at := c.merge, time.Now()
 	m.mu.Lock()
@@ -83,26 +80,25 @@ func (c *Cluster) Restore(pods []*corev1.Pod) {
 	m.settle(cluster.Origin, at)
 }
 
-// Objects takes the objects of the cluster.
+// Objects returns the receiver of the cluster's objects.
 func (c *Cluster) Objects() Objects { return Objects{c.merge} }
 
-// Objects puts what the cluster has into the table of objects.
+// Objects receives the cluster's objects.
 type Objects struct{ merge *merge }
 
-// Put takes an object of the API type of its kind.
+// Put adds or replaces an object. v has the API type of its kind.
 func (o Objects) Put(v object.Value) { o.merge.setObject(object.KeyOf(v), v) }
 
-// Drop says that the cluster does not have an object, or that no pod of the cluster
-// names it any more.
+// Drop removes an object that the cluster does not have or that no pod of the cluster names any more.
 func (o Objects) Drop(key object.Key) { o.merge.setObject(key, nil) }
 
-// setObject makes v the cluster's object of that name; nil: it has none.
+// setObject sets the cluster's object for key, or removes it if v is nil.
 func (m *merge) setObject(key object.Key, v runtime.Object) {
 	m.mu.Lock()
 	m.cluster.SetObject(key, v)
 	switch {
 	case key.Kind == object.RuntimeClass || m.supplied(key):
-		m.settle(cluster.Origin, time.Now()) // pods or manifests are concerned
+		m.settle(cluster.Origin, time.Now()) // it may change pods, or replace an object of a manifest
 		return
 	case v != nil:
 		m.hold(key, v)
@@ -112,7 +108,7 @@ func (m *merge) setObject(key object.Key, v runtime.Object) {
 	m.mu.Unlock()
 }
 
-// refusals are the pods of the cluster that cannot be run here, as problems.
+// refusals returns the pods of the cluster that cannot run here, as problems.
 func (m *merge) refusals() (problems []Problem) {
 	for _, r := range m.cluster.Refusals() {
 		problems = append(problems,

@@ -26,8 +26,7 @@ func clusterMap(name, value string) *corev1.ConfigMap {
 		Data: map[string]string{"key": value}}
 }
 
-// Nothing may be concluded before the API server was heard, but what manifests
-// say counts.
+// Sources are not synced before the API server has answered, but manifests count at once.
 func TestClusterIsWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "web.yaml"), manifestOf("web", "a"))
@@ -43,14 +42,13 @@ func TestClusterIsWaitedFor(t *testing.T) {
 	r.awaitSynced()
 	r.await([]string{"default/a", webPod})
 	if got := r.get("default/a"); got.Source != pod.SourceAPI || got.ResourceVersion != "2" {
-		t.Errorf("it is %+v", got)
+		t.Errorf("the desired pod is %+v", got)
 	}
 	r.Cluster.Drop(apiPod("a", "1", "2"))
 	r.await([]string{webPod})
 }
 
-// A name is a manifest's before it is the cluster's; a pod of the cluster that
-// does not get its name waits for it.
+// If a manifest and the cluster want the same name, the manifest gets it. The cluster's pod runs once the name is free.
 func TestClusterPodWithTakenName(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "web.yaml")
@@ -59,7 +57,7 @@ func TestClusterPodWithTakenName(t *testing.T) {
 	r.await([]string{webPod})
 	write(t, file, manifestOf("web", "a"))
 	static := r.awaitOther(webPod, "1")
-	taken := "FailedValidation: the API server: pod default/web-node is wanted already by " + file +
+	taken := "FailedValidation: the API server: pod default/web-node is already defined by " + file +
 		": rename it, or remove one of the two"
 	r.await([]string{webPod}, taken)
 	if static.Source != pod.SourceFile {
@@ -75,12 +73,11 @@ func TestClusterPodWithTakenName(t *testing.T) {
 	}
 	if _, err := r.Resize(t.Context(), types.NamespacedName{Namespace: "default", Name: "web-node"}, "app",
 		corev1.ResourceRequirements{}); !errors.Is(err, ErrTaken) {
-		t.Errorf("a pod of the cluster is changed here: %v", err)
+		t.Errorf("amend a pod of the cluster: %v", err)
 	}
 }
 
-// Pods get the cluster's object where a manifest has one too; without it the
-// manifest's counts again.
+// The cluster's object replaces a manifest's. When the cluster's is gone, the manifest's counts again.
 func TestClusterObjects(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "app.yaml")
@@ -95,10 +92,10 @@ func TestClusterObjects(t *testing.T) {
 	r.awaitValue(appConfig, "theirs")
 	r.await(nil,
 		"FailedValidation: "+file+
-			": ConfigMap default/app is there in the cluster, whose object is used: rename it, or remove "+
+			": ConfigMap default/app exists in the cluster too, whose object is used: rename it, or remove "+
 			"one of the two")
 	if !r.Supplies(appConfig) || r.Supplies(other) {
-		t.Error("who has a manifest is not known")
+		t.Error("Supplies does not know the manifest's object")
 	}
 	r.Cluster.Objects().Drop(appConfig)
 	r.awaitValue(appConfig, "mine")
@@ -107,7 +104,7 @@ func TestClusterObjects(t *testing.T) {
 	r.await(nil)
 }
 
-// Mirror pods of the cluster are no pods to run.
+// Mirror pods of the cluster do not run.
 func TestClusterMirrors(t *testing.T) {
 	r := start(t, Options{Cluster: true})
 	mirror := apiPod("web-node", "1", "1")

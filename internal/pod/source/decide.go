@@ -19,9 +19,9 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
-// static completes a pod of a file or URL the way the kubelet does: it gets a
-// UID from its content and place, the node's name behind its own, and, from a
-// file, a toleration that keeps it when the node is in trouble. It takes o over.
+// static completes a pod of a file or URL as the kubelet does. The pod gets a UID from its content and place, and the
+// node's name after its own. A pod from a file also gets a toleration that keeps it when the node has problems. o must
+// not be used afterwards.
 func static(o manifest.Object, from pod.Source, node string) (*pod.Pod, error) {
 	p := o.Pod
 	strip(p)
@@ -41,8 +41,8 @@ func static(o manifest.Object, from pod.Source, node string) (*pod.Pod, error) {
 	return complete(o, from, node, string(p.UID))
 }
 
-// local completes a pod that was handed in: it keeps its name. Its UID is the
-// manifest's, or empty: Local knows whether the pod is there already.
+// local completes a pod that the agent's API received. It keeps its name. Its UID is empty unless the manifest has one:
+// Local decides whether the pod exists already.
 func local(o manifest.Object, node string) (*pod.Pod, error) {
 	strip(o.Pod)
 	if name := o.Pod.Spec.NodeName; name != "" && name != node {
@@ -51,11 +51,11 @@ func local(o manifest.Object, node string) (*pod.Pod, error) {
 	return complete(o, pod.SourceLocal, node, contentHash(o.Canonical))
 }
 
-// Complete is the pod that a manifest would stand for if it were applied. It
-// takes o over. UID is empty unless the manifest has one.
+// Complete returns the pod that a manifest would give if it were applied. o must not be used afterwards. The UID is
+// empty unless the manifest has one.
 func Complete(o manifest.Object, node string) (*pod.Pod, error) { return local(o, node) }
 
-// complete is what all sources have in common.
+// complete does the part that all sources share.
 func complete(o manifest.Object, from pod.Source, node, hash string) (*pod.Pod, error) {
 	p := o.Pod
 	if p.Namespace == "" {
@@ -76,8 +76,8 @@ func invalid(o manifest.Object, err error) error {
 	return reason.Wrap(reason.FailedValidation, o.Fail(err))
 }
 
-// strip drops what an object carries that was exported from an API server and
-// that the API server itself drops on creation.
+// strip removes metadata that an object exported from an API server carries. The API server itself ignores these fields
+// at creation.
 func strip(o metav1.Object) {
 	o.SetResourceVersion("")
 	o.SetGeneration(0)
@@ -109,9 +109,8 @@ func tolerateNoExecute(p *corev1.Pod) {
 	}
 }
 
-// contentHash is FNV-1a with 128 bits in hex, as the kubelet makes the UIDs of
-// static pods. The text is what was written, not the completed pod: an upgrade
-// that knows another default does not restart every pod.
+// contentHash returns a 128-bit FNV-1a hash in hex, like the kubelet's UIDs of static pods. It covers the manifest's
+// text and not the completed pod: an upgrade with another default must not restart every pod.
 func contentHash(canonical []byte, place ...string) string {
 	h := fnv.New128a()
 	h.Write(canonical)
@@ -121,7 +120,7 @@ func contentHash(canonical []byte, place ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// wanted is what an origin wants on this node.
+// wanted holds the pods and objects that an origin wants on this node.
 type wanted struct {
 	pods    []*pod.Pod
 	objects []*item
@@ -129,9 +128,8 @@ type wanted struct {
 
 func (w wanted) empty() bool { return len(w.pods)+len(w.objects) == 0 }
 
-// keep decides what a manifest stands for. A manifest without faults stands for
-// what is in it. One with faults may be half written: what an earlier version of
-// it gave stays, unless a good document replaces it.
+// keep returns what a manifest stands for after a change. A manifest without faults stands for its content. One with
+// faults may be half written, so what its earlier version gave stays unless a good document replaces it.
 func keep(last, good wanted, faulty bool) wanted {
 	if !faulty {
 		return good
@@ -152,10 +150,10 @@ func kept[T any](last, good []T, same func(a, b T) bool) []T {
 	return all
 }
 
-// claim is something that some origin wants, with its place in the order of claims.
+// claim is a pod or object that an origin wants, with its place in the order of claims.
 type claim[T any] struct {
 	want  T
-	order uint64 // when its origin first wanted this name; the cluster's come last
+	order uint64 // when its origin first wanted this name; claims of the cluster come last
 	index int    // within its origin
 }
 
@@ -165,8 +163,8 @@ func sortClaims[T any](claims []claim[T]) {
 	})
 }
 
-// resolve gives each name and each UID to the first who claimed it. The others
-// are problems until the first is gone. Winners are in the order of their claims.
+// resolve gives each name and each UID to its first claim. The other claims are problems until the first is gone. The
+// winners are in the order of their claims.
 func resolve(claims []claim[*pod.Pod]) ([]*pod.Pod, []Problem) {
 	sortClaims(claims)
 	byName := map[types.NamespacedName]*pod.Pod{}
@@ -176,7 +174,8 @@ func resolve(claims []claim[*pod.Pod]) ([]*pod.Pod, []Problem) {
 	for _, c := range claims {
 		if first, taken := byName[c.want.Key()]; taken {
 			problems = append(problems,
-				refuse(c.want, "%s: pod %s is wanted already by %s: rename it, or remove one of the two", c.want.Origin,
+				refuse(c.want, "%s: pod %s is already defined by %s: rename it, or remove one of the two",
+					c.want.Origin,
 					c.want.Key(), first.Origin))
 			continue
 		}
@@ -197,10 +196,9 @@ func refuse(p *pod.Pod, format string, args ...any) Problem {
 	return Problem{Origin: p.Origin, Pod: p.Key(), Err: reason.New(reason.FailedValidation, format, args...)}
 }
 
-// inPlace says whether a running pod can become another without being replaced:
-// only what the API server lets change in a pod differs (labels, annotations,
-// images, deadline, tolerations; CPU and memory of containers if the pod's class
-// stays; ephemeral containers).
+// inPlace reports whether a running pod can change from was to now without a replacement. Only fields may differ that
+// the API server lets change: labels, annotations, images, deadline, tolerations, ephemeral containers, and CPU and
+// memory of containers if the QoS class stays.
 func inPlace(was, now *corev1.Pod) bool {
 	old := was.Spec.DeepCopy()
 	old.ActiveDeadlineSeconds = now.Spec.ActiveDeadlineSeconds
@@ -211,7 +209,8 @@ func inPlace(was, now *corev1.Pod) bool {
 	return equality.Semantic.DeepEqual(old, &now.Spec) && pod.QOS(was) == pod.QOS(now)
 }
 
-// takeChangeable also takes the pull policy, whose default follows the image's tag.
+// takeChangeable copies the changeable fields. The pull policy is one of them because its default depends on the
+// image's tag.
 func takeChangeable(old, now []corev1.Container) {
 	for i := range min(len(old), len(now)) {
 		old[i].Image, old[i].ImagePullPolicy = now[i].Image, now[i].ImagePullPolicy
@@ -221,8 +220,7 @@ func takeChangeable(old, now []corev1.Container) {
 	}
 }
 
-// takeEphemeral keeps the ephemeral containers that a running pod was given:
-// manifests do not have them.
+// takeEphemeral copies the ephemeral containers that were added to a running pod. Manifests cannot have any.
 func takeEphemeral(was, now *corev1.Pod) {
 	for _, e := range was.Spec.EphemeralContainers {
 		if _, named := pod.FindContainer(now, e.Name); !named {
@@ -231,7 +229,7 @@ func takeEphemeral(was, now *corev1.Pod) {
 	}
 }
 
-// same says whether two pods with the same UID are the same in everything else.
+// same reports whether two pods with the same UID are equal in everything else.
 func same(a, b *pod.Pod) bool {
 	return a.Source == b.Source && a.Origin == b.Origin && a.Ephemeral == b.Ephemeral &&
 		equality.Semantic.DeepEqual(a.Pod, b.Pod)

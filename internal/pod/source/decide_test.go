@@ -83,7 +83,7 @@ func TestStatic(t *testing.T) {
 				t.Errorf("config.hash %q is not the UID %q", got.Annotations[pod.AnnotationConfigHash], got.UID)
 			}
 			delete(got.Annotations, pod.AnnotationConfigHash)
-			if tt.want.UID == "a9b8c7" { // any: see TestUID
+			if tt.want.UID == "a9b8c7" { // any UID: see TestUID
 				tt.want.UID = got.UID
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -91,13 +91,13 @@ func TestStatic(t *testing.T) {
 			}
 			if !p.CreationTimestamp.IsZero() || p.DeletionTimestamp != nil || p.ResourceVersion != "" ||
 				p.OwnerReferences != nil {
-				t.Errorf("exported metadata is left: %+v", p.ObjectMeta)
+				t.Errorf("exported metadata was not removed: %+v", p.ObjectMeta)
 			}
 		})
 	}
 }
 
-// The UID depends on what the pod is and on where it is from, and on nothing else.
+// The UID depends on the pod's content and place and on nothing else.
 func TestUID(t *testing.T) {
 	const base = "34a466077f8ee35bb7fab4be063ddce1"
 	uid := func(text, origin, node string, from pod.Source) string {
@@ -114,7 +114,7 @@ func TestUID(t *testing.T) {
 	}
 	if got := uid("# other words\n"+strings.ReplaceAll(web, "kind: Pod\n", "kind: 'Pod'\n"), "/m/web.yaml", "node",
 		pod.SourceFile); got != base {
-		t.Errorf("the same pod in other words: got %s", got)
+		t.Errorf("the same content in another notation: got %s", got)
 	}
 	for what, got := range map[string]string{
 		"image":  uid(manifestOf("web", "app:2"), "/m/web.yaml", "node", pod.SourceFile),
@@ -123,7 +123,7 @@ func TestUID(t *testing.T) {
 		"source": uid(web, "/m/web.yaml", "node", pod.SourceURL),
 	} {
 		if got == base {
-			t.Errorf("another %s, the same UID", what)
+			t.Errorf("a different %s gives the same UID", what)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestInvalidPod(t *testing.T) {
 	}
 }
 
-// at is a pod with a name, a UID and an origin.
+// at returns a pod with a name, a UID and an origin.
 func at(name, uid, origin string) *pod.Pod {
 	return &pod.Pod{
 		Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(uid)}},
@@ -169,7 +169,7 @@ func TestResolve(t *testing.T) {
 			claims: []claim[*pod.Pod]{{at("a", "1", "late"), 7, 0}, {at("a", "2", "early"), 3, 0}},
 			want:   []string{"early/a/2"},
 			problems: []string{
-				"FailedValidation: late: pod default/a is wanted already by early: rename it, or remove " +
+				"FailedValidation: late: pod default/a is already defined by early: rename it, or remove " +
 					"one of the two"},
 		},
 		{
@@ -177,7 +177,7 @@ func TestResolve(t *testing.T) {
 			claims: []claim[*pod.Pod]{{at("a", "2", "f"), 1, 1}, {at("a", "1", "f"), 1, 0}},
 			want:   []string{"f/a/1"},
 			problems: []string{
-				"FailedValidation: f: pod default/a is wanted already by f: rename it, or remove one of the two"},
+				"FailedValidation: f: pod default/a is already defined by f: rename it, or remove one of the two"},
 		},
 		{
 			name:   "same UID, other name",
@@ -192,7 +192,7 @@ func TestResolve(t *testing.T) {
 				{at("b", "2", "h"), 3, 0}},
 			want: []string{"f/a/1", "h/b/2"},
 			problems: []string{
-				"FailedValidation: g: pod default/a is wanted already by f: rename it, or remove one of the two"},
+				"FailedValidation: g: pod default/a is already defined by f: rename it, or remove one of the two"},
 		},
 	}
 	for _, tt := range tests {
@@ -297,7 +297,7 @@ func TestBuild(t *testing.T) {
 	}{
 		{"empty", " \n# nothing\n", nil,
 			map[types.NamespacedName]string{
-				{}: "f: is empty: remove it, or give it an empty List, if no pod is to run"}},
+				{}: "f: is empty; next: remove it, or give it an empty List if no pod should run"}},
 		{"empty List", "apiVersion: v1\nkind: List\nitems: []\n", nil, nil},
 		{
 			name: "good, unreadable and invalid",

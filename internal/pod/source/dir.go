@@ -20,40 +20,38 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// settleTime is how long a file may be gone, or make no sense, before that is
-// believed: editors move a file away before they write it anew, and scripts
-// write in several steps.
+// settleTime is how long a file must be missing or invalid before that counts. Editors move a file away before they
+// write it again, and scripts write a file in several steps.
 const settleTime = 200 * time.Millisecond
 
-// sink takes what origins want.
+// sink receives what origins want.
 type sink interface {
 	put(origin string, w wanted, problems []Problem, at time.Time)
 	drop(origin string, at time.Time)
 }
 
-// dir reads the manifests of a directory, or one file. It is driven by inotify
-// and checks everything again each period, which is all that is left where
-// there is no inotify (some network file systems) or no instance to be had.
+// dir reads the manifests of a directory, or one file. It reacts to inotify events and also checks everything once a
+// period. The periodic check is all that works without inotify, for example on some network file systems.
 //
-//	CLOSE_WRITE, MOVED_TO ----------> look at once
-//	MODIFY -------------------------> wait for CLOSE_WRITE
-//	CREATE, gone, cannot be parsed -> look again after settleTime
+//	CLOSE_WRITE, MOVED_TO ----> read at once
+//	MODIFY -------------------> wait for CLOSE_WRITE
+//	CREATE, missing, invalid -> read again after settleTime
 type dir struct {
 	path   string
 	node   string
 	period time.Duration
-	settle time.Duration // settleTime, but for tests
+	settle time.Duration // settleTime, except in tests
 	out    sink
 	log    *slog.Logger
 
 	notify *inotify.Watcher
 	place  place
-	info   fs.FileInfo // of what is at path; nil when nothing is
-	arrive string      // the name that has to appear first when nothing is
+	info   fs.FileInfo // of the directory or file at path; nil if there is none
+	arrive string      // the name that must appear first if there is nothing at path
 	files  map[string]*file
 }
 
-// place is what is at the path.
+// place is the kind of file at the path.
 type place int
 
 const (
@@ -62,17 +60,17 @@ const (
 	single
 )
 
-// file is what is known of one manifest file, by its path.
+// file is the state of one manifest file.
 type file struct {
-	read     bool // sum is that of the last content
+	read     bool // sum is valid
 	sum      [sha256.Size]byte
 	wanted   wanted
 	problems []Problem
-	told     bool      // problems were passed on
-	faulty   time.Time // has problems since; zero: it has none
-	gone     time.Time // not there since; zero: it is
-	writing  time.Time // last written to, and not closed yet; zero: closed
-	due      time.Time // look again then; zero: when something happens
+	reported bool      // the problems were passed on
+	faulty   time.Time // since when it has problems; zero: it has none
+	gone     time.Time // since when it is missing; zero: it exists
+	writing  time.Time // last write, until it is closed; zero: closed
+	due      time.Time // when to read it again; zero: at the next event
 }
 
 func newDir(o Options, out sink) *dir {
@@ -82,7 +80,7 @@ func newDir(o Options, out sink) *dir {
 	}
 }
 
-// run reads the directory until ctx ends. It calls seen when it has been read once.
+// run reads the directory until ctx ends. It calls seen after each complete read.
 func (d *dir) run(ctx context.Context, seen func()) error {
 	events := d.watchStart()
 	defer d.watchEnd()
@@ -110,7 +108,8 @@ func (d *dir) run(ctx context.Context, seen func()) error {
 func (d *dir) watchStart() <-chan []inotify.Event {
 	n, err := inotify.Start()
 	if err != nil {
-		d.log.Warn("manifests are only checked from time to time", "path", d.path, "period", d.period, "err", err)
+		d.log.Warn("cannot watch manifests, checking them once a period only", "path", d.path, "period", d.period,
+			"err", err)
 		return nil
 	}
 	d.notify = n
@@ -123,7 +122,7 @@ func (d *dir) watchEnd() {
 	}
 }
 
-// refresh looks at everything, after aiming anew if the path leads elsewhere now.
+// refresh reads everything. If aim, it first finds out again what is at the path.
 func (d *dir) refresh(now time.Time, aim bool, seen func()) {
 	err := error(nil)
 	if aim {
@@ -132,7 +131,7 @@ func (d *dir) refresh(now time.Time, aim bool, seen func()) {
 	if err == nil {
 		err = d.scan(now)
 	}
-	at := d.path + "/" // no file's path
+	at := d.path + "/" // differs from every file's path
 	if err != nil {
 		d.out.put(at, wanted{}, []Problem{{Origin: d.path, Err: fmt.Errorf("read manifests: %w", err)}}, now)
 		return
@@ -141,7 +140,7 @@ func (d *dir) refresh(now time.Time, aim bool, seen func()) {
 	seen()
 }
 
-// replaced says whether something else is at the path than what was aimed at.
+// replaced reports whether a different file is at the path since aim.
 func (d *dir) replaced() bool {
 	info, err := os.Stat(d.path)
 	if err != nil || d.info == nil {
@@ -150,11 +149,9 @@ func (d *dir) replaced() bool {
 	return !os.SameFile(info, d.info)
 }
 
-// aim opens what is at the path and watches it, or what is above it. The watch
-// is set first, so that what happens from here on is either seen or told. While
-// directories come and go under its hands it tries again, then leaves it to the
-// next relist. A file that was being written is read then as it is: its close may
-// have been told to the watch that is given up.
+// aim opens what is at the path and watches it, or its nearest existing parent. It sets the watch before reading, so
+// that no change is missed. While directories change meanwhile it tries again, up to a limit; the next relist does the
+// rest. It also ends the wait for files that are being written, because the old watch may have received their close.
 func (d *dir) aim() error {
 	for _, f := range d.files {
 		f.writing = time.Time{}
@@ -188,8 +185,7 @@ func (d *dir) aimOnce() (again bool, err error) {
 	return false, nil
 }
 
-// awaitArrival watches the nearest directory above that exists. It says whether
-// that has changed already.
+// awaitArrival watches the nearest existing parent. It reports whether that has changed already.
 func (d *dir) awaitArrival() (again bool) {
 	above := d.path
 	for {
@@ -205,19 +201,19 @@ func (d *dir) awaitArrival() (again bool) {
 	return err == nil
 }
 
-// watch says by false that there is no such directory (any more).
+// watch returns false if the directory does not exist any more.
 func (d *dir) watch(path string, mask uint32) bool {
 	if d.notify == nil {
 		return true
 	}
 	err := d.notify.Aim(path, mask)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.log.Warn("manifests are only checked from time to time", "period", d.period, "err", err)
+		d.log.Warn("cannot watch manifests, checking them once a period only", "period", d.period, "err", err)
 	}
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// scan looks at every file there is and at every file that is known.
+// scan reads all present and all known files.
 func (d *dir) scan(now time.Time) error {
 	paths, err := d.list()
 	if err != nil {
@@ -229,7 +225,7 @@ func (d *dir) scan(now time.Time) error {
 	slices.Sort(paths)
 	for _, path := range slices.Compact(paths) {
 		if f := d.files[path]; f != nil && now.Sub(f.writing) < d.period {
-			continue // being written: its close will tell
+			continue // its close is an event
 		}
 		d.look(path, now)
 	}
@@ -257,9 +253,8 @@ func (d *dir) list() ([]string, error) {
 	}
 }
 
-// handle takes one batch of events: it notes what they say of each file, then
-// looks once at each that can be read now, or at everything. What comes after an
-// event that ends the watch is of a watch that is no more.
+// handle processes one batch of events. It first records what the events say about each file, then reads each changed
+// file once, or everything. It skips events of a watch that was replaced.
 func (d *dir) handle(batch []inotify.Event, now time.Time, seen func()) {
 	var touched []string
 	everything := false
@@ -289,7 +284,7 @@ func (d *dir) handle(batch []inotify.Event, now time.Time, seen func()) {
 	}
 }
 
-// pathOf is the file that a name in the watched directory stands for, if it is one to read.
+// pathOf returns the path for a name in the watched directory, and whether that file is read.
 func (d *dir) pathOf(name string) (string, bool) {
 	switch d.place {
 	case directory:
@@ -301,7 +296,7 @@ func (d *dir) pathOf(name string) (string, bool) {
 	}
 }
 
-// restructures says whether an event means that something else is to be watched.
+// restructures reports whether something else must be watched after an event.
 func (d *dir) restructures(e inotify.Event) bool {
 	switch {
 	case e.Mask&inotify.Lost != 0:
@@ -313,8 +308,8 @@ func (d *dir) restructures(e inotify.Event) bool {
 	}
 }
 
-// swapped recognises the change of a hidden link through which the files of the
-// directory are reached, such as ..data of a mounted ConfigMap.
+// swapped reports whether an event changed a hidden link that leads to the files of the directory, such as ..data of a
+// mounted ConfigMap.
 func (d *dir) swapped(e inotify.Event) bool {
 	if d.place != directory || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE) == 0 || e.Name == "" ||
 		e.Name[0] != '.' {
@@ -324,7 +319,7 @@ func (d *dir) swapped(e inotify.Event) bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// note records an event of a file and says whether the file is to be looked at now.
+// note records an event of a file and reports whether to read the file now.
 func (d *dir) note(path string, e inotify.Event, moved map[uint32]string, now time.Time) bool {
 	f := d.files[path]
 	switch {
@@ -338,7 +333,7 @@ func (d *dir) note(path string, e inotify.Event, moved map[uint32]string, now ti
 		moved[e.Cookie] = path
 	case e.Mask&unix.IN_MOVED_TO != 0:
 		if from := d.files[moved[e.Cookie]]; from != nil {
-			from.gone = now.Add(-d.settle) // renamed: no doubt that it is gone
+			from.gone = now.Add(-d.settle) // renamed, so it is certainly gone
 		}
 	}
 	if f != nil && e.Mask&unix.IN_ATTRIB == 0 {
@@ -347,11 +342,11 @@ func (d *dir) note(path string, e inotify.Event, moved map[uint32]string, now ti
 	return true
 }
 
-// isWhole says whether a new name has all its content from the start, as links have.
+// isWhole reports whether a new name has all its content from the start, as a link has.
 func isWhole(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return true // gone again, which look finds out
+		return true // gone again; look handles that
 	}
 	sys, ok := info.Sys().(*syscall.Stat_t)
 	return info.Mode()&fs.ModeSymlink != 0 || ok && sys.Nlink > 1
@@ -364,7 +359,7 @@ func (d *dir) entry(path string) *file {
 	return d.files[path]
 }
 
-// untilDue is how long nothing is to be done without an event.
+// untilDue returns how long to wait if no event arrives.
 func (d *dir) untilDue(now time.Time) time.Duration {
 	wait := d.period
 	for _, f := range d.files {
@@ -407,7 +402,7 @@ func (d *dir) look(path string, now time.Time) {
 	}
 	sum := sha256.Sum256(text)
 	if f.read && f.sum == sum {
-		if len(f.problems) > 0 && !f.told {
+		if len(f.problems) > 0 && !f.reported {
 			d.pass(path, f, f.problems, now)
 		}
 		return
@@ -418,9 +413,9 @@ func (d *dir) look(path string, now time.Time) {
 	d.pass(path, f, problems, now)
 }
 
-// pass hands on what a file wants at once, and its problems once it has had some for settleTime.
+// pass passes on what a file wants at once, and its problems once they have lasted for settleTime.
 func (d *dir) pass(path string, f *file, problems []Problem, now time.Time) {
-	f.problems, f.told, f.due = problems, false, time.Time{}
+	f.problems, f.reported, f.due = problems, false, time.Time{}
 	switch {
 	case len(problems) == 0:
 		f.faulty = time.Time{}
@@ -431,12 +426,12 @@ func (d *dir) pass(path string, f *file, problems []Problem, now time.Time) {
 		f.due = f.faulty.Add(d.settle)
 		problems = nil
 	default:
-		f.told = true
+		f.reported = true
 	}
 	d.out.put(path, f.wanted, problems, now)
 }
 
-// lookGone forgets a file that has not been there for settleTime.
+// lookGone removes a file that has been missing for settleTime.
 func (d *dir) lookGone(path string, now time.Time) {
 	f := d.files[path]
 	if f == nil {
@@ -460,6 +455,6 @@ func (d *dir) read(path string) ([]byte, error) {
 	case d.place == directory && filepath.Dir(path) == d.path:
 		return readIn(d.path, filepath.Base(path))
 	default:
-		return nil, fs.ErrNotExist // of a directory or file that was here before
+		return nil, fs.ErrNotExist // from a directory or file that was at the path before
 	}
 }

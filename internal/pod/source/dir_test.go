@@ -38,7 +38,7 @@ func TestDirFollowsFiles(t *testing.T) {
 		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"db"},"spec":{"containers":[{"name":"db","image":"db:1"}]}}`)
 	r.await([]string{dbPod, webPod})
 
-	// Another text is another pod; the same one in other words is not.
+	// A changed manifest is a new pod. A changed comment is not.
 	write(t, web, "# nothing new\n"+manifestOf("web", "app:1"))
 	write(t, db, manifestOf("other", "db:1"))
 	r.await([]string{"default/other-node", webPod})
@@ -60,7 +60,7 @@ func TestDirFollowsFiles(t *testing.T) {
 	}
 }
 
-// The ways in which editors and tools replace a file: none of them may end the pod.
+// No way in which editors and tools replace a file may end its pod.
 func TestDirSurvivesReplacing(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -113,7 +113,7 @@ func TestDirSurvivesReplacing(t *testing.T) {
 			write(t, path,
 				"apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: fixed}\nspec: {containers: [{name: a, "+
 					"image: a}]}\n")
-			r := start(t, Options{Path: dir, settle: time.Hour}) // however slow the replacing
+			r := start(t, Options{Path: dir, settle: time.Hour}) // longer than any replacement takes
 			r.await([]string{webPod})
 			marker := docs(
 				"apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: fixed, labels: {edited: 'true'}}\nspec: "+
@@ -126,14 +126,14 @@ func TestDirSurvivesReplacing(t *testing.T) {
 			if len(r.deleted) > 0 {
 				t.Errorf("deleted meanwhile: %v", r.deleted)
 			}
-			if told := r.told.all(); len(told) > 0 {
-				t.Errorf("problems told meanwhile: %v", told)
+			if problems := r.reports.all(); len(problems) > 0 {
+				t.Errorf("problems reported meanwhile: %v", problems)
 			}
 		})
 	}
 }
 
-// What cannot be read is told once, and takes nothing away.
+// A file that cannot be read is reported once, and its pods stay.
 func TestDirKeepsTheLastGoodVersion(t *testing.T) {
 	dir := t.TempDir()
 	web := filepath.Join(dir, "web.yaml")
@@ -150,22 +150,21 @@ func TestDirKeepsTheLastGoodVersion(t *testing.T) {
 		" (document 2): pod default/web-node: line 7: spec.containers: Required value: a pod has at least one"
 	r.await([]string{dbPod, webPod}, invalid)
 	write(t, web, "")
-	empty := web + ": is empty: remove it, or give it an empty List, if no pod is to run"
+	empty := web + ": is empty; next: remove it, or give it an empty List if no pod should run"
 	r.await([]string{dbPod, webPod}, empty)
 	if len(r.deleted) > 0 {
 		t.Errorf("deleted: %v", r.deleted)
 	}
 	write(t, web, manifestOf("web", "app:1"))
 	r.await([]string{webPod})
-	if diff := cmp.Diff([]string{broken, invalid, empty}, r.told.all()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{broken, invalid, empty}, r.reports.all()); diff != "" {
+		t.Errorf("reported (-want +got):\n%s", diff)
 	}
 	must(t, os.Remove(web))
 	r.await(nil)
 }
 
-// A file that is open for writing is read when it is closed, not before: a
-// relist in between must not take the half of it.
+// A file that is open for writing is read after its close and not before. A relist meanwhile must not read half of it.
 func TestDirWaitsForTheClose(t *testing.T) {
 	dir := t.TempDir()
 	web := filepath.Join(dir, "web.yaml")
@@ -176,9 +175,9 @@ func TestDirWaitsForTheClose(t *testing.T) {
 
 	f, err := os.OpenFile(web, os.O_WRONLY|os.O_TRUNC, 0)
 	must(t, err)
-	_, err = f.WriteString(manifestOf("web", "app:1")) // valid as it is, and short of a pod
+	_, err = f.WriteString(manifestOf("web", "app:1")) // valid, but a pod is missing
 	must(t, err)
-	// The directory link makes the source look at everything; its pod proves that it has.
+	// The new link makes the source read everything. Its pod proves that it has.
 	must(t, os.Mkdir(filepath.Join(dir, "..1"), 0o755))
 	write(t, filepath.Join(dir, "..1", "x.yaml"), manifestOf("marker", "a"))
 	must(t, os.Symlink("..data/x.yaml", filepath.Join(dir, "x.yaml")))
@@ -190,12 +189,12 @@ func TestDirWaitsForTheClose(t *testing.T) {
 	r.await([]string{"default/marker-node", "default/third-node", webPod})
 }
 
-// While everything is looked at, the close of a file may wait already.
+// The close of a file can arrive while everything is read again.
 func TestDirHearsACloseBehindASwap(t *testing.T) {
 	dir := t.TempDir()
 	web := filepath.Join(dir, "web.yaml")
 	write(t, web, manifestOf("web", "app:1"))
-	m := newMerge(Options{Report: &told{}, Log: slog.New(slog.DiscardHandler)})
+	m := newMerge(Options{Report: &reports{}, Log: slog.New(slog.DiscardHandler)})
 	d := newDir(Options{Path: dir, NodeName: "node", Period: time.Hour, Log: m.log}, m)
 	events := d.watchStart()
 	t.Cleanup(d.watchEnd)
@@ -207,7 +206,7 @@ func TestDirHearsACloseBehindASwap(t *testing.T) {
 			case batch := <-events:
 				d.handle(batch, time.Now(), func() {})
 			case <-timeout:
-				t.Fatal("an event is lost")
+				t.Fatal("an event was lost")
 			}
 		}
 	}
@@ -255,7 +254,7 @@ func TestDirWhatIsNotRead(t *testing.T) {
 		"read manifest "+in("pipe.yaml")+": is a named pipe, only regular files are read",
 		"read manifest "+in("large.yaml")+": is larger than 10 MiB",
 		"FailedValidation: "+in("config.yaml")+
-			": line 2: kind Service: manifests of these are taken: Pod, ConfigMap, Secret, PersistentVolumeClaim, "+
+			": line 2: kind Service: supported kinds: Pod, ConfigMap, Secret, PersistentVolumeClaim, "+
 			"PersistentVolume, RuntimeClass, List",
 	)
 	for _, name := range []string{"absolute.yaml", "escape.yaml", "dangling.yaml", "pipe.yaml", "large.yaml",
@@ -265,7 +264,7 @@ func TestDirWhatIsNotRead(t *testing.T) {
 	r.await([]string{webPod})
 }
 
-// A ConfigMap that is mounted as the directory changes by one rename of ..data.
+// A ConfigMap mounted as the directory changes by a single rename of ..data.
 func TestDirConfigMapSwap(t *testing.T) {
 	dir := t.TempDir()
 	version := func(name, text string) {
@@ -289,7 +288,7 @@ func TestDirAppearsLater(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "etc", "berth", "manifests")
 	r := start(t, Options{Path: dir})
-	r.awaitSynced() // what is not there has been read
+	r.awaitSynced() // the missing directory has been read
 	r.await(nil)
 	must(t, os.MkdirAll(dir, 0o755))
 	write(t, filepath.Join(dir, "web.yaml"), manifestOf("web", "a"))
@@ -299,7 +298,7 @@ func TestDirAppearsLater(t *testing.T) {
 	must(t, os.MkdirAll(dir, 0o755))
 	write(t, filepath.Join(dir, "db.yaml"), manifestOf("db", "a"))
 	r.await([]string{dbPod})
-	// In its place another directory, renamed there.
+	// Another directory is renamed to its path.
 	must(t, os.Rename(dir, dir+".old"))
 	must(t, os.Mkdir(dir+".new", 0o755))
 	write(t, filepath.Join(dir+".new", "web.yaml"), manifestOf("web", "a"))
@@ -317,7 +316,7 @@ func TestDirSingleFile(t *testing.T) {
 	r.await([]string{webPod})
 	must(t, os.Remove(path))
 	r.await(nil)
-	must(t, os.Symlink(target, path)) // the operator's own link may lead anywhere
+	must(t, os.Symlink(target, path)) // the operator's own link may point anywhere
 	r.await([]string{dbPod})
 	must(t, os.Remove(path))
 	must(t, os.Mkdir(path, 0o755))
@@ -325,12 +324,12 @@ func TestDirSingleFile(t *testing.T) {
 	r.await([]string{webPod})
 }
 
-// Without events the relist finds everything.
+// Without events the relist finds every change.
 func TestDirRelistAlone(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, Options{Path: dir, Period: 10 * time.Millisecond})
 	r.awaitSynced()
-	// A change that inotify does not tell: behind a link, in a hidden directory.
+	// inotify does not report a change behind a link in a hidden directory.
 	must(t, os.Mkdir(filepath.Join(dir, ".real"), 0o755))
 	write(t, filepath.Join(dir, ".real", "web.yaml"), manifestOf("web", "a"))
 	must(t, os.Symlink(".real/web.yaml", filepath.Join(dir, "web.yaml")))
@@ -348,9 +347,9 @@ func TestDirDuplicates(t *testing.T) {
 	first := r.get(webPod)
 	write(t, a, manifestOf("web", "a"))
 	r.await([]string{webPod},
-		"FailedValidation: "+a+": pod "+webPod+" is wanted already by "+b+": rename it, or remove one of the two")
+		"FailedValidation: "+a+": pod "+webPod+" is already defined by "+b+": rename it, or remove one of the two")
 	if r.get(webPod) != first {
-		t.Error("the first did not stay")
+		t.Error("the second file replaced the first")
 	}
 	must(t, os.Remove(b))
 	r.await([]string{webPod})
@@ -362,15 +361,15 @@ func TestDirDuplicates(t *testing.T) {
 func TestDirUnreadable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "")
-	dir := filepath.Join(file, "manifests") // a file where a directory should be
+	dir := filepath.Join(file, "manifests") // a file in the place of a directory
 	r := start(t, Options{Path: dir})
 	r.await(nil, "read manifests: stat "+dir+": not a directory")
 	if r.synced() {
-		t.Error("synced without having read the directory")
+		t.Error("synced before the directory was read")
 	}
 }
 
-// Reported, not asserted: how long a written file takes to be wanted.
+// BenchmarkDirLatency measures the time from writing a file to its pod in the table.
 func BenchmarkDirLatency(b *testing.B) {
 	dir := b.TempDir()
 	r := start(&testing.T{}, Options{Path: dir, Applied: b.TempDir()})

@@ -14,14 +14,14 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// sized is a manifest whose container has these resources.
+// sized returns a manifest whose container has these resources.
 func sized(name, image, requests string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec:\n  containers: [{name: app, image: '" +
 		image + "', resources: {requests: " + requests + "}}]\n"
 }
 
-// The pod of a manifest keeps its UID over edits of its resources, also while no
-// agent runs, and what was changed over the API.
+// The pod of a manifest keeps its UID when its resources are edited, even while no agent runs, and keeps its changes
+// over the API.
 func TestStaticPodIsResized(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Path: dir, Identities: filepath.Join(t.TempDir(), "identities.json")}
@@ -69,17 +69,17 @@ func TestStaticPodIsResized(t *testing.T) {
 	write(t, file, sized("web", "app:1", "{cpu: 400m}"))
 	r.await([]string{webPod})
 	if got := r.get(webPod); got.UID == first.UID {
-		t.Error("a manifest that came back is the pod that went")
+		t.Error("a removed and restored manifest gave the same pod")
 	}
 }
 
-// A static pod that runs already under another UID is that pod from then on: it is
-// looked for when its manifest is first read, after it is known what runs.
+// A static pod that already runs under another UID is adopted. The lookup runs when the manifest is first read, after
+// the running pods are known.
 func TestStaticPodIsAdopted(t *testing.T) {
 	const runs = types.UID("00000000000000000000000000000001")
 	dir, awaited, asked := t.TempDir(), make(chan struct{}), 0
 	o := Options{Path: dir, Identities: filepath.Join(t.TempDir(), "identities.json")}
-	o.Adopt = func(*pod.Pod) (types.UID, bool) { asked++; return runs, true } // one at a time: under the lock of all
+	o.Adopt = func(*pod.Pod) (types.UID, bool) { asked++; return runs, true } // the merge's lock serializes the calls
 	o.Await = func(context.Context) error { <-awaited; return nil }
 	file := filepath.Join(dir, "web.yaml")
 	write(t, file, sized("web", "app:1", "{cpu: 100m}"))
@@ -90,7 +90,7 @@ func TestStaticPodIsAdopted(t *testing.T) {
 	r.await([]string{webPod})
 	if got := r.get(webPod); got.UID != runs || got.Annotations[pod.AnnotationConfigHash] != string(runs) ||
 		asked != 1 {
-		t.Errorf("UID %s, annotations %v, asked %d times", got.UID, got.Annotations, asked)
+		t.Errorf("UID %s, annotations %v, Adopt called %d times", got.UID, got.Annotations, asked)
 	}
 	r.stop()
 
@@ -106,7 +106,7 @@ func TestStaticPodIsAdopted(t *testing.T) {
 	write(t, file, sized("web", "app:1", "{cpu: 100m}"))
 	r.await([]string{webPod})
 	if got := r.get(webPod); got.UID == runs {
-		t.Error("a manifest that came back is the pod that went")
+		t.Error("a removed and restored manifest gave the same pod")
 	}
 }
 

@@ -24,11 +24,11 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
-// Errors of Local, to be told apart with errors.Is.
+// Errors of Local, for errors.Is.
 var (
-	// ErrNotFound: there is no such pod.
+	// ErrNotFound says that the pod does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrTaken: the name belongs to a pod that this call may not touch.
+	// ErrTaken says that the name belongs to a pod that this call may not change.
 	ErrTaken = errors.New("name is taken")
 )
 
@@ -36,32 +36,30 @@ var (
 const (
 	originApply = "berth apply"
 	originRun   = "berth run"
-	// originLocal is the place of all local pods in the merge.
+	// originLocal is the origin of all local pods in the merge.
 	originLocal = "local"
 )
 
-// Result says what became of an applied pod.
+// Result is the effect of applying a pod or object.
 type Result string
 
-// What can become of an applied pod.
+// Results of applying a pod or object.
 const (
 	Created    Result = "created"
 	Unchanged  Result = "unchanged"
-	Configured Result = "configured" // it goes on under its UID with another spec
-	Replaced   Result = "replaced"   // one with another UID takes its place
+	Configured Result = "configured" // the spec changed, the UID stays
+	Replaced   Result = "replaced"   // a pod with another UID takes its place
 )
 
-// Applied is a pod, or an object of another kind, that was handed in, as it is
-// wanted now.
+// Applied is a pod or another object that was applied, in its completed form.
 type Applied struct {
 	Pod    *pod.Pod
 	Object object.Value
 	Result Result
 }
 
-// Local holds what is handed in over the agent's API. What comes from
-// "berth apply" are kept on disk, one file each, before they are wanted, so that
-// they come back after a restart; those of a foreground "berth run" are not.
+// Local holds the pods and objects received over the agent's API. Those of "berth apply" are stored on disk, one file
+// each, before they count, so that they survive a restart. Those of a foreground "berth run" are not stored.
 type Local struct {
 	node   string
 	merge  *merge
@@ -72,13 +70,13 @@ type Local struct {
 	mu   sync.Mutex
 	pods map[types.NamespacedName]*pod.Pod
 	localObjects
-	// damaged are records that could not be read; broken are those, by name, that
-	// could be read but not used. Both are problems of originLocal.
+	// damaged are files that could not be read. broken are records, by name, that are invalid. Both are problems of
+	// originLocal.
 	damaged []Problem
 	broken  map[types.NamespacedName]Problem
 }
 
-// record is a pod on disk, version 1.
+// record is the stored form of a pod, version 1.
 type record struct {
 	Seen time.Time   `json:"seen"`
 	Pod  *corev1.Pod `json:"pod"`
@@ -97,8 +95,7 @@ func newLocal(o Options, m *merge) *Local {
 	}
 }
 
-// load brings back what was applied earlier. A record that is damaged, or that
-// this version finds wrong, is a problem and not an error.
+// load reads the stored pods. A damaged or invalid record is a problem and not an error.
 func (l *Local) load(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,35 +124,36 @@ func (l *Local) load(now time.Time) error {
 
 func (l *Local) restore(r record) (*pod.Pod, error) {
 	if r.Pod == nil || r.Pod.UID == "" {
-		return nil, errors.New("restore applied pod: the record has no pod with a UID: apply it again")
+		return nil, errors.New("restore applied pod: the record has no pod with a UID; next: apply it again")
 	}
-	r.Pod.Spec.NodeName = l.node // the host may have been renamed
+	r.Pod.Spec.NodeName = l.node // the node may have been renamed
 	manifest.Default(r.Pod)
 	r.Pod.Status.Phase = corev1.PodPending
 	if err := manifest.Invalid(manifest.Validate(r.Pod)); err != nil {
 		return nil,
-			reason.New(reason.FailedValidation, "restore applied pod %s: %w: apply it again", pod.FullName(r.Pod), err)
+			reason.New(reason.FailedValidation, "restore applied pod %s: %w; next: apply it again", pod.FullName(r.Pod),
+				err)
 	}
 	return &pod.Pod{Pod: r.Pod, Source: pod.SourceLocal, Origin: originApply, Seen: r.Seen}, nil
 }
 
-// Apply makes the objects wanted, and keeps them on disk. The same manifest again
-// changes nothing; one that changes what may change in a running pod keeps its
-// UID; any other replaces the pod by one with a new UID. Objects are taken over.
+// Apply stores the objects and makes them wanted. An unchanged manifest has no effect. If only fields changed that may
+// change in a running pod, the pod keeps its UID; otherwise a pod with a new UID replaces it. The objects must not be
+// used afterwards.
 //
-// Nothing is done when one of the objects is wrong. When saving fails half way,
-// what was applied until then is returned with the error.
+// If one of the objects is invalid, nothing is applied. If a save fails midway, Apply returns the objects applied until
+// then together with the error.
 func (l *Local) Apply(ctx context.Context, objects ...manifest.Object) ([]Applied, error) {
-	return l.take(ctx, objects, originApply)
+	return l.apply(ctx, objects, originApply)
 }
 
-// Run makes the objects' pods wanted until they are deleted or the agent ends.
-// A name that is in use is an error, also for the same manifest.
+// Run makes the objects wanted until they are deleted or the agent ends. A name that is in use is an error, even for
+// the same manifest.
 func (l *Local) Run(ctx context.Context, objects ...manifest.Object) ([]Applied, error) {
-	return l.take(ctx, objects, originRun)
+	return l.apply(ctx, objects, originRun)
 }
 
-// Check tells what Apply would do, and why it could not, and changes nothing.
+// Check returns what Apply would do, or why it would fail. It changes nothing.
 func (l *Local) Check(ctx context.Context, objects ...manifest.Object) ([]Applied, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
@@ -165,7 +163,7 @@ func (l *Local) Check(ctx context.Context, objects ...manifest.Object) ([]Applie
 	return l.check(objects, originApply, time.Now())
 }
 
-// ready waits until the pods of an earlier agent are known.
+// ready waits until the stored pods have been loaded.
 func (l *Local) ready(ctx context.Context) error {
 	select {
 	case <-l.loaded:
@@ -175,7 +173,7 @@ func (l *Local) ready(ctx context.Context) error {
 	}
 }
 
-func (l *Local) take(ctx context.Context, objects []manifest.Object, origin string) ([]Applied, error) {
+func (l *Local) apply(ctx context.Context, objects []manifest.Object, origin string) ([]Applied, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -189,9 +187,9 @@ func (l *Local) take(ctx context.Context, objects []manifest.Object, origin stri
 	defer func() { l.pass(now) }()
 	for i, a := range wanted {
 		if a.Object != nil {
-			err = l.takeObject(&item{Value: a.Object, origin: origin, ephemeral: origin == originRun}, a.Result)
+			err = l.putObject(&item{Value: a.Object, origin: origin, ephemeral: origin == originRun}, a.Result)
 		} else {
-			err = l.takePod(a, origin)
+			err = l.putPod(a, origin)
 		}
 		if err != nil {
 			return wanted[:i], err
@@ -200,11 +198,11 @@ func (l *Local) take(ctx context.Context, objects []manifest.Object, origin stri
 	return wanted, nil
 }
 
-func (l *Local) takePod(a Applied, origin string) error {
+func (l *Local) putPod(a Applied, origin string) error {
 	key := a.Pod.Key()
 	if a.Result != Unchanged && origin == originApply {
 		if err := l.disk.Save(key.String(), record{Seen: a.Pod.Seen, Pod: a.Pod.Pod}); err != nil {
-			return fmt.Errorf("keep pod %s: %w", key, err)
+			return fmt.Errorf("save pod %s: %w", key, err)
 		}
 	}
 	l.pods[key] = a.Pod
@@ -212,8 +210,7 @@ func (l *Local) takePod(a Applied, origin string) error {
 	return nil
 }
 
-// check completes all objects and says what becomes of each, or why it cannot be
-// taken.
+// check completes all objects. It returns the effect of applying each, or why one cannot be applied.
 func (l *Local) check(objects []manifest.Object, origin string, now time.Time) ([]Applied, error) {
 	var wanted []Applied
 	var errs []error
@@ -222,7 +219,7 @@ func (l *Local) check(objects []manifest.Object, origin string, now time.Time) (
 		a, err := l.checkOne(o, origin, now)
 		if key := o.Key(); err == nil && names[key] {
 			err = invalid(o,
-				fmt.Errorf("the manifest has a %s %s/%s already", strings.ToLower(key.Kind), key.Namespace, key.Name))
+				fmt.Errorf("the manifest already has a %s %s/%s", strings.ToLower(key.Kind), key.Namespace, key.Name))
 		}
 		names[o.Key()] = true
 		wanted, errs = append(wanted, a), append(errs, err)
@@ -245,22 +242,22 @@ func (l *Local) checkOne(o manifest.Object, origin string, now time.Time) (Appli
 	return l.decide(p, now), nil
 }
 
-// taken refuses a name, or a UID, that belongs to somebody else.
+// taken returns an error if the name or the UID belongs to another pod.
 func (l *Local) taken(p *pod.Pod) error {
 	if other, ok := l.merge.owner(p.Key()); ok && other.Source != pod.SourceLocal {
-		return fmt.Errorf("pod %s comes from %s already: %w", p.Key(), other.Origin, ErrTaken)
+		return fmt.Errorf("pod %s already comes from %s: %w", p.Key(), other.Origin, ErrTaken)
 	}
 	if other, ok := l.merge.desired.Get(p.UID); ok && p.UID != "" && other.Key() != p.Key() {
 		return fmt.Errorf("pod %s has the UID of pod %s, remove metadata.uid: %w", p.Key(), other.Key(), ErrTaken)
 	}
 	if was := l.pods[p.Key()]; was != nil && (was.Ephemeral || p.Ephemeral) {
-		return fmt.Errorf("pod %s is there already (%s), delete it first or choose another name: %w", p.Key(),
+		return fmt.Errorf("pod %s exists already (%s), delete it first or choose another name: %w", p.Key(),
 			was.Origin, ErrTaken)
 	}
 	return nil
 }
 
-// decide gives a pod its UID and says what becomes of one that has its name.
+// decide gives a pod its UID and returns the effect on the existing pod of its name.
 func (l *Local) decide(p *pod.Pod, now time.Time) Applied {
 	was := l.pods[p.Key()]
 	a := Applied{Pod: p, Result: Created}
@@ -284,10 +281,9 @@ func (l *Local) decide(p *pod.Pod, now time.Time) Applied {
 	return a
 }
 
-// Delete makes a local pod unwanted, on disk first. How it is to end is said by
-// a pod.Stop before. The pod is nil when only a record that could not be used
-// was removed. The error is ErrNotFound, or ErrTaken for a pod whose
-// manifest is in a file or at a URL.
+// Delete makes a local pod unwanted, on disk first. The caller sets a pod.Stop before, which says how the pod ends. The
+// returned pod is nil if only an invalid record was removed. The error is ErrNotFound, or ErrTaken for a pod of a file
+// or URL.
 func (l *Local) Delete(ctx context.Context, name types.NamespacedName) (*pod.Pod, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
@@ -312,7 +308,7 @@ func (l *Local) Delete(ctx context.Context, name types.NamespacedName) (*pod.Pod
 	return p, nil
 }
 
-// pass hands all local pods to the merge, the oldest first.
+// pass gives all local pods to the merge, oldest first.
 func (l *Local) pass(now time.Time) {
 	pods := slices.SortedFunc(maps.Values(l.pods), func(a, b *pod.Pod) int {
 		return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.Key().String(), b.Key().String()))
@@ -321,7 +317,7 @@ func (l *Local) pass(now time.Time) {
 	l.merge.put(originLocal, wanted{pods, l.items()}, append(problems, l.damagedObjects...), now)
 }
 
-// split takes a joined error apart.
+// split returns the parts of a joined error.
 func split(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()

@@ -27,7 +27,7 @@ func decodeAll(t *testing.T, text string) []manifest.Object {
 	return objects
 }
 
-// apply applies a manifest of one pod.
+// apply applies a manifest with one pod.
 func (r *rig) apply(text string) Applied {
 	r.t.Helper()
 	done, err := r.Local.Apply(r.t.Context(), decodeAll(r.t, text)...)
@@ -46,11 +46,11 @@ func TestApply(t *testing.T) {
 		t.Errorf("first: %s, %+v", first.Result, first.Pod)
 	}
 	if got := r.get("default/web"); got != first.Pod {
-		t.Error("the table has another value than was returned")
+		t.Error("the table and Apply have different values")
 	}
 	if again := r.apply("# the same\n" + manifestOf("web", "app:1")); again.Result != Unchanged ||
 		again.Pod != first.Pod {
-		t.Errorf("the same again: %s", again.Result)
+		t.Errorf("applied again: %s", again.Result)
 	}
 	image := r.apply(manifestOf("web", "app:latest"))
 	if image.Result != Configured || image.Pod.UID != first.Pod.UID || !image.Pod.Seen.Equal(first.Pod.Seen) ||
@@ -77,7 +77,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// Applied pods come back with their UID and time; those of a foreground run do not.
+// Applied pods keep their UID and time over a restart. Those of a foreground run are gone.
 func TestRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "applied")
 	r := start(t, Options{Applied: dir})
@@ -130,21 +130,21 @@ func TestApplyRefuses(t *testing.T) {
 			text: docs(manifestOf("good", "a"), manifestOf("bad", "a")+"  restartPolicy: X\n"),
 			want: `FailedValidation: f.yaml (document 2): pod default/bad: line 7: spec.restartPolicy: Unsupported value: "X": supported values: "Always", "OnFailure", "Never"`},
 		{name: "twice in one call", text: docs(manifestOf("a", "a"), manifestOf("a", "b")),
-			want: "FailedValidation: f.yaml (document 2): pod default/a: line 7: the manifest has a pod " +
-				"default/a already"},
+			want: "FailedValidation: f.yaml (document 2): pod default/a: line 7: the manifest already has a pod " +
+				"default/a"},
 		{name: "a static pod's name", text: manifestOf("static-node", "a"), is: ErrTaken,
-			want: "pod default/static-node comes from " + path + " already: name is taken"},
+			want: "pod default/static-node already comes from " + path + ": name is taken"},
 		{name: "a static pod's UID", text: strings.Replace(manifestOf("x", "a"), "name: x", "name: x, uid: fixed", 1),
 			is:   ErrTaken,
 			want: "pod default/x has the UID of pod default/static-node, remove metadata.uid: name is taken"},
 		{name: "run over applied", text: manifestOf("web", "a"), run: true, is: ErrTaken,
-			want: "pod default/web is there already (berth apply), delete it first or choose another name: " +
+			want: "pod default/web exists already (berth apply), delete it first or choose another name: " +
 				"name is taken"},
 		{name: "run twice", text: manifestOf("once", "a"), run: true, is: ErrTaken,
-			want: "pod default/once is there already (berth run), delete it first or choose another name: " +
+			want: "pod default/once exists already (berth run), delete it first or choose another name: " +
 				"name is taken"},
 		{name: "apply over run", text: manifestOf("once", "a"), is: ErrTaken,
-			want: "pod default/once is there already (berth run), delete it first or choose another name: " +
+			want: "pod default/once exists already (berth run), delete it first or choose another name: " +
 				"name is taken"},
 	}
 	for _, tt := range tests {
@@ -163,7 +163,7 @@ func TestApplyRefuses(t *testing.T) {
 		!strings.Contains(err.Error(), "comes from "+path+", remove it there") {
 		t.Errorf("delete of a static pod: %v", err)
 	}
-	r.await(names) // and nothing else was taken
+	r.await(names) // nothing else was applied
 	if _, err := r.Local.Delete(t.Context(), once[0].Pod.Key()); err != nil {
 		t.Error(err)
 	}
@@ -186,9 +186,9 @@ func TestApplyOnAFullDisk(t *testing.T) {
 	}
 	r.await([]string{"default/web"})
 	if r.get("default/web") != first.Pod {
-		t.Error("the pod changed although it could not be kept")
+		t.Error("the pod changed although it could not be saved")
 	}
-	r.stop() // before the unmount
+	r.stop() // must end before the unmount
 }
 
 func TestDamagedRecords(t *testing.T) {
@@ -206,7 +206,7 @@ func TestDamagedRecords(t *testing.T) {
 	r.awaitSynced()
 	r.watch.Changes()
 	if _, err := r.Local.Delete(t.Context(), types.NamespacedName{Namespace: "default", Name: "none"}); err != nil {
-		t.Errorf("delete of a record that cannot be used: %v", err)
+		t.Errorf("delete an invalid record: %v", err)
 	}
 	r.watch = r.Desired.Watch()
 	var cut string
@@ -217,15 +217,15 @@ func TestDamagedRecords(t *testing.T) {
 	}
 	if !strings.HasPrefix(cut,
 		"state file "+filepath.Join(dir, "cut.json")+" is cut off after 1 bytes; it is kept as cut.json.corrupt-") {
-		t.Errorf("told of the damaged file: %q", cut)
+		t.Errorf("problem of the damaged file: %q", cut)
 	}
 	r.await([]string{"default/good"}, cut,
-		`FailedValidation: restore applied pod default/bad: spec.restartPolicy: Unsupported value: "X": supported values: "Always", "OnFailure", "Never": apply it again`)
+		`FailedValidation: restore applied pod default/bad: spec.restartPolicy: Unsupported value: "X": supported values: "Always", "OnFailure", "Never"; next: apply it again`)
 	r.apply(manifestOf("bad", "a"))
 	r.await([]string{"default/bad", "default/good"}, cut)
 }
 
-// What cannot be read at all ends Run: nothing may be concluded from it.
+// If the stored pods cannot be read at all, Run fails: the tables would be incomplete.
 func TestUnreadableRecords(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "applied")
 	write(t, dir, "a file where a directory should be")

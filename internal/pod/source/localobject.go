@@ -18,15 +18,15 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
-// localObjects are the objects besides pods that were handed in. Local's lock
-// guards them. Those of "berth apply" are kept, one file of mode 0600 each.
+// localObjects holds the objects besides pods that the agent's API received. Local's lock guards them. Those of "berth
+// apply" are stored in one file each, with mode 0600.
 type localObjects struct {
 	objectDisk     *checkpoint.Dir[objectRecord]
 	objects        map[object.Key]*item
 	damagedObjects []Problem
 }
 
-// objectRecord is an object on disk, version 1.
+// objectRecord is the stored form of an object, version 1.
 type objectRecord struct {
 	Kind   string          `json:"kind"`
 	Object json.RawMessage `json:"object"`
@@ -39,7 +39,7 @@ func newLocalObjects(applied string) localObjects {
 	}
 }
 
-// loadObjects brings back what was applied earlier, as load does pods.
+// loadObjects reads the stored objects, as load does for pods.
 func (l *localObjects) loadObjects() error {
 	records, err := l.objectDisk.LoadAll()
 	for _, err := range split(err) {
@@ -52,7 +52,7 @@ func (l *localObjects) loadObjects() error {
 		i, err := restoreObject(records[name])
 		if err != nil {
 			l.damagedObjects = append(l.damagedObjects, Problem{Origin: originApply,
-				Err: reason.New(reason.FailedValidation, "restore applied %s: %w: apply it again", name, err)})
+				Err: reason.New(reason.FailedValidation, "restore applied %s: %w; next: apply it again", name, err)})
 			continue
 		}
 		l.objects[i.key()] = i
@@ -63,7 +63,7 @@ func (l *localObjects) loadObjects() error {
 func restoreObject(r objectRecord) (*item, error) {
 	kind, ok := object.KindNamed(r.Kind)
 	if !ok {
-		return nil, fmt.Errorf("kind %q is not known", r.Kind)
+		return nil, fmt.Errorf("unknown kind %q", r.Kind)
 	}
 	v := kind.New()
 	if err := json.Unmarshal(r.Object, v); err != nil {
@@ -77,7 +77,7 @@ func (l *localObjects) items() []*item {
 	return slices.SortedFunc(maps.Values(l.objects), func(a, b *item) int { return a.key().Compare(b.key()) })
 }
 
-// checkObject says what becomes of an object, or why it cannot be taken.
+// checkObject returns the effect of applying an object, or why it cannot be applied.
 func (l *Local) checkObject(o manifest.Object, origin string, now time.Time) (Applied, error) {
 	i, err := completed(o)
 	if err != nil {
@@ -87,10 +87,10 @@ func (l *Local) checkObject(o manifest.Object, origin string, now time.Time) (Ap
 	other, held := l.merge.holder(key)
 	switch {
 	case was == nil && held:
-		return Applied{}, fmt.Errorf("%s comes from %s already: %w", key, other.origin, ErrTaken)
+		return Applied{}, fmt.Errorf("%s already comes from %s: %w", key, other.origin, ErrTaken)
 	case was != nil && (was.ephemeral || origin == originRun):
 		return Applied{},
-			fmt.Errorf("%s is there already (%s), delete it first or choose another name: %w", key, was.origin,
+			fmt.Errorf("%s exists already (%s), delete it first or choose another name: %w", key, was.origin,
 				ErrTaken)
 	case was == nil && i.GetUID() == "":
 		i.SetUID(uuid.NewUUID())
@@ -107,8 +107,8 @@ func (l *Local) checkObject(o manifest.Object, origin string, now time.Time) (Ap
 	return Applied{Object: made.Value, Result: Configured}, nil
 }
 
-// takeObject makes an object wanted, on disk first.
-func (l *localObjects) takeObject(i *item, result Result) error {
+// putObject makes an object wanted, on disk first.
+func (l *localObjects) putObject(i *item, result Result) error {
 	if result == Unchanged {
 		return nil
 	}
@@ -119,15 +119,15 @@ func (l *localObjects) takeObject(i *item, result Result) error {
 			err = l.objectDisk.Save(key.String(), objectRecord{Kind: key.Kind, Object: text})
 		}
 		if err != nil {
-			return fmt.Errorf("keep %s: %w", key, err)
+			return fmt.Errorf("save %s: %w", key, err)
 		}
 	}
 	l.objects[key] = i
 	return nil
 }
 
-// DeleteObject makes a local object unwanted, on disk first. The error is
-// ErrNotFound, or ErrTaken for one whose manifest is in a file or at a URL.
+// DeleteObject makes a local object unwanted, on disk first. The error is ErrNotFound, or ErrTaken for an object of a
+// file or URL.
 func (l *Local) DeleteObject(ctx context.Context, key object.Key) error {
 	if err := l.ready(ctx); err != nil {
 		return err

@@ -13,20 +13,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/source/cluster"
 	"github.com/berth-run/berth/internal/pod/source/identity"
 )
 
-// merge joins what the sources want into the tables, whose only writer it is. Sources call it from their own goroutines.
+// merge resolves what the sources want into the tables. It is their only writer. Sources call it from their own
+// goroutines.
 type merge struct {
 	desired  *store.Table[types.UID, *pod.Pod]
 	objects  *object.Table
 	problems *store.Table[ProblemKey, Problem]
 	report   reporter
 	log      *slog.Logger
-	taken    func(types.UID) bool
+	admitted func(types.UID) bool
 
 	mu      sync.Mutex
 	origins map[string]offer
@@ -35,20 +37,20 @@ type merge struct {
 	last    uint64
 	static  *identity.Identities
 	classes map[types.UID]classed
-	changed chan struct{} // wakes keep
+	changed wake.Signal // wakes keepIdentities
 }
 
-// offer is what one origin wants and cannot give.
+// offer holds what one origin wants, and its problems.
 type offer struct {
-	// base are the pods as the origin gave them, pods as they are wanted.
+	// base are the pods as the origin gave them. pods are the same with their identities and times.
 	base, pods []*pod.Pod
 	objects    []*item
 	problems   []Problem
-	// refused are changes of objects that may not change so.
+	// refused are changes of immutable objects.
 	refused []Problem
 }
 
-// claimed is a name wanted by an origin.
+// claimed identifies a name that an origin wants.
 type claimed struct {
 	origin string
 	key    object.Key
@@ -67,18 +69,17 @@ func newMerge(o Options) *merge {
 		problems: store.New[ProblemKey, Problem](),
 		report:   o.Report,
 		log:      o.Log,
-		taken:    o.Taken,
+		admitted: o.Admitted,
 		origins:  map[string]offer{},
 		cluster:  cluster.New(o.NodeName),
 		order:    map[claimed]uint64{},
 		classes:  map[types.UID]classed{},
 		static:   static,
-		changed:  make(chan struct{}, 1),
+		changed:  wake.New(),
 	}
 }
 
-// put replaces what an origin wants. It is the merge's from then on; at is when
-// the origin was found changed.
+// put replaces what an origin wants. The caller must not use w afterwards. at is when the origin's change was noticed.
 func (m *merge) put(origin string, w wanted, problems []Problem, at time.Time) {
 	m.mu.Lock()
 	m.replace(origin, w.pods, at)
@@ -89,7 +90,7 @@ func (m *merge) put(origin string, w wanted, problems []Problem, at time.Time) {
 	m.settle(origin, at)
 }
 
-// replace makes pods what an origin wants; m.mu is held.
+// replace sets the pods that an origin wants. The caller holds m.mu.
 func (m *merge) replace(origin string, pods []*pod.Pod, at time.Time) {
 	o := m.origins[origin]
 	adopted := make([]*pod.Pod, len(pods))
@@ -103,14 +104,14 @@ func (m *merge) replace(origin string, pods []*pod.Pod, at time.Time) {
 	m.origins[origin] = o
 }
 
-// drop forgets an origin.
+// drop removes an origin.
 func (m *merge) drop(origin string, at time.Time) {
 	m.mu.Lock()
 	delete(m.origins, origin)
 	m.settle(origin, at)
 }
 
-// owner is who has a name now.
+// owner returns the desired pod of this name.
 func (m *merge) owner(name types.NamespacedName) (*pod.Pod, bool) {
 	for _, p := range m.desired.Snapshot().All() {
 		if p.Key() == name {
@@ -120,8 +121,8 @@ func (m *merge) owner(name types.NamespacedName) (*pod.Pod, bool) {
 	return nil, false
 }
 
-// adopt gives a pod the time at which its origin first had this UID, and returns
-// the earlier value if nothing else changed either.
+// adopt gives a pod the time at which its origin first had this UID. It returns the earlier value if nothing else
+// changed either.
 func adopt(was []*pod.Pod, p *pod.Pod, at time.Time) *pod.Pod {
 	for _, old := range was {
 		if old.UID != p.UID {
@@ -148,12 +149,12 @@ func stamp(p *pod.Pod, seen time.Time) {
 	annotate(p.Pod, pod.AnnotationConfigSeen, seen.Format(time.RFC3339Nano))
 }
 
-// settle brings the tables to what the origins want; it unlocks m.mu. Pods that
-// go are told before pods that come: the two may have the same name.
+// settle updates the tables to what the origins want, and unlocks m.mu. Pods are removed before new ones are added,
+// because a new pod may have the name of an old one.
 func (m *merge) settle(origin string, at time.Time) {
 	m.number(origin)
 	m.forget(origin)
-	objectProblems := m.settleObjects() // first: pods that come find what they name
+	objectProblems := m.settleObjects() // first, so that new pods find their objects
 	winners, problems := resolve(m.claims())
 	problems = append(problems, objectProblems...)
 	for _, o := range m.origins {
@@ -175,16 +176,16 @@ func (m *merge) settle(origin string, at time.Time) {
 			m.desired.Put(p.UID, p)
 		}
 	}
-	told := m.settleProblems(problems, at)
+	added := m.settleProblems(problems, at)
 	m.mu.Unlock()
-	for _, p := range told {
-		m.log.Warn("manifest not taken", p.attrs()...)
+	for _, p := range added {
+		m.log.Warn("manifest has a problem, ignored", p.attrs()...)
 		m.report.SourceProblem(p)
 	}
 }
 
-// number gives each name that an origin now wants its place, and takes it from
-// those that it does not want any more.
+// number gives each name that an origin newly wants its place in the order of claims. It removes the places of names
+// that the origin does not want any more.
 func (m *merge) number(origin string) {
 	wants := map[claimed]bool{}
 	want := func(key object.Key) {
@@ -208,8 +209,8 @@ func (m *merge) number(origin string) {
 	}
 }
 
-// forget drops the identities of an origin's pods that it does not want any
-// more. While something is wrong with it nobody knows.
+// forget removes the identities of pods that an origin does not want any more. It keeps them while the origin has
+// problems, because its content is unknown then.
 func (m *merge) forget(origin string) {
 	if origin == originLocal || len(m.origins[origin].problems) > 0 {
 		return
@@ -219,19 +220,16 @@ func (m *merge) forget(origin string) {
 		return !mine || m.order[claimed{origin, podKey(parseName(name))}] != 0
 	})
 	if m.static.Dirty() {
-		select {
-		case m.changed <- struct{}{}:
-		default:
-		}
+		m.changed.Wake()
 	}
 }
 
-// keepDelay is how long changes of identities are gathered before they are written.
-const keepDelay = 200 * time.Millisecond
+// saveDelay is how long changes of identities are collected before they are written.
+const saveDelay = 200 * time.Millisecond
 
-// keep writes the identities to disk when they have changed, and once more when
-// ctx ends. When all sources were read it forgets those of places that are gone.
-func (m *merge) keep(ctx context.Context, synced <-chan struct{}) error {
+// keepIdentities writes changed identities to disk, and once more when ctx ends. After all sources were read, it
+// removes the identities of manifests that are gone.
+func (m *merge) keepIdentities(ctx context.Context, synced <-chan struct{}) error {
 	for {
 		select {
 		case <-synced:
@@ -240,14 +238,14 @@ func (m *merge) keep(ctx context.Context, synced <-chan struct{}) error {
 			m.static.Adopt = nil
 			m.static.Retain(m.isPlace)
 			m.mu.Unlock()
-		case <-m.changed:
+		case <-m.changed.C():
 		case <-ctx.Done():
 			m.flush()
 			return ctx.Err()
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(keepDelay):
+		case <-time.After(saveDelay):
 		}
 		m.flush()
 	}
@@ -267,7 +265,7 @@ func (m *merge) flush() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.static.Flush(); err != nil {
-		m.log.Warn("keep who the pods of manifests are", "err", err)
+		m.log.Warn("save the identities of static pods failed, retrying after the next change", "err", err)
 	}
 }
 
@@ -284,10 +282,10 @@ func (m *merge) claims() []claim[*pod.Pod] {
 	return all
 }
 
-// settleProblems brings the table of problems to the given ones and returns the new ones.
+// settleProblems updates the table of problems and returns the new ones.
 func (m *merge) settleProblems(problems []Problem, at time.Time) []Problem {
 	wanted := map[ProblemKey]bool{}
-	var told []Problem
+	var added []Problem
 	for _, p := range problems {
 		key := p.key()
 		wanted[key] = true
@@ -296,14 +294,14 @@ func (m *merge) settleProblems(problems []Problem, at time.Time) []Problem {
 		}
 		p.Since = at
 		m.problems.Put(key, p)
-		told = append(told, p)
+		added = append(added, p)
 	}
 	for key, p := range m.problems.Snapshot().All() {
 		if !wanted[key] {
 			m.problems.Delete(key)
-			m.log.Info("manifest problem is over", "origin", p.Origin)
+			m.log.Info("manifest problem resolved", "origin", p.Origin)
 		}
 	}
-	slices.SortFunc(told, func(a, b Problem) int { return a.compare(b) })
-	return told
+	slices.SortFunc(added, func(a, b Problem) int { return a.compare(b) })
+	return added
 }

@@ -13,18 +13,17 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
-// item is an object besides pods that an origin wants. Its value is never
-// changed once it was handed to the merge.
+// item is an object besides pods that an origin wants. Its value is never changed once the merge has it.
 type item struct {
 	object.Value
 	origin string
-	// ephemeral is one of a foreground run: it is not kept.
+	// ephemeral says that the object belongs to a foreground run and is not stored.
 	ephemeral bool
 }
 
 func (i *item) key() object.Key { return object.KeyOf(i.Value) }
 
-// completed makes of a manifest's object the one that is wanted. It takes o over.
+// completed turns an object of a manifest into the wanted one. o must not be used afterwards.
 func completed(o manifest.Object) (*item, error) {
 	v := o.Value
 	strip(v)
@@ -40,15 +39,15 @@ func completed(o manifest.Object) (*item, error) {
 	return &item{Value: v, origin: o.Origin}, nil
 }
 
-// identify gives the object of a file or URL a UID that is the same after an edit.
+// identify gives the object of a file or URL a UID that stays the same after an edit.
 func (i *item) identify(origin, node string) {
 	if i.GetUID() == "" {
 		i.SetUID(types.UID(contentHash([]byte(i.key().String()), "host:"+node, "origin:"+origin)))
 	}
 }
 
-// succeed makes now the successor of the object that an origin wanted before,
-// which may be nil. An object that may not change so is refused.
+// succeed returns the object that follows was, which may be nil. If an immutable object changed, it returns was and an
+// error.
 func succeed(was, now *item, at time.Time) (*item, error) {
 	switch {
 	case was == nil || was == now:
@@ -61,7 +60,7 @@ func succeed(was, now *item, at time.Time) (*item, error) {
 	}
 	if err := manifest.Invalid(object.ValidateUpdate(was.Value, now.Value)); err != nil {
 		return was,
-			reason.New(reason.FailedValidation, "%s: %s: %w: delete it first, then add it again; it stays as it was",
+			reason.New(reason.FailedValidation, "%s: %s: %w; the old version stays; next: delete it, then add it again",
 				now.origin, now.key(), err)
 	}
 	now.SetUID(was.GetUID())
@@ -69,7 +68,7 @@ func succeed(was, now *item, at time.Time) (*item, error) {
 	return now, nil
 }
 
-// replaceObjects makes items what an origin wants; m.mu is held.
+// replaceObjects sets the objects that an origin wants. The caller holds m.mu.
 func (m *merge) replaceObjects(o *offer, items []*item, at time.Time) {
 	was := o.objects
 	o.objects, o.refused = make([]*item, len(items)), nil
@@ -87,8 +86,7 @@ func (m *merge) replaceObjects(o *offer, items []*item, at time.Time) {
 	}
 }
 
-// settleObjects brings the table of objects to what the cluster has and the
-// origins want: each name is the cluster's, or the first's who claimed it.
+// settleObjects updates the table of objects. Each name goes to the cluster, or else to its first claim.
 func (m *merge) settleObjects() (problems []Problem) {
 	var claims []claim[*item]
 	for origin, o := range m.origins {
@@ -102,13 +100,13 @@ func (m *merge) settleObjects() (problems []Problem) {
 		key := c.want.key()
 		if m.cluster.Object(key) != nil {
 			problems = append(problems, Problem{Origin: c.want.origin, Err: reason.New(reason.FailedValidation,
-				"%s: %s is there in the cluster, whose object is used: rename it, or remove one of the two",
+				"%s: %s exists in the cluster too, whose object is used: rename it, or remove one of the two",
 				c.want.origin, key)}.about(key))
 			continue
 		}
 		if other, taken := first[key]; taken {
 			problems = append(problems, Problem{Origin: c.want.origin, Err: reason.New(reason.FailedValidation,
-				"%s: %s is wanted already by %s: rename it, or remove one of the two", c.want.origin, key,
+				"%s: %s is already defined by %s: rename it, or remove one of the two", c.want.origin, key,
 				other.origin)}.about(key))
 			continue
 		}
@@ -128,14 +126,14 @@ func (m *merge) settleObjects() (problems []Problem) {
 	return problems
 }
 
-// hold puts an object into the table, if it is another.
+// hold puts an object into the table unless it is there already.
 func (m *merge) hold(key object.Key, v runtime.Object) {
 	if old, ok := m.objects.Get(key); !ok || old != v {
 		m.objects.Put(key, v)
 	}
 }
 
-// supplied says whether an origin wants an object of that name.
+// supplied reports whether an origin wants an object of that name.
 func (m *merge) supplied(key object.Key) bool {
 	for _, o := range m.origins {
 		if slices.ContainsFunc(o.objects, func(i *item) bool { return i.key() == key }) {
@@ -145,7 +143,7 @@ func (m *merge) supplied(key object.Key) bool {
 	return false
 }
 
-// holder is who has an object of that name now.
+// holder returns the origin's object in the table, false if the name is free or the cluster's.
 func (m *merge) holder(key object.Key) (*item, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,14 +17,14 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
-// configMap is one with a single key.
+// configMap returns a ConfigMap with one key.
 func configMap(name, value, more string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {key: '" + value + "'}\n" + more
 }
 
 var appConfig = object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "app"}
 
-// awaitValue waits until a ConfigMap has that value for its key; "" means that it is gone.
+// awaitValue waits until a ConfigMap has that value for its key. An empty value waits for its removal.
 func (r *rig) awaitValue(key object.Key, want string) *corev1.ConfigMap {
 	r.t.Helper()
 	w := r.Objects.WatchKey(key)
@@ -51,8 +51,8 @@ func (r *rig) applyAll(text string) ([]Applied, error) {
 	return r.Local.Apply(r.t.Context(), objects...)
 }
 
-// Objects of a directory, in any order and in lists, come, change and go with
-// their file; who is first has the name.
+// Objects of a directory follow their files, in any order and in lists. If two files define an object, the first one
+// counts.
 func TestObjectsOfDirectory(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -75,12 +75,12 @@ func TestObjectsOfDirectory(t *testing.T) {
 	}
 
 	write(t, file("again.yaml"), configMap("app", "two", ""))
-	taken := "FailedValidation: " + file("again.yaml") + ": ConfigMap default/app is wanted already by " +
+	taken := "FailedValidation: " + file("again.yaml") + ": ConfigMap default/app is already defined by " +
 		file("all.yaml") + ": rename it, or remove one of the two"
 	r.await([]string{webPod}, taken)
 	write(t, file("all.yaml"), configMap("app", "changed", ""))
 	if now := r.awaitValue(appConfig, "changed"); now.UID != first.UID || now == first {
-		t.Errorf("after an edit its UID is %s, was %s", now.UID, first.UID)
+		t.Errorf("UID after an edit is %s, was %s", now.UID, first.UID)
 	}
 	must(t, os.Remove(file("all.yaml")))
 	r.awaitValue(appConfig, "two")
@@ -89,7 +89,7 @@ func TestObjectsOfDirectory(t *testing.T) {
 	r.await(nil)
 }
 
-// What is immutable stays as it was, and that is told until the file says so again.
+// An immutable object stays unchanged. The problem lasts until the file has the old content again.
 func TestImmutableObject(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "app.yaml")
@@ -99,8 +99,8 @@ func TestImmutableObject(t *testing.T) {
 	write(t, file, configMap("app", "two", "immutable: true\n"))
 	r.await(nil,
 		"FailedValidation: "+file+
-			": ConfigMap default/app: data: Forbidden: field is immutable when `immutable` is set: delete it first, "+
-			"then add it again; it stays as it was")
+			": ConfigMap default/app: data: Forbidden: field is immutable when `immutable` is set; the old version "+
+			"stays; next: delete it, then add it again")
 	r.awaitValue(appConfig, "one")
 	write(t, file, configMap("app", "one", "immutable: true\n"))
 	r.await(nil)
@@ -110,7 +110,7 @@ func TestImmutableObject(t *testing.T) {
 	r.awaitValue(appConfig, "two")
 }
 
-// A file that is half right keeps what its other half had.
+// If a file becomes half invalid, the objects of the invalid half stay.
 func TestObjectsOfFaultyFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "app.yaml")
@@ -125,7 +125,7 @@ func TestObjectsOfFaultyFile(t *testing.T) {
 	r.awaitValue(object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "other"}, "x")
 }
 
-// Applied objects outlive the agent, readable by their owner alone.
+// Applied objects survive a restart. Only the owner can read their files.
 func TestAppliedObjects(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "applied")
 	r := start(t, Options{Applied: dir})
@@ -146,7 +146,7 @@ func TestAppliedObjects(t *testing.T) {
 
 	r = start(t, Options{Applied: dir})
 	if back := r.awaitValue(appConfig, "one"); back.UID != done[0].Object.GetUID() {
-		t.Errorf("its UID is %s, was %s", back.UID, done[0].Object.GetUID())
+		t.Errorf("UID after a restart is %s, was %s", back.UID, done[0].Object.GetUID())
 	}
 	if again, err := r.applyAll(configMap("app", "one", "immutable: true\n")); err != nil ||
 		again[0].Result != Unchanged {
@@ -154,9 +154,9 @@ func TestAppliedObjects(t *testing.T) {
 	}
 	_, err = r.applyAll(docs(configMap("new", "x", ""), configMap("app", "two", "immutable: true\n")))
 	if err == nil || !strings.Contains(err.Error(), "ConfigMap default/app: data: Forbidden") {
-		t.Errorf("changed what is immutable: %v", err)
+		t.Errorf("changed an immutable object: %v", err)
 	}
-	r.awaitValue(object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "new"}, "") // all or none
+	r.awaitValue(object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "new"}, "") // nothing was applied
 	must(t, r.Local.DeleteObject(t.Context(), appConfig))
 	r.awaitValue(appConfig, "")
 	if err := r.Local.DeleteObject(t.Context(), appConfig); !errors.Is(err, ErrNotFound) {
@@ -170,7 +170,7 @@ func TestAppliedObjects(t *testing.T) {
 	r.awaitValue(appConfig, "two")
 }
 
-// A damaged record is told of, and the other objects come back.
+// A damaged record is a problem, and the other objects are restored.
 func TestDamagedObject(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "applied")
 	r := start(t, Options{Applied: dir})
@@ -193,7 +193,7 @@ func TestDamagedObject(t *testing.T) {
 	}
 }
 
-// A name that a file has is not taken by apply, nor the other way round.
+// Apply cannot change an object of a file, and a file cannot change an applied object.
 func TestObjectIsTaken(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "app.yaml"), configMap("app", "one", ""))
@@ -207,8 +207,8 @@ func TestObjectIsTaken(t *testing.T) {
 	}
 }
 
-// A pod gets the overhead of its RuntimeClass when that comes. Until the node
-// takes it on, the class may change or go.
+// A pod gets the overhead of its RuntimeClass when the class is created. Until the pod is admitted, it follows changes
+// of the class.
 func TestRuntimeClass(t *testing.T) {
 	class := func(cpu string) string {
 		return "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: vm}\nhandler: vm\noverhead: " +
@@ -223,7 +223,7 @@ func TestRuntimeClass(t *testing.T) {
 		{"waits", false, []string{"0", "250m", "1", "0"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := start(t, Options{Taken: func(types.UID) bool { return c.taken }})
+			r := start(t, Options{Admitted: func(types.UID) bool { return c.taken }})
 			_, err := r.applyAll(strings.Replace(manifestOf("web", "a"), "spec:", "spec:\n  runtimeClassName: vm", 1))
 			must(t, err)
 			r.await([]string{"default/web"})

@@ -16,27 +16,27 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
-// Problem is something that a source could not take. It stands in the table of
-// problems for as long as it lasts.
+// Problem is a manifest, or a part of one, that a source could not use. It stays in the table of problems until it is
+// resolved.
 type Problem struct {
-	// Origin is the path, the URL, or "berth apply".
+	// Origin is a path, a URL, or "berth apply".
 	Origin string
-	// Pod or Object is what it is about; both are empty when that cannot be told.
+	// Pod or Object names what the problem concerns. Both are empty if that is unknown.
 	Pod    types.NamespacedName
 	Object object.Key
-	// Err says what is wrong. It carries the reason FailedValidation
-	// (internal/base/reason) unless the origin itself could not be read.
+	// Err is the problem. It carries the reason FailedValidation (internal/base/reason) unless the origin itself could
+	// not be read.
 	Err error
-	// Since is when it was first seen.
+	// Since is when the problem was first seen.
 	Since time.Time
 }
 
-// ProblemKey tells problems apart: the same text of the same origin is the same problem.
+// ProblemKey identifies a problem by its origin and text.
 type ProblemKey struct{ Origin, Text string }
 
 func (p Problem) key() ProblemKey { return ProblemKey{Origin: p.Origin, Text: p.Err.Error()} }
 
-// about says what the problem is about.
+// about returns the problem with the name of what it concerns.
 func (p Problem) about(key object.Key) Problem {
 	if key.Kind == "Pod" {
 		p.Pod = types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
@@ -46,12 +46,11 @@ func (p Problem) about(key object.Key) Problem {
 	return p
 }
 
-// build reads a manifest of a file or URL: what can be used, completed, and what
-// is wrong with the rest.
+// build reads the text of a file or URL. It returns the valid part, completed, and the problems of the rest.
 func build(text []byte, origin string, from pod.Source, node string) (w wanted, problems []Problem) {
 	if len(document.Split(text)) == 0 {
 		return w, []Problem{{Origin: origin,
-			Err: fmt.Errorf("%s: is empty: remove it, or give it an empty List, if no pod is to run", origin)}}
+			Err: fmt.Errorf("%s: is empty; next: remove it, or give it an empty List if no pod should run", origin)}}
 	}
 	objects, err := manifest.Decode(text, origin)
 	if errs, ok := errors.AsType[manifest.Errors](err); ok {
@@ -61,14 +60,14 @@ func build(text []byte, origin string, from pod.Source, node string) (w wanted, 
 		}
 	}
 	for _, o := range objects {
-		if err := w.take(o, from, node); err != nil {
+		if err := w.add(o, from, node); err != nil {
 			problems = append(problems, Problem{Origin: origin, Err: err}.about(o.Key()))
 		}
 	}
 	return w, problems
 }
 
-func (w *wanted) take(o manifest.Object, from pod.Source, node string) error {
+func (w *wanted) add(o manifest.Object, from pod.Source, node string) error {
 	if o.Value != nil {
 		i, err := completed(o)
 		if err == nil {
@@ -89,7 +88,7 @@ func parseName(s string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// reporter is told of each problem once, when it appears.
+// reporter receives each problem once, when it appears.
 type reporter interface {
 	SourceProblem(Problem)
 }
@@ -101,7 +100,7 @@ func (p Problem) attrs() []any {
 	return []any{"origin", p.Origin, "pod", p.Pod, "err", p.Err}
 }
 
-// compare orders problems for telling.
+// compare orders problems by origin and text.
 func (p Problem) compare(q Problem) int {
 	return cmp.Or(cmp.Compare(p.Origin, q.Origin), cmp.Compare(p.Err.Error(), q.Err.Error()))
 }

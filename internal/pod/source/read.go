@@ -11,28 +11,25 @@ import (
 	"github.com/berth-run/berth/internal/base/document"
 )
 
-// errNoManifest is a name in the directory that is not a file to be read, such
-// as a directory.
+// errNoManifest is the error for a name in the directory that is not a file, such as a subdirectory.
 var errNoManifest = errors.New("is not a manifest")
 
-// eligible says whether a name in a manifest directory is read: names that
-// begin with a dot are not, as for the kubelet, nor are the backups that editors
-// leave beside a file (name~).
+// eligible reports whether a name in a manifest directory is read. Names with a leading dot are not, as in the kubelet,
+// and neither are backups of editors (name~).
 func eligible(name string) bool {
 	return name != "" && !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, "~")
 }
 
-// readIn reads a file of a directory. Links are followed inside the directory
-// only; os.Root sees to it without comparing paths, so that a link cannot be
-// changed in between. The directory is not kept open: the kernel does not tell
-// of the removal of one that is.
+// readIn reads a file of a directory. It follows links only within the directory. os.Root enforces this without
+// comparing paths, so a link cannot be swapped meanwhile. The directory is not kept open, because inotify does not
+// report the removal of an open directory.
 func readIn(dir, name string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }() // only read from
-	// O_NONBLOCK: opening a named pipe must not wait for its writer.
+	defer func() { _ = root.Close() }() // opened only for reading
+	// O_NONBLOCK: opening a named pipe must not block until it has a writer.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, linkError(root, name, bare(err))
@@ -40,7 +37,7 @@ func readIn(dir, name string) ([]byte, error) {
 	return readFile(f)
 }
 
-// readAt reads the one file that the operator named; it may be a link to anywhere.
+// readAt reads the file that the operator configured. It may be a link to anywhere.
 func readAt(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -49,7 +46,7 @@ func readAt(path string) ([]byte, error) {
 	return readFile(f)
 }
 
-// bare is an error without the path: the message that it goes into has it already.
+// bare returns an error without its path, which the caller's message has already.
 func bare(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -73,7 +70,7 @@ func readFile(f *os.File) ([]byte, error) {
 	return document.ReadAll(f)
 }
 
-// linkError says in words why a name in a directory cannot be opened.
+// linkError explains why a name in a directory cannot be opened.
 func linkError(root *os.Root, name string, err error) error {
 	info, statErr := root.Lstat(name)
 	if statErr != nil || info.Mode()&fs.ModeSymlink == 0 {

@@ -8,16 +8,15 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// classed is a pod with what its RuntimeClass adds to it.
+// classed is a pod before and after the fields of its RuntimeClass were added.
 type classed struct {
 	from, made *pod.Pod
 	class      *nodev1.RuntimeClass
 }
 
-// classify adds to the pods what their RuntimeClass says, as the API server does
-// when a pod is created: what a pod had when the node took it on it keeps for as
-// long as it is the same, whatever becomes of the class. Pods of the API have been
-// given that there. m.mu is held.
+// classify adds the fields of their RuntimeClass to pods, as the API server does at creation. Once admitted, a pod
+// keeps these fields while it stays the same, even if the class changes or is deleted. Pods of the API server have the
+// fields already. The caller holds m.mu.
 func (m *merge) classify(pods []*pod.Pod) {
 	was := m.classes
 	m.classes = map[types.UID]classed{}
@@ -27,7 +26,7 @@ func (m *merge) classify(pods []*pod.Pod) {
 		}
 		c := was[p.UID]
 		class := c.class
-		if class == nil || !m.taken(p.UID) {
+		if class == nil || !m.admitted(p.UID) {
 			row, _ := m.objects.Get(object.Key{Kind: object.RuntimeClass, Name: *p.Spec.RuntimeClassName})
 			class, _ = row.(*nodev1.RuntimeClass)
 		}
@@ -38,7 +37,7 @@ func (m *merge) classify(pods []*pod.Pod) {
 	}
 }
 
-// withClass is a pod with what its RuntimeClass adds to it.
+// withClass returns the pod with the fields of its RuntimeClass.
 func withClass(p *pod.Pod, class *nodev1.RuntimeClass) *pod.Pod {
 	if class == nil || class.Overhead == nil && class.Scheduling == nil {
 		return p

@@ -16,55 +16,51 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Options say where pods come from.
+// Options configures the sources.
 type Options struct {
-	// NodeName is put into every pod and behind the names of static pods.
+	// NodeName is set in every pod, and appended to the names of static pods.
 	NodeName string
-	// Path is the directory of manifests, or one manifest; empty: none.
+	// Path is the directory of manifests, or a single manifest. Empty means none.
 	Path string
-	// Period between two full checks of Path; more than 0 (fileCheckFrequency).
+	// Period is the time between two full checks of Path; more than 0 (fileCheckFrequency).
 	Period time.Duration
-	// URL of a manifest; empty: none.
+	// URL is the address of a manifest. Empty means none.
 	URL string
 	// URLHeader is sent with each request.
 	URLHeader http.Header
-	// URLPeriod between two requests; more than 0 (httpCheckFrequency).
+	// URLPeriod is the time between two requests; more than 0 (httpCheckFrequency).
 	URLPeriod time.Duration
-	// Applied is the directory in which pods of "berth apply" are kept; other
-	// objects are below it.
+	// Applied is the directory in which pods of "berth apply" are stored. Other objects are in a directory below it.
 	Applied string
-	// Identities is the file in which is kept who the pods of manifests are;
-	// empty: in memory only.
+	// Identities is the file of the identities of static pods. If empty, they are held in memory only.
 	Identities string
-	// Cluster says that pods come from an API server too, by way of
-	// Sources.Cluster: Synced waits for it.
+	// Cluster says that an API server also supplies pods, through Sources.Cluster. Synced then waits for it.
 	Cluster bool
-	// Adopt says which pod runs already for the pod of a manifest that has not been
-	// read before, under another UID (package takeover); nil: none does. Manifests
-	// are read when Await has returned: once Adopt can tell.
+	// Adopt returns the UID of the pod that already runs for a manifest read for the first time, under another UID
+	// (package takeover). It may be nil. Manifests are read after Await has returned, when Adopt can answer.
 	Adopt func(*pod.Pod) (types.UID, bool)
 	Await func(context.Context) error
 	Log   *slog.Logger
-	// Report is told of each problem once.
+	// Report receives each problem once.
 	Report reporter
-	// Taken says that the node has taken a pod on; required. From then on the pod
-	// keeps what its RuntimeClass gave it; before, it goes by the class there is.
-	Taken func(types.UID) bool
+	// Admitted reports whether the node has admitted a pod; required. Until then the pod follows changes of its
+	// RuntimeClass.
+	Admitted func(types.UID) bool
 
-	settle time.Duration // see dir; 0: settleTime
+	settle time.Duration // settle is settleTime if 0
 }
 
-// Sources are all the places that pods come from. Make it with New, then Run it.
+// Sources holds all sources of pods. Create it with New, then call Run.
 type Sources struct {
-	// Desired are the pods that are to run, by UID.
+	// Desired holds the pods that should run, by UID.
 	Desired *store.Table[types.UID, *pod.Pod]
-	// Objects are what pods name besides themselves.
+	// Objects holds the other objects, which pods name.
 	Objects *object.Table
-	// Problems are the manifests, or parts of them, that could not be taken.
+	// Problems holds the manifests, or parts of them, that could not be used.
 	Problems *store.Table[ProblemKey, Problem]
-	// Local takes pods from the agent's API.
+	// Local receives pods from the agent's API.
 	Local *Local
-	// Cluster takes pods and objects from the API server.
+	// Cluster receives pods and objects from the API server.
 	Cluster *Cluster
 
 	merge         *merge
@@ -73,10 +69,10 @@ type Sources struct {
 	synced, local *latch
 }
 
-// runner reads one place until ctx ends; it calls seen once it has been read.
+// runner reads one source until ctx ends. It calls seen once it has read it.
 type runner func(ctx context.Context, seen func()) error
 
-// New returns sources that do nothing until Run.
+// New returns sources that are idle until Run.
 func New(o Options) *Sources {
 	m := newMerge(o)
 	s := &Sources{Desired: m.desired, Objects: m.objects, Problems: m.problems, Local: newLocal(o, m),
@@ -98,16 +94,15 @@ func New(o Options) *Sources {
 	return s
 }
 
-// Run reads all sources until ctx ends, and returns when nothing of it runs any
-// more. Pods that were applied earlier come first: a name that they have is not
-// given to a manifest. An error other than ctx's means that these could not be
-// read, and that nothing may be concluded from the tables.
+// Run reads all sources until ctx ends, and waits for its goroutines. It loads applied pods first, so that they get
+// their names before manifests do. An error other than ctx's means that applied pods could not be read and the tables
+// are incomplete.
 func (s *Sources) Run(ctx context.Context) error {
 	if err := s.Local.load(time.Now()); err != nil {
 		return fmt.Errorf("load applied pods: %w", err)
 	}
 	if err := s.merge.static.Load(); err != nil {
-		s.merge.log.Warn("load who the pods of manifests are", "err", err)
+		s.merge.log.Warn("load the identities of static pods failed, edited static pods restart", "err", err)
 	}
 	s.local.lift()
 	group, ctx := errgroup.WithContext(ctx)
@@ -120,7 +115,7 @@ func (s *Sources) Run(ctx context.Context) error {
 			return run(ctx, seen)
 		})
 	}
-	group.Go(func() error { return s.merge.keep(ctx, s.LocalSynced()) })
+	group.Go(func() error { return s.merge.keepIdentities(ctx, s.LocalSynced()) })
 	group.Go(func() error {
 		select {
 		case <-s.LocalSynced():
@@ -132,24 +127,23 @@ func (s *Sources) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Synced is closed once every source has been read: the directory listed, the
-// URL served, the API server's pods listed. Before that, a pod that is not desired
-// may just not be known yet.
+// Synced is closed once every source has been read: the directory listed, the URL served, the API server's pods listed.
+// Before that, a pod may be missing from Desired only because its source was not read yet.
 func (s *Sources) Synced() <-chan struct{} { return s.synced.open }
 
-// LocalSynced is closed once every source but the API server has been read. Before
-// that, an object of a manifest that is not there may just not be known yet.
+// LocalSynced is closed once every source except the API server has been read. Before that, an object of a manifest may
+// be missing only because its source was not read yet.
 func (s *Sources) LocalSynced() <-chan struct{} { return s.local.open }
 
-// Supplies says whether a manifest, or what was applied, has an object of that
-// name, also while the cluster's is in its place.
+// Supplies reports whether a manifest or "berth apply" has an object of that name, even if the cluster's object
+// replaces it.
 func (s *Sources) Supplies(key object.Key) bool {
 	s.merge.mu.Lock()
 	defer s.merge.mu.Unlock()
 	return s.merge.supplied(key)
 }
 
-// latch opens when it was lifted as often as it has bolts.
+// latch opens after lift was called as often as it has bolts.
 type latch struct {
 	open chan struct{}
 

@@ -21,55 +21,55 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// patience bounds what a test waits for; nothing waits that long when all is well.
+// patience limits waits in tests. Without a failure none takes that long.
 const patience = 20 * time.Second
 
-// rig is a running Sources with everything that came out of it.
+// rig runs Sources and records what they report.
 type rig struct {
 	*Sources
-	t     *testing.T
-	told  *told
-	watch *store.Watcher[types.UID, *pod.Pod]
-	err   *store.Watcher[ProblemKey, Problem]
-	// names and problems are what a reader of the tables knows.
+	t       *testing.T
+	reports *reports
+	watch   *store.Watcher[types.UID, *pod.Pod]
+	err     *store.Watcher[ProblemKey, Problem]
+	// names and problems hold the content of the tables as read so far.
 	names    map[string]types.UID
 	problems map[string]bool
-	// deleted are the names that went away.
+	// deleted are the names of removed pods.
 	deleted []string
 	stop    func()
 }
 
-// told collects what was reported.
-type told struct {
+// reports collects the reported problems.
+type reports struct {
 	mu   sync.Mutex
 	text []string
 }
 
-func (r *told) SourceProblem(p Problem) {
+func (r *reports) SourceProblem(p Problem) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.text = append(r.text, p.Err.Error())
 }
 
-func (r *told) all() []string {
+func (r *reports) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.text)
 }
 
-// start runs sources with the node name "node" until the test ends, or stop is called.
+// start runs sources with the node name "node" until the test ends or stop is called.
 func start(t *testing.T, o Options) *rig {
 	t.Helper()
-	r := &rig{t: t, told: &told{}, names: map[string]types.UID{}, problems: map[string]bool{}}
-	o.NodeName, o.Report, o.Log = "node", r.told, slog.New(slog.DiscardHandler)
+	r := &rig{t: t, reports: &reports{}, names: map[string]types.UID{}, problems: map[string]bool{}}
+	o.NodeName, o.Report, o.Log = "node", r.reports, slog.New(slog.DiscardHandler)
 	if o.Period == 0 {
-		o.Period = time.Hour // inotify alone
+		o.Period = time.Hour // only inotify triggers reads
 	}
 	if o.Applied == "" {
 		o.Applied = filepath.Join(t.TempDir(), "applied")
 	}
-	if o.Taken == nil {
-		o.Taken = func(types.UID) bool { return true }
+	if o.Admitted == nil {
+		o.Admitted = func(types.UID) bool { return true }
 	}
 	r.Sources = New(o)
 	r.watch, r.err = r.Desired.Watch(), r.Problems.Watch()
@@ -86,8 +86,7 @@ func start(t *testing.T, o Options) *rig {
 	return r
 }
 
-// await reads the tables until they are as wanted: the names of the pods, and
-// the texts of the problems.
+// await reads the tables until they hold these pods, by name, and these problems, by text.
 func (r *rig) await(names []string, problems ...string) {
 	r.t.Helper()
 	timeout := time.After(patience)
@@ -108,8 +107,7 @@ func (r *rig) await(names []string, problems ...string) {
 	}
 }
 
-// catchUp takes what is new in the tables: the problems first, because pods are
-// settled before them.
+// catchUp reads the changes of the tables. It reads the problems first, because pods are settled before problems.
 func (r *rig) catchUp() {
 	for _, c := range r.err.Changes() {
 		r.problems[c.Key.Text] = true
@@ -122,7 +120,7 @@ func (r *rig) catchUp() {
 	}
 }
 
-// awaitOther waits until a pod of that name is another one than it was.
+// awaitOther waits until a pod of that name has another UID.
 func (r *rig) awaitOther(name string, was types.UID) *pod.Pod {
 	r.t.Helper()
 	timeout := time.After(patience)
@@ -150,7 +148,7 @@ func (r *rig) note(c store.Change[types.UID, *pod.Pod]) {
 	}
 }
 
-// get is the desired pod of that name.
+// get returns the desired pod of that name.
 func (r *rig) get(name string) *pod.Pod {
 	r.t.Helper()
 	p, ok := r.Desired.Get(r.names[name])
@@ -178,7 +176,7 @@ func (r *rig) awaitSynced() {
 	}
 }
 
-// manifestOf is a pod that needs nothing else.
+// manifestOf returns a minimal manifest of a pod.
 func manifestOf(name, image string) string {
 	return fmt.Sprintf(
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers: [{name: app, image: %s}]\n", name, image)
@@ -200,7 +198,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Without a path or a URL there is nothing to wait for, and ending works.
+// Without a path or URL, Sources are synced at once and Run ends with its context.
 func TestNoSources(t *testing.T) {
 	r := start(t, Options{})
 	r.awaitSynced()

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// fetchTimeout bounds one request, from the connection to the last byte.
+	// fetchTimeout limits one request, from the connection to the last byte.
 	fetchTimeout = 10 * time.Second
-	// loudFailures is how many failures in a row are logged as warnings.
+	// loudFailures is how many failures in a row are logged as warnings. Later ones are logged at debug level.
 	loudFailures = 3
 )
 
-// url polls a manifest. What it served last counts until it serves another.
+// url polls a manifest. The last manifest counts until the server returns another one.
 type url struct {
 	url    string
 	header http.Header
@@ -47,8 +47,7 @@ func newURL(o Options, out sink) *url {
 	}
 }
 
-// run fetches at once and then each period, until ctx ends. It calls seen when
-// a manifest was served.
+// run fetches the manifest at once and then once a period, until ctx ends. It calls seen after each success.
 func (u *url) run(ctx context.Context, seen func()) error {
 	defer u.client.CloseIdleConnections()
 	tick := time.NewTicker(u.period)
@@ -58,7 +57,7 @@ func (u *url) run(ctx context.Context, seen func()) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		u.take(text, err, time.Now())
+		u.update(text, err, time.Now())
 		if err == nil {
 			seen()
 		}
@@ -79,7 +78,7 @@ func (u *url) fetch(ctx context.Context) ([]byte, error) {
 		request.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	if host := request.Header.Get("Host"); host != "" {
-		request.Host = host // net/http sends this one, not the header's
+		request.Host = host // net/http ignores the header
 	}
 	response, err := u.client.Do(request)
 	if err != nil {
@@ -87,7 +86,7 @@ func (u *url) fetch(ctx context.Context) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the server answers %s", response.Status)
+		return nil, fmt.Errorf("the server returned %s", response.Status)
 	}
 	text, err := document.ReadAll(response.Body)
 	if errors.Is(err, document.ErrTooLarge) {
@@ -96,15 +95,16 @@ func (u *url) fetch(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
-// take passes on what was fetched, or why nothing was.
-func (u *url) take(text []byte, err error, now time.Time) {
+// update passes on what was fetched, or the failure.
+func (u *url) update(text []byte, err error, now time.Time) {
 	if err != nil {
 		u.failures++
 		level := slog.LevelWarn
 		if u.failures > loudFailures {
 			level = slog.LevelDebug
 		}
-		u.log.Log(context.Background(), level, "manifest not fetched", "url", u.url, "failures", u.failures, "err", err)
+		u.log.Log(context.Background(), level, "fetch manifest failed, retrying", "url", u.url, "failures", u.failures,
+			"err", err)
 		u.last = nil
 		u.out.put(u.url, u.wanted, []Problem{{Origin: u.url, Err: fmt.Errorf("fetch manifest %s: %w", u.url, err)}},
 			now)

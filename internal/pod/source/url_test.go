@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// server serves what it is told to.
+// server returns the status and body that the test sets.
 type server struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -49,10 +49,10 @@ func TestURL(t *testing.T) {
 		URL: s.URL, URLPeriod: 5 * time.Millisecond,
 		URLHeader: http.Header{"x-token": {"a", "b"}, "Host": {"manifests.example"}},
 	})
-	unavailable := "fetch manifest " + s.URL + ": the server answers 503 Service Unavailable"
+	unavailable := "fetch manifest " + s.URL + ": the server returned 503 Service Unavailable"
 	r.await(nil, unavailable)
 	if r.synced() {
-		t.Error("synced although nothing was served")
+		t.Error("synced before the manifest was served")
 	}
 
 	s.say(http.StatusOK, docs(manifestOf("web", "a"), manifestOf("db", "b")))
@@ -68,15 +68,15 @@ func TestURL(t *testing.T) {
 	}
 	s.mu.Unlock()
 
-	// Every kind of failure keeps what there is.
+	// The pods stay after every kind of failure.
 	s.say(http.StatusOK, "")
-	r.await([]string{dbPod, webPod}, s.URL+": is empty: remove it, or give it an empty List, if no pod is to run")
+	r.await([]string{dbPod, webPod}, s.URL+": is empty; next: remove it, or give it an empty List if no pod should run")
 	s.say(http.StatusOK, "kind: [")
 	r.await([]string{dbPod, webPod}, "FailedValidation: "+s.URL+": line 1: did not find expected node content")
 	s.say(http.StatusOK, strings.Repeat("#", document.MaxSize+1))
 	r.await([]string{dbPod, webPod}, "fetch manifest "+s.URL+": the manifest is larger than 10 MiB")
 	s.say(http.StatusNotFound, "")
-	r.await([]string{dbPod, webPod}, "fetch manifest "+s.URL+": the server answers 404 Not Found")
+	r.await([]string{dbPod, webPod}, "fetch manifest "+s.URL+": the server returned 404 Not Found")
 	if len(r.deleted) > 0 || r.get(webPod) != web {
 		t.Errorf("deleted: %v", r.deleted)
 	}
@@ -84,13 +84,13 @@ func TestURL(t *testing.T) {
 	s.say(http.StatusOK, manifestOf("web", "a"))
 	r.await([]string{webPod})
 	if r.get(webPod) != web {
-		t.Error("the same pod became another one")
+		t.Error("the pod was replaced although the manifest is the same")
 	}
 	s.say(http.StatusOK, "apiVersion: v1\nkind: PodList\nitems: []\n")
 	r.await(nil)
 }
 
-// A server that does not answer holds up nobody's end.
+// A server that does not answer does not delay the end of Run.
 func TestURLHangs(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

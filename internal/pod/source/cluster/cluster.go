@@ -16,13 +16,12 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Origin names the place that the pods of the API come from.
+// Origin is the origin of pods of the API server.
 const Origin = "the API server"
 
-// Set is what the API server has. It is for one goroutine at a time, but for
-// Mirrors.
+// Set holds what the API server has for this node. One goroutine at a time may use it, except for Mirrors.
 type Set struct {
-	// Mirrors are the copies of static pods, by name.
+	// Mirrors holds the mirror pods, by name.
 	Mirrors *store.Table[types.NamespacedName, *corev1.Pod]
 
 	node    string
@@ -32,7 +31,7 @@ type Set struct {
 	objects map[object.Key]runtime.Object
 }
 
-// Refusal is a pod that cannot be run here, and why.
+// Refusal is a pod that cannot run here, and why.
 type Refusal struct {
 	Name types.NamespacedName
 	Err  error
@@ -47,7 +46,7 @@ func New(node string) *Set {
 	}
 }
 
-// Replace makes pods all that the API server has.
+// Replace replaces all pods of the API server.
 func (s *Set) Replace(pods []*corev1.Pod, at time.Time) {
 	was := s.pods
 	s.synced = true
@@ -58,7 +57,7 @@ func (s *Set) Replace(pods []*corev1.Pod, at time.Time) {
 			mirrors[NameOf(p)] = true
 			s.putMirror(p)
 		} else {
-			s.take(p, was[p.UID], at)
+			s.add(p, was[p.UID], at)
 		}
 	}
 	for name := range s.Mirrors.Snapshot().All() {
@@ -68,17 +67,17 @@ func (s *Set) Replace(pods []*corev1.Pod, at time.Time) {
 	}
 }
 
-// Put takes a pod that was added or changed. It returns it as one to run: the same
-// value as before if nothing changed, nil if it is not one.
+// Put adds or replaces a pod. It returns the pod to run: the same value as before if nothing changed, nil if the pod
+// does not run here.
 func (s *Set) Put(p *corev1.Pod, at time.Time) *pod.Pod {
 	if Mirror(p) {
 		s.putMirror(p)
 		return nil
 	}
-	return s.take(p, s.pods[p.UID], at)
+	return s.add(p, s.pods[p.UID], at)
 }
 
-// Drop forgets a pod.
+// Drop removes a pod.
 func (s *Set) Drop(p *corev1.Pod) {
 	if row, ok := s.Mirrors.Get(NameOf(p)); ok && row.UID == p.UID {
 		s.Mirrors.Delete(NameOf(p))
@@ -86,24 +85,24 @@ func (s *Set) Drop(p *corev1.Pod) {
 	s.forget(p.UID)
 }
 
-// Restore takes pods that the API server had when it was heard last. It does
-// nothing once it has been heard, and says so.
+// Restore adds pods that the API server had when it was last reachable. Once the API server has answered, it does
+// nothing and returns false.
 func (s *Set) Restore(pods []*corev1.Pod, at time.Time) bool {
 	if s.synced {
 		return false
 	}
 	for _, p := range pods {
 		if !Mirror(p) {
-			s.take(p, s.pods[p.UID], at)
+			s.add(p, s.pods[p.UID], at)
 		}
 	}
 	return true
 }
 
-// Refusals are the pods that cannot be run here.
+// Refusals returns the pods that cannot run here.
 func (s *Set) Refusals() []Refusal { return slices.Collect(maps.Values(s.refused)) }
 
-// Pods are those to run, the longest known first, those of one moment by age.
+// Pods returns the pods to run, ordered by the time they were first seen, then by age.
 func (s *Set) Pods() []*pod.Pod {
 	return slices.SortedFunc(maps.Values(s.pods), func(a, b *pod.Pod) int {
 		return cmp.Or(a.Seen.Compare(b.Seen), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
@@ -111,7 +110,7 @@ func (s *Set) Pods() []*pod.Pod {
 	})
 }
 
-// SetObject takes an object; nil says that there is none.
+// SetObject sets the object for key, or removes it if v is nil.
 func (s *Set) SetObject(key object.Key, v runtime.Object) {
 	if v == nil {
 		delete(s.objects, key)
@@ -120,10 +119,10 @@ func (s *Set) SetObject(key object.Key, v runtime.Object) {
 	s.objects[key] = v
 }
 
-// Object is the cluster's of that name, or nil.
+// Object returns the cluster's object for key, or nil.
 func (s *Set) Object(key object.Key) runtime.Object { return s.objects[key] }
 
-// Objects are all of them.
+// Objects returns all objects.
 func (s *Set) Objects() iter.Seq2[object.Key, runtime.Object] { return maps.All(s.objects) }
 
 func (s *Set) forget(uid types.UID) {
@@ -137,7 +136,7 @@ func (s *Set) putMirror(p *corev1.Pod) {
 	}
 }
 
-func (s *Set) take(p *corev1.Pod, was *pod.Pod, at time.Time) *pod.Pod {
+func (s *Set) add(p *corev1.Pod, was *pod.Pod, at time.Time) *pod.Pod {
 	s.forget(p.UID)
 	if err := unfit(p, s.node); err != nil {
 		s.refused[p.UID] = Refusal{NameOf(p), err}
@@ -150,7 +149,7 @@ func (s *Set) take(p *corev1.Pod, was *pod.Pod, at time.Time) *pod.Pod {
 			now = was
 		}
 	}
-	for uid, other := range s.pods { // the API has a name once: who had it is gone
+	for uid, other := range s.pods { // a name is unique in the API, so the other pod is gone
 		if other.Key() == now.Key() {
 			delete(s.pods, uid)
 		}

@@ -22,13 +22,13 @@ func apiPod(name string, uid types.UID, version string, annotations map[string]s
 	}
 }
 
-// state is what a set tells of itself.
+// state is the visible content of a set.
 type state struct {
 	Pods, Mirrors []string
 	Refused       map[string]string
 }
 
-func tell(s *Set) state {
+func stateOf(s *Set) state {
 	got := state{Refused: map[string]string{}}
 	for _, p := range s.Pods() {
 		got.Pods = append(got.Pods, p.Name+" "+string(p.UID)+" "+p.ResourceVersion)
@@ -94,14 +94,14 @@ func TestSet(t *testing.T) {
 			if test.want.Refused == nil {
 				test.want.Refused = map[string]string{}
 			}
-			if diff := cmp.Diff(test.want, tell(s)); diff != "" {
+			if diff := cmp.Diff(test.want, stateOf(s)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// What did not change is the same value; a pod keeps the moment it was first seen.
+// An unchanged pod keeps its value. A changed pod keeps the time at which it was first seen.
 func TestSameValue(t *testing.T) {
 	s, first := New("node"), time.Unix(100, 0)
 	was := s.Put(apiPod("a", "1", "1", nil), first)
@@ -114,15 +114,15 @@ func TestSameValue(t *testing.T) {
 	}
 }
 
-// A pod of the API cannot pass for one of this node's manifests.
+// An annotation cannot make a pod of the API look like a static pod of this node.
 func TestForgedSource(t *testing.T) {
 	marked := apiPod("a", "1", "1", map[string]string{pod.AnnotationConfigSource: "file", "mine": "x"})
 	got := New("node").Put(marked, time.Unix(100, 0))
 	if keys := slices.Collect(maps.Keys(got.Annotations)); pod.Static(got.Pod) ||
 		!slices.Equal(keys, []string{"mine"}) {
-		t.Errorf("its annotations are %v", got.Annotations)
+		t.Errorf("annotations %v", got.Annotations)
 	}
 	if len(marked.Annotations) != 2 {
-		t.Error("what was handed in was changed")
+		t.Error("Put changed its argument")
 	}
 }

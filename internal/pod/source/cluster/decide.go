@@ -12,19 +12,19 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Mirror says whether a pod of the API stands there for a static one.
+// Mirror reports whether a pod of the API is the mirror of a static pod.
 func Mirror(p *corev1.Pod) bool {
 	_, ok := p.Annotations[pod.AnnotationMirror]
 	return ok
 }
 
-// NameOf is the pod's name within its namespace.
+// NameOf returns the pod's namespace and name.
 func NameOf(p *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 }
 
-// unfit says why a pod cannot be run here. The API server has validated it; what
-// becomes part of paths on this node is looked at again.
+// unfit returns why a pod cannot run here. The API server has validated the pod, but the values that become parts of
+// paths on this node are checked again.
 func unfit(p *corev1.Pod, node string) error {
 	for field, value := range map[string]string{"uid": string(p.UID), "name": p.Name, "namespace": p.Namespace} {
 		if value == "" || value == "." || value == ".." || strings.ContainsAny(value, "/\x00") {
@@ -38,8 +38,8 @@ func unfit(p *corev1.Pod, node string) error {
 	return nil
 }
 
-// own is the pod without a mark that would make it one of this node's manifests,
-// which have rights that a pod of the API has not.
+// own returns the pod without an annotation that would make it look like one of this node's static pods, which have
+// more rights.
 func own(p *corev1.Pod) *corev1.Pod {
 	if from, marked := p.Annotations[pod.AnnotationConfigSource]; !marked || from == string(pod.SourceAPI) {
 		return p
@@ -50,7 +50,7 @@ func own(p *corev1.Pod) *corev1.Pod {
 	return &c
 }
 
-// sameVersion says whether two objects of one UID are the same.
+// sameVersion reports whether two pods have the same UID and content.
 func sameVersion(a, b *corev1.Pod) bool {
 	if a.UID != b.UID {
 		return false

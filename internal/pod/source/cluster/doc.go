@@ -1,8 +1,6 @@
-// Package cluster is what the API server has for this node, as it was said last:
-// the pods that are to run here, the copies of static pods (mirror pods), and
-// objects by key. It also holds the pods that stand in for them while the API server
-// has not been heard.
+// Package cluster holds what the API server last reported for this node: the pods to run, the copies of static pods
+// (mirror pods), and objects by key. Until the API server has answered, it also holds the pods stored from the last
+// time.
 //
-// Package source writes it and guards it by the lock of its merge; nothing else
-// sees it but by way of the tables.
+// Package source writes it and guards it with the lock of its merge. Other packages see only the tables.
 package cluster

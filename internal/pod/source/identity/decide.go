@@ -14,28 +14,28 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Identity is what is remembered of the pod of a manifest in a file or at a URL,
-// so that it is the same pod after an edit of its CPU and memory, also when the
-// agent did not run meanwhile.
+// Identity is the stored identity of the pod of a manifest in a file or at a URL. It lets the pod stay the same pod
+// after an edit of its CPU and memory, even while the agent did not run.
 type Identity struct {
-	// UID that the pod has. Content is the one that its text gives.
+	// UID is the UID of the running pod. Content is the UID that the manifest's text gives.
 	UID     types.UID `json:"uid"`
 	Content types.UID `json:"content"`
-	// Shape is a digest of all of the pod that cannot change while it runs.
+	// Shape is a digest of everything in the pod that cannot change while it runs.
 	Shape string `json:"shape"`
-	// Amended is what was changed over the agent's API.
+	// Amended holds the changes made over the agent's API.
 	Amended *amendment `json:"amended,omitempty"`
 }
 
-// amendment changes the pod of a manifest that is not the agent's to write.
+// amendment changes the pod of a manifest that the agent must not write.
 type amendment struct {
-	// Base are the manifest's resources. When it says something else, that counts.
+	// Base holds the manifest's resources when they were changed. If the manifest's resources differ later, they count
+	// instead.
 	Base      string                                 `json:"base"`
 	Resources map[string]corev1.ResourceRequirements `json:"resources,omitempty"`
 	Ephemeral []corev1.EphemeralContainer            `json:"ephemeral,omitempty"`
 }
 
-// recognize says who the pod of a manifest is, given who was at its place.
+// recognize returns the identity of a manifest's pod. was is the previous identity at its place.
 func recognize(was Identity, p *pod.Pod) Identity {
 	shape := shapeOf(p.Pod)
 	same := was.Shape == shape && hashed(was.Content) && hashed(p.UID)
@@ -52,8 +52,8 @@ func recognize(was Identity, p *pod.Pod) Identity {
 	return now
 }
 
-// adopt makes the pod that runs the one at a place, where a manifest leaves open who
-// it is. One that the manifest does not stand for any more stays another one.
+// adopt returns the identity of a running pod if the manifest does not set a UID. A pod whose manifest has changed
+// since is not adopted.
 func adopt(was, now Identity, runs types.UID) Identity {
 	if !hashed(now.Content) || runs == was.UID || runs == now.UID {
 		return now
@@ -61,15 +61,15 @@ func adopt(was, now Identity, runs types.UID) Identity {
 	return Identity{UID: runs, Content: now.Content, Shape: now.Shape}
 }
 
-// hashed tells the UIDs that contentHash makes from those that manifests give:
-// who writes another one wants another pod.
+// hashed reports whether a UID was made by contentHash. Any other UID was set by the manifest's author, who wants a
+// separate pod.
 func hashed(uid types.UID) bool {
 	b, err := hex.DecodeString(string(uid))
 	return err == nil && len(b) == 16 && !strings.ContainsAny(string(uid), "ABCDEF")
 }
 
-// shapeOf is a digest of what has to stay for a pod to be the same: all but the
-// CPU and memory of its containers, as long as its class stays.
+// shapeOf returns a digest of everything that must stay for a pod to be the same: all but the CPU and memory of its
+// containers, and its QoS class.
 func shapeOf(p *corev1.Pod) string {
 	c := p.DeepCopy()
 	class := pod.QOS(c)
@@ -82,12 +82,12 @@ func shapeOf(p *corev1.Pod) string {
 			list[i].Resources = Unsized(list[i].Resources)
 		}
 	}
-	text, _ := json.Marshal(c) // made of values that came from JSON
+	text, _ := json.Marshal(c) // cannot fail: all values came from JSON
 	sum := sha256.Sum256(append(text, class...))
 	return hex.EncodeToString(sum[:])
 }
 
-// Unsized are resources without those that can change while a container runs.
+// Unsized returns the resources that cannot change while a container runs.
 func Unsized(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	drop := func(list corev1.ResourceList) corev1.ResourceList {
 		list = maps.Clone(list)
@@ -102,9 +102,9 @@ func Unsized(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return r
 }
 
-// Resources spells the resources of all containers, to be compared.
+// Resources encodes the resources of all containers for a comparison.
 func Resources(p *corev1.Pod) string {
-	text, _ := json.Marshal(sizes(p)) // made of values that came from JSON
+	text, _ := json.Marshal(sizes(p)) // cannot fail: all values came from JSON
 	return string(text)
 }
 
@@ -131,7 +131,7 @@ func (a *amendment) apply(p *corev1.Pod) {
 	}
 }
 
-// amended is what makes base the pod now.
+// amended returns the changes that turn base into now.
 func amended(base, now *corev1.Pod) *amendment {
 	a := &amendment{}
 	if Resources(base) != Resources(now) {

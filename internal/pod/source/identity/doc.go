@@ -1,6 +1,6 @@
-// Package identity remembers who the pods of manifests in files and at URLs are,
-// so that one whose CPU and memory were edited is the same pod, and what was
-// changed of them over the agent's API, which does not write manifests.
+// Package identity stores the identities of pods whose manifests are in files and at URLs. A pod keeps its UID after
+// its CPU and memory were edited. The package also stores changes made over the agent's API, because the agent does not
+// write manifests.
 //
-// It owns one file; package source is its only user and guards it by a lock.
+// It owns one file. Package source is its only user and guards it with a lock.
 package identity

@@ -11,32 +11,31 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Identities are kept in one file: whoever loses it starts the pods of edited
-// manifests anew, nothing worse. They are for one goroutine at a time.
+// Identities are stored in one file. If the file is lost, only the pods of edited manifests start anew. One goroutine
+// at a time may use them.
 type Identities struct {
-	// Adopt says which pod the runtime has already for the pod of a manifest, under
-	// whatever UID. It is asked once for each place; nil: not any more, or never.
+	// Adopt returns the UID of the pod that the runtime already has for a manifest. It is called once for each place.
+	// It may be nil.
 	Adopt func(*pod.Pod) (types.UID, bool)
 
-	path  string // empty: kept in memory only
-	known map[string]Identity
-	met   map[string]bool // places that Adopt was asked about
-	dirty bool
+	path    string // empty: in memory only
+	known   map[string]Identity
+	adopted map[string]bool // places for which Adopt was called
+	dirty   bool
 }
 
-// New returns identities kept in a file, or only in memory if path is empty.
-// Nothing is read before Load.
+// New returns identities stored in the file at path, or only in memory if path is empty. Call Load to read the file.
 func New(path string) *Identities {
-	return &Identities{path: path, known: map[string]Identity{}, met: map[string]bool{}}
+	return &Identities{path: path, known: map[string]Identity{}, adopted: map[string]bool{}}
 }
 
-// format of the file.
+// format is the version of the file.
 func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
 
-// Place is an origin's pod of that name.
+// Place returns the key of an origin's pod of that name.
 func Place(origin string, name types.NamespacedName) string { return origin + " " + name.String() }
 
-// Load reads the file of an earlier agent. One that is damaged was moved aside.
+// Load reads the file of the previous agent. A damaged file has been moved aside when Load returns its error.
 func (s *Identities) Load() error {
 	if s.path == "" {
 		return nil
@@ -49,10 +48,10 @@ func (s *Identities) Load() error {
 	return err
 }
 
-// Dirty says that Flush has something to write.
+// Dirty reports whether Flush has changes to write.
 func (s *Identities) Dirty() bool { return s.dirty }
 
-// Flush writes what has changed.
+// Flush writes the changes.
 func (s *Identities) Flush() error {
 	if !s.dirty {
 		return nil
@@ -69,14 +68,13 @@ func (s *Identities) save() error {
 	return checkpoint.Save(s.path, format(), s.known)
 }
 
-// Identify gives the pod of a manifest the UID that it keeps, and what was
-// changed of it over the API. p stays as it is.
+// Identify returns a copy of a manifest's pod with its stored UID and the changes made over the API.
 func (s *Identities) Identify(origin string, p *pod.Pod) *pod.Pod {
 	key := Place(origin, p.Key())
 	was, known := s.known[key]
 	now := recognize(was, p)
-	if s.Adopt != nil && !s.met[key] {
-		s.met[key] = true
+	if s.Adopt != nil && !s.adopted[key] {
+		s.adopted[key] = true
 		if runs, ok := s.Adopt(p); ok {
 			now = adopt(was, now, runs)
 		}
@@ -87,7 +85,7 @@ func (s *Identities) Identify(origin string, p *pod.Pod) *pod.Pod {
 	c := *p
 	c.Pod = p.DeepCopy()
 	if c.UID = now.UID; c.UID != p.UID {
-		c.Annotations[pod.AnnotationConfigHash] = string(now.UID) // every pod of a manifest has some
+		c.Annotations[pod.AnnotationConfigHash] = string(now.UID) // every pod of a manifest has annotations
 	}
 	if now.Amended != nil {
 		now.Amended.apply(c.Pod)
@@ -95,7 +93,7 @@ func (s *Identities) Identify(origin string, p *pod.Pod) *pod.Pod {
 	return &c
 }
 
-// Retain forgets what is not at a place that is wanted.
+// Retain removes the identities of places that are not wanted.
 func (s *Identities) Retain(wanted func(place string) bool) {
 	for key := range s.known {
 		if !wanted(key) {
@@ -105,8 +103,7 @@ func (s *Identities) Retain(wanted func(place string) bool) {
 	}
 }
 
-// Amend remembers what makes base, the pod of a manifest, the pod now; it is on
-// disk when Amend returns.
+// Amend stores the changes that turn base, the manifest's pod, into now. They are on disk when Amend returns.
 func (s *Identities) Amend(origin string, base, now *pod.Pod) error {
 	at := Place(origin, base.Key())
 	was := s.known[at]

@@ -16,7 +16,7 @@ const (
 	hashB = types.UID("fedcba9876543210fedcba9876543210")
 )
 
-// asking is the pod of a manifest whose container asks for so much CPU; none if empty.
+// asking returns the pod of a manifest whose container requests this much CPU; none if empty.
 func asking(uid types.UID, image, cpu string) *pod.Pod {
 	c := corev1.Container{Name: "app", Image: image}
 	if cpu != "" {
@@ -79,7 +79,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// What is changed over the API counts until the manifest says something else.
+// Changes made over the API count until the manifest's resources change.
 func TestAmendment(t *testing.T) {
 	base := asking(hashA, "app:1", "100m")
 	changed := asking(hashA, "app:1", "300m").Pod

@@ -17,29 +17,27 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// Object is one object of a manifest as somebody wrote it, before defaults.
+// Object is one object of a manifest as written, before defaults.
 type Object struct {
-	// Pod is the object if it is one; otherwise Value is.
+	// Exactly one of Pod and Value is set.
 	Pod   *corev1.Pod
 	Value object.Value
-	// Canonical is the object's text with the noise taken out: comments, order of
-	// keys, YAML or JSON. Two texts with the same meaning have the same one, in
-	// every version of this program, because it does not pass through a Go type.
+	// Canonical is the object's content as JSON without comments and with sorted keys. Equal content gives equal text
+	// in every version of this program, because the text is not decoded into a Go type.
 	Canonical []byte
-	// Origin is where the text was read: a path, a URL, "-".
+	// Origin is where the text was read: a path, a URL, or "-".
 	Origin string
-	// Document and Line are where the object begins in it, both from 1.
+	// Document and Line are the object's position in the text, both from 1.
 	Document, Line int
 }
 
-// Fail says what is wrong with an object that was decoded, but cannot be used.
+// Fail returns the error for an object that was decoded but is invalid.
 func (o Object) Fail(err error) *Error {
 	return &Error{Origin: o.Origin, Document: o.Document, Line: o.Line, Key: o.Key(),
 		Err: fmt.Errorf("line %d: %w", o.Line, err)}
 }
 
-// Key names the object, of kind Pod or another. A namespace that is left out is
-// the default one.
+// Key returns the object's kind, namespace and name. An empty namespace is replaced by the default one.
 func (o Object) Key() object.Key {
 	if o.Value != nil {
 		return keyOf(object.KeyOf(o.Value))
@@ -47,7 +45,7 @@ func (o Object) Key() object.Key {
 	return keyOf(object.Key{Kind: kindPod, Namespace: o.Pod.Namespace, Name: o.Pod.Name})
 }
 
-// Invalid is what Validate found, as one error; nil for nothing.
+// Invalid joins the errors of Validate into one, nil if there are none.
 func Invalid(list field.ErrorList) error {
 	if len(list) == 0 {
 		return nil
@@ -59,14 +57,14 @@ func Invalid(list field.ErrorList) error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// Error is what is wrong with one document of a manifest.
+// Error is the problem of one document of a manifest.
 type Error struct {
 	Origin string
 	// Document counts from 1.
 	Document int
-	// Line is where the first fault is, from 1.
+	// Line is the line of the first problem, from 1.
 	Line int
-	// Key names the object as far as it can be told; without a name it cannot.
+	// Key names the object. Its Name is empty if the object's name is unknown.
 	Key object.Key
 	Err error
 }
@@ -88,7 +86,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errors is what is wrong with a manifest, in the order of its documents.
+// Errors holds the problems of a manifest in the order of its documents.
 type Errors []*Error
 
 func (e Errors) Error() string {
@@ -99,7 +97,7 @@ func (e Errors) Error() string {
 	return strings.Join(all, "\n")
 }
 
-// Unwrap gives every error to errors.Is and errors.As.
+// Unwrap returns all errors for errors.Is and errors.As.
 func (e Errors) Unwrap() []error {
 	all := make([]error, len(e))
 	for i := range e {
@@ -108,13 +106,11 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// Decode reads a manifest: YAML or JSON, one or several documents, each a Pod,
-// an object of another kind (object.Kinds), or a List, or a list of one kind such
-// as PodList. origin names it in messages.
+// Decode reads a manifest in YAML or JSON with one or more documents. Each document is a Pod, an object of another kind
+// (object.Kinds), a List, or a list of one kind such as PodList. origin names the manifest in messages.
 //
-// A document that cannot be used does not touch the others, nor does an item of
-// a list: the objects that could be read are returned together with the error,
-// which is Errors. A text without any document gives neither.
+// An invalid document does not affect the others, and neither does an invalid item of a list. Decode returns the valid
+// objects together with the error, which is of type Errors. For a text without documents both are nil.
 func Decode(text []byte, origin string) ([]Object, error) {
 	var objects []Object
 	var errs Errors
@@ -133,7 +129,7 @@ func Decode(text []byte, origin string) ([]Object, error) {
 	return objects, nil
 }
 
-// reader collects what one document gives.
+// reader collects the objects and errors of one document.
 type reader struct {
 	doc     document.Document
 	origin  string
@@ -141,7 +137,7 @@ type reader struct {
 	errs    Errors
 }
 
-// head is what tells one kind of object from another.
+// head holds the fields that identify the kind of an object.
 type head struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -178,7 +174,7 @@ func (r *reader) document() {
 	r.object(data, h)
 }
 
-// head reads what is needed to know the kind; the rest is judged once it is known.
+// head reads the fields that identify the kind. The rest is checked once the kind is known.
 func (r *reader) head(data []byte, path ...any) (head, error) {
 	var h head
 	if json.Unmarshal(data, &h) == nil {
@@ -195,8 +191,7 @@ func (r *reader) head(data []byte, path ...any) (head, error) {
 	return head{}, r.doc.Decode(data, &shape, path...)
 }
 
-// list reads the items of a list one by one. An item of a list of one kind may
-// leave out its own.
+// list reads the items of a list. Items of a list of one kind may omit their own kind.
 func (r *reader) list(data []byte, h head, item kind) {
 	var strict struct {
 		metav1.TypeMeta
@@ -220,7 +215,7 @@ func (r *reader) list(data []byte, h head, item kind) {
 	}
 }
 
-// object reads one object, which is the document or the part of it at path.
+// object reads the object at path in the document. An empty path means the whole document.
 func (r *reader) object(data []byte, h head, path ...any) {
 	if err := checkKind(h); err != nil {
 		r.fail(object.Key{}, err, append(path, "kind")...)
@@ -249,7 +244,8 @@ func (r *reader) object(data []byte, h head, path ...any) {
 	r.objects = append(r.objects, o)
 }
 
-// line avoids parsing the document again for the common case of one pod.
+// line returns the line of the object at path. It avoids parsing the document again for the common case of a single
+// pod.
 func (r *reader) line(path []any) int {
 	if len(path) > 0 {
 		return r.doc.LineOf(path...)
@@ -260,7 +256,7 @@ func (r *reader) line(path []any) int {
 
 const kindPod = "Pod"
 
-// kind is one that manifests are made of.
+// kind is a kind that manifests may contain.
 type kind struct{ name, version string }
 
 func kinds() []kind {
@@ -271,8 +267,7 @@ func kinds() []kind {
 	return all
 }
 
-// listed says that a head is that of a list, and what kind its items are of:
-// none in particular in a List.
+// listed reports whether a head is a list's, and the kind of its items. The kind is empty for a List.
 func listed(h head) (item kind, ok bool) {
 	if h.APIVersion == "v1" && h.Kind == "List" {
 		return kind{}, true
@@ -294,25 +289,25 @@ func checkKind(h head) error {
 			version = cmp.Or(version, k.version)
 		}
 	}
-	taken := "manifests of these are taken: " + strings.Join(append(names, "List"), ", ")
+	supported := "supported kinds: " + strings.Join(append(names, "List"), ", ")
 	switch {
 	case h.APIVersion == "" && h.Kind == "":
 		return errors.New("apiVersion and kind are missing, a pod has apiVersion: v1 and kind: Pod")
 	case h.Kind == "":
-		return errors.New("kind is missing, " + taken)
+		return errors.New("kind is missing, " + supported)
 	case version == "":
-		return fmt.Errorf("kind %s: %s", h.Kind, taken)
+		return fmt.Errorf("kind %s: %s", h.Kind, supported)
 	case h.APIVersion == "":
 		return fmt.Errorf("apiVersion is missing, kind %s wants %s", h.Kind, version)
 	case h.APIVersion != version:
-		return fmt.Errorf("apiVersion %s: only %s is taken for kind %s", h.APIVersion, version, h.Kind)
+		return fmt.Errorf("apiVersion %s: only %s is supported for kind %s", h.APIVersion, version, h.Kind)
 	case slices.Contains(names, h.Kind):
 		return nil
 	}
-	return fmt.Errorf("kind %s: a list within a list is not taken", h.Kind)
+	return fmt.Errorf("kind %s: a list within a list is not supported", h.Kind)
 }
 
-// keyIn is the name as written, for messages about what cannot be decoded.
+// keyIn returns the name as written, for messages about an object that cannot be decoded.
 func keyIn(h head) object.Key {
 	var m struct {
 		Name      string `json:"name"`
@@ -324,7 +319,7 @@ func keyIn(h head) object.Key {
 	return keyOf(object.Key{Kind: h.Kind, Namespace: m.Namespace, Name: m.Name})
 }
 
-// keyOf fills in the namespace that an object without one has.
+// keyOf returns the key with the default namespace if it needs one.
 func keyOf(key object.Key) object.Key {
 	if k, ok := object.KindNamed(key.Kind); key.Name != "" && key.Namespace == "" && (!ok || k.Namespaced) {
 		key.Namespace = corev1.NamespaceDefault
@@ -332,7 +327,7 @@ func keyOf(key object.Key) object.Key {
 	return key
 }
 
-// canonicalize sorts the keys and drops the space. Numbers keep their digits.
+// canonicalize sorts the keys and removes white space. Numbers keep their digits.
 func canonicalize(data []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -340,6 +335,6 @@ func canonicalize(data []byte) ([]byte, error) {
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}
-	delete(v, "status") // no part of what is wanted
+	delete(v, "status") // the status is not part of what is wanted
 	return json.Marshal(v)
 }

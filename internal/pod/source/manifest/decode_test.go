@@ -82,18 +82,18 @@ func TestDecode(t *testing.T) {
 		},
 		{name: "other kind", text: "apiVersion: v1\nkind: Service\n",
 			errs: []string{
-				"f.yaml: line 2: kind Service: manifests of these are taken: Pod, ConfigMap, Secret, " +
+				"f.yaml: line 2: kind Service: supported kinds: Pod, ConfigMap, Secret, " +
 					"PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
 		{name: "other kind in a list",
 			text: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n",
 			errs: []string{
-				"f.yaml: line 5: kind Deployment: manifests of these are taken: Pod, ConfigMap, Secret, " +
+				"f.yaml: line 5: kind Deployment: supported kinds: Pod, ConfigMap, Secret, " +
 					"PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
 		{name: "other version", text: "apiVersion: v2\nkind: Pod\n",
-			errs: []string{"f.yaml: line 2: apiVersion v2: only v1 is taken for kind Pod"}},
+			errs: []string{"f.yaml: line 2: apiVersion v2: only v1 is supported for kind Pod"}},
 		{name: "no kind", text: "apiVersion: v1\n",
 			errs: []string{
-				"f.yaml: line 1: kind is missing, manifests of these are taken: Pod, ConfigMap, Secret, " +
+				"f.yaml: line 1: kind is missing, supported kinds: Pod, ConfigMap, Secret, " +
 					"PersistentVolumeClaim, PersistentVolume, RuntimeClass, List"}},
 		{name: "no apiVersion", text: "kind: Pod\n",
 			errs: []string{"f.yaml: line 1: apiVersion is missing, kind Pod wants v1"}},
@@ -143,7 +143,7 @@ func TestOversized(t *testing.T) {
 	}
 }
 
-// What is the same pod has the same text, and what is another one has not.
+// Equal pods have equal text, and different pods do not.
 func TestCanonical(t *testing.T) {
 	const base = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {a: '1', b: '2'}}\nspec: {priority: 7}\n"
 	tests := []struct {
@@ -179,8 +179,8 @@ func canonical(t *testing.T, text string) string {
 	return string(objects[0].Canonical)
 }
 
-// Whatever is read without an error can be completed and validated, and
-// defaulting twice is the same as once.
+// Every object that is decoded without an error can be completed and validated. Setting defaults twice has the same
+// result as once.
 func FuzzDecode(f *testing.F) {
 	f.Add(
 		[]byte(
@@ -213,7 +213,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		objects, err := Decode(text, "f")
 		if errs, ok := errors.AsType[Errors](err); err != nil && (!ok || len(errs) == 0) {
-			t.Fatalf("error of another kind: %v", err)
+			t.Fatalf("error is not of type Errors: %v", err)
 		}
 		for _, o := range objects {
 			if o.Value != nil {
@@ -231,7 +231,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// completeObject does with a ConfigMap or the like what its source does.
+// completeObject completes a ConfigMap or another object as its source does.
 func completeObject(t *testing.T, v object.Value) {
 	t.Helper()
 	object.Default(v)
@@ -243,9 +243,9 @@ func completeObject(t *testing.T, v object.Value) {
 	valid := len(object.Validate(v)) == 0
 	if again, ok := once.(object.Value); ok && valid &&
 		(!object.Same(v, again) || len(object.ValidateUpdate(v, again)) > 0) {
-		t.Errorf("it is not the same as itself: %v", object.ValidateUpdate(v, again))
+		t.Errorf("the object differs from itself: %v", object.ValidateUpdate(v, again))
 	}
 }
 
-// indent moves all lines but the first under a key of two spaces.
+// indent indents all lines but the first by two spaces.
 func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }

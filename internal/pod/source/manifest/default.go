@@ -7,17 +7,16 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Values that the API server fills in where a manifest says nothing.
+// Values that the API server sets in fields that a manifest omits.
 const (
 	defaultGrace        = 30      // seconds, terminationGracePeriodSeconds
 	defaultMode         = 0o644   // files of secret, configMap, downwardAPI and projected volumes
 	defaultTokenSeconds = 60 * 60 // serviceAccountToken
 )
 
-// Default fills in what the API server would (pkg/apis/core/v1 of Kubernetes
-// 1.36), in place. It changes nothing that is set, and doing it twice is the
-// same as once. Fields that an owner of the pod decides (name, namespace, UID,
-// node) are left alone. Status is dropped: it is no part of what is wanted.
+// Default sets the defaults of the API server (pkg/apis/core/v1 of Kubernetes 1.36) in place. It changes no field that
+// is set, and calling it twice has the same result as once. It leaves the fields alone that a source decides: name,
+// namespace, UID and node. It removes the status.
 func Default(pod *corev1.Pod) {
 	pod.Status = corev1.PodStatus{}
 	spec := &pod.Spec
@@ -149,8 +148,8 @@ func defaultDownward(items []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// pullPolicy is Always for images whose tag is latest, or that have neither a
-// tag nor a digest, which means the same; IfNotPresent for the others.
+// pullPolicy returns Always for an image with the tag latest, or with neither tag nor digest, which means latest. It
+// returns IfNotPresent for other images.
 func pullPolicy(image string) corev1.PullPolicy {
 	name, _, digest := strings.Cut(image, "@")
 	tag := ""
@@ -163,8 +162,8 @@ func pullPolicy(image string) corev1.PullPolicy {
 	return corev1.PullIfNotPresent
 }
 
-// defaultPodResources fills in pod-level resources (KEP-2837) when some are
-// given: a request is what the containers request together, else the limit.
+// defaultPodResources completes pod-level resources (KEP-2837) if there are limits. A missing request becomes the sum
+// of the containers' requests, or else the limit.
 func defaultPodResources(pod *corev1.Pod) {
 	r := pod.Spec.Resources
 	if r == nil {
@@ -184,7 +183,7 @@ func defaultPodResources(pod *corev1.Pod) {
 	requestLimits(r)
 }
 
-// requestLimits asks for as much as is allowed where nothing is asked for.
+// requestLimits sets missing requests to the limits.
 func requestLimits(r *corev1.ResourceRequirements) {
 	for name, limit := range r.Limits {
 		if _, isSet := r.Requests[name]; !isSet {

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// Each testdata/default/*.yaml becomes the *.golden beside it.
+// Each testdata/default/*.yaml must give the *.golden beside it.
 func TestDefault(t *testing.T) {
 	files, err := filepath.Glob("testdata/default/*.yaml")
 	if err != nil || len(files) == 0 {

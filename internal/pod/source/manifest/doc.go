@@ -1,9 +1,8 @@
-// Package manifest turns the text of a manifest into pods, and into the objects
-// that pods name (package object knows what these have to be). It decodes, and
-// for pods fills in defaults and validates, each a pure function.
+// Package manifest turns the text of a manifest into pods and into the objects that pods name (package object validates
+// these). It decodes objects, sets the defaults of pods and validates them, each in a pure function.
 //
 //	text --Decode--> Object (as written) --Default--> pod --Validate--> errors with field paths
 //
-// The behaviour is that of the API server of Kubernetes 1.36 for pods. The
-// sources, "berth apply" and "berth run" use it; it knows none of them.
+// For pods it behaves as the API server of Kubernetes 1.36. The sources, "berth apply" and "berth run" use it. It
+// depends on none of them.
 package manifest

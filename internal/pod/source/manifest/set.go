@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// set fills in a field that has its zero value.
+// set sets a field that has its zero value.
 func set[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -13,7 +13,7 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// setPtr fills in a field that is nil.
+// setPtr sets a field that is nil.
 func setPtr[T any](field **T, value T) {
 	if *field == nil {
 		*field = &value
@@ -27,8 +27,7 @@ func put(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantit
 	(*list)[name] = q.DeepCopy()
 }
 
-// roundUp drops what is finer than a thousandth: quantities have no more digits
-// (SetDefaults_ResourceList of the API server).
+// roundUp rounds quantities up to thousandths, the finest unit of the API (SetDefaults_ResourceList of the API server).
 func roundUp(list corev1.ResourceList) {
 	for name, q := range list {
 		q.RoundUp(resource.Milli)

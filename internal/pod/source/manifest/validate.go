@@ -20,11 +20,11 @@ const (
 	maxSearchChars = 2048
 )
 
-// Validate lists what the API server would refuse in a pod, with the path of
-// each field; nil for a good one. The pod has its name, namespace and defaults.
+// Validate returns what the API server would refuse in a pod, with the path of each field. It returns nil for a valid
+// pod. The pod must have its name, namespace and defaults.
 //
-// It covers what this node acts on. Fields that only a scheduler or a cluster
-// reads (affinity, topology spread, claims) are left to those who use them.
+// It checks the fields that this node uses. Fields that only a scheduler or a cluster reads (affinity, topology spread,
+// claims) are not checked.
 func Validate(pod *corev1.Pod) field.ErrorList {
 	c := &check{pod: pod}
 	checkMetadata(c, field.NewPath("metadata"))
@@ -54,14 +54,14 @@ func (c *check) invalid(path *field.Path, value any, format string, args ...any)
 	c.add(field.Invalid(path, value, fmt.Sprintf(format, args...)))
 }
 
-// rules adds an error for each message that a rule of k8s.io/apimachinery gives.
+// rules adds an error for each message of a rule of k8s.io/apimachinery.
 func (c *check) rules(path *field.Path, value any, messages []string) {
 	for _, m := range messages {
 		c.add(field.Invalid(path, value, m))
 	}
 }
 
-// text wants a value that is there and follows a rule.
+// text requires a value that is not empty and satisfies rule.
 func (c *check) text(path *field.Path, value string, rule func(string) []string) {
 	if value == "" {
 		c.add(field.Required(path, ""))
@@ -70,7 +70,7 @@ func (c *check) text(path *field.Path, value string, rule func(string) []string)
 	c.rules(path, value, rule(value))
 }
 
-// optional wants a value that follows a rule if it is there.
+// optional requires that a value satisfies rule if it is not empty.
 func (c *check) optional(path *field.Path, value string, rule func(string) []string) {
 	if value != "" {
 		c.rules(path, value, rule(value))
@@ -87,7 +87,7 @@ func (c *check) within(path *field.Path, value, low, high int64) {
 	}
 }
 
-// oneOf wants one of a few words.
+// oneOf requires one of the allowed values.
 func oneOf[T ~string](c *check, path *field.Path, value T, allowed ...T) {
 	if !slices.Contains(allowed, value) {
 		c.add(field.NotSupported(path, value, allowed))
@@ -97,7 +97,7 @@ func oneOf[T ~string](c *check, path *field.Path, value T, allowed ...T) {
 func checkMetadata(c *check, path *field.Path) {
 	m := &c.pod.ObjectMeta
 	if m.Name == "" && m.GenerateName != "" {
-		c.add(field.Required(path.Child("name"), "generateName is not taken, give the pod a name"))
+		c.add(field.Required(path.Child("name"), "generateName is not supported, give the pod a name"))
 	} else {
 		c.text(path.Child("name"), m.Name, validation.IsDNS1123Subdomain)
 	}
@@ -107,7 +107,7 @@ func checkMetadata(c *check, path *field.Path) {
 	c.add(apivalidation.ValidateAnnotations(m.Annotations, path.Child("annotations"))...)
 }
 
-// isUID keeps a UID usable as a name in directories and cgroups.
+// isUID requires a UID that can be a name of directories and cgroups.
 func isUID(uid string) []string {
 	ok := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-'
@@ -145,11 +145,11 @@ func checkPolicies(c *check, path *field.Path) {
 			validation.IsQualifiedName)
 	}
 	if len(s.SchedulingGates) > 0 {
-		c.add(field.Forbidden(path.Child("schedulingGates"), "the pod is placed on its node already"))
+		c.add(field.Forbidden(path.Child("schedulingGates"), "the pod is already placed on its node"))
 	}
 }
 
-// checkNamespaces checks what a pod may share with its host.
+// checkNamespaces checks which namespaces a pod may share with its host.
 func checkNamespaces(c *check, path *field.Path) {
 	s := &c.pod.Spec
 	if s.HostPID && s.ShareProcessNamespace != nil && *s.ShareProcessNamespace {

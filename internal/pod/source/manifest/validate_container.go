@@ -16,7 +16,7 @@ import (
 // maxRestartRules is the API server's limit for restartPolicyRules (KEP-5307).
 const maxRestartRules = 20
 
-// checkContainers checks every container of the three lists, and what holds between them.
+// checkContainers checks each container of the three lists, and that names and host ports are unique.
 func checkContainers(c *check, spec *field.Path) {
 	if len(c.pod.Spec.Containers) == 0 {
 		c.add(field.Required(spec.Child("containers"), "a pod has at least one"))
@@ -151,17 +151,17 @@ func checkPorts(c *check, ports []corev1.ContainerPort, at *field.Path) {
 	}
 }
 
-// checkHostPorts refuses a host port that another container of the pod has.
-func checkHostPorts(c *check, ports []corev1.ContainerPort, at *field.Path, taken map[string]bool) {
+// checkHostPorts refuses a host port that another container of the pod uses.
+func checkHostPorts(c *check, ports []corev1.ContainerPort, at *field.Path, used map[string]bool) {
 	for i, p := range ports {
 		if p.HostPort == 0 {
 			continue
 		}
 		key := fmt.Sprintf("%s/%s/%d", p.Protocol, p.HostIP, p.HostPort)
-		if taken[key] {
+		if used[key] {
 			c.add(field.Duplicate(at.Index(i).Child("hostPort"), key))
 		}
-		taken[key] = true
+		used[key] = true
 	}
 }
 
@@ -234,7 +234,7 @@ func checkMount(c *check, m corev1.VolumeMount, security *corev1.SecurityContext
 	}
 }
 
-// relative wants a path that stays below where it starts.
+// relative requires a relative path without "..".
 func (c *check) relative(at *field.Path, value string) {
 	if value == "" {
 		return
@@ -362,7 +362,7 @@ func checkHandler(c *check, h *corev1.LifecycleHandler, at *field.Path) {
 	}
 }
 
-// checkAction checks the kinds of handler that probes and lifecycle have in common.
+// checkAction checks the kinds of handler that probes and lifecycle share.
 func checkAction(c *check, exec *corev1.ExecAction, get *corev1.HTTPGetAction, tcp *corev1.TCPSocketAction,
 	at *field.Path) {
 	if exec != nil && len(exec.Command) == 0 {

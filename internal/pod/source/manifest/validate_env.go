@@ -65,11 +65,11 @@ func checkValueFrom(c *check, v *corev1.EnvVarSource, at *field.Path) {
 	}
 }
 
-// checkFileVolume wants one of the pod's emptyDirs, which its own containers write.
+// checkFileVolume requires one of the pod's emptyDir volumes, because a container of the pod writes the file.
 func checkFileVolume(c *check, name string, at *field.Path) {
 	i := slices.IndexFunc(c.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 	switch {
-	case name == "": // told already
+	case name == "": // the caller has reported it
 	case i < 0:
 		c.add(field.NotFound(at, name))
 	case c.pod.Spec.Volumes[i].EmptyDir == nil:
@@ -82,7 +82,7 @@ func checkKeyRef(c *check, name, key string, at *field.Path) {
 	c.text(at.Child("key"), key, validation.IsConfigMapKey)
 }
 
-// checkFieldRef wants one of the given fields, or one label or annotation.
+// checkFieldRef requires one of the allowed fields, or a label or annotation.
 func checkFieldRef(c *check, r *corev1.ObjectFieldSelector, at *field.Path, allowed ...string) {
 	oneOf(c, at.Child("apiVersion"), r.APIVersion, "v1")
 	if r.FieldPath == "" {
@@ -98,8 +98,7 @@ func checkFieldRef(c *check, r *corev1.ObjectFieldSelector, at *field.Path, allo
 	oneOf(c, at.Child("fieldPath"), r.FieldPath, allowed...)
 }
 
-// checkResourceFieldRef wants a request or limit of a container. In a volume the
-// checkContainer has to be named.
+// checkResourceFieldRef requires a request or limit of a container. In a volume the container must be named.
 func checkResourceFieldRef(c *check, r *corev1.ResourceFieldSelector, at *field.Path, volume bool) {
 	if volume && r.ContainerName == "" {
 		c.add(field.Required(at.Child("containerName"), ""))

@@ -53,12 +53,12 @@ func native(name corev1.ResourceName) bool {
 	return overcommit(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// overcommit says whether containers may request less than their limit.
+// overcommit reports whether containers may request less than their limit.
 func overcommit(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
 }
 
-// sorted keeps messages in the same order each time.
+// sorted returns the names in order, so that messages have a fixed order.
 func sorted(list corev1.ResourceList) []corev1.ResourceName {
 	names := make([]corev1.ResourceName, 0, len(list))
 	for name := range list {
@@ -102,7 +102,7 @@ func checkPodSecurity(c *check, s *corev1.PodSecurityContext, at *field.Path) {
 	}
 }
 
-// isSysctl wants a name such as net.core.somaxconn; the last separator decides nothing here.
+// isSysctl requires a name such as net.core.somaxconn. Both separators, '.' and '/', are allowed.
 func isSysctl(name string) []string {
 	for part := range strings.SplitSeq(strings.ReplaceAll(name, "/", "."), ".") {
 		if part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
@@ -144,7 +144,7 @@ func checkIDs(c *check, at *field.Path, user, group *int64) {
 	c.id(at.Child("runAsGroup"), group)
 }
 
-// id wants what the kernel takes for a user or a group in a pod.
+// id requires a number that the kernel accepts as a user or group in a pod.
 func (c *check) id(at *field.Path, id *int64) {
 	if id != nil {
 		c.within(at, *id, 0, math.MaxInt32)
@@ -172,7 +172,7 @@ func checkAppArmor(c *check, p *corev1.AppArmorProfile, at *field.Path) {
 	checkLocalhost(c, p.LocalhostProfile, p.Type == corev1.AppArmorProfileTypeLocalhost, at)
 }
 
-// checkLocalhost wants the name of a profile exactly when the type is Localhost.
+// checkLocalhost requires the name of a profile if and only if the type is Localhost.
 func checkLocalhost(c *check, profile *string, wanted bool, at *field.Path) {
 	at = at.Child("localhostProfile")
 	switch {

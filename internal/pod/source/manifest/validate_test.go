@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// withContainer is the spec of a pod whose one container has more fields.
+// withContainer returns the spec of a pod with one container that has these additional fields.
 func withContainer(fields string) string {
 	return "containers: [{name: app, image: app, " + fields + "}]"
 }
@@ -73,7 +73,7 @@ func TestValidateSpec(t *testing.T) {
 			}},
 		{"gates", withContainer("") + "\nschedulingGates: [{name: a}]\nimagePullSecrets: [{}]", []string{
 			"spec.imagePullSecrets[0].name: Required value",
-			"spec.schedulingGates: Forbidden: the pod is placed on its node already",
+			"spec.schedulingGates: Forbidden: the pod is already placed on its node",
 		}},
 		{
 			"ports", withContainer(
@@ -299,7 +299,7 @@ func TestValidateMetadata(t *testing.T) {
 		{"good", "{name: web.a, namespace: default, uid: 0a1B-2c, labels: {a: b}}", nil},
 		{"nothing", "{}", []string{"metadata.name: Required value", "metadata.namespace: Required value"}},
 		{"generated name", "{generateName: web-, namespace: default}",
-			[]string{"metadata.name: Required value: generateName is not taken, give the pod a name"}},
+			[]string{"metadata.name: Required value: generateName is not supported, give the pod a name"}},
 		{"paths", "{name: ../web, namespace: a/b, uid: ../../etc}", []string{
 			`metadata.name: Invalid value: "../web": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 			`metadata.namespace: Invalid value: "a/b": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,

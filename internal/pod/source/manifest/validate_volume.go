@@ -28,8 +28,8 @@ func checkVolumes(c *check, at *field.Path) {
 	}
 }
 
-// checkVolume checks the kinds that are made on the node itself in detail; of the
-// others it wants what names them.
+// checkVolume checks the volumes that the node itself creates in detail. For other volumes it checks only the fields
+// that identify them.
 func checkVolume(c *check, v *corev1.VolumeSource, at *field.Path) {
 	if v.HostPath != nil {
 		checkHostPath(c, v.HostPath, at.Child("hostPath"))
@@ -142,7 +142,7 @@ func checkProjected(c *check, p *corev1.ProjectedVolumeSource, at *field.Path) {
 	}
 }
 
-// file wants the name of a file inside of a volume.
+// file requires a relative path of a file inside a volume.
 func (c *check) file(at *field.Path, value string) {
 	c.present(at, value)
 	c.relative(at, value)
@@ -170,7 +170,7 @@ func (c *check) absolute(at *field.Path, value string) {
 	}
 }
 
-// port wants a port number, or the name of one.
+// port requires a port number or the name of a port.
 func (c *check) port(at *field.Path, p intstr.IntOrString) {
 	if p.Type == intstr.Int {
 		c.rules(at, p.IntValue(), validation.IsValidPortNum(p.IntValue()))
@@ -179,8 +179,7 @@ func (c *check) port(at *field.Path, p intstr.IntOrString) {
 	c.rules(at, p.StrVal, validation.IsValidPortName(p.StrVal))
 }
 
-// only wants exactly one of the pointers in the struct that choice points to,
-// the way the API spells "one of these kinds".
+// only requires that exactly one of the pointers in the struct at choice is set.
 func (c *check) only(at *field.Path, choice any) {
 	v := reflect.ValueOf(choice).Elem()
 	var all, set []string

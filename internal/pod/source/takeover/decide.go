@@ -9,9 +9,9 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// decide chooses among pods of the runtime the one that runs for a manifest that was
-// last written then (zero: nobody knows). hashes are those of its containers. One
-// that runs comes before one that does not, then the one with the newest container.
+// decide chooses among the runtime's pods the one that runs for a manifest. written is when the manifest was last
+// written, zero if unknown. hashes are the hashes of its containers. A running pod comes before one that does not run,
+// then the pod with the newest container.
 func decide(name types.NamespacedName, hashes map[string]string, written time.Time,
 	observed []*pod.Observed) (types.UID, bool) {
 	var best *pod.Observed
@@ -37,15 +37,13 @@ func better(a, b *pod.Observed) bool {
 	return newest(a).After(newest(b))
 }
 
-// static tells the UIDs of static pods, 128 bits in hex, from those of the API
-// server, which have dashes.
+// static reports whether a UID is a static pod's, which has 128 bits in hex. UIDs of the API server have dashes.
 func static(uid types.UID) bool {
 	b, err := hex.DecodeString(string(uid))
 	return err == nil && len(b) == 16
 }
 
-// matches says whether the newest instance of each container is one of the manifest;
-// there is at least one.
+// matches reports whether the pod has containers and the newest instance of each has the manifest's hash.
 func matches(o *pod.Observed, hashes map[string]string) bool {
 	seen := map[string]bool{}
 	for _, c := range o.Containers { // newest first
@@ -60,7 +58,7 @@ func matches(o *pod.Observed, hashes map[string]string) bool {
 	return len(seen) > 0
 }
 
-// newest is when the last sandbox or container was made.
+// newest returns when the last sandbox or container was created.
 func newest(o *pod.Observed) time.Time {
 	var at time.Time
 	for _, s := range o.Sandboxes {

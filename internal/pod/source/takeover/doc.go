@@ -1,8 +1,6 @@
-// Package takeover finds the pod that runs for a manifest under a UID that the
-// manifest does not give: a kubelet that worked on the node before has started
-// it. The kubelet makes the UID of a static pod from a dump of its internal types,
-// which nobody else has, so it cannot be computed, only found.
+// Package takeover finds the running pod of a manifest when a kubelet that ran on the node before has started it under
+// its own UID. The kubelet derives the UID of a static pod from a dump of its internal types. Other programs cannot
+// compute that UID, so this package searches for the pod.
 //
-// It owns nothing and writes nothing. Package source keeps who was found
-// (package identity).
+// It owns nothing and writes nothing. Package identity stores the result.
 package takeover

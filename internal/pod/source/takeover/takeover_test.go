@@ -19,7 +19,7 @@ const (
 	uidB = types.UID("fedcba9876543210fedcba9876543210")
 )
 
-// runs is a pod web with a container app of a hash, made so long ago.
+// runs returns a pod "web" with a container "app" that has this hash and age.
 func runs(now time.Time, uid types.UID, state pod.ContainerState, hash string, ago time.Duration) *pod.Observed {
 	return &pod.Observed{UID: uid, Namespace: "kube-system", Name: "web-node", Containers: []pod.ContainerStatus{
 		{Name: "app", Hash: hash, State: state, CreatedAt: now.Add(-ago)},
@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The manifest's file says when it was written; a URL does not.
+// A file has a modification time, a URL has none.
 func TestFind(t *testing.T) {
 	now := time.Now()
 	file := filepath.Join(t.TempDir(), "web.yaml")
