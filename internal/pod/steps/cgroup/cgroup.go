@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,34 +19,31 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// classes are the levels that pods stand in.
+// classes returns the QoS classes. Each has a cgroup that its pods are in.
 func classes() []corev1.PodQOSClass {
 	return []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort}
 }
 
 // Config of Cgroups.
 type Config struct {
-	// Driver is what the runtime says it uses (CRI RuntimeConfig).
+	// Driver is the one that the runtime reports (CRI RuntimeConfig).
 	Driver Driver
-	// Root is the cgroup below which kubepods stands, a path as cgroupfs spells
-	// it. Default /.
+	// Root is the cgroup above kubepods, as a cgroupfs path. Default /.
 	Root string
-	// Options hold for every pod.
+	// Options apply to every pod.
 	Options Options
-	// Usable bounds the CPU and the memory of all pods together. What is not in
-	// it is not bounded.
+	// Usable limits the CPU and the memory of all pods together. Resources that it omits are not limited.
 	Usable corev1.ResourceList
-	// QOSReserved is the part of what pods of higher classes request, in percent,
-	// that lower ones cannot use. Default 0.
+	// QOSReserved is the percentage of the requests of higher QoS classes that lower classes cannot use.
+	// Default 0.
 	QOSReserved int64
-	// Reserved are the cgroups that are bounded beside that of all pods.
+	// Reserved are the cgroups beside those of pods that get limits too.
 	Reserved []Reserved
-	// Pods are the admitted ones; what they request sets the share of the CPU
-	// that Burstable pods get together.
+	// Pods returns the admitted pods. Their requests determine the CPU share of all Burstable pods together.
 	Pods func() []*corev1.Pod
-	// Drift looks after what is made here. nil: nobody does.
+	// Drift watches the cgroups for changes from outside. It may be nil.
 	Drift drift
-	// Lost is told that a pod's cgroup has vanished. nil: nobody is.
+	// Lost is called when a pod's cgroup has vanished. It may be nil.
 	Lost   func(types.UID)
 	Node   corev1.ObjectReference
 	Events event.Sink
@@ -56,36 +52,27 @@ type Config struct {
 
 // Cgroups makes and removes the cgroups above containers.
 type Cgroups struct {
-	cfg     Config
-	root    Name
-	metrics metrics
-	changed wake.Signal // wakes Run
-
-	mu    sync.Mutex
-	tree  *tree
-	made  bool   // this process has set the levels' limits
-	asked demand // of the Burstable level
-	pods  map[types.UID]*held
-
-	enforcing sync.Mutex
-	told      map[string]string // how the last try went to bound what is reserved
+	cfg      *Config
+	host     *host
+	levels   *levels
+	reserved *reservations
+	pods     *podRecords
+	metrics  metrics
+	changed  wake.Signal // wakes Run
 }
 
-// held is what this process knows of a pod's cgroup.
-type held struct {
-	pod     *corev1.Pod
-	fits    *Limits   // those of the pod, if it has them
-	written *Limits   // those it was given last
-	lost    time.Time // when it was last found to have vanished
+// New returns a Cgroups. It reads the host's hierarchy when the first pod comes.
+func New(cfg Config) *Cgroups {
+	c := &Cgroups{cfg: &cfg, metrics: newMetrics(), changed: wake.New()}
+	c.pods = &podRecords{all: map[types.UID]*podRecord{}}
+	c.host = &host{driver: cfg.Driver, root: parseName(cfg.Root), log: cfg.Log}
+	results := &outcomes{events: cfg.Events, node: cfg.Node, last: map[string]string{}}
+	c.levels = &levels{cfg: c.cfg, host: c.host, outcomes: results, changed: c.changed}
+	c.reserved = &reservations{cfg: c.cfg, host: c.host, outcomes: results}
+	return c
 }
 
-// New makes a Cgroups. The host is looked at when the first pod comes.
-func New(c Config) *Cgroups {
-	return &Cgroups{cfg: c, root: parseName(c.Root), metrics: newMetrics(), changed: wake.New(),
-		pods: map[types.UID]*held{}, told: map[string]string{}}
-}
-
-// Step is the cgroups' place in a pod's life.
+// Step is the step that makes and removes a pod's cgroup.
 func (c *Cgroups) Step() worker.Step {
 	return worker.Step{
 		Name: "cgroup", Phase: worker.Prepare,
@@ -96,12 +83,12 @@ func (c *Cgroups) Step() worker.Step {
 	}
 }
 
-// Parent is the cgroup parent of the pod's sandbox as the CRI takes it: a path,
-// of slices with the systemd driver.
+// Parent returns the cgroup parent of the pod's sandbox as the CRI expects it: a path, which consists of slices
+// with the systemd driver.
 func (c *Cgroups) Parent(p *corev1.Pod) string {
-	name, err := podName(c.root, pod.QOS(p), p.UID)
+	name, err := podName(c.host.root, pod.QOS(p), p.UID)
 	if err != nil {
-		return "" // Setup has failed with this error
+		return "" // Setup has failed with the same error
 	}
 	if c.cfg.Driver == Systemd {
 		slice, err := name.Systemd()
@@ -113,7 +100,7 @@ func (c *Cgroups) Parent(p *corev1.Pod) string {
 	return name.Cgroupfs()
 }
 
-// containersRun says whether somebody may use the limits of the pod's cgroup now.
+// containersRun reports whether containers may be using the limits of the pod's cgroup now.
 func containersRun(o *pod.Observed) bool {
 	return slices.ContainsFunc(o.ContainersOf(), func(s pod.ContainerStatus) bool {
 		return s.State == pod.StateRunning || s.State == pod.StateUnknown
@@ -130,98 +117,55 @@ func (c *Cgroups) setup(p *corev1.Pod, used bool) error {
 	return nil
 }
 
-// ensure makes the pod's cgroup. The limits of one in use are not touched: they
-// change in step with those of the containers.
+// ensure makes the pod's cgroup. It does not change the limits of a cgroup in use: package resize changes them
+// together with those of the containers.
 func (c *Cgroups) ensure(p *corev1.Pod, used bool) error {
 	class := pod.QOS(p)
-	name, err := podName(c.root, class, p.UID)
+	name, err := podName(c.host.root, class, p.UID)
 	if err != nil {
 		return err
 	}
-	t, err := c.levels(class)
+	t, err := c.levels.ensure(class)
 	if err != nil {
 		return err
 	}
 	if used && t.complete(name) {
-		guard{c}.lookAfter(p)
+		c.watch(p)
 		return nil
 	}
 	l := ForPod(p, c.cfg.Options)
 	if err := t.apply(name, l); err != nil {
 		return err
 	}
-	c.remember(p, l, &l)
-	guard{c}.lookAfter(p)
+	c.pods.put(p, l, &l)
+	c.watch(p)
 	c.notify(class)
 	return nil
 }
 
-// levels makes what stands above a pod of that class. It costs a few system
-// calls when it is there already.
-func (c *Cgroups) levels(class corev1.PodQOSClass) (*tree, error) {
-	t, err := c.open()
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.made && t.complete(level(c.root, class)) {
-		return t, nil
-	}
-	c.asked = demandOf(c.cfg.Pods())
-	for _, class := range classes() {
-		l := levelLimits(class, c.asked, c.cfg)
-		err := t.apply(level(c.root, class), l)
-		if err == nil {
-			continue
-		}
-		// What runs may use more than it should: that is no reason to start nothing.
-		if err2 := t.apply(level(c.root, class), Limits{Shares: l.Shares}); err2 != nil {
-			return nil, err2
-		}
-		enforcer{c}.failed(level(c.root, class), err)
-	}
-	c.made = true
-	guard{c}.lookAfterLevels()
-	return t, nil
-}
-
-func (c *Cgroups) open() (*tree, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tree == nil {
-		t, err := openTree(c.cfg.Driver, c.cfg.Log)
-		if err != nil {
-			return nil, err
-		}
-		c.tree = t
-	}
-	return c.tree, nil
-}
-
-// Empty ends what still runs in a pod's cgroup. One that is not there is no error.
+// Empty kills everything that runs in a pod's cgroup. A missing cgroup is not an error.
 func (c *Cgroups) Empty(ctx context.Context, p *corev1.Pod) error {
-	name, t, err := c.podTree(p)
+	name, t, err := c.host.pod(p)
 	if err != nil || !t.exists(name) {
 		return err
 	}
 	if err := t.kill(ctx, name); err != nil {
-		return fmt.Errorf("empty the pod's cgroup: %w", err)
+		return fmt.Errorf("kill the processes in the pod's cgroup: %w", err)
 	}
 	return nil
 }
 
-// Remove ends what still runs in the cgroup of a pod, of whatever class it was,
-// and removes it. A pod that has none is no error.
+// Remove kills everything that runs in the cgroup of a pod, whatever its class was, and removes the cgroup. A
+// missing cgroup is not an error.
 func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
 	defer c.metrics.took("destroy", time.Now())
-	t, err := c.open()
+	t, err := c.host.open()
 	if err != nil {
 		return err
 	}
-	guard{c}.leaveAlone(uid)
+	c.forget(uid)
 	for _, class := range classes() {
-		name, err := podName(c.root, class, uid)
+		name, err := podName(c.host.root, class, uid)
 		if err != nil {
 			return err
 		}
@@ -229,7 +173,7 @@ func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
 			continue
 		}
 		if err := t.kill(ctx, name); err != nil {
-			return fmt.Errorf("empty the pod's cgroup: %w", err)
+			return fmt.Errorf("kill the processes in the pod's cgroup: %w", err)
 		}
 		if err := t.remove(name); err != nil {
 			return err
@@ -239,16 +183,20 @@ func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// Orphans lists the pods that have a cgroup and are not known.
+// RemoveLevels removes the cgroups above pods, for a node that takes no more pods. A cgroup that still holds a
+// pod is an error. The configured root is removed too if it is empty, unless it is the root of the hierarchy.
+func (c *Cgroups) RemoveLevels() error { return c.levels.remove() }
+
+// Orphans returns the pods that have a cgroup and are not known.
 func (c *Cgroups) Orphans(known func(types.UID) bool) ([]types.UID, error) {
-	t, err := c.open()
+	t, err := c.host.open()
 	if err != nil {
 		return nil, err
 	}
 	var orphans []types.UID
 	var errs []error
 	for _, class := range classes() {
-		children, err := t.children(level(c.root, class))
+		children, err := t.children(level(c.host.root, class))
 		errs = append(errs, err)
 		for _, dir := range children {
 			if uid, ok := podUID(path.Base(dir), c.cfg.Driver); ok && !known(uid) {
@@ -262,7 +210,7 @@ func (c *Cgroups) Orphans(known func(types.UID) bool) ([]types.UID, error) {
 func (c *Cgroups) notify(class corev1.PodQOSClass) {
 	if class == corev1.PodQOSBestEffort ||
 		class == corev1.PodQOSGuaranteed && c.cfg.Options.MemoryQoS == nil && c.cfg.QOSReserved == 0 {
-		return // no level depends on it
+		return // the limits of no level depend on pods of this class
 	}
 	c.changed.Wake()
 }

@@ -29,7 +29,7 @@ func (r *recorded) Event(_ corev1.ObjectReference, _, reason, format string, arg
 	*r = append(*r, reason+": "+fmt.Sprintf(format, args...))
 }
 
-// node is a Cgroups below a root of its own on this machine.
+// node returns a Cgroups below its own root on this machine.
 func node(t testing.TB, c Config) *Cgroups {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -44,12 +44,12 @@ func node(t testing.TB, c Config) *Cgroups {
 		c.Pods = func() []*corev1.Pod { return nil }
 	}
 	n := New(c)
-	tree, err := n.open()
+	tree, err := n.host.open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		paths, err := tree.paths(n.root)
+		paths, err := tree.paths(n.host.root)
 		if err == nil {
 			err = cgroups.RemovePaths(paths)
 		}
@@ -66,19 +66,19 @@ func run(uid string, spec corev1.PodSpec) *worker.Run {
 	}}}
 }
 
-// file reads a value that may be spelled differently on both versions.
+// file reads a value whose file has different names on v1 and v2.
 func file(t *testing.T, n *Cgroups, name Name, v1, v2 string) string {
 	t.Helper()
-	paths, err := n.tree.paths(name)
+	paths, err := n.host.tree.paths(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	controller, _, _ := strings.Cut(v1, ".")
-	if !n.tree.controllers[controller] {
+	if !n.host.tree.controllers[controller] {
 		t.Skipf("this machine lacks the controller %s", controller)
 	}
 	path := filepath.Join(paths[controller], v1)
-	if n.tree.unified {
+	if n.host.tree.unified {
 		path = filepath.Join(paths[""], v2)
 	}
 	b, err := os.ReadFile(path)
@@ -106,10 +106,10 @@ func TestPodOnThisMachine(t *testing.T) {
 		"quota":      file(t, n, name, "cpu.cfs_quota_us", "cpu.max"),
 		"memory":     file(t, n, name, "memory.limit_in_bytes", "memory.max"),
 		"pids":       file(t, n, name, "pids.max", "pids.max"),
-		"all":        file(t, n, level(n.root, corev1.PodQOSGuaranteed), "memory.limit_in_bytes", "memory.max"),
-		"besteffort": file(t, n, level(n.root, corev1.PodQOSBestEffort), "cpu.shares", "cpu.weight"),
+		"all":        file(t, n, level(n.host.root, corev1.PodQOSGuaranteed), "memory.limit_in_bytes", "memory.max"),
+		"besteffort": file(t, n, level(n.host.root, corev1.PodQOSBestEffort), "cpu.shares", "cpu.weight"),
 	}
-	if n.tree.unified {
+	if n.host.tree.unified {
 		want["shares"], want["quota"], want["besteffort"] = "59", "50000 100000", "1"
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -118,7 +118,7 @@ func TestPodOnThisMachine(t *testing.T) {
 	if err := step.Teardown(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if n.tree.exists(name) {
+	if n.host.tree.exists(name) {
 		t.Error("the cgroup is still there")
 	}
 	if err := step.Teardown(t.Context(), r); err != nil {
@@ -145,7 +145,7 @@ func TestResize(t *testing.T) {
 		return r
 	}
 	before, after := []string{"10000", "33554432"}, []string{"50000", "67108864"}
-	if n.tree.unified {
+	if n.host.tree.unified {
 		before[0], after[0] = "10000 100000", "50000 100000"
 	}
 	for _, step := range []struct {
@@ -178,13 +178,13 @@ func TestLevelsAreMadeAgain(t *testing.T) {
 	if err := n.Step().Setup(t.Context(), run("u1", apps(container(nil, nil)))); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.tree.remove(level(n.root, corev1.PodQOSGuaranteed)); err != nil {
+	if err := n.host.tree.remove(level(n.host.root, corev1.PodQOSGuaranteed)); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Step().Setup(t.Context(), run("u2", apps(container(nil, nil)))); err != nil {
 		t.Fatal(err)
 	}
-	if !n.tree.complete(level(n.root, corev1.PodQOSBurstable)) {
+	if !n.host.tree.complete(level(n.host.root, corev1.PodQOSBurstable)) {
 		t.Error("the level of Burstable pods is not there again")
 	}
 }
@@ -192,7 +192,7 @@ func TestLevelsAreMadeAgain(t *testing.T) {
 func TestTeardownKillsWhatRuns(t *testing.T) {
 	n := node(t, Config{})
 	inner := killsWhatRuns(t, n, func(r *worker.Run) error { return n.Step().Teardown(t.Context(), r) })
-	if n.tree.exists(inner) {
+	if n.host.tree.exists(inner) {
 		t.Error("the container's cgroup is still there")
 	}
 }
@@ -203,28 +203,28 @@ func TestEmptyKillsWhatRuns(t *testing.T) {
 		t.Errorf("a pod without a cgroup: %v", err)
 	}
 	inner := killsWhatRuns(t, n, func(r *worker.Run) error { return n.Empty(t.Context(), r.Pod.Pod) })
-	if !n.tree.exists(inner) {
+	if !n.host.tree.exists(inner) {
 		t.Error("the container's cgroup is the runtime's to remove")
 	}
 }
 
-// killsWhatRuns has end called for a pod with a process, and returns its cgroup.
+// killsWhatRuns calls end for a pod with a process, checks that it was killed, and returns the pod's cgroup.
 func killsWhatRuns(t *testing.T, n *Cgroups, end func(*worker.Run) error) Name {
 	t.Helper()
 	r := run("u1", apps(container(nil, nil)))
 	if err := n.Step().Setup(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	// A child cgroup, as a container's, with a process that ignores SIGTERM and has a child.
+	// A child cgroup like a container's, with a process that ignores SIGTERM and has a child.
 	inner := parseName(n.Parent(r.Pod.Pod)).child("container")
-	if err := n.tree.apply(inner, Limits{}); err != nil {
+	if err := n.host.tree.apply(inner, Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	paths, err := n.tree.paths(inner)
+	paths, err := n.host.tree.paths(inner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range paths { // the runtime makes it in devices too
+	for _, dir := range paths { // the runtime also makes one in devices
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -235,12 +235,12 @@ func killsWhatRuns(t *testing.T, n *Cgroups, end func(*worker.Run) error) Name {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // also the child, if it began before the cgroup had it
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // also the child, if it began before its parent was in the cgroup
 		if cmd.ProcessState == nil {
 			_ = cmd.Wait()
 		}
 	})
-	m, err := n.tree.manager(inner, n.tree.resources(Limits{}))
+	m, err := n.host.tree.manager(inner, n.host.tree.resources(Limits{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,14 +299,14 @@ func TestSharesFollowThePods(t *testing.T) {
 	default:
 		t.Fatal("Setup of a Burstable pod wakes nobody")
 	}
-	if err := n.follow(); err != nil {
+	if err := n.levels.follow(); err != nil {
 		t.Fatal(err)
 	}
 	want := "2048"
-	if n.tree.unified {
+	if n.host.tree.unified {
 		want = "174"
 	}
-	if got := file(t, n, level(n.root, corev1.PodQOSBurstable), "cpu.shares", "cpu.weight"); got != want {
+	if got := file(t, n, level(n.host.root, corev1.PodQOSBurstable), "cpu.shares", "cpu.weight"); got != want {
 		t.Errorf("shares = %s, want %s", got, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -316,7 +316,7 @@ func TestSharesFollowThePods(t *testing.T) {
 	}
 }
 
-func TestFailureIsTold(t *testing.T) {
+func TestFailureIsReportedInAnEvent(t *testing.T) {
 	events := &recorded{}
 	n := node(t, Config{Events: events})
 	err := n.Step().Setup(t.Context(), run("../escape", apps(container(nil, nil))))
@@ -330,7 +330,7 @@ func TestFailureIsTold(t *testing.T) {
 	}
 }
 
-// BenchmarkSetup is what a pod's start waits for.
+// BenchmarkSetup measures what a pod's start waits for.
 func BenchmarkSetup(b *testing.B) {
 	n := node(b, Config{Options: Options{CFSQuota: true, PidsLimit: 50}})
 	bounded := list("cpu", "500m", "memory", "64Mi")

@@ -9,17 +9,16 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Containers are the cgroups of containers, which are the runtime's. They are
-// found below that of their pod by the container's id.
-type Containers struct{ c *Cgroups }
+// Containers finds the cgroups of containers. The runtime makes them, below that of the pod, with the
+// container's id in their name.
+type Containers struct{ host *host }
 
-// Containers returns them.
-func (c *Cgroups) Containers() Containers { return Containers{c} }
+// Containers returns the lookup of containers' cgroups.
+func (c *Cgroups) Containers() Containers { return Containers{c.host} }
 
-// Find finds the cgroup of a container. It says false when the runtime has
-// made none there, or not yet.
+// Find returns the cgroup of a container. ok is false if the runtime has not made one there.
 func (x Containers) Find(p *corev1.Pod, id string) (cgroupfile.Group, bool) {
-	name, t, err := x.c.podTree(p)
+	name, t, err := x.host.pod(p)
 	if err != nil {
 		return cgroupfile.Group{}, false
 	}
@@ -30,23 +29,23 @@ func (x Containers) Find(p *corev1.Pod, id string) (cgroupfile.Group, bool) {
 	return g.Child(id)
 }
 
-// Pod is the cgroup of a pod, and its path below the hierarchy.
+// Pod returns the cgroup of a pod, and its path below the hierarchy.
 func (x Containers) Pod(p *corev1.Pod) (g cgroupfile.Group, path string, err error) {
-	name, t, err := x.c.podTree(p)
+	name, t, err := x.host.pod(p)
 	if err != nil {
 		return g, "", err
 	}
 	return t.at(name)
 }
 
-// Pods is the cgroup that holds all pods, Machine the one that holds everything.
-func (x Containers) Pods() (cgroupfile.Group, error) { return x.named(x.c.root.child("kubepods")) }
+// Pods returns the cgroup of all pods.
+func (x Containers) Pods() (cgroupfile.Group, error) { return x.named(x.host.root.child("kubepods")) }
 
-// Machine is the cgroup of the whole machine.
+// Machine returns the cgroup of the whole machine.
 func (x Containers) Machine() (cgroupfile.Group, error) { return x.named(nil) }
 
 func (x Containers) named(n Name) (cgroupfile.Group, error) {
-	t, err := x.c.open()
+	t, err := x.host.open()
 	if err != nil {
 		return cgroupfile.Group{}, err
 	}
@@ -54,7 +53,7 @@ func (x Containers) named(n Name) (cgroupfile.Group, error) {
 	return g, err
 }
 
-// at is a cgroup and its path below the hierarchy.
+// at returns a cgroup and its path below the hierarchy.
 func (t *tree) at(n Name) (g cgroupfile.Group, path string, err error) {
 	path = n.Cgroupfs()
 	if t.driver == Systemd && len(n) > 0 {
@@ -71,11 +70,10 @@ func (t *tree) group(n Name) (cgroupfile.Group, error) {
 	return cgroupfile.Group{Unified: t.unified, Dirs: paths}, err
 }
 
-// Pin moves a container that runs to other CPUs. It says false when its cgroup is
-// not known here.
+// Pin moves a running container to other CPUs. It returns false if its cgroup was not found.
 func (x Containers) Pin(p *corev1.Pod, id, cpus string) (bool, error) {
 	g, ok := x.Find(p, id)
-	if _, has := g.Dir("cpuset"); !ok || !has {
+	if _, exists := g.Dir("cpuset"); !ok || !exists {
 		return false, nil
 	}
 	if err := cgroupfile.Write(g, "cpuset.cpus", cpus); err != nil {
@@ -84,12 +82,12 @@ func (x Containers) Pin(p *corev1.Pod, id, cpus string) (bool, error) {
 	return true, nil
 }
 
-// Pinned reads the CPUs and NUMA nodes of a container.
+// Pinned returns the CPUs and NUMA nodes of a container.
 func (x Containers) Pinned(p *corev1.Pod, id string) (cpus, mems string, ok bool) {
 	g, ok := x.Find(p, id)
 	if !ok {
 		return "", "", false
 	}
-	have, err := cgroupfile.Read(g, cgroupfile.Values{"cpuset.cpus": "", "cpuset.mems": ""})
-	return have["cpuset.cpus"], have["cpuset.mems"], err == nil
+	values, err := cgroupfile.Read(g, cgroupfile.Values{"cpuset.cpus": "", "cpuset.mems": ""})
+	return values["cpuset.cpus"], values["cpuset.mems"], err == nil
 }

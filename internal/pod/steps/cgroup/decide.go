@@ -13,50 +13,48 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Options are what the node says about all its pods.
+// Options apply to all pods of the node.
 type Options struct {
-	// CFSQuota turns CPU limits into a quota. Without it they have no effect.
+	// CFSQuota enforces CPU limits by a quota. Without it they have no effect.
 	CFSQuota bool
 	// CFSPeriod is the quota's period, 1 ms to 1 s. Default 100 ms.
 	CFSPeriod time.Duration
-	// PidsLimit is the most processes and threads of a pod; 0 and less: no bound.
+	// PidsLimit is the largest number of processes and threads of a pod. 0 or less means no limit.
 	PidsLimit int64
-	// MemoryQoS protects what pods request (KEP-2570), on version 2.
+	// MemoryQoS protects the memory that pods request (KEP-2570), on cgroup v2 only.
 	MemoryQoS *config.MemoryQoS
-	// Unthrottled says that a pod has CPUs of its own and so no quota. nil: none has.
+	// Unthrottled reports whether a pod has exclusive CPUs and therefore no quota. nil means that no pod has.
 	Unthrottled func(*corev1.Pod) bool
 }
 
-// Limits of one cgroup. A zero field is left as the kernel made it.
+// Limits of one cgroup. A zero field is not written.
 type Limits struct {
 	// Shares is the CPU time relative to siblings, 2 to 262144.
 	Shares uint64
-	// Quota is the CPU time in µs per Period; -1 is no bound.
+	// Quota is the CPU time in µs per Period. -1 means no limit.
 	Quota int64
 	// Period in µs.
 	Period uint64
 	// Memory in bytes.
 	Memory int64
-	// Pids is the number of processes and threads.
+	// Pids is the largest number of processes and threads.
 	Pids int64
-	// Protected is what the kernel leaves alone when memory is short; nil is left
-	// as it is. Version 2 only.
+	// Protected is the memory that the kernel spares when memory is short, on cgroup v2 only. nil is not
+	// written.
 	Protected *Protection
-	// HugePages is bytes by page size in bytes. nil sets nothing; otherwise a
-	// size that is missing gets none.
+	// HugePages has bytes by page size in bytes. nil is not written. Otherwise a missing size gets the limit 0.
 	HugePages map[int64]int64
 }
 
-// Protection in bytes (Documentation/admin-guide/cgroup-v2 of the kernel): Min is
-// never reclaimed, Low as long as there is something else.
+// Protection is in bytes (Documentation/admin-guide/cgroup-v2 of the kernel). Min is never reclaimed, Low only
+// if nothing else is left.
 type Protection struct{ Min, Low int64 }
 
 // ForPod decides the limits of a pod's cgroup.
 //
-// Shares follow the requests, quota and memory the limits, of the pod as a
-// whole: KEP-753 for init containers and sidecars, KEP-2837 for pod-level
-// resources, overhead included. A Burstable pod is bounded only where each of
-// its containers is, or the pod itself.
+// Shares follow the requests, quota and memory the limits of the whole pod: KEP-753 for init containers and
+// sidecars, KEP-2837 for pod-level resources, overhead included. A Burstable pod gets a limit only if each of
+// its containers has one, or the pod itself.
 func ForPod(p *corev1.Pod, o Options) Limits {
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
@@ -91,8 +89,8 @@ func ForPod(p *corev1.Pod, o Options) Limits {
 	return l
 }
 
-// explicit says of each bound that there is none where ForPod says nothing: what
-// the cgroup had before has to go.
+// explicit replaces a missing quota or memory limit by "no limit", so that an earlier limit of the cgroup is
+// removed.
 func explicit(l Limits) Limits {
 	if l.Quota == 0 {
 		l.Quota = -1
@@ -103,8 +101,8 @@ func explicit(l Limits) Limits {
 	return l
 }
 
-// bounds are those of the limits that are read back: all that systemd and hands
-// change. Huge pages are in neither.
+// bounds returns the limits that are read back: everything that systemd or an administrator may change. That
+// does not include huge pages.
 func (l Limits) bounds() cgroupfile.Bounds {
 	b := cgroupfile.Bounds{Shares: l.Shares, Quota: l.Quota, Period: l.Period, Memory: l.Memory, Pids: l.Pids}
 	if l.Protected != nil {
@@ -113,7 +111,7 @@ func (l Limits) bounds() cgroupfile.Bounds {
 	return b
 }
 
-// grown has the bounds of want, but none that is below what have allows.
+// grown returns the limits of want, but none below the current limits in have.
 func grown(have, want Limits) Limits {
 	l := explicit(want)
 	if have.Quota < 0 || l.Quota >= 0 && float64(have.Quota)*float64(l.Period) > float64(l.Quota)*float64(have.Period) {
@@ -125,8 +123,7 @@ func grown(have, want Limits) Limits {
 	return l
 }
 
-// bounded says whether the pod has a limit for a resource: its own, or one on
-// each of its containers.
+// bounded reports whether the pod has a limit for a resource: its own, or one on each of its containers.
 func bounded(p *corev1.Pod, name corev1.ResourceName) bool {
 	if p.Spec.Resources != nil {
 		if q := p.Spec.Resources.Limits[name]; !q.IsZero() {
@@ -143,7 +140,7 @@ func bounded(p *corev1.Pod, name corev1.ResourceName) bool {
 	return true
 }
 
-// hugePageSize is the page size in bytes of a resource such as hugepages-2Mi.
+// hugePageSize returns the page size in bytes of a resource such as hugepages-2Mi.
 func hugePageSize(name corev1.ResourceName) (int64, bool) {
 	prefix := corev1.ResourceHugePagesPrefix
 	if len(name) <= len(prefix) || string(name[:len(prefix)]) != prefix {
@@ -153,13 +150,13 @@ func hugePageSize(name corev1.ResourceName) (int64, bool) {
 	return q.Value(), err == nil
 }
 
-// demand is what pods request together.
+// demand is the sum of the requests of pods.
 type demand struct {
 	shares                uint64 // of Burstable pods
 	guaranteed, burstable int64  // memory in bytes
 }
 
-// demandOf sums it up. Pods that ended ask for nothing.
+// demandOf adds up the requests. Pods that have ended request nothing.
 func demandOf(pods []*corev1.Pod) demand {
 	var d demand
 	var milli int64
@@ -181,12 +178,11 @@ func demandOf(pods []*corev1.Pod) demand {
 	return d
 }
 
-// levelLimits are those of the level that pods of a class stand in.
+// levelLimits returns the limits of the cgroup that the pods of a class are in.
 //
-// With MemoryQoS a level protects what its pods request: a child's protection
-// counts as far as its parents have it too. With a percentage reserved, the lower
-// classes are bounded to what is left of the node's memory by that part of what
-// the higher ones request.
+// With MemoryQoS a level protects the requests of its pods, because a cgroup's protection counts only as far as
+// its parents have it too. With a percentage in QOSReserved, lower classes get only the node's memory minus
+// that part of what higher classes request.
 func levelLimits(class corev1.PodQOSClass, d demand, c Config) Limits {
 	var l Limits
 	usable := c.Usable.Memory().Value()
@@ -216,7 +212,7 @@ func levelLimits(class corev1.PodQOSClass, d demand, c Config) Limits {
 	return l
 }
 
-// nodeLimits bound the cgroup of all pods by what the node gives them.
+// nodeLimits returns limits for a cgroup that may use these amounts of the node's resources.
 func nodeLimits(usable corev1.ResourceList) Limits {
 	var l Limits
 	if q, ok := usable[corev1.ResourceCPU]; ok {
@@ -242,7 +238,7 @@ func nodeLimits(usable corev1.ResourceList) Limits {
 // PIDs is the resource that kubeReserved and systemReserved call pid.
 const PIDs corev1.ResourceName = "pid"
 
-// reservedLimits bound a cgroup to what is reserved for it.
+// reservedLimits returns the limits of a cgroup with reserved amounts.
 func reservedLimits(r Reserved, o Options) Limits {
 	l := nodeLimits(r.Amounts)
 	if r.Compressible {

@@ -1,16 +1,13 @@
-// Package cgroup owns the cgroups above the containers: one that holds all
-// pods, one for each of the QoS classes Burstable and BestEffort, and one for
-// each pod. The containers' own are the runtime's.
+// Package cgroup owns the cgroups above the containers: one for all pods, one for each of the QoS classes
+// Burstable and BestEffort, and one for each pod. The containers' own cgroups belong to the runtime.
 //
 //	cgroupfs   /kubepods[/burstable|/besteffort]/pod<uid>
 //	systemd    kubepods.slice[/kubepods-burstable.slice]/kubepods[-burstable]-pod<uid>.slice
 //
-// The names are the kubelet's, so that each finds the other's pods. Guaranteed
-// pods stand directly below kubepods.
+// The names are the kubelet's, so that Berth and a kubelet find each other's pods. Guaranteed pods are directly
+// below kubepods.
 //
-// A pod's bounds are decided by ForPod, a pure function. Version 1, version 2
-// and version 1 with an empty version 2 beside it (hybrid) are served; a
-// controller that the host lacks is left out and told once. Nothing about
-// cgroups is kept but what the kernel has: Teardown and Orphans work from the
-// directories.
+// ForPod, a pure function, decides a pod's limits. The package works on cgroup v1, v2, and v1 with an empty v2
+// beside it (hybrid). A controller that the host lacks is left out and logged once. The kernel is the only
+// store of cgroups: Teardown and Orphans read the directories.
 package cgroup

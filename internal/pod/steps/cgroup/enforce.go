@@ -4,72 +4,62 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Reasons of events about the node, as the kubelet's.
+// Reasons of events about the node. They are the kubelet's.
 const (
 	NodeAllocatableEnforced          = "NodeAllocatableEnforced"
 	FailedNodeAllocatableEnforcement = "FailedNodeAllocatableEnforcement"
 )
 
-// Reserved is a cgroup beside the pods', such as /system.slice, that is bounded to
-// what is reserved for it. It is never made here.
+// Reserved is an existing cgroup beside the pods', such as /system.slice, that is limited to the resources
+// reserved for it. This package never makes it.
 type Reserved struct {
-	// For is who it is reserved for, as events say it.
+	// For names the reservation in events.
 	For string
-	// Path is its place as cgroupfs spells it, or that of a slice.
+	// Path is its cgroupfs path, or that of a slice.
 	Path    string
 	Amounts corev1.ResourceList
-	// Compressible bounds the CPU only.
+	// Compressible limits the CPU only.
 	Compressible bool
 }
 
-// enforcer is the part of Cgroups that bounds what is reserved.
-type enforcer struct{ *Cgroups }
-
-// enforce bounds all that is not bounded yet, and says whether something is left.
-// What is told is told once.
-func (c enforcer) enforce() (left bool) {
-	for _, r := range c.cfg.Reserved {
-		key := r.For
-		if c.done(key) {
-			continue
-		}
-		if err := c.bound(r); err != nil {
-			left = true
-			c.tell(key, fmt.Sprintf("Failed to enforce %s Cgroup Limits on %q: %v", r.For, r.Path, err))
-			continue
-		}
-		c.enforced(key)
-		c.cfg.Events.Event(c.cfg.Node, corev1.EventTypeNormal, NodeAllocatableEnforced,
-			"Updated limits on %s cgroup %s", strings.ToLower(r.For), r.Path)
-	}
-	for _, class := range classes() {
-		name := level(c.root, class)
-		if !c.owed(name) {
-			continue
-		}
-		if err := c.level(class); err != nil {
-			left = true
-			c.failed(name, err)
-			continue
-		}
-		c.enforced(name.Cgroupfs())
-		c.cfg.Events.Event(c.cfg.Node, corev1.EventTypeNormal, NodeAllocatableEnforced,
-			"Updated Node Allocatable limit across pods")
-	}
-	return left
+// reservations sets the limits of the reserved cgroups.
+type reservations struct {
+	cfg      *Config
+	host     *host
+	outcomes *outcomes
 }
 
-func (c enforcer) bound(r Reserved) error {
-	t, err := c.open()
+// enforce sets the limits of every reserved cgroup that has none yet. It returns whether one failed.
+func (x *reservations) enforce() (failed bool) {
+	for _, r := range x.cfg.Reserved {
+		if x.outcomes.succeeded(r.For) {
+			continue
+		}
+		if err := x.set(r); err != nil {
+			failed = true
+			x.outcomes.fail(r.For, fmt.Sprintf("Failed to enforce %s Cgroup Limits on %q: %v", r.For, r.Path, err))
+			continue
+		}
+		x.outcomes.succeed(r.For, "Updated limits on %s cgroup %s", strings.ToLower(r.For), r.Path)
+	}
+	return failed
+}
+
+// set sets the limits of one reserved cgroup.
+func (x *reservations) set(r Reserved) error {
+	t, err := x.host.open()
 	if err != nil {
 		return err
 	}
-	name := parseExisting(r.Path, c.cfg.Driver)
-	l := reservedLimits(r, c.cfg.Options)
+	name := parseExisting(r.Path, x.cfg.Driver)
+	l := reservedLimits(r, x.cfg.Options)
 	g, err := t.group(name)
 	if err != nil {
 		return err
@@ -77,69 +67,63 @@ func (c enforcer) bound(r Reserved) error {
 	g = g.Present()
 	for controller, needed := range map[string]bool{"cpu": l.Shares > 0, "memory": l.Memory > 0, "pids": l.Pids > 0} {
 		if _, ok := g.Dir(controller); needed && t.controllers[controller] && !ok {
-			return fmt.Errorf("it has no cgroup in the controller %s; make it, or change the configuration", controller)
+			return fmt.Errorf("the cgroup does not exist in the controller %s; next: make it, or change the configuration", controller)
 		}
 	}
 	if err := t.set(name, l); err != nil {
 		return err
 	}
-	if c.cfg.Drift != nil {
-		x := wanted{t: t, name: name, want: func() (Limits, bool) { return l, true }}
-		s := x.subject("node", c.cfg.Node)
+	if x.cfg.Drift != nil {
+		w := wanted{t: t, name: name, want: func() (Limits, bool) { return l, true }}
+		s := w.subject("node", x.cfg.Node)
 		s.Group = g
-		c.cfg.Drift.Watch("reserved/"+name.Cgroupfs(), s)
+		x.cfg.Drift.Watch("reserved/"+name.Cgroupfs(), s)
 	}
 	return nil
 }
 
-func (c enforcer) level(class corev1.PodQOSClass) error {
-	t, err := c.open()
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return t.set(level(c.root, class), levelLimits(class, c.asked, c.cfg))
+// outcomes remembers how the last attempt to set the limits of each cgroup ended, and reports it in an event of
+// the node. A repeated failure is reported once.
+type outcomes struct {
+	events event.Sink
+	node   corev1.ObjectReference
+
+	mu   sync.Mutex
+	last map[string]string // by cgroup: message of the failure, or "" after a success
 }
 
-// failed notes that a level does not have its limits, for the next try.
-func (c enforcer) failed(name Name, err error) {
-	c.tell(name.Cgroupfs(), fmt.Sprintf("Failed to update Node Allocatable Limits %q: %v", name.Cgroupfs(), err))
-	c.changed.Wake()
-}
-
-func (c enforcer) tell(key, message string) {
-	c.enforcing.Lock()
-	news := c.told[key] != message
-	c.told[key] = message
-	c.enforcing.Unlock()
-	if news {
-		c.cfg.Events.Event(c.cfg.Node, corev1.EventTypeWarning, FailedNodeAllocatableEnforcement, "%s", message)
+func (o *outcomes) fail(key, message string) {
+	o.mu.Lock()
+	repeated := o.last[key] == message
+	o.last[key] = message
+	o.mu.Unlock()
+	if !repeated {
+		o.events.Event(o.node, corev1.EventTypeWarning, FailedNodeAllocatableEnforcement, "%s", message)
 	}
 }
 
-// done and owed say what became of the last try; it is "" when it went well.
-func (c enforcer) done(key string) bool {
-	c.enforcing.Lock()
-	defer c.enforcing.Unlock()
-	text, tried := c.told[key]
-	return tried && text == ""
+func (o *outcomes) succeed(key, format string, args ...any) {
+	o.mu.Lock()
+	o.last[key] = ""
+	o.mu.Unlock()
+	o.events.Event(o.node, corev1.EventTypeNormal, NodeAllocatableEnforced, format, args...)
 }
 
-func (c enforcer) owed(name Name) bool {
-	c.enforcing.Lock()
-	defer c.enforcing.Unlock()
-	return c.told[name.Cgroupfs()] != ""
+func (o *outcomes) succeeded(key string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	message, tried := o.last[key]
+	return tried && message == ""
 }
 
-func (c enforcer) enforced(key string) {
-	c.enforcing.Lock()
-	defer c.enforcing.Unlock()
-	c.told[key] = ""
+func (o *outcomes) failed(key string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last[key] != ""
 }
 
-// parseExisting reads the path of a cgroup that somebody else has made. With
-// systemd the parts of a slice's name are those around it.
+// parseExisting reads the path of a cgroup that somebody else has made. With systemd, the parts of a slice's
+// name are the slices around it.
 func parseExisting(p string, driver Driver) Name {
 	base, slice := strings.CutSuffix(path.Base(p), ".slice")
 	if driver != Systemd || !slice {

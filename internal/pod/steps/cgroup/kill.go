@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// killTries is how often the processes of a cgroup are killed before it is
-	// given up: between listing and killing they may fork.
+	// killTries is how often the processes of a cgroup are killed before giving up: they may fork between
+	// listing and killing.
 	killTries = 5
-	// killWait is how long killed processes get to be gone.
+	// killWait is how long the kernel gets to end killed processes.
 	killWait = time.Second
 )
 
@@ -38,11 +38,11 @@ func (t *tree) kill(ctx context.Context, n Name) error {
 	if err != nil || len(pids) == 0 {
 		return err
 	}
-	return fmt.Errorf("processes %v in cgroup %s are still there after %d times SIGKILL", pids, n.Cgroupfs(), killTries)
+	return fmt.Errorf("kill processes %v in cgroup %s: they still exist after %d times SIGKILL", pids, n.Cgroupfs(), killTries)
 }
 
-// killOnce kills the processes and waits for their end. They are held by file
-// descriptor, so that a process that took over a number is not hit.
+// killOnce kills the processes and waits for their end. It holds them by file descriptor, so that it cannot hit
+// a new process with a reused number.
 func (t *tree) killOnce(n Name, pids []int) error {
 	var held []unix.PollFd
 	defer func() {
@@ -53,7 +53,7 @@ func (t *tree) killOnce(n Name, pids []int) error {
 	number := map[int32]int{}
 	for _, pid := range pids {
 		fd, err := unix.PidfdOpen(pid, 0)
-		if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // gone, or a thread
+		if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // it has ended, or is a thread
 			continue
 		}
 		if err != nil {
@@ -62,7 +62,7 @@ func (t *tree) killOnce(n Name, pids []int) error {
 		held = append(held, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 		number[int32(fd)] = pid
 	}
-	// Who is still listed was in the cgroup when it was opened.
+	// A process that is still listed was in the cgroup when it was opened.
 	now, err := t.pids(n)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (t *tree) killOnce(n Name, pids []int) error {
 	return waitEnd(held)
 }
 
-// killAll writes cgroup.kill, which forks cannot escape (Linux 5.14).
+// killAll writes cgroup.kill, which no fork can escape (Linux 5.14).
 func (t *tree) killAll(n Name) error {
 	paths, err := t.paths(n)
 	if err != nil {
@@ -95,7 +95,7 @@ func waitEnd(held []unix.PollFd) error {
 	for len(held) > 0 {
 		left := time.Until(until)
 		if left <= 0 {
-			return nil // the next try tells who remains
+			return nil // the next attempt lists the remaining processes
 		}
 		_, err := unix.Poll(held, int(left.Milliseconds())+1)
 		if err != nil && !errors.Is(err, unix.EINTR) {

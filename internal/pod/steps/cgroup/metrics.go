@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the kubelet's, of pods' cgroups.
+// metrics measures operations on pods' cgroups, under the kubelet's metric name.
 type metrics struct{ duration *prometheus.HistogramVec }
 
 func newMetrics() metrics {
@@ -18,7 +18,7 @@ func newMetrics() metrics {
 	}, []string{"operation_type"})}
 }
 
-// Register has cgroups told of. Call it once.
+// Register registers the metrics of cgroups. Call it once.
 func (c *Cgroups) Register(reg prometheus.Registerer) error {
 	if err := reg.Register(c.metrics.duration); err != nil {
 		return fmt.Errorf("register metrics of cgroups: %w", err)
@@ -26,7 +26,7 @@ func (c *Cgroups) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// took is deferred with the moment that an operation begins.
+// took records the duration of an operation. It is deferred with the time at which the operation began.
 func (m metrics) took(operation string, begin time.Time) {
 	m.duration.WithLabelValues(operation).Observe(time.Since(begin).Seconds())
 }

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Name is a cgroup's place in the tree, one element for each level.
+// Name is a cgroup's place in the tree, with one element for each level.
 type Name []string
 
-// parseName reads a path such as /edge/pods; "" and / are the root.
+// parseName reads a path such as /edge/pods. "" and / are the root.
 func parseName(p string) Name {
 	var n Name
 	for part := range strings.SplitSeq(p, "/") {
@@ -29,11 +29,11 @@ func (n Name) child(parts ...string) Name {
 	return append(append(make(Name, 0, len(n)+len(parts)), n...), parts...)
 }
 
-// Cgroupfs is the name as a path below a controller's mount point.
+// Cgroupfs returns the name as a path below a controller's mount point.
 func (n Name) Cgroupfs() string { return "/" + path.Join(n...) }
 
-// Systemd is the name as nested slices: a slice's name holds those of the
-// slices around it, with - between them, and so - within a name becomes _.
+// Systemd returns the name as nested slices. A slice's name contains the names of the slices around it,
+// separated by -, and therefore - within a name becomes _.
 func (n Name) Systemd() (string, error) {
 	if len(n) == 0 {
 		return "/", nil
@@ -45,7 +45,7 @@ func (n Name) Systemd() (string, error) {
 	return systemd.ExpandSlice(strings.Join(parts, "-") + ".slice")
 }
 
-// level is the cgroup that the pods of a QoS class stand in, below root.
+// level returns the cgroup below root that the pods of a QoS class are in.
 func level(root Name, class corev1.PodQOSClass) Name {
 	pods := root.child("kubepods")
 	if class == corev1.PodQOSGuaranteed {
@@ -56,8 +56,8 @@ func level(root Name, class corev1.PodQOSClass) Name {
 
 const podPrefix = "pod"
 
-// podName is the cgroup of one pod. Its UID becomes part of a path, which not
-// every text that a manifest may hold can be.
+// podName returns the cgroup of one pod. It refuses a UID that cannot be part of a path, because a manifest may
+// contain any text.
 func podName(root Name, class corev1.PodQOSClass, uid types.UID) (Name, error) {
 	if uid == "" {
 		return nil, errors.New("the pod has no UID")
@@ -68,7 +68,7 @@ func podName(root Name, class corev1.PodQOSClass, uid types.UID) (Name, error) {
 	return level(root, class).child(podPrefix + string(uid)), nil
 }
 
-// podUID reads the UID back from the last part of a pod's cgroup path.
+// podUID returns the UID in the last part of a pod's cgroup path.
 func podUID(base string, driver Driver) (types.UID, bool) {
 	if driver == Systemd {
 		slice, ok := strings.CutSuffix(base, ".slice")

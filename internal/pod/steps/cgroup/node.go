@@ -13,8 +13,8 @@ import (
 	machine "github.com/berth-run/berth/internal/node"
 )
 
-// Usable is what all pods may use together: what is not reserved or, if that is
-// not enforced, all. It has the number of processes if some are reserved.
+// Usable returns what all pods may use together: everything that is not reserved, or the whole capacity if that
+// limit is not enforced. It includes the number of processes if some are reserved.
 func Usable(f machine.Facts, n config.Node) corev1.ResourceList {
 	if !n.Enforce.Pods {
 		return f.Capacity
@@ -24,26 +24,26 @@ func Usable(f machine.Facts, n config.Node) corev1.ResourceList {
 	if err != nil || system.IsZero() && kube.IsZero() {
 		return f.Usable
 	}
-	most, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
 		return f.Usable
 	}
 	all := maps.Clone(f.Usable)
-	all[PIDs] = *resource.NewQuantity(max(1, most-system.Value()-kube.Value()), resource.DecimalSI)
+	all[PIDs] = *resource.NewQuantity(max(1, limit-system.Value()-kube.Value()), resource.DecimalSI)
 	return all
 }
 
-// ReservedOf are the cgroups that are bounded beside that of all pods.
+// ReservedOf returns the reserved cgroups whose limits are enforced.
 func ReservedOf(n config.Node) []Reserved {
 	var all []Reserved
 	for _, r := range []struct {
-		who    string
-		cgroup config.ReservedCgroup
-		of     corev1.ResourceList
+		name    string
+		cgroup  config.ReservedCgroup
+		amounts corev1.ResourceList
 	}{{"System Reserved", n.Enforce.System, n.SystemReserved}, {"Kube Reserved", n.Enforce.Kube, n.KubeReserved}} {
 		if r.cgroup.Path != "" {
 			all = append(all,
-				Reserved{For: r.who, Path: r.cgroup.Path, Amounts: r.of, Compressible: r.cgroup.Compressible})
+				Reserved{For: r.name, Path: r.cgroup.Path, Amounts: r.amounts, Compressible: r.cgroup.Compressible})
 		}
 	}
 	return all

@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 
@@ -12,22 +11,16 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// The limits of a pod whose containers run are changed around those of its
-// containers: Grow first, so that they fit in, Fit last, when none needs more.
-// On version 1 the kernel refuses a CPU quota of a child that is above its
-// parent's, and the other way round.
+// A resize of a running pod changes the limits of its cgroup around those of its containers. Grow comes first, so
+// that the containers' new limits fit in. Fit comes last, when no container needs more. On cgroup v1 the kernel
+// refuses a child's CPU quota above its parent's, and a parent's below its child's.
 
-// Fits says whether this process has given the pod's cgroup the limits of p.
-func (c *Cgroups) Fits(p *corev1.Pod) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h := c.pods[p.UID]
-	return h != nil && h.fits != nil && reflect.DeepEqual(*h.fits, ForPod(p, c.cfg.Options))
-}
+// Fits reports whether this process has given the pod's cgroup the limits of p.
+func (c *Cgroups) Fits(p *corev1.Pod) bool { return c.pods.fit(p.UID, ForPod(p, c.cfg.Options)) }
 
-// Grow raises those limits of the pod's cgroup that are below what p needs.
+// Grow raises the limits of the pod's cgroup that are below what p needs.
 func (c *Cgroups) Grow(p *corev1.Pod) error {
-	name, t, err := c.podTree(p)
+	name, t, err := c.host.pod(p)
 	if err != nil {
 		return err
 	}
@@ -39,13 +32,13 @@ func (c *Cgroups) Grow(p *corev1.Pod) error {
 	if err := t.set(name, l); err != nil {
 		return err
 	}
-	c.remember(p, l, nil)
+	c.pods.put(p, l, nil)
 	return nil
 }
 
 // Fit gives the pod's cgroup the limits of p.
 func (c *Cgroups) Fit(p *corev1.Pod) error {
-	name, t, err := c.podTree(p)
+	name, t, err := c.host.pod(p)
 	if err != nil {
 		return err
 	}
@@ -53,37 +46,12 @@ func (c *Cgroups) Fit(p *corev1.Pod) error {
 	if err := t.set(name, explicit(l)); err != nil {
 		return err
 	}
-	c.remember(p, l, &l)
+	c.pods.put(p, l, &l)
 	c.notify(pod.QOS(p))
 	return nil
 }
 
-func (c *Cgroups) podTree(p *corev1.Pod) (Name, *tree, error) {
-	name, err := podName(c.root, pod.QOS(p), p.UID)
-	if err != nil {
-		return nil, nil, err
-	}
-	t, err := c.open()
-	return name, t, err
-}
-
-// remember notes what a pod's cgroup was given; fits are the pod's own limits, nil
-// while it has others.
-func (c *Cgroups) remember(p *corev1.Pod, l Limits, fits *Limits) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h := c.pods[p.UID]
-	if h == nil {
-		h = &held{}
-		c.pods[p.UID] = h
-	}
-	h.pod, h.written = p, &l
-	if fits != nil {
-		h.fits = fits
-	}
-}
-
-// limits reads the quota and the memory that a cgroup has now.
+// limits reads the current quota and memory limit of a cgroup.
 func (t *tree) limits(n Name) (Limits, error) {
 	paths, err := t.paths(n)
 	if err != nil {
@@ -119,8 +87,8 @@ func (t *tree) quota(paths map[string]string) (quota int64, period uint64, err e
 	if err != nil {
 		return 0, 0, err
 	}
-	of, per, _ := strings.Cut(strings.TrimSpace(text), " ")
-	if quota, err = parseLimit(of); err != nil {
+	amount, per, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if quota, err = parseLimit(amount); err != nil {
 		return 0, 0, err
 	}
 	period, err = strconv.ParseUint(per, 10, 64)
@@ -135,7 +103,7 @@ func number(dir, file string) (int64, error) {
 	return parseLimit(strings.TrimSpace(text))
 }
 
-// parseLimit reads a limit; version 2 says max for none.
+// parseLimit reads a limit. On cgroup v2, "max" means none.
 func parseLimit(text string) (int64, error) {
 	if text == "max" {
 		return -1, nil

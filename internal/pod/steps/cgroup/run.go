@@ -2,15 +2,14 @@ package cgroup
 
 import (
 	"context"
-	"reflect"
 	"time"
 )
 
-// retryLevels is the time between attempts to bound what could not be bounded.
+// retryLevels is the time until limits that could not be set are tried again.
 const retryLevels = time.Minute
 
-// Run keeps the levels at what their pods request, and what is reserved bounded,
-// until ctx ends. It is apart from the start of a pod, which does not wait for it.
+// Run keeps the limits of the levels equal to the requests of their pods, and sets the limits of reserved
+// cgroups, until ctx ends. The start of a pod does not wait for it.
 func (c *Cgroups) Run(ctx context.Context) error {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -21,37 +20,13 @@ func (c *Cgroups) Run(ctx context.Context) error {
 		case <-c.changed.C():
 		case <-retry.C:
 		}
-		err := c.follow()
+		err := c.levels.follow()
 		if err != nil {
-			c.cfg.Log.Warn("The cgroups above pods are not up to date", "err", err, "again in", retryLevels)
+			c.cfg.Log.Warn("cannot update the cgroups above pods, retrying", "err", err, "after", retryLevels)
 		}
-		if left := (enforcer{c}).enforce(); left || err != nil {
+		unset := c.reserved.enforce()
+		if c.levels.retry() || unset || err != nil {
 			retry.Reset(retryLevels)
 		}
 	}
-}
-
-// follow writes what pods request together if it is not what it was.
-func (c *Cgroups) follow() error {
-	asked := demandOf(c.cfg.Pods())
-	t, err := c.open()
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.made || asked == c.asked {
-		return nil
-	}
-	for _, class := range classes() {
-		now, was := levelLimits(class, asked, c.cfg), levelLimits(class, c.asked, c.cfg)
-		if reflect.DeepEqual(now, was) {
-			continue
-		}
-		if err := t.set(level(c.root, class), now); err != nil {
-			return err
-		}
-	}
-	c.asked = asked
-	return nil
 }

@@ -20,18 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Driver says who makes the cgroups: the agent, by writing to the file system,
-// or systemd, asked over D-Bus. It has to be the runtime's own.
+// Driver says who makes the cgroups: the agent, through the file system, or systemd, over D-Bus. It must be the
+// same as the runtime's.
 type Driver string
 
-// The drivers, as CRI and KubeletConfiguration name them.
+// The drivers have the names of the CRI and of KubeletConfiguration.
 const (
 	Cgroupfs Driver = "cgroupfs"
 	Systemd  Driver = "systemd"
 )
 
-// unifiedMount is where cgroup version 2 is mounted, on a host that has
-// nothing else.
+// unifiedMount is where cgroup v2 is mounted on a host without v1.
 const unifiedMount = "/sys/fs/cgroup"
 
 // tree is the cgroup file system of this host.
@@ -43,7 +42,7 @@ type tree struct {
 	controllers map[string]bool
 }
 
-// openTree finds out what the host has.
+// openTree detects the cgroup versions and controllers of the host.
 func openTree(driver Driver, log *slog.Logger) (*tree, error) {
 	t := &tree{driver: driver, unified: cgroups.IsCgroup2UnifiedMode(), controllers: map[string]bool{}}
 	if t.unified {
@@ -63,7 +62,7 @@ func openTree(driver Driver, log *slog.Logger) (*tree, error) {
 		t.roots = m.GetPaths()
 		for c, dir := range t.roots {
 			if err := unix.Access(dir, unix.W_OK); err != nil {
-				log.Warn("This cgroup controller cannot be written to: it is left out", "controller", c, "directory",
+				log.Warn("cgroup controller is not writable, leaving it out", "controller", c, "directory",
 					dir, "err", err)
 				delete(t.roots, c)
 				continue
@@ -71,18 +70,18 @@ func openTree(driver Driver, log *slog.Logger) (*tree, error) {
 			t.controllers[c] = true
 		}
 		if len(t.roots) == 0 {
-			return nil, errors.New("no cgroup controller is mounted that can be written to")
+			return nil, errors.New("no cgroup controller is mounted writable")
 		}
 	}
 	for _, c := range []string{"cpu", "memory", "pids", "hugetlb"} {
 		if !t.controllers[c] {
-			log.Warn("The host lacks a cgroup controller: its limits are not set for pods", "controller", c)
+			log.Warn("cgroup controller is missing, its limits are not set for pods", "controller", c)
 		}
 	}
 	return t, nil
 }
 
-// paths are the directories of a cgroup, by controller.
+// paths returns the directories of a cgroup by controller.
 func (t *tree) paths(n Name) (map[string]string, error) {
 	below := n.Cgroupfs()
 	if t.driver == Systemd {
@@ -121,7 +120,7 @@ func (t *tree) manager(n Name, r *cgroups.Resources) (cgroups.Manager, error) {
 	return cgfs.NewManager(&cgroups.Cgroup{Path: n.Cgroupfs(), Resources: r}, paths)
 }
 
-// exists says whether the cgroup is there, in any controller.
+// exists reports whether the cgroup exists in any controller.
 func (t *tree) exists(n Name) bool {
 	paths, err := t.paths(n)
 	if err != nil {
@@ -135,8 +134,8 @@ func (t *tree) exists(n Name) bool {
 	return false
 }
 
-// complete says whether the cgroup is there, in all controllers that apply makes
-// it in: in devices nothing is set for a pod.
+// complete reports whether the cgroup exists in every controller that apply makes it in. The devices controller
+// has no limits for pods.
 func (t *tree) complete(n Name) bool {
 	paths, err := t.paths(n)
 	if err != nil {
@@ -150,7 +149,7 @@ func (t *tree) complete(n Name) bool {
 	return true
 }
 
-// apply makes the cgroup if it is not there, and sets its limits.
+// apply makes the cgroup if necessary, and sets its limits.
 func (t *tree) apply(n Name, l Limits) error {
 	m, err := t.manager(n, t.resources(l))
 	if err != nil {
@@ -162,7 +161,7 @@ func (t *tree) apply(n Name, l Limits) error {
 	return t.set(n, l)
 }
 
-// set changes limits of a cgroup that is there.
+// set changes the limits of an existing cgroup.
 func (t *tree) set(n Name, l Limits) error {
 	r := t.resources(l)
 	m, err := t.manager(n, r)
@@ -175,8 +174,7 @@ func (t *tree) set(n Name, l Limits) error {
 	return nil
 }
 
-// resources are the limits in the library's words, for the controllers the host
-// has.
+// resources converts limits to the type of the cgroup library, for the controllers that the host has.
 func (t *tree) resources(l Limits) *cgroups.Resources {
 	r := &cgroups.Resources{SkipDevices: true, SkipFreezeOnSet: true}
 	if t.controllers["cpu"] {
@@ -205,7 +203,7 @@ func (t *tree) resources(l Limits) *cgroups.Resources {
 	return r
 }
 
-// hugePages bounds every page size of the host, named as hugetlb names them.
+// hugePages returns a limit for every page size of the host, named as hugetlb names them.
 func hugePages(limits map[int64]int64, host []string) []*cgroups.HugepageLimit {
 	byName := map[string]int64{}
 	for size, limit := range limits {
@@ -218,7 +216,7 @@ func hugePages(limits map[int64]int64, host []string) []*cgroups.HugepageLimit {
 	return all
 }
 
-// hugetlbSize is a page size as in hugetlb.2MB.max.
+// hugetlbSize formats a page size as in hugetlb.2MB.max.
 func hugetlbSize(size int64) string {
 	for _, u := range []struct {
 		shift int
@@ -231,7 +229,7 @@ func hugetlbSize(size int64) string {
 	return fmt.Sprintf("%dKB", size>>10)
 }
 
-// remove destroys a cgroup in which nothing runs.
+// remove removes a cgroup without processes.
 func (t *tree) remove(n Name) error {
 	m, err := t.manager(n, t.resources(Limits{}))
 	if err != nil {
@@ -243,7 +241,7 @@ func (t *tree) remove(n Name) error {
 	return nil
 }
 
-// pids are the processes in a cgroup and below it.
+// pids returns the processes in a cgroup and below it.
 func (t *tree) pids(n Name) ([]int, error) {
 	paths, err := t.paths(n)
 	if err != nil {
@@ -259,7 +257,7 @@ func (t *tree) pids(n Name) ([]int, error) {
 			return nil, fmt.Errorf("list processes of cgroup %s: %w", dir, err)
 		}
 		for _, pid := range pids {
-			if pid > 0 { // 0: of another PID namespace
+			if pid > 0 { // 0 is a process in another PID namespace
 				found[pid] = true
 			}
 		}
@@ -267,7 +265,7 @@ func (t *tree) pids(n Name) ([]int, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// children are the names of the directories below a cgroup, in any controller.
+// children returns the names of the directories below a cgroup, in any controller.
 func (t *tree) children(n Name) ([]string, error) {
 	paths, err := t.paths(n)
 	if err != nil {
