@@ -47,7 +47,7 @@ func publish(t *testing.T, o Options) publisher {
 	return p
 }
 
-// until waits for a state of the counters: the API server is asked by others than the test.
+// until waits for a state of the counters.
 func (p publisher) until(what string, done func(Stats) bool) {
 	p.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(p.Stats()); time.Sleep(time.Millisecond) {
@@ -61,7 +61,7 @@ func ref(kind, namespace, name string) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: kind, APIVersion: "v1", Namespace: namespace, Name: name, UID: "u-1"}
 }
 
-// list gives the events of a namespace as "reason count message".
+// list returns the events of a namespace as "reason count message".
 func list(t *testing.T, namespace string) []string {
 	t.Helper()
 	events, err := shared.Cluster(t).Client().CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
@@ -95,7 +95,7 @@ func TestEventsReachTheAPI(t *testing.T) {
 	p.until("the repeats", func(s Stats) bool { return s.Patched == 1 && s.Waiting == 0 })
 	p.stop()
 
-	// While nobody sends, events happen; then the API server is away.
+	// Events are recorded while no publisher runs, and then while the API server is away.
 	recorder.Event(pod, corev1.EventTypeNormal, "Started", "started")
 	recorder.Event(pod, corev1.EventTypeWarning, "BackOff", "back-off")
 	cluster.Disconnect()
@@ -114,7 +114,7 @@ func TestEventsReachTheAPI(t *testing.T) {
 	}
 }
 
-// A burst is spread over time, bounded, and a warning passes it.
+// A burst is spread over time and limited. A warning overtakes it.
 func TestBurst(t *testing.T) {
 	namespace := shared.Cluster(t).Namespace()
 	recorder := event.New(event.Options{Host: "n"})
@@ -135,7 +135,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// A namespace that is not there takes no event, and holds none up.
+// An event in a namespace that does not exist is refused, and delays no other.
 func TestRefusedEvent(t *testing.T) {
 	namespace := shared.Cluster(t).Namespace()
 	recorder := event.New(event.Options{Host: "n"})

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 const (
@@ -17,7 +19,7 @@ const (
 	maxName = 253
 )
 
-// class orders what waits.
+// class orders waiting events.
 type class int
 
 const (
@@ -29,16 +31,16 @@ const (
 // key names an event.
 type key struct{ namespace, name string }
 
-// entry is an event that waits.
+// entry is a waiting event.
 type entry struct {
 	event corev1.Event
 	class class
-	since uint64    // its place among those of its class: the revision of its first unsent change
+	since uint64    // its order within the class: the revision of its first unsent change
 	due   time.Time // not before
 
 }
 
-// next picks the entry to send; else at is when one is due, zero when none waits.
+// next returns the entry to send. If none is due, at is the time when one will be, or zero if none waits.
 func next(queue map[key]*entry, now time.Time) (best *entry, at time.Time) {
 	for _, e := range queue {
 		switch {
@@ -53,7 +55,7 @@ func next(queue map[key]*entry, now time.Time) (best *entry, at time.Time) {
 	return best, at
 }
 
-// victim is the entry to drop from a full queue: the oldest of the least class.
+// victim returns the entry to drop from a full queue: the oldest of the lowest class.
 func victim(queue map[key]*entry) *entry {
 	var worst *entry
 	for _, e := range queue {
@@ -74,16 +76,16 @@ func classify(e *corev1.Event, sent bool) class {
 	return normal
 }
 
-// distance is the time from one patch of an event to the next.
-func distance(patches int) time.Duration { return min(firstRepeat<<min(patches, 20), lastRepeat) }
+// distance returns the time between two patches of an event.
+func distance(patches int) time.Duration { return retry.Delay(firstRepeat, lastRepeat, patches+1) }
 
-// retry is the time to the next try, fraction (0 to 1) being chance.
-func retry(fails int, fraction float64) time.Duration {
-	d := min(firstRetry<<min(max(fails-1, 0), 20), lastRetry)
+// delay returns the time to the next try after a number of failures in a row. fraction is random, from 0 to 1.
+func delay(fails int, fraction float64) time.Duration {
+	d := retry.Delay(firstRetry, lastRetry, max(fails, 1))
 	return d/2 + time.Duration(fraction*float64(d/2))
 }
 
-// render is an event as it is made at the API server.
+// render returns an event in the form to create at the API server.
 func render(e corev1.Event) *corev1.Event {
 	object := e
 	object.Name = shorten(e.Name)
@@ -91,7 +93,7 @@ func render(e corev1.Event) *corev1.Event {
 	return &object
 }
 
-// shorten cuts a name to what the API takes and keeps its end, which tells events of one object apart.
+// shorten cuts a name to the API's maximum. It keeps the end, which distinguishes the events of one object.
 func shorten(name string) string {
 	if len(name) <= maxName {
 		return name
@@ -101,7 +103,7 @@ func shorten(name string) string {
 	return strings.TrimRight(name[:maxName-len(end)], "-.") + end
 }
 
-// amendment is what a repeat changes.
+// amendment holds the fields that a repeat changes.
 type amendment struct {
 	Count         int32       `json:"count"`
 	LastTimestamp metav1.Time `json:"lastTimestamp"`

@@ -58,8 +58,8 @@ func TestOrder(t *testing.T) {
 
 func TestDistances(t *testing.T) {
 	const s = time.Second
-	got := []time.Duration{distance(0), distance(1), distance(8), distance(9), distance(1000), retry(1, 0), retry(1, 1),
-		retry(1000, 1)}
+	got := []time.Duration{distance(0), distance(1), distance(8), distance(9), distance(1000), delay(1, 0), delay(1, 1),
+		delay(1000, 1)}
 	want := []time.Duration{s, 2 * s, 256 * s, lastRepeat, lastRepeat, firstRetry / 2, firstRetry, lastRetry}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -10,10 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Source is the recorder that is read: *event.Recorder.
+// Source is the recorder to read from: *event.Recorder.
 type Source interface {
 	List(event.Filter) ([]corev1.Event, uint64)
 	Watch(ctx context.Context, f event.Filter, since uint64) iter.Seq[corev1.Event]
@@ -22,17 +23,17 @@ type Source interface {
 // Options of a Publisher.
 type Options struct {
 	Source Source // required
-	// Client is for events alone; it is best without a limit of its own. Required.
+	// Client is only for events. A client without a rate limit is best. Required.
 	Client kubernetes.Interface
 	// QPS and Burst are the budget (eventRecordQPS, eventBurst). QPS 0: no limit.
 	QPS   float64
 	Burst int
-	// Path of the file that notes up to where events were sent. Empty: nothing is noted.
+	// Path is the file that notes the last revision sent. Empty means that nothing is noted.
 	Path string
-	// Since is from when on events are sent where nothing is noted, a node's first run for
-	// example. Zero: when Run begins.
+	// Since is the time of the first event to send if nothing is noted, for example at a node's first start. Zero
+	// stands for the start of Run.
 	Since time.Time
-	// Max is how many events wait. Default 1,000.
+	// Max is the maximum number of waiting events. Default 1,000.
 	Max int
 	// Timeout of one request. Default 15 s.
 	Timeout time.Duration
@@ -51,19 +52,19 @@ type Stats struct {
 // Publisher sends events.
 type Publisher struct {
 	opts  Options
-	wake  chan struct{} // for the sender; has room for one
-	notes chan struct{} // the note on disk is out of date
+	wake  wake.Signal // wakes the sender
+	notes wake.Signal // the note on disk is out of date
 
-	mu    sync.Mutex
-	queue map[key]*entry
-	known map[key]history
-	seen  uint64 // the newest revision read
-	now   *entry // being sent, not in the queue; nil: none
-	stats Stats
-	told  time.Time // when it was last said that events are dropped
+	mu     sync.Mutex
+	queue  map[key]*entry
+	known  map[key]history
+	seen   uint64 // the newest revision read
+	now    *entry // being sent, not in the queue; nil: none
+	stats  Stats
+	warned time.Time // when dropped events were last logged
 }
 
-// history is what is known of an event that the API server has.
+// history records the patches of an event that the API server has.
 type history struct {
 	patches int
 	last    time.Time
@@ -77,7 +78,7 @@ func New(o Options) *Publisher {
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Second
 	}
-	return &Publisher{opts: o, wake: make(chan struct{}, 1), notes: make(chan struct{}, 1), queue: map[key]*entry{},
+	return &Publisher{opts: o, wake: wake.New(), notes: wake.New(), queue: map[key]*entry{},
 		known: map[key]history{}}
 }
 

@@ -12,12 +12,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-
-	"golang.org/x/time/rate"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/record/event"
@@ -26,40 +25,39 @@ import (
 const (
 	// noteDelay is the least time between two writes of the note.
 	noteDelay = 5 * time.Second
-	// maxKnown bounds what is remembered of events that were sent. Forgetting one costs a request.
+	// maxKnown is the maximum number of sent events in memory. Forgetting one costs a request.
 	maxKnown = 4096
-	// complaints is the least time between two lines of the log about dropped events.
-	complaints = time.Minute
+	// warnInterval is the least time between two warnings about dropped events.
+	warnInterval = time.Minute
 )
 
-// note is what the file keeps.
+// note is the content of the file.
 type note struct {
-	// Sent is the revision up to which all events were sent or given up.
+	// Sent is the revision up to which all events were sent or dropped.
 	Sent uint64 `json:"sent"`
 }
 
 var noteFormat = checkpoint.Format{Version: 1}
 
-// Run sends events until ctx ends. What the API server or the disk says is logged and
-// made up for, never returned.
+// Run sends events until ctx ends. Errors of the API server and the disk are logged and retried, never returned.
 func (p *Publisher) Run(ctx context.Context) error {
 	since := p.begin()
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() {
 		for e := range p.opts.Source.Watch(ctx, event.Filter{}, since) {
-			p.take(e, time.Now())
+			p.enqueue(e, time.Now())
 		}
 	})
 	if p.opts.Path != "" {
-		signal(p.notes) // so that there is one, whenever the agent is killed
+		p.notes.Wake() // so that the file exists even if the agent is killed soon
 		all.Go(func() { p.keepNote(ctx) })
 	}
 	p.send(ctx)
 	return ctx.Err()
 }
 
-// begin reads where the run before came to.
+// begin returns the last revision that the previous run has sent.
 func (p *Publisher) begin() uint64 {
 	since := p.opts.Since
 	if since.IsZero() {
@@ -74,16 +72,17 @@ func (p *Publisher) begin() uint64 {
 	case err == nil:
 		p.seen = old.Sent
 	case !errors.Is(err, fs.ErrNotExist):
-		p.opts.Log.Warn("earlier events are not sent", "path", p.opts.Path, "err", err)
+		p.opts.Log.Warn("cannot read the note of sent events, earlier events are not sent", "path", p.opts.Path, "err",
+			err)
 	}
 	return p.seen
 }
 
-// take puts a new or changed event into the queue.
-func (p *Publisher) take(e corev1.Event, now time.Time) {
+// enqueue adds a new or changed event to the queue.
+func (p *Publisher) enqueue(e corev1.Event, now time.Time) {
 	revision, err := strconv.ParseUint(e.ResourceVersion, 10, 64)
 	if err != nil {
-		return // not of a recorder
+		return // not from a recorder
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,20 +101,20 @@ func (p *Publisher) take(e corev1.Event, now time.Time) {
 	if len(p.queue) > p.opts.Max {
 		p.drop(victim(p.queue), now)
 	}
-	signal(p.wake)
-	signal(p.notes)
+	p.wake.Wake()
+	p.notes.Wake()
 }
 
 func (p *Publisher) drop(e *entry, now time.Time) {
 	delete(p.queue, key{e.event.Namespace, e.event.Name})
 	p.stats.Dropped++
-	if now.Sub(p.told) > complaints {
-		p.told = now
-		p.opts.Log.Warn("events are not sent: too many wait; berth events has them", "dropped so far", p.stats.Dropped)
+	if now.Sub(p.warned) > warnInterval {
+		p.warned = now
+		p.opts.Log.Warn("too many events wait, some are not sent; berth events lists them", "dropped", p.stats.Dropped)
 	}
 }
 
-// send is the loop that sends one event after the other, within the budget.
+// send sends one event after the other, within the budget.
 func (p *Publisher) send(ctx context.Context) {
 	limit := rate.NewLimiter(rate.Inf, 1)
 	if p.opts.QPS > 0 {
@@ -125,7 +124,7 @@ func (p *Publisher) send(ctx context.Context) {
 		if p.ready(ctx) != nil || limit.Wait(ctx) != nil {
 			return
 		}
-		e := p.pick() // the most urgent one now
+		e := p.pick() // the most urgent one at this moment
 		if e == nil {
 			continue
 		}
@@ -140,11 +139,11 @@ func (p *Publisher) send(ctx context.Context) {
 		}
 		fails++
 		p.putBack(e)
-		wait := retry(fails, rand.Float64())
+		wait := delay(fails, rand.Float64())
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 			wait = max(wait, time.Duration(seconds)*time.Second)
 		}
-		p.opts.Log.Debug("events wait for the API server", "again in", wait, "err", err)
+		p.opts.Log.Debug("cannot send events, retrying", "after", wait, "err", err)
 		if sleep(ctx, nil, wait) != nil {
 			return
 		}
@@ -165,13 +164,13 @@ func (p *Publisher) ready(ctx context.Context) error {
 		if !at.IsZero() {
 			wait = at.Sub(now)
 		}
-		if err := sleep(ctx, p.wake, wait); err != nil {
+		if err := sleep(ctx, p.wake.C(), wait); err != nil {
 			return err
 		}
 	}
 }
 
-// sleep returns at a signal, after the time (negative: never), or with the error of ctx.
+// sleep returns at a signal, after d (negative: never), or with the error of ctx.
 func sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
 	var alarm <-chan time.Time
 	if d >= 0 {
@@ -185,7 +184,7 @@ func sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) error {
 	return ctx.Err()
 }
 
-// pick takes the most urgent event out of the queue; nil: none is due.
+// pick removes the most urgent event from the queue. It returns nil if none is due.
 func (p *Publisher) pick() *entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,8 +196,7 @@ func (p *Publisher) pick() *entry {
 	return e
 }
 
-// publish makes the event at the API server, or patches it. A second request is within
-// the budget too.
+// publish creates the event at the API server, or patches it. A second request also counts against the budget.
 func (p *Publisher) publish(ctx context.Context, limit *rate.Limiter, e *entry) error {
 	if e.class != repeat {
 		err := p.create(ctx, e)
@@ -210,7 +208,7 @@ func (p *Publisher) publish(ctx context.Context, limit *rate.Limiter, e *entry) 
 	if !apierrors.IsNotFound(err) || limit.Wait(ctx) != nil {
 		return err
 	}
-	return p.create(ctx, e) // the API server has forgotten it
+	return p.create(ctx, e) // the API server has deleted the event
 }
 
 func (p *Publisher) create(ctx context.Context, e *entry) error {
@@ -239,7 +237,7 @@ func (p *Publisher) patch(ctx context.Context, e *entry) error {
 
 func (p *Publisher) client() rest.Interface { return p.opts.Client.CoreV1().RESTClient() }
 
-// do makes one request, once: the loop decides about another.
+// do sends one request, once. The loop retries.
 func (p *Publisher) do(ctx context.Context, r *rest.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -252,7 +250,7 @@ func (p *Publisher) count(add func(*Stats)) {
 	add(&p.stats)
 }
 
-// unanswered says whether an error is about the API server and not about the event.
+// unanswered reports whether an error is about the API server, not about the event.
 func unanswered(err error) bool {
 	var status apierrors.APIStatus
 	if err == nil {
@@ -262,12 +260,12 @@ func unanswered(err error) bool {
 		apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err)
 }
 
-// sent notes what has become of an event that was answered.
+// sent records the result for an event that the API server has accepted or refused.
 func (p *Publisher) sent(e *entry, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now = nil
-	signal(p.notes)
+	p.notes.Wake()
 	if err != nil {
 		p.stats.Refused++
 		p.opts.Log.Debug("the API server refuses an event", "event", e.event.Namespace+"/"+e.event.Name, "reason",
@@ -291,7 +289,7 @@ func (p *Publisher) sent(e *entry, err error) {
 	}
 }
 
-// putBack returns an event to the queue that could not be sent.
+// putBack returns an unsent event to the queue.
 func (p *Publisher) putBack(e *entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -308,12 +306,12 @@ func (p *Publisher) putBack(e *entry) {
 	}
 }
 
-// keepNote writes the note when it has changed, and at the end.
+// keepNote writes the note whenever it has changed, and at the end.
 func (p *Publisher) keepNote(ctx context.Context) {
 	written := uint64(0)
 	var pace checkpoint.Pace
 	for more := true; more; {
-		more = pace.Wait(ctx, p.notes, noteDelay)
+		more = pace.Wait(ctx, p.notes.C(), noteDelay)
 		sent := p.done()
 		if sent == written {
 			continue
@@ -323,12 +321,13 @@ func (p *Publisher) keepNote(ctx context.Context) {
 			written = sent
 		}
 		if fails, _ := pace.Wrote(err); fails {
-			p.opts.Log.Warn("events may be sent again after a restart", "path", p.opts.Path, "err", err)
+			p.opts.Log.Warn("cannot write the note of sent events, some may be sent again after a restart", "path",
+				p.opts.Path, "err", err)
 		}
 	}
 }
 
-// done is the revision up to which nothing waits.
+// done returns the revision up to which no event waits.
 func (p *Publisher) done() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -340,11 +339,4 @@ func (p *Publisher) done() uint64 {
 		sent = min(sent, e.since-1)
 	}
 	return sent
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

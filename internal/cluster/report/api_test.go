@@ -23,14 +23,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// node is a node that has pods and writes their statuses: the newest of each object comes
-// by watch, the statuses from the test.
+// node writes the statuses of its pods. The objects come from a watch, the statuses from the test.
 type node struct {
 	*testing.T
 	cluster   *kubeapitest.Cluster
@@ -41,7 +41,7 @@ type node struct {
 
 	mu      sync.Mutex
 	rows    map[types.UID]Row
-	seen    map[types.UID][]*corev1.Pod // all that the watch brought
+	seen    map[types.UID][]*corev1.Pod // all objects of the watch, in order
 	dropped []types.UID
 	news    chan struct{} // closed at each change of seen
 }
@@ -67,8 +67,8 @@ func newNode(t *testing.T, name string) *node {
 		fields.OneTermEqualSelector("spec.nodeName", name))
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw, ObjectType: &corev1.Pod{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { n.hear(o.(*corev1.Pod)) },
-			UpdateFunc: func(_, o any) { n.hear(o.(*corev1.Pod)) },
+			AddFunc:    func(o any) { n.receive(o.(*corev1.Pod)) },
+			UpdateFunc: func(_, o any) { n.receive(o.(*corev1.Pod)) },
 		}})
 	all.Go(func() { informer.Run(ctx.Done()) })
 	return n
@@ -82,7 +82,7 @@ func (n *node) change(f func()) {
 	n.news = make(chan struct{})
 }
 
-func (n *node) hear(p *corev1.Pod) {
+func (n *node) receive(p *corev1.Pod) {
 	n.change(func() {
 		n.seen[p.UID] = append(n.seen[p.UID], p)
 		if r, ok := n.rows[p.UID]; ok {
@@ -93,7 +93,7 @@ func (n *node) hear(p *corev1.Pod) {
 	})
 }
 
-// set has a status written.
+// set queues a status.
 func (n *node) set(p *corev1.Pod, s corev1.PodStatus, gone bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -105,7 +105,7 @@ func (n *node) set(p *corev1.Pod, s corev1.PodStatus, gone bool) {
 	n.writer.Set(r)
 }
 
-// until waits for what is looked at with the lock held.
+// until waits for a condition. It calls done with the lock held.
 func (n *node) until(what string, done func() bool) {
 	n.Helper()
 	late := time.After(time.Minute)
@@ -124,7 +124,7 @@ func (n *node) until(what string, done func() bool) {
 	}
 }
 
-// shows waits until the API server has a pod as it should be.
+// shows waits until the pod in the API server satisfies ok.
 func (n *node) shows(p *corev1.Pod, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	n.Helper()
 	var last *corev1.Pod
@@ -153,7 +153,7 @@ func (n *node) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	return made
 }
 
-// status is the state number i of a pod; its container's restarts tell states apart.
+// status returns state number i of a pod. The restart count of its container is the number.
 func status(i int, phase corev1.PodPhase, isReady bool) corev1.PodStatus {
 	is := corev1.ConditionFalse
 	if isReady {
@@ -166,7 +166,7 @@ func status(i int, phase corev1.PodPhase, isReady bool) corev1.PodStatus {
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Image: "img", ImageID: "img", RestartCount: int32(i),
 			Ready: isReady,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(i)}}}}}
-	if terminal(phase) {
+	if pod.Ended(phase) {
 		s.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0,
 			FinishedAt: at(i)}}
 	}
@@ -180,7 +180,7 @@ func restarts(p *corev1.Pod) int {
 	return int(p.Status.ContainerStatuses[0].RestartCount)
 }
 
-// requests records what the node asks about a pod.
+// requests records the node's requests for a pod.
 func (n *node) requests(pod string) func() []string {
 	var mu sync.Mutex
 	var all []string
@@ -223,7 +223,7 @@ func TestLifeOfAPod(t *testing.T) {
 	p = n.shows(p, "the deletion's mark", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	n.set(p, status(2, corev1.PodSucceeded, false), true)
 	n.until("the pod's end", func() bool { return len(n.dropped) == 1 })
-	last := n.shows(p, "the final phase", func(p *corev1.Pod) bool { return terminal(p.Status.Phase) })
+	last := n.shows(p, "the final phase", func(p *corev1.Pod) bool { return pod.Ended(p.Status.Phase) })
 	if condition(last.Status.Conditions, "example.com/gate") == nil {
 		t.Error("the condition of another writer is lost")
 	}
@@ -237,7 +237,7 @@ func TestLifeOfAPod(t *testing.T) {
 	}
 }
 
-// The API server has another pod of the name, or none, when the status comes.
+// The pod has been deleted, or replaced by another of the same name, when its status is sent.
 func TestPodWasReplaced(t *testing.T) {
 	n := newNode(t, "replaced")
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
@@ -261,7 +261,7 @@ func TestPodWasReplaced(t *testing.T) {
 	}
 }
 
-// A conflict may mean that the pod was replaced, or that it is there as before.
+// A conflict may mean that the pod was replaced, or only that it has changed.
 func TestDeleteMeetsAConflict(t *testing.T) {
 	n := newNode(t, "conflict")
 	n.cluster.Inject(kubeapitest.Fault{
@@ -309,8 +309,8 @@ func TestMirrorPodIsNotDeleted(t *testing.T) {
 	}
 }
 
-// 409, 429 and 500 delay a status, whose last state is what counts.
-func TestErrorsAreTriedAgain(t *testing.T) {
+// Responses 409, 429 and 500 delay a status. Its last state is sent in the end.
+func TestErrorsAreRetried(t *testing.T) {
 	n := newNode(t, "errors")
 	p := n.pod("web", nil)
 	isPatch := func(r *http.Request) bool { return r.Method == http.MethodPatch }
@@ -333,9 +333,9 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	}
 }
 
-// Many pods flip while the API server refuses some requests, then dies and comes back. The
-// states of each pod are seen in their order, and the last of each is what remains.
-func TestStorm(t *testing.T) {
+// Many pods change while the API server refuses some requests, then dies and comes back. The states of each pod arrive
+// in order, and the last one remains.
+func TestStatusesStayInOrderThroughFaults(t *testing.T) {
 	const many, states = 500, 12
 	n := newNode(t, "storm")
 	pods := make([]*corev1.Pod, many)

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// BenchmarkPatch is what a change costs before it is sent.
+// BenchmarkPatch measures the work for a change before it is sent.
 func BenchmarkPatch(b *testing.B) {
 	api := &corev1.Pod{Status: status(1, corev1.PodRunning, false)}
 	ours := status(2, corev1.PodRunning, true)
@@ -17,7 +17,7 @@ func BenchmarkPatch(b *testing.B) {
 	}
 }
 
-// BenchmarkUnchanged is what an object costs that the watch brings and that is as it should be.
+// BenchmarkUnchanged measures the work for an object of the watch that has the wanted status.
 func BenchmarkUnchanged(b *testing.B) {
 	ours := status(2, corev1.PodRunning, true)
 	api := &corev1.Pod{Status: ours}

@@ -9,44 +9,47 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 const (
-	// fairness: of so many rows one is the oldest, however urgent the others are.
+	// fairness is how often the oldest row is sent, whatever its class: once in this many rows.
 	fairness = 8
-	// firstDelay and lastDelay bound the time to the next try after a failure, which doubles.
+	// firstDelay is the time to the next try after a failure. It doubles up to lastDelay.
 	firstDelay = 200 * time.Millisecond
 	lastDelay  = 30 * time.Second
-	// lastOutage bounds it when the API server did not answer at all.
+	// lastOutage is the maximum if the API server does not answer at all.
 	lastOutage = 5 * time.Second
-	// refusedDelay is between tries of what the API server has refused.
+	// refusedDelay is the maximum for a status that the API server has refused.
 	refusedDelay = 5 * time.Minute
-	// renewed is how soon a new state is tried while the one before has failed.
-	renewed = 500 * time.Millisecond
-	// firstRepair and lastRepair bound the distance of patches against another writer.
+	// newStateDelay is the time to the first try of a new status if the previous one has failed.
+	newStateDelay = 500 * time.Millisecond
+	// firstRepair is the interval between patches against another writer. It doubles up to lastRepair.
 	firstRepair = time.Second
 	lastRepair  = 5 * time.Minute
-	// quiet is how long the other writer has to be silent to be forgotten.
+	// quiet is how long another writer must leave a status alone until it is forgotten.
 	quiet = 10 * time.Minute
 )
 
-// class orders rows that wait.
+// class orders waiting rows.
 type class int
 
 const (
-	ending class = iota // the phase becomes terminal: controllers and quotas wait for it
-	turn                // Ready changes, so that endpoints do; or the pod can be deleted
-	other
+	ending    class = iota // the phase becomes terminal: controllers and quotas wait for it
+	readiness              // Ready changes, and with it endpoints; or the pod can be deleted
+	remaining
 )
 
 func urgency(api, ours corev1.PodStatus, gone bool) class {
 	switch {
-	case terminal(ours.Phase) && !terminal(api.Phase):
+	case pod.Ended(ours.Phase) && !pod.Ended(api.Phase):
 		return ending
 	case gone, ready(api) != ready(ours):
-		return turn
+		return readiness
 	}
-	return other
+	return remaining
 }
 
 func ready(s corev1.PodStatus) bool {
@@ -54,8 +57,8 @@ func ready(s corev1.PodStatus) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// next picks the row to send, nil when none can be; then at is when one may be due,
-// zero when nothing is. oldest: by age alone.
+// next returns the row to send, or nil if none is due. In that case at is the time when the first one becomes due, or
+// zero if none waits for a time. oldest selects by age alone.
 func next(dirty map[types.UID]*row, now time.Time, oldest bool) (best *row, at time.Time) {
 	for _, r := range dirty {
 		switch {
@@ -81,30 +84,29 @@ func before(a, b *row, oldest bool) bool {
 	return a.UID < b.UID
 }
 
-// older says whether an object of the API was there before another of the same UID.
+// older reports whether object a is an earlier version than b. They must have the same UID.
 func older(a, b *corev1.Pod) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order < 0
 }
 
-// answer is what an error of the API server means.
+// answer is the meaning of an API server's response.
 type answer int
 
 const (
-	taken   answer = iota // no error
-	gone                  // there is no such pod any more
-	stale                 // the object is another than was thought
-	busy                  // not now; nothing was done
-	failed                // something may have been done
-	lost                  // no answer, or none to anybody
-	refused               // not in this form
+	accepted answer = iota // no error
+	gone                   // the pod does not exist any longer
+	stale                  // the object has changed meanwhile
+	busy                   // not now; nothing was done
+	failed                 // the change may have been made
+	lost                   // no response, or the server answers nobody
+	refused                // invalid or not allowed
 )
 
-// judge says what an error means, and how long the API server wants to be left alone (0: it
-// did not say).
+// judge returns the meaning of an error, and how long the API server asks to wait, or 0 if it does not say.
 func judge(err error) (answer, time.Duration) {
 	if err == nil {
-		return taken, 0
+		return accepted, 0
 	}
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	after := time.Duration(seconds) * time.Second
@@ -124,15 +126,14 @@ func judge(err error) (answer, time.Duration) {
 	return refused, 0
 }
 
-// replaced says whether an error is about the UID that a patch is for: the name has
-// another pod now.
+// replaced reports whether an error is about the UID in a patch: another pod has the name now.
 func replaced(err error) bool {
 	cause, ok := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
 	return ok && cause.Field == "metadata.uid"
 }
 
-// delay is the time to the next try after so many failures in a row. fraction, from 0
-// to 1, is chance, which keeps pods and nodes apart.
+// delay returns the time to the next try after a number of failures in a row. fraction is random, from 0 to 1, so
+// that pods and nodes do not retry at the same time.
 func delay(a answer, fails int, after time.Duration, fraction float64) time.Duration {
 	longest := lastDelay
 	switch {
@@ -143,19 +144,16 @@ func delay(a answer, fails int, after time.Duration, fraction float64) time.Dura
 	case a == lost:
 		longest = lastOutage
 	}
-	d := longest
-	if fails < 20 {
-		d = min(d, firstDelay<<max(fails-1, 0))
-	}
+	d := retry.Delay(firstDelay, longest, max(fails, 1))
 	return d/2 + time.Duration(fraction*float64(d/2))
 }
 
-// sooner is when a row is due whose state has changed: a new state waits neither for the
-// repair nor for the whole backoff of the one before.
+// sooner returns when a row with a new status is due. A new status waits neither for a repair nor for the whole
+// back-off of the previous one.
 func sooner(due, hold, now time.Time, fails int) time.Time {
 	at := now
 	if fails > 0 {
-		at = at.Add(renewed)
+		at = at.Add(newStateDelay)
 	}
 	if due.Before(at) {
 		return due
@@ -166,15 +164,15 @@ func sooner(due, hold, now time.Time, fails int) time.Time {
 	return at
 }
 
-// outage is a time in which the API server answers nobody. One row at a time tries then.
+// outage is a time in which the API server does not answer. Only one row at a time is tried then.
 type outage struct {
 	fails int
 	since time.Time // the last failure
 	until time.Time // the next try
 }
 
-// lost is the outage after a request without an answer. One that began before the last
-// failure tells nothing new.
+// lost returns the outage after a request without a response. A request that began before the last failure does not
+// count.
 func (o outage) lost(began, now time.Time, fraction float64) outage {
 	if o.fails > 0 && began.Before(o.since) {
 		return o
@@ -183,24 +181,24 @@ func (o outage) lost(began, now time.Time, fraction float64) outage {
 	return outage{fails: fails, since: now, until: now.Add(delay(lost, fails, 0, fraction))}
 }
 
-// room is how many rows may be in flight.
-func (o outage) room(most int, now time.Time) int {
+// room returns how many rows may be in flight.
+func (o outage) room(limit int, now time.Time) int {
 	switch {
 	case o.fails == 0:
-		return most
+		return limit
 	case now.Before(o.until):
 		return 0
 	}
 	return 1
 }
 
-// repairs are the patches against another writer that has changed what is ours.
+// repairs counts the patches against another writer that changes the agent's fields.
 type repairs struct {
 	n    int
 	last time.Time
 }
 
-// next says when the next one may be, and what is known then.
+// next returns when the next repair is allowed, and the count after it.
 func (r repairs) next(now time.Time) (time.Time, repairs) {
 	if r.n > 0 && now.Sub(r.last) > quiet {
 		r = repairs{}
@@ -208,7 +206,7 @@ func (r repairs) next(now time.Time) (time.Time, repairs) {
 	if r.n == 0 {
 		return now, repairs{n: 1, last: now}
 	}
-	at := r.last.Add(min(firstRepair<<min(r.n-1, 20), lastRepair))
+	at := r.last.Add(retry.Delay(firstRepair, lastRepair, r.n))
 	if at.After(now) {
 		return at, r
 	}

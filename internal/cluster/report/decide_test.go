@@ -18,7 +18,7 @@ var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func at(seconds int) metav1.Time { return metav1.NewTime(t0.Add(time.Duration(seconds) * time.Second)) }
 
-// cond is a condition; "Ready=False:Why@7" is of second 7.
+// cond returns a condition with its transition time in seconds after t0.
 func cond(t corev1.PodConditionType, status corev1.ConditionStatus, why string, second int) corev1.PodCondition {
 	return corev1.PodCondition{Type: t, Status: status, Reason: why, LastTransitionTime: at(second)}
 }
@@ -30,7 +30,7 @@ func TestMerge(t *testing.T) {
 		mirror           bool
 		api, ours, wants corev1.PodStatus
 	}{
-		{"what is others' stays, what is ours is new", false,
+		{"fields of others stay, ours are new", false,
 			corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBurstable, NominatedNodeName: "n",
 				StartTime: new(at(1)), Message: "old",
 				ResourceClaimStatuses: []corev1.PodResourceClaimStatus{{Name: "c"}},
@@ -53,7 +53,7 @@ func TestMerge(t *testing.T) {
 			corev1.PodStatus{Conditions: []corev1.PodCondition{cond(corev1.PodReady, no, "A", 1)}},
 			corev1.PodStatus{Conditions: []corev1.PodCondition{cond(corev1.PodReady, no, "B", 9)}},
 			corev1.PodStatus{Conditions: []corev1.PodCondition{cond(corev1.PodReady, no, "B", 1)}}},
-		{"a disruption is told with the end, not before", false,
+		{"a disruption is reported with the end, not before", false,
 			corev1.PodStatus{Phase: corev1.PodRunning},
 			corev1.PodStatus{Phase: corev1.PodRunning,
 				Conditions: []corev1.PodCondition{cond(corev1.DisruptionTarget, yes, "TerminationByKubelet", 9)}},
@@ -89,17 +89,17 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// A condition that turned and turned back while the API server was away turned when it did,
-// as far as this process has seen it; what it has not seen is the API's to say.
+// A condition that changed and changed back while the API server was away gets the time of the last change, if this
+// process has seen it. Otherwise the API's time stays.
 func TestTimesOfConditions(t *testing.T) {
 	tests := []struct {
 		name                    string
 		first, api, ours, wants int
 	}{
-		{"as it was told", 1, 1, 1, 1},
-		{"turned twice unseen", 1, 1, 9, 9},
-		{"turned under another agent", 9, 4, 9, 4},
-		{"told by another agent meanwhile", 1, 9, 4, 9},
+		{"unchanged", 1, 1, 1, 1},
+		{"changed twice while away", 1, 1, 9, 9},
+		{"changed by another agent", 9, 4, 9, 4},
+		{"reported by another agent meanwhile", 1, 9, 4, 9},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,8 +115,8 @@ func TestTimesOfConditions(t *testing.T) {
 	}
 }
 
-// That a container was made is told with its start, unless a user is shown something else.
-func TestCreatedIsNoNews(t *testing.T) {
+// The creation of a container is reported with its start, unless users see another difference.
+func TestCreationAloneIsNotReported(t *testing.T) {
 	waiting := func(id, why, message string) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: "app", ContainerID: id,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why, Message: message}}}
@@ -126,7 +126,7 @@ func TestCreatedIsNoNews(t *testing.T) {
 	tests := []struct {
 		name     string
 		api, now corev1.ContainerStatus
-		told     bool
+		reported bool
 	}{
 		{"made", waiting("", "ContainerCreating", ""), waiting("c://1", "ContainerCreating", ""), false},
 		{"made after init containers", waiting("", "PodInitializing", ""), waiting("c://1", "ContainerCreating", ""),
@@ -147,7 +147,7 @@ func TestCreatedIsNoNews(t *testing.T) {
 					Conditions: []corev1.PodCondition{}}
 			}
 			wants := tt.api
-			if tt.told {
+			if tt.reported {
 				wants = tt.now
 			}
 			if diff := cmp.Diff(status(wants),
@@ -200,11 +200,11 @@ func TestNext(t *testing.T) {
 	}{
 		{name: "none"},
 		{name: "the most urgent",
-			rows: []row{{Row: Row{UID: "a"}, class: other, since: sec(1)},
-				{Row: Row{UID: "b"}, class: turn, since: sec(2)},
+			rows: []row{{Row: Row{UID: "a"}, class: remaining, since: sec(1)},
+				{Row: Row{UID: "b"}, class: readiness, since: sec(2)},
 				{Row: Row{UID: "c"}, class: ending, since: sec(3)}}, want: "c"},
 		{name: "the oldest, for fairness",
-			rows: []row{{Row: Row{UID: "a"}, class: other, since: sec(1)},
+			rows: []row{{Row: Row{UID: "a"}, class: remaining, since: sec(1)},
 				{Row: Row{UID: "c"}, class: ending, since: sec(3)}},
 			oldest: true, want: "a"},
 		{name: "by age within a class",
@@ -239,7 +239,8 @@ func TestUrgency(t *testing.T) {
 	got := []class{urgency(running, running, false), urgency(running, up, false), urgency(up, running, false),
 		urgency(up, done, false),
 		urgency(done, done, false), urgency(done, done, true), urgency(running, done, true)}
-	if diff := cmp.Diff([]class{other, turn, turn, ending, other, turn, ending}, got); diff != "" {
+	if diff := cmp.Diff([]class{remaining, readiness, readiness, ending, remaining, readiness, ending},
+		got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -252,7 +253,7 @@ func TestJudge(t *testing.T) {
 		want  answer
 		after time.Duration
 	}{
-		{"none", nil, taken, 0},
+		{"none", nil, accepted, 0},
 		{"no such pod", apierrors.NewNotFound(pods, "a"), gone, 0},
 		{"another pod", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a",
 			field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), "u", "field is immutable")}), gone, 0},

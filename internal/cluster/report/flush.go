@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Flush has all that waits sent now, whatever it waits for, the most urgent first,
-// and returns when the API server has taken what was there at the call. Run must be running. What fails
-// is tried again until ctx ends; the error then says how many pods are left.
+// Flush sends all waiting rows now, the most urgent first. It returns when the API server has accepted the statuses
+// of the time of the call. Run must be running. Failures are retried until ctx ends. The error then says how many
+// pods are left.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	w.outage = outage{}
@@ -19,7 +19,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 		e.due, e.fails = time.Time{}, 0
 		open[uid] = e.version
 	}
-	w.awake()
+	w.wake.Wake()
 	w.mu.Unlock()
 	for {
 		left, settled := w.left(open)
@@ -34,8 +34,8 @@ func (w *Writer) Flush(ctx context.Context) error {
 	}
 }
 
-// left counts the rows that have not been brought up to a version, and gives a channel
-// that is closed when there may be fewer.
+// left counts the rows that are not yet sent up to a version. It returns a channel that is closed when there may be
+// fewer.
 func (w *Writer) left(open map[types.UID]uint64) (int, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,13 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/podstatus"
 )
 
-// times are those of conditions when this process first told of them.
+// times holds the transition time of each condition when this process first saw the condition.
 type times map[corev1.PodConditionType]metav1.Time
 
-// with has those of a status too. What it has is not changed.
+// with returns t with the times of the conditions that t does not have yet. It does not change t.
 func (t times) with(s corev1.PodStatus) times {
 	more := t
 	for _, c := range s.Conditions {
@@ -33,9 +34,8 @@ func (t times) with(s corev1.PodStatus) times {
 	return more
 }
 
-// merge gives the status that a pod of the API should have: ours in all that is the
-// agent's, the API's in all that is not. Neither is changed. first are the times of our
-// conditions before this process saw any of them change.
+// merge returns the wanted status of a pod in the API: our fields from ours, all others from the API. It changes
+// neither. first holds the times of our conditions before this process saw any of them change.
 func merge(api *corev1.Pod, ours corev1.PodStatus, first times) corev1.PodStatus {
 	theirs := api.Status
 	s := ours
@@ -50,12 +50,12 @@ func merge(api *corev1.Pod, ours corev1.PodStatus, first times) corev1.PodStatus
 		s.StartTime = theirs.StartTime
 	}
 	s.ObservedGeneration = cmp.Or(ours.ObservedGeneration, theirs.ObservedGeneration)
-	if !mirror(api) && terminal(theirs.Phase) { // a phase goes one way, whoever has set it
+	if !mirror(api) && pod.Ended(theirs.Phase) { // a terminal phase is final, whoever has set it
 		s.Phase, s.Reason, s.Message = theirs.Phase, theirs.Reason, theirs.Message
 	}
 	s.Conditions = mergeConditions(theirs.Conditions, ours.Conditions, first,
-		!terminal(theirs.Phase) && terminal(s.Phase))
-	if terminal(s.Phase) {
+		!pod.Ended(theirs.Phase) && pod.Ended(s.Phase))
+	if pod.Ended(s.Phase) {
 		unready(s.Conditions, s.Phase)
 	}
 	s.InitContainerStatuses = withoutCreated(theirs.InitContainerStatuses, ours.InitContainerStatuses)
@@ -64,9 +64,8 @@ func merge(api *corev1.Pod, ours corev1.PodStatus, first times) corev1.PodStatus
 	return s
 }
 
-// withoutCreated leaves a container that waits for its first start as the API has it
-// when all that is new is that the runtime has made it: a moment later it runs, and
-// what a user is shown is the same.
+// withoutCreated keeps the API's status of a container that waits for its first start, if only the runtime's creation
+// of it is new. The container runs a moment later, and users see no difference.
 func withoutCreated(theirs, ours []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var all []corev1.ContainerStatus
 	for i, now := range ours {
@@ -93,8 +92,8 @@ func justCreated(was, now corev1.ContainerStatus) bool {
 		was.LastTerminationState == (corev1.ContainerState{}) && now.LastTerminationState == (corev1.ContainerState{})
 }
 
-// mergeConditions keeps the API's order, so that equal sets are equal lists. The
-// result has storage of its own.
+// mergeConditions keeps the API's order, so that equal sets are equal lists. The result shares no memory with its
+// arguments.
 func mergeConditions(theirs, ours []corev1.PodCondition, first times, ending bool) []corev1.PodCondition {
 	merged := make([]corev1.PodCondition, 0, len(theirs)+len(ours))
 	for _, was := range theirs {
@@ -116,9 +115,9 @@ func mergeConditions(theirs, ours []corev1.PodCondition, first times, ending boo
 	return merged
 }
 
-// follow is a condition after another of its type. Times belong to a change of its
-// status. Where both have the same one, the API's is the time of the last change that was
-// told; it is ours if this process has seen the condition turn and turn back since.
+// follow returns our condition after the API's condition of the same type. The transition time belongs to a change of
+// the status. If both have the same status, the API's time stays, unless this process has seen the condition change
+// and change back since.
 func follow(was, now corev1.PodCondition, first times) corev1.PodCondition {
 	now.LastProbeTime = was.LastProbeTime
 	began, known := first[now.Type]
@@ -130,7 +129,7 @@ func follow(was, now corev1.PodCondition, first times) corev1.PodCondition {
 	return now
 }
 
-// unready makes a pod that has ended show so, which its conditions may not do yet.
+// unready sets Ready and ContainersReady to false on a pod that has ended, whose conditions may be older.
 func unready(all []corev1.PodCondition, phase corev1.PodPhase) {
 	why := "PodFailed"
 	if phase == corev1.PodSucceeded {
@@ -150,8 +149,6 @@ func condition(all []corev1.PodCondition, t corev1.PodConditionType) *corev1.Pod
 	}
 	return nil
 }
-
-func terminal(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
 func mirror(p *corev1.Pod) bool {
 	return metav1.HasAnnotation(p.ObjectMeta, corev1.MirrorPodAnnotationKey)

@@ -2,7 +2,7 @@ package report
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// newSynced is the kubelet's measure of how long a status takes to the API server.
+// newSynced returns the kubelet's histogram of the time until a status has reached the API server.
 func newSynced() prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "kubelet_pod_status_sync_duration_seconds",
@@ -12,5 +12,5 @@ func newSynced() prometheus.Histogram {
 	})
 }
 
-// Register has the writing of statuses told of. Call it once.
+// Register registers the metrics of the writer. Call it once.
 func (w *Writer) Register(reg prometheus.Registerer) error { return reg.Register(w.synced) }

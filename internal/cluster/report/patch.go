@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// difference is the strategic merge patch from one status to another, without
-// precondition; empty when there is none.
+// difference returns the strategic merge patch from one status to another, without a precondition. It is empty if
+// they are equal.
 func difference(from, to corev1.PodStatus) (string, error) {
 	if equality.Semantic.DeepEqual(from, to) {
 		return "", nil
@@ -37,8 +37,8 @@ func difference(from, to corev1.PodStatus) (string, error) {
 	return string(patch), nil
 }
 
-// guarded is a patch of difference that the API server takes only for the pod of
-// this UID. An empty one stays a patch: it asks whether the pod is still there.
+// guarded adds the precondition that the pod still has this UID. An empty difference stays a patch: it checks whether
+// the pod still exists.
 func guarded(patch string, uid types.UID) []byte {
 	head := fmt.Sprintf(`{"metadata":{"uid":%q}`, uid)
 	if patch == "" || patch == "{}" {

@@ -24,20 +24,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire is a connection to an API server in the test's own time: what is asked about a pod is
-// noted with its second, and answered by the test.
+// wire is a connection to an API server in the test's own time. It records each request with its second. The test
+// supplies the responses.
 type wire struct {
 	mu     sync.Mutex
 	begin  time.Time
-	asked  []string
+	sent   []string
 	answer func(pod string) (*http.Response, error) // nil: the pod
-	held   chan struct{}                            // requests wait for its end; nil: none does
+	held   chan struct{}                            // requests wait until it is closed; nil: none waits
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	pod := path.Base(path.Dir(r.URL.Path))
 	w.mu.Lock()
-	w.asked = append(w.asked, fmt.Sprintf("%s %s @%.0f", r.Method, pod, time.Since(w.begin).Seconds()))
+	w.sent = append(w.sent, fmt.Sprintf("%s %s @%.0f", r.Method, pod, time.Since(w.begin).Seconds()))
 	answer, held := w.answer, w.held
 	w.mu.Unlock()
 	if held != nil {
@@ -51,7 +51,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func respond(code int, header http.Header, body any) *http.Response {
-	text, _ := json.Marshal(body) // of the API's own types
+	text, _ := json.Marshal(body) // the API's types always encode
 	if header == nil {
 		header = http.Header{}
 	}
@@ -62,8 +62,8 @@ func respond(code int, header http.Header, body any) *http.Response {
 func (w *wire) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	was := w.asked
-	w.asked = nil
+	was := w.sent
+	w.sent = nil
 	return was
 }
 
@@ -94,7 +94,7 @@ func start(t *testing.T, o Options) (*wire, *Writer) {
 	return w, writer
 }
 
-// row is a pod of this name, at a revision of its object, whose status has this message.
+// rowOf returns the row of a pod with a revision of its object and a message in its status.
 func rowOf(name, revision, message string) Row {
 	return Row{UID: types.UID(name), Status: corev1.PodStatus{Message: message},
 		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name),
@@ -107,7 +107,7 @@ func TestUrgentFirstAndNewestOnly(t *testing.T) {
 		held := make(chan struct{})
 		w.set(func() { w.held = held })
 		writer.Set(rowOf("first", "1", "a"))
-		synctest.Wait() // in flight: all others wait
+		synctest.Wait() // the first is in flight, all others wait
 		for i := range 3 {
 			writer.Set(rowOf("other", "1", fmt.Sprint(i)))
 		}
@@ -133,11 +133,11 @@ func TestUrgentFirstAndNewestOnly(t *testing.T) {
 	})
 }
 
-// Another writer that takes each status back is answered less and less often.
+// A writer that reverts each status is overwritten at growing intervals.
 func TestAnotherWriterIsNotFought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, writer := start(t, Options{})
-		for i := range 8 { // the watch brings the object as the other writer wants it, each second
+		for i := range 8 { // each second the watch sends the other writer's version
 			writer.Set(rowOf("web", fmt.Sprint(10+i), "ours"))
 			w.set(func() {
 				w.answer = func(string) (*http.Response, error) {
@@ -156,8 +156,8 @@ func TestAnotherWriterIsNotFought(t *testing.T) {
 	})
 }
 
-// What the API server takes and does not keep is sent once.
-func TestWhatIsNotKeptIsSentOnce(t *testing.T) {
+// A status that the API server accepts but drops is sent once.
+func TestADroppedStatusIsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, writer := start(t, Options{})
 		for i := range 5 {
@@ -197,7 +197,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	})
 }
 
-// health is an API server that is told to be away.
+// health reports an API server as away until back is called.
 type health struct {
 	mu      sync.Mutex
 	ok      bool
@@ -240,15 +240,15 @@ func TestOutageOfAll(t *testing.T) {
 	})
 }
 
-func TestNothingIsAskedWhileAway(t *testing.T) {
+func TestNothingIsSentWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{changed: make(chan struct{})}
 		w, writer := start(t, Options{Health: h})
 		writer.Set(rowOf("web", "1", "a"))
 		time.Sleep(time.Hour)
 		writer.Set(rowOf("web", "1", "b"))
-		if asked := w.take(); len(asked) != 0 {
-			t.Errorf("asked while away: %v", asked)
+		if sent := w.take(); len(sent) != 0 {
+			t.Errorf("sent while away: %v", sent)
 		}
 		h.back()
 		synctest.Wait()

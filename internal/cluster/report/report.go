@@ -10,89 +10,90 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
-// Health says whether the API server answers. A Writer finds out by itself too.
+// Health reports whether the API server answers. A Writer also notices failures by itself.
 type Health interface {
-	// Answers says so, and gives a channel that is closed when that changes.
+	// Answers returns the current state, and a channel that is closed when the state changes.
 	Answers() (ok bool, changed <-chan struct{})
 }
 
 // Options of a Writer.
 type Options struct {
-	// Client is for statuses alone: its rate limit bounds them (none is best, InFlight
-	// bounds them too). Required.
+	// Client is only for statuses. Its rate limit applies to them. InFlight limits them too, so a client without a
+	// limit is best. Required.
 	Client kubernetes.Interface
-	// Health holds requests back while the API server is away. nil: only failures do.
+	// Health holds requests back while the API server is away. It is optional.
 	Health Health
 	// InFlight is how many pods are written at the same time. Default 16.
 	InFlight int
 	// Timeout of one request. Default 15 s.
 	Timeout time.Duration
-	// Dropped is told of pods that the API server has no more, also those that the
-	// writer has deleted. It must not block. nil: nobody is.
+	// Dropped is called for pods that the API server does not have any longer, including those that the writer has
+	// deleted. It must not block. It is optional.
 	Dropped func(Row)
 	// Log is required.
 	Log *slog.Logger
 }
 
-// Row is what is to be written of one pod.
+// Row is the wanted status of one pod.
 type Row struct {
-	// UID is the pod's on the node. It differs from that of Pod for a static pod.
+	// UID is the pod's on the node. For a static pod it differs from the UID of Pod.
 	UID types.UID
-	// Pod is the newest from the API; the mirror pod of a static pod. nil: the API
-	// has none yet, the row waits.
+	// Pod is the newest object from the API. For a static pod it is the mirror pod. While it is nil, the row waits.
 	Pod *corev1.Pod
-	// Status is the newest of the agent, with all of its conditions.
+	// Status is the agent's newest status, with all of its conditions.
 	Status corev1.PodStatus
-	// Gone: nothing of the pod is left on the node.
+	// Gone means that nothing of the pod is left on the node.
 	Gone bool
 }
 
 // Stats counts since New.
 type Stats struct {
-	Changes   uint64 // rows that were brought to the API server
+	Changes   uint64 // rows that were sent
 	Patches   uint64
 	Deletes   uint64
 	Reads     uint64
-	Failures  uint64        // requests that were answered by an error, or not at all
-	Waiting   int           // rows not yet brought
-	OldestAge time.Duration // of the longest waiting one
+	Failures  uint64        // requests with an error or without a response
+	Waiting   int           // rows not yet sent
+	OldestAge time.Duration // of the row that waits longest
 }
 
-// Writer brings rows to the API server. Its methods may be called from any goroutine.
+// Writer sends rows to the API server. Its methods may be called from any goroutine.
 type Writer struct {
 	opts Options
-	wake chan struct{} // for Run; has room for one
+	wake wake.Signal // wakes Run
 
 	synced prometheus.Histogram
 
 	mu      sync.Mutex
 	rows    map[types.UID]*row
-	dirty   map[types.UID]*row // the rows with something to do, in flight ones included
+	dirty   map[types.UID]*row // the rows to send, including those in flight
 	busy    int
 	picks   int
 	outage  outage
 	stats   Stats
-	settled chan struct{} // closed and made anew when a row was brought or forgotten; nil: nobody waits
+	settled chan struct{} // closed and replaced after a row was sent or forgotten; nil: nobody waits
 }
 
-// row is what is known of one pod.
+// row is the state of one pod.
 type row struct {
 	Row
-	// version counts the changes of Row; done is the last one brought.
+	// version counts the changes of Row. done is the last version sent.
 	version, done uint64
 	class         class
-	since         time.Time // when the oldest change not yet brought came
+	since         time.Time // when the oldest unsent change was made
 	due           time.Time // not before
-	hold          time.Time // nor before this, whatever changes: the API server has said so
+	hold          time.Time // nor before this, even after a change: the API server asked for it
 	busy          bool      // in flight
 	fails         int       // in a row
-	lost          bool      // the last one without an answer
-	doubt         bool      // Pod may not be what the API server has: read it
-	dropped       types.UID // the API server has no pod of this UID any more
+	lost          bool      // the last request had no response
+	reread        bool      // Pod may be outdated: read it first
+	dropped       types.UID // the API server does not have the pod of this UID any longer
 	sent          *corev1.PodStatus
-	residue       string // the difference that was left when sent had been taken
+	residue       string // the difference left after sent was accepted
 	repairs       repairs
 	first         times // see merge
 }
@@ -105,12 +106,11 @@ func New(o Options) *Writer {
 	if o.Timeout <= 0 {
 		o.Timeout = 15 * time.Second
 	}
-	return &Writer{opts: o, wake: make(chan struct{}, 1), synced: newSynced(), rows: map[types.UID]*row{},
+	return &Writer{opts: o, wake: wake.New(), synced: newSynced(), rows: map[types.UID]*row{},
 		dirty: map[types.UID]*row{}}
 }
 
-// Set takes the newest of a pod, in place of what it had before. An object older than
-// one that the writer has seen already is not taken for new. It never blocks.
+// Set replaces the row of a pod. It keeps a known object that is newer than the row's. It never blocks.
 func (w *Writer) Set(r Row) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,10 +144,10 @@ func (w *Writer) Set(r Row) {
 		e.since = now
 	}
 	w.dirty[r.UID] = e
-	w.awake()
+	w.wake.Wake()
 }
 
-// Forget drops a pod. What is in flight of it goes on.
+// Forget drops a pod. A request in flight is completed.
 func (w *Writer) Forget(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,14 +169,7 @@ func (w *Writer) Stats() Stats {
 	return s
 }
 
-func (w *Writer) awake() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-// settle tells those who wait in Flush that there is one row less.
+// settle notifies callers of Flush that one row less is waiting.
 func (w *Writer) settle() {
 	if w.settled != nil {
 		close(w.settled)

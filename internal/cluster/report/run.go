@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Run sends what Set brings until ctx ends, and returns when nothing is in flight.
-// Errors of the API server are logged and made up for, never returned.
+// Run sends the rows that Set queues until ctx ends. It returns when no request is in flight. Errors of the API
+// server are logged and retried, never returned.
 func (w *Writer) Run(ctx context.Context) error {
 	var flying sync.WaitGroup
 	defer flying.Wait()
@@ -37,7 +37,7 @@ func (w *Writer) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-changed:
 			w.recovered()
-		case <-w.wake:
+		case <-w.wake.C():
 		case <-alarm.C:
 		}
 	}
@@ -50,8 +50,8 @@ func (w *Writer) health() (answers bool, changed <-chan struct{}) {
 	return w.opts.Health.Answers()
 }
 
-// launch sends as many rows as may be in flight. It returns the time to the next one that
-// waits for a time; 0: none does.
+// launch sends as many rows as may be in flight. It returns the time until the next row is due, or 0 if no row waits
+// for a time.
 func (w *Writer) launch(ctx context.Context, flying *sync.WaitGroup) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +61,7 @@ func (w *Writer) launch(ctx context.Context, flying *sync.WaitGroup) time.Durati
 			if w.busy == 0 && len(w.dirty) > 0 {
 				return w.outage.until.Sub(now)
 			}
-			return 0 // an answer wakes Run
+			return 0 // the end of a request wakes Run
 		}
 		w.picks++
 		e, at := next(w.dirty, now, w.picks%fairness == 0)
@@ -75,29 +75,29 @@ func (w *Writer) launch(ctx context.Context, flying *sync.WaitGroup) time.Durati
 		w.busy++
 		job := flight{w: w, row: *e, began: now}
 		flying.Go(func() {
-			job.fly(ctx)
-			if ctx.Err() == nil && w.land(e, &job) && w.opts.Dropped != nil {
+			job.send(ctx)
+			if ctx.Err() == nil && w.finish(e, &job) && w.opts.Dropped != nil {
 				w.opts.Dropped(job.row.Row)
 			}
 		})
 	}
 }
 
-// flight is the requests for one state of one row. It has a copy of the row.
+// flight holds the requests for one version of one row. It has its own copy of the row.
 type flight struct {
 	w     *Writer
 	row   row
 	began time.Time
 
 	patches, deletes, reads uint64
-	wait                    time.Time // not sent: the other writer has had its turn too often
+	wait                    time.Time // when the next repair is allowed; nothing is sent before
 	err                     error
 }
 
-// fly brings the row to the API server.
-func (f *flight) fly(ctx context.Context) {
-	if f.row.doubt ||
-		f.row.Pod.ResourceVersion == "" { // one from the node's record: what the API server shows is not known
+// send brings the row to the API server.
+func (f *flight) send(ctx context.Context) {
+	if f.row.reread ||
+		f.row.Pod.ResourceVersion == "" { // a saved pod: its status in the API is unknown
 		if f.read(ctx); f.err != nil {
 			return
 		}
@@ -110,23 +110,23 @@ func (f *flight) fly(ctx context.Context) {
 	}
 }
 
-// read gets the object. A node may not read a pod that is gone; the patch finds out then.
+// read gets the object. A node may not read a pod that does not exist. The patch detects that case.
 func (f *flight) read(ctx context.Context) {
 	f.reads++
 	was := f.row.Pod
-	fresh, err := f.do(ctx, f.client().Get(), "")
+	latest, err := f.do(ctx, f.client().Get(), "")
 	switch {
 	case apierrors.IsForbidden(err):
 	case err != nil:
 		f.err = fmt.Errorf("read pod: %w", err)
-	case fresh.UID != was.UID:
+	case latest.UID != was.UID:
 		f.err = apierrors.NewNotFound(corev1.Resource("pods"), was.Name)
 	default:
-		f.row.Pod, f.row.doubt = fresh, false
+		f.row.Pod, f.row.reread = latest, false
 	}
 }
 
-// patch sends the difference, if there is one that the API server might keep.
+// patch sends the difference, unless the API server has already dropped that difference.
 func (f *flight) patch(ctx context.Context) {
 	r := &f.row
 	want := merge(r.Pod, r.Status, r.first)
@@ -136,7 +136,7 @@ func (f *flight) patch(ctx context.Context) {
 		return
 	}
 	again := r.sent != nil && equality.Semantic.DeepEqual(*r.sent, r.Status)
-	if !r.doubt && (patch == "" || again && patch == r.residue) {
+	if !r.reread && (patch == "" || again && patch == r.residue) {
 		r.sent, r.residue = &r.Status, patch
 		return
 	}
@@ -150,15 +150,17 @@ func (f *flight) patch(ctx context.Context) {
 	}
 	f.patches++
 	request := f.client().Patch(types.StrategicMergePatchType).Body(guarded(patch, r.Pod.UID))
-	fresh, err := f.do(ctx, request, "status")
+	latest, err := f.do(ctx, request, "status")
 	if err != nil {
 		f.err = fmt.Errorf("patch pod status: %w", err)
 		return
 	}
-	r.Pod, r.sent, r.doubt = fresh, &r.Status, false
-	r.residue, _ = difference(fresh.Status, merge(fresh, r.Status, r.first)) // rendered a moment ago
+	r.Pod, r.sent, r.reread = latest, &r.Status, false
+	r.residue, _ = difference(latest.Status,
+		merge(latest, r.Status, r.first)) // rendering the same objects has just succeeded
 	if r.residue != "" {
-		f.w.opts.Log.Debug("the API server has not kept all of a status", "pod", podName(fresh), "left", r.residue)
+		f.w.opts.Log.Debug("the API server has dropped a part of a pod status", "pod", podName(latest), "dropped",
+			r.residue)
 	}
 }
 
@@ -169,16 +171,16 @@ func (f *flight) delete(ctx context.Context) {
 		GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &uid},
 	}), "")
 	switch a, _ := judge(err); a {
-	case taken, gone:
+	case accepted, gone:
 		f.row.dropped = uid
-	default: // a conflict too: the name has another pod now, or somebody else writes this one; the next try looks
+	default: // including a conflict: the pod was replaced or changed, and the next try reads it
 		f.err = fmt.Errorf("delete pod: %w", err)
 	}
 }
 
 func (f *flight) client() rest.Interface { return f.w.opts.Client.CoreV1().RESTClient() }
 
-// do makes one request about the pod, once: its next try may have something newer to say.
+// do sends one request about the pod, once. The loop retries it with the newest status.
 func (f *flight) do(ctx context.Context, r *rest.Request, subresource string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.w.opts.Timeout)
 	defer cancel()
@@ -186,16 +188,16 @@ func (f *flight) do(ctx context.Context, r *rest.Request, subresource string) (*
 	if subresource != "" {
 		r = r.SubResource(subresource)
 	}
-	fresh := &corev1.Pod{}
-	return fresh, r.Do(ctx).Into(fresh)
+	latest := &corev1.Pod{}
+	return latest, r.Do(ctx).Into(latest)
 }
 
-// land takes over what a flight has found out, and has the row sent again if need be. It
-// says whether the API server has the pod no more.
-func (w *Writer) land(e *row, f *flight) (dropped bool) {
+// finish stores the result of a flight, and queues the row again if needed. It reports whether the API server does
+// not have the pod any longer.
+func (w *Writer) finish(e *row, f *flight) (dropped bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	defer w.awake()
+	defer w.wake.Wake()
 	now := time.Now()
 	w.busy--
 	e.busy = false
@@ -205,7 +207,7 @@ func (w *Writer) land(e *row, f *flight) (dropped bool) {
 	a, after := judge(f.err)
 	w.answered(a, f.began, now)
 	if w.rows[e.UID] != e || e.Pod.UID != f.row.Pod.UID {
-		return false // forgotten, or another pod meanwhile
+		return false // forgotten or replaced meanwhile
 	}
 	if older(e.Pod, f.row.Pod) {
 		e.Pod = f.row.Pod
@@ -217,8 +219,8 @@ func (w *Writer) land(e *row, f *flight) (dropped bool) {
 	case f.row.dropped == e.Pod.UID:
 		e.dropped, e.version = e.Pod.UID, e.version+1
 		f.row.version = e.version
-		w.brought(e, f)
-		w.opts.Log.Debug("pod is gone from the API server", "pod", podName(e.Pod), "uid", e.dropped)
+		w.delivered(e, f)
+		w.opts.Log.Debug("pod does not exist in the API server any longer", "pod", podName(e.Pod), "uid", e.dropped)
 	case f.err != nil:
 		w.failed(e, f, a, after, now)
 	case !f.wait.IsZero():
@@ -226,13 +228,13 @@ func (w *Writer) land(e *row, f *flight) (dropped bool) {
 			e.due = f.wait
 		}
 	default:
-		w.brought(e, f)
+		w.delivered(e, f)
 	}
 	return e.dropped == e.Pod.UID
 }
 
-// brought notes what the API server has taken. The row stays dirty if it has changed since.
-func (w *Writer) brought(e *row, f *flight) {
+// delivered records what the API server has accepted. The row stays queued if it has changed since.
+func (w *Writer) delivered(e *row, f *flight) {
 	if f.err == nil {
 		w.stats.Changes += min(f.patches+f.deletes, 1)
 		if f.patches > 0 && !e.since.IsZero() {
@@ -240,7 +242,7 @@ func (w *Writer) brought(e *row, f *flight) {
 		}
 	}
 	e.sent, e.residue, e.repairs = f.row.sent, f.row.residue, f.row.repairs
-	e.done, e.fails, e.lost, e.doubt = f.row.version, 0, false, false
+	e.done, e.fails, e.lost, e.reread = f.row.version, 0, false, false
 	e.due, e.hold, e.since = time.Time{}, time.Time{}, time.Time{}
 	if e.done == e.version {
 		delete(w.dirty, e.UID)
@@ -251,40 +253,40 @@ func (w *Writer) brought(e *row, f *flight) {
 	w.settle()
 }
 
-// failed has a row sent again later.
+// failed schedules the next try of a row.
 func (w *Writer) failed(e *row, f *flight, a answer, after time.Duration, now time.Time) {
 	w.stats.Failures++
 	e.fails++
 	e.lost = a == lost
-	e.doubt = e.doubt || a == stale || a == failed || a == lost
+	e.reread = e.reread || a == stale || a == failed || a == lost
 	wait := delay(a, e.fails, after, rand.Float64())
 	e.due = now.Add(wait)
 	if after > 0 {
 		e.hold = e.due
 	}
 	if a == refused && e.fails == 1 {
-		w.opts.Log.Warn("the API server refuses the status of a pod", "pod", podName(e.Pod), "again in", wait, "err",
+		w.opts.Log.Warn("the API server refuses a pod status, retrying", "pod", podName(e.Pod), "after", wait, "err",
 			f.err)
 		return
 	}
-	w.opts.Log.Debug("the status of a pod is sent again", "pod", podName(e.Pod), "again in", wait, "err", f.err)
+	w.opts.Log.Debug("cannot send a pod status, retrying", "pod", podName(e.Pod), "after", wait, "err", f.err)
 }
 
-// answered keeps the outage: an answer of any kind ends it.
+// answered updates the outage. Any response ends it.
 func (w *Writer) answered(a answer, began, now time.Time) {
 	switch {
 	case a == lost:
 		if w.outage.fails == 0 {
-			w.opts.Log.Warn("statuses of pods wait: the API server does not answer", "pods", len(w.dirty))
+			w.opts.Log.Warn("pod statuses wait: the API server does not answer", "pods", len(w.dirty))
 		}
 		w.outage = w.outage.lost(began, now, rand.Float64())
 	case w.outage.fails > 0:
-		w.opts.Log.Info("statuses of pods are sent again", "pods", len(w.dirty))
+		w.opts.Log.Info("the API server answers again, sending pod statuses", "pods", len(w.dirty))
 		w.release()
 	}
 }
 
-// recovered has rows tried at once that were held back by an outage.
+// recovered makes the rows due that an outage has held back.
 func (w *Writer) recovered() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
