@@ -17,19 +17,18 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Strategy says how a change of a ConfigMap or Secret is learnt
-// (configMapAndSecretChangeDetectionStrategy of KubeletConfiguration v1beta1).
+// Strategy is how the node detects changes of a ConfigMap or Secret (configMapAndSecretChangeDetectionStrategy of
+// KubeletConfiguration v1beta1).
 type Strategy string
 
 // The strategies, in the kubelet's words.
 const (
 	Watch Strategy = "Watch" // at once, by a watch of each object
-	Cache Strategy = "Cache" // it is read again each TTL
-	Get   Strategy = "Get"   // it is read again each syncFrequency
+	Cache Strategy = "Cache" // by a read each TTL
+	Get   Strategy = "Get"   // by a read each syncFrequency
 )
 
-// Sink takes what the API server tells. An object is never changed after it was
-// put, and is of the API type of its kind.
+// Sink receives the objects of the API server. An object has the API type of its kind and is not changed after Put.
 type Sink interface {
 	Put(object.Value)
 	Drop(object.Key)
@@ -42,56 +41,55 @@ type pods interface {
 // Config of a Cluster. Fields are required unless they say otherwise.
 type Config struct {
 	Client kubeclient.Interface
-	// Pods are those that are to run on this node.
+	// Pods are the desired pods of this node.
 	Pods pods
 	Sink Sink
-	// Changed is told of what the table does not show: that an object is not
-	// there, that services or trust bundles are others. It must not block.
+	// Changed is called for changes that the table does not show: an object does not exist, or services or trust
+	// bundles have changed. It must not block.
 	Changed func(map[object.Key]bool)
 	// Strategy for ConfigMaps and Secrets; empty: Watch.
 	Strategy Strategy
-	// TTL between two reads with Cache, from the annotation
-	// node.alpha.kubernetes.io/ttl of the node; nil, or 0 from it: a minute.
+	// TTL is the time between two reads with Cache. It comes from the annotation node.alpha.kubernetes.io/ttl of the
+	// node. If it is nil or returns 0, the time is a minute.
 	TTL func() time.Duration
 	// Sync is the time between two reads with Get (syncFrequency); 0: a minute.
 	Sync time.Duration
 	Log  *slog.Logger
 }
 
-// Cluster is what the API server has told. Make it with New, then Run it.
+// Cluster holds the objects received from the API server. Make it with New, then call Run.
 type Cluster struct {
 	cfg Config
 	wg  sync.WaitGroup
 
 	mu sync.Mutex
-	// spawn runs a follower for as long as Run runs.
+	// spawn starts a follower that ends with Run.
 	spawn func(*follower)
-	// wanted is who names what: a pod by its UID, a claim by its key.
+	// wanted lists the keys that each user needs. A user is a pod (by UID) or an object (by key).
 	wanted    map[any][]object.Key
 	users     map[object.Key]int
 	followers map[object.Key]*follower
-	heard     map[object.Key]bool
-	trouble   map[object.Key]error // of what could not be read at the last try
-	// sets are the objects of collections, by their names.
+	received  map[object.Key]bool
+	trouble   map[object.Key]error // of objects whose last read failed
+	// sets are the objects of collections, by name.
 	sets map[object.Key]map[string]object.Value
-	// local are keys that pods of manifests name.
+	// local counts the pods of manifests that name a key.
 	local map[object.Key]int
-	// kept is what there was of a key when the API server was last heard, none
-	// included; nil once it has told what it wants.
+	// kept holds the saved objects of each key. An empty list means that there was none. It is nil after EndRestore.
 	kept map[object.Key][]object.Value
-	// news are for Config.Changed, once mu is free.
-	news map[object.Key]bool
+	// unreported are the keys for the next call of Config.Changed, which is made without mu.
+	unreported map[object.Key]bool
 }
 
-// New makes a Cluster that has heard nothing.
+// New makes a Cluster that has received nothing.
 func New(c Config) *Cluster {
 	if c.Strategy == "" {
 		c.Strategy = Watch
 	}
 	return &Cluster{
 		cfg: c, wanted: map[any][]object.Key{}, users: map[object.Key]int{}, followers: map[object.Key]*follower{},
-		heard:   map[object.Key]bool{},
-		trouble: map[object.Key]error{}, sets: map[object.Key]map[string]object.Value{}, local: map[object.Key]int{},
+		received: map[object.Key]bool{},
+		trouble:  map[object.Key]error{}, sets: map[object.Key]map[string]object.Value{}, local: map[object.Key]int{},
 	}
 }
 
@@ -104,45 +102,44 @@ func (c *Cluster) Received(key object.Key) bool {
 	return c.known(key) || c.users[key] == 0 && c.local[key] > 0
 }
 
-// known says that there is an answer about a key: the API server's, or the one of
-// before while it is away.
+// known reports whether there is an answer for a key: the API server's, or a saved one while it is away.
 func (c *Cluster) known(key object.Key) bool {
 	_, kept := c.kept[key]
-	return kept || c.heard[key]
+	return kept || c.received[key]
 }
 
-// tell notes what the table does not show.
-func (c *Cluster) tell(key object.Key) {
-	if c.news == nil {
-		c.news = map[object.Key]bool{}
+// report adds a key to the next call of Config.Changed.
+func (c *Cluster) report(key object.Key) {
+	if c.unreported == nil {
+		c.unreported = map[object.Key]bool{}
 	}
-	c.news[key] = true
+	c.unreported[key] = true
 }
 
-// unlock ends a change, and tells of what it noted.
+// unlock releases mu and reports the changes.
 func (c *Cluster) unlock() {
-	news := c.news
-	c.news = nil
+	unreported := c.unreported
+	c.unreported = nil
 	c.mu.Unlock()
-	if len(news) > 0 {
-		c.cfg.Changed(news)
+	if len(unreported) > 0 {
+		c.cfg.Changed(unreported)
 	}
 }
 
-// Trouble is why an object could not be read at the last try; nil for none.
+// Trouble returns why the last read of an object failed, or nil.
 func (c *Cluster) Trouble(key object.Key) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.trouble[key]
 }
 
-// Names are the objects of the table that a pod needs, each once: those that it names,
-// and those that they are known to lead to.
+// Names returns the objects of the table that a pod needs, each once: the objects that it names, and the objects that
+// these lead to as far as they are known.
 func (c *Cluster) Names(p *corev1.Pod) []object.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	keys := Named(p)
-	for i := 0; i < len(keys); i++ { //nolint:intrange // it grows
+	for i := 0; i < len(keys); i++ { //nolint:intrange // keys grows
 		for _, key := range c.wanted[keys[i]] {
 			if !slices.Contains(keys, key) {
 				keys = append(keys, key)
@@ -152,22 +149,20 @@ func (c *Cluster) Names(p *corev1.Pod) []object.Key {
 	return keys
 }
 
-// Refresh has objects read again that are not watched, such as a claim whose
-// volume was made larger.
+// Refresh reads unwatched objects again, such as a claim whose volume was resized.
 func (c *Cluster) Refresh(keys ...object.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range keys {
 		if f := c.followers[key]; f != nil {
-			f.lookAgain()
+			f.refresh()
 		}
 	}
 }
 
-// Services are the services whose variables a pod may have: those of its
-// namespace if it links to services, and default/kubernetes; in the order of
-// namespaces and names. The error is an *object.Unknown; a pod of a manifest does
-// not wait, as for the kubelet.
+// Services returns the services for a pod's environment variables, ordered by namespace and name: all services of its
+// namespace if it links to services, and default/kubernetes. The error is an *object.Unknown. A pod of a manifest
+// does not wait for unknown services, as with the kubelet.
 func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,8 +184,8 @@ func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 	return found, nil
 }
 
-// Bundles are all ClusterTrustBundles. The error is an *object.Unknown until they
-// were read, joined with why that failed.
+// Bundles returns all ClusterTrustBundles. The error is an *object.Unknown until they were read, joined with the
+// error of the last read.
 func (c *Cluster) Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,7 +205,8 @@ func (c *Cluster) Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error) {
 	return found, nil
 }
 
-// fromManifest says that a pod is not the API server's, which marks none.
+// fromManifest reports whether a pod comes from a manifest. Pods of the API server have no annotation of their
+// source.
 func fromManifest(p *corev1.Pod) bool {
 	from := pod.Source(p.Annotations[pod.AnnotationConfigSource])
 	return from != "" && from != pod.SourceAPI

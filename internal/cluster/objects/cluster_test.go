@@ -33,10 +33,10 @@ var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// patience is for what is to happen at once on a machine that may be busy.
+// patience is the longest wait for something that happens at once unless the machine is busy.
 const patience = 30 * time.Second
 
-// node is a node of a real control plane, with its own credentials.
+// node is a node of a real control plane with its own credentials.
 type node struct {
 	*objects.Cluster
 	*object.Objects
@@ -57,7 +57,7 @@ type sink struct{ *object.Table }
 func (s sink) Put(v object.Value)  { s.Table.Put(object.KeyOf(v), v) }
 func (s sink) Drop(key object.Key) { s.Delete(key) }
 
-// record notes the requests of the node.
+// record records the requests of the node.
 type record struct {
 	http.RoundTripper
 	note func(string)
@@ -115,7 +115,7 @@ func (n *node) wake() {
 	}
 }
 
-// until waits for what the table or Changed brings.
+// until waits for a condition. It is checked after each change of the table and each call of Changed.
 func (n *node) until(what string, reached func() bool) {
 	n.t.Helper()
 	watch := n.table.Watch()
@@ -132,7 +132,7 @@ func (n *node) until(what string, reached func() bool) {
 	}
 }
 
-// requests are those whose path has all of these parts.
+// requests returns the requests whose path has all of these parts.
 func (n *node) requests(parts ...string) (count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -149,7 +149,7 @@ func podWith(spec corev1.PodSpec) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"}, Spec: spec}
 }
 
-// bind makes a pod of this node at the API server.
+// bind creates a pod of this node at the API server.
 func (n *node) bind(p *corev1.Pod) *corev1.Pod {
 	n.t.Helper()
 	p.Spec.NodeName = "node-" + n.namespace
@@ -176,7 +176,7 @@ func (n *node) setSecret(name, value string, immutable bool) {
 	check(n.t, err)
 }
 
-// has says whether the Secret has that value on the node.
+// has reports whether the Secret has a value on the node.
 func (n *node) has(name, value string) func() bool {
 	return func() bool {
 		s, err := n.Secret(n.namespace, name)
@@ -214,7 +214,7 @@ func TestSecretIsFollowedFromTheFirstPodToTheLast(t *testing.T) {
 		return missing
 	})
 	n.setSecret("s", "3", false)
-	n.until("it is there again", n.has("s", "3"))
+	n.until("it exists again", n.has("s", "3"))
 	if lists, watches := n.requests("/secrets?", "name%3Ds", "watch"),
 		n.requests("/secrets?", "name%3Ds"); lists != 1 || watches != 2 {
 		t.Errorf("%d requests, %d of them watches: want one list and one watch", watches, lists)
@@ -227,16 +227,16 @@ func TestSecretIsFollowedFromTheFirstPodToTheLast(t *testing.T) {
 	})
 }
 
-func TestAbsentObjectIsHeardOf(t *testing.T) {
+func TestAMissingObjectIsReceived(t *testing.T) {
 	n := join(t, shared.Cluster(t), nil)
 	n.wants(n.bind(podWith(secretVolume("none"))))
-	n.until("it is known not to be there", func() bool { return n.Received(n.secretKey("none")) })
+	n.until("it is known to be missing", func() bool { return n.Received(n.secretKey("none")) })
 	if _, err := n.Secret(n.namespace, "none"); err == nil || err.Error() != "waiting for Secret "+n.namespace+"/none" {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestRefusedReadIsTriedAgain(t *testing.T) {
+func TestARefusedReadIsRetried(t *testing.T) {
 	n := join(t, shared.Cluster(t), nil)
 	n.setSecret("s", "1", false)
 	early := podWith(secretVolume("s"))
@@ -253,7 +253,7 @@ func TestRefusedReadIsTriedAgain(t *testing.T) {
 	n.until("it is allowed", n.has("s", "1"))
 }
 
-func TestWatchesThatAreCut(t *testing.T) {
+func TestAnObjectIsFollowedAcrossCutWatches(t *testing.T) {
 	n := join(t, shared.Cluster(t), nil)
 	n.setSecret("s", "1", false)
 	n.wants(n.bind(podWith(secretVolume("s"))))
@@ -271,7 +271,7 @@ func TestWatchesThatAreCut(t *testing.T) {
 	n.until("an edit while it was away", n.has("s", "3"))
 }
 
-func TestAPIServerRestarts(t *testing.T) {
+func TestAnObjectIsFollowedAcrossARestartOfTheAPIServer(t *testing.T) {
 	n := join(t, kubeapitest.Start(t, kubeapitest.Options{}), nil)
 	n.setSecret("s", "1", false)
 	n.wants(n.bind(podWith(secretVolume("s"))))
@@ -420,7 +420,7 @@ func TestPodsOfManifestsDoNotWaitForTheCluster(t *testing.T) {
 		t.Errorf("services: %v", err)
 	}
 	n.pods.Put(p.UID, &pod.Pod{Pod: p, Source: pod.SourceFile})
-	n.until("the Secret is no matter of the API server's", func() bool { return n.Received(n.secretKey("s")) })
+	n.until("the Secret counts as received", func() bool { return n.Received(n.secretKey("s")) })
 	if n.requests("/secrets") > 0 {
 		t.Error("the API server was asked for it")
 	}

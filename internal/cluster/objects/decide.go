@@ -8,16 +8,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// kubernetes is the service of the API server, which every pod is told of.
+// kubernetes is the service of the API server, which every pod gets.
 func kubernetes() object.Key {
 	return object.Key{Kind: object.Service, Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
 }
 
-// Named are the objects of the table that a pod names, in order and each once.
+// Named returns the objects of the table that a pod names, sorted and each once.
 func Named(p *corev1.Pod) []object.Key {
 	var keys []object.Key
 	name := func(kind, name string) {
@@ -87,10 +88,9 @@ func namedByVolume(p *corev1.Pod, v *corev1.Volume, name func(kind, name string)
 	}
 }
 
-// followedFor is all that is to be followed for a pod. What has ended for good
-// needs nothing any more.
+// followedFor returns all objects to follow for a pod. A pod that has ended needs none.
 func followedFor(p *pod.Pod) []object.Key {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if pod.Ended(p.Status.Phase) {
 		return nil
 	}
 	var keys []object.Key
@@ -106,7 +106,7 @@ func followedFor(p *pod.Pod) []object.Key {
 	return keys
 }
 
-// Trusts says that a pod has a volume of ClusterTrustBundles.
+// Trusts reports whether a pod has a volume with ClusterTrustBundles.
 func Trusts(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Projected != nil &&
@@ -116,7 +116,7 @@ func Trusts(p *corev1.Pod) bool {
 	})
 }
 
-// serviceKeys are what is followed for the variables of a pod.
+// serviceKeys returns the keys to follow for a pod's service variables.
 func serviceKeys(p *corev1.Pod) []object.Key {
 	var keys []object.Key
 	if links(p) {
@@ -128,7 +128,7 @@ func serviceKeys(p *corev1.Pod) []object.Key {
 	return keys
 }
 
-// links: a pod that does not say is linked (the API's default).
+// links reports whether a pod links to services, which is the API's default.
 func links(p *corev1.Pod) bool {
 	return p.Spec.EnableServiceLinks == nil || *p.Spec.EnableServiceLinks
 }
@@ -137,8 +137,8 @@ func ofCluster(p *pod.Pod) bool {
 	return p.Source == pod.SourceAPI
 }
 
-// trim takes from an object what nobody on a node reads, in place: it may be
-// large, and of a Secret there is one copy less in memory.
+// trim removes the parts of an object that the node does not use. It works in place, because the object may be large,
+// and to avoid another copy of a Secret.
 func trim(v object.Value) object.Value {
 	v.SetManagedFields(nil)
 	switch o := v.(type) {
@@ -156,8 +156,8 @@ func trim(v object.Value) object.Value {
 	return v
 }
 
-// settled says that an object need not be looked at again until another pod names
-// it: an immutable one, a claim with its volume, a volume with its claim.
+// settled reports whether an object need not be read again until another pod names it: an immutable object, a bound
+// claim, or a bound volume.
 func settled(v object.Value) bool {
 	switch o := v.(type) {
 	case *corev1.ConfigMap:
@@ -172,8 +172,8 @@ func settled(v object.Value) bool {
 	return false
 }
 
-// leadsTo are the objects that are followed because of another: a claim's volume, and
-// what a CSI driver needs to mount that.
+// leadsTo returns the objects to follow because of another one: the volume of a claim, and the Secrets of a CSI
+// volume.
 func leadsTo(v object.Value) (keys []object.Key) {
 	switch o := v.(type) {
 	case *corev1.PersistentVolumeClaim:
@@ -195,23 +195,21 @@ func leadsTo(v object.Value) (keys []object.Key) {
 	return keys
 }
 
-// Delays between tries. A refused read has a shorter bound: what the authorizer
-// does not know yet it knows in a moment.
+// Delays between tries. A refused read has a shorter maximum, because the authorizer soon learns of a new pod.
 const (
 	retryFirst   = 100 * time.Millisecond
 	retryRefused = 5 * time.Second
 	retryMax     = 10 * time.Second
 )
 
-// delay before try number failures+1; failures is at least 1.
+// delay returns the time to the next try after a number of failures in a row, at least 1.
 func delay(err error, failures int) time.Duration {
-	most := retryMax
+	limit := retryMax
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		most = retryRefused
+		limit = retryRefused
 	}
-	return min(retryFirst<<min(failures-1, 10), most)
+	return retry.Delay(retryFirst, limit, failures)
 }
 
-// expired says that the API server no longer knows the state that a watch was to
-// go on from.
+// expired reports whether the API server has dropped the version that a watch wanted to continue from.
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }

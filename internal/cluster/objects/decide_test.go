@@ -17,7 +17,7 @@ import (
 
 func named(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
 
-// everything names an object at each place where a pod can.
+// everything is a pod that names an object in every field that can.
 func everything() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "web"},

@@ -1,27 +1,23 @@
-// Package objects reads from the API server what the pods of this node name, and
-// nothing else: the Node authorizer lets a node read no more.
+// Package objects reads the objects that the pods of this node name from the API server. It reads nothing else,
+// because the Node authorizer allows no more.
 //
-// It owns which objects are followed. An object is followed from when the first
-// pod names it until the last is gone. What is read goes to the table of package
-// object through a Sink; Heard says of what the API server has told at all.
+// It owns the list of objects to follow. An object is followed while at least one pod names it. It is stored in the
+// table of package object through a Sink. Received reports whether the API server has answered for an object at all.
 //
-//	ConfigMap, Secret      one list and one watch of the single object (Watch), or
-//	                       a read again each TTL (Cache, Get); an immutable one is
-//	                       not watched after it was read
+//	ConfigMap, Secret      one list and one watch of the single object (Watch), or one read each TTL (Cache) or
+//	                       syncFrequency (Get); an immutable one is not watched after it was read
 //	RuntimeClass           one list and one watch of the single object
 //	PersistentVolumeClaim  read until it is bound, and when another pod names it
-//	PersistentVolume       as the claim that is bound to it
-//	Service                all of a namespace with pods that link to services, and
-//	                       default/kubernetes; kept here, not in the table
+//	PersistentVolume       like the claim that is bound to it
+//	Service                all of a namespace with pods that link to services, and default/kubernetes; kept here,
+//	                       not in the table
 //	ClusterTrustBundle     all, while a pod projects one; kept here
 //
-// An API server that is away ends nothing: what was read stays until it is
-// heard that it has changed. An agent that begins while it is away may be told what
-// there was when it was last heard (Restore): that is what followers begin with, so
-// that it goes as everything else does, when no pod names it or the API server says
-// so. A refused read is tried again soon, as the authorizer
-// learns of a pod's node a moment after the node does.
+// If the API server is away, objects stay as they were last read. An agent that starts while it is away may get the
+// saved objects of its last run (Restore). Followers start with these, so that they too are replaced or dropped when
+// the API server answers or no pod names them any longer. A refused read is retried soon, because the authorizer
+// learns of a pod on a node a moment after the node does.
 //
-// Pods of manifests may name objects of manifests only; of the cluster they have
-// the RuntimeClasses and the services, as for the kubelet.
+// Pods of manifests can use only objects of manifests. From the cluster they get RuntimeClasses and services, as with
+// the kubelet.
 package objects

@@ -15,23 +15,24 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	kubeclient "k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// listTimeout bounds one read, which is small.
+// listTimeout limits one read.
 const listTimeout = 30 * time.Second
 
-// readAgain is the time between two reads of an object that is not watched and
-// of which no one says another.
-const readAgain = time.Minute
+// readInterval is the default time between two reads of an object that is not watched.
+const readInterval = time.Minute
 
-// Delays between two looks at a claim that has no volume yet.
+// Delays between two reads of a claim that has no volume yet.
 const (
 	pendingFirst = 500 * time.Millisecond
 	pendingMax   = 10 * time.Second
 )
 
-// resource is how objects of a kind are read.
+// resource reads objects of a kind.
 type resource struct {
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -48,7 +49,7 @@ func of[L runtime.Object](t typed[L]) resource {
 	}, t.Watch}
 }
 
-// got reads one object by its name: a node may not list them.
+// got reads one object by its name, for kinds that a node may not list.
 func got[T runtime.Object](get func(context.Context, string, metav1.GetOptions) (T, error), name string) resource {
 	return resource{list: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 		o, err := get(ctx, name, metav1.GetOptions{})
@@ -81,42 +82,35 @@ func source(client kubeclient.Interface, key object.Key) resource {
 	return of(core.Services(key.Namespace))
 }
 
-// follower keeps what is known of one key true.
+// follower keeps the state of one key up to date.
 type follower struct {
 	cluster *Cluster
 	key     object.Key
 	from    resource
 	cancel  context.CancelFunc
-	again   chan struct{}
-	retry   chan struct{} // the API server answers others
+	reread  wake.Signal // another user names the key
+	retry   wake.Signal // the API server answers other followers
 
-	version  string // of the list, or of the last event: where a watch goes on
+	version  string // of the list or the last event: where a watch continues
 	settled  bool
-	told     string // which state of the object the table has
-	failures int    // of tries in a row; guarded by Cluster.mu
-	looks    int    // since something changed, at what is not watched
+	stored   string // the state of the object in the table
+	failures int    // in a row; guarded by Cluster.mu
+	polls    int    // of an unwatched object since its last change
 }
 
-func (f *follower) lookAgain() { signal(f.again) }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (f *follower) refresh() { f.reread.Wake() }
 
 // run follows the object until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := f.look(ctx)
+		err := f.sync(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		var pause time.Duration
 		switch {
 		case err == nil && f.watches():
-			continue // the API server ends a watch now and then
+			continue // the API server ends every watch after a while
 		case err == nil:
 			pause = f.period()
 		case expired(err):
@@ -129,8 +123,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// wait returns after a time, or at once when a new pod names the object; with 0
-// then only.
+// wait returns after a pause, or at once when another pod names the object. With pause 0 it waits only for that.
 func (f *follower) wait(ctx context.Context, pause time.Duration) {
 	var due <-chan time.Time
 	if pause > 0 {
@@ -141,36 +134,36 @@ func (f *follower) wait(ctx context.Context, pause time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-due:
-	case <-f.retry:
-	case <-f.again:
+	case <-f.retry.C():
+	case <-f.reread.C():
 		f.version = ""
 	}
 }
 
-// watches says whether the next look is a watch.
+// watches reports whether the object is watched, and not polled.
 func (f *follower) watches() bool {
 	polled := f.cluster.cfg.Strategy != Watch && (f.key.Kind == object.ConfigMap || f.key.Kind == object.Secret)
 	return f.from.watch != nil && !polled && !f.settled
 }
 
-// period is the time to the next look at what is not watched; 0: none is needed.
+// period returns the time to the next read of an unwatched object, or 0 if none is needed.
 func (f *follower) period() time.Duration {
 	c := f.cluster.cfg
 	switch {
 	case f.settled:
 		return 0
-	case f.from.watch == nil: // a claim that has no volume, or a volume that is not there
-		f.looks++
-		return min(pendingFirst<<min(f.looks-1, 10), pendingMax)
+	case f.from.watch == nil: // a claim without a volume, or a missing volume
+		f.polls++
+		return retry.Delay(pendingFirst, pendingMax, f.polls)
 	case c.Strategy == Cache && c.TTL != nil && c.TTL() > 0:
 		return c.TTL()
 	case c.Strategy == Get && c.Sync > 0:
 		return c.Sync
 	}
-	return readAgain
+	return readInterval
 }
 
-// selector is the one object, unless the key stands for all.
+// selector selects the one object, or everything if the key stands for all.
 func (f *follower) selector() string {
 	if f.key.Name == object.Every {
 		return ""
@@ -178,9 +171,8 @@ func (f *follower) selector() string {
 	return fields.OneTermEqualSelector(metav1.ObjectNameField, f.key.Name).String()
 }
 
-// look reads the object if nothing is known of it, then watches it until the
-// watch ends.
-func (f *follower) look(ctx context.Context) error {
+// sync reads the object if its version is unknown, then watches it until the watch ends.
+func (f *follower) sync(ctx context.Context) error {
 	if f.version == "" || !f.watches() {
 		if err := f.list(ctx); err != nil || !f.watches() {
 			return err
@@ -200,7 +192,7 @@ func (f *follower) look(ctx context.Context) error {
 			return nil
 		case e, open := <-w.ResultChan():
 			if !open && time.Since(began) < time.Second {
-				return fmt.Errorf("watch %s: it ended at once", f.key)
+				return fmt.Errorf("watch %s: the API server ended it at once", f.key)
 			}
 			if !open {
 				return nil

@@ -7,11 +7,10 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// Kept is what a pod was told of when the API server was last heard.
+// Kept is a saved pod with the objects that it used when the API server last answered.
 type Kept struct {
 	Pod *corev1.Pod
-	// Objects are those of the table that were there. What the pod names besides
-	// was not.
+	// Objects are those of the table that existed. Other objects that the pod names did not exist.
 	Objects  []object.Value
 	Services []*corev1.Service
 	Bundles  []*certificatesv1beta1.ClusterTrustBundle
@@ -24,7 +23,7 @@ func (c *Cluster) Restore(pods []Kept) {
 	defer c.unlock()
 	c.kept = answers(pods)
 	for key := range c.followers {
-		c.recall(key)
+		c.restore(key)
 	}
 }
 
@@ -36,18 +35,18 @@ func (c *Cluster) EndRestore() {
 	c.kept = nil
 }
 
-// recall begins what is known of a key with how it was before.
-func (c *Cluster) recall(key object.Key) {
+// restore makes the saved state of a key current.
+func (c *Cluster) restore(key object.Key) {
 	items, kept := c.kept[key]
-	if !kept || c.heard[key] {
+	if !kept || c.received[key] {
 		return
 	}
-	if c.take(key, items) || len(items) == 0 {
-		c.tell(key)
+	if c.store(key, items) || len(items) == 0 {
+		c.report(key)
 	}
 }
 
-// answers are what lists of all that pods name would have had.
+// answers returns the lists that the API server would have sent for all keys of the saved pods.
 func answers(pods []Kept) map[object.Key][]object.Value {
 	all := map[object.Key][]object.Value{}
 	for _, k := range pods {

@@ -21,8 +21,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// lonely is a node whose API server does not answer.
-type lonely struct {
+// offlineNode is a node whose API server does not answer.
+type offlineNode struct {
 	*Cluster
 	pods  *store.Table[types.UID, *pod.Pod]
 	table *object.Table
@@ -39,13 +39,13 @@ func (refuses) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("connection refused")
 }
 
-func alone(t *testing.T, body func(n *lonely)) {
+func alone(t *testing.T, body func(n *offlineNode)) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := kubeclient.NewForConfig(&rest.Config{Host: "http://127.0.0.1", Transport: refuses{}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := &lonely{pods: store.New[types.UID, *pod.Pod](), table: store.New[object.Key, runtime.Object]()}
+		n := &offlineNode{pods: store.New[types.UID, *pod.Pod](), table: store.New[object.Key, runtime.Object]()}
 		n.Cluster = New(Config{Client: client, Pods: n.pods, Sink: tableSink{n.table},
 			Changed: func(map[object.Key]bool) {}, Log: slog.New(slog.DiscardHandler)})
 		ctx, stop := context.WithCancel(t.Context())
@@ -59,18 +59,18 @@ func alone(t *testing.T, body func(n *lonely)) {
 	})
 }
 
-func (n *lonely) wants(p *corev1.Pod) {
+func (n *offlineNode) wants(p *corev1.Pod) {
 	n.pods.Put(p.UID, &pod.Pod{Pod: p, Source: pod.SourceAPI})
 	synctest.Wait()
 }
 
-func (n *lonely) drops(p *corev1.Pod) {
+func (n *offlineNode) drops(p *corev1.Pod) {
 	n.pods.Delete(p.UID)
 	synctest.Wait()
 }
 
-// shows lists the table.
-func (n *lonely) shows() map[string]bool {
+// shows lists the objects in the table.
+func (n *offlineNode) shows() map[string]bool {
 	all := map[string]bool{}
 	for key := range n.table.Snapshot().All() {
 		all[key.String()] = true
@@ -78,8 +78,8 @@ func (n *lonely) shows() map[string]bool {
 	return all
 }
 
-// keptPod names a Secret and a bound claim that were there, with a volume that needs
-// another Secret, and a ConfigMap that was not.
+// keptPod is a saved pod. It names a Secret, a bound claim whose volume needs another Secret, and a ConfigMap that did
+// not exist.
 func keptPod(uid string) Kept {
 	meta := metav1.ObjectMeta{Namespace: "app", Name: uid, UID: types.UID(uid), ResourceVersion: "1"}
 	p := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
@@ -109,10 +109,9 @@ func keptPod(uid string) Kept {
 	}}
 }
 
-// What was kept is there with the pod that names it, and goes with it: also when it
-// was kept of a pod that is not wanted at all.
+// Saved objects are visible while a pod names them. This holds also for objects that were saved for another pod.
 func TestKeptObjectsGoWithTheirPods(t *testing.T) {
-	alone(t, func(n *lonely) {
+	alone(t, func(n *offlineNode) {
 		a, b := keptPod("a"), keptPod("b")
 		n.Restore([]Kept{a, b})
 		n.wants(a.Pod)
@@ -127,25 +126,25 @@ func TestKeptObjectsGoWithTheirPods(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"ConfigMap app/none", "PersistentVolumeClaim app/c-a", "Secret app/s-a",
 			"PersistentVolume v-a", "Secret drivers/stage"}, names); diff != "" {
-			t.Errorf("what the pod needs (-want +got):\n%s", diff)
+			t.Errorf("objects of the pod (-want +got):\n%s", diff)
 		}
 		if services, err := n.Services(a.Pod); err != nil || len(services) != 1 {
 			t.Errorf("services: %v, %v", services, err)
 		}
 		n.EndRestore()
 		if diff := cmp.Diff(want, n.shows()); diff != "" {
-			t.Errorf("before they are read anew (-want +got):\n%s", diff)
+			t.Errorf("before they are read again (-want +got):\n%s", diff)
 		}
 		n.drops(a.Pod)
 		if diff := cmp.Diff(map[string]bool{}, n.shows()); diff != "" {
-			t.Errorf("when the pod is not wanted any more (-want +got):\n%s", diff)
+			t.Errorf("after the pod was removed (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// The claim of the same name has another volume now.
+// A saved volume is dropped if the claim is bound to another volume now.
 func TestKeptVolumeGoesWithItsClaim(t *testing.T) {
-	alone(t, func(n *lonely) {
+	alone(t, func(n *offlineNode) {
 		a := keptPod("a")
 		n.Restore([]Kept{a})
 		n.wants(a.Pod)
@@ -162,21 +161,21 @@ func TestKeptVolumeGoesWithItsClaim(t *testing.T) {
 	})
 }
 
-// That something was not there counts only until the API server is heard.
-func TestKeptAbsence(t *testing.T) {
-	alone(t, func(n *lonely) {
+// A saved absence counts only until the API server answers.
+func TestASavedAbsenceEndsWithTheRestore(t *testing.T) {
+	alone(t, func(n *offlineNode) {
 		a, key := keptPod("a"), object.Key{Kind: object.ConfigMap, Namespace: "app", Name: "none"}
 		n.wants(a.Pod)
-		heard := []bool{n.Received(key)}
+		received := []bool{n.Received(key)}
 		n.Restore([]Kept{a})
-		heard = append(heard, n.Received(key))
+		received = append(received, n.Received(key))
 		n.EndRestore()
-		heard = append(heard, n.Received(key))
-		if diff := cmp.Diff([]bool{false, true, false}, heard); diff != "" {
-			t.Errorf("heard before, while restored, and after (-want +got):\n%s", diff)
+		received = append(received, n.Received(key))
+		if diff := cmp.Diff([]bool{false, true, false}, received); diff != "" {
+			t.Errorf("received before, while restored, and after (-want +got):\n%s", diff)
 		}
 		if _, err := n.Services(a.Pod); err == nil {
-			t.Error("services of before count after the API server was heard")
+			t.Error("saved services count after the API server has answered")
 		}
 	})
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"slices"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// Run follows what pods name until ctx ends. It returns ctx's error, after
-// everything that it started has ended. It may be called once.
+// Run follows the objects that pods name until ctx ends. It returns ctx's error after all followers have ended. It
+// may be called once.
 func (c *Cluster) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer c.wg.Wait()
@@ -40,8 +41,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 					own = Named(change.Value.Pod)
 				}
 			}
-			c.name(change.Key, keys)
-			c.keepLocal(local[change.Key], own)
+			c.want(change.Key, keys)
+			c.countLocal(local[change.Key], own)
 			local[change.Key] = own
 			if change.Deleted {
 				delete(local, change.Key)
@@ -51,13 +52,13 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// keepLocal counts what pods of manifests name; what is named for the first time
-// is known from now on.
-func (c *Cluster) keepLocal(was, now []object.Key) {
+// countLocal counts the objects that pods of manifests name. It reports an object that is named for the first time,
+// because it counts as received from then on.
+func (c *Cluster) countLocal(was, now []object.Key) {
 	for _, key := range now {
 		c.local[key]++
 		if c.local[key] == 1 {
-			c.tell(key)
+			c.report(key)
 		}
 	}
 	for _, key := range was {
@@ -67,9 +68,9 @@ func (c *Cluster) keepLocal(was, now []object.Key) {
 	}
 }
 
-// name makes keys all that a user wants to be followed. What it did not want
-// before is read again if it is not watched: its content may be of an earlier time.
-func (c *Cluster) name(user any, keys []object.Key) {
+// want sets the keys that a user needs. A key that is new for the user is read again if it is not watched, because
+// the stored object may be outdated.
+func (c *Cluster) want(user any, keys []object.Key) {
 	was := c.wanted[user]
 	c.wanted[user] = keys
 	if len(keys) == 0 {
@@ -81,7 +82,7 @@ func (c *Cluster) name(user any, keys []object.Key) {
 		}
 		c.users[key]++
 		if f := c.followers[key]; f != nil {
-			f.lookAgain()
+			f.refresh()
 			continue
 		}
 		c.start(key)
@@ -98,27 +99,27 @@ func (c *Cluster) name(user any, keys []object.Key) {
 }
 
 func (c *Cluster) start(key object.Key) {
-	f := &follower{cluster: c, key: key, from: source(c.cfg.Client, key), again: make(chan struct{}, 1),
-		retry: make(chan struct{}, 1)}
+	f := &follower{cluster: c, key: key, from: source(c.cfg.Client, key), reread: wake.New(),
+		retry: wake.New()}
 	c.followers[key] = f
-	c.recall(key)
+	c.restore(key)
 	c.spawn(f)
 }
 
-// end forgets an object that nobody names any more, and what it led to.
+// end drops an object that has no user any longer, and the objects that it led to.
 func (c *Cluster) end(key object.Key) {
 	c.followers[key].cancel()
 	delete(c.followers, key)
 	delete(c.trouble, key)
 	delete(c.sets, key)
-	delete(c.heard, key)
+	delete(c.received, key)
 	if inTable(key) {
 		c.cfg.Sink.Drop(key)
 	}
-	c.name(key, nil)
+	c.want(key, nil)
 }
 
-// inTable: other kinds are kept here.
+// inTable reports whether a kind is stored in the table. Other kinds are kept here.
 func inTable(key object.Key) bool {
 	_, ok := object.KindNamed(key.Kind)
 	return ok

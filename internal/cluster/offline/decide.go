@@ -17,44 +17,41 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// AnnotationAlways marks a pod, with the value "true", that is kept whatever the
-// configuration says of others, and without an age at which it is too old.
+// AnnotationAlways, with the value "true", marks a pod that is always saved, whatever the configuration says. Its
+// saved copy never becomes too old.
 const AnnotationAlways = "node.kubernetes.io/bootstrap-checkpoint"
 
-// Kept is a pod with all that it needs to start.
+// Kept is a saved pod with all that it needs to start.
 type Kept struct {
 	Pod     *corev1.Pod
 	Objects []object.Value
 	Sets    Sets
-	// Tokens are those of the pod's service account, by what the volume asks for.
+	// Tokens are those of the pod's service account, by the requests of its volumes.
 	Tokens map[string]token.Token
 }
 
-// Sets are the objects that are in no table of objects: those of which a pod names not
-// one but all, and those of the drivers of its volumes.
+// Sets are the objects for a pod that are not in the table of objects. Services and trust bundles: a pod lists none
+// by name, so all of its namespace or cluster are saved. Drivers: those of its volumes.
 type Sets struct {
 	Services []*corev1.Service                         `json:"services,omitempty"`
 	Bundles  []*certificatesv1beta1.ClusterTrustBundle `json:"clusterTrustBundles,omitempty"`
 	Drivers  []*storagev1.CSIDriver                    `json:"csiDrivers,omitempty"`
 }
 
-// Always says that a pod is kept in any case.
+// Always reports whether a pod is always saved.
 func Always(p *corev1.Pod) bool { return p.Annotations[AnnotationAlways] == "true" }
 
-// wanted says that a pod is worth keeping: it is the API server's, and has not
-// ended or been told to.
+// wanted reports whether to save a pod: it comes from the API server, has not ended, and is not being deleted.
 func wanted(p *pod.Pod, all bool) bool {
 	switch {
-	case p.Source != pod.SourceAPI, p.DeletionTimestamp != nil:
-		return false
-	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
+	case p.Source != pod.SourceAPI, p.DeletionTimestamp != nil, pod.Ended(p.Status.Phase):
 		return false
 	}
 	return all || Always(p.Pod)
 }
 
-// bare is a pod without what only says how it was at one moment. Which ResourceClaims
-// were made for it stays: its status alone has their names.
+// bare returns a pod without its momentary state. It keeps the ResourceClaims that were created for it, because only
+// the status has their names.
 func bare(p *corev1.Pod) *corev1.Pod {
 	b := *p
 	b.ResourceVersion, b.ManagedFields = "", nil
@@ -63,9 +60,8 @@ func bare(p *corev1.Pod) *corev1.Pod {
 	return &b
 }
 
-// stamp is another one when anything about a pod and what it needs is, as far as the
-// API server tells by their versions; empty if it does not tell. The pod's own
-// version changes with its status too, which is not kept.
+// stamp identifies a version of a pod and of every object it uses. It is empty if a version is unknown. The pod's own
+// version changes with its status too, which is not saved.
 func stamp(k Kept) string {
 	var b strings.Builder
 	all := []metav1.Object{k.Pod}
@@ -93,23 +89,23 @@ func stamp(k Kept) string {
 	return b.String()
 }
 
-// fresh are the pods that may be started at now, when the API server was last
-// heard at confirmed: after age only those that are kept always; age 0 is no limit.
-func fresh(kept []Kept, confirmed, now time.Time, age time.Duration) []Kept {
+// startable returns the pods that may start at now, if the API server last answered at confirmed. If that is longer
+// ago than age, only pods that are always saved may start. Age 0 sets no limit.
+func startable(kept []Kept, confirmed, now time.Time, age time.Duration) []Kept {
 	if age <= 0 || now.Sub(confirmed) <= age {
 		return kept
 	}
 	return slices.DeleteFunc(slices.Clone(kept), func(k Kept) bool { return !Always(k.Pod) })
 }
 
-// later is when to note again that the API server was heard, for an age of which
-// an error of a tenth does not matter.
-func later(age time.Duration) time.Duration {
+// confirmInterval returns how often to note that the API server has answered. An error of a tenth of the age is
+// acceptable.
+func confirmInterval(age time.Duration) time.Duration {
 	return min(max(age/10, 10*time.Second), 10*time.Minute)
 }
 
-// objectMeta drops what an object carries for others than its readers. Whose it is
-// stays: a pod uses a claim that was made for it only if it is its own.
+// objectMeta drops the metadata that no reader on the node needs. It keeps the owners: a pod uses a claim that was
+// created for it only if it owns the claim.
 func objectMeta(v object.Value) object.Value {
 	c := v.DeepCopyObject().(object.Value)
 	c.SetManagedFields(nil)

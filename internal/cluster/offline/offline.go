@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/token"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -29,40 +30,38 @@ import (
 type Options struct {
 	// Root is the agent's directory.
 	Root string
-	// KeyFile has the key, for its owner alone; empty: one is made below Root.
+	// KeyFile has the key and is readable only by its owner. If it is empty, a key is made below Root.
 	KeyFile string
-	// All keeps every accepted pod; otherwise only those with AnnotationAlways.
+	// All saves every admitted pod. Otherwise only pods with AnnotationAlways are saved.
 	All bool
-	// MaxAge is for how long pods may be started after the API server was last
-	// heard; 0: for ever.
+	// MaxAge is how long after the API server's last answer the saved pods may start. 0 sets no limit.
 	MaxAge time.Duration
 
 	Desired *store.Table[types.UID, *pod.Pod]
 	Objects *object.Table
-	// Find returns an object, nil when there is none. known is false until that
-	// can be told: what was kept before stays then.
+	// Find returns an object, or nil if there is none. known is false until that is certain. Until then the saved
+	// copy stays.
 	Find func(object.Key) (v object.Value, known bool)
-	// Accepted says that the node has taken a pod on.
+	// Accepted reports whether the node has admitted a pod.
 	Accepted func(types.UID) bool
 	// Names lists the objects that a pod needs.
 	Names func(*corev1.Pod) []object.Key
-	// Sets are what a pod needs besides the objects that it names. known is as
-	// that of Find. nil: there are none.
+	// Sets returns the objects of a pod that the table does not hold. known is false until they are certain. It is
+	// optional.
 	Sets func(p *corev1.Pod, named []object.Value) (s Sets, known bool)
-	// Tokens are those that a pod was given; nil: none are known.
+	// Tokens returns the tokens of a pod. It is optional.
 	Tokens func(types.UID) map[string]token.Token
-	// Answers says that the API server was heard, and everything that it wants of
-	// this node is in Desired.
+	// Answers reports whether the API server answers and Desired has all pods that it wants on this node.
 	Answers func() bool
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// Offline keeps accepted pods on disk.
+// Offline saves admitted pods on disk.
 type Offline struct {
 	Options
-	disk  *checkpoint.Dir[record]
-	dirty chan struct{}
+	disk *checkpoint.Dir[record]
+	wake wake.Signal
 
 	mu      sync.Mutex
 	key     cipher.AEAD
@@ -70,18 +69,18 @@ type Offline struct {
 	due     map[types.UID]bool
 }
 
-// written is what is on disk of a pod; zero: something that is compared when the pod
-// is heard of.
+// written identifies the saved state of a pod. It is zero for a file of an earlier agent, which is compared with the
+// first state of the pod.
 type written struct {
 	stamp string
 	sum   [sha256.Size]byte // of the content
 }
 
-// record is a pod on disk, version 1. What is not encrypted is for people.
+// record is a saved pod on disk, version 1. Namespace and name are not encrypted, so that people can read them.
 type record struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Sealed is content as JSON, by AES-256-GCM with the uid as additional data.
+	// Sealed is content as JSON, encrypted with AES-256-GCM. The UID is the additional data.
 	Sealed []byte `json:"sealed"`
 }
 
@@ -97,33 +96,32 @@ type typed struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// confirmation is when the API server was last heard, version 1.
+// confirmation is when the API server last answered, version 1.
 type confirmation struct {
 	At time.Time `json:"at"`
 }
 
 func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
 
-// New makes an Offline. Nothing is read before Load.
+// New makes an Offline. It reads nothing before Load.
 func New(o Options) *Offline {
 	return &Offline{
 		Options: o, disk: checkpoint.NewDir[record](filepath.Join(o.Root, "offline", "pods"), format()),
-		dirty: make(chan struct{}, 1), written: map[types.UID]written{}, due: map[types.UID]bool{},
+		wake: wake.New(), written: map[types.UID]written{}, due: map[types.UID]bool{},
 	}
 }
 
 func (o *Offline) confirmedFile() string { return filepath.Join(o.Root, "offline", "confirmed") }
 
-// Load reads the key, and the pods that may be started while the API server does
-// not answer, by priority and age. The list has what could be read also when
-// there is an error; one that is about the key means that nothing can be kept.
+// Load reads the key, and the saved pods that may start while the API server does not answer, ordered by priority and
+// age. With an error the list has the pods that could be read. If the key is unusable, no pods can be saved.
 func (o *Offline) Load() ([]Kept, error) {
 	if err := os.MkdirAll(filepath.Join(o.Root, "offline"), 0o700); err != nil {
 		return nil, err
 	}
 	key, err := loadKey(cmp.Or(o.KeyFile, filepath.Join(o.Root, "offline", "key")), o.KeyFile == "")
 	if err != nil {
-		return nil, fmt.Errorf("read the key of the pods that are kept: %w", err)
+		return nil, fmt.Errorf("read the key of the saved pods: %w", err)
 	}
 	records, err := o.disk.LoadAll()
 	errs := []error{err}
@@ -134,7 +132,7 @@ func (o *Offline) Load() ([]Kept, error) {
 	for uid, r := range records {
 		k, err := open(key, types.UID(uid), r)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("read what is kept of pod %s/%s (%s): %w", r.Namespace, r.Name, uid, err))
+			errs = append(errs, fmt.Errorf("read saved pod %s/%s (%s): %w", r.Namespace, r.Name, uid, err))
 			o.mark(types.UID(uid))
 			continue
 		}
@@ -149,10 +147,10 @@ func (o *Offline) Load() ([]Kept, error) {
 		return cmp.Or(cmp.Compare(pod.Priority(b.Pod), pod.Priority(a.Pod)),
 			a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
-	return fresh(kept, at.At, o.Now(), o.MaxAge), errors.Join(errs...)
+	return startable(kept, at.At, o.Now(), o.MaxAge), errors.Join(errs...)
 }
 
-// encode is what is to be encrypted of a pod.
+// encode returns the part of a saved pod that is encrypted.
 func encode(k Kept) ([]byte, error) {
 	c := content{Pod: bare(k.Pod), Sets: k.Sets, Tokens: k.Tokens}
 	for _, v := range k.Objects {
@@ -182,7 +180,7 @@ func open(key cipher.AEAD, uid types.UID, r record) (k Kept, err error) {
 	for _, t := range c.Objects {
 		kind, ok := object.KindNamed(t.Kind)
 		if !ok {
-			return k, fmt.Errorf("kind %q is not known", t.Kind)
+			return k, fmt.Errorf("unknown kind %q", t.Kind)
 		}
 		v := kind.New()
 		if err := json.Unmarshal(t.Object, v); err != nil {

@@ -41,7 +41,7 @@ func apiPod(uid string, change ...func(*corev1.Pod)) *pod.Pod {
 
 func always(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationAlways: "true"} }
 
-func TestWhatIsKept(t *testing.T) {
+func TestWantedSavesOnlyLivePodsOfTheAPIServer(t *testing.T) {
 	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
 	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
 	static := apiPod("u", always)
@@ -60,34 +60,35 @@ func TestWhatIsKept(t *testing.T) {
 		}), true, false},
 	} {
 		if all, some := wanted(c.pod, true), wanted(c.pod, false); all != c.all || some != c.some {
-			t.Errorf("%s: kept %t, and %t when only marked ones are; want %t and %t", name, all, some, c.all, c.some)
+			t.Errorf("%s: saved %t, and %t when only marked pods are saved; want %t and %t", name, all, some, c.all,
+				c.some)
 		}
 	}
 }
 
-func TestTooOld(t *testing.T) {
+func TestStartableDropsPodsThatAreTooOld(t *testing.T) {
 	kept := []Kept{{Pod: apiPod("a").Pod}, {Pod: apiPod("b", always).Pod}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		heard time.Duration
-		age   time.Duration
-		want  int
+		answered time.Duration
+		age      time.Duration
+		want     int
 	}{{time.Hour, 0, 2}, {time.Hour, time.Hour, 2}, {time.Hour + 1, time.Hour, 1}} {
-		if got := fresh(kept, now.Add(-c.heard), now, c.age); len(got) != c.want {
-			t.Errorf("heard %v ago, maximum %v: %d pods, want %d", c.heard, c.age, len(got), c.want)
+		if got := startable(kept, now.Add(-c.answered), now, c.age); len(got) != c.want {
+			t.Errorf("answered %v ago, maximum %v: %d pods, want %d", c.answered, c.age, len(got), c.want)
 		}
 	}
 }
 
-// node is what an Offline reads of an agent.
+// node holds the inputs of an Offline.
 type node struct {
 	Options
 	answers bool
-	unheard map[object.Key]bool
+	unknown map[object.Key]bool
 }
 
 func newNode(t *testing.T) *node {
-	n := &node{answers: true, unheard: map[object.Key]bool{}}
+	n := &node{answers: true, unknown: map[object.Key]bool{}}
 	n.Options = Options{
 		Root: t.TempDir(), All: true, Desired: store.New[types.UID, *pod.Pod](),
 		Objects:  store.New[object.Key, runtime.Object](),
@@ -104,7 +105,7 @@ func newNode(t *testing.T) *node {
 	n.Find = func(k object.Key) (object.Value, bool) {
 		v, ok := n.Objects.Get(k)
 		if !ok {
-			return nil, !n.unheard[k]
+			return nil, !n.unknown[k]
 		}
 		return v.(object.Value), true
 	}
@@ -117,7 +118,7 @@ func (n *node) secret(value string) {
 	n.Objects.Put(object.KeyOf(s), s)
 }
 
-// during runs an Offline of the node while what is told happens.
+// during runs an Offline of the node while change is called.
 func (n *node) during(t *testing.T, what func()) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +152,7 @@ func (n *node) load(t *testing.T) map[types.UID]Kept {
 	return m
 }
 
-func TestKeptWithWhatItNeeds(t *testing.T) {
+func TestAPodIsSavedWithAllThatItNeeds(t *testing.T) {
 	n := newNode(t)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}}
 	n.Sets = func(*corev1.Pod, []object.Value) (Sets, bool) {
@@ -188,39 +189,38 @@ func TestKeptWithWhatItNeeds(t *testing.T) {
 	}
 }
 
-func TestForgottenOnlyWhenTheServerSaysSo(t *testing.T) {
+func TestASavedPodIsDeletedOnlyAfterTheServerAnswers(t *testing.T) {
 	n := newNode(t)
 	n.secret("one")
 	n.during(t, func() { n.Desired.Put("a", apiPod("a")); n.Desired.Put("b", apiPod("b")) })
 	n.answers = false
-	n.Desired.Delete("a") // an agent that has just begun wants nothing yet
+	n.Desired.Delete("a") // an agent that has just started has no desired pods yet
 	n.during(t, func() {})
 	if got := n.load(t); len(got) != 2 {
-		t.Fatalf("%d pods are kept while the API server is away, want 2", len(got))
+		t.Fatalf("%d saved pods while the API server is away, want 2", len(got))
 	}
 	n.answers = true
 	n.during(t, func() {})
 	if got := n.load(t); len(got) != 1 || got["b"].Pod == nil {
-		t.Errorf("kept %v, want b", got)
+		t.Errorf("saved %v, want b", got)
 	}
 }
 
-func TestWhatIsNotHeardOfYetStays(t *testing.T) {
+func TestASavedObjectStaysWhileUnknown(t *testing.T) {
 	n := newNode(t)
 	n.secret("one")
 	n.during(t, func() { n.Desired.Put("a", apiPod("a")) })
 	key := object.Key{Kind: object.Secret, Namespace: "default", Name: "s"}
 	n.Objects.Delete(key)
-	n.unheard[key] = true
+	n.unknown[key] = true
 	n.during(t, func() { n.Desired.Put("a", apiPod("a", always)) })
 	if got := n.load(t)["a"]; len(got.Objects) != 1 {
-		t.Errorf("objects %v, want the Secret of before", got.Objects)
+		t.Errorf("objects %v, want the saved Secret", got.Objects)
 	}
 }
 
-// What says whose an object is, and what was made for a pod, is not the state of one
-// moment.
-func TestWhatBelongsToAPod(t *testing.T) {
+// Owners of objects, and the claims that were created for a pod, are saved.
+func TestOwnersAndClaimsAreSaved(t *testing.T) {
 	n := newNode(t)
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "pod-a", UID: "a", Controller: new(true)}}
 	n.Find = func(key object.Key) (object.Value, bool) {
@@ -299,8 +299,8 @@ func (c counted) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.Secret)
 }
 
-// A pod is looked at at each pass of its worker, and encoded when it is another.
-func TestWhatIsTheSameIsNotEncoded(t *testing.T) {
+// A pod is checked at each pass of its worker, and encoded only after a change.
+func TestAnUnchangedPodIsNotEncoded(t *testing.T) {
 	n, times := newNode(t), 0
 	secret := counted{
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", ResourceVersion: "1"}}, &times}
@@ -339,7 +339,7 @@ func TestKeys(t *testing.T) {
 	}
 	n.KeyFile = made + ".lost"
 	if got := n.load(t); len(got) != 1 {
-		t.Errorf("with the key given: %d pods, want 1", len(got))
+		t.Errorf("with the configured key: %d pods, want 1", len(got))
 	}
 	if err := os.Chmod(n.KeyFile, 0o640); err != nil {
 		t.Fatal(err)

@@ -15,25 +15,25 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// delay is how long changes are gathered before they are written.
+// delay is how long changes are collected before they are written.
 const delay = time.Second
 
-// Changed has a pod looked at: the node has taken it on, or it was given a token.
+// Changed must be called after the node has admitted a pod, and after the pod got a token.
 func (o *Offline) Changed(uid types.UID) {
 	o.mark(uid)
-	o.wake()
+	o.wake.Wake()
 }
 
 // Resync compares the files on disk with the pods that the API server now wants. Call it when Answers has become
 // true.
-func (o *Offline) Resync() { o.wake() }
+func (o *Offline) Resync() { o.wake.Wake() }
 
-// SetsChanged has all pods looked at: what Sets answers may be different now.
+// SetsChanged must be called when the result of Sets may have changed. It checks all pods.
 func (o *Offline) SetsChanged() {
 	for uid := range o.Desired.Snapshot().All() {
 		o.mark(uid)
 	}
-	o.wake()
+	o.wake.Wake()
 }
 
 func (o *Offline) mark(uid types.UID) {
@@ -42,19 +42,11 @@ func (o *Offline) mark(uid types.UID) {
 	o.mu.Unlock()
 }
 
-func (o *Offline) wake() {
-	select {
-	case o.dirty <- struct{}{}:
-	default:
-	}
-}
-
-// Run keeps what is on disk equal to what the node has accepted, until ctx ends.
-// While the API server does not answer nothing is forgotten. What goes wrong with
-// the disk is logged and tried again.
+// Run saves the admitted pods until ctx ends. While the API server does not answer, no saved pod is deleted. Errors
+// of the disk are logged and retried.
 func (o *Offline) Run(ctx context.Context) error {
 	if o.key == nil {
-		return nil // Load has said why
+		return nil // Load has returned the error
 	}
 	watching, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -62,9 +54,9 @@ func (o *Offline) Run(ctx context.Context) error {
 	defer func() { stop(); <-done }()
 	var pace checkpoint.Pace
 	var confirmed time.Time
-	for pace.Wait(ctx, o.dirty, delay) {
+	for pace.Wait(ctx, o.wake.C(), delay) {
 		err := o.write()
-		if o.Answers() && o.Now().Sub(confirmed) >= later(o.MaxAge) {
+		if o.Answers() && o.Now().Sub(confirmed) >= confirmInterval(o.MaxAge) {
 			e := checkpoint.Save(o.confirmedFile(), format(), confirmation{o.Now()})
 			if e == nil {
 				confirmed = o.Now()
@@ -73,23 +65,23 @@ func (o *Offline) Run(ctx context.Context) error {
 		}
 		switch fails, recovered := pace.Wrote(err); {
 		case fails:
-			o.Log.Warn("keep the pods of this node for when the API server is away", "err", err)
+			o.Log.Warn("cannot save the pods of this node, retrying", "err", err)
 		case recovered:
-			o.Log.Info("the pods of this node are kept again")
+			o.Log.Info("pods of this node saved again")
 		}
 	}
 	return ctx.Err()
 }
 
-// watch marks pods that have changed, or whose objects have, and has the time
-// noted again at which the API server was heard.
+// watch marks pods that have changed or whose objects have changed. It also wakes Run regularly to note that the API
+// server answers.
 func (o *Offline) watch(ctx context.Context) {
 	pods, objects := o.Desired.Watch(), o.Objects.Watch()
 	defer pods.Stop()
 	defer objects.Stop()
 	var again <-chan time.Time
 	if o.MaxAge > 0 {
-		ticker := time.NewTicker(later(o.MaxAge))
+		ticker := time.NewTicker(confirmInterval(o.MaxAge))
 		defer ticker.Stop()
 		again = ticker.C
 	}
@@ -114,11 +106,11 @@ func (o *Offline) watch(ctx context.Context) {
 				}
 			}
 		}
-		o.wake()
+		o.wake.Wake()
 	}
 }
 
-// write brings the disk up to date for all pods that are due.
+// write updates the files of all marked pods.
 func (o *Offline) write() error {
 	o.mu.Lock()
 	due := o.due
@@ -127,7 +119,7 @@ func (o *Offline) write() error {
 	if o.Answers() {
 		for uid := range o.written {
 			if _, ok := o.Desired.Get(uid); !ok {
-				due[uid] = true // it went before that could be told
+				due[uid] = true // it was removed while the API server was away
 			}
 		}
 	}
@@ -159,7 +151,7 @@ func (o *Offline) writeOne(uid types.UID) error {
 	}
 	k, known := o.gather(p.Pod)
 	if !known {
-		return nil // what is heard of later is a change
+		return nil // the objects arrive later as a change
 	}
 	now := written{stamp: stamp(k)}
 	if there && now.stamp != "" && now.stamp == was.stamp {
@@ -179,7 +171,7 @@ func (o *Offline) writeOne(uid types.UID) error {
 	return nil
 }
 
-// gather is a pod with all that it needs; known is false until that can be told.
+// gather returns a pod with all that it needs. known is false until that is certain.
 func (o *Offline) gather(p *corev1.Pod) (k Kept, known bool) {
 	k.Pod = p
 	for _, key := range o.Names(p) {

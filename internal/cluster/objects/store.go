@@ -6,8 +6,7 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// replace makes items all that there is of the follower's key. A follower that
-// was ended tells nothing any more.
+// replace makes items the complete list of the follower's key. A follower that was ended changes nothing.
 func (f *follower) replace(items []object.Value) {
 	c := f.cluster
 	for i := range items {
@@ -23,42 +22,41 @@ func (f *follower) replace(items []object.Value) {
 	if c.followers[f.key] != f {
 		return
 	}
-	first := !c.heard[f.key]
-	c.heard[f.key] = true
+	first := !c.received[f.key]
+	c.received[f.key] = true
 	if len(items) == 1 && inTable(f.key) {
-		if state == f.told {
+		if state == f.stored {
 			return
 		}
-		f.looks = 0
+		f.polls = 0
 	}
-	f.told = state
-	if c.take(f.key, items) || first && (len(items) == 0 || !inTable(f.key)) {
-		c.tell(f.key)
+	f.stored = state
+	if c.store(f.key, items) || first && (len(items) == 0 || !inTable(f.key)) {
+		c.report(f.key)
 	}
 }
 
-// take makes items all that is known to be there of a key, and says whether that
-// is a change that the table does not show.
-func (c *Cluster) take(key object.Key, items []object.Value) (news bool) {
+// store makes items the complete list of a key. It reports whether that is a change that the table does not show.
+func (c *Cluster) store(key object.Key, items []object.Value) (hidden bool) {
 	switch {
 	case !inTable(key):
 		set := make(map[string]object.Value, len(items))
 		for _, v := range items {
 			set[v.GetName()] = v
 		}
-		news = !same(c.sets[key], set)
+		hidden = !same(c.sets[key], set)
 		c.sets[key] = set
 	case len(items) == 0:
 		c.cfg.Sink.Drop(key)
-		c.name(key, nil)
+		c.want(key, nil)
 	default:
 		c.cfg.Sink.Put(items[0])
-		c.name(key, leadsTo(items[0]))
+		c.want(key, leadsTo(items[0]))
 	}
-	return news
+	return hidden
 }
 
-// change notes one object of a collection.
+// change updates one object of a collection.
 func (f *follower) change(v object.Value, gone bool) {
 	c := f.cluster
 	c.mu.Lock()
@@ -76,7 +74,7 @@ func (f *follower) change(v object.Value, gone bool) {
 		set[v.GetName()] = trim(v)
 	}
 	c.sets[f.key] = set
-	c.tell(f.key)
+	c.report(f.key)
 }
 
 func same(a, b map[string]object.Value) bool {
@@ -85,9 +83,8 @@ func same(a, b map[string]object.Value) bool {
 	})
 }
 
-// failed keeps why a try failed, and returns how many have in a row. It is told of
-// once: an API server that is away, and a refusal that is over in a moment, are
-// told by others.
+// failed records why a try failed, and returns the number of failures in a row. It logs one of them: other parts log
+// that the API server is away, and a short refusal needs no log.
 func (f *follower) failed(err error) int {
 	c := f.cluster
 	c.mu.Lock()
@@ -97,18 +94,17 @@ func (f *follower) failed(err error) int {
 		return f.failures
 	}
 	c.trouble[f.key] = err
-	if f.failures == toldFailure {
-		c.cfg.Log.Warn("follow an object of the cluster", "object", f.key, "err", err)
-		c.tell(f.key) // who waits may say why
+	if f.failures == loggedFailure {
+		c.cfg.Log.Warn("cannot read an object of the cluster, retrying", "object", f.key, "err", err)
+		c.report(f.key) // pods that wait for the object can now say why
 	}
 	return f.failures
 }
 
-// toldFailure is the try whose failure is told.
-const toldFailure = 5
+// loggedFailure is the number of the try whose failure is logged.
+const loggedFailure = 5
 
-// answered ends a row of failures. Others that failed need not wait for their
-// next try any longer.
+// answered ends a row of failures. Other followers that have failed retry at once.
 func (f *follower) answered() {
 	c := f.cluster
 	c.mu.Lock()
@@ -120,7 +116,7 @@ func (f *follower) answered() {
 	delete(c.trouble, f.key)
 	for _, other := range c.followers {
 		if other.failures > 0 {
-			signal(other.retry)
+			other.retry.Wake()
 		}
 	}
 }
