@@ -54,7 +54,7 @@ func New(o Options) (*Machine, error) {
 	m.manager = shutdown.New(shutdown.Options{
 		Groups: groups, Pods: m, Settled: o.Fleet.Settled(), Statuses: flusher(o.Flush),
 		Path: filepath.Join(o.Config.RootDir, "shutdown.json"),
-		Tell: func(problem string) {
+		SetProblem: func(problem string) {
 			if o.Conditions != nil {
 				o.Conditions.Set(condition.Shutdown, problem)
 			}

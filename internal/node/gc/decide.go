@@ -12,28 +12,26 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// work is what is to be removed of one pod.
+// work lists what to remove of one pod.
 type work struct {
 	Containers []pod.ContainerStatus
 	Sandboxes  []string
 }
 
-// Policy bounds the dead instances of containers of live pods. The newest
-// instance of each container stays in any case.
+// Policy limits the dead container instances of live pods. The newest instance of each container always stays.
 type Policy struct {
-	// MinAge is for how long after its creation one stays at least.
+	// MinAge is the minimum age of an instance before its removal.
 	MinAge time.Duration
-	// PerContainer is how many stay of one container, Total how many on the node.
-	// Less than 0: no bound.
+	// PerContainer is how many dead instances of one container stay, Total how many on the node. Below 0: no limit.
 	PerContainer, Total int
 }
 
-// decide says what of a pod is garbage, and when there is more to come: what is
-// too young now; zero: never. Of a pod that is gone it is whatever does not run.
-// Otherwise the newest instance of each container stays, whatever its state, so
-// that the plan has something to go on from; of the dead ones as many as the policy
-// says. The newest sandbox stays, and those that a container is still in: their
-// removal would take it along. surplus are containers that are too many for the node.
+// decide returns the garbage of a pod, and the time when more of it becomes old enough (zero: never).
+//
+// If the pod is gone, everything that does not run is garbage. Otherwise the newest instance of each container stays,
+// whatever its state, because the plan continues from it. Of the dead instances as many stay as the policy says. The
+// newest sandbox stays, and so does every sandbox that still has a container, because removing it would remove the
+// container. surplus names containers that exceed the limit of the node.
 func decide(o *pod.Observed, gone bool, p Policy, surplus map[string]bool, now time.Time) (w work, next time.Time) {
 	if o == nil {
 		return w, next
@@ -48,9 +46,9 @@ func decide(o *pod.Observed, gone bool, p Policy, surplus map[string]bool, now t
 		case pod.StateExited:
 			dead[c.Name]++
 			garbage = gone || !newest && (p.PerContainer >= 0 && dead[c.Name] > p.PerContainer || surplus[c.ID])
-		case pod.StateCreated: // the newest is about to start: it is not one of the dead
+		case pod.StateCreated: // the newest is about to start: it does not count as dead
 			garbage = gone || !newest
-		case pod.StateRunning, pod.StateUnknown: // the worker's to end
+		case pod.StateRunning, pod.StateUnknown: // only the worker ends these
 		}
 		if old := c.CreatedAt.Add(p.MinAge); garbage && !gone && p.MinAge > 0 && now.Before(old) {
 			garbage, next = false, sooner(next, old)
@@ -69,7 +67,7 @@ func decide(o *pod.Observed, gone bool, p Policy, surplus map[string]bool, now t
 	return w, next
 }
 
-// sooner is the earlier of two times, of which a may be none.
+// sooner returns the earlier time. A zero a counts as no time.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b
@@ -77,9 +75,9 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// surplus are the dead containers that are too many for the node, by their pods:
-// each container is left as many as every other, at least one, and when these are
-// too many still the oldest go. The newest instance of each is not among them.
+// surplus returns the dead containers that exceed the limit of the node, by pod. Each container may keep an equal
+// share, at least one instance. If that is still too many, the oldest are surplus first. The newest instance of each
+// container is never surplus.
 func surplus(pods []*pod.Observed, p Policy) map[types.UID]map[string]bool {
 	if p.Total < 0 {
 		return nil
@@ -87,7 +85,7 @@ func surplus(pods []*pod.Observed, p Policy) map[types.UID]map[string]bool {
 	type candidate struct {
 		pod.ContainerStatus
 		uid  types.UID
-		rank int // among the dead of its container, newest first
+		rank int // position among the dead instances of its container, newest first
 	}
 	var left []candidate
 	total, units := 0, 0
@@ -108,7 +106,7 @@ func surplus(pods []*pod.Observed, p Policy) map[types.UID]map[string]bool {
 		}
 	}
 	each := max(p.Total/max(units, 1), 1)
-	slices.SortStableFunc(left, func(a, b candidate) int { // what goes first is first
+	slices.SortStableFunc(left, func(a, b candidate) int { // the first to remove comes first
 		if over, than := a.rank > each, b.rank > each; over != than {
 			if over {
 				return -1
@@ -127,7 +125,7 @@ func surplus(pods []*pod.Observed, p Policy) map[types.UID]map[string]bool {
 	return all
 }
 
-// newest are the restart counts of the last instances by container name.
+// newest returns the restart count of the newest instance by container name.
 func newest(o *pod.Observed) map[string]int {
 	counts := map[string]int{}
 	if o != nil {
@@ -138,16 +136,16 @@ func newest(o *pod.Observed) map[string]int {
 	return counts
 }
 
-// instances are those of one container whose logs are decided about.
+// instances describes the instances of one container to decide about their logs.
 type instances struct {
 	newest int
-	// held are in the runtime, and stay; removed go now.
+	// held instances exist in the runtime and stay; removed ones are being removed now.
 	held, removed map[int]bool
 }
 
-// staleLogs are those of the files in a container's log directory that belong to
-// earlier instances of which nothing is left and that are more than keep before the
-// newest, or that go now if keep is less than 0: no bound.
+// staleLogs returns the files in a container's log directory to remove. They belong to earlier instances that no
+// longer exist. Files of the keep instances before the newest stay. If keep is below 0, only files of instances in
+// removed go.
 func staleLogs(names []string, in instances, keep int) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		n, ok := instanceOf(name)
@@ -158,8 +156,8 @@ func staleLogs(names []string, in instances, keep int) []string {
 	})
 }
 
-// logsOf says which instances of each container are there, of those that have a new one
-// since was or of which some go.
+// logsOf returns the instances of the containers whose logs must be checked: containers with a new instance since was,
+// or with instances being removed.
 func logsOf(o *pod.Observed, w work, was, counts map[string]int) map[string]instances {
 	all := map[string]instances{}
 	for name, count := range counts {
@@ -184,8 +182,7 @@ func logsOf(o *pod.Observed, w work, was, counts map[string]int) map[string]inst
 	return all
 }
 
-// instanceOf reads the instance from the name of a log, rotated or not: 2.log,
-// 2.log.20260301-120000.gz.
+// instanceOf parses the instance number from the name of a log file, rotated or not: 2.log, 2.log.20260301-120000.gz.
 func instanceOf(name string) (int, bool) {
 	digits, rest, ok := strings.Cut(name, ".log")
 	if !ok || rest != "" && !strings.HasPrefix(rest, ".") {
@@ -195,8 +192,8 @@ func instanceOf(name string) (int, bool) {
 	return int(n), err == nil
 }
 
-// dangling says that a link, whose target's directory holds files, leads to no
-// log. One that is just being rotated has the files it was renamed to.
+// dangling reports whether a link points to a log that no longer exists. files are in the directory of the target. A
+// log that is just being rotated still has its renamed files.
 func dangling(target string, files []string) bool {
 	return !slices.ContainsFunc(files, func(f string) bool { return f == target || strings.HasPrefix(f, target+".") })
 }

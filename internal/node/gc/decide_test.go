@@ -26,49 +26,49 @@ func TestDecide(t *testing.T) {
 		want work
 	}{
 		{name: "nothing"},
-		{name: "one that runs",
+		{name: "a running container",
 			o: &pod.Observed{Sandboxes: boxes{box("s1", true)}, Containers: cs{c("a1", "a", "s1", running)}}},
-		{name: "its predecessor stays",
+		{name: "the dead predecessor stays",
 			o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
 				Containers: cs{c("a2", "a", "s1", running), c("a1", "a", "s1", exited)}}},
-		{name: "and nothing before", o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
+		{name: "older instances go", o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
 			Containers: cs{c("a4", "a", "s1", running), c("a3", "a", "s1", exited), c("b2", "b", "s1", exited),
 				c("a2", "a", "s1", exited), c("a1", "a", "s1", exited)}},
 			want: work{Containers: cs{c("a2", "a", "s1", exited), c("a1", "a", "s1", exited)}}},
-		{name: "waits for its restart",
+		{name: "a container that waits for its restart",
 			o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
 				Containers: cs{c("a2", "a", "s1", exited), c("a1", "a", "s1", exited)}},
 			want: work{Containers: cs{c("a1", "a", "s1", exited)}}},
-		{name: "the newest is about to start",
+		{name: "the newest instance is about to start",
 			o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
 				Containers: cs{c("a3", "a", "s1", created), c("a2", "a", "s1", exited)}}},
-		{name: "one that was never started",
+		{name: "an instance that was never started",
 			o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
 				Containers: cs{c("a3", "a", "s1", running), c("a2", "a", "s1", created), c("a1", "a", "s1", exited)}},
 			want: work{Containers: cs{c("a2", "a", "s1", created)}}},
-		{name: "what may run stays",
+		{name: "instances that may run stay",
 			o: &pod.Observed{Sandboxes: boxes{box("s1", true)},
 				Containers: cs{c("a3", "a", "s1", exited), c("a2", "a", "s1", unknown), c("a1", "a", "s1", running)}}},
 		{name: "a replaced sandbox",
 			o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", false)},
 				Containers: cs{c("a1", "a", "s2", running)}},
 			want: work{Sandboxes: []string{"s1"}}},
-		{name: "with the last dead instance in it",
+		{name: "a replaced sandbox with the newest dead instance",
 			o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", false)},
 				Containers: cs{c("a2", "a", "s2", running), c("a1", "a", "s1", exited)}}},
-		{name: "with one that goes",
+		{name: "a replaced sandbox with an instance that goes",
 			o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", false)},
 				Containers: cs{c("a3", "a", "s2", running), c("a2", "a", "s2", exited), c("a1", "a", "s1", exited)}},
 			want: work{Containers: cs{c("a1", "a", "s1", exited)}, Sandboxes: []string{"s1"}}},
-		{name: "two that are ready", o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", true)}}},
+		{name: "two ready sandboxes", o: &pod.Observed{Sandboxes: boxes{box("s2", true), box("s1", true)}}},
 		{name: "the sandbox of a pod that ended",
 			o: &pod.Observed{Sandboxes: boxes{box("s1", false)}, Containers: cs{c("a1", "a", "s1", exited)}}},
-		{name: "left of a pod that is gone", gone: true,
+		{name: "leftovers of a pod that is gone", gone: true,
 			o: &pod.Observed{Sandboxes: boxes{box("s1", false)},
 				Containers: cs{c("a1", "a", "s0", exited), c("b1", "b", "s1", created)}},
 			want: work{Containers: cs{c("a1", "a", "s0", exited), c("b1", "b", "s1", created)},
 				Sandboxes: []string{"s1"}}},
-		{name: "running without a pod", gone: true,
+		{name: "a running container of a pod that is gone", gone: true,
 			o: &pod.Observed{Sandboxes: boxes{box("s1", false)}, Containers: cs{c("a1", "a", "s1", running)}}},
 	}
 	for _, tt := range tests {
@@ -81,8 +81,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// died is a container whose instances were created at these minutes, the newest
-// first; the first of them runs if it is said so.
+// died returns a pod with one container whose instances were created at these minutes, newest first. If runs is true,
+// the newest runs.
 func died(now time.Time, uid types.UID, runs bool, minutes ...int) *pod.Observed {
 	o := &pod.Observed{UID: uid}
 	for i, m := range minutes {
@@ -116,10 +116,10 @@ func TestPolicy(t *testing.T) {
 		want []string
 		next time.Time
 	}{
-		{"no bound", died(now, "u", true, 3, 2, 1, 0), Policy{PerContainer: -1}, nil, []string{}, time.Time{}},
-		{"two", died(now, "u", true, 3, 2, 1, 0), Policy{PerContainer: 2}, nil, []string{"u0"}, time.Time{}},
-		{"none", died(now, "u", true, 3, 2, 1), Policy{}, nil, []string{"u2", "u1"}, time.Time{}},
-		{"none, but the last one", died(now, "u", false, 3, 2), Policy{}, nil, []string{"u2"}, time.Time{}},
+		{"no limit", died(now, "u", true, 3, 2, 1, 0), Policy{PerContainer: -1}, nil, []string{}, time.Time{}},
+		{"two stay", died(now, "u", true, 3, 2, 1, 0), Policy{PerContainer: 2}, nil, []string{"u0"}, time.Time{}},
+		{"none stays", died(now, "u", true, 3, 2, 1), Policy{}, nil, []string{"u2", "u1"}, time.Time{}},
+		{"only the newest stays", died(now, "u", false, 3, 2), Policy{}, nil, []string{"u2"}, time.Time{}},
 		{"too young", died(now, "u", true, -1, -4, -20), Policy{MinAge: 10 * time.Minute}, nil, []string{"u-20"},
 			now.Add(6 * time.Minute)},
 		{"too many for the node", died(now, "u", true, 3, 2, 1), Policy{PerContainer: -1},
@@ -142,13 +142,13 @@ func TestSurplus(t *testing.T) {
 		p    Policy
 		want over
 	}{
-		{"no bound", Policy{PerContainer: -1, Total: -1}, nil},
-		{"as many as may be", Policy{PerContainer: -1, Total: 5}, over{}},
-		{"who has most gives first", Policy{PerContainer: -1, Total: 4}, over{"a": {"a6": true}}},
+		{"no limit", Policy{PerContainer: -1, Total: -1}, nil},
+		{"exactly the limit", Policy{PerContainer: -1, Total: 5}, over{}},
+		{"containers above their share go first", Policy{PerContainer: -1, Total: 4}, over{"a": {"a6": true}}},
 		{"then the oldest", Policy{PerContainer: -1, Total: 2}, over{"a": {"a6": true, "a7": true}, "b": {"b4": true}}},
 		{"the newest of each stays", Policy{PerContainer: -1, Total: 0},
 			over{"a": {"a6": true, "a7": true, "a8": true}, "b": {"b4": true}}},
-		{"what goes anyway does not count", Policy{PerContainer: 1, Total: 3}, over{}},
+		{"instances removed by their pod's limit do not count", Policy{PerContainer: 1, Total: 3}, over{}},
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, surplus(pods, tt.p)); diff != "" {
@@ -182,7 +182,7 @@ func TestStaleLogs(t *testing.T) {
 	}
 }
 
-// Logs are looked at when there is a new instance, or one goes.
+// Logs are checked when there is a new instance or one is removed.
 func TestLogsOf(t *testing.T) {
 	o := died(time.Now(), "u", true, 3, 2, 1)
 	goes := work{Containers: o.Containers[2:]}
@@ -192,10 +192,10 @@ func TestLogsOf(t *testing.T) {
 		was  map[string]int
 		want map[string]instances
 	}{
-		{"nothing new", work{}, map[string]int{"app": 2}, map[string]instances{}},
+		{"no change", work{}, map[string]int{"app": 2}, map[string]instances{}},
 		{"a new instance", work{}, map[string]int{"app": 1},
 			map[string]instances{"app": {2, map[int]bool{0: true, 1: true, 2: true}, map[int]bool{}}}},
-		{"one goes", goes, map[string]int{"app": 2},
+		{"an instance is removed", goes, map[string]int{"app": 2},
 			map[string]instances{"app": {2, map[int]bool{1: true, 2: true}, map[int]bool{0: true}}}},
 	}
 	for _, tt := range tests {
@@ -211,9 +211,9 @@ func TestDangling(t *testing.T) {
 		files []string
 		want  bool
 	}{
-		{"there", []string{"0.log"}, false},
+		{"it exists", []string{"0.log"}, false},
 		{"being rotated", []string{"0.log.20260301-120000"}, false},
-		{"gone", nil, true},
+		{"no file", nil, true},
 		{"another instance", []string{"1.log", "10.log"}, true},
 	}
 	for _, tt := range tests {

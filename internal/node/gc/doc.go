@@ -1,17 +1,14 @@
-// Package gc removes what pods leave behind while they live, and what an agent
-// that was killed left of pods that are gone.
+// Package gc removes what live pods leave behind, and what a killed agent left of pods that are gone.
 //
-// Of a live pod it owns the removal of dead containers that have a successor, of
-// sandboxes that were replaced, and of the logs of earlier instances, within the
-// bounds of a Policy. When a pod
-// is gone it removes what its end has missed. It looks at a pod when the
-// observed table shows a change of it, at the node once at the start; when
-// nothing happens it does nothing.
+// For a live pod it removes dead containers that have a successor, replaced sandboxes, and the logs of earlier
+// instances, within the limits of a Policy. For a pod that is gone it removes what the pod's teardown has missed. It
+// checks a pod when its entry in the observed table changes, and the whole node once at the start. While nothing
+// changes it does nothing.
 //
 //	[observed] --change--> decide --> containers, sandboxes, logs
-//	fleet -------gone----> decide --> whatever is left
+//	fleet -------gone----> decide --> everything that is left
 //	start ---------------> log directories and links of unknown pods
 //
-// What it does not own: ending pods that nobody wants, with their directories
-// and cgroups (fleet, which gives them a worker), and images.
+// It does not end pods that are no longer wanted, with their directories and cgroups (package fleet starts a worker for
+// those), and it does not remove images.
 package gc

@@ -11,10 +11,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// runtime removes what does not run.
+// runtime removes containers and sandboxes that do not run.
 type runtime interface {
 	RemoveContainer(context.Context, *runtimeapi.RemoveContainerRequest,
 		...grpc.CallOption) (*runtimeapi.RemoveContainerResponse, error)
@@ -22,12 +23,12 @@ type runtime interface {
 		...grpc.CallOption) (*runtimeapi.RemovePodSandboxResponse, error)
 }
 
-// observer reads a pod's state from the runtime before it returns.
+// observer updates a pod's observed state from the runtime before it returns.
 type observer interface {
 	Refresh(ctx context.Context, uid types.UID) error
 }
 
-// logs knows the log directories of pods.
+// logs manages the log directories of pods.
 type logs interface {
 	LogOrphans(known func(types.UID) bool) ([]types.UID, error)
 	RemoveLogs(ctx context.Context, uid types.UID) error
@@ -38,57 +39,51 @@ type Options struct {
 	Runtime  runtime
 	Observer observer
 	Observed *store.Table[types.UID, *pod.Observed]
-	// Synced are closed when it is known which pods are wanted, and which are in
-	// the runtime. Nothing is removed before.
+	// Synced channels are closed once the wanted pods and the pods in the runtime are known. Nothing is removed before.
 	Synced []<-chan struct{}
-	// Known says that a pod is wanted, or being ended.
+	// Known reports whether a pod is wanted or being ended.
 	Known func(types.UID) bool
 	Logs  logs
-	// LogsDir is podLogsDir; LinkDir has links to logs for older collectors, ""
-	// for none.
+	// LogsDir is podLogsDir. LinkDir holds links to logs for older log collectors; "" means none.
 	LogsDir, LinkDir string
-	// Policy says how many dead instances stay.
+	// Policy limits the dead instances that stay.
 	Policy Policy
 	Log    *slog.Logger
 }
 
-// Collector removes garbage.
+// Collector removes garbage. Its state below mu belongs to Run alone.
 type Collector struct {
-	opts  Options
-	again chan struct{}
-	wg    sync.WaitGroup
+	opts Options
+	wake wake.Signal
+	wg   sync.WaitGroup
 
 	mu   sync.Mutex
-	gone map[types.UID]bool // not looked at yet
+	gone map[types.UID]bool // ended pods that are due for a check
 
 	// Used by Run alone.
-	done  chan result
-	busy  map[types.UID]bool
-	due   map[types.UID]time.Time
-	retry map[types.UID]time.Duration
-	last  map[types.UID]map[string]int  // restart counts whose logs were looked at
-	over  map[types.UID]map[string]bool // containers that are too many for the node
+	done     chan result
+	busy     map[types.UID]bool
+	due      map[types.UID]time.Time
+	failures map[types.UID]int             // in a row
+	last     map[types.UID]map[string]int  // restart counts at the last check of the logs
+	excess   map[types.UID]map[string]bool // surplus containers by pod
 }
 
-// New makes a Collector that has removed nothing.
+// New returns a Collector that has removed nothing.
 func New(o Options) *Collector {
 	return &Collector{
-		opts: o, again: make(chan struct{}, 1), gone: map[types.UID]bool{}, done: make(chan result),
-		busy: map[types.UID]bool{}, due: map[types.UID]time.Time{}, retry: map[types.UID]time.Duration{},
+		opts: o, wake: wake.New(), gone: map[types.UID]bool{}, done: make(chan result),
+		busy: map[types.UID]bool{}, due: map[types.UID]time.Time{}, failures: map[types.UID]int{},
 		last: map[types.UID]map[string]int{},
 	}
 }
 
-// Gone has what is left of a pod removed: it was ended, and nobody wants it. It
-// may be called from any goroutine.
+// Gone requests the removal of everything that is left of an ended pod. It may be called from any goroutine.
 func (g *Collector) Gone(uid types.UID) {
 	g.mu.Lock()
 	g.gone[uid] = true
 	g.mu.Unlock()
-	select {
-	case g.again <- struct{}{}:
-	default:
-	}
+	g.wake.Wake()
 }
 
 func (g *Collector) takeGone() map[types.UID]bool {

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// removeLogs removes the logs of earlier instances.
+// removeLogs removes stale logs of earlier instances.
 func (g *Collector) removeLogs(o *pod.Observed, containers map[string]instances) error {
 	var errs []error
 	for name, in := range containers {
@@ -29,7 +29,7 @@ func (g *Collector) removeLogs(o *pod.Observed, containers map[string]instances)
 	return errors.Join(errs...)
 }
 
-// sweep removes the logs of pods that nobody knows, and links that lead nowhere.
+// sweep removes the logs of unknown pods and links without a target.
 func (g *Collector) sweep(ctx context.Context) error {
 	orphans, err := g.opts.Logs.LogOrphans(g.known)
 	errs := []error{err}
@@ -39,25 +39,27 @@ func (g *Collector) sweep(ctx context.Context) error {
 			return errors.Join(append(errs, err)...)
 		}
 		for _, uid := range orphans {
-			if inUse[uid] { // of another agent on this machine
-				g.opts.Log.Warn("logs of an unknown pod are being written to; podLogsDir should be one agent's", "uid",
+			if inUse[uid] { // belongs to another agent on this machine
+				g.opts.Log.Warn(
+					"keeping the logs of an unknown pod because a process writes to them, two agents may "+
+						"share podLogsDir", "uid",
 					uid)
 				continue
 			}
-			g.opts.Log.Info("removing the logs of a pod that nobody knows", "uid", uid)
+			g.opts.Log.Info("removing the logs of an unknown pod", "uid", uid)
 			errs = append(errs, g.opts.Logs.RemoveLogs(ctx, uid))
 		}
 	}
 	return errors.Join(append(errs, g.sweepLinks())...)
 }
 
-// known says that there may be more to come of a pod.
+// known reports whether a pod is wanted or still in the runtime.
 func (g *Collector) known(uid types.UID) bool {
 	_, seen := g.opts.Observed.Get(uid)
 	return seen || g.opts.Known(uid)
 }
 
-// sweepLinks removes links to logs that are not there any more.
+// sweepLinks removes links to logs that no longer exist.
 func (g *Collector) sweepLinks() error {
 	if g.opts.LinkDir == "" {
 		return nil
@@ -68,7 +70,7 @@ func (g *Collector) sweepLinks() error {
 		link := filepath.Join(g.opts.LinkDir, name)
 		target, err := os.Readlink(link)
 		if err != nil || !strings.HasPrefix(target, g.opts.LogsDir+"/") {
-			continue // no link, or none to a log of ours
+			continue // not a link, or not to one of our logs
 		}
 		files, err := names(filepath.Dir(target))
 		if err != nil {
@@ -82,7 +84,7 @@ func (g *Collector) sweepLinks() error {
 	return errors.Join(errs...)
 }
 
-// openBelow finds the pods whose logs some process has open.
+// openBelow returns the pods whose logs any process has open.
 func openBelow(dir string) (map[types.UID]bool, error) {
 	open := map[types.UID]bool{}
 	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
@@ -92,7 +94,7 @@ func openBelow(dir string) (map[types.UID]bool, error) {
 	for _, fd := range fds {
 		file, err := os.Readlink(fd)
 		if err != nil {
-			continue // closed since
+			continue // it was closed meanwhile
 		}
 		rest, ok := strings.CutPrefix(file, dir+"/")
 		if !ok {
@@ -104,7 +106,7 @@ func openBelow(dir string) (map[types.UID]bool, error) {
 	return open, nil
 }
 
-// names lists a directory, which may not exist.
+// names lists a directory. A missing directory is empty.
 func names(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

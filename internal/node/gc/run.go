@@ -10,21 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// Between two tries of what failed.
+// Delays between attempts after a failure.
 const (
 	retryFirst = time.Second
 	retryMax   = time.Minute
 )
 
-// result is what became of the removals of a pod.
+// result is the outcome of the removals for a pod.
 type result struct {
 	uid    types.UID
-	counts map[string]int // whose logs were looked at
+	counts map[string]int // restart counts whose logs were checked
 	err    error
 }
 
@@ -39,7 +40,7 @@ func (g *Collector) Run(ctx context.Context) error {
 		}
 	}
 	if err := g.sweep(ctx); err != nil && ctx.Err() == nil {
-		g.opts.Log.Warn("look for logs of earlier pods", "err", err)
+		g.opts.Log.Warn("cannot remove all logs of unknown pods", "err", err)
 	}
 	observed := g.opts.Observed.Watch()
 	defer observed.Stop()
@@ -53,8 +54,8 @@ func (g *Collector) Run(ctx context.Context) error {
 			for _, c := range observed.Changes() {
 				g.due[c.Key] = time.Now()
 			}
-			g.count(time.Now())
-		case <-g.again:
+			g.findSurplus(time.Now())
+		case <-g.wake.C():
 			for uid := range g.takeGone() {
 				g.due[uid] = time.Now()
 			}
@@ -63,21 +64,21 @@ func (g *Collector) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		timer.Stop()
-		if next := g.look(ctx); !next.IsZero() {
+		if next := g.startDue(ctx); !next.IsZero() {
 			timer.Reset(time.Until(next))
 		}
 	}
 }
 
-// look begins what is due, one thing at a time for each pod, and returns when
-// there is more.
-func (g *Collector) look(ctx context.Context) (next time.Time) {
+// startDue starts the collection for the pods that are due, one at a time for each pod. It returns the time when the
+// next is due.
+func (g *Collector) startDue(ctx context.Context) (next time.Time) {
 	for uid, at := range g.due {
 		switch {
 		case g.busy[uid]:
 		case time.Until(at) <= 0:
 			delete(g.due, uid)
-			g.begin(ctx, uid)
+			g.collect(ctx, uid)
 		case next.IsZero() || at.Before(next):
 			next = at
 		}
@@ -85,8 +86,8 @@ func (g *Collector) look(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// count looks for dead containers that are too many for the node; their pods are due.
-func (g *Collector) count(now time.Time) {
+// findSurplus finds the dead containers that exceed the limit of the node and marks their pods as due.
+func (g *Collector) findSurplus(now time.Time) {
 	if g.opts.Policy.Total < 0 {
 		return
 	}
@@ -96,22 +97,22 @@ func (g *Collector) count(now time.Time) {
 			live = append(live, o)
 		}
 	}
-	g.over = surplus(live, g.opts.Policy)
-	for uid := range g.over {
+	g.excess = surplus(live, g.opts.Policy)
+	for uid := range g.excess {
 		g.due[uid] = now
 	}
 }
 
-// begin decides about one pod and removes what is to be removed, if anything is.
-func (g *Collector) begin(ctx context.Context, uid types.UID) {
+// collect decides about one pod and removes its garbage in a goroutine, if there is any.
+func (g *Collector) collect(ctx context.Context, uid types.UID) {
 	o, _ := g.opts.Observed.Get(uid)
 	gone := !g.opts.Known(uid)
 	if o == nil && gone {
 		delete(g.last, uid)
-		delete(g.retry, uid)
+		delete(g.failures, uid)
 	}
 	counts := newest(o)
-	w, next := decide(o, gone, g.opts.Policy, g.over[uid], time.Now())
+	w, next := decide(o, gone, g.opts.Policy, g.excess[uid], time.Now())
 	if !next.IsZero() {
 		g.due[uid] = next
 	}
@@ -119,7 +120,7 @@ func (g *Collector) begin(ctx context.Context, uid types.UID) {
 		return
 	}
 	if gone {
-		counts = nil // its end removes them all
+		counts = nil // the end of the pod removes all of its logs
 	}
 	logs := logsOf(o, w, g.last[uid], counts)
 	g.busy[uid] = true
@@ -136,18 +137,19 @@ func (g *Collector) begin(ctx context.Context, uid types.UID) {
 func (g *Collector) finish(r result) {
 	delete(g.busy, r.uid)
 	if r.err == nil {
-		delete(g.retry, r.uid)
+		delete(g.failures, r.uid)
 		if g.opts.Known(r.uid) {
 			g.last[r.uid] = r.counts
 		}
 		return
 	}
-	delay := min(max(2*g.retry[r.uid], retryFirst), retryMax)
-	g.retry[r.uid], g.due[r.uid] = delay, time.Now().Add(delay)
-	g.opts.Log.Warn("remove what a pod has left", "uid", r.uid, "err", r.err, "again in", delay)
+	g.failures[r.uid]++
+	delay := retry.Delay(retryFirst, retryMax, g.failures[r.uid])
+	g.due[r.uid] = time.Now().Add(delay)
+	g.opts.Log.Warn("cannot remove the garbage of a pod, retrying", "uid", r.uid, "err", r.err, "delay", delay)
 }
 
-// remove removes containers and sandboxes, and has the observed state show it.
+// remove removes containers and sandboxes and updates the observed state.
 func (g *Collector) remove(ctx context.Context, o *pod.Observed, w work) error {
 	if len(w.Containers)+len(w.Sandboxes) == 0 {
 		return nil

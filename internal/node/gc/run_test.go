@@ -22,15 +22,15 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/poddir"
 )
 
-// node is a runtime whose containers are the observed table.
+// node is a runtime whose containers are those of the observed table.
 type node struct {
 	t         *testing.T
-	root      string // of logs
+	root      string // the log directory
 	links     string
 	table     *store.Table[types.UID, *pod.Observed]
 	mu        sync.Mutex
 	known     map[types.UID]bool
-	fail      int // so many removals
+	fail      int // number of removals that fail
 	removed   []string
 	synced    chan struct{}
 	collector *Collector
@@ -76,7 +76,7 @@ func (n *node) RemovePodSandbox(_ context.Context, r *runtimeapi.RemovePodSandbo
 	return nil, n.remove(r.PodSandboxId)
 }
 
-// Refresh takes what was removed out of the table.
+// Refresh deletes what was removed from the table.
 func (n *node) Refresh(_ context.Context, uid types.UID) error {
 	n.mu.Lock()
 	gone := slices.Clone(n.removed)
@@ -129,7 +129,7 @@ func (n *node) eventually(what string, ok func() bool) {
 	n.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			n.t.Fatalf("never: %s", what)
+			n.t.Fatalf("timed out waiting for: %s", what)
 		}
 	}
 }
@@ -150,9 +150,8 @@ func crashed(instances ...int) *pod.Observed {
 	return o
 }
 
-// What a live pod does not need any more goes when that is seen, also after a
-// failure.
-func TestLivePod(t *testing.T) {
+// Garbage of a live pod is removed when it appears, also after a failure.
+func TestGarbageOfLivePodIsRemoved(t *testing.T) {
 	n := newNode(t)
 	n.known["u"], n.fail = true, 1
 	old := n.file("default_web_u", "app", "0.log.20260301-120000.gz")
@@ -167,17 +166,17 @@ func TestLivePod(t *testing.T) {
 	n.eventually("the log of the first is removed", func() bool { return !there(old) })
 	n.eventually("its link is removed", func() bool { return !there(link) })
 	if !there(kept) {
-		t.Error("the log before the last is gone")
+		t.Error("the log before the newest was removed")
 	}
 }
 
-// What is left in the runtime of a pod that was ended goes with it.
-func TestGone(t *testing.T) {
+// Everything that an ended pod left in the runtime is removed.
+func TestLeftoversOfEndedPodAreRemoved(t *testing.T) {
 	n := newNode(t)
 	n.known["u"] = true
 	n.run()
 	o := crashed(0)
-	o.Sandboxes = nil // somebody else removed it
+	o.Sandboxes = nil // another process removed it
 	n.table.Put("u", o)
 	n.mu.Lock()
 	delete(n.known, "u")
@@ -190,9 +189,9 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// At its start the collector removes logs of pods that nobody knows, but for
-// those that somebody writes to, and links that lead nowhere.
-func TestSweep(t *testing.T) {
+// At the start the collector removes logs of unknown pods, except those that a process writes to, and links without a
+// target.
+func TestSweepAtStart(t *testing.T) {
 	n := newNode(t)
 	n.known["u"] = true
 	live := n.file("default_web_u", "app", "0.log")
@@ -219,12 +218,12 @@ func TestSweep(t *testing.T) {
 	for path, want := range map[string]bool{live: true, filepath.Dir(filepath.Dir(ghost)): false, foreign: true,
 		seen: true, rotating: true} {
 		if there(path) != want {
-			t.Errorf("%s: there is %v, want %v", path, !want, want)
+			t.Errorf("%s exists: %v, want %v", path, !want, want)
 		}
 	}
 	for path, want := range links {
 		if there(path) != want {
-			t.Errorf("link %s: there is %v, want %v", path, !want, want)
+			t.Errorf("link %s exists: %v, want %v", path, !want, want)
 		}
 	}
 }

@@ -6,28 +6,27 @@ import (
 	"time"
 )
 
-// Limits of the log of one container instance.
+// Limits apply to the log of one container instance.
 type Limits struct {
-	// MaxSize is when a file is rotated, in bytes; less than 0: never.
+	// MaxSize is the size in bytes at which a file is rotated. Below 0: never.
 	MaxSize int64
-	// MaxFiles is how many files there are at most, at least 2: the one that is
-	// written to and the rotated ones.
+	// MaxFiles is the maximum number of files, the current one included. At least 2.
 	MaxFiles int
 }
 
-// Between two looks at a log that is written to.
+// Bounds of the time between a write to a log and the check of its size.
 const (
 	minDelay = 100 * time.Millisecond
 	maxDelay = time.Second
 )
 
-// lookAfter is how long after a write the size of a log is looked at, if it was
-// written to at rate bytes per second last; 0 if that is not known.
-func lookAfter(size, limit int64, rate float64) time.Duration {
+// checkDelay returns how long after a write to check the size of a log. rate is its last known rate in bytes per
+// second, or 0.
+func checkDelay(size, limit int64, rate float64) time.Duration {
 	if rate <= 0 || size >= limit {
 		return minDelay
 	}
-	// Half the way to the limit: a rate that doubles is seen in time.
+	// Half of the expected time, so that a doubled rate is noticed in time.
 	seconds := float64(limit-size) / (2 * rate)
 	if seconds >= maxDelay.Seconds() {
 		return maxDelay
@@ -35,27 +34,26 @@ func lookAfter(size, limit int64, rate float64) time.Duration {
 	return max(minDelay, time.Duration(seconds*float64(time.Second)))
 }
 
-// file is one in a container's log directory.
+// file is one file in a container's log directory.
 type file struct {
 	Name string
 	Size int64
 }
 
-// rotation is what is to be done with the files of one log, in this order.
+// rotation lists what to do with the files of one log, in the order of its fields.
 type rotation struct {
-	// Remove are the oldest files of too many, and what an earlier process left half done.
+	// Remove are the oldest files beyond the limit, and unfinished files of an earlier process.
 	Remove []string
-	// Rename is what the current file is called from now on; "": it stays.
+	// Rename is the new name of the current file; "" keeps it.
 	Rename string
-	// Compress lists the rotated files that are not yet, oldest first.
+	// Compress lists the rotated files to compress, oldest first.
 	Compress []string
-	// Missing says that there is no current file, Interrupted that there are
-	// rotated ones beside that.
+	// Missing: there is no current file. Interrupted: there are rotated files but no current one.
 	Missing, Interrupted bool
 }
 
-// How the names of rotated files end. The first is the kubelet's, the second is
-// for logs that are rotated more than once a second; it sorts after the first.
+// Suffixes of rotated files. nameSeconds is the kubelet's. nameMillis is for logs that are rotated more than once a
+// second; it sorts after nameSeconds.
 const (
 	nameSeconds = "20060102-150405"
 	nameMillis  = "20060102-150405.000"
@@ -64,8 +62,8 @@ const (
 	suffixTemp = ".tmp"
 )
 
-// decide says what to do with the files in the directory of the log called base.
-// packing says that the temporary files are not left over but in use.
+// decide returns what to do with the files in the directory of the log called base. packing means that temporary files
+// are in use and not left over.
 func decide(files []file, base string, packing bool, l Limits, now time.Time) rotation {
 	var r rotation
 	var current *file
@@ -119,11 +117,11 @@ func decide(files []file, base string, packing bool, l Limits, now time.Time) ro
 			if isPlain {
 				r.Remove = append(r.Remove, name)
 			}
-		case isPlain && packed[stamp]: // it was to be removed when it was compressed
+		case isPlain && packed[stamp]: // an earlier process compressed it but did not remove it
 			r.Remove = append(r.Remove, name)
 		case isPlain && (i < len(stamps)-1 || plain[stamp] > 2*l.MaxSize):
-			// The newest stays as it is for those who still read it, unless it
-			// grew while nobody looked.
+			// Keep the newest uncompressed for processes that still read it, unless it grew far beyond the limit
+			// without a check.
 			r.Compress = append(r.Compress, name)
 		}
 	}
@@ -131,8 +129,8 @@ func decide(files []file, base string, packing bool, l Limits, now time.Time) ro
 	return r
 }
 
-// nextStamp is a rotation time later than last, which is "" for none. Clocks go
-// back, and a log may be rotated several times a second.
+// nextStamp returns a rotation time later than last ("" for none), although clocks go back and a log may be rotated
+// several times a second.
 func nextStamp(last string, now time.Time) string {
 	now = now.UTC()
 	for _, layout := range []string{nameSeconds, nameMillis} {
@@ -140,7 +138,7 @@ func nextStamp(last string, now time.Time) string {
 			return stamp
 		}
 	}
-	// A layout without a fraction parses one all the same.
+	// time.Parse accepts a fraction of a second even if the layout has none.
 	t, _ := time.Parse(nameSeconds, last)
 	return t.Add(time.Millisecond).Format(nameMillis)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestLookAfter(t *testing.T) {
+func TestCheckDelay(t *testing.T) {
 	const mib = 1 << 20
 	tests := []struct {
 		name        string
@@ -15,15 +15,15 @@ func TestLookAfter(t *testing.T) {
 		rate        float64
 		want        time.Duration
 	}{
-		{"rate not known", 0, 10 * mib, 0, minDelay},
+		{"unknown rate", 0, 10 * mib, 0, minDelay},
 		{"slow", 0, 10 * mib, 1000, maxDelay},
-		{"slow and near", 10*mib - 1000, 10 * mib, 1000, 500 * time.Millisecond},
+		{"slow and close to the limit", 10*mib - 1000, 10 * mib, 1000, 500 * time.Millisecond},
 		{"fast", 0, 10 * mib, 20 * mib, 250 * time.Millisecond},
 		{"too fast", 0, 10 * mib, 500 * mib, minDelay},
-		{"over", 11 * mib, 10 * mib, 1, minDelay},
+		{"above the limit", 11 * mib, 10 * mib, 1, minDelay},
 	}
 	for _, tt := range tests {
-		if got := lookAfter(tt.size, tt.limit, tt.rate); got != tt.want {
+		if got := checkDelay(tt.size, tt.limit, tt.rate); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -43,9 +43,10 @@ func TestDecide(t *testing.T) {
 		{name: "small", files: []file{{"0.log", 99}}, limits: limits},
 		{name: "large", files: []file{{"0.log", 100}}, limits: limits, want: rotation{Rename: d}},
 		{name: "no limit", files: []file{{"0.log", 1 << 40}}, limits: Limits{MaxSize: -1, MaxFiles: 5}},
-		{name: "the one before is compressed", files: []file{{"0.log", 150}, {a + ".gz", 5}, {b, 100}}, limits: limits,
-			want: rotation{Rename: d, Compress: []string{b}}},
-		{name: "the oldest goes", files: []file{{"0.log", 150}, {a + ".gz", 5}, {b + ".gz", 5}, {c, 100}},
+		{name: "the previous file is compressed", files: []file{{"0.log", 150}, {a + ".gz", 5}, {b, 100}},
+			limits: limits,
+			want:   rotation{Rename: d, Compress: []string{b}}},
+		{name: "the oldest file is removed", files: []file{{"0.log", 150}, {a + ".gz", 5}, {b + ".gz", 5}, {c, 100}},
 			limits: limits,
 			want:   rotation{Rename: d, Remove: []string{a + ".gz"}, Compress: []string{c}}},
 		{name: "only one rotated file", files: []file{{"0.log", 150}, {c, 100}},
@@ -56,11 +57,11 @@ func TestDecide(t *testing.T) {
 			want:   rotation{Remove: []string{a + ".gz", b}}},
 		{name: "twice in a second", files: []file{{"0.log", 100}, {d, 100}}, limits: limits,
 			want: rotation{Rename: d + ".250", Compress: []string{d}}},
-		{name: "grew while nobody looked", files: []file{{"0.log", 201}}, limits: limits,
+		{name: "grew far beyond the limit", files: []file{{"0.log", 201}}, limits: limits,
 			want: rotation{Rename: d, Compress: []string{d}}},
 		{name: "renamed and not reopened", files: []file{{a, 100}}, limits: limits,
 			want: rotation{Missing: true, Interrupted: true}},
-		{name: "nothing", limits: limits, want: rotation{Missing: true}},
+		{name: "no files", limits: limits, want: rotation{Missing: true}},
 		{name: "compressed and not removed", files: []file{{"0.log", 1}, {a, 100}, {a + ".gz", 5}, {b, 50}},
 			limits: limits, want: rotation{Remove: []string{a}}},
 		{name: "half compressed", files: []file{{"0.log", 1}, {a, 100}, {a + ".gz.tmp", 5}, {b, 50}}, limits: limits,
@@ -68,7 +69,7 @@ func TestDecide(t *testing.T) {
 		{name: "being compressed", files: []file{{"0.log", 1}, {a, 100}, {a + ".gz.tmp", 5}, {b, 50}}, packing: true,
 			limits: limits,
 			want:   rotation{Compress: []string{a}}},
-		{name: "not ours",
+		{name: "files of other names",
 			files: []file{{"0.log", 1}, {"0.log.bak", 999}, {"0.log.old.tmp", 9}, {"10.log", 999},
 				{"1.log.20260301-120000", 9}}, limits: limits},
 	}
@@ -81,7 +82,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Names go up, whatever the clock does.
+// Stamps increase, whatever the clock does.
 func TestNextStamp(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 999e6, time.UTC)
 	tests := []struct{ last, want string }{

@@ -1,23 +1,20 @@
-// Package logrotate bounds the log files of containers.
+// Package logrotate limits the size of container logs.
 //
-// It owns the rotation of <pod log directory>/<container>/<n>.log: when a file
-// is large enough, what the renamed one is called, which are compressed and
-// which go. The runtime writes the files, podlog reads them, gc removes those of
-// instances that are gone. What runs is read from the observed table.
+// It rotates <pod log directory>/<container>/<n>.log: it decides when a file is large enough, names the renamed file,
+// compresses rotated files and removes the oldest. The runtime writes the files, package podlog reads them, and package
+// gc removes the files of removed instances. The observed table says which containers run.
 //
-//	0.log --rename--> 0.log.20260301-121000 --at the next one--> ....gz --> removed
+//	0.log --rename--> 0.log.20260301-121000 --next rotation--> ....gz --> removed
 //	  ^                       |
 //	  +---ReopenContainerLog--+
 //
-// A log that nobody writes to costs nothing: inotify tells of the first write,
-// once, and only then its size is looked at, after a delay that gets shorter the
-// nearer and the faster the log comes to its limit (decide.go):
+// A log without writes costs nothing. inotify reports the first write once. Only then is the size checked, after a
+// delay that is shorter the closer the log is to its limit and the faster it grows (decide.go):
 //
 //	watched --write--> due in 100 ms to 1 s --size < limit--> watched
 //	                          |
 //	                     size >= limit --> rotated --> watched
 //
-// A file is at most the limit and what is written in the time between two looks
-// larger: 100 ms at a steady rate, 1 s after a sudden change. There are never
-// more files than the limit says, and one half made compressed one.
+// A file exceeds the limit by at most what is written between two checks: in 100 ms at a steady rate, in 1 s after a
+// sudden change. There are never more files than the limit, plus one unfinished compressed file.
 package logrotate

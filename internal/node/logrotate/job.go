@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
-// job brings the files of one log in order.
+// job rotates the files of one log.
 type job struct {
 	r        *Rotator
 	path, id string
@@ -25,12 +25,12 @@ type job struct {
 	packing  bool
 }
 
-// rotate does what decide says, but for the compression, which takes long.
+// rotate carries out decide's result, except for the compression, which takes longer.
 func (j job) rotate(ctx context.Context) result {
 	dir, base := filepath.Split(j.path)
 	files, err := list(dir)
 	if errors.Is(err, fs.ErrNotExist) && !j.running {
-		return result{} // it went with its pod
+		return result{} // the log was removed with its pod
 	}
 	if err != nil {
 		return result{err: err}
@@ -44,7 +44,7 @@ func (j job) rotate(ctx context.Context) result {
 	res := result{}
 	switch {
 	case j.running && (j.reopen || d.Interrupted):
-		// A rotation was interrupted. What is to be renamed is seen after this.
+		// An earlier rotation was interrupted after the renaming. The next check decides about a new rotation.
 		if err := j.open(ctx); err != nil {
 			return result{reopen: true, err: err}
 		}
@@ -65,7 +65,7 @@ func (j job) rotate(ctx context.Context) result {
 	return res
 }
 
-// list lists the files of a directory. What vanishes meanwhile is left out.
+// list lists the regular files of a directory. It ignores files that vanish meanwhile.
 func list(dir string) ([]file, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -87,9 +87,9 @@ func list(dir string) ([]file, error) {
 	return files, nil
 }
 
-// replace renames the log of a running container and has a new file opened. If
-// that fails the file gets its name back, so that lines still are where they are
-// looked for. reopen: it could not, the runtime is to be asked again.
+// replace renames the log of a running container and lets the runtime open a new file. If that fails, it restores the
+// name, so that the lines stay where readers expect them. reopen is true if it could not: then the runtime must reopen
+// the log later.
 func (j job) replace(ctx context.Context, name string) (reopen bool, err error) {
 	if err := rename(j.path, name); err != nil {
 		return false, fmt.Errorf("rename log: %w", err)
@@ -102,7 +102,7 @@ func (j job) replace(ctx context.Context, name string) (reopen bool, err error) 
 		return false, err
 	}
 	if errors.Is(back, fs.ErrExist) {
-		return true, err // the runtime has made the new file
+		return true, err // the runtime has created the new file
 	}
 	return true, errors.Join(err, fmt.Errorf("rename log back: %w", back))
 }
@@ -115,8 +115,7 @@ func (j job) open(ctx context.Context) error {
 	return nil
 }
 
-// setAside renames the log of a container that has ended, and leaves an empty
-// one for those who look there.
+// setAside renames the log of an ended container and creates an empty one in its place, because readers expect it.
 func (j job) setAside(name string) error {
 	info, err := os.Lstat(j.path)
 	if err != nil {
@@ -130,12 +129,12 @@ func (j job) setAside(name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("make empty log: %w", err)
+		return fmt.Errorf("create empty log: %w", err)
 	}
 	return f.Close()
 }
 
-// rename never replaces a file.
+// rename fails if the target exists.
 func rename(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if err == nil {
@@ -144,14 +143,14 @@ func rename(from, to string) error {
 	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 }
 
-// pack compresses files, one after the other, when there is a place for that.
+// pack compresses files one after another once a slot is free.
 func (r *Rotator) pack(ctx context.Context, paths []string) error {
 	select {
-	case r.places <- struct{}{}:
+	case r.slots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-r.places }()
+	defer func() { <-r.slots }()
 	var errs []error
 	for _, path := range paths {
 		if err := compress(ctx, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -161,23 +160,23 @@ func (r *Rotator) pack(ctx context.Context, paths []string) error {
 	return errors.Join(errs...)
 }
 
-// pathDepth are the parts of a log's path that may be no links: the pod's
-// directory, the container's and the file.
+// pathDepth is the number of last path elements that must not be symbolic links: the pod's directory, the container's
+// directory and the file.
 const pathDepth = 3
 
-// errWritten is why a file is not compressed yet.
-var errWritten = errors.New("somebody still writes to it")
+// errWritten: a file is not compressed while a process may write to it.
+var errWritten = errors.New("a process still has it open for writing")
 
-// compress puts a compressed file in the place of a rotated one. The one is
-// complete before the other goes.
+// compress replaces a rotated file by a compressed one. It removes the original only when the compressed file is
+// complete.
 func compress(ctx context.Context, path string) (err error) {
 	src, err := safepath.File(path, pathDepth)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	// A read lease is given on a file that nobody has open for writing
-	// (fcntl(2)). Where the file system has none it must do that it is not the newest.
+	// The kernel grants a read lease only if no process has the file open for writing (fcntl(2)). On a file system
+	// without leases, it must suffice that the file is not the newest.
 	_, err = unix.FcntlInt(src.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
 	if errors.Is(err, unix.EAGAIN) {
 		return fmt.Errorf("%s: %w", path, errWritten)
@@ -199,7 +198,7 @@ func compress(ctx context.Context, path string) (err error) {
 		return err
 	}
 	if _, err := os.Lstat(path); err != nil {
-		return err // removed meanwhile: it is not to come back
+		return err // removed meanwhile: do not bring it back
 	}
 	if err := os.Rename(tmp, path+suffixGzip); err != nil {
 		return err
@@ -216,7 +215,7 @@ func writeGzip(ctx context.Context, path string, src io.Reader, like fs.FileInfo
 		return err
 	}
 	defer func() { err = errors.Join(err, dst.Close()) }()
-	// Faster than a container writes is worth more than a few percent of size.
+	// Speed matters more than a few percent of size: compression must be faster than containers write.
 	z, err := gzip.NewWriterLevel(dst, gzip.BestSpeed)
 	if err != nil {
 		return err
@@ -227,11 +226,11 @@ func writeGzip(ctx context.Context, path string, src io.Reader, like fs.FileInfo
 	if err := z.Close(); err != nil {
 		return err
 	}
-	// Readers skip files by their time.
+	// Readers skip files by their modification time.
 	return os.Chtimes(path, like.ModTime(), like.ModTime())
 }
 
-// untilDone is a reader that ends with a context.
+// untilDone is a reader that fails when its context ends.
 type untilDone struct {
 	ctx context.Context
 	r   io.Reader

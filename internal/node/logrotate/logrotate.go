@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// runtime opens the file of a log anew.
+// runtime reopens the log file of a container.
 type runtime interface {
 	ReopenContainerLog(context.Context, *runtimeapi.ReopenContainerLogRequest,
 		...grpc.CallOption) (*runtimeapi.ReopenContainerLogResponse, error)
@@ -25,7 +25,7 @@ type Options struct {
 	Runtime  runtime
 	Observed *store.Table[types.UID, *pod.Observed]
 	Limits   Limits
-	// Workers is how many files are compressed at the same time, at least 1.
+	// Workers is the number of files compressed at the same time, at least 1.
 	Workers int
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -33,9 +33,9 @@ type Options struct {
 
 // Rotator rotates the logs of a node's containers.
 type Rotator struct {
-	opts   Options
-	places chan struct{} // one for each file that is being compressed
-	done   chan result
+	opts  Options
+	slots chan struct{} // holds one element for each running compression
+	done  chan result
 
 	// Used by Run alone.
 	logs    map[string]*log // by path
@@ -45,33 +45,33 @@ type Rotator struct {
 	tasks   sync.WaitGroup
 }
 
-// log is what is known of one file that a container instance writes to.
+// log is the state of one log file of a container instance.
 type log struct {
 	path, id string
 	running  bool
 
-	watched  bool
-	wd       int32
-	due      time.Time // when to look at it; zero: when something happens
-	untidy   bool      // look at its rotated files too
-	reopen   bool      // it was renamed, and the runtime has not opened a new one yet
-	rotating bool      // a task is on it
-	packing  bool      // a task compresses its rotated files
-	repack   bool      // there are more to compress after that
-	gone     bool
+	watched      bool
+	wd           int32
+	due          time.Time // time of the next check; zero: after the next event
+	checkRotated bool      // the next check includes its rotated files
+	reopen       bool      // it was renamed, but the runtime has not opened a new file yet
+	rotating     bool      // a rotation task is running
+	packing      bool      // a compression task is running
+	repack       bool      // compress more files when that task ends
+	gone         bool
 
-	size  int64
-	wrote time.Time     // when the first write since the last look was seen
-	rate  float64       // bytes per second, 0: not known
-	retry time.Duration // after the last failure
-	// packRetry is that of the compression, which fails for reasons of its own.
-	packRetry time.Duration
+	size       int64
+	firstWrite time.Time // when the first write since the last check was noticed
+	rate       float64   // bytes per second, 0: unknown
+	failures   int       // of the rotation in a row
+	// packFailures counts failures of the compression in a row. It has other causes, so it is counted separately.
+	packFailures int
 }
 
-// New makes a Rotator that has looked at nothing.
+// New returns a Rotator without logs.
 func New(o Options) *Rotator {
 	return &Rotator{
-		opts: o, places: make(chan struct{}, max(1, o.Workers)), done: make(chan result),
+		opts: o, slots: make(chan struct{}, max(1, o.Workers)), done: make(chan result),
 		logs: map[string]*log{}, byWatch: map[int32]*log{}, byPod: map[types.UID][]string{},
 	}
 }

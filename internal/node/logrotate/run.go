@@ -9,24 +9,25 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Between two tries of what failed.
+// Delays between attempts after a failure.
 const (
 	retryFirst = 100 * time.Millisecond
 	retryMax   = 30 * time.Second
 )
 
-// result is what became of a task on a log.
+// result is the outcome of a task on a log.
 type result struct {
 	log *log
-	// packed: it was about the compression.
+	// packed: the task was a compression.
 	packed bool
-	// compress is what is to be compressed now.
+	// compress lists the files to compress next.
 	compress []string
 	reopen   bool // see log
 	err      error
@@ -41,7 +42,7 @@ func (r *Rotator) Run(ctx context.Context) error {
 	defer r.tasks.Wait()
 	var err error
 	if r.watch, err = newWatcher(); err != nil {
-		r.opts.Log.Warn("logs of containers are looked at each second", "err", err)
+		r.opts.Log.Warn("cannot watch container logs, checking the size of all logs every second", "err", err)
 	} else {
 		defer r.watch.close()
 	}
@@ -56,27 +57,28 @@ func (r *Rotator) Run(ctx context.Context) error {
 		case <-observed.C():
 			r.observe(observed.Changes())
 		case wds := <-r.watch.events():
-			r.written(wds)
+			r.handleWrites(wds)
 		case res := <-r.done:
 			r.finish(ctx, res)
 		case <-timer.C:
 		}
 		timer.Stop()
-		if next := r.look(ctx); !next.IsZero() {
+		if next := r.checkDue(ctx); !next.IsZero() {
 			timer.Reset(max(0, next.Sub(r.opts.Now())))
 		}
 	}
 }
 
-// observe takes over which containers there are and which of them run.
+// observe updates the set of logs from the observed containers.
 func (r *Rotator) observe(changes []store.Change[types.UID, *pod.Observed]) {
 	for _, c := range changes {
 		var paths []string
 		if !c.Deleted {
-			for _, s := range c.Value.Containers { // newest first: of two with one path the second is not there any more
+			// Newest first. If two containers have the same path, the file of the older one no longer exists.
+			for _, s := range c.Value.Containers {
 				if s.LogPath != "" && s.State != pod.StateCreated && !slices.Contains(paths, s.LogPath) {
 					paths = append(paths, s.LogPath)
-					r.seen(s)
+					r.update(s)
 				}
 			}
 		}
@@ -91,10 +93,10 @@ func (r *Rotator) observe(changes []store.Change[types.UID, *pod.Observed]) {
 	}
 }
 
-func (r *Rotator) seen(s pod.ContainerStatus) {
+func (r *Rotator) update(s pod.ContainerStatus) {
 	l := r.logs[s.LogPath]
 	if l == nil {
-		l = &log{path: s.LogPath, due: r.opts.Now(), untidy: true}
+		l = &log{path: s.LogPath, due: r.opts.Now(), checkRotated: true}
 		r.logs[s.LogPath] = l
 	}
 	running := s.State == pod.StateRunning
@@ -118,8 +120,8 @@ func (r *Rotator) unwatch(l *log) {
 	}
 }
 
-// written notes the first writes to logs since they were looked at.
-func (r *Rotator) written(wds []int32) {
+// handleWrites notes the first write to each log since its last check, and schedules the next check.
+func (r *Rotator) handleWrites(wds []int32) {
 	now := r.opts.Now()
 	for _, wd := range wds {
 		l := r.byWatch[wd]
@@ -127,21 +129,21 @@ func (r *Rotator) written(wds []int32) {
 			continue
 		}
 		delete(r.byWatch, wd)
-		l.watched, l.wrote = false, now
+		l.watched, l.firstWrite = false, now
 		if l.due.IsZero() {
-			l.due = now.Add(lookAfter(l.size, r.opts.Limits.MaxSize, l.rate))
+			l.due = now.Add(checkDelay(l.size, r.opts.Limits.MaxSize, l.rate))
 		}
 	}
 }
 
-// look looks at the logs that are due and returns when to look again.
-func (r *Rotator) look(ctx context.Context) time.Time {
+// checkDue checks the logs that are due. It returns when the next one is due.
+func (r *Rotator) checkDue(ctx context.Context) time.Time {
 	now := r.opts.Now()
 	var next time.Time
 	for _, l := range r.logs {
 		if !l.rotating && !l.due.IsZero() && !l.due.After(now) {
 			l.due = time.Time{}
-			r.lookAt(ctx, l, now)
+			r.check(ctx, l, now)
 		}
 		if !l.rotating && !l.due.IsZero() && (next.IsZero() || l.due.Before(next)) {
 			next = l.due
@@ -150,9 +152,9 @@ func (r *Rotator) look(ctx context.Context) time.Time {
 	return next
 }
 
-// lookAt watches a log and begins its rotation if it is time for that. The watch
-// comes first, so that no write falls between the two.
-func (r *Rotator) lookAt(ctx context.Context, l *log, now time.Time) {
+// check watches a log and starts its rotation if it has reached the limit. The watch comes first, so that no write
+// between the two is missed.
+func (r *Rotator) check(ctx context.Context, l *log, now time.Time) {
 	switch {
 	case !l.running:
 		r.unwatch(l)
@@ -162,31 +164,31 @@ func (r *Rotator) lookAt(ctx context.Context, l *log, now time.Time) {
 	info, err := os.Lstat(l.path)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
-		r.unwatch(l) // a runtime that logs elsewhere, and rotates there
+		r.unwatch(l) // this runtime logs elsewhere and rotates there
 		l.due = time.Time{}
 		return
 	case err == nil:
 		l.measure(info.Size(), now)
-		if !l.untidy && !l.reopen && l.size < r.opts.Limits.MaxSize {
+		if !l.checkRotated && !l.reopen && l.size < r.opts.Limits.MaxSize {
 			return
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		l.later(now, &l.retry)
-		r.opts.Log.Warn("look at log", "path", l.path, "err", err)
+		delay := l.later(now, &l.failures)
+		r.opts.Log.Warn("cannot read the size of a log, retrying", "path", l.path, "err", err, "delay", delay)
 		return
-	case !l.running && !l.untidy:
+	case !l.running && !l.checkRotated:
 		return
 	}
-	l.rotating, l.untidy = true, false
+	l.rotating, l.checkRotated = true, false
 	job := job{r: r, path: l.path, id: l.id, running: l.running, reopen: l.reopen, packing: l.packing}
 	r.tasks.Go(func() {
 		res := job.rotate(ctx)
 		res.log = l
-		r.tell(ctx, res)
+		r.report(ctx, res)
 	})
 }
 
-// arm has the next write told. Without that the log is looked at periodically.
+// arm watches for the next write. If that is impossible, it schedules the next check.
 func (r *Rotator) arm(l *log, now time.Time) {
 	wd, err := r.watch.add(l.path)
 	switch {
@@ -194,32 +196,34 @@ func (r *Rotator) arm(l *log, now time.Time) {
 		l.watched, l.wd = true, wd
 		r.byWatch[wd] = l
 	case !errors.Is(err, fs.ErrNotExist):
-		l.wrote, l.due = now, now.Add(lookAfter(l.size, r.opts.Limits.MaxSize, l.rate))
+		l.firstWrite, l.due = now, now.Add(checkDelay(l.size, r.opts.Limits.MaxSize, l.rate))
 	}
 }
 
-// measure notes the size of a log and how fast it grew.
+// measure records the size of a log and its growth rate.
 func (l *log) measure(size int64, now time.Time) {
-	if busy := now.Sub(l.wrote); !l.wrote.IsZero() && busy > 0 && size >= l.size {
+	if busy := now.Sub(l.firstWrite); !l.firstWrite.IsZero() && busy > 0 && size >= l.size {
 		l.rate = float64(size-l.size) / busy.Seconds()
 	}
-	l.size, l.wrote = size, time.Time{}
+	l.size, l.firstWrite = size, time.Time{}
 }
 
-// later has a log looked at again after a failure.
-func (l *log) later(now time.Time, retry *time.Duration) {
-	*retry = min(max(2**retry, retryFirst), retryMax)
-	l.due, l.untidy = now.Add(*retry), true
+// later schedules another check after a failure and returns the delay.
+func (l *log) later(now time.Time, failures *int) time.Duration {
+	*failures++
+	delay := retry.Delay(retryFirst, retryMax, *failures)
+	l.due, l.checkRotated = now.Add(delay), true
+	return delay
 }
 
-func (r *Rotator) tell(ctx context.Context, res result) {
+func (r *Rotator) report(ctx context.Context, res result) {
 	select {
 	case r.done <- res:
 	case <-ctx.Done():
 	}
 }
 
-// finish takes over what became of a task.
+// finish handles the outcome of a task.
 func (r *Rotator) finish(ctx context.Context, res result) {
 	l, now := res.log, r.opts.Now()
 	if res.packed {
@@ -232,13 +236,13 @@ func (r *Rotator) finish(ctx context.Context, res result) {
 	case res.err != nil:
 		r.failed(l, res, now)
 	case res.packed:
-		l.packRetry = 0
+		l.packFailures = 0
 		if l.repack {
-			l.due, l.untidy = now, true
+			l.due, l.checkRotated = now, true
 		}
 	default:
-		r.unwatch(l) // that may be the renamed file
-		l.size, l.retry = 0, 0
+		r.unwatch(l) // it may watch the renamed file
+		l.size, l.failures = 0, 0
 		if l.running {
 			l.due = now
 		}
@@ -247,23 +251,23 @@ func (r *Rotator) finish(ctx context.Context, res result) {
 }
 
 func (r *Rotator) failed(l *log, res result, now time.Time) {
-	retry, level := &l.retry, slog.LevelWarn
+	failures, level := &l.failures, slog.LevelWarn
 	if res.packed {
-		retry = &l.packRetry
+		failures = &l.packFailures
 	}
 	if errors.Is(res.err, fs.ErrNotExist) || errors.Is(res.err, errWritten) {
-		level = slog.LevelDebug // not yet, or not any more
+		level = slog.LevelDebug // it does not exist, or is still open for writing
 	}
-	l.later(now, retry)
-	r.opts.Log.Log(context.Background(), level, "rotate log", "path", l.path, "err", res.err, "again in", *retry)
+	delay := l.later(now, failures)
+	r.opts.Log.Log(context.Background(), level, "cannot rotate a log, retrying", "path", l.path, "err", res.err,
+		"delay", delay)
 }
 
-// compress begins to compress files of a log, or notes that there are more to
-// compress when those under way are done.
+// compress starts to compress files of a log. If a compression is running, it notes that there are more files.
 func (r *Rotator) compress(ctx context.Context, l *log, paths []string) {
 	if l.repack = len(paths) > 0 && l.packing; l.repack || len(paths) == 0 {
 		return
 	}
 	l.packing = true
-	r.tasks.Go(func() { r.tell(ctx, result{log: l, packed: true, err: r.pack(ctx, paths)}) })
+	r.tasks.Go(func() { r.report(ctx, result{log: l, packed: true, err: r.pack(ctx, paths)}) })
 }

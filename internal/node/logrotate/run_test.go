@@ -23,11 +23,11 @@ import (
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// container writes a log as a runtime does: to the file it has opened last.
+// container writes a log as a runtime does: to the file that it opened last.
 type container struct {
 	t    *testing.T
 	path string
-	// refuse is why the log is not opened anew, while it is not nil.
+	// refuse, if not nil, is the error of ReopenContainerLog.
 	refuse error
 
 	mu      sync.Mutex
@@ -66,7 +66,7 @@ func (c *container) ReopenContainerLog(context.Context, *runtimeapi.ReopenContai
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// write writes n numbered lines of about 1,000 bytes.
+// write appends n numbered lines of about 1,000 bytes.
 func (c *container) write(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *container) set(refuse error) {
 	c.refuse = refuse
 }
 
-// complete fails unless every line is there once, in order.
+// complete fails the test unless every line exists once and in order.
 func (c *container) complete() {
 	c.t.Helper()
 	var log strings.Builder
@@ -117,14 +117,14 @@ func (c *container) status(s pod.ContainerState) *pod.Observed {
 	return &pod.Observed{UID: "u", Containers: []pod.ContainerStatus{{ID: "c", Name: "app", State: s, LogPath: c.path}}}
 }
 
-// rotator is one for c, and the table by which it sees it.
+// rotator returns a rotator and the table from which it learns of c.
 func rotator(t *testing.T, c *container, l Limits) (*Rotator, *store.Table[types.UID, *pod.Observed]) {
 	table := store.New[types.UID, *pod.Observed]()
 	return New(Options{Runtime: c, Observed: table, Limits: l, Workers: 1, Now: time.Now,
 		Log: slog.New(slog.DiscardHandler)}), table
 }
 
-// run runs a rotator until the end of the test.
+// run runs a rotator until the test ends.
 func run(t *testing.T, r *Rotator) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -141,7 +141,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timed out waiting for: %s", what)
 		}
 	}
 }
@@ -155,8 +155,8 @@ func compressed(c *container) (n int) {
 	return n
 }
 
-// 60 MB at 50 MB/s: nothing is lost or doubled, and no file is larger than the
-// limit and what is written in the documented time.
+// 60 MB at 50 MB/s: no line is lost or doubled, and no file exceeds the limit by more than is written in the documented
+// time.
 func TestFastWriter(t *testing.T) {
 	c := newContainer(t)
 	r, table := rotator(t, c, Limits{MaxSize: 10 << 20, MaxFiles: 100})
@@ -174,7 +174,7 @@ func TestFastWriter(t *testing.T) {
 	}
 	c.complete()
 	if most := int64(10<<20 + 50e6); largest > most {
-		t.Errorf("a file had %d bytes, the bound is %d", largest, most)
+		t.Errorf("a file had %d bytes, want at most %d", largest, most)
 	}
 	eventually(t, "older files are compressed", func() bool {
 		return compressed(c) >= 2 && len(c.files()) <= compressed(c)+2
@@ -182,8 +182,8 @@ func TestFastWriter(t *testing.T) {
 	c.complete()
 }
 
-// However much is written there are only so many files.
-func TestBound(t *testing.T) {
+// The number of files stays limited, however much is written.
+func TestNumberOfFilesIsLimited(t *testing.T) {
 	c := newContainer(t)
 	r, table := rotator(t, c, Limits{MaxSize: 100 << 10, MaxFiles: 3})
 	table.Put("u", c.status(pod.StateRunning))
@@ -199,9 +199,8 @@ func TestBound(t *testing.T) {
 	eventually(t, "three files", func() bool { return len(c.files()) == 3 && compressed(c) == 1 })
 }
 
-// A log that is not written to costs nothing: it is watched, and there is no
-// time at which it would be looked at.
-func TestIdle(t *testing.T) {
+// A log without writes costs nothing: it is watched and has no next check.
+func TestIdleLogIsOnlyWatched(t *testing.T) {
 	c := newContainer(t)
 	c.write(1)
 	r, _ := rotator(t, c, Limits{MaxSize: 1 << 20, MaxFiles: 3})
@@ -210,22 +209,23 @@ func TestIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.watch.close()
-	r.seen(c.status(pod.StateRunning).Containers[0])
-	for r.look(t.Context()); r.logs[c.path].rotating; r.look(t.Context()) { // the first look is at all its files
+	r.update(c.status(pod.StateRunning).Containers[0])
+	for r.checkDue(t.Context()); r.logs[c.path].rotating; r.checkDue(
+		t.Context()) { // the first check covers all its files
 		r.finish(t.Context(), <-r.done)
 	}
-	if next := r.look(t.Context()); !next.IsZero() || !r.logs[c.path].watched {
-		t.Fatalf("an idle log is looked at again at %v, watched: %v", next, r.logs[c.path].watched)
+	if next := r.checkDue(t.Context()); !next.IsZero() || !r.logs[c.path].watched {
+		t.Fatalf("an idle log is due at %v, watched: %v", next, r.logs[c.path].watched)
 	}
 	c.write(1)
-	for r.look(t.Context()).IsZero() { // until the write is seen
-		r.written(<-r.watch.events())
+	for r.checkDue(t.Context()).IsZero() { // until the write is noticed
+		r.handleWrites(<-r.watch.events())
 	}
 }
 
-// A runtime that does not open the log anew is asked again; until then the lines
-// stay where they are looked for.
-func TestReopenFails(t *testing.T) {
+// When the runtime fails to reopen the log, the rotator retries. Until then the lines stay in the file that readers
+// expect.
+func TestFailedReopenIsRetried(t *testing.T) {
 	c := newContainer(t)
 	c.set(errors.New("not now"))
 	r, table := rotator(t, c, Limits{MaxSize: 100 << 10, MaxFiles: 10})
@@ -244,9 +244,8 @@ func TestReopenFails(t *testing.T) {
 	c.complete()
 }
 
-// An agent that was killed between the renaming and the opening of the new file
-// leaves that to the next one.
-func TestInterrupted(t *testing.T) {
+// If an agent is killed between renaming and reopening, the next agent completes the rotation.
+func TestInterruptedRotationIsCompleted(t *testing.T) {
 	c := newContainer(t)
 	c.write(5)
 	if err := os.Rename(c.path, c.path+".20260301-120000"); err != nil {
@@ -260,8 +259,8 @@ func TestInterrupted(t *testing.T) {
 	c.complete()
 }
 
-// The log of a container that has ended is bounded as well, without a runtime.
-func TestEnded(t *testing.T) {
+// The log of an ended container is limited too, without the runtime.
+func TestLogOfEndedContainerIsRotated(t *testing.T) {
 	c := newContainer(t)
 	c.write(400)
 	_ = c.file.Close()
@@ -270,16 +269,16 @@ func TestEnded(t *testing.T) {
 	run(t, r)
 	eventually(t, "compressed", func() bool { return compressed(c) == 1 && len(c.files()) == 2 })
 	if info, err := os.Stat(c.path); err != nil || info.Size() != 0 || info.Mode().Perm() != 0o640 {
-		t.Errorf("in its place there is %v, %v", info, err)
+		t.Errorf("the new file is %v, %v", info, err)
 	}
 	if c.reopens != 0 {
-		t.Error("the runtime was asked to open it")
+		t.Error("the runtime was called to reopen the log")
 	}
 	c.complete()
 }
 
-// With a full disk a log is rotated, and compressed when there is room again.
-func TestDiskFull(t *testing.T) {
+// On a full disk a log is rotated, and compressed once there is room.
+func TestFullDiskDelaysCompression(t *testing.T) {
 	c := newContainer(t)
 	dir := filepath.Dir(c.path)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
@@ -311,18 +310,18 @@ func TestDiskFull(t *testing.T) {
 	c.complete()
 }
 
-// A file that somebody still writes to is not compressed.
+// A file is not compressed while a process has it open for writing.
 func TestCompressWaitsForWriters(t *testing.T) {
 	c := newContainer(t)
 	c.write(3)
 	if err := compress(t.Context(), c.path); !errors.Is(err, errWritten) {
-		t.Fatalf("compressed under its writer: %v", err)
+		t.Fatalf("compressed while it is open for writing: %v", err)
 	}
 	_ = c.file.Close()
 	if err := compress(t.Context(), c.path); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.files(); !slices.Equal(got, []string{c.path + ".gz"}) {
-		t.Errorf("there is %v", got)
+		t.Errorf("files are %v", got)
 	}
 }

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher tells of the first write to each watched file, by inotify. A nil one
-// watches nothing.
+// watcher reports the first write to each watched file, using inotify. A nil watcher watches nothing.
 type watcher struct {
 	fd   int
 	file *os.File // of fd
@@ -36,7 +35,7 @@ func (w *watcher) events() <-chan []int32 {
 	return w.out
 }
 
-// add has the next write to a file told, or that it was renamed, and only that.
+// add watches for the next write to a file or its next rename. The watch ends with that event.
 func (w *watcher) add(path string) (wd int32, err error) {
 	if w == nil {
 		return 0, unix.ENOSYS
@@ -45,7 +44,7 @@ func (w *watcher) add(path string) (wd int32, err error) {
 	return int32(n), err
 }
 
-// remove ends the watch of a file. It may have ended with the file.
+// remove ends the watch of a file. It is harmless if the watch has ended already.
 func (w *watcher) remove(wd int32) { _, _ = unix.InotifyRmWatch(w.fd, uint32(wd)) }
 
 func (w *watcher) close() {
@@ -54,9 +53,8 @@ func (w *watcher) close() {
 	<-w.done
 }
 
-// read passes on which watches have ended (inotify(7)): by a write, or with
-// their file, which is to be looked at as well. Each watch adds two events at
-// most, so that the queue (fs.inotify.max_queued_events) holds those of 8,192 logs.
+// read reports which watches have ended (inotify(7)): after a write, or with their file, which must be checked too.
+// Each watch adds at most two events, so the default queue (fs.inotify.max_queued_events) suffices for 8,192 logs.
 func (w *watcher) read() {
 	defer close(w.done)
 	buf := make([]byte, 16<<10)

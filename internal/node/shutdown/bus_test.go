@@ -20,7 +20,7 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 <busconfig><listen>unix:path=%s</listen><policy context="default"><allow user="*"/><allow own="*"/>
 <allow send_destination="*" eavesdrop="true"/><allow receive_sender="*"/></policy></busconfig>`
 
-// bus is a D-Bus daemon of the test.
+// bus is a D-Bus daemon for the test.
 type bus struct {
 	t            *testing.T
 	config, path string
@@ -30,7 +30,7 @@ type bus struct {
 func newBus(t *testing.T) *bus {
 	t.Helper()
 	if _, err := exec.LookPath("dbus-daemon"); err != nil {
-		t.Skip("there is no dbus-daemon on this machine")
+		t.Skip("this machine has no dbus-daemon")
 	}
 	dir := t.TempDir()
 	b := &bus{t: t, config: filepath.Join(dir, "bus.conf"), path: filepath.Join(dir, "bus")}
@@ -53,7 +53,7 @@ func (b *bus) start() {
 	if err := b.daemon.Start(); err != nil {
 		b.t.Fatal(err)
 	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it listens
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // then it is listening
 		b.t.Fatal("dbus-daemon:", err)
 	}
 }
@@ -68,7 +68,7 @@ func (b *bus) connect(ctx context.Context) (*dbus.Conn, error) {
 	return dbus.Connect("unix:path="+b.path, dbus.WithContext(ctx))
 }
 
-// login is logind and the part of systemd that reloads it.
+// login plays logind, and systemd for reloading it.
 type login struct {
 	conn      *dbus.Conn
 	inhibited chan inhibitor
@@ -76,19 +76,19 @@ type login struct {
 	mu        sync.Mutex
 	delay     time.Duration
 	preparing bool
-	deaf      bool // does not reload
+	deaf      bool // ignores reloads
 }
 
-// inhibitor is one that was handed out: both ends of its pipe.
+// inhibitor is the test's side of an inhibitor: both ends of its pipe.
 type inhibitor struct {
 	read  *os.File
-	write int // a bare number: D-Bus sends it at a time of its own
+	write int // a bare descriptor, because D-Bus sends it later
 }
 
-// forget leaves the end for writing to the other side alone, which has it by now.
+// forget closes the test's copy of the write end, once the manager has its own.
 func (i inhibitor) forget() { _ = unix.Close(i.write) }
 
-// released waits until the other side has closed it.
+// released waits until the manager has closed its end.
 func (i inhibitor) released(t *testing.T) {
 	t.Helper()
 	if err := i.read.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -99,14 +99,14 @@ func (i inhibitor) released(t *testing.T) {
 	}
 }
 
-// held says whether the other side still has it.
+// held reports whether the manager still holds its end.
 func (i inhibitor) held(t *testing.T) bool {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(i.read.Fd()), Events: unix.POLLIN}}
 	if _, err := unix.Poll(fds, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.SetNonblock(int(i.read.Fd()), true); err != nil { // Fd made it a blocking one
+	if err := unix.SetNonblock(int(i.read.Fd()), true); err != nil { // Fd has set it to blocking
 		t.Fatal(err)
 	}
 	return fds[0].Revents&unix.POLLHUP == 0
@@ -143,7 +143,7 @@ func (b *bus) login(delay time.Duration, preparing bool) *login {
 	return l
 }
 
-// prepare sends the signal.
+// prepare sends the signal PrepareForShutdown.
 func (l *login) prepare(t *testing.T, down bool) {
 	t.Helper()
 	if err := l.conn.Emit(logindPath, logindManager+"."+prepare, down); err != nil {
@@ -178,7 +178,7 @@ func (p properties) Get(_, name string) (dbus.Variant, *dbus.Error) {
 
 type systemd struct{ *login }
 
-// KillUnit reads the drop-in as logind would.
+// KillUnit reads the drop-in as logind does on a reload.
 func (s systemd) KillUnit(unit, who string, signal int32) *dbus.Error {
 	if unit != "systemd-logind.service" || who != "all" || unix.Signal(signal) != unix.SIGHUP {
 		return dbus.MakeFailedError(fmt.Errorf("%s %s %d", unit, who, signal))

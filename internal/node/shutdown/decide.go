@@ -7,14 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Group is the time that pods get from a priority on up to that of the next group
+// Group is the time for pods with at least this priority, up to the priority of the next group
 // (shutdownGracePeriodByPodPriority, config.ShutdownGroup).
 type Group struct {
 	Priority int32
 	Grace    time.Duration
 }
 
-// Total is the time that all groups take one after the other at most.
+// Total is the maximum time for all groups, which end one after another.
 func Total(groups []Group) (sum time.Duration) {
 	for _, g := range groups {
 		sum += g.Grace
@@ -22,20 +22,20 @@ func Total(groups []Group) (sum time.Duration) {
 	return sum
 }
 
-// Ending is a pod and how long its containers get.
+// Ending is a pod and the grace period for its containers.
 type Ending struct {
 	Pod   *corev1.Pod
 	Grace time.Duration
 }
 
-// Batch is a group with the pods in it, never none.
+// Batch is a group with its pods. It has at least one.
 type Batch struct {
 	Group
 	Pods []Ending
 }
 
-// Next is the group that ends now: of the pods that are left those of group i, and
-// those that have come too late for the groups before it. None: there are no such.
+// Next returns group i with its pods, plus pods of earlier groups that appeared too late for those. found is false if
+// there are none.
 func Next(groups []Group, i int, left []*corev1.Pod) (b Batch, found bool) {
 	b.Group = groups[i]
 	for _, batch := range Decide(groups, left) {
@@ -46,10 +46,9 @@ func Next(groups []Group, i int, left []*corev1.Pod) (b Batch, found bool) {
 	return b, len(b.Pods) > 0
 }
 
-// Decide puts pods into groups, which ascend by priority, in the order in which
-// they end. A pod belongs to
-// the group with the highest priority that is not above its own, or to the lowest
-// one; it gets its own grace if that is shorter.
+// Decide assigns pods to groups, which are sorted by priority, and returns the groups with pods in the order of their
+// end. A pod belongs to the group with the highest priority that is not above its own, or else to the lowest group. Its
+// grace period is the shorter of its own and the group's.
 func Decide(groups []Group, pods []*corev1.Pod) []Batch {
 	all := make([]Batch, len(groups))
 	for i, g := range groups {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// aPod has a name, a priority and a grace in seconds; -1 stands for none.
+// aPod returns a pod with a name, a priority and a grace period in seconds. -1 means unset.
 func aPod(name string, priority int32, grace int64) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	if priority >= 0 {
@@ -36,9 +36,9 @@ func TestDecide(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(want[2:], Decide(groups, []*corev1.Pod{top})); diff != "" {
-		t.Error("groups without pods:", diff)
+		t.Error("decision without pods:", diff)
 	}
 	if total := Total(groups); total != 26*s {
-		t.Errorf("the total is %s", total)
+		t.Errorf("total %s", total)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 // Names of org.freedesktop.login1(5) and org.freedesktop.systemd1(5).
@@ -24,19 +26,18 @@ const (
 )
 
 const (
-	// DropInDir is where logind looks for more configuration, logind.conf(5).
+	// DropInDir is the directory of logind's additional configuration, logind.conf(5).
 	DropInDir = "/etc/systemd/logind.conf.d"
-	// dropIn is the kubelet's name: a node that changes between the two has one.
+	// dropIn is the kubelet's file name, so that a node that switches between kubelet and Berth has only one.
 	dropIn = "99-kubelet.conf"
 )
 
-// logind is systemd-logind on one connection.
+// logind talks to systemd-logind over one connection.
 type logind struct{ bus *dbus.Conn }
 
 func (l logind) manager() dbus.BusObject { return l.bus.Object(logindName, logindPath) }
 
-// subscribe gives the signals that say whether a shutdown is prepared. The channel
-// is closed with the connection.
+// subscribe returns the signals that announce or cancel a shutdown. The channel is closed with the connection.
 func (l logind) subscribe(ctx context.Context) (<-chan *dbus.Signal, error) {
 	err := l.bus.AddMatchSignalContext(ctx,
 		dbus.WithMatchSender(logindName), dbus.WithMatchInterface(logindManager), dbus.WithMatchMember(prepare),
@@ -49,7 +50,7 @@ func (l logind) subscribe(ctx context.Context) (<-chan *dbus.Signal, error) {
 	return signals, nil
 }
 
-// preparing says what a signal tells; ok is false when it is not one of ours.
+// preparing decodes a signal. ok is false if it is another signal.
 func preparing(s *dbus.Signal) (down, ok bool) {
 	if s == nil || s.Name != logindManager+"."+prepare || len(s.Body) == 0 {
 		return false, false
@@ -58,8 +59,7 @@ func preparing(s *dbus.Signal) (down, ok bool) {
 	return down, ok
 }
 
-// inhibit delays shutdowns of the machine until the file is closed, for as long as
-// logind allows.
+// inhibit delays shutdowns of the machine until the file is closed, up to logind's limit.
 func (l logind) inhibit(ctx context.Context) (*os.File, error) {
 	var fd dbus.UnixFD
 	err := l.manager().CallWithContext(ctx, logindManager+".Inhibit", 0,
@@ -78,7 +78,7 @@ func (l logind) property(name string) (dbus.Variant, error) {
 	return v, nil
 }
 
-// isPreparing says whether a shutdown has begun already.
+// isPreparing reports whether a shutdown has already begun.
 func (l logind) isPreparing() (bool, error) {
 	v, err := l.property("PreparingForShutdown")
 	if err != nil {
@@ -86,12 +86,12 @@ func (l logind) isPreparing() (bool, error) {
 	}
 	down, ok := v.Value().(bool)
 	if !ok {
-		return false, fmt.Errorf("read PreparingForShutdown of logind: it is %s, not a boolean", v.Signature())
+		return false, fmt.Errorf("read PreparingForShutdown of logind: its type is %s, not boolean", v.Signature())
 	}
 	return down, nil
 }
 
-// maxDelay is how long logind lets an inhibitor delay a shutdown.
+// maxDelay returns how long logind lets an inhibitor delay a shutdown.
 func (l logind) maxDelay() (time.Duration, error) {
 	v, err := l.property("InhibitDelayMaxUSec")
 	if err != nil {
@@ -99,19 +99,19 @@ func (l logind) maxDelay() (time.Duration, error) {
 	}
 	us, ok := v.Value().(uint64)
 	if !ok {
-		return 0, fmt.Errorf("read InhibitDelayMaxUSec of logind: it is %s, not a number", v.Signature())
+		return 0, fmt.Errorf("read InhibitDelayMaxUSec of logind: its type is %s, not a number", v.Signature())
 	}
 	return time.Duration(min(us, uint64(24*time.Hour/time.Microsecond))) * time.Microsecond, nil
 }
 
-// allow makes logind wait for at least that long, by a drop-in and a reload.
+// allow makes logind wait at least delay, with a drop-in file and a reload.
 func (l logind) allow(ctx context.Context, delay time.Duration, dir string) error {
 	now, err := l.maxDelay()
 	if err != nil || now >= delay {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make drop-in of logind: %w", err)
+		return fmt.Errorf("create the drop-in directory of logind: %w", err)
 	}
 	seconds := (delay + time.Second - 1) / time.Second
 	text := fmt.Sprintf("# Pods are given this time before the machine goes down.\n[Login]\nInhibitDelayMaxSec=%d\n",
@@ -125,25 +125,25 @@ func (l logind) allow(ctx context.Context, delay time.Duration, dir string) erro
 	if err != nil {
 		return fmt.Errorf("reload logind: %w", err)
 	}
-	for wait := 100 * time.Millisecond; wait <= 1600*time.Millisecond; wait *= 2 { // it answers before it has reloaded
+	delays := retry.Doubling(100*time.Millisecond, 1600*time.Millisecond)
+	for range 5 { // logind answers before it has reloaded
 		if now, err = l.maxDelay(); err != nil || now >= delay {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
+		if err := retry.Sleep(ctx, delays.Step()); err != nil {
+			return err
 		}
 	}
 	return &shortError{now, delay}
 }
 
-// shortError is a logind that does not wait as long as the configuration asks.
+// shortError means that logind does not wait as long as the configured groups need.
 type shortError struct{ has, wants time.Duration }
 
 func (e *shortError) Error() string {
-	return fmt.Sprintf("logind waits %s before a shutdown, the pods are given %s: set InhibitDelayMaxSec in %s", e.has,
+	return fmt.Sprintf("logind delays a shutdown by %s, but the pods need up to %s; next: set InhibitDelayMaxSec in %s",
+		e.has,
 		e.wants, DropInDir)
 }
 
-var errDisconnected = errors.New("the connection to D-Bus has ended")
+var errDisconnected = errors.New("the D-Bus connection was closed")

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are when the last shutdown began and ended, by the kubelet's names, in
-// seconds since 1970; 0: never, or it goes on.
+// metrics are the start and end of the last shutdown under the kubelet's names, in seconds since 1970. 0 means never;
+// an end of 0 also means that it is not over.
 type metrics struct{ began, ended prometheus.Gauge }
 
 func newMetrics() metrics {
@@ -34,7 +34,7 @@ func seconds(t time.Time) float64 {
 	return float64(t.UnixNano()) / 1e9
 }
 
-// Register adds the manager's metrics.
+// Register registers the manager's metrics.
 func (m *Manager) Register(to prometheus.Registerer) error {
 	return errors.Join(to.Register(m.metrics.began), to.Register(m.metrics.ended))
 }

@@ -12,53 +12,53 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 const (
 	firstRetry, lastRetry = time.Second, 30 * time.Second
 	callWithin            = 10 * time.Second
-	// Sending statuses gets what is left of the group's time, within these: the
-	// machine does not stay up for an API server that is away.
+	// The time for sending statuses is what is left of the group's time, within these limits: the machine must not stay
+	// up for an API server that is unreachable.
 	flushAtLeast, flushAtMost = time.Second, 5 * time.Second
-	// settleWithin is how long an agent that comes up meanwhile looks for what runs.
+	// settleWithin is how long an agent that starts during a shutdown looks for running pods.
 	settleWithin = 5 * time.Second
 )
 
-// Run holds the inhibitor and ends the pods when the machine goes down, until ctx
-// ends. A machine without logind runs pods all the same: it is tried again.
+// Run holds the inhibitor and ends the pods when the machine shuts down, until ctx ends. On a machine without logind it
+// keeps trying to connect; pods run all the same.
 func (m *Manager) Run(ctx context.Context) error {
 	if len(m.o.Groups) == 0 {
 		return nil
 	}
-	m.recall()
-	defer m.hold(nil)
+	m.logLastShutdown()
+	defer m.setInhibitor(nil)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		launch := func(f func()) { group.Go(func() error { f(); return nil }) }
-		for retry := firstRetry; ctx.Err() == nil; retry = min(2*retry, lastRetry) {
+		delays := retry.Doubling(firstRetry, lastRetry)
+		for ctx.Err() == nil {
 			began := time.Now()
 			err := m.watch(ctx, launch)
 			if time.Since(began) > lastRetry {
-				retry = firstRetry
+				delays = retry.Doubling(firstRetry, lastRetry)
 			}
+			delay := delays.Step()
 			if ctx.Err() == nil {
-				m.o.Log.Warn("A shutdown of this machine would not be noticed", "err", err, "again in", retry)
+				m.o.Log.Warn("cannot watch logind for shutdowns, retrying", "err", err, "delay", delay)
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(retry):
-			}
+			_ = retry.Sleep(ctx, delay) // the loop checks ctx
 		}
 		return nil
 	})
 	return group.Wait()
 }
 
-// recall says what the last shutdown did.
-func (m *Manager) recall() {
+// logLastShutdown logs the journal of the last shutdown and sets the metrics from it.
+func (m *Manager) logLastShutdown() {
 	j, err := Load(m.o.Path)
 	if err != nil {
-		m.o.Log.Warn("Cannot read the journal of the last shutdown", "err", err)
+		m.o.Log.Warn("cannot read the journal of the last shutdown", "err", err)
 		return
 	}
 	if j.Began.IsZero() {
@@ -71,12 +71,12 @@ func (m *Manager) recall() {
 			late++
 		}
 	}
-	m.o.Log.Info("The last shutdown of this node", "began", j.Began, "finished", !j.Ended.IsZero(), "cancelled",
+	m.o.Log.Info("found the journal of the last shutdown", "began", j.Began, "finished", !j.Ended.IsZero(), "cancelled",
 		j.Cancelled,
 		"pods", len(j.Pods), "not ended in time", late)
 }
 
-// watch follows logind on one connection. It returns when that has ended.
+// watch follows logind over one connection. It returns when the connection is closed.
 func (m *Manager) watch(ctx context.Context, launch func(func())) error {
 	conn, err := m.o.Bus(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (m *Manager) watch(ctx context.Context, launch func(func())) error {
 		if short := (*shortError)(nil); !errors.As(err, &short) {
 			return err
 		}
-		m.o.Log.Warn("Pods may not get their time when the machine goes down", "err", err)
+		m.o.Log.Warn("logind may not wait for all pods in a shutdown", "err", err)
 	}
 	now, err := l.isPreparing()
 	if err != nil {
@@ -120,8 +120,7 @@ func (m *Manager) watch(ctx context.Context, launch func(func())) error {
 	}
 }
 
-// follow does what logind says: end the pods, or hold the inhibitor for the next
-// time.
+// follow reacts to a signal of logind: it ends the pods, or takes the inhibitor for the next shutdown.
 func (m *Manager) follow(ctx context.Context, l logind, down bool, launch func(func())) error {
 	m.mu.Lock()
 	was := m.down
@@ -139,9 +138,9 @@ func (m *Manager) follow(ctx context.Context, l logind, down bool, launch func(f
 		return nil
 	}
 	if was {
-		m.o.Log.Info("The shutdown of this machine was called off")
+		m.o.Log.Info("shutdown of this machine cancelled")
 		m.o.Events.Event(m.o.Ref, corev1.EventTypeNormal, "Shutdown", "Shutdown manager detected shutdown cancellation")
-		m.o.Tell("")
+		m.o.SetProblem("")
 	}
 	ctx, done := context.WithTimeout(ctx, callWithin)
 	defer done()
@@ -149,22 +148,22 @@ func (m *Manager) follow(ctx context.Context, l logind, down bool, launch func(f
 	if err != nil {
 		return err
 	}
-	m.hold(lock)
+	m.setInhibitor(lock)
 	return nil
 }
 
-// end ends the pods, group by group, and then lets the machine go down.
+// end ends the pods group by group, and then lets the machine shut down.
 func (m *Manager) end(ctx context.Context) {
-	m.ending.Lock() // a shutdown that was called off may still be writing
+	m.ending.Lock() // a cancelled shutdown may still be writing
 	defer m.ending.Unlock()
-	m.o.Log.Info("This machine is going down: ending its pods")
-	m.o.Tell(problem)
+	m.o.Log.Info("this machine is shutting down, ending its pods")
+	m.o.SetProblem(problem)
 	m.o.Events.Event(m.o.Ref, corev1.EventTypeNormal, "Shutdown", "Shutdown manager detected shutdown event")
 	journal := Journal{Began: time.Now()}
 	m.write(journal)
-	m.settle(ctx)
+	m.waitSettled(ctx)
 	for i := range m.o.Groups {
-		batch, found := Next(m.o.Groups, i, m.left(journal.Pods))
+		batch, found := Next(m.o.Groups, i, m.remaining(journal.Pods))
 		if !found || ctx.Err() != nil {
 			continue
 		}
@@ -174,13 +173,13 @@ func (m *Manager) end(ctx context.Context) {
 	journal.Ended, journal.Cancelled = time.Now(), ctx.Err() != nil
 	m.write(journal)
 	if m.release(ctx) {
-		m.o.Log.Info("The pods of this node have ended: the machine may go down", "pods", len(journal.Pods), "took",
+		m.o.Log.Info("all pods have ended, releasing the shutdown of this machine", "pods", len(journal.Pods), "took",
 			journal.Ended.Sub(journal.Began))
 	}
 }
 
-// settle waits for the pods that an earlier agent left.
-func (m *Manager) settle(ctx context.Context) {
+// waitSettled waits until the pods that an earlier agent left are known.
+func (m *Manager) waitSettled(ctx context.Context) {
 	if m.o.Settled == nil {
 		return
 	}
@@ -188,20 +187,19 @@ func (m *Manager) settle(ctx context.Context) {
 	case <-m.o.Settled:
 	case <-ctx.Done():
 	case <-time.After(settleWithin):
-		m.o.Log.Warn("Not all pods are known yet: those that are end now")
+		m.o.Log.Warn("not all running pods are known yet, ending the known ones")
 	}
 }
 
-// left are the pods that were not stopped yet.
-func (m *Manager) left(stopped []Stopped) []*corev1.Pod {
+// remaining returns the active pods that were not stopped yet.
+func (m *Manager) remaining(stopped []Stopped) []*corev1.Pod {
 	return slices.DeleteFunc(m.o.Pods.Active(), func(p *corev1.Pod) bool {
 		return slices.ContainsFunc(stopped, func(s Stopped) bool { return s.UID == p.UID })
 	})
 }
 
-// endBatch ends the pods of a group at once. When they are gone with their volumes
-// or their time is over, their last statuses are sent, since the pods of the next
-// group may be what the way to the API server needs.
+// endBatch stops the pods of a group at once and waits until they and their volumes are gone or their time is over.
+// Then it sends their last statuses, because the next group may hold the pods that connect to the API server.
 func (m *Manager) endBatch(ctx context.Context, b Batch) []Stopped {
 	began := time.Now()
 	over, done := context.WithDeadline(ctx, began.Add(b.Grace))
@@ -216,14 +214,14 @@ func (m *Manager) endBatch(ctx context.Context, b Batch) []Stopped {
 	wait.Wait()
 	for _, s := range stopped {
 		if !s.Gone && ctx.Err() == nil {
-			m.o.Log.Warn("A pod has not ended in the time of its group", "namespace", s.Namespace, "pod", s.Name,
+			m.o.Log.Warn("pod has not ended within the time of its group", "namespace", s.Namespace, "pod", s.Name,
 				"group", b.Priority, "time", b.Grace)
 		}
 	}
 	flush, sent := context.WithTimeout(ctx, max(flushAtLeast, min(flushAtMost, b.Grace-time.Since(began))))
 	defer sent()
 	if err := m.o.Statuses.Flush(flush); err != nil && ctx.Err() == nil {
-		m.o.Log.Warn("The last statuses of pods may not have been sent", "err", err)
+		m.o.Log.Warn("cannot send all last statuses of pods", "err", err)
 	}
 	return stopped
 }
@@ -231,6 +229,6 @@ func (m *Manager) endBatch(ctx context.Context, b Batch) []Stopped {
 func (m *Manager) write(j Journal) {
 	m.metrics.show(j)
 	if err := checkpoint.Save(m.o.Path, format(), j); err != nil {
-		m.o.Log.Warn("Cannot keep what the shutdown did", "err", err)
+		m.o.Log.Warn("cannot save the journal of the shutdown", "err", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 const (
@@ -20,61 +21,54 @@ const (
 	problem = "node is shutting down"
 )
 
-// pods are those of this node.
+// pods are the pods of this node.
 type pods interface {
-	// Active are all that are not over, static ones included.
+	// Active returns all pods that have not ended, static ones included.
 	Active() []*corev1.Pod
 	Stop(types.UID, pod.Stop)
-	// Ended returns when nothing of the pod runs and none of its volumes is
-	// mounted, or when ctx ends, then with its error.
+	// Ended waits until nothing of the pod runs and none of its volumes is mounted. It returns the error of ctx if that
+	// ends earlier.
 	Ended(context.Context, types.UID) error
 }
 
-// statuses sends the statuses of pods.
+// statuses sends the statuses of pods to the API server.
 type statuses interface {
-	// Flush returns when the API server has every status whose phase is terminal,
-	// or when ctx ends. Without an API server there is nothing to send.
+	// Flush waits until the API server has every status with a final phase, or until ctx ends. Without an API server it
+	// does nothing.
 	Flush(context.Context) error
-}
-
-// events is where users are told.
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
 
 // Options of a Manager.
 type Options struct {
-	// Groups ascend by priority. Without any, Run does nothing.
+	// Groups are sorted by priority. Without groups, Run does nothing.
 	Groups []Group
 	Pods   pods
-	// Settled is closed when Pods has all that an earlier agent left running: of
-	// those that come up while the machine goes down already. nil: it has them.
+	// Settled is closed once Pods knows everything that an earlier agent left running. It matters to an agent that
+	// starts during a shutdown. Nil: Pods knows it already.
 	Settled  <-chan struct{}
 	Statuses statuses
-	// Tell is told the problem of the node, "" when it is over: the condition
-	// table's Set of kind Shutdown. It does not block.
-	Tell func(problem string)
-	// Path is the file of the journal; its directory exists.
+	// SetProblem sets the problem of the condition kind Shutdown, "" when it is over. It does not block.
+	SetProblem func(problem string)
+	// Path is the file of the journal. Its directory exists.
 	Path string
 	// Bus connects to the bus of logind. Default: the system bus.
 	Bus func(context.Context) (*dbus.Conn, error)
-	// DropInDir is where logind's drop-in is written. Default: DropInDir.
+	// DropInDir is the directory for logind's drop-in. Default: the constant DropInDir.
 	DropInDir string
 	// Ref names the node in events.
 	Ref    corev1.ObjectReference
-	Events events
+	Events event.Sink
 	Log    *slog.Logger
 }
 
-// Manager waits for the machine to go down and ends the pods then. It is safe for
-// concurrent use.
+// Manager waits for a shutdown of the machine and then ends the pods. It is safe for concurrent use.
 type Manager struct {
 	o       Options
 	metrics metrics
 
 	mu     sync.Mutex
 	down   bool
-	cancel context.CancelFunc // ends the ending of pods; nil when none goes on
+	cancel context.CancelFunc // cancels the running end; nil if there was none
 	lock   *os.File           // the inhibitor, nil when it is released
 
 	ending sync.Mutex // one shutdown at a time
@@ -91,14 +85,14 @@ func New(o Options) *Manager {
 	return &Manager{o: o, metrics: newMetrics()}
 }
 
-// Down says whether the machine is going down.
+// Down reports whether the machine is shutting down.
 func (m *Manager) Down() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.down
 }
 
-// Admit refuses pods while the machine goes down.
+// Admit rejects pods while the machine is shutting down.
 func (m *Manager) Admit() error {
 	if m.Down() {
 		return reason.New(reason.NodeShutdown, "Pod was rejected as the node is shutting down.")
@@ -106,18 +100,18 @@ func (m *Manager) Admit() error {
 	return nil
 }
 
-// hold keeps the inhibitor; the one before is let go.
-func (m *Manager) hold(lock *os.File) {
+// setInhibitor stores a new inhibitor, or nil, and releases the previous one.
+func (m *Manager) setInhibitor(lock *os.File) {
 	m.mu.Lock()
 	was := m.lock
 	m.lock = lock
 	m.mu.Unlock()
 	if was != nil {
-		_ = was.Close() // all that can be wrong is that it is closed
+		_ = was.Close() // it can only fail if it is closed already
 	}
 }
 
-// release lets the machine go down, unless its shutdown was called off.
+// release lets the machine shut down, unless the shutdown was cancelled. It reports which.
 func (m *Manager) release(ending context.Context) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,7 +119,7 @@ func (m *Manager) release(ending context.Context) bool {
 		return false
 	}
 	if m.lock != nil {
-		_ = m.lock.Close() // all that can be wrong is that it is closed
+		_ = m.lock.Close() // it can only fail if it is closed already
 	}
 	m.lock = nil
 	return true

@@ -27,7 +27,7 @@ import (
 type members struct {
 	mu      sync.Mutex
 	pods    []*corev1.Pod
-	stopped chan string // name and grace
+	stopped chan string // name and grace period
 	ended   map[types.UID]chan struct{}
 }
 
@@ -45,7 +45,7 @@ func (m *members) Active() []*corev1.Pod {
 	return slices.Clone(m.pods)
 }
 
-// comes has another pod running.
+// comes adds a running pod.
 func (m *members) comes(p *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,7 +70,7 @@ func (m *members) Ended(ctx context.Context, uid types.UID) error {
 	}
 }
 
-// diary is what users and the node are told, in order.
+// diary records everything that users and the node see, in order.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -97,11 +97,11 @@ func (d *diary) Flush(context.Context) error {
 	return nil
 }
 
-// node is a manager that runs.
+// node is a running manager.
 type node struct {
 	*Manager
 	diary *diary
-	log   *bytes.Buffer // read it after stop
+	log   *bytes.Buffer // valid after stop
 	stop  func()
 }
 
@@ -110,7 +110,7 @@ func run(t *testing.T, b *bus, l *login, groups []Group, pods *members, settled 
 	settled = append(settled, nil)
 	n := node{diary: &diary{}, log: &bytes.Buffer{}}
 	n.Manager = New(Options{
-		Groups: groups, Pods: pods, Settled: settled[0], Statuses: n.diary, Tell: func(p string) {
+		Groups: groups, Pods: pods, Settled: settled[0], Statuses: n.diary, SetProblem: func(p string) {
 			n.diary.add("problem: " + p)
 		},
 		Path: filepath.Join(t.TempDir(), "shutdown"), Bus: b.connect, DropInDir: l.dropIn,
@@ -130,7 +130,7 @@ func run(t *testing.T, b *bus, l *login, groups []Group, pods *members, settled 
 	return n
 }
 
-// holds waits until the manager has the inhibitor that was handed out.
+// holds waits until the manager holds the latest inhibitor.
 func (n node) holds(t *testing.T) {
 	t.Helper()
 	for range 10_000 {
@@ -151,7 +151,7 @@ func receive[T any](t *testing.T, from <-chan T, what string) T {
 	case v := <-from:
 		return v
 	case <-time.After(20 * time.Second):
-		t.Fatalf("%s did not come", what)
+		t.Fatalf("timed out waiting for %s", what)
 		panic("unreachable")
 	}
 }
@@ -166,13 +166,13 @@ func (n node) journal(t *testing.T, want Journal) {
 		t.Error(diff)
 	}
 	if got.Began.IsZero() || got.Ended.Before(got.Began) {
-		t.Errorf("it began %s and ended %s", got.Began, got.Ended)
+		t.Errorf("journal began %s and ended %s", got.Began, got.Ended)
 	}
 }
 
 const detected = "n1 Normal Shutdown Shutdown manager detected shutdown event"
 
-// A stuck pod of the first group costs the second one nothing but the first's time.
+// A pod of the first group that does not end delays the second group only by the first group's time.
 func TestPodsEndInOrder(t *testing.T) {
 	b := newBus(t)
 	l := b.login(time.Minute, false)
@@ -180,7 +180,7 @@ func TestPodsEndInOrder(t *testing.T) {
 	n := run(t, b, l, []Group{{0, 500 * time.Millisecond}, {2_000_000_000, 30 * time.Second}}, pods)
 	lock := receive(t, l.inhibited, "the inhibitor")
 	if err := n.Admit(); err != nil {
-		t.Errorf("a pod is refused before: %v", err)
+		t.Errorf("a pod was rejected before the shutdown: %v", err)
 	}
 
 	l.prepare(t, true)
@@ -190,11 +190,11 @@ func TestPodsEndInOrder(t *testing.T) {
 	}
 	if err := n.Admit(); reason.Of(err) != reason.NodeShutdown ||
 		reason.Message(err) != "Pod was rejected as the node is shutting down." {
-		t.Errorf("a new pod is answered %v", err)
+		t.Errorf("a new pod got the answer %v", err)
 	}
 	lock.forget()
 	if !lock.held(t) {
-		t.Error("the inhibitor is gone before the pods")
+		t.Error("the inhibitor was released before the pods ended")
 	}
 	close(pods.ended["web"])
 	if second := receive(t, pods.stopped, "the second group"); second != "critical 30s" {
@@ -214,9 +214,9 @@ func TestPodsEndInOrder(t *testing.T) {
 	}
 }
 
-// An agent that comes up meanwhile ends what runs when it knows it, in order; what
-// it finds later ends with the groups that are left.
-func TestAnAgentThatComesUpMeanwhile(t *testing.T) {
+// An agent that starts during a shutdown ends the running pods in order once it knows them. Pods that appear later end
+// with the remaining groups.
+func TestAgentStartsDuringShutdown(t *testing.T) {
 	b := newBus(t)
 	l := b.login(time.Minute, true)
 	web, late, critical := aPod("web", 0, 30), aPod("late", 0, 30), aPod("critical", 2_000_000_000, 30)
@@ -224,7 +224,7 @@ func TestAnAgentThatComesUpMeanwhile(t *testing.T) {
 	pods.pods = nil
 	n := run(t, b, l, []Group{{0, 10 * time.Second}, {2_000_000_000, 20 * time.Second}}, pods, settled)
 	for n.Admit() == nil {
-		time.Sleep(time.Millisecond) // until it has seen that the machine goes down
+		time.Sleep(time.Millisecond) // until it has noticed the shutdown
 	}
 	pods.comes(critical)
 	pods.comes(web)
@@ -258,7 +258,7 @@ kubelet_graceful_shutdown_start_time_seconds 100
 	}
 }
 
-func TestACancelledShutdownLeavesTheRest(t *testing.T) {
+func TestCancelledShutdownKeepsRemainingPods(t *testing.T) {
 	b := newBus(t)
 	l := b.login(time.Minute, false)
 	pods := newMembers(aPod("web", 0, 30), aPod("critical", 2_000_000_000, 30))
@@ -269,7 +269,7 @@ func TestACancelledShutdownLeavesTheRest(t *testing.T) {
 	l.prepare(t, false)
 	receive(t, l.inhibited, "the next inhibitor")
 	if err := n.Admit(); err != nil {
-		t.Errorf("a pod is refused after: %v", err)
+		t.Errorf("a pod was rejected after the cancellation: %v", err)
 	}
 	n.stop()
 	if len(pods.stopped) > 0 {
@@ -282,12 +282,12 @@ func TestACancelledShutdownLeavesTheRest(t *testing.T) {
 	for _, line := range []string{detected, "n1 Normal Shutdown Shutdown manager detected shutdown cancellation",
 		"problem: ", "problem: node is shutting down"} {
 		if !strings.Contains(strings.Join(got, "\n")+"\n", line+"\n") {
-			t.Errorf("%q is missing in %q", line, got)
+			t.Errorf("%q is not logged in %q", line, got)
 		}
 	}
 }
 
-func TestLogindIsGivenTheTime(t *testing.T) {
+func TestDropInRaisesTheDelayOfLogind(t *testing.T) {
 	b := newBus(t)
 	l := b.login(5*time.Second, false)
 	n := run(t, b, l, []Group{{0, 89*time.Second + 1}}, newMembers())
@@ -296,28 +296,29 @@ func TestLogindIsGivenTheTime(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(l.dropIn, "99-kubelet.conf"))
 	want := "# Pods are given this time before the machine goes down.\n[Login]\nInhibitDelayMaxSec=90\n"
 	if err != nil || string(text) != want {
-		t.Errorf("the drop-in is %q, %v", text, err)
+		t.Errorf("drop-in %q, error %v", text, err)
 	}
 	if n.log.Len() > 0 {
 		t.Error(n.log)
 	}
 }
 
-func TestALogindThatDoesNotWaitLongEnough(t *testing.T) {
+func TestTooShortDelayOfLogindIsLogged(t *testing.T) {
 	b := newBus(t)
 	l := b.login(5*time.Second, false)
 	l.deaf = true
 	n := run(t, b, l, []Group{{0, time.Minute}}, newMembers())
 	receive(t, l.inhibited, "the inhibitor")
 	n.stop()
-	if want := "logind waits 5s before a shutdown, the pods are given 1m0s: set InhibitDelayMaxSec"; !strings.Contains(
+	if want := "logind delays a shutdown by 5s, but the pods need up to 1m0s; next: set " +
+		"InhibitDelayMaxSec"; !strings.Contains(
 		n.log.String(), want) {
 		t.Error(n.log)
 	}
 }
 
-// A shutdown that began while the bus was away is seen when it is back.
-func TestTheBusComesBack(t *testing.T) {
+// A shutdown that begins while the bus is unavailable is noticed when the bus is back.
+func TestShutdownIsNoticedAfterReconnect(t *testing.T) {
 	b := newBus(t)
 	l := b.login(time.Minute, false)
 	pods := newMembers(aPod("web", 0, 30))
@@ -330,7 +331,7 @@ func TestTheBusComesBack(t *testing.T) {
 	receive(t, pods.stopped, "a stop")
 	lock.forget()
 	if !lock.held(t) {
-		t.Error("the inhibitor is gone with the bus")
+		t.Error("the inhibitor was released with the bus connection")
 	}
 	close(pods.ended["web"])
 	lock.released(t)
@@ -340,7 +341,7 @@ func TestTheBusComesBack(t *testing.T) {
 	}
 }
 
-func TestNothingToDo(t *testing.T) {
+func TestNoGroups(t *testing.T) {
 	if err := New(Options{}).Run(t.Context()); err != nil {
 		t.Error(err)
 	}
