@@ -169,7 +169,7 @@ func TestSetupMountsOtherVolumesAfterAFailure(t *testing.T) {
 	if got := reason.Of(err); got != reason.FailedMount {
 		t.Errorf("reason %q of %v", got, err)
 	}
-	want := `mount volume "docker": hostPath type check failed: ` + missing + ` is not a socket file: it does not exist
+	want := `mount volume "docker": hostPath type check failed: ` + missing + ` is not a socket file: no such file
 mount volume "claim": this agent does not mount the volume's source`
 	if d := cmp.Diff(want, reason.Message(err)); d != "" {
 		t.Errorf("error (-want +got):\n%s", d)
@@ -178,7 +178,7 @@ mount volume "claim": this agent does not mount the volume's source`
 	wantEvents := []string{
 		`FailedMount: MountVolume.SetUp failed for volume "claim" : this agent does not mount the volume's source`,
 		`FailedMount: MountVolume.SetUp failed for volume "docker" : hostPath type check failed: ` + missing +
-			` is not a socket file: it does not exist`,
+			` is not a socket file: no such file`,
 	}
 	if d := cmp.Diff(wantEvents, events.list); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
 )
 
-// Files are the fields of a pod. mode is that of files that have none of their
-// own; allocatable is what containers without a limit are told.
+// Files returns a file for each item. mode is for items without one. allocatable stands in for the
+// limits that a container does not have.
 func Files(p *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode int32,
 	allocatable corev1.ResourceList) (payload.Files, error) {
 	files := payload.Files{}
@@ -32,7 +32,7 @@ func valueOf(p *corev1.Pod, item corev1.DownwardAPIVolumeFile, allocatable corev
 	case item.FieldRef != nil:
 		return pod.Field(p, item.FieldRef.FieldPath)
 	case item.ResourceFieldRef == nil:
-		return "", errors.New("it names neither fieldRef nor resourceFieldRef")
+		return "", errors.New("the item has neither fieldRef nor resourceFieldRef")
 	case item.ResourceFieldRef.ContainerName == "":
 		return "", errors.New("resourceFieldRef names no container")
 	}

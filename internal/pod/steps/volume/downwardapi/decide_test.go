@@ -49,7 +49,7 @@ func TestFiles(t *testing.T) {
 	wantErr := `file "a": unsupported fieldPath: spec.nodeName
 file "b": container none not found
 file "c": resourceFieldRef names no container
-file "d": it names neither fieldRef nor resourceFieldRef`
+file "d": the item has neither fieldRef nor resourceFieldRef`
 	if err == nil || err.Error() != wantErr {
 		t.Errorf("got %v", err)
 	}

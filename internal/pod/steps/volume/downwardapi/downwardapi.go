@@ -9,22 +9,22 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
 )
 
-// Source is what is in downwardAPI volumes.
+// Source decides the content of downwardAPI volumes.
 type Source struct {
-	// Allocatable is what all pods of the node may have.
+	// Allocatable are the resources that pods may have on this node.
 	Allocatable corev1.ResourceList
 }
 
-// Dir is the kubelet's.
+// Dir is the name of the kubelet's directory for these volumes.
 func (Source) Dir() string { return "kubernetes.io~downward-api" }
 
-// Serves says whether the volume is a downwardAPI.
+// Serves reports whether the volume is a downwardAPI volume.
 func (Source) Serves(v *corev1.Volume) bool { return v.DownwardAPI != nil }
 
-// Uses no object.
+// Uses returns no object.
 func (Source) Uses(*corev1.Pod, *corev1.Volume) []object.Key { return nil }
 
-// Content is a file for each item.
+// Content returns a file for each item.
 func (s Source) Content(_ context.Context, _ payload.Objects, p *corev1.Pod, v *corev1.Volume) (payload.Content,
 	error) {
 	files, err := Files(p, v.DownwardAPI.Items, payload.Mode(v.DownwardAPI.DefaultMode), s.Allocatable)

@@ -12,9 +12,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// tmpfsSize is the size of a volume in memory, in bytes: the smallest of its
-// sizeLimit, the pod's memory limit and what pods may have of the node; 0 is no
-// bound for each of them (KEP-1967).
+// tmpfsSize is the size in bytes of a volume in memory: the smallest of its sizeLimit, the pod's
+// memory limit and the memory that pods may have on the node. A 0 is no limit (KEP-1967).
 func tmpfsSize(sizeLimit *resource.Quantity, podLimit, allocatable int64) int64 {
 	limits := []int64{podLimit, allocatable}
 	if sizeLimit != nil {
@@ -29,9 +28,9 @@ func tmpfsSize(sizeLimit *resource.Quantity, podLimit, allocatable int64) int64 
 	return size
 }
 
-// pageSize is the size in bytes of the huge pages of a volume with that medium:
-// the one it names, which the pod or a container has to request, or the only
-// one that is requested.
+// pageSize is the size in bytes of the huge pages of a volume. A medium that names a size needs a
+// request for pages of that size in the pod or a container. Otherwise it is the only size that they
+// request.
 func pageSize(p *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	requested, err := requestedPages(p)
 	if err != nil {
@@ -62,7 +61,7 @@ func pageSize(p *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 		"medium HugePages: can't be used if container requests multiple huge page sizes; name one, as in HugePages-2Mi")
 }
 
-// requestedPages are the sizes of huge pages that the pod and its containers request.
+// requestedPages returns the sizes of huge pages that the pod and its containers request.
 func requestedPages(p *corev1.Pod) (map[int64]bool, error) {
 	var lists []corev1.ResourceList
 	if r := p.Spec.Resources; r != nil {
@@ -86,15 +85,15 @@ func requestedPages(p *corev1.Pod) (map[int64]bool, error) {
 	return sizes, nil
 }
 
-// mode is the volume's mode in the words of chmod(1): the one asked for, else
-// base. The group that a pod asks for may write, and new files are the group's.
-func mode(base uint32, asked *int32, fsGroup *int64) (uint32, error) {
+// mode is the volume's mode as for chmod(1): the requested one, or base. With an fsGroup, the group
+// may write, and new files belong to it.
+func mode(base uint32, requested *int32, fsGroup *int64) (uint32, error) {
 	const setgid, most = 0o2000, 0o1777
-	if asked != nil {
-		if *asked < 0 || *asked > most {
-			return 0, fmt.Errorf("mode %#o is not between 0 and %#o", *asked, most)
+	if requested != nil {
+		if *requested < 0 || *requested > most {
+			return 0, fmt.Errorf("mode %#o is not between 0 and %#o", *requested, most)
 		}
-		base = uint32(*asked)
+		base = uint32(*requested)
 	}
 	if fsGroup != nil {
 		base |= setgid | 0o770
@@ -102,17 +101,17 @@ func mode(base uint32, asked *int32, fsGroup *int64) (uint32, error) {
 	return base, nil
 }
 
-// A volume with a sizeLimit on disk is looked at soon after it was made, and
-// then as often as the kubelet does, unless that would keep the disk busy: a
-// look takes no more than a hundredth of the time.
+// A volume on disk with a sizeLimit is measured soon after it was made, and then as often as the
+// kubelet does. A measurement that takes long is repeated less often, so that measuring takes at
+// most a hundredth of the time.
 const (
-	firstLook  = time.Second
-	lookEvery  = 10 * time.Second
-	lookShare  = 100
-	lookAtMost = 10 * time.Minute
+	firstMeasurement = time.Second
+	measurePeriod    = 10 * time.Second
+	measureShare     = 100
+	measureAtMost    = 10 * time.Minute
 )
 
-// nextLook is how long a volume is left alone after a measurement.
-func nextLook(took time.Duration) time.Duration {
-	return min(max(lookEvery, lookShare*took), lookAtMost)
+// nextMeasurement is the time until the next measurement, after one that took so long.
+func nextMeasurement(took time.Duration) time.Duration {
+	return min(max(measurePeriod, measureShare*took), measureAtMost)
 }

@@ -1,9 +1,8 @@
-// Package emptydir makes emptyDir volumes: a directory, a tmpfs or a hugetlbfs
-// that lives as long as its pod.
+// Package emptydir makes emptyDir volumes: a directory, a tmpfs or a hugetlbfs that lives as long as its pod.
 //
-// It owns kubernetes.io~empty-dir below a pod's volumes. A volume comes into
-// being with its mode and group set, so that it is never found half made.
+// It owns kubernetes.io~empty-dir below a pod's volumes. A volume appears with its mode and group set, so that nobody
+// finds an incomplete one.
 //
-// A sizeLimit is the size of the tmpfs or hugetlbfs; on disk Limits measures the
-// volume and has the pod evicted, as the kubelet does.
+// The size of a tmpfs or hugetlbfs enforces a sizeLimit. On disk, Limits measures the volume and evicts the pod, as the
+// kubelet does.
 package emptydir

@@ -21,23 +21,23 @@ import (
 type Kind struct {
 	// Allocatable is the memory in bytes that all pods of the node may have.
 	Allocatable int64
-	// MemoryLimit is what the pod's cgroup is bounded to, in bytes; 0: not.
+	// MemoryLimit is the memory limit of the pod's cgroup in bytes; 0 is none.
 	MemoryLimit func(*corev1.Pod) int64
-	// HugePages is where the kernel shows the sizes of huge pages. Default
+	// HugePages is the kernel's directory with the sizes of huge pages. The default is
 	// /sys/kernel/mm/hugepages.
 	HugePages string
-	// Limits bounds the volumes on disk that have a sizeLimit; nil: nothing does.
+	// Limits enforces the sizeLimit of volumes on disk. nil: nothing does.
 	Limits *Limits
 }
 
-// Dir is the kubelet's.
+// Dir is the name of the kubelet's directory for these volumes.
 func (Kind) Dir() string { return "kubernetes.io~empty-dir" }
 
-// Serves says whether the volume is an emptyDir.
+// Serves reports whether the volume is an emptyDir.
 func (Kind) Serves(v *corev1.Volume) bool { return v.EmptyDir != nil }
 
-// Publish makes the volume, or finds it made. One that is there keeps the mode
-// and owner that the pod gave it meanwhile.
+// Publish makes the volume. An existing volume keeps the mode and owner that the pod has set
+// meanwhile.
 func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	var fsGroup *int64
 	if s := r.Pod.Spec.SecurityContext; s != nil {
@@ -46,7 +46,7 @@ func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	source := r.Volume.EmptyDir
 	base := uint32(0o777)
 	if source.Medium == corev1.StorageMediumMemory {
-		base = 0o1777 // as the kernel makes a tmpfs
+		base = 0o1777 // the kernel's default for a tmpfs
 	}
 	mode, err := mode(base, source.Mode, fsGroup)
 	if err != nil {
@@ -68,7 +68,7 @@ func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	return r.Target, err
 }
 
-// Unpublish removes the volume with all that is in it.
+// Unpublish removes the volume with its content.
 func (k Kind) Unpublish(ctx context.Context, target string) error {
 	if k.Limits != nil {
 		k.Limits.remove(target)
@@ -79,7 +79,7 @@ func (k Kind) Unpublish(ctx context.Context, target string) error {
 	return safepath.RemoveAll(ctx, target)
 }
 
-// directory makes the volume under another name first.
+// directory makes the directory under a temporary name and renames it when it is complete.
 func directory(target string, mode uint32, fsGroup *int64) error {
 	if info, err := os.Lstat(target); err == nil && info.IsDir() {
 		return nil
@@ -123,7 +123,7 @@ func (k Kind) hugetlbfs(r volume.Request, mode uint32, fsGroup *int64) error {
 	return mount(r.Target, "hugetlbfs", unix.HUGETLBFS_MAGIC, mode, withGroup(options, fsGroup))
 }
 
-// hasPages fails when the host has no huge pages of that size to give.
+// hasPages returns an error if the host has no huge pages of that size.
 func (k Kind) hasPages(size int64) error {
 	root := k.HugePages
 	if root == "" {

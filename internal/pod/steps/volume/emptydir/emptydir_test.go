@@ -25,7 +25,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// request is for a volume in a directory of the test; it is unpublished at its end.
+// request is for a volume in a temporary directory. The volume is unpublished when the test ends.
 func request(t *testing.T, k Kind, source corev1.EmptyDirVolumeSource, fsGroup *int64) volume.Request {
 	t.Helper()
 	target := filepath.Join(t.TempDir(), "data")
@@ -66,7 +66,7 @@ func TestPublish(t *testing.T) {
 		source  corev1.EmptyDirVolumeSource
 		fsGroup *int64
 		want    look
-		size    int64 // of a file system of its own
+		size    int64 // of the volume's own file system; 0 for none
 	}{
 		"disk": {corev1.EmptyDirVolumeSource{}, nil, look{os.ModeDir | 0o777, 0}, 0},
 		"disk of a group": {corev1.EmptyDirVolumeSource{}, new(group),
@@ -87,7 +87,7 @@ func TestPublish(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := request(t, k, test.source, test.fsGroup)
-			for range 2 { // idempotent: the second finds the file
+			for range 2 { // idempotent: the second call finds the file
 				got, err := k.Publish(t.Context(), r)
 				if err != nil || got != r.Target {
 					t.Fatalf("got %s, %v", got, err)
@@ -115,7 +115,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-func TestWhatThePodChangedStays(t *testing.T) {
+func TestPublishKeepsWhatThePodChanged(t *testing.T) {
 	needRoot(t)
 	k := Kind{}
 	r := request(t, k, corev1.EmptyDirVolumeSource{}, new(group))
@@ -133,7 +133,7 @@ func TestWhatThePodChangedStays(t *testing.T) {
 	}
 }
 
-func TestNoswapWhereTheKernelHasIt(t *testing.T) {
+func TestTmpfsIsNoswapWhereTheKernelSupportsIt(t *testing.T) {
 	needRoot(t)
 	k := Kind{MemoryLimit: func(*corev1.Pod) int64 { return 0 }}
 	r := request(t, k, corev1.EmptyDirVolumeSource{Medium: "Memory"}, nil)
@@ -200,7 +200,7 @@ func TestHugePages(t *testing.T) {
 	}
 }
 
-func TestRefuses(t *testing.T) {
+func TestPublishRefuses(t *testing.T) {
 	needRoot(t)
 	k := Kind{MemoryLimit: func(*corev1.Pod) int64 { return 0 }}
 	r := request(t, k, corev1.EmptyDirVolumeSource{Medium: "Floppy"}, nil)

@@ -12,24 +12,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/base/diskusage"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
-// Limits ends pods whose volumes on disk have outgrown their sizeLimit. The
-// kernel has no word for it on most file systems, so the volumes are measured,
-// each at a pace of its own (nextLook). Files that were deleted and are still
-// open do not count.
+// Limits evicts pods whose volumes on disk have outgrown their sizeLimit. Most file systems have no
+// quota for a directory, so Limits measures each volume from time to time (nextMeasurement).
+// Deleted files that are still open do not count.
 type Limits struct {
-	opts    LimitOptions
-	changed chan struct{}
+	opts  LimitOptions
+	added wake.Signal
 
 	mu      sync.Mutex
 	volumes map[string]*limited // by target
 }
 
-// LimitOptions are what Limits needs from its surroundings. All are required.
+// LimitOptions are the options of Limits. All are required.
 type LimitOptions struct {
-	// Evict ends a pod. It may be called again for the same one.
+	// Evict ends a pod. It may be called again for the same pod.
 	Evict func(p *corev1.Pod, message string)
 	Log   *slog.Logger
 }
@@ -37,28 +37,25 @@ type LimitOptions struct {
 type limited struct {
 	pod   *corev1.Pod
 	name  string
-	text  string // of the limit, as the pod spells it
+	text  string // the limit as the pod spells it
 	limit int64  // bytes
 	due   time.Time
 }
 
-// NewLimits makes a Limits that bounds nothing yet.
+// NewLimits makes a Limits without volumes.
 func NewLimits(o LimitOptions) *Limits {
-	return &Limits{opts: o, changed: make(chan struct{}, 1), volumes: map[string]*limited{}}
+	return &Limits{opts: o, added: wake.New(), volumes: map[string]*limited{}}
 }
 
-// add has a volume measured from now on.
+// add starts the measurement of a volume.
 func (l *Limits) add(r volume.Request) {
 	limit := r.Volume.EmptyDir.SizeLimit
 	l.mu.Lock()
 	l.volumes[r.Target] = &limited{
-		pod: r.Pod, name: r.Volume.Name, text: limit.String(), limit: limit.Value(), due: time.Now().Add(firstLook),
+		pod: r.Pod, name: r.Volume.Name, text: limit.String(), limit: limit.Value(), due: time.Now().Add(firstMeasurement),
 	}
 	l.mu.Unlock()
-	select {
-	case l.changed <- struct{}{}:
-	default:
-	}
+	l.added.Wake()
 }
 
 func (l *Limits) remove(target string) {
@@ -78,7 +75,7 @@ func (l *Limits) Run(ctx context.Context) error {
 			wait = time.Until(v.due)
 		}
 		if v != nil && wait <= 0 {
-			l.look(ctx, target, v)
+			l.measure(ctx, target, v)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -92,13 +89,13 @@ func (l *Limits) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-l.changed:
+		case <-l.added.C():
 		case <-due:
 		}
 	}
 }
 
-// next is the volume to be measured first, a copy; nil for none.
+// next returns a copy of the volume to measure next, or nil if there is none.
 func (l *Limits) next() (target string, v *limited) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +108,7 @@ func (l *Limits) next() (target string, v *limited) {
 	return target, v
 }
 
-func (l *Limits) look(ctx context.Context, target string, v *limited) {
+func (l *Limits) measure(ctx context.Context, target string, v *limited) {
 	began := time.Now()
 	used, err := diskusage.Measure(ctx, target)
 	took := time.Since(began)
@@ -123,12 +120,12 @@ func (l *Limits) look(ctx context.Context, target string, v *limited) {
 	case err == nil && used.Bytes > v.limit:
 		l.opts.Evict(v.pod, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q.", v.name, v.text))
 	case err != nil && ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist):
-		l.opts.Log.Warn("measure an emptyDir volume", "pod", v.pod.Namespace+"/"+v.pod.Name, "volume", v.name, "err",
+		l.opts.Log.Warn("cannot measure emptyDir volume, retrying", "pod", v.pod.Namespace+"/"+v.pod.Name, "volume", v.name, "err",
 			err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.volumes[target]; now != nil && now.pod.UID == v.pod.UID {
-		now.due = time.Now().Add(nextLook(took))
+	if current := l.volumes[target]; current != nil && current.pod.UID == v.pod.UID {
+		current.due = time.Now().Add(nextMeasurement(took))
 	}
 }

@@ -16,18 +16,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-func TestNextLook(t *testing.T) {
+func TestNextMeasurement(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		0: 10 * time.Second, time.Millisecond: 10 * time.Second, time.Second: 100 * time.Second,
 		time.Minute: 10 * time.Minute,
 	} {
-		if got := nextLook(took); got != want {
+		if got := nextMeasurement(took); got != want {
 			t.Errorf("after %v: %v, want %v", took, got, want)
 		}
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestLimitsEvictThePod(t *testing.T) {
 	needRoot(t)
 	var mu sync.Mutex
 	var evicted []string
@@ -71,7 +71,7 @@ func TestLimits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(lookEvery)
+		time.Sleep(measurePeriod)
 		synctest.Wait()
 		want := []string{`bounded: Usage of EmptyDir volume "data" exceeds the limit "1Mi".`}
 		if d := cmp.Diff(want, said()); d != "" {

@@ -11,15 +11,15 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
-// option of a file system. One without a value is a flag.
+// option is a mount option of a file system. An option without a value is a flag.
 type option struct {
 	name, value string
-	// optional: an older kernel may not know it.
+	// optional: an older kernel may lack the option.
 	optional bool
 }
 
-// mount makes a file system with these options on target, unless one of its
-// type is mounted there. It appears with its root in that mode.
+// mount mounts a new file system with these options on target, unless a file system of its type is
+// mounted there. Its root has the given mode from the start.
 func mount(target, fsType string, magic int64, mode uint32, options []option) error {
 	mounted, err := volume.Mounted(target, magic)
 	if err != nil || mounted {
@@ -41,15 +41,15 @@ func mount(target, fsType string, magic int64, mode uint32, options []option) er
 			err = unix.FsconfigSetString(fs, o.name, o.value)
 		}
 		if err != nil && (!o.optional || !errors.Is(err, unix.EINVAL)) {
-			return fmt.Errorf("set %s=%s on %s: %w%s", o.name, o.value, fsType, err, complaint(fs))
+			return fmt.Errorf("set %s=%s on %s: %w%s", o.name, o.value, fsType, err, kernelMessage(fs))
 		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
-		return fmt.Errorf("make %s: %w%s", fsType, err, complaint(fs))
+		return fmt.Errorf("make %s: %w%s", fsType, err, kernelMessage(fs))
 	}
 	made, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("mount %s: %w%s", fsType, err, complaint(fs))
+		return fmt.Errorf("mount %s: %w%s", fsType, err, kernelMessage(fs))
 	}
 	defer func() { _ = unix.Close(made) }()
 	if err := unix.Fchmodat(made, ".", mode, 0); err != nil { // as an option, hugetlbfs drops the setgid bit
@@ -61,14 +61,14 @@ func mount(target, fsType string, magic int64, mode uint32, options []option) er
 	return nil
 }
 
-// complaint is what the kernel has to say about a file system that it refused.
-func complaint(fs int) string {
+// kernelMessage is the kernel's message about a file system that it refused.
+func kernelMessage(fs int) string {
 	b := make([]byte, 1024)
 	n, err := unix.Read(fs, b)
 	if err != nil || n <= 0 {
 		return ""
 	}
-	// The first letter is the message's kind: "e tmpfs: Bad value".
+	// The first letter is the level of the message: "e tmpfs: Bad value".
 	text := strings.TrimSpace(string(b[:n]))
 	if _, message, ok := strings.Cut(text, " "); ok {
 		text = message

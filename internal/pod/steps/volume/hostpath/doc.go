@@ -1,5 +1,4 @@
-// Package hostpath shows a file or directory of the host to a pod.
+// Package hostpath lets a pod use a file or directory of the host.
 //
-// It owns nothing: what it makes (DirectoryOrCreate, FileOrCreate) stays when
-// the pod goes.
+// It owns nothing: a file or directory that it makes (DirectoryOrCreate, FileOrCreate) stays after the pod has ended.
 package hostpath

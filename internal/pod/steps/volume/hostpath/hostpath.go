@@ -19,22 +19,22 @@ import (
 // Kind serves hostPath volumes.
 type Kind struct{}
 
-// Dir is empty: there is nothing of the volume in the pod's directory.
+// Dir is empty: the volume has no directory in the pod's directory.
 func (Kind) Dir() string { return "" }
 
-// Serves says whether the volume is a hostPath.
+// Serves reports whether the volume is a hostPath.
 func (Kind) Serves(v *corev1.Volume) bool { return v.HostPath != nil }
 
-// ServesPersistent says whether the volume is a hostPath.
+// ServesPersistent reports whether the PersistentVolume is a hostPath.
 func (Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.HostPath != nil }
 
-// Features leaves the content as it is on the host.
+// Features says that the content keeps its labels from the host.
 func (Kind) Features(volume.Request) volume.Features { return volume.Features{HostLabels: true} }
 
-// Publish checks the path against the type that the pod asks for, and makes
-// what is to be made.
+// Publish checks the path against the volume's type, and makes the file or directory if the type
+// says so.
 func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
-	path, kind, err := wanted(r)
+	path, kind, err := sourceOf(r)
 	if err != nil {
 		return "", err
 	}
@@ -45,14 +45,14 @@ func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	return path, err
 }
 
-// Open opens the path as Publish has found it good.
+// Open opens the path with the same checks as Publish.
 func (Kind) Open(r volume.Request) (*os.File, error) {
-	path, kind, err := wanted(r)
+	path, kind, err := sourceOf(r)
 	if err != nil {
 		return nil, err
 	}
 	if kind == corev1.HostPathUnset {
-		// As runtimes do when nothing is there.
+		// Runtimes make a directory too if the path does not exist.
 		f, err := open(path, kind)
 		if f != nil || err != nil {
 			return f, err
@@ -65,14 +65,14 @@ func (Kind) Open(r volume.Request) (*os.File, error) {
 // Unpublish has nothing to undo.
 func (Kind) Unpublish(context.Context, string) error { return nil }
 
-// wanted is what a volume asks for.
-func wanted(r volume.Request) (path string, kind corev1.HostPathType, err error) {
+// sourceOf returns the path and type that a volume asks for.
+func sourceOf(r volume.Request) (path string, kind corev1.HostPathType, err error) {
 	source := r.Volume.HostPath
 	if r.Persistent != nil {
 		source = r.Persistent.Spec.HostPath
 	}
 	if !filepath.IsAbs(source.Path) {
-		return "", "", fmt.Errorf("invalid HostPath %q: it is not an absolute path", source.Path)
+		return "", "", fmt.Errorf("invalid HostPath %q: not an absolute path", source.Path)
 	}
 	if slices.Contains(strings.Split(source.Path, "/"), "..") {
 		return "", "", fmt.Errorf("invalid HostPath %q: must not contain '..'", source.Path)
@@ -83,8 +83,8 @@ func wanted(r volume.Request) (path string, kind corev1.HostPathType, err error)
 	return filepath.Clean(source.Path), kind, nil
 }
 
-// sort is what a path has to be, and how Kubernetes says that it is not.
-func sort(kind corev1.HostPathType) (is func(fs.FileMode) bool, noun string, err error) {
+// fileType returns the check of a file's mode for a type, and the noun for it in Kubernetes' error.
+func fileType(kind corev1.HostPathType) (is func(fs.FileMode) bool, noun string, err error) {
 	switch kind {
 	case corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory:
 		return fs.FileMode.IsDir, "a directory", nil
@@ -103,9 +103,9 @@ func sort(kind corev1.HostPathType) (is func(fs.FileMode) bool, noun string, err
 	}
 }
 
-// open opens what the path leads to and looks at that. A path through the links
-// of /proc/PID is refused: they lead the runtime elsewhere than us. nil when
-// the pod asks for no type and nothing is there.
+// open opens the target of the path and checks its type. It refuses a path through the links of
+// /proc/PID, which lead the runtime to another target than the agent. It returns nil if nothing
+// exists at the path and the volume has no type.
 func open(path string, kind corev1.HostPathType) (*os.File, error) {
 	f, err := openOrMake(path, kind)
 	if err == nil {
@@ -118,15 +118,15 @@ func open(path string, kind corev1.HostPathType) (*os.File, error) {
 		f.Close()
 		return nil, err
 	case errors.Is(err, safepath.ErrEscape):
-		return nil, fmt.Errorf("invalid HostPath %q: it passes through a link of /proc or a loop: %w", path, err)
+		return nil, fmt.Errorf("invalid HostPath %q: the path passes through a link of /proc or a loop: %w", path, err)
 	case errors.Is(err, os.ErrNotExist) && kind == corev1.HostPathUnset:
 		return nil, nil
 	case errors.Is(err, os.ErrNotExist):
-		_, noun, unknown := sort(kind)
+		_, noun, unknown := fileType(kind)
 		if unknown != nil {
 			return nil, unknown
 		}
-		return nil, fmt.Errorf("hostPath type check failed: %s is not %s: it does not exist", path, noun)
+		return nil, fmt.Errorf("hostPath type check failed: %s is not %s: no such file", path, noun)
 	}
 	return nil, err
 }
@@ -135,7 +135,7 @@ func check(f *os.File, path string, kind corev1.HostPathType) error {
 	if kind == corev1.HostPathUnset {
 		return nil
 	}
-	is, noun, err := sort(kind)
+	is, noun, err := fileType(kind)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func publish(t *testing.T, path string, kind corev1.HostPathType) (string, error
 	return Kind{}.Publish(t.Context(), volume.Request{Volume: &corev1.Volume{VolumeSource: source}})
 }
 
-func TestTypes(t *testing.T) {
+func TestPublishChecksTheType(t *testing.T) {
 	dir := t.TempDir()
 	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))
 	if err != nil {
@@ -43,11 +43,11 @@ func TestTypes(t *testing.T) {
 		{dir, corev1.HostPathDirectory, ""},
 		{at("link"), corev1.HostPathDirectory, ""},
 		{at("file"), corev1.HostPathDirectory, "hostPath type check failed: " + at("file") + " is not a directory"},
-		{at("none"), corev1.HostPathDirectory, "is not a directory: it does not exist"},
+		{at("none"), corev1.HostPathDirectory, "is not a directory: no such file"},
 		{at("file"), corev1.HostPathFile, ""},
 		{at("link/file"), corev1.HostPathFile, ""},
 		{dir, corev1.HostPathFile, "is not a file"},
-		{at("none"), corev1.HostPathFile, "is not a file: it does not exist"},
+		{at("none"), corev1.HostPathFile, "is not a file: no such file"},
 		{at("socket"), corev1.HostPathSocket, ""},
 		{at("file"), corev1.HostPathSocket, "is not a socket file"},
 		{"/dev/null", corev1.HostPathCharDev, ""},
@@ -55,7 +55,7 @@ func TestTypes(t *testing.T) {
 		{at("file"), corev1.HostPathCharDev, "is not a character device"},
 		{at("file"), corev1.HostPathDirectoryOrCreate, "is not a directory"},
 		{dir, corev1.HostPathFileOrCreate, "is not a file"},
-		{at("none/file"), corev1.HostPathFileOrCreate, "is not a file: it does not exist"},
+		{at("none/file"), corev1.HostPathFileOrCreate, "is not a file: no such file"},
 		{at("file"), "Pipe", `"Pipe" is an invalid volume type`},
 		{at("magic/etc"), corev1.HostPathUnset, "a link of /proc"},
 		{at("magic/etc/x"), corev1.HostPathDirectoryOrCreate, "a link of /proc"},
@@ -76,7 +76,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-func TestMakesWhatIsMissing(t *testing.T) {
+func TestPublishMakesWhatTheTypeSays(t *testing.T) {
 	dir := t.TempDir()
 	for _, test := range []struct {
 		name string

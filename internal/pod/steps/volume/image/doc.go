@@ -1,4 +1,3 @@
-// Package image makes volumes of images (KEP-4639). It brings the image; the
-// runtime mounts it for each container, read-only, and takes it away with the
-// sandbox. It owns nothing on disk.
+// Package image provides volumes from images (KEP-4639). It pulls the image. The runtime mounts it for each container,
+// read-only, and unmounts it with the sandbox. The package owns nothing on disk.
 package image

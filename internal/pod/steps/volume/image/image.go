@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
-// images brings images by their pull policies. Its errors carry reasons.
+// images pulls images according to their pull policies. Its errors carry reasons.
 type images interface {
 	EnsureVolume(ctx context.Context, p *corev1.Pod, v *corev1.ImageVolumeSource) (*runtimeapi.Image, error)
 }
@@ -17,22 +17,22 @@ type images interface {
 // Kind serves image volumes.
 type Kind struct{ Images images }
 
-// Dir is empty: there is nothing of the volume in the pod's directory.
+// Dir is empty: the volume has no directory in the pod's directory.
 func (Kind) Dir() string { return "" }
 
-// Serves says whether the volume is an image.
+// Serves reports whether the volume is an image.
 func (Kind) Serves(v *corev1.Volume) bool { return v.Image != nil }
 
-// Features says that the runtime mounts it.
+// Features says that the runtime mounts the image, read-only.
 func (Kind) Features(volume.Request) volume.Features {
 	return volume.Features{Image: true, ReadOnly: true}
 }
 
-// Publish brings the image and returns its id.
+// Publish pulls the image and returns its id.
 func (k Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	i, err := k.Images.EnsureVolume(ctx, r.Pod, r.Volume.Image)
 	return i.GetId(), err
 }
 
-// Unpublish has nothing to undo.
+// Unpublish does nothing.
 func (Kind) Unpublish(context.Context, string) error { return nil }

@@ -16,36 +16,34 @@ import (
 	"github.com/berth-run/berth/internal/base/mount"
 )
 
-// mountTimeout bounds mount(2) of a device: a journal may be long.
+// mountTimeout bounds mount(2) of a device, which may have a long journal to replay.
 const mountTimeout = 5 * time.Minute
 
-// busyPatience is for how long a device may still be in use after it was
-// unmounted: a container that starts at that moment has a copy of all mounts until
-// it has left them, and the kernel does not mount for writing what is still mounted
-// for reading there.
+// busyPatience bounds how long a device may stay in use after it was unmounted. A container that
+// starts at that moment has a copy of all mounts until it has left them. The kernel does not mount
+// a device for writing while a read-only mount of it exists.
 const busyPatience = 3 * time.Second
 
-// Formatter mounts devices. The zero value is ready.
+// Formatter formats and mounts devices. The zero value is ready to use.
 type Formatter struct {
 	// Runner calls mount(2).
 	Runner mount.Runner
-	// Exec runs mkfs, fsck and blkid; nil: those of this machine.
+	// Exec runs mkfs, fsck and blkid. nil: the programs of this machine.
 	Exec exec.Interface
 }
 
-// disk is one device to be mounted.
+// disk describes the mount of one device.
 type disk struct {
 	device, target string
 	fsType         string // "" is ext4
 	options        []string
-	// readOnly: who asks only reads. Others may want to write.
+	// readOnly: this user only reads. Another user may write.
 	readOnly bool
 }
 
-// mount mounts the disk's file system on the target. As under the kubelet one
-// that is empty gets a file system, and one that may be written to is checked
-// (fsck -a) first; neither happens when it is only read. What is mounted already
-// stays, and may be written to as soon as one user may.
+// mount mounts the disk's file system on the target. As under the kubelet, it formats an empty
+// device, and checks a file system (fsck -a) before a mount for writing. It does neither for a user
+// that only reads. An existing read-only mount becomes writable with the first user that may write.
 func (f Formatter) mount(ctx context.Context, d disk) error {
 	o, err := mount.Parse(d.options)
 	if err != nil {
@@ -64,11 +62,11 @@ func (f Formatter) mount(ctx context.Context, d disk) error {
 				Data: strings.Join(o.Data, ",")})
 	}
 	if strings.ContainsFunc(d.fsType, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
-		return fmt.Errorf("fsType %q of the local volume: it is the name of a file system, as ext4 or xfs", d.fsType)
+		return fmt.Errorf("fsType %q of the local volume: not the name of a file system such as ext4 or xfs", d.fsType)
 	}
 	options := d.options
 	if o.ReadOnly() || d.readOnly {
-		options = append(slices.Clone(options), "ro") // a word of its own, by which mount-utils knows it
+		options = append(slices.Clone(options), "ro") // mount-utils needs the option as a separate word
 	}
 	programs := &programs{Interface: f.Exec, ctx: ctx}
 	if programs.Interface == nil {
@@ -76,7 +74,7 @@ func (f Formatter) mount(ctx context.Context, d disk) error {
 	}
 	mounter := mountutils.NewSafeFormatAndMount(kernel{ctx: ctx, runner: f.Runner}, programs)
 	fsType := d.fsType
-	if fsType == "" { // what is there, as the API has it
+	if fsType == "" { // Kubernetes' default: the file system on the device
 		if fsType, err = mounter.GetDiskFormat(d.device); err != nil {
 			return programs.explain(d.device, fmt.Errorf("look for a file system on %s: %w", d.device, err))
 		}
@@ -88,8 +86,8 @@ func (f Formatter) mount(ctx context.Context, d disk) error {
 	return programs.explain(d.device, mounter.FormatAndMount(d.device, d.target, fsType, options))
 }
 
-// kernel has mount-utils mount by the kernel and not by mount(8). To format and
-// mount it needs no more of the interface than this one method.
+// kernel is the interface through which mount-utils mounts. It calls the kernel instead of
+// mount(8). FormatAndMount needs only this method.
 type kernel struct {
 	mountutils.Interface                 // nil
 	ctx                  context.Context //nolint:containedctx // the interface has none
@@ -117,7 +115,7 @@ func (k kernel) MountSensitive(source, target, fsType string, options, sensitive
 	}
 }
 
-// programs runs programs until ctx ends, and remembers one that is not there.
+// programs runs programs until ctx ends, and remembers a program that is not installed.
 type programs struct {
 	exec.Interface
 	ctx context.Context //nolint:containedctx // the interface has none
@@ -135,7 +133,7 @@ func (p *programs) Command(name string, args ...string) exec.Cmd {
 	return p.CommandContext(p.ctx, name, args...)
 }
 
-// explain says what to do about an error of mount-utils.
+// explain adds the next step to an error of mount-utils.
 func (p *programs) explain(device string, err error) error {
 	if err == nil {
 		return nil
@@ -144,20 +142,20 @@ func (p *programs) explain(device string, err error) error {
 		return fmt.Errorf("mount %s: %w", device, context.Cause(p.ctx))
 	}
 	if p.missing != "" && p.missing != "fsck" {
-		return fmt.Errorf("%s is not on this machine, and %s needs it: install it (%s): %w", p.missing, device,
+		return fmt.Errorf("%s is not installed, and %s needs it: install it (%s): %w", p.missing, device,
 			packageOf(p.missing), err)
 	}
 	if e, ok := errors.AsType[mountutils.MountError](err); ok {
 		switch e.Type {
 		case mountutils.UnformattedReadOnly:
-			return fmt.Errorf("%s has no file system, and none is made for who only reads: %w", device, err)
+			return fmt.Errorf("%s has no file system, and a read-only volume is not formatted: %w", device, err)
 		case mountutils.FilesystemMismatch:
-			return fmt.Errorf("%s holds something else than the volume's fsType says; it is left as it is: %w", device,
+			return fmt.Errorf("%s has other content than the volume's fsType, and is left as it is: %w", device,
 				err)
 		case mountutils.HasFilesystemErrors:
 			return fmt.Errorf(
-				"the file system of %s is damaged, and fsck -a could not repair it: repair it by hand: %w", device, err)
-		default: // which says what was done
+				"the file system of %s is damaged, and fsck -a cannot repair it: repair it by hand: %w", device, err)
+		default: // the error says what failed
 		}
 	}
 	return err
@@ -174,5 +172,5 @@ func packageOf(program string) string {
 	case program == "mkfs.btrfs":
 		return "btrfs-progs"
 	}
-	return "the package that has it"
+	return "the package that contains it"
 }

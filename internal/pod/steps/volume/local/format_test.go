@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
-// The test's binary is the child that mounts too.
+// The test binary is also the child process that mounts.
 func TestMain(m *testing.M) {
 	if handled, code := mount.Main(os.Args, os.Stdin, os.Stdout); handled {
 		os.Exit(code)
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// loop makes a block device of a file, of so many bytes.
+// loop makes a block device from a file of the given size in bytes.
 func loop(t *testing.T, size int64) (device string) {
 	t.Helper()
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
@@ -68,15 +68,15 @@ func fails(t *testing.T, err error, want string) {
 	}
 }
 
-// An empty device gets the file system that is asked for.
+// An empty device gets the file system that the volume names.
 func TestXFS(t *testing.T) {
 	if kinds, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(kinds), "\txfs\n") {
 		t.Skip("the kernel has no xfs")
 	}
-	const least = 300 << 20 // mkfs.xfs makes none that is smaller
+	const least = 300 << 20 // the smallest size that mkfs.xfs accepts
 	k, r := Kind{}, request(t, loop(t, least))
 	r.Persistent.Spec.Local.FSType = new("xfs")
-	for range 2 { // formatted, and found again
+	for range 2 { // the second call finds the file system
 		if err := k.Stage(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
@@ -89,14 +89,14 @@ func TestXFS(t *testing.T) {
 	}
 }
 
-// The life of a device: empty, formatted, shared, damaged.
+// A device is empty, then formatted, then shared, then damaged.
 func TestDevice(t *testing.T) {
 	k, r := Kind{}, request(t, loop(t, 16<<20))
 	r.ReadOnly = true
-	fails(t, k.Stage(t.Context(), r), "has no file system, and none is made for who only reads")
+	fails(t, k.Stage(t.Context(), r), "has no file system, and a read-only volume is not formatted")
 
 	r.ReadOnly = false
-	for range 2 { // the second finds it mounted
+	for range 2 { // the second call finds the mount
 		if err := k.Stage(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Who only reads gets it read-only, until another writes.
+	// The mount is read-only for a user that only reads, until another user writes.
 	r.ReadOnly = true
 	if err := k.Stage(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A volume that is for reading only, and options of its own.
+	// A volume that is read-only, with mount options.
 	r.Persistent.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
 	r.Persistent.Spec.MountOptions = []string{"noatime"}
 	if err := k.Stage(t.Context(), r); err != nil {
@@ -161,12 +161,12 @@ func TestDevice(t *testing.T) {
 	}
 	r.Persistent.Spec.AccessModes, r.Persistent.Spec.MountOptions = nil, nil
 
-	// It is another file system than the one that was asked for.
+	// The device has another file system than the volume names.
 	r.Persistent.Spec.Local.FSType = new("xfs")
-	fails(t, k.Stage(t.Context(), r), "holds something else than the volume's fsType says; it is left as it is")
+	fails(t, k.Stage(t.Context(), r), "has other content than the volume's fsType, and is left as it is")
 	r.Persistent.Spec.Local.FSType = nil
 
-	// What fsck can repair is repaired, and what it cannot is told.
+	// Damage that fsck can repair is repaired; other damage is an error.
 	device := r.Persistent.Spec.Local.Path
 	run(t, "debugfs", "-w", "-R", "set_super_value state 2", device)
 	if err := k.Stage(t.Context(), r); err != nil {
@@ -180,18 +180,18 @@ func TestDevice(t *testing.T) {
 	fails(t, k.Stage(t.Context(), r), "repair it by hand")
 }
 
-func TestWrongDevices(t *testing.T) {
+func TestMountRefusesOtherDevices(t *testing.T) {
 	device := loop(t, 16<<20)
 	k, r := Kind{}, request(t, device)
 	r.Persistent.Spec.Local.FSType = new("../ext4")
 	fails(t, k.Stage(t.Context(), r), `fsType "../ext4"`)
 	r.Persistent.Spec.Local.FSType = new("nosuch")
-	fails(t, k.Stage(t.Context(), r), "mkfs.nosuch is not on this machine, and "+device+" needs it: install it")
+	fails(t, k.Stage(t.Context(), r), "mkfs.nosuch is not installed, and "+device+" needs it: install it")
 	r.Persistent.Spec.Local.FSType = nil
 
 	none := Kind{Formatter: Formatter{Exec: empty{utilexec.New()}}}
 	fails(t, none.Stage(t.Context(), r),
-		"blkid is not on this machine, and "+device+" needs it: install it (util-linux)")
+		"blkid is not installed, and "+device+" needs it: install it (util-linux)")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the pod is to stop"))
 	fails(t, k.Stage(ctx, r), "the pod is to stop")
@@ -204,13 +204,13 @@ func TestWrongDevices(t *testing.T) {
 	}
 	fails(t, k.Stage(t.Context(), r), "has a partition table")
 	r.Persistent.Spec.Local.FSType = new("ext4")
-	fails(t, k.Stage(t.Context(), r), "it is left as it is")
+	fails(t, k.Stage(t.Context(), r), "is left as it is")
 	if at, err := mount.At(r.Stage); at != nil || err != nil {
 		t.Errorf("mounted %+v, %v", at, err)
 	}
 }
 
-// empty is a machine without programs.
+// empty is a machine on which no program is installed.
 type empty struct{ utilexec.Interface }
 
 func (empty) LookPath(string) (string, error) { return "", utilexec.ErrExecutableNotFound }

@@ -22,23 +22,22 @@ type Kind struct {
 	Formatter Formatter
 }
 
-// Dir is the directory of what pods share of a device. Nothing of the volume is
-// in a pod's.
+// Dir is the name of the directory for the shared mounts of devices. A pod's directory contains
+// nothing of the volume.
 func (Kind) Dir() string { return "kubernetes.io~local-volume" }
 
-// Serves is false: only a PersistentVolume is local.
+// Serves is false: only PersistentVolumes are local.
 func (Kind) Serves(*corev1.Volume) bool { return false }
 
-// ServesPersistent says whether the volume is local.
+// ServesPersistent reports whether the PersistentVolume is local.
 func (Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.Local != nil }
 
-// Features has the pod's fsGroup applied, as the kubelet does.
+// Features says that the pod's fsGroup is applied, as under the kubelet.
 func (Kind) Features(volume.Request) volume.Features {
 	return volume.Features{FSGroup: true, Block: true}
 }
 
-// StageID is the path: what is there may be a device, whose file system is
-// mounted once.
+// StageID is the path. It may lead to a device, whose file system is mounted once.
 func (Kind) StageID(r volume.Request) string {
 	if r.Block {
 		return ""
@@ -46,8 +45,7 @@ func (Kind) StageID(r volume.Request) string {
 	return r.Persistent.Spec.Local.Path
 }
 
-// Stage mounts the file system of a block device, and makes one on a device that
-// is empty.
+// Stage mounts the file system of a block device. It formats an empty device first.
 func (k Kind) Stage(ctx context.Context, r volume.Request) error {
 	device, err := device(r)
 	if device == "" || err != nil {
@@ -64,11 +62,11 @@ func (k Kind) Stage(ctx context.Context, r volume.Request) error {
 	return k.Formatter.mount(ctx, d)
 }
 
-// Unstage unmounts it.
+// Unstage unmounts the file system.
 func (Kind) Unstage(_ context.Context, stage string) error { return volume.Unmount(stage) }
 
-// Publish checks what is at the path. The path of a device's file system is that
-// of the shared mount.
+// Publish checks the type of the file at the path. It returns the shared mount for the file system
+// of a device, and the path otherwise.
 func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	path := r.Persistent.Spec.Local.Path
 	f, err := open(path, r.Block)
@@ -82,8 +80,8 @@ func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	return path, nil
 }
 
-// Open opens the directory as Publish has found it good. A device's file system
-// is mounted where nobody replaces it.
+// Open opens the path with the same checks as Publish. It returns nil for the file system of a
+// device: nobody can replace its mount.
 func (Kind) Open(r volume.Request) (*os.File, error) {
 	f, err := open(r.Persistent.Spec.Local.Path, r.Block)
 	if err == nil && isDevice(f) && !r.Block {
@@ -92,11 +90,10 @@ func (Kind) Open(r volume.Request) (*os.File, error) {
 	return f, err
 }
 
-// Unpublish has nothing to undo.
+// Unpublish does nothing.
 func (Kind) Unpublish(context.Context, string) error { return nil }
 
-// device is where the volume's block device is, links resolved; "" for a volume
-// that is a directory.
+// device is the path of the volume's block device with links resolved, or "" for a directory.
 func device(r volume.Request) (string, error) {
 	f, err := open(r.Persistent.Spec.Local.Path, false)
 	if err != nil {
@@ -120,7 +117,7 @@ func isBlock(mode fs.FileMode) bool {
 
 func open(path string, block bool) (*os.File, error) {
 	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
-		return nil, fmt.Errorf("invalid path %q of the local volume: it is to be absolute, without '..'", path)
+		return nil, fmt.Errorf("invalid path %q of the local volume: must be absolute, without '..'", path)
 	}
 	f, err := safepath.Host(path)
 	switch {
@@ -143,7 +140,7 @@ func open(path string, block bool) (*os.File, error) {
 func check(path string, mode fs.FileMode, block bool) error {
 	switch {
 	case block && !isBlock(mode):
-		return fmt.Errorf("local volume path %q is not a block device, and the volumeMode is Block", path)
+		return fmt.Errorf("local volume path %q is not a block device, although the volumeMode is Block", path)
 	case !block && !mode.IsDir() && !isBlock(mode):
 		return fmt.Errorf("local volume path %q is neither a directory nor a block device", path)
 	}

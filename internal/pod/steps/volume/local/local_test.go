@@ -17,7 +17,7 @@ func TestPublish(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const loop = 7 // its major number: the node is looked at, not opened
+	const loop = 7 // its major number: Publish reads the type of the node and does not open the device
 	if err := unix.Mknod(filepath.Join(dir, "device"), unix.S_IFBLK|0o600, int(unix.Mkdev(loop, 7))); err != nil {
 		t.Fatal(err)
 	}

@@ -10,24 +10,25 @@ import (
 	"github.com/berth-run/berth/internal/base/mount"
 )
 
-// want is one mount as its volume describes it.
+// want describes one mount as its volume asks for it.
 type want struct {
 	server, path string
 	options      []string // mountOptions of the PersistentVolume
 	readOnly     bool
 	address      netip.Addr // of the server
-	local        netip.Addr // of this machine, towards the server
-	statd        bool       // rpc.statd runs, which the locks of version 3 need
+	local        netip.Addr // the address of this machine that the server sees
+	statd        bool       // rpc.statd is running; the locks of NFS version 3 need it
 }
 
-// The ports of a server: NFS, and the one that says where version 3's parts are.
+// portNFS is the port of NFS. portRPCBind is the port of the service that knows the ports of NFS
+// version 3.
 const (
 	portNFS     = 2049
 	portRPCBind = 111
 )
 
-// port is the TCP port that tells whether the server answers; 0 for none, when
-// it is not reached over TCP.
+// port is the TCP port that shows whether the server answers. It is 0 if the mount does not use
+// TCP.
 func port(options []string) (uint16, error) {
 	o, err := mount.Parse(options)
 	if err != nil {
@@ -40,7 +41,7 @@ func port(options []string) (uint16, error) {
 	if text, ok := value(o.Data, "port"); ok {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
-			return 0, fmt.Errorf("mount option port=%s: it is not a port", text)
+			return 0, fmt.Errorf("mount option port=%s: not a port number", text)
 		}
 		if n != 0 {
 			return uint16(n), nil
@@ -53,9 +54,9 @@ func port(options []string) (uint16, error) {
 	return portNFS, err
 }
 
-// calls are the calls of mount(2) to try, one after the other as long as the
-// server does not know the version: as mount.nfs(8), from the newest on. An error
-// is for a version of which no call can be made.
+// calls returns the calls of mount(2) to try in order, while the server does not support the
+// version. Like mount.nfs(8), it starts with the newest version. The error is for a version for
+// which no call is possible; the calls before it are valid.
 func calls(w want, target string) ([]mount.Call, error) {
 	o, err := mount.Parse(w.options)
 	if err != nil {
@@ -69,14 +70,14 @@ func calls(w want, target string) ([]mount.Call, error) {
 	for _, option := range o.Data {
 		switch name, _, _ := strings.Cut(option, "="); {
 		case isVersion(option), name == "addr", name == "clientaddr", name == "retry", option == "fg":
-			// The first are said below. Trying again is this agent's.
+			// Version and addresses are added below. This agent retries by itself.
 		case option == "bg":
-			return nil, fmt.Errorf("mount option bg: a pod waits for its volumes, take it out")
+			return nil, fmt.Errorf("mount option bg: a pod waits for its volumes; remove the option")
 		case strings.HasPrefix(option, "sec=krb5"):
 			return nil,
 				fmt.Errorf(
-					"mount option %s: Kerberos is not supported by this version: mount it on a directory of the host "+
-						"and use hostPath", option)
+					"mount option %s: this version does not support Kerberos: mount the server on a directory of the "+
+						"host and use hostPath", option)
 		default:
 			data = append(data, option)
 		}
@@ -91,7 +92,7 @@ func calls(w want, target string) ([]mount.Call, error) {
 		own := []string{"vers=" + version, "addr=" + w.address.String()}
 		switch {
 		case version == "3" && !w.statd && !unlocked(data):
-			return list, fmt.Errorf("NFS version 3 needs rpc.statd for its locks, and that does not run here: " +
+			return list, fmt.Errorf("NFS version 3 needs rpc.statd for its locks, and rpc.statd is not running: " +
 				"install and start it (nfs-common), or use a PersistentVolume with the mountOption nolock, which " +
 				"keeps locks on this machine")
 		case version == "3":
@@ -107,7 +108,7 @@ func calls(w want, target string) ([]mount.Call, error) {
 	return list, nil
 }
 
-// versionsOf are the versions to try.
+// versionsOf returns the NFS versions to try.
 func versionsOf(data []string) ([]string, error) {
 	version, minor := "", ""
 	for _, option := range data {
@@ -132,7 +133,7 @@ func versionsOf(data []string) ([]string, error) {
 	case "3", "4.0", "4.1", "4.2":
 		return []string{version}, nil
 	}
-	return nil, fmt.Errorf("NFS version %s: it is not one of 3, 4, 4.0, 4.1, 4.2", version)
+	return nil, fmt.Errorf("NFS version %s: not one of 3, 4, 4.0, 4.1, 4.2", version)
 }
 
 func isVersion(option string) bool {
@@ -141,7 +142,7 @@ func isVersion(option string) bool {
 		slices.Contains([]string{"v2", "v3", "v4", "v4.0", "v4.1", "v4.2"}, option)
 }
 
-// unlocked says that locks stay on this machine.
+// unlocked reports whether the options keep locks on this machine.
 func unlocked(data []string) bool {
 	local, _ := value(data, "local_lock")
 	return slices.Contains(data, "nolock") || local == "all"
@@ -156,8 +157,8 @@ func value(data []string, name string) (text string, ok bool) {
 	return text, ok
 }
 
-// source names what is mounted as the mount table shows it: an IPv6 address is
-// in brackets, for what follows a colon is the path.
+// source is the name of the mount in the mount table. An IPv6 address is in brackets, because the
+// path follows a colon.
 func source(server, path string) string {
 	server = strings.TrimSuffix(strings.TrimPrefix(server, "["), "]")
 	if strings.Contains(server, ":") {

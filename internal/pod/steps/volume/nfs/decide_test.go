@@ -53,10 +53,10 @@ func TestCalls(t *testing.T) {
 		}, []mount.Call{{Source: "[fd00::1]:/srv", Target: target, Type: "nfs",
 			Data: "vers=4.2,addr=fd00::1,clientaddr=fd00::9"}}, ""},
 		{"in the background", func(w *want) { w.options = []string{"bg"} }, nil, "mount option bg"},
-		{"Kerberos", func(w *want) { w.options = []string{"sec=krb5p"} }, nil, "Kerberos is not supported"},
-		{"a version that is none", func(w *want) { w.options = []string{"nfsvers=5"} }, nil, "NFS version 5"},
+		{"Kerberos", func(w *want) { w.options = []string{"sec=krb5p"} }, nil, "does not support Kerberos"},
+		{"unknown version", func(w *want) { w.options = []string{"nfsvers=5"} }, nil, "NFS version 5"},
 		{"version 2", func(w *want) { w.options = []string{"v2"} }, nil, "NFS version 2"},
-		{"what is no option", func(w *want) { w.options = []string{"bind"} }, nil, `mount option "bind"`},
+		{"unknown option", func(w *want) { w.options = []string{"bind"} }, nil, `mount option "bind"`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPort(t *testing.T) {
 		{"proto=tcp6", 2049, ""},
 		{"proto=rdma", 0, ""},
 		{"vers=3,udp", 0, ""},
-		{"port=high", 0, "it is not a port"},
+		{"port=high", 0, "not a port number"},
 		{"vers=7", 2049, "NFS version 7"},
 	}
 	for _, test := range tests {

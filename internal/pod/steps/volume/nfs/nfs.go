@@ -19,39 +19,39 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
-// How long a server is waited for: until it takes a connection, and for each
-// version that is tried.
+// probeTimeout bounds the wait for a connection to the server, and mountTimeout the mount with each
+// version.
 const (
 	probeTimeout = 5 * time.Second
 	mountTimeout = 30 * time.Second
 )
 
-// statdPID is where rpc.statd says that it runs.
+// statdPID is the file with rpc.statd's process id.
 const statdPID = "/run/rpc.statd.pid"
 
 // Kind serves nfs volumes.
 type Kind struct {
-	// Remote calls the kernel.
+	// Remote mounts and unmounts in a child process.
 	Remote mount.Remote
 	Log    *slog.Logger
 }
 
-// Dir is the directory of these volumes in a pod's.
+// Dir is the name of the directory for NFS volumes in a pod's directory.
 func (Kind) Dir() string { return "kubernetes.io~nfs" }
 
-// Serves says whether the volume is of this kind.
+// Serves reports whether the volume is an NFS volume.
 func (Kind) Serves(v *corev1.Volume) bool { return v.NFS != nil }
 
-// ServesPersistent says whether the volume is of this kind.
+// ServesPersistent reports whether the PersistentVolume is an NFS volume.
 func (Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.NFS != nil }
 
-// Features leaves owners and labels of the files to the server, as the kubelet does.
+// Features leaves the owners and labels of files to the server, as the kubelet does.
 func (Kind) Features(volume.Request) volume.Features {
 	return volume.Features{HostLabels: true, Remote: true}
 }
 
-// Publish mounts the server's directory. What is mounted already stays, and is
-// not asked: its server may be gone for now.
+// Publish mounts the server's directory. It keeps an existing mount without a request to the
+// server, which may be gone for now.
 func (k Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	at, err := mount.At(r.Target)
 	if err != nil {
@@ -77,7 +77,7 @@ func (k Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 		if err == nil {
 			return r.Target, nil
 		}
-		// A server without version 4 at all says it in the second way.
+		// The second error is from a server without any version 4.
 		if !errors.Is(err, unix.EPROTONOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
 			return "", explain(err)
 		}
@@ -88,7 +88,8 @@ func (k Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	return "", explain(err)
 }
 
-// prepare finds the server and what to ask the kernel for.
+// prepare finds the server and returns the calls to try. last is the error of a version for which
+// no call is possible.
 func prepare(ctx context.Context, r volume.Request) (list []mount.Call, last, err error) {
 	w := want{readOnly: r.ReadOnly}
 	source := r.Volume.NFS
@@ -116,8 +117,9 @@ func prepare(ctx context.Context, r volume.Request) (list []mount.Call, last, er
 	return list, last, nil
 }
 
-// reach finds an address at which the server answers, and this machine's address
-// towards it. The kernel would wait for minutes. Without a port it is not asked.
+// reach finds an address at which the server answers, and the address of this machine that the
+// server sees. Without this probe, the kernel would wait for minutes. With port 0 there is no
+// probe.
 func reach(ctx context.Context, server string, port uint16) (remote, local netip.Addr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -146,7 +148,7 @@ func reach(ctx context.Context, server string, port uint16) (remote, local netip
 		fmt.Errorf("the NFS server %s does not answer on TCP port %d: %w", server, port, errors.Join(errs...))
 }
 
-// explain adds the next step to what the kernel says.
+// explain adds the cause or the next step to an error of the kernel.
 func explain(err error) error {
 	for _, e := range []struct {
 		errno unix.Errno
@@ -154,11 +156,11 @@ func explain(err error) error {
 	}{
 		{unix.ENODEV,
 			"this kernel has no NFS client: load its module (modprobe nfs), or use a kernel with CONFIG_NFS_FS"},
-		{unix.EACCES, "the server does not export it to this machine"},
-		{unix.EPERM, "the server does not let this machine in, by its export or by the port it asks from"},
+		{unix.EACCES, "the server does not export the directory to this machine"},
+		{unix.EPERM, "the server refuses this machine, because of its export or of the client's port"},
 		{unix.ENOENT, "the server has no such directory"},
-		{unix.EPROTONOSUPPORT, "the server, or this kernel, does not have that NFS version"},
-		{unix.EINVAL, "the kernel does not take the mount options"},
+		{unix.EPROTONOSUPPORT, "the server or this kernel does not support that NFS version"},
+		{unix.EINVAL, "the kernel refuses the mount options"},
 	} {
 		if errors.Is(err, e.errno) {
 			return fmt.Errorf("%s: %w", e.why, err)
@@ -167,13 +169,11 @@ func explain(err error) error {
 	return err
 }
 
-// Unpublish unmounts, also when the server is gone.
+// Unpublish unmounts the directory, even if the server is gone.
 func (k Kind) Unpublish(ctx context.Context, target string) error {
 	lost, err := k.Remote.Unmount(ctx, target)
 	if lost {
-		k.Log.Warn(
-			"an NFS server has not answered when its directory was unmounted: what was not written back to it is lost",
-			"path", target)
+		k.Log.Warn("NFS server did not answer at the unmount: data that was not written back is lost", "path", target)
 	}
 	if errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("%w%s", err, volume.HeldBy(target))

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
-// The test's binary is the child that mounts too.
+// The test binary is also the child process that mounts.
 func TestMain(m *testing.M) {
 	if handled, code := mount.Main(os.Args, os.Stdin, os.Stdout); handled {
 		os.Exit(code)
@@ -48,7 +48,7 @@ func listener(t *testing.T) (port string) {
 }
 
 func TestPublishFails(t *testing.T) {
-	closed := func(t *testing.T) string { // a port that nobody listens on
+	closed := func(t *testing.T) string { // a port without a listener
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -83,9 +83,9 @@ func TestPublishFails(t *testing.T) {
 	}
 }
 
-// Something listens and never answers: the kernel is not waited for, if it has
-// an NFS client at all.
-func TestNoServer(t *testing.T) {
+// Something listens on the port and never answers. Publish does not wait for the kernel's NFS
+// client, if there is one.
+func TestPublishGivesUpOnASilentServer(t *testing.T) {
 	r := request(t, "127.0.0.1", listener(t), "vers=4.2")
 	has, err := mount.Kernel("nfs")
 	if err != nil {
@@ -111,8 +111,8 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// A pod that is to stop does not wait for the kernel.
-func TestServerHangs(t *testing.T) {
+// A pod that must stop does not wait for the kernel.
+func TestPublishEndsWithItsContext(t *testing.T) {
 	fifo, program := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "hang")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestServerHangs(t *testing.T) {
 	}
 }
 
-func TestPublishAgain(t *testing.T) {
+func TestPublishKeepsAnExistingMount(t *testing.T) {
 	r := request(t, "127.0.0.1")
 	if err := os.Mkdir(r.Target, 0o750); err != nil {
 		t.Fatal(err)

@@ -18,11 +18,10 @@ import (
 	"github.com/berth-run/berth/internal/base/mount"
 )
 
-// server is the kernel's NFS server on a loopback address, without any program
-// of nfs-utils.
+// server is the kernel's NFS server on a loopback address, without the programs of nfs-utils.
 type server struct {
 	t      *testing.T
-	dir    string // what it exports, as "/"
+	dir    string // the exported directory, as "/"
 	option string // port=...
 }
 
@@ -56,7 +55,7 @@ func newServer(t *testing.T) *server {
 func (s *server) start() {
 	s.t.Helper()
 	var config net.ListenConfig
-	config.SetMultipathTCP(false) // which the server does not take
+	config.SetMultipathTCP(false) // the server refuses such a socket
 	l, err := config.Listen(s.t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)
@@ -72,7 +71,7 @@ func (s *server) start() {
 	until := time.Now().Add(time.Hour).Unix()
 	for _, w := range [][2]string{
 		{"/proc/fs/nfsd/nfsv4leasetime", "10"},
-		{"/proc/fs/nfsd/nfsv4gracetime", "10"}, // for so long nothing is opened
+		{"/proc/fs/nfsd/nfsv4gracetime", "10"}, // seconds during which no file can be opened
 		{"/proc/fs/nfsd/versions", "-2 -3 +4 -4.0 +4.1 +4.2"},
 		{"/proc/fs/nfsd/portlist", strconv.Itoa(int(socket.Fd()))},
 		{"/proc/fs/nfsd/threads", "2"},
@@ -93,12 +92,12 @@ func (s *server) stop() {
 	}
 }
 
-func TestServer(t *testing.T) {
+func TestMountReadWriteAndUnmount(t *testing.T) {
 	s := newServer(t)
 	k, r := Kind{}, request(t, "127.0.0.1", s.option, "noatime")
 	r.Persistent.Spec.NFS.Path = "/"
 	t.Cleanup(func() { _ = unix.Unmount(r.Target, unix.MNT_DETACH) })
-	for range 2 { // the second finds it mounted
+	for range 2 { // the second call finds the mount
 		if path, err := k.Publish(t.Context(), r); err != nil || path != r.Target {
 			t.Fatalf("published %q, %v", path, err)
 		}
@@ -143,12 +142,12 @@ func TestServer(t *testing.T) {
 
 	r.Persistent.Spec.MountOptions = []string{s.option, "nfsvers=4.0"}
 	if _, err := k.Publish(t.Context(), r); err == nil ||
-		!strings.Contains(err.Error(), "does not have that NFS version") {
+		!strings.Contains(err.Error(), "does not support that NFS version") {
 		t.Errorf("got %v", err)
 	}
 	r.Persistent.Spec.MountOptions = []string{s.option, "nosuchoption"}
 	if _, err := k.Publish(t.Context(), r); err == nil ||
-		!strings.Contains(err.Error(), "does not take the mount options") {
+		!strings.Contains(err.Error(), "refuses the mount options") {
 		t.Errorf("got %v", err)
 	}
 	r.Persistent.Spec.MountOptions = []string{s.option}
@@ -159,9 +158,9 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A server that goes with writes under way holds up neither the end of the pod
-// nor the next mount, which is told what is wrong.
-func TestServerGoes(t *testing.T) {
+// A server that goes away with writes pending delays neither the end of the pod nor the next mount,
+// whose error says what is wrong.
+func TestUnmountWithoutTheServer(t *testing.T) {
 	s := newServer(t)
 	k := Kind{Remote: mount.Remote{Patience: 5 * time.Second}, Log: slog.New(slog.DiscardHandler)}
 	r := request(t, "127.0.0.1", s.option, "hard")
@@ -171,7 +170,7 @@ func TestServerGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	dirty(t, filepath.Join(r.Target, "file"), s.stop)
-	t.Cleanup(s.start) // for the stop at the end, and what the kernel still wants to write
+	t.Cleanup(s.start) // the stop at the end and the kernel's pending writes need the server
 
 	if path, err := k.Publish(t.Context(), r); err != nil || path != r.Target { // mounted already
 		t.Errorf("published %q, %v", path, err)
@@ -207,7 +206,7 @@ func dirty(t *testing.T, name string, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page[0] = 1 // the page is here, so that the next write asks nobody
+	page[0] = 1 // loads the page, so that the next write makes no request
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}

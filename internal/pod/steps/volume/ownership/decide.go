@@ -2,7 +2,7 @@ package ownership
 
 import corev1 "k8s.io/api/core/v1"
 
-// Mode bits as stat(2) has them.
+// Mode bits as in stat(2).
 const (
 	typeMask = 0o170000
 	typeDir  = 0o040000
@@ -11,7 +11,7 @@ const (
 	allBits  = 0o7777
 )
 
-// Want is what files are to become.
+// Want describes the ownership that files must get.
 type Want struct {
 	Group int64
 	// ReadOnly: the group may read and not write.
@@ -20,8 +20,8 @@ type Want struct {
 	Policy *corev1.PodFSGroupChangePolicy
 }
 
-// bits are what the group is granted of a file with that mode, in the words of
-// the kubelet: rw-rw----, and search and setgid for a directory.
+// bits are the permissions that the group gets for a file of that mode. As under the kubelet, they
+// are rw-rw----, with search and setgid for a directory.
 func (w Want) bits(mode uint32) uint32 {
 	bits := uint32(0o660)
 	if w.ReadOnly {
@@ -33,7 +33,7 @@ func (w Want) bits(mode uint32) uint32 {
 	return bits
 }
 
-// fits says whether a file needs no change. The mode of a link means nothing.
+// fits reports whether a file needs no change. A link's mode does not count.
 func (w Want) fits(mode, gid uint32) bool {
 	if int64(gid) != w.Group {
 		return false
@@ -42,8 +42,8 @@ func (w Want) fits(mode, gid uint32) bool {
 	return mode&typeMask == typeLink || mode&bits == bits
 }
 
-// skips says whether the root tells that all of the volume is as wanted
-// (OnRootMismatch). A root that is a file tells nothing.
+// skips reports whether the volume is left as it is because its root directory is as wanted
+// (OnRootMismatch). A root that is a file decides nothing.
 func (w Want) skips(rootMode, rootGID uint32) bool {
 	return w.Policy != nil && *w.Policy == corev1.FSGroupChangeOnRootMismatch &&
 		rootMode&typeMask == typeDir && w.fits(rootMode, rootGID)

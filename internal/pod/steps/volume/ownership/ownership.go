@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth bounds how deep directories are nested, since each level of the walk
-// holds a file open.
+// maxDepth bounds how deep directories are nested, because each level of the walk holds a file
+// open.
 const maxDepth = 2048
 
-// Walk is one walk over a volume. The zero value is ready; it is used once.
+// Walk is one walk over a volume. The zero value is ready to use, once.
 type Walk struct {
 	want  Want
 	slots chan struct{} // one for each goroutine beside the first
@@ -31,14 +31,12 @@ type Walk struct {
 	first  error
 }
 
-// Seen is how many files the walk has looked at so far. It may be asked
-// while Run runs.
+// Seen is how many files the walk has visited so far. It may be called while Run runs.
 func (w *Walk) Seen() int64 { return w.seen.Load() }
 
-// Run gives what root is, and all below it, to the group. The root comes
-// last: a walk that is cut short is not mistaken for a finished one by
-// OnRootMismatch. A file that refuses does not keep the others from it: the
-// error is a *Partial then, and the pod may run, as under the kubelet.
+// Run gives root and everything below it to the group. The root comes last, so that OnRootMismatch
+// does not take an interrupted walk for a finished one. A file that cannot be changed does not stop
+// the walk. The error is a *Partial then, and the pod may run, as under the kubelet.
 func (w *Walk) Run(ctx context.Context, root *os.File, want Want) error {
 	w.want = want
 	w.slots = make(chan struct{}, 2*runtime.GOMAXPROCS(0))
@@ -69,7 +67,7 @@ func (w *Walk) Run(ctx context.Context, root *os.File, want Want) error {
 	return nil
 }
 
-// Partial says that some files could not be given to the group.
+// Partial is the error for a walk that could not give some files to the group.
 type Partial struct {
 	Failed, Seen int64
 	First        error
@@ -81,7 +79,7 @@ func (e *Partial) Error() string {
 
 func (e *Partial) Unwrap() error { return e.First }
 
-// dir does all that is in a directory, and closes it.
+// dir walks over the entries of a directory and closes it.
 func (w *Walk) dir(ctx context.Context, dir *os.File, depth int) {
 	defer dir.Close()
 	for ctx.Err() == nil {
@@ -125,8 +123,8 @@ func (w *Walk) entry(ctx context.Context, dir *os.File, name string, depth int) 
 	}
 }
 
-// descend goes into a directory, in a goroutine of its own while there is a
-// slot for one. It returns false for a mount point, which is not the volume's.
+// descend walks into a directory, in a new goroutine while there is a free slot. It returns false
+// for a mount point, which does not belong to the volume.
 func (w *Walk) descend(ctx context.Context, dir *os.File, name string, depth int) bool {
 	full := path.Join(dir.Name(), name)
 	if depth == maxDepth {
@@ -138,7 +136,7 @@ func (w *Walk) descend(ctx context.Context, dir *os.File, name string, depth int
 	case errors.Is(err, unix.EXDEV):
 		return false
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
-		return true // replaced meanwhile, by whoever works in the volume
+		return true // a process in the volume has replaced it meanwhile
 	case err != nil:
 		w.fail(err)
 		return true
@@ -155,8 +153,8 @@ func (w *Walk) descend(ctx context.Context, dir *os.File, name string, depth int
 	return true
 }
 
-// changeAt changes what a name stands for now, by one descriptor: not the mode
-// of one file and the group of another.
+// changeAt changes the file that a name refers to now. It uses one descriptor, so that mode and
+// group are of the same file.
 func (w *Walk) changeAt(dir int, name string) error {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -179,7 +177,7 @@ func (w *Walk) change(fd int, st *unix.Stat_t) error {
 	if st.Mode&typeMask == typeLink {
 		return nil
 	}
-	// Also where the bits are set: chown(2) takes away setuid and setgid.
+	// This is needed even if the bits were set: chown(2) removes setuid and setgid.
 	return chmod(fd, st.Mode&allBits|w.want.bits(st.Mode))
 }
 
@@ -200,7 +198,7 @@ func (w *Walk) fail(err error) {
 	}
 }
 
-// openDir opens a directory that is no link and, but for ".", no mount point.
+// openDir opens a directory. It refuses links and, except for ".", mount points.
 func openDir(at int, name, full string) (*os.File, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,

@@ -151,8 +151,8 @@ func TestRunOfAFile(t *testing.T) {
 	}
 }
 
-// TestInterrupted leaves the root for last, so that the next try goes on.
-func TestInterrupted(t *testing.T) {
+// The root is changed last, so that the next walk does not skip the rest.
+func TestInterruptedRunLeavesTheRoot(t *testing.T) {
 	needRoot(t)
 	volume := t.TempDir()
 	for i := range 100 {

@@ -29,12 +29,12 @@ type File struct {
 // Files are the files of a volume by their paths in it.
 type Files map[string]File
 
-// defaultMode is that of files of which nobody says another.
+// defaultMode is the mode of a file for which neither item nor volume sets one.
 const defaultMode = 0o644
 
-// Mode is the mode of a file: the first that is set, else 0644.
-func Mode(asked ...*int32) int32 {
-	for _, mode := range asked {
+// Mode returns the first mode that is set, or else 0644.
+func Mode(modes ...*int32) int32 {
+	for _, mode := range modes {
 		if mode != nil {
 			return *mode
 		}
@@ -42,7 +42,7 @@ func Mode(asked ...*int32) int32 {
 	return defaultMode
 }
 
-// Lacks are the errors of all that is missing to make a volume.
+// Lacks has an error for each object and key that a volume still needs.
 type Lacks []error
 
 func (l Lacks) Error() string {
@@ -53,18 +53,18 @@ func (l Lacks) Error() string {
 	return strings.Join(texts, ", ")
 }
 
-// Unwrap has package object find what is waited for.
+// Unwrap lets package object find what to wait for.
 func (l Lacks) Unwrap() []error { return l }
 
-// Later is the error of what cannot be had now, such as a token while the API
-// server is away. Files that are there stay in use until it can.
-type Later struct{ Err error }
+// Unavailable is the error for content that cannot be had now, such as a token while the API server
+// is unreachable. Files from before stay in use until it can.
+type Unavailable struct{ Err error }
 
-func (e *Later) Error() string { return e.Err.Error() }
+func (e *Unavailable) Error() string { return e.Err.Error() }
 
-func (e *Later) Unwrap() error { return e.Err }
+func (e *Unavailable) Unwrap() error { return e.Err }
 
-// Err is nil if nothing is missing.
+// Err returns nil if nothing is missing.
 func (l Lacks) Err() error {
 	switch len(l) {
 	case 0:
@@ -75,22 +75,22 @@ func (l Lacks) Err() error {
 	return l
 }
 
-// Reference names an object, and which of its keys are files.
+// Reference names an object and the keys that become files.
 type Reference struct {
 	Name string
-	// Items are the keys and their paths; empty: all keys, each by its own name.
+	// Items are the keys with their paths; empty: all keys, each with its own name as path.
 	Items []corev1.KeyToPath
 	// Optional: the object and the keys may be missing.
 	Optional *bool
 }
 
-// IsOptional is false unless the reference says so.
+// IsOptional is false by default.
 func (r Reference) IsOptional() bool { return r.Optional != nil && *r.Optional }
 
-// Files makes files of an object's data, which may be nil for an optional one.
-// mode is that of files that have none of their own. A key that is missing is an
-// *object.Lacking, with the format lacking for the key.
-func (r Reference) Files(o object.Key, data map[string][]byte, mode int32, lacking string) (Files, error) {
+// Files makes files from an object's data, which may be nil for an optional object. mode is for
+// items without one. A missing key is an *object.Lacking; its text is missingKey, a format with the
+// key as its argument.
+func (r Reference) Files(o object.Key, data map[string][]byte, mode int32, missingKey string) (Files, error) {
 	files := Files{}
 	if len(r.Items) == 0 {
 		for key, value := range data {
@@ -105,21 +105,21 @@ func (r Reference) Files(o object.Key, data map[string][]byte, mode int32, lacki
 		case ok:
 			files[item.Path] = File{Data: value, Mode: Mode(item.Mode, &mode)}
 		case !r.IsOptional():
-			lacks = append(lacks, &object.Lacking{Key: o, Err: fmt.Errorf(lacking, item.Key)})
+			lacks = append(lacks, &object.Lacking{Key: o, Err: fmt.Errorf(missingKey, item.Key)})
 		}
 	}
 	return files, lacks.Err()
 }
 
-// Bounds of a path (limits.h: PATH_MAX, NAME_MAX).
+// Limits of a path (limits.h: PATH_MAX, NAME_MAX).
 const (
 	maxPath = 4096
 	maxName = 255
 )
 
-// CheckPath returns the path of a file in a volume in its shortest form. It is
-// relative, does not climb, and its first name does not begin with "..": those
-// names are the volume's own.
+// CheckPath returns the path of a file in a volume in its shortest form. The path must be relative
+// and must not climb. Its first name must not begin with "..", which is reserved for the names in
+// this package.
 func CheckPath(p string) (string, error) {
 	switch {
 	case p == "":
@@ -161,13 +161,13 @@ func checked(files Files) (Files, error) {
 	}
 	for _, dir := range directories(clean) {
 		if _, ok := clean[dir]; ok {
-			return nil, fmt.Errorf("path %q is to be both a file and a directory", dir)
+			return nil, fmt.Errorf("path %q is both a file and a directory", dir)
 		}
 	}
 	return clean, nil
 }
 
-// directories are those that the files are in, each after the one it is in.
+// directories returns the directories that contain files, each parent before its children.
 func directories(files Files) []string {
 	all := map[string]bool{}
 	for p := range files {
@@ -178,9 +178,9 @@ func directories(files Files) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// visible are the names that a container sees in the volume: where its paths
-// begin. Each has a file below it, which tells who owns the link.
-func visible(files Files) map[string]File {
+// topNames returns the first name of each path: the names that a container sees in the volume's
+// directory. The value is a file below the name; its user owns the link.
+func topNames(files Files) map[string]File {
 	names := map[string]File{}
 	for _, p := range slices.Sorted(maps.Keys(files)) {
 		name, _, _ := strings.Cut(p, "/")
@@ -189,12 +189,11 @@ func visible(files Files) map[string]File {
 	return names
 }
 
-// owner is who has the files besides their users: with a group, it may read all
-// of them, and what is made in the directories is the group's
-// (pod.spec.securityContext.fsGroup).
+// owner is the group of a volume's files (pod.spec.securityContext.fsGroup). With a group, it may
+// read all files, and new entries of the directories belong to it.
 type owner struct{ group *int64 }
 
-// groupOf is the pod's fsGroup.
+// groupOf returns the pod's fsGroup.
 func groupOf(p *corev1.Pod) owner {
 	if s := p.Spec.SecurityContext; s != nil {
 		return owner{s.FSGroup}
@@ -209,7 +208,7 @@ func (o owner) gid() int {
 	return int(*o.group)
 }
 
-// The bits of chmod(1) that a group needs to read.
+// Mode bits that a group needs to read.
 const (
 	groupRead = 0o440
 	groupDir  = 0o2110 | groupRead
@@ -230,45 +229,45 @@ func (o owner) dirMode() uint32 {
 	return 0o755
 }
 
-// Names of the volume's own.
+// Names that are reserved in the volume's directory.
 const (
 	dataLink = "..data"
 	newLink  = "..data_tmp"
-	// versionLayout is the begin of a version's name; digits follow.
+	// versionLayout is the beginning of a version's name; digits follow.
 	versionLayout = "..2006_01_02_15_04_05."
 )
 
-// grace is how long a version that was replaced stays.
+// grace is how long a version is kept after it was replaced.
 const grace = time.Second
 
-// versionName is that of a version made now, after others with the same name.
+// versionName is the name of a version made now. others is the number of names that are already in
+// use for this time.
 func versionName(now time.Time, others int) string {
 	now = now.UTC().Add(time.Duration(others))
 	return fmt.Sprintf("%s%09d", now.Format(versionLayout), now.Nanosecond())
 }
 
-// versionTime says when a version was made. The digits after the seconds are
-// nanoseconds if there are nine of them: the kubelet's are random.
+// versionTime returns when a version was made. Nine digits after the seconds are nanoseconds. A
+// kubelet's digits are random.
 func versionTime(name string) (at time.Time, ok bool) {
 	if len(name) <= len(versionLayout) || strings.Trim(name[len(versionLayout):], "0123456789") != "" {
 		return at, false
 	}
 	at, err := time.Parse(versionLayout, name[:len(versionLayout)])
 	if digits := name[len(versionLayout):]; len(digits) == 9 {
-		n, _ := strconv.Atoi(digits) // digits they are
+		n, _ := strconv.Atoi(digits) // the trim above left only digits
 		at = at.Add(time.Duration(n))
 	}
 	return at, err == nil
 }
 
-// stale are the names in a volume that are no longer of use: versions that were
-// replaced some time ago, or never finished, and links that were to become
-// another.
+// stale returns the names to remove from a volume: versions that were replaced at least grace ago
+// or never finished, and the temporary link of an interrupted write.
 func stale(names []string, current string, now time.Time) []string {
 	var all []string
 	for _, name := range names {
 		made, version := versionTime(name)
-		age := now.Sub(made).Abs() // of tomorrow too: the clock was set back
+		age := now.Sub(made).Abs() // a version from the future: the clock was set back
 		if name == newLink || version && name != current && age >= grace {
 			all = append(all, name)
 		}
@@ -276,9 +275,8 @@ func stale(names []string, current string, now time.Time) []string {
 	return all
 }
 
-// nested are the places in a volume on which containers mount other volumes, as
-// paths in the volume. They have to be there: the runtime finds the volume
-// read-only.
+// nested returns the paths in a volume where containers mount other volumes. These directories must
+// exist, because the runtime finds the volume read-only.
 func nested(p *corev1.Pod, volume string) ([]string, error) {
 	var all []string
 	for _, c := range pod.Containers(p) {
@@ -299,7 +297,7 @@ func nested(p *corev1.Pod, volume string) ([]string, error) {
 				}
 				if rel == "." || rel == ".." || strings.HasPrefix(rel, "../") ||
 					slices.ContainsFunc(mine, func(outer string) bool { return strings.HasPrefix(rel, outer+"/") }) {
-					continue // elsewhere, or in what is mounted here already
+					continue // outside the volume, or inside another mount
 				}
 				mine = append(mine, rel)
 			}

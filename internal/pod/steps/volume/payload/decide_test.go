@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// says checks an error for a text; none for "".
+// says reports whether an error contains a text; "" is no error.
 func says(err error, text string) bool {
 	if text == "" {
 		return err == nil
@@ -51,12 +51,12 @@ func TestCheckPath(t *testing.T) {
 	}
 }
 
-func TestChecked(t *testing.T) {
+func TestCheckedRefusesFilesThatAreDirectories(t *testing.T) {
 	got, err := checked(Files{"a//b": {Data: []byte("1")}, "c": {}})
 	if d := cmp.Diff(Files{"a/b": {Data: []byte("1")}, "c": {}}, got); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if _, err := checked(Files{"a": {}, "a/b/c": {}}); !says(err, `path "a" is to be both a file and a directory`) {
+	if _, err := checked(Files{"a": {}, "a/b/c": {}}); !says(err, `path "a" is both a file and a directory`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -96,7 +96,7 @@ func TestReferenceFiles(t *testing.T) {
 	}
 }
 
-func TestModes(t *testing.T) {
+func TestModesWithAndWithoutAGroup(t *testing.T) {
 	if got := Mode(nil, new(int32(0o600)), new(int32(0o400))); got != 0o600 {
 		t.Errorf("mode %o", got)
 	}
@@ -111,7 +111,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-func TestVersions(t *testing.T) {
+func TestVersionNamesAndStaleVersions(t *testing.T) {
 	now := time.Date(2026, 1, 2, 15, 4, 5, 250, time.FixedZone("", 3600))
 	name := versionName(now, 3)
 	if name != "..2026_01_02_14_04_05.000000253" {

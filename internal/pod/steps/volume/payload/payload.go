@@ -11,40 +11,41 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Objects are the values that volumes are made of. What is not there is an
-// *object.Missing.
+// Objects reads the objects that volumes are made of. The error for an object that does not exist
+// is an *object.Missing.
 type Objects interface {
 	ConfigMap(namespace, name string) (*corev1.ConfigMap, error)
 	Secret(namespace, name string) (*corev1.Secret, error)
 }
 
-// Content is what a volume is to hold.
+// Content is what a volume must contain.
 type Content struct {
 	Files Files
-	// Until is when it is to be made anew although no object has changed; zero
-	// for never.
+	// Until is when the content must be made again although no object has changed; zero is never.
 	Until time.Time
 }
 
-// Source says what is in volumes of one kind.
+// Source decides the content of one kind of volume.
 type Source interface {
-	// Dir is the kind's directory, as in volume.Kind.
+	// Dir is the name of the kind's directory, as in volume.Kind.
 	Dir() string
-	// Serves says whether the volume is of this kind.
+	// Serves reports whether the volume is of this kind.
 	Serves(v *corev1.Volume) bool
-	// Uses are the objects that the volume names, there or not.
+	// Uses returns the objects that the volume names, whether they exist or not.
 	Uses(p *corev1.Pod, v *corev1.Volume) []object.Key
-	// Content is what the volume is to hold now. What has to come first is an
-	// *object.Missing, *object.Unknown or *object.Lacking, or Lacks of them; what
-	// cannot be had now is a *Later.
+	// Content returns what the volume must contain now. The error for something that must come
+	// first is an *object.Missing, *object.Unknown or *object.Lacking, or Lacks of these. The error
+	// for content that cannot be had now is an *Unavailable.
 	Content(ctx context.Context, o Objects, p *corev1.Pod, v *corev1.Volume) (Content, error)
 }
 
-// backing makes the directory that a volume's files are in.
+// backing makes and removes the directory that contains a volume's files.
 type backing interface {
 	Publish(ctx context.Context, r volume.Request) (path string, err error)
 	Unpublish(ctx context.Context, target string) error
@@ -55,26 +56,22 @@ type table interface {
 	Watch() *store.Watcher[object.Key, runtime.Object]
 }
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
 // Config of Volumes. All fields are required.
 type Config struct {
 	Objects table
-	// Synced is closed when Objects has held everything once: before, what is
-	// not there may be about to come.
+	// Synced is closed once Objects has everything. Before that, an object that is not found may
+	// still appear.
 	Synced <-chan struct{}
 	// EmptyDir makes the directories, on disk or in memory.
 	EmptyDir backing
-	Events   events
+	Events   event.Sink
 	Log      *slog.Logger
 }
 
-// Volumes are the payload volumes of the node, of all kinds.
+// Volumes are the payload volumes of all pods and kinds.
 type Volumes struct {
-	cfg  Config
-	kick chan struct{} // when something is due has changed
+	cfg Config
+	due wake.Signal // mount.due or changed has changed
 
 	mu      sync.Mutex
 	mounted map[string]*mount // by target
@@ -87,77 +84,67 @@ type mount struct {
 	medium corev1.StorageMedium
 	target string
 
-	// Guarded by Volumes.mu:
+	// Guarded by Volumes.mu. due is the time of the next update; zero is none.
 	uses []object.Key
-	due  time.Time // of the next look
+	due  time.Time
 
 	mu        sync.Mutex // held while it is written
 	request   volume.Request
 	published bool
-	// pinned are immutable objects that the files were made of: as in
-	// Kubernetes, others of their name are for other pods.
+	// pinned are the immutable objects that the files were made of. As in Kubernetes, a new object
+	// of the same name is only for other pods.
 	pinned   map[object.Key]runtime.Object
-	told     string // the last trouble
+	reported string // the text of the last warning
 	failures int
 }
 
-// New makes a Volumes. It looks at nothing.
+// New makes a Volumes. It does no I/O.
 func New(c Config) *Volumes {
-	return &Volumes{cfg: c, kick: make(chan struct{}, 1), mounted: map[string]*mount{}, changed: map[object.Key]bool{}}
+	return &Volumes{cfg: c, due: wake.New(), mounted: map[string]*mount{}, changed: map[object.Key]bool{}}
 }
 
-// Disk makes a kind of volume of a source, with its files on disk.
+// Disk makes a kind of volume from a source. Its files are on disk.
 func (v *Volumes) Disk(s Source) volume.Kind { return kind{Source: s, volumes: v} }
 
-// Memory makes a kind of volume of a source whose files are never on a disk.
+// Memory makes a kind of volume from a source. Its files are only in memory.
 func (v *Volumes) Memory(s Source) volume.Kind {
 	return kind{Source: s, volumes: v, medium: corev1.StorageMediumMemory}
 }
 
-// Changed has the volumes of these objects made anew. The table of objects shows
-// its own changes: this is for what it does not have, such as that the API server
-// has told that an object is not there.
+// Changed updates the volumes that use these objects. Run watches the table of objects by itself.
+// Changed is for news that the table does not have, such as that the API server has no such object.
 func (v *Volumes) Changed(keys map[object.Key]bool) {
 	v.mu.Lock()
 	maps.Copy(v.changed, keys)
 	v.mu.Unlock()
-	v.look()
+	v.due.Wake()
 }
 
-// look has Run see what there is to do.
-func (v *Volumes) look() {
-	select {
-	case v.kick <- struct{}{}:
-	default:
-	}
-}
-
-// kind is a volume.Kind.
+// kind is the volume.Kind of one source.
 type kind struct {
 	Source
 	volumes *Volumes
 	medium  corev1.StorageMedium
 }
 
-// Features says that containers only read the volume. Its fsGroup is set as it is
-// written.
+// Features says that containers only read the volume. The volume's fsGroup is set when its files
+// are written.
 func (kind) Features(volume.Request) volume.Features { return volume.Features{ReadOnly: true} }
 
-// Publish makes the volume. What is missing for it is an error that tells the
-// worker what to wait for. A volume that an earlier agent made is usable as it
-// is, and is brought up to date when that comes.
+// Publish makes the volume. Its error says what to wait for. A volume that an earlier agent made is
+// used as it is while something is missing, and updated when that appears.
 func (k kind) Publish(ctx context.Context, r volume.Request) (string, error) {
-	return r.Target, k.volumes.publish(ctx, k.volumes.enter(k, r))
+	return r.Target, k.volumes.publish(ctx, k.volumes.add(k, r))
 }
 
 // Unpublish removes the volume.
 func (k kind) Unpublish(ctx context.Context, target string) error {
-	k.volumes.leave(target)
+	k.volumes.remove(target)
 	return k.volumes.cfg.EmptyDir.Unpublish(ctx, target)
 }
 
-// enter notes a volume, so that no change of its objects is missed.
-func (v *Volumes) enter(k kind, r volume.Request) *mount {
+// add records a volume before it is made, so that no change of its objects is missed.
+func (v *Volumes) add(k kind, r volume.Request) *mount {
 	v.mu.Lock()
 	m := v.mounted[r.Target]
 	if m == nil {
@@ -172,8 +159,9 @@ func (v *Volumes) enter(k kind, r volume.Request) *mount {
 	return m
 }
 
-// leave forgets a volume. When it returns nothing is written to it any more.
-func (v *Volumes) leave(target string) {
+// remove deletes the record of a volume. After it returns, nothing is written to the volume any
+// more.
+func (v *Volumes) remove(target string) {
 	v.mu.Lock()
 	m := v.mounted[target]
 	delete(v.mounted, target)

@@ -42,7 +42,7 @@ func (r *recorded) Event(_ corev1.ObjectReference, _, reason, format string, arg
 	r.list = append(r.list, reason+": "+fmt.Sprintf(format, args...))
 }
 
-// take returns the events since it was last called.
+// take returns the events since the last call.
 func (r *recorded) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,14 +51,15 @@ func (r *recorded) take() []string {
 	return list
 }
 
-// node is a machine with a table of objects, on which agents come and go.
+// node is a machine with a table of objects. Agents start and end on it.
 type node struct {
 	t      *testing.T
 	dir    string
 	table  *object.Table
 	events *recorded
 	issuer projected.Issuer
-	// heard is for a node of a cluster.
+	// heard is set for a node of a cluster: it reports whether the API server has answered for an
+	// object.
 	heard func(object.Key) bool
 }
 
@@ -76,14 +77,14 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// agent is one life of the agent.
+// agent is one run of the agent.
 type agent struct {
 	*node
 	volumes                         *payload.Volumes
 	configMaps, secrets, projecteds volume.Kind
 }
 
-// start begins a life; all sources of objects have been heard once synced.
+// start starts an agent. synced is closed once all sources of objects have been read.
 func (n *node) start(ctx context.Context, synced <-chan struct{}) agent {
 	objects := object.New(n.table)
 	if n.heard != nil {
@@ -121,7 +122,7 @@ func (n *node) secret(name, key, value string) {
 			Data: map[string][]byte{key: []byte(value)}})
 }
 
-// request is for a volume of the pod app that its container mounts at /config.
+// request is for a volume that the container of the pod app mounts at /config.
 func (n *node) request(k volume.Kind, name string, source corev1.VolumeSource) volume.Request {
 	r := volume.Request{
 		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "app", UID: "u1"},
@@ -184,7 +185,7 @@ func (n *node) wantEvents(want ...string) {
 
 const failed = `FailedMount: MountVolume.SetUp failed for volume "config" : `
 
-func TestMissing(t *testing.T) {
+func TestPublishWaitsForObjectsAndKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		a := n.start(t.Context(), closed())
@@ -197,7 +198,7 @@ func TestMissing(t *testing.T) {
 				t.Errorf("%v, waits for %v, %v", err, keys, only)
 			}
 			if _, err := os.Stat(r.Target); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("something was made: %v", err)
+				t.Errorf("the volume exists: %v", err)
 			}
 		}
 		refused("waiting for ConfigMap default/app")
@@ -208,7 +209,7 @@ func TestMissing(t *testing.T) {
 		n.publish(a.configMaps, r)
 		n.want(r, map[string]string{"one": "1", "two": "2", "three": "3"})
 		if info, err := os.Stat(filepath.Join(r.Target, "run")); err != nil || !info.IsDir() {
-			t.Errorf("the place for the volume inside: %v", err)
+			t.Errorf("the mount point in the volume: %v", err)
 		}
 		for range 2 {
 			if err := a.configMaps.Unpublish(t.Context(), r.Target); err != nil {
@@ -224,7 +225,7 @@ func TestMissing(t *testing.T) {
 	})
 }
 
-func TestLiveUpdate(t *testing.T) {
+func TestFilesFollowTheObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		a := n.start(t.Context(), closed())
@@ -249,7 +250,7 @@ func TestLiveUpdate(t *testing.T) {
 		n.want(optional, map[string]string{"c": "3"})
 		n.want(hidden, map[string]string{"key": "s2"})
 
-		time.Sleep(time.Second / 2) // a change that says nothing new: the versions before go all the same
+		time.Sleep(time.Second / 2) // a change without effect: replaced versions are removed all the same
 		n.configMap("app", false, "b", "2", "a", "1")
 		n.secret("app", "key", "s2")
 		synctest.Wait()
@@ -260,7 +261,7 @@ func TestLiveUpdate(t *testing.T) {
 				t.Errorf("%s has %d versions", r.Target, len(versions))
 			}
 		}
-		// What is deleted leaves its files, but an optional one.
+		// The files of a deleted object stay, except those of an optional object.
 		n.table.Delete(keyvalue.ConfigMap.Key("default", "app"))
 		n.table.Delete(keyvalue.ConfigMap.Key("default", "later"))
 		synctest.Wait()
@@ -275,7 +276,7 @@ func TestLiveUpdate(t *testing.T) {
 	})
 }
 
-func TestImmutable(t *testing.T) {
+func TestImmutableObjectsArePinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		a := n.start(t.Context(), closed())
@@ -284,7 +285,7 @@ func TestImmutable(t *testing.T) {
 		n.publish(a.configMaps, first)
 		n.configMap("app", true, "a", "2")
 		synctest.Wait()
-		n.want(first, map[string]string{"a": "2"}) // it was not immutable yet
+		n.want(first, map[string]string{"a": "2"}) // the object was not immutable yet
 		n.table.Delete(keyvalue.ConfigMap.Key("default", "app"))
 		n.configMap("app", false, "a", "3")
 		synctest.Wait()
@@ -297,7 +298,7 @@ func TestImmutable(t *testing.T) {
 	})
 }
 
-func TestRestart(t *testing.T) {
+func TestRestartedAgentKeepsAndUpdatesFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		life, kill := context.WithCancel(t.Context())
@@ -312,7 +313,7 @@ func TestRestart(t *testing.T) {
 		kill()
 		synctest.Wait()
 
-		// The one was edited meanwhile, the other is read late.
+		// One object was edited meanwhile, and the other is read late.
 		n.configMap("app", false, "a", "2")
 		n.table.Delete(keyvalue.Secret.Key("default", "app"))
 		synced := make(chan struct{})
@@ -339,7 +340,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-func TestTooMuch(t *testing.T) {
+func TestUpdateThatDoesNotFitIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		a := n.start(t.Context(), closed())
@@ -353,7 +354,7 @@ func TestTooMuch(t *testing.T) {
 		if err := unix.Mount("", r.Target, "", unix.MS_REMOUNT, "size=1m"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // tried again
+		time.Sleep(time.Minute) // until the retry
 		n.want(r, map[string]string{"key": strings.Repeat("x", 512<<10)})
 		n.wantEvents()
 	})
@@ -382,14 +383,14 @@ func (i *issuer) Issue(_ context.Context, p *corev1.Pod, v *corev1.Volume, sourc
 	return map[string][]byte{path: fmt.Appendf(nil, "%s %d", p.Name, i.issued)}, i.until, nil
 }
 
-// answer has it issue a new token or, with an error, none.
+// answer makes the issuer issue a new token or, with an error, none.
 func (i *issuer) answer(err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.err, i.until = err, time.Time{}
 }
 
-func TestIssuedAgain(t *testing.T) {
+func TestTokenIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.issuer = &issuer{}
@@ -409,8 +410,8 @@ func TestIssuedAgain(t *testing.T) {
 	})
 }
 
-// A pod does not start without its first token, and runs on with what it has.
-func TestIssuerAway(t *testing.T) {
+// A pod does not start without its first token. It keeps running with the token that it has.
+func TestTokenStaysWhileTheIssuerIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, away, trouble := newNode(t), &issuer{}, errors.New("connection refused")
 		n.issuer = away
@@ -443,8 +444,8 @@ func TestIssuerAway(t *testing.T) {
 	})
 }
 
-// What an agent finds stays until the API server has told what became of it.
-func TestUnknown(t *testing.T) {
+// Files that an agent finds stay until the API server has said what became of the object.
+func TestFilesStayWhileTheirObjectIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		var heard atomic.Bool
@@ -474,8 +475,8 @@ func TestUnknown(t *testing.T) {
 	})
 }
 
-// A hundred pods have one ConfigMap: all of them follow it.
-func TestMany(t *testing.T) {
+// A hundred pods use one ConfigMap, and all of them get its change.
+func TestManyPodsFollowOneConfigMap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		a := n.start(t.Context(), closed())

@@ -14,27 +14,27 @@ import (
 
 	"github.com/berth-run/berth/internal/base/clock"
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// writesAtOnce bounds the volumes that are written at the same time after a
-// change.
+// writesAtOnce bounds how many volumes are written at the same time after a change.
 const writesAtOnce = 8
 
-// longestSleep is when the times are looked at again at the latest: a timer does not see
-// that the machine's clock was set ahead, or that the machine slept.
+// longestSleep bounds the sleep until a volume is due: a timer does not notice that the machine's
+// clock was set ahead or that the machine was suspended.
 const longestSleep = time.Minute
 
-// Delays between tries to write a volume.
+// Delays between tries to write a volume. The delay doubles from retryFirst to retryMax.
 const (
 	retryFirst = time.Second
 	retryMax   = time.Minute
 )
 
-// Run keeps the volumes at what their objects say until ctx ends.
+// Run updates the volumes when their objects change, until ctx ends.
 func (v *Volumes) Run(ctx context.Context) error {
 	watch := v.cfg.Objects.Watch()
 	defer watch.Stop()
@@ -52,9 +52,9 @@ func (v *Volumes) Run(ctx context.Context) error {
 				changed[c.Key] = true
 			}
 		case <-synced:
-			synced, all = nil, true // what is not there now is to be told
-		case <-v.kick:
-			v.takeChanged(changed)
+			synced, all = nil, true // objects that are missing now are reported
+		case <-v.due.C():
+			v.moveChanged(changed)
 		case <-timer.C:
 		}
 		v.refresh(ctx, func(m *mount) bool {
@@ -66,15 +66,15 @@ func (v *Volumes) Run(ctx context.Context) error {
 	}
 }
 
-// takeChanged moves what Changed was told to into.
-func (v *Volumes) takeChanged(into map[object.Key]bool) {
+// moveChanged moves the keys that Changed was called with to into.
+func (v *Volumes) moveChanged(into map[object.Key]bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	maps.Copy(into, v.changed)
 	clear(v.changed)
 }
 
-// refresh brings the chosen volumes up to date, and those that are due.
+// refresh updates the chosen volumes and those that are due.
 func (v *Volumes) refresh(ctx context.Context, chosen func(*mount) bool, synced bool) {
 	var list []*mount
 	now := time.Now()
@@ -94,7 +94,7 @@ func (v *Volumes) refresh(ctx context.Context, chosen func(*mount) bool, synced 
 			return nil
 		})
 	}
-	_ = group.Wait() // each has told its own trouble
+	_ = group.Wait() // update reports its errors itself
 }
 
 func (v *Volumes) nextDue() (next time.Time) {
@@ -108,7 +108,7 @@ func (v *Volumes) nextDue() (next time.Time) {
 	return next
 }
 
-// schedule has Run look at a volume at that time, if not before.
+// schedule makes Run update a volume at the given time at the latest.
 func (v *Volumes) schedule(m *mount, at time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -116,7 +116,7 @@ func (v *Volumes) schedule(m *mount, at time.Time) {
 		return
 	}
 	m.due = at
-	v.look()
+	v.due.Wake()
 }
 
 // publish makes a volume.
@@ -124,9 +124,9 @@ func (v *Volumes) publish(ctx context.Context, m *mount) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	view, content, err := v.content(ctx, m)
-	if stays(err) && v.writer(m).complete() {
+	if keepsFiles(err) && v.writer(m).complete() {
 		m.published = true
-		v.schedule(m, time.Now().Add(grace)) // to tell, if it has not come by then
+		v.schedule(m, time.Now().Add(grace)) // to report err if it persists
 		return nil
 	}
 	if err != nil {
@@ -148,8 +148,7 @@ func (v *Volumes) publish(ctx context.Context, m *mount) error {
 	return nil
 }
 
-// update writes a volume anew after a change. What fails leaves the files as
-// they are.
+// update writes a volume again after a change. If it fails, the files stay as they are.
 func (v *Volumes) update(ctx context.Context, m *mount, synced bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,8 +157,8 @@ func (v *Volumes) update(ctx context.Context, m *mount, synced bool) {
 	}
 	view, content, err := v.content(ctx, m)
 	if _, waits := object.Waits(err); waits {
-		if synced && !untold(err) {
-			v.tell(m, err.Error()+"; its files stay as they are")
+		if synced && !isUnknown(err) {
+			v.report(m, err.Error()+"; its files stay as they are")
 		}
 		return
 	}
@@ -170,22 +169,22 @@ func (v *Volumes) update(ctx context.Context, m *mount, synced bool) {
 		return
 	}
 	m.failures++
-	delay := min(retryFirst<<min(m.failures-1, 10), retryMax)
+	delay := retry.Delay(retryFirst, retryMax, m.failures)
 	v.schedule(m, time.Now().Add(delay))
-	v.tell(m, err.Error())
-	v.cfg.Log.Warn("update volume", "pod", pod.FullName(m.request.Pod), "volume", m.request.Volume.Name, "err", err,
-		"again in", delay)
+	v.report(m, err.Error())
+	v.cfg.Log.Warn("cannot update volume, retrying", "pod", pod.FullName(m.request.Pod), "volume", m.request.Volume.Name,
+		"err", err, "in", delay)
 }
 
-// stays says that files which are there are good until err has passed.
-func stays(err error) bool {
+// keepsFiles reports whether existing files stay in use after err.
+func keepsFiles(err error) bool {
 	_, waits := object.Waits(err)
-	_, later := errors.AsType[*Later](err)
-	return waits || later
+	_, unavailable := errors.AsType[*Unavailable](err)
+	return waits || unavailable
 }
 
-// untold says that err will pass as soon as the API server is heard.
-func untold(err error) bool {
+// isUnknown reports whether err ends as soon as the API server answers.
+func isUnknown(err error) bool {
 	_, unknown := errors.AsType[*object.Unknown](err)
 	return unknown
 }
@@ -201,23 +200,23 @@ func (v *Volumes) writer(m *mount) writer {
 		now: time.Now()}
 }
 
-// write makes content the volume's, and notes what to look at later.
+// write writes content into the volume and schedules the next update.
 func (v *Volumes) write(ctx context.Context, m *mount, view *pinning, content Content) error {
 	w := v.writer(m)
 	if _, err := w.write(ctx, content.Files); err != nil {
 		return err
 	}
-	m.pinned, m.told, m.failures = view.found, "", 0
+	m.pinned, m.reported, m.failures = view.found, "", 0
 	if !content.Until.IsZero() {
 		v.schedule(m, content.Until)
 	}
-	if w.left {
+	if w.moreStale {
 		v.schedule(m, time.Now().Add(2*grace))
 	}
 	return nil
 }
 
-// makeNested makes what other volumes are mounted on.
+// makeNested makes the directories in the volume on which other volumes are mounted.
 func (v *Volumes) makeNested(m *mount) error {
 	points, err := nested(m.request.Pod, m.request.Volume.Name)
 	if err != nil || len(points) == 0 {
@@ -231,25 +230,25 @@ func (v *Volumes) makeNested(m *mount) error {
 	for _, p := range points {
 		at, err := safepath.MkdirAll(dir, p, 0o755)
 		if err != nil {
-			return fmt.Errorf("make the place for what is mounted in it: %w", err)
+			return fmt.Errorf("make a mount point in the volume: %w", err)
 		}
 		at.Close()
 	}
 	return nil
 }
 
-// tell records an event on the pod, once for each trouble.
-func (v *Volumes) tell(m *mount, text string) {
-	if m.told == text {
+// report writes an event for the pod, unless the last one had the same text.
+func (v *Volumes) report(m *mount, text string) {
+	if m.reported == text {
 		return
 	}
-	m.told = text
+	m.reported = text
 	v.cfg.Events.Event(event.PodRef(m.request.Pod), corev1.EventTypeWarning, reason.FailedMount,
 		"MountVolume.SetUp failed for volume %q : %s", m.request.Volume.Name, text)
 }
 
-// pinning shows the objects that a volume is made of: the table's, but the
-// immutable ones that it was made of before.
+// pinning is Objects for one volume: the table's objects, except for the immutable ones that the
+// volume was made of before.
 type pinning struct {
 	Objects
 	pinned, found map[object.Key]runtime.Object
@@ -283,7 +282,7 @@ func (p *pinning) Secret(namespace, name string) (*corev1.Secret, error) {
 	return s, err
 }
 
-// IsMissing says that a getter did not find the object.
+// IsMissing reports whether an error says that an object does not exist.
 func IsMissing(err error) bool {
 	_, missing := errors.AsType[*object.Missing](err)
 	return missing

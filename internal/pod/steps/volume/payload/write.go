@@ -19,20 +19,19 @@ import (
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
-// writer brings the files of one volume up to date. It holds the volume's
-// directory open: what is mounted there instead meanwhile gets nothing.
+// writer updates the files of one volume. It holds the volume's directory open, so that it never
+// writes to something that is mounted there meanwhile.
 type writer struct {
 	dir    *os.File
 	path   string
 	owner  owner
 	memory bool // the files must never be on a disk
 	now    time.Time
-	// left says after write that there is a version to be removed later.
-	left bool
+	// moreStale says after write that a version remains to be removed later.
+	moreStale bool
 }
 
-// write makes files the content of the volume at path, and says whether they
-// were not.
+// write makes files the content of the volume at path. It reports whether the content has changed.
 func (w *writer) write(ctx context.Context, files Files) (changed bool, err error) {
 	files, err = checked(files)
 	if err != nil {
@@ -55,10 +54,10 @@ func (w *writer) write(ctx context.Context, files Files) (changed bool, err erro
 			return false, err
 		}
 	}
-	if err := w.show(files); err != nil {
+	if err := w.linkNames(files); err != nil {
 		return !same, err
 	}
-	return !same, w.sweep(ctx, current)
+	return !same, w.removeStale(ctx, current)
 }
 
 func (w *writer) open() (err error) {
@@ -67,7 +66,7 @@ func (w *writer) open() (err error) {
 	}
 	var st unix.Statfs_t
 	if err = unix.Fstatfs(int(w.dir.Fd()), &st); err == nil && w.memory && st.Type != unix.TMPFS_MAGIC {
-		err = fmt.Errorf("%s is not in memory: nothing is written there", w.path)
+		err = fmt.Errorf("%s is not in memory, so that nothing is written there", w.path)
 	}
 	if err != nil {
 		w.dir.Close()
@@ -75,8 +74,8 @@ func (w *writer) open() (err error) {
 	return err
 }
 
-// openIn opens a path in dir, or, if that is nil, of the host. Below dir no
-// links are followed: there are none in a version.
+// openIn opens a path in dir, or a path of the host if dir is nil. Below dir it follows no links: a
+// version contains none.
 func openIn(dir *os.File, name string, flags uint64, mode uint32) (*os.File, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: uint64(mode),
 		Resolve: unix.RESOLVE_NO_MAGICLINKS}
@@ -96,7 +95,7 @@ func openIn(dir *os.File, name string, flags uint64, mode uint32) (*os.File, err
 	}
 }
 
-// currentVersion is the name that ..data leads to; "" when there is none.
+// currentVersion is the name that ..data links to, or "" if there is none.
 func currentVersion(dir *os.File) (string, error) {
 	target, err := readLink(dir, dataLink)
 	if errors.Is(err, unix.ENOENT) {
@@ -106,7 +105,7 @@ func currentVersion(dir *os.File) (string, error) {
 		return "", err
 	}
 	if _, ok := versionTime(target); !ok {
-		return "", nil // somebody else's: it is replaced
+		return "", nil // not made by agent or kubelet: it is replaced
 	}
 	return target, nil
 }
@@ -120,7 +119,7 @@ func readLink(dir *os.File, name string) (string, error) {
 	return string(b[:n]), nil
 }
 
-// isVersion says whether a version has exactly these files.
+// isVersion reports whether a version has exactly these files.
 func (w *writer) isVersion(name string, files Files) (bool, error) {
 	if name == "" {
 		return false, nil
@@ -205,7 +204,7 @@ func userOf(f File) int {
 	return int(*f.User)
 }
 
-// replace makes a new version and has ..data lead to it.
+// replace makes a new version and links ..data to it.
 func (w *writer) replace(ctx context.Context, files Files) (name string, err error) {
 	name, err = w.newVersion()
 	if err != nil {
@@ -241,7 +240,7 @@ func (w *writer) newVersion() (string, error) {
 	}
 }
 
-// fill writes a version. Nobody may look into it before it is complete.
+// fill writes a version. Its directory is closed to others until it is complete.
 func (w *writer) fill(name string, files Files) error {
 	dir, err := openIn(w.dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -286,7 +285,7 @@ func (w *writer) create(dir *os.File, p string, file File) error {
 	return nil
 }
 
-// own gives a directory of a version its group and mode.
+// own sets the group and mode of a directory in a version.
 func (w *writer) own(dir *os.File, p string) error {
 	d, err := openIn(dir, p, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -302,7 +301,7 @@ func (w *writer) own(dir *os.File, p string) error {
 	return nil
 }
 
-// link makes a symbolic link in place of the link that may be there.
+// link makes a symbolic link, or replaces an existing one.
 func (w *writer) link(target, name string, user int) error {
 	err := unix.Symlinkat(target, int(w.dir.Fd()), name)
 	if errors.Is(err, unix.EEXIST) {
@@ -320,14 +319,14 @@ func (w *writer) link(target, name string, user int) error {
 	return nil
 }
 
-// show makes the links that containers open, and removes those to what is gone.
-// A directory of that name is what another volume is mounted on, and stays.
-func (w *writer) show(files Files) error {
-	names := visible(files)
+// linkNames makes the links that containers open, and removes links to names that are gone. A
+// directory of that name stays: another volume is mounted on it.
+func (w *writer) linkNames(files Files) error {
+	names := topNames(files)
 	for name, f := range names {
 		target, err := readLink(w.dir, name)
 		switch {
-		case errors.Is(err, unix.EINVAL): // no link
+		case errors.Is(err, unix.EINVAL): // a directory
 		case err != nil && !errors.Is(err, unix.ENOENT):
 			return err
 		case err != nil || target != path.Join(dataLink, name):
@@ -345,7 +344,7 @@ func (w *writer) show(files Files) error {
 			continue
 		}
 		if target, err := readLink(w.dir, name); err != nil || target != path.Join(dataLink, name) {
-			continue // not one of those
+			continue // not a link of this package
 		}
 		if err := unix.Unlinkat(int(w.dir.Fd()), name, 0); err != nil {
 			return &os.PathError{Op: "unlink", Path: name, Err: err}
@@ -362,8 +361,8 @@ func (w *writer) names() ([]string, error) {
 	return w.dir.Readdirnames(-1)
 }
 
-// sweep removes what earlier writes left.
-func (w *writer) sweep(ctx context.Context, current string) error {
+// removeStale removes the versions and links that earlier writes left.
+func (w *writer) removeStale(ctx context.Context, current string) error {
 	names, err := w.names()
 	if err != nil {
 		return err
@@ -374,14 +373,14 @@ func (w *writer) sweep(ctx context.Context, current string) error {
 			return err
 		}
 	}
-	w.left = slices.ContainsFunc(names, func(name string) bool {
+	w.moreStale = slices.ContainsFunc(names, func(name string) bool {
 		_, version := versionTime(name)
 		return version && name != current && !slices.Contains(gone, name)
 	})
 	return nil
 }
 
-// complete says whether the volume at path has files.
+// complete reports whether the volume at path has a version of its files.
 func (w writer) complete() bool {
 	if w.open() != nil {
 		return false

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is a directory in memory, gone with the test.
+// memory is a directory in memory until the test ends.
 func memory(t *testing.T) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -35,7 +35,7 @@ func memory(t *testing.T) string {
 	return dir
 }
 
-// look describes all that is in a volume, with VERSION for the name of a version.
+// look describes everything in a volume. VERSION stands for the name of a version.
 func look(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -107,7 +107,7 @@ func TestWrite(t *testing.T) {
 	if again, _ := os.Readlink(filepath.Join(dir, "..data")); again != version {
 		t.Error("what had not changed was written anew")
 	}
-	// A path goes, one comes, one becomes a directory, all get a group.
+	// One path is removed, one is added, one becomes a directory, and all get a group.
 	w.owner = owner{new(int64(4711))}
 	w.now = w.now.Add(time.Minute)
 	write(true, Files{"etc": text("three", 0o600), "app/new": text("", 0o400)})
@@ -128,7 +128,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// What else is in the volume, left by a killed agent or put there by somebody.
+// The volume contains other entries, left by a killed agent or put there by somebody.
 func TestWriteRepairs(t *testing.T) {
 	for name, spoil := range map[string]func(dir, version string) error{
 		"a version and a link that were not finished": func(dir, _ string) error {
@@ -189,8 +189,8 @@ func TestWriteRepairs(t *testing.T) {
 
 func relink(name, target string) error { return errors.Join(os.Remove(name), os.Symlink(target, name)) }
 
-// A directory of a name stays: another volume is mounted there.
-func TestWriteBesideOthers(t *testing.T) {
+// A directory of the same name stays: another volume is mounted there.
+func TestWriteKeepsMountPoints(t *testing.T) {
 	dir := memory(t)
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "app"), 0o755),
 		os.Mkdir(filepath.Join(dir, "run"), 0o755)); err != nil {
@@ -235,7 +235,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// generation is a volume whose files all say the same.
+// generation is a volume whose files all have the same content.
 func generation(n int) Files {
 	files := Files{}
 	for i := range 4 {
@@ -245,8 +245,8 @@ func generation(n int) Files {
 	return files
 }
 
-// readGeneration reads one version of a volume. It is an error if its files do
-// not belong together or one is not whole.
+// readGeneration reads one version of a volume. It fails if a file is incomplete or belongs to
+// another generation.
 func readGeneration(dir string) (string, error) {
 	root, err := os.OpenRoot(filepath.Join(dir, "..data"))
 	if err != nil {
@@ -270,7 +270,7 @@ func readGeneration(dir string) (string, error) {
 	return string(top), nil
 }
 
-func TestReaderNeverSeesHalf(t *testing.T) {
+func TestReadersSeeWholeVersions(t *testing.T) {
 	dir := memory(t)
 	now := time.Now()
 	if _, err := (&writer{path: dir, now: now}).write(t.Context(), generation(0)); err != nil {
@@ -318,8 +318,8 @@ func TestReaderNeverSeesHalf(t *testing.T) {
 
 const killedDir = "PAYLOAD_TEST_WRITE_TO"
 
-// TestKilled kills a process in the middle of writes, at any moment.
-func TestKilled(t *testing.T) {
+// A process is killed at random moments while it writes.
+func TestKilledWriteLeavesAWholeVersion(t *testing.T) {
 	if dir := os.Getenv(killedDir); dir != "" {
 		for n := 0; ; n++ { // until it is killed
 			if _, err := (&writer{path: dir, now: time.Now().Add(time.Duration(n) * grace)}).write(t.Context(),
@@ -334,7 +334,7 @@ func TestKilled(t *testing.T) {
 	}
 	dir := memory(t)
 	for round := range 40 {
-		process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
+		process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledWriteLeavesAWholeVersion$")
 		process.Env = append(os.Environ(), killedDir+"="+dir)
 		out, err := process.StdoutPipe()
 		if err := errors.Join(err, process.Start()); err != nil {

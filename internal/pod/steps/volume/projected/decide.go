@@ -7,8 +7,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
 )
 
-// userOf is the user that all containers of the pod run as, or nil: they may
-// run as several, or as what their images say.
+// userOf returns the user that all containers of the pod run as. It is nil if they run as several
+// users, or as the user of their image.
 func userOf(p *corev1.Pod) *int64 {
 	var common *int64
 	for i, c := range pod.Containers(p) {
@@ -27,8 +27,8 @@ func userOf(p *corev1.Pod) *int64 {
 	return common
 }
 
-// credential is a file with what was issued to a pod. It is for the user that the
-// pod runs as, or its group, alone; if neither is known, for all (KEP-2451).
+// credential is a file that was issued to a pod. Only the user or the group that the pod runs as
+// may read it; if neither is known, everybody may (KEP-2451).
 func credential(p *corev1.Pod, data []byte, mode int32) payload.File {
 	f := payload.File{Data: data, Mode: mode, User: userOf(p)}
 	grouped := p.Spec.SecurityContext != nil && p.Spec.SecurityContext.FSGroup != nil
@@ -38,7 +38,7 @@ func credential(p *corev1.Pod, data []byte, mode int32) payload.File {
 	return f
 }
 
-// isIssued tells the sources that only a control plane serves.
+// isIssued reports whether only a control plane can serve a source.
 func isIssued(s corev1.VolumeProjection) bool {
 	return s.ServiceAccountToken != nil || s.ClusterTrustBundle != nil || s.PodCertificate != nil
 }

@@ -1,7 +1,6 @@
-// Package projected says what files a projected volume has: those of several
-// sources in one directory, where a later source takes a path from an earlier.
+// Package projected says which files a projected volume has: those of several sources in one directory. If two sources
+// have the same path, the later one wins.
 //
-// It owns kubernetes.io~projected below a pod's volumes; package payload writes
-// it there, in memory and never on a disk. What only a control plane can hand
-// out comes from an Issuer, of which a standalone agent has none.
+// It owns kubernetes.io~projected below a pod's volumes. Package payload writes the files only in memory. An Issuer
+// issues what only a control plane can; a standalone agent has no Issuer.
 package projected

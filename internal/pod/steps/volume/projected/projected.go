@@ -15,31 +15,31 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
 )
 
-// Issuer hands out what only a control plane can: service account tokens, trust
-// bundles and pod certificates.
+// Issuer issues what only a control plane can: service account tokens, trust bundles and pod
+// certificates.
 type Issuer interface {
-	// Issue makes the files of one source of a volume, by their paths. until is
-	// when they are to be renewed; zero for never. It is asked at each look at
-	// the volume, and hands out again what need not be renewed.
+	// Issue makes the files of one source of a volume, by their paths. until is when they must be
+	// renewed; zero is never. Each update of the volume calls it; it returns the same files until
+	// they must be renewed.
 	Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, source int) (files map[string][]byte, until time.Time,
 		err error)
 }
 
-// Source is what is in projected volumes.
+// Source decides the content of projected volumes.
 type Source struct {
-	// Allocatable is what all pods of the node may have.
+	// Allocatable are the resources that pods may have on this node.
 	Allocatable corev1.ResourceList
 	// Issuer is nil on a standalone node.
 	Issuer Issuer
 }
 
-// Dir is the kubelet's.
+// Dir is the name of the kubelet's directory for these volumes.
 func (Source) Dir() string { return "kubernetes.io~projected" }
 
-// Serves says whether the volume is projected.
+// Serves reports whether the volume is a projected volume.
 func (Source) Serves(v *corev1.Volume) bool { return v.Projected != nil }
 
-// Uses are the objects of all sources.
+// Uses returns the objects of all sources.
 func (Source) Uses(p *corev1.Pod, v *corev1.Volume) []object.Key {
 	var keys []object.Key
 	for _, s := range v.Projected.Sources {
@@ -55,7 +55,7 @@ func (Source) Uses(p *corev1.Pod, v *corev1.Volume) []object.Key {
 	return keys
 }
 
-// Content is that of all sources.
+// Content merges the files of all sources. A later source wins.
 func (s Source) Content(ctx context.Context, o payload.Objects, p *corev1.Pod, v *corev1.Volume) (payload.Content,
 	error) {
 	all := payload.Content{Files: payload.Files{}}
@@ -77,7 +77,7 @@ func (s Source) Content(ctx context.Context, o payload.Objects, p *corev1.Pod, v
 	return all, lacks.Err()
 }
 
-// part is the content of one source.
+// part returns the content of one source.
 func (s Source) part(ctx context.Context, o payload.Objects, p *corev1.Pod, v *corev1.Volume, i int) (c payload.Content,
 	err error) {
 	source, mode := v.Projected.Sources[i], payload.Mode(v.Projected.DefaultMode)
@@ -93,14 +93,14 @@ func (s Source) part(ctx context.Context, o payload.Objects, p *corev1.Pod, v *c
 	case source.DownwardAPI != nil:
 		c.Files, err = downwardapi.Files(p, source.DownwardAPI.Items, mode, s.Allocatable)
 	case !isIssued(source):
-		err = errors.New("it is of a kind that this agent does not know")
+		err = errors.New("this agent does not serve a source of this kind")
 	case s.Issuer == nil:
-		err = errors.New("only a control plane can hand it out, and this node has none")
+		err = errors.New("only a control plane can issue the source, and this node has none")
 	default:
 		var issued map[string][]byte
 		issued, c.Until, err = s.Issuer.Issue(ctx, p, v, i)
 		if _, waits := object.Waits(err); err != nil && !waits {
-			err = &payload.Later{Err: err}
+			err = &payload.Unavailable{Err: err}
 		}
 		c.Files = payload.Files{}
 		for path, data := range issued {

@@ -41,7 +41,7 @@ var (
 	token = corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}
 )
 
-func TestContent(t *testing.T) {
+func TestContentMergesSources(t *testing.T) {
 	table := store.New[object.Key, runtime.Object]()
 	objects := object.New(table)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
@@ -71,8 +71,8 @@ func TestContent(t *testing.T) {
 func TestContentRefuses(t *testing.T) {
 	objects := object.New(store.New[object.Key, runtime.Object]())
 	for want, source := range map[string]corev1.VolumeProjection{
-		"source 1: only a control plane can hand it out, and this node has none": token,
-		"source 1: it is of a kind that this agent does not know":                {},
+		"source 1: only a control plane can issue the source, and this node has none": token,
+		"source 1: this agent does not serve a source of this kind":                   {},
 		`source 1: file "x": unsupported fieldPath: spec.x`: {DownwardAPI: &corev1.DownwardAPIProjection{
 			Items: []corev1.DownwardAPIVolumeFile{{Path: "x",
 				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.x"}}}}},
@@ -94,8 +94,8 @@ func (i issuer) Issue(_ context.Context, _ *corev1.Pod, v *corev1.Volume, source
 	return map[string][]byte{"token": []byte("t")}, time.Time(i), nil
 }
 
-// Who may read what was issued (KEP-2451).
-func TestIssued(t *testing.T) {
+// KEP-2451 says who may read an issued file.
+func TestIssuedFilesAreForThePodsUser(t *testing.T) {
 	until := time.Unix(1000, 0)
 	s := Source{Issuer: issuer(until)}
 	as := func(user *int64) corev1.Container {
