@@ -18,9 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Default fills in what the API server would (pkg/apis/core/v1 of Kubernetes
-// 1.36), in place. A Secret's stringData becomes data. Status is dropped: nobody
-// writes it into a manifest.
+// Default sets the defaults of the API server (pkg/apis/core/v1 of Kubernetes 1.36) in place. It moves a Secret's
+// stringData into data and resets the status of volumes and claims.
 func Default(v Value) {
 	switch o := v.(type) {
 	case *corev1.Secret:
@@ -55,8 +54,8 @@ func defaultMode(mode **corev1.PersistentVolumeMode) {
 	}
 }
 
-// Validate lists what the API server would refuse in an object that has its
-// defaults, with the path of each field; nil for a good one.
+// Validate returns what the API server would refuse in an object with defaults, with the path of each field. It returns
+// nil for a valid object.
 func Validate(v Value) field.ErrorList {
 	kind, _ := KindNamed(KeyOf(v).Kind)
 	errs := checkMeta(v, kind)
@@ -92,7 +91,7 @@ func checkMeta(v Value, kind Kind) (errs field.ErrorList) {
 	return append(errs, apivalidation.ValidateAnnotations(v.GetAnnotations(), at.Child("annotations"))...)
 }
 
-// checkText wants a value that is there and follows a rule of k8s.io/apimachinery.
+// checkText requires a value that is not empty and satisfies a rule of k8s.io/apimachinery.
 func checkText(at *field.Path, value string, rule func(string) []string) (errs field.ErrorList) {
 	if value == "" {
 		return field.ErrorList{field.Required(at, "")}
@@ -103,7 +102,7 @@ func checkText(at *field.Path, value string, rule func(string) []string) (errs f
 	return errs
 }
 
-// keys checks the names in the data of a ConfigMap or Secret and adds up its size.
+// keys checks the keys in the data of a ConfigMap or Secret and returns the total size of the values.
 func keys[T ~string | ~[]byte](at *field.Path, data map[string]T) (size int, errs field.ErrorList) {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		for _, message := range validation.IsConfigMapKey(key) {
@@ -127,7 +126,7 @@ func checkConfigMap(o *corev1.ConfigMap) field.ErrorList {
 	return append(errs, checkSize(data, size+more)...)
 }
 
-// checkSize bounds what an object holds (core.MaxSecretSize, 1 MiB).
+// checkSize limits the data of an object (corev1.MaxSecretSize, 1 MiB).
 func checkSize(at *field.Path, size int) field.ErrorList {
 	if size <= corev1.MaxSecretSize {
 		return nil
@@ -136,7 +135,7 @@ func checkSize(at *field.Path, size int) field.ErrorList {
 		fmt.Sprintf("must have at most %d bytes together", corev1.MaxSecretSize))}
 }
 
-// checkSecret also wants what the Secret's type promises. No message shows a value.
+// checkSecret also checks the keys that the Secret's type requires. No message contains a value.
 func checkSecret(o *corev1.Secret) field.ErrorList {
 	at := field.NewPath("data")
 	size, errs := keys(at, o.Data)
@@ -173,7 +172,7 @@ func checkSecret(o *corev1.Secret) field.ErrorList {
 		need(corev1.SSHAuthPrivateKey)
 	case corev1.SecretTypeTLS:
 		need(corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
-	default: // keys of the user's own
+	default: // keys that the user chooses
 	}
 	return errs
 }
@@ -290,7 +289,7 @@ func checkPath(name string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// sources counts the kinds of volume that are set.
+// sources counts the volume types that are set.
 func sources(s *corev1.PersistentVolumeSource) int {
 	set := 0
 	text, err := json.Marshal(s)
@@ -301,8 +300,8 @@ func sources(s *corev1.PersistentVolumeSource) int {
 	return set
 }
 
-// ValidateUpdate lists what the API server would refuse of a change from one
-// object to another of its name: what is marked immutable, and what always is.
+// ValidateUpdate returns what the API server would refuse in a change of an object: changes of fields that are
+// immutable, always or because the object says so.
 func ValidateUpdate(was, now Value) (errs field.ErrorList) {
 	fixed := func(name string, same bool, why string) {
 		if !same {
@@ -345,8 +344,8 @@ func ValidateUpdate(was, now Value) (errs field.ErrorList) {
 	return errs
 }
 
-// claimShape is the claim with what may change taken from its successor: its
-// size, and a volume's name where there was none.
+// claimShape returns was with the fields that may change taken from now: the size, and the volume's name if was has
+// none.
 func claimShape(was, now *corev1.PersistentVolumeClaimSpec) *corev1.PersistentVolumeClaimSpec {
 	s := was.DeepCopy()
 	s.Resources.Requests = now.Resources.Requests
@@ -358,15 +357,14 @@ func claimShape(was, now *corev1.PersistentVolumeClaimSpec) *corev1.PersistentVo
 
 func isSet(flag *bool) bool { return flag != nil && *flag }
 
-// Same says whether two objects of one name differ in nothing that a manifest
-// says.
+// Same reports whether two objects of one name have the same content in a manifest.
 func Same(a, b Value) bool {
 	return equality.Semantic.DeepEqual(bare(a), bare(b))
 }
 
-// bare is an object without what the table adds to it.
+// bare returns an object without the fields that the table adds.
 func bare(v Value) Value {
-	c, _ := v.DeepCopyObject().(Value) // every object is one
+	c, _ := v.DeepCopyObject().(Value) // every API object is a Value
 	c.SetUID("")
 	c.SetCreationTimestamp(metav1.Time{})
 	return c

@@ -9,8 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parse reads an object with its defaults. It is named and in a namespace unless
-// the text says otherwise.
+// parse reads an object and sets its defaults. It has a name and a namespace unless the text says otherwise.
 func parse(t *testing.T, kindName, text string) Value {
 	t.Helper()
 	kind, ok := KindNamed(kindName)
@@ -196,9 +195,9 @@ func TestValidateUpdate(t *testing.T) {
 func TestSame(t *testing.T) {
 	a, b := parse(t, ConfigMap, "data: {a: x}"), parse(t, ConfigMap, "metadata: {uid: u}\ndata: {a: x}")
 	if !Same(a, b) {
-		t.Error("a UID makes another object of it")
+		t.Error("objects with different UIDs differ")
 	}
 	if Same(a, parse(t, ConfigMap, "data: {a: y}")) {
-		t.Error("other data are the same")
+		t.Error("objects with different data are equal")
 	}
 }

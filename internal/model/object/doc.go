@@ -1,12 +1,11 @@
-// Package object holds what pods name besides themselves: ConfigMaps, Secrets,
-// PersistentVolumes and their claims, RuntimeClasses.
+// Package object holds the objects that pods name: ConfigMaps, Secrets, PersistentVolumes and their claims,
+// RuntimeClasses.
 //
-// The table has one writer: package source, from manifests and, on a node of a
-// cluster, from what package object/cluster hands to it. The kinds of volumes, the rendering of the environment, the image
-// credentials and the sandbox read it through Objects, each behind an interface
-// of its own. Values in the table are never changed.
+// The table has one writer: package source. It writes objects of manifests and, on a node of a cluster, those of the
+// API server. The kinds of volumes, the rendering of the environment, the image credentials and the sandbox read the
+// table through Objects, each through a small interface of its own. Values in the table are never changed.
 //
-// An object that is not there is no failure of the pod: what names it waits
-// (Missing) and is woken when it comes. Nor is one of which the cluster has not told
-// yet (Unknown), for which also those wait that could do without.
+// A missing object does not fail a pod. The step that needs it returns Missing, waits, and runs again when the object
+// appears. While the cluster has not reported yet whether an object exists, reading it returns Unknown. Then even a
+// step waits for which the object is optional.
 package object

@@ -18,19 +18,19 @@ type Value interface {
 
 // Kind describes a kind of objects.
 type Kind struct {
-	// Name as manifests spell it; Resource as the paths of the API do.
+	// Name is the kind's name in manifests, Resource its name in paths of the API.
 	Name, Resource string
-	// Aliases are what commands take for it too, besides both.
+	// Aliases are further names that commands accept.
 	Aliases []string
-	// APIVersion is group and version: v1, node.k8s.io/v1.
+	// APIVersion is the group and version, such as v1 or node.k8s.io/v1.
 	APIVersion string
-	// Namespaced objects belong to a namespace.
+	// Namespaced says that objects of the kind belong to a namespace.
 	Namespaced bool
-	// New makes an empty object of the kind.
+	// New returns an empty object of the kind.
 	New func() Value
 }
 
-// Key names an object of the kind.
+// Key returns the key of an object of the kind.
 func (k Kind) Key(namespace, name string) Key {
 	if !k.Namespaced {
 		namespace = ""
@@ -38,12 +38,12 @@ func (k Kind) Key(namespace, name string) Key {
 	return Key{k.Name, namespace, name}
 }
 
-// GroupVersionKind is what an object of the kind carries.
+// GroupVersionKind returns the type that objects of the kind carry.
 func (k Kind) GroupVersionKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(k.APIVersion, k.Name)
 }
 
-// Kinds are all kinds, in the order in which messages name them.
+// Kinds returns all kinds in the order in which messages list them.
 func Kinds() []Kind {
 	return []Kind{
 		{Name: ConfigMap, Resource: "configmaps", Aliases: []string{"cm"}, APIVersion: "v1", Namespaced: true,
@@ -60,7 +60,7 @@ func Kinds() []Kind {
 	}
 }
 
-// KindNamed finds the kind of that name, e.g. ConfigMap.
+// KindNamed returns the kind with this name, such as ConfigMap.
 func KindNamed(name string) (Kind, bool) {
 	all := Kinds()
 	i := slices.IndexFunc(all, func(k Kind) bool { return k.Name == name })
@@ -70,7 +70,7 @@ func KindNamed(name string) (Kind, bool) {
 	return all[i], true
 }
 
-// KeyOf names an object by what it is.
+// KeyOf returns the key of an object.
 func KeyOf(v Value) Key {
 	kind := ""
 	switch v.(type) {

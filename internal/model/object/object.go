@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/base/store"
 )
 
-// Kinds of objects, as manifests spell them.
+// Kinds of objects, as in manifests.
 const (
 	ConfigMap             = "ConfigMap"
 	Secret                = "Secret"
@@ -21,7 +21,7 @@ const (
 	RuntimeClass          = "RuntimeClass"
 )
 
-// Kinds of objects that a cluster tells of and that are not in the table.
+// Kinds of objects that a cluster reports and that are not in the table.
 const (
 	Service            = "Service"
 	ClusterTrustBundle = "ClusterTrustBundle"
@@ -30,10 +30,10 @@ const (
 // Every is the name in a key that stands for all objects of its kind and namespace.
 const Every = "*"
 
-// Bundles is the key of all ClusterTrustBundles.
+// Bundles returns the key of all ClusterTrustBundles.
 func Bundles() Key { return Key{Kind: ClusterTrustBundle, Name: Every} }
 
-// Key names an object. Namespace is empty for kinds that have none.
+// Key identifies an object. Namespace is empty for kinds without namespaces.
 type Key struct{ Kind, Namespace, Name string }
 
 func (k Key) String() string {
@@ -49,24 +49,23 @@ func (k Key) Compare(other Key) int {
 		cmp.Compare(k.Name, other.Name))
 }
 
-// Table holds the objects of this node, each of the API type of its kind.
+// Table holds the objects of this node. Each has the API type of its kind.
 type Table = store.Table[Key, runtime.Object]
 
 // Objects reads the table by kind.
 type Objects struct {
-	table *Table
-	heard func(Key) bool
+	table    *Table
+	received func(Key) bool
 }
 
-// New returns the objects of a table that has all there is: the standalone one.
+// New returns the objects of a complete table, as in an agent without a cluster.
 func New(table *Table) *Objects { return &Objects{table: table} }
 
-// Joined returns the objects of a table that a cluster fills too. What is not in
-// the table is a *Missing only once heard says that the cluster has told of it,
-// and an *Unknown before.
-func Joined(table *Table, heard func(Key) bool) *Objects { return &Objects{table, heard} }
+// Joined returns the objects of a table that a cluster fills too. An object that is not in the table is a *Missing if
+// received reports that the cluster has answered for it, and an *Unknown otherwise.
+func Joined(table *Table, received func(Key) bool) *Objects { return &Objects{table, received} }
 
-// OfCluster says that the object is the API server's, not a manifest's.
+// OfCluster reports whether the object comes from the API server and not from a manifest.
 func OfCluster(v metav1.Object) bool { return v.GetResourceVersion() != "" }
 
 // ConfigMap returns the object, or a *Missing or *Unknown.
@@ -94,12 +93,12 @@ func (o *Objects) RuntimeClass(name string) (*nodev1.RuntimeClass, error) {
 	return get[*nodev1.RuntimeClass](o, Key{RuntimeClass, "", name})
 }
 
-// Watch reports every object: those that are there, then what changes.
+// Watch reports all present objects and then each change.
 func (o *Objects) Watch() *store.Watcher[Key, runtime.Object] { return o.table.Watch() }
 
 func get[T runtime.Object](o *Objects, key Key) (found T, err error) {
 	row, ok := o.table.Get(key)
-	if !ok && o.heard != nil && !o.heard(key) {
+	if !ok && o.received != nil && !o.received(key) {
 		return found, &Unknown{key}
 	}
 	if !ok {

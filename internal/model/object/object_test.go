@@ -24,7 +24,7 @@ func TestObjects(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	if _, err := objects.Secret("default", "app"); err == nil || err.Error() != "waiting for Secret default/app" {
-		t.Errorf("a kind does not stand for another: %v", err)
+		t.Errorf("an object of another kind: %v", err)
 	}
 }
 
@@ -36,15 +36,15 @@ func TestJoined(t *testing.T) {
 	keys, only := Waits(err)
 	if !only || len(keys) != 1 || keys[0] != key ||
 		err.Error() != "waiting for the API server to tell of Secret default/app" {
-		t.Errorf("nothing was told: %v, waits for %v", err, keys)
+		t.Errorf("before the cluster has reported: %v, waits for %v", err, keys)
 	}
 	heard = true
 	if _, err := objects.Secret("default", "app"); err == nil || err.Error() != "waiting for Secret default/app" {
-		t.Errorf("it is not there: %v", err)
+		t.Errorf("a missing object: %v", err)
 	}
 	heard = false
 	table.Put(key, &corev1.Secret{})
 	if _, err := objects.Secret("default", "app"); err != nil {
-		t.Errorf("what is in the table is known: %v", err)
+		t.Errorf("an object in the table: %v", err)
 	}
 }

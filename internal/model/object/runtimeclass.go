@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// ApplyClass gives a pod the overhead, node selector and tolerations of its
-// RuntimeClass where these say something new, as the API server does (KEP-688).
-// What contradicts the pod is left as it is: ConflictWithClass tells.
+// ApplyClass adds the overhead, node selector and tolerations of its RuntimeClass to a pod, as the API server does
+// (KEP-688). Values that the pod has already stay, even if they differ.
 func ApplyClass(spec *corev1.PodSpec, class *nodev1.RuntimeClass) {
 	if class.Overhead != nil && len(spec.Overhead) == 0 {
 		spec.Overhead = maps.Clone(class.Overhead.PodFixed)

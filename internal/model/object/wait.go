@@ -1,21 +1,19 @@
 package object
 
-// Missing is the error of an object that is not there.
+// Missing is the error for an object that does not exist.
 type Missing struct{ Key Key }
 
 func (e *Missing) Error() string { return "waiting for " + e.Key.String() }
 
-// Unknown is the error of an object of which the cluster has not told yet whether
-// it is there. Who names it waits also where it may do without the object: "not
-// known yet" is never "not there".
+// Unknown is the error for an object of which the cluster has not reported yet whether it exists. Even a reader for
+// which the object is optional must wait.
 type Unknown struct{ Key Key }
 
 func (e *Unknown) Error() string {
 	return "waiting for the API server to tell of " + e.Key.String()
 }
 
-// Lacking is the error of an object that is there and does not have what is
-// asked of it, such as a key of its data.
+// Lacking is the error for an object without something that is needed, such as a key of its data.
 type Lacking struct {
 	Key Key
 	Err error
@@ -25,10 +23,10 @@ func (e *Lacking) Error() string { return e.Err.Error() }
 
 func (e *Lacking) Unwrap() error { return e.Err }
 
-// Waits lists the objects whose change is worth another try of what failed with
-// err. only says that nothing else is.
+// Waits returns the objects after whose change a retry of what failed with err makes sense. only says that no other
+// event makes a retry worthwhile.
 func Waits(err error) (keys []Key, only bool) {
-	switch e := err.(type) { //nolint:errorlint // it goes down the tree itself, to all of its leaves
+	switch e := err.(type) { //nolint:errorlint // the function itself visits all leaves of the error tree
 	case nil:
 		return nil, false
 	case *Missing:

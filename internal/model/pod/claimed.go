@@ -7,10 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// WithoutClaimed is a pod without the extended resources that its containers get
-// by the ResourceClaim which the scheduler has made for them (KEP-5004): a DRA driver
-// serves them, not the node or a device plugin. A pod that has none is returned as
-// it is.
+// WithoutClaimed returns the pod without the extended resources that its containers get from the ResourceClaim of the
+// scheduler (KEP-5004). A DRA driver supplies these, not the node or a device plugin. A pod without such resources is
+// returned unchanged.
 func WithoutClaimed(p *corev1.Pod) *corev1.Pod {
 	s := p.Status.ExtendedResourceClaimStatus
 	if s == nil || len(s.RequestMappings) == 0 {

@@ -23,7 +23,7 @@ func TestWithoutClaimed(t *testing.T) {
 		Containers:     []corev1.Container{asks("app", "example.com/a", "deviceclass.resource.kubernetes.io/b")},
 	}}
 	if WithoutClaimed(p) != p {
-		t.Error("a pod without such a claim is another")
+		t.Error("a pod without such a claim was copied")
 	}
 	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
 		RequestMappings: []corev1.ContainerExtendedResourceRequest{

@@ -1,9 +1,8 @@
-// Package pod holds the values every other package speaks in: the pod as
-// somebody wants it (Pod), as the runtime shows it (Observed), and how it is to
-// end (Stop).
+// Package pod holds the values that all packages share: the desired pod (Pod), its state in the runtime (Observed), and
+// why and how it must end (Stop).
 //
-// All of them are immutable once they are shared: a change is a new value.
-// The package imports nothing of Berth's and does no I/O.
+// All values are immutable once they are shared: a change is a new value. The package imports no other package of Berth
+// and does no I/O.
 //
 //	desired (Pod) --admission--> worker --steps--> runtime --pleg--> Observed
 //	                                ^

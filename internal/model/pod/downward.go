@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Field is the value of a field of the pod's metadata, as the downward API
-// spells it: metadata.name, metadata.labels['app'], metadata.labels.
+// Field returns the value of a field of the pod's metadata by its path in the downward API: metadata.name,
+// metadata.labels['app'], metadata.labels.
 func Field(p *corev1.Pod, fieldPath string) (string, error) {
 	if path, key, ok := subscript(fieldPath); ok {
 		return keyValue(p, fieldPath, path, key)
@@ -34,7 +34,7 @@ func Field(p *corev1.Pod, fieldPath string) (string, error) {
 	return "", fmt.Errorf("unsupported fieldPath: %s", fieldPath)
 }
 
-// lines are a line for each key with its value in quotes, sorted.
+// lines returns a sorted line for each key with its quoted value.
 func lines(values map[string]string) string {
 	var text []string
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -67,9 +67,9 @@ func keyValue(p *corev1.Pod, fieldPath, path, key string) (string, error) {
 	return values[key], nil
 }
 
-// ResourceField is a request or limit of a container in units of the divisor,
-// rounded up: of c, unless f names another. A container without a limit has what
-// the pod (KEP-2837) or else the node can give: allocatable.
+// ResourceField returns a request or limit of a container in units of the divisor, rounded up. The container is c
+// unless f names another. A container without a limit has the limit of the pod (KEP-2837), or else the node's
+// allocatable.
 func ResourceField(p *corev1.Pod, c Container, f *corev1.ResourceFieldSelector,
 	allocatable corev1.ResourceList) (string, error) {
 	if f.ContainerName != "" {
@@ -102,7 +102,7 @@ func ResourceField(p *corev1.Pod, c Container, f *corev1.ResourceFieldSelector,
 	return divide(value.Value(), divisor.Value()), nil
 }
 
-// ceiling is what a container without a limit can use at most.
+// ceiling returns what a container without a limit can use at most.
 func ceiling(p *corev1.Pod, name corev1.ResourceName, allocatable corev1.ResourceList) resource.Quantity {
 	if r := p.Spec.Resources; r != nil {
 		if q, ok := r.Limits[name]; ok && !q.IsZero() {

@@ -85,11 +85,11 @@ func TestResourceField(t *testing.T) {
 	if got, err := ResourceField(p, c,
 		&corev1.ResourceFieldSelector{ContainerName: "bare", Resource: "limits.memory",
 			Divisor: resource.MustParse("1Mi")}, node); got != "1024" || err != nil {
-		t.Errorf("of the pod: %q, %v", got, err)
+		t.Errorf("limit of the pod: %q, %v", got, err)
 	}
 }
 
-// says checks an error for a text; none for "".
+// says checks that an error has this text, or that it is nil if text is empty.
 func says(err error, text string) bool {
 	if text == "" {
 		return err == nil

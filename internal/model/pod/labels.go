@@ -1,7 +1,7 @@
 package pod
 
-// Labels and annotations on CRI sandboxes and containers. They are the
-// kubelet's, so that its containers and Berth's are each other's.
+// Labels and annotations on CRI sandboxes and containers. They are the kubelet's, so that a kubelet and Berth can each
+// take over the other's containers.
 const (
 	LabelPodName       = "io.kubernetes.pod.name"
 	LabelPodNamespace  = "io.kubernetes.pod.namespace"
@@ -17,8 +17,7 @@ const (
 	AnnotationDeletionGrace            = "io.kubernetes.pod.deletionGracePeriod"
 	AnnotationTerminationGrace         = "io.kubernetes.pod.terminationGracePeriod"
 
-	// AnnotationBackoff is Berth's own: the crash delay that preceded this
-	// start, as a Go duration. The next delay is computed from it, also by an
-	// agent that was started since.
+	// AnnotationBackoff is Berth's own: the crash delay before this start, as a Go duration. The next delay is computed
+	// from it, even by an agent that started later.
 	AnnotationBackoff = "berth.run/backoff"
 )

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ContainerState is the CRI's view of a container.
+// ContainerState is the state of a container in the CRI.
 type ContainerState int
 
 // The states of a container in the CRI.
@@ -22,17 +22,17 @@ func (s ContainerState) String() string {
 	return [...]string{"unknown", "created", "running", "exited"}[s]
 }
 
-// Observed is what the runtime showed of one pod at one moment. pleg is its
-// only writer. A pod unknown to the runtime has empty lists.
+// Observed is the runtime's state of one pod at one moment. Package pleg is its only writer. A pod that is unknown to
+// the runtime has empty lists.
 type Observed struct {
 	UID       types.UID
 	Name      string
 	Namespace string
-	// Sandboxes are newest first.
+	// Sandboxes lists the newest first.
 	Sandboxes []SandboxStatus
-	// Containers are newest first; several may carry the same name (earlier attempts).
+	// Containers lists the newest first. Earlier instances have the same name.
 	Containers []ContainerStatus
-	// At is when the reading began: what happened later may be missing.
+	// At is when the reading began. Later changes may be missing.
 	At time.Time
 }
 
@@ -42,9 +42,9 @@ type SandboxStatus struct {
 	Attempt   uint32
 	Ready     bool
 	CreatedAt time.Time
-	// HostNetwork is the network namespace mode NODE.
+	// HostNetwork says that the sandbox uses the host's network namespace.
 	HostNetwork bool
-	// IPs has the primary address first; empty on the host network.
+	// IPs lists the primary address first. It is empty on the host network.
 	IPs []string
 }
 
@@ -61,22 +61,21 @@ type ContainerStatus struct {
 	Reason     string // e.g. OOMKilled, Completed, Error, StartError
 	Message    string
 	Image      string // as the runtime names it
-	ImageID    string // resolved: digest or id
-	// Hash, RestartCount and the rest are read back from the annotations that
-	// the container was created with (io.kubernetes.container.*).
+	ImageID    string // digest or id
+	// Hash, RestartCount and the fields below are read from the annotations with which the container was created
+	// (io.kubernetes.container.*).
 	Hash                   string
 	RestartCount           int
 	TerminationMessagePath string
 	TerminationFromLogs    bool // terminationMessagePolicy FallbackToLogsOnError
-	// Backoff is the crash delay that preceded this start; zero for a first start.
+	// Backoff is the crash delay before this start; zero for a first start.
 	Backoff time.Duration
 	LogPath string
-	// TerminationGrace and PreStop are what the pod's spec said, for when
-	// nobody knows the spec any more: seconds, nil if not written; and the
-	// handler as JSON.
+	// TerminationGrace and PreStop are copied from the pod's spec, for when the spec is lost. TerminationGrace is in
+	// seconds, nil if unknown. PreStop is the handler as JSON.
 	TerminationGrace *int64
 	PreStop          string
-	// User is who its first process was started as, if the runtime tells (KEP-3619).
+	// User is the user of its first process, if the runtime reports it (KEP-3619).
 	User *corev1.ContainerUser
 }
 
@@ -104,7 +103,7 @@ func (o *Observed) Container(name string) (ContainerStatus, bool) {
 	return ContainerStatus{}, false
 }
 
-// Running says whether any container or sandbox of the pod still runs.
+// Running reports whether any container or sandbox of the pod still runs.
 func (o *Observed) Running() bool {
 	if o == nil {
 		return false
@@ -122,7 +121,7 @@ func (o *Observed) Running() bool {
 	return false
 }
 
-// ContainersOf lists the containers, none for a nil Observed.
+// ContainersOf returns the containers, none for a nil Observed.
 func (o *Observed) ContainersOf() []ContainerStatus {
 	if o == nil {
 		return nil

@@ -9,9 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Orphan makes the pod that a sandbox or containers without a known pod once
-// belonged to, as far as it is written on them: enough to end it with its own
-// grace and preStop handlers.
+// Orphan reconstructs the pod of a sandbox or containers that no known pod owns, from what is written on them. It is
+// enough to end the pod with its own grace and preStop handlers.
 func Orphan(o *Observed) *Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace, UID: o.UID}}
 	for _, s := range o.Sandboxes {

@@ -9,11 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Source says who wants a pod. Its text is the value of the annotation
-// kubernetes.io/config.source.
+// Source is where a pod comes from. Its text is the value of the annotation kubernetes.io/config.source.
 type Source string
 
-// The sources, in the kubelet's words where it has them.
+// The sources, with the kubelet's names where it has them.
 const (
 	SourceFile  Source = "file"  // staticPodPath
 	SourceURL   Source = "http"  // staticPodURL
@@ -21,46 +20,43 @@ const (
 	SourceAPI   Source = "api"   // the API server of the cluster
 )
 
-// Annotations that the kubelet puts on pods it takes from a file or a URL.
+// Annotations that the kubelet adds to pods of a file or URL.
 const (
 	AnnotationConfigHash   = "kubernetes.io/config.hash"
 	AnnotationConfigSource = "kubernetes.io/config.source"
 	AnnotationConfigSeen   = "kubernetes.io/config.seen"
 )
 
-// AnnotationMirror marks the API server's copy of a static pod. Its value is the
-// static pod's AnnotationConfigHash.
+// AnnotationMirror marks the API server's copy of a static pod. Its value is the static pod's AnnotationConfigHash.
 const AnnotationMirror = "kubernetes.io/config.mirror"
 
-// Pod is one desired pod. The object is never changed after it was put in a table.
+// Pod is a desired pod. It is never changed after it was put into a table.
 //
-// One from the API is the API's object, all but its managed fields: what it has
-// of metadata and status is what the API said last. It stays desired while it has
-// a deletion timestamp, until the API has dropped it.
+// A pod of the API server is the API's object without its managed fields, with the metadata and status that the API
+// server last sent. A pod with a deletion timestamp stays desired until the API server has removed it.
 type Pod struct {
 	*corev1.Pod
 	Source Source
-	// Origin names where the manifest was read: a path, a URL, "berth apply", or
-	// "the API server".
+	// Origin is where the manifest was read: a path, a URL, "berth apply", or "the API server".
 	Origin string
-	// Seen is when the source first read this UID; the start of its timeline.
+	// Seen is when the source first read this UID. The pod's timeline starts then.
 	Seen time.Time
-	// Ephemeral is set for a pod of a foreground "berth run": it is not kept over an agent restart.
+	// Ephemeral says that the pod belongs to a foreground "berth run" and does not survive an agent restart.
 	Ephemeral bool
 }
 
-// Key is a pod's name within its namespace.
+// Key returns the pod's namespace and name.
 func (p *Pod) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 }
 
-// FullName is the name used in log lines and messages: namespace/name.
+// FullName returns the name for log lines and messages: namespace/name.
 func FullName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// HostNetwork says whether the pod uses the host's network namespace.
+// HostNetwork reports whether the pod uses the host's network namespace.
 func HostNetwork(p *corev1.Pod) bool { return p.Spec.HostNetwork }
 
-// Kind says which list of the pod's spec a container stands in.
+// Kind is the role of a container in the pod's spec.
 type Kind int
 
 // The kinds, in the order in which they start; ephemeral containers come at any time.
@@ -75,18 +71,17 @@ func (k Kind) String() string {
 	return [...]string{"container", "init container", "sidecar", "ephemeral container"}[k]
 }
 
-// Container is a container of the spec with the kind it has there.
+// Container is a container of the spec with its kind.
 type Container struct {
 	*corev1.Container
 	Kind Kind
 	// Index is the position in its list of the spec.
 	Index int
-	// Target is the container whose PID namespace an ephemeral container joins; empty for the others.
+	// Target is the container whose PID namespace an ephemeral container joins; empty for other kinds.
 	Target string
 }
 
-// FieldPath is the object reference path that Kubernetes uses for events of a
-// container, e.g. "spec.containers{app}".
+// FieldPath returns the path in an event's object reference for a container, such as "spec.containers{app}".
 func (c Container) FieldPath() string {
 	list := map[Kind]string{App: "containers", Init: "initContainers", Sidecar: "initContainers",
 		Ephemeral: "ephemeralContainers"}[c.Kind]
@@ -116,8 +111,8 @@ func Containers(p *corev1.Pod) []Container {
 	return all
 }
 
-// HostPorts are the ports of the host that the pod takes: of the containers that
-// run as long as it does, as the scheduler counts them.
+// HostPorts returns the host ports that the pod uses: those of its app containers and sidecars, as the scheduler counts
+// them.
 func HostPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {
 	for _, c := range Containers(p) {
 		if c.Kind != App && c.Kind != Sidecar {
@@ -132,7 +127,7 @@ func HostPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {
 	return ports
 }
 
-// FindContainer returns the container of that name.
+// FindContainer returns the container with this name.
 func FindContainer(p *corev1.Pod, name string) (Container, bool) {
 	for _, c := range Containers(p) {
 		if c.Name == name {
@@ -142,9 +137,8 @@ func FindContainer(p *corev1.Pod, name string) (Container, bool) {
 	return Container{}, false
 }
 
-// Differs says whether two versions of a pod differ in what this node acts on:
-// spec, labels, annotations, or a deletion. What others write into the status, and
-// each new resource version, is not among it.
+// Differs reports whether two versions of a pod differ in a field that this node acts on: spec, labels, annotations, or
+// a deletion. It ignores the status and the resource version.
 func Differs(a, b *corev1.Pod) bool {
 	return !equality.Semantic.DeepEqual(a.Spec, b.Spec) ||
 		!maps.Equal(a.Labels, b.Labels) ||
@@ -153,7 +147,7 @@ func Differs(a, b *corev1.Pod) bool {
 		!equality.Semantic.DeepEqual(a.DeletionGracePeriodSeconds, b.DeletionGracePeriodSeconds)
 }
 
-// Ended says whether a phase is final: containers of such a pod never run again.
+// Ended reports whether a phase is final: containers of such a pod never run again.
 func Ended(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }

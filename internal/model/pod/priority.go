@@ -2,17 +2,16 @@ package pod
 
 import corev1 "k8s.io/api/core/v1"
 
-// Priorities and priority classes of Kubernetes' own.
+// Priorities and priority classes that Kubernetes defines.
 const (
-	// SystemCritical is the least priority of a pod that others make room for.
+	// SystemCritical is the lowest priority of a critical pod, for which other pods are preempted.
 	SystemCritical = 2_000_000_000
 
 	systemNodeCritical    = "system-node-critical"
 	systemClusterCritical = "system-cluster-critical"
 )
 
-// Priority is that of the spec; without one, that of a class that every cluster
-// has; else 0.
+// Priority returns the priority of the spec. Without one it returns that of a built-in priority class, or else 0.
 func Priority(p *corev1.Pod) int32 {
 	switch {
 	case p.Spec.Priority != nil:
@@ -25,8 +24,7 @@ func Priority(p *corev1.Pod) int32 {
 	return 0
 }
 
-// Static says that a manifest in a directory or at a URL stands for the pod, and
-// no API server.
+// Static reports whether the pod comes from a manifest in a directory or at a URL and not from an API server.
 func Static(p *corev1.Pod) bool {
 	from := Source(p.Annotations[AnnotationConfigSource])
 	return from == SourceFile || from == SourceURL

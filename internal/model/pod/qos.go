@@ -2,8 +2,8 @@ package pod
 
 import corev1 "k8s.io/api/core/v1"
 
-// QOS is the pod's quality-of-service class. Pod-level resources, when set,
-// decide alone (KEP-2837); otherwise all containers but ephemeral ones do.
+// QOS returns the pod's quality-of-service class. Pod-level resources alone decide if they are set (KEP-2837).
+// Otherwise all containers except ephemeral ones count.
 func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	guaranteed := true
@@ -40,8 +40,7 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSGuaranteed
 }
 
-// sumUp adds the CPU and memory of list to total and returns how many of the
-// two it had.
+// sumUp adds the CPU and memory of list to total. It returns how many of the two list has.
 func sumUp(total, list corev1.ResourceList) int {
 	had := 0
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

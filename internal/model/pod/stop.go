@@ -34,15 +34,15 @@ type Stop struct {
 	// Grace is the time between the stop signal and the kill. nil means the
 	// pod's own terminationGracePeriodSeconds. Minimum 0.
 	Grace *time.Duration
-	// At is when the first stop was asked for.
+	// At is the time of the first request to stop.
 	At time.Time
-	// Remove says that the pod object goes too when all is over; without it
-	// the pod stays visible as Failed (eviction, deadline).
+	// Remove says that the pod object is removed too once the pod has ended. Without it the pod stays visible as
+	// Failed, as after an eviction or a deadline.
 	Remove bool
 }
 
-// MergeStop joins a later stop into an earlier one: the first reason and time
-// stay, the grace can only shrink, and a removal once asked for stays asked for.
+// MergeStop merges a later stop into an earlier one. The first reason and time stay, the grace can only shrink, and
+// Remove stays set.
 func MergeStop(was *Stop, now Stop) Stop {
 	if was == nil {
 		return now

@@ -2,8 +2,8 @@ package pod
 
 import "strings"
 
-// SysctlName spells a sysctl with dots between its parts. One written with
-// slashes may have dots within a part, as of a VLAN interface (sysctl.d(5)).
+// SysctlName returns a sysctl's name with dots between its parts. A name written with slashes may contain dots within a
+// part, such as the name of a VLAN interface (sysctl.d(5)).
 func SysctlName(name string) string {
 	first := strings.IndexAny(name, "./")
 	if first < 0 || name[first] == '.' {

@@ -2,17 +2,16 @@ package pod
 
 // Volume is a volume of a pod that is mounted on this node.
 type Volume struct {
-	// Path on the host; that of the device with Block, "" with Image.
+	// Path is the path on the host. It is the path of the device if Block, and empty if Image is set.
 	Path string
-	// Image is the id of the image that the runtime is to mount; "" for what is on
-	// the host.
+	// Image is the id of the image that the runtime mounts; "" for a volume on the host.
 	Image string
-	// Block: it is a block device for the container, not a directory.
+	// Block says that the volume is a block device for the container and not a directory.
 	Block bool
-	// ReadOnly: no mount of it may write.
+	// ReadOnly says that every mount of the volume must be read-only.
 	ReadOnly bool
-	// HostLabels: its files keep the SELinux labels that they have on the host.
+	// HostLabels says that the files keep their SELinux labels from the host.
 	HostLabels bool
-	// Groups are the supplemental groups by which processes may use it.
+	// Groups are the supplemental groups through which processes may access the volume.
 	Groups []int64
 }
