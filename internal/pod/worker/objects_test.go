@@ -11,17 +11,17 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// What fails for want of an object is tried again when the object changes, and
-// not before; one that changes while the task runs is not missed.
+// A task that failed because of an object is retried when the object changes and not before. A change while the task
+// runs is not missed.
 func TestTasksWaitForObjects(t *testing.T) {
 	app, other := object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "app"},
 		object.Key{Kind: object.Secret, Namespace: "default", Name: "app"}
 	missing := fmt.Errorf("render: %w", &object.Missing{Key: app})
 	for name, c := range map[string]struct {
 		err    error
-		during []object.Key // what changes while the task runs
-		after  []object.Key // what changes then
-		tried  bool         // again, an hour later
+		during []object.Key // changes while the task runs
+		after  []object.Key // changes after the task has failed
+		tried  bool         // the task is retried an hour later
 	}{
 		"it never comes":     {err: missing},
 		"another comes":      {err: missing, during: []object.Key{other}, after: []object.Key{other}},
@@ -55,7 +55,7 @@ func TestTasksWaitForObjects(t *testing.T) {
 				if tried := tasks.Go(t.Context(), "container/a", func(context.Context) error {
 					return nil
 				}); tried != c.tried {
-					t.Errorf("tried again: %v, want %v", tried, c.tried)
+					t.Errorf("retried: %v, want %v", tried, c.tried)
 				}
 				tasks.Wait()
 			})

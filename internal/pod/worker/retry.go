@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// RetryError tells the worker when a failed step or task is worth another try.
-// Without one it is tried again after the worker's own growing delay.
+// RetryError says when a failed step or task should be retried. A failure without one is retried after the worker's own
+// growing delay.
 type RetryError struct {
 	At  time.Time
 	Err error
@@ -16,7 +16,7 @@ func (e *RetryError) Error() string { return e.Err.Error() }
 
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// RetryAt says that err is worth another try at that time and not before.
+// RetryAt returns err with the earliest time of the next try.
 func RetryAt(at time.Time, err error) error { return &RetryError{At: at, Err: err} }
 
 func retryTime(err error) (time.Time, bool) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What is asked to try again does so at once, and nothing else.
+// retry releases the tasks whose error matches, and no other.
 func TestTasksRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks, noImage := newTasks(time.Now, func(string, error) {}), errors.New("no image")
@@ -21,16 +21,16 @@ func TestTasksRetry(t *testing.T) {
 		tasks.Wait()
 		tasks.begin()
 		if !tasks.retry(func(err error) bool { return errors.Is(err, noImage) }) {
-			t.Error("nothing to try again")
+			t.Error("no task was released")
 		}
 		for key, want := range map[string]bool{"image": true, "volume": false} {
 			if tried := tasks.Go(t.Context(), key, func(context.Context) error { return nil }); tried != want {
-				t.Errorf("%s tried again: %v", key, tried)
+				t.Errorf("%s retried: %v", key, tried)
 			}
 		}
 		tasks.Wait()
 		if tasks.retry(func(error) bool { return false }) {
-			t.Error("what does not match was released")
+			t.Error("a task with another error was released")
 		}
 	})
 }

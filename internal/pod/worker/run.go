@@ -6,19 +6,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// longestSleep bounds how long a worker waits for a time of the machine's clock, such as the
-// end of a pod's active deadline: the clock may be set meanwhile.
+// longestSleep limits how long a worker waits for a time of the machine's clock, such as a pod's active deadline,
+// because the clock may be set meanwhile.
 const longestSleep = time.Minute
 
-// Run brings the pod through its life and returns nil when nothing of it is
-// left. A pod that ended by itself stays, with what tells how, until a Stop asks
-// for its removal. When ctx ends Run detaches: it returns ctx's error as soon as
-// the calls under way have ended, and leaves on the node what is there.
+// Run takes the pod through its life and returns nil when nothing of it is left. A pod that ended by itself keeps its
+// status until a Stop removes it. When ctx ends, Run detaches: it returns ctx's error after the running calls have
+// ended, and leaves everything on the node as it is.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.sync(ctx); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// timed is until, which is told of.
+// timed runs until and reports how long it took.
 func (w *Worker) timed(ctx context.Context, o Operation, f func(context.Context) error) error {
 	began := w.opts.Now()
 	if err := w.until(ctx, f); err != nil {
@@ -64,13 +64,13 @@ func (w *Worker) awaitRemoval(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.wake:
+		case <-w.wake.C():
 		}
 	}
 	return nil
 }
 
-// sync keeps the pod at its plan until it is to stop.
+// sync keeps the pod at its plan until it must stop.
 func (w *Worker) sync(ctx context.Context) error {
 	setup, cancel := context.WithCancel(ctx)
 	defer w.tasks.Wait()
@@ -99,20 +99,20 @@ func (w *Worker) sync(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.wake:
+		case <-w.wake.C():
 		case <-timer.C:
 		}
 	}
 }
 
-// pass looks at the pod once, starts what can be started, and returns when to
-// look again by itself; zero for never.
+// pass computes the plan once and starts what can be started. It returns when the next pass is due if nothing changes;
+// zero for never.
 func (w *Worker) pass(ctx context.Context) time.Time {
 	w.mu.Lock()
 	p, revision := w.pod, w.revision
 	w.mu.Unlock()
 	w.tasks.begin()
-	last := w.opts.Last(w.uid) // before what is observed: a container reported in between would pass for lost
+	last := w.opts.Last(w.uid) // before observed: a container reported in between would look lost
 	observed := w.opts.Observed(w.uid)
 	decided := plan.Compute(plan.Input{
 		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes(w.uid), Last: last, Hash: w.opts.Hash(p.Pod),
@@ -140,7 +140,7 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 	return earliest(decided.LookAgain, w.tasks.nextTry())
 }
 
-// setup starts or calls a step's Setup if it is its turn.
+// setup starts or calls a step's Setup if the steps before it are done.
 func (w *Worker) setup(ctx context.Context, s Step, run *Run, revision int) {
 	w.mu.Lock()
 	turn := s.Setup != nil && !slices.ContainsFunc(s.After, func(name string) bool { return !w.done(name) })
@@ -165,13 +165,13 @@ func (w *Worker) setup(ctx context.Context, s Step, run *Run, revision int) {
 		return
 	}
 	if err := s.Setup(ctx, run); err != nil {
-		w.opts.Log.Error("step", "step", s.Name, "pod", pod.FullName(run.Pod.Pod), "err", err)
+		w.opts.Log.Error("pod step failed, retrying", "step", s.Name, "pod", pod.FullName(run.Pod.Pod), "err", err)
 	}
 }
 
-// started is when the pod's life on this node began: the oldest trace of it in
-// the runtime, or in the API, tells more than this process can know. It is a time of the machine's
-// clock, whichever of them tells it, as is what is counted from it.
+// started returns when the pod's life on this node began: the oldest time in its sandboxes, its status in the API, or
+// its source. Only the first two survive a restart of the agent. Rounding removes the monotonic clock, because the
+// deadline is computed from the machine's clock.
 func started(p *pod.Pod, o *pod.Observed) time.Time {
 	t := p.Seen.Round(0)
 	if s := p.Status.StartTime; s != nil {
@@ -187,7 +187,7 @@ func started(p *pod.Pod, o *pod.Observed) time.Time {
 
 // until repeats f with growing delays until it succeeds or ctx ends.
 func (w *Worker) until(ctx context.Context, f func(context.Context) error) error {
-	for delay := retryFirst; ; delay = min(2*delay, retryMax) {
+	for retries := retry.Doubling(retryFirst, retryMax); ; {
 		err := f(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -199,17 +199,16 @@ func (w *Worker) until(ctx context.Context, f func(context.Context) error) error
 		if err == nil {
 			return nil
 		}
-		w.opts.Log.Warn("end pod", "pod", pod.FullName(w.State().Pod.Pod), "err", err, "again in", delay)
-		select {
-		case <-ctx.Done():
+		delay := retries.Step()
+		w.opts.Log.Warn("end of a pod failed, retrying", "pod", pod.FullName(w.State().Pod.Pod), "err", err, "delay",
+			delay)
+		if retry.Sleep(ctx, delay) != nil {
 			return ctx.Err()
-		case <-time.After(delay):
 		}
 	}
 }
 
-// terminate stops everything that runs, and returns nil only when the runtime
-// shows that nothing does.
+// terminate stops everything that runs. It returns nil only after the runtime has reported that nothing runs.
 func (w *Worker) terminate(ctx context.Context) error {
 	if err := w.opts.Refresh(ctx, w.uid); err != nil {
 		return fmt.Errorf("read the pod's state: %w", err)
@@ -228,7 +227,7 @@ func (w *Worker) terminate(ctx context.Context) error {
 
 func (w *Worker) clean(ctx context.Context) error { return w.undo(ctx, Prepare) }
 
-// undo runs the teardowns of one phase, last step first.
+// undo runs the teardowns of a phase, last step first.
 func (w *Worker) undo(ctx context.Context, phase Phase) error {
 	for _, s := range slices.Backward(w.opts.Steps) {
 		if s.Phase != phase || s.Teardown == nil {

@@ -12,51 +12,47 @@ import (
 type Phase int
 
 const (
-	// Prepare steps run side by side, each as a task of its own, until they
-	// have succeeded for this revision of the pod. They are undone only when
-	// nothing of the pod runs.
+	// Prepare steps run in parallel, each as a task, until they have succeeded for this revision of the pod. They are
+	// undone only when nothing of the pod runs.
 	Prepare Phase = iota
-	// Act steps carry out the plan. They are called at each pass, one after the
-	// other, and must not block: what takes time is a task.
+	// Act steps carry out the plan. They are called one after the other at each pass and must not block: work that
+	// takes time is a task.
 	Act
 )
 
 func (p Phase) String() string { return [...]string{"prepare", "act"}[p] }
 
-// Step is one part of a pod's life on this node. It is a value, so that the
-// list of steps can be read, timed, traced and printed.
+// Step is one part of a pod's life on this node. It is a value, so that the list of steps can be printed, timed and
+// traced.
 type Step struct {
 	Name  string
 	Phase Phase
-	// After names the Prepare steps whose Setup must have succeeded before this
-	// one starts. Teardown goes the other way round.
+	// After names the Prepare steps whose Setup must have succeeded before this step starts. Teardown runs in the
+	// reverse order.
 	After []string
-	// Setup brings the node to what the pod wants. It is idempotent: it is
-	// called again after a change and after a failure. Its context ends when
-	// the pod is to stop.
+	// Setup makes the node match the pod. It is idempotent: it is called again after a change and after a failure. Its
+	// context ends when the pod must stop.
 	Setup func(context.Context, *Run) error
-	// Teardown undoes Setup. It works even if Setup never ran, or ran in an
-	// earlier process. It may block. nil when there is nothing to undo.
+	// Teardown undoes Setup. It works even if Setup never ran or ran in an earlier process. It may block. It is nil if
+	// there is nothing to undo.
 	Teardown func(context.Context, *Run) error
 }
 
-// Run is what a step sees of one pass over one pod. Its fields are snapshots.
+// Run is what a step knows during one pass over a pod. Its fields are snapshots.
 type Run struct {
 	Pod      *pod.Pod
 	Observed *pod.Observed
-	// Plan is computed from Pod and Observed; empty during Prepare and teardown.
+	// Plan is the plan computed from Pod and Observed. It is empty during teardown.
 	Plan plan.Plan
 	// Stop is set during teardown.
 	Stop *pod.Stop
-	// Tasks runs what outlives the pass.
+	// Tasks runs work that outlasts the pass.
 	Tasks *Tasks
-	// Stops delivers the changes of Stop during teardown: a later stop may
-	// shorten the grace.
+	// Stops delivers changes of Stop during teardown, because a later stop may shorten the grace.
 	Stops <-chan pod.Stop
 }
 
-// Grace is how long the pod's containers get to end: the stop's, else the
-// pod's own, else 30 s.
+// Grace is how long the pod's containers may take to end: the stop's grace, else the pod's own, else 30 s.
 func (r *Run) Grace() time.Duration {
 	if r.Stop != nil && r.Stop.Grace != nil {
 		return *r.Stop.Grace

@@ -7,22 +7,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// Delays between tries of a task that failed without saying when to try again.
+// Delays after a failure without a RetryError.
 const (
 	retryFirst = 500 * time.Millisecond
 	retryMax   = 10 * time.Second
 )
 
-// Tasks are the child goroutines of one pod, by key: at most one at a time for
-// a key. When one ends the pod is looked at again. A key whose task failed is
-// held until its next try is due: at a time, or when an object changes that it
-// failed for (object.Missing, object.Lacking).
+// Tasks are the child goroutines of one pod. Each key has at most one running task. When a task ends, the worker makes
+// a pass. The key of a failed task is held until its next try is due: at a time, or when an object changes that the
+// task needs (object.Missing, object.Lacking).
 //
-// A task is for what must not hold up the rest of the pod: the mounts, the
-// sandbox, the start of one container, the stop of another.
+// A task does work that must not delay the rest of the pod: the mounts, the sandbox, the start of one container, the
+// stop of another.
 type Tasks struct {
 	now   func() time.Time
 	ended func(key string, err error)
@@ -35,23 +35,22 @@ type Tasks struct {
 	wg      sync.WaitGroup
 }
 
-// task is one that runs.
+// task is a running task.
 type task struct {
 	cancel context.CancelFunc
-	// changed are the objects that have changed since it began: it may not have
-	// seen them.
+	// changed are the objects that have changed since the task began. The task may not have seen the changes.
 	changed map[object.Key]bool
 }
 
 type hold struct {
-	// until is when the next try is due; zero: when one of objects has changed.
+	// until is when the next try is due. It is zero if only a change of one of objects makes it due.
 	until    time.Time
 	objects  []object.Key
 	failures int
 	err      error
 }
 
-// due says whether the next try may begin.
+// due reports whether the next try may begin.
 func (h hold) due(now time.Time) bool {
 	return h.err == nil || !h.until.IsZero() && !now.Before(h.until)
 }
@@ -60,17 +59,15 @@ func newTasks(now func() time.Time, ended func(key string, err error)) *Tasks {
 	return &Tasks{now: now, ended: ended, last: map[string]int{}, running: map[string]*task{}, held: map[string]hold{}}
 }
 
-// begin starts a pass: what it decides is read from now on.
+// begin starts a pass.
 func (t *Tasks) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pass++
 }
 
-// Go runs f in a goroutine. It does nothing and returns false while a task with
-// this key runs, is held back after a failure, or has ended during this pass:
-// the pass does not know of its effect, the next one will. f's context is ctx, ended
-// early by Cancel(key).
+// Go runs f in a goroutine. It does nothing and returns false if a task with this key runs, is held after a failure, or
+// has ended during this pass: only the next pass sees its effect. f's context is ctx; Cancel(key) ends it earlier.
 func (t *Tasks) Go(ctx context.Context, key string, f func(context.Context) error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +99,7 @@ func (t *Tasks) end(key string, err error, interrupted bool) {
 		if at, ok := retryTime(err); ok {
 			h.until = at
 		} else if !only {
-			h.until = t.now().Add(min(retryFirst<<min(h.failures-1, 10), retryMax))
+			h.until = t.now().Add(retry.Delay(retryFirst, retryMax, h.failures))
 		}
 		t.held[key] = h
 	}
@@ -110,7 +107,7 @@ func (t *Tasks) end(key string, err error, interrupted bool) {
 	t.ended(key, err)
 }
 
-// Running says whether a task with this key runs.
+// Running reports whether a task with this key runs.
 func (t *Tasks) Running(key string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,14 +115,14 @@ func (t *Tasks) Running(key string) bool {
 	return ok
 }
 
-// busy says whether any task runs.
+// busy reports whether any task runs.
 func (t *Tasks) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.running) > 0
 }
 
-// Cancel ends the context of the task with this key, if there is one.
+// Cancel ends the context of the task with this key, if one runs.
 func (t *Tasks) Cancel(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,15 +134,14 @@ func (t *Tasks) Cancel(key string) {
 // Wait returns when no task runs.
 func (t *Tasks) Wait() { t.wg.Wait() }
 
-// release forgets all failures: what they depended on has changed.
+// release releases all held keys, after a change of the pod.
 func (t *Tasks) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.held)
 }
 
-// changed lets what failed for want of an object be tried again, and says
-// whether there is any.
+// changed releases the keys that are held because of one of these objects. It reports whether there was one.
 func (t *Tasks) changed(keys map[object.Key]bool) (released bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,8 +157,7 @@ func (t *Tasks) changed(keys map[object.Key]bool) (released bool) {
 	return released
 }
 
-// retry lets what failed for such a reason be tried again, and says whether there
-// is any.
+// retry releases the keys whose error matches. It reports whether there was one.
 func (t *Tasks) retry(matches func(error) bool) (released bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +170,7 @@ func (t *Tasks) retry(matches func(error) bool) (released bool) {
 	return released
 }
 
-// nextTry is when the first held task may run again; zero when none is held.
+// nextTry returns when the first held key is due; zero if none is.
 func (t *Tasks) nextTry() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,7 +184,7 @@ func (t *Tasks) nextTry() time.Time {
 	return next
 }
 
-// failures are the errors of held tasks by key.
+// failures returns the errors of held keys.
 func (t *Tasks) failures() map[string]error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,7 +195,7 @@ func (t *Tasks) failures() map[string]error {
 	return errs
 }
 
-// earliest is the earlier of two times, where zero means never.
+// earliest returns the earlier of two times. Zero means never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

@@ -2,12 +2,11 @@ package worker
 
 import "time"
 
-// Operation is what the work on a pod is for, as a kubelet names it.
+// Operation is the purpose of work on a pod, in the kubelet's terms.
 type Operation string
 
-// The operations. What a pod needs for its first start is its creation; of a
-// change of the pod the update; all else that is done while it is to run keeps it
-// in sync. Then its containers are stopped, and what is left of it is undone.
+// The operations. Create is the work until a pod's first start, Update the work after a change of the pod, and Sync all
+// other work while the pod should run. Kill stops its containers, and CleaningUp undoes the rest.
 const (
 	Create     Operation = "create"
 	Update     Operation = "update"
@@ -16,17 +15,16 @@ const (
 	CleaningUp Operation = "terminated"
 )
 
-// work is a stretch of time in which tasks of a pod run, one or several at a time.
-// It is the goroutine's of Run.
+// work is a period during which tasks of a pod run. Only the goroutine of Run uses it.
 type work struct {
-	began    time.Time // zero: there is none
+	began    time.Time // zero: no task runs
 	of       Operation
-	passed   bool // there has been a pass
-	revision int  // of the pod at the last pass
+	passed   bool // there was a pass before
+	revision int  // of the pod at the previous pass
 }
 
-// pass notes that a pass has begun at a time, and whether tasks run after it. It
-// returns what has ended by that, and when it had begun; "" when nothing has.
+// pass records a pass that began at now, and whether tasks run after it. It returns the operation that has ended by
+// then, and when that began; "" if none has.
 func (k *work) pass(busy bool, revision int, now time.Time) (ended Operation, began time.Time) {
 	switch {
 	case busy && k.began.IsZero():

@@ -9,51 +9,49 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 )
 
-// Options are what all workers of a node share.
+// Options are shared by all workers of a node.
 type Options struct {
 	Steps []Step
-	// Observed is the runtime's last known state of the pod; nil when the
-	// runtime does not know it.
+	// Observed returns the last known state of the pod in the runtime, nil if the runtime does not know the pod.
 	Observed func(types.UID) *pod.Observed
-	// Refresh reads the runtime's state of the pod again, before it returns.
+	// Refresh reads the runtime's state of the pod again before it returns.
 	Refresh func(context.Context, types.UID) error
-	// Probes are the verdicts by container id.
+	// Probes returns the verdicts by container id.
 	Probes func(types.UID) map[string]plan.Probes
-	// Last is the status last reported of a pod, also by an earlier agent; nil:
-	// none ever.
+	// Last returns the status last reported for a pod, even by an earlier agent. Optional.
 	Last func(types.UID) corev1.PodStatus
-	// Hash are the wanted container hashes of a pod by container name.
+	// Hash returns the wanted container hashes of a pod by container name.
 	Hash func(*corev1.Pod) map[string]string
-	// Restart are the ids of containers that are to restart to get other
-	// resources; nil: none ever.
+	// Restart returns the ids of containers that must restart to get other resources. Optional.
 	Restart    func(types.UID) map[string]bool
 	MaxBackoff time.Duration
 	// Trace adds the pod's open timeline to a context, if there is one.
 	Trace func(context.Context, types.UID) context.Context
-	// Passed is told after each pass and each change of phase.
+	// Passed is called after each pass and each change of the stage.
 	Passed func(types.UID)
-	// Worked is told what work on a pod has taken: see work. May be nil.
+	// Worked is called with the duration of each operation on a pod. Optional.
 	Worked func(Operation, time.Duration)
 	Now    func() time.Time
 	Log    *slog.Logger
 }
 
-// Stage is where a pod is in its life.
+// Stage is a stage of a pod's life.
 type Stage int
 
-// The stages, in their order: a pod never goes back.
+// The stages in their order. A pod never goes back.
 const (
 	Syncing Stage = iota
-	// Terminating: containers are being stopped, nothing starts any more.
+	// Terminating means that containers are being stopped and nothing starts any more.
 	Terminating
-	// Cleaning: nothing runs; volumes, cgroup and directories are being undone.
+	// Cleaning means that nothing runs and volumes, cgroup and directories are being removed.
 	Cleaning
-	// Terminated: nothing of the pod is left but its object.
+	// Terminated means that only the pod's object is left.
 	Terminated
 )
 
@@ -61,7 +59,7 @@ func (s Stage) String() string {
 	return [...]string{"syncing", "terminating", "cleaning", "terminated"}[s]
 }
 
-// State is a worker at one moment.
+// State is a snapshot of a worker.
 type State struct {
 	Stage Stage
 	Pod   *pod.Pod
@@ -69,25 +67,24 @@ type State struct {
 	Plan  plan.Plan
 	// Prepared names the Prepare steps that are done.
 	Prepared []string
-	// Failures are the errors of what waits for another try, by task: step/NAME,
-	// sandbox, container/NAME; or teardown.
+	// Failures holds the errors of held tasks by key: step/NAME, sandbox, container/NAME. The key "teardown" holds the
+	// error of the teardown.
 	Failures map[string]error
 }
 
-// Worker brings one pod through its life. Run is its goroutine; the other
-// methods may be called from any.
+// Worker takes one pod through its life. Run is its goroutine. Its other methods may be called from any goroutine.
 type Worker struct {
 	opts  Options
 	uid   types.UID
-	wake  chan struct{}
+	wake  wake.Signal
 	stops chan pod.Stop
 	tasks *Tasks
-	work  work // the goroutine's of Run
+	work  work // used only by the goroutine of Run
 
 	mu       sync.Mutex
 	pod      *pod.Pod
 	revision int            // of pod
-	prepared map[string]int // step to the revision it was done for
+	prepared map[string]int // the revision for which each step was done
 	stop     *pod.Stop
 	cancel   context.CancelFunc // interrupts Setup
 	stage    Stage
@@ -95,7 +92,7 @@ type Worker struct {
 	teardown error
 }
 
-// New makes the worker of p. Nothing runs before Run.
+// New returns the worker of p. Nothing runs before Run.
 func New(opts Options, p *pod.Pod) *Worker {
 	if opts.Restart == nil {
 		opts.Restart = func(types.UID) map[string]bool { return nil }
@@ -108,23 +105,17 @@ func New(opts Options, p *pod.Pod) *Worker {
 	}
 	w := &Worker{
 		opts: opts, uid: p.UID, pod: p,
-		wake: make(chan struct{}, 1), stops: make(chan pod.Stop, 1),
+		wake: wake.New(), stops: make(chan pod.Stop, 1),
 		prepared: map[string]int{}, cancel: func() {},
 	}
 	w.tasks = newTasks(opts.Now, func(string, error) { w.Wake() })
 	return w
 }
 
-// Wake has the pod looked at again.
-func (w *Worker) Wake() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
+// Wake starts a pass.
+func (w *Worker) Wake() { w.wake.Wake() }
 
-// Update gives the worker a new version of its pod. What failed is tried again
-// at once.
+// Update sets a new version of the pod. Failed tasks are retried at once.
 func (w *Worker) Update(p *pod.Pod) {
 	w.mu.Lock()
 	w.pod = p
@@ -134,28 +125,27 @@ func (w *Worker) Update(p *pod.Pod) {
 	w.Wake()
 }
 
-// ObjectsChanged has what failed for want of one of these objects tried again.
+// ObjectsChanged retries the tasks that failed because of one of these objects.
 func (w *Worker) ObjectsChanged(keys map[object.Key]bool) {
 	if w.tasks.changed(keys) {
 		w.Wake()
 	}
 }
 
-// Retry has what failed for such a reason tried again, whenever its next try is due.
+// Retry retries the tasks whose error matches, even if they are not due.
 func (w *Worker) Retry(matches func(error) bool) {
 	if w.tasks.retry(matches) {
 		w.Wake()
 	}
 }
 
-// Stop ends the pod. Whatever its setup waits for is interrupted. A later call
-// can shorten the grace of a stop under way (pod.MergeStop).
+// Stop ends the pod and interrupts its setup. A later call can shorten the grace of a running stop (pod.MergeStop).
 func (w *Worker) Stop(s pod.Stop) {
 	w.mu.Lock()
 	merged := pod.MergeStop(w.stop, s)
 	w.stop = &merged
 	w.cancel()
-	select { // the newest replaces one that nobody took yet
+	select { // the newest stop replaces one that was not received yet
 	case <-w.stops:
 	default:
 	}
@@ -188,8 +178,7 @@ func (w *Worker) enter(s Stage) {
 	w.opts.Passed(w.uid)
 }
 
-// done says whether a Prepare step has succeeded for the current revision. The
-// caller holds mu.
+// done reports whether a Prepare step has succeeded for the current revision. The caller holds mu.
 func (w *Worker) done(step string) bool {
 	rev, ok := w.prepared[step]
 	return ok && rev == w.revision

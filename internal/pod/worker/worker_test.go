@@ -19,7 +19,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/plan"
 )
 
-// node is a runtime of one pod in memory, and the steps on it.
+// node is an in-memory runtime of one pod, and the steps on it.
 type node struct {
 	mu       sync.Mutex
 	observed *pod.Observed
@@ -27,13 +27,13 @@ type node struct {
 	worker   *Worker
 }
 
-func (n *node) say(what string) {
+func (n *node) record(what string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.log = append(n.log, what)
 }
 
-func (n *node) said() []string {
+func (n *node) records() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.log)
@@ -55,19 +55,19 @@ func (n *node) see(types.UID) *pod.Observed {
 func (n *node) step(name string, after ...string) Step {
 	return Step{
 		Name: name, After: after,
-		Setup:    func(context.Context, *Run) error { n.say("+" + name); return nil },
-		Teardown: func(context.Context, *Run) error { n.say("-" + name); return nil },
+		Setup:    func(context.Context, *Run) error { n.record("+" + name); return nil },
+		Teardown: func(context.Context, *Run) error { n.record("-" + name); return nil },
 	}
 }
 
-// boxes makes the sandbox as a task and ends it.
+// boxes returns a step that creates the sandbox in a task and removes it.
 func (n *node) boxes(after ...string) Step {
 	return Step{
 		Name: "sandbox", Phase: Act, After: after,
 		Setup: func(ctx context.Context, r *Run) error {
 			if r.Plan.Sandbox.Op == plan.SandboxCreate {
 				r.Tasks.Go(ctx, "sandbox", func(context.Context) error {
-					n.say("+sandbox")
+					n.record("+sandbox")
 					n.set(
 						&pod.Observed{Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true,
 							IPs: []string{"10.0.0.1"}}}})
@@ -76,7 +76,7 @@ func (n *node) boxes(after ...string) Step {
 			}
 			return nil
 		},
-		Teardown: func(context.Context, *Run) error { n.say("-sandbox"); n.set(nil); return nil },
+		Teardown: func(context.Context, *Run) error { n.record("-sandbox"); n.set(nil); return nil },
 	}
 }
 
@@ -116,7 +116,7 @@ func TestStepsInOrderAndBack(t *testing.T) {
 		w := newWorker(n, n.step("dir"), n.step("volume", "dir"), n.boxes("dir"))
 		_, ended := start(t, w)
 		synctest.Wait()
-		up := n.said()
+		up := n.records()
 		if slices.Index(up, "+dir") != 0 || len(up) != 3 {
 			t.Errorf("setup was %v, want dir first, then volume and sandbox once each", up)
 		}
@@ -124,16 +124,15 @@ func TestStepsInOrderAndBack(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"-sandbox", "-volume", "-dir"}, n.said()[3:]); diff != "" {
+		if diff := cmp.Diff([]string{"-sandbox", "-volume", "-dir"}, n.records()[3:]); diff != "" {
 			t.Errorf("teardown (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// What hangs holds back neither the sandbox nor the pod's end, whether it is a
-// step, such as a mount or the pulls ahead, or a task of one, such as a container's
-// start that waits for its image or for a hook.
-func TestStopInterruptsWhatIsWaitedFor(t *testing.T) {
+// A hanging step, such as a mount or an image pull, and a hanging task, such as a container's start that waits for its
+// image or a hook, delay neither the sandbox nor the end of the pod.
+func TestStopInterruptsHangingStepsAndTasks(t *testing.T) {
 	for name, hang := range map[string]func(n *node, wait func(context.Context) error) Step{
 		"step": func(n *node, wait func(context.Context) error) Step {
 			s := n.step("hanging")
@@ -150,7 +149,7 @@ func TestStopInterruptsWhatIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := &node{}
-				wait := func(ctx context.Context) error { <-ctx.Done(); n.say("interrupted"); return ctx.Err() }
+				wait := func(ctx context.Context) error { <-ctx.Done(); n.record("interrupted"); return ctx.Err() }
 				w := newWorker(n, n.step("dir"), hang(n, wait), n.boxes("dir"))
 				_, ended := start(t, w)
 				synctest.Wait()
@@ -160,10 +159,10 @@ func TestStopInterruptsWhatIsWaitedFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				if took := time.Since(begin); took > 50*time.Millisecond {
-					t.Errorf("ending took %v", took)
+					t.Errorf("the end took %v", took)
 				}
 				if diff := cmp.Diff([]string{"+dir", "+sandbox", "interrupted", "-sandbox", "-hanging", "-dir"},
-					n.said()); diff != "" {
+					n.records()); diff != "" {
 					t.Errorf("life (-want +got):\n%s", diff)
 				}
 			})
@@ -171,7 +170,7 @@ func TestStopInterruptsWhatIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The status last reported is part of what is planned from.
+// The plan of an ended pod starts nothing: the status last reported says that it has ended.
 func TestEndedPodIsNotSetUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{}
@@ -179,13 +178,13 @@ func TestEndedPodIsNotSetUpAgain(t *testing.T) {
 		w.opts.Last = func(types.UID) corev1.PodStatus { return corev1.PodStatus{Phase: corev1.PodSucceeded} }
 		start(t, w)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"-sandbox", "-dir"}, n.said()); diff != "" || w.State().Stage != Terminated {
+		if diff := cmp.Diff([]string{"-sandbox", "-dir"}, n.records()); diff != "" || w.State().Stage != Terminated {
 			t.Errorf("stage %v, life (-want +got):\n%s", w.State().Stage, diff)
 		}
 	})
 }
 
-func TestFailuresAreTriedAgainWithGrowingDelays(t *testing.T) {
+func TestFailuresAreRetriedWithGrowingDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{}
 		begin, tries := time.Now(), []time.Duration(nil)
@@ -229,7 +228,7 @@ func TestDetachTouchesNothing(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run returned %v, want the context's error", err)
 		}
-		if diff := cmp.Diff([]string{"+dir", "+sandbox"}, n.said()); diff != "" {
+		if diff := cmp.Diff([]string{"+dir", "+sandbox"}, n.records()); diff != "" {
 			t.Errorf("life (-want +got):\n%s", diff)
 		}
 	})
@@ -261,12 +260,12 @@ func TestCompletedPodStays(t *testing.T) {
 	})
 }
 
-// What is torn down while containers still run is tried again until they do not.
-func TestNothingIsUndoneWhileContainersRun(t *testing.T) {
+// A teardown while containers still run is retried until they have ended.
+func TestTeardownWaitsUntilContainersHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{}
 		box := n.boxes("dir")
-		box.Teardown = func(context.Context, *Run) error { n.say("-sandbox"); return nil }
+		box.Teardown = func(context.Context, *Run) error { n.record("-sandbox"); return nil }
 		w := newWorker(n, n.step("dir"), box)
 		_, ended := start(t, w)
 		synctest.Wait()
@@ -279,8 +278,8 @@ func TestNothingIsUndoneWhileContainersRun(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if slices.Index(n.said(), "-dir") != len(n.said())-1 {
-			t.Errorf("life was %v, want the directory last", n.said())
+		if slices.Index(n.records(), "-dir") != len(n.records())-1 {
+			t.Errorf("life was %v, want the directory last", n.records())
 		}
 	})
 }
