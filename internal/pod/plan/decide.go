@@ -12,15 +12,15 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Crash backoff, as the kubelet's: the first crash restarts at once, then 10 s
-// doubling to the maximum; a run of 10 min starts the count anew.
+// Delays of the crash backoff, the same as in the kubelet: the first crash restarts at once, then 10 s doubling up to
+// the maximum. A run of at least 10 min resets the delay.
 const (
 	backoffFirst   = 10 * time.Second
 	backoffMax     = 300 * time.Second
 	backoffResetAt = 600 * time.Second
 )
 
-// The end of a container of which nobody knows how it ended, as the kubelet tells it.
+// Exit code and reason of a container whose end was not observed, the same as in the kubelet.
 const (
 	lostExitCode = 137
 	lostReason   = "ContainerStatusUnknown"
@@ -36,7 +36,7 @@ func Compute(in Input) Plan {
 	c.sandbox()
 	c.source = c.restartAllSource()
 	switch {
-	case ended(c.Last.Phase):
+	case pod.Ended(c.Last.Phase):
 		c.plan.Done, c.plan.Failed = true, c.Last.Phase == corev1.PodFailed
 		c.plan.Sandbox = Sandbox{Op: SandboxNone}
 	case c.plan.DeadlineExceeded:
@@ -60,12 +60,10 @@ func Compute(in Input) Plan {
 type computation struct {
 	Input
 	plan Plan
-	anew bool // the containers are to run in a sandbox that is to be created
-	// source is the dead container whose exit asks for a restart of all; nil: none does.
+	anew bool // the containers will run in a sandbox that does not exist yet
+	// source is the dead container whose exit requires a restart of all containers; nil if there is none.
 	source *pod.ContainerStatus
 }
-
-func ended(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
 func (c *computation) deadline() {
 	d := c.Pod.Spec.ActiveDeadlineSeconds
@@ -80,8 +78,7 @@ func (c *computation) deadline() {
 	c.lookAgain(end)
 }
 
-// sandbox applies the rule that a pod lives in exactly one ready sandbox of the
-// right network mode that has an address.
+// sandbox requires that a pod has exactly one ready sandbox, with the right network mode and an address.
 func (c *computation) sandbox() {
 	var why string
 	var ready []string
@@ -122,7 +119,7 @@ func (c *computation) sandbox() {
 	}
 }
 
-// drain kills everything that runs, because the sandbox is to be replaced.
+// drain kills all running containers, because the sandbox must be replaced.
 func (c *computation) drain() {
 	for _, s := range c.Observed.Containers {
 		if alive(s) {
@@ -132,7 +129,7 @@ func (c *computation) drain() {
 	}
 }
 
-// done says whether the pod has ended by itself, and sets Failed.
+// done reports whether the pod has ended by itself, and sets Failed.
 func (c *computation) done() bool {
 	if len(c.Observed.ContainersOf()) == 0 && !c.anyLost() {
 		return false
@@ -181,11 +178,10 @@ func (c *computation) ephemeral() {
 	}
 }
 
-// init brings init containers and sidecars on, in order, and says whether the
-// app containers may start.
+// init plans the next init containers and sidecars in order. It reports whether the app containers may start.
 func (c *computation) init() bool {
 	initialized := c.appSeen()
-	ready := true // everything before this one is satisfied
+	ready := true // all containers before this one are done or started
 	for _, k := range pod.Containers(c.Pod) {
 		switch {
 		case k.Kind == pod.Sidecar && (ready || initialized):
@@ -209,7 +205,7 @@ func (c *computation) init() bool {
 	return true
 }
 
-// initContainer says whether k has completed, and otherwise plans its run.
+// initContainer reports whether k has completed, and otherwise plans its run.
 func (c *computation) initContainer(k pod.Container) bool {
 	s, ok := c.current(k)
 	switch {
@@ -224,8 +220,7 @@ func (c *computation) initContainer(k pod.Container) bool {
 	return false
 }
 
-// sidecar says whether k has started (its startup probe has succeeded, if it
-// has one), and otherwise plans its run.
+// sidecar reports whether k has started, which includes its startup probe if it has one. Otherwise it plans its run.
 func (c *computation) sidecar(k pod.Container) bool {
 	s, ok := c.current(k)
 	if !ok {
@@ -249,7 +244,7 @@ func (c *computation) apps() {
 		case !ok || c.isSource(s):
 			c.begin(k)
 		case s.State == pod.StateExited && s.SandboxID != c.plan.Sandbox.ID && (c.changed(s) || c.restarts(k, s)):
-			c.start(k, s, 0) // it went with its sandbox: no crash to back off from
+			c.start(k, s, 0) // it ended with its sandbox, which is no crash to back off from
 		case s.State == pod.StateRunning && !c.changed(s) && !c.unhealthy(k, s):
 		default:
 			c.renew(k, s)
@@ -257,8 +252,8 @@ func (c *computation) apps() {
 	}
 }
 
-// begin plans a run that no crash of this container in this sandbox comes before,
-// but the one that asked for a restart of all: that has been waited for.
+// begin plans a run without a backoff, because no crash in this sandbox precedes it. Only the source of a restart of
+// all containers has a backoff, which has passed already.
 func (c *computation) begin(k pod.Container) {
 	last, _ := c.newest(k.Name)
 	if !c.isSource(last) {
@@ -273,7 +268,7 @@ func (c *computation) isSource(s pod.ContainerStatus) bool {
 	return c.source != nil && c.source.ID == s.ID
 }
 
-// renew plans what a container needs that is neither well nor absent.
+// renew plans the replacement of a container that is not running well.
 func (c *computation) renew(k pod.Container, s pod.ContainerStatus) {
 	switch s.State {
 	case pod.StateCreated:
@@ -308,9 +303,8 @@ func (c *computation) kill(k pod.Container, s pod.ContainerStatus) {
 	c.plan.Kill = append(c.plan.Kill, kill)
 }
 
-// replaceUnstarted removes a container that was created and never started: the
-// agent that made it ended in between, and nobody knows whether its
-// preparations are complete.
+// replaceUnstarted replaces a container that was created and never started. The agent that created it ended meanwhile,
+// so its preparations may be incomplete.
 func (c *computation) replaceUnstarted(k pod.Container, s pod.ContainerStatus) {
 	c.plan.Remove = append(c.plan.Remove, s.ID)
 	c.plan.Start = append(c.plan.Start, Start{Container: k, RestartCount: s.RestartCount, Backoff: s.Backoff})
@@ -333,8 +327,8 @@ func (c *computation) restart(k pod.Container, s pod.ContainerStatus) {
 	c.start(k, s, delay)
 }
 
-// backsOff says until when an exited container waits. One whose end lies ahead does not: the
-// machine's clock was set back since, and nobody knows how long it has waited.
+// backsOff reports until when an exited container must wait. A container with an end in the future does not wait: the
+// machine's clock was set back, so the time it has waited is unknown.
 func (c *computation) backsOff(s pod.ContainerStatus, delay time.Duration) (until time.Time, waits bool) {
 	until = s.FinishedAt.Add(delay)
 	return until, c.Now.Before(until) && !s.FinishedAt.After(c.Now)
@@ -345,7 +339,7 @@ func (c *computation) backoffMessage(name string, delay time.Duration) string {
 		c.Pod.Namespace, c.Pod.UID)
 }
 
-// crashDelay is how long after its end a container may start again.
+// crashDelay returns how long after its end a container may start again.
 func (c *computation) crashDelay(s pod.ContainerStatus) time.Duration {
 	ran := s.FinishedAt.Sub(s.StartedAt)
 	switch {
@@ -358,7 +352,7 @@ func (c *computation) crashDelay(s pod.ContainerStatus) time.Duration {
 	}
 }
 
-// start plans a run of k after last, which is the zero value for the first run.
+// start plans a run of k. last is its previous instance, the zero value for the first run.
 func (c *computation) start(k pod.Container, last pod.ContainerStatus, backoff time.Duration) {
 	count := 0
 	if last.Name != "" {
@@ -378,8 +372,8 @@ func (c *computation) lookAgain(at time.Time) {
 	}
 }
 
-// newest returns the last instance of a container in any sandbox, also one that
-// the runtime has lost since its end was reported.
+// newest returns the last instance of a container in any sandbox, including one that the runtime lost after it was
+// reported.
 func (c *computation) newest(name string) (pod.ContainerStatus, bool) {
 	if s, ok := c.Observed.Container(name); ok {
 		return s, true
@@ -387,11 +381,10 @@ func (c *computation) newest(name string) (pod.ContainerStatus, bool) {
 	return c.lost(name)
 }
 
-// lost is an app or ephemeral container that was last reported to run or to have
-// ended, and that the runtime does not have: somebody removed it. It has run all
-// the same; how one ended that ran is not known, which counts as a failure (137).
-// What a restart of all containers removes is meant to run again. Init containers
-// are not asked about: they may run again.
+// lost returns the last instance of an app or ephemeral container that was reported as running or ended and that the
+// runtime does not have any more. Its end is unknown if it was running, which counts as a failure (137). If the pod has
+// a rule that restarts all containers, nothing counts as lost: the restart removed it, and it must run again. Init
+// containers do not count, because they may run again.
 func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
 	if c.restartsAll() {
 		return pod.ContainerStatus{}, false
@@ -402,7 +395,7 @@ func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
 			end = &corev1.ContainerStateTerminated{ContainerID: s.ContainerID, ExitCode: lostExitCode,
 				Reason: lostReason, StartedAt: run.StartedAt}
 		} else if end == nil && last != nil && last.Reason == lostReason {
-			end, count = last, max(0, count-1) // the status counts the run to come
+			end, count = last, max(0, count-1) // the status counts the next run
 		}
 		if s.Name != name || end == nil {
 			continue
@@ -419,7 +412,7 @@ func (c *computation) anyLost() bool {
 	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool { _, ok := c.lost(k.Name); return ok })
 }
 
-// restartsAll says whether the pod has a rule that restarts all containers.
+// restartsAll reports whether the pod has a rule that restarts all containers.
 func (c *computation) restartsAll() bool {
 	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool {
 		return slices.ContainsFunc(k.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
@@ -428,16 +421,15 @@ func (c *computation) restartsAll() bool {
 	})
 }
 
-// current returns the last instance in the kept sandbox. While there is none,
-// that is in the newest sandbox: its containers tell how the pod ended. If it did
-// not end, it begins anew in the sandbox to come, and nothing is current.
+// current returns the last instance in the kept sandbox, or in the newest sandbox if none is kept, because its
+// containers show how the pod ended. If all containers start anew in a new sandbox, no instance is current.
 func (c *computation) current(k pod.Container) (pod.ContainerStatus, bool) {
 	if c.anew {
 		return pod.ContainerStatus{}, false
 	}
 	s, ok := c.newest(k.Name)
 	if c.isSource(s) {
-		return pod.ContainerStatus{}, false // all begin anew
+		return pod.ContainerStatus{}, false // all containers start anew
 	}
 	if c.Observed == nil || len(c.Observed.Sandboxes) == 0 {
 		return s, ok
@@ -448,8 +440,8 @@ func (c *computation) current(k pod.Container) (pod.ContainerStatus, bool) {
 	return s, true
 }
 
-// appSeen says whether an app container was made in the current sandbox: then
-// the init containers have all been through, whether they are still known or not.
+// appSeen reports whether an app container was created in the current sandbox. If so, the init containers have
+// completed, even if the runtime has removed them.
 func (c *computation) appSeen() bool {
 	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool {
 		if k.Kind != pod.App {
@@ -460,8 +452,8 @@ func (c *computation) appSeen() bool {
 	})
 }
 
-// changed says whether a container was made from another spec. One without a
-// hash was not made by an agent that writes it; it is left alone.
+// changed reports whether a container was created from another spec. A container without a hash was not created by a
+// kubelet or Berth and stays.
 func (c *computation) changed(s pod.ContainerStatus) bool {
 	if c.Restart[s.ID] {
 		return true
@@ -478,8 +470,8 @@ func (c *computation) unhealthy(k pod.Container, s pod.ContainerStatus) bool {
 	return p.Startup == Failure || p.Liveness == Failure
 }
 
-// restarts says whether an exited container is to run again (KEP-5307: its
-// rules first, then its own policy, then the pod's).
+// restarts reports whether an exited container must run again. Its rules come first (KEP-5307), then its own policy,
+// then the pod's.
 func (c *computation) restarts(k pod.Container, s pod.ContainerStatus) bool {
 	if k.Kind == pod.Ephemeral {
 		return false
@@ -504,7 +496,7 @@ func (c *computation) restarts(k pod.Container, s pod.ContainerStatus) bool {
 	}
 }
 
-// ruleFor returns the action of the first restart rule that matches, or "".
+// ruleFor returns the action of the first restart rule that matches the exit code, or "".
 func ruleFor(k *corev1.Container, code int32) corev1.ContainerRestartRuleAction {
 	for _, r := range k.RestartPolicyRules {
 		if r.ExitCodes == nil {

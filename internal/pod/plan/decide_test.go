@@ -15,7 +15,7 @@ var t0 = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
 
-// want is a plan in the words of the tables below.
+// want is a plan in short texts.
 type want struct {
 	Sandbox Sandbox
 	Kill    []string // name: reason
@@ -110,7 +110,7 @@ func own(policy corev1.ContainerRestartPolicy) specOption {
 	return func(p *corev1.Pod) { p.Spec.Containers[len(p.Spec.Containers)-1].RestartPolicy = &policy }
 }
 
-// box is a ready sandbox s<n> with an address.
+// box returns a ready sandbox s<n> with an address.
 func box(n int) pod.SandboxStatus {
 	return pod.SandboxStatus{ID: "s" + itoa(n), Attempt: uint32(n), Ready: true, CreatedAt: at(n),
 		IPs: []string{"10.0.0.1"}}
@@ -122,7 +122,7 @@ func running(name string) pod.ContainerStatus {
 	return pod.ContainerStatus{ID: name + "0", Name: name, SandboxID: "s0", State: pod.StateRunning, StartedAt: at(1)}
 }
 
-// exited ended at second 10 after one second.
+// exited returns a container that ended at second 10 after one second.
 func exited(name string, code int32) pod.ContainerStatus {
 	return pod.ContainerStatus{ID: name + "0", Name: name, SandboxID: "s0", State: pod.StateExited,
 		ExitCode: code, StartedAt: at(9), FinishedAt: at(10)}
@@ -359,8 +359,8 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// A rule that restarts all containers is read off the dead container it is
-// about, through all its stages: kill, remove, wait, begin anew.
+// A restart of all containers is derived from the dead container that triggered it, in all its stages: kill, remove,
+// wait, start.
 func TestRestartAllContainers(t *testing.T) {
 	p := spec(corev1.RestartPolicyNever, inits("i1"), apps("a", "b"),
 		rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 42),
@@ -411,8 +411,7 @@ func TestRestartAllContainers(t *testing.T) {
 	}
 }
 
-// What has ended stays so when somebody has removed what is left of it, and what
-// ran when it was removed has failed.
+// An ended container stays ended after its removal. A container that was running when it was removed has failed.
 func TestLost(t *testing.T) {
 	status := func(name string, count int32, code int32) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, RestartCount: count, State: corev1.ContainerState{
@@ -475,7 +474,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// A probe's own grace goes with the kill, before the pod's.
+// A probe's own grace overrides the pod's.
 func TestProbeGrace(t *testing.T) {
 	grace := new(int64(7))
 	always := spec(corev1.RestartPolicyAlways, apps("app"))

@@ -1,9 +1,7 @@
-// Package plan decides what is to be done for one pod: which sandbox to keep or
-// make, what to kill and why, what to start and in which order, and when to
-// look again.
+// Package plan decides what to do for one pod: which sandbox to keep or create, which containers to kill and why, which
+// to start and in which order, and when to compute the next plan.
 //
-// Compute is pure. It reads the pod, what the runtime shows, probe verdicts and
-// the time, never what an earlier pass did, so that an agent that was restarted
-// in the middle of anything arrives at the same plan. The worker asks for a
-// plan, the steps sandbox and container carry it out.
+// Compute is pure. Its input is the pod, the observed state, the probe verdicts and the time, but no result of an
+// earlier pass. An agent that was restarted at any moment therefore computes the same plan. The worker calls Compute,
+// and the steps sandbox and container carry out the plan.
 package plan

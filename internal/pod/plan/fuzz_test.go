@@ -11,23 +11,21 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// world is a model of a node with one pod: what a runtime would show after a
-// plan was carried out, and what can happen to it in between.
+// world models a node with one pod: the state that a runtime reports after a plan was carried out, and the events that
+// can happen.
 type world struct {
 	t      *testing.T
 	in     Input
 	serial int
-	// begun counts how often an ephemeral container was started.
+	// begun counts the starts of each ephemeral container.
 	begun map[string]int
-	// through has the init containers that completed in the newest sandbox, and
-	// the sidecars that ran in it.
+	// through has the init containers that completed in the newest sandbox, and the sidecars that ran in it.
 	through map[string]bool
-	ended   string // how the pod ended by itself; "" while it has not
+	ended   string // how the pod ended by itself; "" if it has not
 }
 
-// FuzzPlan lets things happen to a pod and carries out its plans. Whatever
-// happens, the plans come to rest, nothing starts twice or before its time, and
-// a pod that has ended stays ended.
+// FuzzPlan applies random events to a pod and carries out its plans. The plans must come to rest, nothing may start
+// twice or too early, and an ended pod must stay ended.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0, 2, 1})
 	f.Add([]byte{1, 7, 0, 0, 2, 0, 0, 3, 0, 1, 0, 5, 0, 0, 2, 1})
@@ -47,7 +45,7 @@ func FuzzPlan(f *testing.F) {
 			}
 			what, which := next(), next()
 			w.happen(what, which)
-			// Every fourth time the agent is killed on the way.
+			// In a quarter of the cases the agent is killed midway.
 			if what&0x80 != 0 && which&1 == 1 {
 				w.settle(int(which>>1) % 4)
 			}
@@ -86,8 +84,7 @@ func newWorld(t *testing.T, policy, shape byte) *world {
 	}
 }
 
-// settle carries plans out until there is nothing more to do, or the agent is
-// killed after so many effects.
+// settle carries out plans until nothing is left to do, or the agent is killed after this many effects.
 func (w *world) settle(effects int) {
 	for range 30 {
 		p := Compute(w.in)
@@ -100,14 +97,14 @@ func (w *world) settle(effects int) {
 			return
 		}
 	}
-	w.t.Fatalf("the plan does not come to rest: %+v\nof %+v", Compute(w.in), w.in.Observed)
+	w.t.Fatalf("the plans do not come to rest: %+v\nof %+v", Compute(w.in), w.in.Observed)
 }
 
 func idle(p Plan) bool {
 	return (p.Sandbox.Op == SandboxKeep || p.Sandbox.Op == SandboxNone) && len(p.Kill)+len(p.Start)+len(p.Remove) == 0
 }
 
-// advances checks that a plan that waits for a moment changes at that moment.
+// advances checks that a plan that waits for a time changes at that time.
 func (w *world) advances(p Plan) {
 	if p.LookAgain.IsZero() {
 		return
@@ -119,15 +116,15 @@ func (w *world) advances(p Plan) {
 	}
 }
 
-// check holds a plan against what must never be.
+// check fails the test if the plan breaks an invariant.
 func (w *world) check(p Plan) {
 	if end := fmt.Sprint(p.Done, p.Failed); w.ended != "" && w.ended != end {
-		w.t.Fatalf("the pod had ended (%s), now %s: %+v", w.ended, end, p)
+		w.t.Fatalf("the pod has ended (%s), but now %s: %+v", w.ended, end, p)
 	} else if p.Done {
 		w.ended = end
 	}
 	if p.Done && len(p.Start) > 0 {
-		w.t.Fatalf("a start in a pod that has ended: %+v", p)
+		w.t.Fatalf("a start in an ended pod: %+v", p)
 	}
 	for i, s := range p.Start {
 		if slices.ContainsFunc(p.Start[:i], func(other Start) bool { return other.Name == s.Name }) {
@@ -150,13 +147,12 @@ func (w *world) check(p Plan) {
 func (w *world) initialized(s Start) {
 	for _, k := range pod.Containers(w.in.Pod) {
 		if (k.Kind == pod.Init || k.Kind == pod.Sidecar) && !w.through[k.Name] {
-			w.t.Fatalf("%s starts before %s is through", s.Name, k.Name)
+			w.t.Fatalf("%s starts before %s is done", s.Name, k.Name)
 		}
 	}
 }
 
-// apply carries out a plan as the steps do: the sandbox, then stops, removals
-// and starts.
+// apply carries out a plan in the order of the steps: the sandbox, then stops, removals and starts.
 func (w *world) apply(p Plan, effects *int) {
 	one := func() bool { *effects--; return *effects >= 0 }
 	o := w.in.Observed
@@ -210,7 +206,7 @@ func (w *world) create(s Sandbox) {
 	clear(w.through)
 }
 
-// start makes a container. The agent may be killed before it runs.
+// start creates a container. The agent may be killed before it runs.
 func (w *world) start(s Start, runs bool) {
 	o := w.in.Observed
 	w.serial++
@@ -242,7 +238,7 @@ func (w *world) find(id string) *pod.ContainerStatus {
 	o := w.in.Observed
 	i := slices.IndexFunc(o.Containers, func(c pod.ContainerStatus) bool { return c.ID == id })
 	if i < 0 {
-		w.t.Fatalf("the plan names %s, which is not there", id)
+		w.t.Fatalf("the plan names %s, which does not exist", id)
 	}
 	return &o.Containers[i]
 }
@@ -257,7 +253,7 @@ func (w *world) exit(c *pod.ContainerStatus, code int32) {
 	}
 }
 
-// happen is one thing that the agent did not do.
+// happen applies one event that the agent did not cause.
 func (w *world) happen(what, which byte) {
 	o := w.in.Observed
 	var c *pod.ContainerStatus

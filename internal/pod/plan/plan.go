@@ -8,62 +8,58 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Input is everything a plan depends on.
+// Input is everything that a plan depends on.
 type Input struct {
 	Pod      *corev1.Pod
-	Observed *pod.Observed // nil: nothing known of the pod in the runtime
+	Observed *pod.Observed // nil: the runtime does not know the pod
 	Probes   map[string]Probes
-	// Last is the status last reported, also by an earlier agent. It tells what
-	// the runtime has lost: a pod that has ended stays ended, and so does a
-	// container. Its zero value: none was.
+	// Last is the status last reported, even by an earlier agent; zero if there was none. It shows what the runtime has
+	// lost: an ended pod or container stays ended.
 	Last corev1.PodStatus
-	// Hash is the wanted value of the container hash by container name. A
-	// container that carries another one is replaced.
+	// Hash is the wanted container hash by container name. A container with another hash is replaced.
 	Hash map[string]string
-	// Restart are the ids of containers that are to restart to get other
-	// resources (resizePolicy RestartContainer).
+	// Restart holds the ids of containers that must restart to get other resources (resizePolicy RestartContainer).
 	Restart map[string]bool
-	// Started is when the pod was first seen on this node, the begin of
-	// activeDeadlineSeconds.
+	// Started is when the pod was first seen on this node. activeDeadlineSeconds counts from then.
 	Started time.Time
-	// MaxBackoff bounds the crash delay. Range 1 s to 300 s, 0 means 300 s
-	// (KEP-4603, crashLoopBackOff.maxContainerRestartPeriod).
+	// MaxBackoff is the longest crash delay. Its range is 1 s to 300 s, and 0 means 300 s (KEP-4603,
+	// crashLoopBackOff.maxContainerRestartPeriod).
 	MaxBackoff time.Duration
 	Now        time.Time
 }
 
-// Probes are the verdicts for one container id.
+// Probes holds the verdicts for one container id.
 type Probes struct {
 	Startup  Verdict
 	Liveness Verdict
 	// Grace is the probe-level terminationGracePeriodSeconds of the probe that failed.
 	Grace *int64
-	// Message of the failed probe.
+	// Message is the message of the failed probe.
 	Message string
 }
 
-// Verdict of a probe. The zero value means that there is none yet.
+// Verdict is the result of a probe. The zero value means that there is none yet.
 type Verdict int
 
-// What a probe may have said.
+// The verdicts of a probe.
 const (
 	Unknown Verdict = iota
 	Success
 	Failure
 )
 
-// SandboxOp is what to do about the pod sandbox.
+// SandboxOp is what to do with the pod sandbox.
 type SandboxOp int
 
-// The answers for a sandbox.
+// The operations on a sandbox.
 const (
-	// SandboxNone: nothing is to run in this pod any more.
+	// SandboxNone means that nothing may run in this pod any more.
 	SandboxNone SandboxOp = iota
 	SandboxKeep
-	// SandboxDrain: a new one is needed, and containers of the old one still
-	// run; they are killed first.
+	// SandboxDrain means that a new sandbox is needed, but containers of the old one still run and must be killed
+	// first.
 	SandboxDrain
-	// SandboxCreate: stop what Stop lists and make a new one. Nothing runs.
+	// SandboxCreate means that the sandboxes in Stop must be stopped and a new one created. Nothing runs.
 	SandboxCreate
 )
 
@@ -72,27 +68,27 @@ func (o SandboxOp) String() string { return [...]string{"none", "keep", "drain",
 // Sandbox is the decision about the pod sandbox.
 type Sandbox struct {
 	Op SandboxOp
-	// ID of the sandbox to keep.
+	// ID is the sandbox to keep.
 	ID string
-	// Attempt of the sandbox to create; 0 for the first.
+	// Attempt is the attempt of the sandbox to create; 0 for the first.
 	Attempt uint32
-	// Stop lists the sandboxes to stop before a new one is made.
+	// Stop lists the sandboxes to stop before the new one is created.
 	Stop []string
-	// Why a new one is needed; empty for the first.
+	// Why says why a new sandbox is needed; empty for the first.
 	Why string
 }
 
 // Kill is a container to stop.
 type Kill struct {
 	ID, Name string
-	// Why, as a sentence for the Killing event.
+	// Why is the message of the Killing event.
 	Why    string
 	Reason KillReason
-	// Grace overrides the pod's grace when not nil, in seconds.
+	// Grace, if not nil, overrides the pod's grace, in seconds.
 	Grace *int64
 }
 
-// KillReason says what kind of kill it is, for the container's status and backoff.
+// KillReason is the kind of a kill. The container's status and backoff depend on it.
 type KillReason int
 
 // The kinds of kills.
@@ -109,42 +105,41 @@ const (
 // Start is a container to start now.
 type Start struct {
 	pod.Container
-	// RestartCount of the new instance.
+	// RestartCount is that of the new instance.
 	RestartCount int
-	// Backoff is the crash delay that preceded this start; written on the
-	// container so that the next one is computed from it.
+	// Backoff is the crash delay before this start. It is written on the container, because the next delay is computed
+	// from it.
 	Backoff time.Duration
-	// Anew says that the container begins with all others of the pod, in their
-	// order, though it has run in this sandbox: it asked for a restart of all.
+	// Anew says that the container starts together with all others of the pod, in their order, because its exit caused
+	// a restart of all.
 	Anew bool
 }
 
-// Waiting is a container that is not started yet, with the reason shown to users.
+// Waiting is a container that is not started yet, with the reason for its status.
 type Waiting struct {
 	Name    string
 	Reason  string // CrashLoopBackOff, PodInitializing
 	Message string
-	Until   time.Time // zero: not a matter of time
+	Until   time.Time // zero: it does not wait for a time
 }
 
-// Plan is the decision. Lists are in the order in which they are to be acted on.
+// Plan is the decision. The lists are in the order in which to act on them.
 type Plan struct {
 	Sandbox Sandbox
 	Kill    []Kill
 	Start   []Start
 	Waiting []Waiting
-	// Remove lists dead containers that are to go before anything starts: ones
-	// that were created and never started, and all but the one that triggered it
-	// when a restart rule said so.
+	// Remove lists dead containers to remove before anything starts: those that were created and never started. If a
+	// rule restarts all containers, it lists all except the one that triggered the rule.
 	Remove []string
-	// Done says that the pod ended by itself: Succeeded or Failed, nothing of it is to run.
+	// Done says that the pod has ended by itself and nothing of it may run.
 	Done bool
-	// Failed tells the two apart.
+	// Failed says that a pod that is Done is Failed, not Succeeded.
 	Failed bool
-	// DeadlineExceeded says that activeDeadlineSeconds is over.
+	// DeadlineExceeded says that activeDeadlineSeconds has passed.
 	DeadlineExceeded bool
-	// RestartingAll says that a restart rule asked for all containers to begin anew.
+	// RestartingAll says that a rule restarts all containers.
 	RestartingAll bool
-	// LookAgain is the next moment at which the plan changes by itself; zero for never.
+	// LookAgain is when the plan changes if nothing else does; zero for never.
 	LookAgain time.Time
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Containers restart for other resources when they are named, at once and
-// whatever the restart policy; init containers never do.
+// Containers in Restart restart at once, regardless of the restart policy. Init containers never do.
 func TestRestartForResources(t *testing.T) {
 	const why = ": Container app resize requires restart"
 	kill, start := []string{"app0" + why}, []string{"app #1 after 0s"}

@@ -9,12 +9,10 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// restartAll carries on a restart of all containers that a rule asked for
-// (KEP-5532): kill what runs, remove it, wait for the crash delay of the container
-// that asked, begin anew. It is read off that container, the source, which stays
-// as the dead instance that its own start follows; so do ephemeral containers, by
-// which it is known that they have run. It returns false when the pod may begin
-// anew.
+// restartAll plans the next stage of a restart of all containers (KEP-5532): kill what runs, remove it, wait for the
+// crash delay of the container that triggered it. That container, the source, is kept as the dead instance before its
+// next start, because every stage is derived from it. Dead ephemeral containers are kept too, as a record that they
+// have run. It returns false when all containers may start anew.
 func (c *computation) restartAll() bool {
 	if c.source == nil {
 		return false
@@ -44,8 +42,8 @@ func (c *computation) restartAll() bool {
 	return false
 }
 
-// outdated says whether a container is of the time before the source ended, and so
-// is to go. Behind an init container it is unless that has run since.
+// outdated reports whether a container was created before the source ended, so that it must be removed. A container
+// behind an init container is also outdated unless that init container has run since.
 func (c *computation) outdated(s pod.ContainerStatus) bool {
 	if s.ID == c.source.ID || c.isEphemeral(s.Name) && !alive(s) {
 		return false
@@ -65,9 +63,9 @@ func (c *computation) outdated(s pod.ContainerStatus) bool {
 	return false
 }
 
-// restartAllSource is the newest dead container whose exit asks for a restart of
-// all, and nil when there is none. An end that lies ahead, from before the machine's clock was set
-// back, does not: nothing would ever be newer.
+// restartAllSource returns the newest dead container whose exit code triggers a restart of all containers, nil if there
+// is none. A container with an end in the future does not count: the machine's clock was set back, and no later
+// instance would ever be newer.
 func (c *computation) restartAllSource() (source *pod.ContainerStatus) {
 	for _, k := range pod.Containers(c.Pod) {
 		s, ok := c.current(k)
