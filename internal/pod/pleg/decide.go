@@ -13,13 +13,13 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// listed is what the runtime's two list calls say of one pod, or of all.
+// listed is the result of the runtime's two list calls for one pod or all pods.
 type listed struct {
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
 }
 
-// byPod splits a complete listing. What carries no pod's label is nobody's pod.
+// byPod splits a complete listing by pod. It skips what has no pod label.
 func (l listed) byPod() map[types.UID]listed {
 	pods := map[types.UID]listed{}
 	for _, s := range l.sandboxes {
@@ -39,7 +39,7 @@ func (l listed) byPod() map[types.UID]listed {
 	return pods
 }
 
-// same says whether a listing of one pod tells nothing that o does not.
+// same reports whether a listing of one pod contains nothing that is not in o.
 func (l listed) same(o *pod.Observed) bool {
 	if o == nil {
 		return len(l.sandboxes) == 0 && len(l.containers) == 0
@@ -123,7 +123,7 @@ func containerStatus(sandboxID string, s *runtimeapi.ContainerStatus) pod.Contai
 	}
 	backoff, err := time.ParseDuration(a[pod.AnnotationBackoff])
 	if err != nil {
-		backoff = 0 // not started by Berth: begins at the first delay
+		backoff = 0 // not started by Berth: the first delay follows
 	}
 	image := s.GetImage().GetUserSpecifiedImage()
 	if image == "" {
@@ -166,8 +166,8 @@ func userOf(u *runtimeapi.LinuxContainerUser) *corev1.ContainerUser {
 		SupplementalGroups: u.SupplementalGroups}}
 }
 
-// order puts the newest first, as everybody reads them. The count of attempts says which one that is, since
-// the machine's clock may have been set back in between.
+// order sorts the newest first. The attempt counts decide, because the machine's clock may have been set back in
+// between.
 func order(o *pod.Observed) {
 	slices.SortStableFunc(o.Sandboxes, func(a, b pod.SandboxStatus) int {
 		return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt))

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// The machine's clock may be set back between two attempts.
+// The order is right even if the machine's clock is set back between two attempts.
 func TestOrder(t *testing.T) {
 	early, late := time.Unix(1000, 0), time.Unix(9000, 0)
 	o := &pod.Observed{

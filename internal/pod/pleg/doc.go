@@ -1,14 +1,12 @@
-// Package pleg keeps the table of observed pods: what the runtime says runs.
+// Package pleg writes the table of observed pods: what runs according to the runtime.
 //
-// It is the table's only writer. An event of the runtime, or a step that has
-// just changed something, only marks a pod; the truth is then read again from
-// the runtime. What an event carries is never trusted, and the stream may lose
-// events: a slow relist of everything is the audit. A runtime without events is
-// relisted every second instead.
+// It is the table's only writer. An event of the runtime only marks a pod; its state is then read from the runtime. The
+// content of an event is never used, because the stream may lose events. A slow relist of everything (the audit) finds
+// what was lost. A runtime without events is relisted every second.
 //
 //	events --mark--> read one pod --> [observed]
 //	steps  --Refresh----^                ^
 //	audit  --differs?--mark--------------+
 //
-// One pod that is slow to read holds up neither the others nor the audit.
+// A pod that is slow to read delays neither other pods nor the audit.
 package pleg

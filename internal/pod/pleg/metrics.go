@@ -9,19 +9,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the kubelet's, of relists: readings of everything. Events come in
-// between, so intervals of a minute are no delay.
+// metrics have the kubelet's names. They measure relists. Events are handled between relists, so an interval of a
+// minute means no delay.
 type metrics struct {
 	duration, interval prometheus.Histogram
 	lastSeen           prometheus.Gauge
-	last               time.Time // start of the last relist; of the goroutine that relists
+	last               time.Time // start of the last relist; used only by the goroutine that relists
 }
 
 func newMetrics() *metrics {
 	return &metrics{
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "kubelet_pleg_relist_duration_seconds",
-			Help:    "Duration in seconds of comparing all that the runtime has with what is known.",
+			Help:    "Duration in seconds of a relist: comparing everything in the runtime with the table.",
 			Buckets: prometheus.DefBuckets,
 		}),
 		interval: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -35,7 +35,7 @@ func newMetrics() *metrics {
 	}
 }
 
-// Register has relists told of. Call it once.
+// Register registers the metrics of relists. Call it once.
 func (p *PLEG) Register(reg prometheus.Registerer) error {
 	if err := errors.Join(reg.Register(p.metrics.duration), reg.Register(p.metrics.interval),
 		reg.Register(p.metrics.lastSeen)); err != nil {
@@ -44,7 +44,7 @@ func (p *PLEG) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// measured is relist with its time told.
+// measured runs relist and records its duration.
 func (p *PLEG) measured(ctx context.Context, wait bool) error {
 	m, begin := p.metrics, p.opts.Now()
 	if !m.last.IsZero() {

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestRelistsAreTold(t *testing.T) {
+func TestRelistsAreMeasured(t *testing.T) {
 	run(t, asIs, func(t *testing.T, b *bench) {
 		reg := prometheus.NewPedanticRegistry()
 		if err := b.pleg.Register(reg); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Options of a PLEG.
+// Options configures a PLEG.
 type Options struct {
 	Runtime runtimeapi.RuntimeServiceClient
-	// Audit is the time between two relists while events flow. Default 60 s.
+	// Audit is the time between two relists while events arrive. Default 60 s.
 	Audit time.Duration
 	// Poll is the time between two relists of a runtime without events. Default 1 s.
 	Poll time.Duration
@@ -38,17 +38,15 @@ type PLEG struct {
 	wg    sync.WaitGroup
 }
 
-// podLock lets one reading of a pod at a time happen, so that an older reading
-// never overwrites a newer one.
+// podLock serializes the readings of a pod, so that an older reading never overwrites a newer one.
 type podLock struct {
 	mu    sync.Mutex
 	users int
-	// queued says that a marked reading waits for its turn: it will see all
-	// that happened before now.
+	// queued says that a reading waits for the lock. It will see everything that has happened until now.
 	queued bool
 }
 
-// New makes a PLEG with an empty table.
+// New returns a PLEG with an empty table.
 func New(o Options) *PLEG {
 	if o.Audit <= 0 {
 		o.Audit = 60 * time.Second
@@ -62,21 +60,19 @@ func New(o Options) *PLEG {
 	}
 }
 
-// Table is the observed table, for reading.
+// Table returns the observed table, for reading.
 func (p *PLEG) Table() *store.Table[types.UID, *pod.Observed] { return p.table }
 
-// Synced is closed when the table has held everything the runtime knew.
+// Synced is closed after the table has held everything in the runtime once.
 func (p *PLEG) Synced() <-chan struct{} { return p.synced }
 
-// Observed returns the last reading of a pod, nil for one that the runtime does
-// not know.
+// Observed returns the last reading of a pod, nil if the runtime does not know the pod.
 func (p *PLEG) Observed(uid types.UID) *pod.Observed {
 	o, _ := p.table.Get(uid)
 	return o
 }
 
-// Refresh reads a pod again: the reading begins after the call and is in the
-// table when it returns.
+// Refresh reads a pod again. The reading begins after the call and is in the table when Refresh returns.
 func (p *PLEG) Refresh(ctx context.Context, uid types.UID) error {
 	l := p.hold(uid)
 	defer p.release(uid, l)
@@ -85,7 +81,7 @@ func (p *PLEG) Refresh(ctx context.Context, uid types.UID) error {
 	return p.read(ctx, uid)
 }
 
-// mark has a pod read soon, in a goroutine of its own.
+// mark starts a goroutine that reads a pod, unless one is queued already.
 func (p *PLEG) mark(ctx context.Context, uid types.UID) {
 	p.mu.Lock()
 	l := p.lockOf(uid)
@@ -104,7 +100,8 @@ func (p *PLEG) mark(ctx context.Context, uid types.UID) {
 		l.queued = false
 		p.mu.Unlock()
 		if err := p.read(ctx, uid); err != nil && ctx.Err() == nil {
-			p.opts.Log.Warn("read pod from the runtime", "uid", uid, "err", err)
+			p.opts.Log.Warn("read pod from the runtime failed, retrying at the next event or relist", "uid", uid, "err",
+				err)
 		}
 	})
 }
@@ -117,7 +114,7 @@ func (p *PLEG) hold(uid types.UID) *podLock {
 	return l
 }
 
-// lockOf returns the lock of a pod; the caller holds mu.
+// lockOf returns the lock of a pod. The caller holds mu.
 func (p *PLEG) lockOf(uid types.UID) *podLock {
 	l := p.locks[uid]
 	if l == nil {
@@ -135,8 +132,7 @@ func (p *PLEG) release(uid types.UID, l *podLock) {
 	}
 }
 
-// read brings the table to the runtime's state of one pod. The caller holds the
-// pod's lock.
+// read updates the table with the runtime's state of one pod. The caller holds the pod's lock.
 func (p *PLEG) read(ctx context.Context, uid types.UID) error {
 	at := p.opts.Now()
 	labels := map[string]string{pod.LabelPodUID: string(uid)}
@@ -163,7 +159,7 @@ func (p *PLEG) read(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// Await waits for the first look at everything.
+// Await waits until the table is synced.
 func (p *PLEG) Await(ctx context.Context) error {
 	select {
 	case <-p.Synced():

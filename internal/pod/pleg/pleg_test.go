@@ -25,7 +25,7 @@ type bench struct {
 	client *cri.Client
 }
 
-// run gives body a PLEG that has synced with a fake runtime, in a bubble.
+// run calls body with a PLEG that has synced with a fake runtime, in a synctest bubble.
 func run(t *testing.T, prepare func(*critest.Fake), body func(*testing.T, *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := critest.NewFake(t)
@@ -106,8 +106,7 @@ func TestEventsKeepTheTable(t *testing.T) {
 	})
 }
 
-// A stream that broke has lost events: what it missed is found at once by the
-// relist that follows, and the stream is opened again.
+// A broken stream has lost events. The relist that follows finds the changes, and the stream is opened again.
 func TestBrokenStreamIsAudited(t *testing.T) {
 	run(t, asIs, func(t *testing.T, b *bench) {
 		_, id := b.pod(t, "u1")
@@ -135,7 +134,7 @@ func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
 	})
 }
 
-// An idle node costs two list calls a minute and nothing else.
+// An idle node makes two list calls a minute and no other calls.
 func TestIdleCost(t *testing.T) {
 	run(t, asIs, func(t *testing.T, b *bench) {
 		for _, uid := range []string{"u1", "u2", "u3"} {
@@ -151,7 +150,7 @@ func TestIdleCost(t *testing.T) {
 	})
 }
 
-func TestOneStuckPodHoldsUpNobody(t *testing.T) {
+func TestStuckPodDelaysNoOther(t *testing.T) {
 	run(t, asIs, func(t *testing.T, b *bench) {
 		stuck, _ := b.pod(t, "u1")
 		b.Inject(critest.Fault{Method: "PodSandboxStatus", Match: func(req any) bool {

@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Delays between two tries to open the event stream or to relist.
+// Delays between attempts to open the event stream or to relist.
 const (
 	firstDelay = 100 * time.Millisecond
 	maxDelay   = 5 * time.Second
@@ -36,25 +37,23 @@ func (p *PLEG) Run(ctx context.Context) error {
 }
 
 func (p *PLEG) firstRelist(ctx context.Context) error {
-	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
-		err := p.measured(ctx, true)
-		if err == nil {
-			close(p.synced)
-			return nil
-		}
-		p.opts.Log.Warn("list the runtime's pods", "err", err, "again in", delay)
-		if !sleep(ctx, delay) {
-			return ctx.Err()
-		}
+	relist := func(ctx context.Context) error { return p.measured(ctx, true) }
+	err := retry.Until(ctx, retry.Doubling(firstDelay, maxDelay), relist, func(err error, next time.Duration) {
+		p.opts.Log.Warn("list pods of the runtime failed, retrying", "err", err, "delay", next)
+	})
+	if err != nil {
+		return ctx.Err()
 	}
+	close(p.synced)
+	return nil
 }
 
-// audit follows the events for as long as the runtime has any, and relists.
+// audit follows the events, if the runtime has any, and relists.
 func (p *PLEG) audit(ctx context.Context) {
 	events := make(chan error, 1)
 	follow := func() { p.wg.Go(func() { events <- p.follow(ctx) }) }
 	follow()
-	period, delay := p.opts.Audit, firstDelay
+	period, retries := p.opts.Audit, retry.Doubling(firstDelay, maxDelay)
 	for {
 		timer := time.NewTimer(jitter(period))
 		select {
@@ -64,26 +63,25 @@ func (p *PLEG) audit(ctx context.Context) {
 		case err := <-events:
 			timer.Stop()
 			if errors.Is(err, errNoEvents) {
-				p.opts.Log.Info("the runtime has no events, its pods are listed periodically", "period", p.opts.Poll)
+				p.opts.Log.Info("runtime has no events, listing its pods periodically", "period", p.opts.Poll)
 				period = p.opts.Poll
 				continue
 			}
-			// The stream is lossy at its ends: relist, then follow again.
-			if !sleep(ctx, delay) {
+			// A broken stream has lost events: relist, then follow again.
+			if retry.Sleep(ctx, retries.Step()) != nil {
 				return
 			}
-			delay = min(2*delay, maxDelay)
 			follow()
 		case <-timer.C:
-			delay = firstDelay
+			retries = retry.Doubling(firstDelay, maxDelay)
 		}
 		if err := p.measured(ctx, false); err != nil && ctx.Err() == nil {
-			p.opts.Log.Warn("list the runtime's pods", "err", err)
+			p.opts.Log.Warn("list pods of the runtime failed, retrying at the next relist", "err", err)
 		}
 	}
 }
 
-// follow marks the pods that the runtime's events name until the stream ends.
+// follow marks the pods named by the runtime's events until the stream ends.
 func (p *PLEG) follow(ctx context.Context) error {
 	stream, err := p.opts.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	for err == nil {
@@ -111,7 +109,7 @@ func (p *PLEG) event(ctx context.Context, e *runtimeapi.ContainerEventResponse) 
 	}
 }
 
-// owner finds the pod of a container or sandbox that an event names by id only.
+// owner finds the pod of a container or sandbox that an event names only by id.
 func (p *PLEG) owner(id string) types.UID {
 	for uid, o := range p.table.Snapshot().All() {
 		if _, ok := sandboxOf(o, id); ok {
@@ -124,8 +122,7 @@ func (p *PLEG) owner(id string) types.UID {
 	return ""
 }
 
-// relist compares everything the runtime has with the table and marks, or with
-// wait reads, the pods that differ.
+// relist compares everything in the runtime with the table. It marks the pods that differ or, if wait, reads them.
 func (p *PLEG) relist(ctx context.Context, wait bool) error {
 	boxes, err := p.opts.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
@@ -155,8 +152,7 @@ func (p *PLEG) relist(ctx context.Context, wait bool) error {
 	return nil
 }
 
-// detail completes now from the listing. What cannot have changed since the
-// last reading is taken from there.
+// detail completes now from the listing. It copies from the last reading what cannot have changed since.
 func (p *PLEG) detail(ctx context.Context, was, now *pod.Observed, l listed) (*pod.Observed, error) {
 	for _, s := range l.sandboxes {
 		now.Name, now.Namespace = s.GetMetadata().GetName(), s.GetMetadata().GetNamespace()
@@ -199,13 +195,4 @@ func (p *PLEG) detail(ctx context.Context, was, now *pod.Observed, l listed) (*p
 // jitter spreads the audits of several agents on one machine.
 func jitter(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Int64N(int64(d)/10+1))
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
