@@ -1,5 +1,5 @@
-// Command berth runs Kubernetes Pods on one machine: the agent, the embedded
-// container runtime, and the commands that speak to them.
+// Command berth runs Kubernetes Pods on one machine. It contains the agent, the embedded container runtime,
+// and the commands that control them.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	// This binary is also the process that a mount which may hang is made in.
+	// A mount that may hang runs in a process of its own, which is this binary again.
 	if handled, code := mount.Main(os.Args, os.Stdin, os.Stdout); handled {
 		os.Exit(code)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime"
 )
 
-// loadConfig reads the configuration and tells of what it says in vain.
+// loadConfig reads the configuration. It logs a warning for each setting without effect.
 func loadConfig(f config.Flags, log *slog.Logger) (*config.Config, error) {
 	c, warnings, err := config.Load(f)
 	for _, w := range warnings {
@@ -32,12 +32,12 @@ func makeAgent(f config.Flags, log *slog.Logger) (*agent.Agent, error) {
 		Verbosity: process.Verbosity(log), Log: log}), nil
 }
 
-// newAgent makes the agent of this process.
+// newAgent builds the agent of this process.
 func newAgent(f config.Flags, log *slog.Logger) (agentProcess, error) {
 	return makeAgent(f, log)
 }
 
-// resetAgent takes away all that agents left on a root.
+// resetAgent removes everything that agents have left on a root directory.
 func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	f.Apart = true
 	a, err := makeAgent(f, log)
@@ -47,7 +47,7 @@ func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	return a.Reset(ctx)
 }
 
-// runtimeConfig is the embedded runtime of an agent with these flags.
+// runtimeConfig returns the configuration of the embedded runtime for an agent with these flags.
 func runtimeConfig(f config.Flags, log *slog.Logger) (runtime.Config, error) {
 	f.Apart = true
 	c, err := loadConfig(f, log)
@@ -57,7 +57,7 @@ func runtimeConfig(f config.Flags, log *slog.Logger) (runtime.Config, error) {
 	return agent.RuntimeConfig(c, log), nil
 }
 
-// printSteps lists the steps of a pod's life.
+// printSteps prints the steps of a pod's life.
 func printSteps(w io.Writer) error {
 	t := printer.NewTable(w, "STEP", "PHASE", "AFTER")
 	for _, s := range agent.Steps() {

@@ -13,11 +13,11 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-// fakeAgent is an agent that does nothing until it is told to.
+// fakeAgent is an agent whose state the test controls.
 type fakeAgent struct {
 	ready chan struct{}
 	fail  chan error
-	last  error // what Run returns after its context
+	last  error // the result of Run after its context has ended
 }
 
 func newFakeAgent() *fakeAgent {
@@ -84,8 +84,8 @@ func TestEmbed(t *testing.T) {
 	})
 }
 
-// The example has no fault, and no field that does nothing, also with every
-// line that is commented out.
+// The example configuration loads without an error and without a field that has no effect. That also holds
+// with every commented line enabled.
 func TestExampleConfiguration(t *testing.T) {
 	text, err := os.ReadFile("../../packaging/config.yaml")
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 
 // agentProcess is an agent that can run in this process.
 type agentProcess interface {
-	// Run works until ctx ends and then detaches: containers run on.
+	// Run runs the agent until ctx ends. Containers keep running after that.
 	Run(ctx context.Context) error
-	// Ready is closed when the agent's socket is open.
+	// Ready returns a channel that is closed when the agent's socket is open.
 	Ready() <-chan struct{}
 }
 
-// logFlagSet chooses how the process logs.
+// logFlagSet holds the flags for the log of a process.
 type logFlagSet struct {
 	format string
 	level  slog.Level
@@ -30,8 +30,8 @@ type logFlagSet struct {
 
 func (l *logFlagSet) add(cmd *cobra.Command, level slog.Level) {
 	l.level = level
-	cmd.Flags().StringVar(&l.format, "log-format", "text", "`format` of the log on standard error: text, json")
-	cmd.Flags().TextVar(&l.level, "log-level", level, "least `level` that is logged: debug, info, warn, error")
+	cmd.Flags().StringVar(&l.format, "log-format", "text", "`format` of the log on standard error: text or json")
+	cmd.Flags().TextVar(&l.level, "log-level", level, "lowest `level` that is logged: debug, info, warn or error")
 	mark(cmd.RegisterFlagCompletionFunc("log-format",
 		cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp)))
 	mark(cmd.RegisterFlagCompletionFunc("log-level",
@@ -41,12 +41,12 @@ func (l *logFlagSet) add(cmd *cobra.Command, level slog.Level) {
 func (l *logFlagSet) logger(w io.Writer) (*slog.Logger, error) {
 	log, err := process.Logger(w, l.format, l.level)
 	if err != nil {
-		return nil, client.Next(err, "want text or json")
+		return nil, client.Next(err, "use text or json")
 	}
 	return log, nil
 }
 
-// flags are the settings of an agent on the root of the command line.
+// flags adds the root directory and socket of the command line to an agent's flags.
 func (a *app) flags(f config.Flags) config.Flags {
 	f.RootDir, f.Socket = a.root, a.socketPath()
 	return f
@@ -61,9 +61,9 @@ func agentCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Run the agent: the daemon that runs the pods of this machine",
-		Long: "Run the agent in the foreground, as a service manager wants it. SIGTERM and SIGINT detach it: " +
-			"the pods'\n" +
-			"containers run on, and the next agent on the same root takes them over. A second signal ends it at once.",
+		Long: "Run the agent in the foreground, for example under systemd. SIGTERM and SIGINT stop only the\n" +
+			"agent: the pods' containers keep running, and the next agent with the same --root-dir takes them over.\n" +
+			"A second signal ends the agent without waiting.",
 		Example: "  berth agent --config /etc/berth/config.yaml\n" +
 			"  berth agent --config /var/lib/kubelet/config.yaml --kubeconfig /etc/kubernetes/kubelet.conf",
 		Args: usage(cobra.NoArgs),
@@ -93,7 +93,7 @@ func agentCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// runAgent is the daemon's life.
+// runAgent runs the agent as a daemon until a signal ends it.
 func runAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	agent, err := newAgent(f, log)
 	if err != nil {

@@ -21,11 +21,10 @@ func applyCommand(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|-",
-		Short: "Create or replace pods and the objects they name, and keep them over restarts and reboots",
-		Long: "Create or replace the pods of manifests, JSON or YAML, and the ConfigMaps, Secrets, claims, " +
-			"volumes and\n" +
-			"RuntimeClasses that pods name. The agent keeps them: they come back after a restart of the agent and a\n" +
-			"reboot, until they are deleted. Of one file, everything is taken or nothing.",
+		Short: "Create or replace pods and the objects they use, and keep them across restarts and reboots",
+		Long: "Create or replace the pods in manifests (JSON or YAML), and the ConfigMaps, Secrets, claims,\n" +
+			"volumes and RuntimeClasses in them. The agent stores all of them: they survive a restart of the agent and a\n" +
+			"reboot, until they are deleted. Each file is applied completely or not at all.",
 		Example: "  berth apply -f web.yaml",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,14 +51,14 @@ func applyCommand(a *app) *cobra.Command {
 	s.add(cmd)
 	out.add(cmd, "name")
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil,
-		"`file` of manifests, - for standard input; may be repeated")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the manifests and change nothing")
+		"`file` with manifests, or - for standard input; may be repeated")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the manifests without applying them")
 	mark(cmd.MarkFlagRequired("filename"))
 	mark(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
 	return cmd
 }
 
-// all prints all errors but the last, which it returns for Main to print.
+// all prints all errors but the last. It returns the last one, which Main prints.
 func all(stderr io.Writer, errs []error) error {
 	if len(errs) == 0 {
 		return nil

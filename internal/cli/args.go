@@ -8,7 +8,8 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 )
 
-// podArguments are the pods in arguments like kubectl's: pod NAME..., or pod/NAME...
+// podArguments returns the pods in arguments of the form "pod NAME..." or "pod/NAME...", as kubectl accepts
+// them.
 func podArguments(args []string) []string {
 	if len(args) > 0 && isPods(args[0]) {
 		return args[1:]
@@ -16,16 +17,16 @@ func podArguments(args []string) []string {
 	return args
 }
 
-// podArgument is the one pod that arguments name.
+// podArgument returns the single pod that the arguments name.
 func podArgument(args []string) (string, error) {
 	names := podArguments(args)
 	if len(names) != 1 {
-		return "", client.Next(fmt.Errorf("want one pod, got %d", len(names)), "write pod NAME, or pod/NAME")
+		return "", client.Next(fmt.Errorf("expected one pod, got %d", len(names)), "write pod NAME, or pod/NAME")
 	}
 	return names[0], nil
 }
 
-// completeTyped completes "pod", then names of pods.
+// completeTyped completes the word "pod", and then names of pods.
 func (a *app) completeTyped(s *scope) completion {
 	names := a.completePod(s)
 	return func(cmd *cobra.Command, args []string, partial string) ([]string, cobra.ShellCompDirective) {

@@ -21,10 +21,10 @@ func attachCommand(a *app) *cobra.Command {
 	var f attachFlags
 	cmd := &cobra.Command{
 		Use:   "attach POD [-c CONTAINER] [-i] [-t]",
-		Short: "Connect to the process of a running container",
-		Long: `Show what the process of a container writes from now on, and with -i pass standard input to it, if its
-manifest has stdin: true. With stdinOnce: true its input ends when this command does. A container with
-tty: true is shown as the terminal that it is.
+		Short: "Connect to the main process of a running container",
+		Long: `Show the new output of a container's main process. With -i, pass standard input to the process; its manifest
+must have stdin: true. With stdinOnce: true, the process's input ends when this command ends. If the manifest
+has tty: true, the command connects this terminal to the container's.
 
 Interrupting this command leaves the container running.`,
 		Example: "  berth attach shell -it",
@@ -33,7 +33,7 @@ Interrupting this command leaves the container running.`,
 	}
 	f.scope.add(cmd)
 	f.Flags.Add(cmd)
-	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container`; default: the pod's default or first one")
+	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container` (default: the pod's default container, or its first)")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
 	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
 	return cmd
@@ -53,7 +53,7 @@ func (a *app) attach(cmd *cobra.Command, f *attachFlags, arg string) error {
 	if name == "" {
 		name = stream.DefaultContainer(cmd.ErrOrStderr(), p)
 	}
-	spec, ok := pod.FindContainer(p, name) // if it is not there, the agent says so
+	spec, ok := pod.FindContainer(p, name) // if it does not exist, the agent returns an error
 	tty := ok && spec.TTY
 	if f.TTY && ok && !tty {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: container %s has no terminal: its manifest does not say tty: true\n",

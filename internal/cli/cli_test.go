@@ -33,13 +33,13 @@ import (
 
 var update = flag.Bool("update", false, "write generated files")
 
-// result is what a command line gave.
+// result is the outcome of a command line.
 type result struct {
 	Out, Err string
 	Status   int
 }
 
-// berth runs a command line against an agent.
+// berth runs a command line against the agent of a test.
 func berth(a *servertest.Agent, stdin string, args ...string) result {
 	var out, stderr bytes.Buffer
 	status := Main(append([]string{"--socket", a.Socket}, args...), strings.NewReader(stdin), &out, &stderr)
@@ -107,7 +107,7 @@ func TestCommands(t *testing.T) {
 				Err: "error: if any flags in the group [namespace all-namespaces] are set none of the others can be; " +
 					"[all-namespaces namespace] were all set\nnext: see \"berth get pods --help\"\n", Status: 1}},
 		{args: "get pods web -A",
-			want: result{Err: "error: a pod is named within one namespace\nnext: leave out -A, or the name\n",
+			want: result{Err: "error: a pod name needs a single namespace\nnext: leave out -A, or the name\n",
 				Status: 1}},
 		{args: "get pod none",
 			want: result{
@@ -119,7 +119,7 @@ func TestCommands(t *testing.T) {
 					"configmaps, secrets, persistentvolumeclaims, persistentvolumes and runtimeclasses\n", Status: 1}},
 		{args: "get pods -o xml",
 			want: result{
-				Err: "error: invalid argument \"xml\" for \"-o, --output\" flag: want one of json, yaml, wide, " +
+				Err: "error: invalid argument \"xml\" for \"-o, --output\" flag: use one of json, yaml, wide, " +
 					"name\nnext: see \"berth get pods --help\"\n", Status: 1}},
 		{args: "get pods a b",
 			want: result{
@@ -165,7 +165,7 @@ func TestCommands(t *testing.T) {
 		{args: "exec api -- fail 42", want: result{Err: "failed\n", Status: 42}},
 		{args: "exec api echo",
 			want: result{
-				Err: "error: want one pod, --, and a command\nnext: usage: berth exec POD [-c CONTAINER] [-i] [-t] " +
+				Err: "error: expected one pod, --, and a command\nnext: usage: berth exec POD [-c CONTAINER] [-i] [-t] " +
 					"-- COMMAND... [flags]\n", Status: 1}},
 		{args: "attach web -c side", want: result{}},
 		{args: "attach web -i",
@@ -186,18 +186,18 @@ func TestCommands(t *testing.T) {
 					"as 8080:80\n", Status: 1}},
 		{args: "port-forward web x:80",
 			want: result{
-				Err: "error: port \"x:80\": the local port is no number up to 65535\nnext: write [LOCAL:]PORT, such " +
+				Err: "error: port \"x:80\": the local port is not a number up to 65535\nnext: write [LOCAL:]PORT, such " +
 					"as 8080:80\n", Status: 1}},
 		{args: "cp a b",
 			want: result{
-				Err: "error: want one place in a pod and one on this machine\nnext: write POD:PATH for the one in a " +
-					"pod, ./PATH for the other\n", Status: 1}},
+				Err: "error: expected one path in a pod and one on this machine\nnext: write POD:PATH for the path in a " +
+					"pod and ./PATH for the other\n", Status: 1}},
 		{args: "cp web:/a api:/b",
 			want: result{
-				Err: "error: want one place in a pod and one on this machine\nnext: write POD:PATH for the one in a " +
-					"pod, ./PATH for the other\n", Status: 1}},
+				Err: "error: expected one path in a pod and one on this machine\nnext: write POD:PATH for the path in a " +
+					"pod and ./PATH for the other\n", Status: 1}},
 		{args: "cp web: b",
-			want: result{Err: "error: \"web:\" is no place in a pod\nnext: write POD:PATH\n", Status: 1}},
+			want: result{Err: "error: \"web:\" is not a path in a pod\nnext: write POD:PATH\n", Status: 1}},
 		{args: "cp none:/a b",
 			want: result{
 				Err: "error: pods \"default/none\" not found\nnext: list the pods of this node with \"berth get " +
@@ -210,12 +210,12 @@ func TestCommands(t *testing.T) {
 				Status: 1}},
 		{args: "describe web", want: result{Out: "Name:             web\n"}},
 		{args: "describe pod",
-			want: result{Err: "error: want one pod, got 0\nnext: write pod NAME, or pod/NAME\n", Status: 1}},
+			want: result{Err: "error: expected one pod, got 0\nnext: write pod NAME, or pod/NAME\n", Status: 1}},
 		{args: "frobnicate",
 			want: result{Err: "error: unknown command \"frobnicate\" for \"berth\"\nnext: see \"berth --help\"\n",
 				Status: 1}},
 		{args: "agent --log-format xml",
-			want: result{Err: "error: --log-format \"xml\" is unknown\nnext: want text or json\n", Status: 1}},
+			want: result{Err: "error: --log-format \"xml\" is unknown\nnext: use text or json\n", Status: 1}},
 		{args: "agent --node-ip here",
 			want: result{
 				Err: "error: invalid argument \"here\" for \"--node-ip\" flag: ParseAddr(\"here\"): unable to parse " +
@@ -232,7 +232,7 @@ func TestCommands(t *testing.T) {
 				got.Out = regexp.MustCompile(`AGE +PROBLEM`).ReplaceAllString(
 					regexp.MustCompile(`1s     .*`).ReplaceAllString(got.Out, "1s     AGE"), "AGE   PROBLEM")
 			case "describe web":
-				got.Out = got.Out[:strings.Index(got.Out, "\n")+1] // the rest is the printer's
+				got.Out = got.Out[:strings.Index(got.Out, "\n")+1] // package printer tests the rest
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -265,7 +265,7 @@ func TestStructuredOutput(t *testing.T) {
 	}
 }
 
-// What get -w shows is a list, then every change.
+// get -w shows the list first, and then every change.
 func TestGetWatch(t *testing.T) {
 	a := servertest.Start(t)
 	running(a, "web", "app")
@@ -355,7 +355,7 @@ func TestDelete(t *testing.T) {
 		{"pod a --ignore-not-found", result{}},
 		{
 			"pod", result{
-				Err: "error: name what to delete\nnext: usage: berth delete pod NAME... | KIND NAME... | -f " +
+				Err: "error: no pod, object or file is named\nnext: usage: berth delete pod NAME... | KIND NAME... | -f " +
 					"FILE [flags]\n", Status: 1}},
 		{"pod a --grace-period -2",
 			result{Err: "error: --grace-period -2 is negative\nnext: give seconds, or -1 for the pod's own\n",
@@ -427,7 +427,7 @@ func TestRunDetached(t *testing.T) {
 func TestRunNeedsAnAgentThatFits(t *testing.T) {
 	a := servertest.Start(t)
 	got := berth(a, "metadata: {name: web}", "run", "--config", "x.yaml", "-")
-	if want := "error: --config is for an agent of its own, but one runs at " + a.Socket +
+	if want := "error: --config configures a new agent, but one already runs at " + a.Socket +
 		"\nnext: leave it out, or choose another --root-dir\n"; got.Err != want {
 		t.Errorf("a configuration for a running agent: %+v", got)
 	}
@@ -436,7 +436,7 @@ func TestRunNeedsAnAgentThatFits(t *testing.T) {
 	}
 	got = berth(a, "metadata: {name: web}", "run", "--detach", "-")
 	want := result{Status: 1,
-		Err: "error: --detach leaves pods with a running agent: connect to the agent at " + a.Socket +
+		Err: "error: --detach needs a running agent: connect to the agent at " + a.Socket +
 			": no agent runs on this root\nnext: start one with \"berth agent\", or leave out --detach\n"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("no agent (-want +got):\n%s", diff)
@@ -517,11 +517,11 @@ func TestPrintError(t *testing.T) {
 	}
 }
 
-// docs/commands.md is what the commands say of themselves.
+// docs/commands.md is generated from the help of the commands.
 func TestCommandsAreDocumented(t *testing.T) {
 	const path = "../../docs/commands.md"
 	var page strings.Builder
-	page.WriteString("# Commands\n\nEvery command has `--root-dir` and `--socket`: they say which agent is meant.\n")
+	page.WriteString("# Commands\n\nEvery command has the flags `--root-dir` and `--socket`, which choose the agent.\n")
 	document(&page, newRoot())
 	if *update {
 		if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// completeTimeout bounds how long a shell waits for names.
+// completeTimeout limits how long a shell waits for completions.
 const completeTimeout = time.Second
 
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completePod completes the first argument with the pods of the namespace.
+// completePod completes the first argument with the names of pods in the namespace.
 func (a *app) completePod(s *scope) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -35,8 +35,7 @@ func (a *app) completePod(s *scope) completion {
 	}
 }
 
-// completeContainer completes a flag with the containers of the pod that is
-// the first argument.
+// completeContainer completes a flag with the containers of the pod in the first argument.
 func (a *app) completeContainer(s *scope) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {

@@ -17,9 +17,9 @@ func conditionCommand(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "condition POD TYPE=True|False|Unknown [--reason WORD] [--message TEXT]",
-		Short: "Set a condition of a pod, such as that of a readiness gate",
-		Long: `Set a condition of a pod that the agent does not compute itself. A pod with readinessGates is ready when its
-containers are and each of these conditions is True. It is kept until the pod goes.`,
+		Short: "Set a condition of a pod, for example one of its readiness gates",
+		Long: `Set a pod condition that the agent does not compute itself. A pod with readinessGates is ready when its
+containers are ready and each of the listed conditions is True. The condition stays until the pod is deleted.`,
 		Example: "  berth condition web example.com/in-load-balancer=True",
 		Args:    usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,8 +42,8 @@ containers are and each of these conditions is True. It is kept until the pod go
 		},
 	}
 	s.add(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "why it has this status, a `word`")
-	cmd.Flags().StringVar(&message, "message", "", "the same as a `text`")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason for the status, one `word` in CamelCase")
+	cmd.Flags().StringVar(&message, "message", "", "reason for the status, as a `text` for people")
 	cmd.ValidArgsFunction = a.completePod(&s)
 	return cmd
 }

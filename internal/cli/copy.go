@@ -25,29 +25,31 @@ func copyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE TARGET [-c CONTAINER]",
 		Short: "Copy files between this machine and a running container",
-		Long: `Copy a file, or a directory with what is in it. One of SOURCE and TARGET is POD:PATH or NAMESPACE/POD:PATH,
-seen as the container's processes see it, volumes included. When TARGET is a directory the copy goes into it.
+		Long: `Copy a file, or a directory with its content. Either SOURCE or TARGET is POD:PATH or NAMESPACE/POD:PATH. PATH is
+the path that the container's processes see, and may be in a volume. If TARGET is a directory, the copy goes
+into it.
 
-The image needs no tar. Links in a directory are copied as links; those that lead out of it are not copied out of
-a container. Files keep their modes, and belong to the user of the container's process, or to the user of this command.`,
+The image does not need to contain tar. Symbolic links in a directory are copied as links. A link out of the
+directory is not copied from a container. Files keep their modes. They belong to the user of the container's
+process, or to the user of this command.`,
 		Example: "  berth cp web:/var/log/app.log .\n  berth cp ./conf web:/etc/app -c app",
 		Args:    usage(cobra.ExactArgs(2)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.copy(cmd, &f, args[0], args[1]) },
 	}
 	f.add(cmd)
-	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container`; default: the pod's default or first one")
+	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container` (default: the pod's default container, or its first)")
 	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
 	return cmd
 }
 
-// place is one end of a copy.
+// place is the source or the target of a copy.
 type place struct {
-	pod  *types.NamespacedName // nil: this machine
+	pod  *types.NamespacedName // nil for this machine
 	path string
 }
 
-// parsePlace tells POD:PATH from a local path as kubectl does: a path with a
-// slash before its first colon, but for that of NAMESPACE/POD, is local.
+// parsePlace distinguishes POD:PATH from a local path, as kubectl does. A path is local if it has no colon,
+// begins with a dot or a slash, or has more than one slash before the first colon.
 func (s *scope) parsePlace(text string) (place, error) {
 	name, inside, remote := strings.Cut(text, ":")
 	if !remote || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") || strings.Count(name, "/") > 1 {
@@ -58,7 +60,7 @@ func (s *scope) parsePlace(text string) (place, error) {
 		key = types.NamespacedName{Namespace: namespace, Name: name}
 	}
 	if key.Name == "" || key.Namespace == "" || inside == "" {
-		return place{}, client.Next(fmt.Errorf("%q is no place in a pod", text), "write POD:PATH")
+		return place{}, client.Next(fmt.Errorf("%q is not a path in a pod", text), "write POD:PATH")
 	}
 	return place{&key, inside}, nil
 }
@@ -77,8 +79,8 @@ func (a *app) copy(cmd *cobra.Command, f *copyFlags, from, to string) error {
 		inside = target.pod
 	}
 	if (source.pod == nil) == (target.pod == nil) {
-		return client.Next(errors.New("want one place in a pod and one on this machine"),
-			"write POD:PATH for the one in a pod, ./PATH for the other")
+		return client.Next(errors.New("expected one path in a pod and one on this machine"),
+			"write POD:PATH for the path in a pod and ./PATH for the other")
 	}
 	c, container := a.client(), f.container
 	if container == "" {

@@ -29,18 +29,19 @@ func debugCommand(a *app) *cobra.Command {
 	var f debugFlags
 	cmd := &cobra.Command{
 		Use:   "debug POD --image IMAGE [--target CONTAINER] [-- COMMAND ARG...]",
-		Short: "Run another container within a running pod",
-		Long: `Add an ephemeral container to a pod, wait until it runs, and show its log until it ends, or with -i attach to
-it. It shares the pod's network; with --target it sees the processes of that container. It is started once and
-never again, stays in the pod until the pod ends, also over a restart of the agent, and goes on when this
-command is interrupted.
+		Short: "Run a debug container in a running pod",
+		Long: `Add an ephemeral container to a pod, wait until it runs, and show its log until it ends. With -i, attach to it
+instead. The container shares the pod's network. With --target, it sees the processes of that container.
 
-The exit status is the container's.`,
+The container starts once and is never restarted. It stays in the pod until the pod ends, also across a restart
+of the agent, and keeps running when this command is interrupted.
+
+The exit status is the container's exit code.`,
 		Example: "  berth debug web --image tools:1 --target app -- ps aux",
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := cmd.ArgsLenAtDash(); len(args) > 1 && at != 1 {
-				return client.Next(fmt.Errorf("unexpected argument %q", args[1]), "write the command behind --")
+				return client.Next(fmt.Errorf("unexpected argument %q", args[1]), "write the command after --")
 			}
 			return a.debug(cmd, &f, args[0], args[1:])
 		},
@@ -50,8 +51,8 @@ The exit status is the container's.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "", "`image` of the container")
 	flags.StringVar(&f.policy, "image-pull-policy", "",
-		"Always, IfNotPresent or Never; default: as for other containers")
-	flags.StringVar(&f.target, "target", "", "`container` whose processes it sees")
+		"`policy`: Always, IfNotPresent or Never (default: as for other containers)")
+	flags.StringVar(&f.target, "target", "", "`container` whose processes the new one sees")
 	flags.StringVarP(&f.name, "container", "c", "", "`name` of the new container (default debugger-XXXXX)")
 	mark(cmd.MarkFlagRequired("image"))
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
@@ -88,8 +89,7 @@ func runs(s corev1.ContainerState) bool { return s.Running != nil || s.Terminate
 
 func ended(s corev1.ContainerState) bool { return s.Terminated != nil }
 
-// debugAttached attaches to the container when it runs, and makes its exit
-// status that of the command.
+// debugAttached waits until the container runs, attaches to it, and returns its exit code as an exitError.
 func debugAttached(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string, f stream.Flags) error {
 	if _, err := follow.Ephemeral(cmd.Context(), c, p, name, cmd.ErrOrStderr(), runs); err != nil {
 		return err
@@ -111,8 +111,7 @@ func debugExit(ctx context.Context, c *client.Client, p *corev1.Pod, name string
 	return nil
 }
 
-// debugLog waits until the container has run, shows its log, and makes its exit
-// status that of the command.
+// debugLog waits until the container has started, shows its log, and returns its exit code as an exitError.
 func debugLog(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name string) error {
 	ctx, key := cmd.Context(), types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	if _, err := follow.Ephemeral(ctx, c, p, name, cmd.ErrOrStderr(), runs); err != nil {

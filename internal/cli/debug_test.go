@@ -24,7 +24,7 @@ func TestDebugAndResize(t *testing.T) {
 		{"debug web --image tools:1 -c bad -- fail",
 			result{Out: "seen\n", Err: "container bad added to pod web\n", Status: 3}},
 		{"debug web --image tools:1 look",
-			result{Err: "error: unexpected argument \"look\"\nnext: write the command behind --\n", Status: 1}},
+			result{Err: "error: unexpected argument \"look\"\nnext: write the command after --\n", Status: 1}},
 		{"debug web",
 			result{Err: "error: required flag(s) \"image\" not set\nnext: see \"berth debug --help\"\n", Status: 1}},
 		{"resize web --limits cpu=1,memory=64Mi --requests cpu=100m", result{Out: "pod/web resize requested\n"}},

@@ -20,7 +20,7 @@ type deleteFlags struct {
 	files   []string
 	grace   int
 	wait    bool
-	missing bool // what is not there is no error
+	missing bool // a missing object is not an error
 	timeout time.Duration
 }
 
@@ -28,9 +28,9 @@ func deleteCommand(a *app) *cobra.Command {
 	var f deleteFlags
 	cmd := &cobra.Command{
 		Use:   "delete pod NAME... | KIND NAME... | -f FILE",
-		Short: "End pods within their grace, and wait until they are gone; delete other objects",
-		Long: "End pods within their grace, and wait until they are gone. ConfigMaps, Secrets, claims, volumes and\n" +
-			"RuntimeClasses that were applied are deleted too: what runs keeps what it was given.",
+		Short: "Delete pods and wait until they are gone, or delete other objects",
+		Long: "Stop pods within their grace period and wait until they are gone. Applied ConfigMaps, Secrets, claims,\n" +
+			"volumes and RuntimeClasses can be deleted too. Running containers keep the content they were started with.",
 		Example: "  berth delete pod web --grace-period 5",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if others, ok := objects.Arguments(f.namespace, args); ok && len(f.files) == 0 {
@@ -46,23 +46,23 @@ func deleteCommand(a *app) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil,
-		"`file` of manifests whose pods and objects to delete, - for standard input; may be repeated")
+		"`file` with manifests of the pods and objects to delete, or - for standard input; may be repeated")
 	cmd.Flags().IntVar(&f.grace, "grace-period", -1,
-		"`seconds` the containers get to end; -1: the pod's own, 0: kill them at once")
+		"`seconds` that the containers get to end; -1: the pod's own grace period, 0: kill them at once")
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until the pods are gone")
-	cmd.Flags().BoolVar(&f.missing, "ignore-not-found", false, "what does not exist is no error")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait, such as 30s; 0: for ever")
+	cmd.Flags().BoolVar(&f.missing, "ignore-not-found", false, "ignore pods and objects that do not exist")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "longest `duration` to wait, such as 30s; 0: no limit")
 	mark(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
 	cmd.ValidArgsFunction = a.completeTyped(&f.scope)
 	return cmd
 }
 
-// named are the pods that the command line names, and the other objects of its files.
+// named returns the pods that the command line names, and the other objects in its files.
 func (f *deleteFlags) named(cmd *cobra.Command, c *client.Client, args []string) (keys []types.NamespacedName,
 	others []object.Key, err error) {
 	names := podArguments(args)
 	if (len(names) == 0) == (len(f.files) == 0) {
-		return nil, nil, client.Next(errors.New("name what to delete"), "usage: "+cmd.UseLine())
+		return nil, nil, client.Next(errors.New("no pod, object or file is named"), "usage: "+cmd.UseLine())
 	}
 	if f.grace < -1 {
 		return nil, nil,
@@ -80,7 +80,7 @@ func (f *deleteFlags) named(cmd *cobra.Command, c *client.Client, args []string)
 		return nil, nil, err
 	}
 	for _, m := range manifests {
-		// The agent reads manifests, and tells whose they are.
+		// The agent parses the manifests and returns the names in them.
 		results, err := c.Apply(cmd.Context(), m.data,
 			client.Apply{Namespace: f.explicit(cmd), Origin: m.origin, Names: true})
 		if err != nil {
@@ -129,7 +129,7 @@ func (a *app) deletePods(cmd *cobra.Command, f *deleteFlags, keys []types.Namesp
 	return failed
 }
 
-// waitGone returns when none of the pods is there any more.
+// waitGone returns when none of the pods exists any more.
 func waitGone(ctx context.Context, c *client.Client, going map[types.UID]bool) error {
 	if len(going) == 0 {
 		return nil

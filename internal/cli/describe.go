@@ -31,7 +31,7 @@ func describeCommand(a *app) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:     "describe pod NAME",
-		Short:   "Tell everything about a pod, with its events",
+		Short:   "Show all details of a pod, with its events",
 		Example: "  berth describe pod web",
 		Args:    usage(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -1,6 +1,6 @@
-// Package cli is the berth command: one file for each subcommand.
+// Package cli implements the berth command, with one file or one package for each subcommand.
 //
-// It owns what a user types and sees. Commands about pods speak to the agent
-// over its socket (client); agent, run and runtime are the agent or the
-// container runtime themselves. agent.go is the one place that makes an agent.
+// It owns the flags, the arguments and the output. Commands about pods call the agent over its socket
+// (package client). The commands agent and run contain the agent, and runtime contains the container
+// runtime. agent.go is the one place that builds an agent.
 package cli

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/cli/printer"
 )
 
-// eventFlags are the flags of commands that list events.
+// eventFlags holds the flags of commands that list events.
 type eventFlags struct {
 	listFlags
 	of string // pod/NAME
@@ -22,21 +22,21 @@ func eventsCommand(a *app) *cobra.Command {
 	var f eventFlags
 	cmd := &cobra.Command{
 		Use:     "events",
-		Short:   "List what happened to pods, or follow it with -w",
+		Short:   "List the events of pods, or follow them with -w",
 		Example: "  berth events --for pod/web -w",
 		Args:    usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listEvents(cmd, &f) },
 	}
 	f.addAll(cmd)
 	f.output.add(cmd, "json", "yaml", "wide", "name")
-	cmd.Flags().StringVar(&f.of, "for", "", "events of one pod: `pod/NAME`")
+	cmd.Flags().StringVar(&f.of, "for", "", "only the events of one pod: `pod/NAME`")
 	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field `selector`, such as type=Warning")
-	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on with every event")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "keep showing new events")
 	mark(cmd.RegisterFlagCompletionFunc("for", a.completePod(&f.scope)))
 	return cmd
 }
 
-// eventPrinter shows events in the chosen format.
+// eventPrinter prints events in the chosen format.
 type eventPrinter struct {
 	w     io.Writer
 	f     *eventFlags
@@ -75,7 +75,7 @@ func and(selector string) string {
 	return "," + selector
 }
 
-// eventsOf is the field selector of a pod's events.
+// eventsOf returns the field selector for a pod's events.
 func eventsOf(pod string) string { return "involvedObject.kind=Pod,involvedObject.name=" + pod }
 
 func (a *app) listEvents(cmd *cobra.Command, f *eventFlags) error {

@@ -19,13 +19,13 @@ func execCommand(a *app) *cobra.Command {
 	var f execFlags
 	cmd := &cobra.Command{
 		Use:     "exec POD [-c CONTAINER] [-i] [-t] -- COMMAND...",
-		Short:   "Run a command in a container; its exit code is the exit status",
+		Short:   "Run a command in a container and return its exit code",
 		Example: "  berth exec web -it -- /bin/sh",
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.exec(cmd, &f, args) },
 	}
 	f.scope.add(cmd)
 	f.Flags.Add(cmd)
-	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container`; default: the pod's default or first one")
+	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container` (default: the pod's default container, or its first)")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
 	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
 	return cmd
@@ -33,7 +33,7 @@ func execCommand(a *app) *cobra.Command {
 
 func (a *app) exec(cmd *cobra.Command, f *execFlags, args []string) error {
 	if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-		return client.Next(errors.New("want one pod, --, and a command"), "usage: "+cmd.UseLine())
+		return client.Next(errors.New("expected one pod, --, and a command"), "usage: "+cmd.UseLine())
 	}
 	key, err := f.pod(args[0])
 	if err != nil {
@@ -57,7 +57,8 @@ func (a *app) exec(cmd *cobra.Command, f *execFlags, args []string) error {
 	return exited(err)
 }
 
-// exited makes the exit code of a process that of this command.
+// exited turns the exit code of a container's process into an exitError, which ends this program with that
+// code.
 func exited(err error) error {
 	if exit, ok := errors.AsType[*client.ExitError](err); ok {
 		return &exitError{code: exit.Code}

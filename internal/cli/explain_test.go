@@ -79,7 +79,7 @@ pod default/bad: invalid: FailedValidation: line 3: spec.containers: Required va
 		"no file": {want: result{Status: 1,
 			Err: "error: no manifest is named\nnext: usage: berth explain FILE... [flags]\n"}},
 		"another format": {args: []string{web, "-o", "wide"},
-			want: result{Status: 1, Err: "error: output format \"wide\" is not known\nnext: want one of json, yaml\n"}},
+			want: result{Status: 1, Err: "error: output format \"wide\" is not known\nnext: use one of json, yaml\n"}},
 		"a bad manifest": {args: []string{"-"},
 			want: result{Status: 1, Err: "error: -: nothing is in it\nnext: correct the manifest\n"}},
 		"a file not there": {args: []string{"/no/pod.yaml"},

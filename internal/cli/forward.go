@@ -20,10 +20,10 @@ func forwardCommand(a *app) *cobra.Command {
 	var f forwardFlags
 	cmd := &cobra.Command{
 		Use:   "port-forward POD [LOCAL:]PORT...",
-		Short: "Reach ports of a pod from this machine",
-		Long: `Listen on local ports and pass each connection to a port of the pod, until interrupted. PORT is a number or
-the name of a container's port; LOCAL is the same number by default, and any free one when it is left empty (:PORT)
-or 0. The pod's process may listen on the pod's loopback address only.`,
+		Short: "Forward local ports to ports of a pod",
+		Long: `Listen on local ports and pass each connection to a port of the pod, until interrupted. PORT is a number or the
+name of a container's port. LOCAL is the local port: by default the same number, and any free port if it is
+empty (:PORT) or 0. Ports that are open on the pod's loopback address only can be reached too.`,
 		Example: "  berth port-forward web 8080:http\n  berth port-forward web :80 --address 0.0.0.0",
 		Args:    usage(cobra.MinimumNArgs(2)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.forward(cmd, &f, args[0], args[1:]) },

@@ -26,7 +26,7 @@ type listFlags struct {
 func getCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "get pods|events|images|problems|configmaps|secrets|pvc|pv|runtimeclasses",
-		Short:   "List what the agent has",
+		Short:   "List pods, events, images, problems or other objects",
 		Example: "  berth get pods -A -o wide",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,12 +60,12 @@ func getPodsCommand(a *app) *cobra.Command {
 	f.output.add(cmd, "json", "yaml", "wide", "name")
 	cmd.Flags().StringVarP(&f.labels, "selector", "l", "", "label `selector`, such as app=web")
 	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field `selector`, such as status.phase=Running")
-	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on with every change")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "keep showing changes")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
 	return cmd
 }
 
-// podPrinter shows pods in the chosen format.
+// podPrinter prints pods in the chosen format.
 type podPrinter struct {
 	w     io.Writer
 	f     *listFlags
@@ -94,7 +94,7 @@ func (a *app) getPod(cmd *cobra.Command, f *listFlags, arg string) error {
 		return err
 	}
 	if f.all {
-		return client.Next(fmt.Errorf("a pod is named within one namespace"), "leave out -A, or the name")
+		return client.Next(fmt.Errorf("a pod name needs a single namespace"), "leave out -A, or the name")
 	}
 	if f.watch {
 		return a.watchPods(cmd, f, key.Name)
@@ -137,7 +137,7 @@ func (a *app) listPods(cmd *cobra.Command, f *listFlags) error {
 	return pp.table.Flush()
 }
 
-// nothing says that a list is empty, where it is not in the way of a pipe.
+// nothing reports an empty list on standard error, so that the message does not end up in a pipe.
 func nothing(cmd *cobra.Command, what, namespace string) {
 	if namespace == "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "No %s found\n", what)
@@ -146,7 +146,7 @@ func nothing(cmd *cobra.Command, what, namespace string) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "No %s found in namespace %s\n", what, namespace)
 }
 
-// watchPods goes on with every change, of the pod of that name if there is one.
+// watchPods shows every change of the pods. If name is set, it shows only that pod.
 func (a *app) watchPods(cmd *cobra.Command, f *listFlags, name string) error {
 	pp := newPodPrinter(cmd.OutOrStdout(), f)
 	sel := f.selection()
@@ -154,7 +154,7 @@ func (a *app) watchPods(cmd *cobra.Command, f *listFlags, name string) error {
 	return show(a.client().WatchPods(cmd.Context(), sel), pp.print, pp.table.Flush)
 }
 
-// show writes what a watch yields: what was there at once, then each change.
+// show prints the changes of a watch: the existing objects together, then each change on its own.
 func show[T any](changes iter.Seq2[client.Change[T], error], one func(*T) error, flush func() error) error {
 	listed := false
 	for c, err := range changes {
@@ -212,7 +212,7 @@ func getProblemsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "problems",
 		Aliases: []string{"problem"},
-		Short:   "List what keeps the agent or its pods from working: bad manifests, bad conditions",
+		Short:   "List the problems of the agent and its pods: invalid manifests, bad node conditions",
 		Example: "  berth get problems",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -234,8 +234,8 @@ func getProblemsCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// conditionProblems are the node's conditions that are not as they should be:
-// Ready not true, or another one not false (core/v1 NodeCondition).
+// conditionProblems returns the node conditions that report a problem: Ready if it is not True, and any
+// other that is not False (core/v1 NodeCondition).
 func conditionProblems(conditions []corev1.NodeCondition) []api.Problem {
 	var all []api.Problem
 	for _, c := range conditions {

@@ -45,16 +45,16 @@ func logsCommand(a *app) *cobra.Command {
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.container, "container", "c", "", "`container`; default: the pod's default or first one")
-	flags.BoolVar(&f.all, "all-containers", false, "all containers of the pod, init containers first")
+	flags.StringVarP(&f.container, "container", "c", "", "`container` (default: the pod's default container, or its first)")
+	flags.BoolVar(&f.all, "all-containers", false, "show all containers of the pod, init containers first")
 	flags.BoolVar(&f.prefix, "prefix", false, "begin each line with its pod and container")
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what is written until the container ends")
-	flags.BoolVarP(&f.previous, "previous", "p", false, "the instance before the last restart")
-	flags.BoolVar(&f.timestamps, "timestamps", false, "begin each line with the time it was written")
-	flags.Int64Var(&f.tail, "tail", -1, "only so many `lines` from the end; -1: all")
-	flags.Int64Var(&f.limit, "limit-bytes", 0, "at most so many `bytes`; 0: all")
-	flags.DurationVar(&f.since, "since", 0, "only what is not older than this, such as 5s or 10m")
-	flags.StringVar(&f.sinceTime, "since-time", "", "only what is not older than this `time` (RFC 3339)")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "keep showing new lines until the container ends")
+	flags.BoolVarP(&f.previous, "previous", "p", false, "show the instance before the last restart")
+	flags.BoolVar(&f.timestamps, "timestamps", false, "begin each line with the time when it was written")
+	flags.Int64Var(&f.tail, "tail", -1, "number of `lines` to show from the end; -1: all")
+	flags.Int64Var(&f.limit, "limit-bytes", 0, "show at most this number of `bytes`; 0: all")
+	flags.DurationVar(&f.since, "since", 0, "only lines of the last `duration`, such as 5s or 10m")
+	flags.StringVar(&f.sinceTime, "since-time", "", "only lines since this `time` (RFC 3339)")
 	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
 	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
@@ -62,7 +62,7 @@ func logsCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// options are what the flags ask of one container's log.
+// options returns the log options of the flags, without a container.
 func (f *logFlags) options() (client.LogOptions, error) {
 	o := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Follow: f.follow, Previous: f.previous,
 		Timestamps: f.timestamps}}
@@ -120,8 +120,8 @@ func (a *app) logs(cmd *cobra.Command, f *logFlags, arg string) error {
 	return group.Wait()
 }
 
-// eachLog shows the containers' logs one after the other. One that has none
-// does not keep the others from being shown.
+// eachLog shows the logs of the containers one after the other. It continues after a container without a
+// log.
 func eachLog(ctx context.Context, c *client.Client, p *corev1.Pod, f *logFlags, opts client.LogOptions,
 	lines *follow.Lines) error {
 	var errs []error

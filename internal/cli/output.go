@@ -27,24 +27,24 @@ func (o *output) add(cmd *cobra.Command, known ...string) {
 
 func (o *output) String() string { return o.format }
 
-// Set is called with what the user typed.
+// Set sets the format that the user typed.
 func (o *output) Set(format string) error {
 	if !slices.Contains(o.known, format) {
-		return fmt.Errorf("want one of %s", strings.Join(o.known, ", "))
+		return fmt.Errorf("use one of %s", strings.Join(o.known, ", "))
 	}
 	o.format = format
 	return nil
 }
 
-// Type is shown in the help.
+// Type returns the type name that the help shows.
 func (o *output) Type() string { return "format" }
 
 func (o *output) wide() bool { return o.format == "wide" }
 
-// structured says whether whole objects are wanted.
+// structured reports whether the format shows whole objects.
 func (o *output) structured() bool { return o.format == "json" || o.format == "yaml" }
 
-// object writes v as JSON or YAML; several make a stream.
+// object writes v as JSON or YAML. Several calls write a stream of documents.
 func (o *output) object(w io.Writer, v any) error {
 	if o.format == "yaml" {
 		data, err := yaml.Marshal(v)
@@ -60,8 +60,8 @@ func (o *output) object(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// formatFlag is the flag -o of a command in a package below. What it returns
-// writes a result as the flag says, and tells whether it has.
+// formatFlag adds the flag -o to a command of a subpackage. The returned function writes a result in the
+// format of the flag. It returns false if the flag is not set, and then writes nothing.
 func formatFlag(cmd *cobra.Command) func(io.Writer, any) (bool, error) {
 	out := new(output)
 	out.add(cmd, "json", "yaml")

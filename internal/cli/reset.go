@@ -22,19 +22,17 @@ func resetCommand(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "reset --yes",
-		Short: "Kill every pod of this root and remove all that agents left there",
-		Long: "Kill every pod of this root at once and remove everything that agents left on this machine for " +
-			"it: applied\n" +
-			"pods, volumes, cgroups, the embedded runtime with its images and network, and the directory itself. Of\n" +
-			"the kubelet's directory, " + config.JoinedRootDir +
-			", the node's certificates (pki) and files that others wrote stay.\n" +
-			"It fails while an agent works there.",
+		Short: "Kill every pod in --root-dir and remove everything that agents have left",
+		Long: "Kill every pod in --root-dir at once and remove everything that agents with this directory have left on\n" +
+			"this machine: applied pods, volumes, cgroups, the embedded runtime with its images and network, and the\n" +
+			"directory itself. In the kubelet's directory, " + config.JoinedRootDir + ", the node's certificates (pki)\n" +
+			"and files of other programs stay. The command fails while an agent runs there.",
 		Example: "  berth reset --yes",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return client.Next(fmt.Errorf("this kills every pod on %s and removes their data",
-					cmp.Or(a.root, config.DefaultRootDir)), "say --yes if that is meant")
+					cmp.Or(a.root, config.DefaultRootDir)), "confirm with --yes")
 			}
 			if err := needRoot(); err != nil {
 				return err
@@ -48,14 +46,14 @@ func resetCommand(a *app) *cobra.Command {
 	}
 	agentflag.Config(cmd, &f)
 	l.add(cmd, slog.LevelWarn)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm that all pods and their data are removed")
 	return cmd
 }
 
-// needRoot says that a command is for root alone.
+// needRoot returns an error if the user is not root.
 func needRoot() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return client.Next(errors.New("running pods needs root"), "run this command as root")
+	return client.Next(errors.New("this command needs root"), "run this command as root")
 }

@@ -21,10 +21,11 @@ func resizeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resize POD [-c CONTAINER] [--requests LIST] [--limits LIST]",
 		Short: "Change the CPU and memory of a running container",
-		Long: `Ask for other CPU and memory of a container. It goes on running, unless its resizePolicy says RestartContainer.
-What is not named stays. What the node cannot give now is given when it can (condition PodResizePending).
+		Long: `Change the CPU and memory of a container. It keeps running, unless its resizePolicy is RestartContainer. Resources
+that are not listed keep their values. If the node lacks the resources now, the resize waits until they are free
+(condition PodResizePending).
 
-The pod of a manifest can be resized too: until its manifest names other resources, those asked for here count.`,
+A pod of the manifest directory can be resized too. The new values apply until its manifest lists other resources.`,
 		Example: "  berth resize web --requests cpu=200m --limits cpu=500m,memory=256Mi",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,16 +49,16 @@ The pod of a manifest can be resized too: until its manifest names other resourc
 	}
 	s.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&container, "container", "c", "", "`container`; may be left out if there is only one")
-	flags.StringVar(&requests, "requests", "", "what it is sure to get, a `list` such as cpu=100m,memory=64Mi")
-	flags.StringVar(&limits, "limits", "", "what it gets at most, a `list` such as cpu=1,memory=256Mi")
+	flags.StringVarP(&container, "container", "c", "", "`container` (optional if the pod has only one)")
+	flags.StringVar(&requests, "requests", "", "new requests, a `list` such as cpu=100m,memory=64Mi")
+	flags.StringVar(&limits, "limits", "", "new limits, a `list` such as cpu=1,memory=256Mi")
 	cmd.MarkFlagsOneRequired("requests", "limits")
 	cmd.ValidArgsFunction = a.completePod(&s)
 	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&s)))
 	return cmd
 }
 
-// quantities reads cpu=100m,memory=64Mi.
+// quantities parses a list such as cpu=100m,memory=64Mi.
 func quantities(flag, list string) (corev1.ResourceList, error) {
 	if list == "" {
 		return nil, nil

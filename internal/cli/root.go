@@ -18,14 +18,14 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-// app is what the subcommands share: the flags that all have.
+// app holds the flags that all subcommands share.
 type app struct {
 	root   string
 	socket string
 }
 
-// Main runs a command line, without the program's name, and returns the exit
-// status: 0, 1 for an error, or the one a container ended with (run, exec).
+// Main runs a command line, without the program's name, and returns the exit status. It is 0 for success, 1
+// for an error, or the exit code of a container (run, exec, debug).
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd := newRoot()
 	cmd.SetArgs(args)
@@ -52,8 +52,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// isUsage recognises the errors of the command line that cobra makes after the
-// flags are parsed; it has no types for them.
+// isUsage reports whether err is a usage error that cobra makes after parsing the flags. It compares texts,
+// because cobra has no types for these errors.
 func isUsage(err error) bool {
 	for _, prefix := range []string{"required flag(s)", "unknown command", "if any flags in the group",
 		"at least one of the flags"} {
@@ -64,7 +64,7 @@ func isUsage(err error) bool {
 	return false
 }
 
-// exitError ends the program with a status, and says why when err is set.
+// exitError ends the program with an exit status. If err is set, it is printed first.
 type exitError struct {
 	code int
 	err  error
@@ -79,7 +79,7 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// printError says what went wrong, every cause of it, and what to do.
+// printError prints an error, its causes and the next step.
 func printError(w io.Writer, err error) {
 	fmt.Fprintf(w, "error: %v\n", err)
 	var status apierrors.APIStatus
@@ -108,10 +108,10 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&a.root, "root-dir", "",
-		"`directory` of the agent's state (default "+config.DefaultRootDir+", or "+config.JoinedRootDir+
+		"`directory` with the agent's state (default "+config.DefaultRootDir+", or "+config.JoinedRootDir+
 			" with \"berth agent --kubeconfig\")")
 	cmd.PersistentFlags().StringVar(&a.socket, "socket", "",
-		"the agent's `socket` (default "+config.SocketOf("")+", or berth.sock in another --root-dir)")
+		"`path` of the agent's socket (default "+config.SocketOf("")+", or berth.sock in another --root-dir)")
 	mark(cmd.MarkPersistentFlagDirname("root-dir"))
 	mark(cmd.MarkPersistentFlagFilename("socket"))
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -128,14 +128,14 @@ func newRoot() *cobra.Command {
 	return cmd
 }
 
-// mark panics on what only a wrong name in this package can cause.
+// mark panics on an error, which only a wrong flag name in this package can cause.
 func mark(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// socketPath is where the agent listens.
+// socketPath returns the path of the agent's socket.
 func (a *app) socketPath() string {
 	if a.socket != "" {
 		return a.socket
@@ -145,7 +145,7 @@ func (a *app) socketPath() string {
 
 func (a *app) client() *client.Client { return client.New(a.socketPath()) }
 
-// usage turns a wrong number of arguments into an error with the way out.
+// usage adds the usage line to the error of a wrong number of arguments.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -171,7 +171,7 @@ func (s *scope) addAll(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }
 
-// selected is the namespace to ask for; empty: all.
+// selected returns the namespace to list, or "" for all.
 func (s *scope) selected() string {
 	if s.all {
 		return ""
@@ -179,7 +179,7 @@ func (s *scope) selected() string {
 	return s.namespace
 }
 
-// explicit is the namespace when the user gave one.
+// explicit returns the namespace if the user has set the flag, or "".
 func (s *scope) explicit(cmd *cobra.Command) string {
 	if cmd.Flags().Changed("namespace") {
 		return s.namespace
@@ -187,7 +187,7 @@ func (s *scope) explicit(cmd *cobra.Command) string {
 	return ""
 }
 
-// pod is the pod that an argument names: NAME or pod/NAME.
+// pod returns the pod that an argument names: NAME or pod/NAME.
 func (s *scope) pod(arg string) (types.NamespacedName, error) {
 	kind, name, typed := strings.Cut(arg, "/")
 	if !typed {
@@ -203,13 +203,13 @@ func (s *scope) pod(arg string) (types.NamespacedName, error) {
 
 func isPods(kind string) bool { return kind == "pod" || kind == "pods" || kind == "po" }
 
-// manifest is a file of manifests.
+// manifest is the content of one manifest file.
 type manifest struct {
 	origin string
 	data   []byte
 }
 
-// readManifests reads files; "-" is standard input.
+// readManifests reads files. "-" stands for standard input.
 func readManifests(cmd *cobra.Command, files []string) ([]manifest, error) {
 	var all []manifest
 	for _, name := range files {

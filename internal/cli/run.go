@@ -24,7 +24,7 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// exitAbandoned is the status after three interrupts, as a shell's for SIGINT.
+// exitAbandoned is the exit status after three interrupts: the one that shells use for SIGINT.
 const exitAbandoned = 130
 
 type runFlags struct {
@@ -42,16 +42,18 @@ func runCommand(a *app) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run FILE|- ...",
-		Short: "Run pods in the foreground, from their start to their end",
-		Long: `Run the pods of manifests, JSON or YAML, and show what they wait for, how they came up, and their logs.
+		Short: "Run pods in the foreground and show their progress and logs",
+		Long: `Run the pods in manifests (JSON or YAML). Show what they wait for, how long each step of their start took, and
+their logs.
 
-With no agent on this root the command is the agent for as long as it runs; else it hands the pods to the
-running one and follows. The pods end with the command, also when it is killed. An interrupt (Ctrl-C) stops
-them within their grace, a second one kills them, a third one leaves without waiting. With --detach the pods
-stay with the running agent, as after "berth apply".
+If no agent runs for this --root-dir, the command runs one itself until it ends. Otherwise it passes the pods to
+the running agent and follows them. The pods end with the command, also if it is killed. An interrupt (Ctrl-C)
+stops them within their grace period, a second one kills them, and a third one leaves without waiting. With
+--detach, the pods stay with the running agent, as after "berth apply".
 
-The exit status is 0 when every container ended with 0, the exit code of the one container that did not, and
-1 otherwise: several failed, a pod was rejected, or it was not ready within --timeout.`,
+The exit status is 0 if every container exited with 0. If exactly one container failed, it is the exit code of
+that container. In all other cases it is 1: several containers failed, a pod was rejected, or a pod was not
+ready within --timeout.`,
 		Example: "  berth run --image-archive web.tar web.yaml",
 		Args:    usage(cobra.MinimumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
@@ -60,12 +62,12 @@ The exit status is 0 when every container ended with 0, the exit code of the one
 	agentflag.Config(cmd, &f.agent)
 	f.log.add(cmd, slog.LevelWarn)
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the pods with the running agent")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the pods to the running agent and return")
 	flags.BoolVar(&f.noLogs, "no-logs", false, "do not show the containers' logs")
 	flags.DurationVar(&f.timeout, "timeout", 0,
-		"stop the pods when they are not ready, or done, within this time; 0: never")
-	flags.BoolVar(&f.ready, "exit-when-ready", false, "stop the pods once all of them were ready")
-	flags.StringArrayVar(&f.images, "image-archive", nil, "load this image archive `file` first; may be repeated")
+		"stop the pods if one is not ready, or done, within this `duration`; 0: no limit")
+	flags.BoolVar(&f.ready, "exit-when-ready", false, "stop the pods when all have been ready")
+	flags.StringArrayVar(&f.images, "image-archive", nil, "image archive `file` to load first; may be repeated")
 	for _, foreground := range []string{"timeout", "no-logs", "exit-when-ready"} {
 		cmd.MarkFlagsMutuallyExclusive("detach", foreground)
 	}
@@ -98,8 +100,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, files []string) error {
 	return err
 }
 
-// findAgent makes sure that there is an agent: the running one, or one within
-// this process that leave ends.
+// findAgent finds the running agent, or starts one in this process. leave ends the started one.
 func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, stderr io.Writer, f *runFlags,
 	interrupts <-chan os.Signal) (leave func() error, err error) {
 	c := a.client()
@@ -107,7 +108,7 @@ func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, std
 	switch {
 	case err == nil:
 		if flag := configFlag(&f.agent); flag != "" {
-			return nil, client.Next(fmt.Errorf("%s is for an agent of its own, but one runs at %s", flag, c.Socket()),
+			return nil, client.Next(fmt.Errorf("%s configures a new agent, but one already runs at %s", flag, c.Socket()),
 				"leave it out, or choose another --root-dir")
 		}
 		return func() error { return nil }, nil
@@ -115,7 +116,7 @@ func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, std
 		return nil, err
 	case f.detach:
 		return nil,
-			client.Next(fmt.Errorf("--detach leaves pods with a running agent: %w", err),
+			client.Next(fmt.Errorf("--detach needs a running agent: %w", err),
 				`start one with "berth agent", or leave out --detach`)
 	}
 	if err := needRoot(); err != nil {
@@ -132,7 +133,7 @@ func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, std
 	return embed(ctx, cancel, agent, interrupts)
 }
 
-// configFlag is the flag that an agent of its own would need; "" without any.
+// configFlag returns the given flag that only a new agent could use, or "".
 func configFlag(f *config.Flags) string {
 	switch {
 	case f.ConfigFile != "":
@@ -143,17 +144,17 @@ func configFlag(f *config.Flags) string {
 	return ""
 }
 
-// embed runs the agent in this process and returns when its socket is open. If
-// it fails later, cancel gets the cause.
+// embed runs the agent in this process and returns when its socket is open. If the agent fails later, embed
+// calls cancel with the cause.
 func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProcess,
 	interrupts <-chan os.Signal) (leave func() error, err error) {
 	agentCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {
 		err := agent.Run(agentCtx)
-		if agentCtx.Err() == nil { // nobody asked it to end
+		if agentCtx.Err() == nil { // it ended by itself
 			if err == nil {
-				err = errors.New("for no reason it gave")
+				err = errors.New("without an error")
 			}
 			cancel(fmt.Errorf("the agent of this command ended: %w", err))
 			err = nil
@@ -172,7 +173,7 @@ func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProce
 	return nil, errors.Join(err, leave())
 }
 
-// runPods hands the pods to the agent and follows them, or leaves them there.
+// runPods applies the pods and follows them until they end. With --detach it returns after the apply.
 func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, manifests []manifest,
 	interrupts <-chan os.Signal) error {
 	c := a.client()

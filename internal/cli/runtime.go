@@ -26,9 +26,8 @@ func runtimeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runtime --listen unix://PATH",
 		Short: "Run the embedded container runtime alone, without the agent",
-		Long: "Serve the CRI of the embedded runtime on a socket, for crictl or another agent. Do not run it " +
-			"on the root\n" +
-			"of a running agent. SIGTERM and SIGINT end it; containers run on.",
+		Long: "Serve the CRI of the embedded runtime on a socket, for crictl or another agent. Do not use the\n" +
+			"--root-dir of a running agent. SIGTERM and SIGINT end the runtime. Its containers keep running.",
 		Example: "  berth runtime --listen unix:///run/berth/cri.sock",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,9 +41,9 @@ func runtimeCommand(a *app) *cobra.Command {
 			return serveRuntime(cmd, a.flags(f), listen, load, log)
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", "", "where to serve the CRI: `unix://PATH`")
+	cmd.Flags().StringVar(&listen, "listen", "", "socket to serve the CRI on: `unix://PATH`")
 	mark(cmd.MarkFlagRequired("listen"))
-	cmd.Flags().StringArrayVar(&load, "image-archive", nil, "load this image archive `file` first; may be repeated")
+	cmd.Flags().StringArrayVar(&load, "image-archive", nil, "image archive `file` to load first; may be repeated")
 	mark(cmd.MarkFlagFilename("image-archive"))
 	agentflag.Config(cmd, &f)
 	l.add(cmd, slog.LevelInfo)

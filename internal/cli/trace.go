@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// plainWidth is the width of a waterfall that goes to no terminal.
+// plainWidth is the width of a waterfall that is not written to a terminal, in columns.
 const plainWidth = 120
 
 type traceFlags struct {
@@ -29,13 +29,11 @@ func traceCommand(a *app) *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
 		Use:   "trace [POD]",
-		Short: "Draw how a pod came up: every step, call and wait; or list what is recorded",
-		Long: "Draw the last start of a pod as a waterfall: admission, every step, every call to the " +
-			"runtime, and what\n" +
-			"each waited for. Without a pod, list the recorded starts.\n\n" +
-			"The set-up of the network, inside the sandbox's, is told by the embedded runtime only: an " +
-			"external one does\n" +
-			"not say how long its own took.",
+		Short: "Draw the start of a pod with every step, call and wait, or list recorded starts",
+		Long: "Draw the last start of a pod as a waterfall: admission, every step, every call to the runtime, and the\n" +
+			"waits between them. Without a pod, list the recorded starts.\n\n" +
+			"The network setup is shown within the sandbox step for the embedded runtime only. External runtimes do not\n" +
+			"report how long their setup takes.",
 		Example: "  berth trace web --depth 1",
 		Args:    usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,7 +45,7 @@ func traceCommand(a *app) *cobra.Command {
 	}
 	f.scope.add(cmd)
 	f.output.add(cmd, "json", "yaml")
-	cmd.Flags().IntVar(&f.depth, "depth", 0, "`levels` to draw; 0: all")
+	cmd.Flags().IntVar(&f.depth, "depth", 0, "number of `levels` to draw; 0: all")
 	cmd.ValidArgsFunction = a.completePod(&f.scope)
 	return cmd
 }
@@ -71,8 +69,7 @@ func (a *app) trace(cmd *cobra.Command, f *traceFlags, arg string) error {
 	return timeline.Draw(cmd.OutOrStdout(), *line, width, timeline.DrawOptions{Color: color, Depth: f.depth})
 }
 
-// screen says how wide what is written to is, and whether it shows colors
-// (no-color.org).
+// screen returns the width of the output in columns, and whether to use colors (no-color.org).
 func screen(w io.Writer) (width int, color bool) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {

@@ -13,7 +13,7 @@ func versionCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Tell the version of this program and of what is in it",
+		Short:   "Show the versions of this program and its components",
 		Example: "  berth version -o json",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

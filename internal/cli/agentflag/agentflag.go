@@ -10,60 +10,60 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-// Config adds the flags of every command that makes an agent.
+// Config adds the flags of every command that builds an agent.
 func Config(cmd *cobra.Command, f *config.Flags) {
 	cmd.Flags().StringVar(&f.ConfigFile, "config", "", "KubeletConfiguration `file`")
 	cmd.Flags().StringVar(&f.ConfigDir, "config-dir", "",
-		"`directory` of .conf files that are merged over --config, in order of their names")
+		"`directory` with .conf files that are merged over --config, in the order of their names")
 	mark(cmd.MarkFlagFilename("config", "yaml", "yml", "json"))
 	mark(cmd.MarkFlagDirname("config-dir"))
 }
 
-// Node adds the flags of the daemon alone.
+// Node adds the flags that only the daemon has.
 func Node(cmd *cobra.Command, f *config.Flags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.RunDir, "run-dir", "",
-		"`directory` of sockets and mounts (default /run/berth, or run in another --root-dir)")
-	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's `name`; default: the host's")
+		"`directory` for sockets and mounts (default /run/berth, or run in another --root-dir)")
+	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's `name` (default: the host name)")
 	flags.TextVar((*process.Addresses)(&f.NodeIPs), "node-ip", process.Addresses(nil),
-		"the node's `address`, or two of different families, with a comma between; 0.0.0.0 or :: is the default one "+
-			"of its family")
-	flags.StringToStringVar(&f.NodeLabels, "node-labels", nil, "`labels` of the node: key=value, with commas between")
+		"the node's IP `address`, or one of each family separated by a comma; 0.0.0.0 or :: stands for the default "+
+			"address of its family")
+	flags.StringToStringVar(&f.NodeLabels, "node-labels", nil, "`labels` of the node: key=value, separated by commas")
 	flags.StringVar(&f.Providers.Config, "image-credential-provider-config", "",
-		"CredentialProviderConfig `file`, or a directory of them: plugins that know the credentials of registries")
+		"CredentialProviderConfig `file`, or a directory of them, for the plugins that supply registry credentials")
 	flags.StringVar(&f.Providers.BinDir, "image-credential-provider-bin-dir", "",
 		"`directory` with the plugins' programs")
 	mark(cmd.MarkFlagDirname("run-dir"))
 	mark(cmd.MarkFlagDirname("image-credential-provider-bin-dir"))
 	flags.StringVar(&f.Lock.File, "lock-file", "",
-		"`file` to lock before anything is done, and to wait for while another process has its lock")
+		"`file` to lock at the start; the agent waits while another process holds the lock")
 	flags.BoolVar(&f.Lock.Yield, "exit-on-lock-contention", false,
-		"end when another process opens the --lock-file, or removes it; containers run on")
+		"end when another process opens or removes the --lock-file; containers keep running")
 	flags.StringVar(&f.RuntimeCgroups, "runtime-cgroups", "",
-		"`cgroup` of the container runtime, such as /system.slice/containerd.service, for /stats/summary; no process "+
-			"is moved there")
+		"`cgroup` of the container runtime, such as /system.slice/containerd.service, to report in /stats/summary; the "+
+			"agent moves no process there")
 	embedded(cmd, &f.Embedded)
 	cluster(cmd, f)
 	dead(cmd, f)
 	kubelets(cmd)
 }
 
-// embedded adds the flags about the runtime that the agent carries.
+// embedded adds the flags for the embedded runtime.
 func embedded(cmd *cobra.Command, f *config.EmbeddedFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.CRIListen, "cri-listen", "",
-		"serve the embedded runtime's CRI here too, for crictl: `unix://PATH`")
+		"also serve the embedded runtime's CRI on this socket, for crictl: `unix://PATH`")
 	flags.StringVar(&f.PodNetwork, "pod-network", config.PodNetworkAuto,
-		"`auto|cni`: pods in the embedded runtime have the network of the CNI configuration, which may come and go "+
-			"at any time. Without one, auto gives them a network of the runtime's own; with cni the node is not "+
-			"ready, and pods that need a network wait")
+		"`auto|cni`: pods in the embedded runtime use the network of the CNI configuration, which may appear or "+
+			"disappear at any time. Without a configuration, auto uses the runtime's built-in network; with cni the "+
+			"node is not ready, and pods that need a network wait")
 	flags.StringVar(&f.CNIConfDir, "cni-conf-dir", "",
-		"`directory` of the CNI configuration for the embedded runtime (default /etc/cni/net.d)")
+		"`directory` with the CNI configuration of the embedded runtime (default /etc/cni/net.d)")
 	mark(cmd.MarkFlagDirname("cni-conf-dir"))
 }
 
-// Values are all flags by name, as /flagz shows them. None is a secret: those that
-// have to do with one name a file.
+// Values returns the values of all flags by name, as /flagz shows them. No flag holds a secret: those about
+// secrets name a file.
 func Values(flags *pflag.FlagSet) map[string]string {
 	all := map[string]string{}
 	flags.VisitAll(func(f *pflag.Flag) { all[f.Name] = f.Value.String() })
@@ -74,15 +74,15 @@ func Values(flags *pflag.FlagSet) map[string]string {
 func dead(cmd *cobra.Command, f *config.Flags) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.Dead.MinAge, "minimum-container-ttl-duration", 0,
-		"for how long after its creation a dead container of a live pod stays at least, a `duration`")
+		"shortest `duration` that a dead container of a live pod is kept after its creation")
 	flags.Var(&count{&f.Dead.PerContainer, "1"}, "maximum-dead-containers-per-container",
-		"how many dead instances of a container of a live pod stay, a `number`; less than 0: all. The newest "+
-			"instance always does")
+		"`number` of dead instances to keep for each container of a live pod; less than 0: all. The newest instance "+
+			"is always kept")
 	flags.Var(&count{&f.Dead.Total, "-1"}, "maximum-dead-containers",
-		"how many of them stay on the node, a `number`; less than 0: no bound")
+		"`number` of dead containers to keep on the node; less than 0: no limit")
 }
 
-// count is a number that may not be given.
+// count is a number flag without a value until it is set.
 type count struct {
 	to        **int
 	byDefault string
@@ -106,36 +106,36 @@ func (c *count) Set(text string) error {
 	return nil
 }
 
-// cluster adds what makes the node one of a cluster.
+// cluster adds the flags for a node that belongs to a cluster.
 func cluster(cmd *cobra.Command, f *config.Flags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
-		"kubeconfig `file`: be a node of its cluster, with the kubelet's defaults, its runtime where "+
-			"containerRuntimeEndpoint is not set, and --root-dir "+config.JoinedRootDir)
+		"kubeconfig `file`: join its cluster as a node, with the kubelet's defaults, the kubelet's runtime unless "+
+			"containerRuntimeEndpoint is set, and --root-dir "+config.JoinedRootDir)
 	flags.StringVar(&f.BootstrapKubeconfig, "bootstrap-kubeconfig", "",
-		"kubeconfig `file` with the right to ask for a client certificate, where --kubeconfig is not there yet or of "+
-			"no use any more")
+		"kubeconfig `file` with the right to request a client certificate, for when --kubeconfig does not exist yet or "+
+			"cannot be used any more")
 	flags.StringVar(&f.CertDir, "cert-dir", "",
-		"`directory` of the certificates that the agent asks for or makes (default pki in --root-dir)")
+		"`directory` for the certificates that the agent requests or creates (default pki in --root-dir)")
 	flags.StringVar(&f.CloudProvider, "cloud-provider", "",
-		"external: a controller of the cluster knows the machine; empty: none does")
+		"external: a cloud controller of the cluster initializes the node; empty: there is none")
 	on := flags.VarPF((*not)(&f.Offline.Off), "offline-pods", "",
-		"keep a record of the cluster's pods here, and start them from it when the machine boots while the API "+
-			"server is away")
+		"store the cluster's pods on this machine, and start them from there if the API server is unreachable after a "+
+			"boot")
 	on.NoOptDefVal = "true"
 	flags.DurationVar(&f.Offline.MaxAge, "offline-max-age", 0,
-		"do not start them if the API server was last heard of longer ago than this `duration`; 0s: however "+
-			"long it was")
+		"do not start stored pods if the last contact with the API server is longer ago than this `duration`; 0s: no "+
+			"limit")
 	flags.StringVar(&f.Offline.KeyFile, "offline-key-file", "",
-		"`file` with the key of that record: 32 bytes in base64, for its owner alone (default: one is made, "+
-			"offline/key in --root-dir)")
+		"`file` with the key that encrypts the stored pods: 32 bytes in base64, readable to its owner only (default: "+
+			"offline/key in --root-dir, created if missing)")
 	for _, name := range []string{"kubeconfig", "bootstrap-kubeconfig", "offline-key-file"} {
 		mark(cmd.MarkFlagFilename(name))
 	}
 	mark(cmd.MarkFlagDirname("cert-dir"))
 }
 
-// not is a flag that is on by default, for a field that is off by default.
+// not is a flag that is true by default and sets a field with the opposite meaning.
 type not bool
 
 var _ pflag.Value = (*not)(nil)
@@ -149,7 +149,7 @@ func (n *not) Set(text string) error {
 	return err
 }
 
-// mark panics on what only a wrong name in this package can cause.
+// mark panics on an error, which only a wrong flag name in this package can cause.
 func mark(err error) {
 	if err != nil {
 		panic(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-// What is on a kubelet's command line besides its configuration is taken.
+// Node accepts the kubelet's flags that have no field in its configuration.
 func TestNode(t *testing.T) {
 	var got config.Flags
 	cmd := &cobra.Command{}
@@ -51,12 +51,12 @@ func TestNode(t *testing.T) {
 		"offline-pods": "false", "lock-file": "/l", "cri-listen": "unix:///c", "runtime-cgroups": "/r",
 	} {
 		if got, known := set[name]; got != want || !known {
-			t.Errorf("--%s is told as %q, want %q", name, got, want)
+			t.Errorf("value of --%s is %q, want %q", name, got, want)
 		}
 	}
 }
 
-// A flag of the kubelet that is a field of its configuration is refused with the field's name.
+// The error for a deprecated kubelet flag names the configuration field that replaces it.
 func TestKubeletFlags(t *testing.T) {
 	cmd := &cobra.Command{Use: "agent"}
 	Node(cmd, &config.Flags{})
@@ -74,7 +74,7 @@ func TestKubeletFlags(t *testing.T) {
 	}
 }
 
-// Every field that a flag stands for is one.
+// Every field in the map exists in KubeletConfiguration.
 func TestFields(t *testing.T) {
 	for flag, path := range fields() {
 		kind := reflect.TypeFor[v1beta1.KubeletConfiguration]()

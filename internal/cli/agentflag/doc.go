@@ -1,3 +1,3 @@
-// Package agentflag has the flags of the commands that make an agent. They set
-// a config.Flags, which says what each means; package config checks them.
+// Package agentflag defines the flags of the commands that build an agent. They fill a config.Flags, which
+// documents each field. Package config checks the values.
 package agentflag

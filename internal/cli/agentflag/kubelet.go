@@ -10,8 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 )
 
-// kubelets says of each flag that a kubelet would take, and an agent does not, what
-// to do instead.
+// kubelets adds a next step to the error for a flag that the kubelet has and the agent does not.
 func kubelets(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		next := fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
@@ -31,7 +30,7 @@ func instead(flag string) string {
 	return gone()[flag]
 }
 
-// gone are flags of this or of earlier kubelets that no field stands for.
+// gone returns the next step for flags of current or earlier kubelets without a configuration field.
 func gone() map[string]string {
 	const log = "use --log-level"
 	return map[string]string{
@@ -50,8 +49,8 @@ func gone() map[string]string {
 	}
 }
 
-// fields are the flags that the kubelet has for fields of KubeletConfiguration,
-// all of them deprecated there.
+// fields maps kubelet flags to the fields of KubeletConfiguration that replace them. All of these flags are
+// deprecated in the kubelet.
 func fields() map[string]string {
 	return map[string]string{
 		"address": "address", "allowed-unsafe-sysctls": "allowedUnsafeSysctls",

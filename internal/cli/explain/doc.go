@@ -1,3 +1,3 @@
-// Package explain has "berth explain": what an agent's admission would say about
-// the pods of manifests. It owns how the answer is shown.
+// Package explain implements "berth explain": it shows whether an agent would admit the pods of manifests.
+// It owns how the answer is printed.
 package explain

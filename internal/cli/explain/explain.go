@@ -19,22 +19,22 @@ import (
 	"github.com/berth-run/berth/internal/cli/printer"
 )
 
-// ErrNotAdmitted says that a pod would not be let in now. What stands in its way
-// has been printed.
+// ErrNotAdmitted means that at least one pod would not be admitted now. The reasons have been printed.
 var ErrNotAdmitted = errors.New("a pod would not be admitted")
 
-// StatusNotAdmitted is the command's exit status then.
+// StatusNotAdmitted is the exit status of the command for ErrNotAdmitted.
 const StatusNotAdmitted = 2
 
-// Command asks the agent that agent gives about manifests that read reads.
+// Command returns "berth explain". agent returns the client of the agent, and read reads a manifest file.
 func Command(agent func() *client.Client, read func(stdin io.Reader, name string) ([]byte, error)) *cobra.Command {
 	var namespace, format string
 	cmd := &cobra.Command{
 		Use:   "explain FILE...",
-		Short: "Tell whether the agent would admit the pods of manifests now, and what speaks against it",
-		Long: `Ask the running agent's admission about the pods of manifests, without admitting them: each rule's answer, and the
-CPUs, memory and devices that a pod would have for itself. Each pod is asked about as if it alone were applied now, in
-the place of a pod of its name. The file - is standard input. The rules are described in docs/admission.md.
+		Short: "Show whether the agent would admit the pods of manifests now, and why not",
+		Long: `Check the pods of manifests against the running agent's admission rules, without applying them. The output has
+the result of each rule, and the CPUs, memory and devices that the pod would hold exclusively. Each pod is checked
+as if it alone were applied now and replaced a pod of the same name. The file - is standard input. The rules are
+described in docs/admission.md.
 
 The exit status is 0 if all pods would be admitted, 2 if one would not (not yet, blocked, rejected or invalid), and 1
 for an error.`,
@@ -47,7 +47,7 @@ for an error.`,
 		},
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if !slices.Contains([]string{"", "json", "yaml"}, format) {
-				return client.Next(fmt.Errorf("output format %q is not known", format), "want one of json, yaml")
+				return client.Next(fmt.Errorf("output format %q is not known", format), "use one of json, yaml")
 			}
 			all := api.ExplanationList{TypeMeta: api.Type("ExplanationList"), Items: []api.Explanation{}}
 			for _, name := range files {
@@ -65,7 +65,7 @@ for an error.`,
 			return errors.Join(show(cmd.OutOrStdout(), all, format), judge(all.Items))
 		},
 	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "`namespace` of the pods that name none")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "`namespace` for pods without one")
 	cmd.Flags().StringVarP(&format, "output", "o", "", "output `format`: json, yaml")
 	return cmd
 }
@@ -106,7 +106,7 @@ func show(w io.Writer, all api.ExplanationList, format string) error {
 	return nil
 }
 
-// text shows the answer, and why, for people.
+// text prints an explanation as text for people.
 func text(w io.Writer, e api.Explanation) error {
 	fmt.Fprintf(w, "pod %s/%s: %s\n", e.Namespace, e.Name, line(e.Answer))
 	if e.Replaces != "" {

@@ -12,8 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// progress says what became different of a pod, one line each. was is nil for
-// a pod that is seen the first time.
+// progress returns one line for each difference between two states of a pod. was is nil for a new pod.
 func progress(was, is *corev1.Pod) []string {
 	if was == nil {
 		was = &corev1.Pod{}
@@ -60,8 +59,8 @@ func because(why, message string) string {
 	return ": " + why + ": " + message
 }
 
-// containerProgress is what is new of one container; waits that every start
-// passes through are not worth a line.
+// containerProgress returns a line for the change of one container, or "". It leaves out the short waits
+// that are a part of every start.
 func containerProgress(was, is corev1.ContainerStatus) string {
 	same := is.ContainerID == was.ContainerID
 	switch {
@@ -91,7 +90,7 @@ func containerProgress(was, is corev1.ContainerStatus) string {
 	return ""
 }
 
-// conditionProgress is the message of a condition that is newly false.
+// conditionProgress returns the message of a condition that has become false, or false for another reason.
 func conditionProgress(was, is *corev1.Pod, kind corev1.PodConditionType) string {
 	now := condition(is, kind)
 	before := condition(was, kind)
@@ -122,12 +121,10 @@ func ready(p *corev1.Pod) bool {
 	return condition(p, corev1.PodReady).Status == corev1.ConditionTrue
 }
 
-// ended says that a pod has run its course.
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
+// ended reports whether the pod's phase is final.
+func ended(p *corev1.Pod) bool { return pod.Ended(p.Status.Phase) }
 
-// status is that of a container of any kind; zero when there is none yet.
+// status returns the status of a container of any kind. It is zero if there is no status yet.
 func status(p *corev1.Pod, name string) corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
 		p.Status.EphemeralContainerStatuses} {
@@ -140,7 +137,7 @@ func status(p *corev1.Pod, name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// unready says what a pod waits for, for the message of a time that is over.
+// unready returns the pod's name and what it waits for. It is a part of the timeout message.
 func unready(p *corev1.Pod) string {
 	var waits []string
 	for _, c := range pod.Containers(p) {
@@ -159,9 +156,9 @@ func unready(p *corev1.Pod) string {
 	return pod.FullName(p) + " (" + strings.Join(waits, "; ") + ")"
 }
 
-// ExitStatus is what pods that are over amount to: 0 when every container ended
-// with 0; the exit code of the one container that did not; 1 otherwise.
-// Sidecars and ephemeral containers do not count, as they do not for a pod's phase.
+// ExitStatus returns the exit status for pods that have ended. It is 0 if every container exited with 0,
+// the exit code of the failed container if exactly one failed, and 1 otherwise. Sidecars and ephemeral
+// containers do not count, as in a pod's phase.
 func ExitStatus(pods []*corev1.Pod) int {
 	clean := len(pods) > 0
 	var failures []int
@@ -179,8 +176,8 @@ func ExitStatus(pods []*corev1.Pod) int {
 	return 1
 }
 
-// exitCodes are those of the containers that count. complete is false when one
-// of them has none: it never ran, or its end was not seen.
+// exitCodes returns the exit codes of app and init containers. complete is false if one of them has none:
+// it never ran, or its end was not observed.
 func exitCodes(p *corev1.Pod) (codes []int, complete bool) {
 	complete = true
 	for _, c := range pod.Containers(p) {
@@ -191,7 +188,7 @@ func exitCodes(p *corev1.Pod) (codes []int, complete bool) {
 		switch {
 		case st.State.Terminated != nil:
 			codes = append(codes, int(st.State.Terminated.ExitCode))
-		case st.State.Waiting != nil && st.LastTerminationState.Terminated != nil: // it was to be restarted
+		case st.State.Waiting != nil && st.LastTerminationState.Terminated != nil: // it was waiting for a restart
 			codes = append(codes, int(st.LastTerminationState.Terminated.ExitCode))
 		default:
 			complete = false
@@ -200,13 +197,13 @@ func exitCodes(p *corev1.Pod) (codes []int, complete bool) {
 	return codes, complete
 }
 
-// ran says whether a container has an instance that was started.
+// ran reports whether an instance of the container has started.
 func ran(st corev1.ContainerStatus) bool {
 	return st.State.Running != nil || st.State.Terminated != nil || st.LastTerminationState.Terminated != nil
 }
 
-// eventLine is how an event is shown as progress; "" for those that the pod's
-// status tells as well, and for an image that was there.
+// eventLine returns the progress line for an event. It is "" for an event whose content is also in the
+// pod's status, and for an image that was already present.
 func eventLine(e *corev1.Event) string {
 	switch e.Reason {
 	case reason.Created, reason.Started, reason.Killing, reason.BackOff:

@@ -18,7 +18,7 @@ func exits(code int32, reason string) corev1.ContainerState {
 
 var runs = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 
-// onePod has one app container in a state.
+// onePod returns a pod with one app container in this state.
 func onePod(phase corev1.PodPhase, st corev1.ContainerStatus) *corev1.Pod {
 	st.Name = "app"
 	return &corev1.Pod{

@@ -13,11 +13,11 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Ephemeral returns the state of an ephemeral container once it is as
-// wanted. What it waits for meanwhile is told to w.
+// Ephemeral waits until the state of an ephemeral container satisfies is, and returns the state. Until then
+// it writes to w what the container waits for.
 func Ephemeral(ctx context.Context, c *client.Client, p *corev1.Pod, name string, w io.Writer,
 	is func(corev1.ContainerState) bool) (corev1.ContainerState, error) {
-	told := ""
+	reported := ""
 	sel := client.Select{Namespace: p.Namespace, Name: p.Name, Fields: "metadata.uid=" + string(p.UID)}
 	for change, err := range c.WatchPods(ctx, sel) {
 		switch {
@@ -33,13 +33,13 @@ func Ephemeral(ctx context.Context, c *client.Client, p *corev1.Pod, name string
 		if at >= 0 && is(now.Status.EphemeralContainerStatuses[at].State) {
 			return now.Status.EphemeralContainerStatuses[at].State, nil
 		}
-		if change.Deleted || now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed {
+		if change.Deleted || ended(now) {
 			return corev1.ContainerState{}, fmt.Errorf("pod %s ended before container %q ran", pod.FullName(now), name)
 		}
 		if at >= 0 {
 			if s := now.Status.EphemeralContainerStatuses[at].State.Waiting; s != nil && s.Message != "" &&
-				s.Message != told {
-				told = s.Message
+				s.Message != reported {
+				reported = s.Message
 				fmt.Fprintf(w, "waiting: %s: %s\n", s.Reason, s.Message)
 			}
 		}

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// Lines lets several writers share one, a whole line at a time.
+// Lines lets several writers share one writer. Lines of different writers do not mix.
 type Lines struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// NewLines returns a writer to share.
+// NewLines returns a Lines that shares w.
 func NewLines(w io.Writer) *Lines { return &Lines{w: w} }
 
-// Prefixed returns a writer whose lines begin with prefix. Close writes a last
-// line that has no end. It is for one goroutine.
+// Prefixed returns a writer that begins each line with prefix. Close completes an unfinished last line. The
+// writer is for one goroutine.
 func (l *Lines) Prefixed(prefix string) *Prefixed {
 	return &Prefixed{lines: l, prefix: []byte(prefix)}
 }
@@ -25,15 +25,15 @@ func (l *Lines) Prefixed(prefix string) *Prefixed {
 type Prefixed struct {
 	lines  *Lines
 	prefix []byte
-	rest   []byte // of a line whose end has not come yet
-	// begun says that the rest of a line too long to hold was written already.
+	rest   []byte // of a line that is not complete yet
+	// begun says that the first part of an overlong line has been written.
 	begun bool
 }
 
-// maxRest bounds what is held of one line.
+// maxRest limits how much of an incomplete line is buffered, in bytes.
 const maxRest = 64 << 10
 
-// Write takes whole lines and pieces of them. It writes all of data or fails.
+// Write buffers data and writes the complete lines in it. It accepts all of data or fails.
 func (p *Prefixed) Write(data []byte) (int, error) {
 	p.rest = append(p.rest, data...)
 	end := bytes.LastIndexByte(p.rest, '\n') + 1
@@ -47,7 +47,7 @@ func (p *Prefixed) Write(data []byte) (int, error) {
 	return len(data), err
 }
 
-// flush writes the first n bytes of what is held.
+// flush writes the first n buffered bytes.
 func (p *Prefixed) flush(n int) error {
 	out := make([]byte, 0, n+len(p.prefix))
 	for line := range bytes.Lines(p.rest[:n]) {
@@ -64,7 +64,7 @@ func (p *Prefixed) flush(n int) error {
 	return err
 }
 
-// Close ends a line that has no end.
+// Close completes an unfinished last line.
 func (p *Prefixed) Close() error {
 	if len(p.rest) == 0 && !p.begun {
 		return nil

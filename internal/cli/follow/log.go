@@ -10,14 +10,14 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// logTrack is one container's log: its instances one after the other.
+// logTrack follows one container's log, one instance after the other.
 type logTrack struct {
-	next int           // the restart count of the first instance that is not shown yet
-	done chan struct{} // closed when the newest instance's log is shown
+	next int           // restart count of the next instance to show
+	done chan struct{} // closed when the log of the newest instance has been shown
 }
 
-// followLogs shows the log of every container instance that is new, also of
-// those that came and went between two looks.
+// followLogs shows the log of every new container instance. It includes instances that came and went
+// between two reports of the watch.
 func (s *session) followLogs(t *track) {
 	for _, c := range pod.Containers(t.pod) {
 		st := status(t.pod, c.Name)
@@ -50,7 +50,7 @@ func (s *session) followInstance(t *track, l *logTrack, container string, n int)
 	})
 }
 
-// copyLog shows the log of a container's n-th instance until that ends.
+// copyLog shows the log of the n-th instance of a container until that instance ends.
 func (s *session) copyLog(t *track, container string, n int) {
 	prefix := container
 	if len(s.pods) > 1 {
@@ -59,13 +59,13 @@ func (s *session) copyLog(t *track, container string, n int) {
 	lines := s.logs.Prefixed(prefix + " | ")
 	opts := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Container: container, Follow: true}, Instance: &n}
 	err := s.Client.Logs(s.ctx, t.key, opts, lines)
-	_ = lines.Close() // there is no other place to say that it failed
+	_ = lines.Close() // there is no other place to report the error
 	if err != nil && s.ctx.Err() == nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
-		s.say(t, "log of "+container+" breaks off: "+err.Error())
+		s.say(t, "log of "+container+" ended early: "+err.Error())
 	}
 }
 
-// tails are closed when the logs of the pod, as far as they were begun, are shown.
+// tails returns channels that close when the logs followed so far have been shown.
 func (t *track) tails() []<-chan struct{} {
 	var all []<-chan struct{}
 	for _, l := range t.logs {
@@ -74,7 +74,7 @@ func (t *track) tails() []<-chan struct{} {
 	return all
 }
 
-// drain waits until logs whose containers have ended are shown.
+// drain waits for tails, for at most drainTime.
 func (s *session) drain(tails []<-chan struct{}) {
 	ctx, cancel := context.WithTimeout(s.ctx, drainTime)
 	defer cancel()

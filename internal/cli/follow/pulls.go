@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// pullPeriod is the time between two looks at the pulls of images.
+	// pullPeriod is the time between two requests for the progress of image pulls.
 	pullPeriod = time.Second
-	// pullFirst is how long a pull takes before it is worth a line; each next one
-	// is after twice the time, at most pullMost later.
+	// pullFirst is how long a pull must take before its progress is shown. The time to each further line
+	// doubles, up to pullMost.
 	pullFirst = 2 * time.Second
 	pullMost  = 15 * time.Second
 )
 
-// followPulls shows how the pulls of the pods' images are going, until there are
-// none. Events tell that they have begun.
+// followPulls shows the progress of the pods' image pulls until none is left. An event starts it.
 func (s *session) followPulls() {
 	if !s.pulling.CompareAndSwap(false, true) {
 		return
@@ -37,7 +36,7 @@ func (s *session) followPulls() {
 			pulls, err := s.Client.Images().Pulls(s.ctx)
 			pulls = slices.DeleteFunc(pulls, func(p api.Pull) bool { return !s.wants(p) })
 			if err != nil || len(pulls) == 0 {
-				return nil // events tell the outcome, and the watch of pods why the agent is gone
+				return nil // events report the result, and the watch of pods reports a lost agent
 			}
 			for _, p := range pulls {
 				if due(next, p) {
@@ -48,12 +47,13 @@ func (s *session) followPulls() {
 	})
 }
 
-// wants says whether one of the pods waits for a pull.
+// wants reports whether one of the pods waits for a pull.
 func (s *session) wants(p api.Pull) bool {
 	return slices.ContainsFunc(s.pods, func(t *track) bool { return slices.Contains(p.Pods, t.key.String()) })
 }
 
-// due says whether a pull is worth a line again.
+// due reports whether to show the progress of a pull now. next holds the time of the next line for each
+// pull.
 func due(next map[string]time.Duration, p api.Pull) bool {
 	elapsed := time.Duration(p.Elapsed * float64(time.Second))
 	at, ok := next[p.Name]

@@ -22,35 +22,34 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// ErrAbandoned is returned after the third interrupt: the pods still end, but
-// nobody watches.
+// ErrAbandoned is returned after the third interrupt. The pods still end, but Run does not wait for them.
 var ErrAbandoned = errors.New("left before the pods had ended")
 
-// Options say what to follow and how to show it.
+// Options configure Run.
 type Options struct {
 	Client *client.Client
-	// Pods are those to follow, just applied.
+	// Pods lists the pods to follow, as the apply returned them.
 	Pods []api.ApplyResult
-	// Logs shows what the containers write.
+	// Logs shows the containers' logs.
 	Logs bool
-	// Timeout is how long the pods get to be ready or to end; 0 for ever.
+	// Timeout is how long the pods may take to be ready or to end. 0 means no limit.
 	Timeout time.Duration
-	// UntilReady stops the pods once all of them were ready, or have ended.
+	// UntilReady stops the pods when all of them have been ready or have ended.
 	UntilReady bool
-	// Interrupts ask for the end: the first within the pods' grace, the second
-	// at once, the third without waiting for it.
+	// Interrupts delivers the user's interrupts. The first stops the pods within their grace period, the
+	// second kills them, and the third returns without waiting.
 	Interrupts <-chan os.Signal
-	// Out takes the logs, Err the progress.
+	// Out receives the logs, Err the progress.
 	Out, Err io.Writer
-	// Draw shows how a pod came up.
+	// Draw writes the timeline of a pod's start.
 	Draw func(io.Writer, *timeline.Timeline) error
 	Now  func() time.Time
 }
 
 const (
-	// drainTime is how long the rest of a log may take once its container has ended.
+	// drainTime limits the wait for the rest of a log after its container has ended.
 	drainTime = 5 * time.Second
-	// timelineTime is how long a timeline may take to end once its pod is ready.
+	// timelineTime limits the wait for a complete timeline after its pod is ready.
 	timelineTime = time.Second
 )
 
@@ -66,26 +65,26 @@ type session struct {
 	logs     *Lines
 	changes  chan client.Change[corev1.Pod]
 	events   chan *corev1.Event
-	up       chan *track // pods whose start is over and shown
-	pulling  atomic.Bool // followPulls is at it
-	failure  error       // why the pods were stopped, if not by the user
+	up       chan *track // pods whose start is complete and drawn
+	pulling  atomic.Bool // followPulls is running
+	failure  error       // reason for stopping the pods, if it was not the user
 }
 
-// track is one pod that is followed.
+// track is the state of one followed pod.
 type track struct {
 	key      types.NamespacedName
 	uid      types.UID
-	pod      *corev1.Pod // as last seen
-	settled  bool        // it was ready, or ended: its start is over
-	shown    bool        // and its timeline is drawn
+	pod      *corev1.Pod // last seen state
+	settled  bool        // its start is over: it was ready, or has ended
+	shown    bool        // its timeline has been drawn
 	deleting bool
 	gone     bool
 	logs     map[string]*logTrack // by container
 }
 
-// Run follows pods until they are gone and returns their last states, in the
-// order of Options.Pods. A pod that ends by itself is deleted when its logs are
-// shown. The error says why the pods could not be followed to a good end.
+// Run follows pods until they are gone. It returns their last states in the order of Options.Pods. A pod
+// that ends by itself is deleted after its logs have been shown. The error is the reason why the pods could
+// not be followed to the end.
 func Run(ctx context.Context, o Options) ([]*corev1.Pod, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -143,7 +142,7 @@ func (s *session) watchEvents() error {
 			return err
 		}
 		if !c.New {
-			continue // a repeat
+			continue // a repeated event
 		}
 		select {
 		case s.events <- c.Object:
@@ -153,7 +152,7 @@ func (s *session) watchEvents() error {
 	return nil
 }
 
-// loop returns when all pods are gone, or can no longer be followed.
+// loop returns nil when all pods are gone, or an error if they can no longer be followed.
 func (s *session) loop() error {
 	var late <-chan time.Time
 	if s.Timeout > 0 {
@@ -201,11 +200,11 @@ func (s *session) all(is func(*track) bool) bool {
 	return true
 }
 
-// changed takes one line of the watch.
+// changed processes one report of the watch.
 func (s *session) changed(c client.Change[corev1.Pod]) {
 	if c.Synced {
 		for _, t := range s.pods {
-			t.gone = t.gone || t.pod == nil // all that is there was told before
+			t.gone = t.gone || t.pod == nil // every existing pod has been reported by now
 		}
 		return
 	}
@@ -248,7 +247,7 @@ func (s *session) changed(c client.Change[corev1.Pod]) {
 	}
 }
 
-// say writes a line of progress about a pod.
+// say prints a line of progress about a pod.
 func (s *session) say(t *track, line string) {
 	if line != "" {
 		s.print(fmt.Sprintf("%s: %s", s.name(t), line))
@@ -257,10 +256,10 @@ func (s *session) say(t *track, line string) {
 
 func (s *session) print(line string) {
 	w := s.progress.Prefixed(fmt.Sprintf("%8.3fs ", s.Now().Sub(s.start).Seconds()))
-	_, _ = io.WriteString(w, line+"\n") // there is no other place to say that it failed
+	_, _ = io.WriteString(w, line+"\n") // there is no other place to report the error
 }
 
-// name is a pod's name, with its namespace when there are several.
+// name returns a pod's name. It includes the namespace if the pods are in several.
 func (s *session) name(t *track) string {
 	for _, other := range s.pods {
 		if other.key.Namespace != t.key.Namespace {
@@ -280,7 +279,7 @@ func (s *session) interrupted(asked int) {
 	s.stop(new(time.Duration))
 }
 
-// late stops the pods when some are not up in time.
+// late stops the pods if one of them is not ready in time.
 func (s *session) late() {
 	for _, t := range s.pods {
 		if t.settled || t.gone {
@@ -298,7 +297,7 @@ func (s *session) late() {
 	}
 }
 
-// stop asks for the end of all pods.
+// stop deletes all pods.
 func (s *session) stop(grace *time.Duration) {
 	for _, t := range s.pods {
 		if !t.gone {
@@ -315,7 +314,7 @@ func (s *session) delete(t *track, grace *time.Duration) {
 	}
 }
 
-// drawTimeline shows how a pod came up, as soon as that is recorded to its end.
+// drawTimeline draws the timeline of a pod's start when the record is complete.
 func (s *session) drawTimeline(key types.NamespacedName, uid types.UID) {
 	ctx, cancel := context.WithTimeout(s.ctx, timelineTime)
 	defer cancel()
@@ -324,7 +323,7 @@ func (s *session) drawTimeline(key types.NamespacedName, uid types.UID) {
 	for {
 		line, err := s.Client.Timeline(ctx, key)
 		if err != nil {
-			return // no timeline was kept: progress told it all
+			return // no timeline is recorded; the progress lines have shown the start
 		}
 		if line.UID != uid {
 			return
@@ -345,7 +344,7 @@ func (s *session) drawTimeline(key types.NamespacedName, uid types.UID) {
 func (s *session) draw(line *timeline.Timeline) {
 	var picture bytes.Buffer
 	if err := s.Draw(&picture, line); err != nil {
-		return // a buffer takes everything
+		return // it cannot fail: a buffer accepts every write
 	}
 	_, _ = s.progress.Prefixed("").Write(append(bytes.TrimLeft(picture.Bytes(), "\n"), '\n'))
 }

@@ -26,7 +26,7 @@ import (
 
 var web = types.NamespacedName{Namespace: "default", Name: "web"}
 
-// watched is a Run under way: what it writes can be waited for.
+// watched is a running Run whose output a test can wait for.
 type watched struct {
 	*servertest.Agent
 	t          *testing.T
@@ -36,7 +36,7 @@ type watched struct {
 	last       []*corev1.Pod
 }
 
-// screen keeps what is written to it and tells of it.
+// screen stores its input and signals each write.
 type screen struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -61,7 +61,7 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-// run follows pods that are there.
+// run starts Run for existing pods.
 func run(t *testing.T, a *servertest.Agent, timeout time.Duration, pods ...*corev1.Pod) *watched {
 	t.Helper()
 	return start(t, a, follow.Options{Timeout: timeout}, pods...)
@@ -90,7 +90,7 @@ func start(t *testing.T, a *servertest.Agent, o follow.Options, pods ...*corev1.
 	return w
 }
 
-// shows waits until a screen has this text.
+// shows waits until the screen contains this text.
 func (w *watched) shows(s *screen, text string) {
 	w.t.Helper()
 	for !strings.Contains(s.String(), text) {
@@ -149,7 +149,7 @@ timeline of web: ready
 	}
 }
 
-// Every instance's log is shown once, also of those that came and went unseen.
+// The log of every instance is shown once, also of instances that came and went unseen.
 func TestLogsOverRestarts(t *testing.T) {
 	a := servertest.Start(t)
 	p := running(a, "web", "app")

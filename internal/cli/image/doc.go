@@ -1,3 +1,3 @@
-// Package image is the commands on images, below berth image. It owns what they
-// say; where the agent is, and how results are formatted, its caller tells it.
+// Package image implements the subcommands of "berth image". It owns their flags and output. Its caller
+// supplies the client and the output flag.
 package image

@@ -1,3 +1,3 @@
-// Package objects has the commands about what pods name besides themselves:
-// "berth get configmaps", "berth delete secret NAME". It owns how they are shown.
+// Package objects implements the commands for the objects that pods use: "berth get configmaps", "berth
+// delete secret NAME". It owns how they are printed.
 package objects

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// kindOf is the kind that a user means: configmap, configmaps, cm.
+// kindOf returns the kind for a word such as configmap, configmaps or cm.
 func kindOf(word string) (object.Kind, bool) {
 	word = strings.ToLower(word)
 	for _, k := range object.Kinds() {
@@ -28,8 +28,8 @@ func kindOf(word string) (object.Kind, bool) {
 	return object.Kind{}, false
 }
 
-// Arguments are the objects in arguments like kubectl's: KIND NAME..., or
-// KIND/NAME... It is false for pods.
+// Arguments returns the objects in arguments of the form KIND NAME... or KIND/NAME..., as kubectl accepts
+// them. It returns false if the arguments are pods.
 func Arguments(namespace string, args []string) (keys []object.Key, ok bool) {
 	if len(args) == 0 {
 		return nil, false
@@ -51,8 +51,8 @@ func Arguments(namespace string, args []string) (keys []object.Key, ok bool) {
 	return keys, true
 }
 
-// Delete deletes objects that were applied, and returns what failed. With
-// ignoreMissing one that is not there is no failure.
+// Delete deletes applied objects and returns the errors. With ignoreMissing, a missing object is not an
+// error.
 func Delete(cmd *cobra.Command, c *client.Client, keys []object.Key, ignoreMissing bool) (failed []error) {
 	for _, key := range keys {
 		kind, _ := object.KindNamed(key.Kind)
@@ -67,14 +67,14 @@ func Delete(cmd *cobra.Command, c *client.Client, keys []object.Key, ignoreMissi
 	return failed
 }
 
-// getting is one "berth get KIND".
+// getting holds the flags of "berth get KIND".
 type getting struct {
 	kind                      object.Kind
 	namespace, labels, format string
 	all                       bool
 }
 
-// Commands are "berth get KIND" for each kind.
+// Commands returns a command "berth get KIND" for each kind.
 func Commands(c func() *client.Client) []*cobra.Command {
 	var all []*cobra.Command
 	for _, kind := range object.Kinds() {
@@ -94,7 +94,7 @@ func command(c func() *client.Client, kind object.Kind) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{"", "json", "yaml", "name"}, g.format) {
 				return client.Next(fmt.Errorf("output format %q is not known", g.format),
-					"it is one of json, yaml, name")
+					"use one of json, yaml, name")
 			}
 			if len(args) == 1 {
 				return g.one(cmd, c(), args[0])
@@ -114,7 +114,7 @@ func command(c func() *client.Client, kind object.Kind) *cobra.Command {
 
 func (g *getting) one(cmd *cobra.Command, c *client.Client, name string) error {
 	if g.all {
-		return client.Next(fmt.Errorf("an object is named within one namespace"), "leave out -A, or the name")
+		return client.Next(fmt.Errorf("an object name needs a single namespace"), "leave out -A, or the name")
 	}
 	v, err := c.Objects(g.kind).Get(cmd.Context(), g.kind.Key(g.namespace, name))
 	if err != nil {
@@ -138,7 +138,7 @@ func (g *getting) list(cmd *cobra.Command, c *client.Client) error {
 	return g.print(cmd.OutOrStdout(), list.Items, list)
 }
 
-// print shows objects in the chosen format; whole is all of them at once.
+// print prints objects in the chosen format. whole is the object or list that json and yaml show.
 func (g *getting) print(w io.Writer, items []object.Value, whole any) error {
 	switch g.format {
 	case "json":

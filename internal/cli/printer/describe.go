@@ -14,12 +14,12 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// describer writes labelled lines at a depth.
+// describer writes lines with labels, indented by depth.
 type describer struct {
 	out strings.Builder
 }
 
-// width is where values begin at depth 0.
+// width is the column of the values at depth 0.
 const width = 18
 
 func (d *describer) line(depth int, label, format string, args ...any) {
@@ -31,7 +31,7 @@ func (d *describer) head(depth int, label string) {
 	fmt.Fprintf(&d.out, "%*s%s:\n", 2*depth, "", label)
 }
 
-// list writes a label with one value a line, the first beside it.
+// list writes a label and values, one per line. The first value is on the label's line.
 func (d *describer) list(label string, values []string) {
 	if len(values) == 0 {
 		d.line(0, label, "<none>")
@@ -45,7 +45,7 @@ func (d *describer) list(label string, values []string) {
 	}
 }
 
-// DescribePod writes all that a person asks of a pod, and its events.
+// DescribePod writes a description of a pod for people, with its events.
 func DescribePod(w io.Writer, p *corev1.Pod, events []corev1.Event, now time.Time) error {
 	d := &describer{}
 	d.meta(p)
@@ -284,7 +284,7 @@ func (d *describer) environment(c pod.Container) {
 	}
 }
 
-// envValue is a variable's value; of a secret, only where it is from.
+// envValue returns the text for a variable's value. For a secret it shows only the source.
 func envValue(e corev1.EnvVar) string {
 	switch from := e.ValueFrom; {
 	case from == nil:
@@ -369,8 +369,7 @@ func (d *describer) volumes(p *corev1.Pod) {
 	}
 }
 
-// volumeKind is the name of the field that is set, for the kinds with nothing
-// more to say here.
+// volumeKind returns the kind of a volume that the description shows in one line.
 func volumeKind(v corev1.VolumeSource) string {
 	switch {
 	case v.DownwardAPI != nil:
@@ -432,7 +431,7 @@ func (d *describer) events(events []corev1.Event, now time.Time) {
 	_ = t.Flush() // a strings.Builder takes everything
 }
 
-// FieldContainer is the container's name in a path like spec.containers{app}; "" for others.
+// FieldContainer returns the container name in a field path such as spec.containers{app}, or "".
 func FieldContainer(path string) string {
 	_, rest, ok := strings.Cut(path, "{")
 	if !ok {

@@ -1,6 +1,5 @@
-// Package printer turns API objects into the text that the commands show.
+// Package printer prints API objects as text for the commands.
 //
-// It owns the tables, their columns and the description of a pod, laid out as
-// users know them from kubectl. It reads objects and the time, and writes to
-// what it is given: nothing here asks the agent.
+// It owns the tables with their columns, and the description of a pod in kubectl's layout. It only formats
+// the objects it is given: it never calls the agent.
 package printer

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-// golden compares what is printed with testdata/NAME.
+// golden compares output with testdata/NAME.
 func golden(t *testing.T, name string, write func(io.Writer) error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -115,7 +115,7 @@ func TestImagesAndProblems(t *testing.T) {
 	golden(t, "problems-none.txt", func(w io.Writer) error { return Problems(w, nil, t0) })
 }
 
-// A table that goes on keeps its columns where they are, as far as rows fit.
+// A table that grows over time keeps its column widths as long as the new rows fit.
 func TestTableGoesOn(t *testing.T) {
 	var out bytes.Buffer
 	table := NewTable(&out, "A", "LONG NAME", "C")

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// ImageNames writes what happened to images, a line for each of their names.
+// ImageNames returns a function that writes one line for each name of the images: what happened, and the
+// name.
 func ImageNames(what string) func(io.Writer, api.ImageList) error {
 	return func(w io.Writer, images api.ImageList) error {
 		for _, i := range images.Items {
@@ -29,7 +30,7 @@ func ImageNames(what string) func(io.Writer, api.ImageList) error {
 	}
 }
 
-// PrunedImages writes which images were removed, and how much that was.
+// PrunedImages writes the names of the removed images and the space they used.
 func PrunedImages(w io.Writer, images api.ImageList) error {
 	var size uint64
 	for _, i := range images.Items {
@@ -42,7 +43,7 @@ func PrunedImages(w io.Writer, images api.ImageList) error {
 	return err
 }
 
-// imageState says why an image stays.
+// imageState returns the reasons why a prune keeps an image, or "unused".
 func imageState(i api.Image) string {
 	var why []string
 	for _, s := range []struct {
@@ -59,7 +60,7 @@ func imageState(i api.Image) string {
 	return strings.Join(why, ", ")
 }
 
-// ImageUsage writes a table of what images take.
+// ImageUsage writes a table of the disk space that images use.
 func ImageUsage(w io.Writer, u *api.ImageUsage) error {
 	t := NewTable(w, "IMAGES", "IN USE", "SIZE", "RECLAIMABLE", "DISK", "AVAILABLE", "USED")
 	used := "<unknown>"

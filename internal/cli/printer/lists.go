@@ -14,14 +14,14 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// Options say which columns a table has.
+// Options choose the columns of a table.
 type Options struct {
 	Wide bool
 	// Namespaces adds a column with the namespace.
 	Namespaces bool
 }
 
-// columns prepends the namespace where it is wanted and cuts off what is wide.
+// columns joins the columns of a row: the namespace if Namespaces is set, narrow, and wide if Wide is set.
 func (o Options) columns(namespace string, narrow, wide []string) []string {
 	var all []string
 	if o.Namespaces {
@@ -58,7 +58,8 @@ func (t Pods) Add(p *corev1.Pod, now time.Time) {
 		[]string{cmp.Or(p.Status.PodIP, "<none>"), cmp.Or(p.Spec.NodeName, "<none>")})...)
 }
 
-// Created is when a pod came to be: as its object says, else when it was taken up.
+// Created returns the creation time of a pod. If it has none, it is the time when the agent accepted the
+// pod.
 func Created(p *corev1.Pod) metav1.Time {
 	if p.CreationTimestamp.IsZero() && p.Status.StartTime != nil {
 		return *p.Status.StartTime
@@ -93,7 +94,7 @@ func (t Events) Add(e *corev1.Event, now time.Time) {
 		[]string{cmp.Or(ref.FieldPath, "<none>"), age(e.FirstTimestamp, now), fmt.Sprint(e.Count), e.Name})...)
 }
 
-// seen is "10s", or "10s (x3 over 5m)" for a repeat.
+// seen returns the age of an event: "10s", or "10s (x3 over 5m)" for a repeated event.
 func seen(e *corev1.Event, now time.Time) string {
 	last := age(e.LastTimestamp, now)
 	if e.Count > 1 {
@@ -124,7 +125,7 @@ func Images(w io.Writer, images []api.Image, o Options) error {
 	return t.Flush()
 }
 
-// ShortID is an image or container id as far as a person needs it.
+// ShortID returns the first 13 characters of an image or container id, without the algorithm.
 func ShortID(id string) string {
 	if _, hex, ok := strings.Cut(id, ":"); ok {
 		id = hex
@@ -132,7 +133,7 @@ func ShortID(id string) string {
 	return id[:min(len(id), 13)]
 }
 
-// Bytes is a size in decimal units: 812B, 1.4MB.
+// Bytes returns a size in decimal units, such as 812B or 1.4MB.
 func Bytes(n uint64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%dB", n)
@@ -147,7 +148,7 @@ func Bytes(n uint64) string {
 	return fmt.Sprintf("%.1f%s", size, unit)
 }
 
-// Problems writes a table of what users have to mend.
+// Problems writes a table of faults that users have to correct.
 func Problems(w io.Writer, problems []api.Problem, now time.Time) error {
 	t := NewTable(w, "ORIGIN", "SINCE", "PROBLEM")
 	for _, p := range problems {

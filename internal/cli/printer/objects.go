@@ -66,7 +66,7 @@ func objectCells(v object.Value) []string {
 	return nil
 }
 
-// accessModes are as kubectl shortens them.
+// accessModes returns kubectl's abbreviations of access modes.
 func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	short := map[corev1.PersistentVolumeAccessMode]string{
 		corev1.ReadWriteOnce: "RWO", corev1.ReadOnlyMany: "ROX", corev1.ReadWriteMany: "RWX",

@@ -9,16 +9,16 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// summary is what the columns READY, STATUS and RESTARTS say of a pod.
+// summary holds the values of the columns READY, STATUS and RESTARTS for a pod.
 type summary struct {
 	ready, total int
 	status       string
 	restarts     int
-	lastRestart  time.Time // zero: none known
+	lastRestart  time.Time // zero if unknown
 }
 
-// summarize computes a pod's columns the way kubectl does: the first reason
-// that keeps the pod from running, init containers before the others.
+// summarize computes the columns of a pod as kubectl does: STATUS is the first reason why the pod is not
+// running. Init containers come before the others.
 func summarize(p *corev1.Pod) summary {
 	s := summary{status: string(p.Status.Phase), total: len(p.Spec.Containers)}
 	if p.Status.Reason != "" {
@@ -38,14 +38,13 @@ func summarize(p *corev1.Pod) summary {
 	if !initializing || isTrue(p, corev1.PodInitialized) {
 		s.appContainers(p, sidecars)
 	}
-	if p.DeletionTimestamp != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+	if p.DeletionTimestamp != nil && !pod.Ended(p.Status.Phase) {
 		s.status = "Terminating"
 	}
 	return s
 }
 
-// initContainers takes in the init containers and says whether one of them
-// still holds up the others.
+// initContainers adds the init containers. It returns true if one of them still blocks the others.
 func (s *summary) initContainers(p *corev1.Pod, sidecars map[string]bool) bool {
 	for i, c := range p.Status.InitContainerStatuses {
 		s.restarted(c)
@@ -69,8 +68,8 @@ func (s *summary) initContainers(p *corev1.Pod, sidecars map[string]bool) bool {
 	return false
 }
 
-// appContainers takes in the app containers. From here on only restarts of
-// sidecars count beside theirs: those of init containers are over.
+// appContainers adds the app containers. It counts restarts anew, for app containers and sidecars only,
+// because the init containers are done.
 func (s *summary) appContainers(p *corev1.Pod, sidecars map[string]bool) {
 	s.restarts, s.lastRestart = 0, time.Time{}
 	for _, c := range p.Status.InitContainerStatuses {
@@ -107,7 +106,7 @@ func (s *summary) restarted(c corev1.ContainerStatus) {
 	}
 }
 
-// exit says how a container ended.
+// exit returns the STATUS text of an ended container.
 func exit(t *corev1.ContainerStateTerminated) string {
 	switch {
 	case t.Reason != "":

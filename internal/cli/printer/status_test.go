@@ -22,7 +22,7 @@ func ended(code int32, reason string) corev1.ContainerState {
 
 var running = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(t0)}}
 
-// statuses makes one status for each state; those that run are ready.
+// statuses returns one container status for each state. Running containers are ready.
 func statuses(states ...corev1.ContainerState) []corev1.ContainerStatus {
 	var all []corev1.ContainerStatus
 	for i, s := range states {
@@ -39,7 +39,7 @@ func containers(n int) []corev1.Container {
 	return all
 }
 
-// sidecar makes the i-th init container one that goes on running.
+// sidecar turns the i-th init container into a sidecar.
 func sidecar(p *corev1.Pod, i int, started bool) {
 	always := corev1.ContainerRestartPolicyAlways
 	p.Spec.InitContainers[i].RestartPolicy = &always

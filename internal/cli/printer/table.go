@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Table writes rows under aligned columns. Rows may be added after a Flush: the
-// columns keep the widths they have and only grow, so that a table which goes on
-// stays readable.
+// Table writes rows in aligned columns. Rows can be added after a Flush. Columns never shrink, so that a
+// table that grows over time stays readable.
 type Table struct {
 	w      io.Writer
 	header []string
@@ -18,15 +17,15 @@ type Table struct {
 	begun  bool
 }
 
-// gap is the least distance between two columns.
+// gap is the number of spaces between two columns.
 const gap = 3
 
-// NewTable returns a table with these columns. Nothing is written without a row.
+// NewTable returns a table with these columns. A table without rows writes nothing, not even the header.
 func NewTable(w io.Writer, columns ...string) *Table {
 	return &Table{w: w, header: columns, widths: make([]int, len(columns))}
 }
 
-// Row adds a row. Line breaks in cells are shown as spaces.
+// Row adds a row. It replaces line breaks in cells with spaces.
 func (t *Table) Row(cells ...string) {
 	for i := range cells {
 		cells[i] = strings.TrimRight(strings.ReplaceAll(cells[i], "\n", " "), " ")
@@ -34,7 +33,7 @@ func (t *Table) Row(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// Flush writes the rows that were added since the last one.
+// Flush writes the rows that were added since the last Flush.
 func (t *Table) Flush() error {
 	if len(t.rows) == 0 {
 		return nil

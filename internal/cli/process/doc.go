@@ -1,3 +1,3 @@
-// Package process is what the daemons among the commands have in common: how
-// signals end them, and what they tell the service manager.
+// Package process contains the parts that the daemon commands share: logging, signals and notifications to
+// the service manager.
 package process

@@ -6,11 +6,10 @@ import (
 	"log/slog"
 )
 
-// debugVerbosity is from which of klog's levels on debug lines are logged, as users
-// of a kubelet are used to.
+// debugVerbosity is the lowest klog level that shows debug lines, as users of the kubelet expect.
 const debugVerbosity = 4
 
-// Logger logs lines of at least a level in a format, text or json.
+// Logger returns a logger for lines of this level and above. The format is text or json.
 func Logger(w io.Writer, format string, least slog.Level) (*slog.Logger, error) {
 	v := verbose{least: least, level: &slog.LevelVar{}}
 	v.level.Set(least)
@@ -26,15 +25,16 @@ func Logger(w io.Writer, format string, least slog.Level) (*slog.Logger, error) 
 	return slog.New(v), nil
 }
 
-// verbose is a handler whose level can be changed while it is used.
+// verbose is a handler whose level can change at run time.
 type verbose struct {
 	slog.Handler
 	level *slog.LevelVar
 	least slog.Level
 }
 
-// Verbosity changes the level of a Logger, and of all that were made of it, as
-// klog's -v does: 4 and more is debug, less the level that it was made with.
+// Verbosity returns a function that changes the level of a Logger and of all loggers derived from it, as
+// klog's -v does. A verbosity of 4 or more shows debug lines. A lower one restores the level that the
+// logger was created with.
 func Verbosity(l *slog.Logger) func(v int) {
 	h, ok := l.Handler().(verbose)
 	return func(v int) {

@@ -12,7 +12,7 @@ func TestVerbosity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part := log.With("part", "a") // made before the change
+	part := log.With("part", "a") // derived before the change
 	set := Verbosity(log)
 	for _, c := range []struct {
 		v    int

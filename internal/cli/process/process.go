@@ -16,11 +16,11 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 )
 
-// ErrForced ends the process at a second signal.
-var ErrForced = errors.New("ended at once by a second signal")
+// ErrForced means that a second signal ended the process before its work was done.
+var ErrForced = errors.New("ended by a second signal")
 
-// OnSignals returns a context that ends at the first SIGTERM or SIGINT, and a
-// channel that is closed at the second.
+// OnSignals returns a context that ends at the first SIGTERM or SIGINT, and a channel that closes at the
+// second one.
 func OnSignals(parent context.Context, log *slog.Logger) (context.Context, <-chan struct{}, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	forced := make(chan struct{})
@@ -35,7 +35,7 @@ func OnSignals(parent context.Context, log *slog.Logger) (context.Context, <-cha
 					close(forced)
 					return
 				}
-				log.Info("ending; a second signal ends it at once", "signal", sig.String())
+				log.Info("shutting down; a second signal ends the process without waiting", "signal", sig.String())
 				cancel()
 			case <-done:
 				return
@@ -45,8 +45,8 @@ func OnSignals(parent context.Context, log *slog.Logger) (context.Context, <-cha
 	return ctx, forced, func() { signal.Stop(signals); close(done); cancel() }
 }
 
-// Until returns what work returns, or ErrForced as soon as forced is closed:
-// the process then ends with work under way.
+// Until runs work and returns its result. If forced closes first, it returns ErrForced and leaves the work
+// unfinished, because the process is about to end.
 func Until(forced <-chan struct{}, work func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- work() }()
@@ -58,8 +58,8 @@ func Until(forced <-chan struct{}, work func() error) error {
 	}
 }
 
-// Notify tells systemd (sd_notify(3)) that the agent is ready, that it is alive
-// as long as its local API says so, and that it stops.
+// Notify reports the agent's state to systemd (sd_notify(3)) until ctx ends: that it is ready, that it is
+// alive as long as its local API reports it healthy, and that it is stopping.
 func Notify(ctx context.Context, c *client.Client, log *slog.Logger) error {
 	send := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
@@ -70,7 +70,7 @@ func Notify(ctx context.Context, c *client.Client, log *slog.Logger) error {
 	defer send(daemon.SdNotifyStopping)
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		log.Warn("no watchdog", "err", err)
+		log.Warn("cannot read the watchdog interval of systemd, running without a watchdog", "err", err)
 	}
 	if err != nil || interval == 0 {
 		<-ctx.Done()
@@ -82,7 +82,7 @@ func Notify(ctx context.Context, c *client.Client, log *slog.Logger) error {
 		if err := healthy(ctx, c, interval/2); err == nil {
 			send(daemon.SdNotifyWatchdog)
 		} else if ctx.Err() == nil {
-			log.Error("unhealthy: systemd will restart this agent if it stays so", "err", err, "watchdog", interval)
+			log.Error("agent is unhealthy, systemd will restart it unless it recovers", "err", err, "watchdog", interval)
 		}
 		select {
 		case <-tick.C:
@@ -98,10 +98,10 @@ func healthy(ctx context.Context, c *client.Client, limit time.Duration) error {
 	return c.Healthy(ctx)
 }
 
-// Addresses is a flag of IP Addresses.
+// Addresses is a flag with a list of IP addresses.
 type Addresses []netip.Addr
 
-// MarshalText is what the flag is set to.
+// MarshalText returns the value of the flag.
 func (a Addresses) MarshalText() ([]byte, error) {
 	var all []string
 	for _, ip := range a {
@@ -110,7 +110,7 @@ func (a Addresses) MarshalText() ([]byte, error) {
 	return []byte(strings.Join(all, ",")), nil
 }
 
-// UnmarshalText sets the flag.
+// UnmarshalText sets the flag from a list separated by commas.
 func (a *Addresses) UnmarshalText(text []byte) error {
 	*a = nil
 	for one := range strings.SplitSeq(string(text), ",") {

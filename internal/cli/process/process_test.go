@@ -36,7 +36,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// systemd is what systemd hears of the agent.
+// systemd opens a notify socket and points NOTIFY_SOCKET to it.
 func systemd(t *testing.T) *net.UnixConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -64,7 +64,7 @@ func hear(t *testing.T, c *net.UnixConn) string {
 
 func TestNotify(t *testing.T) {
 	c := systemd(t)
-	t.Setenv("WATCHDOG_USEC", "20000")
+	t.Setenv("WATCHDOG_USEC", "400000")
 	a := servertest.Start(t)
 	a.SetHealth(errors.New("runtime does not answer"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +94,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// record passes on what is logged.
+// record is a writer that passes on each log line, or drops it if nobody reads.
 type record struct{ text chan string }
 
 func (r *record) Write(p []byte) (int, error) {

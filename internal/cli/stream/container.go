@@ -9,12 +9,12 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// annotationDefaultContainer names the container that commands mean when they
-// name none (well-known annotation of Kubernetes).
+// annotationDefaultContainer names the container that commands use by default (well-known annotation of
+// Kubernetes).
 const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
-// DefaultContainer is the one meant when none is named: the annotated one, else
-// the first. It says which when there are several.
+// DefaultContainer returns the container to use if the user names none: the annotated one, or the first. If
+// it picks the first of several, it prints its choice.
 func DefaultContainer(stderr io.Writer, p *corev1.Pod) string {
 	if name := p.Annotations[annotationDefaultContainer]; name != "" {
 		if _, ok := pod.FindContainer(p, name); ok {

@@ -1,3 +1,2 @@
-// Package stream is this machine's end of what goes in and out of containers:
-// terminals, files and ports.
+// Package stream implements the local end of connections into containers: terminals, files and ports.
 package stream

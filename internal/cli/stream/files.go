@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/base/archive"
 )
 
-// Pack hands the stream of a local file or directory to take.
+// Pack packs a local file or directory and calls take with the stream (package archive).
 func Pack(ctx context.Context, name string, take func(io.Reader) error) error {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -35,7 +35,8 @@ func Pack(ctx context.Context, name string, take func(io.Reader) error) error {
 	return err
 }
 
-// Unpack puts a stream at target, or by the name into the directory that it is.
+// Unpack writes a stream to target. If target is a directory, the files go into it under the given name. It
+// returns the files that were left out.
 func Unpack(r io.Reader, target, name string) (skipped []string, err error) {
 	if info, err := os.Stat(target); err == nil && info.IsDir() && name != "/" {
 		target = filepath.Join(target, name)

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Port is LOCAL:REMOTE, both numbers, of what a user wrote.
+// Port resolves a port argument to LOCAL:REMOTE, both numbers.
 func Port(p *corev1.Pod, spec string) (string, error) {
 	local, remote, two := strings.Cut(spec, ":")
 	if !two {
@@ -27,14 +27,14 @@ func Port(p *corev1.Pod, spec string) (string, error) {
 		local = "0"
 	}
 	if n, err := strconv.ParseUint(local, 10, 16); err != nil {
-		return "", fmt.Errorf("port %q: the local port is no number up to 65535", spec)
+		return "", fmt.Errorf("port %q: the local port is not a number up to 65535", spec)
 	} else if n == 0 && !two {
 		return "", fmt.Errorf("port %q: it is 0", spec)
 	}
 	return local + ":" + strconv.Itoa(number), nil
 }
 
-// portNumber resolves the name of a port as probes do.
+// portNumber returns the number of a port. text is the number, or the name of a container's port.
 func portNumber(p *corev1.Pod, text string) (int, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		if n < 1 || n > 65535 {

@@ -17,18 +17,19 @@ import (
 
 // Flags say how a command's standard streams are connected to a container.
 type Flags struct {
-	// Stdin passes the command's standard input, TTY gives the other end a terminal.
+	// Stdin passes the command's standard input to the container. TTY gives the process in the container a
+	// terminal.
 	Stdin, TTY bool
 }
 
 // Add defines the flags.
 func (f *Flags) Add(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.Stdin, "stdin", "i", false, "pass standard input to the container")
-	cmd.Flags().BoolVarP(&f.TTY, "tty", "t", false, "with a terminal")
+	cmd.Flags().BoolVarP(&f.TTY, "tty", "t", false, "connect this terminal to one in the container")
 }
 
-// Open returns the command's own streams, with its terminal made raw if the container's
-// end is one too. restore puts the terminal back.
+// Open returns the command's streams. With TTY, it switches the user's terminal to raw mode, and restore
+// switches it back.
 func (f Flags) Open(cmd *cobra.Command) (s client.Streams, restore func(), err error) {
 	s = client.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
 	if f.Stdin {
@@ -38,9 +39,8 @@ func (f Flags) Open(cmd *cobra.Command) (s client.Streams, restore func(), err e
 	return s, restore, err
 }
 
-// terminal makes the user's terminal raw and reports its sizes. Without a
-// terminal at standard input the container's end has one all the same, of no
-// particular size.
+// terminal switches the user's terminal to raw mode and reports its sizes. If standard input is not a
+// terminal, the process in the container has a terminal all the same, without a size.
 func (f Flags) terminal(ctx context.Context, stdin io.Reader, stderr io.Writer,
 	streams *client.Streams) (restore func(), err error) {
 	if !f.TTY {
@@ -61,11 +61,11 @@ func (f Flags) terminal(ctx context.Context, stdin io.Reader, stderr io.Writer,
 	streams.Sizes = newSizes(ctx, in)
 	return func() {
 		cancel()
-		_ = term.Restore(int(in.Fd()), state) // nothing else can be done about it
+		_ = term.Restore(int(in.Fd()), state) // there is no way to recover
 	}, nil
 }
 
-// sizes follows the size of a terminal.
+// sizes reports the sizes of a terminal.
 type sizes struct {
 	ctx     context.Context
 	file    *os.File
@@ -74,12 +74,12 @@ type sizes struct {
 
 func newSizes(ctx context.Context, f *os.File) *sizes {
 	s := &sizes{ctx: ctx, file: f, changed: make(chan os.Signal, 1)}
-	s.changed <- unix.SIGWINCH // the size it has now is the first
+	s.changed <- unix.SIGWINCH // report the current size first
 	signal.Notify(s.changed, unix.SIGWINCH)
 	return s
 }
 
-// Next waits for a change; nil ends the stream.
+// Next waits for the next size. It returns nil when the context has ended.
 func (s *sizes) Next() *remotecommand.TerminalSize {
 	for {
 		select {

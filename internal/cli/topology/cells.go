@@ -10,17 +10,17 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// row is a line of cores of one cache, or several lines that are alike, or one of caches
-// below the last level.
+// row is one line of the drawing: the cores of one cache, several equal lines folded into one, or the
+// caches of a level below the last.
 type row struct {
-	label  string // of the cache; empty where its cores go on in another line
+	label  string // of the cache; empty if the line continues the one before
 	caches int
 	cpus   []int
 	cells  string
-	alike  rune // the sign of all CPUs; 0: they differ
+	alike  rune // the sign that all CPUs share, or 0 if they differ
 }
 
-// places draws the cores where they are: by socket and node, then by cache.
+// places draws the cores, grouped by socket and node, then by cache.
 func (d *drawing) places(w io.Writer) error {
 	type place struct{ socket, node int }
 	var order []place
@@ -60,14 +60,14 @@ func (d *drawing) places(w io.Writer) error {
 
 func (r row) list() string { return fold(cpuset.New(r.cpus...).String()) }
 
-// rows are the cores by cache, a line for as many as can be read in one.
+// rows returns the lines of cores by cache. A cache with many cores has several lines.
 func (d *drawing) rows(cores []core) []row {
 	byCache := map[int][]core{}
 	var order []int
 	threads := 1
 	for _, c := range cores {
 		id := -1
-		if cache, has := d.cache[c.ID]; has {
+		if cache, ok := d.cache[c.ID]; ok {
 			id = cache.ID
 		}
 		if byCache[id] == nil {
@@ -79,7 +79,7 @@ func (d *drawing) rows(cores []core) []row {
 	var rows []row
 	for _, id := range order {
 		label := "no shared cache"
-		if cache, has := d.cache[byCache[id][0].ID]; has {
+		if cache, ok := d.cache[byCache[id][0].ID]; ok {
 			label = fmt.Sprintf("L%d %s", cache.Level, size(cache.Size))
 		}
 		for part := range slices.Chunk(byCache[id], max(32/threads, 1)) {
@@ -112,7 +112,7 @@ func (d *drawing) row(label string, cores []core, threads int) row {
 	return r
 }
 
-// join folds rows that follow each other and are alike.
+// join folds consecutive equal rows.
 func join(rows []row) []row {
 	var joined []row
 	for _, r := range rows {
@@ -152,7 +152,7 @@ func cpusOf(cores []core) []int {
 	return ids
 }
 
-// fold shortens a list of CPUs: 0,2,4,6 is 0-6:2, as taskset(1) has it.
+// fold shortens a list of CPUs in the notation of taskset(1): 0,2,4,6 becomes 0-6:2.
 func fold(list string) string {
 	set, err := cpuset.Parse(list)
 	if err != nil || utf8.RuneCountInString(list) <= 16 {

@@ -8,29 +8,29 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 )
 
-// Options are what the command shares with all others.
+// Options are shared by all commands of the program.
 type Options struct {
 	Client func() *client.Client
-	// Usage adds the way out to the error of a wrong number of arguments.
+	// Usage adds the usage line to the error of a wrong number of arguments.
 	Usage func(cobra.PositionalArgs) cobra.PositionalArgs
-	// Format adds the flag -o to a command. What it returns writes a result as the
-	// flag says, and tells whether it has.
+	// Format adds the flag -o to a command. The returned function writes a result in the format of the
+	// flag. It returns false if the flag is not set, and then writes nothing.
 	Format func(*cobra.Command) func(w io.Writer, result any) (bool, error)
 }
 
-// Command returns the command.
+// Command returns "berth topology".
 func Command(o Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topology",
-		Short: "Draw the machine: sockets, NUMA nodes, caches, cores, and which pod holds what",
-		Long: `Draw the machine the agent runs on. Each core is a cell with a sign for each of its CPUs (threads):
+		Short: "Draw the machine's sockets, NUMA nodes, caches and cores, and which pods hold them",
+		Long: `Draw the machine that the agent runs on. Each core is a cell with one sign for each of its CPUs (threads):
 
-  .   shared by all containers that have no CPUs of their own
-  #   reserved: never given to a container alone
-  a   held by the container, or the pod, of that letter below
+    .   shared by all containers without exclusive CPUs
+    #   reserved: never assigned exclusively to a container
+    a   held by the container or pod with this letter in the list below
 
-What is alike is folded: "4 x L3 32 MiB ... all shared" are four caches and the cores around them.
-0-22:2 is every second CPU from 0 to 22. Caches below the last level come first, alike ones together.`,
+  Equal parts are folded: "4 x L3 32 MiB ... all shared" stands for four caches with the cores around them.
+  0-22:2 is every second CPU from 0 to 22. Caches below the last level come first, equal ones together.`,
 		Example: "  berth topology\n  berth topology -o json",
 		Args:    o.Usage(cobra.NoArgs),
 	}

@@ -1,4 +1,3 @@
-// Package topology is the command berth topology: it draws what a machine is
-// built of and who holds what of it. The drawing reads what the agent answered and
-// nothing else.
+// Package topology implements "berth topology": it draws the machine's CPUs, memory and devices, and their
+// holders. The drawing depends only on the agent's answer.
 package topology

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/internal/cli/printer"
 )
 
-// The signs of CPUs. Holders have letters, in their order; those beyond have
-// many.
+// The signs of CPUs. Each holder has a letter, in the order of the list. Holders after the last letter
+// share the sign many.
 const (
 	shared   = '.'
 	reserved = '#'
@@ -65,7 +65,7 @@ func newDrawing(t *api.Topology) (*drawing, error) {
 	for _, id := range parse(t.ReservedCPUs) {
 		d.signs[id] = reserved
 	}
-	// What a container holds of its pod's CPUs is the container's.
+	// Draw pods first, then containers, so that a container's own CPUs have the container's letter.
 	for _, whole := range []bool{true, false} {
 		for i, h := range t.Holders {
 			if (h.Container == "") != whole {
@@ -128,8 +128,9 @@ func (d *drawing) summary(w io.Writer) error {
 
 func (d *drawing) nodes(w io.Writer) error {
 	columns := []string{"NODE", "SOCKET", "CPUS", "MEMORY", "HUGE PAGES", "RESERVED"}
-	told := len(d.Nodes) > 1 && slices.ContainsFunc(d.Nodes, func(n api.NUMANode) bool { return len(n.Distances) > 0 })
-	if told {
+	withDistances := len(d.Nodes) > 1 &&
+		slices.ContainsFunc(d.Nodes, func(n api.NUMANode) bool { return len(n.Distances) > 0 })
+	if withDistances {
 		columns = append(columns, distanceTo+numbers(d.Nodes, func(n api.NUMANode) int { return n.ID }))
 	}
 	fmt.Fprintln(w)
@@ -147,7 +148,7 @@ func (d *drawing) nodes(w io.Writer) error {
 		}
 		row := []string{strconv.Itoa(n.ID), d.socketsOf(n.ID), or(fold(n.CPUs), "-"), size(n.Memory),
 			or(strings.Join(pages, ", "), "-"), or(strings.Join(kept, ", "), "-")}
-		if told {
+		if withDistances {
 			row = append(row, strings.Repeat(" ", len(distanceTo))+distances(d.Nodes, n))
 		}
 		rows.Row(row...)
@@ -157,7 +158,7 @@ func (d *drawing) nodes(w io.Writer) error {
 
 const distanceTo = "DISTANCE TO"
 
-// distances from a node to all, in their order; "-" is one that is not told.
+// distances returns the distances from a node to all nodes, in order. "-" stands for an unknown one.
 func distances(all []api.NUMANode, from api.NUMANode) string {
 	return numbers(all, func(to api.NUMANode) int {
 		i := slices.IndexFunc(from.Distances, func(d api.Distance) bool { return d.Node == to.ID })
@@ -168,7 +169,7 @@ func distances(all []api.NUMANode, from api.NUMANode) string {
 	})
 }
 
-// numbers are a column for each node; -1 is none.
+// numbers returns one column per node. A value of -1 is shown as "-".
 func numbers(nodes []api.NUMANode, of func(api.NUMANode) int) string {
 	var out strings.Builder
 	for _, n := range nodes {

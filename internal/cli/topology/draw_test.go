@@ -44,7 +44,7 @@ func golden(t *testing.T, name string, drawn *api.Topology) {
 	}
 }
 
-// Every machine, idle.
+// Draw every test machine without holders.
 func TestMachines(t *testing.T) {
 	for name, m := range machinetest.All(t) {
 		t.Run(name, func(t *testing.T) {
@@ -65,9 +65,8 @@ func set(t *testing.T, list string) cpuset.CPUSet {
 	return s
 }
 
-// held are pods as they come on a busy machine: one that is alone on CPUs of two
-// caches, one with memory and devices, one whose containers share its CPUs, and
-// one that has ended.
+// held returns the pods of a busy machine: one alone on the CPUs of two caches, one with memory and
+// devices, one whose containers share its CPUs, and one that has ended.
 func held(t *testing.T) (resource.Held, map[types.UID]types.NamespacedName) {
 	const gib = 1 << 30
 	return resource.Held{
@@ -111,7 +110,7 @@ func TestHolders(t *testing.T) {
 	golden(t, "holders", &drawn)
 }
 
-// There are more holders than letters.
+// The test has more holders than letters.
 func TestManyHolders(t *testing.T) {
 	all, names := resource.Held{}, map[types.UID]types.NamespacedName{}
 	for i := range 60 {

@@ -46,7 +46,7 @@ func memoryBlock(b api.MemoryBlock) string {
 	return amount(b.Size, b.Resource) + " on node " + strings.Join(nodes, "+")
 }
 
-// amount is one of memory, or of huge pages, which are named.
+// amount returns a size of memory, or of huge pages with their name.
 func amount(n int64, of corev1.ResourceName) string {
 	if of == corev1.ResourceMemory {
 		return size(n)
@@ -54,7 +54,7 @@ func amount(n int64, of corev1.ResourceName) string {
 	return size(n) + " of " + string(of)
 }
 
-// devices are a line for those of a resource that are near to the same nodes.
+// devices draws one line for the devices of a resource that are near the same nodes.
 func (d *drawing) devices(w io.Writer) error {
 	if len(d.Devices) == 0 {
 		return nil
@@ -106,11 +106,11 @@ func (d *drawing) holderOf(who *api.Holder) string {
 	return string(letter(i))
 }
 
-// most is how many devices a cell names.
+// most is the largest number of devices that a cell names.
 const most = 6
 
-// plain joins names that plugins make up: nothing in them reaches the terminal
-// as a control character.
+// plain joins device names. It quotes names with control characters, because plugins choose the names and
+// the terminal must not interpret them.
 func plain(ids []string) string {
 	var out []string
 	for _, id := range ids[:min(len(ids), most)] {
@@ -134,7 +134,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// size is an amount of bytes; 0 is one that is not told.
+// size returns a number of bytes as text, or "-" for 0, which means unknown.
 func size(n int64) string {
 	if n == 0 {
 		return "-"

@@ -10,17 +10,17 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// lowerCache is one that is not of the last level.
+// lowerCache is a cache below the last level.
 type lowerCache struct {
 	api.Cache
 	cpus []int
 }
 
-// mostSets is of how many caches one line tells who shares them.
+// mostSets is the largest number of caches whose CPUs one line lists.
 const mostSets = 8
 
-// lowerRows are lines for the caches of these cores that are not of the last level, one for those of
-// a level that are of the same size and shared by as many cores.
+// lowerRows returns the lines for the caches of these cores below the last level. Caches of the same level,
+// size and number of cores share a line.
 func (d *drawing) lowerRows(cores []core) []row {
 	type kind struct {
 		level int
@@ -57,7 +57,7 @@ func (d *drawing) lowerRows(cores []core) []row {
 	return rows
 }
 
-// sharers tells who shares caches of which each has so many cores.
+// sharers describes the CPUs that share each cache. cores is the number of cores per cache.
 func sharers(cores int, sets [][]int) string {
 	switch {
 	case cores == 1 && len(sets) == 1:

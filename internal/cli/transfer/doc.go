@@ -1,6 +1,6 @@
-// Package transfer moves images between files, registries and the agent, and
-// shows on a terminal how far it is.
+// Package transfer copies images between files, registries and the agent, and shows the progress on a
+// terminal.
 //
-// It owns the line of progress, which is wiped when the transfer ends, and files
-// that are being written: they appear once they are complete.
+// It owns the progress line, which it clears when the transfer ends. It also owns the files it writes,
+// which appear only when they are complete.
 package transfer

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/cli/printer"
 )
 
-// line is one line on a terminal that changes; elsewhere it is silent.
+// line is a line on a terminal whose text changes. If the output is not a terminal, it shows nothing.
 type line struct{ w io.Writer }
 
 func newLine(w io.Writer) line {
@@ -35,7 +35,7 @@ func (l line) wipe() {
 	}
 }
 
-// meter shows how much has gone through it.
+// meter counts the bytes of a transfer and shows them in a line.
 type meter struct {
 	line        line
 	what        string
@@ -43,7 +43,7 @@ type meter struct {
 	shown       time.Time
 }
 
-// period is the time between two changes of the line.
+// period is the shortest time between two updates of the line.
 const period = 200 * time.Millisecond
 
 func (m *meter) add(n int) {
@@ -83,7 +83,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Text is how a pull is going.
+// Text returns the progress of a pull as one line.
 func Text(p api.Pull) string {
 	text := "pulling " + p.Name
 	switch {

@@ -13,15 +13,13 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 )
 
-// Agent is whose images are moved, and Err where the progress is shown if that
-// is a terminal.
+// Agent transfers images of the agent that Client connects to. If Err is a terminal, it shows the progress.
 type Agent struct {
 	Client *client.Client
 	Err    io.Writer
 }
 
-// Load sends the archive in a file, or what stdin has for "-", and returns the
-// images that it brought.
+// Load sends an image archive from a file, or from stdin for "-", and returns the loaded images.
 func (a Agent) Load(ctx context.Context, name string, stdin io.Reader) ([]api.Image, error) {
 	from := &reader{Reader: stdin, meter: meter{line: newLine(a.Err), what: "loading"}}
 	if name != "-" {
@@ -40,7 +38,7 @@ func (a Agent) Load(ctx context.Context, name string, stdin io.Reader) ([]api.Im
 	return a.Client.Images().Load(ctx, from)
 }
 
-// Pull has the agent pull an image.
+// Pull asks the agent to pull an image and returns it.
 func (a Agent) Pull(ctx context.Context, name string) ([]api.Image, error) {
 	l := newLine(a.Err)
 	defer l.wipe()
@@ -51,7 +49,7 @@ func (a Agent) Pull(ctx context.Context, name string) ([]api.Image, error) {
 	return []api.Image{*image}, nil
 }
 
-// Remove removes images one after the other, and returns those that are gone.
+// Remove removes images one after the other and returns the removed ones.
 func (a Agent) Remove(ctx context.Context, names []string, force bool) (gone []api.Image, err error) {
 	for _, name := range names {
 		removed, e := a.Client.Images().Remove(ctx, name, force)
@@ -60,12 +58,12 @@ func (a Agent) Remove(ctx context.Context, names []string, force bool) (gone []a
 	return gone, err
 }
 
-// Save writes images as an archive to a file, which appears once it is complete,
-// or to stdout for "-".
+// Save writes images as an archive to a file, or to stdout for "-". The file appears only when it is
+// complete.
 func (a Agent) Save(ctx context.Context, names []string, file string, stdout io.Writer) (err error) {
 	if file == "-" {
 		if f, ok := stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			return client.Next(errors.New("an archive is not for a terminal"), "give -o FILE, or redirect the output")
+			return client.Next(errors.New("refusing to write an archive to a terminal"), "set -o FILE, or redirect the output")
 		}
 		return a.Client.Images().Save(ctx, names, stdout)
 	}
