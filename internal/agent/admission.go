@@ -20,18 +20,18 @@ const pluginPatience = 5 * time.Minute
 func (a *Agent) admissionInput(p *pod.Pod) admission.In {
 	c := admission.Config{
 		UnsafeSysctls: a.config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
-		SupplementalGroupsPolicy: a.engine.features.GetSupplementalGroupsPolicy(),
+		SupplementalGroupsPolicy: a.engine.Features.GetSupplementalGroupsPolicy(),
 		Declared:                 nodeobject.Declared(a.config.Server.HTTPS.IsValid()),
 	}
-	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil && a.engine.embedded != nil {
-		c.NoSELinux = "the embedded runtime sets none; use a containerd that does (enable_selinux)"
+	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil {
+		c.NoSELinux = a.engine.NoSELinux
 	}
 	if userns.Wanted(p.Pod) {
-		if err := a.engine.checkUserns(a.config, handlerOf(p.Pod, a.objects)); err != nil {
+		if err := a.engine.CheckUserns(p.Pod); err != nil {
 			c.NoUserNamespaces = err.Error()
 		}
 	}
-	c.Handlers = a.engine.handlers.names()
+	c.Handlers = a.engine.Handlers()
 	since := p.Seen
 	if since.Before(a.began) {
 		since = a.began

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/api/podresources"
@@ -68,7 +69,7 @@ type Agent struct {
 	demand
 
 	machine
-	engine   *engine
+	engine   *engine.Engine
 	monitor  *cri.Monitor
 	pleg     *pleg.PLEG
 	steps    steps
@@ -235,11 +236,13 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		}
 		return nil
 	})
-	if a.engine, err = startEngine(ctx, launch, a.config, a.metrics, a.tracer, a.log); err != nil {
+	if a.engine, err = engine.Start(ctx, launch, engine.Options{
+		Config: a.config, Classes: a.objects, Metrics: a.metrics, Tracer: a.tracer, Log: a.log,
+	}); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)
 	}
-	a.monitor = cri.NewMonitor(a.engine.client, join.Monitoring(a.cluster), a.log)
-	a.pleg = pleg.New(pleg.Options{Runtime: a.engine.client.Runtime, Now: time.Now, Log: a.log})
+	a.monitor = cri.NewMonitor(a.engine.Client, join.Monitoring(a.cluster), a.log)
+	a.pleg = pleg.New(pleg.Options{Runtime: a.engine.Client.Runtime, Now: time.Now, Log: a.log})
 	if a.steps.allocations, err = newAllocations(a); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (a *Agent) serverOptions() server.Options {
 		Socket: a.config.Socket, Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Events: a.events, Applier: applier{a},
 		Explainer: applier{a}, Objects: objectStore{a}, Amender: amender{a}, Timelines: a.timeline,
 		Images: images{a}, Streams: streamsOf(a),
-		Files: files.Files{CRI: a.engine.client, Runtime: a.engine.shortName(), ID: stream.ContainerID},
+		Files: files.Files{CRI: a.engine.Client, Runtime: a.engine.Name(), ID: stream.ContainerID},
 		Node:  nodeState{a}, Resources: a.steps.allocations, Metrics: a.metrics,
 		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
 	}
@@ -206,13 +206,13 @@ type nodeState struct{ a *Agent }
 func (x nodeState) Status(context.Context) api.Status {
 	a, now := x.a, time.Now()
 	health := a.monitor.Health()
-	version := cmp.Or(health.Version, a.engine.version)
+	version := cmp.Or(health.Version, a.engine.Version)
 	s := api.Status{
 		TypeMeta: api.Type("Status"), Node: a.config.NodeName, Root: a.config.RootDir, PID: os.Getpid(),
 		StartedAt: metav1.NewTime(a.began),
 		Version:   api.BuildVersion(),
 		Runtime: api.Runtime{Name: version.RuntimeName, Version: version.RuntimeVersion,
-			Endpoint: a.engine.choice.Endpoint},
+			Endpoint: a.engine.Endpoint()},
 	}
 	runtime, network := health.Runtime(now), health.Network(now)
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "AgentReady",

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -135,7 +136,7 @@ func (a *Agent) buildSteps() error {
 	}
 	places := sandbox.NewPlaces(startsAtOnce(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
-		Runtime: a.engine.client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg,
+		Runtime: a.engine.Client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg,
 		Limit: places, Network: podNetwork{a.monitor}, Classes: a.objects,
 		Resources: func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources) {
 			return render.PodResources(p, renderNode)
@@ -145,16 +146,20 @@ func (a *Agent) buildSteps() error {
 	s.resizes = newResizes(a, renderNode)
 	tellDamage(a.log, s.resizes.Load())
 	s.containers = container.New(container.Options{
-		Runtime: a.engine.client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
+		Runtime: a.engine.Client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
 		Objects: a.objects, Services: a.cluster.Services,
 		Lifecycle: append(s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})),
 			a.cluster.Plugins().Lifecycle()...),
 		Observer: a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
-		Node:         a.engine.renderNode(renderNode, a.objects),
+		Node: func(p *corev1.Pod) render.Node {
+			n := renderNode
+			n.RecursiveReadOnly = a.engine.RecursiveReadOnly(p)
+			return n
+		},
 		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.log,
 	})
 	s.probes, err = probe.New(probe.Options{
-		CRI: a.engine.client.Runtime, Events: a.events, Observed: a.pleg.Observed, Expand: render.ExpandCommand,
+		CRI: a.engine.Client.Runtime, Events: a.events, Observed: a.pleg.Observed, Expand: render.ExpandCommand,
 		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
 			if ips := podstatus.PodIPs(p, o, member{a}.view().HostIPs()); len(ips) > 0 {
 				return ips[0]
@@ -188,7 +193,7 @@ func (a *Agent) wasReady(uid types.UID, id string) (probe.Ready, bool) {
 	}
 	for _, s := range told {
 		for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
-			if _, known := splitID(c.ContainerID); known == id && c.State.Running != nil {
+			if _, known, _ := strings.Cut(c.ContainerID, "://"); known == id && c.State.Running != nil {
 				return probe.Ready{Started: c.Started != nil && *c.Started, Ready: c.Ready}, true
 			}
 		}
@@ -232,7 +237,7 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 	if n, err = container.ReadHost("/", n); err != nil {
 		return n, err
 	}
-	if n.MinOOMScoreAdj != nil && a.engine.embedded == nil { // which has said it itself
+	if n.MinOOMScoreAdj != nil && !a.engine.LogsOOMFloor {
 		a.log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own",
 			*n.MinOOMScoreAdj)
 	}
@@ -310,7 +315,7 @@ func (a *Agent) buildStatuses() error {
 	a.statuses = status.New(status.Options{
 		Record: a.record, Stale: a.stale, Fleet: a.fleet, Reporter: a.cluster, Starts: starts, Timeline: a.timeline,
 		Source: status.Parts{
-			Runtime: podRuntime{a.engine, a.objects}, Observer: a.pleg, Containers: s.containers, Probes: s.probes,
+			Runtime: a.engine, Observer: a.pleg, Containers: s.containers, Probes: s.probes,
 			Resizes: s.resizes, Devices: s.devices, Claims: a.cluster.Plugins(), Addresses: member{a},
 		},
 		Gone: []func(types.UID){

@@ -45,7 +45,7 @@ func (a member) connect() (err error) {
 // complete makes what tells the cluster of this node, and the node's own server.
 func (a member) complete() (err error) {
 	a.cluster.Complete(join.Node{
-		Facts: a.facts, IPs: a.ips.IPs, Version: a.engine.version, CRI: a.engine.client, Health: a.monitor.Health,
+		Facts: a.facts, IPs: a.ips.IPs, Version: a.engine.Version, CRI: a.engine.Client, Health: a.monitor.Health,
 		Began: a.began,
 		Devices: func() nodeobject.Devices {
 			inv := a.steps.devices.Inventory()
@@ -76,7 +76,7 @@ func (a member) complete() (err error) {
 
 // streamsOf opens connections into the pods of an agent.
 func streamsOf(a *Agent) stream.Streams {
-	return stream.Streams{CRI: a.engine.client, Observed: a.pleg.Observed}
+	return stream.Streams{CRI: a.engine.Client, Observed: a.pleg.Observed}
 }
 
 // serve makes the node's server for the cluster.
@@ -86,11 +86,11 @@ func (a member) serve() (*serve.Node, error) {
 		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
 	}
 	return serve.New(serve.Options{
-		Config: a.config, Kubelet: a.engine.choice.Effective(a.config.Kubelet, string(a.engine.driver)),
+		Config: a.config, Kubelet: a.engine.Effective(a.config.Kubelet),
 		Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(),
 		Addresses: a.view().Addresses, AddressesChanged: a.cluster.AddressesChanged(),
 		Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
-		Runtime: serve.Commands{CRI: a.engine.client, ID: stream.ContainerID},
+		Runtime: serve.Commands{CRI: a.engine.Client, ID: stream.ContainerID},
 		Healthy: nodeState{a.Agent}.Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
 		Stats: stats.Options{
 			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity,
@@ -99,10 +99,10 @@ func (a member) serve() (*serve.Node, error) {
 			Dir: a.config.RootDir, Host: "/", DriverStats: a.cluster.Plugins().VolumeUsage,
 			VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
 			Source: serve.Source{
-				CRI: a.engine.client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(),
+				CRI: a.engine.Client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(),
 				Pod:   cgroupView(a).pod,
 				Named: serve.Named(a.config), Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
-				Endpoint: a.engine.choice.Endpoint,
+				Endpoint: a.engine.Endpoint(),
 			},
 		},
 	})

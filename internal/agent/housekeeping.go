@@ -18,7 +18,7 @@ type housekeeping struct {
 }
 
 func (a *Agent) buildHousekeeping() {
-	c, cri := a.config.Pods, a.engine.client.Runtime
+	c, cri := a.config.Pods, a.engine.Client.Runtime
 	a.housekeeping.logs = logrotate.New(logrotate.Options{
 		Runtime: cri, Observed: a.pleg.Table(), Workers: c.Logs.Workers, Now: time.Now, Log: a.log,
 		Limits: logrotate.Limits{MaxSize: c.Logs.MaxSize, MaxFiles: c.Logs.MaxFiles},

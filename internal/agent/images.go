@@ -13,7 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/server"
@@ -24,23 +23,12 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
 	"github.com/berth-run/berth/internal/pod/steps/image/record"
 	"github.com/berth-run/berth/internal/record/event"
-	"github.com/berth-run/berth/internal/runtime"
 )
 
 // imageStore keeps the images of the node.
 type imageStore struct {
 	records *record.Records
 	garbage *garbage.Collector
-}
-
-// registryDir is where the embedded runtime finds how to reach registries: in
-// the root directory if there is such a place, else where containerd has it.
-func registryDir(root string) string {
-	own := filepath.Join(root, "certs.d")
-	if _, err := os.Stat(own); err == nil {
-		return own
-	}
-	return "/etc/containerd/certs.d"
 }
 
 // build makes the parts that bring and remove images.
@@ -58,7 +46,7 @@ func (x images) build() error {
 		Policy: record.Policy{Verification: c.Images.Verification, Allowlist: c.Images.Allowlist}, Log: a.log,
 	})
 	a.store.garbage = garbage.New(garbage.Options{
-		Images: a.engine.client.Images, Containers: a.engine.client.Runtime, Wanted: x.wanted, Removed: x.gone,
+		Images: a.engine.Client.Images, Containers: a.engine.Client.Runtime, Wanted: x.wanted, Removed: x.gone,
 		Dir:    c.RootDir,
 		Synced: []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()},
 		Thresholds: garbage.Thresholds{
@@ -77,14 +65,14 @@ func (x images) build() error {
 	}
 	o := image.Options{
 		Secrets: a.objects,
-		Client:  a.engine.client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Records: a.store.records,
+		Client:  a.engine.Client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Records: a.store.records,
 		Pulled: a.store.garbage.Look,
 		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers,
 			Environ: os.Environ(), Accounts: a.cluster.Puller(), Now: time.Now}),
 		Now: time.Now, Log: a.log,
 	}
-	if a.engine.embedded != nil {
-		o.Progress = a.engine.embedded
+	if progress := a.engine.Progress(); progress != nil {
+		o.Progress = progress
 	}
 	a.steps.images = image.New(o)
 	return nil
@@ -92,7 +80,7 @@ func (x images) build() error {
 
 // wanted are the images that pods of the node name.
 func (x images) wanted() []string {
-	names := slices.Clone(x.a.engine.sandboxImages)
+	names := slices.Clone(x.a.engine.SandboxImages)
 	for _, p := range x.a.admitted() {
 		for _, c := range pod.Containers(p) {
 			names = append(names, c.Image)
@@ -120,25 +108,13 @@ func wantsImage(err error) bool { return status.PullFailure(err) != nil }
 
 // Load implements server.Images.
 func (x images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error) {
-	e := x.a.engine
-	load := func() ([]runtime.Image, error) { return runtime.ImportInto(ctx, e.client.Endpoint(), archive) }
-	if e.embedded != nil {
-		load = func() ([]runtime.Image, error) { return e.embedded.Import(ctx, archive) }
-	}
-	loaded, err := load()
+	loaded, err := x.a.engine.Import(ctx, archive)
 	if err != nil {
-		return nil, x.notOverCRI(err)
+		return nil, err
 	}
 	var brought []api.Image
 	var ids []string
-	for _, l := range loaded {
-		i, err := e.loaded(ctx, l.Name)
-		if err != nil {
-			return nil, fmt.Errorf("look for %s: %w", l.Name, err)
-		}
-		if slices.Contains(ids, i.Id) {
-			continue
-		}
+	for _, i := range loaded {
 		ids = append(ids, i.Id)
 		brought = append(brought,
 			api.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Size: i.Size, Pinned: i.Pinned, Loaded: true})
@@ -148,41 +124,6 @@ func (x images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error
 	}
 	x.a.fleet.Retry(wantsImage) // what waits for its next pull may have its image now
 	return brought, nil
-}
-
-// loadedWait is how long an external runtime may take to list what it was given.
-const loadedWait = 5 * time.Second
-
-// loaded is an image that was just imported. An external containerd tells its
-// CRI of it by an event.
-func (e *engine) loaded(ctx context.Context, name string) (*runtimeapi.Image, error) {
-	ctx, cancel := context.WithTimeout(ctx, loadedWait)
-	defer cancel()
-	for {
-		r, err := e.client.Images.ImageStatus(ctx,
-			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
-		if err != nil {
-			return nil, err
-		}
-		if r.Image != nil {
-			return r.Image, nil
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, errors.New("the runtime does not list it")
-		}
-	}
-}
-
-// notOverCRI says what to do with a runtime that takes and gives no archives.
-func (x images) notOverCRI(err error) error {
-	if err == nil || x.a.engine.embedded != nil {
-		return err
-	}
-	return server.Next(err,
-		"the CRI has no call for archives, so that only a containerd takes and gives them here: use the runtime's "+
-			"own tool, or a registry")
 }
 
 // Save implements server.Images.
@@ -195,11 +136,7 @@ func (x images) Save(ctx context.Context, names []string, archive io.Writer) err
 		}
 		full = append(full, exportNames(i, name)...)
 	}
-	e := x.a.engine
-	if e.embedded != nil {
-		return e.embedded.Export(ctx, archive, full...)
-	}
-	return x.notOverCRI(runtime.ExportFrom(ctx, e.client.Endpoint(), archive, full...))
+	return x.a.engine.Export(ctx, archive, full...)
 }
 
 // exportNames are the names to save an image under: the one that was given, or

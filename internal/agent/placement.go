@@ -46,7 +46,7 @@ func (v cgroupView) pod(uid types.UID) (*corev1.Pod, bool) {
 
 // updates is the runtime for those who change containers that run.
 func (s *steps) updates(a *Agent) heldUpdates {
-	return heldUpdates{a.engine.client.Runtime, func() *drift.Containers { return s.contained }}
+	return heldUpdates{a.engine.Client.Runtime, func() *drift.Containers { return s.contained }}
 }
 
 // newCgroups makes the part that owns the cgroups above containers.
@@ -54,7 +54,7 @@ func newCgroups(a *Agent) *cgroup.Cgroups {
 	c := a.config
 	return cgroup.New(cgroup.Config{
 		Drift: a.steps.drift, Lost: func(uid types.UID) { a.fleet.Wake(uid) }, Node: event.NodeRef(c.NodeName),
-		Driver: a.engine.driver, Root: c.Node.CgroupRoot, Usable: cgroup.Usable(a.facts, c.Node),
+		Driver: a.engine.Driver, Root: c.Node.CgroupRoot, Usable: cgroup.Usable(a.facts, c.Node),
 		QOSReserved: c.Node.Enforce.QOSReservedMemory, Reserved: cgroup.ReservedOf(c.Node), Events: a.events,
 		Log: a.log, Pods: a.admitted,
 		Options: cgroup.Options{
@@ -80,7 +80,7 @@ func newDrift(a *Agent) (*drift.Watch, error) {
 // newContainerDrift looks after the cgroups of containers.
 func newContainerDrift(a *Agent) *drift.Containers {
 	return drift.NewContainers(drift.ContainerOptions{
-		Watch: a.steps.drift, Runtime: a.engine.client.Runtime, Observed: a.pleg.Table(), Pod: cgroupView{a}.pod,
+		Watch: a.steps.drift, Runtime: a.engine.Client.Runtime, Observed: a.pleg.Table(), Pod: cgroupView{a}.pod,
 		Group: a.steps.cgroups.Containers().Find, Place: a.steps.placements.Place,
 	})
 }

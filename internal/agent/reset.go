@@ -32,8 +32,8 @@ func (a *Agent) Reset(ctx context.Context) error {
 		return err
 	}
 	err = a.resetPods(ctx)
-	if a.engine != nil && a.engine.embedded != nil {
-		err = errors.Join(err, a.engine.embedded.RemoveNetwork())
+	if a.engine != nil {
+		err = errors.Join(err, a.engine.RemoveNetwork())
 	}
 	err = errors.Join(err, unlock())
 	for _, dir := range []string{a.config.RunDir, root} {
@@ -63,14 +63,14 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	client := a.engine.client.Runtime
+	client := a.engine.Client.Runtime
 	boxes, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
 		return err
 	}
 	for _, box := range boxes.Items {
 		uid := types.UID(box.Labels[pod.LabelPodUID])
-		if a.engine.embedded == nil && !slices.Contains(ours, uid) {
+		if a.engine.Shared && !slices.Contains(ours, uid) {
 			continue // somebody else's pod in an external runtime
 		}
 		ours = append(ours, uid)

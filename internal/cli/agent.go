@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/internal/agent"
+	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/process"
@@ -54,7 +55,7 @@ func runtimeConfig(f config.Flags, log *slog.Logger) (runtime.Config, error) {
 	if err != nil {
 		return runtime.Config{}, err
 	}
-	return agent.RuntimeConfig(c, log), nil
+	return engine.RuntimeConfig(c, log), nil
 }
 
 // printSteps prints the steps of a pod's life.

@@ -1,4 +1,4 @@
-package agent
+package engine
 
 import (
 	"testing"
@@ -10,17 +10,17 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/store"
-	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// What a pod's runtime can do is asked of the handler that runs the pod.
+// What a runtime can do for a pod depends on the handler that runs the pod.
 func TestHandlers(t *testing.T) {
-	e := &engine{handlers: handlers{
+	e := &Engine{handlers: handlers{
 		{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}},
 		{Name: "sandboxed", Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
 	}}
 	table := store.New[object.Key, runtime.Object]()
+	e.classes = object.New(table)
 	table.Put(object.Key{Kind: object.RuntimeClass, Name: "secure"}, &nodev1.RuntimeClass{Handler: "sandboxed"})
 	type answer struct {
 		Handler   string
@@ -29,10 +29,10 @@ func TestHandlers(t *testing.T) {
 	}
 	ask := func(class *string) answer {
 		p := &corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: class}}
-		a := answer{Handler: handlerOf(p, object.New(table))}
-		a.Recursive = e.handlers.features(a.Handler).GetRecursiveReadOnlyMounts()
+		a := answer{Handler: e.handler(p)}
+		a.Recursive = e.RecursiveReadOnly(p)
 		if !e.handlers.features(a.Handler).GetUserNamespaces() {
-			a.Userns = e.checkUserns(&config.Config{}, a.Handler).Error()
+			a.Userns = e.CheckUserns(p).Error()
 		}
 		return a
 	}
@@ -58,7 +58,7 @@ func TestHandlers(t *testing.T) {
 	}
 }
 
-// What sandboxes are made of is not to be collected.
+// The images of sandboxes must be known, so that they are not collected.
 func TestSandboxImages(t *testing.T) {
 	for config, want := range map[string][]string{
 		`{"containerd":{"snapshotter":"overlayfs"},"sandboxImage":"registry.example/pause:3.6"}`: {

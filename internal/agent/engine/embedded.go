@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/runtime"
+)
+
+// embedded is the runtime in this process: containerd as a library.
+type embedded struct {
+	*runtime.Runtime // Import, Export, PullProgress and RemoveNetwork
+	config           *config.Config
+}
+
+func newEmbedded(c *config.Config, tracer trace.TracerProvider, log *slog.Logger) embedded {
+	rc := RuntimeConfig(c, log)
+	rc.Tracer = tracer
+	return embedded{runtime.New(rc), c}
+}
+
+// Connect implements Runtime: it starts the runtime, and serves it to other processes
+// if the configuration says so.
+func (e embedded) Connect(ctx context.Context, launch Launch, o cri.Options) (*cri.Client, error) {
+	launch(e.Run)
+	conn, err := e.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, err := cri.NewFromConn("the embedded runtime", conn, o)
+	if err != nil || e.config.Embedded.CRIListen == "" {
+		return client, err
+	}
+	listener, err := runtime.Listen(e.config.Embedded.CRIListen)
+	if err != nil {
+		return nil, err
+	}
+	launch(func(ctx context.Context) error { return e.Serve(ctx, listener) })
+	return client, nil
+}
+
+// Progress implements Runtime.
+func (e embedded) Progress() Progress { return e }
+
+// Traits implements Runtime.
+func (e embedded) Traits() Traits {
+	return Traits{
+		NoSELinux: "the embedded runtime sets none; use a containerd that does (enable_selinux)",
+		StateDir:  e.config.RunDir, LogsOOMFloor: true,
+	}
+}
+
+// RuntimeConfig returns the configuration of the embedded runtime of an agent. Each
+// root directory has a runtime with its own directories, bridge and network.
+func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
+	rc := runtime.Config{
+		Root:          filepath.Join(c.RootDir, "runtime"),
+		State:         filepath.Join(c.RunDir, "runtime"),
+		PodCIDRs:      c.Runtime.PodCIDRs,
+		CNIConfDir:    c.Embedded.CNIConfDir,
+		CNIOnly:       c.Embedded.PodNetwork == config.PodNetworkCNI,
+		SystemdCgroup: c.Runtime.CgroupDriver == "systemd",
+		RegistryDir:   registryDir(c.RootDir),
+		Log:           log.With("part", "runtime"),
+	}
+	if c.RootDir != config.DefaultRootDir {
+		sum := sha256.Sum256([]byte(c.RootDir))
+		rc.Bridge = "berth-" + hex.EncodeToString(sum[:4])
+	}
+	return rc
+}
+
+// registryDir returns where the embedded runtime reads how to reach registries:
+// certs.d in the root directory if it exists, else containerd's own directory.
+func registryDir(root string) string {
+	own := filepath.Join(root, "certs.d")
+	if _, err := os.Stat(own); err == nil {
+		return own
+	}
+	return "/etc/containerd/certs.d"
+}

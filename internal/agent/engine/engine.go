@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubelet/config/v1beta1"
+
+	"github.com/berth-run/berth/internal/agent/engine/endpoint"
+	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup"
+	"github.com/berth-run/berth/internal/pod/steps/userns"
+)
+
+// Engine is the container runtime of this node after its start, with what it said
+// about itself.
+type Engine struct {
+	Traits
+	Client *cri.Client
+	// Version is the runtime's version when the agent began.
+	Version *runtimeapi.VersionResponse
+	// Driver is who makes cgroups.
+	Driver cgroup.Driver
+	// Features are what the runtime says it can do.
+	Features *runtimeapi.RuntimeFeatures
+	// SandboxImages are the images that the runtime makes sandboxes of, as far as it
+	// says so. Not all runtimes pin them.
+	SandboxImages []string
+
+	runtime  Runtime
+	choice   endpoint.Choice
+	handlers handlers
+	rootDir  string
+	classes  *object.Objects
+}
+
+// Options of Start. All are required.
+type Options struct {
+	Config *config.Config
+	// Classes are the RuntimeClasses that pods name.
+	Classes *object.Objects
+	Metrics prometheus.Registerer
+	Tracer  trace.TracerProvider
+	Log     *slog.Logger
+}
+
+// Start starts or connects to the runtime, and returns when it answers.
+func Start(ctx context.Context, launch Launch, o Options) (*Engine, error) {
+	choice, err := endpoint.Choose(ctx, o.Config, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{choice: choice, runtime: socket{choice, o.Config}, rootDir: o.Config.RootDir, classes: o.Classes}
+	if choice.Endpoint == "" {
+		e.runtime = newEmbedded(o.Config, o.Tracer, o.Log)
+	}
+	e.Traits = e.runtime.Traits()
+	e.Client, err = e.runtime.Connect(ctx, launch, cri.Options{
+		Timeout: o.Config.Runtime.RequestTimeout, Log: o.Log, Registerer: o.Metrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.await(ctx, o.Log); err != nil {
+		return nil, err
+	}
+	e.Driver = cgroupDriver(ctx, e.Client, o.Config, o.Log)
+	return e, e.readFeatures(ctx)
+}
+
+// Name returns the runtime's name in container ids, such as containerd.
+func (e *Engine) Name() string {
+	name, _, _ := strings.Cut(e.Version.GetRuntimeName(), " ")
+	return name
+}
+
+// Endpoint is where other processes reach the runtime: unix:///path, or "" for a
+// runtime that is part of this process.
+func (e *Engine) Endpoint() string { return e.choice.Endpoint }
+
+// Effective returns a configuration with the endpoint and the cgroup driver that are
+// in use.
+func (e *Engine) Effective(kc *v1beta1.KubeletConfiguration) *v1beta1.KubeletConfiguration {
+	return e.choice.Effective(kc, string(e.Driver))
+}
+
+// Progress reports how far pulls are; nil if the runtime cannot say.
+func (e *Engine) Progress() Progress { return e.runtime.Progress() }
+
+// RemoveNetwork removes what the runtime's network of pods leaves on the machine.
+func (e *Engine) RemoveNetwork() error { return e.runtime.RemoveNetwork() }
+
+// Export writes images as an archive.
+func (e *Engine) Export(ctx context.Context, archive io.Writer, names ...string) error {
+	return e.runtime.Export(ctx, archive, names...)
+}
+
+// Import puts the images of an archive into the runtime, and returns them as the
+// runtime lists them, each once. A containerd of its own learns of them from an event,
+// so that Import waits until the runtime lists them.
+func (e *Engine) Import(ctx context.Context, archive io.Reader) ([]*runtimeapi.Image, error) {
+	loaded, err := e.runtime.Import(ctx, archive)
+	if err != nil {
+		return nil, err
+	}
+	return e.list(ctx, loaded)
+}
+
+// await waits until the runtime answers.
+func (e *Engine) await(ctx context.Context, log *slog.Logger) error {
+	return retry.Until(ctx, retry.Doubling(100*time.Millisecond, 5*time.Second), func(ctx context.Context) (err error) {
+		e.Version, err = e.Client.Verify(ctx)
+		return err
+	}, func(err error, again time.Duration) {
+		log.Warn("waiting for the container runtime", "err", err, "again in", again)
+	})
+}
+
+// readFeatures reads what the runtime can do.
+func (e *Engine) readFeatures(ctx context.Context) error {
+	r, err := e.Client.Runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
+	if err != nil {
+		return fmt.Errorf("read what the runtime can do: %w", err)
+	}
+	e.Features = r.GetFeatures()
+	e.handlers = r.GetRuntimeHandlers()
+	e.SandboxImages = sandboxImages(r.GetInfo()["config"])
+	return nil
+}
+
+// sandboxImages returns the images of sandboxes from the configuration that containerd
+// shows in its status. Other runtimes show none.
+func sandboxImages(config string) []string {
+	var c struct {
+		SandboxImage string `json:"sandboxImage"`
+	}
+	if json.Unmarshal([]byte(config), &c) != nil || c.SandboxImage == "" {
+		return nil
+	}
+	return []string{c.SandboxImage}
+}
+
+// handlers are the handlers that a runtime lists; nil if it lists none.
+type handlers []*runtimeapi.RuntimeHandler
+
+// names returns the names of all handlers.
+func (h handlers) names() (names []string) {
+	for _, one := range h {
+		names = append(names, one.GetName())
+	}
+	return names
+}
+
+// features returns what a handler can do. The default handler is "".
+func (h handlers) features(name string) *runtimeapi.RuntimeHandlerFeatures {
+	for _, one := range h {
+		if one.GetName() == name {
+			return one.GetFeatures()
+		}
+	}
+	return nil
+}
+
+// handler returns the handler that runs a pod: that of its RuntimeClass. It is "", the
+// default handler, for a pod without a class or with a class that does not exist.
+func (e *Engine) handler(p *corev1.Pod) string {
+	if p.Spec.RuntimeClassName == nil || *p.Spec.RuntimeClassName == "" {
+		return ""
+	}
+	class, err := e.classes.RuntimeClass(*p.Spec.RuntimeClassName)
+	if err != nil {
+		return ""
+	}
+	return class.Handler
+}
+
+// Handlers returns the names of the runtime's handlers; nil if it does not say.
+func (e *Engine) Handlers() []string { return e.handlers.names() }
+
+// RecursiveReadOnly says whether the handler that runs a pod can mount read-only
+// recursively (KEP-3857).
+func (e *Engine) RecursiveReadOnly(p *corev1.Pod) bool {
+	return e.handlers.features(e.handler(p)).GetRecursiveReadOnlyMounts()
+}
+
+// CheckUserns returns why a pod cannot have a user namespace of its own, or nil.
+func (e *Engine) CheckUserns(p *corev1.Pod) error {
+	handler := e.handler(p)
+	if !e.handlers.features(handler).GetUserNamespaces() {
+		if handler != "" {
+			return fmt.Errorf("the container runtime does not support user namespaces with its handler %s", handler)
+		}
+		return errors.New("the container runtime does not support user namespaces")
+	}
+	return userns.Check(e.rootDir, e.StateDir)
+}
+
+// cgroupDriver returns the cgroup driver that the runtime reports, or the configured
+// one for a runtime that is older than the CRI's call RuntimeConfig.
+func cgroupDriver(ctx context.Context, client *cri.Client, c *config.Config, log *slog.Logger) cgroup.Driver {
+	r, err := client.Runtime.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
+	if err != nil {
+		if !cri.IsUnimplemented(err) {
+			log.Warn("cannot read the cgroup driver from the runtime, using the configured one", "err", err,
+				"driver", c.Runtime.CgroupDriver)
+		}
+		return cgroup.Driver(c.Runtime.CgroupDriver)
+	}
+	if r.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD {
+		return "systemd"
+	}
+	return "cgroupfs"
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/berth-run/berth/internal/agent/engine/endpoint"
+	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/runtime"
+)
+
+// socket is a runtime of its own, such as containerd or CRI-O, behind a CRI socket.
+type socket struct {
+	choice endpoint.Choice
+	config *config.Config
+}
+
+// Connect implements Runtime. The runtime may come up later than the agent.
+func (s socket) Connect(_ context.Context, _ Launch, o cri.Options) (*cri.Client, error) {
+	if flag := s.config.Embedded.Given(); flag != "" {
+		return nil, fmt.Errorf("%s is about the embedded runtime, but the runtime is %s (%s): leave out the flag, or "+
+			"write containerRuntimeEndpoint: %s into the file of --config", flag, s.choice.Endpoint, s.choice.Reason,
+			config.EmbeddedRuntime)
+	}
+	return cri.New(s.choice.Endpoint, o)
+}
+
+// Import implements Runtime.
+func (s socket) Import(ctx context.Context, archive io.Reader) ([]runtime.Image, error) {
+	loaded, err := runtime.ImportInto(ctx, s.choice.Endpoint, archive)
+	return loaded, notOverCRI(err)
+}
+
+// Export implements Runtime.
+func (s socket) Export(ctx context.Context, archive io.Writer, names ...string) error {
+	return notOverCRI(runtime.ExportFrom(ctx, s.choice.Endpoint, archive, names...))
+}
+
+// notOverCRI adds what to do with a runtime that neither reads nor writes archives.
+func notOverCRI(err error) error {
+	if err == nil {
+		return nil
+	}
+	return server.Next(err,
+		"the CRI has no call for archives, so that only a containerd takes and gives them here: use the runtime's "+
+			"own tool, or a registry")
+}
+
+// Progress implements Runtime: the CRI has no call for it.
+func (socket) Progress() Progress { return nil }
+
+// RemoveNetwork implements Runtime: the network of pods belongs to the runtime.
+func (socket) RemoveNetwork() error { return nil }
+
+// Traits implements Runtime.
+func (socket) Traits() Traits { return Traits{Shared: true, StateDir: "/"} }

@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth/internal/agent/engine/endpoint"
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/cri"
+)
+
+func TestKindsOfRuntimeDiffer(t *testing.T) {
+	c := &config.Config{Flags: config.Flags{RootDir: t.TempDir(), RunDir: "/run/berth"}}
+	log := slog.New(slog.DiscardHandler)
+	own, external := newEmbedded(c, nil, log), socket{endpoint.Choice{Endpoint: "unix:///run/x.sock"}, c}
+	want := map[string]Traits{
+		"embedded": {NoSELinux: "the embedded runtime sets none; use a containerd that does (enable_selinux)",
+			StateDir: "/run/berth", LogsOOMFloor: true},
+		"socket": {Shared: true, StateDir: "/"},
+	}
+	if diff := cmp.Diff(want, map[string]Traits{"embedded": own.Traits(), "socket": external.Traits()}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if own.Progress() == nil || external.Progress() != nil {
+		t.Error("only the embedded runtime reports how far pulls are")
+	}
+	if err := external.RemoveNetwork(); err != nil {
+		t.Errorf("a reset of an agent with its own runtime: %v", err)
+	}
+}
+
+// A flag of the embedded runtime without the embedded runtime is a mistake of the user.
+func TestSocketRefusesFlagsOfTheEmbeddedRuntime(t *testing.T) {
+	c := &config.Config{Flags: config.Flags{
+		Embedded: config.EmbeddedFlags{CRIListen: "unix:///run/berth/cri.sock"}}}
+	s := socket{endpoint.Choice{Endpoint: "unix:///run/x.sock", Reason: "containerRuntimeEndpoint says so"}, c}
+	_, err := s.Connect(t.Context(), nil, cri.Options{})
+	want := "--cri-listen is about the embedded runtime, but the runtime is unix:///run/x.sock (containerRuntimeEndpoint " +
+		"says so): leave out the flag, or write containerRuntimeEndpoint: embedded into the file of --config"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
