@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/inotify"
 )
 
 // turn is how long Acquire waits between two tries.
@@ -46,24 +48,23 @@ func Acquire(ctx context.Context, path string) (*File, error) {
 // how it says that it wants to work here. It returns nil then, and the error of ctx
 // if that ends before.
 func (l *File) Contended(ctx context.Context) error {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	kernel, err := inotify.Open()
 	if err != nil {
 		return fmt.Errorf("watch lock file: %w", err)
 	}
-	events := os.NewFile(uintptr(fd), "inotify") // not blocking: its close ends a read
-	if _, err := unix.InotifyAddWatch(fd, l.file.Name(), unix.IN_OPEN|unix.IN_DELETE_SELF); err != nil {
-		return errors.Join(fmt.Errorf("watch lock file %s: %w", l.file.Name(), err), events.Close())
+	if _, err := kernel.Add(l.file.Name(), unix.IN_OPEN|unix.IN_DELETE_SELF); err != nil {
+		return errors.Join(fmt.Errorf("watch lock file: %w", err), kernel.Close())
 	}
-	stop := context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Now()) })
+	stop := context.AfterFunc(ctx, func() { _ = kernel.SetReadDeadline(time.Now()) })
 	defer stop()
-	_, err = events.Read(make([]byte, unix.SizeofInotifyEvent+unix.NAME_MAX+1))
+	_, err = kernel.Read(make([]byte, unix.SizeofInotifyEvent+unix.NAME_MAX+1))
 	if ctx.Err() != nil {
-		return errors.Join(ctx.Err(), events.Close())
+		return errors.Join(ctx.Err(), kernel.Close())
 	}
 	if err != nil {
 		err = fmt.Errorf("watch lock file %s: %w", l.file.Name(), err)
 	}
-	return errors.Join(err, events.Close())
+	return errors.Join(err, kernel.Close())
 }
 
 // Release gives the lock away.

@@ -4,10 +4,11 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/inotify"
 )
 
 // concerns reports whether a write may change a value that this package repairs.
-func concerns(e write) bool { return slices.Contains(cgroupfile.Files(), e.file) }
+func concerns(e inotify.Event) bool { return slices.Contains(cgroupfile.Files(), e.Name) }
 
 // mostChecks is how many checks in a row may find different changes. A legitimate writer has finished by then.
 const mostChecks = 3

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/inotify"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/record/event"
 )
@@ -43,18 +45,18 @@ type Watch struct {
 	wake    wake.Signal
 
 	mu       sync.Mutex
-	kernel   *inotify // nil unless Run is active
+	kernel   *inotify.Instance // nil unless Run is active
 	subjects map[string]*subject
-	keys     map[int32][]string   // subject keys by inotify watch descriptor
-	dirs     map[string]string    // subject key by directory
-	dirty    map[string]time.Time // when a subject is due for a check, by key
+	keys     map[inotify.Watch][]string // subject keys by inotify watch descriptor
+	dirs     map[string]string          // subject key by directory
+	dirty    map[string]time.Time       // when a subject is due for a check, by key
 }
 
 // subject is the state of one registered cgroup. suspect and lastFailure belong to the running check; there is at most
 // one.
 type subject struct {
 	cgroupfile.Subject
-	watches     []int32
+	watches     []inotify.Watch
 	unwatched   bool // inotify does not cover it: only the audit checks it
 	held        int  // number of legitimate changes in progress
 	checking    bool
@@ -65,7 +67,7 @@ type subject struct {
 // New returns a Watch without subjects.
 func New(o Options) (*Watch, error) {
 	w := &Watch{
-		opts: o, wake: wake.New(), subjects: map[string]*subject{}, keys: map[int32][]string{},
+		opts: o, wake: wake.New(), subjects: map[string]*subject{}, keys: map[inotify.Watch][]string{},
 		dirs: map[string]string{}, dirty: map[string]time.Time{},
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_cgroup_repairs_total",
@@ -150,7 +152,7 @@ func (w *Watch) drop(key string) {
 		w.keys[wd] = slices.DeleteFunc(w.keys[wd], func(k string) bool { return k == key })
 		if len(w.keys[wd]) == 0 {
 			delete(w.keys, wd)
-			w.kernel.remove(wd)
+			w.kernel.Remove(wd)
 		}
 	}
 	for _, dir := range s.Group.Watched() {
@@ -162,11 +164,15 @@ func (w *Watch) drop(key string) {
 	delete(w.dirty, key)
 }
 
+// changes are the events to watch a cgroup directory for. Only the watch of the parent directory reports that a cgroup
+// was removed: the file system keeps the inode, so that IN_DELETE_SELF never comes.
+const changes = unix.IN_MODIFY | unix.IN_DELETE | unix.IN_ONLYDIR
+
 // register adds inotify watches for the directories of a subject.
 func (w *Watch) register(key string) {
 	s := w.subjects[key]
 	for _, dir := range s.Group.Watched() {
-		wd, err := w.kernel.add(dir)
+		wd, err := w.kernel.Add(dir, changes)
 		if err != nil {
 			if !s.unwatched && s.Group.Exists() {
 				w.opts.Log.Warn("cannot watch a cgroup, only the audit will notice changes", "directory", dir, "err",
@@ -192,19 +198,19 @@ func (w *Watch) mark(key string) {
 }
 
 // handle processes inotify events.
-func (w *Watch) handle(all []write) {
+func (w *Watch) handle(all []inotify.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range all {
-		if e.lost {
+		if e.Overflowed() {
 			for key := range w.subjects {
 				w.mark(key)
 			}
 		}
-		for _, key := range w.keys[e.watch] {
+		for _, key := range w.keys[e.Watch] {
 			switch {
-			case e.gone:
-				w.handleRemoval(key, e.file)
+			case e.Mask&unix.IN_DELETE != 0:
+				w.handleRemoval(key, e.Name)
 			case concerns(e):
 				w.mark(key)
 			}

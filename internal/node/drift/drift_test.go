@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/inotify"
 )
 
 type recorder chan string
@@ -240,7 +241,7 @@ func TestPeriod(t *testing.T) {
 	} {
 		w := &Watch{opts: Options{Audit: test.audit}, subjects: map[string]*subject{"a": {unwatched: test.missed}}}
 		if test.recorder {
-			w.kernel = &inotify{}
+			w.kernel = &inotify.Instance{}
 		}
 		if got := w.period(); got != test.want {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)

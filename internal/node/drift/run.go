@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-run/berth/internal/base/inotify"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 
 // Run checks and repairs the subjects until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
-	kernel, err := openInotify()
+	kernel, err := inotify.Open()
 	if err != nil {
 		w.opts.Log.Warn("cannot watch cgroups, checking all of them every second", "err", err)
 		return w.loop(ctx)
@@ -35,12 +37,12 @@ func (w *Watch) Run(ctx context.Context) error {
 	group.Go(func() error {
 		<-ctx.Done()
 		w.stop()
-		return kernel.file.Close()
+		return kernel.Close()
 	})
 	group.Go(func() error {
 		buf := make([]byte, 64<<10)
 		for {
-			all, err := kernel.read(buf)
+			all, err := kernel.Read(buf)
 			if errors.Is(err, os.ErrClosed) {
 				return nil
 			}
@@ -54,7 +56,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (w *Watch) start(kernel *inotify) {
+func (w *Watch) start(kernel *inotify.Instance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kernel = kernel

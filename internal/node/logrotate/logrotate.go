@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/inotify"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -39,7 +40,7 @@ type Rotator struct {
 
 	// Used by Run alone.
 	logs    map[string]*log // by path
-	byWatch map[int32]*log
+	byWatch map[inotify.Watch]*log
 	byPod   map[types.UID][]string // paths
 	watch   *watcher
 	tasks   sync.WaitGroup
@@ -51,7 +52,7 @@ type log struct {
 	running  bool
 
 	watched      bool
-	wd           int32
+	wd           inotify.Watch
 	due          time.Time // time of the next check; zero: after the next event
 	checkRotated bool      // the next check includes its rotated files
 	reopen       bool      // it was renamed, but the runtime has not opened a new file yet
@@ -72,6 +73,6 @@ type log struct {
 func New(o Options) *Rotator {
 	return &Rotator{
 		opts: o, slots: make(chan struct{}, max(1, o.Workers)), done: make(chan result),
-		logs: map[string]*log{}, byWatch: map[int32]*log{}, byPod: map[types.UID][]string{},
+		logs: map[string]*log{}, byWatch: map[inotify.Watch]*log{}, byPod: map[types.UID][]string{},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-run/berth/internal/base/inotify"
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -44,7 +45,7 @@ func (r *Rotator) Run(ctx context.Context) error {
 	if r.watch, err = newWatcher(); err != nil {
 		r.opts.Log.Warn("cannot watch container logs, checking the size of all logs every second", "err", err)
 	} else {
-		defer r.watch.close()
+		defer r.watch.Close()
 	}
 	observed := r.opts.Observed.Watch()
 	defer observed.Stop()
@@ -56,8 +57,8 @@ func (r *Rotator) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-observed.C():
 			r.observe(observed.Changes())
-		case wds := <-r.watch.events():
-			r.handleWrites(wds)
+		case events := <-r.watch.events():
+			r.handleWrites(events)
 		case res := <-r.done:
 			r.finish(ctx, res)
 		case <-timer.C:
@@ -114,21 +115,21 @@ func (r *Rotator) forget(l *log) {
 
 func (r *Rotator) unwatch(l *log) {
 	if l.watched {
-		r.watch.remove(l.wd)
+		r.watch.Remove(l.wd)
 		delete(r.byWatch, l.wd)
 		l.watched = false
 	}
 }
 
 // handleWrites notes the first write to each log since its last check, and schedules the next check.
-func (r *Rotator) handleWrites(wds []int32) {
+func (r *Rotator) handleWrites(events []inotify.Event) {
 	now := r.opts.Now()
-	for _, wd := range wds {
-		l := r.byWatch[wd]
+	for _, e := range events {
+		l := r.byWatch[e.Watch]
 		if l == nil {
 			continue
 		}
-		delete(r.byWatch, wd)
+		delete(r.byWatch, e.Watch)
 		l.watched, l.firstWrite = false, now
 		if l.due.IsZero() {
 			l.due = now.Add(checkDelay(l.size, r.opts.Limits.MaxSize, l.rate))

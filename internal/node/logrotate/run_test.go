@@ -208,7 +208,7 @@ func TestIdleLogIsOnlyWatched(t *testing.T) {
 	if r.watch, err = newWatcher(); err != nil {
 		t.Fatal(err)
 	}
-	defer r.watch.close()
+	defer r.watch.Close()
 	r.update(c.status(pod.StateRunning).Containers[0])
 	for r.checkDue(t.Context()); r.logs[c.path].rotating; r.checkDue(
 		t.Context()) { // the first check covers all its files

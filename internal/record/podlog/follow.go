@@ -149,7 +149,7 @@ func (r *reader) wait(ctx context.Context, p progress, v verdict, linger time.Du
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-r.events.wake:
+	case <-r.events.wake.C():
 		return r.events.failed()
 	case <-over:
 	case <-ended:

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/berth-run/berth/internal/base/inotify"
 )
 
 // timeFormat is that of kubectl logs --timestamps: RFC 3339 with all nine digits.
@@ -97,9 +99,9 @@ type reader struct {
 	// overtaken: the file after cur was rotated too.
 	overtaken bool
 
-	events *watcher // nil unless following
-	curWD  int32    // the watches of the files
-	nextWD int32
+	events *watcher      // nil unless following
+	curWD  inotify.Watch // the watches of the files
+	nextWD inotify.Watch
 	due    time.Time // since when cur is, or zero
 	grace  time.Duration
 

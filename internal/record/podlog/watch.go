@@ -1,66 +1,62 @@
 package podlog
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/inotify"
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
-// watcher tells what happens to the files of a log, by inotify.
+// watcher notes what happens to the files of a log. It wakes the reader of the log and keeps only what the reader
+// has to know, so that events never pile up.
 type watcher struct {
-	fd   int
-	file *os.File // of fd
-	wake chan struct{}
-	done chan struct{} // the goroutine has ended
+	kernel *inotify.Instance
+	wake   wake.Signal
+	done   chan struct{} // closed when the goroutine has ended
 
 	mu     sync.Mutex
-	names  bool           // a name came into the directory since takeNames
-	closed map[int32]bool // watches of files whose writer has closed them
-	err    error          // nothing more is seen
+	names  bool                   // a name came into the directory since takeNames
+	closed map[inotify.Watch]bool // watches of files whose writer has closed them
+	err    error                  // why no more events come
 }
 
-// watch begins to watch a directory; close ends it.
+// watch watches a directory until close.
 func watch(dir string) (*watcher, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if errors.Is(err, unix.EMFILE) {
-		return nil,
-			fmt.Errorf("watch log directory: %w: too many followers, raise the sysctl fs.inotify.max_user_instances",
-				err)
-	}
+	kernel, err := inotify.Open()
 	if err != nil {
 		return nil, fmt.Errorf("watch log directory: %w", err)
 	}
 	w := &watcher{
-		fd:     fd,
-		file:   os.NewFile(uintptr(fd), "inotify"),
-		wake:   make(chan struct{}, 1),
+		kernel: kernel,
+		wake:   wake.New(),
 		done:   make(chan struct{}),
-		names:  true, // whatever came before is new to the reader
-		closed: map[int32]bool{},
+		names:  true, // the reader has not seen the names that are there already
+		closed: map[inotify.Watch]bool{},
 	}
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ONLYDIR); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch log directory %s: %w", dir, err), w.file.Close())
+	if _, err := kernel.Add(dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ONLYDIR); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch log directory: %w", err), kernel.Close())
 	}
 	go w.run()
 	return w, nil
 }
 
 // add watches a file, whatever its name is by now.
-func (w *watcher) add(f *os.File) (wd int32, err error) {
-	n, err := unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.IN_MODIFY|unix.IN_CLOSE_WRITE)
+func (w *watcher) add(f *os.File) (inotify.Watch, error) {
+	n, err := w.kernel.AddFile(f, unix.IN_MODIFY|unix.IN_CLOSE_WRITE)
 	if err != nil {
-		return 0, fmt.Errorf("watch log %s: %w", f.Name(), err)
+		return -1, fmt.Errorf("watch log %s: %w", f.Name(), err)
 	}
-	return int32(n), nil
+	return n, nil
 }
 
-// remove ends the watch of a file. It may have ended with the file.
-func (w *watcher) remove(wd int32) {
-	_, _ = unix.InotifyRmWatch(w.fd, uint32(wd))
+// remove ends the watch of a file. It is harmless if the watch ended with the file.
+func (w *watcher) remove(wd inotify.Watch) {
+	w.kernel.Remove(wd)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.closed, wd)
@@ -83,56 +79,47 @@ func (w *watcher) putNames() {
 }
 
 // isClosed says whether the last writer of a file has closed it since add.
-func (w *watcher) isClosed(wd int32) bool {
+func (w *watcher) isClosed(wd inotify.Watch) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closed[wd]
 }
 
 func (w *watcher) close() error {
-	err := w.file.Close()
+	err := w.kernel.Close()
 	<-w.done
 	return err
 }
 
-// run takes events until the file is closed. That something happened is all that
-// a reader needs to know, so that events never pile up.
+// run notes events until close.
 func (w *watcher) run() {
 	defer close(w.done)
 	buf := make([]byte, 4096)
 	for {
-		n, err := w.file.Read(buf)
-		w.mu.Lock()
-		w.take(buf[:max(n, 0)])
-		w.err = err
-		w.mu.Unlock()
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
+		events, err := w.kernel.Read(buf)
+		w.note(events, err)
+		w.wake.Wake()
 		if err != nil {
 			return
 		}
 	}
 }
 
-// take notes what a buffer of events says (inotify(7), struct inotify_event).
-func (w *watcher) take(events []byte) {
-	for len(events) >= unix.SizeofInotifyEvent {
-		wd := int32(binary.NativeEndian.Uint32(events))
-		mask := binary.NativeEndian.Uint32(events[4:])
-		name := binary.NativeEndian.Uint32(events[12:])
+func (w *watcher) note(events []inotify.Event, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = err
+	for _, e := range events {
 		switch {
-		case mask&unix.IN_CLOSE_WRITE != 0:
-			w.closed[wd] = true
-		case mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_Q_OVERFLOW) != 0:
+		case e.Mask&unix.IN_CLOSE_WRITE != 0:
+			w.closed[e.Watch] = true
+		case e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0, e.Overflowed():
 			w.names = true
 		}
-		events = events[min(len(events), unix.SizeofInotifyEvent+int(name)):]
 	}
 }
 
-// failed returns why nothing more is seen.
+// failed returns why no more events come, or nil.
 func (w *watcher) failed() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
