@@ -12,13 +12,13 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// lookWithin bounds the question for the addresses of the node's name.
-const lookWithin = 2 * time.Second
+// lookupTimeout limits the DNS lookup of the node's name.
+const lookupTimeout = 2 * time.Second
 
-// errNoAddress is of a machine whose network is not there, or not yet.
-var errNoAddress = errors.New("no address of this machine is in its name, and there is no default route")
+// errNoAddress means that the machine has no network, or not yet.
+var errNoAddress = errors.New("the node's name is not an address of this machine, and there is no default route")
 
-// nodeIPs are the addresses asked for, or the default one.
+// nodeIPs returns the configured addresses, or the default address.
 func (c Config) nodeIPs(name string, host []netip.Addr) ([]netip.Addr, error) {
 	if len(c.IPs) == 0 {
 		ip, ok := c.defaultIP(name, host, netip.Addr{})
@@ -49,17 +49,17 @@ func (c Config) nodeIPs(name string, host []netip.Addr) ([]netip.Addr, error) {
 	return ips, nil
 }
 
-// defaultIP is the node's name if that is an address, else the address of this
-// machine that the name stands for, else the one that reaches the default route:
-// a kubelet's order. bind is unspecified for that family, or zero for any.
+// defaultIP returns the node's name if that is an address, otherwise an address of this machine that the name resolves
+// to, otherwise the address on the interface of the default route. This is the kubelet's order. An unspecified bind
+// selects its family; the zero Addr selects any.
 func (c Config) defaultIP(name string, host []netip.Addr, bind netip.Addr) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(name); err == nil {
 		return ip, true
 	}
 	if c.Lookup != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), lookWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 		defer cancel()
-		// A name that nobody knows is as good as none.
+		// A failed lookup counts as an unknown name.
 		found, _ := c.Lookup(ctx, name)
 		if ip, ok := ofName(found, host, bind); ok {
 			return ip, true
@@ -68,8 +68,8 @@ func (c Config) defaultIP(name string, host []netip.Addr, bind netip.Addr) (neti
 	return routed(bind)
 }
 
-// ofName chooses among the addresses that a name stands for: one that this machine
-// has, of the family of bind, of IPv4 if that is any.
+// ofName chooses among the addresses that a name resolves to. It returns one that this machine has, of the family of
+// bind. If bind is the zero Addr, it prefers IPv4.
 func ofName(found, host []netip.Addr, bind netip.Addr) (best netip.Addr, ok bool) {
 	for _, ip := range found {
 		ip = ip.Unmap()
@@ -102,8 +102,8 @@ func hostAddresses() ([]netip.Addr, error) {
 	return all, nil
 }
 
-// routed is the address of the interface that the default route leaves by;
-// bind is unspecified for that family, or zero for the one that comes first.
+// routed returns the address on the interface of the default route. An unspecified bind selects its family; the zero
+// Addr selects whichever comes first.
 func routed(bind netip.Addr) (netip.Addr, bool) {
 	want := net.IPv4zero
 	if bind.Is6() {
@@ -118,7 +118,7 @@ func routed(bind netip.Addr) (netip.Addr, bool) {
 	return ip, ok && (!bind.IsValid() || ip.Is4() == bind.Is4())
 }
 
-// checkIP says why an address cannot be the node's.
+// checkIP returns an error if an address cannot be the node's.
 func checkIP(ip netip.Addr, host []netip.Addr) error {
 	switch {
 	case ip.IsLoopback():

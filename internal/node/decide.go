@@ -12,16 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Reserved is what pods may not use, in the words of KubeletConfiguration.
+// Reserved is what pods may not use, as in KubeletConfiguration.
 type Reserved struct {
 	// Kube and System are kubeReserved and systemReserved.
 	Kube, System corev1.ResourceList
-	// EvictionHard is by signal: a quantity or a percentage of the capacity.
-	// Of all signals memory.available and nodefs.available count here.
+	// EvictionHard holds a quantity or a percentage of the capacity for each signal. Only memory.available and
+	// nodefs.available matter here.
 	EvictionHard map[string]string
 }
 
-// Capacity is what was counted on the machine.
+// Capacity is what the machine has.
 type Capacity struct {
 	CPUs         int
 	MemoryBytes  int64
@@ -31,7 +31,7 @@ type Capacity struct {
 	Pods      int64
 }
 
-// Resources is the capacity in the API's words.
+// Resources converts the capacity to a resource list of the API.
 func (c Capacity) Resources() corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewMilliQuantity(int64(c.CPUs)*1000, resource.DecimalSI),
@@ -45,8 +45,7 @@ func (c Capacity) Resources() corev1.ResourceList {
 	return list
 }
 
-// HugePages is the resource name of huge pages of that size in bytes, e.g.
-// hugepages-2Mi.
+// HugePages returns the resource name of huge pages of a size in bytes, e.g. hugepages-2Mi.
 func HugePages(size int64) corev1.ResourceName {
 	return corev1.ResourceName(corev1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String())
 }
@@ -58,9 +57,8 @@ func maxPods(limit, perCore int32, cpus int) int64 {
 	return min(int64(limit), int64(perCore)*int64(cpus))
 }
 
-// afterReserved: allocatable is capacity - kubeReserved - systemReserved - hard eviction
-// thresholds, never below 0, and without the memory that lies in huge pages.
-// usable leaves the thresholds in.
+// afterReserved returns allocatable: capacity - kubeReserved - systemReserved - hard eviction thresholds, without
+// memory in huge pages, and never below 0. usable is the capacity without the reservations only.
 func afterReserved(capacity corev1.ResourceList, r Reserved) (allocatable, usable corev1.ResourceList, err error) {
 	thresholds, err := evictionReserve(capacity, r.EvictionHard)
 	if err != nil {
@@ -79,12 +77,12 @@ func afterReserved(capacity corev1.ResourceList, r Reserved) (allocatable, usabl
 	return without(allocatable, huge), usable, nil
 }
 
-// without subtracts what list has too; nothing goes below 0.
-func without(list, taken corev1.ResourceList) corev1.ResourceList {
+// without subtracts the amounts in reserved from those in list. No result is below 0.
+func without(list, reserved corev1.ResourceList) corev1.ResourceList {
 	rest := make(corev1.ResourceList, len(list))
 	for name, q := range list {
 		q = q.DeepCopy()
-		if t, ok := taken[name]; ok {
+		if t, ok := reserved[name]; ok {
 			q.Sub(t)
 		}
 		if q.Sign() < 0 {
@@ -115,7 +113,7 @@ func evictionReserve(capacity corev1.ResourceList, hard map[string]string) (core
 	return reserve, nil
 }
 
-// threshold reads a quantity, or a percentage of total.
+// threshold parses a quantity, or a percentage of total.
 func threshold(text string, total int64) (resource.Quantity, error) {
 	percent, ok := strings.CutSuffix(text, "%")
 	if !ok {
@@ -132,8 +130,8 @@ func threshold(text string, total int64) (resource.Quantity, error) {
 	return *resource.NewQuantity(int64(float64(total)*p/100), resource.BinarySI), nil
 }
 
-// labels are those every node has, and the ones asked for.
-func labels(name string, asked map[string]string) map[string]string {
+// labels returns the labels that every node has and the configured ones.
+func labels(name string, configured map[string]string) map[string]string {
 	all := map[string]string{
 		corev1.LabelHostname:             name,
 		corev1.LabelOSStable:             runtime.GOOS,
@@ -141,13 +139,13 @@ func labels(name string, asked map[string]string) map[string]string {
 		"beta." + corev1.LabelOSStable:   runtime.GOOS,
 		"beta." + corev1.LabelArchStable: runtime.GOARCH,
 	}
-	maps.Copy(all, asked)
+	maps.Copy(all, configured)
 	return all
 }
 
 type memory struct{ total, swap int64 }
 
-// parseMemory reads /proc/meminfo, proc_meminfo(5). The result is in bytes.
+// parseMemory parses /proc/meminfo, proc_meminfo(5). The results are in bytes.
 func parseMemory(text string) (memory, error) {
 	kib := map[string]int64{}
 	for line := range strings.Lines(text) {
@@ -165,7 +163,7 @@ func parseMemory(text string) (memory, error) {
 	return memory{total: total << 10, swap: kib["SwapTotal"] << 10}, nil
 }
 
-// parseCPUs counts a list of the form 0-3,8,10-11, cpulist in cpuset(7).
+// parseCPUs counts the CPUs in a list such as 0-3,8,10-11, see cpuset(7).
 func parseCPUs(list string) (int, error) {
 	count := 0
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
@@ -186,7 +184,7 @@ func parseCPUs(list string) (int, error) {
 	return count, nil
 }
 
-// osImage is PRETTY_NAME of os-release(5).
+// osImage returns PRETTY_NAME of os-release(5).
 func osImage(text string) string {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {

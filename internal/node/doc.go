@@ -1,7 +1,6 @@
-// Package node holds the facts of the machine that pods are admitted against:
-// what it has, what of that pods may use, its labels and its addresses.
+// Package node holds the facts about the machine that admission needs: its capacity, the part of it that pods may use,
+// its labels and its addresses.
 //
-// Read looks once and returns a value; nothing here changes the machine. The
-// agent reads at start, admission decides with the result, and cgroup bounds
-// the pods' part of the machine by it.
+// Read takes a snapshot and changes nothing. The agent reads at start, admission decides with the facts, and package
+// cgroup uses them to limit all pods together. Addresses follows the machine's network while the agent runs.
 package node

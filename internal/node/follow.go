@@ -9,18 +9,20 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 const (
-	// settle is how long after the first news the addresses are looked at: those of
-	// an interface come and go several at a time.
+	// settle is the delay between the first change and the reading of the addresses. The addresses of an interface
+	// usually change several at a time.
 	settle = time.Second
-	// listenAgain is when the kernel's news are asked for anew after they ended.
+	// listenAgain is the delay before a new subscription after the previous one ended.
 	listenAgain = 5 * time.Second
 )
 
-// Addresses are the node's as long as its agent runs: they follow the machine's
-// network, as a lease of DHCP that ends. They are safe for concurrent use.
+// Addresses are the node's addresses. They follow the machine's network while the agent runs, for example when a DHCP
+// lease ends. They are safe for concurrent use.
 type Addresses struct {
 	config  Config
 	name    string
@@ -30,37 +32,34 @@ type Addresses struct {
 	ips []netip.Addr
 }
 
-// Follow begins with what was read with c. changed is called after each change.
+// Follow starts with the addresses in f, which were read with c. changed is called after each change.
 func Follow(c Config, f Facts, changed func()) *Addresses {
 	return &Addresses{config: c, name: f.Name, changed: changed, ips: f.IPs}
 }
 
-// IPs are the addresses now, as Facts has them.
+// IPs returns the current addresses, in the form of Facts.IPs.
 func (a *Addresses) IPs() []netip.Addr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.ips
 }
 
-// Run follows the machine's interfaces and routes until ctx ends. It sleeps while
-// the kernel tells nothing.
+// Run follows the machine's interfaces and routes until ctx ends. It waits for notifications of the kernel.
 func (a *Addresses) Run(ctx context.Context) error {
 	for {
 		err := a.listen(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		a.config.Log.Warn("Cannot follow the addresses of this machine", "err", err, "again in", listenAgain)
-		select {
-		case <-ctx.Done():
+		a.config.Log.Warn("cannot watch the addresses of this machine, retrying", "err", err, "delay", listenAgain)
+		if retry.Sleep(ctx, listenAgain) != nil {
 			return ctx.Err()
-		case <-time.After(listenAgain):
 		}
 	}
 }
 
-// listen looks at the addresses whenever the kernel has told of a change. It
-// returns when it tells no more, as after more news than its buffer has room for.
+// listen updates the addresses after each notification of the kernel. It returns when the subscription ends, for
+// example because its buffer overflowed.
 func (a *Addresses) listen(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -73,7 +72,7 @@ func (a *Addresses) listen(ctx context.Context) error {
 		netlink.RouteSubscribeOptions{ErrorCallback: cancel}); err != nil {
 		return err
 	}
-	a.look() // for what changed before
+	a.update() // notice changes from before the subscription
 	var settled <-chan time.Time
 	for {
 		var open bool
@@ -81,14 +80,14 @@ func (a *Addresses) listen(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-settled:
-			a.look()
+			a.update()
 			settled = nil
 			continue
 		case _, open = <-addresses:
 		case _, open = <-routes:
 		}
 		if !open {
-			return errors.New("the kernel's news have ended")
+			return errors.New("the subscription to address changes has ended")
 		}
 		if settled == nil {
 			settled = time.After(settle)
@@ -96,16 +95,15 @@ func (a *Addresses) listen(ctx context.Context) error {
 	}
 }
 
-// look takes the addresses as they are. A machine that has lost its network for
-// now keeps those that it had.
-func (a *Addresses) look() {
+// update reads the addresses. A machine without a network keeps its previous addresses.
+func (a *Addresses) update() {
 	host, err := hostAddresses()
 	var ips []netip.Addr
 	if err == nil {
 		ips, err = a.config.nodeIPs(a.name, host)
 	}
 	if err != nil {
-		a.config.Log.Debug("The addresses of the node stay", "err", err)
+		a.config.Log.Debug("cannot read new addresses, keeping the current ones", "err", err)
 		return
 	}
 	a.mu.Lock()
@@ -113,7 +111,7 @@ func (a *Addresses) look() {
 	a.ips = ips
 	a.mu.Unlock()
 	if !slices.Equal(was, ips) {
-		a.config.Log.Info("The addresses of the node have changed", "from", was, "to", ips)
+		a.config.Log.Info("addresses of the node changed", "from", was, "to", ips)
 		a.changed()
 	}
 }

@@ -46,8 +46,7 @@ func TestOfName(t *testing.T) {
 	}
 }
 
-// ownNetwork runs the test once more in a process with a network of its own and
-// returns true there.
+// ownNetwork runs the test again in a process with its own network namespace, and returns true there.
 func ownNetwork(t *testing.T) bool {
 	t.Helper()
 	const inside = "NODE_TEST_NETWORK"
@@ -95,7 +94,7 @@ func TestFollow(t *testing.T) {
 	ips, err := c.nodeIPs("node", host)
 	must(err)
 	if !slices.Equal(ips, addrs("192.0.2.10")) {
-		t.Fatalf("the node's addresses are %v", ips)
+		t.Fatalf("addresses of the node are %v", ips)
 	}
 	changed := make(chan struct{}, 1)
 	a := Follow(c, Facts{Name: "node", IPs: ips}, func() { changed <- struct{}{} })
@@ -103,21 +102,21 @@ func TestFollow(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- a.Run(ctx) }()
 
-	must(netlink.AddrDel(link, address("192.0.2.10/24"))) // the route goes with it
+	must(netlink.AddrDel(link, address("192.0.2.10/24"))) // this removes the route too
 	must(netlink.AddrAdd(link, address("198.51.100.7/24")))
 	gateway("198.51.100.1")
 	select {
 	case <-changed:
 	case <-time.After(20 * time.Second):
-		t.Error("the change is not noticed")
+		t.Error("the change was not noticed")
 	}
 	if got := a.IPs(); !slices.Equal(got, addrs("198.51.100.7")) {
-		t.Errorf("the addresses are %v", got)
+		t.Errorf("addresses are %v", got)
 	}
 	must(netlink.LinkDel(link))
-	a.look()
+	a.update()
 	if got := a.IPs(); !slices.Equal(got, addrs("198.51.100.7")) {
-		t.Errorf("without a network the addresses are %v", got)
+		t.Errorf("without a network, addresses are %v", got)
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

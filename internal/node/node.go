@@ -16,51 +16,50 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Config says how the machine is to be seen. The zero value is a machine under
-// its own name without reservations, on which no pod fits: set MaxPods.
+// Config says how to read the machine. The zero value is a machine under its host name without reservations. No pod
+// fits on it unless MaxPods is set.
 type Config struct {
-	// Name of the node. Default: the host's name in lower case.
+	// Name of the node. Default: the host name in lower case.
 	Name string
-	// IPs are the addresses asked for with --node-ip, at most one of each
-	// family; an unspecified address stands for the default one of its family.
-	// Default: the name's own or the one that reaches the default route.
+	// IPs are the addresses from --node-ip, at most one of each family. An unspecified address stands for the default
+	// address of its family. Default: an address that the name resolves to, or the address on the interface of the
+	// default route.
 	IPs []netip.Addr
-	// Lookup resolves the node's name, in a cluster, whose other nodes go by the
-	// same DNS (net.Resolver.LookupNetIP). nil: it is not asked.
+	// Lookup resolves the node's name (net.Resolver.LookupNetIP). It is for nodes of a cluster, whose other nodes use
+	// the same DNS. Nil: no lookup.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
-	// Labels are added to those of the operating system.
+	// Labels are added to the labels of the operating system.
 	Labels map[string]string
-	// MaxPods is the number of pods the node takes.
+	// MaxPods is the maximum number of pods on the node.
 	MaxPods int32
-	// PodsPerCore bounds MaxPods by the number of CPUs. 0: it does not.
+	// PodsPerCore, multiplied by the number of CPUs, also limits the number of pods. 0: it does not.
 	PodsPerCore int32
 	Reserved    Reserved
-	// Dir is on the file system whose size is the ephemeral-storage of the node.
+	// Dir is a directory on the file system whose size is the node's ephemeral-storage.
 	Dir string
-	// Host is where proc, sys and etc are looked for. Default: /.
+	// Host is the root below which proc, sys and etc are read. Default: /.
 	Host string
-	// Log is told what was missing and what was taken instead.
+	// Log receives warnings about missing facts and their replacements.
 	Log *slog.Logger
 }
 
-// Facts are what is known of the machine. They are a snapshot.
+// Facts are a snapshot of what is known about the machine.
 type Facts struct {
 	Name string
 	// Capacity is what the machine has.
 	Capacity corev1.ResourceList
-	// Allocatable is what the requests of all pods together may reach.
+	// Allocatable is the upper limit for the requests of all pods together.
 	Allocatable corev1.ResourceList
-	// Usable is Capacity without the reservations, eviction thresholds
-	// included in it: the bound of the cgroup that holds all pods.
+	// Usable is Capacity without the reservations, but including eviction thresholds: the limit of the cgroup of all
+	// pods.
 	Usable corev1.ResourceList
 	Labels map[string]string
 	Info   corev1.NodeSystemInfo
-	// IPs has the primary address first; it is never empty. They may change later
-	// (Addresses).
+	// IPs has the primary address first and is never empty. Addresses follows later changes.
 	IPs []netip.Addr
 }
 
-// Addresses are the node's addresses as the Node object lists them.
+// Addresses returns the node's addresses as the Node object lists them.
 func (f Facts) Addresses() []corev1.NodeAddress {
 	all := make([]corev1.NodeAddress, 0, len(f.IPs)+1)
 	for _, ip := range f.IPs {
@@ -69,8 +68,7 @@ func (f Facts) Addresses() []corev1.NodeAddress {
 	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: f.Name})
 }
 
-// Read looks at the machine. It fails when what it cannot do without is
-// missing: the size of the memory, the name, an address that was asked for.
+// Read reads the facts of the machine. It fails if the size of the memory, the name or a configured address is missing.
 func Read(c Config) (Facts, error) {
 	m := machine{root: filepath.Join("/", c.Host)}
 	memory, err := parseMemory(m.text("proc/meminfo"))
@@ -92,7 +90,7 @@ func Read(c Config) (Facts, error) {
 	cpus, err := parseCPUs(m.text("sys/devices/system/cpu/online"))
 	if err != nil {
 		cpus = runtime.NumCPU()
-		c.Log.Warn("The CPUs online are not known: counting those of this process", "cpus", cpus, "err", err)
+		c.Log.Warn("cannot read the online CPUs, counting those of this process", "cpus", cpus, "err", err)
 	}
 	host, err := hostAddresses()
 	if err != nil {
@@ -101,7 +99,7 @@ func Read(c Config) (Facts, error) {
 	ips, err := c.nodeIPs(name, host)
 	if errors.Is(err, errNoAddress) { // a machine without a network still runs pods
 		ips = []netip.Addr{fallback(host)}
-		c.Log.Warn("No default route: taking another address of this machine as the node's", "ip", ips[0])
+		c.Log.Warn("no default route, using another address of this machine", "ip", ips[0])
 	} else if err != nil {
 		return Facts{}, err
 	}
@@ -122,12 +120,12 @@ func Read(c Config) (Facts, error) {
 	}, nil
 }
 
-// machine reads below a root, so that a test can bring its own.
+// machine reads files below a root, so that tests can provide their own.
 type machine struct{ root string }
 
 func (m machine) path(name string) string { return filepath.Join(m.root, name) }
 
-// text is a small file without the space around it, "" when it is not there.
+// text reads a small file and trims space. It is "" if the file cannot be read.
 func (m machine) text(name string) string {
 	b, err := os.ReadFile(m.path(name))
 	if err != nil {
@@ -160,12 +158,11 @@ func (m machine) info(swap int64) corev1.NodeSystemInfo {
 	return info
 }
 
-// hugePages is the number of pre-allocated huge pages by page size in bytes. A
-// size that the kernel has is there also when it has no page of it.
+// hugePages returns the number of pre-allocated huge pages by page size in bytes. Sizes without pages are included.
 func (m machine) hugePages() map[int64]int64 {
 	entries, err := os.ReadDir(m.path("sys/kernel/mm/hugepages"))
 	if err != nil {
-		return nil // built without huge pages
+		return nil // the kernel has no huge pages
 	}
 	pages := map[int64]int64{}
 	for _, e := range entries {

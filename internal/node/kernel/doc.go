@@ -1,4 +1,3 @@
-// Package kernel has the settings of the kernel that a kubelet wants of its machine
-// (protectKernelDefaults), looks whether they are so and sets them. Nobody else
-// writes them here.
+// Package kernel checks and sets the kernel settings that the kubelet wants (protectKernelDefaults). No other package
+// writes them.
 package kernel

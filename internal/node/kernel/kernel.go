@@ -10,19 +10,18 @@ import (
 	"strings"
 )
 
-// Root is where the settings are files.
+// Root is the directory that has the settings as files.
 const Root = "/proc/sys"
 
-// setting is a file below Root and what is to be in it.
+// setting is a file below Root and its wanted content.
 type setting struct {
 	name string
 	want int
 }
 
-// settings are a kubelet's: memory is overcommitted, which requests and limits of pods
-// bound; a machine that runs out of it ends processes and does not stop; one whose kernel
-// has failed starts again after 10 s; and there are keys for all containers that root runs
-// (keyrings(7): one each).
+// settings are the kubelet's. Memory is overcommitted, because requests and limits of pods bound its use. A machine
+// without free memory kills processes instead of panicking. After a panic the machine reboots in 10 s. And there are
+// enough keys for all containers of root: each needs one (keyrings(7)).
 func settings() []setting {
 	return []setting{
 		{"vm/overcommit_memory", 1}, {"vm/panic_on_oom", 0},
@@ -31,7 +30,7 @@ func settings() []setting {
 	}
 }
 
-// Names are the files below Root that Set may write.
+// Names returns the files below Root that Set may write.
 func Names() []string {
 	var all []string
 	for _, s := range settings() {
@@ -40,8 +39,8 @@ func Names() []string {
 	return all
 }
 
-// Wrong says of each setting that is another what it is and what it should be, in
-// sysctl's words: "vm.overcommit_memory is 0, not 1".
+// Wrong describes each setting that differs from the wanted value, with sysctl's names: "vm.overcommit_memory is 0, not
+// 1".
 func Wrong(root fs.FS) ([]string, error) {
 	var all []string
 	for _, s := range settings() {
@@ -56,7 +55,7 @@ func Wrong(root fs.FS) ([]string, error) {
 	return all, nil
 }
 
-// Set sets those that are others. What cannot be set is in the error, the rest is.
+// Set corrects the settings that differ. It tries all of them and returns the errors.
 func Set(root string) error {
 	var errs []error
 	for _, s := range settings() {

@@ -38,6 +38,6 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Wrong(os.DirFS(root)); err == nil {
-		t.Error("a setting that is not there is not missed")
+		t.Error("a missing setting is not reported")
 	}
 }

@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// facilityKern is the kernel's own (Documentation/ABI/testing/dev-kmsg).
+// facilityKern is the facility of the kernel itself (Documentation/ABI/testing/dev-kmsg).
 const facilityKern = 0
 
-// message is the text of a record of the kernel's; ok is false for what a program has
-// written, and for what is no record. A record is
-// "PRIORITY,SEQUENCE,TIME,FLAGS[,...];TEXT\n", where the priority is facility<<3 | level.
+// message returns the text of a record of the kernel. ok is false for records that programs wrote and for malformed
+// ones. A record is "PRIORITY,SEQUENCE,TIME,FLAGS[,...];TEXT\n" with the priority facility<<3 | level.
 func message(record string) (text string, ok bool) {
 	head, text, ok := strings.Cut(record, ";")
 	priority, _, _ := strings.Cut(head, ",")
@@ -18,29 +17,29 @@ func message(record string) (text string, ok bool) {
 	if !ok || err != nil || number>>3 != facilityKern {
 		return "", false
 	}
-	text, _, _ = strings.Cut(text, "\n") // then lines of a dictionary
+	text, _, _ = strings.Cut(text, "\n") // lines of a dictionary follow
 	return text, true
 }
 
-// victim is a process that was killed.
+// victim is a killed process.
 type victim struct {
 	process string
 	pid     int
 }
 
-// parser finds victims in the messages of the kernel, one after the other.
+// parser finds victims in successive messages of the kernel.
 type parser struct {
-	// machine: the next victim is the machine's. Linux before 5.1 says whose it is in a
-	// message ahead of the one that names it.
+	// machine: the next victim was killed because the machine is out of memory. Linux before 5.1 writes the reason in a
+	// separate message before the victim.
 	machine bool
 }
 
-// ofMachine is what the kernel begins a message with about a process that it kills for
-// want of memory of the machine; of a cgroup it says so (mm/oom_kill.c).
+// ofMachine is the start of a message about a process killed because the machine is out of memory. For a cgroup the
+// message starts differently (mm/oom_kill.c).
 const ofMachine = "Out of memory"
 
-// next is the process that was killed for want of memory of the machine, if that is
-// what the message says.
+// next parses one message. It returns the victim if the message says that a process was killed because the machine is
+// out of memory.
 func (p *parser) next(text string) (v victim, ok bool) {
 	why, rest, killed := strings.Cut(text, "Killed process ")
 	chosen := strings.Contains(text, ": Kill process ")

@@ -1,9 +1,7 @@
-// Package kmsg reads what the kernel says of the machine in its log, /dev/kmsg, and
-// tells of it in events of the node: that a process was killed because the machine
-// has no memory left (SystemOOM). What is killed at the limit of a cgroup is its
-// pod's own matter, and is seen in the status of the container.
+// Package kmsg reads the kernel's log, /dev/kmsg, and reports in events of the node when a process was killed because
+// the machine is out of memory (SystemOOM). Processes killed at the memory limit of a cgroup are reported in the status
+// of their container instead.
 //
-// It owns nothing, and reads only what is said while it runs. Programs may write to
-// the log too, in the kernel's words: only records of the facility kern count, which
-// the kernel gives to nobody else.
+// It reads only records written while it runs. Programs can write to the log too and imitate the kernel. So only
+// records of the facility kern count, which programs cannot use.
 package kmsg

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// What kernels say when a process is killed, at the limit of a cgroup and for want of
-// memory of the machine. Dumps of memory in between are left out.
+// Messages of real kernels about killed processes, at the limit of a cgroup and because the machine is out of memory.
+// Memory dumps in between are left out.
 const (
 	cgroup419 = `java invoked oom-killer: gfp_mask=0x6000c0(GFP_KERNEL), nodemask=(null), order=0, oom_score_adj=-998
 Task in /kubepods/burstable/pod1/app killed as a result of limit of /kubepods/burstable/pod1/app
@@ -88,14 +88,14 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// told are events.
-type told []string
+// recorder records events.
+type recorder []string
 
-func (e *told) Event(ref corev1.ObjectReference, kind, reason, format string, args ...any) {
+func (e *recorder) Event(ref corev1.ObjectReference, kind, reason, format string, args ...any) {
 	*e = append(*e, fmt.Sprintf("%s %s %s %s: ", ref.Kind, ref.Name, kind, reason)+fmt.Sprintf(format, args...))
 }
 
-// records are a log, of which some were overwritten.
+// records is a log in which some records were overwritten.
 type records []string
 
 func (r *records) Read(b []byte) (int, error) {
@@ -111,21 +111,21 @@ func (r *records) Read(b []byte) (int, error) {
 }
 
 func TestFollow(t *testing.T) {
-	var got told
+	var got recorder
 	l := New(Options{Node: event.NodeRef("n"), Events: &got})
 	const killed = "Out of memory: Killed process 5 (db) total-vm:1kB\n"
 	if err := l.follow(&records{"4,1,1,-;db invoked oom-killer\n", "", "3,7,1,-;" + killed,
 		"11,8,1,-;" + killed}); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
-	want := told{"Node n Warning SystemOOM: System OOM encountered, victim process: db, pid: 5"}
+	want := recorder{"Node n Warning SystemOOM: System OOM encountered, victim process: db, pid: 5"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// A machine that does not let its log be read is one like others.
-func TestNoLog(t *testing.T) {
+// On a machine that does not allow reading its log, Run waits for the end of its context.
+func TestUnreadableLog(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	said := make(chan struct{})
 	l := New(Options{Path: t.TempDir() + "/none",
@@ -139,14 +139,14 @@ func TestNoLog(t *testing.T) {
 	}
 }
 
-// once is called with what is logged, which must be one line.
+// once calls f for each logged line.
 type once func()
 
 func (f once) Write(b []byte) (int, error) { f(); return len(b), nil }
 
-// What a program writes into the kernel's own log is not believed, though it says that
-// it is the kernel. Ending ends the read of a log of which nothing comes.
-func TestTheMachinesLog(t *testing.T) {
+// A record that a program writes to the kernel's log is ignored, although it imitates the kernel. The end of the
+// context ends a blocked read.
+func TestRecordsOfProgramsAreIgnored(t *testing.T) {
 	log, err := open(Device)
 	if err != nil {
 		t.Skip(err)
@@ -164,7 +164,7 @@ func TestTheMachinesLog(t *testing.T) {
 		}
 	}
 	write()
-	again := time.AfterFunc(6*time.Second, write) // the kernel drops what is too much in 5 s
+	again := time.AfterFunc(6*time.Second, write) // the kernel drops records beyond a rate for 5 s
 	defer again.Stop()
 	buffer := make([]byte, recordSize)
 	for {
@@ -182,7 +182,7 @@ func TestTheMachinesLog(t *testing.T) {
 			continue
 		}
 		if text, ok := message(string(buffer[:n])); ok {
-			t.Errorf("it is believed: %q in %q", text, buffer[:n])
+			t.Errorf("a program's record counts: %q in %q", text, buffer[:n])
 		}
 		break
 	}

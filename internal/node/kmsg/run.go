@@ -10,54 +10,54 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Device is the kernel's log.
+// Device is the kernel's log device.
 const Device = "/dev/kmsg"
 
-// recordSize is the most that the kernel gives as one record (CONSOLE_EXT_LOG_MAX).
+// recordSize is the maximum size of a record (CONSOLE_EXT_LOG_MAX).
 const recordSize = 8192
 
-// systemOOM is the kubelet's reason.
+// systemOOM is the kubelet's event reason.
 const systemOOM = "SystemOOM"
-
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
 
 // Options of a Log. All are required.
 type Options struct {
-	// Path of the log: Device.
+	// Path of the log, usually Device.
 	Path string
-	// Node is what the events are about.
+	// Node is the object of the events.
 	Node   corev1.ObjectReference
-	Events events
+	Events event.Sink
 	Log    *slog.Logger
 }
 
-// Log follows the kernel's.
+// Log follows the kernel's log.
 type Log struct{ o Options }
 
-// New makes a Log. It reads nothing before Run.
+// New returns a Log that has read nothing.
 func New(o Options) *Log { return &Log{o} }
 
-// Run follows the log from its end until ctx ends. Where it cannot be read, as without
-// CAP_SYSLOG, it says so and does nothing more.
+// Run follows the log from its end until ctx ends. If the log cannot be read, for example without CAP_SYSLOG, Run logs
+// this once and waits for ctx.
 func (l *Log) Run(ctx context.Context) error {
 	log, err := open(l.o.Path)
 	if err == nil {
-		defer context.AfterFunc(ctx, func() { _ = log.Close() })() // which ends the read
+		defer context.AfterFunc(ctx, func() { _ = log.Close() })() // this ends a blocked read
 		err = l.follow(log)
 		_ = log.Close()
 	}
 	if ctx.Err() == nil {
-		l.o.Log.Info("events do not tell of processes that are killed for want of memory of the machine", "err", err)
+		l.o.Log.Info(
+			"cannot read the kernel's log, not reporting processes killed because the machine is out of memory", "err",
+			err)
 		<-ctx.Done()
 	}
 	return ctx.Err()
 }
 
-// open opens a log at its end. A read waits for the next record without a thread.
+// open opens a log at its end. A read waits for the next record without blocking a thread.
 func open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -69,14 +69,14 @@ func open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// follow reads records, one with each call, until that fails.
+// follow reads records, one with each call, until a read fails.
 func (l *Log) follow(log io.Reader) error {
 	buffer := make([]byte, recordSize)
 	var p parser
 	for {
 		n, err := log.Read(buffer)
 		if errors.Is(err, unix.EPIPE) {
-			continue // it was overwritten before it was read: the next one is there
+			continue // the record was overwritten before it was read: continue with the next one
 		}
 		if err != nil {
 			return fmt.Errorf("read the kernel's log: %w", err)

@@ -7,10 +7,9 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// lastLevel chooses, of caches sorted from the highest level, those of the
-// highest level at which one is shared by several cores. CPUs without a cache of
-// this level, as the small cores of a hybrid processor, have their
-// next lower shared one. The others are lower, from the lowest level.
+// lastLevel splits caches, which are sorted from the highest level down. last are the caches of the highest level at
+// which several cores share one. For CPUs without a cache of that level, such as the small cores of a hybrid processor,
+// it has their next lower shared cache. lower are all others, lowest level first.
 func lastLevel(cores map[int]cpuset.CPUSet, caches []Cache) (last, lower []Cache) {
 	coreOf := map[int]int{}
 	for core, threads := range cores {
@@ -38,7 +37,7 @@ func lastLevel(cores map[int]cpuset.CPUSet, caches []Cache) (last, lower []Cache
 	return last, lower
 }
 
-// nameCaches sets CPU.Cache.
+// nameCaches sets CPU.Cache of all CPUs.
 func nameCaches(m *Machine) {
 	cacheOf := map[int]int{}
 	for _, cache := range m.Caches {
@@ -49,7 +48,7 @@ func nameCaches(m *Machine) {
 	type place struct{ socket, node int }
 	least := map[place]int{}
 	for i, c := range m.CPUs {
-		if cache, has := cacheOf[c.ID]; has {
+		if cache, found := cacheOf[c.ID]; found {
 			m.CPUs[i].Cache = cache
 			continue
 		}

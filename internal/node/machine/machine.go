@@ -6,62 +6,56 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Machine is one computer as the kernel shows it. A machine whose kernel knows
-// no NUMA has one node, 0. It is a value: readers share it and never change it.
+// Machine is one computer as the kernel describes it. With a kernel without NUMA it has one node, 0. It is a value:
+// readers share it and never modify it.
 type Machine struct {
-	CPUs []CPU // those online, by id
-	// Offline CPUs are built in and switched off. They belong to nothing: the
-	// kernel tells neither their core nor their node.
+	CPUs []CPU // the online ones, by ID
+	// Offline CPUs exist but are switched off. The kernel reports neither their core nor their node.
 	Offline cpuset.CPUSet
-	Nodes   []Node  // by id, also those without CPUs or without memory
-	Caches  []Cache // those of the last level, by id; empty where no cache is shared by several cores
-	Lower   []Cache // the other caches of data, by level and id; empty where the kernel tells of none
+	Nodes   []Node  // by ID, including nodes without CPUs or memory
+	Caches  []Cache // last-level caches by ID; empty if no cache is shared by several cores
+	Lower   []Cache // other data caches by level and ID; empty if the kernel reports none
 }
 
 // CPU is one logical processor.
 type CPU struct {
 	ID int
-	// Core is the least id of the online CPUs of its physical core.
+	// Core is the lowest ID of the online CPUs of its physical core.
 	Core int
-	// Socket is its physical package, by the firmware's number: not always
-	// counted from 0 or without gaps.
+	// Socket is the firmware's number of its physical package. Numbers may have gaps and may not start at 0.
 	Socket int
-	// Node is its NUMA node.
+	// Node is the ID of its NUMA node.
 	Node int
-	// Cache is the least id of the online CPUs that share its last-level cache.
-	// Where no cache is shared by several cores, it is that of the CPUs with the
-	// same socket and node, so that a group by cache is never less than the
-	// machine can tell.
+	// Cache is the lowest ID of the online CPUs that share its last-level cache. If it has no such cache, it is the
+	// lowest ID of the CPUs without one on the same socket and node.
 	Cache int
 }
 
-// Cache is one that holds data. It is of the last level if it is, of the caches that
-// several cores share, the one of the highest level ("uncore cache" in the CPU
-// manager's words).
+// Cache is a cache that holds data. A last-level cache is one of the highest level at which several cores share a cache
+// (the CPU manager's "uncore cache").
 type Cache struct {
-	ID    int // the least id of its CPUs, as in CPU.Cache; unique in its level
+	ID    int // lowest ID of its CPUs, as in CPU.Cache; unique in its level
 	Level int
-	Size  int64         // bytes, 0: not told
-	CPUs  cpuset.CPUSet // online
+	Size  int64         // bytes; 0: unknown
+	CPUs  cpuset.CPUSet // the online ones
 }
 
 // Node is a NUMA node.
 type Node struct {
-	// ID may have gaps, and may exceed 63 where accelerators show their memory
-	// as nodes (POWER9 counts those down from 255).
+	// ID may have gaps. It may exceed 63 if accelerators show their memory as nodes (POWER9 counts those down from
+	// 255).
 	ID   int
-	CPUs cpuset.CPUSet // online
+	CPUs cpuset.CPUSet // the online ones
 	// Memory in bytes, huge pages included.
 	Memory int64
-	// HugePages is the number of pre-allocated pages by page size in bytes; a
-	// size the kernel has no pages of is there with 0.
+	// HugePages is the number of pre-allocated pages by page size in bytes. It includes sizes without pages.
 	HugePages map[int64]int64
-	// Distances is by node id, as the firmware tells them (ACPI SLIT): 10 is
-	// local, 20 takes twice as long. Empty: not told.
+	// Distances are by node ID, as the firmware reports them (ACPI SLIT). 10 is local; 20 takes twice as long. Empty:
+	// unknown.
 	Distances map[int]int
 }
 
-// Online are all CPUs.
+// Online returns the IDs of all CPUs.
 func (m Machine) Online() cpuset.CPUSet {
 	ids := make([]int, len(m.CPUs))
 	for i, c := range m.CPUs {
@@ -70,7 +64,7 @@ func (m Machine) Online() cpuset.CPUSet {
 	return cpuset.New(ids...)
 }
 
-// CPU is the CPU of this id; false: it is not online.
+// CPU returns the CPU with this ID, and false if it is not online.
 func (m Machine) CPU(id int) (CPU, bool) {
 	i, found := slices.BinarySearchFunc(m.CPUs, id, func(c CPU, id int) int { return c.ID - id })
 	if !found {
@@ -79,7 +73,7 @@ func (m Machine) CPU(id int) (CPU, bool) {
 	return m.CPUs[i], true
 }
 
-// Node is the NUMA node of this id.
+// Node returns the NUMA node with this ID, and false if there is none.
 func (m Machine) Node(id int) (Node, bool) {
 	i, found := slices.BinarySearchFunc(m.Nodes, id, func(n Node, id int) int { return n.ID - id })
 	if !found {
@@ -88,16 +82,16 @@ func (m Machine) Node(id int) (Node, bool) {
 	return m.Nodes[i], true
 }
 
-// ByCore are the CPUs of each core, by CPU.Core.
+// ByCore returns the CPUs of each core, keyed by CPU.Core.
 func (m Machine) ByCore() map[int]cpuset.CPUSet { return m.by(func(c CPU) int { return c.Core }) }
 
-// ByCache are the CPUs of each last-level cache, by CPU.Cache.
+// ByCache returns the CPUs of each last-level cache, keyed by CPU.Cache.
 func (m Machine) ByCache() map[int]cpuset.CPUSet { return m.by(func(c CPU) int { return c.Cache }) }
 
-// BySocket are the CPUs of each socket, by CPU.Socket.
+// BySocket returns the CPUs of each socket, keyed by CPU.Socket.
 func (m Machine) BySocket() map[int]cpuset.CPUSet { return m.by(func(c CPU) int { return c.Socket }) }
 
-// ByNode are the CPUs of each NUMA node that has any.
+// ByNode returns the CPUs of each NUMA node that has any.
 func (m Machine) ByNode() map[int]cpuset.CPUSet { return m.by(func(c CPU) int { return c.Node }) }
 
 func (m Machine) by(key func(CPU) int) map[int]cpuset.CPUSet {
@@ -112,8 +106,7 @@ func (m Machine) by(key func(CPU) int) map[int]cpuset.CPUSet {
 	return sets
 }
 
-// ThreadsPerCore is the largest number of online CPUs that a core has; 1
-// without SMT, 0 for a machine without CPUs.
+// ThreadsPerCore is the largest number of online CPUs in a core: 1 without SMT, 0 without CPUs.
 func (m Machine) ThreadsPerCore() int {
 	n := 0
 	for _, threads := range m.ByCore() {
@@ -122,7 +115,7 @@ func (m Machine) ThreadsPerCore() int {
 	return n
 }
 
-// Memory of all nodes in bytes, huge pages included.
+// Memory is the memory of all nodes in bytes, huge pages included.
 func (m Machine) Memory() int64 {
 	var sum int64
 	for _, n := range m.Nodes {
@@ -131,8 +124,7 @@ func (m Machine) Memory() int64 {
 	return sum
 }
 
-// HugePages is the number of pre-allocated pages of all nodes by page size in
-// bytes.
+// HugePages returns the number of pre-allocated pages of all nodes by page size in bytes.
 func (m Machine) HugePages() map[int64]int64 {
 	sum := map[int64]int64{}
 	for _, n := range m.Nodes {

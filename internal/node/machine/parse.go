@@ -11,12 +11,11 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// maxID bounds what a list may name, so that a damaged one cannot ask for all
-// memory there is. Linux is built for 8192 CPUs at most.
+// maxID is an upper bound for ids in a list, so that a damaged list cannot exhaust the memory. Linux supports at most
+// 8192 CPUs.
 const maxID = 1 << 16
 
-// parseList reads the kernel's list of ids, such as "0-3,8,10-11". An empty one
-// has none.
+// parseList parses the kernel's list of ids, such as "0-3,8,10-11". The empty list is valid.
 func parseList(text string) ([]int, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -37,7 +36,7 @@ func parseList(text string) ([]int, error) {
 			return nil, fmt.Errorf("parse list %.80q: %w", text, err)
 		}
 		if from > to || len(ids)+to-from > maxID {
-			return nil, fmt.Errorf("parse list %.80q: no range: %q", text, part)
+			return nil, fmt.Errorf("parse list %.80q: invalid range %q", text, part)
 		}
 		for id := from; id <= to; id++ {
 			ids = append(ids, id)
@@ -54,8 +53,7 @@ func parseID(text string) (int, error) {
 	return int(id), err
 }
 
-// parseMask reads the kernel's hexadecimal mask in words of 32 bits, the highest
-// first, such as "00000001,0000000f".
+// parseMask parses the kernel's hexadecimal mask in words of 32 bits, the highest first, such as "00000001,0000000f".
 func parseMask(text string) ([]int, error) {
 	words := strings.Split(strings.TrimSpace(text), ",")
 	if len(words) > maxID/32 {
@@ -76,8 +74,8 @@ func parseMask(text string) ([]int, error) {
 	return ids, nil
 }
 
-// parseMemTotal finds the total of /proc/meminfo ("MemTotal: 1 kB") or of a
-// node's meminfo ("Node 0 MemTotal: 1 kB"), in bytes.
+// parseMemTotal finds MemTotal in /proc/meminfo ("MemTotal: 1 kB") or in a node's meminfo ("Node 0 MemTotal: 1 kB"), in
+// bytes.
 func parseMemTotal(text string) (int64, error) {
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {
@@ -87,15 +85,15 @@ func parseMemTotal(text string) (int64, error) {
 		}
 		kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
 		if err != nil || kib < 0 || kib > math.MaxInt64/1024 {
-			return 0, fmt.Errorf("parse memory %q: no number of kB", lines.Text())
+			return 0, fmt.Errorf("parse memory %q: not a number of kB", lines.Text())
 		}
 		return kib * 1024, nil
 	}
 	return 0, fmt.Errorf("parse memory: no line MemTotal")
 }
 
-// parseProcessors finds the ids of online CPUs in /proc/cpuinfo; other
-// architectures write other lines, those with "processor : N" are understood.
+// parseProcessors finds the ids of online CPUs in /proc/cpuinfo. It understands lines "processor : N" only; some
+// architectures write other lines.
 func parseProcessors(text []byte) []int {
 	var ids []int
 	for line := range bytes.Lines(text) {
@@ -110,7 +108,7 @@ func parseProcessors(text []byte) []int {
 	return ids
 }
 
-// parseSize reads a cache's size, such as "512K", in bytes.
+// parseSize parses the size of a cache, such as "512K", in bytes.
 func parseSize(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	unit := int64(1)
@@ -127,8 +125,8 @@ func parseSize(text string) (int64, error) {
 	return int64(n) * unit, nil
 }
 
-// number is the number in a directory's name, such as 12 in "cpu12"; false:
-// it is something else, such as "cpufreq".
+// number parses the number in a directory's name, such as 12 in "cpu12". It returns false for other names, such as
+// "cpufreq".
 func number(name, prefix string) (int, bool) {
 	digits, found := strings.CutPrefix(name, prefix)
 	if !found {
@@ -138,8 +136,7 @@ func number(name, prefix string) (int, bool) {
 	return id, err == nil
 }
 
-// pageSize is the size in bytes in a directory's name, such as
-// "hugepages-2048kB".
+// pageSize parses the size in bytes in a directory's name, such as "hugepages-2048kB".
 func pageSize(name string) (int64, bool) {
 	digits, found := strings.CutPrefix(name, "hugepages-")
 	digits, kib := strings.CutSuffix(digits, "kB")

@@ -56,11 +56,11 @@ func FuzzParseList(f *testing.F) {
 			return
 		}
 		if len(ids) > 0 && (slices.Min(ids) < 0 || slices.Max(ids) >= maxID) {
-			t.Fatalf("%q: an id is out of bounds: %v", text, ids)
+			t.Fatalf("%q: an id is out of range: %v", text, ids)
 		}
 		again, err := parseList(setOf(ids).String())
 		if err != nil || !setOf(again).Equals(setOf(ids)) {
-			t.Fatalf("%q is %v, read again %v, error %v", text, ids, again, err)
+			t.Fatalf("%q gives %v, parsed again %v, error %v", text, ids, again, err)
 		}
 	})
 }
@@ -72,7 +72,7 @@ func FuzzParseMask(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		ids, err := parseMask(text)
 		if err == nil && !slices.IsSorted(ids) {
-			t.Fatalf("%q is %v", text, ids)
+			t.Fatalf("%q gives %v", text, ids)
 		}
 	})
 }
@@ -83,12 +83,12 @@ func FuzzParseMeminfo(f *testing.F) {
 	f.Add("MemTotal: 9223372036854775807 kB")
 	f.Fuzz(func(t *testing.T, text string) {
 		if size, err := parseMemTotal(text); err == nil && (size < 0 || size%1024 != 0) {
-			t.Fatalf("%q is %d bytes", text, size)
+			t.Fatalf("%q gives %d bytes", text, size)
 		}
 	})
 }
 
-func TestParseSmallThings(t *testing.T) {
+func TestParseSizesAndNumbers(t *testing.T) {
 	type small struct {
 		Cache, Memory, Page int64
 		Processors          []int
@@ -110,5 +110,5 @@ func TestParseSmallThings(t *testing.T) {
 	}
 }
 
-// compareSets takes an empty set for the zero one, which CPUSet.Equals does not.
+// compareSets treats the empty set and the zero set as equal, which CPUSet.Equals does not.
 func compareSets(a, b cpuset.CPUSet) bool { return a.String() == b.String() }

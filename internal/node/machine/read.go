@@ -12,20 +12,17 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Where the kernel shows what it runs on
-// (Documentation/ABI/stable/sysfs-devices-{system-cpu,node}).
+// The kernel's directories (Documentation/ABI/stable/sysfs-devices-{system-cpu,node}).
 const (
 	cpuDir  = "sys/devices/system/cpu"
 	nodeDir = "sys/devices/system/node"
 	pageDir = "sys/kernel/mm/hugepages"
 )
 
-// Read reads the machine from sys and proc under root, which for the machine it
-// runs on is os.DirFS("/"). What virtual machines, containers and old kernels
-// leave out is made up for: without topology each CPU is a core of its own on
-// socket 0, without NUMA nodes all is one node, 0, without sysfs the CPUs are those of
-// /proc/cpuinfo, memory of which nothing is told is 0. It is an error when
-// no CPU is found, or when a file says something else than the kernel documents.
+// Read reads the machine from sys and proc below root; for the machine it runs on, root is os.DirFS("/"). It fills in
+// what virtual machines, containers and old kernels leave out. Without topology each CPU is a core on socket 0. Without
+// NUMA nodes there is one node, 0. Without sysfs the CPUs are those of /proc/cpuinfo. Unknown memory is 0. Read fails
+// if it finds no CPU, or if a file is not in the documented format.
 func Read(root fs.FS) (Machine, error) {
 	r := &reader{root: root}
 	online := r.online()
@@ -45,10 +42,9 @@ func Read(root fs.FS) (Machine, error) {
 	return m, nil
 }
 
-// reader keeps the first error, so that what reads a file need not ask. A file
-// that is not there, or that the kernel refuses to read as it does for CPUs
-// going offline, is empty. What follows a NUL byte counts for nothing: some
-// tools that copy sysfs leave whole pages.
+// reader keeps the first error, so that its callers need not check each file. A file that is missing or unreadable, as
+// for CPUs that are going offline, counts as empty. Content after a NUL byte is ignored, because some tools copy sysfs
+// in whole pages.
 type reader struct {
 	root fs.FS
 	err  error
@@ -75,7 +71,7 @@ func (r *reader) list(name string) cpuset.CPUSet {
 	return setOf(ids)
 }
 
-// number is what a file says, absent where there is no such file.
+// number parses a file. It returns absent if there is no such file.
 func (r *reader) number(name string, absent int) int {
 	text := r.text(name)
 	if text == "" {
@@ -86,8 +82,7 @@ func (r *reader) number(name string, absent int) int {
 	return n
 }
 
-// set is the CPUs of the first of these files that there is: a list, or a mask
-// as kernels before 2.6.25 have it.
+// set parses the CPUs of the first of these files that exists: a list, or a mask as in kernels before 2.6.25.
 func (r *reader) set(lists []string, mask string) cpuset.CPUSet {
 	for _, name := range lists {
 		if set := r.list(name); !set.IsEmpty() {
@@ -103,7 +98,7 @@ func (r *reader) set(lists []string, mask string) cpuset.CPUSet {
 	return setOf(ids)
 }
 
-// numbered are the numbers of the directory's entries with this prefix.
+// numbered returns the numbers of the directory's entries with this prefix.
 func (r *reader) numbered(dir, prefix string) []int {
 	entries, _ := fs.ReadDir(r.root, dir)
 	var ids []int
@@ -129,8 +124,7 @@ func (r *reader) online() []int {
 	return ids
 }
 
-// present are the CPUs that are built in. Some architectures have directories
-// also for those that could be.
+// present returns the CPUs that are built in. Some architectures also have directories for CPUs that could be added.
 func (r *reader) present() cpuset.CPUSet {
 	if set := r.list(path.Join(cpuDir, "present")); !set.IsEmpty() {
 		return set
@@ -145,7 +139,7 @@ func (r *reader) cpu(id int, online cpuset.CPUSet, nodes []Node) CPU {
 	return CPU{
 		ID:   id,
 		Core: slices.Min(threads.Intersection(online).Union(cpuset.New(id)).UnsortedList()),
-		// -1 is a kernel whose firmware does not tell.
+		// -1 means that the firmware does not report it.
 		Socket: max(0, r.number(path.Join(dir, "physical_package_id"), 0)),
 		Node:   nodeOf(id, nodes),
 	}
@@ -184,8 +178,7 @@ func (r *reader) nodes(online cpuset.CPUSet) []Node {
 	return wholeMemory(nodes, func() int64 { return r.memory("proc/meminfo") })
 }
 
-// wholeMemory gives the machine's memory to a single node that does not tell
-// its own.
+// wholeMemory assigns the machine's memory to a single node that does not report its own.
 func wholeMemory(nodes []Node, total func() int64) []Node {
 	if len(nodes) == 1 && nodes[0].Memory == 0 {
 		nodes[0].Memory = total()
@@ -214,8 +207,8 @@ func (r *reader) hugePages(dir string) map[int64]int64 {
 	return pages
 }
 
-// distances are one for each online node, in the order of their ids, or, on
-// some kernels that have nodes offline, one for each possible node.
+// distances parses one distance for each online node in the order of their ids. Some kernels with offline nodes list
+// one for each possible node instead.
 func (r *reader) distances(name string, ids []int) map[int]int {
 	values := strings.Fields(r.text(name))
 	if len(values) != len(ids) {
@@ -233,7 +226,7 @@ func (r *reader) distances(name string, ids []int) map[int]int {
 	return distances
 }
 
-// caches are all that hold data, each once.
+// caches returns all data caches without duplicates.
 func (r *reader) caches(online cpuset.CPUSet) []Cache {
 	type key struct{ level, id int }
 	found := map[key]Cache{}

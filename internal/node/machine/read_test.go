@@ -17,8 +17,8 @@ func files(text map[string]string) fstest.MapFS {
 	return root
 }
 
-// What is left out of /sys is made up for.
-func TestReadWithLittle(t *testing.T) {
+// Read fills in what /sys leaves out.
+func TestReadIncompleteSysfs(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  Machine
@@ -81,8 +81,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// The small cores of a hybrid processor have an L2 in common; a cache of one
-// core alone is none to align to.
+// The small cores of a hybrid processor share an L2. A cache that only one core uses does not count as last-level.
 func TestLastLevel(t *testing.T) {
 	cores := map[int]cpuset.CPUSet{0: cpuset.New(0, 1), 2: cpuset.New(2), 3: cpuset.New(3), 4: cpuset.New(4)}
 	l3 := Cache{ID: 0, Level: 3, CPUs: cpuset.New(0, 1, 4)}
@@ -100,8 +99,8 @@ func TestLastLevel(t *testing.T) {
 	}
 }
 
-// Whatever the files say, a machine that is read fits together: its parts are of
-// CPUs online, and each CPU is in one node.
+// For any files, a machine that can be read is consistent: its parts contain only online CPUs, and each CPU is in one
+// node.
 func FuzzRead(f *testing.F) {
 	f.Add("0-3", "0-7", "0-1", "2-3", "0,2", "0-3", "10 21", "Node 0 MemTotal: 8 kB")
 	f.Add("1", "", "0-3", "0-3", "0-1", "7", "10", "x")
@@ -122,7 +121,7 @@ func FuzzRead(f *testing.F) {
 		for _, c := range m.CPUs {
 			node, has := m.Node(c.Node)
 			if !has || !node.CPUs.Contains(c.ID) || !all.Contains(c.Core) || !all.Contains(c.Cache) {
-				t.Fatalf("CPU %+v does not fit in %+v", c, m)
+				t.Fatalf("CPU %+v is inconsistent with %+v", c, m)
 			}
 		}
 		in := 0

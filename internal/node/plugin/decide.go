@@ -5,39 +5,34 @@ import (
 	"time"
 )
 
-// How long after a plugin did not answer it is asked again.
+// Delays between attempts to reach a plugin.
 const (
-	firstPause = 200 * time.Millisecond
-	lastPause  = 30 * time.Second
+	firstDelay = 200 * time.Millisecond
+	maxDelay   = 30 * time.Second
 )
 
-// pause is the time to the next try after so many failures, at least one.
-func pause(failures int) time.Duration {
-	return min(firstPause<<min(failures-1, 20), lastPause)
-}
-
-// hidden says that a file or directory is of no concern, as for the kubelet.
+// hidden reports whether a file or directory is ignored, as by the kubelet.
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// identity is one socket: another one made under its name has another.
+// identity identifies a socket. A socket created again under the same name has another one.
 type identity struct {
 	inode  uint64
 	device uint64
-	made   int64 // its modification time in ns, which nothing but its making sets
+	made   int64 // modification time in ns: only the creation sets it
 }
 
-// changes are what became of the sockets, by path: those that are no more, with
-// those that were replaced, and those to follow.
-func changes(was, now map[string]identity) (gone, come []string) {
+// changes compares two scans by path. removed are sockets that are removed or were replaced; added are new ones and
+// replacements.
+func changes(was, now map[string]identity) (removed, added []string) {
 	for path, id := range was {
 		if now[path] != id {
-			gone = append(gone, path)
+			removed = append(removed, path)
 		}
 	}
 	for path, id := range now {
 		if was[path] != id {
-			come = append(come, path)
+			added = append(added, path)
 		}
 	}
-	return gone, come
+	return removed, added
 }

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
-func TestPause(t *testing.T) {
+func TestDelays(t *testing.T) {
 	for failures, want := range map[int]time.Duration{1: 200 * time.Millisecond, 2: 400 * time.Millisecond,
-		5: 3200 * time.Millisecond, 9: lastPause, 1000: lastPause} {
-		if got := pause(failures); got != want {
+		5: 3200 * time.Millisecond, 9: maxDelay, 1000: maxDelay} {
+		if got := retry.Delay(firstDelay, maxDelay, failures); got != want {
 			t.Errorf("after %d failures: %s, want %s", failures, got, want)
 		}
 	}
@@ -26,9 +28,9 @@ func TestChanges(t *testing.T) {
 	slices.Sort(gone)
 	slices.Sort(come)
 	if diff := cmp.Diff([]string{"goes", "replaced", "same inode"}, gone); diff != "" {
-		t.Errorf("gone:\n%s", diff)
+		t.Errorf("removed:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"comes", "replaced", "same inode"}, come); diff != "" {
-		t.Errorf("come:\n%s", diff)
+		t.Errorf("added:\n%s", diff)
 	}
 }

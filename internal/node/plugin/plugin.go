@@ -5,40 +5,39 @@ import (
 	"log/slog"
 )
 
-// The types of plugins that there are.
+// Types of plugins.
 const (
 	TypeCSI    = "CSIPlugin"
 	TypeDRA    = "DRAPlugin"
 	TypeDevice = "DevicePlugin"
 )
 
-// Plugin is what one says of itself.
+// Plugin is the description that a plugin gives of itself.
 type Plugin struct {
-	// Name is a driver's name, e.g. csi.example.com, or a resource's.
+	// Name is the name of a driver, e.g. csi.example.com, or of a resource.
 	Name string
 	Type string
-	// Endpoint is the path of the socket that the plugin serves on. It tells two
-	// plugins of one name apart.
+	// Endpoint is the path of the socket that the plugin serves on. It distinguishes two plugins of the same name.
 	Endpoint string
-	// Versions are those of the plugin's own API, e.g. 1.0.0 or v1.DRAPlugin.
+	// Versions are the supported versions of the plugin's own API, e.g. 1.0.0 or v1.DRAPlugin.
 	Versions []string
 }
 
-// Handler takes the plugins of one type. Different plugins call it side by side.
+// Handler uses the plugins of one type. It is called concurrently for different plugins.
 type Handler interface {
-	// Register begins to use a plugin. The plugin is told of an error, and
-	// Register is called again later. ctx ends when the plugin goes meanwhile.
+	// Register starts to use a plugin. After an error, the Watcher reports it to the plugin and calls Register again
+	// later. ctx ends when the plugin's socket is removed.
 	Register(ctx context.Context, p Plugin) error
-	// Deregister ends what a successful Register has begun. Another plugin of that
-	// name may have been registered since, with another Endpoint.
+	// Deregister ends the use of a registered plugin. Another plugin of the same name but with another Endpoint may
+	// have been registered since.
 	Deregister(p Plugin)
 }
 
-// Options are what a Watcher needs.
+// Options of a Watcher.
 type Options struct {
-	// Dir is the directory of sockets, made if it is not there.
+	// Dir is the directory of sockets. It is created if it does not exist.
 	Dir string
-	// Handlers are by type.
+	// Handlers are by plugin type.
 	Handlers map[string]Handler
 	Log      *slog.Logger
 }
@@ -46,5 +45,5 @@ type Options struct {
 // Watcher follows the directory.
 type Watcher struct{ opts Options }
 
-// New makes a Watcher. It looks at nothing before Run.
+// New returns a Watcher that has found nothing yet.
 func New(o Options) *Watcher { return &Watcher{opts: o} }

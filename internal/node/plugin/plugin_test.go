@@ -16,12 +16,12 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// fake is a plugin on a socket of its own.
+// fake is a plugin on its own socket.
 type fake struct {
 	registration.UnimplementedRegistrationServer
-	info   *registration.PluginInfo
-	told   chan string
-	silent atomic.Int32 // so many calls are not answered
+	info    *registration.PluginInfo
+	results chan string
+	silent  atomic.Int32 // number of calls without an answer
 }
 
 func (f *fake) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
@@ -33,11 +33,11 @@ func (f *fake) GetInfo(context.Context, *registration.InfoRequest) (*registratio
 
 func (f *fake) NotifyRegistrationStatus(_ context.Context,
 	s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
-	f.told <- fmt.Sprint(s.GetPluginRegistered(), s.GetError())
+	f.results <- fmt.Sprint(s.GetPluginRegistered(), s.GetError())
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-// serve has a plugin on a socket; stop removes it.
+// serve starts a plugin on a socket; stop removes it.
 func serve(t *testing.T, socket, kind, name string, silent int32) (f *fake, stop func()) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
@@ -45,7 +45,7 @@ func serve(t *testing.T, socket, kind, name string, silent int32) (f *fake, stop
 		t.Fatal(err)
 	}
 	f = &fake{info: &registration.PluginInfo{Type: kind, Name: name, SupportedVersions: []string{"1.0.0"}},
-		told: make(chan string, 100)}
+		results: make(chan string, 100)}
 	f.silent.Store(silent)
 	s := grpc.NewServer()
 	registration.RegisterRegistrationServer(s, f)
@@ -56,7 +56,7 @@ func serve(t *testing.T, socket, kind, name string, silent int32) (f *fake, stop
 	return f, stop
 }
 
-// book writes down what a handler is asked.
+// book records the calls of a handler.
 type book struct {
 	events chan string
 	refuse atomic.Bool
@@ -86,7 +86,7 @@ func want(t *testing.T, from <-chan string, text string) {
 	}
 }
 
-// watch has a handler hear of the plugins in a directory.
+// watch registers a recording handler for the plugins in a directory.
 func watch(t *testing.T, dir string) *book {
 	t.Helper()
 	b := &book{events: make(chan string, 100)}
@@ -108,7 +108,7 @@ func run(t *testing.T, w *Watcher) {
 	})
 }
 
-func TestPluginsComeAndGo(t *testing.T) {
+func TestPluginsRegisterAndDeregister(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plugins_registry")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -116,27 +116,27 @@ func TestPluginsComeAndGo(t *testing.T) {
 	there, stop := serve(t, filepath.Join(dir, "a.sock"), TypeCSI, "a.example.com", 0)
 	b := watch(t, dir)
 	want(t, b.events, "register a.example.com a.sock")
-	want(t, there.told, "true")
+	want(t, there.results, "true")
 
-	// The same name, another socket.
+	// The same name on another socket.
 	stop()
 	want(t, b.events, "deregister a.example.com a.sock")
 	again, stop := serve(t, filepath.Join(dir, "a.sock"), TypeCSI, "a.example.com", 2)
 	want(t, b.events, "register a.example.com a.sock")
-	want(t, again.told, "true")
+	want(t, again.results, "true")
 
-	// Directories that come later, and what is hidden.
+	// Directories that are created later, and hidden ones.
 	if err := os.MkdirAll(filepath.Join(dir, "deep", "er"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	hiddenPlugin, _ := serve(t, filepath.Join(dir, ".hidden"), TypeCSI, "hidden", 0)
 	deep, _ := serve(t, filepath.Join(dir, "deep", "er", "b.sock"), TypeCSI, "b", 0)
 	want(t, b.events, "register b b.sock")
-	want(t, deep.told, "true")
+	want(t, deep.results, "true")
 	stop()
 	want(t, b.events, "deregister a.example.com a.sock")
-	if len(hiddenPlugin.told) > 0 {
-		t.Error("a hidden socket was asked")
+	if len(hiddenPlugin.results) > 0 {
+		t.Error("a hidden socket was called")
 	}
 }
 
@@ -153,39 +153,39 @@ func TestReplacedSocket(t *testing.T) {
 	want(t, b.events, "register new a.sock")
 }
 
-func TestRefusal(t *testing.T) {
+func TestFailedRegistrationIsRetried(t *testing.T) {
 	dir := t.TempDir()
 	b := watch(t, dir)
 	b.refuse.Store(true)
 	f, _ := serve(t, filepath.Join(dir, "a.sock"), TypeCSI, "a", 0)
-	want(t, f.told, "falseno room")
+	want(t, f.results, "falseno room")
 	want(t, b.events, "register a a.sock")
-	want(t, f.told, "true")
+	want(t, f.results, "true")
 	other, _ := serve(t, filepath.Join(dir, "b.sock"), "Toaster", "b", 0)
-	want(t, other.told, `falseplugins of type "Toaster" are not handled by this agent`)
+	want(t, other.results, `falsethis agent does not support plugins of type "Toaster"`)
 }
 
-// The directory cannot be made, for now.
-func TestWatchLater(t *testing.T) {
+// The directory cannot be created at first.
+func TestWatchIsRetried(t *testing.T) {
 	root := t.TempDir()
-	inTheWay := filepath.Join(root, "plugins")
-	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+	blocker := filepath.Join(root, "plugins")
+	if err := os.WriteFile(blocker, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan string, 100)
+	results := make(chan string, 100)
 	b := &book{events: make(chan string, 1)}
-	w := New(Options{Dir: filepath.Join(inTheWay, "registry"), Handlers: map[string]Handler{TypeCSI: b},
-		Log: slog.New(failures(told))})
+	w := New(Options{Dir: filepath.Join(blocker, "registry"), Handlers: map[string]Handler{TypeCSI: b},
+		Log: slog.New(failures(results))})
 	run(t, w)
-	want(t, told, "no plugin can register")
-	if err := errors.Join(os.Remove(inTheWay), os.MkdirAll(w.opts.Dir, 0o700)); err != nil {
+	want(t, results, "cannot watch for plugins, retrying")
+	if err := errors.Join(os.Remove(blocker), os.MkdirAll(w.opts.Dir, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	serve(t, filepath.Join(w.opts.Dir, "a.sock"), TypeCSI, "a", 0)
 	want(t, b.events, "register a a.sock")
 }
 
-// failures is a log of which the messages of errors are told.
+// failures is a log that passes on the messages of errors.
 type failures chan<- string
 
 func (failures) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }

@@ -15,14 +15,16 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
-// callLimit bounds one call of a plugin.
-const callLimit = 5 * time.Second
+// callTimeout limits one call of a plugin.
+const callTimeout = 5 * time.Second
 
-// Run follows the directory until ctx ends. A machine on which nobody can register
-// still runs pods: Run says so in the log and tries again, as for want of inotify
-// instances. Plugins stay registered meanwhile, and when it ends.
+// Run follows the directory until ctx ends. If it cannot, for example because there is no inotify instance left, it
+// logs an error and tries again, because pods that need no plugin still run. Plugins stay registered meanwhile, and
+// when Run returns.
 func (w *Watcher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -32,35 +34,25 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		w.opts.Log.Error("no plugin can register", "dir", w.opts.Dir, "err", err, "again in", pause(failures))
-		sleep(ctx, pause(failures))
+		delay := retry.Delay(firstDelay, maxDelay, failures)
+		w.opts.Log.Error("cannot watch for plugins, retrying", "dir", w.opts.Dir, "err", err, "delay", delay)
+		_ = retry.Sleep(ctx, delay) // the next attempt checks ctx
 	}
 }
 
-// sleep returns early when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
-// follower is one socket that is followed. end ends it for good, done is closed
-// when it has ended.
+// follower is one followed socket. end ends it; done is closed when it has ended.
 type follower struct {
 	id   identity
 	end  context.CancelCauseFunc
 	done chan struct{}
 }
 
-// errGone is why a follower ends whose socket is no more.
+// errGone ends a follower whose socket was removed.
 var errGone = errors.New("the plugin's socket is gone")
 
 func (w *Watcher) run(ctx context.Context, running *sync.WaitGroup, followed map[string]*follower) error {
 	if err := os.MkdirAll(w.opts.Dir, 0o750); err != nil {
-		return fmt.Errorf("make the directory of plugins: %w", err)
+		return fmt.Errorf("create the directory of plugins: %w", err)
 	}
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -80,8 +72,8 @@ func (w *Watcher) run(ctx context.Context, running *sync.WaitGroup, followed map
 			if !ok {
 				return errors.New("watch plugins: the watch has ended")
 			}
-		case err := <-notify.Errors: // events were lost: the scan finds what they told
-			w.opts.Log.Warn("watch plugins", "err", err)
+		case err := <-notify.Errors: // events were lost: the next scan finds the changes
+			w.opts.Log.Warn("lost events of the plugin directory, scanning it again", "err", err)
 		}
 	}
 }
@@ -101,7 +93,7 @@ func (w *Watcher) scan(notify *fsnotify.Watcher) (map[string]identity, error) {
 			}
 			return nil
 		case d.IsDir():
-			// Before it is read, so that nothing appears in between.
+			// Watch before reading, so that no new socket is missed.
 			if err := notify.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("watch plugins: %w", err)
 			}
@@ -119,21 +111,21 @@ func (w *Watcher) scan(notify *fsnotify.Watcher) (map[string]identity, error) {
 	return found, err
 }
 
-// follow ends the followers of sockets that are gone and starts those of new ones.
+// follow ends the followers of removed sockets and starts those of new ones.
 func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup, followed map[string]*follower,
 	now map[string]identity) {
 	was := map[string]identity{}
 	for path, f := range followed {
 		was[path] = f.id
 	}
-	gone, come := changes(was, now)
+	removed, added := changes(was, now)
 	before := map[string]<-chan struct{}{}
-	for _, path := range gone {
+	for _, path := range removed {
 		followed[path].end(errGone)
 		before[path] = followed[path].done
 		delete(followed, path)
 	}
-	for _, path := range come {
+	for _, path := range added {
 		ctx, end := context.WithCancelCause(ctx)
 		f := &follower{id: now[path], end: end, done: make(chan struct{})}
 		followed[path] = f
@@ -148,7 +140,7 @@ func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup, followed 
 	}
 }
 
-// serve has the plugin behind a socket registered until the socket is gone.
+// serve keeps the plugin behind a socket registered until the socket is removed.
 func (w *Watcher) serve(ctx context.Context, socket string) {
 	log := w.opts.Log.With("socket", socket)
 	for failures := 0; ctx.Err() == nil; {
@@ -167,13 +159,13 @@ func (w *Watcher) serve(ctx context.Context, socket string) {
 			return
 		}
 		failures++
-		log.Warn("register plugin", "failures", failures, "err", err)
-		sleep(ctx, pause(failures))
+		delay := retry.Delay(firstDelay, maxDelay, failures)
+		log.Warn("cannot register a plugin, retrying", "failures", failures, "err", err, "delay", delay)
+		_ = retry.Sleep(ctx, delay) // the loop checks ctx
 	}
 }
 
-// register asks a plugin what it is, hands it to its handler and tells it the
-// outcome.
+// register reads the description of a plugin, calls its handler and reports the result to the plugin.
 func (w *Watcher) register(ctx context.Context, socket string) (Plugin, error) {
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy())
@@ -182,11 +174,11 @@ func (w *Watcher) register(ctx context.Context, socket string) (Plugin, error) {
 	}
 	defer func() { _ = conn.Close() }()
 	client := registration.NewRegistrationClient(conn)
-	asking, cancel := context.WithTimeout(ctx, callLimit)
+	infoCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	info, err := client.GetInfo(asking, &registration.InfoRequest{})
+	info, err := client.GetInfo(infoCtx, &registration.InfoRequest{})
 	if err != nil {
-		return Plugin{}, fmt.Errorf("ask plugin what it is: %w", err)
+		return Plugin{}, fmt.Errorf("read the description of the plugin: %w", err)
 	}
 	p := Plugin{Name: info.GetName(), Type: info.GetType(), Endpoint: info.GetEndpoint(),
 		Versions: info.GetSupportedVersions()}
@@ -195,26 +187,26 @@ func (w *Watcher) register(ctx context.Context, socket string) (Plugin, error) {
 	}
 	handler := w.opts.Handlers[p.Type]
 	if handler == nil {
-		err = fmt.Errorf("plugins of type %q are not handled by this agent", p.Type)
+		err = fmt.Errorf("this agent does not support plugins of type %q", p.Type)
 	} else {
 		err = handler.Register(ctx, p)
 	}
 	if ctx.Err() != nil && err != nil {
 		return p, err
 	}
-	telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+	notifyCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	answer := &registration.RegistrationStatus{PluginRegistered: err == nil}
 	if err != nil {
 		answer.Error = err.Error()
 	}
-	_, told := client.NotifyRegistrationStatus(telling, answer)
+	_, notifyErr := client.NotifyRegistrationStatus(notifyCtx, answer)
 	switch {
 	case err != nil:
 		return p, fmt.Errorf("register plugin %q: %w", p.Name, err)
-	case told != nil:
+	case notifyErr != nil:
 		handler.Deregister(p)
-		return p, fmt.Errorf("tell plugin %q that it is registered: %w", p.Name, told)
+		return p, fmt.Errorf("notify plugin %q of its registration: %w", p.Name, notifyErr)
 	}
 	return p, nil
 }

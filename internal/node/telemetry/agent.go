@@ -9,20 +9,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Agent is what runs here.
+// Agent describes this process.
 type Agent struct {
 	Node string
-	// Version is the version of Kubernetes that the node says it is of, with its
-	// major and minor number: alerts compare it with the others of the cluster.
+	// Version is the Kubernetes version that the node reports, with its major and minor number. Alerts compare it with
+	// other nodes of the cluster.
 	Version, Major, Minor string
-	// Commit that the program was built of, and Built when; empty where it was not
-	// told.
+	// Commit and Built are the source commit and time of the build. Empty: unknown.
 	Commit, Built string
-	// Unified says that the host has cgroups of version 2.
+	// Unified is true if the host has cgroup version 2.
 	Unified bool
 }
 
-// Register has the agent, its process and Go's runtime told of.
+// Register registers the metrics of the agent, its process and Go's runtime.
 func (a Agent) Register(reg prometheus.Registerer) error {
 	constant := func(name, help string, v float64, l prometheus.Labels) prometheus.Collector {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: l})

@@ -8,17 +8,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// certificate is what package cert has of one.
+// certificate is implemented by package cert.
 type certificate interface {
-	// Certificate is the one in use, nil for none.
+	// Certificate returns the certificate in use, or nil.
 	Certificate() *tls.Certificate
-	// Failures counts the attempts to renew it that failed.
+	// Failures counts the failed attempts to renew it.
 	Failures() uint64
 }
 
-// Certificates tell how long the client's and the server's certificate are good
-// for, and how often no new one was to be had. Either may be nil, and is not told
-// of then.
+// Certificates returns metrics for the validity of the client and serving certificate, and for failed renewals. Either
+// may be nil and then has no metrics.
 func Certificates(client, serving certificate, now func() time.Time) []prometheus.Collector {
 	ttl := func(name, whose string, c certificate) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -45,7 +44,7 @@ func Certificates(client, serving certificate, now func() time.Time) []prometheu
 	return all
 }
 
-// left is how long a certificate is good for, in seconds.
+// left returns how many seconds a certificate is still valid.
 func left(c *tls.Certificate, now time.Time) float64 {
 	if c == nil || c.Leaf == nil {
 		return math.Inf(1)

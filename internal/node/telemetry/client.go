@@ -11,10 +11,9 @@ import (
 	"k8s.io/client-go/tools/metrics"
 )
 
-// Client has everything that this process says to API servers counted, under the
-// names that all of Kubernetes has for it. client-go takes one such counter in the
-// life of a process: only the first call has an effect on it, so the program makes
-// this call, once.
+// Client counts all requests of this process to API servers, under the names that all Kubernetes components use.
+// client-go accepts its metrics only once in a process: only the first call has an effect, so the program calls it
+// once.
 func Client(reg prometheus.Registerer) error {
 	durations := []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -45,7 +44,7 @@ func Client(reg prometheus.Registerer) error {
 	return nil
 }
 
-// requestCounter is client-go's way to count requests.
+// requestCounter adapts a counter to client-go.
 type requestCounter struct{ *prometheus.CounterVec }
 
 // Increment implements metrics.ResultMetric.
@@ -58,7 +57,7 @@ func (c requestCounter) IncrementRetry(_ context.Context, code, method, host str
 	c.WithLabelValues(code, method, host).Inc()
 }
 
-// durationOf is client-go's way to tell how long requests take.
+// durationOf adapts a histogram to client-go.
 type durationOf struct{ *prometheus.HistogramVec }
 
 // Observe implements metrics.LatencyMetric.

@@ -9,11 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ends counts containers that have ended, each instance once. It is used under the
-// lock of Starts.
+// ends counts ended containers, each instance once. The lock of Starts protects it.
 type ends struct {
 	total *prometheus.CounterVec
-	began time.Time // what ended before was another agent's
+	began time.Time // containers that ended before belong to another agent
 	known map[types.UID]map[string]string
 }
 
@@ -27,7 +26,7 @@ func newEnds(now time.Time) ends {
 	}
 }
 
-// status takes the newest status of a pod.
+// status counts the ended containers in the newest status of a pod.
 func (e ends) status(uid types.UID, s corev1.PodStatus) {
 	known := e.known[uid]
 	if known == nil {
@@ -47,7 +46,7 @@ func (e ends) status(uid types.UID, s corev1.PodStatus) {
 				continue
 			}
 			known[c.Name] = t.ContainerID
-			if !t.FinishedAt.Time.Before(e.began.Truncate(time.Second)) { // as precise as a status is
+			if !t.FinishedAt.Time.Before(e.began.Truncate(time.Second)) { // statuses have whole seconds
 				e.total.WithLabelValues(kind, strconv.Itoa(int(t.ExitCode)), t.Reason).Inc()
 			}
 		}

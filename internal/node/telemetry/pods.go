@@ -8,26 +8,24 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Pods counts pods and containers when somebody scrapes. It implements
-// prometheus.Collector.
+// Pods counts pods and containers on each scrape. It implements prometheus.Collector.
 type Pods struct {
 	o PodsOptions
 
 	running, containers, wanted, admitted, mirrors, ephemeral *prometheus.Desc
 }
 
-// PodsOptions are what is counted. All are required.
+// PodsOptions configure Pods. All are required.
 type PodsOptions struct {
 	Desired  *store.Table[types.UID, *pod.Pod]
 	Observed *store.Table[types.UID, *pod.Observed]
-	// Active says that a pod is admitted and has not come to its end: it holds
-	// resources of the node.
+	// Active reports whether a pod is admitted and has not ended: it holds resources of the node.
 	Active func(types.UID) bool
-	// Mirrors counts the mirror pods; 0 without an API server.
+	// Mirrors counts the mirror pods. It is 0 without an API server.
 	Mirrors func() int
 }
 
-// NewPods makes a Pods.
+// NewPods returns a collector.
 func NewPods(o PodsOptions) *Pods {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
@@ -65,7 +63,7 @@ func (p *Pods) Collect(ch chan<- prometheus.Metric) {
 	for state, n := range states {
 		gauge(p.containers, n, state)
 	}
-	// Which label a pod counts under: the kubelet's "" is any pod of the API server.
+	// The value of the label static. The kubelet uses "" for pods of the API server.
 	wanted, active := map[string]int{"": 0, "true": 0}, map[string]int{"": 0, "true": 0}
 	ephemeral := 0
 	for uid, one := range p.o.Desired.Snapshot().All() {
@@ -87,7 +85,7 @@ func (p *Pods) Collect(ch chan<- prometheus.Metric) {
 	gauge(p.ephemeral, ephemeral)
 }
 
-// population counts the pods with a ready sandbox, and containers by state.
+// population counts pods with a ready sandbox, and containers by state.
 func population(s store.Snapshot[types.UID, *pod.Observed]) (running int, states map[string]int) {
 	states = map[string]int{"created": 0, "running": 0, "exited": 0, "unknown": 0}
 	names := map[pod.ContainerState]string{pod.StateCreated: "created", pod.StateRunning: "running",

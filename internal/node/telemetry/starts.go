@@ -14,14 +14,12 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// Starts tells what it takes to start a pod, and which containers have ended. Its methods may be called from any
-// goroutine.
+// Starts measures pod starts and counts ended containers. Its methods may be called from any goroutine.
 //
-// From first seen to running (kubelet_pod_start_duration_seconds) is the node's own
-// part. From the pod's creation until everybody can see it run are the total and
-// the service level indicator: the latter without image pulls and init containers,
-// and of pods alone that it promises something about
-// (sig-scalability, pod startup latency SLI).
+// kubelet_pod_start_duration_seconds is the node's own part: from seeing the pod first until it runs. The total and the
+// service level indicator last from the pod's creation until its running state is visible to others. The indicator
+// excludes image pulls and init containers, and it covers only the pods that the pod startup latency SLI of
+// sig-scalability covers.
 type Starts struct {
 	timeline func(types.UID) (timeline.Timeline, bool)
 	now      func() time.Time
@@ -31,7 +29,7 @@ type Starts struct {
 
 	mu        sync.Mutex
 	starting  map[types.UID]progress
-	networked bool // first has its value
+	networked bool // first has been set
 	ends      ends
 }
 
@@ -40,13 +38,12 @@ type progress int
 
 const (
 	coming   progress = iota
-	runs              // its status says so
-	shown             // and so do the eyes of others
-	excluded          // it began before this process, or waited for a node
+	runs              // its status says that it runs
+	shown             // others see that status too
+	excluded          // it started before this process, or once had no node
 )
 
-// NewStarts makes a Starts. timeline is what is recorded of a pod's start, image
-// pulls among it.
+// NewStarts returns a Starts. timeline returns the recorded timeline of a pod, which includes its image pulls.
 func NewStarts(reg prometheus.Registerer, timeline func(types.UID) (timeline.Timeline, bool),
 	now func() time.Time) (*Starts, error) {
 	histogram := func(name, help string) prometheus.Histogram {
@@ -73,18 +70,18 @@ func NewStarts(reg prometheus.Registerer, timeline func(types.UID) (timeline.Tim
 	return s, nil
 }
 
-// Status takes a status that was computed of a pod.
+// Status records a newly computed status of a pod.
 func (s *Starts) Status(p *pod.Pod, status corev1.PodStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ends.status(p.UID, status)
 	at, known := s.starting[p.UID]
 	switch {
-	case !known && (running(status) || ended(status) || unschedulable(p.Pod)):
+	case !known && (running(status) || pod.Ended(status.Phase) || unschedulable(p.Pod)):
 		s.starting[p.UID] = excluded
 	case !known:
 		s.starting[p.UID] = coming
-	case at == coming && ended(status):
+	case at == coming && pod.Ended(status.Phase):
 		s.starting[p.UID] = excluded
 	case at == coming && running(status):
 		s.starting[p.UID] = runs
@@ -92,8 +89,8 @@ func (s *Starts) Status(p *pod.Pod, status corev1.PodStatus) {
 	}
 }
 
-// Shown takes a pod with a status that others see: the API server's, by watch; of
-// a pod that the API server does not have, the one that the local API tells.
+// Shown records a status that is visible to others: from the API server's watch or, for a pod that the API server does
+// not have, in the local API.
 func (s *Starts) Shown(p *pod.Pod, status corev1.PodStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +123,7 @@ func (s *Starts) Forget(uid types.UID) {
 	delete(s.ends.known, uid)
 }
 
-// pulls is the time in which the pod waited for at least one image.
+// pulls returns for how long the pod waited for at least one image.
 func (s *Starts) pulls(uid types.UID) time.Duration {
 	line, ok := s.timeline(uid)
 	if !ok {

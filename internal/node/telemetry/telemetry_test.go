@@ -26,15 +26,14 @@ var epoch = time.Unix(1700000000, 0)
 
 func at(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
 
-func tells(t *testing.T, g prometheus.Gatherer, want string, names ...string) {
+func checkMetrics(t *testing.T, g prometheus.Gatherer, want string, names ...string) {
 	t.Helper()
 	if err := testutil.GatherAndCompare(g, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
 }
 
-// A node with one pod that runs, one of a manifest that waits, and what is left of
-// a third.
+// A node with one running pod, one waiting pod of a manifest, and leftovers of a third.
 func TestPods(t *testing.T) {
 	desired, observed := store.New[types.UID, *pod.Pod](), store.New[types.UID, *pod.Observed]()
 	desired.Put("a",
@@ -55,7 +54,7 @@ func TestPods(t *testing.T) {
 	}, Mirrors: func() int {
 		return 1
 	}}))
-	tells(t, reg, `
+	checkMetrics(t, reg, `
 # HELP kubelet_active_pods Number of pods that are admitted and not at their end; static is "true" for those that are not of the API server.
 # TYPE kubelet_active_pods gauge
 kubelet_active_pods{static=""} 1
@@ -88,7 +87,7 @@ func TestAgent(t *testing.T) {
 		reg); err != nil {
 		t.Fatal(err)
 	}
-	tells(t, reg, `
+	checkMetrics(t, reg, `
 # HELP kubelet_cgroup_version Version of the host's cgroups, 1 or 2.
 # TYPE kubelet_cgroup_version gauge
 kubelet_cgroup_version 2
@@ -119,7 +118,7 @@ func TestCertificates(t *testing.T) {
 	reg.MustRegister(Certificates(pair{&x509.Certificate{NotAfter: at(60)}}, pair{}, func() time.Time {
 		return epoch
 	})...)
-	tells(t, reg, `
+	checkMetrics(t, reg, `
 # HELP kubelet_certificate_manager_client_expiration_renew_errors Cumulative number of attempts to renew the client certificate that failed.
 # TYPE kubelet_certificate_manager_client_expiration_renew_errors counter
 kubelet_certificate_manager_client_expiration_renew_errors 3
@@ -134,11 +133,11 @@ kubelet_certificate_manager_server_ttl_seconds +Inf
 kubelet_server_expiration_renew_errors 3
 `)
 	if none := Certificates(nil, nil, time.Now); none != nil {
-		t.Errorf("certificates that there are not are told of: %v", none)
+		t.Errorf("metrics for missing certificates: %v", none)
 	}
 }
 
-// It is the only test that calls Client: client-go takes the first in a process.
+// This is the only test that calls Client, because client-go accepts its metrics only once in a process.
 func TestClient(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	if err := Client(reg); err != nil {
@@ -147,7 +146,7 @@ func TestClient(t *testing.T) {
 	metrics.RequestResult.Increment(t.Context(), "200", "GET", "api:6443")
 	metrics.RequestRetry.IncrementRetry(t.Context(), "429", "GET", "api:6443")
 	metrics.RequestLatency.Observe(t.Context(), "GET", url.URL{Host: "api:6443", Path: "/api/v1/pods"}, time.Second)
-	tells(t, reg, `
+	checkMetrics(t, reg, `
 # HELP rest_client_request_retries_total Cumulative number of requests to the API server that were repeated, by status code, verb and host.
 # TYPE rest_client_request_retries_total counter
 rest_client_request_retries_total{code="429",host="api:6443",verb="GET"} 1
@@ -188,14 +187,13 @@ var (
 	}
 )
 
-// A pod is created at 0, first seen at 1, pulls an image for 2 s, is up at 9 and
-// shown at 10.
+// A pod is created at second 0, seen at 1, pulls an image for 2 s, runs at 9 and is shown at 10.
 func TestStarts(t *testing.T) {
 	for name, c := range map[string]struct {
 		volume           corev1.VolumeSource
 		before           corev1.PodStatus
 		api              corev1.PodStatus
-		seen, total, sli float64 // sums; 0: not told
+		seen, total, sli float64 // sums; 0: not observed
 	}{
 		"plain": {before: waiting, seen: 8, total: 10, sli: 5},
 		"without state": {before: waiting,
@@ -234,7 +232,7 @@ func TestStarts(t *testing.T) {
 			now = at(9)
 			s.Status(p, up)
 			now = at(10)
-			for range 2 { // what is told again is not counted again
+			for range 2 { // repeated statuses are not counted again
 				s.Shown(p, up)
 				s.Status(p, up)
 			}
@@ -268,8 +266,7 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// Each instance that ends counts once, however often its status is told, and not
-// when it ended before this agent began.
+// Each ended instance counts once, however often its status is reported, and not if it ended before this agent started.
 func TestEnds(t *testing.T) {
 	e := newEnds(at(100))
 	ended := func(id string, code int32, why string, second int) corev1.ContainerState {
@@ -289,7 +286,7 @@ func TestEnds(t *testing.T) {
 	}
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(e.total)
-	tells(t, reg, `
+	checkMetrics(t, reg, `
 # HELP kubelet_terminated_containers_total Cumulative number of containers that have ended, by type, exit code and reason.
 # TYPE kubelet_terminated_containers_total counter
 kubelet_terminated_containers_total{container_type="container",exit_code="137",reason="OOMKilled"} 2

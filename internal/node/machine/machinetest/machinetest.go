@@ -12,7 +12,7 @@ import (
 //go:embed testdata/*.sysfs
 var data embed.FS
 
-// Names are the machines there are, sorted.
+// Names returns the names of the recorded machines, sorted.
 func Names(t testing.TB) []string {
 	t.Helper()
 	files, err := fs.Glob(data, "testdata/*.sysfs")
@@ -26,7 +26,7 @@ func Names(t testing.TB) []string {
 	return names
 }
 
-// FS is what this machine's /sys and /proc say, as far as machine.Read reads it.
+// FS returns the files of /sys and /proc of a machine that machine.Read reads.
 func FS(t testing.TB, name string) fs.FS {
 	t.Helper()
 	packed, err := data.ReadFile("testdata/" + name + ".sysfs")
@@ -40,7 +40,7 @@ func FS(t testing.TB, name string) fs.FS {
 	return root
 }
 
-// Load is the machine of this name.
+// Load returns the machine with this name.
 func Load(t testing.TB, name string) machine.Machine {
 	t.Helper()
 	m, err := machine.Read(FS(t, name))
@@ -50,7 +50,7 @@ func Load(t testing.TB, name string) machine.Machine {
 	return m
 }
 
-// All are all machines by name.
+// All returns all machines by name.
 func All(t testing.TB) map[string]machine.Machine {
 	t.Helper()
 	all := map[string]machine.Machine{}

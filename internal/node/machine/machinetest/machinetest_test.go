@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-// Every machine, whole.
+// Each recorded machine is read as in its golden file.
 func TestMachines(t *testing.T) {
 	for name, m := range machinetest.All(t) {
 		t.Run(name, func(t *testing.T) {
@@ -31,13 +31,13 @@ func TestMachines(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("not as in %s (-want +got); -update writes it:\n%s", golden, diff)
+				t.Errorf("differs from %s (-want +got); -update writes it:\n%s", golden, diff)
 			}
 		})
 	}
 }
 
-// A packed machine is the machine it was packed of.
+// Unpacking a packed machine gives the same machine.
 func TestPackKeepsTheMachine(t *testing.T) {
 	for name, want := range machinetest.All(t) {
 		packed, err := machinetest.Pack(machinetest.FS(t, name))
@@ -58,8 +58,7 @@ func TestPackKeepsTheMachine(t *testing.T) {
 	}
 }
 
-// Every machine that tests run on can be read, whatever it is. Its memory may
-// change at any time.
+// The machine that the test runs on can be read. Its memory may change at any time.
 func TestThisMachine(t *testing.T) {
 	m, err := machine.Read(os.DirFS("/"))
 	if err != nil {
@@ -70,6 +69,6 @@ func TestThisMachine(t *testing.T) {
 		cpus = cpus.Union(n.CPUs)
 	}
 	if m.Memory() == 0 || m.Online().Size() < 1 || !cpus.Equals(m.Online()) {
-		t.Errorf("no memory, no CPUs, or CPUs of no node:\n%s", machinetest.Summary(m))
+		t.Errorf("no memory, no CPUs, or CPUs without a node:\n%s", machinetest.Summary(m))
 	}
 }

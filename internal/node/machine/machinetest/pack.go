@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
-// Pack keeps of root what machine.Read reads of it.
+// Pack records the files below root that machine.Read reads.
 func Pack(root fs.FS) ([]byte, error) {
 	seen := recorder{FS: root, files: map[string]string{}}
 	if _, err := machine.Read(seen); err != nil {
@@ -59,10 +59,10 @@ func cmpFirst(a, b []int) int {
 	return min(max(slices.Min(a)-slices.Min(b), -1), 1)
 }
 
-// numbered is a file of one CPU or node.
+// numbered matches a file of one CPU or node.
 var numbered = regexp.MustCompile(`^(sys/devices/system/(?:cpu/cpu|node/node))(\d+)(/.*)$`)
 
-// recorder remembers the files that were read.
+// recorder records the files that are read.
 type recorder struct {
 	fs.FS
 	files map[string]string
@@ -94,7 +94,7 @@ func line(text, word string) string {
 	return ""
 }
 
-// Unpack is the file system that Pack was made of.
+// Unpack returns the file system that Pack recorded.
 func Unpack(packed []byte) (fs.FS, error) {
 	files := fstest.MapFS{}
 	for l := range strings.Lines(string(packed)) {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
-// Summary is all that a Machine says, in short: for golden files and messages.
+// Summary describes a Machine completely in a short text, for golden files and messages.
 func Summary(m machine.Machine) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "online %s", m.Online())

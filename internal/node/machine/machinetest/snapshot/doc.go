@@ -1,3 +1,3 @@
-// Command snapshot writes what machine.Read reads below a directory, by default
-// that of the machine it runs on, as a file of package machinetest.
+// Command snapshot records what machine.Read reads below a directory, by default on the machine it runs on, as a file
+// for package machinetest.
 package main
