@@ -19,33 +19,31 @@ import (
 	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/record/event"
 )
-
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
 
 // Config of Claims. Fields are required unless they say otherwise.
 type Config struct {
 	// Root is the agent's directory.
 	Root    string
 	Objects *object.Table
-	// Cluster tells of the claims of pods of the API server, which a control plane
-	// binds; nil: there is none.
+	// Cluster has the claims and volumes of the API server's pods, which a control plane binds.
+	// nil: there is none.
 	Cluster cluster
-	// Labels are those that the Node has in the cluster; nil: those of Node.
+	// Labels returns the Node's labels in the cluster. nil: the labels of Node count.
 	Labels func() map[string]string
-	// Synced is closed when Objects has held everything once.
+	// Synced is closed once Objects has everything.
 	Synced <-chan struct{}
-	// Complete says that every manifest could be read: only then is a claim that
-	// is not there gone.
+	// Complete reports whether every manifest could be read. Only then is a claim that is not found
+	// gone.
 	Complete func() bool
-	// Node has the name and labels that a volume's nodeAffinity asks for.
+	// Node has the name and labels that a volume's nodeAffinity is matched with.
 	Node *corev1.Node
-	// Changed is told of claims that are worth another try.
+	// Changed wakes the pods that wait for these claims.
 	Changed func(map[object.Key]bool)
-	Events  events
+	Events  event.Sink
 	Now     func() time.Time
 	Log     *slog.Logger
 }
@@ -53,22 +51,22 @@ type Config struct {
 // Claims are the claims of the node.
 type Claims struct {
 	cfg  Config
-	kick chan struct{}
+	wake wake.Signal
 
 	mu       sync.Mutex
 	bindings map[types.NamespacedName]*Binding
 	removing map[types.NamespacedName]bool
-	told     map[types.NamespacedName]string // the last trouble of each unbound claim
-	changed  map[object.Key]bool             // that Run is to tell of
+	reported map[types.NamespacedName]string // the last event of each unbound claim
+	changed  map[object.Key]bool             // for the next pass
 	users    users
 	revision uint64
 }
 
-// New makes a Claims. Nothing is read before Load.
+// New makes a Claims. It reads nothing before Load.
 func New(c Config) *Claims {
 	return &Claims{
-		cfg: c, kick: make(chan struct{}, 1), bindings: map[types.NamespacedName]*Binding{},
-		removing: map[types.NamespacedName]bool{}, told: map[types.NamespacedName]string{},
+		cfg: c, wake: wake.New(), bindings: map[types.NamespacedName]*Binding{},
+		removing: map[types.NamespacedName]bool{}, reported: map[types.NamespacedName]string{},
 		changed: map[object.Key]bool{},
 		users:   users{},
 	}
@@ -80,8 +78,8 @@ func (c *Claims) file() string { return filepath.Join(c.cfg.Root, "claims.json")
 
 func (c *Claims) dir(volume string) string { return filepath.Join(c.cfg.Root, "volumes", volume) }
 
-// Load reads what an earlier agent has bound. After a *checkpoint.DamagedError
-// the bindings are lost, and what is in <root>/volumes is left alone.
+// Load reads the bindings of an earlier agent. After a *checkpoint.DamagedError the bindings are
+// lost. The directories in <root>/volumes stay.
 func (c *Claims) Load() error {
 	list, err := checkpoint.Load[[]*Binding](c.file(), format())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,10 +93,10 @@ func (c *Claims) Load() error {
 	return err
 }
 
-// change makes b the binding of a claim, nil for none, once that is on disk.
-// The lock is held.
+// change sets the binding of a claim, or removes it if b is nil, after it has saved the bindings.
+// It needs the lock.
 func (c *Claims) change(name types.NamespacedName, b *Binding) error {
-	was, had := c.bindings[name]
+	previous, existed := c.bindings[name]
 	if b == nil {
 		delete(c.bindings, name)
 	} else {
@@ -111,18 +109,18 @@ func (c *Claims) change(name types.NamespacedName, b *Binding) error {
 	slices.SortFunc(list, func(a, b *Binding) int { return object.KeyOf(a.Claim).Compare(object.KeyOf(b.Claim)) })
 	if err := checkpoint.Save(c.file(), format(), list); err != nil {
 		delete(c.bindings, name)
-		if had {
-			c.bindings[name] = was
+		if existed {
+			c.bindings[name] = previous
 		}
-		return fmt.Errorf("keep what claims are bound to: %w", err)
+		return fmt.Errorf("save the bindings of claims: %w", err)
 	}
 	c.revision++
 	return nil
 }
 
-// Bound returns the volume of a pod's claim, and notes the pod as its user. It
-// binds the claim, or makes a volume for it, if need be. What has to come first is
-// an *object.Missing, *object.Unknown or *object.Lacking.
+// Bound returns the volume of a pod's claim and records the pod as its user. If the claim has no
+// volume, Bound binds it or makes a volume. The error for something that must come first is an
+// *object.Missing, *object.Unknown or *object.Lacking.
 func (c *Claims) Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
 	name := types.NamespacedName{Namespace: p.Namespace}
 	if v.Ephemeral != nil {
@@ -147,7 +145,7 @@ func (c *Claims) Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*c
 		return nil, err
 	}
 	if excludes(b, p.UID) {
-		return nil, lacking(name, fmt.Errorf("it is ReadWriteOncePod, and the pod with the UID %s uses it", b.Users[0]))
+		return nil, lacking(name, fmt.Errorf("the claim is ReadWriteOncePod, and the pod with the UID %s uses it", b.Users[0]))
 	}
 	if !slices.Contains(b.Users, p.UID) {
 		next := *b
@@ -173,16 +171,16 @@ func keyOf(name types.NamespacedName) object.Key {
 	return object.Key{Kind: object.PersistentVolumeClaim, Namespace: name.Namespace, Name: name.Name}
 }
 
-// bind returns the binding of a claim that a pod uses. The lock is held.
+// bind returns the binding of a claim that a pod uses. It needs the lock.
 func (c *Claims) bind(name types.NamespacedName, p *corev1.Pod, v *corev1.Volume) (*Binding, error) {
 	if c.removing[name] {
-		return nil, lacking(name, errors.New("the volume that it had before is being removed"))
+		return nil, lacking(name, errors.New("the previous volume of the claim is being removed"))
 	}
 	b := c.bindings[name]
 	claim := c.local(name)
-	there := claim != nil
+
 	if v.Ephemeral != nil {
-		if there || b != nil && b.Owner != p.UID {
+		if claim != nil || b != nil && b.Owner != p.UID {
 			return nil,
 				lacking(name,
 					fmt.Errorf("PVC %q was not created for pod %q (pod is not owner)", name, p.Namespace+"/"+p.Name))
@@ -191,21 +189,20 @@ func (c *Claims) bind(name types.NamespacedName, p *corev1.Pod, v *corev1.Volume
 	}
 	switch {
 	case b != nil && slices.Contains(b.Users, p.UID):
-		return b, nil // also when claim and volume are gone: both stay for as long as the pod
+		return b, nil // claim and volume stay as long as the pod, even if their manifest is gone
 	case claim == nil:
 		return nil, &object.Missing{Key: keyOf(name)}
 	case b != nil && b.Owner != "" && v.Ephemeral == nil:
-		return nil, lacking(name, fmt.Errorf("the ephemeral volume of a pod has that name"))
-	case b != nil && !c.known(b):
-		return nil, lacking(name, fmt.Errorf("its volume %s is lost", b.Volume.Name))
+		return nil, lacking(name, fmt.Errorf("an ephemeral volume of a pod has the claim's name"))
+	case b != nil && !c.volumeExists(b):
+		return nil, lacking(name, fmt.Errorf("the claim's volume %s is lost", b.Volume.Name))
 	case b != nil:
 		return b, nil
 	}
 	return c.bindNew(name, claim, p.UID, v.Ephemeral != nil)
 }
 
-// local is a claim of a manifest, nil for none. One of the cluster is no matter of
-// ours.
+// local returns the claim of a manifest, or nil. Claims of the cluster are not bound here.
 func (c *Claims) local(name types.NamespacedName) *corev1.PersistentVolumeClaim {
 	row, _ := c.cfg.Objects.Get(keyOf(name))
 	claim, ok := row.(*corev1.PersistentVolumeClaim)
@@ -215,11 +212,11 @@ func (c *Claims) local(name types.NamespacedName) *corev1.PersistentVolumeClaim 
 	return claim
 }
 
-// bindNew binds a claim that has nothing, and makes a volume where none fits.
+// bindNew binds an unbound claim. It makes a volume if none fits.
 func (c *Claims) bindNew(name types.NamespacedName, claim *corev1.PersistentVolumeClaim, uid types.UID,
 	owned bool) (*Binding, error) {
-	volumes, taken := c.volumes()
-	found := choose(claim, volumes, taken, c.cfg.Node)
+	volumes, owners := c.volumes()
+	found := choose(claim, volumes, owners, c.cfg.Node)
 	b := &Binding{Claim: claim, Volume: found.volume}
 	if owned {
 		b.Owner = uid
@@ -228,13 +225,13 @@ func (c *Claims) bindNew(name types.NamespacedName, claim *corev1.PersistentVolu
 	case found.missing != "":
 		return nil, &object.Missing{Key: object.Key{Kind: object.PersistentVolume, Name: found.missing}}
 	case found.why != "":
-		c.tell(claim, corev1.EventTypeWarning, found.reason, found.why)
+		c.report(claim, corev1.EventTypeWarning, found.reason, found.why)
 		return nil, reason.Wrap(found.reason, lacking(name, errors.New(found.why)))
 	case found.make:
 		if err := safepath.Name(volumeName(claim)); err != nil {
 			return nil, fmt.Errorf("make a volume for a claim with the UID %q: %w", claim.UID, err)
 		}
-		b.Made, b.Volume = true, made(claim, c.dir(volumeName(claim)))
+		b.Made, b.Volume = true, directoryVolume(claim, c.dir(volumeName(claim)))
 		b.Volume.CreationTimestamp = metav1.NewTime(c.cfg.Now()).Rfc3339Copy()
 	}
 	if owned {
@@ -243,42 +240,43 @@ func (c *Claims) bindNew(name types.NamespacedName, claim *corev1.PersistentVolu
 	if err := c.change(name, b); err != nil {
 		return nil, err
 	}
-	delete(c.told, name)
+	delete(c.reported, name)
 	if b.Made {
-		c.tell(claim, corev1.EventTypeNormal, reason.ProvisioningSucceeded,
+		c.report(claim, corev1.EventTypeNormal, reason.ProvisioningSucceeded,
 			"Successfully provisioned volume "+b.Volume.Name)
 	}
 	return b, nil
 }
 
-// tell records an event on a claim, once for each text.
-func (c *Claims) tell(claim *corev1.PersistentVolumeClaim, kind, why, text string) {
-	if c.told[nameOf(claim)] == text {
+// report writes an event for a claim, unless the last one had the same text.
+func (c *Claims) report(claim *corev1.PersistentVolumeClaim, kind, why, text string) {
+	if c.reported[nameOf(claim)] == text {
 		return
 	}
-	c.told[nameOf(claim)] = text
+	c.reported[nameOf(claim)] = text
 	c.cfg.Events.Event(corev1.ObjectReference{
 		Kind: object.PersistentVolumeClaim, APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name,
 		UID: claim.UID,
 	}, kind, why, "%s", text)
 }
 
-// volumes are those of manifests, and the claims that have volumes.
-func (c *Claims) volumes() (all []*corev1.PersistentVolume, taken map[string]types.NamespacedName) {
+// volumes returns the volumes of manifests, and the claim of each volume that has one.
+func (c *Claims) volumes() (all []*corev1.PersistentVolume, owners map[string]types.NamespacedName) {
 	for _, row := range c.cfg.Objects.Snapshot().All() {
 		if v, ok := row.(*corev1.PersistentVolume); ok && !object.OfCluster(v) {
 			all = append(all, v)
 		}
 	}
-	taken = map[string]types.NamespacedName{}
+	owners = map[string]types.NamespacedName{}
 	for name, b := range c.bindings {
-		taken[b.Volume.Name] = name
+		owners[b.Volume.Name] = name
 	}
-	return all, taken
+	return all, owners
 }
 
-// known says whether a binding's volume is there.
-func (c *Claims) known(b *Binding) bool {
+// volumeExists reports whether a binding's volume exists: a volume of a manifest, or the directory
+// of a released volume.
+func (c *Claims) volumeExists(b *Binding) bool {
 	if b.Made {
 		if b.Released == nil {
 			return true
@@ -286,12 +284,12 @@ func (c *Claims) known(b *Binding) bool {
 		_, err := os.Lstat(c.dir(b.Volume.Name))
 		return !errors.Is(err, fs.ErrNotExist)
 	}
-	_, there := c.cfg.Objects.Get(object.Key{Kind: object.PersistentVolume, Name: b.Volume.Name})
-	return there
+	_, exists := c.cfg.Objects.Get(object.Key{Kind: object.PersistentVolume, Name: b.Volume.Name})
+	return exists
 }
 
-// makeDir makes the directory of a volume, which everybody in the pod may write
-// to, as no user is known. Who is not in the pod does not get through the one around.
+// makeDir makes the directory of a volume. Everybody in the pod may write to it, because the user
+// of the containers is not known. The mode of the directory above keeps out everybody else.
 func (c *Claims) makeDir(b *Binding) error {
 	dir := c.dir(b.Volume.Name)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
@@ -300,7 +298,7 @@ func (c *Claims) makeDir(b *Binding) error {
 	err := os.Mkdir(dir, 0o750)
 	if errors.Is(err, fs.ErrExist) {
 		info, err := os.Lstat(dir)
-		// Killed between the two: no pod has had it yet.
+		// The agent was killed between mkdir and chmod: no pod has used the directory yet.
 		if err == nil && info.IsDir() && info.Mode().Perm() == 0o750 && len(b.Users) <= 1 {
 			return os.Chmod(dir, 0o777)
 		}
@@ -312,7 +310,7 @@ func (c *Claims) makeDir(b *Binding) error {
 	return os.Chmod(dir, 0o777)
 }
 
-// Released strikes a pod out as a user of all claims.
+// Released removes a pod from the users of all claims.
 func (c *Claims) Released(uid types.UID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -327,12 +325,12 @@ func (c *Claims) Released(uid types.UID) error {
 			return err
 		}
 		c.changed[keyOf(name)] = true
-		c.look()
+		c.wake.Wake()
 	}
 	return nil
 }
 
-// Users are the pods that use claims.
+// Users returns the pods that use claims.
 func (c *Claims) Users() []types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -342,12 +340,4 @@ func (c *Claims) Users() []types.UID {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// look has Run look at all claims.
-func (c *Claims) look() {
-	select {
-	case c.kick <- struct{}{}:
-	default:
-	}
 }

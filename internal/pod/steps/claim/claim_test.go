@@ -22,7 +22,7 @@ type silent struct{}
 
 func (silent) Event(corev1.ObjectReference, string, string, string, ...any) {}
 
-// machine is a node whose agents come and go.
+// machine is a node on which agents start and end.
 type machine struct {
 	root     string
 	objects  *object.Table
@@ -39,7 +39,7 @@ func newMachine(t *testing.T, values ...object.Value) *machine {
 	return m
 }
 
-// agent begins with what the one before has left on disk.
+// agent starts an agent with the files that the previous one left on disk.
 func (m *machine) agent(t *testing.T) *Claims {
 	t.Helper()
 	synced := make(chan struct{})
@@ -73,7 +73,7 @@ func claimed(name string) corev1.VolumeSource {
 	return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 }
 
-// exists says whether a file is there.
+// exists reports whether a file exists.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -91,9 +91,8 @@ func TestBindingsOutliveTheAgent(t *testing.T) {
 	}
 }
 
-// A killed agent leaves a binding without its directory, or one that is not open
-// to the pod yet.
-func TestKilledWhileItMakes(t *testing.T) {
+// A killed agent leaves a binding without its directory, or a directory that is not open to the pod yet.
+func TestBoundFinishesTheDirectoryOfAKilledAgent(t *testing.T) {
 	for _, stage := range []string{"before the directory", "before its mode"} {
 		t.Run(stage, func(t *testing.T) {
 			m := newMachine(t, newClaim("c"))
@@ -116,9 +115,9 @@ func TestKilledWhileItMakes(t *testing.T) {
 	}
 }
 
-// A volume goes with its claim, once no pod uses it, and not while a manifest that
-// cannot be read may have the claim.
-func TestReclaim(t *testing.T) {
+// A volume is deleted with its claim once no pod uses it. It stays while a manifest that cannot be read may contain the
+// claim.
+func TestReclaimDeletesTheVolume(t *testing.T) {
 	claim := newClaim("c")
 	m := newMachine(t, claim)
 	c := m.agent(t)
@@ -153,7 +152,7 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-func TestRetain(t *testing.T) {
+func TestRetainKeepsTheVolume(t *testing.T) {
 	claim := newClaim("c", func(c *corev1.PersistentVolumeClaim) {
 		c.Annotations = map[string]string{AnnotationReclaim: "Retain"}
 	})
@@ -178,7 +177,7 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-func TestReadWriteOncePod(t *testing.T) {
+func TestReadWriteOncePodHasOneUser(t *testing.T) {
 	claim := newClaim("c", func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 	})
@@ -196,7 +195,7 @@ func TestReadWriteOncePod(t *testing.T) {
 	use(t, c, "u2", claimed("c"))
 }
 
-func TestEphemeral(t *testing.T) {
+func TestEphemeralVolumeBelongsToItsPod(t *testing.T) {
 	source := corev1.VolumeSource{
 		Ephemeral: &corev1.EphemeralVolumeSource{
 			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: newClaim("").Spec}}}
@@ -209,7 +208,7 @@ func TestEphemeral(t *testing.T) {
 	if shown == nil || shown.Status.Phase != corev1.ClaimBound || !metav1.IsControlledBy(shown, newPod("u1")) {
 		t.Errorf("the claim is shown as %v", shown)
 	}
-	// The next pod of the name waits for the end of this one.
+	// The next pod of the same name waits for the end of this one.
 	if _, err := c.Bound(t.Context(), newPod("u2"), &corev1.Volume{Name: "data", VolumeSource: source}); err == nil {
 		t.Error("another pod has it too")
 	}
@@ -223,7 +222,7 @@ func TestEphemeral(t *testing.T) {
 	use(t, c, "u2", source)
 }
 
-func TestMissing(t *testing.T) {
+func TestBoundNamesTheMissingObject(t *testing.T) {
 	c := newMachine(t, newClaim("c", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "none" })).agent(t)
 	for name, want := range map[string]string{"none": "waiting for PersistentVolumeClaim default/none",
 		"c": "waiting for PersistentVolume none"} {
@@ -234,13 +233,12 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// Who waits for a volume is told when one comes.
-func TestRunTellsOfVolumes(t *testing.T) {
+func TestRunWakesPodsWhenAVolumeAppears(t *testing.T) {
 	claim := newClaim("c", class(""))
 	m := newMachine(t, claim)
 	c := m.agent(t)
-	told := make(chan map[object.Key]bool, 1)
-	c.cfg.Changed = func(keys map[object.Key]bool) { told <- keys }
+	woken := make(chan map[object.Key]bool, 1)
+	c.cfg.Changed = func(keys map[object.Key]bool) { woken <- keys }
 	if _, err := c.Bound(t.Context(), newPod("u1"), &corev1.Volume{VolumeSource: claimed("c")}); err == nil {
 		t.Fatal("bound to nothing")
 	}
@@ -249,8 +247,8 @@ func TestRunTellsOfVolumes(t *testing.T) {
 	go func() { ended <- c.Run(ctx) }()
 	v := newVolume("v", "1Gi")
 	m.objects.Put(object.KeyOf(v), v)
-	if keys := <-told; !keys[object.KeyOf(claim)] {
-		t.Errorf("told of %v", keys)
+	if keys := <-woken; !keys[object.KeyOf(claim)] {
+		t.Errorf("woken for %v", keys)
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

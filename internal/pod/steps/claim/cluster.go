@@ -11,19 +11,19 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// cluster tells of the claims and volumes of a control plane. What is not there is
-// an *object.Missing, what it has not told of yet an *object.Unknown.
+// cluster has the claims and volumes of a control plane. The error is an *object.Missing if an
+// object does not exist, and an *object.Unknown until the API server has answered.
 type cluster interface {
 	PersistentVolumeClaim(namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	PersistentVolume(name string) (*corev1.PersistentVolume, error)
 }
 
-// users are the pods of the cluster that use each of its claims. They are in
-// memory: after a restart each pod says it again.
+// users are the API server's pods that use each of its claims. They are only in memory: after a
+// restart, each pod calls Bound again.
 type users map[types.NamespacedName]map[types.UID]bool
 
-// boundByCluster returns the volume that the control plane has bound a pod's claim
-// to. The lock is held.
+// boundByCluster returns the volume to which the control plane has bound a pod's claim. It needs
+// the lock.
 func (c *Claims) boundByCluster(name types.NamespacedName, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume,
 	error) {
 	claim, err := c.cfg.Cluster.PersistentVolumeClaim(name.Namespace, name.Name)
@@ -40,7 +40,7 @@ func (c *Claims) boundByCluster(name types.NamespacedName, p *corev1.Pod, v *cor
 	if err := fits(claim, volume, c.node()); err != nil {
 		return nil, &object.Lacking{Key: object.KeyOf(volume), Err: err}
 	}
-	if other, taken := excludesOf(claim, c.users[name], p.UID); taken {
+	if other, found := otherUser(claim, c.users[name], p.UID); found {
 		return nil,
 			lacking(name,
 				fmt.Errorf(
@@ -54,7 +54,7 @@ func (c *Claims) boundByCluster(name types.NamespacedName, p *corev1.Pod, v *cor
 	return volume, nil
 }
 
-// node is this node as the cluster labels it now.
+// node is this node with its current labels in the cluster.
 func (c *Claims) node() *corev1.Node {
 	if c.cfg.Labels == nil {
 		return c.cfg.Node
@@ -64,8 +64,7 @@ func (c *Claims) node() *corev1.Node {
 	return n
 }
 
-// releaseOfCluster strikes a pod out as a user of the cluster's claims. The lock is
-// held.
+// releaseOfCluster removes a pod from the users of the cluster's claims. It needs the lock.
 func (c *Claims) releaseOfCluster(uid types.UID) {
 	for name, pods := range maps.All(c.users) {
 		if !pods[uid] {
@@ -76,11 +75,11 @@ func (c *Claims) releaseOfCluster(uid types.UID) {
 			delete(c.users, name)
 		}
 		c.changed[keyOf(name)] = true
-		c.look()
+		c.wake.Wake()
 	}
 }
 
-// ofCluster says that a pod is the API server's: its claims are too.
+// ofCluster reports whether a pod comes from the API server. Then its claims do too.
 func ofCluster(p *corev1.Pod) bool {
 	from := pod.Source(p.Annotations[pod.AnnotationConfigSource])
 	return from == "" || from == pod.SourceAPI

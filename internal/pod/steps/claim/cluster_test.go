@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// boundClaim and boundVolume are as a control plane leaves them.
+// boundClaim and boundVolume are bound by a control plane.
 func boundClaim(edit func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	c := newClaim("data")
 	c.UID, c.ResourceVersion, c.Spec.VolumeName, c.Status.Phase = "claim", "7", "pv", corev1.ClaimBound
@@ -32,7 +32,7 @@ func boundVolume(edit func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	return v
 }
 
-// joined are the claims of a node of a cluster that has told of everything.
+// joined are the claims of a node of a cluster whose API server has answered for every object.
 func (m *machine) joined(t *testing.T) *Claims {
 	t.Helper()
 	synced := make(chan struct{})
@@ -49,7 +49,7 @@ func (m *machine) joined(t *testing.T) *Claims {
 	})
 }
 
-func TestBoundByCluster(t *testing.T) {
+func TestBoundChecksAClaimOfTheCluster(t *testing.T) {
 	onlyOn := func(name string) *corev1.VolumeNodeAffinity {
 		return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname,
@@ -79,7 +79,7 @@ func TestBoundByCluster(t *testing.T) {
 		"no volume": {claimed("data"), boundClaim(nil), nil, "waiting for PersistentVolume pv"},
 		"another's": {claimed("data"), boundClaim(nil),
 			boundVolume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "old" }),
-			"PersistentVolume pv is bound to the claim default/data with the UID old, and not to this one, claim"},
+			"PersistentVolume pv is bound to the claim default/data with the UID old, not to this claim with the UID claim"},
 		"nobody's": {claimed("data"), boundClaim(nil),
 			boundVolume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }),
 			"PersistentVolume pv is not bound to any claim (claimRef)"},
@@ -115,7 +115,7 @@ func TestBoundByCluster(t *testing.T) {
 	}
 }
 
-func TestClaimOfClusterForOnePod(t *testing.T) {
+func TestReadWriteOncePodClaimOfTheCluster(t *testing.T) {
 	m := newMachine(t, boundClaim(func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 	}), boundVolume(nil))
@@ -133,8 +133,7 @@ func TestClaimOfClusterForOnePod(t *testing.T) {
 	use(t, c, "v", claimed("data"))
 }
 
-// What a control plane binds is not bound here, and what is here is not a pod's of
-// the cluster.
+// The node binds no claim of the control plane, and a pod of the cluster cannot use a claim of a manifest.
 func TestClaimsOfClusterAreNotBoundHere(t *testing.T) {
 	m := newMachine(t,
 		boundClaim(func(c *corev1.PersistentVolumeClaim) {

@@ -17,46 +17,46 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 )
 
-// Class is the storage class of the volumes that are made here.
+// Class is the storage class of the volumes that this package makes.
 const Class = "local-path"
 
-// AnnotationReclaim on a claim says what becomes of the volume that is made for
-// it once the claim goes: Delete, the default, or Retain.
+// AnnotationReclaim of a claim says what happens to the volume that was made for it when the claim
+// is gone: Delete, the default, or Retain.
 const AnnotationReclaim = "berth.run/reclaim-policy"
 
-// reclaimDelay is how long a volume is kept after its claim has gone: a manifest
-// that is moved is away for a moment.
+// reclaimDelay is how long a volume is kept after its claim has gone. A manifest that is moved is
+// missing for a moment.
 const reclaimDelay = 5 * time.Second
 
 // Binding is a claim and its volume.
 type Binding struct {
-	// Claim and Volume as they were when they were bound.
+	// Claim and Volume have their state at the time of the binding.
 	Claim  *corev1.PersistentVolumeClaim
 	Volume *corev1.PersistentVolume
-	// Made: the volume is a directory of this package.
+	// Made: this package has made the volume, which is a directory.
 	Made bool `json:",omitempty"`
-	// Owner is the pod of an ephemeral volume, for which the claim was made too.
+	// Owner is the pod of an ephemeral volume. Its claim was made for it too.
 	Owner types.UID `json:",omitempty"`
-	// Users are the pods that use it.
+	// Users are the pods that use the claim.
 	Users []types.UID `json:",omitempty"`
-	// Released is when the claim was found gone and in nobody's use.
+	// Released is when the claim was first found gone and unused.
 	Released *time.Time `json:",omitempty"`
 }
 
-// choice is what an unbound claim is to get.
+// choice says how an unbound claim gets a volume.
 type choice struct {
 	// volume to bind; nil: none fits.
 	volume *corev1.PersistentVolume
 	// make a directory.
 	make bool
-	// missing is the volume that the claim names and that is not there.
+	// missing is the name of the volume that the claim names, if it does not exist.
 	missing string
-	// reason and why nothing is to be had.
+	// reason and why say why the claim gets no volume.
 	reason, why string
 }
 
-// choose finds a volume for a claim. taken says who has a volume already.
-func choose(c *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, taken map[string]types.NamespacedName,
+// choose finds a volume for a claim. owners has the claim of each bound volume.
+func choose(c *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, owners map[string]types.NamespacedName,
 	node *corev1.Node) choice {
 	var best *corev1.PersistentVolume
 	misfits := map[string]int{}
@@ -65,7 +65,7 @@ func choose(c *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume,
 			continue
 		}
 		why := misfit(c, v, node)
-		if owner, ok := taken[v.Name]; ok && owner != nameOf(c) {
+		if owner, ok := owners[v.Name]; ok && owner != nameOf(c) {
 			why = "bound to another claim"
 		}
 		if why != "" {
@@ -89,26 +89,26 @@ func choose(c *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume,
 	return provision(c, misfits)
 }
 
-// better orders volumes that fit: the one that is kept for the claim, the
-// smallest, the first by name.
+// better orders fitting volumes: first a volume reserved for the claim, then the smallest, then by
+// name.
 func better(v, than *corev1.PersistentVolume) bool {
-	kept := func(v *corev1.PersistentVolume) int {
+	unreserved := func(v *corev1.PersistentVolume) int {
 		if v.Spec.ClaimRef != nil {
 			return 0
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(kept(v), kept(than)), v.Spec.Capacity.Storage().Cmp(*than.Spec.Capacity.Storage()),
+	return cmp.Or(cmp.Compare(unreserved(v), unreserved(than)), v.Spec.Capacity.Storage().Cmp(*than.Spec.Capacity.Storage()),
 		cmp.Compare(v.Name, than.Name)) < 0
 }
 
-// misfit says why a volume cannot be the claim's, in words that follow "it is";
-// "" when it can.
+// misfit says why a volume does not fit the claim, in words that follow "it is". It returns "" if
+// the volume fits.
 func misfit(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *corev1.Node) string {
 	if r := v.Spec.ClaimRef; r != nil &&
 		(cmp.Or(r.Namespace, metav1.NamespaceDefault) != c.Namespace || r.Name != c.Name ||
 			r.UID != "" && r.UID != c.UID) {
-		return "kept for another claim (claimRef)"
+		return "reserved for another claim (claimRef)"
 	}
 	if class := c.Spec.StorageClassName; class != nil && *class != v.Spec.StorageClassName ||
 		class == nil && v.Spec.StorageClassName != "" && v.Spec.StorageClassName != Class {
@@ -127,7 +127,7 @@ func misfit(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *c
 	}
 	selector, err := metav1.LabelSelectorAsSelector(c.Spec.Selector)
 	if err != nil || c.Spec.Selector != nil && !selector.Matches(labels.Set(v.Labels)) {
-		return "not what the claim's selector selects"
+		return "not selected by the claim's selector"
 	}
 	if !forNode(v, node) {
 		return "for another node (nodeAffinity)"
@@ -142,7 +142,7 @@ func modeOf(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	return *m
 }
 
-// provision says whether a directory can be made for a claim that no volume fits.
+// provision decides whether to make a directory for a claim for which no volume fits.
 func provision(c *corev1.PersistentVolumeClaim, misfits map[string]int) choice {
 	none := "no persistent volumes available for this claim"
 	if len(misfits) > 0 {
@@ -172,13 +172,13 @@ func provision(c *corev1.PersistentVolumeClaim, misfits map[string]int) choice {
 	case policy != "" && policy != string(corev1.PersistentVolumeReclaimDelete) &&
 		policy != string(corev1.PersistentVolumeReclaimRetain):
 		return choice{reason: reason.ProvisioningFailed,
-			why: fmt.Sprintf("the annotation %s is %q: it is Delete or Retain", AnnotationReclaim, policy)}
+			why: fmt.Sprintf("the annotation %s is %q: use Delete or Retain", AnnotationReclaim, policy)}
 	}
 	return choice{make: true}
 }
 
-// made is the volume that is made for a claim, with its content in dir.
-func made(c *corev1.PersistentVolumeClaim, dir string) *corev1.PersistentVolume {
+// directoryVolume is the volume that is made for a claim, with its content in dir.
+func directoryVolume(c *corev1.PersistentVolumeClaim, dir string) *corev1.PersistentVolume {
 	policy := corev1.PersistentVolumeReclaimDelete
 	if c.Annotations[AnnotationReclaim] == string(corev1.PersistentVolumeReclaimRetain) {
 		policy = corev1.PersistentVolumeReclaimRetain
@@ -199,8 +199,8 @@ func made(c *corev1.PersistentVolumeClaim, dir string) *corev1.PersistentVolume 
 
 func volumeName(c *corev1.PersistentVolumeClaim) string { return "pvc-" + string(c.UID) }
 
-// ephemeral is the claim of a pod's ephemeral volume (KEP-1698). One without a
-// class is of Class: it gets no volume whose content stays.
+// ephemeral is the claim of a pod's ephemeral volume (KEP-1698). A claim without a class gets
+// Class, so that it is not bound to a volume whose content outlives the pod.
 func ephemeral(p *corev1.Pod, v *corev1.Volume) *corev1.PersistentVolumeClaim {
 	name := p.Name + "-" + v.Name
 	t := v.Ephemeral.VolumeClaimTemplate
@@ -220,23 +220,23 @@ func ephemeral(p *corev1.Pod, v *corev1.Volume) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// fate is what becomes of a binding.
+// fate says what happens to a binding.
 type fate int
 
 const (
-	keep   fate = iota // it stays as it is
-	forget             // nothing is left of it
-	remove             // what was made goes, and it with that
+	keep   fate = iota // the binding stays
+	forget             // the binding is deleted
+	remove             // the volume's directory is deleted, and then the binding
 )
 
-// end decides about a binding. there says that a manifest has the claim, known
-// that the volume is: a manifest's, or a directory that exists. next is when to
-// decide again; zero: after a change.
-func end(b *Binding, there, known bool, now time.Time) (f fate, released *time.Time, next time.Time) {
-	if there || len(b.Users) > 0 {
+// end decides about a binding. claimExists says that a manifest has the claim. volumeExists says
+// that a manifest has the volume or that its directory exists. next is when to decide again; zero
+// is after the next change.
+func end(b *Binding, claimExists, volumeExists bool, now time.Time) (f fate, released *time.Time, next time.Time) {
+	if claimExists || len(b.Users) > 0 {
 		return keep, nil, next
 	}
-	if !known && b.Owner == "" {
+	if !volumeExists && b.Owner == "" {
 		return forget, nil, next
 	}
 	released = b.Released
@@ -254,7 +254,7 @@ func end(b *Binding, there, known bool, now time.Time) (f fate, released *time.T
 	return keep, released, released.Add(reclaimDelay)
 }
 
-// excludes says that a claim may be used by one pod at a time, and another does.
+// excludes reports whether another pod uses a claim that only one pod may use.
 func excludes(b *Binding, uid types.UID) bool {
 	return slices.Contains(b.Claim.Spec.AccessModes, corev1.ReadWriteOncePod) &&
 		slices.ContainsFunc(b.Users, func(u types.UID) bool { return u != uid })
@@ -264,7 +264,7 @@ func nameOf(c *corev1.PersistentVolumeClaim) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 }
 
-// claimStatus is a claim as it is shown. b is nil while it is not bound; lost
+// claimStatus is a claim with its status for the local API. b is nil for an unbound claim. lost
 // says that its volume is gone.
 func claimStatus(c *corev1.PersistentVolumeClaim, b *Binding, lost bool) *corev1.PersistentVolumeClaim {
 	c = c.DeepCopy()
@@ -284,7 +284,7 @@ func claimStatus(c *corev1.PersistentVolumeClaim, b *Binding, lost bool) *corev1
 	return c
 }
 
-// volumeStatus is a volume as it is shown.
+// volumeStatus is a volume with its status for the local API.
 func volumeStatus(v *corev1.PersistentVolume, b *Binding) *corev1.PersistentVolume {
 	v = v.DeepCopy()
 	v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable}
@@ -300,8 +300,8 @@ func volumeStatus(v *corev1.PersistentVolume, b *Binding) *corev1.PersistentVolu
 	return v
 }
 
-// usable says why a pod cannot use a claim of the cluster yet; nil when it can.
-// The texts are the kubelet's.
+// usable returns an error if a pod cannot use a claim of the cluster yet. The texts are the
+// kubelet's.
 func usable(c *corev1.PersistentVolumeClaim, p *corev1.Pod, v *corev1.Volume) error {
 	switch {
 	case v.Ephemeral != nil && !metav1.IsControlledBy(c, p):
@@ -315,13 +315,13 @@ func usable(c *corev1.PersistentVolumeClaim, p *corev1.Pod, v *corev1.Volume) er
 	return nil
 }
 
-// fits says why a volume is not a claim's, or not for this node; nil when it is.
+// fits returns an error if a volume is not bound to the claim or cannot be used on this node.
 func fits(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *corev1.Node) error {
 	switch r := v.Spec.ClaimRef; {
 	case r == nil:
 		return fmt.Errorf("PersistentVolume %s is not bound to any claim (claimRef)", v.Name)
 	case r.UID != c.UID:
-		return fmt.Errorf("PersistentVolume %s is bound to the claim %s/%s with the UID %s, and not to this one, %s",
+		return fmt.Errorf("PersistentVolume %s is bound to the claim %s/%s with the UID %s, not to this claim with the UID %s",
 			v.Name, r.Namespace, r.Name, r.UID, c.UID)
 	}
 	if !forNode(v, node) {
@@ -330,7 +330,7 @@ func fits(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *cor
 	return nil
 }
 
-// forNode says whether a volume can be had on the node.
+// forNode reports whether the volume's nodeAffinity allows the node.
 func forNode(v *corev1.PersistentVolume, node *corev1.Node) bool {
 	a := v.Spec.NodeAffinity
 	if a == nil || a.Required == nil {
@@ -340,9 +340,10 @@ func forNode(v *corev1.PersistentVolume, node *corev1.Node) bool {
 	return err == nil && s.Match(node)
 }
 
-// excludesOf finds the pod that has a claim for itself alone (ReadWriteOncePod).
-func excludesOf(c *corev1.PersistentVolumeClaim, users map[types.UID]bool, uid types.UID) (other types.UID,
-	taken bool) {
+// otherUser returns another pod that uses a claim that only one pod may use (ReadWriteOncePod).
+func otherUser(
+	c *corev1.PersistentVolumeClaim, users map[types.UID]bool, uid types.UID,
+) (other types.UID, found bool) {
 	if !slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return "", false
 	}

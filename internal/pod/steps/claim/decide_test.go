@@ -92,7 +92,7 @@ func TestChoose(t *testing.T) {
 			choice{volume: newVolume("b", "9Gi", keptFor("c"))}},
 		{"not one that is kept for another", newClaim("c"),
 			[]*corev1.PersistentVolume{newVolume("a", "1Gi", keptFor("x"))}, nil, choice{make: true}},
-		{"not one that another has", newClaim("c", class("")), []*corev1.PersistentVolume{newVolume("a", "1Gi")},
+		{"bound to another claim", newClaim("c", class("")), []*corev1.PersistentVolume{newVolume("a", "1Gi")},
 			map[string]types.NamespacedName{"a": {Namespace: "default", Name: "x"}},
 			choice{reason: reason.FailedBinding,
 				why: "no persistent volumes available for this claim (1 bound to another claim) and no storage " +
@@ -100,7 +100,7 @@ func TestChoose(t *testing.T) {
 		{"of its class only", newClaim("c", class("fast")),
 			[]*corev1.PersistentVolume{newVolume("a", "1Gi"), newVolume("b", "2Gi", inClass)}, nil,
 			choice{volume: newVolume("b", "2Gi", inClass)}},
-		{"without a class, none of a class", newClaim("c"), []*corev1.PersistentVolume{newVolume("b", "2Gi", inClass)},
+		{"without a class, no volume of a class", newClaim("c"), []*corev1.PersistentVolume{newVolume("b", "2Gi", inClass)},
 			nil, choice{make: true}},
 		{"an unknown class", newClaim("c", class("slow")), []*corev1.PersistentVolume{newVolume("a", "1Gi")}, nil,
 			choice{reason: reason.ProvisioningFailed,
@@ -117,7 +117,7 @@ func TestChoose(t *testing.T) {
 			c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "x"}}
 		}),
 			[]*corev1.PersistentVolume{newVolume("a", "1Gi")}, nil, choice{reason: reason.ProvisioningFailed,
-				why: "no persistent volumes available for this claim (1 not what the claim's selector selects), and " +
+				why: "no persistent volumes available for this claim (1 not selected by the claim's selector), and " +
 					"none is made for a claim with a selector"}},
 		{"with all access modes", newClaim("c", class(""), func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
@@ -135,7 +135,7 @@ func TestChoose(t *testing.T) {
 				why: "no persistent volumes available for this claim, and local-path makes no block volumes"}},
 		{"by name", newClaim("c", named), []*corev1.PersistentVolume{newVolume("b", "1Gi"), newVolume("a", "2Gi")}, nil,
 			choice{volume: newVolume("a", "2Gi")}},
-		{"by a name that is not there", newClaim("c", named), []*corev1.PersistentVolume{newVolume("b", "1Gi")}, nil,
+		{"by a name that does not exist", newClaim("c", named), []*corev1.PersistentVolume{newVolume("b", "1Gi")}, nil,
 			choice{missing: "a"}},
 		{"by a name that does not fit", newClaim("c", named), []*corev1.PersistentVolume{newVolume("a", "1Mi")}, nil,
 			choice{reason: reason.FailedBinding, why: `volume "a" cannot be bound: it is too small`}},
@@ -145,7 +145,7 @@ func TestChoose(t *testing.T) {
 				c.Annotations = map[string]string{AnnotationReclaim: "Keep"}
 			}), nil, nil,
 			choice{reason: reason.ProvisioningFailed,
-				why: `the annotation berth.run/reclaim-policy is "Keep": it is Delete or Retain`}},
+				why: `the annotation berth.run/reclaim-policy is "Keep": use Delete or Retain`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestEnd(t *testing.T) {
+func TestEndDecidesAboutABinding(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	before, recently := now.Add(-reclaimDelay), now.Add(-time.Second)
 	deleted := func(v *corev1.PersistentVolume) {
@@ -170,10 +170,10 @@ func TestEnd(t *testing.T) {
 		Next     time.Time
 	}
 	tests := []struct {
-		name         string
-		b            Binding
-		there, known bool
-		want         answer
+		name                      string
+		b                         Binding
+		claimExists, volumeExists bool
+		want                      answer
 	}{
 		{"claimed", Binding{Volume: mine, Made: true, Released: &before}, true, true, answer{Fate: keep}},
 		{"used", Binding{Volume: mine, Made: true, Users: []types.UID{"u"}}, false, true, answer{Fate: keep}},
@@ -195,7 +195,7 @@ func TestEnd(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var got answer
-			got.Fate, got.Released, got.Next = end(&test.b, test.there, test.known, now)
+			got.Fate, got.Released, got.Next = end(&test.b, test.claimExists, test.volumeExists, now)
 			if d := cmp.Diff(test.want, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}

@@ -1,23 +1,20 @@
-// Package claim binds PersistentVolumeClaims to PersistentVolumes on a machine
-// without a control plane, and makes directories for those that find none.
+// Package claim binds PersistentVolumeClaims to PersistentVolumes on a machine without a control plane. For a claim that
+// no volume fits, it makes a directory.
 //
 // It owns
 //
-//	<root>/claims.json       which claim has which volume, and the pods that use it
+//	<root>/claims.json       the volume of each bound claim, and the pods that use it
 //	<root>/volumes/pvc-...   the content of the volumes that it made
 //
-// and is the only writer of both. The claims and volumes of manifests come from
-// the table of package object, and nothing is written there. The volumes of pods
-// ask Bound, the local API shows Rows.
+// and is the only writer of both. It reads the claims and volumes of manifests from the table of package object and never
+// writes there. The volume step calls Bound; the local API shows Rows.
 //
-// A binding is on disk before anything is made or mounted for it, and leaves the
-// disk after everything that was made is gone, so that an agent killed in between
-// goes on where it was.
+// A binding is on disk before anything is made or mounted for it. It leaves the disk after everything that was made is
+// deleted. So an agent that starts after a crash continues where the previous one stopped.
 //
-// On a node of a cluster the claims of the API server's pods are bound by a control
-// plane. Of those it says only whether a pod can use them here; nothing of them is
-// kept or made.
+// On a node of a cluster, a control plane binds the claims of the API server's pods. For these, the package only checks
+// whether a pod can use the claim on this node; it keeps and makes nothing.
 //
-// A claim is its namespace and name: one that goes and comes back finds its
-// volume again, as long as that is kept.
+// A claim is identified by namespace and name. A claim that is deleted and created again gets its volume back while the
+// volume is kept.
 package claim

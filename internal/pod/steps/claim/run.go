@@ -12,11 +12,11 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// removeRetry is how long after a removal that failed it is tried again.
+// removeRetry is the delay after a failed removal or save.
 const removeRetry = time.Minute
 
-// Run binds claims to the volumes of manifests as either comes, and removes what
-// was made for those that are gone, until ctx ends.
+// Run binds claims and volumes of manifests when either appears, and removes the volumes that were
+// made for claims that are gone. It returns when ctx ends.
 func (c *Claims) Run(ctx context.Context) error {
 	select {
 	case <-c.cfg.Synced:
@@ -33,7 +33,7 @@ func (c *Claims) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-watch.C():
 			watch.Changes()
-		case <-c.kick:
+		case <-c.wake.C():
 		case <-timer.C:
 		}
 		if next := c.pass(ctx); !next.IsZero() {
@@ -42,7 +42,8 @@ func (c *Claims) Run(ctx context.Context) error {
 	}
 }
 
-// pass looks at every claim once. next is when something is due without a change.
+// pass decides about every claim once. next is when something is due without a change; zero is
+// never.
 func (c *Claims) pass(ctx context.Context) (next time.Time) {
 	changed := c.bindAll()
 	gone, next := c.release()
@@ -55,7 +56,7 @@ func (c *Claims) pass(ctx context.Context) (next time.Time) {
 		delete(c.removing, name)
 		c.mu.Unlock()
 		if err != nil {
-			c.cfg.Log.Warn("remove volume", "volume", b.Volume.Name, "claim", name, "err", err)
+			c.cfg.Log.Warn("cannot remove volume, retrying", "volume", b.Volume.Name, "claim", name, "err", err)
 			next = earlier(next, c.cfg.Now().Add(removeRetry))
 		}
 		changed[keyOf(name)] = true
@@ -73,14 +74,14 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// bindAll binds what can be bound without making anything, and returns the
-// claims that are worth another try.
+// bindAll binds the claims for which a volume of a manifest fits. It returns the claims whose pods
+// must try again.
 func (c *Claims) bindAll() map[object.Key]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	changed := c.changed
 	c.changed = map[object.Key]bool{}
-	volumes, taken := c.volumes()
+	volumes, owners := c.volumes()
 	for key, row := range c.cfg.Objects.Snapshot().All() {
 		claim, ok := row.(*corev1.PersistentVolumeClaim)
 		if !ok || object.OfCluster(claim) {
@@ -88,45 +89,45 @@ func (c *Claims) bindAll() map[object.Key]bool {
 		}
 		name := nameOf(claim)
 		if b := c.bindings[name]; b != nil {
-			if !c.known(b) && len(b.Users) == 0 && c.change(name, nil) == nil {
-				changed[key] = true // what it had is gone: it may have another
+			if !c.volumeExists(b) && len(b.Users) == 0 && c.change(name, nil) == nil {
+				changed[key] = true // its volume is gone, and another may fit
 			}
 			continue
 		}
-		found := choose(claim, volumes, taken, c.cfg.Node)
+		found := choose(claim, volumes, owners, c.cfg.Node)
 		if found.volume == nil {
-			// The reason may be another than the one it waits for.
-			if told := c.told[name]; told != "" && told != found.why {
+			// The pod waits for another reason than before.
+			if text := c.reported[name]; text != "" && text != found.why {
 				changed[key] = true
 			}
 			continue
 		}
 		if err := c.change(name, &Binding{Claim: claim, Volume: found.volume}); err != nil {
-			c.cfg.Log.Warn("bind claim", "claim", name, "volume", found.volume.Name, "err", err)
+			c.cfg.Log.Warn("cannot save binding of claim", "claim", name, "volume", found.volume.Name, "err", err)
 			continue
 		}
-		taken[found.volume.Name] = name
-		delete(c.told, name)
+		owners[found.volume.Name] = name
+		delete(c.reported, name)
 		changed[key] = true
 	}
 	return changed
 }
 
-// release decides about the bindings of claims that nobody has or uses, and
-// returns those whose volumes are to be removed.
+// release decides about the bindings of claims that are gone and unused. It returns the bindings
+// whose volumes must be removed.
 func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gone = map[types.NamespacedName]*Binding{}
 	complete := c.cfg.Complete()
 	for name, b := range c.bindings {
-		there := c.local(name) != nil
+		exists := c.local(name) != nil
 		if b.Owner != "" {
-			there = false
-		} else if !there && !complete {
+			exists = false
+		} else if !exists && !complete {
 			continue
 		}
-		fate, released, due := end(b, there, c.known(b), c.cfg.Now())
+		fate, released, due := end(b, exists, c.volumeExists(b), c.cfg.Now())
 		if !due.IsZero() {
 			next = earlier(next, due)
 		}
@@ -135,12 +136,12 @@ func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Ti
 		case fate == forget:
 			err = c.change(name, nil)
 		case (released == nil) != (b.Released == nil):
-			after := *b
-			after.Released = released
-			err = c.change(name, &after)
+			next := *b
+			next.Released = released
+			err = c.change(name, &next)
 		}
 		if err != nil {
-			c.cfg.Log.Warn("release claim", "claim", name, "err", err)
+			c.cfg.Log.Warn("cannot save release of claim, retrying", "claim", name, "err", err)
 			next = earlier(next, c.cfg.Now().Add(removeRetry))
 			continue
 		}
@@ -151,9 +152,8 @@ func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Ti
 	return gone, next
 }
 
-// Rows are the claims and volumes as they are to be shown: those of manifests
-// with what they are bound to, and those that were made here. The revision grows
-// with each change of a binding.
+// Rows returns the claims and volumes with their status for the local API: those of manifests and
+// those that this package made. The revision grows with each change of a binding.
 func (c *Claims) Rows() (rows map[object.Key]runtime.Object, revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,12 +170,12 @@ func (c *Claims) Rows() (rows map[object.Key]runtime.Object, revision uint64) {
 	}
 	for key, row := range c.cfg.Objects.Snapshot().All() {
 		if o, ok := row.(object.Value); ok && object.OfCluster(o) {
-			continue // it shows its status itself
+			continue // its status comes from the cluster
 		}
 		switch o := row.(type) {
 		case *corev1.PersistentVolumeClaim:
 			b := c.bindings[nameOf(o)]
-			rows[key] = claimStatus(o, b, b != nil && !c.known(b))
+			rows[key] = claimStatus(o, b, b != nil && !c.volumeExists(b))
 		case *corev1.PersistentVolume:
 			rows[key] = volumeStatus(o, byVolume[o.Name])
 		}

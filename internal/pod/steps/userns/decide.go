@@ -10,11 +10,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Unit is what the number of ids of a pod is a multiple of, and its default.
-// Inside, the ids of every image of usual make are below it.
+// Unit is the default number of ids of a pod. Other numbers are multiples of it. The ids in usual
+// images are below it.
 const Unit = 1 << 16
 
-// Range is a run of ids of the host. Users and groups have the same.
+// Range is a run of ids of the host. It holds for users and for groups.
 type Range struct{ First, Length uint32 }
 
 func (r Range) end() uint64 { return uint64(r.First) + uint64(r.Length) }
@@ -25,7 +25,7 @@ func (r Range) overlaps(o Range) bool {
 
 func (r Range) String() string { return fmt.Sprintf("%d-%d", r.First, r.end()-1) }
 
-// mapping is the namespace as CRI has it: root inside is the first id outside.
+// mapping is the user namespace for CRI: root in the namespace is the first id of the range.
 func (r Range) mapping() *runtimeapi.UserNamespace {
 	m := func() []*runtimeapi.IDMapping {
 		return []*runtimeapi.IDMapping{{HostId: r.First, ContainerId: 0, Length: r.Length}}
@@ -33,7 +33,7 @@ func (r Range) mapping() *runtimeapi.UserNamespace {
 	return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: m(), Gids: m()}
 }
 
-// idMapping and namespace are the kubelet's file.
+// idMapping and namespace are the content of the file, in the kubelet's format.
 type idMapping struct {
 	HostID      uint32 `json:"hostId"`
 	ContainerID uint32 `json:"containerId"`
@@ -50,21 +50,20 @@ func encode(r Range) ([]byte, error) {
 	return json.Marshal(namespace{UIDMappings: m, GIDMappings: m})
 }
 
-// decode takes only what encode makes: anything else is no range that was given
-// to a pod.
+// decode accepts only what encode writes. Nothing else is a range that was given to a pod.
 func decode(text []byte) (Range, error) {
 	var n namespace
 	if err := json.Unmarshal(text, &n); err != nil {
 		return Range{}, err
 	}
 	if len(n.UIDMappings) != 1 || !slices.Equal(n.UIDMappings, n.GIDMappings) {
-		return Range{}, errors.New("user and group ids have to have the same single mapping")
+		return Range{}, errors.New("user and group ids must have the same single mapping")
 	}
 	m := n.UIDMappings[0]
 	r := Range{First: m.HostID, Length: m.Length}
 	switch {
 	case m.ContainerID != 0:
-		return Range{}, errors.New("root has to be mapped")
+		return Range{}, errors.New("root must be mapped")
 	case m.Length == 0 || m.Length%Unit != 0:
 		return Range{}, fmt.Errorf("%d ids are not a multiple of %d", m.Length, Unit)
 	case m.HostID < Unit || r.end() > math.MaxUint32:
@@ -73,13 +72,13 @@ func decode(text []byte) (Range, error) {
 	return r, nil
 }
 
-// choose takes the first free range of a length, aligned to it as the kubelet's
-// are, so that ranges of pods that come and go leave no gaps.
-func choose(within Range, length uint32, taken []Range) (Range, error) {
+// choose returns the first free range of a length. As the kubelet's, it is aligned to its length,
+// so that pods that come and go leave no gaps.
+func choose(within Range, length uint32, used []Range) (Range, error) {
 	step := uint64(length)
 	for first := (uint64(within.First) + step - 1) / step * step; first+step <= within.end(); first += step {
 		r := Range{First: uint32(first), Length: length}
-		if !slices.ContainsFunc(taken, r.overlaps) {
+		if !slices.ContainsFunc(used, r.overlaps) {
 			return r, nil
 		}
 	}
@@ -95,11 +94,12 @@ type grant struct {
 	ids  Range
 }
 
-// delegate is the user whose subordinate ids are for pods, also with the kubelet.
+// delegate is the user whose subordinate ids are for pods, as for the kubelet.
 const delegate = "kubelet"
 
-// delegated is where ranges are taken from: what the delegate is given, else all ids from the second 65536 on. reserved is what other
-// users are given there, for example for containers without root.
+// delegated returns the ids from which ranges are taken: those of the delegate, or else all ids
+// from the second 65536 on. reserved are the ids of other users, for example for rootless
+// containers.
 func delegated(uids, gids []grant) (within Range, reserved []Range, err error) {
 	mine := func(list []grant) (own []Range) {
 		for _, g := range list {
@@ -114,11 +114,11 @@ func delegated(uids, gids []grant) (within Range, reserved []Range, err error) {
 	u, g := mine(uids), mine(gids)
 	switch {
 	case len(u) == 0 && len(g) == 0:
-		// The last unit has -1, which is no id.
+		// The last unit contains -1, which is no id.
 		return Range{First: Unit, Length: math.MaxUint32 - 2*Unit + 1}, reserved, nil
 	case len(u) != 1 || !slices.Equal(u, g):
 		return Range{}, nil,
-			fmt.Errorf("the user %s needs one line in /etc/subuid and the same in /etc/subgid: it has %v and %v",
+			fmt.Errorf("the user %s needs one line in /etc/subuid and the same line in /etc/subgid, but has %v and %v",
 				delegate, u, g)
 	case u[0].First < Unit:
 		return Range{}, nil,

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Check says why pods whose directories are in dir, and their containers' roots
-// in run, cannot have user namespaces of their own; nil if they can. The kernel
-// has to allow such namespaces, and the file system to be mounted with other ids
-// (mount_setattr(2), MOUNT_ATTR_IDMAP), or containers could not read their own
-// mounts. Root of such a pod is another user, who has to get to the root.
+// Check returns an error if pods cannot have user namespaces on this host. dir contains the pods'
+// directories, and run the root file systems of their containers. The kernel must allow user
+// namespaces. It must also be able to mount the file system with mapped ids (mount_setattr(2),
+// MOUNT_ATTR_IDMAP); otherwise containers could not read their own mounts. Finally, root of such a
+// pod is another user on the host, and must be able to reach the root file system.
 func Check(dir, run string) error {
 	if err := reachable(run); err != nil {
 		return err
@@ -28,7 +28,7 @@ func Check(dir, run string) error {
 	defer ns.Close()
 	tree, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("look at the file system of %s: %w", dir, err)
+		return fmt.Errorf("open the file system of %s: %w", dir, err)
 	}
 	defer func() { _ = unix.Close(tree) }()
 	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH,
@@ -39,7 +39,7 @@ func Check(dir, run string) error {
 	return nil
 }
 
-// reachable wants every user to be able to go to a directory.
+// reachable returns an error unless every user can enter the directory.
 func reachable(dir string) error {
 	for {
 		info, err := os.Stat(dir)
@@ -47,7 +47,7 @@ func reachable(dir string) error {
 			return err
 		}
 		if info.Mode()&0o001 == 0 {
-			return fmt.Errorf("other users cannot go through %s (mode %#o): chmod o+x %s", dir, info.Mode().Perm(), dir)
+			return fmt.Errorf("other users cannot enter %s (mode %#o): chmod o+x %s", dir, info.Mode().Perm(), dir)
 		}
 		if dir == filepath.Dir(dir) {
 			return nil
@@ -56,9 +56,9 @@ func reachable(dir string) error {
 	}
 }
 
-// openNamespace makes a user namespace. One exists as long as a process is in
-// it, or a file is open on it: the process is held at its first instruction, by
-// ptrace(2), and ended as soon as the file is.
+// openNamespace makes a user namespace. A namespace exists while a process is in it or a file
+// refers to it. ptrace(2) stops the process at its first instruction; it is killed once the file is
+// open.
 func openNamespace() (ns *os.File, err error) {
 	runtime.LockOSThread() // a traced process ends with the thread that traces it
 	defer runtime.UnlockOSThread()

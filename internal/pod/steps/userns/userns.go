@@ -23,18 +23,18 @@ type Config struct {
 	Root string
 	// IDsPerPod is userNamespaces.idsPerPod, a multiple of Unit. Default Unit.
 	IDsPerPod uint32
-	// SubUID and SubGID are subuid(5) and subgid(5). Default /etc/subuid and
-	// /etc/subgid; a file that is not there gives nobody anything.
+	// SubUID and SubGID are the paths of subuid(5) and subgid(5). The defaults are /etc/subuid and
+	// /etc/subgid. A missing file gives no ids to any user.
 	SubUID, SubGID string
 }
 
-// Namespaces gives ranges to pods.
+// Namespaces gives each pod a range of ids.
 type Namespaces struct {
 	cfg Config
 	mu  sync.Mutex // one choice at a time
 }
 
-// New makes a Namespaces. It looks at nothing.
+// New makes a Namespaces. It does no I/O.
 func New(c Config) *Namespaces {
 	if c.IDsPerPod == 0 {
 		c.IDsPerPod = Unit
@@ -48,11 +48,11 @@ func New(c Config) *Namespaces {
 	return &Namespaces{cfg: c}
 }
 
-// Wanted says whether a pod asks for a user namespace of its own.
+// Wanted reports whether a pod asks for its own user namespace.
 func Wanted(p *corev1.Pod) bool { return p.Spec.HostUsers != nil && !*p.Spec.HostUsers }
 
-// Mapping is the pod's user namespace: the one it was given before, else a new
-// one. It is nil for a pod on the host's. The pod's directory has to exist.
+// Mapping returns the pod's user namespace: the one that it has, or else a new one. It returns nil
+// for a pod in the host's user namespace. The pod's directory must exist.
 func (n *Namespaces) Mapping(p *corev1.Pod) (*runtimeapi.UserNamespace, error) {
 	if !Wanted(p) {
 		return nil, nil
@@ -83,15 +83,15 @@ func (n *Namespaces) rangeOf(uid types.UID) (Range, error) {
 	if err != nil {
 		return Range{}, err
 	}
-	within, taken, err := delegated(uids, gids)
+	within, used, err := delegated(uids, gids)
 	if err != nil {
 		return Range{}, err
 	}
-	others, err := n.given()
+	others, err := n.ranges()
 	if err != nil {
 		return Range{}, err
 	}
-	if r, err = choose(within, n.cfg.IDsPerPod, append(taken, others...)); err != nil {
+	if r, err = choose(within, n.cfg.IDsPerPod, append(used, others...)); err != nil {
 		return Range{}, err
 	}
 	return r, write(file, r)
@@ -101,9 +101,9 @@ func (n *Namespaces) file(uid string) string {
 	return filepath.Join(n.cfg.Root, "pods", uid, "userns")
 }
 
-// given are the ranges of all pods. One that cannot be read could be anywhere:
-// then nobody gets a new one.
-func (n *Namespaces) given() ([]Range, error) {
+// ranges returns the ranges of all pods. If a file cannot be read, its range could be anywhere, and
+// no pod gets a new one.
+func (n *Namespaces) ranges() ([]Range, error) {
 	pods, err := os.ReadDir(filepath.Join(n.cfg.Root, "pods"))
 	if err != nil {
 		return nil, fmt.Errorf("list the user namespaces of pods: %w", err)
@@ -128,20 +128,20 @@ func read(file string) (Range, error) {
 	}
 	r, err := decode(text)
 	if err != nil {
-		return Range{}, fmt.Errorf("%s is no pod's user namespace: %w; end the pod and remove the file", file, err)
+		return Range{}, fmt.Errorf("read %s, a pod's user namespace: %w; next: end the pod and remove the file", file, err)
 	}
 	return r, nil
 }
 
-// write makes the file at once and for good: a range that a pod uses must not be
-// given to the next one after a power cut.
+// write writes and syncs the file. After a power cut, a range that a pod uses must not be given to
+// another pod.
 func write(file string, r Range) error {
 	text, err := encode(r)
 	if err != nil {
 		return err
 	}
 	if err := writeSynced(file, text); err != nil {
-		return fmt.Errorf("keep the pod's user namespace: %w", err)
+		return fmt.Errorf("save the pod's user namespace: %w", err)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func grants(file string) ([]grant, error) {
 			if l.Name == delegate {
 				return nil, fmt.Errorf("read %s: the line of %s gives no ids", file, delegate)
 			}
-			continue // no ids that a pod could get
+			continue // ids that no pod could get
 		}
 		list = append(list, grant{user: l.Name, ids: Range{First: uint32(l.SubID), Length: uint32(l.Count)}})
 	}

@@ -75,7 +75,7 @@ func TestDelegated(t *testing.T) {
 			within: Range{65536, 7208960}},
 		"kubelet has no groups": {uids: "kubelet:65536:65536", err: "one line in /etc/subuid"},
 		"kubelet's differ": {uids: "kubelet:65536:65536", gids: "kubelet:131072:65536",
-			err: "it has [65536-131071] and [131072-196607]"},
+			err: "but has [65536-131071] and [131072-196607]"},
 		"kubelet has two": {uids: "kubelet:65536:65536 kubelet:1310720:65536", gids: "kubelet:65536:65536",
 			err: "one line"},
 		"the host's own": {uids: "kubelet:1000:65536", gids: "kubelet:1000:65536", err: "below 65536"},
@@ -123,8 +123,8 @@ func pod(uid string, hostUsers *bool) *corev1.Pod {
 	return p
 }
 
-// namespaces of a node with directories for some pods, and first, which is what
-// a pod's first id on the host is.
+// namespaces makes the Namespaces of a node with directories for some pods. first returns the first id of a pod on the
+// host.
 func namespaces(t *testing.T, uids ...string) (n *Namespaces, first func(*Namespaces, string) uint32) {
 	t.Helper()
 	root := t.TempDir()
@@ -147,7 +147,7 @@ func namespaces(t *testing.T, uids ...string) (n *Namespaces, first func(*Namesp
 		}
 }
 
-func TestMapping(t *testing.T) {
+func TestMappingIsKept(t *testing.T) {
 	n, first := namespaces(t, "a", "b", "c", "host")
 	for _, hostUsers := range []*bool{nil, new(true)} {
 		if m, err := n.Mapping(pod("host", hostUsers)); m != nil || err != nil {
@@ -157,7 +157,7 @@ func TestMapping(t *testing.T) {
 	if a, b := first(n, "a"), first(n, "b"); a != Unit || b != 2*Unit {
 		t.Errorf("a has %d, b has %d", a, b)
 	}
-	// Another process, with other settings: who has ids keeps them.
+	// Another process with other settings: pods keep their ids.
 	again := New(n.cfg)
 	if a := first(again, "a"); a != Unit {
 		t.Errorf("a restarted agent gave a the ids from %d", a)
@@ -174,7 +174,7 @@ func TestMapping(t *testing.T) {
 	}
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentMappingsDiffer(t *testing.T) {
 	var uids []string
 	for i := range 50 {
 		uids = append(uids, fmt.Sprint("pod", i))
@@ -194,15 +194,15 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeUsed(t *testing.T) {
+func TestDamagedFilesStopNewRanges(t *testing.T) {
 	n, _ := namespaces(t, "a", "b")
 	damaged := n.file("a")
 	if err := os.WriteFile(damaged, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, uid := range []string{"a", "b"} { // b could be given what a has
+	for _, uid := range []string{"a", "b"} { // b could get the range of a
 		if _, err := n.Mapping(pod(uid, new(false))); err == nil ||
-			!strings.Contains(err.Error(), damaged+" is no pod's user namespace") {
+			!strings.Contains(err.Error(), damaged+", a pod's user namespace") {
 			t.Errorf("%s: %v", uid, err)
 		}
 	}
@@ -217,7 +217,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// Both answers are right, on different machines; one is given, and tells why.
+// Either answer is right, depending on the machine. An error must say why.
 func TestCheck(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")
@@ -228,7 +228,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Check("/proc", closed); err == nil ||
-		err.Error() != "other users cannot go through "+closed+" (mode 0750): chmod o+x "+closed {
+		err.Error() != "other users cannot enter "+closed+" (mode 0750): chmod o+x "+closed {
 		t.Errorf("containers in a closed directory: %v", err)
 	}
 	if err := Check("/proc", "/"); err == nil ||
