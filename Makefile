@@ -42,9 +42,9 @@ run: build image ## run the example pod until it is Ready; show its timeline, lo
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
 	@MAKE='$(MAKE)' sh hack/test.sh setup assets cluster check race embedded build script e2e vmtest
 
-check: lint ## formatting, vet, linters, and the rules of test/arch_test.go
+check: lint ## formatting, vet, linters, the rules of test/arch_test.go, links between pages
 	$(GO) vet ./...
-	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets)'
+	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs)'
 
 $(LINT): tools/go.mod tools/go.sum
 	@mkdir -p bin
