@@ -104,7 +104,7 @@ type OfflineFlags struct {
 	KeyFile string
 }
 
-// LockFlags make the agent one of several processes of which only one works at a time.
+// LockFlags let only one of several agent processes work at a time.
 type LockFlags struct {
 	// File is locked before the agent does anything. Empty means no lock.
 	File string
@@ -177,8 +177,8 @@ type Runtime struct {
 
 // Images configures how long images are kept, and which pods may use them.
 type Images struct {
-	// HighThreshold is the disk usage in percent at which unused images are removed until it is LowThreshold. Default
-	// 85 and 80. 100 turns it off.
+	// HighThreshold and LowThreshold are percentages of the disk's size. Above the first, unused images are removed
+	// down to the second. Default 85 and 80. HighThreshold 100 turns it off.
 	HighThreshold, LowThreshold int
 	// MinimumAge is how long an image is always kept. Default 2 min.
 	MinimumAge time.Duration
@@ -220,7 +220,7 @@ type Pods struct {
 	SeccompDefault    bool
 	// MaxRestartBackoff is crashLoopBackOff.maxContainerRestartPeriod. Default 300 s.
 	MaxRestartBackoff time.Duration
-	// SingleProcessOOMKill is as configured. nil means false on cgroup v2.
+	// SingleProcessOOMKill is the configured value. nil means false on cgroup v2.
 	SingleProcessOOMKill *bool
 	// LimitedSwap is memorySwap.swapBehavior LimitedSwap.
 	LimitedSwap bool

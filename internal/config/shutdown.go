@@ -19,7 +19,7 @@ type ShutdownGroup struct {
 	Grace    time.Duration
 }
 
-// systemCritical is the lowest priority of critical pods: that of system-cluster-critical.
+// systemCritical is the lowest priority of critical pods, system-cluster-critical.
 const systemCritical = 2_000_000_000
 
 // readShutdown turns the three fields into one list. A pair of periods becomes two groups: the critical pods get

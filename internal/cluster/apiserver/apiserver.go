@@ -15,20 +15,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Sink takes what the API server says, one call at a time.
+// Sink receives the pods, one call at a time.
 type Sink interface {
-	// Replace makes these all the pods of this node.
+	// Replace sets the complete list of this node's pods.
 	Replace([]*corev1.Pod)
-	// Put takes one that was added or changed.
+	// Put adds or updates a pod.
 	Put(*corev1.Pod)
-	// Drop takes one that is not there any more, as it was last.
+	// Drop removes a pod. It gets the last version.
 	Drop(*corev1.Pod)
 }
 
 // Options of a Watch.
 type Options struct {
 	Client kubernetes.Interface
-	// NodeName of the pods that are asked for.
+	// NodeName selects the pods.
 	NodeName string
 	Sink     Sink
 }
@@ -36,7 +36,7 @@ type Options struct {
 // Watch follows the pods of one node.
 type Watch struct{ reflector *cache.Reflector }
 
-// New makes a watch. Nothing is asked before Run.
+// New makes a Watch. It sends nothing before Run.
 func New(o Options) *Watch {
 	pods := o.Client.CoreV1().Pods(metav1.NamespaceAll)
 	mine := fields.OneTermEqualSelector("spec.nodeName", o.NodeName).String()
@@ -56,9 +56,8 @@ func New(o Options) *Watch {
 		})}
 }
 
-// backoff is how long to wait while the API server does not answer: what a node
-// asks every few seconds is nothing to it, and pods that were bound meanwhile wait
-// for the answer.
+// backoff is the delay between tries while the API server does not answer. It is short: one request of a node every
+// few seconds is no load, and pods that were bound meanwhile wait for it.
 func backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second}
 }
@@ -69,7 +68,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// store hands on what the reflector would keep.
+// store passes on the objects that the reflector would store.
 type store struct{ sink Sink }
 
 // Add implements cache.ReflectorStore.
@@ -100,11 +99,11 @@ func (s store) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. There is nothing to say again.
+// Resync implements cache.ReflectorStore. The sink needs no repetition.
 func (s store) Resync() error { return nil }
 
-// Transformer implements cache.TransformingStore: a list that comes as a stream is
-// gathered without what nobody reads.
+// Transformer implements cache.TransformingStore. A list that arrives as a stream is collected without managed
+// fields.
 func (s store) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) { return podOf(obj) }
 }
@@ -117,8 +116,7 @@ func (s store) put(obj any) error {
 	return err
 }
 
-// podOf takes a pod over, without its managed fields: they are most of an object
-// and say nothing to a node.
+// podOf returns a pod without its managed fields, which are most of an object and useless to a node.
 func podOf(obj any) (*corev1.Pod, error) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok {

@@ -21,14 +21,14 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
-// patience bounds what a test waits for; nothing waits that long when all is well.
+// patience is the longest wait of a test. A wait that long means failure.
 const patience = time.Minute
 
 var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// seen is a sink that knows what it was told.
+// seen is a sink that stores its pods.
 type seen struct {
 	mu      sync.Mutex
 	pods    map[string]*corev1.Pod
@@ -36,7 +36,7 @@ type seen struct {
 	changed chan struct{}
 }
 
-func (s *seen) tell(change func()) {
+func (s *seen) update(change func()) {
 	s.mu.Lock()
 	change()
 	s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *seen) tell(change func()) {
 }
 
 func (s *seen) Replace(pods []*corev1.Pod) {
-	s.tell(func() {
+	s.update(func() {
 		s.lists++
 		clear(s.pods)
 		for _, p := range pods {
@@ -56,17 +56,16 @@ func (s *seen) Replace(pods []*corev1.Pod) {
 	})
 }
 
-func (s *seen) Put(p *corev1.Pod)  { s.tell(func() { s.pods[p.Name] = p }) }
-func (s *seen) Drop(p *corev1.Pod) { s.tell(func() { delete(s.pods, p.Name) }) }
+func (s *seen) Put(p *corev1.Pod)  { s.update(func() { s.pods[p.Name] = p }) }
+func (s *seen) Drop(p *corev1.Pod) { s.update(func() { delete(s.pods, p.Name) }) }
 
-// await waits until the sink was given a list, and knows these pods by their label
-// "v".
+// await waits until the sink has received a list and has exactly these pods, identified by their label "v".
 func (s *seen) await(t *testing.T, want map[string]string) {
 	t.Helper()
 	timeout := time.After(patience)
 	for {
 		got, lists := map[string]string{}, 0
-		s.tell(func() {
+		s.update(func() {
 			lists = s.lists
 			for name, p := range s.pods {
 				got[name] = p.Labels["v"]
@@ -83,7 +82,7 @@ func (s *seen) await(t *testing.T, want map[string]string) {
 	}
 }
 
-// world is a namespace and a node that is watched.
+// world is a namespace, and a node whose pods are watched.
 type world struct {
 	*kubeapitest.Cluster
 	t         *testing.T
@@ -142,8 +141,8 @@ func (w *world) delete(name string, grace int64) {
 		metav1.DeleteOptions{GracePeriodSeconds: &grace}))
 }
 
-// The pods of this node come, change, are marked as deleted and go; nobody else's do.
-func TestWatch(t *testing.T) {
+// Pods of this node are added, changed, marked as deleted and removed. Pods of other nodes never appear.
+func TestWatchFollowsOnlyThePodsOfTheNode(t *testing.T) {
 	w := start(t, "watched")
 	w.seen.await(t, map[string]string{})
 	w.create("mine", w.node)
@@ -158,14 +157,14 @@ func TestWatch(t *testing.T) {
 	p := w.seen.pods["mine"]
 	if p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 30 || p.ResourceVersion == "" || p.UID == "" ||
 		p.ManagedFields != nil {
-		t.Errorf("it is %+v", p.ObjectMeta)
+		t.Errorf("metadata of the pod: %+v", p.ObjectMeta)
 	}
 	w.delete("mine", 0)
 	w.seen.await(t, map[string]string{})
 }
 
-// What happens while watches are cut, refused or too old is told afterwards.
-func TestFaults(t *testing.T) {
+// Changes made while watches are cut, refused or too old arrive afterwards.
+func TestWatchRecoversFromFaults(t *testing.T) {
 	ofPods := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/api/v1/pods") }
 	t.Cleanup(func() { shared.Cluster(t).Inject() })
 	for name, fault := range map[string]func(w *world) (mend func()){
@@ -203,8 +202,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// The API server may end and come back.
-func TestRestart(t *testing.T) {
+// The watch continues after a restart of the API server.
+func TestWatchContinuesAfterARestartOfTheAPIServer(t *testing.T) {
 	w := start(t, "restarted")
 	w.create("mine", w.node)
 	w.seen.await(t, map[string]string{"mine": "1"})

@@ -1,11 +1,9 @@
-// Package apiserver watches the pods of this node at the API server: all that have
-// its name in spec.nodeName, and nothing else. It hands them on as the API server
-// has them, all but their managed fields, and keeps none itself.
+// Package apiserver watches the pods of this node at the API server: the pods that have its name in spec.nodeName,
+// and no others. It passes them on as the API server sent them, without their managed fields, and stores none itself.
 //
 //	list or watch-list --Replace--> Sink
 //	watch              --Put, Drop-> Sink
 //
-// A watch that is cut goes on where it was; one that is too old (410) begins anew
-// with a whole list. While the API server is away nothing is handed on: what was
-// said last stands.
+// A watch that is cut continues where it ended. If its version is too old (410), it starts again with a complete
+// list. While the API server is away, the Sink gets no calls, and its pods stay as they are.
 package apiserver

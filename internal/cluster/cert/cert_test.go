@@ -24,20 +24,20 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-// Certificates of clients live for 10 s, so that they are renewed in a test.
+// Client certificates are valid for 10 s, so that they are renewed during a test.
 var shared = kubeapitest.NewShared(kubeapitest.Options{Controllers: true,
 	ControllerManager: []string{"--cluster-signing-duration=10s"}})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// told keeps events.
-type told chan string
+// reasons receives the reasons of events.
+type reasons chan string
 
-func (e told) Event(ref corev1.ObjectReference, _, reason, _ string, _ ...any) {
+func (e reasons) Event(ref corev1.ObjectReference, _, reason, _ string, _ ...any) {
 	e <- reason + " " + string(ref.UID)
 }
 
-// running runs a part until the test ends.
+// running calls run in the background until the test ends.
 func running(t *testing.T, run func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -65,14 +65,14 @@ type node struct {
 	client  *Client
 	api     *kubeapi.API
 	changed chan struct{}
-	events  told
+	events  reasons
 }
 
 // newNode loads the client certificate of a node, and connects.
 func newNode(t *testing.T, name string, c config.Cluster) *node {
 	t.Helper()
 	c.ContentType, c.Main = "application/vnd.kubernetes.protobuf", config.Rate{QPS: 50, Burst: 100}
-	n := &node{name: name, cluster: &c, changed: make(chan struct{}, 100), events: make(told, 100)}
+	n := &node{name: name, cluster: &c, changed: make(chan struct{}, 100), events: make(reasons, 100)}
 	n.client = NewClient(ClientOptions{
 		Cluster: n.cluster, NodeName: name, Events: n.events, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Changed: func() { n.api.CloseConnections(); n.changed <- struct{}{} },
@@ -89,7 +89,7 @@ func newNode(t *testing.T, name string, c config.Cluster) *node {
 	return n
 }
 
-// who is who the API server takes the node for.
+// who returns the user that the API server sees.
 func (n *node) who(t *testing.T) string {
 	t.Helper()
 	made, err := n.api.Main.CoreV1().Nodes().Create(t.Context(),
@@ -109,7 +109,7 @@ func TestBootstrapAndRotation(t *testing.T) {
 		RotateCertificates: true}
 	n := newNode(t, "new", c)
 	if n.client.Certificate() != nil {
-		t.Error("there is a certificate before anything was asked")
+		t.Error("there is a certificate before the first request")
 	}
 	running(t, n.client.Run)
 	within(t, "bootstrap", n.client.Ready())
@@ -125,15 +125,15 @@ func TestBootstrapAndRotation(t *testing.T) {
 	if got := n.who(t); got != "new" {
 		t.Errorf("with the second one the server says %s", got)
 	}
-	// Another agent, or a kubelet, goes on from the kubeconfig and the pair.
+	// Another agent, or a kubelet, can use the kubeconfig and the pair.
 	next := newNode(t, "new", config.Cluster{Kubeconfig: c.Kubeconfig, CertDir: c.CertDir})
 	if got := next.who(t); got != "new" {
-		t.Errorf("the next agent is told %s", got)
+		t.Errorf("for the next agent the server says %s", got)
 	}
 }
 
-// Nothing ends with the certificate, and a renewed file is all it takes.
-func TestExpired(t *testing.T) {
+// Nothing stops when the certificate expires, and a renewed file is loaded.
+func TestARenewedFileReplacesAnExpiredCertificate(t *testing.T) {
 	cluster := shared.Cluster(t)
 	id := kubeapitest.Node("old")
 	id.Lifetime = -time.Minute
@@ -172,14 +172,14 @@ func TestLoadWithoutKubeconfig(t *testing.T) {
 	}
 }
 
-// shown is the certificate that a server shows.
+// shown returns the certificate that a server presents.
 func shown(t *testing.T, s *Serving) (*x509.Certificate, error) {
 	t.Helper()
 	client, server := net.Pipe()
 	defer client.Close()
 	go func() {
 		defer server.Close()
-		_ = tls.Server(server, s.TLSConfig()).HandshakeContext(t.Context()) // the client sees why not
+		_ = tls.Server(server, s.TLSConfig()).HandshakeContext(t.Context()) // the client gets the error
 	}()
 	conn := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
 	if err := conn.HandshakeContext(t.Context()); err != nil {
@@ -188,7 +188,7 @@ func shown(t *testing.T, s *Serving) (*x509.Certificate, error) {
 	return conn.ConnectionState().PeerCertificates[0], nil
 }
 
-// The certificate has the node's addresses, and another is asked for when they change.
+// The certificate has the node's addresses. A new one is requested when they change.
 func TestServingByRequest(t *testing.T) {
 	cluster := shared.Cluster(t)
 	admin := cluster.Client()
@@ -261,7 +261,7 @@ func TestServingFiles(t *testing.T) {
 		o := ServingOptions{TLS: config.TLS{CertDir: filepath.Join(t.TempDir(), "pki"), MinVersion: tls.VersionTLS12},
 			NodeName: "alone", Log: slog.New(slog.DiscardHandler)}
 		var serials []string
-		for range 2 { // the second agent keeps what the first has made
+		for range 2 { // the second agent keeps the pair of the first
 			s := NewServing(o)
 			if err := s.Load(); err != nil {
 				t.Fatal(err)
@@ -271,7 +271,7 @@ func TestServingFiles(t *testing.T) {
 				t.Fatalf("%v: %v", err, leaf)
 			}
 			if a := s.next(time.Now()); a.Request {
-				t.Error("another one is asked for at once")
+				t.Error("another certificate is requested at once")
 			}
 			serials = append(serials, string(leaf.Raw))
 		}
@@ -328,13 +328,13 @@ func TestNext(t *testing.T) {
 		want action
 	}{
 		{"none", nil, subject{Template: good}, 0, action{Request: true}},
-		{"none, and nothing to ask for", nil, subject{}, 5, action{At: at(15)}},
+		{"none, and no request possible", nil, subject{}, 5, action{At: at(15)}},
 		{"fresh", leaf, subject{Template: good, Life: 0.8, Rotate: true}, 10, action{At: at(80)}},
 		{"dated back", leaf, subject{Template: good, Life: 0.8, Rotate: true, Taken: at(90)}, 90, action{At: at(98)}},
 		{"due", leaf, subject{Template: good, Life: 0.8, Rotate: true}, 80, action{Request: true}},
 		{"not renewed", leaf, subject{Template: good, Life: 0.8}, 90, action{At: at(100)}},
 		{"expired", leaf, subject{Template: good}, 100, action{Request: true}},
-		{"expired, and nothing to ask with", leaf, subject{}, 100, action{At: at(110)}},
+		{"expired, and no request possible", leaf, subject{}, 100, action{At: at(110)}},
 		{"another address", leaf, subject{Template: servingRequest("n", address("192.0.2.2")), Life: 0.8}, 10,
 			action{Request: true}},
 		{"another node", leaf, subject{Template: nodeRequest("m"), Life: 0.8}, 10, action{Request: true}},
@@ -364,9 +364,9 @@ func TestServingRequest(t *testing.T) {
 	}
 }
 
-// What is signed has expired at once for a node whose clock is ahead of the signer's: it is
-// asked for seldom then, and as ever when the clock is right again.
-func TestAskedWithAClockThatIsAhead(t *testing.T) {
+// For a node whose clock is ahead of the signer's, each new certificate has already expired. The requests become rare,
+// and normal again when the clock is right.
+func TestRequestsBecomeRareWithAClockThatIsAhead(t *testing.T) {
 	ends := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pair := &tls.Certificate{Leaf: &x509.Certificate{NotAfter: ends}}
 	k := keeper{
@@ -377,13 +377,13 @@ func TestAskedWithAClockThatIsAhead(t *testing.T) {
 	var waits []time.Duration
 	for _, now := range []time.Time{ends.Add(-time.Hour), ends.Add(time.Hour), ends.Add(time.Hour),
 		ends.Add(-time.Minute), ends} {
-		waits = append(waits, k.asked(t.Context(), nil, now).Sub(now))
+		waits = append(waits, k.requested(t.Context(), nil, now).Sub(now))
 	}
 	if d := cmp.Diff([]time.Duration{0, retryFirst, 2 * retryFirst, 0, retryFirst}, waits); d != "" {
 		t.Error(d)
 	}
 	for range 20 {
-		k.asked(t.Context(), nil, ends)
+		k.requested(t.Context(), nil, ends)
 	}
 	if k.retry != aheadMax {
 		t.Errorf("the longest wait is %v", k.retry)

@@ -26,44 +26,40 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// The kubelet's names in CertDir.
+// File name prefixes in CertDir, as the kubelet uses them.
 const (
 	clientPrefix = "kubelet-client"
 	serverPrefix = "kubelet-server"
 )
 
-type events interface {
-	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
-}
-
 // ClientOptions of NewClient. All are required but Changed.
 type ClientOptions struct {
 	Cluster  *config.Cluster
 	NodeName string
-	Events   events
-	// Changed is called after the certificate was replaced by another one.
+	Events   event.Sink
+	// Changed is called after the certificate was replaced.
 	Changed func()
 	Log     *slog.Logger
 }
 
-// Client is the client certificate.
+// Client keeps the client certificate.
 type Client struct {
 	o     ClientOptions
 	base  *rest.Config // without a certificate
-	boot  *rest.Config // nil: none
+	boot  *rest.Config // the bootstrap kubeconfig; nil: none
 	life  float64
-	given bool // the present pair is embedded in the kubeconfig
+	given bool // the current pair is embedded in the kubeconfig
 	keeper
 }
 
-// NewClient makes a Client that has read nothing.
+// NewClient makes a Client. It reads nothing.
 func NewClient(o ClientOptions) *Client {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
 	c := &Client{o: o}
 	c.keeper = keeper{
-		log: o.Log.With("certificate", "client"), files: c.files, read: c.read, want: c.want, ask: c.ask,
+		log: o.Log.With("certificate", "client"), files: c.files, read: c.read, want: c.want, request: c.request,
 		changed: o.Changed,
 		expired: c.expired, ready: make(chan struct{}),
 	}
@@ -71,9 +67,8 @@ func NewClient(o ClientOptions) *Client {
 	return c
 }
 
-// Load reads the kubeconfig, or the bootstrap kubeconfig where that one is of no
-// use, and says how to reach the server; it sends nothing. The client certificate
-// is not in the result: see Certificate. Call it once, before Run.
+// Load reads the kubeconfig, or the bootstrap kubeconfig if the first is unusable. It returns how to reach the
+// server, without a client certificate: see Certificate. It sends nothing. Call it once, before Run.
 func (c *Client) Load() (*rest.Config, error) {
 	cl := c.o.Cluster
 	var err error
@@ -88,7 +83,7 @@ func (c *Client) Load() (*rest.Config, error) {
 			c.boot = boot
 		case err != nil:
 			return nil, fmt.Errorf("read --kubeconfig: %w; read --bootstrap-kubeconfig: %w", err, bootErr)
-		case !errors.Is(bootErr, fs.ErrNotExist): // it may be taken away once it has served
+		case !errors.Is(bootErr, fs.ErrNotExist): // it may be deleted after the first certificate
 			return nil, fmt.Errorf("read --bootstrap-kubeconfig: %w", bootErr)
 		}
 	}
@@ -98,31 +93,32 @@ func (c *Client) Load() (*rest.Config, error) {
 	case c.boot != nil:
 		c.base = rest.AnonymousClientConfig(c.boot)
 		if !errors.Is(err, fs.ErrNotExist) {
-			c.log.Warn("kubeconfig is of no use: asking for a certificate and writing it again", "err", err)
+			c.log.Warn("kubeconfig is unusable, requesting a certificate and writing a new kubeconfig", "err", err)
 		}
 	default:
 		return nil,
 			fmt.Errorf(
-				"read --kubeconfig: %w; give the kubeconfig of this node, or --bootstrap-kubeconfig to ask for one",
+				"read --kubeconfig: %w; next: give the kubeconfig of this node, or --bootstrap-kubeconfig to "+
+					"request one",
 				err)
 	}
 	c.base = rest.CopyConfig(c.base)
 	t := &c.base.TLSClientConfig
 	t.CertFile, t.KeyFile, t.CertData, t.KeyData = "", "", nil, nil
-	c.look(time.Now())
+	c.reload(time.Now())
 	if c.current.Load() == nil && !c.manages() {
-		c.open() // by a token: there is no certificate to wait for
+		c.open() // the kubeconfig has a token: there is no certificate to wait for
 	}
 	return rest.CopyConfig(c.base), nil
 }
 
-// manages says whether a certificate is asked for at all.
+// manages reports whether the agent requests certificates at all.
 func (c *Client) manages() bool { return c.o.Cluster.RotateCertificates || c.boot != nil }
 
-// Certificate is the newest one, also if it has expired; nil before the first.
+// Certificate returns the newest certificate, even if it has expired. It is nil before the first.
 func (c *Client) Certificate() *tls.Certificate { return c.current.Load() }
 
-// Ready is closed when there is something to show to the server.
+// Ready is closed when the node has credentials for the API server.
 func (c *Client) Ready() <-chan struct{} { return c.ready }
 
 // Run keeps the certificate until ctx ends.
@@ -140,8 +136,8 @@ func (c *Client) files() []string {
 	return files
 }
 
-// read looks for a pair in CertDir and in the kubeconfig. What was asked for comes
-// first where certificates are rotated, or where there is no kubeconfig yet.
+// read looks for a pair in CertDir and in the kubeconfig. A requested pair comes first if certificates are rotated,
+// or if there is no kubeconfig yet.
 func (c *Client) read() (*tls.Certificate, error) {
 	user, err := readKubeconfig(c.o.Cluster.Kubeconfig)
 	var pairs []*tls.Certificate
@@ -186,13 +182,13 @@ func (c *Client) want(pair *tls.Certificate) subject {
 		s.Template = nodeRequest(c.o.NodeName)
 	}
 	if pair != nil && !s.Rotate && s.Template != nil {
-		s.Template.Subject.CommonName = pair.Leaf.Subject.CommonName // it is as the operator wants it
+		s.Template.Subject.CommonName = pair.Leaf.Subject.CommonName // keep the operator's name
 	}
 	return s
 }
 
-// client is how to ask: with the present pair while it is good, else with the
-// bootstrap kubeconfig, else (nil) not at all.
+// client returns the configuration for a request: with the current pair while it is valid, otherwise the bootstrap
+// kubeconfig. nil means that no request is possible.
 func (c *Client) client(pair *tls.Certificate) *rest.Config {
 	if pair == nil || !time.Now().Before(pair.Leaf.NotAfter) {
 		return c.boot
@@ -200,7 +196,7 @@ func (c *Client) client(pair *tls.Certificate) *rest.Config {
 	return c.base
 }
 
-func (c *Client) ask(ctx context.Context) error {
+func (c *Client) request(ctx context.Context) error {
 	pair := c.current.Load()
 	from := c.client(pair)
 	rc := rest.CopyConfig(from)
@@ -209,8 +205,8 @@ func (c *Client) ask(ctx context.Context) error {
 		if rc.CertData, rc.KeyData, err = encode(pair); err != nil {
 			return err
 		}
-		// Nobody answers to a certificate that has expired: who waits with it for the
-		// signature goes on as somebody else.
+		// The API server rejects an expired certificate. A request that still waits for its signature then continues
+		// with the bootstrap kubeconfig.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, pair.Leaf.NotAfter)
 		defer cancel()
@@ -218,21 +214,21 @@ func (c *Client) ask(ctx context.Context) error {
 	rc.QPS = -1
 	http, err := rest.HTTPClientFor(rc)
 	if err != nil {
-		return fmt.Errorf("make client to ask for a certificate: %w", err)
+		return fmt.Errorf("make client to request a certificate: %w", err)
 	}
 	defer utilnet.CloseIdleConnectionsFor(http.Transport)
 	client, err := kubernetes.NewForConfigAndClient(rc, http)
 	if err != nil {
-		return fmt.Errorf("make client to ask for a certificate: %w", err)
+		return fmt.Errorf("make client to request a certificate: %w", err)
 	}
 	dir := c.o.Cluster.CertDir
 	keyFile := filepath.Join(dir, clientPrefix+".key.tmp")
-	cert, key, err := request(ctx, client, certificatesv1.KubeAPIServerClientKubeletSignerName,
+	cert, key, err := requestPair(ctx, client, certificatesv1.KubeAPIServerClientKubeletSignerName,
 		certificatesv1.UsageClientAuth, nodeRequest(c.o.NodeName), keyFile)
 	if err != nil {
 		return err
 	}
-	if err := keep(clientPrefix, dir, cert, key, keyFile); err != nil {
+	if err := storePair(clientPrefix, dir, cert, key, keyFile); err != nil {
 		return err
 	}
 	if user, err := readKubeconfig(c.o.Cluster.Kubeconfig); err == nil &&
@@ -244,20 +240,20 @@ func (c *Client) ask(ctx context.Context) error {
 
 func (c *Client) expired(leaf *x509.Certificate) {
 	c.o.Events.Event(event.NodeRef(c.o.NodeName), corev1.EventTypeWarning, "ClientCertificateExpired",
-		"the client certificate expired at %s; pods run on, a renewed one is taken up by itself",
+		"the client certificate expired at %s; pods keep running, and a renewed certificate is loaded automatically",
 		leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// keep puts a new pair where the kubelet looks for it.
-func keep(prefix, dir string, cert, key []byte, keyFile string) error {
+// storePair stores a new pair where the kubelet looks for it.
+func storePair(prefix, dir string, cert, key []byte, keyFile string) error {
 	store, err := certificate.NewFileStore(prefix, dir, dir, "", "")
 	if err == nil {
 		_, err = store.Update(cert, key)
 	}
 	if err != nil {
-		return fmt.Errorf("keep certificate in %s: %w", dir, err)
+		return fmt.Errorf("store certificate in %s: %w", dir, err)
 	}
-	return forget(keyFile)
+	return removeKey(keyFile)
 }
 
 func readKubeconfig(path string) (*rest.Config, error) {
@@ -273,7 +269,7 @@ func readKubeconfig(path string) (*rest.Config, error) {
 	return rc, nil
 }
 
-// writeKubeconfig writes a kubeconfig for a pair in a file.
+// writeKubeconfig writes a kubeconfig that uses the pair in a file.
 func writeKubeconfig(path string, base *rest.Config, pair string) error {
 	k := clientcmdapi.NewConfig()
 	cluster := clientcmdapi.NewCluster()

@@ -12,36 +12,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// action is what is to be done about a certificate, at once or at a time.
+// action is the next action for a certificate.
 type action struct {
-	// Request asks for a new one.
+	// Request means to request a new certificate now.
 	Request bool
-	// At is when to look again without a request; zero: when a file changes.
+	// At is the time of the next check without a request. Zero stands for the next change of a file.
 	At time.Time
 }
 
-// subject says what a certificate has to have and when it is renewed.
+// subject describes the wanted certificate and when it is renewed.
 type subject struct {
-	// Template is what is asked for; nil: nothing can be asked for now.
+	// Template is the request. nil means that no request is possible now.
 	Template *x509.CertificateRequest
-	// Life is the part of its life after which a certificate is renewed. It begins
-	// with Taken where that is known: signers date certificates back, by more than
-	// a short one's life.
+	// Life is the fraction of its life after which a certificate is renewed. The life begins with Taken if that is
+	// known, because signers date certificates back, by more than the life of a short one.
 	Life  float64
 	Taken time.Time
-	// Rotate renews before it expires. Without it one is asked for only when there
-	// is none that is of use.
+	// Rotate renews the certificate before it expires. Without it, a certificate is requested only if there is no
+	// usable one.
 	Rotate bool
-	// First asks for another one although the present one is good: it is not the
-	// node's own.
+	// First requests another certificate although the current one is valid, because the current one is not the node's
+	// own.
 	First bool
 }
 
-// lookAgain is how often files are read while the certificate is of no use,
-// whatever watching them says.
-const lookAgain = 10 * time.Second
+// recheckInterval is how often the files are read while there is no usable certificate, even if no change of a file
+// was noticed.
+const recheckInterval = 10 * time.Second
 
-// next is what to do about the present certificate, nil for none.
+// next returns the action for the current certificate, which is nil if there is none.
 func next(leaf *x509.Certificate, s subject, now time.Time) action {
 	switch {
 	case s.Template == nil:
@@ -57,15 +56,15 @@ func next(leaf *x509.Certificate, s subject, now time.Time) action {
 	return action{Request: true}
 }
 
-// recheck is when a certificate that nothing can be asked for is looked at again.
+// recheck returns when to check a certificate again if no request is possible.
 func recheck(leaf *x509.Certificate, now time.Time) time.Time {
 	if leaf == nil || !now.Before(leaf.NotAfter) {
-		return now.Add(lookAgain)
+		return now.Add(recheckInterval)
 	}
 	return leaf.NotAfter
 }
 
-// renewAt is after that part of a certificate's life.
+// renewAt returns the time after the fraction s.Life of a certificate's life.
 func renewAt(leaf *x509.Certificate, s subject) time.Time {
 	from := leaf.NotBefore
 	if s.Taken.After(from) {
@@ -74,7 +73,7 @@ func renewAt(leaf *x509.Certificate, s subject) time.Time {
 	return from.Add(time.Duration(float64(leaf.NotAfter.Sub(from)) * s.Life))
 }
 
-// covers says that a certificate has what is asked for; it may have more.
+// covers reports whether a certificate has all names of the request. It may have more.
 func covers(leaf *x509.Certificate, t *x509.CertificateRequest) bool {
 	for _, name := range t.DNSNames {
 		if !slices.Contains(leaf.DNSNames, name) {
@@ -89,7 +88,7 @@ func covers(leaf *x509.Certificate, t *x509.CertificateRequest) bool {
 	return t.Subject.CommonName == "" || leaf.Subject.CommonName == t.Subject.CommonName
 }
 
-// best is the first pair that has not expired, else the one that expired last.
+// best returns the first pair that has not expired, or else the pair that expired last.
 func best(pairs []*tls.Certificate, now time.Time) *tls.Certificate {
 	var last *tls.Certificate
 	for _, p := range pairs {
@@ -103,15 +102,13 @@ func best(pairs []*tls.Certificate, now time.Time) *tls.Certificate {
 	return last
 }
 
-// nodeRequest is a node's part of every certificate: user system:node:NAME in the
-// group system:nodes.
+// nodeRequest returns the node's part of every request: user system:node:NAME in the group system:nodes.
 func nodeRequest(node string) *x509.CertificateRequest {
 	return &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node,
 		Organization: []string{"system:nodes"}}}
 }
 
-// servingRequest is nil until the node has an IP address, as the approvers of
-// such requests want one.
+// servingRequest returns nil until the node has an IP address, because the approvers of such requests require one.
 func servingRequest(node string, addresses []corev1.NodeAddress) *x509.CertificateRequest {
 	r := nodeRequest(node)
 	for _, a := range addresses {

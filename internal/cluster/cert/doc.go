@@ -1,18 +1,17 @@
 // Package cert keeps the two certificates of a node of a cluster.
 //
-// Client is who the node is to the API server: the pair of the kubeconfig, or one
-// that was asked for (CertificateSigningRequest) and is kept where and as a kubelet
-// keeps it, so that either goes on from the other's files:
+// Client is the node's identity towards the API server: the pair in the kubeconfig, or one that the agent has
+// requested (CertificateSigningRequest). It is stored where and how a kubelet stores it, so that an agent and a
+// kubelet can continue from each other's files:
 //
 //	bootstrap kubeconfig --CSR--> CertDir/kubelet-client-current.pem --> kubeconfig
 //	                       ^ again at 70-90 % of its life (rotateCertificates) |
 //	                       +---------------------------------------------------+
 //
-// Serving is what the HTTPS server shows: files of the operator, a pair that was
-// asked for with the node's addresses in it (serverTLSBootstrap), or a self-signed
-// one.
+// Serving is the certificate of the HTTPS server: the operator's files, a requested pair with the node's addresses
+// (serverTLSBootstrap), or a self-signed pair.
 //
-// Both are the only writers of CertDir, take up files that somebody replaces, and
-// go on with what they have when there is nothing better: an expired certificate
-// ends nothing here. They do not own connections: Changed tells who does.
+// Client and Serving are the only writers of CertDir. They load files that somebody replaces, and keep the current
+// pair while there is no better one: an expired certificate stops nothing here. They do not own connections. The
+// caller closes them in Changed.
 package cert

@@ -2,8 +2,8 @@ package cert
 
 import "sync/atomic"
 
-// failures counts the requests for a new certificate that failed.
+// failures counts the failed requests for a new certificate.
 type failures struct{ count atomic.Uint64 }
 
-// Failures is how often this process asked for a new certificate in vain.
+// Failures returns how many requests of this process for a new certificate have failed.
 func (f *failures) Failures() uint64 { return f.count.Load() }

@@ -17,7 +17,7 @@ func loadPair(cert, key string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// encode gives a pair as PEM.
+// encode returns a pair as PEM.
 func encode(pair *tls.Certificate) (cert, key []byte, err error) {
 	for _, der := range pair.Certificate {
 		cert = append(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)

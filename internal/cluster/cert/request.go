@@ -22,14 +22,12 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// patience is how long one wait for a signature lasts; the same request is then
-// waited for again.
-const patience = 15 * time.Minute
+// signatureTimeout limits one wait for a signature. The next wait is for the same request.
+const signatureTimeout = 15 * time.Minute
 
-// request asks for a certificate and waits until it is signed. The key stays in
-// keyFile until then, so that an agent that starts again waits for the same
-// request. It gives the certificate and its key, as PEM.
-func request(ctx context.Context, client kubernetes.Interface, signer string, usage certificatesv1.KeyUsage,
+// requestPair requests a certificate and waits until it is signed. It returns the certificate and its key as PEM. The
+// key stays in keyFile until then, so that an agent that restarts waits for the same request.
+func requestPair(ctx context.Context, client kubernetes.Interface, signer string, usage certificatesv1.KeyUsage,
 	template *x509.CertificateRequest, keyFile string) (cert, key []byte, err error) {
 	if err := os.MkdirAll(filepath.Dir(keyFile), 0o755); err != nil {
 		return nil, nil, fmt.Errorf("make directory of certificates: %w", err)
@@ -40,14 +38,16 @@ func request(ctx context.Context, client kubernetes.Interface, signer string, us
 	}
 	parsed, err := keyutil.ParsePrivateKeyPEM(key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read private key %s: %w; remove it to have another one made", keyFile, err)
+		return nil, nil,
+			fmt.Errorf("read private key %s: %w; next: remove it, and the agent makes another one", keyFile, err)
 	}
 	private, ok := parsed.(crypto.Signer)
 	if !ok {
 		return nil, nil,
-			fmt.Errorf("read private key %s: a %T cannot sign; remove it to have another one made", keyFile, parsed)
+			fmt.Errorf("read private key %s: a %T cannot sign; next: remove it, and the agent makes another one",
+				keyFile, parsed)
 	}
-	asked, err := certutil.MakeCSRFromTemplate(private, template)
+	request, err := certutil.MakeCSRFromTemplate(private, template)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make certificate request: %w", err)
 	}
@@ -60,30 +60,30 @@ func request(ctx context.Context, client kubernetes.Interface, signer string, us
 	if err != nil {
 		return nil, nil, err
 	}
-	name, uid, err := csr.RequestCertificateWithContext(ctx, client, asked, name, signer, nil, usages, private)
+	name, uid, err := csr.RequestCertificateWithContext(ctx, client, request, name, signer, nil, usages, private)
 	if err != nil {
-		return nil, nil, fmt.Errorf("ask for a certificate of %s: %w", signer, err)
+		return nil, nil, fmt.Errorf("request a certificate from %s: %w", signer, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, signatureTimeout)
 	defer cancel()
 	cert, err = csr.WaitForCertificate(ctx, client, name, uid)
 	if err != nil {
-		if ctx.Err() == nil { // denied or failed: the next request is another one
-			err = errors.Join(err, forget(keyFile))
+		if ctx.Err() == nil { // denied or failed: the next request needs another key
+			err = errors.Join(err, removeKey(keyFile))
 		}
 		return nil, nil, fmt.Errorf("wait for the signature on CertificateSigningRequest %s: %w", name, err)
 	}
 	return cert, key, nil
 }
 
-func forget(file string) error {
+func removeKey(file string) error {
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove private key: %w", err)
 	}
 	return nil
 }
 
-// requestName is the same for the same key and names.
+// requestName returns the same name for the same key and subject.
 func requestName(public crypto.PublicKey, signer string, t *x509.CertificateRequest) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -95,8 +95,8 @@ func requestName(public crypto.PublicKey, signer string, t *x509.CertificateRequ
 	return "node-csr-" + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)), nil
 }
 
-// life is the part of a certificate's life after which it is renewed: 0.7 to 0.9,
-// so that nodes made together do not ask together.
+// life returns the fraction of a certificate's life after which it is renewed: 0.7 to 0.9 at random, so that nodes
+// made together do not renew together.
 func life() (float64, error) {
 	var b [1]byte
 	if _, err := rand.Read(b[:]); err != nil {

@@ -14,51 +14,51 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Between two requests after one that failed, or whose answer had expired by then:
-// the node's clock is ahead of the signer's.
+// Delays between two requests. retryFirst doubles with each failure up to retryMax. aheadMax is the maximum if a new
+// certificate has already expired, because the node's clock is ahead of the signer's.
 const (
 	retryFirst = 2 * time.Second
 	retryMax   = time.Minute
 	aheadMax   = 5 * time.Minute
 )
 
-// keeper is what both certificates have in common: the files are read when they
-// change, and a new certificate is asked for when it is time.
+// keeper is the common part of both certificates. It reads the files when they change, and requests a new certificate
+// when it is due.
 type keeper struct {
 	log *slog.Logger
-	// files are what read looks at; they are watched.
+	// files returns the files that read uses. They are watched.
 	files func() []string
-	// read gives the pair that is of most use, nil without one.
+	// read returns the best pair, or nil if there is none.
 	read func() (*tls.Certificate, error)
-	// want says what the pair is to be.
+	// want describes the wanted certificate.
 	want func(*tls.Certificate) subject
-	// ask puts a new pair where read finds it.
-	ask func(context.Context) error
-	// changed and expired are told of the pair that is used.
+	// request stores a new pair where read finds it.
+	request func(context.Context) error
+	// changed is called after the pair was replaced, expired when it has expired.
 	changed func()
 	expired func(*x509.Certificate)
-	// wake says that want has changed.
+	// wake receives when the result of want has changed.
 	wake <-chan struct{}
 
 	current atomic.Pointer[tls.Certificate]
-	ready   chan struct{} // closed with the first pair, or where none is needed
+	ready   chan struct{} // closed with the first pair, or if none is needed
 	open    func()        // closes ready, once
 	failures
 
-	// Used by Load, then by run alone.
-	taken time.Time         // when the pair was taken, zero for that of Load
-	told  *x509.Certificate // that expired and was told of
-	fault string            // the last error of read
-	retry time.Duration
-	runs  bool
+	// Used by Load, and then only by run.
+	taken  time.Time         // when the pair was loaded; zero for the pair of Load
+	warned *x509.Certificate // the expired certificate that was logged
+	fault  string            // the last error of read
+	retry  time.Duration
+	runs   bool
 }
 
-// look reads the files and takes a pair that is new.
-func (k *keeper) look(now time.Time) {
+// reload reads the files and uses a new pair.
+func (k *keeper) reload(now time.Time) {
 	pair, err := k.read()
 	if err != nil {
 		if k.fault != err.Error() {
-			k.log.Warn("cannot read certificate; the one that is there is used", "err", err)
+			k.log.Warn("cannot read certificate, the current one stays in use", "err", err)
 		}
 		k.fault = err.Error()
 		return
@@ -70,16 +70,16 @@ func (k *keeper) look(now time.Time) {
 		if k.runs {
 			k.taken = now
 		}
-		k.log.Info("certificate", "subject", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
+		k.log.Info("certificate loaded", "subject", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
 		if before == nil {
 			k.open()
 		} else {
 			k.changed()
 		}
 	}
-	if pair = k.current.Load(); pair != nil && !now.Before(pair.Leaf.NotAfter) && k.told != pair.Leaf {
-		k.told = pair.Leaf
-		k.log.Warn("certificate has expired; a renewed file is taken up by itself", "subject",
+	if pair = k.current.Load(); pair != nil && !now.Before(pair.Leaf.NotAfter) && k.warned != pair.Leaf {
+		k.warned = pair.Leaf
+		k.log.Warn("certificate has expired, a renewed file is loaded automatically", "subject",
 			pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
 		k.expired(pair.Leaf)
 	}
@@ -105,33 +105,33 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 	defer func() { _ = watcher.Close() }()
 	var (
-		asking = make(chan error)
-		stop   context.CancelFunc // not nil: asking
-		after  time.Time          // no request before
+		results = make(chan error)
+		stop    context.CancelFunc // of the running request; nil: none runs
+		after   time.Time          // the earliest time of the next request
 	)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer func() {
 		if stop != nil {
 			stop()
-			if err := <-asking; err != nil {
-				k.log.Debug("asking for a certificate was interrupted", "err", err)
+			if err := <-results; err != nil {
+				k.log.Debug("request for a certificate was interrupted", "err", err)
 			}
 		}
 	}()
 	for {
 		for _, file := range k.files() {
 			if err := watcher.Add(filepath.Dir(file)); err != nil {
-				k.log.Debug("cannot watch certificate", "file", file, "err", err)
+				k.log.Debug("cannot watch the directory of a certificate", "file", file, "err", err)
 			}
 		}
 		now := time.Now()
-		k.look(now)
+		k.reload(now)
 		a := k.next(now)
 		if a.Request && stop == nil && !now.Before(after) {
-			asked, cancel := context.WithCancel(ctx)
+			requesting, cancel := context.WithCancel(ctx)
 			stop = cancel
-			go func() { asking <- k.ask(asked) }()
+			go func() { results <- k.request(requesting) }()
 		}
 		timer.Reset(k.pause(a, after, now, stop != nil))
 		select {
@@ -141,38 +141,38 @@ func (k *keeper) run(ctx context.Context) error {
 		case <-watcher.Events:
 			drain(watcher.Events)
 		case err := <-watcher.Errors:
-			k.log.Warn("watch certificates", "err", err)
+			k.log.Warn("watching certificates failed, changes may be noticed late", "err", err)
 		case <-k.wake:
 			if stop != nil {
-				stop() // it asks for what is not wanted any more
+				stop() // the request is outdated
 			}
-		case err := <-asking:
+		case err := <-results:
 			stop()
 			stop = nil
-			after = k.asked(ctx, err, time.Now())
+			after = k.requested(ctx, err, time.Now())
 		}
 	}
 }
 
-// pause is how long to wait for something to happen.
-func (k *keeper) pause(a action, after, now time.Time, asking bool) time.Duration {
+// pause returns how long to wait for an event.
+func (k *keeper) pause(a action, after, now time.Time, requesting bool) time.Duration {
 	switch {
 	case k.fault != "":
 		return time.Second
-	case a.Request && asking:
-		return lookAgain
+	case a.Request && requesting:
+		return recheckInterval
 	case a.Request:
 		return after.Sub(now)
 	}
-	// A timer does not see that the clock is set: it is looked at.
+	// A timer does not notice when the clock is set. The minute limits the delay.
 	return min(a.At.Sub(now), time.Minute)
 }
 
-// asked is when to ask again.
-func (k *keeper) asked(ctx context.Context, err error, now time.Time) time.Time {
+// requested records the outcome of a request, and returns the earliest time of the next one.
+func (k *keeper) requested(ctx context.Context, err error, now time.Time) time.Time {
 	limit := retryMax
 	if err == nil {
-		k.look(now)
+		k.reload(now)
 		limit = aheadMax
 	}
 	if pair := k.current.Load(); ctx.Err() != nil || err == nil && (pair == nil || now.Before(pair.Leaf.NotAfter)) {
@@ -182,7 +182,7 @@ func (k *keeper) asked(ctx context.Context, err error, now time.Time) time.Time 
 	k.retry = min(max(2*k.retry, retryFirst), limit)
 	if err != nil {
 		k.count.Add(1)
-		k.log.Warn("no new certificate", "err", err, "again", k.retry)
+		k.log.Warn("cannot get a new certificate, retrying", "err", err, "after", k.retry)
 	}
 	return now.Add(k.retry)
 }

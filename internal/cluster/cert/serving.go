@@ -22,32 +22,30 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-// ServingOptions of NewServing. Client, Addresses and AddressesChanged are for
-// TLS.Bootstrap alone.
+// ServingOptions of NewServing. Client, Addresses and AddressesChanged are needed only for TLS.Bootstrap.
 type ServingOptions struct {
 	TLS      config.TLS
 	NodeName string
-	// Client asks for certificates as the node.
+	// Client requests certificates as the node.
 	Client kubernetes.Interface
-	// Addresses are the node's, as its object lists them. AddressesChanged has a
-	// token after they have changed.
+	// Addresses returns the addresses of the Node object. AddressesChanged receives after they have changed.
 	Addresses        func() []corev1.NodeAddress
 	AddressesChanged <-chan struct{}
 	Log              *slog.Logger
 }
 
-// Serving is the certificate of the HTTPS server.
+// Serving keeps the certificate of the HTTPS server.
 type Serving struct {
 	o    ServingOptions
 	life float64
 	keeper
 }
 
-// NewServing makes a Serving that has read nothing.
+// NewServing makes a Serving. It reads nothing.
 func NewServing(o ServingOptions) *Serving {
 	s := &Serving{o: o}
 	s.keeper = keeper{
-		log: o.Log.With("certificate", "serving"), files: s.files, read: s.read, want: s.want, ask: s.ask,
+		log: o.Log.With("certificate", "serving"), files: s.files, read: s.read, want: s.want, request: s.request,
 		changed: func() {},
 		expired: func(*x509.Certificate) {}, wake: o.AddressesChanged, ready: make(chan struct{}),
 	}
@@ -55,9 +53,8 @@ func NewServing(o ServingOptions) *Serving {
 	return s
 }
 
-// Load reads the files, or makes a self-signed pair. Files that were given and
-// cannot be read are an error; with TLS.Bootstrap there may be no certificate yet,
-// and handshakes fail until there is one. Call it once, before Run.
+// Load reads the files, or makes a self-signed pair. Configured files that cannot be read are an error. With
+// TLS.Bootstrap there may be no certificate yet. Handshakes fail until there is one. Call Load once, before Run.
 func (s *Serving) Load() error {
 	var err error
 	if s.life, err = life(); err != nil {
@@ -73,21 +70,21 @@ func (s *Serving) Load() error {
 	if _, err := s.read(); err != nil {
 		return err
 	}
-	s.look(time.Now())
+	s.reload(time.Now())
 	return nil
 }
 
-// Certificate is the pair in use, nil before there is one.
+// Certificate returns the current pair. It is nil before the first.
 func (s *Serving) Certificate() *tls.Certificate { return s.current.Load() }
 
 // Ready is closed when there is a certificate.
 func (s *Serving) Ready() <-chan struct{} { return s.ready }
 
-// Run keeps the certificate, and takes up files that change, until ctx ends.
+// Run keeps the certificate and loads changed files until ctx ends.
 func (s *Serving) Run(ctx context.Context) error { return s.run(ctx) }
 
-// TLSConfig is for the HTTPS server. Each handshake has the newest certificate.
-// What concerns clients is not set.
+// TLSConfig returns the configuration of the HTTPS server. Each handshake uses the newest certificate. The settings
+// for client certificates are left to the caller.
 func (s *Serving) TLSConfig() *tls.Config {
 	t := s.o.TLS
 	return &tls.Config{
@@ -103,7 +100,7 @@ func (s *Serving) TLSConfig() *tls.Config {
 
 func (s *Serving) selfSigned() bool { return s.o.TLS.CertFile == "" && !s.o.TLS.Bootstrap }
 
-// pair are the files of the operator, or of the self-signed pair.
+// pair returns the files of the operator, or of the self-signed pair.
 func (s *Serving) pair() (cert, key string) {
 	if t := s.o.TLS; t.CertFile != "" {
 		return t.CertFile, t.KeyFile
@@ -157,25 +154,26 @@ func (s *Serving) want(*tls.Certificate) subject {
 	return w
 }
 
-func (s *Serving) ask(ctx context.Context) error {
+func (s *Serving) request(ctx context.Context) error {
 	if s.selfSigned() {
 		return s.sign()
 	}
 	template := servingRequest(s.o.NodeName, s.o.Addresses())
 	if template == nil {
-		return errors.New("ask for a serving certificate: the node has no IP address yet")
+		return errors.New("request a serving certificate: the node has no IP address yet")
 	}
 	keyFile := filepath.Join(s.o.TLS.CertDir, serverPrefix+".key.tmp")
-	cert, key, err := request(ctx, s.o.Client, certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth,
+	cert, key, err := requestPair(ctx, s.o.Client, certificatesv1.KubeletServingSignerName,
+		certificatesv1.UsageServerAuth,
 		template, keyFile)
 	if err != nil {
 		return err
 	}
-	return keep(serverPrefix, s.o.TLS.CertDir, cert, key, keyFile)
+	return storePair(serverPrefix, s.o.TLS.CertDir, cert, key, keyFile)
 }
 
-// sign makes the self-signed pair. The key is written first: a reader that finds
-// the pair apart goes on with the one it has.
+// sign makes the self-signed pair. It writes the key first. A reader that finds a certificate and a key that do not
+// match keeps its current pair.
 func (s *Serving) sign() error {
 	certFile, keyFile := s.pair()
 	cert, key, err := certutil.GenerateSelfSignedCertKey(s.o.NodeName, nil, nil)

@@ -27,7 +27,7 @@ var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// connect is a node's API, whose heartbeats end after a second.
+// connect returns a node's API with a timeout of one second for heartbeats.
 func connect(t *testing.T, c *kubeapitest.Cluster, node string) *kubeapi.API {
 	t.Helper()
 	cluster := &config.Cluster{
@@ -43,7 +43,7 @@ func connect(t *testing.T, c *kubeapitest.Cluster, node string) *kubeapi.API {
 	return a
 }
 
-// beat sends a heartbeat. The server knows no such lease, which is an answer.
+// beat sends a heartbeat. The server responds that the lease does not exist.
 func beat(ctx context.Context, a *kubeapi.API, node string) error {
 	_, err := a.Heartbeat.CoordinationV1().Leases("kube-node-lease").Get(ctx, node, metav1.GetOptions{})
 	return err
@@ -69,7 +69,8 @@ func TestServerGoneAndBack(t *testing.T) {
 			}
 			fault.begin()
 			began := time.Now()
-			for apierrors.IsNotFound(beat(t.Context(), a, "gone")) { // a process may do a little more after its signal
+			for apierrors.IsNotFound(beat(t.Context(), a,
+				"gone")) { // a process may respond a little longer after its signal
 			}
 			if s := a.Health.State(); !s.Away() || s.Since.Before(began) {
 				t.Errorf("while it lasts: %+v, since %v", s, began)
@@ -85,7 +86,7 @@ func TestServerGoneAndBack(t *testing.T) {
 	}
 }
 
-// What is under way when connections are closed fails, and says nothing about the server.
+// Requests under way fail when the connections are closed, but Health does not change.
 func TestCloseConnections(t *testing.T) {
 	c := shared.Cluster(t)
 	a := connect(t, c, "closes")
@@ -104,8 +105,7 @@ func TestCloseConnections(t *testing.T) {
 	}
 }
 
-// A burst of events waits for its own budget alone, and so does one that the server
-// refuses: the statuses of pods overtake it.
+// A burst of events waits for its own rate limit, even if the server refuses the events. Pod statuses overtake it.
 func TestEventsDelayNoStatus(t *testing.T) {
 	const events, pods, states = 3000, 20, 5
 	c := shared.Cluster(t)
@@ -172,7 +172,7 @@ func TestEventsDelayNoStatus(t *testing.T) {
 			t.Errorf("refused %v: when the statuses are there, events: %+v", refused, s)
 		}
 	}
-	for publisher.Stats().Created == 0 { // they come, in their time
+	for publisher.Stats().Created == 0 { // the events follow later
 		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -10,56 +10,55 @@ import (
 // Server is the one key of Health's table.
 const Server = "kube-apiserver"
 
-// Health says whether the API server answers, as seen by the requests that are
-// sent anyway.
+// Health says whether the API server answers. It observes the requests of the other parts.
 type Health struct {
 	table *store.Table[string, State]
 	now   func() time.Time
 
 	mu    sync.Mutex
 	state State
-	heard time.Time // the last answer, or the last forget
-	last  time.Time // the last answer
+	valid time.Time // failures of requests that began earlier do not count
+	last  time.Time // the last response
 }
 
 func newHealth(now func() time.Time) *Health {
 	return &Health{table: store.New[string, State](), now: now}
 }
 
-// State is whether the server answers now.
+// State returns the current state.
 func (h *Health) State() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state
 }
 
-// Heard is when the server answered last; zero: not since the start.
-func (h *Health) Heard() time.Time {
+// LastAnswer returns the time of the server's last response, or zero if there was none.
+func (h *Health) LastAnswer() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.last
 }
 
-// Watch reports the state under the key Server when the server goes away and when
-// it is back, not each answer. The caller stops it.
+// Watch reports the state under the key Server when the server goes away and when it is back, but not for each
+// response. The caller stops the watcher.
 func (h *Health) Watch() *store.Watcher[string, State] { return h.table.WatchKey(Server) }
 
 func (h *Health) note(o outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.state
-	h.state = judge(before, h.heard, o)
+	h.state = judge(before, h.valid, o)
 	if o.Err == nil {
-		h.heard, h.last = o.Ended, o.Ended
+		h.valid, h.last = o.Ended, o.Ended
 	}
 	if before.Since != h.state.Since {
 		h.table.Put(Server, h.state)
 	}
 }
 
-// forget lets failures of what is under way say nothing.
+// forget ignores failures of the requests that are under way now.
 func (h *Health) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.heard = h.now()
+	h.valid = h.now()
 }

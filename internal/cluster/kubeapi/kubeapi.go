@@ -20,36 +20,36 @@ import (
 
 // Options of Connect. Base, Cluster and Log are required.
 type Options struct {
-	// Base says where the server is, whom to trust and, unless it is by
-	// Certificate, who the node is.
+	// Base has the server's address, the trusted authorities and the node's credentials. Certificate replaces these
+	// credentials.
 	Base    *rest.Config
 	Cluster *config.Cluster
-	// Version is told as the user agent berth/Version.
+	// Version is sent as the user agent berth/Version.
 	Version string
-	// Certificate is the client certificate of the next handshake; nil, or a
-	// result of nil, sends that of Base, or none.
+	// Certificate returns the client certificate for the next handshake. If it is nil or returns nil, the one in Base
+	// is used, if any.
 	Certificate func() *tls.Certificate
 	Log         *slog.Logger
 }
 
-// API are the clients of one API server.
+// API holds the clients of one API server.
 type API struct {
-	// Main is for reads, watches and whatever is not below.
+	// Main is for reads, watches and all requests that have no other client.
 	Main kubernetes.Interface
 	// Statuses is for the statuses of pods.
 	Statuses kubernetes.Interface
-	// Heartbeat is for the lease and the node's status. It has no rate, and a
-	// request ends after the lower of nodeStatusUpdateFrequency and the lease.
+	// Heartbeat is for the lease and the node's status. It has no rate limit. A request times out after the lower of
+	// nodeStatusUpdateFrequency and the lease duration.
 	Heartbeat kubernetes.Interface
-	// Events is for events alone.
+	// Events is only for events.
 	Events kubernetes.Interface
-	// Health says whether the server answers any of them.
+	// Health reports whether the server answers these clients.
 	Health *Health
 
 	connections *connrotation.ConnectionTracker
 }
 
-// Connect makes the clients. Nothing is sent before they are used.
+// Connect makes the clients. It sends nothing.
 func Connect(o Options) (*API, error) {
 	a := &API{Health: newHealth(time.Now), connections: connrotation.NewConnectionTracker()}
 	c := o.Cluster
@@ -87,27 +87,26 @@ func Connect(o Options) (*API, error) {
 	return a, nil
 }
 
-// CloseConnections ends all connections, and what is under way on them, so that
-// the next requests show the newest client certificate. What fails by it says
-// nothing about the server.
+// CloseConnections closes all connections, so that the next requests use the newest client certificate. Requests
+// under way fail, which does not affect Health.
 func (a *API) CloseConnections() {
 	a.Health.forget()
 	a.connections.CloseAll()
 }
 
-// base is a configuration with a connection of its own.
+// base returns a configuration with its own connection.
 func (a *API) base(o Options) (*rest.Config, error) {
 	rc := rest.CopyConfig(o.Base)
 	rc.UserAgent = "berth/" + o.Version
 	rc.ContentType = o.Cluster.ContentType
 	if rc.ContentType == "application/vnd.kubernetes.protobuf" {
-		rc.AcceptContentTypes = rc.ContentType + ",application/json" // what the server has no protobuf for
+		rc.AcceptContentTypes = rc.ContentType + ",application/json" // for resources without protobuf
 	}
 	rc.WarningHandlerWithContext = warnings{o.Log}
 	dial := connrotation.NewDialerWithTracker(
 		(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext, a.connections).DialContext
 	rc.Wrap(a.Health.observe)
-	if rc.ExecProvider != nil || rc.AuthProvider != nil { // a plugin makes the certificate, and its own transport
+	if rc.ExecProvider != nil || rc.AuthProvider != nil { // a plugin supplies the certificate and the transport
 		rc.Dial = dial
 		return rc, nil
 	}
@@ -115,7 +114,7 @@ func (a *API) base(o Options) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read TLS settings of API server %s: %w", rc.Host, err)
 	}
-	if tlsConfig == nil { // nothing but the machine's authorities is trusted
+	if tlsConfig == nil { // only the machine's authorities are trusted
 		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	if o.Certificate != nil {
@@ -134,28 +133,28 @@ func (a *API) base(o Options) (*rest.Config, error) {
 	if rc.Proxy != nil {
 		proxy = rc.Proxy
 	}
-	// SetTransportDefaults turns on HTTP/2 with pings on a silent connection, which
-	// find a server that is gone without a word.
+	// SetTransportDefaults turns on HTTP/2 with pings on a silent connection. They detect a server that has vanished
+	// without closing the connection.
 	rc.Transport = utilnet.SetTransportDefaults(&http.Transport{
 		Proxy: proxy, TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: tlsConfig, DialContext: dial,
 		DisableCompression:  rc.DisableCompression,
 		MaxIdleConnsPerHost: 25,
 	})
-	rc.TLSClientConfig = rest.TLSClientConfig{} // it is in the transport
+	rc.TLSClientConfig = rest.TLSClientConfig{} // the transport has it
 	rc.Proxy = nil
 	return rc, nil
 }
 
-// warnings logs what the server warns of.
+// warnings logs the warnings of the server.
 type warnings struct{ log *slog.Logger }
 
 func (w warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, _ string, text string) {
 	if code == 299 && text != "" {
-		w.log.LogAttrs(ctx, slog.LevelDebug, "the API server warns", slog.String("warning", text))
+		w.log.LogAttrs(ctx, slog.LevelDebug, "warning of the API server", slog.String("warning", text))
 	}
 }
 
-// observe tells Health of each request.
+// observe reports each request to Health.
 func (h *Health) observe(rt http.RoundTripper) http.RoundTripper { return &observer{rt, h} }
 
 type observer struct {
@@ -163,19 +162,19 @@ type observer struct {
 	health *Health
 }
 
-// WrappedRoundTripper lets idle connections below be found.
+// WrappedRoundTripper gives client-go access to the transport below, to close idle connections.
 func (o *observer) WrappedRoundTripper() http.RoundTripper { return o.RoundTripper }
 
 func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := o.health.now()
-	answer, err := o.RoundTripper.RoundTrip(r)
+	response, err := o.RoundTripper.RoundTrip(r)
 	if errors.Is(r.Context().Err(), context.Canceled) {
-		return answer, err // whoever asked does not want to know any more
+		return response, err // the caller has cancelled the request
 	}
 	out := outcome{Began: began, Ended: o.health.now(), Err: err}
-	if err == nil && unavailable(answer.StatusCode) {
-		out.Err = fmt.Errorf("API server: %s", answer.Status)
+	if err == nil && unavailable(response.StatusCode) {
+		out.Err = fmt.Errorf("API server: %s", response.Status)
 	}
 	o.health.note(out)
-	return answer, err
+	return response, err
 }

@@ -33,7 +33,7 @@ func TestJudge(t *testing.T) {
 			State{Since: at(2), Err: first, First: at(1), Last: at(2)}},
 		{"another answer", answers, 1, outcome{at(2), at(3), nil}, answers},
 		{"away", answers, 2, outcome{at(3), at(4), first}, State{Since: at(4), Err: first, First: at(3), Last: at(4)}},
-		{"asked before the last answer", answers, 5, outcome{at(3), at(6), first}, answers},
+		{"began before the last response", answers, 5, outcome{at(3), at(6), first}, answers},
 		{"still away", away, 0, outcome{at(3), at(4), second},
 			State{Since: at(1), Err: second, First: at(0), Last: at(4)}},
 		{"back", away, 0, outcome{at(3), at(4), nil}, State{Since: at(4)}},
@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// clusterConfig is what the configuration of an agent of a cluster says by default.
+// clusterConfig is the default configuration for a cluster.
 func clusterConfig() *config.Cluster {
 	return &config.Cluster{
 		ContentType: "application/vnd.kubernetes.protobuf", Main: config.Rate{QPS: 50, Burst: 100},
@@ -53,8 +53,8 @@ func clusterConfig() *config.Cluster {
 	}
 }
 
-// Every client tells of the server, and a refusal is an answer.
-func TestHealth(t *testing.T) {
+// The requests of every client update Health, and a refusal counts as a response.
+func TestHealthFollowsTheRequestsOfAllClients(t *testing.T) {
 	code := make(chan int, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if got := r.UserAgent(); got != "berth/v1" {
@@ -87,11 +87,11 @@ func TestHealth(t *testing.T) {
 	cancel()
 	get(ctx)
 	if diff := cmp.Diff(since, a.Health.State(), cmpopts.EquateErrors()); diff != "" {
-		t.Errorf("a request that was given up changed what is known:\n%s", diff)
+		t.Errorf("a cancelled request changed the state:\n%s", diff)
 	}
 	code <- http.StatusOK
 	get(t.Context())
-	if s := a.Health.State(); s.Away() || a.Health.Heard().IsZero() {
+	if s := a.Health.State(); s.Away() || a.Health.LastAnswer().IsZero() {
 		t.Errorf("back: %+v", s)
 	}
 	<-watch.C()

@@ -224,7 +224,8 @@ func TestAnExistingObjectKeepsWhatOthersWrote(t *testing.T) {
 	c := shared.Cluster(t)
 	a := start(t, c, "there", nil)
 	a.registered()
-	patch := `{"metadata":{"labels":{"team":"a","kubernetes.io/os":"plan9"}},"spec":{"unschedulable":true,"taints":[{"key":"mine","effect":"NoExecute"}]}}`
+	patch := `{"metadata":{"labels":{"team":"a","kubernetes.io/os":"plan9"}},"spec":{"unschedulable":true,` +
+		`"taints":[{"key":"mine","effect":"NoExecute"}]}}`
 	if _, err := a.admin.CoreV1().Nodes().Patch(t.Context(), a.name, types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -266,7 +267,7 @@ func TestConfirm(t *testing.T) {
 	a := start(t, c, "confirmed", nil)
 	a.registered()
 	if !a.AsOf().IsZero() {
-		t.Errorf("confirmed at %v by nobody", a.AsOf())
+		t.Errorf("confirmed at %v before Confirm was called", a.AsOf())
 	}
 	doubted := time.Now()
 	for !a.AsOf().After(doubted) {

@@ -74,7 +74,7 @@ type schedule struct {
 	images    []corev1.ContainerImage
 }
 
-// New returns an object of which nothing was received yet.
+// New returns an Object without a received Node.
 func New(o Options) *Object {
 	if o.UpdateEvery <= 0 {
 		o.UpdateEvery = 10 * time.Second
@@ -131,7 +131,7 @@ func (x *Object) Confirm() {
 	x.UpdateSoon()
 }
 
-// AsOf returns a time at which Node was the newest. It is zero if Node was never confirmed.
+// AsOf returns a time when Node was certainly the newest. It is zero if Node was never confirmed.
 func (x *Object) AsOf() time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package nodeview is what is known of this node where two can tell: the Node object,
-// which the cluster's other parts write too, and the machine, while nothing was heard
-// of the object or there is no cluster. It owns nothing.
+// Package nodeview combines the two sources of facts about this node: the Node object, which other parts of the
+// cluster write too, and the machine. The machine is used without a cluster, and until the object was received. The
+// package owns nothing.
 package nodeview

@@ -12,12 +12,12 @@ import (
 type View struct {
 	// Object is nil without a cluster.
 	Object *nodeobject.Object
-	// Facts are of when the agent began, IPs the machine's addresses now.
+	// Facts are from the agent's start, IPs are the machine's current addresses.
 	Facts node.Facts
 	IPs   *node.Addresses
 }
 
-// Node is the Node object; nil before it was heard of. It is shared: do not change it.
+// Node returns the Node object, or nil before it was received. It is shared and must not be changed.
 func (v View) Node() *corev1.Node {
 	if v.Object != nil {
 		select {
@@ -29,7 +29,7 @@ func (v View) Node() *corev1.Node {
 	return nil
 }
 
-// Labels are the node's.
+// Labels returns the node's labels.
 func (v View) Labels() map[string]string {
 	if n := v.Node(); n != nil {
 		return n.Labels
@@ -37,7 +37,7 @@ func (v View) Labels() map[string]string {
 	return v.Facts.Labels
 }
 
-// Addresses are the node's: a cloud's controller may know others than the machine.
+// Addresses returns the node's addresses. A cloud controller may set others than the machine has.
 func (v View) Addresses() []corev1.NodeAddress {
 	if n := v.Node(); n != nil && len(n.Status.Addresses) > 0 {
 		return n.Status.Addresses
@@ -49,7 +49,7 @@ func (v View) machine() []corev1.NodeAddress {
 	return node.Facts{Name: v.Facts.Name, IPs: v.IPs.IPs()}.Addresses()
 }
 
-// HostIPs are those of the addresses that pods are told of (podstatus.HostIPs).
+// HostIPs returns the addresses for the status and the environment of pods (podstatus.HostIPs).
 func (v View) HostIPs() []string {
 	if ips := podstatus.HostIPs(v.Addresses()); len(ips) > 0 {
 		return ips

@@ -422,6 +422,6 @@ func TestPodsOfManifestsDoNotWaitForTheCluster(t *testing.T) {
 	n.pods.Put(p.UID, &pod.Pod{Pod: p, Source: pod.SourceFile})
 	n.until("the Secret counts as received", func() bool { return n.Received(n.secretKey("s")) })
 	if n.requests("/secrets") > 0 {
-		t.Error("the API server was asked for it")
+		t.Error("the Secret was requested from the API server")
 	}
 }

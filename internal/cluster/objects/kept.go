@@ -10,7 +10,7 @@ import (
 // Kept is a saved pod with the objects that it used when the API server last answered.
 type Kept struct {
 	Pod *corev1.Pod
-	// Objects are those of the table that existed. Other objects that the pod names did not exist.
+	// Objects are the existing objects of the table. Other objects that the pod names did not exist.
 	Objects  []object.Value
 	Services []*corev1.Service
 	Bundles  []*certificatesv1beta1.ClusterTrustBundle

@@ -26,12 +26,12 @@ type Kept struct {
 	Pod     *corev1.Pod
 	Objects []object.Value
 	Sets    Sets
-	// Tokens are those of the pod's service account, by the requests of its volumes.
+	// Tokens are the pod's service account tokens, by the request of its volume.
 	Tokens map[string]token.Token
 }
 
-// Sets are the objects for a pod that are not in the table of objects. Services and trust bundles: a pod lists none
-// by name, so all of its namespace or cluster are saved. Drivers: those of its volumes.
+// Sets are the objects for a pod that are not in the table of objects. A pod lists no service or trust bundle by
+// name, so all that it may use are saved. Drivers are the CSI drivers of its volumes.
 type Sets struct {
 	Services []*corev1.Service                         `json:"services,omitempty"`
 	Bundles  []*certificatesv1beta1.ClusterTrustBundle `json:"clusterTrustBundles,omitempty"`

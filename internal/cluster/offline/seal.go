@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// keySize in bytes: AES-256.
+// keySize is the size of an AES-256 key in bytes.
 const keySize = 32
 
-// loadKey reads the key of a file: 32 bytes in base64, for its owner alone. With
-// create, one that is missing is made.
+// loadKey reads the key from a file: 32 bytes in base64, readable only by the owner. With create it makes a missing
+// key.
 func loadKey(path string, create bool) (cipher.AEAD, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && create {
@@ -26,13 +26,14 @@ func loadKey(path string, create bool) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // the file was only read
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("%s has mode %#o: others than its owner may use it: chmod 0600 %s", path, mode, path)
+		return nil,
+			fmt.Errorf("%s has mode %#o, which lets other users read the key; next: chmod 0600 %s", path, mode, path)
 	}
 	text := make([]byte, base64.StdEncoding.EncodedLen(keySize)+2)
 	n, err := f.Read(text)
@@ -42,13 +43,14 @@ func loadKey(path string, create bool) (cipher.AEAD, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text[:n])))
 	if err != nil || len(key) != keySize {
 		return nil,
-			fmt.Errorf("%s is not a key: want %d bytes in base64, as of: head -c %d /dev/urandom | base64", path,
+			fmt.Errorf("%s is not a key: want %d bytes in base64; next: make one with head -c %d /dev/urandom | base64",
+				path,
 				keySize, keySize)
 	}
 	return aead(key)
 }
 
-// makeKey makes a key that is on disk, whole, before anything is encrypted with it.
+// makeKey makes a key. The complete key is on disk before anything is encrypted with it.
 func makeKey(path string) (_ cipher.AEAD, err error) {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // never fails

@@ -99,7 +99,7 @@ const (
 	stale                  // the object has changed meanwhile
 	busy                   // not now; nothing was done
 	failed                 // the change may have been made
-	lost                   // no response, or the server answers nobody
+	lost                   // no response, or the server rejects all requests
 	refused                // invalid or not allowed
 )
 

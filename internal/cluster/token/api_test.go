@@ -26,8 +26,8 @@ type noBundles struct{}
 
 func (noBundles) Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error) { return nil, nil }
 
-// The token of a volume is what the API server takes it for: the pod's, for its
-// audience. The node asks for it with its own credentials and no others' rights.
+// The API server accepts the token of a volume as the pod's, for its audience. The node requests it with its own
+// credentials and rights.
 func TestIssueToken(t *testing.T) {
 	api := shared.Cluster(t)
 	admin, namespace := api.Client(), api.Namespace()
@@ -58,16 +58,16 @@ func TestIssueToken(t *testing.T) {
 	}
 	life := time.Duration(*access.Projected.Sources[0].ServiceAccountToken.ExpirationSeconds) * time.Second
 	if left := time.Until(until); left > life*4/5 || left < life*4/5-time.Minute {
-		t.Errorf("it is renewed in %v of a life of %v", left, life)
+		t.Errorf("renewed after %v of a life of %v", left, life)
 	}
 	user := review(t, admin, string(files["token"]))
 	if user.Username != "system:serviceaccount:"+namespace+":default" ||
 		user.Extra["authentication.kubernetes.io/pod-name"][0] != "web" {
-		t.Errorf("the token is %v's", user)
+		t.Errorf("user of the token: %v", user)
 	}
 	again, _, err := issuer.Issue(t.Context(), p, access, 0)
 	if err != nil || string(again["token"]) != string(files["token"]) {
-		t.Errorf("it was issued twice: %v", err)
+		t.Errorf("issued twice: %v", err)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -13,43 +13,43 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// Bounds of a token's use, the kubelet's: renewed at 80 % of its life or after a
-// day, up to 10 s earlier so that not all pods ask at once.
+// Limits of a token's use, as in the kubelet: it is renewed at 80 % of its life or after a day, up to 10 s earlier so
+// that not all pods renew at once.
 const (
 	useAtMost = 24 * time.Hour
 	maxJitter = 10 * time.Second
 )
 
-// Delays between tries to renew a token that is good still.
+// Delays between tries to renew a token that is still valid.
 const (
 	renewFirst = 10 * time.Second
 	renewMax   = 5 * time.Minute
 )
 
-// renewal is when a token of that life, issued now, is to be asked for anew.
-// jitter is from 0 to 1.
+// renewal returns when to renew a token with this life that is issued now. jitter is from 0 to 1.
 func renewal(now time.Time, life time.Duration, jitter float64) time.Time {
 	use := min(life*4/5, useAtMost)
 	return now.Add(use - time.Duration(jitter*float64(min(maxJitter, use/2))))
 }
 
-// again is when to try once more to renew a token, after that many failures, at
-// least 1. jitter is from 0 to 1.
-func again(now time.Time, failures int, jitter float64) time.Time {
-	delay := min(renewFirst<<min(failures-1, 10), renewMax)
+// retryAt returns the time of the next try to renew a token after a number of failures, at least 1. jitter is from 0
+// to 1.
+func retryAt(now time.Time, failures int, jitter float64) time.Time {
+	delay := retry.Delay(renewFirst, renewMax, failures)
 	return now.Add(delay + time.Duration(jitter*float64(delay)/4))
 }
 
-// key names a token in the cache and in messages. It holds nothing secret.
+// key names a token in the cache and in messages. It holds no secret.
 func (r Request) key() string {
 	return fmt.Sprintf("%s/%s/%s for %q of pod %s/%s living %v", r.Namespace, r.ServiceAccount, r.ServiceAccountUID,
 		strings.Join(r.Audiences, ","), r.PodName, r.PodUID, r.Life)
 }
 
-// forVolume is the request of a projected volume's source.
+// forVolume returns the request for a source of a projected volume.
 func forVolume(p *corev1.Pod, s *corev1.ServiceAccountTokenProjection) Request {
 	r := Request{Namespace: p.Namespace, ServiceAccount: p.Spec.ServiceAccountName, PodName: p.Name, PodUID: p.UID}
 	if s.Audience != "" {
@@ -61,9 +61,8 @@ func forVolume(p *corev1.Pod, s *corev1.ServiceAccountTokenProjection) Request {
 	return r
 }
 
-// anchors are the certificates that a source of a volume selects (KEP-3257): each
-// once, without what stands around them. What has to come first is an
-// *object.Lacking.
+// anchors returns the certificates that a source of a volume selects (KEP-3257), each once and without surrounding
+// text. If a bundle is missing, the error is an *object.Lacking.
 func anchors(s *corev1.ClusterTrustBundleProjection, all []*certificatesv1beta1.ClusterTrustBundle) ([]byte, error) {
 	optional := s.Optional != nil && *s.Optional
 	chosen, what, err := selected(s, all)
@@ -89,7 +88,7 @@ func anchors(s *corev1.ClusterTrustBundleProjection, all []*certificatesv1beta1.
 	return bytes.Join(slices.CompactFunc(found, bytes.Equal), nil), nil
 }
 
-// selected are the bundles of a source, and what it asks for in words.
+// selected returns the bundles that a source selects, and a description of the selection.
 func selected(s *corev1.ClusterTrustBundleProjection,
 	all []*certificatesv1beta1.ClusterTrustBundle) (chosen []*certificatesv1beta1.ClusterTrustBundle, what string,
 	err error) {
@@ -102,7 +101,7 @@ func selected(s *corev1.ClusterTrustBundleProjection,
 		return chosen, "ClusterTrustBundle " + *s.Name, nil
 	}
 	if s.SignerName == nil {
-		return nil, "", fmt.Errorf("it names neither a ClusterTrustBundle nor a signer")
+		return nil, "", fmt.Errorf("the source names neither a ClusterTrustBundle nor a signer")
 	}
 	// No selector selects nothing, an empty one everything.
 	selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector)

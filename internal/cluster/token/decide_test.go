@@ -66,7 +66,7 @@ func TestAnchors(t *testing.T) {
 		"optional":     {source{Name: new("x"), Optional: new(true)}, "", ""},
 		"no such signer": {source{SignerName: new("x"), LabelSelector: one}, "",
 			"waiting for a ClusterTrustBundle of the signer x with the labels v=1"},
-		"neither of these": {source{}, "", "it names neither a ClusterTrustBundle nor a signer"},
+		"neither of these": {source{}, "", "the source names neither a ClusterTrustBundle nor a signer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := anchors(&test.source, all)

@@ -1,15 +1,13 @@
-// Package token hands out what only a control plane can: tokens of service
-// accounts (TokenRequest), bound to a pod, for its volumes and for credential
-// providers, and trust bundles for its volumes.
+// Package token gets what only a control plane can issue: tokens of service accounts (TokenRequest) for volumes and
+// credential providers, each bound to a pod, and trust bundles for volumes.
 //
-// It owns the tokens of the pods of this node, in memory. A token is asked for
-// once for each pod, service account, audience and life, and again at 80 % of its
-// life or after a day. While the API server is away the token that there is stays
-// until it ends.
+// It owns the tokens of the pods of this node, in memory. A token is requested once for each pod, service account,
+// audience and life. It is renewed at 80 % of its life or after a day. While the API server is away, the current
+// token is used until it expires.
 //
-//	none --Token--> fresh --80 % of its life, or 24 h--> due --renewed--> fresh
+//	none --Token--> valid --80 % of its life, or 24 h--> due --renewed--> valid
 //	                                                      |
-//	                                          failed: used until it ends, tried again later
+//	                                   renewal failed: used until it expires, retried later
 //
-// Nothing here runs by itself: who asks is told when to ask again.
+// The package has no loop: the caller of Token gets the time of the next call.
 package token

@@ -13,15 +13,15 @@ type bundles interface {
 	Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error)
 }
 
-// Issuer makes the files of projected volumes that only a control plane can.
+// Issuer makes the files of projected volumes that only a control plane can issue.
 type Issuer struct {
 	Tokens *Tokens
-	// Bundles are the trust bundles of the cluster.
+	// Bundles returns the trust bundles of the cluster.
 	Bundles bundles
 }
 
-// Issue makes the files of one source of a pod's projected volume, by their
-// paths. until is when they are to be renewed; zero for never.
+// Issue returns the files of one source of a pod's projected volume, by path. until is when they must be renewed, or
+// zero for never.
 func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, source int) (files map[string][]byte,
 	until time.Time, err error) {
 	switch s := v.Projected.Sources[source]; {
@@ -47,9 +47,9 @@ func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, sour
 	case s.PodCertificate != nil:
 		return nil, until,
 			errors.New(
-				"this agent asks for no certificates of pods (podCertificate), which Kubernetes 1.36 has off by " +
+				"this agent requests no certificates for pods (podCertificate), which Kubernetes 1.36 has off by " +
 					"default (feature gate PodCertificateRequest): use a Secret with a certificate, or a CSI driver " +
 					"that issues them")
 	}
-	return nil, until, errors.New("it is nothing that a control plane hands out")
+	return nil, until, errors.New("the volume source needs no control plane")
 }

@@ -10,23 +10,22 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Puller has what credential providers are given of the service accounts of pods.
-// It is safe for concurrent use.
+// Puller supplies the service account data that credential providers receive. It is safe for concurrent use.
 type Puller struct {
 	tokens *Tokens
 	client kubernetes.Interface
 
 	mu sync.Mutex
-	// last is each account as it was heard of, for when the API server is away.
+	// last has each account as last received, for times when the API server is away.
 	last map[types.NamespacedName]*corev1.ServiceAccount
 }
 
-// NewPuller makes a Puller that knows no accounts.
+// NewPuller makes a Puller without accounts.
 func NewPuller(tokens *Tokens, client kubernetes.Interface) *Puller {
 	return &Puller{tokens: tokens, client: client, last: map[types.NamespacedName]*corev1.ServiceAccount{}}
 }
 
-// Account is a service account of a pod of this node: a node may read no other.
+// Account returns a service account of a pod of this node. A node may read no other.
 func (p *Puller) Account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	account, err := unlessRefused(ctx, func() (*corev1.ServiceAccount, error) {
@@ -45,7 +44,7 @@ func (p *Puller) Account(ctx context.Context, namespace, name string) (*corev1.S
 	return account, err
 }
 
-// PullToken is a token of the pod's service account, bound to the pod.
+// PullToken returns a token of the pod's service account, bound to the pod.
 func (p *Puller) PullToken(ctx context.Context, of *corev1.Pod, account types.UID, audience string) (string, error) {
 	t, err := p.tokens.Token(ctx, Request{
 		Namespace: of.Namespace, ServiceAccount: of.Spec.ServiceAccountName, ServiceAccountUID: account,

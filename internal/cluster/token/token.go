@@ -16,20 +16,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/internal/base/clock"
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
-// Request says which token is wanted.
+// Request describes a token.
 type Request struct {
 	Namespace, ServiceAccount string
-	// ServiceAccountUID, if set, has the API server refuse for another account of
-	// that name.
+	// ServiceAccountUID is optional. With it the API server refuses the request if another account has the name now.
 	ServiceAccountUID types.UID `json:",omitempty"`
-	// Audiences of the token; empty: the API server itself.
+	// Audiences of the token. Empty stands for the API server itself.
 	Audiences []string `json:",omitempty"`
-	// Life is how long the token is to be good, at least 10 minutes for the API
-	// server; 0: what that gives, an hour.
+	// Life is the validity to request. The API server requires at least 10 minutes. 0 stands for its default, an
+	// hour.
 	Life time.Duration `json:",omitempty"`
-	// PodName and PodUID are the pod that the token is bound to: it ends with it.
+	// PodName and PodUID identify the pod that the token is bound to. The token is invalid when the pod is deleted.
 	PodName string
 	PodUID  types.UID
 }
@@ -37,19 +37,19 @@ type Request struct {
 // Token is a token of a service account.
 type Token struct {
 	Value string
-	// Expires is when it ends, by the clock of the API server.
+	// Expires is when the token expires, by the clock of the API server.
 	Expires time.Time
-	// Renew is when to ask again, by either clock (package clock).
+	// Renew is when to renew it, by the node's wall clock or its monotonic clock (package clock).
 	Renew time.Time
-	// ends is Expires by the clock here that nobody sets.
+	// ends is Expires by the node's monotonic clock.
 	ends time.Time
 }
 
-// Create asks for a token, as ServiceAccounts(namespace).CreateToken does.
+// Create requests a token, as ServiceAccounts(namespace).CreateToken does.
 type Create func(ctx context.Context, namespace, account string,
 	r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 
-// FromAPI asks the API server.
+// FromAPI requests tokens from the API server.
 func FromAPI(client kubernetes.Interface) Create {
 	return func(ctx context.Context, namespace, account string,
 		r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
@@ -57,7 +57,7 @@ func FromAPI(client kubernetes.Interface) Create {
 	}
 }
 
-// Tokens are the tokens of this node's pods. It is safe for concurrent use.
+// Tokens holds the tokens of this node's pods. It is safe for concurrent use.
 type Tokens struct {
 	create Create
 	log    *slog.Logger
@@ -66,27 +66,25 @@ type Tokens struct {
 	entries map[string]*entry
 }
 
-// entry is one token. Its lock is held while the token is asked for: who else
-// wants it waits.
+// entry is one token. lock is held while the token is requested. Other callers wait for it.
 type entry struct {
 	lock  chan struct{}
 	pod   types.UID
 	token Token
-	// seeded tokens are an earlier agent's: without an API server they serve also
-	// after their end, as a pod that was started before has none better.
+	// seeded means that the token was saved by an earlier agent. While the API server is away, such a token is used
+	// even after it has expired, because there is no better one for the pod.
 	seeded bool
-	// failures to renew it since, and when to try again.
+	// failures counts the failed renewals since the last success. retry is the time of the next try.
 	failures int
 	retry    time.Time
 }
 
-// New makes Tokens that have none.
+// New makes Tokens without any token.
 func New(create Create, log *slog.Logger) *Tokens {
 	return &Tokens{create: create, log: log, entries: map[string]*entry{}}
 }
 
-// Token returns a token that is good, and asks for a new one if it is due. It
-// fails only if there is none that has not ended.
+// Token returns a valid token, and renews it if it is due. It fails only if there is no valid one.
 func (t *Tokens) Token(ctx context.Context, r Request) (Token, error) {
 	if r.ServiceAccount == "" {
 		return Token{}, errors.New("the pod has no service account: only pods of the API server have one")
@@ -106,13 +104,13 @@ func (t *Tokens) Token(ctx context.Context, r Request) (Token, error) {
 	if good && now.Before(e.retry) {
 		return e.token.until(e.retry), nil
 	}
-	asking := ctx
-	if good { // there is one to go on with
+	requesting := ctx
+	if good { // the current token can be used further
 		var cancel context.CancelFunc
-		asking, cancel = context.WithTimeout(ctx, patience)
+		requesting, cancel = context.WithTimeout(ctx, renewTimeout)
 		defer cancel()
 	}
-	issued, err := t.ask(asking, r)
+	issued, err := t.request(requesting, r)
 	if err == nil {
 		e.token, e.seeded, e.failures = issued, false, 0
 		return issued, nil
@@ -121,16 +119,16 @@ func (t *Tokens) Token(ctx context.Context, r Request) (Token, error) {
 		return Token{}, fmt.Errorf("get a token of service account %s/%s: %w", r.Namespace, r.ServiceAccount, err)
 	}
 	e.failures++
-	e.retry = again(time.Now(), e.failures, rand.Float64())
-	t.log.Warn("renew a token, the one there is stays until it ends", "token", r.key(), "ends", e.token.Expires, "err",
-		err)
+	e.retry = retryAt(time.Now(), e.failures, rand.Float64())
+	t.log.Warn("cannot renew a token, the current one is used until it expires", "token", r.key(), "expires",
+		e.token.Expires, "err", err)
 	return e.token.until(e.retry), nil
 }
 
-// answered says that err is the API server's answer, and not that there was none.
+// answered reports whether err is a response of the API server.
 func answered(err error) bool { return apierrors.ReasonForError(err) != metav1.StatusReasonUnknown }
 
-// until is the token with another time to ask again.
+// until returns the token with another time of renewal.
 func (k Token) until(renew time.Time) Token {
 	k.Renew = renew
 	return k
@@ -147,16 +145,15 @@ func (t *Tokens) entry(r Request) *entry {
 	return e
 }
 
-// Refused requests are tried again soon: the authorizer learns of a pod's node a
-// moment after the node does.
+// Refused requests are retried soon, because the authorizer learns of a pod on a node a moment after the node does.
 const (
 	refusedFirst = 100 * time.Millisecond
 	refusedTries = 5
-	// patience is how long a request may take while there is a token to go on with.
-	patience = 2 * time.Second
+	// renewTimeout limits the renewal of a token that is still valid.
+	renewTimeout = 2 * time.Second
 )
 
-func (t *Tokens) ask(ctx context.Context, r Request) (Token, error) {
+func (t *Tokens) request(ctx context.Context, r Request) (Token, error) {
 	request := &authenticationv1.TokenRequest{
 		ObjectMeta: metav1.ObjectMeta{UID: r.ServiceAccountUID},
 		Spec: authenticationv1.TokenRequestSpec{
@@ -175,29 +172,28 @@ func (t *Tokens) ask(ctx context.Context, r Request) (Token, error) {
 		case err != nil:
 			return Token{}, err
 		case got.Status.Token == "":
-			return Token{}, errors.New("the API server sent none")
+			return Token{}, errors.New("the API server sent an empty token")
 		}
 		return issue(got, now), nil
 	})
 }
 
-// unlessRefused calls again for a while as long as the API server forbids it.
+// unlessRefused retries a call for about 1.5 s while the API server forbids it.
 func unlessRefused[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	delays := retry.Doubling(refusedFirst, time.Second)
 	for try := 0; ; try++ {
 		got, err := call()
 		if !apierrors.IsForbidden(err) || try+1 == refusedTries {
 			return got, err
 		}
-		select {
-		case <-ctx.Done():
-			return got, ctx.Err()
-		case <-time.After(refusedFirst << try): // 1.5 s in all
+		if err := retry.Sleep(ctx, delays.Step()); err != nil {
+			return got, err
 		}
 	}
 }
 
-// issue makes a token of an answer. When it is due is counted from now, the node's
-// clock: one that differs from the API server's does no harm.
+// issue makes a token from a response. Its renewal is computed with the node's clock, so that a difference between
+// the clocks does no harm.
 func issue(got *authenticationv1.TokenRequest, now time.Time) Token {
 	token := Token{Value: got.Status.Token, Expires: got.Status.ExpirationTimestamp.Time}
 	life := token.Expires.Sub(now)
@@ -208,7 +204,7 @@ func issue(got *authenticationv1.TokenRequest, now time.Time) Token {
 	return token
 }
 
-// Forget drops the tokens of a pod that is gone.
+// Forget drops the tokens of a pod that has ended.
 func (t *Tokens) Forget(pod types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,8 +215,7 @@ func (t *Tokens) Forget(pod types.UID) {
 	}
 }
 
-// Of are the tokens of a pod, by what was asked for, to be kept for a boot
-// without an API server.
+// Of returns the tokens of a pod by request, to be saved for a boot without an API server.
 func (t *Tokens) Of(pod types.UID) map[string]Token {
 	t.mu.Lock()
 	mine := map[string]*entry{}
@@ -241,9 +236,8 @@ func (t *Tokens) Of(pod types.UID) map[string]Token {
 	return all
 }
 
-// Seed takes the tokens of a pod that an earlier agent had, as Of gave them. It is
-// called before anybody asks. They are renewed when they are asked for, or when
-// the API server is back.
+// Seed adds the tokens that an earlier agent has saved for a pod, as returned by Of. It must be called before Token.
+// The tokens are renewed with the first call of Token that reaches the API server.
 func (t *Tokens) Seed(pod types.UID, tokens map[string]Token) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

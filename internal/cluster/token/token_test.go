@@ -16,17 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// api is an API server that issues tokens t1, t2, ...; err is what it answers
-// instead, until a time or for ever.
+// api is an API server that issues tokens t1, t2, ... While err is set it returns err, until a time or without end.
 type api struct {
-	asked []authenticationv1.TokenRequestSpec
-	err   error
-	until time.Time
+	requests []authenticationv1.TokenRequestSpec
+	err      error
+	until    time.Time
 }
 
 func (a *api) create(_ context.Context, _, _ string, r *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest,
 	error) {
-	a.asked = append(a.asked, r.Spec)
+	a.requests = append(a.requests, r.Spec)
 	if a.err != nil && (a.until.IsZero() || time.Now().Before(a.until)) {
 		return nil, a.err
 	}
@@ -34,7 +33,7 @@ func (a *api) create(_ context.Context, _, _ string, r *authenticationv1.TokenRe
 	if got.Spec.ExpirationSeconds == nil {
 		got.Spec.ExpirationSeconds = new(int64(3600))
 	}
-	got.Status.Token = fmt.Sprint("t", len(a.asked))
+	got.Status.Token = fmt.Sprint("t", len(a.requests))
 	got.Status.ExpirationTimestamp = metav1.NewTime(
 		time.Now().Add(time.Duration(*got.Spec.ExpirationSeconds) * time.Second))
 	return got, nil
@@ -62,7 +61,7 @@ func TestTokenIsRenewedAt80PercentOfItsLife(t *testing.T) {
 		tokens := New(server.create, slog.New(slog.DiscardHandler))
 		first := want(t, tokens, request(), "t1")
 		if left := time.Until(first.Renew); left > 48*time.Minute || left < 48*time.Minute-maxJitter {
-			t.Errorf("it is renewed in %v, want 48 minutes or up to 10 s less", left)
+			t.Errorf("renewed in %v, want 48 minutes or up to 10 s less", left)
 		}
 		time.Sleep(time.Until(first.Renew) - time.Second)
 		want(t, tokens, request(), "t1")
@@ -71,7 +70,7 @@ func TestTokenIsRenewedAt80PercentOfItsLife(t *testing.T) {
 		spec := authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}, ExpirationSeconds: new(int64(3600)),
 			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: "web",
 				UID: "u"}}
-		if d := cmp.Diff([]authenticationv1.TokenRequestSpec{spec, spec}, server.asked); d != "" {
+		if d := cmp.Diff([]authenticationv1.TokenRequestSpec{spec, spec}, server.requests); d != "" {
 			t.Errorf("requests (-want +got):\n%s", d)
 		}
 	})
@@ -103,13 +102,13 @@ func TestTokenStaysWhileTheAPIServerIsAway(t *testing.T) {
 		time.Sleep(time.Until(first.Renew))
 		later := want(t, tokens, request(), "t2")
 		if left := time.Until(later.Renew); left < renewFirst || left > 2*renewFirst {
-			t.Errorf("it is tried again in %v", left)
+			t.Errorf("retried in %v", left)
 		}
 		for time.Now().Before(first.Expires) {
 			time.Sleep(time.Until(want(t, tokens, request(), "t2").Renew))
 		}
-		if tries := len(server.asked); tries < 6 || tries > 12 {
-			t.Errorf("the API server was asked %d times in the 12 minutes that were left", tries)
+		if tries := len(server.requests); tries < 6 || tries > 12 {
+			t.Errorf("%d requests in the remaining 12 minutes", tries)
 		}
 		if _, err := tokens.Token(t.Context(), request()); !errors.Is(err, errAway) {
 			t.Errorf("after its end: %v", err)
@@ -121,7 +120,7 @@ func TestTokenStaysWhileTheAPIServerIsAway(t *testing.T) {
 	})
 }
 
-func TestRefusedTokenIsAskedForAgainSoon(t *testing.T) {
+func TestARefusedRequestIsRetriedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &api{err: apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "default",
 			errors.New("no relationship found"))}
@@ -135,7 +134,7 @@ func TestRefusedTokenIsAskedForAgainSoon(t *testing.T) {
 	})
 }
 
-func TestSeed(t *testing.T) {
+func TestASeededTokenIsUsedWhileTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &api{}
 		before := New(server.create, slog.New(slog.DiscardHandler))

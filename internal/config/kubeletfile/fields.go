@@ -25,7 +25,7 @@ func supported() []string {
 		"evictionHard", // see limited
 		"failCgroupV1",
 		"failSwapOn",
-		"featureGates", // those of gates; others give a Warning
+		"featureGates", // only the gates of func gates; others give a Warning
 		"fileCheckFrequency",
 		"healthzBindAddress",
 		"healthzPort",

@@ -19,18 +19,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options say what runs beside etcd and kube-apiserver, and how.
+// Options selects the servers beside etcd and kube-apiserver, and their flags.
 type Options struct {
-	// Controllers starts kube-controller-manager: approves and signs certificates
-	// of nodes, makes service accounts, collects garbage, taints silent nodes.
+	// Controllers starts kube-controller-manager. It approves and signs certificates of nodes, makes service
+	// accounts, collects garbage, and taints nodes that are silent.
 	Controllers bool
 	// Scheduler starts kube-scheduler.
 	Scheduler bool
-	// APIServer and ControllerManager are more flags, after those of the package.
+	// APIServer and ControllerManager are additional flags, after those of the package.
 	APIServer, ControllerManager []string
 }
 
-// T is what a Cluster needs of a *testing.T.
+// T is the part of *testing.T that a Cluster needs.
 type T interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -38,15 +38,14 @@ type T interface {
 	Cleanup(func())
 }
 
-// Cluster is a control plane that runs, as one test sees it: what fails fails
-// that test.
+// Cluster is a running control plane for one test. Its failures fail that test.
 type Cluster struct {
 	t       T
 	servers *servers
 }
 
-// Start starts a control plane for one test. It takes some seconds: tests that
-// do no harm to each other share one, see Shared.
+// Start starts a control plane for one test. It takes some seconds. Tests that do not disturb each other share one,
+// see Shared.
 func Start(t T, o Options) *Cluster {
 	t.Helper()
 	s, err := up(context.Background(), o)
@@ -56,7 +55,7 @@ func Start(t T, o Options) *Cluster {
 	return s.during(t)
 }
 
-// during is a cluster for one test, after which it is closed.
+// during returns a cluster for one test. It is closed after the test.
 func (s *servers) during(t T) *Cluster {
 	t.Cleanup(func() {
 		if err := s.close(); err != nil {
@@ -66,20 +65,19 @@ func (s *servers) during(t T) *Cluster {
 	return &Cluster{t: t, servers: s}
 }
 
-// Shared is one control plane for the tests of a package, started with the first
-// that asks for it:
+// Shared is one control plane for the tests of a package. The first test that needs it starts it:
 //
 //	var shared = kubeapitest.NewShared(kubeapitest.Options{})
 //
 //	func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 //
-// Each test takes a namespace and nodes of its own in it.
+// Each test uses its own namespace and nodes.
 type Shared struct {
 	start func() (*servers, error)
 	used  atomic.Bool
 }
 
-// NewShared starts nothing.
+// NewShared returns a Shared. It starts nothing.
 func NewShared(o Options) *Shared {
 	s := &Shared{}
 	s.start = sync.OnceValues(func() (*servers, error) {
@@ -89,7 +87,7 @@ func NewShared(o Options) *Shared {
 	return s
 }
 
-// Main runs the tests, then ends the control plane. It returns the exit status.
+// Main runs the tests, and then ends the control plane. It returns the exit status.
 func (s *Shared) Main(m *testing.M) int {
 	code := m.Run()
 	if !s.used.Load() {
@@ -104,7 +102,7 @@ func (s *Shared) Main(m *testing.M) int {
 	return code
 }
 
-// Cluster is the control plane for one test.
+// Cluster returns the control plane for one test.
 func (s *Shared) Cluster(t T) *Cluster {
 	t.Helper()
 	servers, err := s.start()
@@ -121,11 +119,11 @@ func (c *Cluster) check(err error) {
 	}
 }
 
-// AdminConfig is for a client of the group system:masters. It goes straight to
-// the API server: no fault of the proxy reaches it.
+// AdminConfig returns the configuration of a client in the group system:masters. It connects directly to the API
+// server, so that faults of the proxy do not affect it.
 func (c *Cluster) AdminConfig() *rest.Config { return rest.CopyConfig(c.servers.admin) }
 
-// Client is a client with AdminConfig.
+// Client returns a client with AdminConfig.
 func (c *Cluster) Client() kubernetes.Interface {
 	c.t.Helper()
 	client, err := kubernetes.NewForConfig(c.AdminConfig())
@@ -133,10 +131,10 @@ func (c *Cluster) Client() kubernetes.Interface {
 	return client
 }
 
-// AdminKubeconfig is the path of a file with AdminConfig.
+// AdminKubeconfig returns the path of a file with AdminConfig.
 func (c *Cluster) AdminKubeconfig() string { return c.servers.adminFile }
 
-// Config is for a client with a new certificate for id, through the proxy.
+// Config returns the configuration of a client with a new certificate for id. It connects through the proxy.
 func (c *Cluster) Config(id Identity) *rest.Config {
 	c.t.Helper()
 	config, err := c.servers.config(c.servers.nodes, id)
@@ -144,32 +142,31 @@ func (c *Cluster) Config(id Identity) *rest.Config {
 	return config
 }
 
-// Kubeconfig is the path of a new file with Config.
+// Kubeconfig returns the path of a new file with Config.
 func (c *Cluster) Kubeconfig(id Identity) string {
 	c.t.Helper()
-	path, err := c.servers.fresh(id.User, c.Config(id))
+	path, err := c.servers.newFile(id.User, c.Config(id))
 	c.check(err)
 	return path
 }
 
-// NodeConfig is Config for the node with this name.
+// NodeConfig returns Config for the node with this name.
 func (c *Cluster) NodeConfig(name string) *rest.Config {
 	c.t.Helper()
 	return c.Config(Node(name))
 }
 
-// NodeKubeconfig is the path of a new file with NodeConfig.
+// NodeKubeconfig returns the path of a new file with NodeConfig.
 func (c *Cluster) NodeKubeconfig(name string) string {
 	c.t.Helper()
 	return c.Kubeconfig(Node(name))
 }
 
-// BootstrapKubeconfig is the path of a file with a bootstrap token, through the
-// proxy: its holder may ask for a certificate of a node, which is approved and
-// signed where there are Controllers.
+// BootstrapKubeconfig returns the path of a file with a bootstrap token. It connects through the proxy. Its user may
+// request a certificate of a node, which is approved and signed if there are Controllers.
 func (c *Cluster) BootstrapKubeconfig() string {
 	c.t.Helper()
-	path, err := c.servers.fresh("bootstrap", &rest.Config{
+	path, err := c.servers.newFile("bootstrap", &rest.Config{
 		Host: c.servers.nodes, BearerToken: tokenID + "." + tokenSecret,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.servers.ca.pem},
 	})
@@ -177,12 +174,12 @@ func (c *Cluster) BootstrapKubeconfig() string {
 	return path
 }
 
-// CA is the path of the authority's certificate: it signs clients, kube-apiserver
-// and the serving certificates of nodes.
+// CA returns the path of the authority's certificate. The authority signs clients, kube-apiserver and the serving
+// certificates of nodes.
 func (c *Cluster) CA() string { return filepath.Join(c.servers.dir, "ca.crt") }
 
-// ServingCertificate makes a certificate for a node's server, with these DNS
-// names and addresses, and returns the paths of it and its key.
+// ServingCertificate makes a certificate for a node's server with these DNS names and addresses. It returns the paths
+// of the certificate and its key.
 func (c *Cluster) ServingCertificate(node string, hosts ...string) (cert, key string) {
 	c.t.Helper()
 	keys, err := c.servers.ca.server(pkix.Name{CommonName: "system:node:" + node,
@@ -193,8 +190,7 @@ func (c *Cluster) ServingCertificate(node string, hosts ...string) (cert, key st
 	return path + ".crt", path + ".key"
 }
 
-// Namespace makes a namespace with a service account "default". It stays as long
-// as the cluster.
+// Namespace makes a namespace with a service account "default". It exists as long as the cluster.
 func (c *Cluster) Namespace() string {
 	c.t.Helper()
 	name := c.servers.name("test")
@@ -202,14 +198,14 @@ func (c *Cluster) Namespace() string {
 	return name
 }
 
-// KubectlCommand is kubectl as admin, not started.
+// KubectlCommand returns a kubectl command with the administrator's rights. It does not start it.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.servers.program, append([]string{"kubectl"}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.AdminKubeconfig(), "HOME="+c.servers.dir)
 	return cmd
 }
 
-// Kubectl runs kubectl as admin and returns what it prints.
+// Kubectl runs kubectl with the administrator's rights and returns its output.
 func (c *Cluster) Kubectl(args ...string) string {
 	c.t.Helper()
 	cmd := c.KubectlCommand(context.Background(), args...)
@@ -222,38 +218,37 @@ func (c *Cluster) Kubectl(args ...string) string {
 	return string(out)
 }
 
-// Program is the path of the servers' program, which has kubectl and kubelet too.
+// Program returns the path of the servers' program, which also contains kubectl and kubelet.
 func (c *Cluster) Program() string { return c.servers.program }
 
-// KillAPIServer ends kube-apiserver as a crash does. StartAPIServer starts it at
-// the same address and returns when it is ready.
+// KillAPIServer ends kube-apiserver like a crash.
 func (c *Cluster) KillAPIServer() {
 	c.t.Helper()
 	c.check(c.servers.api.kill())
 }
 
-// StartAPIServer follows KillAPIServer.
+// StartAPIServer starts kube-apiserver again at the same address after KillAPIServer. It returns when the server is
+// ready.
 func (c *Cluster) StartAPIServer() {
 	c.t.Helper()
 	c.check(c.servers.startAPI(context.Background()))
 }
 
-// Server is a part of the control plane that can be paused.
+// Server is a server that can be paused.
 type Server int
 
-// What a paused server does: without etcd the API server answers reads from memory,
-// nothing else; the API server keeps its connections; without controllers nothing
-// is signed, for one.
+// The effect of a pause. Without etcd the API server answers only reads from memory. A paused API server keeps its
+// connections. Without controllers, for example, no certificate is signed.
 const (
 	Etcd Server = iota
 	APIServer
 	Controllers
 )
 
-// Pause stops a server without an end of its connections, until Resume.
+// Pause stops a server until Resume. Its connections stay open.
 func (c *Cluster) Pause(s Server) { c.signal(s, unix.SIGSTOP) }
 
-// Resume follows Pause.
+// Resume continues a server after Pause.
 func (c *Cluster) Resume(s Server) { c.signal(s, unix.SIGCONT) }
 
 func (c *Cluster) signal(s Server, what unix.Signal) {
@@ -263,22 +258,20 @@ func (c *Cluster) signal(s Server, what unix.Signal) {
 			Controllers: c.servers.controllers}[s].signal(what))
 }
 
-// CutConnections ends the connections of nodes, watches among them. They may
-// connect again at once.
+// CutConnections closes the connections of nodes, including watches. Nodes can connect again at once.
 func (c *Cluster) CutConnections() { c.servers.front(c.t).drop() }
 
-// Disconnect cuts nodes off until Connect; admin still reaches the API server.
+// Disconnect cuts off the nodes until Connect. The administrator still reaches the API server.
 func (c *Cluster) Disconnect() { c.servers.front(c.t).set(func() { c.servers.front(c.t).cut = true }) }
 
-// Connect follows Disconnect.
+// Connect ends Disconnect.
 func (c *Cluster) Connect() { c.servers.front(c.t).set(func() { c.servers.front(c.t).cut = false }) }
 
-// Inject makes these the faults of the proxy: the first that matches answers a
-// request of a node. Without an argument there are none. Connections of before
-// are cut, so that all requests are seen.
+// Inject sets the faults of the proxy: the first one that matches a request of a node answers it. Without arguments
+// there are no faults. Existing connections are cut, so that the proxy sees all requests.
 func (c *Cluster) Inject(faults ...Fault) {
 	c.servers.front(c.t).set(func() { c.servers.front(c.t).faults = slices.Clone(faults) })
 }
 
-// Spent says that each of the faults with a number of Times was given so often.
+// Spent reports whether each fault with a number of Times was used that often.
 func (c *Cluster) Spent() bool { return c.servers.front(c.t).spent() }

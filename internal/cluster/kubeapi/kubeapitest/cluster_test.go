@@ -65,7 +65,7 @@ func podOn(node, secret string) *corev1.Pod {
 	}
 }
 
-// A node reads the Secrets of its pods, and of no others.
+// A node can read the Secrets of its own pods only.
 func TestNodeAuthorizer(t *testing.T) {
 	c := shared.Cluster(t)
 	ctx, namespace := t.Context(), c.Namespace()
@@ -78,7 +78,7 @@ func TestNodeAuthorizer(t *testing.T) {
 		check(t, err)
 	}
 	secrets := fromFile(t, c.NodeKubeconfig("authorized1")).CoreV1().Secrets(namespace)
-	// The authorizer hears of the pod by a watch.
+	// The authorizer learns of the pod from a watch.
 	check(t, c.servers.api.answers(ctx, func() error {
 		_, err := secrets.Get(ctx, "of-authorized1", metav1.GetOptions{})
 		return err
@@ -126,7 +126,7 @@ func TestExpiredCertificate(t *testing.T) {
 	}
 }
 
-// With faults the proxy speaks for the client: it stays the node that it is.
+// While there are faults, the proxy sends the requests. The API server still sees the node as the user.
 func TestInject(t *testing.T) {
 	c := shared.Cluster(t)
 	ctx := t.Context()
@@ -156,7 +156,7 @@ func TestInject(t *testing.T) {
 	watching(t, c, nodes)
 }
 
-// watching starts a watch and ends when cut connections have ended it.
+// watching starts a watch and returns after a cut has ended it.
 func watching(t *testing.T, c *Cluster, nodes interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }) {
@@ -182,7 +182,7 @@ func TestDisconnect(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		if _, err := nodes.Get(ctx, "distant", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return cmp.Or(err, errors.New("a node that nobody made"))
+			return cmp.Or(err, errors.New("a node without a Node object"))
 		}
 		return nil
 	}
@@ -211,7 +211,7 @@ func TestVersionAndAPIs(t *testing.T) {
 	}
 }
 
-// A crash of the API server and a pause of etcd pass; then nothing is left.
+// The control plane survives a crash of the API server and a pause of etcd. At its end nothing is left.
 func TestLife(t *testing.T) {
 	var c *Cluster
 	var pids []int
@@ -248,7 +248,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// join gets a certificate as a new node does.
+// join gets a certificate like a new node.
 func join(t *testing.T, c *Cluster) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

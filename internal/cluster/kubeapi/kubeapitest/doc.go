@@ -1,16 +1,13 @@
-// Package kubeapitest runs a real Kubernetes control plane for tests: etcd and
-// kube-apiserver, on request kube-controller-manager and kube-scheduler, all of
-// one version, on loopback, with a certificate authority of its own.
+// Package kubeapitest runs a real Kubernetes control plane for tests: etcd and kube-apiserver, and optionally
+// kube-controller-manager and kube-scheduler. All have one version, listen on loopback, and use their own certificate
+// authority.
 //
-// It is as strict as a cluster is: the Node and RBAC authorizers and the
-// NodeRestriction plugin are on, nodes come with certificates of the group
-// system:nodes, and kube-apiserver verifies the serving certificate of a node.
+// It is as strict as a real cluster: the Node and RBAC authorizers and the NodeRestriction plugin are on, nodes have
+// certificates of the group system:nodes, and kube-apiserver verifies the serving certificates of nodes.
 //
-// A Cluster owns its processes and its directory. Both end with the test; the
-// processes also when the test is killed, the directory then when the next
-// cluster starts. Nodes reach the API server through a proxy of the Cluster,
-// which can cut their connections and answer in the server's place; what the
-// test itself does as admin goes past it.
+// A Cluster owns its processes and its directory. Both end with the test. If the test is killed, the processes end
+// too, and the next cluster removes the directory. Nodes reach the API server through a proxy of the Cluster, which
+// can cut their connections and respond in the server's place. The administrator's requests bypass the proxy.
 //
 // The servers are one program, bin/cluster, which "make cluster" builds.
 package kubeapitest

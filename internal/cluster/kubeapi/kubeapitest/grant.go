@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// kubeletClient is the user and group as which kube-apiserver asks nodes.
+	// kubeletClient is the user and group of kube-apiserver's requests to nodes.
 	kubeletClient = "kube-apiserver-kubelet-client"
 	// bootstrappers is the group of the bootstrap token.
 	bootstrappers = "system:bootstrappers:test"
@@ -20,8 +20,8 @@ const (
 	tokenSecret   = "0123456789abcdef"
 )
 
-// grant gives the rights that every cluster gives and kube-apiserver does not by
-// itself: to itself at nodes, to nodes that join by a token, to renew certificates.
+// grant adds the rights that a real cluster has and kube-apiserver does not create itself: its own rights at nodes,
+// and the rights of nodes to join by a token and to renew certificates.
 func (s *servers) grant(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(s.admin)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *servers) grant(ctx context.Context) error {
 			return fmt.Errorf("grant %s: %w", role, err)
 		}
 	}
-	// kube-apiserver makes kube-system in its own time.
+	// kube-apiserver creates kube-system a moment after its start.
 	return s.api.answers(ctx, func() error {
 		_, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + tokenID},
@@ -57,8 +57,8 @@ func (s *servers) grant(ctx context.Context) error {
 	})
 }
 
-// namespace makes a namespace in which pods can be, also where no controller
-// gives it the account and the authority's certificate that each pod refers to.
+// namespace makes a namespace for pods. It also makes the account and the authority's certificate that each pod
+// refers to, because there may be no controller for them.
 func (s *servers) namespace(ctx context.Context, name string) error {
 	client, err := kubernetes.NewForConfig(s.admin)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Identity is who a client certificate is for.
+// Identity is the user of a client certificate.
 type Identity struct {
 	User   string
 	Groups []string
-	// Lifetime is from now, 12 hours when it is zero; a negative one has expired.
+	// Lifetime begins now. Zero stands for 12 hours, and a negative one has already expired.
 	Lifetime time.Duration
 }
 
-// Node is the identity of a node.
+// Node returns the identity of a node.
 func Node(name string) Identity {
 	return Identity{User: "system:node:" + name, Groups: []string{"system:nodes"}}
 }
 
-// config is for a client at server with a certificate for id.
+// config returns the configuration of a client of a server, with a certificate for id.
 func (s *servers) config(server string, id Identity) (*rest.Config, error) {
 	keys, err := s.ca.client(id)
 	return &rest.Config{
@@ -54,7 +54,7 @@ func (s *servers) file(name string, c *rest.Config) (string, error) {
 	return path, nil
 }
 
-// fresh is file with a name that no other has.
-func (s *servers) fresh(name string, c *rest.Config) (string, error) {
+// newFile is file with a unique name.
+func (s *servers) newFile(name string, c *rest.Config) (string, error) {
 	return s.file(s.name(strings.ReplaceAll(name, ":", "-")), c)
 }

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nursery starts processes that die with this one, however it dies. The kernel
-// ties them to the thread that started them, so that is one which stays.
+// nursery starts processes that end with this process, even if it is killed. The kernel ties them to the thread that
+// started them, so the nursery keeps one thread.
 type nursery struct {
 	requests chan birth
 	closed   chan struct{}
@@ -46,20 +46,20 @@ func (n *nursery) start(cmd *exec.Cmd) error {
 	return <-r.done
 }
 
-// close ends what was started and is not over.
+// close ends the started processes.
 func (n *nursery) close() {
 	close(n.requests)
 	<-n.closed
 }
 
-// process is a server that runs.
+// process is a running server.
 type process struct {
 	name, log string
 	cmd       *exec.Cmd
-	over      chan struct{} // closed when it has ended and is reaped
+	over      chan struct{} // closed after it has ended and was reaped
 }
 
-// run starts a server of the program in dir; what it says goes to NAME.log there.
+// run starts a server of the program in dir. Its output goes to NAME.log there.
 func (n *nursery) run(program, dir, name string, flags ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(dir, name+".log"), over: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -75,13 +75,13 @@ func (n *nursery) run(program, dir, name string, flags ...string) (*process, err
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // ended by a signal, as asked; who waits for an answer tells a crash
+		_ = p.cmd.Wait() // usually ended by our signal; answers reports a crash
 		close(p.over)
 	}()
 	return p, nil
 }
 
-// signal returns without error where the process is over.
+// signal does nothing if the process has ended.
 func (p *process) signal(s syscall.Signal) error {
 	if p == nil {
 		return errElsewhere
@@ -92,7 +92,7 @@ func (p *process) signal(s syscall.Signal) error {
 	return nil
 }
 
-// kill returns when the process is gone.
+// kill returns after the process has ended.
 func (p *process) kill() error {
 	err := p.signal(unix.SIGKILL)
 	if err == nil {
@@ -101,8 +101,8 @@ func (p *process) kill() error {
 	return err
 }
 
-// words are the last that the process said.
-func (p *process) words() string {
+// lastOutput returns the end of the process's output.
+func (p *process) lastOutput() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
@@ -110,8 +110,8 @@ func (p *process) words() string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// port is a TCP port of 127.0.0.1 that nobody else gets until close: it is bound
-// and not listened on, with SO_REUSEPORT, with which the server binds it too.
+// port is a reserved TCP port of 127.0.0.1. It is bound but not listened on, with SO_REUSEPORT, so that the server
+// can bind it and no other process gets it until close.
 type port struct {
 	fd     int
 	number int
@@ -142,13 +142,13 @@ func (p port) close() { _ = unix.Close(p.fd) }
 
 func (p port) String() string { return strconv.Itoa(p.number) }
 
-// address is where the port is reached.
+// address returns the address of the port.
 func (p port) address() string { return net.JoinHostPort("127.0.0.1", p.String()) }
 
 const prefix = "berth-cluster-"
 
-// newDir makes the directory of a cluster, in memory where the machine has that:
-// etcd writes much. It takes those away that killed tests have left.
+// newDir makes the directory of a cluster, in memory if possible, because etcd writes much. It removes the
+// directories of killed tests.
 func newDir() (string, error) {
 	base := "/dev/shm"
 	if info, err := os.Stat(base); err != nil || !info.IsDir() {
@@ -161,13 +161,13 @@ func newDir() (string, error) {
 	for _, dir := range left {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
 		if pid, err := strconv.Atoi(owner); err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-			_ = os.RemoveAll(dir) // or the next cluster does
+			_ = os.RemoveAll(dir) // otherwise the next cluster removes it
 		}
 	}
 	return os.MkdirTemp(base, prefix+strconv.Itoa(os.Getpid())+"-")
 }
 
-// program is the path of bin/cluster of this module.
+// program returns the path of bin/cluster of this module.
 func program() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

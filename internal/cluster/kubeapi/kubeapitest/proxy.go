@@ -21,29 +21,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Fault is an answer in the API server's place.
+// Fault is a response in place of the API server's.
 type Fault struct {
-	// Match chooses requests; nil chooses each. It is called from many goroutines.
-	// One that only looks, and returns false, is how a test sees what is asked.
+	// Match selects requests. nil selects all. It is called from many goroutines. A function that always returns
+	// false can record the requests.
 	Match func(*http.Request) bool
-	// Times is how many requests get the answer; 0 is each until the next Inject.
+	// Times is how many requests get the response. 0 means all until the next Inject.
 	Times int
-	// Code is the HTTP status, and Reason that of the metav1.Status in the body.
+	// Code is the HTTP status. Reason is that of the metav1.Status in the body.
 	Code   int
 	Reason metav1.StatusReason
 	// RetryAfter is in seconds; 0 sends no such header.
 	RetryAfter int
 }
 
-// proxy stands between the nodes and kube-apiserver. It passes bytes on, so that
-// TLS is between the two, except while there are faults: then it is the server
-// for the clients, and a front proxy, which vouches for who they are, for the
-// API server.
+// proxy stands between the nodes and kube-apiserver. Normally it copies bytes, so that TLS is between the two ends.
+// While there are faults, it terminates TLS and acts as a front proxy, which tells the API server the name of each
+// client.
 type proxy struct {
 	listener net.Listener
 	target   string
 	serving  tls.Certificate
-	clients  *x509.CertPool // who signs clients
+	clients  *x509.CertPool // the authority of client certificates
 	handed   handed
 	http     *http.Server
 	work     sync.WaitGroup
@@ -51,10 +50,10 @@ type proxy struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
 	faults []Fault
-	cut    bool // accepts and closes
+	cut    bool // close each accepted connection
 }
 
-// trust is the keys of a proxy.
+// trust holds the keys of a proxy.
 type trust struct {
 	serving, front pair
 	ca             []byte
@@ -80,7 +79,7 @@ func newProxy(target string, keys trust) (*proxy, error) {
 		handed: handed{conns: make(chan net.Conn), closed: make(chan struct{}), addr: listener.Addr()},
 		conns:  map[net.Conn]struct{}{},
 	}
-	quiet := log.New(io.Discard, "", 0) // clients that go away are what is tested
+	quiet := log.New(io.Discard, "", 0) // tests cut connections on purpose
 	p.http = &http.Server{
 		ErrorLog: quiet,
 		Handler: &vouching{
@@ -116,7 +115,7 @@ func (p *proxy) close() {
 	p.work.Wait()
 }
 
-// serve passes a connection on, or hands it to the server for faults.
+// serve copies a connection to the API server, or passes it to the server for faults.
 func (p *proxy) serve(conn net.Conn) {
 	p.mu.Lock()
 	cut, faulty := p.cut, len(p.faults) > 0
@@ -139,7 +138,7 @@ func (p *proxy) serve(conn net.Conn) {
 	defer p.forget(conn)
 	server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", p.target)
 	if err != nil {
-		return // the client sees what it would: its connection ends
+		return // the client's connection ends, as without a proxy
 	}
 	defer server.Close()
 	p.work.Go(func() {
@@ -156,7 +155,7 @@ func (p *proxy) forget(conn net.Conn) {
 	delete(p.conns, conn)
 }
 
-// drop ends all connections.
+// drop closes all connections.
 func (p *proxy) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +164,7 @@ func (p *proxy) drop() {
 	}
 }
 
-// set changes what is done with connections, and ends those of before.
+// set changes the handling of connections, and closes the existing ones.
 func (p *proxy) set(change func()) {
 	p.mu.Lock()
 	change()
@@ -173,7 +172,7 @@ func (p *proxy) set(change func()) {
 	p.drop()
 }
 
-// fault is the answer that a request gets, nil for the server's own.
+// fault returns the response for a request, or nil to pass it on.
 func (p *proxy) fault(r *http.Request) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,14 +194,14 @@ func (p *proxy) fault(r *http.Request) *Fault {
 	return nil
 }
 
-// spent says that no fault with a number of times is left.
+// spent reports whether no fault with a number of times is left.
 func (p *proxy) spent() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !slices.ContainsFunc(p.faults, func(f Fault) bool { return f.Times > 0 })
 }
 
-// reverse is the way to the API server.
+// reverse returns the proxy handler to the API server.
 func (p *proxy) reverse(quiet *log.Logger, config *tls.Config) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -215,10 +214,10 @@ func (p *proxy) reverse(quiet *log.Logger, config *tls.Config) *httputil.Reverse
 	}
 }
 
-// vouching answers with a fault or asks the API server, in the client's name.
+// vouching responds with a fault, or sends the request to the API server in the client's name.
 type vouching struct {
 	proxy        *proxy
-	known, other http.Handler // who has a certificate; who has something else
+	known, other http.Handler // for clients with a certificate; for all others
 }
 
 func (f *vouching) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -257,7 +256,7 @@ func answer(w http.ResponseWriter, f Fault) {
 	})
 }
 
-// handed is a listener of connections that were accepted elsewhere.
+// handed is a listener for connections that were accepted elsewhere.
 type handed struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -281,7 +280,7 @@ func (h *handed) Close() error {
 
 func (h *handed) Addr() net.Addr { return h.addr }
 
-// tracked is a connection that the proxy forgets when it is closed.
+// tracked is a connection that the proxy drops from its list when it is closed.
 type tracked struct {
 	net.Conn
 	proxy *proxy

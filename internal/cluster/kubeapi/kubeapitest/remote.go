@@ -12,22 +12,21 @@ import (
 	"path/filepath"
 )
 
-// remoteName is where a Remote is found: a name that the API server's certificate has.
+// remoteName is the host name of a Remote. The API server's certificate has it.
 const remoteName = "kubernetes"
 
 var errElsewhere = errors.New("this server does not run here")
 
 // Remote is a control plane that runs on another machine.
 type Remote struct {
-	// CA and Key are the authority's, PEM: who has them is anybody.
+	// CA and Key are the authority's as PEM. With them a client can be any user.
 	CA, Key []byte
-	// API and Nodes are the ports of the API server and of the proxy for nodes, at
-	// the host "kubernetes".
+	// API and Nodes are the ports of the API server and of the nodes' proxy, at the host "kubernetes".
 	API, Nodes string
 }
 
-// RemoteOf is a control plane for another machine, which is to pass on what comes
-// to these ports of the host "kubernetes" to 127.0.0.1 of this one.
+// RemoteOf returns a Remote for another machine. That machine must forward these ports of the host "kubernetes" to
+// 127.0.0.1 of this one.
 func RemoteOf(c *Cluster) Remote {
 	c.t.Helper()
 	key, err := keyPEM(c.servers.ca.key)
@@ -37,8 +36,7 @@ func RemoteOf(c *Cluster) Remote {
 	return Remote{CA: c.servers.ca.pem, Key: key, API: c.servers.ports.api.String(), Nodes: nodes}
 }
 
-// Attach is a control plane that runs elsewhere, for one test. It cannot be
-// stopped, paused or cut off from here.
+// Attach returns a control plane on another machine for one test. It cannot be stopped, paused or cut off.
 func Attach(t T, r Remote) *Cluster {
 	t.Helper()
 	s, err := r.servers()
@@ -73,7 +71,7 @@ func (r Remote) servers() (*servers, error) {
 	return s, nil
 }
 
-// front is the proxy, which is not there when the control plane is another machine's.
+// front returns the proxy. A Remote has none.
 func (s *servers) front(t T) *proxy {
 	t.Helper()
 	if s.proxy == nil {

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// startup bounds the start of a server on a busy machine; alone it takes seconds.
+// startup limits the start of a server on a busy machine. On an idle one it takes seconds.
 const startup = 3 * time.Minute
 
-// servers are the processes of one control plane, and what they need.
+// servers holds the processes of one control plane and their files.
 type servers struct {
 	options Options
 	program string
@@ -33,22 +33,22 @@ type servers struct {
 	ports   struct{ etcd, peer, api port }
 	etcd    *process
 	api     *process
-	// controllers and scheduler are nil where the options do not ask for them.
+	// controllers and scheduler are nil unless the options select them.
 	controllers, scheduler *process
 
 	nodes     string // the URL for nodes
 	admin     *rest.Config
 	adminFile string
-	names     atomic.Int64 // how many there are
+	names     atomic.Int64 // the number of names given out
 	released  []func()
 }
 
-// name makes a name that is not there twice.
+// name returns a unique name.
 func (s *servers) name(base string) string {
 	return base + "-" + strconv.FormatInt(s.names.Add(1), 10)
 }
 
-// up starts a control plane. What it has begun is ended where it fails.
+// up starts a control plane. If that fails, it ends what it has started.
 func up(ctx context.Context, o Options) (_ *servers, err error) {
 	s := &servers{options: o}
 	defer func() {
@@ -142,7 +142,7 @@ func (s *servers) keys() error {
 	return s.administrator("https://" + s.ports.api.address())
 }
 
-// administrator makes the admin's way to the API server at that URL.
+// administrator makes the administrator's configuration for the API server at that URL.
 func (s *servers) administrator(api string) error {
 	var err error
 	s.admin, err = s.config(api, Identity{User: "admin", Groups: []string{"system:masters"}})
@@ -187,14 +187,14 @@ func (s *servers) startAPI(ctx context.Context) error {
 	})
 }
 
-// startOthers starts what the options ask for besides the API server.
+// startOthers starts the optional servers.
 func (s *servers) startOthers() error {
 	common := []string{"--kubeconfig", s.adminFile, "--leader-elect=false", "--secure-port", "0"}
 	if s.options.Controllers {
 		key := func(name string) string { return filepath.Join(s.dir, name) }
 		flags := append(slices.Clone(common), "--controllers", "*,bootstrapsigner,tokencleaner",
 			"--service-account-private-key-file", key("sa.key"), "--root-ca-file", key("ca.crt"),
-			"--flex-volume-plugin-dir", key("flex"), // it makes this directory
+			"--flex-volume-plugin-dir", key("flex"), // the controller manager creates this directory
 			"--cluster-signing-cert-file", key("ca.crt"), "--cluster-signing-key-file", key("ca.key"))
 		var err error
 		if s.controllers, err = s.nursery.run(s.program, s.dir, "kube-controller-manager",
@@ -211,7 +211,7 @@ func (s *servers) startOthers() error {
 	return nil
 }
 
-// answers waits until try succeeds. It fails when the process is over.
+// answers waits until try succeeds. It fails if the process has ended.
 func (p *process) answers(ctx context.Context, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startup)
 	defer cancel()
@@ -222,15 +222,15 @@ func (p *process) answers(ctx context.Context, try func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w; it said:\n%s", p.name, err, p.words())
+			return fmt.Errorf("wait for %s: %w; it said:\n%s", p.name, err, p.lastOutput())
 		case <-p.over:
-			return fmt.Errorf("%s ended: %w; it said:\n%s", p.name, err, p.words())
+			return fmt.Errorf("%s ended: %w; it said:\n%s", p.name, err, p.lastOutput())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// close ends the processes and takes the directory away.
+// close ends the processes and removes the directory.
 func (s *servers) close() error {
 	var errs []error
 	if s.proxy != nil {
