@@ -21,7 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/object"
-	"github.com/berth-run/berth/internal/pod/steps/cgroup"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 	"github.com/berth-run/berth/internal/pod/steps/userns"
 )
 
@@ -33,7 +33,7 @@ type Engine struct {
 	// Version is the runtime's version when the agent began.
 	Version *runtimeapi.VersionResponse
 	// Driver is who makes cgroups.
-	Driver cgroup.Driver
+	Driver hierarchy.Driver
 	// Features are what the runtime says it can do.
 	Features *runtimeapi.RuntimeFeatures
 	// SandboxImages are the images that the runtime makes sandboxes of, as far as it
@@ -210,14 +210,14 @@ func (e *Engine) CheckUserns(p *corev1.Pod) error {
 
 // cgroupDriver returns the cgroup driver that the runtime reports, or the configured
 // one for a runtime that is older than the CRI's call RuntimeConfig.
-func cgroupDriver(ctx context.Context, client *cri.Client, c *config.Config, log *slog.Logger) cgroup.Driver {
+func cgroupDriver(ctx context.Context, client *cri.Client, c *config.Config, log *slog.Logger) hierarchy.Driver {
 	r, err := client.Runtime.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
 	if err != nil {
 		if !cri.IsUnimplemented(err) {
 			log.Warn("cannot read the cgroup driver from the runtime, using the configured one", "err", err,
 				"driver", c.Runtime.CgroupDriver)
 		}
-		return cgroup.Driver(c.Runtime.CgroupDriver)
+		return hierarchy.Driver(c.Runtime.CgroupDriver)
 	}
 	if r.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD {
 		return "systemd"

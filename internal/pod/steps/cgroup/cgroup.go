@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
 )
@@ -27,7 +28,7 @@ func classes() []corev1.PodQOSClass {
 // Config of Cgroups.
 type Config struct {
 	// Driver is the one that the runtime reports (CRI RuntimeConfig).
-	Driver Driver
+	Driver hierarchy.Driver
 	// Root is the cgroup above kubepods, as a cgroupfs path. Default /.
 	Root string
 	// Options apply to every pod.
@@ -65,7 +66,7 @@ type Cgroups struct {
 func New(cfg Config) *Cgroups {
 	c := &Cgroups{cfg: &cfg, metrics: newMetrics(), changed: wake.New()}
 	c.pods = &podRecords{all: map[types.UID]*podRecord{}}
-	c.host = &host{driver: cfg.Driver, root: parseName(cfg.Root), log: cfg.Log}
+	c.host = &host{driver: cfg.Driver, root: hierarchy.ParseName(cfg.Root), log: cfg.Log}
 	results := &outcomes{events: cfg.Events, node: cfg.Node, last: map[string]string{}}
 	c.levels = &levels{cfg: c.cfg, host: c.host, outcomes: results, changed: c.changed}
 	c.reserved = &reservations{cfg: c.cfg, host: c.host, outcomes: results}
@@ -90,7 +91,7 @@ func (c *Cgroups) Parent(p *corev1.Pod) string {
 	if err != nil {
 		return "" // Setup has failed with the same error
 	}
-	if c.cfg.Driver == Systemd {
+	if c.cfg.Driver == hierarchy.Systemd {
 		slice, err := name.Systemd()
 		if err != nil {
 			return ""
@@ -129,12 +130,12 @@ func (c *Cgroups) ensure(p *corev1.Pod, used bool) error {
 	if err != nil {
 		return err
 	}
-	if used && t.complete(name) {
+	if used && t.Complete(name) {
 		c.watch(p)
 		return nil
 	}
 	l := ForPod(p, c.cfg.Options)
-	if err := t.apply(name, l); err != nil {
+	if err := t.Apply(name, l); err != nil {
 		return err
 	}
 	c.pods.put(p, l, &l)
@@ -146,10 +147,10 @@ func (c *Cgroups) ensure(p *corev1.Pod, used bool) error {
 // Empty kills everything that runs in a pod's cgroup. A missing cgroup is not an error.
 func (c *Cgroups) Empty(ctx context.Context, p *corev1.Pod) error {
 	name, t, err := c.host.pod(p)
-	if err != nil || !t.exists(name) {
+	if err != nil || !t.Exists(name) {
 		return err
 	}
-	if err := t.kill(ctx, name); err != nil {
+	if err := t.Kill(ctx, name); err != nil {
 		return fmt.Errorf("kill the processes in the pod's cgroup: %w", err)
 	}
 	return nil
@@ -169,13 +170,13 @@ func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
 		if err != nil {
 			return err
 		}
-		if !t.exists(name) {
+		if !t.Exists(name) {
 			continue
 		}
-		if err := t.kill(ctx, name); err != nil {
+		if err := t.Kill(ctx, name); err != nil {
 			return fmt.Errorf("kill the processes in the pod's cgroup: %w", err)
 		}
-		if err := t.remove(name); err != nil {
+		if err := t.Remove(name); err != nil {
 			return err
 		}
 		c.notify(class)
@@ -196,7 +197,7 @@ func (c *Cgroups) Orphans(known func(types.UID) bool) ([]types.UID, error) {
 	var orphans []types.UID
 	var errs []error
 	for _, class := range classes() {
-		children, err := t.children(level(c.host.root, class))
+		children, err := t.Children(level(c.host.root, class))
 		errs = append(errs, err)
 		for _, dir := range children {
 			if uid, ok := podUID(path.Base(dir), c.cfg.Driver); ok && !known(uid) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
@@ -35,7 +36,7 @@ func node(t testing.TB, c Config) *Cgroups {
 	if os.Getuid() != 0 {
 		t.Skip("making cgroups needs root")
 	}
-	c.Driver, c.Root = Cgroupfs, fmt.Sprintf("/berth-test-%d", os.Getpid())
+	c.Driver, c.Root = hierarchy.Cgroupfs, fmt.Sprintf("/berth-test-%d", os.Getpid())
 	c.Log = slog.New(slog.DiscardHandler)
 	if c.Events == nil {
 		c.Events = &recorded{}
@@ -49,7 +50,7 @@ func node(t testing.TB, c Config) *Cgroups {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		paths, err := tree.paths(n.host.root)
+		paths, err := tree.Paths(n.host.root)
 		if err == nil {
 			err = cgroups.RemovePaths(paths)
 		}
@@ -67,18 +68,18 @@ func run(uid string, spec corev1.PodSpec) *worker.Run {
 }
 
 // file reads a value whose file has different names on v1 and v2.
-func file(t *testing.T, n *Cgroups, name Name, v1, v2 string) string {
+func file(t *testing.T, n *Cgroups, name hierarchy.Name, v1, v2 string) string {
 	t.Helper()
-	paths, err := n.host.tree.paths(name)
+	paths, err := n.host.tree.Paths(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	controller, _, _ := strings.Cut(v1, ".")
-	if !n.host.tree.controllers[controller] {
+	if !n.host.tree.Has(controller) {
 		t.Skipf("this machine lacks the controller %s", controller)
 	}
 	path := filepath.Join(paths[controller], v1)
-	if n.host.tree.unified {
+	if n.host.tree.Unified() {
 		path = filepath.Join(paths[""], v2)
 	}
 	b, err := os.ReadFile(path)
@@ -98,7 +99,7 @@ func TestPodOnThisMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	name := parseName(n.Parent(r.Pod.Pod))
+	name := hierarchy.ParseName(n.Parent(r.Pod.Pod))
 	want := map[string]string{"shares": "512", "quota": "50000", "memory": "67108864", "pids": "50",
 		"all": "8589934592", "besteffort": "2"}
 	got := map[string]string{
@@ -109,7 +110,7 @@ func TestPodOnThisMachine(t *testing.T) {
 		"all":        file(t, n, level(n.host.root, corev1.PodQOSGuaranteed), "memory.limit_in_bytes", "memory.max"),
 		"besteffort": file(t, n, level(n.host.root, corev1.PodQOSBestEffort), "cpu.shares", "cpu.weight"),
 	}
-	if n.host.tree.unified {
+	if n.host.tree.Unified() {
 		want["shares"], want["quota"], want["besteffort"] = "59", "50000 100000", "1"
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -118,7 +119,7 @@ func TestPodOnThisMachine(t *testing.T) {
 	if err := step.Teardown(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if n.host.tree.exists(name) {
+	if n.host.tree.Exists(name) {
 		t.Error("the cgroup is still there")
 	}
 	if err := step.Teardown(t.Context(), r); err != nil {
@@ -134,7 +135,7 @@ func TestResize(t *testing.T) {
 		return run("21111111-2222-3333-4444-555555555555", apps(container(r, r)))
 	}
 	small, large := spec("100m", "32Mi"), spec("500m", "64Mi")
-	name := parseName(n.Parent(small.Pod.Pod))
+	name := hierarchy.ParseName(n.Parent(small.Pod.Pod))
 	limits := func() []string {
 		return []string{file(t, n, name, "cpu.cfs_quota_us", "cpu.max"),
 			file(t, n, name, "memory.limit_in_bytes", "memory.max")}
@@ -145,7 +146,7 @@ func TestResize(t *testing.T) {
 		return r
 	}
 	before, after := []string{"10000", "33554432"}, []string{"50000", "67108864"}
-	if n.host.tree.unified {
+	if n.host.tree.Unified() {
 		before[0], after[0] = "10000 100000", "50000 100000"
 	}
 	for _, step := range []struct {
@@ -178,13 +179,13 @@ func TestLevelsAreMadeAgain(t *testing.T) {
 	if err := n.Step().Setup(t.Context(), run("u1", apps(container(nil, nil)))); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.host.tree.remove(level(n.host.root, corev1.PodQOSGuaranteed)); err != nil {
+	if err := n.host.tree.Remove(level(n.host.root, corev1.PodQOSGuaranteed)); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Step().Setup(t.Context(), run("u2", apps(container(nil, nil)))); err != nil {
 		t.Fatal(err)
 	}
-	if !n.host.tree.complete(level(n.host.root, corev1.PodQOSBurstable)) {
+	if !n.host.tree.Complete(level(n.host.root, corev1.PodQOSBurstable)) {
 		t.Error("the level of Burstable pods is not there again")
 	}
 }
@@ -192,7 +193,7 @@ func TestLevelsAreMadeAgain(t *testing.T) {
 func TestTeardownKillsWhatRuns(t *testing.T) {
 	n := node(t, Config{})
 	inner := killsWhatRuns(t, n, func(r *worker.Run) error { return n.Step().Teardown(t.Context(), r) })
-	if n.host.tree.exists(inner) {
+	if n.host.tree.Exists(inner) {
 		t.Error("the container's cgroup is still there")
 	}
 }
@@ -203,24 +204,24 @@ func TestEmptyKillsWhatRuns(t *testing.T) {
 		t.Errorf("a pod without a cgroup: %v", err)
 	}
 	inner := killsWhatRuns(t, n, func(r *worker.Run) error { return n.Empty(t.Context(), r.Pod.Pod) })
-	if !n.host.tree.exists(inner) {
+	if !n.host.tree.Exists(inner) {
 		t.Error("the container's cgroup is the runtime's to remove")
 	}
 }
 
 // killsWhatRuns calls end for a pod with a process, checks that it was killed, and returns the pod's cgroup.
-func killsWhatRuns(t *testing.T, n *Cgroups, end func(*worker.Run) error) Name {
+func killsWhatRuns(t *testing.T, n *Cgroups, end func(*worker.Run) error) hierarchy.Name {
 	t.Helper()
 	r := run("u1", apps(container(nil, nil)))
 	if err := n.Step().Setup(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	// A child cgroup like a container's, with a process that ignores SIGTERM and has a child.
-	inner := parseName(n.Parent(r.Pod.Pod)).child("container")
-	if err := n.host.tree.apply(inner, Limits{}); err != nil {
+	inner := hierarchy.ParseName(n.Parent(r.Pod.Pod)).Child("container")
+	if err := n.host.tree.Apply(inner, hierarchy.Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	paths, err := n.host.tree.paths(inner)
+	paths, err := n.host.tree.Paths(inner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,17 +236,16 @@ func killsWhatRuns(t *testing.T, n *Cgroups, end func(*worker.Run) error) Name {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // also the child, if it began before its parent was in the cgroup
+		_ = syscall.Kill(-cmd.Process.Pid,
+			syscall.SIGKILL) // also the child, if it began before its parent was in the cgroup
 		if cmd.ProcessState == nil {
 			_ = cmd.Wait()
 		}
 	})
-	m, err := n.host.tree.manager(inner, n.host.tree.resources(Limits{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.AddPid("", cmd.Process.Pid); err != nil {
-		t.Fatal(err)
+	for _, dir := range paths {
+		if err := cgroups.WriteCgroupProc(dir, cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := end(r); err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func TestSharesFollowThePods(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "2048"
-	if n.host.tree.unified {
+	if n.host.tree.Unified() {
 		want = "174"
 	}
 	if got := file(t, n, level(n.host.root, corev1.PodQOSBurstable), "cpu.shares", "cpu.weight"); got != want {

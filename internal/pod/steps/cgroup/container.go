@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 )
 
 // Containers finds the cgroups of containers. The runtime makes them, below that of the pod, with the
@@ -22,7 +23,7 @@ func (x Containers) Find(p *corev1.Pod, id string) (cgroupfile.Group, bool) {
 	if err != nil {
 		return cgroupfile.Group{}, false
 	}
-	g, err := t.group(name)
+	g, err := t.Group(name)
 	if err != nil {
 		return cgroupfile.Group{}, false
 	}
@@ -35,39 +36,22 @@ func (x Containers) Pod(p *corev1.Pod) (g cgroupfile.Group, path string, err err
 	if err != nil {
 		return g, "", err
 	}
-	return t.at(name)
+	return t.At(name)
 }
 
 // Pods returns the cgroup of all pods.
-func (x Containers) Pods() (cgroupfile.Group, error) { return x.named(x.host.root.child("kubepods")) }
+func (x Containers) Pods() (cgroupfile.Group, error) { return x.named(x.host.root.Child("kubepods")) }
 
 // Machine returns the cgroup of the whole machine.
 func (x Containers) Machine() (cgroupfile.Group, error) { return x.named(nil) }
 
-func (x Containers) named(n Name) (cgroupfile.Group, error) {
+func (x Containers) named(n hierarchy.Name) (cgroupfile.Group, error) {
 	t, err := x.host.open()
 	if err != nil {
 		return cgroupfile.Group{}, err
 	}
-	g, _, err := t.at(n)
+	g, _, err := t.At(n)
 	return g, err
-}
-
-// at returns a cgroup and its path below the hierarchy.
-func (t *tree) at(n Name) (g cgroupfile.Group, path string, err error) {
-	path = n.Cgroupfs()
-	if t.driver == Systemd && len(n) > 0 {
-		if path, err = n.Systemd(); err != nil {
-			return g, "", fmt.Errorf("name the slice: %w", err)
-		}
-	}
-	g, err = t.group(n)
-	return g, path, err
-}
-
-func (t *tree) group(n Name) (cgroupfile.Group, error) {
-	paths, err := t.paths(n)
-	return cgroupfile.Group{Unified: t.unified, Dirs: paths}, err
 }
 
 // Pin moves a running container to other CPUs. It returns false if its cgroup was not found.

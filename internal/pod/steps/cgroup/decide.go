@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 )
 
 // Options apply to all pods of the node.
@@ -27,38 +28,15 @@ type Options struct {
 	Unthrottled func(*corev1.Pod) bool
 }
 
-// Limits of one cgroup. A zero field is not written.
-type Limits struct {
-	// Shares is the CPU time relative to siblings, 2 to 262144.
-	Shares uint64
-	// Quota is the CPU time in µs per Period. -1 means no limit.
-	Quota int64
-	// Period in µs.
-	Period uint64
-	// Memory in bytes.
-	Memory int64
-	// Pids is the largest number of processes and threads.
-	Pids int64
-	// Protected is the memory that the kernel spares when memory is short, on cgroup v2 only. nil is not
-	// written.
-	Protected *Protection
-	// HugePages has bytes by page size in bytes. nil is not written. Otherwise a missing size gets the limit 0.
-	HugePages map[int64]int64
-}
-
-// Protection is in bytes (Documentation/admin-guide/cgroup-v2 of the kernel). Min is never reclaimed, Low only
-// if nothing else is left.
-type Protection struct{ Min, Low int64 }
-
 // ForPod decides the limits of a pod's cgroup.
 //
 // Shares follow the requests, quota and memory the limits of the whole pod: KEP-753 for init containers and
 // sidecars, KEP-2837 for pod-level resources, overhead included. A Burstable pod gets a limit only if each of
 // its containers has one, or the pod itself.
-func ForPod(p *corev1.Pod, o Options) Limits {
+func ForPod(p *corev1.Pod, o Options) hierarchy.Limits {
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
-	l := Limits{Shares: cgroupfile.MinShares, Pids: max(0, o.PidsLimit), HugePages: map[int64]int64{}}
+	l := hierarchy.Limits{Shares: cgroupfile.MinShares, Pids: max(0, o.PidsLimit), HugePages: map[int64]int64{}}
 	for name, q := range requests {
 		if size, ok := hugePageSize(name); ok {
 			l.HugePages[size] = q.Value()
@@ -70,9 +48,9 @@ func ForPod(p *corev1.Pod, o Options) Limits {
 	}
 	l.Shares = cgroupfile.Shares(requests.Cpu().MilliValue())
 	if memory := requests.Memory().Value(); o.MemoryQoS != nil && o.MemoryQoS.Tiered && memory > 0 {
-		l.Protected = &Protection{Low: memory}
+		l.Protected = &hierarchy.Protection{Low: memory}
 		if class == corev1.PodQOSGuaranteed {
-			l.Protected = &Protection{Min: memory}
+			l.Protected = &hierarchy.Protection{Min: memory}
 		}
 	}
 	if class == corev1.PodQOSGuaranteed || bounded(p, corev1.ResourceCPU) {
@@ -91,7 +69,7 @@ func ForPod(p *corev1.Pod, o Options) Limits {
 
 // explicit replaces a missing quota or memory limit by "no limit", so that an earlier limit of the cgroup is
 // removed.
-func explicit(l Limits) Limits {
+func explicit(l hierarchy.Limits) hierarchy.Limits {
 	if l.Quota == 0 {
 		l.Quota = -1
 	}
@@ -101,18 +79,8 @@ func explicit(l Limits) Limits {
 	return l
 }
 
-// bounds returns the limits that are read back: everything that systemd or an administrator may change. That
-// does not include huge pages.
-func (l Limits) bounds() cgroupfile.Bounds {
-	b := cgroupfile.Bounds{Shares: l.Shares, Quota: l.Quota, Period: l.Period, Memory: l.Memory, Pids: l.Pids}
-	if l.Protected != nil {
-		b.Min, b.Low = l.Protected.Min, l.Protected.Low
-	}
-	return b
-}
-
 // grown returns the limits of want, but none below the current limits in have.
-func grown(have, want Limits) Limits {
+func grown(have, want hierarchy.Limits) hierarchy.Limits {
 	l := explicit(want)
 	if have.Quota < 0 || l.Quota >= 0 && float64(have.Quota)*float64(l.Period) > float64(l.Quota)*float64(have.Period) {
 		l.Quota, l.Period = have.Quota, have.Period
@@ -183,8 +151,8 @@ func demandOf(pods []*corev1.Pod) demand {
 // With MemoryQoS a level protects the requests of its pods, because a cgroup's protection counts only as far as
 // its parents have it too. With a percentage in QOSReserved, lower classes get only the node's memory minus
 // that part of what higher classes request.
-func levelLimits(class corev1.PodQOSClass, d demand, c Config) Limits {
-	var l Limits
+func levelLimits(class corev1.PodQOSClass, d demand, c Config) hierarchy.Limits {
+	var l hierarchy.Limits
 	usable := c.Usable.Memory().Value()
 	rest := usable - d.guaranteed*c.QOSReserved/100
 	switch class {
@@ -200,7 +168,7 @@ func levelLimits(class corev1.PodQOSClass, d demand, c Config) Limits {
 		l.Memory = rest
 	}
 	if q := c.Options.MemoryQoS; q != nil && class != corev1.PodQOSBestEffort {
-		l.Protected = &Protection{}
+		l.Protected = &hierarchy.Protection{}
 		switch {
 		case !q.Tiered:
 		case class == corev1.PodQOSGuaranteed:
@@ -213,8 +181,8 @@ func levelLimits(class corev1.PodQOSClass, d demand, c Config) Limits {
 }
 
 // nodeLimits returns limits for a cgroup that may use these amounts of the node's resources.
-func nodeLimits(usable corev1.ResourceList) Limits {
-	var l Limits
+func nodeLimits(usable corev1.ResourceList) hierarchy.Limits {
+	var l hierarchy.Limits
 	if q, ok := usable[corev1.ResourceCPU]; ok {
 		l.Shares = cgroupfile.Shares(q.MilliValue())
 	}
@@ -239,13 +207,13 @@ func nodeLimits(usable corev1.ResourceList) Limits {
 const PIDs corev1.ResourceName = "pid"
 
 // reservedLimits returns the limits of a cgroup with reserved amounts.
-func reservedLimits(r Reserved, o Options) Limits {
+func reservedLimits(r Reserved, o Options) hierarchy.Limits {
 	l := nodeLimits(r.Amounts)
 	if r.Compressible {
-		return Limits{Shares: l.Shares}
+		return hierarchy.Limits{Shares: l.Shares}
 	}
 	if o.MemoryQoS != nil && l.Memory > 0 {
-		l.Protected = &Protection{Min: l.Memory}
+		l.Protected = &hierarchy.Protection{Min: l.Memory}
 	}
 	return l
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/opencontainers/cgroups"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 )
 
 func list(pairs ...string) corev1.ResourceList {
@@ -45,55 +45,55 @@ func TestForPod(t *testing.T) {
 		spec corev1.PodSpec
 		o    Options
 		qos  corev1.PodQOSClass
-		want Limits
+		want hierarchy.Limits
 	}{
 		"best effort": {
 			spec: apps(container(nil, nil)), o: Options{CFSQuota: true, PidsLimit: -1},
-			qos: "BestEffort", want: Limits{Shares: 2},
+			qos: "BestEffort", want: hierarchy.Limits{Shares: 2},
 		},
 		"best effort with a bound on processes": {
 			spec: apps(container(nil, nil)), o: Options{CFSQuota: true, PidsLimit: 100},
-			qos: "BestEffort", want: Limits{Shares: 2, Pids: 100},
+			qos: "BestEffort", want: hierarchy.Limits{Shares: 2, Pids: 100},
 		},
 		"guaranteed": {
 			spec: apps(container(guaranteed, guaranteed), container(guaranteed, guaranteed)),
 			o:    Options{CFSQuota: true},
-			qos:  "Guaranteed", want: Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
+			qos:  "Guaranteed", want: hierarchy.Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
 		},
 		"guaranteed without quota": {
 			spec: apps(container(guaranteed, guaranteed)),
-			qos:  "Guaranteed", want: Limits{Shares: 512, Quota: -1, Period: 100000, Memory: 128 << 20},
+			qos:  "Guaranteed", want: hierarchy.Limits{Shares: 512, Quota: -1, Period: 100000, Memory: 128 << 20},
 		},
 		"another period": {
 			spec: apps(container(guaranteed, guaranteed)), o: Options{CFSQuota: true, CFSPeriod: 10 * time.Millisecond},
-			qos: "Guaranteed", want: Limits{Shares: 512, Quota: 5000, Period: 10000, Memory: 128 << 20},
+			qos: "Guaranteed", want: hierarchy.Limits{Shares: 512, Quota: 5000, Period: 10000, Memory: 128 << 20},
 		},
 		"burstable, requests alone": {
 			spec: apps(container(list("cpu", "250m"), nil)), o: Options{CFSQuota: true},
-			qos: "Burstable", want: Limits{Shares: 256},
+			qos: "Burstable", want: hierarchy.Limits{Shares: 256},
 		},
 		"burstable, every container bounded": {
 			spec: apps(container(list("cpu", "250m", "memory", "1Mi"), list("cpu", "1", "memory", "2Mi"))),
 			o:    Options{CFSQuota: true},
-			qos:  "Burstable", want: Limits{Shares: 256, Quota: 100000, Period: 100000, Memory: 2 << 20},
+			qos:  "Burstable", want: hierarchy.Limits{Shares: 256, Quota: 100000, Period: 100000, Memory: 2 << 20},
 		},
 		"burstable, one of two containers bounded": {
 			spec: apps(container(list("cpu", "250m"), list("cpu", "1", "memory", "2Mi")),
 				container(nil, list("memory", "1Mi"))), o: Options{CFSQuota: true},
-			qos: "Burstable", want: Limits{Shares: 256, Memory: 3 << 20},
+			qos: "Burstable", want: hierarchy.Limits{Shares: 256, Memory: 3 << 20},
 		},
 		"burstable, memory alone, a tiny share": {
 			spec: apps(container(list("memory", "1Mi"), list("memory", "1Mi"))), o: Options{CFSQuota: true},
-			qos: "Burstable", want: Limits{Shares: 2, Memory: 1 << 20},
+			qos: "Burstable", want: hierarchy.Limits{Shares: 2, Memory: 1 << 20},
 		},
 		"the smallest quota": {
 			spec: apps(container(list("cpu", "1m", "memory", "1Mi"), list("cpu", "1m", "memory", "1Mi"))),
 			o:    Options{CFSQuota: true},
-			qos:  "Guaranteed", want: Limits{Shares: 2, Quota: 1000, Period: 100000, Memory: 1 << 20},
+			qos:  "Guaranteed", want: hierarchy.Limits{Shares: 2, Quota: 1000, Period: 100000, Memory: 1 << 20},
 		},
 		"the largest share": {
 			spec: apps(container(list("cpu", "1000"), nil)), o: Options{CFSQuota: true},
-			qos: "Burstable", want: Limits{Shares: 262144},
+			qos: "Burstable", want: hierarchy.Limits{Shares: 262144},
 		},
 		"an init container larger than the app containers": {
 			spec: corev1.PodSpec{
@@ -101,20 +101,20 @@ func TestForPod(t *testing.T) {
 					list("cpu", "2", "memory", "1Gi"))},
 				Containers: []corev1.Container{container(guaranteed, guaranteed)},
 			}, o: Options{CFSQuota: true},
-			qos: "Guaranteed", want: Limits{Shares: 2048, Quota: 200000, Period: 100000, Memory: 1 << 30},
+			qos: "Guaranteed", want: hierarchy.Limits{Shares: 2048, Quota: 200000, Period: 100000, Memory: 1 << 30},
 		},
 		"a sidecar adds to the app containers": {
 			spec: corev1.PodSpec{
 				InitContainers: []corev1.Container{sidecar(guaranteed, guaranteed), container(guaranteed, guaranteed)},
 				Containers:     []corev1.Container{container(guaranteed, guaranteed)},
 			}, o: Options{CFSQuota: true},
-			qos: "Guaranteed", want: Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
+			qos: "Guaranteed", want: hierarchy.Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
 		},
 		"overhead": {
 			spec: corev1.PodSpec{Containers: []corev1.Container{container(guaranteed, guaranteed)},
 				Overhead: list("cpu", "500m", "memory", "128Mi")},
 			o:   Options{CFSQuota: true},
-			qos: "Guaranteed", want: Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
+			qos: "Guaranteed", want: hierarchy.Limits{Shares: 1024, Quota: 100000, Period: 100000, Memory: 256 << 20},
 		},
 		"pod-level resources": {
 			spec: corev1.PodSpec{
@@ -122,18 +122,18 @@ func TestForPod(t *testing.T) {
 					Limits: list("cpu", "2", "memory", "1Gi")},
 				Containers: []corev1.Container{container(list("cpu", "100m"), nil), container(nil, nil)},
 			}, o: Options{CFSQuota: true},
-			qos: "Burstable", want: Limits{Shares: 1024, Quota: 200000, Period: 100000, Memory: 1 << 30},
+			qos: "Burstable", want: hierarchy.Limits{Shares: 1024, Quota: 200000, Period: 100000, Memory: 1 << 30},
 		},
 		"pod-level resources, guaranteed": {
 			spec: corev1.PodSpec{
 				Resources:  &corev1.ResourceRequirements{Requests: guaranteed, Limits: guaranteed},
 				Containers: []corev1.Container{container(nil, nil)},
 			}, o: Options{CFSQuota: true},
-			qos: "Guaranteed", want: Limits{Shares: 512, Quota: 50000, Period: 100000, Memory: 128 << 20},
+			qos: "Guaranteed", want: hierarchy.Limits{Shares: 512, Quota: 50000, Period: 100000, Memory: 128 << 20},
 		},
 		"huge pages": {
 			spec: apps(container(list("cpu", "1", "hugepages-2Mi", "4Mi"), list("hugepages-2Mi", "4Mi"))),
-			qos:  "Burstable", want: Limits{Shares: 1024, HugePages: map[int64]int64{2 << 20: 4 << 20}},
+			qos:  "Burstable", want: hierarchy.Limits{Shares: 1024, HugePages: map[int64]int64{2 << 20: 4 << 20}},
 		},
 	}
 	for name, test := range tests {
@@ -183,31 +183,32 @@ func TestBurstableShares(t *testing.T) {
 func TestLevelLimits(t *testing.T) {
 	const mi = 1 << 20
 	usable := list("cpu", "2", "memory", "1000Mi", "pid", "500", "hugepages-2Mi", "8Mi")
-	node := Limits{Shares: 2048, Memory: 1000 * mi, Pids: 500, HugePages: map[int64]int64{2 * mi: 8 * mi}}
+	node := hierarchy.Limits{Shares: 2048, Memory: 1000 * mi, Pids: 500, HugePages: map[int64]int64{2 * mi: 8 * mi}}
 	protected := node
-	protected.Protected = &Protection{Min: 300 * mi}
+	protected.Protected = &hierarchy.Protection{Min: 300 * mi}
 	asked := demand{shares: 512, guaranteed: 100 * mi, burstable: 200 * mi}
 	tests := map[string]struct {
 		config Config
-		want   []Limits // Guaranteed, Burstable, BestEffort
+		want   []hierarchy.Limits // Guaranteed, Burstable, BestEffort
 	}{
-		"by default": {Config{Usable: usable}, []Limits{node, {Shares: 512}, {Shares: 2}}},
+		"by default": {Config{Usable: usable}, []hierarchy.Limits{node, {Shares: 512}, {Shares: 2}}},
 		"protected what they request": {
 			Config{Usable: usable, Options: Options{MemoryQoS: &config.MemoryQoS{Tiered: true}}},
-			[]Limits{protected, {Shares: 512, Protected: &Protection{Low: 200 * mi}}, {Shares: 2}},
+			[]hierarchy.Limits{protected, {Shares: 512, Protected: &hierarchy.Protection{Low: 200 * mi}}, {Shares: 2}},
 		},
 		"not protected any more": {
 			Config{Options: Options{MemoryQoS: &config.MemoryQoS{}}},
-			[]Limits{{Protected: &Protection{}}, {Shares: 512, Protected: &Protection{}}, {Shares: 2}},
+			[]hierarchy.Limits{{Protected: &hierarchy.Protection{}}, {Shares: 512, Protected: &hierarchy.Protection{}},
+				{Shares: 2}},
 		},
 		"half is reserved": {
 			Config{Usable: usable, QOSReserved: 50},
-			[]Limits{node, {Shares: 512, Memory: 950 * mi}, {Shares: 2, Memory: 850 * mi}},
+			[]hierarchy.Limits{node, {Shares: 512, Memory: 950 * mi}, {Shares: 2, Memory: 850 * mi}},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			var got []Limits
+			var got []hierarchy.Limits
 			for _, class := range classes() {
 				got = append(got, levelLimits(class, asked, test.config))
 			}
@@ -223,12 +224,13 @@ func TestReservedLimits(t *testing.T) {
 	tests := map[string]struct {
 		reserved Reserved
 		options  Options
-		want     Limits
+		want     hierarchy.Limits
 	}{
-		"all":          {Reserved{Amounts: amounts}, Options{}, Limits{Shares: 512, Memory: 1 << 30, Pids: 100}},
-		"compressible": {Reserved{Amounts: amounts, Compressible: true}, Options{}, Limits{Shares: 512}},
+		"all": {Reserved{Amounts: amounts}, Options{},
+			hierarchy.Limits{Shares: 512, Memory: 1 << 30, Pids: 100}},
+		"compressible": {Reserved{Amounts: amounts, Compressible: true}, Options{}, hierarchy.Limits{Shares: 512}},
 		"protected": {Reserved{Amounts: amounts}, Options{MemoryQoS: &config.MemoryQoS{}},
-			Limits{Shares: 512, Memory: 1 << 30, Pids: 100, Protected: &Protection{Min: 1 << 30}}},
+			hierarchy.Limits{Shares: 512, Memory: 1 << 30, Pids: 100, Protected: &hierarchy.Protection{Min: 1 << 30}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -242,13 +244,13 @@ func TestReservedLimits(t *testing.T) {
 func TestParseExisting(t *testing.T) {
 	for _, test := range []struct {
 		path   string
-		driver Driver
-		want   Name
+		driver hierarchy.Driver
+		want   hierarchy.Name
 	}{
-		{"/system.slice", Cgroupfs, Name{"system.slice"}},
-		{"/system.slice", Systemd, Name{"system"}},
-		{"/system.slice/system-kube_node.slice", Systemd, Name{"system", "kube-node"}},
-		{"/a/b-c", Systemd, Name{"a", "b-c"}},
+		{"/system.slice", hierarchy.Cgroupfs, hierarchy.Name{"system.slice"}},
+		{"/system.slice", hierarchy.Systemd, hierarchy.Name{"system"}},
+		{"/system.slice/system-kube_node.slice", hierarchy.Systemd, hierarchy.Name{"system", "kube-node"}},
+		{"/a/b-c", hierarchy.Systemd, hierarchy.Name{"a", "b-c"}},
 	} {
 		if diff := cmp.Diff(test.want, parseExisting(test.path, test.driver)); diff != "" {
 			t.Errorf("%s: %s", test.path, diff)
@@ -272,7 +274,8 @@ func TestNames(t *testing.T) {
 			corev1.PodQOSBestEffort},
 	}
 	for _, test := range tests {
-		for driver, want := range map[Driver]string{Cgroupfs: test.cgroupfs, Systemd: test.systemd} {
+		for driver, want := range map[hierarchy.Driver]string{hierarchy.Cgroupfs: test.cgroupfs,
+			hierarchy.Systemd: test.systemd} {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
 			switch test.class {
 			case corev1.PodQOSGuaranteed:
@@ -303,9 +306,10 @@ func lastPart(p string) string {
 }
 
 func TestPodUIDOfOthers(t *testing.T) {
-	for name, driver := range map[string]Driver{
-		"burstable": Cgroupfs, "pod": Cgroupfs, "kubepods-burstable.slice": Systemd, "cri-containerd-1.scope": Systemd,
-		"kubepods.slice": Systemd,
+	for name, driver := range map[string]hierarchy.Driver{
+		"burstable": hierarchy.Cgroupfs, "pod": hierarchy.Cgroupfs, "kubepods-burstable.slice": hierarchy.Systemd,
+		"cri-containerd-1.scope": hierarchy.Systemd,
+		"kubepods.slice":         hierarchy.Systemd,
 	} {
 		if uid, ok := podUID(name, driver); ok {
 			t.Errorf("%s: %q is not a pod, got %q", driver, name, uid)
@@ -321,52 +325,25 @@ func TestPodNameRefuses(t *testing.T) {
 	}
 }
 
-func TestResourcesOfVersions(t *testing.T) {
-	l := Limits{Shares: 1024, Quota: 50000, Period: 100000, Memory: 1 << 20, Pids: 10, HugePages: map[int64]int64{}}
-	all := map[string]bool{"cpu": true, "memory": true, "pids": true}
-	pids := int64(10)
-	tests := map[string]struct {
-		tree *tree
-		want cgroups.Resources
-	}{
-		"version 1": {&tree{controllers: all},
-			cgroups.Resources{CpuShares: 1024, CpuQuota: 50000, CpuPeriod: 100000, Memory: 1 << 20, PidsLimit: &pids}},
-		"version 2": {&tree{controllers: all, unified: true},
-			cgroups.Resources{CpuWeight: 100, CpuQuota: 50000, CpuPeriod: 100000, Memory: 1 << 20, PidsLimit: &pids}},
-		"nothing": {&tree{}, cgroups.Resources{}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			test.want.SkipDevices, test.want.SkipFreezeOnSet = true, true
-			if d := cmp.Diff(&test.want, test.tree.resources(l)); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
-		})
-	}
-	want := []*cgroups.HugepageLimit{{Pagesize: "1GB"}, {Pagesize: "2MB", Limit: 4 << 20}, {Pagesize: "64KB"}}
-	if d := cmp.Diff(want, hugePages(map[int64]int64{2 << 20: 4 << 20}, []string{"2MB", "64KB", "1GB"})); d != "" {
-		t.Errorf("huge pages (-want +got):\n%s", d)
-	}
-}
-
 func TestGrown(t *testing.T) {
 	tests := []struct {
 		name             string
-		have, want, grow Limits
+		have, want, grow hierarchy.Limits
 	}{
-		{"more of both", Limits{Quota: 10_000, Period: 100_000, Memory: 1 << 20},
-			Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20},
-			Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20}},
-		{"less of both", Limits{Quota: 20_000, Period: 100_000, Memory: 2 << 20},
-			Limits{Shares: 2, Quota: 10_000, Period: 100_000, Memory: 1 << 20},
-			Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20}},
-		{"the same in another period", Limits{Quota: 20_000, Period: 100_000, Memory: 1},
-			Limits{Quota: 15_000, Period: 50_000, Memory: 1},
-			Limits{Quota: 15_000, Period: 50_000, Memory: 1}},
-		{"bounded from now on", Limits{Quota: -1, Memory: -1}, Limits{Quota: 10_000, Period: 100_000, Memory: 1},
-			Limits{Quota: -1, Memory: -1}},
-		{"no bound any more", Limits{Quota: 10_000, Period: 100_000, Memory: 1}, Limits{},
-			Limits{Quota: -1, Memory: -1}},
+		{"more of both", hierarchy.Limits{Quota: 10_000, Period: 100_000, Memory: 1 << 20},
+			hierarchy.Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20},
+			hierarchy.Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20}},
+		{"less of both", hierarchy.Limits{Quota: 20_000, Period: 100_000, Memory: 2 << 20},
+			hierarchy.Limits{Shares: 2, Quota: 10_000, Period: 100_000, Memory: 1 << 20},
+			hierarchy.Limits{Shares: 2, Quota: 20_000, Period: 100_000, Memory: 2 << 20}},
+		{"the same in another period", hierarchy.Limits{Quota: 20_000, Period: 100_000, Memory: 1},
+			hierarchy.Limits{Quota: 15_000, Period: 50_000, Memory: 1},
+			hierarchy.Limits{Quota: 15_000, Period: 50_000, Memory: 1}},
+		{"bounded from now on", hierarchy.Limits{Quota: -1, Memory: -1},
+			hierarchy.Limits{Quota: 10_000, Period: 100_000, Memory: 1},
+			hierarchy.Limits{Quota: -1, Memory: -1}},
+		{"no bound any more", hierarchy.Limits{Quota: 10_000, Period: 100_000, Memory: 1}, hierarchy.Limits{},
+			hierarchy.Limits{Quota: -1, Memory: -1}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

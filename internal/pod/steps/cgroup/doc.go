@@ -7,7 +7,6 @@
 // The names are the kubelet's, so that Berth and a kubelet find each other's pods. Guaranteed pods are directly
 // below kubepods.
 //
-// ForPod, a pure function, decides a pod's limits. The package works on cgroup v1, v2, and v1 with an empty v2
-// beside it (hybrid). A controller that the host lacks is left out and logged once. The kernel is the only
-// store of cgroups: Teardown and Orphans read the directories.
+// ForPod, a pure function, decides a pod's limits. Package hierarchy below this one writes them. The kernel is
+// the only store of cgroups: Teardown and Orphans read the directories.
 package cgroup

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
@@ -34,7 +35,7 @@ func (c *Cgroups) watch(p *corev1.Pod) {
 		return
 	}
 	c.pods.add(p)
-	w := wanted{t: t, name: name, want: func() (Limits, bool) { return c.pods.written(p.UID) }}
+	w := wanted{t: t, name: name, want: func() (hierarchy.Limits, bool) { return c.pods.written(p.UID) }}
 	s := w.subject("pod", event.PodRef(p))
 	s.Gone = func(context.Context) { c.restore(p.UID) }
 	if s.Group.Dirs != nil {
@@ -75,13 +76,13 @@ func (c *Cgroups) restore(uid types.UID) {
 
 // wanted is a cgroup with the limits that it should have. want returns false while any limits are right.
 type wanted struct {
-	t    *tree
-	name Name
-	want func() (Limits, bool)
+	t    *hierarchy.Tree
+	name hierarchy.Name
+	want func() (hierarchy.Limits, bool)
 }
 
 func (x wanted) subject(kind string, ref corev1.ObjectReference) cgroupfile.Subject {
-	group, err := x.t.group(x.name)
+	group, err := x.t.Group(x.name)
 	if err != nil {
 		return cgroupfile.Subject{}
 	}
@@ -92,7 +93,7 @@ func (x wanted) subject(kind string, ref corev1.ObjectReference) cgroupfile.Subj
 			if !ok {
 				return nil, nil
 			}
-			want := l.bounds().Values(x.t.unified)
+			want := l.Bounds().Values(x.t.Unified())
 			current, err := cgroupfile.Read(group, want)
 			return cgroupfile.Differences(want, current), err
 		},
@@ -101,7 +102,7 @@ func (x wanted) subject(kind string, ref corev1.ObjectReference) cgroupfile.Subj
 			if !ok {
 				return nil
 			}
-			return x.t.set(x.name, l)
+			return x.t.Set(x.name, l)
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
@@ -60,21 +61,23 @@ func (x *reservations) set(r Reserved) error {
 	}
 	name := parseExisting(r.Path, x.cfg.Driver)
 	l := reservedLimits(r, x.cfg.Options)
-	g, err := t.group(name)
+	g, err := t.Group(name)
 	if err != nil {
 		return err
 	}
 	g = g.Present()
 	for controller, needed := range map[string]bool{"cpu": l.Shares > 0, "memory": l.Memory > 0, "pids": l.Pids > 0} {
-		if _, ok := g.Dir(controller); needed && t.controllers[controller] && !ok {
-			return fmt.Errorf("the cgroup does not exist in the controller %s; next: make it, or change the configuration", controller)
+		if _, ok := g.Dir(controller); needed && t.Has(controller) && !ok {
+			return fmt.Errorf(
+				"the cgroup does not exist in the controller %s; next: make it, or change the configuration",
+				controller)
 		}
 	}
-	if err := t.set(name, l); err != nil {
+	if err := t.Set(name, l); err != nil {
 		return err
 	}
 	if x.cfg.Drift != nil {
-		w := wanted{t: t, name: name, want: func() (Limits, bool) { return l, true }}
+		w := wanted{t: t, name: name, want: func() (hierarchy.Limits, bool) { return l, true }}
 		s := w.subject("node", x.cfg.Node)
 		s.Group = g
 		x.cfg.Drift.Watch("reserved/"+name.Cgroupfs(), s)
@@ -124,12 +127,12 @@ func (o *outcomes) failed(key string) bool {
 
 // parseExisting reads the path of a cgroup that somebody else has made. With systemd, the parts of a slice's
 // name are the slices around it.
-func parseExisting(p string, driver Driver) Name {
+func parseExisting(p string, driver hierarchy.Driver) hierarchy.Name {
 	base, slice := strings.CutSuffix(path.Base(p), ".slice")
-	if driver != Systemd || !slice {
-		return parseName(p)
+	if driver != hierarchy.Systemd || !slice {
+		return hierarchy.ParseName(p)
 	}
-	var n Name
+	var n hierarchy.Name
 	for part := range strings.SplitSeq(base, "-") {
 		n = append(n, strings.ReplaceAll(part, "_", "-"))
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/base/wake"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 )
 
 // levels are the cgroups above pods, one for each QoS class.
@@ -29,28 +30,28 @@ type levels struct {
 func levelKey(class corev1.PodQOSClass) string { return "level/" + strings.ToLower(string(class)) }
 
 // name returns the cgroup of a level.
-func (l *levels) name(class corev1.PodQOSClass) Name { return level(l.host.root, class) }
+func (l *levels) name(class corev1.PodQOSClass) hierarchy.Name { return level(l.host.root, class) }
 
 // ensure makes the cgroups above a pod of that class. It costs a few system calls if they exist already.
-func (l *levels) ensure(class corev1.PodQOSClass) (*tree, error) {
+func (l *levels) ensure(class corev1.PodQOSClass) (*hierarchy.Tree, error) {
 	t, err := l.host.open()
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.made && t.complete(l.name(class)) {
+	if l.made && t.Complete(l.name(class)) {
 		return t, nil
 	}
 	l.demand = demandOf(l.cfg.Pods())
 	for _, class := range classes() {
 		limits := levelLimits(class, l.demand, *l.cfg)
-		err := t.apply(l.name(class), limits)
+		err := t.Apply(l.name(class), limits)
 		if err == nil {
 			continue
 		}
 		// Running containers may already use more than the limits allow. That is no reason to start nothing.
-		if err2 := t.apply(l.name(class), Limits{Shares: limits.Shares}); err2 != nil {
+		if err2 := t.Apply(l.name(class), hierarchy.Limits{Shares: limits.Shares}); err2 != nil {
 			return nil, err2
 		}
 		l.fail(class, err)
@@ -91,7 +92,7 @@ func (l *levels) set(class corev1.PodQOSClass) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return t.set(l.name(class), levelLimits(class, l.demand, *l.cfg))
+	return t.Set(l.name(class), levelLimits(class, l.demand, *l.cfg))
 }
 
 // follow updates the limits of the levels if the requests of all pods have changed.
@@ -111,7 +112,7 @@ func (l *levels) follow() error {
 		if reflect.DeepEqual(limits, previous) {
 			continue
 		}
-		if err := t.set(l.name(class), limits); err != nil {
+		if err := t.Set(l.name(class), limits); err != nil {
 			return err
 		}
 	}
@@ -121,7 +122,7 @@ func (l *levels) follow() error {
 
 // watch makes Drift watch the levels. The caller holds mu. A limit that Berth does not set belongs to the
 // operator.
-func (l *levels) watch(t *tree) {
+func (l *levels) watch(t *hierarchy.Tree) {
 	if l.cfg.Drift == nil {
 		return
 	}
@@ -130,7 +131,7 @@ func (l *levels) watch(t *tree) {
 		if class == corev1.PodQOSGuaranteed {
 			kind = "node"
 		}
-		w := wanted{t: t, name: l.name(class), want: func() (Limits, bool) {
+		w := wanted{t: t, name: l.name(class), want: func() (hierarchy.Limits, bool) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return levelLimits(class, l.demand, *l.cfg), l.made
@@ -172,14 +173,14 @@ func (l *levels) remove() error {
 	}
 	var errs []error
 	for _, class := range slices.Backward(classes()) { // the innermost first
-		if name := l.name(class); t.exists(name) {
-			errs = append(errs, t.remove(name))
+		if name := l.name(class); t.Exists(name) {
+			errs = append(errs, t.Remove(name))
 		}
 	}
-	if root := l.host.root; len(root) > 0 && t.exists(root) {
-		children, err := t.children(root)
+	if root := l.host.root; len(root) > 0 && t.Exists(root) {
+		children, err := t.Children(root)
 		if err == nil && len(children) == 0 {
-			err = t.remove(root)
+			err = t.Remove(root)
 		}
 		errs = append(errs, err)
 	}

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 )
 
 // podRecords is what this process knows of the cgroups of pods.
@@ -17,9 +19,9 @@ type podRecords struct {
 
 type podRecord struct {
 	pod      *corev1.Pod
-	fits     *Limits   // the pod's own limits, if the cgroup has them
-	written  *Limits   // the limits that were last written
-	vanished time.Time // when the cgroup was last found missing
+	fits     *hierarchy.Limits // the pod's own limits, if the cgroup has them
+	written  *hierarchy.Limits // the limits that were last written
+	vanished time.Time         // when the cgroup was last found missing
 }
 
 // add adds a pod without limits, unless it is there already.
@@ -33,7 +35,7 @@ func (x *podRecords) add(p *corev1.Pod) {
 
 // put records the limits that were written to a pod's cgroup. fits are the pod's own limits. It is nil while the cgroup
 // has larger ones.
-func (x *podRecords) put(p *corev1.Pod, l Limits, fits *Limits) {
+func (x *podRecords) put(p *corev1.Pod, l hierarchy.Limits, fits *hierarchy.Limits) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	r := x.all[p.UID]
@@ -48,18 +50,18 @@ func (x *podRecords) put(p *corev1.Pod, l Limits, fits *Limits) {
 }
 
 // written returns the limits that were last written to a pod's cgroup.
-func (x *podRecords) written(uid types.UID) (Limits, bool) {
+func (x *podRecords) written(uid types.UID) (hierarchy.Limits, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	r := x.all[uid]
 	if r == nil || r.written == nil {
-		return Limits{}, false
+		return hierarchy.Limits{}, false
 	}
 	return explicit(*r.written), true
 }
 
 // fit reports whether the pod's own limits that were last written are l.
-func (x *podRecords) fit(uid types.UID, l Limits) bool {
+func (x *podRecords) fit(uid types.UID, l hierarchy.Limits) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	r := x.all[uid]

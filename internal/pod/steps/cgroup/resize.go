@@ -2,10 +2,7 @@ package cgroup
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
-	"github.com/opencontainers/cgroups"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/model/pod"
@@ -24,12 +21,12 @@ func (c *Cgroups) Grow(p *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	have, err := t.limits(name)
+	have, err := t.Limits(name)
 	if err != nil {
 		return fmt.Errorf("read limits of cgroup %s: %w", name.Cgroupfs(), err)
 	}
 	l := grown(have, ForPod(p, c.cfg.Options))
-	if err := t.set(name, l); err != nil {
+	if err := t.Set(name, l); err != nil {
 		return err
 	}
 	c.pods.put(p, l, nil)
@@ -43,70 +40,10 @@ func (c *Cgroups) Fit(p *corev1.Pod) error {
 		return err
 	}
 	l := ForPod(p, c.cfg.Options)
-	if err := t.set(name, explicit(l)); err != nil {
+	if err := t.Set(name, explicit(l)); err != nil {
 		return err
 	}
 	c.pods.put(p, l, &l)
 	c.notify(pod.QOS(p))
 	return nil
-}
-
-// limits reads the current quota and memory limit of a cgroup.
-func (t *tree) limits(n Name) (Limits, error) {
-	paths, err := t.paths(n)
-	if err != nil {
-		return Limits{}, err
-	}
-	l := Limits{Quota: -1, Memory: -1}
-	if t.controllers["cpu"] {
-		if l.Quota, l.Period, err = t.quota(paths); err != nil {
-			return l, err
-		}
-	}
-	if t.controllers["memory"] {
-		dir, file := paths["memory"], "memory.limit_in_bytes"
-		if t.unified {
-			dir, file = paths[""], "memory.max"
-		}
-		if l.Memory, err = number(dir, file); err != nil {
-			return l, err
-		}
-	}
-	return l, nil
-}
-
-func (t *tree) quota(paths map[string]string) (quota int64, period uint64, err error) {
-	if !t.unified {
-		if quota, err = number(paths["cpu"], "cpu.cfs_quota_us"); err != nil {
-			return 0, 0, err
-		}
-		p, err := number(paths["cpu"], "cpu.cfs_period_us")
-		return quota, uint64(p), err
-	}
-	text, err := cgroups.ReadFile(paths[""], "cpu.max")
-	if err != nil {
-		return 0, 0, err
-	}
-	amount, per, _ := strings.Cut(strings.TrimSpace(text), " ")
-	if quota, err = parseLimit(amount); err != nil {
-		return 0, 0, err
-	}
-	period, err = strconv.ParseUint(per, 10, 64)
-	return quota, period, err
-}
-
-func number(dir, file string) (int64, error) {
-	text, err := cgroups.ReadFile(dir, file)
-	if err != nil {
-		return 0, err
-	}
-	return parseLimit(strings.TrimSpace(text))
-}
-
-// parseLimit reads a limit. On cgroup v2, "max" means none.
-func parseLimit(text string) (int64, error) {
-	if text == "max" {
-		return -1, nil
-	}
-	return strconv.ParseInt(text, 10, 64)
 }

@@ -1,4 +1,4 @@
-package cgroup
+package hierarchy
 
 import (
 	"errors"
@@ -33,8 +33,8 @@ const (
 // unifiedMount is where cgroup v2 is mounted on a host without v1.
 const unifiedMount = "/sys/fs/cgroup"
 
-// tree is the cgroup file system of this host.
-type tree struct {
+// Tree is the cgroup file system of this host.
+type Tree struct {
 	driver  Driver
 	unified bool // version 2 only
 	// roots are the mount points by controller; on version 2 there is one, "".
@@ -42,9 +42,9 @@ type tree struct {
 	controllers map[string]bool
 }
 
-// openTree detects the cgroup versions and controllers of the host.
-func openTree(driver Driver, log *slog.Logger) (*tree, error) {
-	t := &tree{driver: driver, unified: cgroups.IsCgroup2UnifiedMode(), controllers: map[string]bool{}}
+// Open detects the cgroup versions and controllers of the host.
+func Open(driver Driver, log *slog.Logger) (*Tree, error) {
+	t := &Tree{driver: driver, unified: cgroups.IsCgroup2UnifiedMode(), controllers: map[string]bool{}}
 	if t.unified {
 		t.roots = map[string]string{"": unifiedMount}
 		available, err := cgroups.ReadFile(unifiedMount, "cgroup.controllers")
@@ -81,8 +81,8 @@ func openTree(driver Driver, log *slog.Logger) (*tree, error) {
 	return t, nil
 }
 
-// paths returns the directories of a cgroup by controller.
-func (t *tree) paths(n Name) (map[string]string, error) {
+// Paths returns the directories of a cgroup by controller.
+func (t *Tree) Paths(n Name) (map[string]string, error) {
 	below := n.Cgroupfs()
 	if t.driver == Systemd {
 		var err error
@@ -97,8 +97,8 @@ func (t *tree) paths(n Name) (map[string]string, error) {
 	return p, nil
 }
 
-func (t *tree) manager(n Name, r *cgroups.Resources) (cgroups.Manager, error) {
-	paths, err := t.paths(n)
+func (t *Tree) manager(n Name, r *cgroups.Resources) (cgroups.Manager, error) {
+	paths, err := t.Paths(n)
 	if err != nil {
 		return nil, err
 	}
@@ -120,9 +120,15 @@ func (t *tree) manager(n Name, r *cgroups.Resources) (cgroups.Manager, error) {
 	return cgfs.NewManager(&cgroups.Cgroup{Path: n.Cgroupfs(), Resources: r}, paths)
 }
 
-// exists reports whether the cgroup exists in any controller.
-func (t *tree) exists(n Name) bool {
-	paths, err := t.paths(n)
+// Unified reports whether the host uses only cgroup v2.
+func (t *Tree) Unified() bool { return t.unified }
+
+// Has reports whether the host has a controller.
+func (t *Tree) Has(controller string) bool { return t.controllers[controller] }
+
+// Exists reports whether the cgroup exists in any controller.
+func (t *Tree) Exists(n Name) bool {
+	paths, err := t.Paths(n)
 	if err != nil {
 		return false
 	}
@@ -134,10 +140,10 @@ func (t *tree) exists(n Name) bool {
 	return false
 }
 
-// complete reports whether the cgroup exists in every controller that apply makes it in. The devices controller
+// Complete reports whether the cgroup exists in every controller that apply makes it in. The devices controller
 // has no limits for pods.
-func (t *tree) complete(n Name) bool {
-	paths, err := t.paths(n)
+func (t *Tree) Complete(n Name) bool {
+	paths, err := t.Paths(n)
 	if err != nil {
 		return false
 	}
@@ -149,8 +155,8 @@ func (t *tree) complete(n Name) bool {
 	return true
 }
 
-// apply makes the cgroup if necessary, and sets its limits.
-func (t *tree) apply(n Name, l Limits) error {
+// Apply makes the cgroup if necessary, and sets its limits.
+func (t *Tree) Apply(n Name, l Limits) error {
 	m, err := t.manager(n, t.resources(l))
 	if err != nil {
 		return fmt.Errorf("open cgroup %s: %w", n.Cgroupfs(), err)
@@ -158,11 +164,11 @@ func (t *tree) apply(n Name, l Limits) error {
 	if err := m.Apply(-1); err != nil {
 		return fmt.Errorf("make cgroup %s: %w", n.Cgroupfs(), err)
 	}
-	return t.set(n, l)
+	return t.Set(n, l)
 }
 
-// set changes the limits of an existing cgroup.
-func (t *tree) set(n Name, l Limits) error {
+// Set changes the limits of an existing cgroup.
+func (t *Tree) Set(n Name, l Limits) error {
 	r := t.resources(l)
 	m, err := t.manager(n, r)
 	if err != nil {
@@ -175,7 +181,7 @@ func (t *tree) set(n Name, l Limits) error {
 }
 
 // resources converts limits to the type of the cgroup library, for the controllers that the host has.
-func (t *tree) resources(l Limits) *cgroups.Resources {
+func (t *Tree) resources(l Limits) *cgroups.Resources {
 	r := &cgroups.Resources{SkipDevices: true, SkipFreezeOnSet: true}
 	if t.controllers["cpu"] {
 		r.CpuQuota, r.CpuPeriod = l.Quota, l.Period
@@ -229,8 +235,8 @@ func hugetlbSize(size int64) string {
 	return fmt.Sprintf("%dKB", size>>10)
 }
 
-// remove removes a cgroup without processes.
-func (t *tree) remove(n Name) error {
+// Remove removes a cgroup without processes.
+func (t *Tree) Remove(n Name) error {
 	m, err := t.manager(n, t.resources(Limits{}))
 	if err != nil {
 		return fmt.Errorf("open cgroup %s: %w", n.Cgroupfs(), err)
@@ -242,8 +248,8 @@ func (t *tree) remove(n Name) error {
 }
 
 // pids returns the processes in a cgroup and below it.
-func (t *tree) pids(n Name) ([]int, error) {
-	paths, err := t.paths(n)
+func (t *Tree) pids(n Name) ([]int, error) {
+	paths, err := t.Paths(n)
 	if err != nil {
 		return nil, err
 	}
@@ -265,9 +271,9 @@ func (t *tree) pids(n Name) ([]int, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// children returns the names of the directories below a cgroup, in any controller.
-func (t *tree) children(n Name) ([]string, error) {
-	paths, err := t.paths(n)
+// Children returns the names of the directories below a cgroup, in any controller.
+func (t *Tree) Children(n Name) ([]string, error) {
+	paths, err := t.Paths(n)
 	if err != nil {
 		return nil, err
 	}

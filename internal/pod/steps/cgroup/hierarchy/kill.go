@@ -1,4 +1,4 @@
-package cgroup
+package hierarchy
 
 import (
 	"context"
@@ -20,8 +20,8 @@ const (
 	killWait = time.Second
 )
 
-// kill ends every process in a cgroup.
-func (t *tree) kill(ctx context.Context, n Name) error {
+// Kill ends every process in a cgroup.
+func (t *Tree) Kill(ctx context.Context, n Name) error {
 	for range killTries {
 		pids, err := t.pids(n)
 		if err != nil || len(pids) == 0 {
@@ -38,12 +38,13 @@ func (t *tree) kill(ctx context.Context, n Name) error {
 	if err != nil || len(pids) == 0 {
 		return err
 	}
-	return fmt.Errorf("kill processes %v in cgroup %s: they still exist after %d times SIGKILL", pids, n.Cgroupfs(), killTries)
+	return fmt.Errorf("kill processes %v in cgroup %s: they still exist after %d times SIGKILL", pids, n.Cgroupfs(),
+		killTries)
 }
 
 // killOnce kills the processes and waits for their end. It holds them by file descriptor, so that it cannot hit
 // a new process with a reused number.
-func (t *tree) killOnce(n Name, pids []int) error {
+func (t *Tree) killOnce(n Name, pids []int) error {
 	var held []unix.PollFd
 	defer func() {
 		for _, h := range held {
@@ -82,8 +83,8 @@ func (t *tree) killOnce(n Name, pids []int) error {
 }
 
 // killAll writes cgroup.kill, which no fork can escape (Linux 5.14).
-func (t *tree) killAll(n Name) error {
-	paths, err := t.paths(n)
+func (t *Tree) killAll(n Name) error {
+	paths, err := t.Paths(n)
 	if err != nil {
 		return err
 	}
