@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-run/berth/internal/agent/explain"
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/files"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/api/stream"
@@ -66,7 +67,7 @@ type applier struct{ a *Agent }
 func (x applier) Apply(ctx context.Context, data []byte, o server.ApplyOptions) ([]api.ApplyResult, error) {
 	objects, err := manifest.Decode(data, o.Origin)
 	if err != nil {
-		return nil, server.BadRequest(err.Error(), "correct the manifest; nothing was changed")
+		return nil, answer.BadRequest(err.Error(), "correct the manifest; nothing was changed")
 	}
 	for _, m := range objects {
 		if err := place(m, o.Namespace); err != nil {
@@ -111,7 +112,7 @@ func (x applier) Apply(ctx context.Context, data []byte, o server.ApplyOptions) 
 func (x applier) Explain(_ context.Context, data []byte, o server.ApplyOptions) ([]api.Explanation, error) {
 	objects, err := manifest.Decode(data, o.Origin)
 	if err != nil {
-		return nil, server.BadRequest(err.Error(), "correct the manifest")
+		return nil, answer.BadRequest(err.Error(), "correct the manifest")
 	}
 	for _, m := range objects {
 		if err := place(m, o.Namespace); err != nil {
@@ -136,7 +137,7 @@ func place(m manifest.Object, namespace string) error {
 	case given == "":
 		meta.SetNamespace(namespace)
 	default:
-		return server.BadRequest(fmt.Sprintf("%s %s/%s is not of namespace %s", strings.ToLower(m.Key().Kind), given,
+		return answer.BadRequest(fmt.Sprintf("%s %s/%s is not of namespace %s", strings.ToLower(m.Key().Kind), given,
 			meta.GetName(), namespace), "drop the flag or the field")
 	}
 	return nil
@@ -161,11 +162,11 @@ var actions = map[source.Result]api.Action{
 func applyError(err error) error {
 	switch {
 	case errors.Is(err, source.ErrTaken):
-		return server.Next(&apierrors.StatusError{ErrStatus: metav1.Status{
+		return answer.Next(&apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
 			Message: err.Error()}}, "nothing was changed")
 	case reason.Of(err) == reason.FailedValidation:
-		return server.BadRequest(err.Error(), "correct the manifest; nothing was changed")
+		return answer.BadRequest(err.Error(), "correct the manifest; nothing was changed")
 	}
 	return err
 }
@@ -174,7 +175,7 @@ func applyError(err error) error {
 func (x applier) Delete(ctx context.Context, key types.NamespacedName, o server.DeleteOptions) (*corev1.Pod, error) {
 	row, ok := x.a.statuses.Pods().Get(key)
 	if !ok {
-		return nil, server.NotFound(key)
+		return nil, answer.NotFound(key)
 	}
 	if o.UID != "" && o.UID != row.UID {
 		return nil,
@@ -186,7 +187,7 @@ func (x applier) Delete(ctx context.Context, key types.NamespacedName, o server.
 		_, err := x.a.sources.Local.Delete(ctx, key)
 		switch {
 		case errors.Is(err, source.ErrTaken):
-			return nil, server.BadRequest(err.Error(), "remove its manifest there")
+			return nil, answer.BadRequest(err.Error(), "remove its manifest there")
 		case err != nil && !errors.Is(err, source.ErrNotFound):
 			return nil, err
 		}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/pod/podstatus"
 )
 
@@ -16,15 +16,15 @@ func (x amender) SetCondition(_ context.Context, key types.NamespacedName, c cor
 	row, ok := x.a.statuses.Pods().Get(key)
 	switch {
 	case !ok:
-		return nil, server.NotFound(key)
+		return nil, answer.NotFound(key)
 	case !podstatus.Foreign(c.Type):
 		return nil,
-			server.BadRequest(fmt.Sprintf("condition %s is computed by the agent", c.Type),
+			answer.BadRequest(fmt.Sprintf("condition %s is computed by the agent", c.Type),
 				"set another one, such as that of a readiness gate")
 	}
 	x.a.statuses.SetCondition(row.UID, c)
 	if now, ok := x.a.statuses.Pods().Get(key); ok && now.UID == row.UID {
 		return now, nil
 	}
-	return nil, server.NotFound(key)
+	return nil, answer.NotFound(key)
 }

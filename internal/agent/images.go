@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/api"
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/status"
 	"github.com/berth-run/berth/internal/pod/steps/image"
@@ -206,7 +206,7 @@ func (x images) Remove(ctx context.Context, name string, force bool) (api.Image,
 // imageError gives an error of a name its place in the API's errors.
 func imageError(err error) error {
 	failure := func(code int32, why metav1.StatusReason, next string) error {
-		return server.Next(
+		return answer.Next(
 			&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why,
 				Message: err.Error()}}, next)
 	}
@@ -214,7 +214,7 @@ func imageError(err error) error {
 	case errors.Is(err, garbage.ErrNoImage):
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, `list the images with "berth image ls"`)
 	case errors.Is(err, garbage.ErrAmbiguous):
-		return server.BadRequest(err.Error(), "give more of the id")
+		return answer.BadRequest(err.Error(), "give more of the id")
 	case errors.Is(err, garbage.ErrInUse):
 		return failure(http.StatusConflict, metav1.StatusReasonConflict, "delete the pods that use it, or give --force")
 	}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/pod/source"
@@ -67,9 +67,9 @@ func (x objectStore) Delete(ctx context.Context, key object.Key) error {
 	err := x.a.sources.Local.DeleteObject(ctx, key)
 	switch {
 	case errors.Is(err, source.ErrTaken):
-		return server.BadRequest(err.Error(), "remove its manifest there")
+		return answer.BadRequest(err.Error(), "remove its manifest there")
 	case errors.Is(err, source.ErrNotFound):
-		return server.ObjectNotFound(key)
+		return answer.ObjectNotFound(key)
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/api"
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/pod/steps/resize"
@@ -52,11 +52,11 @@ func (x amender) wanted(key types.NamespacedName) error {
 	row, ok := x.a.statuses.Pods().Get(key)
 	switch {
 	case !ok:
-		return server.NotFound(key)
+		return answer.NotFound(key)
 	case row.DeletionTimestamp != nil:
-		return server.BadRequest("pod "+key.String()+" is being deleted", "")
+		return answer.BadRequest("pod "+key.String()+" is being deleted", "")
 	case pod.Ended(row.Status.Phase):
-		return server.BadRequest("pod "+key.String()+" has ended: it is "+string(row.Status.Phase), "")
+		return answer.BadRequest("pod "+key.String()+" has ended: it is "+string(row.Status.Phase), "")
 	}
 	return nil
 }

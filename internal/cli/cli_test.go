@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/api/servertest"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -510,7 +511,7 @@ func TestConditionProblems(t *testing.T) {
 
 func TestPrintError(t *testing.T) {
 	var out bytes.Buffer
-	err := server.Next(errors.New("no"), "do this")
+	err := answer.Next(errors.New("no"), "do this")
 	printError(&out, fmt.Errorf("apply: %w", err))
 	if got := out.String(); got != "error: apply: no\nnext: do this\n" {
 		t.Errorf("%q", got)

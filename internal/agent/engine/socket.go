@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/berth-run/berth/internal/agent/engine/endpoint"
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/runtime"
@@ -44,7 +44,7 @@ func notOverCRI(err error) error {
 	if err == nil {
 		return nil
 	}
-	return server.Next(err,
+	return answer.Next(err,
 		"the CRI has no call for archives, so that only a containerd takes and gives them here: use the runtime's "+
 			"own tool, or a registry")
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/base/archive"
 	"github.com/berth-run/berth/internal/cri"
@@ -128,7 +129,7 @@ func (x Files) Unpack(ctx context.Context, p *corev1.Pod, t server.FileTarget, r
 // missingPath turns a missing path into a bad request, because the user chose the path.
 func missingPath(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return server.BadRequest(err.Error(), "give a path that exists, as the container's processes see it")
+		return answer.BadRequest(err.Error(), "give a path that exists, as the container's processes see it")
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 )
 
 // component is the agent's component name in the cluster.
@@ -46,11 +46,11 @@ func (s nodeRoutes) profile(w http.ResponseWriter, r *http.Request) error {
 func (s nodeRoutes) setVerbosity(w http.ResponseWriter, r *http.Request) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 16))
 	if err != nil {
-		return server.BadRequest(fmt.Sprintf("read verbosity: %v", err), "")
+		return answer.BadRequest(fmt.Sprintf("read verbosity: %v", err), "")
 	}
 	v, err := strconv.ParseUint(string(body), 10, 16)
 	if err != nil {
-		return server.BadRequest(fmt.Sprintf("verbosity %q is not a number of at least 0", body), "")
+		return answer.BadRequest(fmt.Sprintf("verbosity %q is not a number of at least 0", body), "")
 	}
 	s.About.SetVerbosity(int(v))
 	writeText(w, fmt.Sprintf("successfully set klog.logging.verbosity to %d", v))

@@ -110,8 +110,8 @@ func (h *health) serveOne(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) healthPort() http.Handler {
 	alive := newHealth(s.checks()[:1])
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", answer(alive.serveAll))
-	mux.Handle("GET /healthz/{check}", answer(alive.serveOne))
+	mux.Handle("GET /healthz", adapt(alive.serveAll))
+	mux.Handle("GET /healthz/{check}", adapt(alive.serveOne))
 	return mux
 }
 

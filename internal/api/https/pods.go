@@ -14,7 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/containers"
+	"github.com/berth-run/berth/internal/api/logs"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -49,7 +51,7 @@ func (s podRoutes) pod(r *http.Request) (*corev1.Pod, error) {
 	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}
 	p, ok := s.Pods.Get(key)
 	if uid := r.PathValue("uid"); !ok || uid != "" && uid != string(p.UID) {
-		return nil, server.NotFound(key)
+		return nil, answer.NotFound(key)
 	}
 	return p, nil
 }
@@ -63,7 +65,7 @@ func (s podRoutes) container(r *http.Request) (*corev1.Pod, string, error) {
 	name := r.PathValue("container")
 	if _, ok := pod.FindContainer(p, name); !ok {
 		return nil, "",
-			failure(http.StatusNotFound, metav1.StatusReasonNotFound,
+			answer.Failure(http.StatusNotFound, metav1.StatusReasonNotFound,
 				fmt.Sprintf("container %q not found in pod %q", name, p.Name))
 	}
 	return p, name, nil
@@ -73,7 +75,7 @@ func (s podRoutes) container(r *http.Request) (*corev1.Pod, string, error) {
 func (s podRoutes) running(r *http.Request) (*corev1.Pod, string, error) {
 	p, name, err := s.container(r)
 	if err == nil {
-		_, err = server.RunningContainer(p, name)
+		_, err = containers.Running(p, name)
 	}
 	return p, name, err
 }
@@ -93,13 +95,13 @@ func (s podRoutes) containerLogs(w http.ResponseWriter, r *http.Request) error {
 		r = r.Clone(r.Context())
 		r.URL.RawQuery = q.Encode()
 	}
-	opts, instance, err := server.LogOptions(r)
+	opts, instance, err := logs.Options(r)
 	if err != nil {
 		return err
 	}
 	opts.Container = name
-	logs := server.Logs{Pods: s.Pods, Dir: s.Dirs.PodLogs, Log: s.Log}
-	return logs.Serve(w, r, server.LogRequest{Pod: p, Options: opts, Instance: instance})
+	reader := logs.Logs{Pods: s.Pods, Dir: s.Dirs.PodLogs, Log: s.Log}
+	return reader.Serve(w, r, logs.Request{Pod: p, Options: opts, Instance: instance})
 }
 
 func (s podRoutes) run(w http.ResponseWriter, r *http.Request) error {
@@ -127,7 +129,7 @@ func (s podRoutes) checkpoint(w http.ResponseWriter, r *http.Request) error {
 	if all := r.URL.Query()["timeout"]; len(all) > 0 {
 		seconds, err := strconv.ParseUint(all[len(all)-1], 10, 31)
 		if err != nil {
-			return server.BadRequest(fmt.Sprintf("query parameter timeout=%q is not a number of seconds",
+			return answer.BadRequest(fmt.Sprintf("query parameter timeout=%q is not a number of seconds",
 				all[len(all)-1]), "")
 		}
 		timeout = time.Duration(seconds) * time.Second

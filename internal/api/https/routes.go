@@ -5,10 +5,9 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 )
 
 // handler answers one request. If it returns an error, the error becomes the answer.
@@ -193,7 +192,7 @@ func (s *Server) handler(kind string, routes []route, check func(*http.Request, 
 		for _, m := range methods(rt) {
 			pattern := strings.TrimSpace(m + " " + rt.path)
 			byPattern[pattern] = rt
-			mux.Handle(pattern, answer(rt.handle))
+			mux.Handle(pattern, adapt(rt.handle))
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -215,7 +214,7 @@ func (s *Server) handler(kind string, routes []route, check func(*http.Request, 
 	})
 }
 
-func answer(h handler) http.Handler {
+func adapt(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil && r.Context().Err() == nil {
 			writeError(w, err)
@@ -223,18 +222,12 @@ func answer(h handler) http.Handler {
 	})
 }
 
-// failure returns an error with this HTTP code, reason and message.
-func failure(code int32, why metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why,
-		Message: message}}
-}
-
 func notAcceptable(message string) error {
-	return failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message)
+	return answer.Failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message)
 }
 
 // writeError answers an error in plain text, as the kubelet does.
 func writeError(w http.ResponseWriter, err error) {
-	st := server.StatusOf(err)
+	st := answer.StatusOf(err)
 	http.Error(w, st.Message, int(st.Code))
 }

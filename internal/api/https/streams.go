@@ -20,7 +20,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -28,11 +28,11 @@ import (
 func (s streamRoutes) exec(w http.ResponseWriter, r *http.Request) error {
 	o, err := remotecommand.NewOptions(r)
 	if err != nil {
-		return server.BadRequest(err.Error(), "")
+		return answer.BadRequest(err.Error(), "")
 	}
 	command := r.URL.Query()[corev1.ExecCommandParam]
 	if len(command) == 0 {
-		return server.BadRequest("no command to run", "give one or more command parameters")
+		return answer.BadRequest("no command to run", "give one or more command parameters")
 	}
 	p, name, err := s.running(r)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s streamRoutes) exec(w http.ResponseWriter, r *http.Request) error {
 func (s streamRoutes) attach(w http.ResponseWriter, r *http.Request) error {
 	o, err := remotecommand.NewOptions(r)
 	if err != nil {
-		return server.BadRequest(err.Error(), "")
+		return answer.BadRequest(err.Error(), "")
 	}
 	p, name, err := s.running(r)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s streamRoutes) portForward(w http.ResponseWriter, r *http.Request) error 
 	tunnel := wsstream.IsWebSocketRequestWithTunnelingProtocol(r)
 	if !tunnel { // the older WebSocket protocol puts the ports into the URL
 		if _, err := portforward.NewV4Options(r); err != nil {
-			return server.BadRequest(err.Error(), "")
+			return answer.BadRequest(err.Error(), "")
 		}
 	}
 	p, err := s.pod(r)

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 )
 
 // journalTime limits one query of the journal.
@@ -32,7 +32,7 @@ func (s nodeRoutes) systemLogs(w http.ResponseWriter, r *http.Request) error {
 		q, isQuery, err := parseLogQuery(r.URL.Query())
 		switch {
 		case err != nil:
-			return server.BadRequest(err.Error(), "")
+			return answer.BadRequest(err.Error(), "")
 		case isQuery && name != "":
 			return notAcceptable("path not allowed in query mode")
 		case isQuery:

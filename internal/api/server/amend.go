@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/containers"
 )
 
 // maxAmendment is the size limit of the body of a change to a pod, in bytes.
@@ -23,13 +25,13 @@ func (s podRoutes) resizePod(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c, err := chooseContainer(p, body.Container)
+	c, err := containers.Choose(p, body.Container)
 	if err != nil {
 		return err
 	}
 	body.Container = c.Name
 	if len(body.Resources.Requests) == 0 && len(body.Resources.Limits) == 0 {
-		return BadRequest("the resize names no requests and no limits", "name what is to change, such as limits.cpu")
+		return answer.BadRequest("the resize names no requests and no limits", "name what is to change, such as limits.cpu")
 	}
 	now, err := s.Amender.Resize(r.Context(), key(r), body)
 	return s.answerPod(w, now, err)
@@ -48,7 +50,7 @@ func (s podRoutes) answerPod(w http.ResponseWriter, p *corev1.Pod, err error) er
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, typed(p, s.version(s.Pods.Revision())))
+	answer.WriteJSON(w, http.StatusOK, typed(p, s.version(s.Pods.Revision())))
 	return nil
 }
 
@@ -61,7 +63,7 @@ func readAmendment(w http.ResponseWriter, r *http.Request, v any) error {
 		err = errors.New("there is more than one object")
 	}
 	if err != nil {
-		return BadRequest(fmt.Sprintf("read body: %v", err), "")
+		return answer.BadRequest(fmt.Sprintf("read body: %v", err), "")
 	}
 	return nil
 }

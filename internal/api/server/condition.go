@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/berth-run/berth/internal/api/answer"
 )
 
 func (s podRoutes) setCondition(w http.ResponseWriter, r *http.Request) error {
@@ -15,13 +17,13 @@ func (s podRoutes) setCondition(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if wrong := validation.IsQualifiedName(string(body.Type)); len(wrong) > 0 {
-		return BadRequest(fmt.Sprintf("condition type %q: %s", body.Type, strings.Join(wrong, "; ")),
+		return answer.BadRequest(fmt.Sprintf("condition type %q: %s", body.Type, strings.Join(wrong, "; ")),
 			"name it as the pod's readinessGates do, such as example.com/lb")
 	}
 	switch body.Status {
 	case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
 	default:
-		return BadRequest(fmt.Sprintf("condition status %q", body.Status), "give True, False or Unknown")
+		return answer.BadRequest(fmt.Sprintf("condition status %q", body.Status), "give True, False or Unknown")
 	}
 	now, err := s.Amender.SetCondition(r.Context(), key(r), body)
 	return s.answerPod(w, now, err)

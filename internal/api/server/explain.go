@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/query"
 )
 
 // Explainer reports what admission would decide about pods, without admitting them.
@@ -17,7 +19,7 @@ type Explainer interface {
 }
 
 func (s podRoutes) explainPods(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
+	q := query.Of(r)
 	opts := ApplyOptions{Origin: cmp.Or(q.Get(api.ParamOrigin), "request"), Namespace: q.Get(api.ParamNamespace)}
 	data, err := readManifests(w, r, opts.Origin)
 	if err != nil {
@@ -27,6 +29,6 @@ func (s podRoutes) explainPods(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, api.ExplanationList{TypeMeta: api.Type("ExplanationList"), Items: items})
+	answer.WriteJSON(w, http.StatusOK, api.ExplanationList{TypeMeta: api.Type("ExplanationList"), Items: items})
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/distribution/reference"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/query"
 )
 
 // Images is the runtime's image store.
@@ -36,7 +38,7 @@ func (s imageRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}
-	writeJSON(w, http.StatusOK, imageList(images))
+	answer.WriteJSON(w, http.StatusOK, imageList(images))
 	return nil
 }
 
@@ -45,7 +47,7 @@ func (s imageRoutes) load(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("load image archive: %w", err)
 	}
-	writeJSON(w, http.StatusOK, imageList(images))
+	answer.WriteJSON(w, http.StatusOK, imageList(images))
 	return nil
 }
 
@@ -54,39 +56,39 @@ func imageList(images []api.Image) api.ImageList {
 }
 
 // imageName returns the required parameter name, and records an error if it is missing.
-func imageName(q *query) string {
+func imageName(q *query.Query) string {
 	name := q.Get("name")
-	if name == "" && q.err == nil {
-		q.err = BadRequest("no image is named", "give the parameter name")
+	if name == "" && q.Err == nil {
+		q.Err = answer.BadRequest("no image is named", "give the parameter name")
 	}
 	return name
 }
 
 func (s imageRoutes) remove(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
-	name, force := imageName(q), q.flag("force", false)
-	if q.err != nil {
-		return q.err
+	q := query.Of(r)
+	name, force := imageName(q), q.Flag("force", false)
+	if q.Err != nil {
+		return q.Err
 	}
 	gone, err := s.Images.Remove(r.Context(), name, force)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, imageList([]api.Image{gone}))
+	answer.WriteJSON(w, http.StatusOK, imageList([]api.Image{gone}))
 	return nil
 }
 
 func (s imageRoutes) prune(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
-	all := q.flag("all", false)
-	if q.err != nil {
-		return q.err
+	q := query.Of(r)
+	all := q.Flag("all", false)
+	if q.Err != nil {
+		return q.Err
 	}
 	gone, err := s.Images.Prune(r.Context(), all)
 	if err != nil {
 		return fmt.Errorf("remove unused images: %w", err)
 	}
-	writeJSON(w, http.StatusOK, imageList(gone))
+	answer.WriteJSON(w, http.StatusOK, imageList(gone))
 	return nil
 }
 
@@ -96,12 +98,12 @@ func (s imageRoutes) usage(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("measure images: %w", err)
 	}
 	usage.TypeMeta = api.Type("ImageUsage")
-	writeJSON(w, http.StatusOK, usage)
+	answer.WriteJSON(w, http.StatusOK, usage)
 	return nil
 }
 
 func (s imageRoutes) pulls(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK,
+	answer.WriteJSON(w, http.StatusOK,
 		api.PullList{TypeMeta: api.Type("PullList"), Items: append([]api.Pull{}, s.Images.Pulls()...)})
 	return nil
 }
@@ -129,15 +131,15 @@ func (a *archiveWriter) end(err error) error {
 	if err == nil || !a.begun {
 		return err
 	}
-	setErrorTrailer(a.w, err)
+	answer.SetErrorTrailer(a.w, err)
 	return nil
 }
 
 func (s imageRoutes) save(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
+	q := query.Of(r)
 	imageName(q)
-	if q.err != nil {
-		return q.err
+	if q.Err != nil {
+		return q.Err
 	}
 	out := &archiveWriter{w: w}
 	err := s.Images.Save(r.Context(), q.Values["name"], out)
@@ -149,14 +151,14 @@ const pullPeriod = 500 * time.Millisecond
 
 // pull answers lines of JSON, each an api.Pull. The last line is the result.
 func (s imageRoutes) pull(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
+	q := query.Of(r)
 	name := imageName(q)
-	if q.err != nil {
-		return q.err
+	if q.Err != nil {
+		return q.Err
 	}
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
-		return BadRequest(fmt.Sprintf("parse image name %q: %v", name, err),
+		return answer.BadRequest(fmt.Sprintf("parse image name %q: %v", name, err),
 			"write [REGISTRY/]REPOSITORY[:TAG|@DIGEST]")
 	}
 	full := reference.TagNameOnly(named).String()
@@ -165,7 +167,7 @@ func (s imageRoutes) pull(w http.ResponseWriter, r *http.Request) error {
 		image, err := s.Images.Pull(r.Context(), name)
 		end := api.Pull{TypeMeta: api.Type("Pull"), Name: name, Image: &image}
 		if err != nil {
-			st := StatusOf(err)
+			st := answer.StatusOf(err)
 			end.Image, end.Error = nil, &st
 		}
 		last <- end

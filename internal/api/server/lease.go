@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
 )
@@ -76,7 +77,7 @@ func (l *leases) bind(id string, applied []api.ApplyResult) bool {
 }
 
 func noLease(id string) error {
-	return Next(failure(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("lease %q is not held", id)),
+	return answer.Next(answer.Failure(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("lease %q is not held", id)),
 		"open one with POST /berth/v1/leases and keep its connection open")
 }
 
@@ -90,7 +91,7 @@ func (s *Server) applyUnder(r *http.Request, lease string, data []byte, opts App
 	defer watcher.Stop()
 	results, err := s.Applier.Apply(r.Context(), data, opts)
 	if apierrors.IsAlreadyExists(err) {
-		err = Next(err, `delete it first, or change it with "berth apply"`)
+		err = answer.Next(err, `delete it first, or change it with "berth apply"`)
 	}
 	if err != nil || opts.DryRun || opts.NamesOnly {
 		return results, err
@@ -142,7 +143,7 @@ func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.Namespace
 // the lease's objects.
 func (s *Server) holdLease(w http.ResponseWriter, r *http.Request) error {
 	id := s.leases.open()
-	writeJSON(w, http.StatusOK, api.Lease{TypeMeta: api.Type("Lease"), ID: id})
+	answer.WriteJSON(w, http.StatusOK, api.Lease{TypeMeta: api.Type("Lease"), ID: id})
 	if err := http.NewResponseController(w).Flush(); err == nil {
 		<-r.Context().Done()
 	}

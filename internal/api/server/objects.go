@@ -6,13 +6,12 @@ import (
 	"net/http"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
 )
@@ -23,18 +22,6 @@ type Objects interface {
 	Snapshot() store.Snapshot[object.Key, runtime.Object]
 	// Delete removes an object that was applied.
 	Delete(ctx context.Context, key object.Key) error
-}
-
-// ObjectNotFound returns the error for an object that is not on this node.
-func ObjectNotFound(key object.Key) error {
-	kind, _ := object.KindNamed(key.Kind)
-	name := key.Name
-	if key.Namespace != "" {
-		name = key.Namespace + "/" + key.Name
-	}
-	return Next(apierrors.NewNotFound(schema.GroupResource{Group: kind.GroupVersionKind().Group,
-		Resource: kind.Resource}, name),
-		`list them with "berth get `+kind.Resource+` -A"`)
 }
 
 type objectRoutes struct{ *Server }
@@ -71,14 +58,14 @@ func (s objectRoutes) list(kind object.Kind) handler {
 		items := []object.Value{}
 		for key, row := range snapshot.All() {
 			v, ok := row.(object.Value)
-			if ok && key.Kind == kind.Name && opts.selector.matches(v.GetNamespace(), v.GetLabels(), objectFields(v)) {
+			if ok && key.Kind == kind.Name && opts.selector.Matches(v.GetNamespace(), v.GetLabels(), objectFields(v)) {
 				items = append(items, versioned(v, version))
 			}
 		}
 		slices.SortFunc(items, func(a, b object.Value) int {
 			return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 		})
-		writeJSON(w, http.StatusOK, api.ObjectList{
+		answer.WriteJSON(w, http.StatusOK, api.ObjectList{
 			TypeMeta: metav1.TypeMeta{Kind: kind.Name + "List", APIVersion: kind.APIVersion},
 			ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: items,
 		})
@@ -93,9 +80,9 @@ func (s objectRoutes) get(kind object.Kind) handler {
 		row, _ := snapshot.Get(key)
 		v, ok := row.(object.Value)
 		if !ok {
-			return ObjectNotFound(key)
+			return answer.ObjectNotFound(key)
 		}
-		writeJSON(w, http.StatusOK, versioned(v, s.version(snapshot.Revision())))
+		answer.WriteJSON(w, http.StatusOK, versioned(v, s.version(snapshot.Revision())))
 		return nil
 	}
 }
@@ -105,7 +92,7 @@ func (s objectRoutes) remove(kind object.Kind) handler {
 		if err := s.Objects.Delete(r.Context(), kind.Key(r.PathValue("namespace"), r.PathValue("name"))); err != nil {
 			return err
 		}
-		writeJSON(w, http.StatusOK,
+		answer.WriteJSON(w, http.StatusOK,
 			metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
 		return nil
 	}

@@ -16,6 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/logs"
+	"github.com/berth-run/berth/internal/api/query"
+	"github.com/berth-run/berth/internal/api/selector"
 )
 
 // version returns the resourceVersion for a revision of the table. It also grows over restarts of the
@@ -29,7 +33,7 @@ func key(r *http.Request) types.NamespacedName {
 }
 
 func (s podRoutes) listPods(w http.ResponseWriter, r *http.Request) error {
-	opts, err := listOptionsOf(r, podFields(&corev1.Pod{}))
+	opts, err := listOptionsOf(r, selector.PodFields(&corev1.Pod{}))
 	if err != nil {
 		return err
 	}
@@ -44,14 +48,14 @@ func (s podRoutes) listPods(w http.ResponseWriter, r *http.Request) error {
 		Items:    []corev1.Pod{},
 	}
 	for _, p := range snapshot.All() {
-		if opts.selector.pod(p) {
+		if opts.selector.Pod(p) {
 			list.Items = append(list.Items, *typed(p, version))
 		}
 	}
 	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	writeJSON(w, http.StatusOK, list)
+	answer.WriteJSON(w, http.StatusOK, list)
 	return nil
 }
 
@@ -60,7 +64,7 @@ func (s podRoutes) pod(r *http.Request) (*corev1.Pod, uint64, error) {
 	snapshot := s.Pods.Snapshot()
 	p, ok := snapshot.Get(key(r))
 	if !ok {
-		return nil, 0, NotFound(key(r))
+		return nil, 0, answer.NotFound(key(r))
 	}
 	return p, snapshot.Revision(), nil
 }
@@ -70,7 +74,7 @@ func (s podRoutes) getPod(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, typed(p, s.version(revision)))
+	answer.WriteJSON(w, http.StatusOK, typed(p, s.version(revision)))
 	return nil
 }
 
@@ -87,44 +91,44 @@ func (s podRoutes) applyPods(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, api.ApplyResultList{TypeMeta: api.Type("ApplyResultList"), Items: results})
+	answer.WriteJSON(w, http.StatusOK, api.ApplyResultList{TypeMeta: api.Type("ApplyResultList"), Items: results})
 	return nil
 }
 
 func readManifests(w http.ResponseWriter, r *http.Request, origin string) ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxManifest))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, Next(failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+		return nil, answer.Next(answer.Failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			fmt.Sprintf("%s: manifests are limited to %d MiB", origin, api.MaxManifest>>20)),
 			"apply fewer at a time")
 	}
 	if err != nil {
-		return nil, BadRequest(fmt.Sprintf("read manifests: %v", err), "")
+		return nil, answer.BadRequest(fmt.Sprintf("read manifests: %v", err), "")
 	}
 	return data, nil
 }
 
 func applyOptions(r *http.Request) (opts ApplyOptions, lease string, err error) {
-	q := queryOf(r)
+	q := query.Of(r)
 	lease = q.Get(api.ParamLease)
 	opts = ApplyOptions{
 		Origin:     cmp.Or(q.Get(api.ParamOrigin), "request"),
 		Namespace:  q.Get(api.ParamNamespace),
-		Keep:       q.flag(api.ParamKeep, lease == ""),
+		Keep:       q.Flag(api.ParamKeep, lease == ""),
 		CreateOnly: lease != "",
-		NamesOnly:  q.flag(api.ParamNames, false),
+		NamesOnly:  q.Flag(api.ParamNames, false),
 	}
 	switch q.Get("dryRun") {
 	case "":
 	case metav1.DryRunAll:
 		opts.DryRun = true
 	default:
-		q.bad(BadRequest, "dryRun", metav1.DryRunAll)
+		q.Bad(answer.BadRequest, "dryRun", metav1.DryRunAll)
 	}
-	if q.err == nil && lease != "" && opts.Keep {
-		q.err = BadRequest("a pod cannot be kept and bound to a lease at once", "leave out keep or lease")
+	if q.Err == nil && lease != "" && opts.Keep {
+		q.Err = answer.BadRequest("a pod cannot be kept and bound to a lease at once", "leave out keep or lease")
 	}
-	return opts, lease, q.err
+	return opts, lease, q.Err
 }
 
 func (s podRoutes) deletePod(w http.ResponseWriter, r *http.Request) error {
@@ -136,7 +140,7 @@ func (s podRoutes) deletePod(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, typed(p, s.version(s.Pods.Revision())))
+	answer.WriteJSON(w, http.StatusOK, typed(p, s.version(s.Pods.Revision())))
 	return nil
 }
 
@@ -145,23 +149,35 @@ func (s podRoutes) deletePod(w http.ResponseWriter, r *http.Request) error {
 func deleteOptions(r *http.Request) (DeleteOptions, error) {
 	var body metav1.DeleteOptions
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
-		return DeleteOptions{}, BadRequest(fmt.Sprintf("read DeleteOptions: %v", err), "")
+		return DeleteOptions{}, answer.BadRequest(fmt.Sprintf("read DeleteOptions: %v", err), "")
 	}
 	if len(body.DryRun) > 0 {
-		return DeleteOptions{}, BadRequest("dryRun is not supported for a deletion", "")
+		return DeleteOptions{}, answer.BadRequest("dryRun is not supported for a deletion", "")
 	}
-	q := queryOf(r)
-	seconds := cmp.Or(q.number("gracePeriodSeconds", 0), body.GracePeriodSeconds)
+	q := query.Of(r)
+	seconds := cmp.Or(q.Number("gracePeriodSeconds", 0), body.GracePeriodSeconds)
 	var opts DeleteOptions
 	if seconds != nil {
 		grace := time.Duration(*seconds) * time.Second
 		opts.Grace = &grace
 	}
 	if opts.Grace != nil && *opts.Grace < 0 {
-		q.err = BadRequest("gracePeriodSeconds is negative", "")
+		q.Err = answer.BadRequest("gracePeriodSeconds is negative", "")
 	}
 	if pre := body.Preconditions; pre != nil && pre.UID != nil {
 		opts.UID = *pre.UID
 	}
-	return opts, q.err
+	return opts, q.Err
+}
+
+func (s podRoutes) podLog(w http.ResponseWriter, r *http.Request) error {
+	opts, n, err := logs.Options(r)
+	if err != nil {
+		return err
+	}
+	p, _, err := s.pod(r)
+	if err != nil {
+		return err
+	}
+	return logs.Logs{Pods: s.Pods, Dir: s.LogDir, Log: s.Log}.Serve(w, r, logs.Request{Pod: p, Options: opts, Instance: n})
 }

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/query"
 )
 
 // handler answers one request. If it returns an error before it has begun an answer, the error becomes the
@@ -107,7 +109,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	var methods []string
 	for _, rt := range s.routes() {
-		mux.Handle(rt.method+" "+rt.path, answer(rt))
+		mux.Handle(rt.method+" "+rt.path, serve(rt))
 		if !slices.Contains(methods, rt.method) {
 			methods = append(methods, rt.method)
 		}
@@ -144,7 +146,7 @@ func (s *Server) settled(h handler) handler {
 	}
 }
 
-func answer(rt route) http.Handler {
+func serve(rt route) http.Handler {
 	known := strings.Fields(rt.query)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := checkQuery(r, known)
@@ -152,18 +154,18 @@ func answer(rt route) http.Handler {
 			err = rt.handle(w, r)
 		}
 		if err != nil && r.Context().Err() == nil {
-			writeError(w, err)
+			answer.WriteError(w, err)
 		}
 	})
 }
 
 func checkQuery(r *http.Request, known []string) error {
-	if _, err := parseQuery(r); err != nil {
+	if _, err := query.Parse(r); err != nil {
 		return err
 	}
 	for name := range r.URL.Query() {
 		if !slices.Contains(known, name) {
-			return BadRequest(fmt.Sprintf("unknown query parameter %q", name),
+			return answer.BadRequest(fmt.Sprintf("unknown query parameter %q", name),
 				"this route knows: "+strings.Join(known, ", "))
 		}
 	}
@@ -181,13 +183,13 @@ func noRoute(mux *http.ServeMux, methods []string, w http.ResponseWriter, r *htt
 		}
 	}
 	if len(allowed) == 0 {
-		writeError(w,
-			Next(failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the agent has no route "+r.URL.Path),
+		answer.WriteError(w,
+			answer.Next(answer.Failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the agent has no route "+r.URL.Path),
 				"GET / lists the routes"))
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	writeError(w, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+	answer.WriteError(w, answer.Failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 		fmt.Sprintf("%s is not allowed on %s; allowed: %s", r.Method, r.URL.Path, strings.Join(allowed, ", "))))
 }
 
@@ -198,6 +200,6 @@ func (s *Server) listRoutes(w http.ResponseWriter, _ *http.Request) error {
 		list.Items = append(list.Items,
 			api.Route{Method: rt.method, Path: path, Query: strings.Fields(rt.query), Doc: rt.doc})
 	}
-	writeJSON(w, http.StatusOK, list)
+	answer.WriteJSON(w, http.StatusOK, list)
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/socket"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -35,7 +36,7 @@ type Events interface {
 // Applier changes the desired pods.
 type Applier interface {
 	// Apply applies manifests of pods and of the objects they name, in JSON or YAML. If one of them is
-	// invalid, it changes nothing. Results are in the order of the manifests.
+	// answer.Invalid, it changes nothing. Results are in the order of the manifests.
 	Apply(ctx context.Context, data []byte, opts ApplyOptions) ([]api.ApplyResult, error)
 	// Delete requests the deletion of a pod and returns the pod as it is then. It does not wait for the pod
 	// to end.
@@ -144,7 +145,7 @@ const shutdownGrace = 2 * time.Second
 // Run listens on the socket and serves until ctx ends. It returns an error if it cannot listen or if the
 // listener fails, and nil after ctx has ended.
 func (s *Server) Run(ctx context.Context) error {
-	l, err := Listen(s.Socket)
+	l, err := socket.Listen(s.Socket)
 	if err != nil {
 		return err
 	}

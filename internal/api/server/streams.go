@@ -10,6 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/containers"
+	"github.com/berth-run/berth/internal/api/query"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -42,39 +45,25 @@ func (s podRoutes) running(r *http.Request, name string) (*corev1.Pod, pod.Conta
 	if err != nil {
 		return nil, pod.Container{}, err
 	}
-	c, err := RunningContainer(p, name)
+	c, err := containers.Running(p, name)
 	return p, c, err
 }
 
-// RunningContainer returns a pod's container of that name, or its only one if the name is empty. It returns
-// an error if the container is not running.
-func RunningContainer(p *corev1.Pod, name string) (pod.Container, error) {
-	c, err := chooseContainer(p, name)
-	if err != nil {
-		return c, err
-	}
-	if st := containerStatus(p, c.Name); st.State.Running == nil {
-		return c, BadRequest(fmt.Sprintf("container %q of pod %s is not running", c.Name, pod.FullName(p)),
-			fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
-	}
-	return c, nil
-}
-
 func (s podRoutes) podExec(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
+	q := query.Of(r)
 	opts := &corev1.PodExecOptions{
 		Container: q.Get("container"),
 		Command:   q.Values["command"],
-		Stdin:     q.flag("stdin", false),
-		Stdout:    q.flag("stdout", true),
-		Stderr:    q.flag("stderr", true),
-		TTY:       q.flag("tty", false),
+		Stdin:     q.Flag("stdin", false),
+		Stdout:    q.Flag("stdout", true),
+		Stderr:    q.Flag("stderr", true),
+		TTY:       q.Flag("tty", false),
 	}
-	if len(opts.Command) == 0 && q.err == nil {
-		q.err = BadRequest("no command to run", "give one or more command parameters")
+	if len(opts.Command) == 0 && q.Err == nil {
+		q.Err = answer.BadRequest("no command to run", "give one or more command parameters")
 	}
-	if q.err != nil {
-		return q.err
+	if q.Err != nil {
+		return q.Err
 	}
 	opts.Stderr = opts.Stderr && !opts.TTY // a terminal has a single output stream
 	p, c, err := s.running(r, opts.Container)
@@ -92,22 +81,22 @@ func (s podRoutes) podExec(w http.ResponseWriter, r *http.Request) error {
 // podAttach connects to a container's main process. The process has a terminal and standard input only if
 // the manifest asks for them.
 func (s podRoutes) podAttach(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
+	q := query.Of(r)
 	opts := &corev1.PodAttachOptions{
 		Container: q.Get("container"),
-		Stdin:     q.flag("stdin", false),
-		Stdout:    q.flag("stdout", true),
-		Stderr:    q.flag("stderr", true),
+		Stdin:     q.Flag("stdin", false),
+		Stdout:    q.Flag("stdout", true),
+		Stderr:    q.Flag("stderr", true),
 	}
-	if q.err != nil {
-		return q.err
+	if q.Err != nil {
+		return q.Err
 	}
 	p, c, err := s.running(r, opts.Container)
 	if err != nil {
 		return err
 	}
 	if opts.Stdin && !c.Stdin {
-		return BadRequest(fmt.Sprintf("container %q of pod %s has no standard input", c.Name, pod.FullName(p)),
+		return answer.BadRequest(fmt.Sprintf("container %q of pod %s has no standard input", c.Name, pod.FullName(p)),
 			"attach without -i, or set stdin: true in its manifest")
 	}
 	opts.Container, opts.TTY = c.Name, c.TTY
@@ -125,7 +114,7 @@ func (s podRoutes) podPortForward(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	if p.Status.Phase != corev1.PodRunning {
-		return BadRequest(fmt.Sprintf("pod %s is %s, not Running", pod.FullName(p), p.Status.Phase),
+		return answer.BadRequest(fmt.Sprintf("pod %s is %s, not Running", pod.FullName(p), p.Status.Phase),
 			fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
 	}
 	url, err := s.Streams.PortForwardURL(r.Context(), p)
@@ -136,15 +125,15 @@ func (s podRoutes) podPortForward(w http.ResponseWriter, r *http.Request) error 
 }
 
 func answerURL(w http.ResponseWriter, url string) error {
-	writeJSON(w, http.StatusOK, api.Stream{TypeMeta: api.Type("Stream"), URL: url})
+	answer.WriteJSON(w, http.StatusOK, api.Stream{TypeMeta: api.Type("Stream"), URL: url})
 	return nil
 }
 
 func (s podRoutes) packFiles(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
+	q := query.Of(r)
 	path := q.Get("path")
 	if path == "" {
-		return BadRequest("no path to read", "give the path parameter")
+		return answer.BadRequest("no path to read", "give the path parameter")
 	}
 	p, c, err := s.running(r, q.Get("container"))
 	if err != nil {
@@ -159,10 +148,10 @@ func (s podRoutes) packFiles(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s podRoutes) unpackFiles(w http.ResponseWriter, r *http.Request) error {
-	q := queryOf(r)
+	q := query.Of(r)
 	f := FileTarget{Path: q.Get("path"), Name: q.Get("name")}
 	if f.Path == "" || f.Name == "" {
-		return BadRequest("no place to write to", "give the path and name parameters")
+		return answer.BadRequest("no place to write to", "give the path and name parameters")
 	}
 	p, c, err := s.running(r, q.Get("container"))
 	if err != nil {
@@ -176,6 +165,6 @@ func (s podRoutes) unpackFiles(w http.ResponseWriter, r *http.Request) error {
 		return errors.Join(fmt.Errorf("write %s in container %q of pod %s: %w", f.Path, c.Name, pod.FullName(p), err),
 			drainErr)
 	}
-	writeJSON(w, http.StatusOK, api.Copied{TypeMeta: api.Type("Copied"), Skipped: skipped})
+	answer.WriteJSON(w, http.StatusOK, api.Copied{TypeMeta: api.Type("Copied"), Skipped: skipped})
 	return nil
 }

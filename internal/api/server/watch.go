@@ -16,12 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/query"
+	"github.com/berth-run/berth/internal/api/selector"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
 // listOptions are the parameters of a list or a watch (metav1.ListOptions).
 type listOptions struct {
-	selector selector
+	selector selector.Selector
 	watch    bool
 	bookmark bool
 	// since is the resourceVersion that a watch continues from. If it is empty, the watch begins with all
@@ -31,37 +34,37 @@ type listOptions struct {
 }
 
 func listOptionsOf(r *http.Request, fieldNames fields.Set) (listOptions, error) {
-	q := queryOf(r)
+	q := query.Of(r)
 	opts := listOptions{
-		watch:    q.flag("watch", false),
-		bookmark: q.flag("allowWatchBookmarks", false),
+		watch:    q.Flag("watch", false),
+		bookmark: q.Flag("allowWatchBookmarks", false),
 		since:    q.Get("resourceVersion"),
 	}
-	if q.flag("sendInitialEvents", false) || opts.since == "0" {
+	if q.Flag("sendInitialEvents", false) || opts.since == "0" {
 		opts.since = ""
 	}
 	if m := q.Get("resourceVersionMatch"); m != "" && m != string(metav1.ResourceVersionMatchNotOlderThan) {
-		q.bad(BadRequest, "resourceVersionMatch", "NotOlderThan, the only one that this server supports")
+		q.Bad(answer.BadRequest, "resourceVersionMatch", "NotOlderThan, the only one that this server supports")
 	}
-	q.number("limit", 0) // the API lets a server exceed the limit; this one always answers with everything
+	q.Number("limit", 0) // the API lets a server exceed the limit; this one always answers with everything
 	if q.Get("continue") != "" {
-		q.bad(BadRequest, "continue", "valid: this server answers every list in one piece")
+		q.Bad(answer.BadRequest, "continue", "valid: this server answers every list in one piece")
 	}
-	if seconds := q.number("timeoutSeconds", 0); seconds != nil {
+	if seconds := q.Number("timeoutSeconds", 0); seconds != nil {
 		opts.timeout = time.Duration(*seconds) * time.Second
 	}
 	if q.Has("timeout") {
 		d, err := time.ParseDuration(q.Get("timeout"))
 		if err != nil {
-			q.bad(BadRequest, "timeout", "a duration like 30s")
+			q.Bad(answer.BadRequest, "timeout", "a duration like 30s")
 		}
 		opts.timeout = cmp.Or(opts.timeout, d)
 	}
-	if q.err != nil {
-		return opts, q.err
+	if q.Err != nil {
+		return opts, q.Err
 	}
 	var err error
-	opts.selector, err = newSelector(r.PathValue("namespace"), q.Get("labelSelector"), q.Get("fieldSelector"), fieldNames)
+	opts.selector, err = selector.New(r.PathValue("namespace"), q.Get("labelSelector"), q.Get("fieldSelector"), fieldNames)
 	return opts, err
 }
 
@@ -113,12 +116,12 @@ func (s podRoutes) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.P
 	snapshot := s.Pods.Snapshot()
 	if now := s.version(snapshot.Revision()); opts.since != now {
 		return nil, 0,
-			Next(apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %s is too old: it is %s now", opts.since,
+			answer.Next(apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %s is too old: it is %s now", opts.since,
 				now)),
 				"list again, or watch without a resourceVersion")
 	}
 	for k, p := range snapshot.All() {
-		if opts.selector.pod(p) {
+		if opts.selector.Pod(p) {
 			known[k] = p
 		}
 	}
@@ -128,7 +131,7 @@ func (s podRoutes) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.P
 func (s podRoutes) sendPods(stream *stream, known map[types.NamespacedName]*corev1.Pod, changes []podChange,
 	opts listOptions) {
 	for _, c := range changes {
-		for _, n := range notices(known, c, opts.selector.pod) {
+		for _, n := range notices(known, c, opts.selector.Pod) {
 			stream.send(n.Type, typed(n.Pod, s.version(c.Revision)))
 		}
 	}
@@ -172,16 +175,16 @@ func (s *stream) flush() bool {
 }
 
 func (s eventRoutes) listEvents(w http.ResponseWriter, r *http.Request) error {
-	opts, err := listOptionsOf(r, eventFields(&corev1.Event{}))
+	opts, err := listOptionsOf(r, selector.EventFields(&corev1.Event{}))
 	if err != nil {
 		return err
 	}
 	all, revision := s.Events.List(event.Filter{})
-	matching := slices.DeleteFunc(all, func(e corev1.Event) bool { return !opts.selector.event(&e) })
+	matching := slices.DeleteFunc(all, func(e corev1.Event) bool { return !opts.selector.Event(&e) })
 	if opts.watch {
 		return s.watchEvents(w, r, opts, matching, revision)
 	}
-	writeJSON(w, http.StatusOK, corev1.EventList{
+	answer.WriteJSON(w, http.StatusOK, corev1.EventList{
 		TypeMeta: metav1.TypeMeta{Kind: "EventList", APIVersion: "v1"},
 		ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(revision)},
 		Items:    append([]corev1.Event{}, matching...),
@@ -196,7 +199,7 @@ func (s eventRoutes) watchEvents(w http.ResponseWriter, r *http.Request, opts li
 	defer cancel()
 	if opts.since != "" {
 		if n, err := fmt.Sscan(opts.since, &revision); n != 1 || err != nil {
-			return BadRequest(fmt.Sprintf("resourceVersion %q is not one of this server", opts.since), "")
+			return answer.BadRequest(fmt.Sprintf("resourceVersion %q is not one of this server", opts.since), "")
 		}
 		all = nil
 	}
@@ -213,7 +216,7 @@ func (s eventRoutes) watchEvents(w http.ResponseWriter, r *http.Request, opts li
 		return nil
 	}
 	for e := range s.Events.Watch(ctx, event.Filter{}, revision) {
-		if !opts.selector.event(&e) {
+		if !opts.selector.Event(&e) {
 			continue
 		}
 		kind := watch.Added

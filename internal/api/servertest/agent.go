@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/base/archive"
 	"github.com/berth-run/berth/internal/base/document"
@@ -246,7 +247,7 @@ func (a applier) Apply(_ context.Context, data []byte, opts server.ApplyOptions)
 		}
 		if _, exists := a.Pods.Get(keyOf(p)); exists && opts.CreateOnly {
 			return nil,
-				server.Next(apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, p.Name),
+				answer.Next(apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, p.Name),
 					"delete it first")
 		}
 		pods = append(pods, p)
@@ -279,10 +280,10 @@ func decode(doc document.Document, opts server.ApplyOptions) (*corev1.Pod, error
 		err = doc.Decode(data, p)
 	}
 	if err != nil {
-		return nil, server.BadRequest(fmt.Sprintf("%s: %v", opts.Origin, err), "correct the manifest")
+		return nil, answer.BadRequest(fmt.Sprintf("%s: %v", opts.Origin, err), "correct the manifest")
 	}
 	if opts.Namespace != "" && p.Namespace != "" && p.Namespace != opts.Namespace {
-		return nil, server.BadRequest(fmt.Sprintf("%s: pod is in namespace %s", opts.Origin, p.Namespace), "")
+		return nil, answer.BadRequest(fmt.Sprintf("%s: pod is in namespace %s", opts.Origin, p.Namespace), "")
 	}
 	p.Namespace = cmp.Or(p.Namespace, opts.Namespace, "default")
 	p.Status.Phase = corev1.PodPending
@@ -292,7 +293,7 @@ func decode(doc document.Document, opts server.ApplyOptions) (*corev1.Pod, error
 func (a applier) Delete(_ context.Context, key types.NamespacedName, opts server.DeleteOptions) (*corev1.Pod, error) {
 	p, ok := a.Pods.Get(key)
 	if !ok {
-		return nil, server.NotFound(key)
+		return nil, answer.NotFound(key)
 	}
 	if opts.UID != "" && opts.UID != p.UID {
 		return nil,

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api"
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 )
 
 // amender changes pods in the table. An ephemeral container ends at once, with exit code 3 if its command
@@ -47,7 +47,7 @@ func (a amender) AddEphemeral(_ context.Context, key types.NamespacedName, c cor
 func (a amender) amend(key types.NamespacedName, change func(*corev1.Pod)) (*corev1.Pod, error) {
 	row, ok := a.Pods.Get(key)
 	if !ok {
-		return nil, server.NotFound(key)
+		return nil, answer.NotFound(key)
 	}
 	p := row.DeepCopy()
 	change(p)

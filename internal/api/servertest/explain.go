@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/server"
 )
 
@@ -21,7 +22,7 @@ func (a explainer) Explain(_ context.Context, data []byte, o server.ApplyOptions
 	defer a.mu.Unlock()
 	a.applied = append(a.applied, o)
 	if len(data) == 0 {
-		return nil, server.BadRequest(o.Origin+": nothing is in it", "correct the manifest")
+		return nil, answer.BadRequest(o.Origin+": nothing is in it", "correct the manifest")
 	}
 	return a.explained, nil
 }

@@ -3,7 +3,7 @@ package servertest
 import (
 	"context"
 
-	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/model/object"
 )
 
@@ -12,7 +12,7 @@ type objects struct{ *object.Table }
 
 func (o objects) Delete(_ context.Context, key object.Key) error {
 	if _, ok := o.Get(key); !ok {
-		return server.ObjectNotFound(key)
+		return answer.ObjectNotFound(key)
 	}
 	o.Table.Delete(key)
 	return nil

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/api"
-	"github.com/berth-run/berth/internal/api/server"
+	apitopology "github.com/berth-run/berth/internal/api/topology"
 	"github.com/berth-run/berth/internal/node/machine/machinetest"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/device"
@@ -48,7 +48,7 @@ func golden(t *testing.T, name string, drawn *api.Topology) {
 func TestMachines(t *testing.T) {
 	for name, m := range machinetest.All(t) {
 		t.Run(name, func(t *testing.T) {
-			drawn := server.TopologyOf(resource.Node{Machine: m}, nil, nil)
+			drawn := apitopology.Of(resource.Node{Machine: m}, nil, nil)
 			golden(t, name, &drawn)
 		})
 	}
@@ -106,7 +106,7 @@ func TestHolders(t *testing.T) {
 			Topology:       topology.Options{Policy: topology.Restricted, Scope: topology.ScopePod},
 		},
 	}
-	drawn := server.TopologyOf(n, all, names)
+	drawn := apitopology.Of(n, all, names)
 	golden(t, "holders", &drawn)
 }
 
@@ -121,7 +121,7 @@ func TestManyHolders(t *testing.T) {
 	}
 	n := resource.Node{Machine: machinetest.Load(t, "4x16-subnuma-asymmetric"),
 		Policy: resource.Policy{CPUs: true, ReservedCPUs: set(t, "0")}}
-	drawn := server.TopologyOf(n, all, names)
+	drawn := apitopology.Of(n, all, names)
 	golden(t, "many-holders", &drawn)
 }
 

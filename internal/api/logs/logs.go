@@ -1,4 +1,4 @@
-package server
+package logs
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,33 +17,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/containers"
+	"github.com/berth-run/berth/internal/api/query"
+	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-func (s podRoutes) podLog(w http.ResponseWriter, r *http.Request) error {
-	opts, n, err := LogOptions(r)
-	if err != nil {
-		return err
-	}
-	p, _, err := s.pod(r)
-	if err != nil {
-		return err
-	}
-	return Logs{Pods: s.Pods, Dir: s.LogDir, Log: s.Log}.Serve(w, r, LogRequest{p, opts, n})
-}
-
 // Logs answers requests for the logs of containers.
 type Logs struct {
-	Pods *Pods
+	// Pods is the table of the node's pods, which shows the end of a followed container.
+	Pods *store.Table[types.NamespacedName, *corev1.Pod]
 	// Dir holds the pods' log directories.
 	Dir string
 	Log *slog.Logger
 }
 
-// LogRequest chooses a part of a pod's logs. Instance is the restart count of the container instance. nil
+// Request chooses a part of a pod's logs. Instance is the restart count of the container instance. nil
 // is the newest instance, or with Options.Previous the one before.
-type LogRequest struct {
+type Request struct {
 	Pod      *corev1.Pod
 	Options  *corev1.PodLogOptions
 	Instance *int64
@@ -52,9 +44,9 @@ type LogRequest struct {
 
 // Serve writes a log. If it has written nothing, it returns the error to answer. A followed log ends with
 // its container, or with the request.
-func (l Logs) Serve(w http.ResponseWriter, r *http.Request, req LogRequest) error {
+func (l Logs) Serve(w http.ResponseWriter, r *http.Request, req Request) error {
 	p := req.Pod
-	c, err := chooseContainer(p, req.Options.Container)
+	c, err := containers.Choose(p, req.Options.Container)
 	if err != nil {
 		return err
 	}
@@ -79,7 +71,7 @@ func (l Logs) Serve(w http.ResponseWriter, r *http.Request, req LogRequest) erro
 	dir := podlog.PodDir(l.Dir, p.Namespace, p.Name, p.UID)
 	err = podlog.Read(ctx, filepath.Join(dir, podlog.File(c.Name, instance)), read, out)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = Next(apierrors.NewNotFound(schema.GroupResource{Resource: "log"},
+		err = answer.Next(apierrors.NewNotFound(schema.GroupResource{Resource: "log"},
 			fmt.Sprintf("%s/%s/%d", pod.FullName(p), c.Name, instance)),
 			"logs of earlier instances are removed with their containers")
 	}
@@ -90,13 +82,8 @@ func (l Logs) Serve(w http.ResponseWriter, r *http.Request, req LogRequest) erro
 	if !out.begun {
 		return err
 	}
-	setErrorTrailer(w, err)
+	answer.SetErrorTrailer(w, err)
 	return nil
-}
-
-// setErrorTrailer reports an error in a trailer, because the answer has begun already.
-func setErrorTrailer(w http.ResponseWriter, err error) {
-	w.Header().Set(http.TrailerPrefix+api.TrailerError, strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
 // waitEnd returns when the n-th instance of a container has ended or when ctx ends.
@@ -116,36 +103,36 @@ func (l Logs) waitEnd(ctx context.Context, p *corev1.Pod, container string, n in
 	}
 }
 
-// LogOptions reads the parameters of a request for a log. As in the Kubernetes API, a value that cannot be
+// Options reads the parameters of a request for a log. As in the Kubernetes API, a value that cannot be
 // parsed is a bad request, and a value out of range is invalid.
-func LogOptions(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, err error) {
-	q := queryOf(r)
-	instance = q.number(api.ParamInstance, 0)
+func Options(r *http.Request) (opts *corev1.PodLogOptions, instance *int64, err error) {
+	q := query.Of(r)
+	instance = q.Number(api.ParamInstance, 0)
 	opts = &corev1.PodLogOptions{
 		Container:    q.Get("container"),
-		Follow:       q.flag("follow", false),
-		Previous:     q.flag("previous", false),
-		Timestamps:   q.flag("timestamps", false),
-		SinceSeconds: q.number("sinceSeconds", 1),
-		SinceTime:    q.time("sinceTime"),
-		TailLines:    q.number("tailLines", 0),
-		LimitBytes:   q.number("limitBytes", 1),
+		Follow:       q.Flag("follow", false),
+		Previous:     q.Flag("previous", false),
+		Timestamps:   q.Flag("timestamps", false),
+		SinceSeconds: q.Number("sinceSeconds", 1),
+		SinceTime:    q.Time("sinceTime"),
+		TailLines:    q.Number("tailLines", 0),
+		LimitBytes:   q.Number("limitBytes", 1),
 	}
 	switch stream := q.Get("stream"); stream {
 	case "":
 	case corev1.LogStreamAll, corev1.LogStreamStdout, corev1.LogStreamStderr:
 		opts.Stream = &stream
 	default:
-		q.bad(invalid, "stream", "All, Stdout or Stderr")
+		q.Bad(answer.Invalid, "stream", "All, Stdout or Stderr")
 	}
 	switch {
-	case q.err != nil:
+	case q.Err != nil:
 	case opts.SinceSeconds != nil && opts.SinceTime != nil:
-		q.err = invalid("sinceSeconds and sinceTime exclude each other", "give one of them")
+		q.Err = answer.Invalid("sinceSeconds and sinceTime exclude each other", "give one of them")
 	case opts.Previous && instance != nil:
-		q.err = BadRequest("previous and instance exclude each other", "give one of them")
+		q.Err = answer.BadRequest("previous and instance exclude each other", "give one of them")
 	}
-	return opts, instance, q.err
+	return opts, instance, q.Err
 }
 
 // logWriter sends each piece at once and records whether the answer has begun.

@@ -1,9 +1,8 @@
-package server
+package topology
 
 import (
 	"cmp"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -13,36 +12,19 @@ import (
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/node/machine"
 	"github.com/berth-run/berth/internal/node/resource"
-	"github.com/berth-run/berth/internal/node/resource/topology"
+	numa "github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Resources reads the resources of the node and the ones that pods hold.
-type Resources interface {
-	Node() resource.Node
-	All() resource.Held
-}
-
-func (s nodeRoutes) topology(w http.ResponseWriter, _ *http.Request) error {
-	names := map[types.UID]types.NamespacedName{}
-	for key, p := range s.Pods.Snapshot().All() {
-		names[p.UID] = key
-	}
-	t := TopologyOf(s.Resources.Node(), s.Resources.All(), names)
-	t.TypeMeta = api.Type("Topology")
-	writeJSON(w, http.StatusOK, t)
-	return nil
-}
-
-// TopologyOf returns the topology of a node and its holders. names maps the UIDs of pods to their names. A
+// Of returns the topology of a node and its holders. names maps the UIDs of pods to their names. A
 // pod that is not in names is shown by its UID.
-func TopologyOf(n resource.Node, held resource.Held, names map[types.UID]types.NamespacedName) api.Topology {
+func Of(n resource.Node, held resource.Held, names map[types.UID]types.NamespacedName) api.Topology {
 	m := n.Machine
 	t := api.Topology{
 		CPUs: m.Online().String(), OfflineCPUs: m.Offline.String(), ReservedCPUs: n.Policy.ReservedCPUs.String(),
 		SharedCPUs: m.Online().String(),
 		CPUPolicy:  "none", MemoryPolicy: "None",
-		TopologyPolicy: string(cmp.Or(n.Policy.Topology.Policy, topology.None)),
-		TopologyScope:  cmp.Or(n.Policy.Topology.Scope, topology.ScopeContainer),
+		TopologyPolicy: string(cmp.Or(n.Policy.Topology.Policy, numa.None)),
+		TopologyScope:  cmp.Or(n.Policy.Topology.Scope, numa.ScopeContainer),
 		Sockets:        []api.CPUSocket{}, Nodes: []api.NUMANode{}, Caches: []api.Cache{}, LowerCaches: []api.Cache{},
 		Cores: []api.Core{}, Devices: []api.DeviceHolder{}, Holders: []api.Holder{},
 	}
@@ -71,6 +53,7 @@ func TopologyOf(n resource.Node, held resource.Held, names map[types.UID]types.N
 	return t
 }
 
+// addMachine adds the CPUs, NUMA nodes and caches of the machine.
 func addMachine(t *api.Topology, resources resource.Node) {
 	m := resources.Machine
 	for id, cpus := range sorted(m.BySocket()) {
@@ -149,7 +132,7 @@ func addDevices(t *api.Topology, n resource.Node) {
 	})
 }
 
-func nodeIDs(n topology.Nodes) []int {
+func nodeIDs(n numa.Nodes) []int {
 	if n == 0 {
 		return nil
 	}

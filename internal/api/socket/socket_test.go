@@ -1,4 +1,4 @@
-package server
+package socket
 
 import (
 	"errors"
@@ -29,8 +29,8 @@ func TestListen(t *testing.T) {
 	if err != nil || st.Mode() != os.ModeSocket|0o600 {
 		t.Fatalf("socket has mode %v (%v), want 0600", st.Mode(), err)
 	}
-	if _, err := Listen(path); !errors.Is(err, ErrSocketInUse) {
-		t.Errorf("a second agent: %v, want %v", err, ErrSocketInUse)
+	if _, err := Listen(path); !errors.Is(err, ErrInUse) {
+		t.Errorf("a second agent: %v, want %v", err, ErrInUse)
 	}
 	if c, err := net.Dial("unix", path); err != nil {
 		t.Errorf("connect: %v", err)

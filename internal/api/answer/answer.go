@@ -1,10 +1,11 @@
-package server
+package answer
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,11 +14,8 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/object"
 )
-
-// Implementations of the interfaces in server.go choose the code and reason of an answer by returning these
-// errors, or any error of k8s.io/apimachinery/pkg/api/errors. Every other error is answered as an internal
-// error. If it carries a reason (package reason), the answer has that reason.
 
 var podsResource = schema.GroupResource{Resource: "pods"}
 
@@ -27,8 +25,8 @@ func NotFound(key types.NamespacedName) error {
 		`list the pods of this node with "berth get pods -A"`)
 }
 
-// failure returns an error with this HTTP code, reason and message.
-func failure(code int32, why metav1.StatusReason, message string) error {
+// Failure returns an error with this HTTP code, reason and message.
+func Failure(code int32, why metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why,
 		Message: message}}
 }
@@ -38,9 +36,9 @@ func BadRequest(message, next string) error {
 	return Next(apierrors.NewBadRequest(message), next)
 }
 
-// invalid returns the error for a request that can be read and has a value out of range.
-func invalid(message, next string) error {
-	return Next(failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, message), next)
+// Invalid returns the error for a request that can be read and has a value out of range.
+func Invalid(message, next string) error {
+	return Next(Failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, message), next)
 }
 
 // Next adds a next step for the user to an error. It is shown after "next:".
@@ -82,15 +80,34 @@ func StatusOf(err error) metav1.Status {
 	return st
 }
 
-func writeError(w http.ResponseWriter, err error) {
+// WriteError answers a request with an error.
+func WriteError(w http.ResponseWriter, err error) {
 	st := StatusOf(err)
-	writeJSON(w, int(st.Code), &st)
+	WriteJSON(w, int(st.Code), &st)
 }
 
-func writeJSON(w http.ResponseWriter, code int, v any) {
+// WriteJSON answers a request with v as JSON.
+func WriteJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(v) // it fails only if the connection is broken, and then there is no reader
+}
+
+// SetErrorTrailer reports an error in a trailer, because the answer has begun already.
+func SetErrorTrailer(w http.ResponseWriter, err error) {
+	w.Header().Set(http.TrailerPrefix+api.TrailerError, strings.ReplaceAll(err.Error(), "\n", " "))
+}
+
+// ObjectNotFound returns the error for an object that is not on this node.
+func ObjectNotFound(key object.Key) error {
+	kind, _ := object.KindNamed(key.Kind)
+	name := key.Name
+	if key.Namespace != "" {
+		name = key.Namespace + "/" + key.Name
+	}
+	return Next(apierrors.NewNotFound(schema.GroupResource{Group: kind.GroupVersionKind().Group,
+		Resource: kind.Resource}, name),
+		`list them with "berth get `+kind.Resource+` -A"`)
 }

@@ -1,4 +1,4 @@
-package server
+package socket
 
 import (
 	"errors"
@@ -13,14 +13,14 @@ import (
 // maxSocketPath is sun_path of struct sockaddr_un without its final zero (unix(7)).
 const maxSocketPath = 107
 
-// ErrSocketInUse means that another process accepts connections on the socket.
-var ErrSocketInUse = errors.New("another agent listens on it")
+// ErrInUse means that another process accepts connections on the socket.
+var ErrInUse = errors.New("another agent listens on it")
 
 // Listen creates the socket at path with mode 0600 and returns its listener.
 //
 // Listen binds the socket in a private directory beside path, sets its mode and moves it to path. So there
 // is no moment at which another user can connect. It replaces a socket that a dead process left behind. A
-// socket that accepts connections gives ErrSocketInUse, and a file that is no socket stays untouched.
+// socket that accepts connections gives ErrInUse, and a file that is no socket stays untouched.
 func Listen(path string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -90,7 +90,7 @@ func checkFree(path string) error {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err == nil {
 		_ = c.Close()
-		return fmt.Errorf("%w; stop it first or give this one another --root-dir", ErrSocketInUse)
+		return fmt.Errorf("%w; stop it first or give this one another --root-dir", ErrInUse)
 	}
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return nil // its process is dead
