@@ -158,7 +158,7 @@ func parseMemory(text string) (memory, error) {
 	}
 	total, ok := kib["MemTotal"]
 	if !ok {
-		return memory{}, errors.New("it has no MemTotal")
+		return memory{}, errors.New("no line MemTotal")
 	}
 	return memory{total: total << 10, swap: kib["SwapTotal"] << 10}, nil
 }

@@ -1,9 +1,9 @@
 // Package condition decides the conditions of the node: MemoryPressure, DiskPressure, PIDPressure and Ready, with the
 // reasons and messages of the kubelet 1.36.
 //
-// Parts of the agent report facts to the Table, each under its own Kind. A kind without a fact counts as well, except
-// Runtime and Network. Decide computes the conditions from the facts, the previous conditions and the time. Package
-// nodeobject sends them.
+// Parts of the agent report facts to the Table, each under its own Kind. A kind without a fact has no problem, but the
+// node is not ready before there are facts for Runtime and Network. Decide computes the conditions from the facts, the
+// previous conditions and the time. Package nodeobject sends them.
 //
 //	runtime, network, pleg, storage, shutdown, eviction --Set--> [facts]
 //	                                                               |

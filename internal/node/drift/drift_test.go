@@ -169,17 +169,17 @@ func TestSuspicion(t *testing.T) {
 
 // A subject whose check hangs delays no other one, and its check is cancelled after a timeout.
 func TestHangingCheckDelaysNoOther(t *testing.T) {
-	events, g, asked := make(recorder, 1), files(t), make(chan string, 1)
+	events, g, checked := make(recorder, 1), files(t), make(chan string, 1)
 	w := running(t, events)
 	hangs := weighing(files(t), nil)
 	hangs.Differs = func(ctx context.Context) ([]cgroupfile.Change, error) {
-		asked <- "asked"
+		checked <- "checked"
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	w.Watch("a", hangs)
 	put(t, hangs.Group, "7")
-	await(t, asked)
+	await(t, checked)
 	w.Watch("b", weighing(g, func() error { put(t, g, "100"); return nil }))
 	put(t, g, "7")
 	want := "CgroupRepaired: The pod's cgroup was changed from outside and is repaired: cpu.weight is 7, not 100"

@@ -51,7 +51,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Collector removes garbage. Its state below mu belongs to Run alone.
+// Collector removes garbage.
 type Collector struct {
 	opts Options
 	wake wake.Signal

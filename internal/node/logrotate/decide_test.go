@@ -31,7 +31,10 @@ func TestCheckDelay(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 10, 0, 250e6, time.UTC)
-	const a, b, c, d = "0.log.20260301-120000", "0.log.20260301-120100", "0.log.20260301-120200", "0.log.20260301-121000"
+	const (
+		a, b = "0.log.20260301-120000", "0.log.20260301-120100"
+		c, d = "0.log.20260301-120200", "0.log.20260301-121000"
+	)
 	limits := Limits{MaxSize: 100, MaxFiles: 4}
 	tests := []struct {
 		name    string

@@ -52,7 +52,7 @@ func (n Node) fitting(others Held, a Allocation) (Allocation, error) {
 	}
 	a = a.Clone()
 	errs := []error{n.fitCPUs(others, a.CPUs()), n.fitMemory(others, a.Memory())}
-	taken := others.Devices()
+	held := others.Devices()
 	each := func(f func(*Holding)) {
 		f(&a.Pod)
 		for name, g := range a.Containers {
@@ -70,7 +70,7 @@ func (n Node) fitting(others Held, a Allocation) (Allocation, error) {
 			g.Memory = nil
 		}
 		for name, ids := range g.Devices {
-			if slices.ContainsFunc(ids, taken[name].Has) {
+			if slices.ContainsFunc(ids, held[name].Has) {
 				errs = append(errs, fmt.Errorf("devices %v of %s: some are held by another pod", ids, name))
 				delete(g.Devices, name)
 			}
@@ -92,8 +92,8 @@ func (n Node) fitCPUs(others Held, own cpuset.CPUSet) error {
 	if reserved := own.Intersection(n.Policy.ReservedCPUs); !reserved.IsEmpty() {
 		return fmt.Errorf("CPUs %s: %s are reserved", own, reserved)
 	}
-	if taken := own.Intersection(others.CPUs()); !taken.IsEmpty() {
-		return fmt.Errorf("CPUs %s: %s are held by another pod", own, taken)
+	if conflict := own.Intersection(others.CPUs()); !conflict.IsEmpty() {
+		return fmt.Errorf("CPUs %s: %s are held by another pod", own, conflict)
 	}
 	return nil
 }

@@ -57,17 +57,17 @@ func TestLoadAfterRestart(t *testing.T) {
 		Pod: Holding{CPUs: cpuset.New(1, 2, 3)},
 	}
 	l := newLedger(dir, n)
-	told := l.Subscribe()
+	changed := l.Subscribe()
 	for uid, a := range map[types.UID]Allocation{"1": a, "2": cpus(4), "3": {}, "4": cpus(5)} {
 		if err := l.Commit(uid, a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	<-told
+	<-changed
 	if err := l.Release("4"); err != nil {
 		t.Fatal(err)
 	}
-	<-told
+	<-changed
 	if err := l.SetDevices("1", "side", gpu, []device.ID{"a", "c"}); err != nil {
 		t.Fatal(err)
 	}

@@ -173,7 +173,7 @@ func (m *Manager) end(ctx context.Context) {
 	journal.Ended, journal.Cancelled = time.Now(), ctx.Err() != nil
 	m.write(journal)
 	if m.release(ctx) {
-		m.o.Log.Info("all pods have ended, releasing the shutdown of this machine", "pods", len(journal.Pods), "took",
+		m.o.Log.Info("pods stopped, letting this machine shut down", "pods", len(journal.Pods), "took",
 			journal.Ended.Sub(journal.Began))
 	}
 }

@@ -297,10 +297,10 @@ func TestVolumes(t *testing.T) {
 // The usage of a volume comes from its driver or, for a device, from the kernel, and is measured once in a period.
 func TestVolumeUsageSource(t *testing.T) {
 	s, now := newStats(t)
-	tells := &statsapi.FsStats{CapacityBytes: new(uint64(100)), AvailableBytes: new(uint64(60)),
+	reported := &statsapi.FsStats{CapacityBytes: new(uint64(100)), AvailableBytes: new(uint64(60)),
 		UsedBytes: new(uint64(40))}
 	s.DriverStats = func(path string) (*statsapi.FsStats, bool) {
-		return map[string]*statsapi.FsStats{"/told": tells}[path], path == "/told" || path == "/silent"
+		return map[string]*statsapi.FsStats{"/told": reported}[path], path == "/told" || path == "/silent"
 	}
 	disk := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(disk, make([]byte, 4096), 0o600); err != nil {
@@ -311,8 +311,8 @@ func TestVolumeUsageSource(t *testing.T) {
 		volume Volume
 		want   *statsapi.FsStats
 	}{
-		{Volume{Path: "/told"}, tells},
-		{Volume{Path: "/told", Block: true}, tells},
+		{Volume{Path: "/told"}, reported},
+		{Volume{Path: "/told", Block: true}, reported},
 		{Volume{Path: "/silent"}, nil},
 		{Volume{Path: disk, Block: true},
 			&statsapi.FsStats{Time: metav1.NewTime(first), CapacityBytes: new(uint64(4096))}},

@@ -39,7 +39,8 @@ func NewPods(o PodsOptions) *Pods {
 			`Number of pods that this node is to run; static is "true" for those that are not of the API server.`,
 			"static"),
 		admitted: d("kubelet_active_pods",
-			`Number of pods that are admitted and not at their end; static is "true" for those that are not of the API server.`, "static"),
+			`Number of pods that are admitted and not at their end; static is "true" for those that are not of `+
+				"the API server.", "static"),
 		mirrors: d("kubelet_mirror_pods", "Number of mirror pods, by which the API server knows of static pods."),
 		ephemeral: d("kubelet_managed_ephemeral_containers",
 			"Number of ephemeral containers of the pods of this node."),

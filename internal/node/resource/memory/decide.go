@@ -225,9 +225,9 @@ func Allocate(s State, r Request, on topology.Hint) ([]Block, error) {
 
 // Reuse subtracts from the blocks of ended containers what new blocks take over, so that the blocks of a pod add up to
 // what it uses. A fully reused block stays with 0 bytes, because its nodes still belong to the container.
-func Reuse(ended, taken []Block) []Block {
+func Reuse(ended, added []Block) []Block {
 	left := slices.Clone(ended)
-	for _, t := range taken {
+	for _, t := range added {
 		for i := range left {
 			if left[i].Nodes == t.Nodes && left[i].Resource == t.Resource {
 				n := min(left[i].Size, t.Size)
